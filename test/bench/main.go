@@ -66,6 +66,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	keep := f.String("dir", "", "work in this folder, and keep it; else in a temporary one")
 	writeTo := f.String("write", "", "only write the configuration of the first shape into this folder")
 	budget := f.Bool("budget", false, "measure the lines of the table of budgets")
+	only := f.String("lines", "", "with -budget: measure only the lines of the table that contain this text")
 	large := f.Bool("large", false, "with -budget: measure 100,000 instances, too")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -92,7 +93,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	defer done()
 	if *budget {
-		return b.budget(ctx, *large)
+		return b.budget(ctx, *large, *only)
 	}
 	for _, name := range strings.Split(*shapeList, ",") {
 		s, size, err := choose(name, *n)

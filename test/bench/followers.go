@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// ticking is a resource whose creation says what time it is, ten times a second.
+const ticking = `resource "terraform_data" "a" {
+  provisioner "local-exec" {
+    command = "i=0; while [ $i -lt %d ]; do date +tick:%%s%%N; sleep 0.1; i=$((i+1)); done"
+  }
+}
+`
+
+// tick is such a line.
+var tick = regexp.MustCompile(`tick:(\d{19})`)
+
+// serviceLogs has many clients read the log of a run while it is written. Each asks for what comes next as soon as it
+// has an answer, as clients do.
+func (t *table) serviceLogs(ctx context.Context) (string, bool, error) {
+	const clients, ticks, watched = 1_000, 500, 15 * time.Second
+	h, done, err := t.service()
+	if err != nil {
+		return "", false, err
+	}
+	defer done()
+	if _, err := h.start(ctx); err != nil {
+		return "", false, err
+	}
+	space, err := h.workspace(ctx, "log")
+	if err != nil {
+		return "", false, err
+	}
+	c, err := h.upload(ctx, space, fmt.Sprintf(ticking, ticks))
+	if err != nil {
+		return "", false, err
+	}
+	r, err := h.queue(ctx, space, c, "log", true)
+	if err != nil {
+		return "", false, err
+	}
+	at, err := h.logAddress(ctx, r, applyPhase)
+	if err != nil {
+		return "", false, err
+	}
+	client, err := h.client()
+	if err != nil {
+		return "", false, err
+	}
+	if pool, ok := client.Transport.(*http.Transport); ok {
+		pool.MaxIdleConnsPerHost = 2 * clients
+	}
+	var behind atomic.Int64
+	var answers, connected atomic.Int64
+	var measuring atomic.Bool
+	reading, leave := context.WithCancel(ctx)
+	defer leave()
+	var group errgroup.Group
+	for range clients {
+		group.Go(func() error {
+			first := true
+			return follow(reading, client, at, func(written time.Time) {
+				if first {
+					connected.Add(1)
+				}
+				if first = false; !measuring.Load() {
+					return
+				}
+				answers.Add(1)
+				for late := int64(time.Since(written)); ; {
+					most := behind.Load()
+					if late <= most || behind.CompareAndSwap(most, late) {
+						return
+					}
+				}
+			})
+		})
+	}
+	if _, err := h.becomes(ctx, r.ID, "applying"); err != nil {
+		return "", false, err
+	}
+	for connected.Load() < clients {
+		time.Sleep(100 * time.Millisecond)
+	}
+	time.Sleep(time.Second) // by then all have come to the end of the log
+	before, err := spent(h.PID())
+	if err != nil {
+		return "", false, err
+	}
+	measuring.Store(true)
+	began := time.Now()
+	time.Sleep(watched)
+	after, err := spent(h.PID())
+	took := time.Since(began)
+	measuring.Store(false)
+	if err != nil {
+		return "", false, err
+	}
+	leave()
+	if err := group.Wait(); err != nil {
+		return "", false, err
+	}
+	cores, late := float64(after-before)/float64(took), time.Duration(behind.Load())
+	return fmt.Sprintf("%.2f cores; %s (%.0f answers a second)", cores, short(late),
+		float64(answers.Load())/took.Seconds()), cores <= 1 && late <= time.Second && answers.Load() > 0, nil
+}
+
+// follow reads a log until ctx ends, and calls see with when the first line of each answer was written.
+func follow(ctx context.Context, client *http.Client, address string, see func(written time.Time)) error {
+	for offset := 0; ; {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s?limit=65536&offset=%d", address, offset),
+			nil)
+		if err != nil {
+			return err
+		}
+		answer, err := client.Do(r)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the reader leaves
+		}
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case answer.StatusCode != http.StatusOK:
+			return fmt.Errorf("the log: %s: %s", answer.Status, text)
+		case offset > 0 && len(text) > 0 && text[len(text)-1] == 3:
+			return errors.New("the log has ended too soon")
+		}
+		offset += len(text)
+		if m := tick.FindSubmatch(text); m != nil {
+			at, err := strconv.ParseInt(string(m[1]), 10, 64)
+			if err != nil {
+				return err
+			}
+			see(time.Unix(0, at))
+		}
+	}
+}
+
+// serviceFirstLine measures how long after its request a run has something to read, while nothing else goes on.
+func (t *table) serviceFirstLine(ctx context.Context) (string, bool, error) {
+	h, done, err := t.service()
+	if err != nil {
+		return "", false, err
+	}
+	defer done()
+	if _, err := h.start(ctx); err != nil {
+		return "", false, err
+	}
+	space, err := h.workspace(ctx, "log")
+	if err != nil {
+		return "", false, err
+	}
+	c, err := h.upload(ctx, space, blocks(2))
+	if err != nil {
+		return "", false, err
+	}
+	var list []time.Duration
+	for i := range 50 {
+		began := time.Now()
+		r, err := h.queue(ctx, space, c, fmt.Sprint(i), true)
+		if err != nil {
+			return "", false, err
+		}
+		if err := h.firstLine(ctx, r); err != nil {
+			return "", false, err
+		}
+		list = append(list, time.Since(began))
+		if _, err := h.becomes(ctx, r.ID, map[bool]string{true: "applied", false: "planned_and_finished"}[i == 0]); err != nil {
+			return "", false, err
+		}
+	}
+	late := hundredth(list)
+	return fmt.Sprintf("%s (median %s)", short(late), short(half(list))), late <= 100*time.Millisecond, nil
+}
+
+// firstLine returns when the log of a run's plan has something.
+func (h *host) firstLine(ctx context.Context, r *thing) error {
+	at, err := h.logAddress(ctx, r, planPhase)
+	for text := []byte(nil); err == nil && len(text) == 0; {
+		text, err = h.send(ctx, h.http, http.MethodGet, at+"?limit=65536&offset=0", "", nil)
+	}
+	return err
+}

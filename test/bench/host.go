@@ -1,0 +1,293 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/test/process"
+)
+
+// host is `coordinator serve` in a process of its own.
+type host struct {
+	path, dir string   // the program; the directory with all that belongs to the service
+	args, env []string // more options, and more of its environment
+	listen    string
+	token     string
+	*process.Process
+	http *http.Client
+}
+
+// newHost names a service with its data below dir. Start starts it.
+func (b *bench) newHost(dir string, args ...string) (*host, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that it can have again when it is started again
+	if err != nil {
+		return nil, fmt.Errorf("choosing a port: %w", err)
+	}
+	h := &host{path: b.coordinator.path, dir: dir, args: args, listen: l.Addr().String()}
+	return h, l.Close()
+}
+
+func (h *host) data() string { return filepath.Join(h.dir, "data") }
+func (h *host) key() string  { return filepath.Join(h.dir, "service.key") }
+
+// start starts the service, and returns how long it took until it was ready.
+func (h *host) start(ctx context.Context) (time.Duration, error) {
+	cmd := exec.CommandContext(ctx, h.path, append([]string{"serve", "-listen=" + h.listen, "-data=" + h.data(),
+		"-key-file=" + h.key(), "-log-level=error"}, h.args...)...)
+	cmd.Dir, cmd.Env = h.dir, append(append(os.Environ(), "HOME="+h.dir, "XDG_CONFIG_HOME="), h.env...)
+	began := time.Now()
+	var err error
+	if h.Process, err = process.Start("the service", cmd); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("it does not become ready"))
+	defer cancel()
+	for {
+		if h.http == nil {
+			if err := h.trust(); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return 0, err
+			}
+		}
+		if h.http != nil && h.ready(ctx) {
+			break
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-h.Done():
+			return 0, fmt.Errorf("the service has ended:\n%s", h.Output())
+		case <-ctx.Done():
+			return 0, fmt.Errorf("starting the service: %w\n%s", context.Cause(ctx), h.Output())
+		}
+	}
+	took := time.Since(began)
+	if h.token == "" {
+		line, err := h.Await(ctx, ".atlasv1.")
+		if err != nil {
+			return 0, err
+		}
+		h.token = strings.TrimSpace(line)
+	}
+	return took, nil
+}
+
+// trust makes a client that trusts the service, once that has made its authority.
+func (h *host) trust() error {
+	client, err := h.client()
+	if err == nil {
+		h.http = client
+	}
+	return err
+}
+
+// client returns a client with connections of its own.
+func (h *host) client() (*http.Client, error) {
+	text, err := os.ReadFile(filepath.Join(h.data(), "tls", "ca.pem"))
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, os.ErrNotExist // it is being written
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots,
+		MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 256}}, nil
+}
+
+func (h *host) ready(ctx context.Context) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+h.listen+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	answer, err := h.http.Do(r)
+	if err != nil {
+		return false
+	}
+	return answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
+}
+
+// stop ends the service as an interrupt does.
+func (h *host) stop(ctx context.Context) error {
+	if err := h.Signal(os.Interrupt); err != nil {
+		return err
+	}
+	_, err := h.Wait(ctx)
+	return err
+}
+
+// thing is a resource of the API.
+type thing struct {
+	ID            string              `json:"id,omitempty"`
+	Type          string              `json:"type"`
+	Attributes    map[string]any      `json:"attributes,omitempty"`
+	Relationships map[string]relation `json:"relationships,omitempty"`
+}
+
+// relation is another resource, or several.
+type relation struct {
+	Data any `json:"data"`
+}
+
+func (t *thing) text(attribute string) string {
+	s, _ := t.Attributes[attribute].(string)
+	return s
+}
+
+// related returns the ID of what a resource belongs to, or has.
+func (t *thing) related(name string) string {
+	one, _ := t.Relationships[name].Data.(map[string]any)
+	id, _ := one["id"].(string)
+	return id
+}
+
+// send sends a request with a body, and returns the answer's.
+func (h *host) send(ctx context.Context, client *http.Client, method, address, kind string, body []byte) ([]byte,
+	error) {
+	if strings.HasPrefix(address, "/") {
+		address = "https://" + h.listen + address
+	}
+	r, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Authorization", "Bearer "+h.token)
+	r.Header.Set("Content-Type", kind)
+	answer, err := client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode >= 300 {
+		err = fmt.Errorf("%s %s: %s: %s", method, address, answer.Status, text)
+	}
+	return text, err
+}
+
+// ask sends a resource below /api/v2, nil for none, and returns that of the answer.
+func (h *host) ask(ctx context.Context, method, path string, in *thing) (*thing, error) {
+	var body []byte
+	var err error
+	if in != nil {
+		if body, err = json.Marshal(map[string]any{"data": in}); err != nil {
+			return nil, err
+		}
+	}
+	text, err := h.send(ctx, h.http, method, "/api/v2"+path, "application/vnd.api+json", body)
+	if err != nil || len(text) == 0 {
+		return &thing{}, err
+	}
+	var out struct{ Data thing }
+	if err := json.Unmarshal(text, &out); err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", method, path, err, text)
+	}
+	return &out.Data, nil
+}
+
+// workspace makes a workspace, and returns its ID.
+func (h *host) workspace(ctx context.Context, name string) (string, error) {
+	w, err := h.ask(ctx, http.MethodPost, "/organizations/main/workspaces", &thing{Type: "workspaces",
+		Attributes: map[string]any{"name": name}})
+	if err != nil {
+		return "", err
+	}
+	return w.ID, nil
+}
+
+// upload makes a version of a workspace's configuration, and returns its ID.
+func (h *host) upload(ctx context.Context, workspace, text string) (string, error) {
+	c, err := h.ask(ctx, http.MethodPost, "/workspaces/"+workspace+"/configuration-versions",
+		&thing{Type: "configuration-versions", Attributes: map[string]any{"auto-queue-runs": false}})
+	if err != nil {
+		return "", err
+	}
+	archive, err := packed(text)
+	if err != nil {
+		return "", err
+	}
+	_, err = h.send(ctx, h.http, http.MethodPut, c.text("upload-url"), "application/octet-stream", archive)
+	return c.ID, err
+}
+
+// packed is the archive of a configuration with one file.
+func packed(text string) ([]byte, error) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	err := w.WriteHeader(&tar.Header{Name: "main.tf", Mode: 0o644, Size: int64(len(text))})
+	if err == nil {
+		_, err = io.WriteString(w, text)
+	}
+	err = errors.Join(err, w.Close(), z.Close())
+	return b.Bytes(), err
+}
+
+// queue queues a run.
+func (h *host) queue(ctx context.Context, workspace, configuration, message string, auto bool) (*thing, error) {
+	return h.ask(ctx, http.MethodPost, "/runs", &thing{Type: "runs",
+		Attributes: map[string]any{"message": message, "auto-apply": auto},
+		Relationships: map[string]relation{
+			"workspace":             {thing{ID: workspace, Type: "workspaces"}},
+			"configuration-version": {thing{ID: configuration, Type: "configuration-versions"}},
+		}})
+}
+
+// phase is how the API calls a phase of a run.
+type phase string
+
+const (
+	planPhase  phase = "plan"
+	applyPhase phase = "apply"
+)
+
+// logAddress returns where the log of a phase of a run is read.
+func (h *host) logAddress(ctx context.Context, r *thing, p phase) (string, error) {
+	kind := map[phase]string{planPhase: "plans", applyPhase: "applies"}[p]
+	t, err := h.ask(ctx, http.MethodGet, "/"+kind+"/"+r.related(string(p)), nil)
+	if err != nil {
+		return "", err
+	}
+	return t.text("log-read-url"), nil
+}
+
+// becomes waits for a run to get into a status. One that ends in another is an error, with its log.
+func (h *host) becomes(ctx context.Context, id, status string) (*thing, error) {
+	for {
+		r, err := h.ask(ctx, http.MethodGet, "/runs/"+id, nil)
+		if err != nil {
+			return nil, err
+		}
+		switch now := r.text("status"); now {
+		case status:
+			return r, nil
+		case "applied", "errored", "canceled", "discarded", "planned_and_finished", "force_canceled":
+			log := ""
+			for _, p := range []phase{planPhase, applyPhase} {
+				if at, err := h.logAddress(ctx, r, p); err == nil {
+					text, _ := h.send(ctx, h.http, http.MethodGet, at+"?limit=20000&offset=0", "", nil)
+					log += string(text)
+				}
+			}
+			return r, fmt.Errorf("the run %s is %s, not %s:\n%s", id, now, status, log)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}

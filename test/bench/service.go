@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+)
+
+// The budgets of a service, each measured with `coordinator serve` in a process of its own.
+
+func (t *table) serviceLines() []line {
+	return []line{
+		{"`serve` starts with 1,000 workspaces and 20,000 ended runs; peak memory", "1 s; 150 MiB", t.serviceStart},
+		{"a state of 10 MB, `http` backend: GET; POST, durable; p99", "50 ms; 200 ms", t.serviceStates},
+		{"1,000 clients follow the log of a run, ten lines a second: the service's CPU; most that one is behind",
+			"1 core; 1 s", t.serviceLogs},
+		{"50 runs of 50 resources over 10 workspaces, approvals included: CPU, by that of the same commands", "1.15",
+			t.serviceRuns},
+		{"the same, `kill -9` three times meanwhile: the service is up again after", "2 s", t.serviceKilled},
+		{"the first line of a run's log, after its request; p99 of 50", "100 ms", t.serviceFirstLine},
+		{"120 workspaces, 120 runs at once, 8 workers of 10 slots: the last run's first operation after its request",
+			"3 s", t.serviceBurst},
+	}
+}
+
+// service makes the directory of a service. done ends what was started in it.
+func (t *table) service(args ...string) (h *host, done func(), err error) {
+	dir, err := os.MkdirTemp(t.dir, "service-")
+	if err != nil {
+		return nil, nil, err
+	}
+	if h, err = t.newHost(dir, args...); err != nil {
+		return nil, nil, err
+	}
+	return h, func() {
+		if h.Process != nil {
+			_ = h.Kill() // it may have ended
+		}
+		os.RemoveAll(dir) // as the folder around it is in the end
+	}, nil
+}
+
+// settled is how long a service is left alone before its memory is looked at: it begins with work of its own.
+const settled = 3 * time.Second
+
+func (t *table) serviceStart(ctx context.Context) (string, bool, error) {
+	h, done, err := t.service()
+	if err != nil {
+		return "", false, err
+	}
+	defer done()
+	if err := h.stock(ctx, 1_000, 20); err != nil {
+		return "", false, fmt.Errorf("making the runs: %w", err)
+	}
+	var list []usage
+	for i := range t.runs + 1 {
+		took, err := h.start(ctx)
+		if err != nil {
+			return "", false, err
+		}
+		time.Sleep(settled)
+		most, _, err := held(h.PID())
+		if err != nil {
+			return "", false, err
+		}
+		if i > 0 { // the first start makes certificates, and the streams
+			list = append(list, usage{wall: took, peak: most})
+		}
+		if err := h.stop(ctx); err != nil {
+			return "", false, err
+		}
+	}
+	u := median(list)
+	return fmt.Sprintf("%s; %s", short(u.wall), mebibytes(u.peak)), u.wall <= time.Second && u.peak <= 150<<20, nil
+}
+
+// serviceStates has one client read and write a state as the backend "http" does.
+func (t *table) serviceStates(ctx context.Context) (string, bool, error) {
+	const gets, posts, size = 200, 100, 10_000_000
+	h, done, err := t.service()
+	if err != nil {
+		return "", false, err
+	}
+	defer done()
+	if _, err := h.start(ctx); err != nil {
+		return "", false, err
+	}
+	if _, err := h.workspace(ctx, "large"); err != nil {
+		return "", false, err
+	}
+	const at, lock = "/state/main/large", `{"ID":"bench","Operation":"bench","Who":"bench"}`
+	if _, err := h.send(ctx, h.http, "LOCK", at, "application/json", []byte(lock)); err != nil {
+		return "", false, err
+	}
+	var read, written []time.Duration
+	for i := range posts {
+		text := largeState(i+1, size)
+		began := time.Now()
+		if _, err := h.send(ctx, h.http, http.MethodPost, at+"?ID=bench", "application/json", text); err != nil {
+			return "", false, err
+		}
+		written = append(written, time.Since(began))
+	}
+	last := largeState(posts, size)
+	for range gets {
+		began := time.Now()
+		text, err := h.send(ctx, h.http, http.MethodGet, at, "", nil)
+		if err != nil {
+			return "", false, err
+		}
+		read = append(read, time.Since(began))
+		if !bytes.Equal(text, last) {
+			return "", false, errors.New("the state that is read is not the one that was written")
+		}
+	}
+	get, post := hundredth(read), hundredth(written)
+	return fmt.Sprintf("%s; %s (medians %s; %s)", short(get), short(post), short(half(read)), short(half(written))),
+		get <= 50*time.Millisecond && post <= 200*time.Millisecond, nil
+}
+
+// largeState is a state of about so many bytes, as OpenTofu writes it.
+func largeState(serial, size int) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"version":4,"terraform_version":"1.12.0","serial":%d,"lineage":"bench","outputs":{},"resources":[`,
+		serial)
+	for i := 0; b.Len() < size; i++ {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"mode":"managed","type":"terraform_data","name":"r%d","provider":"provider[\"terraform.io/`+
+			`builtin/terraform\"]","instances":[{"schema_version":0,"attributes":{"id":"%036d","input":{"value":"%s",`+
+			`"type":"string"},"output":{"value":"%[3]s","type":"string"},"triggers_replace":null},`+
+			`"sensitive_attributes":[]}]}`, i, i, "a value of some length, as attributes of real objects have")
+	}
+	b.WriteString(`],"check_results":null}`)
+	return b.Bytes()
+}
+
+// hundredth returns what one in a hundred takes longer than; half the median.
+func hundredth(list []time.Duration) time.Duration { return quantile(list, 99) }
+func half(list []time.Duration) time.Duration      { return quantile(list, 50) }
+
+func quantile(list []time.Duration, percent int) time.Duration {
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[min(len(sorted)-1, len(sorted)*percent/100)]
+}
