@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -24,33 +23,33 @@ type stateText struct {
 // readState reads a state as it comes, one instance of a resource at a time, so that its size does not matter. Of one
 // that the configuration encrypts it reads only up to where that begins.
 func readState(text io.Reader) (t stateText, err error) {
-	d := json.NewDecoder(text)
-	err = members(d, func(key string) error {
+	d := skim(text)
+	err = d.members(func(key string) error {
 		switch key {
 		case "terraform_version":
-			return d.Decode(&t.engine)
+			return d.decode(&t.engine)
 		case "lineage":
-			return d.Decode(&t.lineage)
+			return d.decode(&t.lineage)
 		case "serial":
-			return d.Decode(&t.serial)
+			return d.decode(&t.serial)
 		case "encrypted_data":
 			t.encrypted = true
 			return errEnough
 		case "outputs":
 			var all map[string]stateOutput
-			if err := d.Decode(&all); err != nil {
+			if err := d.decode(&all); err != nil {
 				return err
 			}
 			t.outputs = outputsOf(all)
 			return nil
 		case "resources":
-			return elements(d, func() error {
+			return d.elements(func() error {
 				n, err := readResource(d)
 				t.resources += n
 				return err
 			})
 		}
-		return pass(d)
+		return d.pass(nil)
 	})
 	if errors.Is(err, errEnough) {
 		err = nil
@@ -62,61 +61,26 @@ func readState(text io.Reader) (t stateText, err error) {
 var errEnough = errors.New("enough was read")
 
 // readResource returns how many instances a resource has; none for one that is only read.
-func readResource(d *json.Decoder) (instances int, err error) {
+func readResource(d *skimmer) (instances int, err error) {
 	mode := ""
-	err = members(d, func(key string) error {
+	err = d.members(func(key string) error {
 		switch key {
 		case "mode":
-			return d.Decode(&mode)
+			var err error
+			mode, err = d.text()
+			return err
 		case "instances":
-			return elements(d, func() error {
+			return d.elements(func() error {
 				instances++
-				return pass(d)
+				return d.pass(nil)
 			})
 		}
-		return pass(d)
+		return d.pass(nil)
 	})
 	if mode != "managed" {
 		instances = 0
 	}
 	return instances, err
-}
-
-// members calls each for the members of the object that comes next. each has to read the member's value.
-func members(d *json.Decoder, each func(key string) error) error {
-	return enclosed(d, '{', func() error {
-		key, err := d.Token()
-		if err != nil {
-			return err
-		}
-		return each(key.(string))
-	})
-}
-
-// elements calls each for the elements of the list that comes next. each has to read the element.
-func elements(d *json.Decoder, each func() error) error { return enclosed(d, '[', each) }
-
-func enclosed(d *json.Decoder, begin json.Delim, each func() error) error {
-	token, err := d.Token()
-	if err != nil {
-		return err
-	}
-	if token != begin {
-		return fmt.Errorf("a state has %v where %v begins", token, begin)
-	}
-	for d.More() {
-		if err := each(); err != nil {
-			return err
-		}
-	}
-	_, err = d.Token()
-	return err
-}
-
-// pass reads a value that is not looked at.
-func pass(d *json.Decoder) error {
-	var raw json.RawMessage
-	return d.Decode(&raw)
 }
 
 // describe notes in a version what people ask for. One that is encrypted tells only that; what is no state, which the

@@ -1,0 +1,70 @@
+package service
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// A state of 10 MB was read by the standard library's decoder with each upload, which took a third of a second.
+func TestAStateIsSkimmedAsItIsDecoded(t *testing.T) {
+	long := strings.Repeat(`\\\"x`, 40_000) // longer than the buffer, and full of escapes
+	text := fmt.Sprintf(`{ "version": 4, "serial": 7, "lineage": "a\"b", "terraform_version":"1.12.0",
+		"outputs": {"o": {"value": [1, {"x": "}"}, null], "type": "string", "sensitive": true}},
+		"other": [[], {}, [{"a": -1.5e+3}, true, false, null, "]"], "%s"],
+		"resources": [
+			{"mode": "managed", "instances": [{"a": "%s"}, {"b": {"c": [{}]}}]},
+			{"instances": [{}], "mode": "data"},
+			{"mode": "managed", "name": "empty", "instances": []}
+		], "check_results": null }`, long, long)
+	if !json.Valid([]byte(text)) {
+		t.Fatal("the test is wrong")
+	}
+	got, err := readState(iotest.HalfReader(strings.NewReader(text)))
+	if err != nil || got.serial != 7 || got.lineage != `a"b` || got.engine != "1.12.0" || got.resources != 2 ||
+		len(got.outputs) != 1 || string(got.outputs[0].Value) != `[1,{"x":"}"},null]` || !got.outputs[0].Sensitive {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for n := range len(text) - 1 { // no beginning of a state is one
+		if n > 400 && n < len(text)-400 {
+			continue
+		}
+		if _, err := readState(strings.NewReader(text[:n])); err == nil {
+			t.Fatalf("the first %d bytes are taken for a state", n)
+		}
+	}
+	for _, wrong := range []string{``, `[]`, `"a"`, `{"serial": "x"}`, `{"serial" 1}`, `{"a": tru}`, `{"a": [1}}`,
+		`{"a": ]}`,
+		`{"a": 1,}`, `{,}`, `{"resources": {}}`, `{"resources": [1]}`, `{"a": 01}`,
+		`{"a": ` + strings.Repeat("[", maxDepth+1)} {
+		if got, err := readState(strings.NewReader(wrong)); err == nil {
+			t.Errorf("%.60s is taken for a state: %+v", wrong, got)
+		}
+	}
+	if got, err := readState(strings.NewReader(`{"encrypted_data":"`)); err != nil || !got.encrypted {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// BenchmarkReadState reads what the service wants to know of a state of 10 MB.
+func BenchmarkReadState(b *testing.B) {
+	var text strings.Builder
+	text.WriteString(`{"version":4,"serial":1,"lineage":"l","outputs":{},"resources":[`)
+	for i := range 28_000 {
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		fmt.Fprintf(&text, `{"mode":"managed","type":"terraform_data","name":"r%d","instances":[{"schema_version":0,`+
+			`"attributes":{"id":"%036d","input":{"value":"a value of some length, as attributes have","type":"string"},`+
+			`"output":{"value":"a value of some length, as attributes have","type":"string"}}}]}`, i, i)
+	}
+	text.WriteString(`]}`)
+	b.SetBytes(int64(text.Len()))
+	for b.Loop() {
+		if got, err := readState(strings.NewReader(text.String())); err != nil || got.resources != 28_000 {
+			b.Fatal(got, err)
+		}
+	}
+}
