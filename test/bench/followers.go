@@ -118,8 +118,8 @@ func (t *table) serviceLogs(ctx context.Context) (string, bool, error) {
 // follow reads a log until ctx ends, and calls see with when the first line of each answer was written.
 func follow(ctx context.Context, client *http.Client, address string, see func(written time.Time)) error {
 	for offset := 0; ; {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s?limit=65536&offset=%d", address, offset),
-			nil)
+		next := fmt.Sprintf("%s?limit=65536&offset=%d", address, offset)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, next, nil)
 		if err != nil {
 			return err
 		}
@@ -182,7 +182,11 @@ func (t *table) serviceFirstLine(ctx context.Context) (string, bool, error) {
 			return "", false, err
 		}
 		list = append(list, time.Since(began))
-		if _, err := h.becomes(ctx, r.ID, map[bool]string{true: "applied", false: "planned_and_finished"}[i == 0]); err != nil {
+		end := "planned_and_finished"
+		if i == 0 {
+			end = "applied"
+		}
+		if _, err := h.becomes(ctx, r.ID, end); err != nil {
 			return "", false, err
 		}
 	}

@@ -120,15 +120,6 @@ func (h *host) ready(ctx context.Context) bool {
 	return answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
 }
 
-// stop ends the service as an interrupt does.
-func (h *host) stop(ctx context.Context) error {
-	if err := h.Signal(os.Interrupt); err != nil {
-		return err
-	}
-	_, err := h.Wait(ctx)
-	return err
-}
-
 // thing is a resource of the API.
 type thing struct {
 	ID            string              `json:"id,omitempty"`
@@ -285,7 +276,7 @@ func (h *host) becomes(ctx context.Context, id, status string) (*thing, error) {
 			return r, fmt.Errorf("the run %s is %s, not %s:\n%s", id, now, status, log)
 		}
 		select {
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

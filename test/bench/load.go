@@ -151,7 +151,10 @@ func (h *host) person(ctx context.Context, space string, n int) error {
 	if err := again(func() (err error) { c, err = h.upload(ctx, space, changing(n)); return err }); err != nil {
 		return err
 	}
-	if err := again(func() (err error) { r, err = h.queue(ctx, space, c, strconv.Itoa(n), false); return err }); err != nil {
+	if err := again(func() (err error) {
+		r, err = h.queue(ctx, space, c, strconv.Itoa(n), false)
+		return err
+	}); err != nil {
 		return err
 	}
 	if err := again(func() (err error) { _, err = h.becomes(ctx, r.ID, "planned"); return err }); err != nil {

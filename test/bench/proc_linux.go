@@ -33,25 +33,3 @@ func spent(pid int) (time.Duration, error) {
 	}
 	return time.Duration(total) * time.Second / ticks, nil
 }
-
-// held returns the largest resident set that a process has had, in bytes, and the one it has.
-func held(pid int) (most, now int64, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
-		if len(f) < 2 {
-			continue
-		}
-		n, _ := strconv.ParseInt(f[1], 10, 64) // other lines have no numbers
-		switch f[0] {
-		case "VmHWM:":
-			most = n << 10
-		case "VmRSS:":
-			now = n << 10
-		}
-	}
-	return most, now, nil
-}

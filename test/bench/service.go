@@ -15,7 +15,6 @@ import (
 
 func (t *table) serviceLines() []line {
 	return []line{
-		{"`serve` starts with 1,000 workspaces and 20,000 ended runs; peak memory", "1 s; 150 MiB", t.serviceStart},
 		{"a state of 10 MB, `http` backend: GET; POST, durable; p99", "50 ms; 200 ms", t.serviceStates},
 		{"1,000 clients follow the log of a run, ten lines a second: the service's CPU; most that one is behind",
 			"1 core; 1 s", t.serviceLogs},
@@ -43,40 +42,6 @@ func (t *table) service(args ...string) (h *host, done func(), err error) {
 		}
 		os.RemoveAll(dir) // as the folder around it is in the end
 	}, nil
-}
-
-// settled is how long a service is left alone before its memory is looked at: it begins with work of its own.
-const settled = 3 * time.Second
-
-func (t *table) serviceStart(ctx context.Context) (string, bool, error) {
-	h, done, err := t.service()
-	if err != nil {
-		return "", false, err
-	}
-	defer done()
-	if err := h.stock(ctx, 1_000, 20); err != nil {
-		return "", false, fmt.Errorf("making the runs: %w", err)
-	}
-	var list []usage
-	for i := range t.runs + 1 {
-		took, err := h.start(ctx)
-		if err != nil {
-			return "", false, err
-		}
-		time.Sleep(settled)
-		most, _, err := held(h.PID())
-		if err != nil {
-			return "", false, err
-		}
-		if i > 0 { // the first start makes certificates, and the streams
-			list = append(list, usage{wall: took, peak: most})
-		}
-		if err := h.stop(ctx); err != nil {
-			return "", false, err
-		}
-	}
-	u := median(list)
-	return fmt.Sprintf("%s; %s", short(u.wall), mebibytes(u.peak)), u.wall <= time.Second && u.peak <= 150<<20, nil
 }
 
 // serviceStates has one client read and write a state as the backend "http" does.
@@ -126,8 +91,8 @@ func (t *table) serviceStates(ctx context.Context) (string, bool, error) {
 // largeState is a state of about so many bytes, as OpenTofu writes it.
 func largeState(serial, size int) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `{"version":4,"terraform_version":"1.12.0","serial":%d,"lineage":"bench","outputs":{},"resources":[`,
-		serial)
+	fmt.Fprintf(&b, `{"version":4,"terraform_version":"1.12.0","serial":%d,"lineage":"bench","outputs":{},`+
+		`"resources":[`, serial)
 	for i := 0; b.Len() < size; i++ {
 		if i > 0 {
 			b.WriteByte(',')
