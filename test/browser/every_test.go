@@ -8,7 +8,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -181,8 +180,7 @@ func quoted(text string) string {
 // axe returns the checker of accessibility.
 func axe(t *testing.T) string {
 	t.Helper()
-	_, file, _, _ := runtime.Caller(0)
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(file), "node_modules", "axe-core", "axe.min.js"))
+	text, err := os.ReadFile(filepath.Join("node_modules", "axe-core", "axe.min.js"))
 	if errors.Is(err, os.ErrNotExist) && os.Getenv("MILLIPEDE_REQUIRE_AXE") == "" {
 		t.Skip("axe-core is not installed (npm ci --prefix test/browser)")
 	}
