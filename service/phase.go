@@ -186,17 +186,21 @@ func (s *Service) work(stopping context.Context, r *record.Run, j *job, log io.W
 			results, err = nil, fmt.Errorf("this is a bug in Millipede: %v", bug)
 		}
 	}()
-	job, err := s.job(stopping, r, log, resumed)
+	token, lent, err := s.lendToken(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err := s.takeTokenBack(lent); err != nil { // it ends with the run, and by itself
+			s.log.Warn("the token of a run could not be removed", "run", r.ID, "error", err)
+		}
+	}()
+	job, err := s.job(stopping, r, token, log, resumed)
 	if err != nil {
 		return nil, err
 	}
 	job.Doubtful = j.doubts.tell
 	defer func() { err = errors.Join(err, os.RemoveAll(job.Scratch)) }()
-	defer func() {
-		if err := s.takeTokenBack(r); err != nil { // it ends with the run, and by itself
-			s.log.Warn("the token of a run could not be removed", "run", r.ID, "error", err)
-		}
-	}()
 	defer func() { err = job.unmask(err) }()
 	return fn(job)
 }
@@ -295,19 +299,16 @@ func engaged(r *ApplyResult, err error) (any, error) {
 	return r, err
 }
 
-// job puts together what the engine gets.
-func (s *Service) job(stopping context.Context, r *record.Run, log io.Writer, resumed bool) (*Job, error) {
+// job puts together what the engine gets. Programs of the run have the token.
+func (s *Service) job(stopping context.Context, r *record.Run, token string, log io.Writer, resumed bool) (*Job,
+	error) {
 	j := &Job{
 		Run: *r, Stopping: stopping, Log: log, Resumed: resumed, State: &runState{s: s, run: *r},
 		Data:  filepath.Join(s.store.Dir(), "workspaces", r.Workspace),
 		Alive: s.applies, Waits: func(run, text string) { s.queue.waitsForObjects(r.ID, run, text) },
 	}
-	token, err := s.lendToken(r)
-	if err != nil {
-		return nil, err
-	}
 	var secrets []string // that the log does not tell
-	err = s.store.View(func(tx *store.Tx) error {
+	err := s.store.View(func(tx *store.Tx) error {
 		w, err := workspaces.Get(tx, r.Workspace)
 		if err != nil {
 			return err

@@ -72,6 +72,7 @@ type Service struct {
 	outgoing chan struct{} // holds a token when there are notifications to send
 
 	lastUsed sync.Map // token id -> when it was last written that it was used
+	lent     sync.Map // the IDs of the tokens of phases that are carried out
 }
 
 // New returns the service over its store. The caller calls Run, and closes the store after that has returned.

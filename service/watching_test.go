@@ -431,3 +431,46 @@ func TestProgramsThatReadObjectsHaveATokenThatIsGoodMeanwhile(t *testing.T) {
 		t.Errorf("afterwards: %v", err)
 	}
 }
+
+// Objects are read with a run that has ended, of which operations may be in doubt. The end of the batch took the tokens
+// of that run away, that of the resolution under way among them.
+func TestABatchLeavesTheTokenOfAResolutionAlone(t *testing.T) {
+	x := watch(t, 1)
+	x.Engine.Mu.Lock()
+	x.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+		j.Doubtful([]record.Doubt{{Address: thing(0), Operation: "update", Worker: "w1"}})
+		return nil, errors.New("an operation is in doubt")
+	}
+	x.Engine.Mu.Unlock()
+	r := x.NewRun(x.w, func(r *record.Run) { r.AutoApply = true })
+	x.Await(r.ID, record.Errored)
+	begun, end := make(chan string, 1), make(chan struct{})
+	var during error
+	x.Engine.Mu.Lock()
+	x.Engine.WatchFunc = func(_ context.Context, j *service.Job, _ []string, _ int) ([]service.Found, error) {
+		begun <- j.Run.ID
+		<-end
+		return nil, nil
+	}
+	x.Engine.ResolveFunc = func(_ context.Context, j *service.Job, _ service.Resolution, _ string) error {
+		close(end)
+		x.until("the batch is noted", func(v *service.Watched) bool { return !v.Batch.IsZero() })
+		for _, v := range j.Environment {
+			if token, is := strings.CutPrefix(v, "ATLAS_TOKEN="); is {
+				_, during = x.Authenticate(token, "")
+			}
+		}
+		return nil
+	}
+	x.Engine.Mu.Unlock()
+	x.every(time.Hour)
+	if with := <-begun; with != r.ID {
+		t.Fatalf("objects are read with %s, not with %s", with, r.ID)
+	}
+	if err := x.Resolve(t.Context(), x.Admin, x.w.ID, service.Resolution{Address: thing(0), ID: "0"}); err != nil {
+		t.Error(err)
+	}
+	if during != nil {
+		t.Errorf("after the batch: %v", during)
+	}
+}
