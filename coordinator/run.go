@@ -47,8 +47,8 @@ type Options struct {
 	// RunID names the run.
 	RunID string
 
-	// Parallelism is the number of slots of the default limit; 0 means what the rules say, else 10. A limit that
-	// exists keeps its size, unless Embedded.
+	// Parallelism is the number of slots of the default limit; zero leaves it to Rules.Slots. A limit that exists keeps
+	// its size, unless Embedded.
 	Parallelism placement.Parallelism
 	// OwnSlots says that the slots of the default limit are the run's alone. Otherwise all runs over the connection's
 	// server share them.

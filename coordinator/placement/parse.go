@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
+	"math/big"
 	"slices"
 	"strings"
 
@@ -16,7 +16,6 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
-	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
@@ -24,19 +23,6 @@ import (
 
 // FileName is the name of the file that holds the rules, in the working directory.
 const FileName = "millipede.hcl"
-
-// Load reads the rules from a file. A file that does not exist holds none: the result is nil then.
-func Load(path string) (*Rules, diag.List) {
-	src, err := bounds.ReadFile(path, bounds.Text)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, diag.Errors("Failed to read the placement rules", fmt.Sprintf("The file %s could not be read: %s.",
-			path, err), nil)
-	}
-	return Parse(src, path)
-}
 
 var fileSchema = &hcl.BodySchema{
 	Attributes: []hcl.AttributeSchema{{Name: "edges"}, {Name: "refresh"}, {Name: "parallelism"}, {Name: "environment"}},
@@ -71,7 +57,7 @@ func Parse(src []byte, filename string) (*Rules, diag.List) {
 		r.Refresh = p.choice(a, RefreshAll, RefreshChanged)
 	}
 	if a := content.Attributes["parallelism"]; a != nil {
-		r.Parallelism = Parallelism(p.count(a))
+		r.Parallelism = p.count(a)
 	}
 	declared := map[[2]string]*hcl.Range{}
 	if a := content.Attributes["environment"]; a != nil {
@@ -205,7 +191,7 @@ func (p *parser) limit(b *hcl.Block) Limit {
 			"slots of its workers. Choose another one.", l.Name), &b.DefRange)
 	}
 	if a := content.Attributes["max"]; a != nil {
-		l.Max = p.count(a)
+		l.Max = int(p.count(a))
 	}
 	if a := content.Attributes["key"]; a != nil {
 		l.Key = p.choice(a, slices.Sorted(maps.Keys(keys))...)
@@ -237,18 +223,21 @@ func (p *parser) value(a *hcl.Attribute, want cty.Type, what string) (cty.Value,
 	return got, true
 }
 
-// count reads a whole number of at least one.
-func (p *parser) count(a *hcl.Attribute) int {
-	what := fmt.Sprintf("a whole number from 1 to %d", MaxParallelism)
+// count reads a number of slots.
+func (p *parser) count(a *hcl.Attribute) (slots Parallelism) {
+	const what = "a whole number"
 	v, ok := p.value(a, cty.Number, what)
 	if !ok {
 		return 0
 	}
-	n, exact := v.AsBigFloat().Int64()
-	if !v.AsBigFloat().IsInt() || exact != 0 || n < 1 || n > int64(MaxParallelism) {
-		p.fail("Invalid value", fmt.Sprintf("The argument %q must be %s.", a.Name, what), a.Expr.Range().Ptr())
+	err := errors.New("must be " + what)
+	if n, accuracy := v.AsBigFloat().Int64(); accuracy == big.Exact {
+		slots, err = NewParallelism(n)
 	}
-	return int(n)
+	if err != nil {
+		p.fail("Invalid value", fmt.Sprintf("The argument %q %s.", a.Name, err), a.Expr.Range().Ptr())
+	}
+	return slots
 }
 
 // choice reads one of some words.

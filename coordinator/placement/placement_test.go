@@ -1,10 +1,9 @@
 package placement_test
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -203,19 +202,19 @@ func TestMistakesAreReportedWhereTheyAre(t *testing.T) {
 	}
 }
 
-func TestAMissingFileHasNoRules(t *testing.T) {
-	path := filepath.Join(t.TempDir(), placement.FileName)
-	if r, diags := placement.Load(path); r != nil || diags != nil {
-		t.Errorf("%v, %v", r, diags)
-	}
-	if err := os.WriteFile(path, []byte("parallelism = 3\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if r, diags := placement.Load(path); r == nil || r.Parallelism != 3 || diags.HasErrors() {
-		t.Errorf("%v, %v", r, diags)
-	}
-	if _, diags := placement.Load(filepath.Dir(path)); !diags.HasErrors() {
-		t.Error("a folder was read")
+// The bounds of parallelism were checked twice, here and for the option, in other words.
+func TestANumberOfSlotsIsCheckedAsTheOptionIs(t *testing.T) {
+	for text, want := range map[string]string{
+		"3": "", "1000000": "", "0": "1000000, and not 0", "-1": "1000000, and not -1",
+		"1000001": "1000000, and not 1000001", "1.5": "must be a whole number.", "1e30": "must be a whole number.",
+	} {
+		r, diags := placement.Parse([]byte("parallelism = "+text+"\n"), "millipede.hcl")
+		switch {
+		case want == "" && (diags.HasErrors() || strconv.Itoa(r.Slots(0)) != text):
+			t.Errorf("%s: %v", text, diags.Err())
+		case want != "" && (!diags.HasErrors() || !strings.Contains(diags[0].Detail, want)):
+			t.Errorf("%s is told as: %v, want %q", text, diags.Err(), want)
+		}
 	}
 }
 
