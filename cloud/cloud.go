@@ -72,7 +72,7 @@ func (s Surroundings) Transport() *http.Transport {
 	}
 	choose := proxies.ProxyFunc()
 	t.Proxy = func(r *http.Request) (*url.URL, error) { return choose(r.URL) }
-	if text, err := os.ReadFile(s.Either("SSL_CERT_FILE")); err == nil {
+	if text, err := os.ReadFile(s.Path(s.Either("SSL_CERT_FILE"))); err == nil {
 		roots := x509.NewCertPool()
 		if roots.AppendCertsFromPEM(text) {
 			t.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -96,6 +97,20 @@ func (v Variables) Program(dir, name string) (string, error) {
 	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
 }
 
+// TempDir returns the directory for temporary files, by the variables that os.TempDir asks the process for.
+func (v Variables) TempDir() string {
+	names, otherwise := []string{"TMPDIR"}, "/tmp"
+	if runtime.GOOS == "windows" {
+		names, otherwise = []string{"TMP", "TEMP", "USERPROFILE"}, `C:\Windows`
+	}
+	for _, name := range names {
+		if dir := v.Get(name); dir != "" {
+			return dir
+		}
+	}
+	return otherwise
+}
+
 // With returns the variables with more of them; those count where both name one.
 func (v Variables) With(more ...string) Variables {
 	return append(slices.Clip(slices.Clone(v)), more...)
@@ -133,6 +148,15 @@ func (v Variables) Settled() Variables {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// Named returns an error about one file with the name that people know, in the place of the path that it was opened by.
+func Named(err error, name string) error {
+	var at *fs.PathError
+	if !errors.As(err, &at) {
+		return err
+	}
+	return &fs.PathError{Op: at.Op, Path: name, Err: at.Err}
 }
 
 // Path resolves the name of a file against a directory: an absolute name stays as it is. An empty directory leaves the

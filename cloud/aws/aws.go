@@ -72,7 +72,9 @@ type Settings struct {
 	// Transport is what requests go over; the session changes it, and owns it. Required.
 	Transport *http.Transport
 	// Env returns variables of the operation's environment; those that it has win over the process's. Required.
-	Env       func(name string) string
+	Env func(name string) string
+	// Path returns the path of a file as the operation means it; nil leaves names as they are.
+	Path      func(name string) string
 	UserAgent string
 }
 
@@ -199,10 +201,10 @@ func (s *Settings) options(client config.HTTPClient, retryer sdk.Retryer) []func
 		o = append(o, config.WithSharedConfigProfile(profile))
 	}
 	if files := s.SharedCredentialsFiles; len(files) > 0 {
-		o = append(o, config.WithSharedCredentialsFiles(expand(files, s.Env)))
+		o = append(o, config.WithSharedCredentialsFiles(s.paths(files)))
 	}
 	if files := s.SharedConfigFiles; len(files) > 0 {
-		o = append(o, config.WithSharedConfigFiles(expand(files, s.Env)))
+		o = append(o, config.WithSharedConfigFiles(s.paths(files)))
 	}
 	switch {
 	case s.AccessKey+s.SecretKey+s.Token != "":
@@ -237,12 +239,15 @@ func (s *Settings) options(client config.HTTPClient, retryer sdk.Retryer) []func
 	return o
 }
 
-// expand replaces a leading ~ by the home directory.
-func expand(files []string, env func(string) string) []string {
+// paths returns the paths of files. A leading ~ is the home directory.
+func (s *Settings) paths(files []string) []string {
 	out := make([]string, len(files))
 	for i, f := range files {
-		if rest, ok := strings.CutPrefix(f, "~/"); ok && env("HOME") != "" {
-			f = env("HOME") + "/" + rest
+		if rest, ok := strings.CutPrefix(f, "~/"); ok && s.Env("HOME") != "" {
+			f = s.Env("HOME") + "/" + rest
+		}
+		if s.Path != nil {
+			f = s.Path(f)
 		}
 		out[i] = f
 	}
@@ -253,7 +258,7 @@ func expand(files []string, env func(string) string) []string {
 func (s *Settings) provider(loaded sdk.Config, client *sts.Client) sdk.CredentialsProvider {
 	base := loaded.Credentials
 	if w := s.WebIdentity; w != nil && s.AccessKey+s.SecretKey+s.Token == "" {
-		var token stscreds.IdentityTokenRetriever = stscreds.IdentityTokenFile(w.TokenFile)
+		var token stscreds.IdentityTokenRetriever = stscreds.IdentityTokenFile(s.paths([]string{w.TokenFile})[0])
 		if w.Token != "" {
 			token = staticToken(w.Token)
 		}
@@ -308,7 +313,7 @@ func (s *Settings) setTransport() error {
 		t.RootCAs = given.RootCAs
 	}
 	if s.CABundle != "" {
-		text, err := os.ReadFile(expand([]string{s.CABundle}, s.Env)[0])
+		text, err := os.ReadFile(s.paths([]string{s.CABundle})[0])
 		if err != nil {
 			return fmt.Errorf("%w: reading the certificates of custom_ca_bundle: %w", ErrCABundle, err)
 		}

@@ -20,7 +20,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/millipede-iac/millipede/cloud/call"
-	"github.com/millipede-iac/millipede/environ"
 )
 
 // Identity is what is known of who asks for tokens. The first method that is configured completely is used: client
@@ -244,7 +243,7 @@ func (c *Cloud) methods(out *credential) []method {
 			if !id.UseCLI {
 				return errors.New("use_cli is false")
 			}
-			subscription, err := cliSubscription(ctx, c.settings.Environ)
+			subscription, err := c.cliSubscription(ctx)
 			out.subscription = subscription
 			return err
 		}, func() (tokenSource, error) {
@@ -414,15 +413,15 @@ func (m msiEndpoint) GetToken(ctx context.Context, o policy.TokenRequestOptions)
 }
 
 // cliSubscription returns the subscription that the Azure CLI works on.
-func cliSubscription(ctx context.Context, env environ.Variables) (string, error) {
-	program, err := env.Program("", "az")
+func (c *Cloud) cliSubscription(ctx context.Context) (string, error) {
+	program, err := c.settings.Environ.Program("", "az")
 	if err != nil {
 		return "", errors.New("the program az is not in PATH")
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "account", "show", "-o", "json")
-	cmd.Env, cmd.WaitDelay = env.List(), time.Second
+	cmd.Dir, cmd.Env, cmd.WaitDelay = c.settings.Path("."), c.settings.Environ.List(), time.Second
 	text, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && len(exit.Stderr) > 0 {

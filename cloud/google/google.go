@@ -49,7 +49,9 @@ type Settings struct {
 	// Transport is what requests go over. Required; the session changes it, and owns it.
 	Transport *http.Transport
 	// Env returns variables of the operation's environment; those that it has win over the process's. Required.
-	Env       func(name string) string
+	Env func(name string) string
+	// Path returns the path of a file as the operation means it; nil leaves names as they are.
+	Path      func(name string) string
 	UserAgent string
 }
 
@@ -171,6 +173,9 @@ func (s *Session) source(ctx context.Context, scopes []string) (oauth2.TokenSour
 		return s.fromJSON(ctx, []byte(s.settings.Credentials), scopes)
 	}
 	if file := s.settings.Env("GOOGLE_APPLICATION_CREDENTIALS"); file != "" {
+		if s.settings.Path != nil {
+			file = s.settings.Path(file)
+		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("%w: reading the file that GOOGLE_APPLICATION_CREDENTIALS names: %w",

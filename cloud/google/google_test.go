@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +59,24 @@ func TestAServiceAccountIsImpersonatedOverDelegates(t *testing.T) {
 		`"lifetime":"3600s","scope":["` + scope + `"]}`
 	if asked[1] != want {
 		t.Errorf("asked by\n%s\nwant\n%s", asked[1], want)
+	}
+}
+
+// A relative name in GOOGLE_APPLICATION_CREDENTIALS was opened where the process works, which is not where the operation
+// does.
+func TestCredentialsOfTheEnvironmentAreReadInTheDirectoryOfTheOperation(t *testing.T) {
+	s := fake.NewTLS(t, "states")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "key.json"), []byte(s.ServiceAccount()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	with := settings(s)
+	with.Env = func(name string) string {
+		return map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": "key.json"}[name]
+	}
+	with.Path = func(name string) string { return filepath.Join(dir, name) }
+	if _, err := google.Open(t.Context(), with); err != nil {
+		t.Error(err)
 	}
 }
 

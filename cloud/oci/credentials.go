@@ -160,7 +160,7 @@ func (p *Policy) files(s cloud.Surroundings) ([]file, error) {
 	var out []file
 	for _, name := range names {
 		var f file
-		text, err := bounds.ReadFile(name, bounds.Text)
+		text, err := bounds.ReadFile(s.Path(name), bounds.Text)
 		if err == nil && json.Unmarshal(text, &f) != nil {
 			err = errors.New("it is not valid JSON of a configuration of credentials") // the error could quote it
 		}

@@ -63,7 +63,7 @@ func (e *Estate) openStore(ctx context.Context, home layout.Home, info journal.L
 		var held *journal.Held
 		switch {
 		case err == nil:
-			return s, s.serve()
+			return s, s.serve(e.Temp)
 		case !errors.As(err, &held):
 			return nil, diag.Errors("Failed to open the state store", err.Error()+".", nil)
 		case as == writes:
@@ -124,8 +124,8 @@ const formerTime = 5 * time.Second
 
 // serve lets other processes read the store meanwhile. Where there can be no socket, they have to wait: that is no
 // reason not to work.
-func (s *openedStore) serve() diag.List {
-	server, err := s.home.Serve(s.Store)
+func (s *openedStore) serve(temp string) diag.List {
+	server, err := s.home.Serve(s.Store, temp)
 	if err != nil {
 		return diag.List{diag.New(diag.Warning, "Nobody can read the state meanwhile",
 			fmt.Sprintf("Commands that read the state while this one works on it have to wait: %s.", err), nil)}

@@ -38,7 +38,7 @@ func home(t *testing.T, dataDir string) layout.Home {
 
 func serve(t *testing.T, h layout.Home, s store) *layout.Server {
 	t.Helper()
-	server, err := h.Serve(s)
+	server, err := h.Serve(s, os.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

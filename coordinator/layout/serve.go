@@ -67,6 +67,7 @@ type Server struct {
 	home     Home
 	source   Source
 	listener net.Listener
+	temp     string // the directory for temporary files
 	apart    string // the directory that was made for the socket; empty where it is in the home
 	pulled   atomic.Bool
 	copies   chan struct{}
@@ -81,10 +82,10 @@ type Server struct {
 }
 
 // Serve answers other processes from now on. The caller has the store open for writing, so what another server has left
-// in the home is of a process that is gone.
-func (h Home) Serve(source Source) (*Server, error) {
-	s := &Server{home: h, source: source, copies: make(chan struct{}, maxCopies), conns: make(chan struct{}, maxConns),
-		begun: make(chan struct{})}
+// in the home is of a process that is gone. temp is the directory for temporary files. Close the server.
+func (h Home) Serve(source Source, temp string) (*Server, error) {
+	s := &Server{home: h, source: source, temp: temp, copies: make(chan struct{}, maxCopies),
+		conns: make(chan struct{}, maxConns), begun: make(chan struct{})}
 	if err := s.listen(); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the socket for readers in %s: %w", h.path, err), s.removeSocket())
 	}
@@ -108,7 +109,7 @@ func (s *Server) listen() (err error) {
 			return os.Chmod(path, 0o600)
 		}
 	}
-	if s.apart, err = os.MkdirTemp("", "millipede-"); err != nil {
+	if s.apart, err = os.MkdirTemp(s.temp, "millipede-"); err != nil {
 		return err
 	}
 	path = filepath.Join(s.apart, socketName)

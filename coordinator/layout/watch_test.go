@@ -18,7 +18,7 @@ func TestARunIsWatchedFromBeforeItsBeginToItsEnd(t *testing.T) {
 	if err := home.Watch(t.Context(), nil); !errors.Is(err, ErrNobody) {
 		t.Errorf("nobody serves, and the error is %v", err)
 	}
-	s, err := home.Serve(nothing{})
+	s, err := home.Serve(nothing{}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,8 +67,9 @@ type Config struct {
 	env environ.Variables
 }
 
-// Environ is the environment that the configuration was read in.
+// Environ is the environment that the configuration was read in, and Dir the directory that relative names start from.
 func (c *Config) Environ() environ.Variables { return c.env }
+func (c *Config) Dir() string                { return c.dir }
 
 // Credentials are those of one host.
 type Credentials struct {

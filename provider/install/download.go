@@ -17,12 +17,13 @@ type download struct {
 }
 
 // fetch makes a package available on this machine: the name of its archive, empty when it is unpacked. What was
-// downloaded is authenticated, and goes away with remove.
-func (c candidate) fetch(ctx context.Context) (archive string, auth *Authentication, remove func(), err error) {
+// downloaded goes to the directory for temporary files, is authenticated, and goes away with remove.
+func (c candidate) fetch(ctx context.Context, temp string) (archive string, auth *Authentication, remove func(),
+	err error) {
 	if c.download == nil {
 		return c.archive, nil, func() {}, nil
 	}
-	f, err := os.CreateTemp("", "terraform-provider-*.zip")
+	f, err := os.CreateTemp(temp, "terraform-provider-*.zip")
 	if err != nil {
 		return "", nil, nil, err
 	}

@@ -135,7 +135,7 @@ func (t *placement) link(target string) ([]string, error) {
 // unpack brings a packed package here, verifies it, and unpacks it.
 func (t *placement) unpack(ctx context.Context, dir string, shared bool) ([]string, error) {
 	t.report(Installing, shared)
-	archive, auth, remove, err := t.candidate.fetch(ctx)
+	archive, auth, remove, err := t.candidate.fetch(ctx, t.options.Env.TempDir())
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func Checksums(ctx context.Context, o Options, platforms []string) (*lock.Locks,
 	}
 	diags := o.eachPackage(ctx, platforms, checksumTrouble, func(p addr.Provider, constraints string,
 		c candidate) (*Authentication, error) {
-		archive, auth, remove, err := c.fetch(ctx)
+		archive, auth, remove, err := c.fetch(ctx, o.Env.TempDir())
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func Mirror(ctx context.Context, o Options, dir string, platforms []string) diag
 		if err := os.MkdirAll(base, 0o755); err != nil {
 			return nil, err
 		}
-		archive, auth, remove, err := c.fetch(ctx)
+		archive, auth, remove, err := c.fetch(ctx, o.Env.TempDir())
 		if err != nil {
 			return nil, err
 		}

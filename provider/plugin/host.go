@@ -78,7 +78,8 @@ func NewHost(o Options) *Host {
 		o.Log = hclog.New(&hclog.LoggerOptions{Level: hclog.Off})
 	}
 	h := &Host{idleAfter: o.IdleAfter, mostIdle: o.MostIdle, pool: map[string]map[string]*member{},
-		members: map[*member]bool{}, schemas: map[string]*rpc.SchemaCache{}}
+		members: map[*member]bool{}, schemas: map[string]*rpc.SchemaCache{},
+		sockets: sockets{temp: environ.Variables(o.Env).TempDir()}}
 	h.launch = func(ctx context.Context, p Package, executable string, schemas *rpc.SchemaCache) (process, error) {
 		if p.Reattach != nil {
 			return connect(p, o)

@@ -72,7 +72,7 @@ func (th *theatre) expect(t *testing.T, all, ended int, when string) {
 }
 
 func (th *theatre) host() *Host {
-	h := NewHost(Options{IdleAfter: time.Minute})
+	h := NewHost(Options{Env: temporaryFiles(), IdleAfter: time.Minute})
 	h.launch = th.launch
 	return h
 }

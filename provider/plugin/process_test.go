@@ -26,8 +26,14 @@ import (
 	"github.com/millipede-iac/millipede/provider/tfplugin6"
 )
 
+// temporaryFiles is an environment that says where temporary files go, as that of the tests does.
+func temporaryFiles() []string { return []string{"TMPDIR=" + os.TempDir()} }
+
 func newHost(t *testing.T, o Options) *Host {
 	t.Helper()
+	if o.Env == nil {
+		o.Env = temporaryFiles()
+	}
 	h := NewHost(o)
 	t.Cleanup(h.Close)
 	return h
@@ -63,7 +69,7 @@ func TestPluginsOfBothVersionsAreStartedAndEnded(t *testing.T) {
 	for version, role := range map[int]string{5: "serve 5", 6: "serve 6"} {
 		for _, plain := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, without TLS: %v", role, plain), func(t *testing.T) {
-				h := NewHost(Options{DisableTLS: plain})
+				h := NewHost(Options{Env: temporaryFiles(), DisableTLS: plain})
 				l := acquire(t, h, playing(t, role), "", nil)
 				s, diags := l.Provider().Schemas(t.Context())
 				if diags.HasErrors() || s.ProtocolVersion != version {
@@ -258,7 +264,7 @@ func hostOne() {
 	if err != nil {
 		panic(err)
 	}
-	h := NewHost(Options{})
+	h := NewHost(Options{Env: temporaryFiles()})
 	l, diags := h.Acquire(context.Background(), Package{
 		Source: "example.com/test/thing", Executable: self, Env: []string{roleVariable + "=serve 6"},
 	}, "", nil)
@@ -329,7 +335,7 @@ func TestReattachedProcessIsUsedAndLeftAlone(t *testing.T) {
 	}
 	p := Package{Source: "example.com/test/thing", Reattach: all[addr.Provider{Host: "example.com", Namespace: "test",
 		Type: "thing"}]}
-	h := NewHost(Options{})
+	h := NewHost(Options{Env: temporaryFiles()})
 	var configured []string
 	with := func(name string) *Lease {
 		return acquire(t, h, p, name, func(ctx context.Context, p provider.Provider) diag.List {
@@ -421,7 +427,7 @@ func TestLinesOfPluginsGoToTheLogThatTheEnvironmentAsksFor(t *testing.T) {
 		})
 	}
 	out := &tail{}
-	h := NewHost(Options{Log: hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: out.writer()})})
+	h := NewHost(Options{Env: temporaryFiles(), Log: hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: out.writer()})})
 	acquire(t, h, playing(t, "serve 6"), "", nil)
 	h.Close()
 	if !strings.Contains(out.text(), "this is a plugin that will serve 6") {

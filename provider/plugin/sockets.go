@@ -27,6 +27,8 @@ const (
 // processes nor a host that are killed remove anything, so the next host removes the directories whose lock nobody
 // holds.
 type sockets struct {
+	temp string // the directory for temporary files
+
 	mu   sync.Mutex // guards what follows
 	dir  string     // empty while there is none
 	lock *os.File
@@ -37,7 +39,7 @@ type sockets struct {
 func (s *sockets) open() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	base := os.TempDir()
+	base := s.temp
 	if s.dir != "" || len(base) > longestBase-len(socketsName)-len("4294967295/") {
 		return s.dir, nil
 	}

@@ -66,7 +66,7 @@ func TestSocketsThatAKilledHostHasLeftAreRemovedByTheNextOne(t *testing.T) {
 		t.Errorf("after the kill there are %q", left)
 	}
 
-	next := NewHost(Options{})
+	next := NewHost(Options{Env: temporaryFiles()})
 	acquire(t, next, playing(t, "serve 6"), "", nil)
 	if left := list(); len(left) != 2 { // that of the one that lives, and its own
 		t.Errorf("the next host leaves %q", left)

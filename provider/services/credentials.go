@@ -55,7 +55,7 @@ func runHelper(ctx context.Context, config *cliconfig.Config, verb, host string,
 		return nil, fmt.Errorf("the credentials helper %q is not installed", h.Name)
 	}
 	cmd := exec.CommandContext(ctx, h.Program, append(h.Args[:len(h.Args):len(h.Args)], verb, host)...)
-	cmd.Env, cmd.Stdin = config.Environ().List(), bytes.NewReader(input)
+	cmd.Dir, cmd.Env, cmd.Stdin = config.Dir(), config.Environ().List(), bytes.NewReader(input)
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

@@ -139,6 +139,25 @@ var client = http.DefaultTransport`,
 				"worker/a.go: uses os/signal.*", "worker/a.go: uses path/filepath.Abs",
 			},
 		},
+		"a program or a temporary file in the process's surroundings": {
+			tree: map[string]string{
+				"worker/a.go": `// Package worker is bad.
+package worker
+import ("os"; "os/exec")
+func a() { c := exec.Command("x"); c.Env = []string{}; _ = c.Run() }
+func b() error { return exec.CommandContext(nil, "x").Run() }
+func c() { _, _ = os.CreateTemp("", "x") }`,
+				"worker/b.go": `package worker
+import ("os"; "os/exec")
+func d(dir string) { c := exec.Command("x"); c.Dir, c.Env = dir, []string{}; _ = c.Run() }
+func e(dir string) { _, _ = os.MkdirTemp(dir, "x") }`,
+			},
+			want: []string{
+				"worker/a.go: calls os.CreateTemp without a directory",
+				"worker/a.go: calls os/exec.Command without Dir and Env",
+				"worker/a.go: calls os/exec.CommandContext without Dir and Env",
+			},
+		},
 		"an actor that imports the other one or an adapter": {
 			tree: map[string]string{
 				"coordinator/a.go": `// Package coordinator is bad.

@@ -193,15 +193,30 @@ var processWide = map[string][]string{
 	"os": {
 		"Args", "Chdir", "Clearenv", "Environ", "Exit", "ExpandEnv", "Getenv", "Getwd", "LookupEnv", "Setenv",
 		"Stderr", "Stdin",
-		"Stdout", "Unsetenv", "UserCacheDir", "UserConfigDir", "UserHomeDir",
+		"Stdout", "TempDir", "Unsetenv", "UserCacheDir", "UserConfigDir", "UserHomeDir",
 	},
 	"os/exec":       {"LookPath"},
 	"os/signal":     {"*"},
 	"path/filepath": {"Abs"},
-	"log":           {"Default", "Fatal", "Fatalf", "Fatalln", "Print", "Printf", "Println"},
-	"fmt":           {"Print", "Printf", "Println", "Scan", "Scanf", "Scanln"},
-	"net/http":      {"DefaultClient", "DefaultTransport", "Get", "Head", "Post", "PostForm", "ProxyFromEnvironment"},
-	"syscall":       {"Chdir", "Environ", "Exit", "Getenv", "Getwd", "Setenv"},
+	"flag":          {"Arg", "Args", "CommandLine", "NArg", "NFlag", "Parse", "Parsed", "Set", "Usage", "Visit"},
+	"log": {
+		"Default", "Fatal", "Fatalf", "Fatalln", "Output", "Panic", "Panicf", "Panicln", "Print", "Printf", "Println",
+		"SetFlags", "SetOutput", "SetPrefix", "Writer",
+	},
+	"log/slog": {
+		"Debug", "DebugContext", "Default", "Error", "ErrorContext", "Info", "InfoContext", "Log", "LogAttrs",
+		"SetDefault", "SetLogLoggerLevel", "Warn", "WarnContext", "With",
+	},
+	"fmt": {"Print", "Printf", "Println", "Scan", "Scanf", "Scanln"},
+	"net/http": {
+		"DefaultClient", "DefaultServeMux", "DefaultTransport", "Get", "Handle", "HandleFunc", "Head", "Post",
+		"PostForm", "ProxyFromEnvironment",
+	},
+	"runtime/debug": {"PrintStack", "SetGCPercent", "SetMaxStack", "SetMemoryLimit"},
+	"syscall": {
+		"Chdir", "Clearenv", "Environ", "Exec", "Exit", "Getenv", "Getwd", "Setenv", "Stderr", "Stdin", "Stdout", "Umask",
+		"Unsetenv",
+	},
 }
 
 // told are the uses of these identifiers that give an operation what is its own.

@@ -126,6 +126,10 @@ func checkProcessWide(f file, report func(string, ...any)) {
 				"and streams", f.path, use)
 		}
 	}
+	for _, call := range f.inherits {
+		report("%s: calls %s, which takes the process's: an operation is told its directory and environment", f.path,
+			call)
+	}
 }
 
 func within(folder, tree string) bool { return folder == tree || strings.HasPrefix(folder, tree+"/") }

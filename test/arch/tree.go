@@ -20,7 +20,9 @@ type file struct {
 	comment string // on the package
 	imports []string
 	// what it takes from packages, as "path/of/package.Name"; "path/of/package.*" for all that it exports
-	uses      []string
+	uses []string
+	// what it takes of the process without naming it, as "path/of/package.Name without ..."
+	inherits  []string
 	lines     int
 	test      bool
 	generated bool
@@ -79,15 +81,15 @@ func readFile(root fs.FS, p string) (file, error) {
 		}
 		f.imports = append(f.imports, imported)
 	}
-	f.uses = uses(parsed, f.imports)
+	f.uses, f.inherits = uses(parsed, f.imports)
 	return f, nil
 }
 
-// uses returns the exported identifiers that a file takes from the packages that it imports, sorted, each once. A local
-// variable that is named like a package counts as that package.
-func uses(parsed *ast.File, imports []string) []string {
+// uses returns the exported identifiers that a file takes from the packages that it imports, sorted, each once, and in
+// what they take the process's surroundings although they are not given any; see inherited. A local variable that is
+// named like a package counts as that package.
+func uses(parsed *ast.File, imports []string) (out, inherits []string) {
 	named := map[string]string{} // the packages by the names that they have in the file
-	var out []string
 	for i, spec := range parsed.Imports {
 		name := path.Base(imports[i])
 		if spec.Name != nil {
@@ -104,10 +106,71 @@ func uses(parsed *ast.File, imports []string) []string {
 				out = append(out, named[x.Name]+"."+s.Sel.Name)
 			}
 		}
+		if f, ok := n.(*ast.FuncDecl); ok && f.Body != nil {
+			inherits = append(inherits, inherited(f.Body, named)...)
+		}
 		return true
 	})
 	slices.Sort(out)
-	return slices.Compact(out)
+	slices.Sort(inherits)
+	return slices.Compact(out), slices.Compact(inherits)
+}
+
+// inherited returns the calls in a function that fall back on the process: temporary files without a directory, and
+// programs whose directory or environment the function does not set.
+func inherited(body *ast.BlockStmt, named map[string]string) (out []string) {
+	set := map[string]bool{}  // "variable.Field", for each field that is assigned to
+	var commands []*ast.Ident // the variables that hold programs
+	var kept []*ast.CallExpr  // the calls that made them
+	starts := map[*ast.CallExpr]string{}
+	ast.Inspect(body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			switch name := callee(n, named); name {
+			case "os.MkdirTemp", "os.CreateTemp":
+				if first, ok := n.Args[0].(*ast.BasicLit); ok && first.Value == `""` {
+					out = append(out, name+" without a directory")
+				}
+			case "os/exec.Command", "os/exec.CommandContext":
+				starts[n] = name
+			}
+		case *ast.AssignStmt:
+			for i, to := range n.Lhs {
+				if field, ok := to.(*ast.SelectorExpr); ok {
+					if x, ok := field.X.(*ast.Ident); ok {
+						set[x.Name+"."+field.Sel.Name] = true
+					}
+				}
+				variable, isVariable := to.(*ast.Ident)
+				if len(n.Rhs) != len(n.Lhs) || !isVariable {
+					continue
+				}
+				if call, ok := n.Rhs[i].(*ast.CallExpr); ok && strings.HasPrefix(callee(call, named), "os/exec.Command") {
+					commands, kept = append(commands, variable), append(kept, call)
+				}
+			}
+		}
+		return true
+	})
+	for i, variable := range commands {
+		if set[variable.Name+".Dir"] && set[variable.Name+".Env"] {
+			delete(starts, kept[i])
+		}
+	}
+	for _, name := range starts {
+		out = append(out, name+" without Dir and Env")
+	}
+	return out
+}
+
+// callee names the function of another package that is called; empty for others.
+func callee(call *ast.CallExpr, named map[string]string) string {
+	if s, ok := call.Fun.(*ast.SelectorExpr); ok {
+		if x, ok := s.X.(*ast.Ident); ok && named[x.Name] != "" {
+			return named[x.Name] + "." + s.Sel.Name
+		}
+	}
+	return ""
 }
 
 // folders returns the production files of each folder, and the folders in order.

@@ -19,7 +19,7 @@ func (r Runner) localExec(ctx context.Context, c call) diag.List {
 	if command == "" {
 		return diag.Errors("Invalid local-exec provisioner command", "The command must be a non-empty string.", nil)
 	}
-	dir, done, err := c.directory(text(c.config, "working_dir"))
+	dir, done, err := c.directory(text(c.config, "working_dir"), r.Environment.TempDir())
 	if err != nil {
 		return diag.Errors("local-exec provisioner error", fmt.Sprintf("The command of %s was not run: %s.",
 			c.address, err), nil)

@@ -137,7 +137,7 @@ func Settings(p cloud.Surroundings, args arguments.Arguments) (aws.Settings, dia
 		Insecure: args.Bool("insecure"), CABundle: args.String("custom_ca_bundle"),
 		DualStack: args.Bool("use_dualstack_endpoint"), FIPS: args.Bool("use_fips_endpoint"),
 		STSEndpoint: endpoints.String("sts"), STSRegion: args.String("sts_region"),
-		Transport: p.Transport(), Env: p.Env, UserAgent: p.UserAgent,
+		Transport: p.Transport(), Env: p.Env, Path: p.Path, UserAgent: p.UserAgent,
 	}
 	if args.Set("skip_metadata_api_check") {
 		skip := args.Bool("skip_metadata_api_check")

@@ -25,7 +25,7 @@ func (g *Getter) amazon(ctx context.Context, u *url.URL, into string) error {
 	if err != nil {
 		return err
 	}
-	return getObjects(ctx, b, u, at.key, query(u).Get("version"), into)
+	return getObjects(ctx, b, u, at.key, query(u).Get("version"), into, g.env.TempDir())
 }
 
 // amazonDomains are the domains of the partitions' services.
@@ -93,7 +93,7 @@ func (o amazonObject) open(ctx context.Context, s cloud.Surroundings, u *url.URL
 		AccessKey: q.Get("aws_access_key_id"), SecretKey: q.Get("aws_access_key_secret"),
 		Token:   q.Get("aws_access_token"),
 		Profile: q.Get("aws_profile"), MetadataEndpoint: s.Either("AWS_METADATA_URL"), Attempts: 3,
-		Transport: s.Transport(), Env: s.Env, UserAgent: s.UserAgent,
+		Transport: s.Transport(), Env: s.Env, Path: s.Path, UserAgent: s.UserAgent,
 	})
 	if err != nil {
 		return nil, err

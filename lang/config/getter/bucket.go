@@ -22,15 +22,15 @@ type bucket interface {
 const maxObject = 256 << 20
 
 // getObjects gets what lies in a bucket: an archive, by its name's end, or else all objects below a name as a
-// directory.
-func getObjects(ctx context.Context, b bucket, u *url.URL, name, version, into string) error {
+// directory. temp is the directory for temporary files.
+func getObjects(ctx context.Context, b bucket, u *url.URL, name, version, into, temp string) error {
 	q, kind := archiveKind(u)
 	if kind != "" {
 		data, err := b.read(ctx, name, version, maxObject)
 		if err != nil {
 			return fmt.Errorf("reading the object %q: %w", name, err)
 		}
-		f, err := os.CreateTemp("", "module-*")
+		f, err := os.CreateTemp(temp, "module-*")
 		if err != nil {
 			return err
 		}

@@ -100,7 +100,7 @@ func (g *Getter) getSource(ctx context.Context, text, into string, hops int) err
 	if source.Subdir == "" {
 		return g.get(ctx, source.Package, into, hops)
 	}
-	tmp, err := os.MkdirTemp("", "module-*")
+	tmp, err := os.MkdirTemp(g.env.TempDir(), "module-*")
 	if err != nil {
 		return err
 	}

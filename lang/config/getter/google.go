@@ -24,7 +24,7 @@ func (g *Getter) google(ctx context.Context, u *url.URL, into string) error {
 		AccessToken: s.Either(
 			"GOOGLE_OAUTH_ACCESS_TOKEN",
 		), Scopes: []string{"https://www.googleapis.com/auth/devstorage.read_only"},
-		Attempts: 3, Transport: s.Transport(), Env: s.Env, UserAgent: s.UserAgent,
+		Attempts: 3, Transport: s.Transport(), Env: s.Env, Path: s.Path, UserAgent: s.UserAgent,
 	}
 	emulator := s.Either("STORAGE_EMULATOR_HOST")
 	if emulator != "" && settings.AccessToken == "" {
@@ -42,7 +42,7 @@ func (g *Getter) google(ctx context.Context, u *url.URL, into string) error {
 	}
 	at = strings.TrimSuffix(at, "/storage/v1")
 	b := &googleBucket{session, at + "/storage/v1/b/" + url.PathEscape(parts[2]) + "/o"}
-	return getObjects(ctx, b, u, parts[3], u.Fragment, into)
+	return getObjects(ctx, b, u, parts[3], u.Fragment, into, g.env.TempDir())
 }
 
 type googleBucket struct {

@@ -48,7 +48,7 @@ const archiveRetries = 2
 
 // Archive downloads an archive, and calls fn with its file, which goes away afterwards.
 func (g *Getter) Archive(ctx context.Context, d services.Download, fn func(file string) error) error {
-	f, err := os.CreateTemp("", "module-*")
+	f, err := os.CreateTemp(g.env.TempDir(), "module-*")
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (g *Getter) named(ctx context.Context, u *url.URL, header http.Header, into
 	q.Set("terraform-get", "1")
 	at := *u
 	at.RawQuery = q.Encode()
-	f, err := os.CreateTemp("", "module-page-*")
+	f, err := os.CreateTemp(g.env.TempDir(), "module-page-*")
 	if err != nil {
 		return err
 	}

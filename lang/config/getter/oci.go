@@ -49,7 +49,7 @@ func (g *Getter) oci(ctx context.Context, u *url.URL, into string) error {
 			zipLayer,
 		)
 	}
-	f, err := os.CreateTemp("", "module-*")
+	f, err := os.CreateTemp(g.env.TempDir(), "module-*")
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (g *Getter) clone(ctx context.Context, u *url.URL, into string) error {
 			args = append(args, "--branch", ref)
 		}
 	}
-	if err := run(ctx, "", env, git, append(args, "--", from, into)...); err != nil {
+	if err := run(ctx, filepath.Dir(into), env, git, append(args, "--", from, into)...); err != nil {
 		if depth > 0 && commitID().MatchString(ref) {
 			return fmt.Errorf("%w (note that setting 'depth' requires 'ref' to be a branch or tag name)", err)
 		}
@@ -92,7 +92,7 @@ func (g *Getter) sshEnviron(key string) (env environ.Variables, remove func(), e
 	if err != nil {
 		return nil, nil, fmt.Errorf("the sshkey of the source has to be in base64: %w", err)
 	}
-	f, err := os.CreateTemp("", "module-key-*") // nobody else can read it
+	f, err := os.CreateTemp(g.env.TempDir(), "module-key-*") // nobody else can read it
 	if err != nil {
 		return nil, nil, err
 	}
@@ -117,7 +117,7 @@ func (g *Getter) cloneMercurial(ctx context.Context, u *url.URL, into string) er
 	if err != nil {
 		return errors.New("hg must be available and on the PATH")
 	}
-	if err := run(ctx, "", g.env, hg, "clone", "-U", "--", without(u, "rev"), into); err != nil {
+	if err := run(ctx, filepath.Dir(into), g.env, hg, "clone", "-U", "--", without(u, "rev"), into); err != nil {
 		return err
 	}
 	args := []string{"update"}

@@ -113,7 +113,7 @@ func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (
 	}
 	in, err := azure.Open(ctx, azure.Settings{
 		Environment: args.String("environment"), MetadataHost: args.String("metadata_host"), Identity: identity(args),
-		Transport: s.Transport(), Env: s.Env, Path: s.Path, UserAgent: s.UserAgent,
+		Transport: s.Transport(), Env: s.Env, Environ: s.Environ, Path: s.Path, UserAgent: s.UserAgent,
 	})
 	switch {
 	case errors.Is(err, azure.ErrEnvironment):

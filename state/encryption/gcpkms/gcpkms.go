@@ -85,7 +85,7 @@ func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (
 		AccessToken: args.String("access_token"), Impersonate: args.String("impersonate_service_account"),
 		Delegates: args.Strings(
 			"impersonate_service_account_delegates",
-		), Scopes: []string{scope}, Env: s.Env, UserAgent: s.UserAgent,
+		), Scopes: []string{scope}, Env: s.Env, Path: s.Path, UserAgent: s.UserAgent,
 	}
 	if text := args.String("credentials"); text != "" && settings.AccessToken == "" {
 		contents, err := google.Contents(text, s.Env, s.Path)

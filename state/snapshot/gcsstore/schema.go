@@ -89,7 +89,8 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 	settings := google.Settings{
 		AccessToken: args.String("access_token"), Impersonate: args.String("impersonate_service_account"),
 		Delegates: args.Strings("impersonate_service_account_delegates"), Scopes: []string{scope},
-		UniverseDomain: args.String("universe_domain"), Env: p.Env, UserAgent: p.UserAgent,
+		UniverseDomain: args.String("universe_domain"), Env: p.Env, Path: p.Path,
+		UserAgent: p.UserAgent,
 	}
 	if text := args.String("credentials"); text != "" && settings.AccessToken == "" {
 		contents, err := google.Contents(text, p.Env, p.Path)

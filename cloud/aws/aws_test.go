@@ -1,0 +1,34 @@
+package aws
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Relative names were opened where the process works, which is not where the operation does.
+func TestFilesThatSettingsNameAreInTheDirectoryOfTheOperation(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "ca.pem"), []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := Settings{
+		CABundle: "ca.pem", Transport: &http.Transport{}, Path: func(name string) string {
+			if filepath.IsAbs(name) {
+				return name
+			}
+			return filepath.Join(dir, name)
+		},
+		Env: func(name string) string { return map[string]string{"HOME": "/home/somebody"}[name] },
+	}
+	if err := s.setTransport(); err == nil || !strings.Contains(err.Error(), "holds no certificate") {
+		t.Errorf("the authorities: %v", err)
+	}
+	got := s.paths([]string{"config", "~/config", "/etc/config"})
+	want := []string{filepath.Join(dir, "config"), "/home/somebody/config", "/etc/config"}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("the files are %q, not %q", got, want)
+	}
+}
