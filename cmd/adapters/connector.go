@@ -37,6 +37,8 @@ type Connector struct {
 	NATS    natsconn.Settings
 	Environ environ.Variables
 	Version string
+	// Path returns the path of a file that a setting names; nil leaves names to the process's working directory.
+	Path func(name string) string
 	// Tell shows people a text.
 	Tell func(text string)
 	// Log and PluginLog are those of the embedded worker.
@@ -196,13 +198,18 @@ func (c *Connector) Server(rules *placement.Rules) natsconn.Settings {
 	shared := natsconn.Shared(c.Environ.Get)
 	if rules == nil || rules.NATS == nil {
 		shared.URL = ""
-		return s.Over(shared)
+	} else {
+		n := rules.NATS
+		s = s.Over(natsconn.Settings{
+			URL: n.URL, Credentials: n.Credentials, NKey: n.NKey, User: n.User, CA: n.CA,
+			Certificate: n.Certificate, Key: n.Key,
+		})
 	}
-	n := rules.NATS
-	return s.Over(natsconn.Settings{
-		URL: n.URL, Credentials: n.Credentials, NKey: n.NKey, User: n.User, CA: n.CA,
-		Certificate: n.Certificate, Key: n.Key,
-	}).Over(shared)
+	s = s.Over(shared)
+	if c.Path != nil {
+		s = s.Resolved(c.Path)
+	}
+	return s
 }
 
 // Dial connects to a NATS server. Without provision nothing is created there.

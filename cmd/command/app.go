@@ -8,10 +8,14 @@ package command
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -84,6 +88,10 @@ type App struct {
 	CLI      *cliconfig.Config
 	Services *services.Services
 
+	// Shared connects the estate in the place of Connector where a process has several invocations; nil for one that has
+	// its process to itself. Plugins and provisioners see the invocation's environment then, not that of a worker.
+	Shared estate.Connector
+
 	// Logs are what TF_LOG asks for. They, the connector and the estate of the working directory are there while a
 	// command runs.
 	Logs      *logging.Logs
@@ -92,7 +100,7 @@ type App struct {
 
 	chdir   string
 	cwd     string            // where the command was given; empty when the system does not tell
-	Dir     string            // the directory to work in, absolute: cwd, or what -chdir names
+	Dir     string            // the directory to work in, absolute: cwd, or what -chdir names; see Path
 	nats    natsconn.Settings // what the options say
 	Command string            // its name
 	streams bool              // its JSON form is a stream of messages
@@ -119,8 +127,14 @@ func Terminal(stream any) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// Run dispatches to a command and returns the exit code. args are those of the program.
-func (a *App) Run(ctx context.Context, args []string) int {
+// Run dispatches to a command and returns the exit code. args are those of the program. A panic ends this invocation
+// with its trace, and not the process. Several invocations can run in one process at the same time.
+func (a *App) Run(ctx context.Context, args []string) (code int) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			code = a.Crash(panicked, debug.Stack())
+		}
+	}()
 	rest, code, done := a.globals(args)
 	if done {
 		return code
@@ -128,12 +142,9 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	a.cwd, _ = os.Getwd() // where the system does not tell, relative names are left to it
 	a.Dir = a.cwd
 	a.LoadCLIConfig() // before -chdir: a relative name in the environment is meant where the command was given
-	if a.chdir != "" {
-		if err := os.Chdir(a.chdir); err != nil {
-			fmt.Fprintf(a.Stderr, "Error handling -chdir option: %s\n", err)
-			return 1
-		}
-		a.Dir, _ = os.Getwd()
+	if err := a.enter(); err != nil {
+		fmt.Fprintf(a.Stderr, "Error handling -chdir option: %s\n", err)
+		return 1
 	}
 	c, rest := a.findCommand(rest)
 	if c == nil {
@@ -156,7 +167,7 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	a.Logs = logging.Open(a.Getenv, view.Clean(a.Stderr, false))
 	a.Connector = &adapters.Connector{
 		NATS: a.nats, Environ: a.Environ, Version: a.program.Version, Tell: a.Tell, Log: a.Logs.Core,
-		PluginLog: a.Logs.Plugins, Leaving: a.Interrupts.Leaving, AtEnd: a.Interrupts.AtEnd,
+		PluginLog: a.Logs.Plugins, Leaving: a.Interrupts.Leaving, AtEnd: a.Interrupts.AtEnd, Path: a.Path,
 	}
 	a.Estate = a.newEstate(c.Use)
 	a.Logs.Begin(a.program.Version, a.program.EngineVersion, c.Name, args)
@@ -176,6 +187,33 @@ func (a *App) Run(ctx context.Context, args []string) int {
 		fmt.Fprintf(a.Stderr, "Error: writing the log: %s\n", err)
 	}
 	return code
+}
+
+// enter makes the directory that -chdir names the one to work in. The process stays where it is: it may have other
+// invocations, in other directories.
+func (a *App) enter() error {
+	if a.chdir == "" {
+		return nil
+	}
+	dir := environ.Path(a.cwd, a.chdir)
+	_, err := os.Stat(dir + string(filepath.Separator) + ".") // fails for a directory that cannot be entered, too
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if at := (*fs.PathError)(nil); errors.As(err, &at) {
+		return &fs.PathError{Op: "chdir", Path: a.chdir, Err: at.Err}
+	}
+	a.Dir = dir
+	return err
+}
+
+// Path returns the path of a file that an option, an argument or a variable of the environment names: relative names
+// start from the directory to work in. Where that is the process's own, names stay as people wrote them.
+func (a *App) Path(name string) string {
+	if a.chdir == "" || name == "" {
+		return name
+	}
+	return environ.Path(a.Dir, name)
 }
 
 // exitCode is the exit code of a command that has ended with code. One that was interrupted never ends as if nothing

@@ -15,11 +15,16 @@ import (
 
 // newEstate returns the estate of the working directory, for the command that is run.
 func (a *App) newEstate(use estate.Use) *estate.Estate {
+	connector := estate.Connector(a.Connector)
+	if a.Shared != nil {
+		connector = a.Shared
+	}
 	return estate.New(estate.Options{
-		Dir: a.Dir, Here: true, Cwd: a.cwd, Temp: os.TempDir(), Environ: a.Environ, Version: a.program.Version,
+		Dir: a.Dir, Here: a.chdir == "", Cwd: a.cwd, Temp: a.Environ.TempDir(), Environ: a.Environ,
+		Isolated: a.Shared != nil, Version: a.program.Version,
 		EngineVersion: a.program.EngineVersion, Platform: hosting.Platform,
 		Who: Who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
-		Stores: adapters.Stores{}, Connector: a.Connector, Own: hosting.Own, Reattached: a.Connector.Reattached, CLI: a.CLI,
+		Stores: adapters.Stores{}, Connector: connector, Own: hosting.Own, Reattached: a.Connector.Reattached, CLI: a.CLI,
 		Services: a.Services,
 		Memory:   snapshot.NewMemory(), Stop: a.Interrupts.Stop, Process: a.Interrupts, Ask: a.ask,
 		Tell: a.Tell, Use: use,

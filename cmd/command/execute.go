@@ -5,22 +5,16 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
 // Execute runs one command line in this process, with its streams, environment and signals. It returns the exit code.
-func Execute(p *Program, args []string) (code int) {
+func Execute(p *Program, args []string) int {
 	diag.CalledAs(os.Args[0])
 	tuneCollector()
 	a := New(p, os.Stdin, os.Stdout, os.Stderr, os.Environ())
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			code = a.Crash(panicked, debug.Stack())
-		}
-	}()
 	if line, ok := a.Completing(); ok {
 		for _, word := range a.Complete(context.Background(), line) {
 			fmt.Fprintln(os.Stdout, word)

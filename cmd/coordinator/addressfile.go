@@ -8,11 +8,11 @@ import (
 )
 
 // readAddressFiles adds the addresses in files, one a line, to those on the command line. Empty lines and comments
-// (#) are passed over.
-func readAddressFiles(addresses, files []string) ([]string, diag.List) {
+// (#) are passed over. path says where the files are.
+func readAddressFiles(addresses, files []string, path func(name string) string) ([]string, diag.List) {
 	var diags diag.List
 	for _, name := range files {
-		text, err := bounds.ReadFile(name, bounds.Text)
+		text, err := bounds.ReadFile(path(name), bounds.Text)
 		if err != nil {
 			diags = diags.Append(diag.New(diag.Error, err.Error(), "The file was to have addresses, one a line.", nil))
 			continue

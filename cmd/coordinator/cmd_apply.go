@@ -69,7 +69,7 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments", fmt.Sprintf("The refresh "+
 			"command takes no arguments, and got %q.", f.Args()), nil))
 	}
-	spec, more := pf.spec()
+	spec, more := pf.spec(a.Path)
 	if diags = diags.Append(more); diags.HasErrors() {
 		u.Diagnostics(diags)
 		return u.Close(1)
@@ -148,7 +148,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 		return fail(diag.Errors("Plan file or auto-approve required", "With -json nobody can be asked, so give a "+
 			"saved plan or -auto-approve.", nil))
 	}
-	spec, diags := pf.spec()
+	spec, diags := pf.spec(a.Path)
 	if diags.HasErrors() {
 		return fail(diags)
 	}

@@ -37,7 +37,7 @@ const (
 
 func runFmt(ctx context.Context, a *app, args []string) int {
 	var sf viewFlags
-	w := format.Files{Sources: map[string]*hcl.File{}, Difference: unified}
+	w := format.Files{Open: a.Path, Sources: map[string]*hcl.File{}, Difference: unified}
 	f := a.NewFlags()
 	sf.RegisterText(f)
 	f.BoolVar(&w.Check, "check", false, "")

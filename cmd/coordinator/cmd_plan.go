@@ -49,8 +49,8 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 		diags = diags.Append(diag.Errors("Too many command line arguments", fmt.Sprintf("The plan command takes no "+
 			"arguments, and got %q. To plan in another directory, give the global option -chdir=DIR.", f.Arg(0)), nil))
 	}
-	spec, more := pf.spec()
-	diags = diags.Append(more, newFile(*generated, spec.Mode))
+	spec, more := pf.spec(a.Path)
+	diags = diags.Append(more, a.newFile(*generated, spec.Mode))
 	if diags.HasErrors() {
 		u.Diagnostics(diags)
 		return u.Close(1)
@@ -101,7 +101,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 }
 
 // newFile checks that the file of -generate-config-out can be made.
-func newFile(name string, mode plan.Mode) diag.List {
+func (a *app) newFile(name string, mode plan.Mode) diag.List {
 	switch {
 	case name == "":
 		return nil
@@ -109,7 +109,7 @@ func newFile(name string, mode plan.Mode) diag.List {
 		return diag.Errors("Invalid generate-config-out flag", "Neither -destroy nor -refresh-only imports anything, "+
 			"so there is nothing to generate configuration for.", nil)
 	}
-	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(a.Path(name)); !errors.Is(err, fs.ErrNotExist) {
 		return diag.Errors("Target generated file already exists",
 			fmt.Sprintf("The file %s is there already, and generated configuration goes only to a new file. Name "+
 				"another one, or move what is in this one to another file and remove it.", name), nil)

@@ -66,7 +66,7 @@ func runProvidersLock(ctx context.Context, a *app, args []string) int {
 				s.Say("\nSuccess! The lock file holds all these checksums already.")
 				return diags
 			}
-			if err := locks.Write(lock.FileName); err != nil {
+			if err := locks.Write(a.Estate.LockFile()); err != nil {
 				return diags.Append(diag.New(diag.Error, "Failed to save dependency lock file", err.Error()+".", nil))
 			}
 			s.Say("\nSuccess! The checksums are in the lock file now. Review the changes and commit them.")

@@ -7,11 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/history"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/view"
@@ -51,9 +51,7 @@ func runRunsReport(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		if !filepath.IsAbs(out) {
-			out = filepath.Join(a.Estate.Cwd, out)
-		}
+		out = environ.Path(a.Dir, out)
 		if err := os.WriteFile(out, text, 0o600); err != nil {
 			return err
 		}

@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 
 	"github.com/millipede-iac/millipede/cmd/serving"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/service/control"
 )
@@ -100,9 +100,7 @@ func (a *app) backup(ctx context.Context, address, out string) (err error) {
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10)) // what there is of it
 		return fmt.Errorf("the service answers %s: %s", answer.Status, text)
 	}
-	if !filepath.IsAbs(out) {
-		out = filepath.Join(a.Dir, out)
-	}
+	out = environ.Path(a.Dir, out)
 	file, err := os.OpenFile(out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -120,9 +118,7 @@ func (a *app) restore(in, data, keyFile string) (err error) {
 		return errors.New("all are needed: -in=FILE, -data=DIR and -key-file=FILE")
 	}
 	for _, path := range []*string{&in, &data, &keyFile} {
-		if !filepath.IsAbs(*path) {
-			*path = filepath.Join(a.Dir, *path)
-		}
+		*path = environ.Path(a.Dir, *path)
 	}
 	file, err := os.Open(in)
 	if err != nil {

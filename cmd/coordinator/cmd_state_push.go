@@ -73,7 +73,7 @@ func (a *app) readStateFile(name string) (*state.State, diag.List) {
 	if name == "-" {
 		text, err = bounds.ReadAll(a.Stdin, "standard input", bounds.Stream)
 	} else {
-		text, err = bounds.ReadFile(name, bounds.State)
+		text, err = bounds.ReadFile(a.Path(name), bounds.State)
 	}
 	if err != nil {
 		return nil, diag.Errors("Failed to open the given state file", err.Error()+".", nil)

@@ -38,7 +38,7 @@ func runVersion(_ context.Context, a *app, args []string) int {
 	}
 	s, diags := a.newScreen(sf, nil) // whatever else the command line holds, as in "plan -version", does not matter
 	// A lock file that cannot be read is the problem of the commands that need it.
-	locks, _ := lock.Read(lock.FileName)
+	locks, _ := lock.Read(a.Estate.LockFile())
 	form := versionForm{Version: engineVersion, Platform: hosting.Platform, Selections: map[string]string{},
 		Millipede: version}
 	for p, l := range locks.Providers {

@@ -200,8 +200,8 @@ func (p *planFlags) differs(saved *plan.Plan) bool {
 	return narrowed > 0 || p.refreshOnly && saved.Mode != plan.RefreshOnly // -destroy is warned of: OpenTofu goes on
 }
 
-// spec checks the flags against each other and parses the addresses.
-func (p *planFlags) spec() (running.Spec, diag.List) {
+// spec checks the flags against each other and parses the addresses. path says where the files with addresses are.
+func (p *planFlags) spec(path func(name string) string) (running.Spec, diag.List) {
 	out := running.Spec{SkipRefresh: p.refresh.off, Refresh: p.refresh.amount, NoVerdicts: p.noVerdicts}
 	var diags diag.List
 	switch {
@@ -221,9 +221,9 @@ func (p *planFlags) spec() (running.Spec, diag.List) {
 		diags = diags.Append(diag.New(diag.Error, "Unsupported plan mode", "The -replace option asks for new "+
 			"objects, and neither -destroy nor -refresh-only makes any.", nil))
 	}
-	targets, more := readAddressFiles(p.targets, p.targetFiles)
+	targets, more := readAddressFiles(p.targets, p.targetFiles, path)
 	diags = diags.Append(more)
-	excludes, more := readAddressFiles(p.excludes, p.excludeFiles)
+	excludes, more := readAddressFiles(p.excludes, p.excludeFiles, path)
 	diags = diags.Append(more)
 	if len(targets) > 0 && len(excludes) > 0 {
 		diags = diags.Append(diag.New(diag.Error, "Invalid combination of arguments", "The -target and -exclude "+

@@ -218,7 +218,7 @@ func (t *testFiles) keep(f *suite.File, r *suite.Run, left *state.State) {
 	var text bytes.Buffer
 	err := tfstate.Write(&text, left, engineVersion, tfstate.Indented)
 	if err == nil {
-		err = os.WriteFile(name, text.Bytes(), 0o600)
+		err = os.WriteFile(t.App.Path(name), text.Bytes(), 0o600)
 	}
 	if err != nil {
 		t.Write(t.App.Stderr, text.Bytes())
@@ -242,7 +242,7 @@ func (t *testFiles) End(s *suite.Suite) {
 	var text bytes.Buffer
 	err := view.TestJUnit(&text, s, t.wd.Sources())
 	if err == nil {
-		err = os.WriteFile(t.flags.junit, text.Bytes(), 0o644)
+		err = os.WriteFile(t.App.Path(t.flags.junit), text.Bytes(), 0o644)
 	}
 	if err != nil {
 		t.problem = t.problem.Append(diag.New(diag.Error, "Failed to write the JUnit report",

@@ -106,6 +106,16 @@ func (s Settings) Over(weaker Settings) Settings {
 	return s
 }
 
+// Resolved returns the settings with the paths of the files that they name.
+func (s Settings) Resolved(path func(name string) string) Settings {
+	for _, name := range []*string{&s.Credentials, &s.NKey, &s.CA, &s.Certificate, &s.Key} {
+		if *name != "" {
+			*name = path(*name)
+		}
+	}
+	return s
+}
+
 // identifies tells whether the settings say who connects.
 func (s Settings) identifies() bool {
 	return s.Credentials != "" || s.NKey != "" || s.User != "" || s.Token != "" || strings.Contains(s.URL, "@")

@@ -101,7 +101,7 @@ func (e *Estate) openKind(ctx context.Context, kind string, args cty.Value, f St
 	o := e.localOptions(f)
 	for name, to := range map[string]*string{"path": &o.Path, "workspace_dir": &o.WorkspaceDir} {
 		if args.Type().HasAttribute(name) && !args.GetAttr(name).IsNull() {
-			*to = e.path(args.GetAttr(name).AsString())
+			*to = args.GetAttr(name).AsString()
 		}
 	}
 	return snapshot.NewLocal(o), diags

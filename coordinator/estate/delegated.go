@@ -80,7 +80,7 @@ func (e *Estate) AtService(ctx context.Context, vars Variables) (*Delegated, dia
 // DelegatedRun finds the run that a file of a saved plan names; nil when the file is something else. The problems say
 // that the plan is none of this directory.
 func (e *Estate) DelegatedRun(ctx context.Context, name string, f Finding) (*Delegated, *tfc.Run, diag.List) {
-	text, err := bounds.ReadFile(e.path(name), bounds.Text)
+	text, err := e.read(name, bounds.Text)
 	if err != nil {
 		return nil, nil, nil // whoever reads it as something else says so
 	}

@@ -241,6 +241,12 @@ func (e *Estate) path(name string) string {
 	return environ.Path(e.Dir, name)
 }
 
+// read reads a file of the estate. Errors name it as people do.
+func (e *Estate) read(name string, limit int64) ([]byte, error) {
+	text, err := bounds.ReadFile(e.path(name), limit)
+	return text, environ.Named(err, name)
+}
+
 // dataName is the data directory by the name that people know.
 func (e *Estate) dataName() string {
 	if d := e.Environ.Get("TF_DATA_DIR"); d != "" {
@@ -287,7 +293,7 @@ func ValidWorkspace(name string) bool {
 
 // Rules reads millipede.hcl, if there is one. Where a loader is given, it has the text for problems.
 func (e *Estate) Rules(loader *config.Loader) (*placement.Rules, diag.List) {
-	text, err := bounds.ReadFile(e.path(placement.FileName), bounds.Text)
+	text, err := e.read(placement.FileName, bounds.Text)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

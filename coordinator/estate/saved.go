@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/coordinator/rebase"
 	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -53,7 +54,7 @@ func (e *Estate) OpenPlan(ctx context.Context, name string, vars Variables) (*pl
 		return nil, diags
 	}
 	var saved *planfile.Saved
-	data, err := bounds.ReadFile(e.path(name), bounds.State)
+	data, err := e.read(name, bounds.State)
 	if err == nil {
 		saved, err = decodePlan(ctx, enc.Plan(), data)
 	}
@@ -93,7 +94,7 @@ func (e *Estate) WritePlan(ctx context.Context, name string, saved planfile.Save
 	if err != nil {
 		return err
 	}
-	return planfile.Write(e.path(name), data)
+	return environ.Named(planfile.Write(e.path(name), data), name)
 }
 
 // ReadFile reads a file that holds either a saved plan or a state; the other one is nil.
@@ -103,7 +104,7 @@ func (e *Estate) ReadFile(ctx context.Context, name string, vars Variables) (*pl
 	if diags.HasErrors() {
 		return nil, nil, diags
 	}
-	text, err := bounds.ReadFile(e.path(name), bounds.State)
+	text, err := e.read(name, bounds.State)
 	if err != nil {
 		return nil, nil, diag.Errors(failed, fmt.Sprintf("Reading it: %s.", err), nil)
 	}

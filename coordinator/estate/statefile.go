@@ -141,11 +141,7 @@ func (e *Estate) OpenFile(ctx context.Context, vars Variables, f StateOptions, o
 
 // localOptions are the files that a local state is in.
 func (e *Estate) localOptions(f StateOptions) snapshot.LocalOptions {
-	backup := f.Backup
-	if backup != "-" {
-		backup = e.path(backup)
-	}
-	return snapshot.LocalOptions{StateIn: e.path(f.File), StateOut: e.path(f.StateOut), Backup: backup}
+	return snapshot.LocalOptions{Dir: e.base(), StateIn: f.File, StateOut: f.StateOut, Backup: f.Backup}
 }
 
 // Load reads the file. One that does not exist holds an empty state.

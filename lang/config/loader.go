@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -35,10 +36,16 @@ type OS struct {
 }
 
 // ReadFile implements FS.
-func (o OS) ReadFile(name string) ([]byte, error) { return bounds.ReadFile(o.path(name), bounds.Text) }
+func (o OS) ReadFile(name string) ([]byte, error) {
+	text, err := bounds.ReadFile(o.path(name), bounds.Text)
+	return text, environ.Named(err, name)
+}
 
 // ReadDir implements FS.
-func (o OS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(o.path(name)) }
+func (o OS) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := os.ReadDir(o.path(name))
+	return entries, environ.Named(err, name)
+}
 
 func (o OS) path(name string) string {
 	if o.Base == "" || filepath.IsAbs(name) {

@@ -23,6 +23,8 @@ var formatted = []string{".tf", ".tofu", ".tfvars", ".tftest.hcl", ".tofutest.hc
 
 // Files formats files and directories. Its fields are not changed once the first file is named.
 type Files struct {
+	// Open returns the path to open a file by, which is shown by the name that it was given; nil: that name.
+	Open func(name string) string
 	// Check only looks. Diff and List write what changes, and the names of the files, to Out. Write writes the files.
 	// Recursive descends into directories.
 	Check, Diff, List, Write, Recursive bool
@@ -34,6 +36,13 @@ type Files struct {
 	Out     bytes.Buffer
 	// Found tells that something was not in its usual form.
 	Found bool
+}
+
+func (w *Files) open(name string) string {
+	if w.Open == nil {
+		return name
+	}
+	return w.Open(name)
 }
 
 // Stdin formats what is read from standard input; the result goes to Out.
@@ -48,7 +57,7 @@ func (w *Files) Stdin(ctx context.Context, in io.Reader) diag.List {
 
 // Path formats what an argument names: a file, or the files in a directory.
 func (w *Files) Path(ctx context.Context, path string) diag.List {
-	info, err := os.Stat(path)
+	info, err := os.Stat(w.open(path))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return diag.Errors("Invalid file or directory path", fmt.Sprintf("No file or directory at %s.", path), nil)
@@ -65,7 +74,7 @@ func (w *Files) Path(ctx context.Context, path string) diag.List {
 
 // dir formats the files in a directory that the engine would load, and with -recursive those below it.
 func (w *Files) dir(ctx context.Context, dir string) diag.List {
-	entries, err := os.ReadDir(dir)
+	entries, err := os.ReadDir(w.open(dir))
 	if err != nil {
 		return diag.Errors("Failed to read directory", err.Error()+".", nil)
 	}
@@ -89,7 +98,7 @@ func (w *Files) dir(ctx context.Context, dir string) diag.List {
 }
 
 func (w *Files) named(ctx context.Context, path string) diag.List {
-	src, err := bounds.ReadFile(path, bounds.Text)
+	src, err := bounds.ReadFile(w.open(path), bounds.Text)
 	if err != nil {
 		return diag.Errors("Failed to read file", err.Error()+".", nil)
 	}
@@ -113,7 +122,7 @@ func (w *Files) file(ctx context.Context, path string, src []byte, stdin bool) d
 			w.Out.Write(w.Difference(ctx, path, src, result))
 		}
 		if w.Write {
-			if err := rewrite(path, result); err != nil {
+			if err := rewrite(w.open(path), result); err != nil {
 				return diags.Append(diag.New(diag.Error, "Failed to write file", err.Error()+".", nil))
 			}
 		}
