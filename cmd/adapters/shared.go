@@ -1,4 +1,4 @@
-package serving
+package adapters
 
 import (
 	"context"
@@ -9,30 +9,31 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/mod/sumdb/dirhash"
 
-	"github.com/millipede-iac/millipede/cmd/adapters"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/install"
-	"github.com/millipede-iac/millipede/state/seal"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/wire/jet"
+	"github.com/millipede-iac/millipede/worker"
 )
 
-// works is what all runs of the service are carried out with: one connection and one hub, in the name of one
-// coordinator, and, without a NATS server elsewhere, one embedded server and one embedded worker. It implements
-// estate.Connector. What an estate gets of it lasts as long as the service does.
-type works struct {
-	conn     *jet.Conn
+// Shared is one connection for all estates of a process, with one hub, in the name of one coordinator. Where no NATS
+// server is named it has one embedded server and one embedded worker. It implements estate.Connector: what an estate
+// gets of it lasts until Close. Safe for concurrent use.
+type Shared struct {
+	Conn *jet.Conn
+	// Worker is the embedded worker; nil where the NATS server is elsewhere.
+	Worker *hosting.Hosted
+
 	embedded *jet.Embedded // nil where the NATS server is elsewhere
-	hosted   *hosting.Hosted
 	joint    *estate.Joint
 	packages *sharedPackages
 
@@ -40,134 +41,123 @@ type works struct {
 	worked       chan error
 }
 
-// openWorks connects, or starts the embedded default in the directory. slots is how many operations the embedded worker
-// carries out at a time at most. The caller calls close when no run is left.
-func (s *serving) openWorks(ctx context.Context, dir string, key *seal.Key, slots int) (_ *works, err error) {
-	w := &works{packages: &sharedPackages{
-		own: filepath.Join(dir, "packages", "own"), scratch: filepath.Join(dir, "scratch"), all: map[string]string{},
+// SharedOptions say how to connect for all estates of a process.
+type SharedOptions struct {
+	// Dir is where the coordinator's identity, the embedded server's streams and the embedded worker's journal are kept.
+	// What lies below the directory scratch in it is removed with its run.
+	Dir string
+	// Seal seals the seed of the coordinator's key pair.
+	Seal estate.Sealer
+	// Name is what the NATS server is told of the connection.
+	Name string
+	// Connector says which NATS server is meant, and has the logs of the embedded worker.
+	Connector *Connector
+	// Slots is how many operations the embedded worker carries out at a time at most. Environ is its environment, and
+	// Done that of worker.Options.
+	Slots   int
+	Environ environ.Variables
+	Done    func(worker.Done)
+}
+
+// OpenShared connects, or starts the embedded default. The caller calls Close when no run is left.
+func OpenShared(ctx context.Context, o SharedOptions) (_ *Shared, err error) {
+	s := &Shared{packages: &sharedPackages{
+		own: filepath.Join(o.Dir, "packages", "own"), scratch: filepath.Join(o.Dir, "scratch"), all: map[string]string{},
 	}}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, w.close())
+			err = errors.Join(err, s.Close())
 		}
 	}()
-	home := layout.HomeAt(dir)
-	name, pair, err := estate.CoordinatorAt(ctx, home, keyWrapper{key}, rand.Text)
+	home := layout.HomeAt(o.Dir)
+	name, pair, err := estate.CoordinatorAt(ctx, home, o.Seal, rand.Text)
 	if err != nil {
-		return w, fmt.Errorf("reading who the coordinator is: %w", err)
+		return s, fmt.Errorf("reading who the coordinator is: %w", err)
 	}
-	logLine := func(line string) { s.Tell(line + "\n") }
-	if server := s.Connector.Server(nil); server.URL != "" {
-		o := server.Options()
-		o.Name, o.Provision, o.Log = "millipede-service", true, logLine
-		if w.conn, err = jet.Connect(ctx, o); err != nil {
-			return w, fmt.Errorf("connecting to NATS: %w", err)
+	logLine := func(line string) { o.Connector.Tell(line + "\n") }
+	if server := o.Connector.Server(nil); server.URL != "" {
+		to := server.Options()
+		to.Name, to.Provision, to.Log = o.Name, true, logLine
+		if s.Conn, err = jet.Connect(ctx, to); err != nil {
+			return s, fmt.Errorf("connecting to NATS: %w", err)
 		}
-	} else if err := s.embed(ctx, w, home, slots, logLine); err != nil {
-		return w, err
+	} else if err := s.embed(ctx, o, home, logLine); err != nil {
+		return s, err
 	}
-	w.joint = &estate.Joint{Hub: hub.New(w.conn, name), Pair: pair}
-	return w, nil
+	s.joint = &estate.Joint{Hub: hub.New(s.Conn, name), Pair: pair}
+	return s, nil
 }
 
 // embed starts a NATS server and a worker in this process.
-func (s *serving) embed(ctx context.Context, w *works, home layout.Home, slots int, log func(string)) (err error) {
-	if w.embedded, err = jet.Embed(home.Messages(), log); err != nil {
+func (s *Shared) embed(ctx context.Context, o SharedOptions, home layout.Home, log func(string)) (err error) {
+	if s.embedded, err = jet.Embed(home.Messages(), log); err != nil {
 		return fmt.Errorf("starting the embedded NATS server: %w", err)
 	}
-	w.conn, err = w.embedded.Connect(ctx, jet.Options{Name: "millipede-service", Provision: true, Workers: 1, Log: log})
+	s.Conn, err = s.embedded.Connect(ctx, jet.Options{Name: o.Name, Provision: true, Workers: 1, Log: log})
 	if err != nil {
 		return fmt.Errorf("starting the embedded NATS server: %w", err)
 	}
-	reattach, err := s.Connector.Reattach()
+	reattach, err := o.Connector.Reattach()
 	if err != nil {
 		return fmt.Errorf("TF_REATTACH_PROVIDERS: %w", err)
 	}
-	w.hosted, err = hosting.New(hosting.Options{
-		Transport: w.conn, Pools: []string{"default"}, Slots: slots, Version: s.Version,
-		Dir: home.Worker(), Local: w.packages, Reattach: reattach,
-		DisableTLS: s.Environ.Get("TF_DISABLE_PLUGIN_TLS") != "",
-		Log:        s.Connector.Log, PluginLog: s.Connector.PluginLog, Environ: s.serviceEnviron(),
-		Done: s.numbers.done(),
+	s.Worker, err = hosting.New(hosting.Options{
+		Transport: s.Conn, Pools: []string{"default"}, Slots: o.Slots, Version: o.Connector.Version,
+		Dir: home.Worker(), Local: s.packages, Reattach: reattach,
+		DisableTLS: o.Connector.Environ.Get("TF_DISABLE_PLUGIN_TLS") != "",
+		Log:        o.Connector.Log, PluginLog: o.Connector.PluginLog, Environ: o.Environ, Done: o.Done,
 	})
 	if err != nil {
 		return fmt.Errorf("starting the embedded worker: %w", err)
 	}
 	taking, drain := context.WithCancelCause(context.WithoutCancel(ctx))
 	working, leave := context.WithCancelCause(context.WithoutCancel(ctx))
-	w.drain, w.leave, w.worked = drain, leave, make(chan error, 1)
-	go func() { w.worked <- w.hosted.Worker.Run(taking, working) }() // close waits for it
+	s.drain, s.leave, s.worked = drain, leave, make(chan error, 1)
+	go func() { s.worked <- s.Worker.Worker.Run(taking, working) }() // Close waits for it
 	return nil
 }
 
-// close ends what was started. The embedded worker finishes what it holds.
-func (w *works) close() error {
+// Hub is what the runs of all estates are carried out over.
+func (s *Shared) Hub() *hub.Hub { return s.joint.Hub }
+
+// Close ends what was started. The embedded worker finishes what it holds.
+func (s *Shared) Close() error {
 	var errs []error
-	if w.worked != nil {
-		w.drain(errors.New("the service ends"))
-		errs = append(errs, <-w.worked)
-		w.leave(nil)
+	if s.worked != nil {
+		s.drain(errors.New("the process ends"))
+		errs = append(errs, <-s.worked)
+		s.leave(nil)
 	}
-	if w.hosted != nil {
-		errs = append(errs, w.hosted.Close())
+	if s.Worker != nil {
+		errs = append(errs, s.Worker.Close())
 	}
-	if w.conn != nil {
-		errs = append(errs, w.conn.Close())
+	if s.Conn != nil {
+		errs = append(errs, s.Conn.Close())
 	}
-	if w.embedded != nil {
-		errs = append(errs, w.embedded.Close())
+	if s.embedded != nil {
+		errs = append(errs, s.embedded.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// awayFor is how long a phase waits for a NATS server that is away before it goes on, and fails.
-const awayFor = time.Minute
-
-// phaseWorks are the works for one phase of a run.
-type phaseWorks struct {
-	*works
-	stopping context.Context //nolint:containedctx // of the phase; that of Connect ends when it is left
-}
-
-// Connect implements estate.Connector. A server that is started again is waited for.
-func (p phaseWorks) Connect(ctx context.Context, o estate.ConnectOptions) (estate.Connection, diag.List) {
-	p.awaitServer(p.stopping)
-	return p.works.Connect(ctx, o)
-}
-
 // Connect implements estate.Connector: it gives the estate its share of what is there.
-func (w *works) Connect(_ context.Context, o estate.ConnectOptions) (estate.Connection, diag.List) {
-	if w.embedded != nil {
-		if err := w.packages.add(adapters.Packages(o.Packages)); err != nil {
+func (s *Shared) Connect(_ context.Context, o estate.ConnectOptions) (estate.Connection, diag.List) {
+	if s.embedded != nil {
+		if err := s.packages.add(o.Packages); err != nil {
 			return nil, diag.Errors("Failed to read the installed providers", err.Error()+".", nil)
 		}
 	}
-	return share{w}, nil
-}
-
-// awaitServer returns when the server is connected, ctx ends, or the server is away for too long.
-func (w *works) awaitServer(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, awayFor)
-	defer cancel()
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
-	for w.conn.Connected() == 0 {
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	return share{s}, nil
 }
 
 // Elsewhere implements estate.Connector.
-func (w *works) Elsewhere(*placement.Rules) bool { return w.embedded == nil }
+func (s *Shared) Elsewhere(*placement.Rules) bool { return s.embedded == nil }
 
-// share is what one estate has of the works.
-type share struct{ *works }
+// share is what one estate has of a shared connection.
+type share struct{ *Shared }
 
 // Transport implements estate.Connection.
-func (s share) Transport() wire.Transport { return s.conn }
+func (s share) Transport() wire.Transport { return s.Conn }
 
 // Embedded implements estate.Connection.
 func (s share) Embedded() bool { return s.embedded != nil }
@@ -180,7 +170,7 @@ func (s share) Warnings(ctx context.Context) []string {
 	if s.embedded != nil {
 		return nil
 	}
-	return adapters.Warnings(ctx, s.conn)
+	return Warnings(ctx, s.Conn)
 }
 
 // Close implements estate.Connection: what all share goes on.
@@ -199,7 +189,7 @@ type sharedPackages struct {
 
 // add makes the packages of a run known. They are found by what the run accepts as well as by their names: what came
 // with the configuration of one run is not what another one means by the same name.
-func (s *sharedPackages) add(installed adapters.Packages) error {
+func (s *sharedPackages) add(installed Packages) error {
 	for source, pkg := range installed {
 		key := packageKey(source.String(), pkg)
 		s.mu.Lock()

@@ -50,7 +50,7 @@ func (a *App) NewScreen(f ViewFlags, sources func() map[string]*hcl.File) (*Scre
 	case f.JSON:
 		s.Document, s.Printer.Out = a.Stdout, a.Stderr
 	case f.JSONInto != "":
-		file, more := openInto(f.JSONInto)
+		file, more := openInto(a.Path(f.JSONInto))
 		if more.HasErrors() {
 			return s, more
 		}
@@ -204,13 +204,16 @@ func (s *Screen) Finding(vars estate.Variables) estate.Finding {
 // WithState opens the state of the workspace, or that in the file of -state, calls fn and closes it. operation names
 // what the command does in the lock; empty for commands that only read. It returns the exit code.
 func (s *Screen) WithState(ctx context.Context, vars estate.Variables, f estate.StateOptions, operation string,
-	fn func(estate.Changeable) diag.List) int {
+	fn func(estate.Changeable) diag.List) (code int) {
 	at, diags := s.App.Estate.OpenChangeable(ctx, s.Finding(vars), f, operation)
 	if diags.HasErrors() {
 		return s.End(diags)
 	}
+	defer func() { // after a panic, too: the state is locked
+		code = s.End(diags.Append(at.Close(ctx)))
+	}()
 	diags = diags.Append(fn(at))
-	return s.End(diags.Append(at.Close(ctx)))
+	return code
 }
 
 // ReadState is withState for commands that only look at the state.

@@ -39,7 +39,7 @@ func Here(ctx context.Context, a *command.App, u *Screen, o estate.OperationOpti
 // Operate is Here, but calls elsewhere in place of fn where the service of the configuration carries the operation
 // out. Without it nothing is left to a service.
 func Operate(ctx context.Context, a *command.App, u *Screen, o estate.OperationOptions,
-	elsewhere func(*estate.Delegated) int, fn func(*Run) int) int {
+	elsewhere func(*estate.Delegated) int, fn func(*Run) int) (code int) {
 	o.Delegates = elsewhere != nil
 	watch := a.Logs.Observe(u.observer())
 	o.Watch = estate.Watch{Sources: u.From, Observer: watch, Events: watch.Event, Note: u.Note, Settle: u.settle}
@@ -51,13 +51,14 @@ func Operate(ctx context.Context, a *command.App, u *Screen, o estate.OperationO
 	if op.Delegated != nil {
 		return elsewhere(op.Delegated)
 	}
-	code := fn(&Run{Operation: op, app: a, UI: u})
-	diags = op.Close(ctx)
-	u.Diagnostics(diags)
-	if diags.HasErrors() {
-		return 1
-	}
-	return code
+	defer func() { // after a panic, too: the state is locked
+		diags := op.Close(ctx)
+		u.Diagnostics(diags)
+		if diags.HasErrors() {
+			code = 1
+		}
+	}()
+	return fn(&Run{Operation: op, app: a, UI: u})
 }
 
 // ShowPlan makes a plan that is to be applied, and shows it with its problems. It returns nil when there is none to

@@ -14,7 +14,7 @@ var _ service.Floor = floor{}
 
 // Workers implements service.Floor.
 func (f floor) Workers(ctx context.Context) ([]service.Worker, error) {
-	all, err := f.conn.Workers(ctx)
+	all, err := f.Conn.Workers(ctx)
 	var out []service.Worker
 	for _, w := range all {
 		for _, pool := range w.Pools {
@@ -28,7 +28,7 @@ func (f floor) Workers(ctx context.Context) ([]service.Worker, error) {
 
 // Limits implements service.Floor.
 func (f floor) Limits(ctx context.Context) ([]service.Limit, error) {
-	all, err := f.conn.Limits(ctx)
+	all, err := f.Conn.Limits(ctx)
 	var out []service.Limit
 	for _, l := range all {
 		_, sized := wire.LimitedPool(l.Name)
@@ -48,5 +48,5 @@ func permits(all []wire.PermitRequest) []service.Permit {
 
 // Resize implements service.Floor.
 func (f floor) Resize(ctx context.Context, limit string, slots int) error {
-	return f.conn.ResizeLimit(ctx, wire.Limit{Name: limit, Slots: slots})
+	return f.Conn.ResizeLimit(ctx, wire.Limit{Name: limit, Slots: slots})
 }

@@ -60,10 +60,10 @@ func (n *numbers) listen(ctx context.Context, svc *service.Service, st *store.St
 		}
 		return out, err
 	})
-	n.set.Transport(w.joint.Hub)
-	n.set.RoundTrips(w.conn.RoundTrip)
-	if w.hosted != nil {
-		w.hosted.Measure(n.set, slots)
+	n.set.Transport(w.Hub())
+	n.set.RoundTrips(w.Conn.RoundTrip)
+	if w.Worker != nil {
+		w.Worker.Measure(n.set, slots)
 	}
 	return n.set.Listen(ctx, n.address, log)
 }

@@ -208,7 +208,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
+	defer func() { err = errors.Join(err, w.Close()) }()
 	stores := newSealedStores(o.Data, key)
 	svc, err := service.New(service.Options{
 		Store: st, Homes: stores, Floor: floor{w}, Engine: s.serviceEngine(o, key, w, cli, stores),
@@ -423,7 +423,7 @@ func (s *serving) serviceEngine(o Options, key *seal.Key, w *works, cli *cliconf
 	stores *sealedStores) *engine.Engine {
 	return engine.New(engine.Options{
 		Environ: s.serviceEnviron(), Parallelism: o.Parallelism, EngineVersion: s.EngineVersion, Now: time.Now,
-		Unpack: unpacking.Module, Connected: w.conn.Connected, Observe: observed(s.numbers.observe(), s.Log),
+		Unpack: unpacking.Module, Connected: w.Conn.Connected, Observe: observed(s.numbers.observe(), s.Log),
 		Open: func(p engine.Place) *estate.Estate { return s.phaseEstate(p, key, w, cli, stores) },
 	})
 }

@@ -91,8 +91,8 @@ type Operation struct {
 	adopted []state.Change
 }
 
-// Begin opens what an operation needs. Where there are errors nothing is left open. Close the operation.
-func (e *Estate) Begin(ctx context.Context, o OperationOptions) (*Operation, diag.List) {
+// Begin opens what an operation needs. Where there are errors, or a panic, nothing is left open. Close the operation.
+func (e *Estate) Begin(ctx context.Context, o OperationOptions) (_ *Operation, diags diag.List) {
 	r := &Operation{estate: e, watch: o.Watch, request: o.Request}
 	c, diags := e.Configuration(o.Variables)
 	if o.Saved != nil {
@@ -149,6 +149,12 @@ func (e *Estate) Begin(ctx context.Context, o OperationOptions) (*Operation, dia
 		return nil, diags
 	}
 	r.State = st
+	begun := false
+	defer func() {
+		if !begun {
+			diags = diags.Append(st.Close(ctx))
+		}
+	}()
 	switch {
 	case st.sharing != nil && o.Settles:
 		st.home.ours(st.sharing.Request, true)
@@ -162,8 +168,9 @@ func (e *Estate) Begin(ctx context.Context, o OperationOptions) (*Operation, dia
 		diags = diags.Append(r.open(ctx, o))
 	}
 	if diags.HasErrors() {
-		return nil, diags.Append(st.Close(ctx))
+		return nil, diags
 	}
+	begun = true
 	return r, diags
 }
 

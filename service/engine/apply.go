@@ -12,7 +12,7 @@ import (
 )
 
 // apply carries the plan out, or goes on with what was begun of it.
-func (p *phase) apply(ctx context.Context) (*service.ApplyResult, diag.List) {
+func (p *phase) apply(ctx context.Context) (result *service.ApplyResult, diags diag.List) {
 	saved, err := planfile.Decode(p.job.Plan)
 	if err != nil {
 		return nil, diag.Errors("Failed to read the plan", err.Error()+".", nil)
@@ -30,12 +30,12 @@ func (p *phase) apply(ctx context.Context) (*service.ApplyResult, diag.List) {
 	if diags.HasErrors() {
 		return nil, diags
 	}
+	defer closing(ctx, op, &diags)
 	fit, more := op.Fit(ctx, saved.Plan)
 	if p.job.Run.AutoApply && p.job.Workspace.ObjectLocks && estate.Stale(more) {
 		fit, more = p.planAgain(ctx, op, more)
 	}
 	diags = diags.Append(more, op.Mismatch)
-	var result *service.ApplyResult
 	if !diags.HasErrors() {
 		applied, after, more := op.Apply(ctx, fit, "apply", func() { p.screen.applying(fit) })
 		diags = diags.Append(more)
@@ -43,12 +43,12 @@ func (p *phase) apply(ctx context.Context) (*service.ApplyResult, diag.List) {
 		p.screen.applied(applied, after, !diags.HasErrors())
 		result = counted(applied)
 	}
-	return result, diags.Append(op.Close(ctx))
+	return result, diags
 }
 
 // settle takes the results of what the run had begun, and goes on with nothing.
-func (p *phase) settle(ctx context.Context) diag.List {
-	diags := p.install(ctx)
+func (p *phase) settle(ctx context.Context) (diags diag.List) {
+	diags = p.install(ctx)
 	if diags.HasErrors() {
 		return diags
 	}
@@ -56,8 +56,9 @@ func (p *phase) settle(ctx context.Context) diag.List {
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags
 	}
+	defer closing(ctx, op, &diags)
 	p.doubtful(op.Prior)
-	return diags.Append(op.Close(ctx), diag.Errors("The run was canceled",
+	return diags.Append(diag.Errors("The run was canceled",
 		"The service has not gone on with it. The state has what the run had begun, as far as that is known.", nil))
 }
 

@@ -23,7 +23,7 @@ func (e *Engine) Resolve(ctx context.Context, j *service.Job, r service.Resoluti
 }
 
 // resolve takes the results of a run that was left, if there is one, and then the word of who resolves a doubt.
-func (p *phase) resolve(ctx context.Context, r service.Resolution, who string) diag.List {
+func (p *phase) resolve(ctx context.Context, r service.Resolution, who string) (diags diag.List) {
 	at, diags := addr.ParseInstance(r.Address)
 	if diags.HasErrors() {
 		return diags
@@ -35,8 +35,9 @@ func (p *phase) resolve(ctx context.Context, r service.Resolution, who string) d
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags
 	}
+	defer closing(ctx, op, &diags)
 	if diags = diags.Append(op.LockAll(ctx)); diags.HasErrors() {
-		return diags.Append(op.Close(ctx))
+		return diags
 	}
 	tx, more := op.Engine.Resolve(ctx, op.Prior, at, r.ID, who)
 	diags = diags.Append(more)
@@ -47,7 +48,7 @@ func (p *phase) resolve(ctx context.Context, r service.Resolution, who string) d
 	if diags = diags.Append(more); after != nil {
 		p.doubtful(after)
 	}
-	return diags.Append(op.Close(ctx))
+	return diags
 }
 
 // leftBehind opens the estate after a run that does not go on, and takes the results of that first. As is what for.

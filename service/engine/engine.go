@@ -329,7 +329,7 @@ func (p *phase) watch() estate.Watch {
 }
 
 // plan installs what the configuration needs, and makes the plan.
-func (p *phase) plan(ctx context.Context) (*service.PlanResult, diag.List) {
+func (p *phase) plan(ctx context.Context) (result *service.PlanResult, diags diag.List) {
 	if diags := p.install(ctx); diags.HasErrors() {
 		return nil, diags
 	}
@@ -341,6 +341,7 @@ func (p *phase) plan(ctx context.Context) (*service.PlanResult, diag.List) {
 	if diags.HasErrors() {
 		return nil, diags
 	}
+	defer closing(ctx, op, &diags)
 	p.doubtful(op.Prior)
 	var generated []operation.Generated
 	if p.job.Run.GenerateConfig {
@@ -352,7 +353,6 @@ func (p *phase) plan(ctx context.Context) (*service.PlanResult, diag.List) {
 		planned, more = op.Plan(ctx, options)
 		diags = diags.Append(more)
 	}
-	var result *service.PlanResult
 	if planned != nil && !diags.HasErrors() {
 		operation.Note(planned.Plan, generated)
 		p.screen.plan(planned)
@@ -363,7 +363,13 @@ func (p *phase) plan(ctx context.Context) (*service.PlanResult, diag.List) {
 			result.Generated = len(generated) > 0
 		}
 	}
-	return result, diags.Append(op.Close(ctx))
+	return result, diags
+}
+
+// closing closes an operation, whose phase may have ended with a panic: the process goes on, and nobody else could open
+// what the operation had open. It is to be deferred.
+func closing(ctx context.Context, op *estate.Operation, diags *diag.List) {
+	*diags = diags.Append(op.Close(ctx))
 }
 
 // planOptions say what the run asks for.

@@ -26,6 +26,7 @@ func (p *phase) resume(ctx context.Context) (result *service.ApplyResult, diags 
 	if diags.HasErrors() {
 		return nil, diags, true
 	}
+	defer closing(ctx, op, &diags)
 	var (
 		applied *operation.Applied
 		after   *state.State
@@ -42,7 +43,7 @@ func (p *phase) resume(ctx context.Context) (result *service.ApplyResult, diags 
 	}
 	p.doubtful(after)
 	p.screen.applied(applied, after, !diags.HasErrors())
-	return counted(applied), diags.Append(op.Close(ctx)), true
+	return counted(applied), diags, true
 }
 
 // begun finds the engine's run of the phase; nil for none.

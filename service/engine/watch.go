@@ -60,9 +60,10 @@ func (p *phase) compare(ctx context.Context, addresses []string, reads int) (fou
 	if diags = diags.Append(more); more.HasErrors() {
 		return nil, diags
 	}
+	defer closing(ctx, op, &diags)
 	all, more := op.Compare(ctx, instances)
 	for _, d := range all {
 		found = append(found, service.Found{Address: named[d.Addr], Gone: d.Gone, Attributes: d.Attributes})
 	}
-	return found, diags.Append(more, op.Close(ctx))
+	return found, diags.Append(more)
 }
