@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"math"
 	"math/big"
-	"slices"
 	"sync"
 
 	"github.com/zclconf/go-cty/cty"
@@ -56,7 +55,7 @@ func encode[F writer](f F, v cty.Value, ty cty.Type) ([]byte, bool) {
 }
 
 // appendValue appends a value of the given type, and returns false where that is for cty: errors, conversions,
-// refinements of unknown values, sets and maps. Objects of primitive attributes and lists of them are most of what is
+// refinements of unknown values, tuples. Objects of primitive attributes and collections of them are most of what is
 // encoded; cty's way, which builds a path to each attribute and asks for the conformance of all types first, took a
 // tenth of an apply's CPU time.
 func appendValue[F writer](f F, b []byte, v cty.Value, ty cty.Type) ([]byte, bool) {
@@ -90,14 +89,14 @@ func appendValue[F writer](f F, b []byte, v cty.Value, ty cty.Type) ([]byte, boo
 		return appendPrimitive(f, b, v)
 	case ty.IsObjectType():
 		return appendObject(f, b, v, ty)
-	case ty.IsListType():
-		if !of.Equals(ty) {
-			return nil, false
-		}
-		if v.IsNull() {
-			return f.null(b), true
-		}
+	case !of.Equals(ty):
+		return nil, false
+	case v.IsNull():
+		return f.null(b), true
+	case ty.IsListType(), ty.IsSetType():
 		return appendList(f, b, v, ty.ElementType())
+	case ty.IsMapType():
+		return appendMap(f, b, v, ty.ElementType())
 	}
 	return nil, false
 }
@@ -139,19 +138,15 @@ func appendObject[F writer](f F, b []byte, v cty.Value, ty cty.Type) ([]byte, bo
 		}
 		return f.null(b), true
 	}
-	names := make([]string, 0, 32)
-	for name := range types {
+	l := layoutOf(types)
+	b = f.object(b, len(l.names))
+	for i, name := range l.names {
 		if !v.Type().HasAttribute(name) {
 			return nil, false
 		}
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	b = f.object(b, len(names))
-	for i, name := range names {
 		b = f.colon(f.text(f.next(b, i), name))
 		var ok bool
-		if b, ok = appendValue(f, b, v.GetAttr(name), types[name]); !ok {
+		if b, ok = appendValue(f, b, v.GetAttr(name), l.types[i]); !ok {
 			return nil, false
 		}
 	}
@@ -169,6 +164,20 @@ func appendList[F writer](f F, b []byte, v cty.Value, of cty.Type) ([]byte, bool
 		}
 	}
 	return f.endList(b), true
+}
+
+func appendMap[F writer](f F, b []byte, v cty.Value, of cty.Type) ([]byte, bool) {
+	b = f.object(b, v.LengthInt())
+	i := 0
+	for it := v.ElementIterator(); it.Next(); i++ {
+		key, element := it.Element()
+		b = f.colon(f.text(f.next(b, i), key.AsString()))
+		var ok bool
+		if b, ok = appendValue(f, b, element, of); !ok {
+			return nil, false
+		}
+	}
+	return f.endObject(b), true
 }
 
 // inMsgpack writes msgpack with the shortest form of integers.

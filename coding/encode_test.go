@@ -73,8 +73,21 @@ func (m valueMaker) ofType(ty cty.Type) cty.Value {
 			list[i] = one
 		}
 		return cty.ListVal(list)
+	case ty.IsSetType():
+		elements := []cty.Value{cty.StringVal("b"), cty.StringVal(""), cty.StringVal("a"), cty.NullVal(cty.String)}
+		if n := m.pick(len(elements) + 1); n > 0 {
+			return cty.SetVal(elements[:n])
+		}
+		return cty.SetValEmpty(cty.String)
 	case ty.IsMapType():
-		return cty.MapVal(map[string]cty.Value{"k": cty.StringVal("v")})
+		elements := map[string]cty.Value{}
+		for i := range []int{0, 1, 15, 16, 20}[m.pick(5)] {
+			elements[[]string{"k", "\"", "é", "<"}[i%4]+fmt.Sprint(i)] = m.ofType(cty.String)
+		}
+		if len(elements) == 0 {
+			return cty.MapValEmpty(cty.String)
+		}
+		return cty.MapVal(elements)
 	}
 	panic(fmt.Sprintf("no values of %#v", ty))
 }
@@ -89,7 +102,7 @@ func TestValuesAreWrittenAsCtyWritesThem(t *testing.T) {
 	types := []cty.Type{
 		cty.String, cty.Number, cty.Bool, cty.DynamicPseudoType, cty.List(cty.Number), cty.Object(wide),
 		cty.Object(map[string]cty.Type{"b": cty.String, "a": cty.DynamicPseudoType, "é": cty.Number,
-			"l": cty.List(cty.Bool), "m": cty.Map(cty.String),
+			"l": cty.List(cty.Bool), "m": cty.Map(cty.String), "s": cty.Set(cty.String),
 			"o": cty.Object(map[string]cty.Type{"b": cty.DynamicPseudoType})}),
 		cty.List(cty.Object(map[string]cty.Type{"b": cty.String})), cty.List(cty.DynamicPseudoType),
 		cty.EmptyObject,

@@ -48,6 +48,9 @@ func DecodeJSON(data []byte, ty cty.Type) (v cty.Value, err error) {
 		return cty.NullVal(ty), nil
 	}
 	defer hostile(&err)
+	if v, ok := readJSON(data, ty); ok {
+		return conforming(v, ty) // it reads nothing that the checks would refuse
+	}
 	if err := checkJSON(data, jsonValueDepth, hasNumbers(ty)); err != nil {
 		return cty.NilVal, err
 	}

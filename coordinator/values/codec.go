@@ -25,7 +25,7 @@ func DecodeStored(o *state.Object, s *schema.Schema) (cty.Value, error) {
 		return cty.DynamicVal, fmt.Errorf("the object is stored with schema version %d, and the provider's is %d",
 			o.SchemaVersion, s.Version)
 	}
-	v, err := ctyjson.Unmarshal(o.Attrs, s.Block.ImpliedType())
+	v, err := coding.UnmarshalJSON(o.Attrs, s.Block.ImpliedType())
 	if err != nil {
 		return cty.DynamicVal, err
 	}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/zclconf/go-cty/cty"
-	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/schema"
@@ -46,7 +46,7 @@ func (b *builtin) UpgradeResourceState(_ context.Context, r provider.UpgradeRequ
 	if r.TypeName != dataType {
 		return cty.NilVal, unknownType("resource type", r.TypeName)
 	}
-	v, err := ctyjson.Unmarshal(r.JSON, dataObject)
+	v, err := coding.UnmarshalJSON(r.JSON, dataObject)
 	if err != nil {
 		return cty.NullVal(dataObject), diag.Errors("Invalid stored object",
 			fmt.Sprintf("A stored object of type %s cannot be read: %s.", dataType, err), nil)
@@ -140,7 +140,7 @@ func (b *builtin) MoveResourceState(_ context.Context, r provider.MoveRequest) (
 			fmt.Sprintf("unsupported move: %s -> %s; only move from null_resource to terraform_data is supported",
 				r.SourceType, r.TargetType), "", nil)
 	}
-	old, err := ctyjson.Unmarshal(r.SourceJSON, nullObject)
+	old, err := coding.UnmarshalJSON(r.SourceJSON, nullObject)
 	if err != nil {
 		return provider.MoveResponse{}, diag.Errors("Invalid stored object",
 			fmt.Sprintf("A stored object of type %s cannot be read: %s.", r.SourceType, err), nil)

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 
 	"github.com/zclconf/go-cty/cty"
-	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/wire"
@@ -97,7 +97,7 @@ func (i instance) upgradedIdentity(ctx context.Context, s *wire.StoredObject) (c
 				"only version %d. Select a newer version of the provider to work with this identity.",
 			i.Address, s.IdentityVersion, i.Source, i.identityVersion)}
 	case s.IdentityVersion == i.identityVersion:
-		v, err := ctyjson.Unmarshal(s.Identity, i.identityTy)
+		v, err := coding.UnmarshalJSON(s.Identity, i.identityTy)
 		if err != nil {
 			return cty.NilVal, diag.List{i.problem("Invalid resource identity",
 				"The identity of %s in the state does not fit the provider's schema for it: %s.", i.Address, err)}
@@ -116,6 +116,9 @@ func (i instance) upgradedIdentity(ctx context.Context, s *wire.StoredObject) (c
 // withoutRemoved takes the attributes out of a stored object that the schema does not have any more, although its
 // version stayed. What is no JSON at all is left to the provider to complain about. Numbers keep every digit.
 func withoutRemoved(attrs []byte, ty cty.Type) []byte {
+	if coding.HasOnly(attrs, ty) {
+		return attrs
+	}
 	d := json.NewDecoder(bytes.NewReader(attrs))
 	d.UseNumber()
 	var v any

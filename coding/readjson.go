@@ -1,0 +1,353 @@
+package coding
+
+import (
+	"encoding/json"
+	"math/big"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+)
+
+// UnmarshalJSON reads a value of the given type from cty's JSON form, as cty does: without the bounds that DecodeJSON
+// has for what somebody else may have written.
+func UnmarshalJSON(data []byte, ty cty.Type) (cty.Value, error) {
+	if v, ok := readJSON(data, ty); ok {
+		return v, nil
+	}
+	return ctyjson.Unmarshal(data, ty)
+}
+
+// The reader of this file is for objects as states keep them, of which a plan reads as many as there are. cty's reads
+// each part of a document with a decoder of its own, which copies it first: forty times as many allocations. What is
+// unusual is left to cty, errors included: numbers in quotes, tuples, types that are written out, deep nesting.
+
+// maxShort is how deep the values are that the reader takes, and maxNumeral how long its numbers are.
+const (
+	maxShort   = 32
+	maxNumeral = 18
+)
+
+// readJSON reads a value; it returns false for what it leaves to cty.
+func readJSON(data []byte, ty cty.Type) (cty.Value, bool) {
+	r := jsonReader{rest: data}
+	v, ok := r.value(ty, maxShort)
+	return v, ok && r.peek() == 0 && len(r.rest) == 0
+}
+
+// jsonReader takes values off the front of rest.
+type jsonReader struct{ rest []byte }
+
+// peek returns the first byte that is no space; 0 at the end.
+func (r *jsonReader) peek() byte {
+	for len(r.rest) > 0 {
+		switch c := r.rest[0]; c {
+		case ' ', '\t', '\r', '\n':
+			r.rest = r.rest[1:]
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// take takes a byte off that must be the next one.
+func (r *jsonReader) take(c byte) bool {
+	if r.peek() != c {
+		return false
+	}
+	r.rest = r.rest[1:]
+	return true
+}
+
+func (r *jsonReader) word(w string) bool {
+	if len(r.rest) < len(w) || string(r.rest[:len(w)]) != w {
+		return false
+	}
+	r.rest = r.rest[len(w):]
+	return true
+}
+
+func (r *jsonReader) value(ty cty.Type, depth int) (cty.Value, bool) {
+	c := r.peek()
+	switch {
+	case depth == 0:
+		return cty.NilVal, false
+	case c == 'n':
+		return cty.NullVal(ty), r.word("null")
+	case ty == cty.String:
+		text, ok := r.text()
+		if !ok {
+			return cty.NilVal, false
+		}
+		return cty.StringVal(text), true
+	case ty == cty.Bool && c == 't':
+		return cty.True, r.word("true")
+	case ty == cty.Bool && c == 'f':
+		return cty.False, r.word("false")
+	case ty == cty.Number:
+		return r.number()
+	case ty == cty.DynamicPseudoType:
+		return r.dynamic(depth)
+	case ty.IsObjectType():
+		return r.object(ty.AttributeTypes(), depth)
+	case ty.IsMapType():
+		return r.mapping(ty.ElementType(), depth)
+	case ty.IsListType(), ty.IsSetType():
+		return r.elements(ty, depth)
+	}
+	return cty.NilVal, false
+}
+
+// raw takes a text off without its quotes. plain tells that it means what it says: nothing in it is escaped.
+func (r *jsonReader) raw() (content []byte, plain, ok bool) {
+	if !r.take('"') {
+		return nil, false, false
+	}
+	ascii := true
+	for i, c := range r.rest {
+		switch {
+		case c == '"':
+			content, r.rest = r.rest[:i], r.rest[i+1:]
+			return content, true, ascii || utf8.Valid(content)
+		case c == '\\':
+			end := skipText(r.rest, i)
+			if end == len(r.rest) {
+				return nil, false, false
+			}
+			content, r.rest = r.rest[:end], r.rest[end+1:]
+			return content, false, true
+		case c < ' ':
+			return nil, false, false
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	return nil, false, false
+}
+
+func (r *jsonReader) text() (text string, ok bool) {
+	content, plain, ok := r.raw()
+	if !ok || plain {
+		return string(content), ok
+	}
+	quoted := make([]byte, 0, len(content)+2)
+	quoted = append(append(append(quoted, '"'), content...), '"')
+	err := json.Unmarshal(quoted, &text)
+	return text, err == nil
+}
+
+// number reads a number that is written without an exponent, with the precision that cty gives to each.
+func (r *jsonReader) number() (cty.Value, bool) {
+	end := 0
+	for end < len(r.rest) && isDigit(r.rest[end]) {
+		end++
+	}
+	text := string(r.rest[:end])
+	if end > maxNumeral {
+		return cty.NilVal, false
+	}
+	r.rest = r.rest[end:]
+	whole, fraction, broken := strings.Cut(strings.TrimPrefix(text, "-"), ".")
+	switch {
+	case !decimal(whole), broken && !decimal(fraction), len(whole) > 1 && whole[0] == '0', text == "-0":
+		return cty.NilVal, false
+	case broken:
+		v, err := cty.ParseNumberVal(text)
+		return v, err == nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return cty.NilVal, false
+	}
+	return cty.NumberVal(new(big.Float).SetPrec(512).SetInt64(n)), true
+}
+
+// decimal tells whether a text is one digit or more, and nothing else.
+func decimal(text string) bool {
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// dynamic reads a value beside which its type stands, if that is a primitive one.
+func (r *jsonReader) dynamic(depth int) (cty.Value, bool) {
+	const before, between, after = `{"value":`, `,"type":"`, `"}`
+	if !r.word(before) {
+		return cty.NilVal, false
+	}
+	ty := cty.Bool
+	switch c := r.peek(); {
+	case c == '"':
+		ty = cty.String
+	case c == '-', c >= '0' && c <= '9':
+		ty = cty.Number
+	case c == 'n':
+		return cty.NilVal, false
+	}
+	v, ok := r.value(ty, depth-1)
+	return v, ok && r.word(between) && r.word(primitiveName(ty)) && r.word(after)
+}
+
+func (r *jsonReader) object(types map[string]cty.Type, depth int) (cty.Value, bool) {
+	l := layoutOf(types)
+	attrs := make(map[string]cty.Value, len(types))
+	at := 0
+	ok := r.members(func() bool {
+		content, plain, ok := r.raw()
+		if !ok || !plain {
+			return false
+		}
+		if at, ok = l.find(at, content); !ok {
+			return false
+		}
+		name := l.names[at]
+		if _, twice := attrs[name]; twice || !r.take(':') {
+			return false
+		}
+		attrs[name], ok = r.value(l.types[at], depth-1)
+		at++
+		return ok
+	})
+	if !ok {
+		return cty.NilVal, false
+	}
+	if len(attrs) < len(types) {
+		for i, name := range l.names {
+			if _, there := attrs[name]; !there {
+				attrs[name] = cty.NullVal(l.types[i])
+			}
+		}
+	}
+	return cty.ObjectVal(attrs), true
+}
+
+func (r *jsonReader) mapping(of cty.Type, depth int) (cty.Value, bool) {
+	if of.HasDynamicTypes() {
+		return cty.NilVal, false // cty panics where the elements turn out to be of several types
+	}
+	var elements map[string]cty.Value
+	ok := r.members(func() bool {
+		key, ok := r.text()
+		if !ok || !r.take(':') {
+			return false
+		}
+		if elements == nil {
+			elements = map[string]cty.Value{}
+		}
+		elements[key], ok = r.value(of, depth-1)
+		return ok
+	})
+	switch {
+	case !ok:
+		return cty.NilVal, false
+	case len(elements) == 0:
+		return cty.MapValEmpty(of), true
+	}
+	return cty.MapVal(elements), true
+}
+
+// members reads what stands in braces, each by each.
+func (r *jsonReader) members(each func() bool) bool {
+	return r.take('{') && r.until('}', each)
+}
+
+// until reads what is separated by commas, up to the end.
+func (r *jsonReader) until(end byte, each func() bool) bool {
+	if r.take(end) {
+		return true
+	}
+	for {
+		if !each() {
+			return false
+		}
+		if r.take(end) {
+			return true
+		}
+		if !r.take(',') {
+			return false
+		}
+	}
+}
+
+func (r *jsonReader) elements(ty cty.Type, depth int) (cty.Value, bool) {
+	of := ty.ElementType()
+	if of.HasDynamicTypes() || !r.take('[') {
+		return cty.NilVal, false
+	}
+	var elements []cty.Value
+	ok := r.until(']', func() bool {
+		v, ok := r.value(of, depth-1)
+		elements = append(elements, v)
+		return ok
+	})
+	switch {
+	case !ok:
+		return cty.NilVal, false
+	case ty.IsSetType() && len(elements) == 0:
+		return cty.SetValEmpty(of), true
+	case ty.IsSetType():
+		return cty.SetVal(elements), true
+	case len(elements) == 0:
+		return cty.ListValEmpty(of), true
+	}
+	return cty.ListVal(elements), true
+}
+
+// HasOnly tells that the objects in the JSON of a value have no attributes but those of the given type. It says false
+// of what it does not look into, such as names with escapes: then somebody else has to look.
+func HasOnly(data []byte, ty cty.Type) bool {
+	r := jsonReader{rest: data}
+	return r.hasOnly(ty, maxShort) && r.peek() == 0 && len(r.rest) == 0
+}
+
+func (r *jsonReader) hasOnly(ty cty.Type, depth int) bool {
+	c := r.peek()
+	switch {
+	case depth == 0:
+		return false
+	case c == '{' && ty.IsObjectType():
+		types := ty.AttributeTypes()
+		return r.members(func() bool {
+			name, plain, ok := r.raw()
+			of, known := types[string(name)]
+			return ok && plain && known && r.take(':') && r.hasOnly(of, depth-1)
+		})
+	case c == '{':
+		of := cty.DynamicPseudoType // as for a value beside which its type stands
+		if ty.IsMapType() {
+			of = ty.ElementType()
+		}
+		return r.members(func() bool {
+			_, _, ok := r.raw()
+			return ok && r.take(':') && r.hasOnly(of, depth-1)
+		})
+	case c == '[':
+		of := cty.DynamicPseudoType
+		if ty.IsListType() || ty.IsSetType() {
+			of = ty.ElementType()
+		}
+		r.take('[')
+		return r.until(']', func() bool { return r.hasOnly(of, depth-1) })
+	case c == '"':
+		_, _, ok := r.raw()
+		return ok
+	}
+	return r.word("null") || r.word("true") || r.word("false") || r.numeral()
+}
+
+// numeral takes a number off.
+func (r *jsonReader) numeral() bool {
+	end := 0
+	for end < len(r.rest) && isDigit(r.rest[end]) {
+		end++
+	}
+	ok := json.Valid(r.rest[:end])
+	r.rest = r.rest[end:]
+	return ok
+}
