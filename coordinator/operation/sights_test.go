@@ -187,3 +187,57 @@ func TestAnotherPackageOfTheProviderIsAskedAgain(t *testing.T) {
 		e.equal("questions", e.questions(), []string{"plan a", "plan b", "plan c"})
 	}
 }
+
+// What a verdict settles had a vertex of its own each, which cost as much as the rest of its plan. It has none now, but
+// whatever there is to say about an object is said, with its address, and what refers to it sees it.
+func TestWhatAVerdictSettlesIsEvaluatedAllTheSame(t *testing.T) {
+	conditions := `variable "limit" {
+default = 5
+}
+resource "fake_thing" "a" {
+count = 2
+name  = "a${count.index}"
+size  = count.index
+lifecycle {
+precondition {
+condition     = count.index < var.limit
+error_message = "too many"
+}
+postcondition {
+condition     = self.size < var.limit
+error_message = "too large"
+}
+}
+}
+output "names" {
+value = fake_thing.a[*].name
+}
+`
+	e := newEstate(t)
+	e.apply(conditions)
+	e.plan(onlyChanged)
+	e.questions()
+	p := e.plan(onlyChanged)
+	e.equal("questions", e.questions(), nil)
+	e.equal("plan", changes(p), nil)
+	if p.Unread == nil || p.Unread.Verdicts != 2 {
+		t.Errorf("of what was not read it says %+v", p.Unread)
+	}
+	if len(p.Changes) != 2 || len(p.Checks) != 1 || len(p.Checks[0].Objects) != 2 || p.Checks[0].Status != "pass" {
+		t.Errorf("the plan has %d changes and the checks %+v", len(p.Changes), p.Checks)
+	}
+	if o := p.Outputs; len(o) != 1 || o[0].Action != plan.NoOp {
+		t.Errorf("the output is planned as %+v", o)
+	}
+
+	e.configure(strings.Replace(conditions, "default = 5", "default = 1", 1))
+	_, diags := e.tryPlan(onlyChanged)
+	if text := diags.Err(); text == nil || !strings.Contains(text.Error(), "too many") {
+		t.Errorf("a condition that does not hold any more comes to %v", text)
+	}
+	for _, d := range diags {
+		if d.Address != "fake_thing.a[1]" {
+			t.Errorf("%s is said of %q", d.Summary, d.Address)
+		}
+	}
+}

@@ -21,10 +21,10 @@ import (
 func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 	f := &found{node: node}
 	var diags diag.List
-	wanted := map[addr.Instance]bool{}
 	imports, more := p.imports(n)
 	diags = diags.Append(more)
 	destroy := p.Mode == plan.Destroy && n.Resource.Addr.Mode == addr.Managed
+	wanted := func(a addr.Instance) bool { return !destroy && p.placed(a) }
 	if p.Mode != plan.Destroy && len(n.Resource.Preconditions)+len(n.Resource.Postconditions) > 0 {
 		f.expected = &expectation{kind: "resource", config: n.Address()}
 	}
@@ -37,9 +37,9 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 		}
 		diags = diags.Append(more)
 		f.objects = slices.Grow(f.objects, len(e.Keys))
+		abs := r.Addr()
 		for _, k := range e.Keys {
-			a := r.Addr().Instance(k)
-			wanted[a] = true
+			a := abs.Instance(k)
 			if f.expected != nil {
 				f.expected.instances = append(f.expected.instances, a.String())
 			}
@@ -57,6 +57,7 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 	if !destroy {
 		diags = diags.Append(p.checkImports(imports, wanted))
 	}
+	p.settleKept(node, f)
 	f.objects = append(f.objects, p.superfluous(n, wanted)...)
 	return p.grow(node, f, diags)
 }
@@ -80,25 +81,37 @@ func (p *Planner) presume(r *values.Resource, e *values.Expansion) {
 // keepStored gives an instance that is not part of the plan the value that the state has for it.
 func (p *Planner) keepStored(r *values.Resource, a addr.Instance) {
 	if o := p.Prior.Object(a, state.CurrentObject); o != nil && r.Code.Schema != nil {
-		if v, err := values.DecodeStored(o, r.Code.Schema); err == nil {
-			r.Set(a.Key, v)
-		}
+		r.Keep(a.Key, o)
 	}
+}
+
+// placed tells whether the configuration has a place for an instance.
+func (p *Planner) placed(a addr.Instance) bool {
+	m := p.Store.Module(a.Module)
+	if m == nil {
+		return false
+	}
+	r := m.ResourceBlock(a.Resource)
+	if r == nil {
+		return false
+	}
+	e, _ := r.Expansion()
+	return e.Has(a.Key)
 }
 
 // superfluous returns the objects of a resource block that exist and are not wanted: instances without a place in
 // the expansion, and deposed objects.
-func (p *Planner) superfluous(n *graph.Node, wanted map[addr.Instance]bool) []object {
+func (p *Planner) superfluous(n *graph.Node, wanted func(addr.Instance) bool) []object {
 	var out []object
-	p.eachStored(n.Module, n.Resource.Addr, func(a addr.Instance, i *state.Instance) {
-		if !p.Scope.Instance(a) {
-			return
-		}
+	left := func(a addr.Instance, i *state.Instance) bool {
+		return (len(i.Deposed) > 0 || !wanted(a)) && p.Scope.Instance(a)
+	}
+	p.eachStored(n.Module, n.Resource.Addr, left, func(a addr.Instance, i *state.Instance) {
 		var r *values.Resource
 		if m := p.Store.Module(a.Module); m != nil {
 			r = m.ResourceBlock(a.Resource)
 		}
-		if i.Current != nil && !wanted[a] {
+		if i.Current != nil && !wanted(a) {
 			out = append(out, object{addr: a, resource: r, orphan: p.orphanReason(a, r)})
 		}
 		out = append(out, p.deposedObjects(a, i, r)...)
@@ -151,10 +164,8 @@ func (p *Planner) orphanReason(a addr.Instance, r *values.Resource) plan.Reason 
 // expandOrphan yields the objects of a resource that has no block.
 func (p *Planner) expandOrphan(node int, n *graph.Node) program.Step {
 	f := &found{node: node}
-	p.eachStored(n.Module, n.Orphan.Resource, func(a addr.Instance, i *state.Instance) {
-		if !p.Scope.Instance(a) {
-			return
-		}
+	covered := func(a addr.Instance, _ *state.Instance) bool { return p.Scope.Instance(a) }
+	p.eachStored(n.Module, n.Orphan.Resource, covered, func(a addr.Instance, i *state.Instance) {
 		reason := plan.DeleteBecauseNoResourceConfig
 		switch {
 		case p.Mode == plan.Destroy:
@@ -170,13 +181,16 @@ func (p *Planner) expandOrphan(node int, n *graph.Node) program.Step {
 	return p.grow(node, f, nil)
 }
 
-// eachStored calls fn for each stored instance of a resource, in order of address.
-func (p *Planner) eachStored(m addr.Module, r addr.Resource, fn func(addr.Instance, *state.Instance)) {
+// eachStored calls fn for each stored instance of a resource for which is holds, in order of address.
+func (p *Planner) eachStored(m addr.Module, r addr.Resource, is func(addr.Instance, *state.Instance) bool,
+	fn func(addr.Instance, *state.Instance)) {
 	for _, abs := range p.stored(addr.ConfigResource{Module: m, Resource: r}) {
 		rs := p.Prior.Resources[abs]
-		keys := make([]addr.Key, 0, len(rs.Instances))
-		for k := range rs.Instances {
-			keys = append(keys, k)
+		var keys []addr.Key
+		for k, i := range rs.Instances {
+			if is(abs.Instance(k), i) {
+				keys = append(keys, k)
+			}
 		}
 		sort.Slice(keys, func(i, j int) bool { return keys[i].Less(keys[j]) })
 		for _, k := range keys {

@@ -98,10 +98,10 @@ func (p *Planner) importOne(n *graph.Node, b *config.Import, rep eval.Repetition
 }
 
 // checkImports reports the imports whose target is not among the instances of its resource.
-func (p *Planner) checkImports(imports map[addr.Instance]*ImportTarget, wanted map[addr.Instance]bool) diag.List {
+func (p *Planner) checkImports(imports map[addr.Instance]*ImportTarget, wanted func(addr.Instance) bool) diag.List {
 	var diags diag.List
 	for a, t := range imports {
-		if wanted[a] || p.Prior.Object(a, state.CurrentObject) != nil {
+		if wanted(a) || p.Prior.Object(a, state.CurrentObject) != nil {
 			continue
 		}
 		diags = diags.Append(diag.New(diag.Error, "Configuration for import target does not exist",

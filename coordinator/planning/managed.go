@@ -83,8 +83,9 @@ func (p *Planner) prepareManaged(node int, o *object) program.Step {
 	}
 	if task.Refresh && !mustRead && w.prior != nil && p.goesByStored(node, o) {
 		task.IfChanged = true
-		w.verdict = p.verdict(w, task)
-		if a, ok := p.decided(o, *w.verdict); ok {
+		v := verdictOf(&w.Wire, w.Schema, task)
+		w.verdict = &v
+		if a, ok := p.decided(o, v); ok {
 			return p.settled(o, a, diags)
 		}
 	}

@@ -240,6 +240,7 @@ type found struct {
 	// expected is what has rules; nil for nothing.
 	expected    *expectation
 	objects     []object // growth
+	kept        []*found // of objects that are settled without vertices of their own
 	node        int
 	state       []state.Change
 	opened      *object
@@ -262,6 +263,14 @@ func (p *Planner) Accept(v int, step *program.Step) {
 	for i := range f.objects {
 		p.vertices = append(p.vertices, vertex{node: f.node, object: &f.objects[i]})
 	}
+	for _, k := range f.kept {
+		p.take(k)
+	}
+	p.take(f)
+}
+
+// take needs the lock. It takes over what was found.
+func (p *Planner) take(f *found) {
 	if f.change != nil {
 		p.changes[changeKey{f.change.Addr, f.change.Deposed}] = f.change
 		if f.change.Action != plan.NoOp {
@@ -287,7 +296,7 @@ func (p *Planner) Accept(v int, step *program.Step) {
 	p.unevaluable = p.unevaluable || f.unevaluable
 	p.refusals = p.refusals.Append(f.refusal)
 	if f.seen.how != unseen {
-		p.sights.add(p.vertices[v].object.addr, f.seen)
+		p.sights.add(f.change.Addr, f.seen)
 	}
 	if f.opened != nil {
 		r := f.opened.addr.Config()

@@ -1,10 +1,11 @@
 package planning
 
 import (
-	"crypto/sha256"
+	"runtime"
 
-	ctyjson "github.com/zclconf/go-cty/cty/json"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -99,13 +100,17 @@ func (p *Planner) goesByStored(node int, o *object) bool {
 	if _, moved := p.Previous[o.addr]; moved {
 		return false
 	}
-	return !p.dependsOnPending(p.closure.Resources(node), o.addr.Module)
+	return !p.dependsOnPending(node, o.addr.Module)
 }
 
-// dependsOnPending is anyPending for a set that may be much larger than what is pending.
-func (p *Planner) dependsOnPending(set *state.Dependencies, in addr.ModuleInstance) bool {
+// dependsOnPending is anyPending for what a static vertex waits for, which may be much more than what is pending.
+func (p *Planner) dependsOnPending(node int, in addr.ModuleInstance) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
+	if len(p.pending) == 0 {
+		return false
+	}
+	set := p.closure.Resources(node)
 	for r := range p.pending {
 		if set.Has(state.DependOn(r)) && p.isPending(r, in) {
 			return true
@@ -132,20 +137,6 @@ func (p *Planner) seen(o *object, a answer, change *plan.Change, quiet bool) sig
 	return s
 }
 
-// verdict identifies all that goes into the plan of an object: the package of its provider and how that is configured,
-// the type with its schema, what is stored with private data, and what the configuration says.
-func (p *Planner) verdict(w *work, task *wire.PlanTask) *journal.Verdict {
-	sum := sha256.Sum256(coding.Marshal(&struct {
-		Package wire.Package
-		Digest  string
-		Mock    *wire.Mock
-		Schema  int64
-		Task    *wire.PlanTask
-	}{w.Wire.Package, w.Wire.Digest, w.Wire.Mock, w.Schema.Version, task}))
-	v := journal.Verdict(sum[:len(journal.Verdict{})])
-	return &v
-}
-
 // decided is the answer that a verdict gives: nothing changes. It returns false where there is none, or where what is
 // stored cannot be read as it is.
 func (p *Planner) decided(o *object, v journal.Verdict) (answer, bool) {
@@ -168,10 +159,72 @@ func (p *Planner) decided(o *object, v journal.Verdict) (answer, bool) {
 		if w.Identity == nil || w.Identity.Version != w.prior.IdentityVersion {
 			return answer{}, false
 		}
-		if a.beforeIdentity, err = ctyjson.Unmarshal(w.prior.Identity, w.Identity.Body.ImpliedType()); err != nil {
+		if a.beforeIdentity, err = coding.UnmarshalJSON(w.prior.Identity, w.Identity.Body.ImpliedType()); err != nil {
 			return answer{}, false
 		}
 		a.afterIdentity, a.IdentityVersion = a.beforeIdentity, w.prior.IdentityVersion
 	}
 	return a, true
+}
+
+// settleKept settles those of the objects to come of a resource of which a verdict says that they stay as they are. No
+// worker is asked about them and nobody is told that something is done to them, so they need no vertices: what they
+// depend on has been planned when their resource expands. Whatever there is to be said about one is said by a vertex.
+func (p *Planner) settleKept(node int, f *found) {
+	if !p.OnlyChanged || len(p.Verdicts) == 0 {
+		return
+	}
+	settled := make([]*found, len(f.objects))
+	eachPart(len(settled), func(i int) {
+		o := f.objects[i]
+		settled[i] = p.kept(node, &o)
+	})
+	left := f.objects[:0]
+	for i, k := range settled {
+		if k != nil {
+			f.kept = append(f.kept, k)
+		} else {
+			left = append(left, f.objects[i])
+		}
+	}
+	clear(f.objects[len(left):])
+	f.objects = left
+}
+
+// part is how many objects are worth a core.
+const part = 256
+
+// eachPart calls fn for all numbers below n, those of large parts on several cores.
+func eachPart(n int, fn func(int)) {
+	cores := runtime.GOMAXPROCS(0)
+	size := max(part, (n+cores-1)/cores)
+	var all errgroup.Group
+	for first := 0; first < n; first += size {
+		all.Go(func() error {
+			return bug.Catch(func() error {
+				for i := first; i < min(first+size, n); i++ {
+					fn(i)
+				}
+				return nil
+			})
+		})
+	}
+	if err := all.Wait(); err != nil {
+		panic(err) // only a bug does
+	}
+}
+
+// kept returns what there is to accept of an object that a verdict settles; nil of another one.
+func (p *Planner) kept(node int, o *object) *found {
+	if _, is := p.Verdicts[o.addr.String()]; !is || !p.goesByStored(node, o) {
+		return nil
+	}
+	o.work = &work{}
+	step := p.prepareManaged(node, o)
+	o.work = nil
+	f, ok := step.Value.(*found)
+	if !ok || !step.Finished() || len(step.Diags) > 0 || !f.seen.hit {
+		return nil
+	}
+	return f
 }

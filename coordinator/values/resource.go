@@ -10,6 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/lang/marks"
+	"github.com/millipede-iac/millipede/state"
 )
 
 // Resource is a resource block in one module instance, with the values of its instances.
@@ -24,8 +25,10 @@ type Resource struct {
 	bind      sync.Once
 	bound     *eval.Bound
 
-	mu     sync.RWMutex // guards values and whole
+	mu     sync.RWMutex // guards all below
 	values map[addr.Key]cty.Value
+	// stored are objects of the state that become values when somebody asks for them. About most nobody does.
+	stored map[addr.Key]*state.Object
 	whole  cty.Value
 }
 
@@ -67,6 +70,19 @@ func (r *Resource) Set(k addr.Key, v cty.Value) {
 		r.values = map[addr.Key]cty.Value{}
 	}
 	r.values[k] = v
+	delete(r.stored, k)
+	r.whole = cty.NilVal
+}
+
+// Keep makes a stored object the value of an instance. One that the schema does not fit is unknown.
+func (r *Resource) Keep(k addr.Key, o *state.Object) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stored == nil {
+		r.stored = map[addr.Key]*state.Object{}
+	}
+	r.stored[k] = o
+	delete(r.values, k)
 	r.whole = cty.NilVal
 }
 
@@ -85,7 +101,7 @@ func (r *Resource) has(k addr.Key) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	_, ok := r.values[k]
-	return ok
+	return ok || r.stored[k] != nil
 }
 
 // markDeprecated marks what the schema declares deprecated in the value of an instance, so that its users are warned.
@@ -114,17 +130,35 @@ func (r *Resource) Instance(k addr.Key) (v cty.Value, ok bool) {
 		return cty.NilVal, false
 	}
 	r.mu.RLock()
-	defer r.mu.RUnlock()
-	v = r.instance(k)
+	v, known := r.values[k]
+	r.mu.RUnlock()
+	if !known {
+		r.mu.Lock()
+		v = r.instance(k)
+		r.mu.Unlock()
+	}
 	return v, v != cty.NilVal
 }
 
-// instance needs the lock. What is not there yet is unknown; an instance that is gone has no value.
+// instance needs the lock, to write. What is not there yet is unknown; an instance that is gone has no value.
 func (r *Resource) instance(k addr.Key) cty.Value {
 	if v, ok := r.values[k]; ok {
 		return v
 	}
-	return cty.DynamicVal
+	o := r.stored[k]
+	if o == nil {
+		return cty.DynamicVal
+	}
+	delete(r.stored, k)
+	v, err := DecodeStored(o, r.Code.Schema)
+	if err != nil {
+		return cty.DynamicVal
+	}
+	if r.values == nil {
+		r.values = map[addr.Key]cty.Value{}
+	}
+	r.values[k] = r.markDeprecated(k, v)
+	return r.values[k]
 }
 
 // Whole returns the resource as expressions see it without a key: an object, a tuple or an object by key.

@@ -38,6 +38,14 @@ func quickNative(expr hclsyntax.Expression) hclsyntax.Expression {
 			}
 		}
 		return &c
+	case *hclsyntax.ConditionalExpr:
+		c := *e
+		c.TrueResult, c.FalseResult = quickNative(e.TrueResult), quickNative(e.FalseResult)
+		return &c
+	case *hclsyntax.ParenthesesExpr:
+		c := *e
+		c.Expression = quickNative(e.Expression)
+		return &c
 	case *hclsyntax.TupleConsExpr:
 		c := *e
 		c.Exprs = quickAll(e.Exprs)

@@ -1,0 +1,98 @@
+package planning
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// verdictOf identifies all that goes into the plan of an object: the package of its provider and how that is
+// configured, the type with its schema, what is stored with private data, and what the configuration says.
+func verdictOf(p *wire.Provider, s *schema.Schema, task *wire.PlanTask) journal.Verdict {
+	room := digests.Get().(*digest)
+	defer digests.Put(room)
+	d := (*room)[:0]
+	d.text(p.Package.Source)
+	d.text(p.Package.Version)
+	d.number(int64(len(p.Package.Hashes)))
+	for _, h := range p.Package.Hashes {
+		d.text(h)
+	}
+	d.text(p.Package.Unlocked)
+	d.text(p.Digest)
+	if d.flag(p.Mock != nil); p.Mock != nil {
+		d.bytes(p.Mock.Values)
+	}
+	d.number(s.Version)
+	d.task(task)
+	*room = d
+	sum := sha256.Sum256(d)
+	return journal.Verdict(sum[:len(journal.Verdict{})])
+}
+
+// digests are the rooms in which what is digested is put together.
+var digests = sync.Pool{New: func() any { return new(digest) }}
+
+// digest is what a digest is made of: each part tells where it ends, so that no two inputs have the same parts.
+type digest []byte
+
+func (d *digest) bytes(b []byte) { *d = append(binary.AppendUvarint(*d, uint64(len(b))), b...) }
+func (d *digest) text(s string)  { *d = append(binary.AppendUvarint(*d, uint64(len(s))), s...) }
+func (d *digest) number(n int64) { *d = binary.AppendVarint(*d, n) }
+func (d *digest) list(l [][]byte) {
+	d.number(int64(len(l)))
+	for _, b := range l {
+		d.bytes(b)
+	}
+}
+
+func (d *digest) flag(is bool) {
+	if is {
+		d.number(1)
+	} else {
+		d.number(0)
+	}
+}
+
+func (d *digest) task(t *wire.PlanTask) {
+	d.text(t.Type)
+	if d.flag(t.Prior != nil); t.Prior != nil {
+		d.stored(t.Prior)
+	}
+	if d.flag(t.MovedFrom != nil); t.MovedFrom != nil {
+		d.text(t.MovedFrom.Provider)
+		d.text(t.MovedFrom.Type)
+	}
+	if d.flag(t.Import != nil); t.Import != nil {
+		d.bytes(coding.Marshal(t.Import))
+	}
+	for _, is := range []bool{t.Refresh, t.SkipPlan, t.Destroy, t.IgnoreAll, t.IfChanged} {
+		d.flag(is)
+	}
+	d.bytes(t.Config)
+	d.bytes(t.Meta)
+	d.list(t.IgnorePaths)
+	d.list(t.Sensitive)
+	d.text(t.Replace)
+}
+
+func (d *digest) stored(o *wire.StoredObject) {
+	d.number(o.SchemaVersion)
+	d.bytes(o.Attrs)
+	d.number(int64(len(o.Flatmap)))
+	for _, k := range slices.Sorted(maps.Keys(o.Flatmap)) {
+		d.text(k)
+		d.text(o.Flatmap[k])
+	}
+	d.bytes(o.Private)
+	d.bytes(o.Identity)
+	d.number(o.IdentityVersion)
+	d.flag(o.Tainted)
+}

@@ -1,0 +1,100 @@
+package planning
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// What is added to a task some day goes into plans, too: a verdict that did not know of it would be gone by although
+// something else was asked.
+func TestAVerdictIsAboutEverythingThatIsAsked(t *testing.T) {
+	whole := func() (*wire.Provider, *wire.PlanTask) {
+		p, task := &wire.Provider{Mock: &wire.Mock{}}, &wire.PlanTask{Prior: &wire.StoredObject{},
+			MovedFrom: &wire.MovedFrom{}, Import: &wire.ImportTask{}}
+		return p, task
+	}
+	p, task := whole()
+	s := &schema.Schema{}
+	none := verdictOf(p, s, task)
+	if verdictOf(p, &schema.Schema{Version: 1}, task) == none {
+		t.Error("a verdict does not know of the version of the schema")
+	}
+	seen := map[any]string{none: "nothing"}
+	var each func(path string, at func() (reflect.Value, func() any))
+	each = func(path string, at func() (reflect.Value, func() any)) {
+		v, _ := at()
+		for i := range v.NumField() {
+			name := path + "." + v.Type().Field(i).Name
+			field := func() (reflect.Value, func() any) {
+				v, verdict := at()
+				return v.Field(i), verdict
+			}
+			switch name {
+			case "Provider.Address", "Provider.Config", "Provider.Dir":
+				continue // Digest stands for the configuration and for whose it is
+			}
+			f, verdict := field()
+			switch f.Kind() {
+			case reflect.Struct:
+				each(name, field)
+				continue
+			case reflect.Pointer:
+				each(name, func() (reflect.Value, func() any) {
+					f, verdict := field()
+					return f.Elem(), verdict
+				})
+				f.SetZero()
+			default:
+				fill(t, f)
+			}
+			got := verdict()
+			if other, twice := seen[got]; twice {
+				t.Errorf("a verdict with %s is that with %s", name, other)
+			}
+			seen[got] = name
+		}
+	}
+	each("Provider", func() (reflect.Value, func() any) {
+		p, task := whole()
+		return reflect.ValueOf(p).Elem(), func() any { return verdictOf(p, s, task) }
+	})
+	each("PlanTask", func() (reflect.Value, func() any) {
+		p, task := whole()
+		return reflect.ValueOf(task).Elem(), func() any { return verdictOf(p, s, task) }
+	})
+}
+
+// fill sets a field to something that it is not without it.
+func fill(t *testing.T, f reflect.Value) {
+	t.Helper()
+	switch f.Interface().(type) {
+	case string:
+		f.SetString("x")
+	case bool:
+		f.SetBool(true)
+	case int64:
+		f.SetInt(7)
+	case []byte:
+		f.SetBytes([]byte("x"))
+	case []string:
+		f.Set(reflect.ValueOf([]string{"x"}))
+	case [][]byte:
+		f.Set(reflect.ValueOf([][]byte{[]byte("x")}))
+	case map[string]string:
+		f.Set(reflect.ValueOf(map[string]string{"k": "v"}))
+	default:
+		t.Fatalf("there is nothing to fill a %s with", f.Type())
+	}
+}
+
+func TestPartsOfAVerdictDoNotRunIntoEachOther(t *testing.T) {
+	p, s := &wire.Provider{}, &schema.Schema{}
+	a := verdictOf(p, s, &wire.PlanTask{Config: []byte("ab"), Meta: []byte("c")})
+	b := verdictOf(p, s, &wire.PlanTask{Config: []byte("a"), Meta: []byte("bc")})
+	if a == b {
+		t.Error("two tasks have one verdict")
+	}
+}
