@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/graph/plan"
 )
@@ -39,6 +40,31 @@ func BenchmarkNoOpPlan(b *testing.B) {
 			if v := s.vertices(n); v > 0 {
 				b.ReportMetric(float64((cpu()-began).Microseconds())/float64(b.N*v), "cpu-µs/instance")
 			}
+		})
+	}
+}
+
+// BenchmarkKeptPlan plans what stays as it is, by verdicts: no worker is asked about anything.
+func BenchmarkKeptPlan(b *testing.B) {
+	for _, c := range []struct {
+		shape string
+		n     int
+	}{{"wide", 10_000}, {"blocks", 2_000}, {"modules", 1_000}} {
+		s, n, err := choose(c.shape, c.n)
+		check(b, err)
+		b.Run(fmt.Sprintf("%s-%d", c.shape, n), func(b *testing.B) {
+			e := newEstate(b, s.files(n))
+			e.apply()
+			e.refresh = placement.RefreshChanged
+			e.plan(nil) // which finds the verdicts
+			b.ReportAllocs()
+			began := cpu()
+			for b.Loop() {
+				if p := e.plan(nil); p.Unread == nil || p.Unread.Verdicts != s.vertices(n) {
+					b.Fatalf("of what was not read it says %+v", p.Unread)
+				}
+			}
+			b.ReportMetric(float64((cpu()-began).Microseconds())/float64(b.N*s.vertices(n)), "cpu-µs/instance")
 		})
 	}
 }

@@ -41,6 +41,8 @@ func (b *bench) budget(ctx context.Context, large bool, text string) error {
 type table struct {
 	*bench
 	lived map[string]results
+	// glanced are the plans of the shape changed, of a hundred thousand objects.
+	glanced map[string]glanced
 }
 
 func (t *table) lines(large bool) []line {
@@ -60,6 +62,14 @@ func (t *table) lines(large bool) []line {
 		list = append(list,
 			line{"`count = 100000`: no-op plan and apply, times the time of 10,000", "12", t.large},
 			line{"the same: peak memory of the apply", "1.5 GiB", t.peak("wide", 100_000, "apply", 1536<<20)})
+	}
+	if large && t.providers != "" {
+		const many = "100,000 objects of a plugin, 20 ms a read, `plan -refresh=changed`: "
+		list = append(list,
+			line{many + "ten changed", "6 s, 20 reads", t.glanceLine("ten changed", 6*time.Second, 2*changedObjects)},
+			line{many + "ten changed, without verdicts", "25 s",
+				t.glanceLine("no verdicts", 25*time.Second, 2*changedObjects)},
+			line{many + "nothing changed", "5 s", t.glanceLine("nothing changed", 5*time.Second, 0)})
 	}
 	if t.providers != "" {
 		list = append(list, line{"makespan of an apply, by max(critical path, work / parallelism)", "1.10", t.makespan})

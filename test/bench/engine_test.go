@@ -32,6 +32,7 @@ type estate struct {
 	b       *testing.B
 	store   *bolt.Store
 	session operation.Session
+	refresh string // how much plans read; empty for everything
 }
 
 // newEstate starts everything on a configuration in the working directory, which is changed to a new one.
@@ -88,7 +89,8 @@ func (e *estate) plan(o coordinator.Observer) *plan.Plan {
 	clean(e.b, diags)
 	prior, err := e.store.Load(e.b.Context(), "default")
 	check(e.b, err)
-	planned, diags := e.session.Plan(e.b.Context(), prior, operation.PlanOptions{Mode: plan.Normal})
+	planned, diags := e.session.Plan(e.b.Context(), prior, operation.PlanOptions{Mode: plan.Normal,
+		Refresh: e.refresh})
 	clean(e.b, diags)
 	return planned.Plan
 }

@@ -50,6 +50,8 @@ var shapes = []shape{
 		files: one(slow), vertices: times(1), measure: measureWorkers},
 	{name: "plugin", about: "one resource of a plugin with count = n, whose operations take no time", usual: 1_000,
 		plugins: true, files: one(pluginWide), vertices: times(1)},
+	{name: "changed", about: "n objects of a plugin, of which ten change, and what plans of them read", usual: 10_000,
+		plugins: true, files: one(mostlyKept), vertices: times(1), measure: measureChanged},
 }
 
 // shapeOf returns the shape with a name.

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// The shape changed measures what a plan of a large state costs of which little has changed: the reads of the test
+// provider last 20 ms, and ten objects change in the configuration.
+
+// readTime is how long a read of this shape takes, and changedObjects how many objects change.
+const (
+	readTime       = 20 * time.Millisecond
+	changedObjects = 10
+)
+
+func mostlyKept(n int) string {
+	return fleet + fmt.Sprintf(`variable "changed" {
+  type    = number
+  default = 0
+}
+
+resource "fleet_machine" "m" {
+  count   = %d
+  name    = "m-${count.index}"
+  read_ms = %d
+  labels  = count.index < var.changed ? { changed = "yes" } : null
+}
+`, n, readTime.Milliseconds())
+}
+
+// glance is a plan that the shape changed measures.
+type glance struct {
+	name string
+	args []string
+	// slow tells that it takes minutes at a hundred thousand objects, so that it is measured once there.
+	slow bool
+}
+
+var ten = fmt.Sprintf("-var=changed=%d", changedObjects)
+
+// glances are the plans, in an order in which the verdicts that one needs are there.
+var glances = []glance{
+	{"everything is read", []string{"-refresh=true", ten}, true},
+	{"no verdicts", []string{"-refresh=changed", "-no-verdicts", ten}, true},
+	{"cold verdicts", []string{"-refresh=changed"}, true},
+	{"ten changed", []string{"-refresh=changed", ten}, false},
+	{"nothing changed", []string{"-refresh=changed"}, false},
+}
+
+// glanced is what a glance took, with the number of reads by the provider.
+type glanced struct {
+	usage
+	reads int
+}
+
+// glanceAt makes n objects and takes those of the plans that are wanted. What an earlier measurement has made in the
+// same folder is used again.
+func (b *bench) glanceAt(ctx context.Context, n int, wanted func(glance) bool) (map[string]glanced, error) {
+	if b.providers == "" {
+		return nil, errors.New("the shape changed needs -providers")
+	}
+	dir := filepath.Join(b.dir, fmt.Sprintf("changed-%d", n))
+	env := []string{"TF_CLI_CONFIG_FILE=" + filepath.Join(b.providers, "cli.tfrc")}
+	e := b.coordinator
+	e.flags = append(slices.Clone(e.flags), "-parallelism=50", "-compact-warnings")
+	if _, err := os.Stat(filepath.Join(dir, "terraform.tfstate")); err != nil {
+		if err := write(dir, map[string]string{"main.tf": mostlyKept(n)}); err != nil {
+			return nil, err
+		}
+		if _, err := e.run(ctx, dir, env, "init"); err != nil {
+			return nil, err
+		}
+		if _, err := e.run(ctx, dir, env, append([]string{"apply", "-auto-approve"}, e.flags...)...); err != nil {
+			return nil, err
+		}
+	}
+	out := map[string]glanced{}
+	for _, g := range glances {
+		if !wanted(g) {
+			continue
+		}
+		runs := b.runs
+		if g.slow && n >= 20_000 {
+			runs = 1
+		}
+		var took []usage
+		reads := 0
+		for range runs {
+			record := filepath.Join(dir, "record")
+			if err := os.RemoveAll(record); err != nil {
+				return nil, err
+			}
+			u, err := e.run(ctx, dir, append(slices.Clone(env), "FLEET_RECORD="+record),
+				append(append([]string{"plan"}, g.args...), e.flags...)...)
+			if err != nil {
+				return nil, err
+			}
+			if reads, err = readsIn(record); err != nil {
+				return nil, err
+			}
+			took = append(took, u)
+		}
+		out[g.name] = glanced{median(took), reads}
+	}
+	return out, nil
+}
+
+// readsIn counts the reads in a record of the test providers. A provider that was not asked has left none.
+func readsIn(path string) (int, error) {
+	f, err := os.Open(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("reading the provider's record: %w", err)
+	}
+	defer f.Close()
+	n := 0
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var e struct{ Op, Phase string }
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return 0, fmt.Errorf("reading the provider's record: %w", err)
+		}
+		if e.Op == "read" && e.Phase == "start" {
+			n++
+		}
+	}
+	return n, lines.Err()
+}
+
+// measureChanged prints what each of the plans took. -steps chooses among them.
+func measureChanged(ctx context.Context, b *bench, n int) error {
+	took, err := b.glanceAt(ctx, n, func(g glance) bool { return b.wants(g.name) })
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b.out, "changed, n = %d: %s a read, parallelism 50, %d changed in the configuration\n", n,
+		short(readTime), changedObjects)
+	fmt.Fprintf(b.out, "  %-20s %10s %10s %10s %10s %14s\n", "", "wall", "user+sys", "peak", "reads", "CPU/instance")
+	for _, g := range glances {
+		if u, ok := took[g.name]; ok {
+			fmt.Fprintf(b.out, "  %-20s %10s %10s %10s %10d %14s\n", g.name, seconds(u.wall), seconds(u.cpu),
+				mebibytes(u.peak), u.reads, short(u.cpu/time.Duration(n)))
+		}
+	}
+	return nil
+}
+
+// glanceLine measures one of the plans of a hundred thousand objects.
+func (t *table) glanceLine(name string, limit time.Duration, reads int) func(context.Context) (string, bool, error) {
+	return func(ctx context.Context) (string, bool, error) {
+		if t.glanced == nil {
+			all, err := t.glanceAt(ctx, 100_000, func(glance) bool { return true })
+			if err != nil {
+				return "", false, err
+			}
+			t.glanced = all
+		}
+		g := t.glanced[name]
+		return fmt.Sprintf("%s, %d reads (%s of CPU, %s; with full reading %s)", short(g.wall), g.reads, short(g.cpu),
+			mebibytes(g.peak), short(t.glanced["everything is read"].wall)), g.wall <= limit && g.reads <= reads, nil
+	}
+}
