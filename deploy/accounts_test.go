@@ -31,7 +31,7 @@ type guarded struct {
 func start(t *testing.T) *guarded {
 	t.Helper()
 	for variable, user := range map[string]string{"COORDINATOR": "coordinator", "WORKER_EU": "worker-eu",
-		"WORKER_US": "worker-us", "OBSERVER": "observer"} {
+		"WORKER_US": "worker-us", "WORKER_AP": "worker-ap", "OBSERVER": "observer"} {
 		t.Setenv("MILLIPEDE_"+variable+"_PASSWORD", user)
 	}
 	dir := t.TempDir()

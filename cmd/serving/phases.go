@@ -45,7 +45,7 @@ func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *works, cli *clic
 	home := layout.At("", p.Data)
 	return estate.New(estate.Options{
 		Dir: p.Dir, Home: &home, Backend: p.Backend, Seeds: keyWrapper{key},
-		Temp: os.TempDir(), Environ: p.Environ, Isolated: true, Version: s.Version,
+		Temp: os.TempDir(), Environ: p.Environ, Isolated: true, Brought: p.Brought, Version: s.Version,
 		EngineVersion: s.EngineVersion,
 		Platform:      hosting.Platform, Who: s.Who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
 		Stores:    s.numbers.stores(stores),

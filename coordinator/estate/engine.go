@@ -114,8 +114,10 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 	}
 	engine.stop = e.Process.Say(note)
 	switch {
-	case e.Isolated:
+	case e.Isolated && (c.Embedded() || e.Brought == nil):
 		engine.environment = operation.NewEnvironment(e.Environ.Travelling(), true)
+	case e.Isolated:
+		engine.environment = operation.NewEnvironment(e.Brought.Travelling(), false)
 	case !c.Embedded() && rules != nil:
 		if named := e.Environ.Selected(rules.Environment); len(named) > 0 {
 			engine.environment = operation.NewEnvironment(named, false)

@@ -54,9 +54,12 @@ type Options struct {
 	Temp string
 	// Environ is the environment of what is done.
 	Environ environ.Variables
-	// Isolated: plugins and provisioners see Environ and nothing else, on whichever worker. Otherwise they have their
-	// worker's environment, and what millipede.hcl sends along.
+	// Isolated: plugins and provisioners see Environ and nothing else. Otherwise they have their worker's environment,
+	// and what millipede.hcl sends along.
 	Isolated bool
+	// Brought is, with Isolated, what workers elsewhere get of Environ, on top of their own: those variables that are
+	// about what is done, and not about the machine where the coordinator is. Nil is Environ, and nothing of their own.
+	Brought environ.Variables
 	// Version is that of Millipede, EngineVersion that of OpenTofu whose behaviour it has.
 	Version, EngineVersion string
 	// Platform is the operating system and the processor, such as linux_amd64.

@@ -40,6 +40,7 @@ type Place struct {
 	// Dir is the directory of the configuration; Data is where what belongs to the workspace stays.
 	Dir, Data string
 	Environ   environ.Variables
+	Brought   environ.Variables // of Environ, what is the run's own: workers elsewhere get it on top of theirs
 	// Backend keeps the state.
 	Backend snapshot.Backend
 	Stop    operation.Stop
@@ -163,10 +164,11 @@ func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
 	if p.settles = j.Resumed && until.Err() != nil && !errors.Is(context.Cause(until), operation.ErrSuspended); p.settles {
 		until = context.WithoutCancel(until) // it starts nothing, so that there is nothing to stop
 	}
+	environment, brought := e.environ(j)
 	p.estate = e.o.Open(Place{
-		Dir: dir, Data: j.Data, Environ: e.environ(j), Backend: &backend{state: j.State, workspace: j.Workspace.Name,
-			run: j.Run.ID},
-		Stop: operation.Stop{Stopping: until, Leaving: ctx}, Tell: p.screen.note,
+		Dir: dir, Data: j.Data, Environ: environment, Brought: brought,
+		Backend: &backend{state: j.State, workspace: j.Workspace.Name, run: j.Run.ID},
+		Stop:    operation.Stop{Stopping: until, Leaving: ctx}, Tell: p.screen.note,
 	})
 	return p, nil
 }
@@ -229,17 +231,19 @@ func (p *phase) unpack(dir string) error {
 // that it talks to, and directories that it writes to.
 var unheard = []string{"TF_REATTACH_PROVIDERS", "TF_DATA_DIR", "TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG"}
 
-// environ is what the programs of a run see.
-func (e *Engine) environ(j *service.Job) environ.Variables {
-	own := slices.DeleteFunc(slices.Clone(j.Environment), func(entry string) bool {
+// environ is what the programs of a run see here, and what workers elsewhere get of it: a home, a way out to the
+// network and programs they have themselves.
+func (e *Engine) environ(j *service.Job) (all, brought environ.Variables) {
+	brought = slices.DeleteFunc(slices.Clone(j.Environment), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return slices.Contains(unheard, name)
 	})
-	return e.o.Environ.With("HOME="+j.Scratch).With(own...).With(
+	brought = append(brought,
 		"TF_WORKSPACE="+j.Workspace.Name, "TF_INPUT=0", "TF_IN_AUTOMATION=1", "TFC_RUN_ID="+j.Run.ID,
 		"TFE_RUN_ID="+j.Run.ID,
 		"TFC_WORKSPACE_NAME="+j.Workspace.Name, "TFC_ORGANIZATION_NAME="+j.Workspace.Organization,
 	)
+	return e.o.Environ.With("HOME=" + j.Scratch).With(brought...), brought
 }
 
 // end shows problems, and returns what the service is told of them.

@@ -124,7 +124,7 @@ func (s *Server) Command() *exec.Cmd {
 	host, port, _ := strings.Cut(s.address, ":")
 	server := exec.Command(s.program, "-c", s.config, "-a", host, "-p", port)
 	for variable, user := range map[string]string{"COORDINATOR": "coordinator", "WORKER_EU": "worker-eu",
-		"WORKER_US": "worker-us", "OBSERVER": "observer"} {
+		"WORKER_US": "worker-us", "WORKER_AP": "worker-ap", "OBSERVER": "observer"} {
 		server.Env = append(server.Environ(), "MILLIPEDE_"+variable+"_PASSWORD="+user)
 	}
 	return server
