@@ -334,11 +334,66 @@ func (r *jsonReader) hasOnly(ty cty.Type, depth int) bool {
 		}
 		r.take('[')
 		return r.until(']', func() bool { return r.hasOnly(of, depth-1) })
-	case c == '"':
+	}
+	return r.leaf()
+}
+
+// leaf takes something off that has no parts.
+func (r *jsonReader) leaf() bool {
+	if r.peek() == '"' {
 		_, _, ok := r.raw()
 		return ok
 	}
 	return r.word("null") || r.word("true") || r.word("false") || r.numeral()
+}
+
+// Fits tells that UnmarshalJSON reads a value of the given type from the data, without making it. It says false of what
+// it does not look into.
+func Fits(data []byte, ty cty.Type) bool {
+	r := jsonReader{rest: data}
+	return r.fits(ty, maxShort) && r.peek() == 0 && len(r.rest) == 0
+}
+
+func (r *jsonReader) fits(ty cty.Type, depth int) bool {
+	c := r.peek()
+	switch {
+	case depth == 0:
+		return false
+	case c == 'n':
+		return r.word("null")
+	case ty == cty.String:
+		_, plain, ok := r.raw()
+		return ok && plain
+	case ty == cty.Bool:
+		return r.word("true") || r.word("false")
+	case ty == cty.Number:
+		return r.numeral()
+	case ty == cty.DynamicPseudoType:
+		_, ok := r.dynamic(depth)
+		return ok
+	case ty.IsObjectType():
+		l, at := layoutOf(ty.AttributeTypes()), 0
+		return r.members(func() bool {
+			name, plain, ok := r.raw()
+			if !ok || !plain || !r.take(':') {
+				return false
+			}
+			at, ok = l.find(at, name)
+			if !ok || !r.fits(l.types[at], depth-1) {
+				return false
+			}
+			at++
+			return true
+		})
+	case ty.IsMapType() && !ty.HasDynamicTypes():
+		return r.members(func() bool {
+			_, plain, ok := r.raw()
+			return ok && plain && r.take(':') && r.fits(ty.ElementType(), depth-1)
+		})
+	case (ty.IsListType() || ty.IsSetType()) && !ty.HasDynamicTypes():
+		return r.take('[') && r.until(']', func() bool { return r.fits(ty.ElementType(), depth-1) })
+	}
+	return false
 }
 
 // numeral takes a number off.

@@ -58,8 +58,12 @@ func TestJSONIsReadAsCtyReadsIt(t *testing.T) {
 	for name, text := range storedDocuments {
 		t.Run(name, func(t *testing.T) { sameAsCty(t, []byte(text), storedType) })
 	}
-	if _, ok := readJSON([]byte(storedDocuments["whole"]), storedType); !ok {
+	whole := []byte(storedDocuments["whole"])
+	if _, ok := readJSON(whole, storedType); !ok || !Fits(whole, storedType) || !HasOnly(whole, storedType) {
 		t.Error("what states hold is left to cty")
+	}
+	if HasOnly([]byte(storedDocuments["unknown attribute"]), storedType) {
+		t.Error("an attribute that the type does not have is overlooked")
 	}
 	deep := cty.String
 	for range 2 * maxShort {
@@ -74,6 +78,9 @@ func sameAsCty(t *testing.T, text []byte, ty cty.Type) {
 	if got, ok := readJSON(text, ty); ok && (wrong != nil || !got.RawEquals(want) || got.GoString() != want.GoString()) {
 		t.Errorf("%s was read as %#v, and cty reads %#v, %v", text, got, want, wrong)
 	}
+	if Fits(text, ty) && wrong != nil {
+		t.Errorf("%s is said to fit, and cty says %v", text, wrong)
+	}
 	got, err := UnmarshalJSON(text, ty)
 	if (err == nil) != (wrong == nil) || err == nil && !got.RawEquals(want) {
 		t.Errorf("%s became %#v, %v; cty has %#v, %v", text, got, err, want, wrong)
@@ -85,6 +92,9 @@ func FuzzReadJSON(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
+		if _, err := ctyjson.Unmarshal(text, storedType); err != nil && Fits(text, storedType) {
+			t.Errorf("%q is said to fit, and cty says %v", text, err)
+		}
 		if v, ok := readJSON(text, storedType); ok {
 			want, err := ctyjson.Unmarshal(text, storedType)
 			if err != nil || !v.RawEquals(want) {

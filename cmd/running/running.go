@@ -95,6 +95,7 @@ func (r *Run) showPlan(planned *operation.Planned, spec Spec) {
 func (r *Run) Prepare(ctx context.Context, spec Spec) (*operation.Planned, diag.List) {
 	return r.Plan(ctx, operation.PlanOptions{
 		Mode: spec.Mode, SkipRefresh: spec.SkipRefresh, Refresh: spec.Refresh, NoVerdicts: spec.NoVerdicts,
+		Spare:   spec.Spare,
 		Targets: spec.Targets, Excludes: spec.Excludes,
 		Replace: spec.Replace,
 		Imports: spec.Imports,
@@ -178,9 +179,11 @@ type Spec struct {
 	Mode plan.Mode
 	// SkipRefresh takes the state for what exists. Refresh is placement.RefreshAll or RefreshChanged; empty where the
 	// rules say it.
-	SkipRefresh       bool
-	Refresh           string
-	NoVerdicts        bool
+	SkipRefresh bool
+	Refresh     string
+	NoVerdicts  bool
+	// Spare makes a plan that is shown to people and then forgotten.
+	Spare             bool
 	Targets, Excludes []addr.Target
 	Replace           []addr.Instance
 	Imports           map[addr.Instance]*planning.ImportTarget

@@ -34,7 +34,10 @@ type PlanOptions struct {
 	// RefreshChanged; empty for what the rules say. It matters to ordinary plans alone.
 	Refresh string
 	// NoVerdicts asks workers about every object, whatever earlier plans have found.
-	NoVerdicts        bool
+	NoVerdicts bool
+	// Spare leaves the values out of the plan's changes that keep an object as it is by a verdict. Such a plan can be
+	// shown to people, and nothing else.
+	Spare             bool
 	Targets, Excludes []addr.Target
 	Replace           []addr.Instance
 	Imports           map[addr.Instance]*planning.ImportTarget
@@ -137,6 +140,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		Mode:         o.Mode, SkipRefresh: o.SkipRefresh, Refreshed: o.refreshed, Scope: scope, Replace: o.Replace,
 		Imports:     o.Imports,
 		OnlyChanged: changed, Verdicts: s.verdicts(ctx, changed && !o.NoVerdicts),
+		Spare:      o.Spare,
 		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree), Package: s.Package, Now: now,
 		Renewals: renewals,
 	})

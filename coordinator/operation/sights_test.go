@@ -230,6 +230,17 @@ value = fake_thing.a[*].name
 		t.Errorf("the output is planned as %+v", o)
 	}
 
+	plain := strings.Replace(conditions, "postcondition", "precondition", 1)
+	plain = strings.Replace(plain, "self.size", "count.index", 1)
+	e.configure(plain)
+	spared := onlyChanged
+	spared.Spare = true
+	p = e.plan(spared)
+	e.equal("questions", e.questions(), nil)
+	if o := p.Outputs; len(p.Changes) != 2 || !p.Changes[0].After.IsNull() || len(o) != 1 || o[0].Action != plan.NoOp {
+		t.Errorf("without the values of what stays, the plan has %d changes, and the outputs %+v", len(p.Changes), o)
+	}
+
 	e.configure(strings.Replace(conditions, "default = 5", "default = 1", 1))
 	_, diags := e.tryPlan(onlyChanged)
 	if text := diags.Err(); text == nil || !strings.Contains(text.Error(), "too many") {

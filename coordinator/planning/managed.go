@@ -85,8 +85,13 @@ func (p *Planner) prepareManaged(node int, o *object) program.Step {
 		task.IfChanged = true
 		v := verdictOf(&w.Wire, w.Schema, task)
 		w.verdict = &v
-		if a, ok := p.decided(o, v); ok {
-			return p.settled(o, a, diags)
+		if p.Verdicts[o.addr.String()] == v {
+			if f := p.spared(o); f != nil {
+				return program.Step{Diags: diags, Value: f}
+			}
+			if a, ok := p.decided(o); ok {
+				return p.settled(o, a, diags)
+			}
 		}
 	}
 	return program.Step{

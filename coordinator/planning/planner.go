@@ -44,8 +44,10 @@ type Options struct {
 	OnlyChanged bool
 	// Verdicts are those about instances that OnlyChanged may go by, under their addresses; nil to ask about all.
 	Verdicts map[string]journal.Verdict
-	Scope    Scope
-	Replace  []addr.Instance
+	// Spare leaves the values out of changes that keep an object as it is by a verdict: nobody will look at them.
+	Spare   bool
+	Scope   Scope
+	Replace []addr.Instance
 	// WholeEdges makes a reference to one instance wait for all instances of its resource (edges = "resource").
 	WholeEdges bool
 	// Imports are what the import command asks for, by target; blocks are evaluated by the planner.

@@ -3,6 +3,7 @@ package planning
 import (
 	"runtime"
 
+	"github.com/zclconf/go-cty/cty"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millipede-iac/millipede/bug"
@@ -137,24 +138,25 @@ func (p *Planner) seen(o *object, a answer, change *plan.Change, quiet bool) sig
 	return s
 }
 
-// decided is the answer that a verdict gives: nothing changes. It returns false where there is none, or where what is
-// stored cannot be read as it is.
-func (p *Planner) decided(o *object, v journal.Verdict) (answer, bool) {
-	w := o.work
-	if known, ok := p.Verdicts[o.addr.String()]; !ok || known != v {
-		return answer{}, false
+// kept is the answer that a verdict gives, without values: nothing changes.
+func (w *work) kept() answer {
+	return answer{
+		PlanResult: &wire.PlanResult{Action: plan.NoOp, PriorPrivate: w.prior.Private, SchemaVersion: w.Schema.Version,
+			Unread: true},
+		same: true, decided: true, plain: len(w.prior.Sensitive)+len(w.Sensitive) == 0,
 	}
+}
+
+// decided is the answer of a verdict that there is. It returns false where what is stored cannot be read as it is.
+func (p *Planner) decided(o *object) (answer, bool) {
+	w := o.work
+	a := w.kept()
 	stored, err := values.DecodeStored(w.prior, w.Schema)
 	if err != nil {
 		return answer{}, false
 	}
 	bare, _ := stored.UnmarkDeep()
-	a := answer{
-		PlanResult: &wire.PlanResult{Action: plan.NoOp, PriorPrivate: w.prior.Private, SchemaVersion: w.Schema.Version,
-			Unread: true},
-		upgraded: stored, before: stored, after: w.Marked(bare), same: true, decided: true,
-		plain: len(w.prior.Sensitive)+len(w.Sensitive) == 0,
-	}
+	a.upgraded, a.before, a.after = stored, stored, w.Marked(bare)
 	if w.prior.Identity != nil {
 		if w.Identity == nil || w.Identity.Version != w.prior.IdentityVersion {
 			return answer{}, false
@@ -165,6 +167,40 @@ func (p *Planner) decided(o *object, v journal.Verdict) (answer, bool) {
 		a.afterIdentity, a.IdentityVersion = a.beforeIdentity, w.prior.IdentityVersion
 	}
 	return a, true
+}
+
+// spared is what a plan that spares values finds of an object that a verdict keeps as it is: its value is what is
+// stored, for those who refer to it. It returns nil where the value has to be looked at.
+func (p *Planner) spared(o *object) *found {
+	w := o.work
+	if !p.Spare || len(o.resource.Code.Config.Postconditions) > 0 || len(w.Sensitive) > 0 ||
+		w.prior.SchemaVersion != w.Schema.Version || w.prior.Flatmap != nil || !w.declares(w.prior.Sensitive) ||
+		!coding.Fits(w.prior.Attrs, w.Schema.Block.ImpliedType()) {
+		return nil
+	}
+	a := w.kept()
+	c := p.newChange(o, a)
+	c.Action, c.CreateBeforeDestroy, c.SkipDestroy = plan.NoOp, p.createsFirst(o), p.skipsDestroy(o)
+	if len(p.allowed(o, c)) > 0 {
+		return nil
+	}
+	o.resource.Keep(o.addr.Key, w.prior)
+	return &found{checks: w.Checks, change: c, seen: p.seen(o, a, c, true),
+		state: []state.Change{p.refreshedObject(o, a)}}
+}
+
+// declares tells whether the schema says itself that what is at some paths is sensitive.
+func (w *work) declares(paths []cty.Path) bool {
+	for _, path := range paths {
+		if len(path) != 1 {
+			return false
+		}
+		step, _ := path[0].(cty.GetAttrStep)
+		if a := w.Schema.Block.Attributes[step.Name]; a == nil || !a.Sensitive {
+			return false
+		}
+	}
+	return true
 }
 
 // settleKept settles those of the objects to come of a resource of which a verdict says that they stay as they are. No

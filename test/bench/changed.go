@@ -55,7 +55,7 @@ var glances = []glance{
 	{"nothing changed", []string{"-refresh=changed"}, false},
 }
 
-// glanced is what a glance took, with the number of reads by the provider.
+// glanced is what a glance took, with the number of reads by the provider, which is counted for those that are not slow.
 type glanced struct {
 	usage
 	reads int
@@ -93,13 +93,16 @@ func (b *bench) glanceAt(ctx context.Context, n int, wanted func(glance) bool) (
 		}
 		var took []usage
 		reads := 0
+		record := filepath.Join(dir, "record")
 		for range runs {
-			record := filepath.Join(dir, "record")
 			if err := os.RemoveAll(record); err != nil {
 				return nil, err
 			}
-			u, err := e.run(ctx, dir, append(slices.Clone(env), "FLEET_RECORD="+record),
-				append(append([]string{"plan"}, g.args...), e.flags...)...)
+			recorded := env
+			if !g.slow { // each call of the provider would be written down
+				recorded = append(slices.Clone(env), "FLEET_RECORD="+record)
+			}
+			u, err := e.run(ctx, dir, recorded, append(append([]string{"plan"}, g.args...), e.flags...)...)
 			if err != nil {
 				return nil, err
 			}
@@ -148,15 +151,19 @@ func measureChanged(ctx context.Context, b *bench, n int) error {
 	fmt.Fprintf(b.out, "  %-20s %10s %10s %10s %10s %14s\n", "", "wall", "user+sys", "peak", "reads", "CPU/instance")
 	for _, g := range glances {
 		if u, ok := took[g.name]; ok {
-			fmt.Fprintf(b.out, "  %-20s %10s %10s %10s %10d %14s\n", g.name, seconds(u.wall), seconds(u.cpu),
-				mebibytes(u.peak), u.reads, short(u.cpu/time.Duration(n)))
+			reads := "-"
+			if !g.slow {
+				reads = fmt.Sprint(u.reads)
+			}
+			fmt.Fprintf(b.out, "  %-20s %10s %10s %10s %10s %14s\n", g.name, seconds(u.wall), seconds(u.cpu),
+				mebibytes(u.peak), reads, short(u.cpu/time.Duration(n)))
 		}
 	}
 	return nil
 }
 
 // glanceLine measures one of the plans of a hundred thousand objects.
-func (t *table) glanceLine(name string, limit time.Duration, reads int) func(context.Context) (string, bool, error) {
+func (t *table) glanceLine(name string, limit time.Duration) func(context.Context) (string, bool, error) {
 	return func(ctx context.Context) (string, bool, error) {
 		if t.glanced == nil {
 			all, err := t.glanceAt(ctx, 100_000, func(glance) bool { return true })
@@ -167,6 +174,6 @@ func (t *table) glanceLine(name string, limit time.Duration, reads int) func(con
 		}
 		g := t.glanced[name]
 		return fmt.Sprintf("%s, %d reads (%s of CPU, %s; with full reading %s)", short(g.wall), g.reads, short(g.cpu),
-			mebibytes(g.peak), short(t.glanced["everything is read"].wall)), g.wall <= limit && g.reads <= reads, nil
+			mebibytes(g.peak), short(t.glanced["everything is read"].wall)), g.wall <= limit && g.reads <= 2*changedObjects, nil
 	}
 }
