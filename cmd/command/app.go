@@ -80,9 +80,11 @@ type App struct {
 	Stdout, Stderr io.Writer
 	Environ        environ.Variables
 	Interrupts     *Interrupts
-	bug            bool          // a run was ended by a mistake of ours
-	lasts          bool          // the command goes on until it is interrupted
-	reader         *bufio.Reader // of Stdin; see ReadLine
+	// Alone tells that the process has no other invocation: what is the process's is this one's.
+	Alone  bool
+	bug    bool          // a run was ended by a mistake of ours
+	lasts  bool          // the command goes on until it is interrupted
+	reader *bufio.Reader // of Stdin; see ReadLine
 
 	// CLI and Services are there once LoadCLIConfig was called.
 	CLI      *cliconfig.Config

@@ -15,6 +15,7 @@ func Execute(p *Program, args []string) int {
 	diag.CalledAs(os.Args[0])
 	tuneCollector()
 	a := New(p, os.Stdin, os.Stdout, os.Stderr, os.Environ())
+	a.Alone = true
 	if line, ok := a.Completing(); ok {
 		for _, word := range a.Complete(context.Background(), line) {
 			fmt.Fprintln(os.Stdout, word)

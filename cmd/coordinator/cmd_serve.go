@@ -90,6 +90,11 @@ func runServe(ctx context.Context, a *app, args []string) int {
 	if err := o.Complete(f.Args()); err != nil {
 		return fail("The service cannot start", err)
 	}
+	if a.Alone {
+		if err := serving.Forget(a.Environ); err != nil {
+			return fail("The service cannot start", err)
+		}
+	}
 	defer a.Interrupts.Parts(command.PartsFromService)()
 	if err := serving.Serve(ctx, o); err != nil {
 		return fail("The service has ended", err)

@@ -28,6 +28,21 @@ var handedOn = []string{
 	"https_proxy", "no_proxy",
 }
 
+// Forget leaves the process with the variables that runs see, too. The libraries of clouds ask the process where an
+// operation gives them no credentials: they would use those of the service for whoever's run it is. Call it before
+// Serve, where the process is the service's alone.
+func Forget(own environ.Variables) error {
+	os.Clearenv()
+	for _, name := range handedOn {
+		if v, ok := own.Lookup(name); ok {
+			if err := os.Setenv(name, v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // serviceEnviron is what every run sees, before its own variables.
 func (s *serving) serviceEnviron() environ.Variables {
 	var out environ.Variables

@@ -1,0 +1,39 @@
+package serving
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millipede-iac/millipede/environ"
+)
+
+// The library of a cloud that gets no credentials from an operation looks into the environment of the process. It found
+// those of the service, and used them for the runs of anybody.
+func TestTheProcessOfAServiceForgetsWhatItsRunsDoNotSee(t *testing.T) {
+	before := environ.Variables(os.Environ())
+	t.Cleanup(func() {
+		os.Clearenv()
+		for _, entry := range before {
+			name, value, _ := strings.Cut(entry, "=")
+			if err := os.Setenv(name, value); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	own := before.With("AWS_ACCESS_KEY_ID=canary", "GOOGLE_APPLICATION_CREDENTIALS=canary", "TZ=UTC")
+	for _, entry := range own {
+		name, value, _ := strings.Cut(entry, "=")
+		if err := os.Setenv(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Forget(own); err != nil {
+		t.Fatal(err)
+	}
+	seen := (&serving{Options: Options{Environ: own}}).serviceEnviron()
+	if got := os.Environ(); !slices.Equal(environ.Variables(got).Settled(), seen.Settled()) || os.Getenv("TZ") != "UTC" {
+		t.Errorf("the process has %q, and its runs see %q", got, seen)
+	}
+}
