@@ -11,17 +11,17 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Records is what earlier runs have left; journal.Store does.
+// Records reads the state and the journal of earlier runs; journal.Store implements it.
 type Records interface {
 	Load(ctx context.Context, workspace string) (*state.State, error)
 	Events(ctx context.Context, run string) ([]journal.Event, error)
 	RunPlan(ctx context.Context, run string) (journal.Run, []byte, error)
 }
 
-// findBlockers looks up which operations in doubt of earlier runs on the state hold permits of a limit.
+// findBlockers finds the operations in doubt of earlier runs on the state that hold permits of a limit.
 func (x *executor) findBlockers(limit string) {
 	found, err := x.blockers(limit)
-	if err == nil { // else it is asked again
+	if err == nil { // otherwise the loop asks again
 		x.inbox.put(loop.Blocked{Limit: limit, Addresses: found})
 	}
 }
@@ -64,7 +64,7 @@ func (x *executor) blockers(limit string) (addresses []string, err error) {
 	return addresses, nil
 }
 
-// remember reads what the journal tells of a run.
+// remember reads the journal of a run.
 func remember(ctx context.Context, from Records, id string) (journal.Run, loop.Memory, error) {
 	run, _, err := from.RunPlan(ctx, id)
 	if err != nil {

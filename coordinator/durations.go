@@ -14,7 +14,7 @@ const durationsBucket = "durations"
 // durations is the last known duration of each kind of operation, in seconds.
 type durations map[string]float64
 
-// weight is the expected duration of a vertex: what the last operation of its kind took, else a second.
+// weight returns the expected duration of a vertex in seconds: that of the last operation of its kind, or 1.
 func (d durations) weight(of program.Description) float64 {
 	if s, ok := d[loop.DurationKey(of)]; ok {
 		return s
@@ -22,13 +22,13 @@ func (d durations) weight(of program.Description) float64 {
 	return 1
 }
 
-// has tells whether the weight of a vertex was recorded.
+// has reports whether the duration of a vertex is known from earlier runs.
 func (d durations) has(of program.Description) bool {
 	_, ok := d[loop.DurationKey(of)]
 	return ok
 }
 
-// loadDurations returns what is known. It only orders the work, so what cannot be read counts as unknown.
+// loadDurations reads the durations of earlier runs. They only order the work, so an error counts as no durations.
 func loadDurations(ctx context.Context, v Values, kind string) durations {
 	known := durations{}
 	if v == nil {
@@ -46,7 +46,7 @@ func loadDurations(ctx context.Context, v Values, kind string) durations {
 	return known
 }
 
-// saveDurations adds what a run has learned. It only orders later runs, so a failure is not worth more than forgetting.
+// saveDurations adds the durations of a run. They only order later runs, so errors are ignored.
 func saveDurations(ctx context.Context, v Values, kind string, learned map[string]time.Duration) {
 	if v == nil || len(learned) == 0 {
 		return

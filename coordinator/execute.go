@@ -20,16 +20,16 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// retryEvery is the pause between attempts at what must be done in the end, such as an acknowledgement.
+// retryEvery is the pause before something is retried that must succeed in the end, such as an acknowledgement.
 const retryEvery = 250 * time.Millisecond
 
-// executor does what the loop wants done, never on the loop's goroutine, and posts what came of it.
+// executor takes the actions of the loop, on goroutines of its own, and posts their results as inputs.
 type executor struct {
 	Options
 	inbox *inbox
 	ctx   context.Context // of the run; set by start
 	group sync.WaitGroup
-	jobs  chan func()   // what an idle goroutine takes; see spawn
+	jobs  chan func()   // to goroutines that are idle; see spawn
 	cores chan struct{} // a token for each core that computes
 	save  *committer
 	spans spans
@@ -41,10 +41,10 @@ type executor struct {
 	last       int // the number of the last delivery
 	attempts   map[wire.AttemptID]known
 	pools      map[string]bool          // that the run has dispatched to
-	expanding  map[string]chan struct{} // by pool: those whose results are being expanded
+	expanding  map[string]chan struct{} // by pool: has a token for each result that is being expanded
 }
 
-// known is what the executor knows of an attempt, to hold against it what comes in its name.
+// known is what the executor knows about an attempt. It checks the messages about the attempt against that.
 type known struct{ pool, address string }
 
 func newExecutor(o Options, i *inbox) *executor {
@@ -58,7 +58,7 @@ func newExecutor(o Options, i *inbox) *executor {
 	return x
 }
 
-// start begins to watch the transport.
+// start starts the goroutines that watch the transport.
 func (x *executor) start(ctx context.Context) {
 	x.ctx = ctx
 	if x.spans.on = trace.On(ctx); x.spans.on {
@@ -74,8 +74,8 @@ func (x *executor) start(ctx context.Context) {
 	}
 }
 
-// spawn runs fn in a goroutine that wait waits for: in one that has done its work, if there is any, for its stack has
-// grown to what the work needs (growing it anew for each step of each vertex took a seventh of a plan's CPU time).
+// spawn runs fn on a goroutine that wait waits for. It prefers an idle goroutine to a new one, because the stack of an
+// idle one has already grown (growing it for each step of each vertex took a seventh of a plan's CPU time).
 func (x *executor) spawn(fn func()) {
 	select {
 	case x.jobs <- fn:
@@ -84,7 +84,7 @@ func (x *executor) spawn(fn func()) {
 	}
 }
 
-// serve runs fn, then what spawn hands over, until the run's context ends.
+// serve runs fn, and then the functions that spawn passes to it, until the run's context ends.
 func (x *executor) serve(fn func()) {
 	for {
 		x.guard(fn)
@@ -96,7 +96,7 @@ func (x *executor) serve(fn func()) {
 	}
 }
 
-// guard runs fn. A panic ends the run as a bug.
+// guard runs fn. A panic in it ends the run with a Bug.
 func (x *executor) guard(fn func()) {
 	if err := bug.Catch(func() error { fn(); return nil }); err != nil {
 		x.inbox.put(loop.Failed{Err: err})
@@ -112,16 +112,16 @@ func (x *executor) compute(vertex int, fn func()) {
 	select {
 	case x.cores <- struct{}{}:
 	case <-x.ctx.Done():
-		return // the run is over, and nobody waits for the vertex
+		return // the run is over
 	}
 	defer func() { <-x.cores }()
 	fn()
 }
 
-// wait returns when all goroutines have ended; the run's context must have.
+// wait waits for all goroutines. The run's context must have ended.
 func (x *executor) wait() { x.group.Wait() }
 
-// waitAtMost waits, but not longer than that. Goroutines that are at work then are left to themselves.
+// waitAtMost is wait with a time limit. Goroutines that are still busy then are left alone.
 func (x *executor) waitAtMost(d time.Duration) {
 	ended := make(chan struct{})
 	go func() {
@@ -202,15 +202,16 @@ func (x *executor) prepare(a loop.Prepare) {
 	})
 }
 
-// unfinished is the diagnostic of a vertex whose operations were cut in two by the end of a process, where the program
-// cannot go on in between.
+// unfinished is the diagnostic of a vertex that was interrupted between its two operations, when the program cannot
+// resume there.
 func unfinished(address string) diag.List {
-	return diag.Errors("An operation cannot be gone on with",
-		fmt.Sprintf("The run was cut off between two operations on %s, and this command cannot go on in between. "+
-			"What was done is in the state; the next plan says what is left.", address), nil).WithAddress(address)
+	return diag.Errors("This operation cannot be resumed",
+		fmt.Sprintf("The run was interrupted between the two operations on %s, and this command cannot resume there. "+
+			"The state has the result of the first one; the next plan shows what is left to do.",
+			address), nil).WithAddress(address)
 }
 
-// confirm tells whether permits are still held, before something is started under them.
+// confirm checks that permits are still held, before an operation starts under them.
 func (x *executor) confirm(keys []loop.PermitKey) error {
 	for _, k := range keys {
 		x.mu.Lock()
@@ -223,7 +224,7 @@ func (x *executor) confirm(keys []loop.PermitKey) error {
 	return nil
 }
 
-// call goes out, waits for the answer and has the program complete it.
+// call sends a task on the fast lane, waits for the result, and has the program complete the vertex with it.
 func (x *executor) call(a loop.Call) {
 	if err := x.confirm(a.Permits); err != nil {
 		x.inbox.put(loop.CallFailed{Vertex: a.Vertex, Err: err})
@@ -263,21 +264,21 @@ func (x *executor) call(a loop.Call) {
 	x.compute(a.Vertex, func() {
 		result, err := wire.DecodeResult(answer)
 		if err == nil && result.NotStarted {
-			err = wire.ErrLostCall // the worker is about to stop; another one may take it
+			err = wire.ErrLostCall // the worker is stopping; another one may take the task
 		}
 		if err != nil {
 			x.inbox.put(loop.CallFailed{Vertex: a.Vertex, Err: err})
 			return
 		}
 		if !result.Started.IsZero() && result.Ended.After(result.Started) {
-			took = result.Ended.Sub(result.Started) // without the way, and the time that it waited for a slot
+			took = result.Ended.Sub(result.Started) // without the transport, and without waiting for a slot
 		}
 		x.inbox.put(loop.Completed{Vertex: a.Vertex, Step: x.Program.Complete(ctx, a.Vertex, result), Took: took,
 			Worker: result.Worker})
 	})
 }
 
-// surrounded returns the task with what it says of the environment that it runs in.
+// surrounded returns the task with the environment that it runs in.
 func (x *executor) surrounded(t *wire.Task, pool string) (*wire.Task, error) {
 	if x.Environment == nil {
 		return t, nil
@@ -288,7 +289,7 @@ func (x *executor) surrounded(t *wire.Task, pool string) (*wire.Task, error) {
 	return &sent, err
 }
 
-// remember notes an attempt before anybody else can know of it.
+// remember registers an attempt, before any message about it can arrive.
 func (x *executor) remember(id wire.AttemptID, k known) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -296,7 +297,7 @@ func (x *executor) remember(id wire.AttemptID, k known) {
 	x.pools[k.pool] = true
 }
 
-// attempt returns what is known of an attempt of this run, if a pool may speak about it.
+// attempt returns what is known about an attempt of this run; false if it was not dispatched to the pool.
 func (x *executor) attempt(id wire.AttemptID, pool string) (known, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -304,7 +305,7 @@ func (x *executor) attempt(id wire.AttemptID, pool string) (known, bool) {
 	return k, ok && k.pool == pool
 }
 
-// used lists the pools that the run has dispatched to.
+// used returns the pools that the run has dispatched tasks to, sorted.
 func (x *executor) used() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -336,10 +337,10 @@ func (x *executor) publish(a loop.Publish) {
 	x.inbox.put(loop.Published{Vertex: a.Vertex, Attempt: a.Ref.Attempt, Err: err})
 }
 
-// handTime is how long a worker may take to take a task that it keeps a slot for.
+// handTime is how long a worker has to accept a task for a slot that it reserved.
 const handTime = time.Second
 
-// hand offers a task to the worker that keeps a slot for it, and tells whether that has taken it.
+// hand offers a task to the worker that has reserved a slot for it. It reports whether the worker has accepted it.
 func (x *executor) hand(a loop.Publish, data []byte) bool {
 	if a.To == "" {
 		return false
@@ -349,7 +350,7 @@ func (x *executor) hand(a loop.Publish, data []byte) bool {
 	return x.Hub.HandTask(ctx, a.To, a.After, a.Ref, data) == nil
 }
 
-// ack confirms a message, whatever it takes: until then it would come again.
+// ack acknowledges a result, and retries until that succeeds: otherwise the result would be delivered again.
 func (x *executor) ack(a loop.Ack) {
 	x.mu.Lock()
 	d := x.deliveries[a.Delivery]
@@ -363,7 +364,7 @@ func (x *executor) ack(a loop.Ack) {
 	}
 }
 
-// pause waits; it reports false when the run ended meanwhile.
+// pause waits for d. It reports false if the run ended meanwhile.
 func (x *executor) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -384,10 +385,10 @@ func (x *executor) readClaim(a loop.ReadClaim) {
 	x.inbox.put(loop.Registered{Vertex: a.Vertex, Attempt: a.Ref.Attempt, Claim: c, Found: err == nil, Err: err})
 }
 
-// revoke writes a tombstone, whatever it takes: the loop must know who won.
+// revoke writes a tombstone, and retries until it knows whether that or the claim of a worker was first.
 func (x *executor) revoke(a loop.Revoke) {
 	tomb := wire.Claim{Nonce: x.NewID(), At: x.Now(), Tombstone: true, Reason: a.Reason}
-	x.persist(fmt.Sprintf("ending attempt %s for good", a.Ref.Attempt), func() error {
+	x.persist(fmt.Sprintf("revoking attempt %s", a.Ref.Attempt), func() error {
 		c, err := x.Hub.Claim(x.ctx, a.Ref, tomb)
 		if err == nil {
 			x.inbox.put(loop.Registered{Vertex: a.Vertex, Attempt: a.Ref.Attempt, Claim: c, Found: true, Err: nil})
@@ -396,12 +397,13 @@ func (x *executor) revoke(a loop.Revoke) {
 	})
 }
 
-// declare creates a limit. What several coordinators share stays as it is, until somebody changes it on purpose.
+// declare creates a limit. A limit that exists, and that several coordinators share, keeps its size until somebody
+// changes it on purpose.
 func (x *executor) declare(a loop.Declare) {
 	x.persist(fmt.Sprintf("declaring the limit %q", a.Limit.Name), func() error {
 		l, err := x.Hub.DeclareLimit(x.ctx, a.Limit)
 		if err == nil && (x.Sole || x.Embedded) && a.Exact && l.Slots != a.Limit.Slots {
-			// Nobody else uses the transport: the limit is left from a run that was told another size.
+			// Nobody else uses the transport: the limit has the size that an earlier run was given.
 			l, err = a.Limit, x.Hub.ResizeLimit(x.ctx, a.Limit)
 		}
 		if err == nil {
@@ -411,8 +413,8 @@ func (x *executor) declare(a loop.Declare) {
 	})
 }
 
-// resize has the places of a pool follow its live slots. Every coordinator that uses the pool does so: they see the
-// same heartbeats.
+// resize gives the limit of a pool as many slots as the pool's live workers have. Every coordinator that uses the pool
+// does this, by the same heartbeats.
 func (x *executor) resize(a loop.Resize) {
 	x.persist(fmt.Sprintf("resizing the limit %q", a.Limit.Name), func() error {
 		l, err := x.Hub.DeclareLimit(x.ctx, a.Limit)
@@ -426,8 +428,8 @@ func (x *executor) resize(a loop.Resize) {
 	})
 }
 
-// asker is the name under which the run asks for permits. Whoever finds a permit of a dead run that changes nothing
-// may free it.
+// asker returns the name under which the run requests permits. It tells others whether the run changes anything: if it
+// does not, they may release its permits when its process is gone.
 func (x *executor) asker() string {
 	if x.Store == nil {
 		return readOnly + x.RunID
@@ -479,10 +481,10 @@ func (x *executor) release(a loop.Release) {
 	x.mu.Lock()
 	p := x.permits[key]
 	delete(x.permits, key)
-	x.mu.Unlock() // from here on the end of the run does not give it back too
+	x.mu.Unlock() // so that the end of the run does not release it a second time
 	x.spawn(func() {
-		if x.persist("giving a permit back", func() error {
-			// The end of the run waits for this, so it does not cut it short.
+		if x.persist("releasing a permit", func() error {
+			// The end of the run waits for this, and does not cancel it.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), partTime)
 			defer cancel()
 			return p.Release(ctx)
@@ -495,7 +497,7 @@ func (x *executor) release(a loop.Release) {
 
 func (x *executor) control(a loop.Control) {
 	err := x.Hub.Control(x.ctx, "", wire.Control{Kind: a.Kind, Run: x.RunID})
-	for range 3 { // it is a request, and nothing rests on it
+	for range 3 { // it is only a request, so a few attempts are enough
 		if err == nil || !x.pause(retryEvery) {
 			return
 		}

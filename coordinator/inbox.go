@@ -6,9 +6,9 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/loop"
 )
 
-// inbox is where the loop's events come in. put never blocks.
+// inbox is the queue of inputs for the loop. put never blocks.
 type inbox struct {
-	ready chan struct{} // holds a token while events may be there
+	ready chan struct{} // holds a token while there may be events
 
 	mu     sync.Mutex // guards the events
 	events []loop.Input
@@ -27,7 +27,7 @@ func (i *inbox) put(e loop.Input) {
 	}
 }
 
-// take returns all events that came in since it was called last. They are valid until it is called again.
+// take returns the events that were put in since the last call. The slice is valid until the next call.
 func (i *inbox) take() []loop.Input {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// What a run tells, in the words of its loop.
+// The types of the loop that observers and callers see.
 type (
 	Outcome    = loop.Outcome
 	Failure    = loop.Failure
@@ -19,38 +19,39 @@ type (
 	Wait       = loop.Wait
 )
 
-// Observer sees a run from outside. Its methods are called on the loop's goroutine, one at a time, so they must
-// return at once: what takes longer belongs into a goroutine of the observer's own. Hidden vertices are never told.
+// Observer is informed of the progress of a run. Its methods are called one at a time on the loop's goroutine, so they
+// must not block: slow work belongs on a goroutine of the observer. Hidden vertices are not reported.
 type Observer interface {
-	// Started tells that an operation of the vertex went out. A vertex is started once, however many tasks it has.
+	// Started reports that the vertex has sent its first task, at most once per vertex.
 	Started(vertex int, d program.Description, pool string, at time.Time)
-	// Progress tells, every ProgressEvery, that the operation still runs.
+	// Progress reports, every loop.ProgressEvery, that the operation is still running.
 	Progress(vertex int, d program.Description, elapsed time.Duration)
-	// Finished tells that the vertex is done. took is zero when nothing had to be sent.
+	// Finished reports that the vertex is done. took is zero for a vertex without a task.
 	Finished(vertex int, d program.Description, notes program.Notes, took time.Duration)
-	// Failed tells that the vertex failed; its diagnostics were told before. Notes are there when its operation had an
-	// outcome all the same.
+	// Failed reports that the vertex failed, after its diagnostics. It has notes if the operation had a result all the
+	// same.
 	Failed(vertex int, d program.Description, n program.Notes, took time.Duration)
-	// Skipped tells that the vertex will not run because another one failed, whose address is because.
+	// Skipped reports that the vertex will not run because the vertex at the address because has failed.
 	Skipped(vertex int, d program.Description, because string)
-	// Doubtful tells that the outcome of the vertex's operation is not known. It may be finished or failed later.
+	// Doubtful reports that the outcome of the vertex's operation is unknown. Finished or Failed may follow.
 	Doubtful(vertex int, d program.Description, reason string)
-	// Waiting tells which vertices wait for something that is missing, whenever that changes. An empty list: none.
+	// Waiting reports which vertices wait for a worker, a permit or a connection, whenever that changes. An empty list
+	// means that none waits any more.
 	Waiting(waits []loop.Wait)
-	// Counts tells how far the run is, about four times a second while that changes.
+	// Counts reports the progress of the run, about four times a second while it changes.
 	Counts(loop.Counts)
-	// Diagnostics tells problems as they are found.
+	// Diagnostics reports problems as they are found.
 	Diagnostics(diag.List)
 }
 
-// Tracer is an Observer that wants to be told everything that a run shows, as the loop shows it, before its other
-// methods are called. What it is given must not be changed.
+// Tracer is an Observer that also gets everything that the loop shows, unchanged. Shown is called before the other
+// methods; it must not modify its argument.
 type Tracer interface {
 	Observer
 	Shown(loop.Shown)
 }
 
-// Silent is the observer that looks away.
+// Silent is an Observer that ignores everything.
 type Silent struct{}
 
 func (Silent) Started(int, program.Description, string, time.Time)             {}
@@ -63,7 +64,7 @@ func (Silent) Waiting([]loop.Wait)                                             {
 func (Silent) Counts(loop.Counts)                                              {}
 func (Silent) Diagnostics(diag.List)                                           {}
 
-// tell passes on to the observer what the loop shows.
+// tell passes what the loop shows to the observer.
 func (r *Runner) tell(s loop.Shown) {
 	if r.tracer != nil {
 		r.tracer.Shown(s)

@@ -9,26 +9,26 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// permitDeadline is how long the permit of an operation that nobody can ask about is kept.
+// permitDeadline is the age at which a permit is released although the outcome of its operation cannot be found out.
 const permitDeadline = 24 * time.Hour
 
-// Orphans decides about permits whose run is gone, for wire.Semaphore.OnOrphan: what this coordinator's own journal
-// tells of, it resolves; what another coordinator's journal would have to tell, it leaves alone until the deadline.
+// Orphans decides whether permits can be released whose run is gone, for wire.Semaphore.OnOrphan. It decides about the
+// runs in this coordinator's journal. Permits of other coordinators' runs stay held until the deadline.
 type Orphans struct {
 	Store  journal.Store
 	Claims wire.Claims
-	// Now and NewID are those of Options; here they are required.
+	// Now and NewID are as in Options, but required.
 	Now   func() time.Time
 	NewID func() string
 }
 
-// Decide is a wire.Orphan.
+// Decide implements wire.Orphan: it reports whether the permit can be released.
 func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest) (free bool) {
 	if strings.HasPrefix(r.Run, readOnly) {
-		return true // what ran under it changes nothing
+		return true // the run changed nothing
 	}
 	if _, place := wire.LimitedPool(limit); place {
-		return true // it protects nothing: the worker's own slot is taken while it works on
+		return true // a place protects nothing: a worker that is still busy has its slot occupied
 	}
 	if o.Now().Sub(r.At) > permitDeadline {
 		return true
@@ -39,7 +39,7 @@ func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest
 	}
 	switch under, found := past.UnderPermit(journal.PermitName(limit, r.ID)); {
 	case !found:
-		return true // nothing was dispatched under it, or all that was is resolved
+		return true // no operation was dispatched under it, or its outcome is known
 	case under.Doubtful:
 		return under.Over || o.resolved(ctx, run.Workspace, under.Dispatch.Attempt)
 	default:
@@ -49,8 +49,7 @@ func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest
 	}
 }
 
-// resolved tells whether the state has no doubt of the attempt any more: the user has told what became of it, or the
-// object was read.
+// resolved reports whether the attempt is no longer in doubt: the user has resolved it, or the object was read.
 func (o *Orphans) resolved(ctx context.Context, workspace, attempt string) bool {
 	stored, err := o.Store.Load(ctx, workspace)
 	if err != nil {
@@ -64,7 +63,8 @@ func (o *Orphans) resolved(ctx context.Context, workspace, attempt string) bool 
 	return true
 }
 
-// revoke ends an attempt that nobody has claimed. It reports whether nothing can run.
+// revoke writes a tombstone for an attempt that no worker has claimed. It reports whether that has succeeded, so that
+// the attempt can never start.
 func (o *Orphans) revoke(ctx context.Context, ref wire.TaskRef) bool {
 	c, err := o.Claims.Claim(ctx, ref, wire.Claim{Nonce: o.NewID(), At: o.Now(), Tombstone: true,
 		Reason: "its run is gone, and its permit was needed"})

@@ -7,8 +7,8 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/loop"
 )
 
-// persist repeats fn until it succeeds. It reports false when the run ended before, or when fn has failed for so long
-// that the run is ended because of it.
+// persist calls fn until it succeeds. It returns false if the run ends first, or if fn has failed for so long that
+// persist ends the run.
 func (x *executor) persist(doing string, fn func() error) bool {
 	var patience loop.Patience
 	for {

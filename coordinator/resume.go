@@ -17,9 +17,10 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Resume returns a run that goes on where an earlier process left it: what is done is not done again, what was
-// dispatched is awaited or, where nobody has it, published again; the rest is started. The program must have been made
-// from the plan and the state that the store holds, the coordinator's name must be that of the run.
+// Resume returns a run that continues where an earlier process stopped. Vertices that are done stay done. For tasks
+// that were dispatched it waits, or publishes them again if no worker has them. All other vertices are started. The
+// program must be made from the plan and the state in the store, and the hub must have the coordinator of the run. The
+// error is about the journal.
 func Resume(ctx context.Context, o Options) (*Runner, error) {
 	events, err := o.Store.Events(ctx, o.RunID)
 	if err != nil {
@@ -38,7 +39,8 @@ func Resume(ctx context.Context, o Options) (*Runner, error) {
 	return r, nil
 }
 
-// open makes durable what comes before the first vertex, and compares the transport with what the run remembers of it.
+// open commits the changes that come before the first vertex, and checks whether the transport has lost data since the
+// run used it last.
 func (r *Runner) open(ctx context.Context) error {
 	if r.Store == nil {
 		return nil
@@ -68,7 +70,7 @@ func (r *Runner) open(ctx context.Context) error {
 	return nil
 }
 
-// close makes the end of the run durable, and removes what it left in the streams if nothing of it is needed again.
+// close records the end of the run. If the run cannot be resumed, it also removes its messages from the streams.
 func (r *Runner) close(ctx context.Context, out *loop.Outcome) error {
 	if r.Store == nil {
 		return nil
@@ -94,16 +96,16 @@ func (r *Runner) close(ctx context.Context, out *loop.Outcome) error {
 	}
 	if err := r.purge(ctx); err != nil { // the run has ended, and its end is recorded: this changes neither
 		out.Diags = out.Diags.Append(diag.New(diag.Warning, "The streams were not cleaned",
-			fmt.Sprintf("The run has ended. What it left in the streams of NATS could not be removed; it stays there, and "+
-				"does no harm: %s.", err), nil))
+			fmt.Sprintf("The run has ended. Its messages could not be removed from the streams of NATS; they stay there, "+
+				"and do no harm: %s.", err), nil))
 		return nil
 	}
 	failpoint.Hit(failpoint.RunPurged)
 	return nil
 }
 
-// purge removes what the run left in the streams. A server that is away at that moment, or has no room, is waited for,
-// for a while.
+// purge removes the messages of the run from the streams. While the server is away or has no room, it retries for up to
+// loop.StorePatience.
 func (r *Runner) purge(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, loop.StorePatience)
 	defer cancel()
@@ -124,16 +126,16 @@ func (r *Runner) purge(ctx context.Context) error {
 
 const marksBucket = "highwater"
 
-// olderMark is the mark of a run that a version of the program with another protocol has begun.
+// olderMark is the mark of a run that a version of Millipede with another protocol has begun.
 var olderMark = new(wire.HighWater)
 
-// storedMark is a mark as the store keeps it. Marks of protocol version 1 named no version.
+// storedMark is a mark as it is stored. Protocol version 1 stored none with the mark.
 type storedMark struct {
 	Protocol int
 	Mark     json.RawMessage
 }
 
-// loadMark returns what the run last saw in the transport; nil when it has seen nothing yet.
+// loadMark returns the high-water mark that the run saw last in the transport; nil if it has seen none.
 func loadMark(ctx context.Context, v Values, run string) (*wire.HighWater, error) {
 	data, err := v.GetValue(ctx, marksBucket, run)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package coordinator carries a program of vertices out on workers: it does what the loop of a run decides, makes it
-// durable, and feeds back what comes of it.
+// Package coordinator executes a program of vertices on workers: it takes the actions of the run's loop, records them
+// durably, and feeds their results back to the loop.
 //
-// The decisions are those of coordinator/loop, which is pure. This package decides nothing. It knows neither
-// configuration nor values nor providers (those are the Program's), and no adapter: cmd hands it the transport and the
-// store.
+// Package coordinator/loop makes all decisions, as a pure function; this package makes none. It knows neither
+// configuration nor values nor providers (the Program does), and imports no adapter: cmd passes in the transport and
+// the store.
 package coordinator
 
 import (
@@ -24,24 +24,25 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// readOnly begins the name under which a run without a store asks for permits.
+// readOnly is the prefix of the name under which a run without a store requests permits.
 const readOnly = "read-"
 
-// Options say what to run, and over what.
+// Options say what to run, and with which store, transport and limits.
 type Options struct {
 	Program program.Program
-	// Hub is what the run reaches workers over, and whose coordinator it belongs to. A run that is resumed must have
-	// the coordinator that it had.
+	// Hub is the connection to the workers; the run belongs to the hub's coordinator. A resumed run needs a hub with the
+	// same coordinator as before.
 	Hub *hub.Hub
 
-	// Store is where an applying run is recorded; nil for a run that changes nothing, such as a plan: then nothing is
-	// persisted, the changes of steps are ignored, and the program may use the fast lane only. The run must have
-	// been begun there, and is ended there by Run.
+	// Store records a run that changes the state. The caller has begun the run there; Run ends it. It is nil for a run
+	// that changes nothing, such as a plan: then nothing is persisted, the changes of steps are ignored, and the program
+	// may use only the fast lane.
 	Store     journal.Store
 	Workspace string
 	LockID    string
 
-	// Earlier is where earlier runs on the state are looked up when permits are waited for; may be nil.
+	// Earlier has the records of earlier runs on the state, which may hold the permits that this run waits for. It may
+	// be nil.
 	Earlier Records
 
 	// RunID names the run.
@@ -50,61 +51,66 @@ type Options struct {
 	// Parallelism is the number of slots of the default limit; zero leaves it to Rules.Slots. A limit that exists keeps
 	// its size, unless Embedded.
 	Parallelism placement.Parallelism
-	// OwnSlots says that the slots of the default limit are the run's alone. Otherwise all runs over the connection's
-	// server share them.
+	// OwnSlots gives the run the slots of the default limit for itself. Otherwise it shares them with all runs on the
+	// same server.
 	OwnSlots bool
-	// Background says that the run makes way for the others of its process: it asks for a permit only while none of them
-	// waits for the limit, and gives one back as soon as somebody does.
+	// Background gives the other runs of the process priority: the run requests a permit only while no other run waits
+	// for the limit, and releases its permits as soon as one does.
 	Background bool
-	// Sole says that no other coordinator uses the transport. It goes without saying where Embedded is set.
+	// Sole says that no other coordinator uses the transport. Embedded implies it.
 	Sole bool
-	// Rules place vertices; nil for the region rule alone.
+	// Rules place vertices in pools; nil places them by the region of their provider configuration alone.
 	Rules *placement.Rules
-	// Envelope seals what the safe lane persists on the way; nil for none.
+	// Envelope seals the messages of the safe lane, which the server stores; nil sends them unsealed.
 	Envelope Envelope
 	// Observer may be nil.
 	Observer Observer
-	// Embedded says that the workers are in this process and end with it.
+	// Embedded says that the workers run in this process and end with it.
 	Embedded bool
 
-	// Durations keeps how long operations took, under the key Kind ("plan", "apply"), to order later runs; may be nil.
+	// Durations stores how long operations took, under the key Kind ("plan", "apply"), so that later runs can start the
+	// longest ones first. It may be nil.
 	Durations Values
 	Kind      string
 
-	// DoubtWait is how long a late result is waited for once nothing else would end the run; 0 means 30 s.
+	// DoubtWait is how long the run waits for the result of an operation in doubt when nothing else keeps it from ending;
+	// 0 means 30 s.
 	DoubtWait time.Duration
-	// Settle is how long a run leaves open at most whether a region has workers, until all were asked; 0 means 2 s.
+	// Settle is how long after its start the run waits for heartbeats before it takes a silent pool for one without
+	// workers; 0 means 2 s.
 	Settle time.Duration
 
-	// Own answers a task that only this process can, on the fast lane; nil for one that a worker is to answer. It may
-	// be nil, and is called from several goroutines.
+	// Own executes a task of the fast lane that only this process can execute. It returns nil for any other task, which
+	// then goes to a worker. It may be nil, and is called from several goroutines.
 	Own func(ctx context.Context, t *wire.Task) *wire.Result
 
-	// Environment returns what the tasks for a pool say of the environment that they run in. It may be nil, and is
-	// called from several goroutines.
+	// Environment returns the environment that tasks for a pool run in. It may be nil, and is called from several
+	// goroutines.
 	Environment func(ctx context.Context, pool string) (*wire.Environment, error)
 
-	// Now and NewID may be nil: then they are the clock, and random. They are called from several goroutines.
+	// Now and NewID default to time.Now and random texts. They are called from several goroutines.
 	Now   func() time.Time
 	NewID func() string
-	// Compute runs what takes a processor for a vertex, and returns when that is done; nil: as many at a time as there
-	// are cores. It is called from several goroutines.
+	// Compute calls fn, which keeps a processor busy for a vertex, and returns when fn has returned. Nil runs as many at
+	// a time as there are processors. It is called from several goroutines.
 	Compute func(vertex int, fn func())
 }
 
-// Values keeps small things by key; journal.Store does.
+// Values stores small values by bucket and key. GetValue returns nil for a key without a value. journal.Store
+// implements it.
 type Values interface {
 	PutValue(ctx context.Context, bucket, key string, value []byte) error
 	GetValue(ctx context.Context, bucket, key string) ([]byte, error)
 }
 
-// Envelope wraps what is persisted on its way between coordinator and pool: sealed, and in a blob when it is large.
+// Envelope seals messages between coordinator and pool that the server stores; large ones go into blobs. Unwrap
+// reverses Wrap.
 type Envelope interface {
 	Wrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]byte, error)
 	Unwrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]byte, error)
 }
 
-// Bug is the error of a run that a mistake of ours ended.
+// Bug is the error of a run that ended with a panic, which is a bug in Millipede. It has the stack trace.
 type Bug = bug.Error
 
 // Runner is one run. Make it with New or Resume, then call Run once; Interrupt, Cancel and Leave may be called from any
@@ -169,34 +175,35 @@ func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner,
 	return r, nil
 }
 
-// Address returns the address of the vertex that an attempt of this run is for. It returns false for an attempt that
-// the run has not made, or not in this pool: then what the pool says of it is made up.
+// Address returns the address of the vertex of an attempt. It returns false if this run has not dispatched the attempt
+// to this pool; a message of the pool about it must then be ignored.
 func (r *Runner) Address(id wire.AttemptID, pool string) (string, bool) {
 	k, ok := r.acts.attempt(id, pool)
 	return k.address, ok
 }
 
-// Pools returns the pools that the run has dispatched to by now.
+// Pools returns the pools that the run has dispatched tasks to so far, sorted.
 func (r *Runner) Pools() []string { return r.acts.used() }
 
-// Interrupt asks to stop: nothing more is started, providers are asked to stop, what runs is awaited. Called again it
-// is Leave.
+// Interrupt stops the run gracefully: it starts nothing more, asks providers to stop, and waits for operations that are
+// under way. A second call is Leave.
 func (r *Runner) Interrupt() { r.inbox.put(loop.Interrupted{}) }
 
-// Cancel is Interrupt for a run that nobody shall resume.
+// Cancel is Interrupt for a run that must not be resumed.
 func (r *Runner) Cancel() { r.inbox.put(loop.Interrupted{Cancel: true}) }
 
-// Settle is Interrupt, but that nobody is asked to stop what is under way: it is finished, and awaited.
+// Settle is Interrupt without asking providers to stop: operations that are under way finish normally.
 func (r *Runner) Settle() { r.inbox.put(loop.Interrupted{Settle: true}) }
 
-// Fail ends the run, because of a bug in what belongs to it.
+// Fail ends the run with an error of something that belongs to it.
 func (r *Runner) Fail(err error) { r.inbox.put(loop.Failed{Err: err}) }
 
-// Leave asks to return at once. Workers elsewhere go on with what they do.
+// Leave makes Run return at once. Remote workers finish their operations all the same.
 func (r *Runner) Leave() { r.inbox.put(loop.Abandoned{}) }
 
-// Run carries the program out and returns when all its vertices are settled, or the run was stopped. The end of ctx is
-// Leave. The error is not nil only when the run could not be carried on: the outcome tells then how far it came.
+// Run executes the program. It returns when all vertices are settled or the run was stopped; the end of ctx is Leave.
+// Failed vertices are part of the outcome. The error says why the run could not continue; the outcome then tells how
+// far it came.
 func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
 	ctx, span := trace.Start(ctx, "walk", trace.Internal)
 	defer span.End()
@@ -209,14 +216,14 @@ func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
 		if p := recover(); p != nil {
 			err = bug.New(p)
 			if r.acts.ctx != nil {
-				keep := r.acts.all() // unless the loop still knows under which of them something runs
+				keep := r.acts.all() // if the loop can no longer tell which of them protect an operation
 				_ = bug.Catch(func() error { keep = r.kept(base, r.loop.Held()); return nil })
 				r.acts.finish(keep)
 			}
 			cancel(errEnded)
 			r.acts.waitAtMost(bugPatience)
 			r.loop.Break(err)
-			_ = bug.Catch(func() error { out = r.loop.Outcome(); return nil }) // the bug may be there
+			_ = bug.Catch(func() error { out = r.loop.Outcome(); return nil }) // it may panic, too
 		}
 	}()
 	if err := r.open(base); err != nil {
@@ -241,8 +248,8 @@ func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
 	return out, r.close(context.WithoutCancel(ctx), &out)
 }
 
-// kept lists those of the permits of operations that may still run which the run keeps beyond its end: none when
-// another process has ended the run meanwhile, because nothing runs then.
+// kept returns the permits that stay held after the end of the run, because operations may still run under them: all of
+// keys, or none if another process has ended the run, which it does only when nothing runs any more.
 func (r *Runner) kept(ctx context.Context, keys []loop.PermitKey) []loop.PermitKey {
 	if len(keys) == 0 || r.Store == nil {
 		return keys
@@ -253,21 +260,21 @@ func (r *Runner) kept(ctx context.Context, keys []loop.PermitKey) []loop.PermitK
 	return keys
 }
 
-// errEnded leaves the permits that could not be taken over yet as they are: of what an earlier process left, something
-// may still run under them.
+// errEnded is the cause of the end of the run's context. As an ErrLeft it leaves permits alone that the run has not
+// taken over yet from an earlier process: operations may still run under them.
 var errEnded = fmt.Errorf("the run has ended: %w", wire.ErrLeft)
 
-// bugPatience is how long a run that a bug has ended waits for its goroutines: one may wait for ever for what the bug
-// has left locked.
+// bugPatience is how long a run that a bug has ended waits for its goroutines. One of them may be blocked for ever by a
+// lock that the bug has left locked.
 const bugPatience = 5 * time.Second
 
-// broke tells whether a bug has ended the run.
+// broke tells whether the run has ended because of a bug.
 func (r *Runner) broke() bool {
 	var b *Bug
 	return errors.As(r.loop.Err(), &b)
 }
 
-// work is the loop: it waits for events, and has done what follows from them.
+// work passes inputs to the loop, and takes its actions, until the run is over.
 func (r *Runner) work(ctx context.Context) {
 	ticker := time.NewTicker(loop.TickEvery)
 	defer ticker.Stop()
@@ -289,7 +296,7 @@ func (r *Runner) work(ctx context.Context) {
 			r.take(loop.Abandoned{})
 		}
 	}
-	r.take(loop.Ticked{Connected: r.Hub.Connected()}) // the last word to views
+	r.take(loop.Ticked{Connected: r.Hub.Connected()}) // so that views show the end
 }
 
 func (r *Runner) take(e loop.Input) {
@@ -300,7 +307,7 @@ func (r *Runner) take(e loop.Input) {
 			r.acts.settle(a)
 			r.tell(a)
 		case loop.Commit:
-			r.records = append(r.records, a.Record) // those of one step go into one transaction
+			r.records = append(r.records, a.Record) // the records of one step go into one transaction
 		default:
 			r.acts.do(a)
 		}

@@ -8,8 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/trace"
 )
 
-// spans are those of the vertices that have begun and not ended. While none are recorded it is empty, and asked for
-// nothing.
+// spans has the spans of the vertices that have begun and not ended. It stays empty if no spans are recorded.
 type spans struct {
 	on bool
 
@@ -17,14 +16,14 @@ type spans struct {
 	of map[int]vertexSpan
 }
 
-// vertexSpan is the span of a vertex, and the context in which it is the current one.
+// vertexSpan is the span of a vertex, and a context in which that is the current span.
 type vertexSpan struct {
 	span *trace.Span
 	ctx  context.Context
 }
 
-// at returns the context of what is done for a vertex: in its span, if spans are recorded. Its span begins with the
-// first thing that is done for it, and ends with tell.
+// at returns the context for work on a vertex: in the span of the vertex, if spans are recorded. The first call begins
+// the span, and settle ends it.
 func (x *executor) at(vertex int) context.Context {
 	if !x.spans.on {
 		return x.ctx
@@ -39,7 +38,7 @@ func (x *executor) at(vertex int) context.Context {
 	return s.ctx
 }
 
-// begin begins the span of a vertex. Hidden ones have none: what is done for them belongs to the run.
+// begin begins the span of a vertex. Hidden vertices have none: work on them belongs to the span of the run.
 func (x *executor) begin(vertex int) vertexSpan {
 	d := x.Program.Describe(vertex)
 	if d.Hidden {
@@ -60,7 +59,7 @@ func (x *executor) begin(vertex int) vertexSpan {
 	return vertexSpan{span, ctx}
 }
 
-// note notes that something has happened to a vertex.
+// note adds an event to the span of a vertex.
 func (x *executor) note(vertex int, event, key, text string) {
 	if !x.spans.on {
 		return
@@ -72,7 +71,7 @@ func (x *executor) note(vertex int, event, key, text string) {
 	s.span.Event(event, key, text)
 }
 
-// settle ends the span of a vertex as the loop shows that it has ended.
+// settle ends the span of a vertex when the loop shows that the vertex has ended.
 func (x *executor) settle(s loop.Shown) {
 	if !x.spans.on {
 		return
@@ -103,11 +102,11 @@ func (x *executor) settle(s loop.Shown) {
 	}
 }
 
-// settleRest ends the spans of vertices that the end of the run has overtaken.
+// settleRest ends the spans of vertices that have not ended when the run does.
 func (x *executor) settleRest() {
 	x.spans.mu.Lock()
 	rest := x.spans.of
-	x.spans.of = map[int]vertexSpan{} // a goroutine that a bug has left behind may still ask
+	x.spans.of = map[int]vertexSpan{} // a goroutine that has outlived a bug may still use it
 	x.spans.mu.Unlock()
 	for _, v := range rest {
 		v.span.Fail("not finished")

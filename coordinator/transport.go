@@ -15,22 +15,22 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// ErrRecording means that the store refused what happened; the run stops then.
+// ErrRecording means that a commit to the store has failed for good; the run stops then.
 var ErrRecording = errors.New("recording what happened")
 
 const (
-	// expandAtOnce is how many results of a pool that are compressed, or in blobs, are decoded at once; see expand.
+	// expandAtOnce is how many compressed results, or results in blobs, of one pool are decoded at a time; see expand.
 	expandAtOnce = 2
-	// commitBatch is how many records go into one transaction at most.
+	// commitBatch is the most records that one transaction has.
 	commitBatch = 1024
-	// readPatience is how long an answer about a claim is waited for; the result is delivered again then.
+	// readPatience is the time limit for reading a claim. After that the result is delivered again.
 	readPatience = 5 * time.Second
-	// partTime is how long the end of a run may take to give permits back.
+	// partTime is the time limit for releasing permits at the end of a run.
 	partTime = 5 * time.Second
 )
 
-// committer makes records durable in order. What comes in while a transaction is written goes into the next one
-// together, so one sync serves many vertices when the disk is slow.
+// committer commits records in their order. Records that arrive while a transaction is written share the next one, so
+// that on a slow disk one sync serves many vertices.
 type committer struct {
 	x    *executor
 	wake chan struct{}
@@ -79,19 +79,19 @@ func (c *committer) run() {
 			}
 			hit(batch, after)
 			done := batch
-			batch = c.next() // what came in meanwhile, not what follows from this one: that waits for its own turn
+			batch = c.next() // what has arrived meanwhile; records that follow from this batch go into a later one
 			c.x.inbox.put(loop.Committed{Records: done})
 		}
 	}
 }
 
-// moments are the fail points around the commit of a record of each kind.
+// moments are the fail points before and after the commit of a record, by its kind.
 type moments struct{ before, after failpoint.Point }
 
 func before(m moments) failpoint.Point { return m.before }
 func after(m moments) failpoint.Point  { return m.after }
 
-// hit lets a test end the process before or after the commit of a batch.
+// hit lets a test kill the process before or after the commit of a batch.
 func hit(batch []loop.Record, when func(moments) failpoint.Point) {
 	for _, r := range batch {
 		m := moments{failpoint.OutcomeUnsaved, failpoint.OutcomeSaved}
@@ -116,11 +116,11 @@ func (c *committer) next() []loop.Record {
 	return batch
 }
 
-// survey passes on who is there already.
+// survey passes the workers that are alive already to the loop.
 func (x *executor) survey() {
 	workers, err := x.Hub.Workers(x.ctx)
 	if err != nil {
-		return // heartbeats come by themselves
+		return // the heartbeats that follow have them, too
 	}
 	for _, w := range workers {
 		if w.Since < loop.DeadAfter {
@@ -130,14 +130,14 @@ func (x *executor) survey() {
 	x.inbox.put(loop.Surveyed{})
 }
 
-// watchWorkers passes heartbeats on.
+// watchWorkers passes heartbeats to the loop.
 func (x *executor) watchWorkers() {
 	x.insist(func() error {
 		return x.Hub.WatchWorkers(x.ctx, func(h wire.Heartbeat) { x.inbox.put(loop.Beat{Heartbeat: h}) })
 	})
 }
 
-// watchControl obeys whoever cancels the run from another process.
+// watchControl passes requests of other processes to cancel the run to the loop.
 func (x *executor) watchControl() {
 	x.insist(func() error {
 		return x.Hub.WatchControl(x.ctx, func(c wire.Control) {
@@ -148,7 +148,7 @@ func (x *executor) watchControl() {
 	})
 }
 
-// insist repeats a watch that fails, until the run ends.
+// insist restarts a watch that fails, until the run ends.
 func (x *executor) insist(watch func() error) {
 	for {
 		err := watch()
@@ -163,7 +163,7 @@ func (x *executor) insist(watch func() error) {
 	}
 }
 
-// fetch takes the results of the run. Each is decoded and its claim is read beside the loop.
+// fetch receives the results of the run. Each is decoded, and its claim is read, on a goroutine of its own.
 func (x *executor) fetch() {
 	err := x.Hub.Results(x.ctx, x.RunID, func(d wire.Delivery) {
 		x.mu.Lock()
@@ -178,7 +178,7 @@ func (x *executor) fetch() {
 	}
 }
 
-// read decodes one result.
+// read decodes a result and checks it against its claim.
 func (x *executor) read(n int, d wire.Delivery) {
 	failpoint.Hit(failpoint.ResultFetched)
 	ref, data := d.Ref(), d.Data()
@@ -205,8 +205,8 @@ func (x *executor) read(n int, d wire.Delivery) {
 		x.inbox.put(loop.Unreadable{Delivery: n, Ref: ref, Sequence: d.Sequence(), Err: err})
 		return
 	}
-	// The result counts only as that of the worker which has claimed the attempt. Without an answer about the claim
-	// nothing is known, and the message comes again.
+	// A result is valid only if it is of the worker that has claimed the attempt. If the claim cannot be read, that is
+	// unknown, and the message is delivered again.
 	c, err := x.Hub.ReadClaim(x.ctx, ref)
 	for until := x.Now().Add(readPatience); err != nil && !errors.Is(err, wire.ErrNotFound); {
 		if x.Now().After(until) || !x.pause(retryEvery) {
@@ -217,10 +217,10 @@ func (x *executor) read(n int, d wire.Delivery) {
 	x.inbox.put(loop.Arrived{Delivery: n, Ref: ref, Sequence: d.Sequence(), Result: result, Claim: c})
 }
 
-// expand waits until a result of a pool may be taken out of an envelope that may hold much more than its own size, and
-// returns what to call when it was handed over; false when the run ends first. A message may have wire.MaxMessage bytes
-// without compression, so all that are fetched at once would have room for many times the memory of the machine. Each
-// pool has its own bound: a pool whose results are huge, or whose blobs do not come, keeps only itself waiting.
+// expand waits until another result of a pool may be decompressed or read from a blob. The caller calls done when it
+// has passed the result to the loop. ok is false if the run ends first. A message may have wire.MaxMessage bytes after
+// decompression, so decoding all fetched messages at once could need many times the machine's memory. Each pool has a
+// limit of its own, so that a pool with huge results, or with blobs that do not arrive, delays only itself.
 func (x *executor) expand(pool string) (done func(), ok bool) {
 	x.mu.Lock()
 	slots := x.expanding[pool]
@@ -237,7 +237,7 @@ func (x *executor) expand(pool string) (done func(), ok bool) {
 	}
 }
 
-// probe learns regularly whether the transport is there, and whether it still holds what it held.
+// probe regularly passes to the loop whether the transport is connected, and whether it has lost data.
 func (x *executor) probe() {
 	mark, err := loadMark(x.ctx, x.Store, x.RunID)
 	known := err == nil && mark != nil
@@ -248,7 +248,7 @@ func (x *executor) probe() {
 		}
 		failed = err != nil
 		switch {
-		case err != nil: // not connected, perhaps
+		case err != nil: // it may not be connected
 		case known && mark.Lost(now):
 			err = wire.ErrRegressed
 		case !known || !mark.Equal(now):
@@ -266,7 +266,7 @@ func (x *executor) probe() {
 	})
 }
 
-// all lists the permits under which something may run: none in a run without a store, which changes nothing.
+// all returns the permits under which operations may run: none in a run without a store, which changes nothing.
 func (x *executor) all() []loop.PermitKey {
 	if x.Store == nil {
 		return nil
@@ -276,8 +276,9 @@ func (x *executor) all() []loop.PermitKey {
 	return slices.Concat(slices.Collect(maps.Keys(x.permits)), slices.Collect(maps.Keys(x.requests)))
 }
 
-// finish gives back what the run holds, except for the permits of operations that may still run: those are left as the
-// end of the process would leave them, because the connection goes on, and the run may be resumed over it.
+// finish releases the permits and deliveries that the run holds, except the permits in held, under which operations may
+// still run. Those are left as they would be if the process ended: the connection stays open, and the run may be
+// resumed over it.
 func (x *executor) finish(held []loop.PermitKey) {
 	keep := map[loop.PermitKey]bool{}
 	for _, k := range held {
@@ -298,12 +299,12 @@ func (x *executor) finish(held []loop.PermitKey) {
 			continue
 		}
 		group.Go(func() {
-			_ = p.Release(ctx) // else another coordinator resolves it
+			_ = p.Release(ctx) // if it fails, another coordinator decides about the permit
 			failpoint.Hit(failpoint.PermitReleased)
 		})
 	}
 	for _, d := range x.deliveries {
-		group.Go(func() { _ = d.Release(ctx) }) // else it is delivered again by itself
+		group.Go(func() { _ = d.Release(ctx) }) // if it fails, the message is delivered again later
 	}
 	x.mu.Unlock()
 	group.Wait()

@@ -8,14 +8,14 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Watcher is an Observer that also gets the live events of the workers, such as what provisioners print. Event is
-// called on another goroutine than the methods of Observer.
+// Watcher is an Observer that also gets live events of the workers, such as the output of provisioners. Event is called
+// on a different goroutine than the methods of Observer.
 type Watcher interface {
 	Observer
 	Event(wire.Event)
 }
 
-// Both tells two watchers what it is told.
+// Both passes everything to two watchers.
 type Both [2]Watcher
 
 func (b Both) each(tell func(Watcher)) {
