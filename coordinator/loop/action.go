@@ -6,19 +6,18 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Action is something that the loop wants done outside. The types of this file and Shown are all there are. The comment
-// of each names the input that answers it.
+// Action is a step that the loop asks its executor to take. The types of this file and Shown are the only ones. The
+// comment of each names the input that answers it.
 type Action interface{ isAction() }
 
 type (
-	// Prepare calls Program.Prepare, or Continuer.PrepareAfter when Phase operations were done before the run was
-	// resumed, the last of them by Worker.
-	// Answer: Prepared.
+	// Prepare calls Program.Prepare. If Phase operations of the vertex were done before the run was resumed, it calls
+	// Continuer.PrepareAfter instead; Worker executed the last one of them. Answer: Prepared.
 	Prepare struct {
 		Vertex, Phase int
 		Worker        string
 	}
-	// Call sends a task on the fast lane and completes its answer. Answer: Completed or CallFailed.
+	// Call sends a task on the fast lane and completes the vertex with its result. Answer: Completed or CallFailed.
 	Call struct {
 		Vertex  int
 		Pool    string
@@ -30,11 +29,11 @@ type (
 		Vertex int
 		Result *wire.Result
 	}
-	// Commit makes a record durable; records are committed in the order of their actions. Answer: Committed.
+	// Commit commits a record. Records are committed in the order of their actions. Answer: Committed.
 	Commit struct{ Record Record }
-	// Publish puts the task of an attempt into its pool's stream. The permits are confirmed before; a task that was
-	// published before has none. To names a worker that keeps a slot since the attempt After, and
-	// is offered the task first; it may be empty. Answer: Published.
+	// Publish puts the task of an attempt into the stream of its pool, after it has confirmed the permits; a task that was
+	// published before has none. If To is not empty, it names a worker that has reserved a slot since the attempt After;
+	// the task is offered to that worker first. Answer: Published.
 	Publish struct {
 		To      string
 		After   wire.AttemptID
@@ -43,7 +42,7 @@ type (
 		Task    *wire.Task
 		Permits []PermitKey
 	}
-	// Ack confirms the message of a result. Answer: Acked.
+	// Ack acknowledges the message of a result. Answer: Acked.
 	Ack struct{ Delivery int }
 	// ReadClaim reads an attempt's register. Answer: Registered.
 	ReadClaim struct {
@@ -56,13 +55,13 @@ type (
 		Ref    wire.TaskRef
 		Reason string
 	}
-	// Declare creates a limit, or finds it as it is. Exact says that the rules of this run set its size, so that where
-	// nobody else can, it is made to be that. Answer: Declared.
+	// Declare creates a limit if it does not exist. Exact says that the rules of this run set its size; then a limit that
+	// no other coordinator uses is resized to that. Answer: Declared.
 	Declare struct {
 		Limit wire.Limit
 		Exact bool
 	}
-	// Resize creates the limit of a pool's places, or makes it larger, or smaller too if Shrink is set. Answer:
+	// Resize creates the limit of a pool's places, or makes it larger; with Shrink it may also make it smaller. Result:
 	// Declared.
 	Resize struct {
 		Limit  wire.Limit
@@ -70,14 +69,14 @@ type (
 	}
 	// Acquire requests a permit. Answer: Granted or Refused.
 	Acquire struct{ PermitKey }
-	// Withdraw gives up a request for a permit. Answer: Refused, or Granted when it was too late.
+	// Withdraw cancels a request for a permit. Answer: Refused, or Granted if the permit came first.
 	Withdraw struct{ PermitKey }
-	// Release gives a permit back. Answer: Released.
+	// Release releases a permit. Answer: Released.
 	Release struct{ PermitKey }
 	// AskContention finds out whether other runs wait for a limit. Answer: Contention.
 	AskContention struct{ Limit string }
-	// FindBlockers finds out which operations in doubt of earlier runs hold permits of a limit. Answer: Blocked, or
-	// none.
+	// FindBlockers finds the operations in doubt of earlier runs that hold permits of a limit. Answer: Blocked, or none
+	// after an error.
 	FindBlockers struct{ Limit string }
 	// Control sends a control message about the run to all workers. No answer.
 	Control struct{ Kind string }
@@ -101,18 +100,17 @@ func (FindBlockers) isAction()  {}
 func (Control) isAction()       {}
 func (Shown) isAction()         {}
 
-// Record is what one action makes durable: events about one vertex (or several skipped ones) with the state changes
-// that belong to them.
+// Record is what one Commit makes durable: events about one vertex (or several skipped ones) with their state changes.
 type Record struct {
 	Vertex int
 	Kind   RecordKind
-	// Delivery is the message that tells it, for a record of the kind DoubtEnded.
+	// Delivery is the message that reported it, for a record of the kind DoubtEnded.
 	Delivery int
 	Events   []journal.Event
 	Changes  []state.Change
 }
 
-// RecordKind says what goes on once a record is durable.
+// RecordKind says what the loop does once the record is durable.
 type RecordKind byte
 
 const (

@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// past is what the journal tells of a vertex of a run that is resumed.
+// past is what the journal has about a vertex of a resumed run.
 type past struct {
 	status    journal.Status
 	ops       int            // operations that are done
@@ -27,7 +27,7 @@ type past struct {
 	early   *Arrived // a result that came before that
 }
 
-// Memory is what the journal tells of the vertices of a run, by vertex.
+// Memory is what the journal has about the vertices of a run, by vertex.
 type Memory map[int]*past
 
 // Attempt is an attempt that an earlier process has made.
@@ -36,7 +36,8 @@ type Attempt struct {
 	Pool, Address string
 }
 
-// Recollect folds a run's events into what the loop needs to go on. It fails on a journal that no run can have made.
+// Recollect folds the events of a run into what the loop needs to resume it. The error says that no run can have
+// written these events.
 func Recollect(n int, events []journal.Event) (Memory, error) {
 	statuses, open, err := journal.Fold(n, events)
 	if err != nil {
@@ -71,7 +72,7 @@ func Recollect(n int, events []journal.Event) (Memory, error) {
 	return known, nil
 }
 
-// adopt takes over what an earlier process of the run left: its attempts and their permits.
+// adopt takes over the attempts of an earlier process of the run, and their permits.
 func (l *Loop) adopt() {
 	for v := range l.vertices {
 		p := l.Past[v]
@@ -99,8 +100,8 @@ func (l *Loop) adopt() {
 	}
 }
 
-// occupy has an attempt that may still be under way take one of the slots that are the run's own. Nobody outside the
-// run knows of those, so no permit of them is in the journal.
+// occupy gives an attempt that may still be under way one of the run's own slots. The journal has no permits for those,
+// because nobody outside the run knows them.
 func (l *Loop) occupy(p *past) {
 	if !l.OwnSlots {
 		return
@@ -110,7 +111,7 @@ func (l *Loop) occupy(p *past) {
 	p.permits = append(p.permits, permit{limit: lim, since: l.now})
 }
 
-// reclaim asks for a permit under the name under which it is held.
+// reclaim requests a permit under the name under which the earlier process held it.
 func (l *Loop) reclaim(name, id string, a wire.AttemptID) {
 	lim := l.limitOf(wire.Limit{Name: name, Slots: l.Slots}, name == wire.DefaultLimit)
 	if lim.local { // the run shared the limit when it began
@@ -127,13 +128,13 @@ func (l *Loop) reclaim(name, id string, a wire.AttemptID) {
 	l.do(Acquire{PermitKey{name, id}})
 }
 
-// isReclaim tells whether a request asks for a permit that an earlier process of the run left.
+// isReclaim reports whether a request is for a permit that an earlier process of the run held.
 func (l *Loop) isReclaim(key PermitKey) bool {
 	_, is := l.reclaims[key]
 	return is
 }
 
-// reclaimed gives a permit to the attempt that it was held for, if that is still under way.
+// reclaimed gives a permit back to the attempt that it was held for, if that is still under way.
 func (l *Loop) reclaimed(lim *limit, id string, of wire.AttemptID) {
 	delete(l.reclaims, PermitKey{lim.name, id})
 	lim.dequeue(id)
@@ -154,7 +155,7 @@ func (l *Loop) reclaimed(lim *limit, id string, of wire.AttemptID) {
 	}
 }
 
-// isOpen tells whether an attempt of an earlier process is still under way, as far as is known.
+// isOpen reports whether an attempt of an earlier process may still be under way.
 func (l *Loop) isOpen(of wire.AttemptID) bool {
 	a := l.attempts[of]
 	x := &l.vertices[a.vertex]
@@ -168,8 +169,8 @@ func (l *Loop) isOpen(of wire.AttemptID) bool {
 	return x.phase == idle && p.open != nil && p.open.Attempt == string(of)
 }
 
-// recall settles a ready vertex that the journal says is settled, and reports whether it did. Else the vertex is
-// prepared again, with its attempt when there is one.
+// recall settles a ready vertex that is settled in the journal, and reports whether it was. Any other vertex is
+// prepared again, with its attempt if it has one.
 func (l *Loop) recall(v int, p *past) bool {
 	x := &l.vertices[v]
 	switch p.status {
@@ -205,8 +206,8 @@ func (l *Loop) recall(v int, p *past) bool {
 	return true
 }
 
-// resumeAttempt goes on with an attempt of a process that is gone. Its task was computed again: the same, but for
-// values that are in no journal, in case the stream does not hold it.
+// resumeAttempt resumes an attempt of an earlier process. Its task was computed again in case the stream does not have
+// it. It is the same task, except for values that no journal has.
 func (l *Loop) resumeAttempt(v int) {
 	x := &l.vertices[v]
 	w, p := x.work, l.Past[v]
@@ -244,7 +245,7 @@ func (l *Loop) resumeAttempt(v int) {
 	}
 }
 
-// hold keeps a result until its vertex was prepared again.
+// hold keeps a result until its vertex is prepared again.
 func (l *Loop) hold(v int, e Arrived) {
 	p := l.Past[v]
 	if p == nil || p.open == nil {
@@ -253,7 +254,7 @@ func (l *Loop) hold(v int, e Arrived) {
 	p.early = &e
 }
 
-// Done tells of each of n vertices whether the journal says that it is done.
+// Done returns for each of n vertices whether it is done according to the journal.
 func (m Memory) Done(n int) []bool {
 	done := make([]bool, n)
 	for v, p := range m {
@@ -262,7 +263,7 @@ func (m Memory) Done(n int) []bool {
 	return done
 }
 
-// Attempts yields all attempts that the run has made, in no order.
+// Attempts yields all attempts of the run, in no particular order.
 func (m Memory) Attempts() iter.Seq[Attempt] {
 	return func(yield func(Attempt) bool) {
 		for _, p := range m {
@@ -275,14 +276,14 @@ func (m Memory) Attempts() iter.Seq[Attempt] {
 	}
 }
 
-// Open is an operation that was dispatched, and is not known to be settled.
+// Open is an operation that was dispatched and has no recorded outcome.
 type Open struct {
 	Dispatch journal.Event
 	Doubtful bool // the journal says that its outcome is not known
 	Over     bool // it is doubtful, and nothing runs any more
 }
 
-// UnderPermit returns the operation that was dispatched under a permit, if its vertex has not been settled since.
+// UnderPermit returns the operation that was dispatched under a permit, unless its vertex has been settled since.
 func (m Memory) UnderPermit(permit string) (o Open, found bool) {
 	for _, p := range m {
 		if p.open != nil && slices.Contains(p.open.Permits, permit) {

@@ -10,11 +10,10 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// investigateEvery is how often it is looked up who holds the permits of a limit that is waited for.
+// investigateEvery is the interval at which the loop has the holders of a contended limit looked up.
 const investigateEvery = 10 * time.Second
 
-// doubtful lists by limit the operations in doubt of this run that hold permits of it, by address, once for each
-// permit.
+// doubtful returns the addresses of this run's operations in doubt that hold permits, by limit, once for each permit.
 func (l *Loop) doubtful() map[*limit][]string {
 	if len(l.suspects)+len(l.kept) == 0 {
 		return nil
@@ -36,7 +35,7 @@ func (l *Loop) doubtful() map[*limit][]string {
 	return held
 }
 
-// missing lists what vertices wait for: workers of a pool, or permits of a limit that others hold, or operations in
+// missing returns what vertices wait for: workers of a pool, permits of a limit that others hold, or operations in
 // doubt.
 func (l *Loop) missing() []Wait {
 	var waits []Wait
@@ -77,7 +76,7 @@ func addWait(waits []Wait, w Wait) []Wait {
 	return append(waits, w)
 }
 
-// investigate has it looked up which operations of earlier runs hold permits of a limit, being in doubt.
+// investigate asks which operations in doubt of earlier runs hold permits of a limit.
 func (l *Loop) investigate(lim *limit) {
 	if lim.pool != nil { // no doubt holds a place
 		return
@@ -109,10 +108,10 @@ func (l *Loop) stuck() (held *limit) {
 	return held
 }
 
-// namedDoubts is how many operations in doubt are named.
+// namedDoubts is the most operations in doubt that a message names.
 const namedDoubts = 20
 
-// giveIn interrupts a run that is stuck.
+// giveIn interrupts a run that cannot make progress.
 func (l *Loop) giveIn(held *limit) {
 	list := slices.Concat(l.doubtful()[held], held.blockers)
 	var names strings.Builder

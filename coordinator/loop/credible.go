@@ -8,20 +8,20 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// NATS lets whoever works for a pool publish under the subjects of that pool, and under no others. So a subject tells
-// who speaks, and nothing that a message says beyond its subject counts: a pool may lie about itself, and about no
-// other.
+// NATS lets the workers of a pool publish under the subjects of that pool and under no others. So the subject of a
+// message proves which pool it comes from. The loop trusts nothing else in it that contradicts the subject: a pool may
+// lie about itself, but about no other pool.
 
 const (
-	// maxAlarms is how many violations of the protocol are told; a hostile pool can make any number.
+	// maxAlarms is the most violations of the protocol that are reported: a hostile pool can cause any number.
 	maxAlarms = 20
-	// maxLeft is how many messages that the run cannot use stay in the stream. Each takes one of the places of messages
-	// that are not acknowledged, which all pools share.
+	// maxLeft is the most messages that the run leaves in the stream because it cannot use them. Each uses up one of the
+	// unacknowledged messages that the stream allows, which all pools share.
 	maxLeft = 256
 )
 
-// forged tells why a result does not come from the worker that carried the attempt out, as far as the loop can know; ""
-// when it does. a is what the loop knows of the attempt; nil for none.
+// forged returns why a result cannot come from the worker that executed the attempt, as far as the loop can know; empty
+// if it can. a is the loop's record of the attempt; nil if there is none.
 func forged(a *attempt, e Arrived) (why string) {
 	switch {
 	case a == nil, a.pool != e.Ref.Pool:
@@ -41,7 +41,7 @@ func forged(a *attempt, e Arrived) (why string) {
 	return ""
 }
 
-// misplaced tells why a result cannot be one of the attempt, by its subject alone; "" when it can.
+// misplaced returns why a result cannot belong to the attempt, by its subject alone; empty if it can.
 func misplaced(a *attempt, ref wire.TaskRef) string {
 	switch {
 	case a == nil:
@@ -54,9 +54,9 @@ func misplaced(a *attempt, ref wire.TaskRef) string {
 	return ""
 }
 
-// refuse tells about a result that is not what it claims to be, and drops it. One that a pool has sent in the name of
-// another one has done nothing, so it does not make the run fail; one in the pool's own name puts its operation in
-// question.
+// refuse reports a result that is not what it claims to be, and drops it. A result that one pool has sent in the name
+// of another has had no effect, so it does not make the run fail. One in the pool's own name puts its operation in
+// doubt.
 func (l *Loop) refuse(a *attempt, ref wire.TaskRef, delivery int, sequence uint64, why string) {
 	why += " It is not recorded."
 	if a == nil {
@@ -76,7 +76,7 @@ func (l *Loop) refuse(a *attempt, ref wire.TaskRef, delivery int, sequence uint6
 	l.do(Ack{delivery})
 }
 
-// onMisplaced drops a result whose subject tells that it is made up; nobody has read it.
+// onMisplaced drops a result whose subject shows that it is forged. Nothing has read its content.
 func (l *Loop) onMisplaced(e MisplacedResult) {
 	if e.Ref.Run != l.Run {
 		return
@@ -87,7 +87,8 @@ func (l *Loop) onMisplaced(e MisplacedResult) {
 	}
 }
 
-// retain keeps a message that this run cannot use in the stream, for whoever resumes it; but not any number of them.
+// retain leaves a message that this run cannot use in the stream, for a process that resumes the run, up to maxLeft
+// messages.
 func (l *Loop) retain(delivery int, sequence uint64) {
 	if l.left[sequence] {
 		return
@@ -100,21 +101,21 @@ func (l *Loop) retain(delivery int, sequence uint64) {
 	l.do(Ack{delivery})
 }
 
-// alarm reports what the protocol rules out.
+// alarm reports a violation of the protocol.
 func (l *Loop) alarm(v int, detail string) {
 	if l.newAlarm(detail) {
 		l.tell(v, diag.Errors("The protocol between coordinator and workers was violated", detail, nil))
 	}
 }
 
-// warn tells the user, once for each detail, that a forged message was refused.
+// warn reports, once for each detail, that a forged message was refused.
 func (l *Loop) warn(detail string) {
 	if l.newAlarm(detail) {
 		l.tell(-1, diag.List{diag.New(diag.Warning, "A forged message was refused", detail, nil)})
 	}
 }
 
-// newAlarm tells whether something is to be told: not what was told before, and not more than anybody reads.
+// newAlarm reports whether a violation is to be shown: it was not shown before, and no more than maxAlarms were.
 func (l *Loop) newAlarm(detail string) bool {
 	if len(l.alarms) > maxAlarms || slices.Contains(l.alarms, detail) {
 		return false
@@ -129,5 +130,5 @@ func (l *Loop) newAlarm(detail string) bool {
 	return true
 }
 
-// member is a worker as a member of one pool: a name that two pools use is two workers.
+// member identifies a worker within one pool. A name that two pools use means two workers.
 type member struct{ pool, worker string }

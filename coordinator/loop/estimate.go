@@ -10,7 +10,7 @@ import "time"
 // The estimate is the longer one of two times: the remaining work, divided by the number of operations that run now,
 // and the longest chain of remaining vertices.
 
-// kind is what the loop knows of the operations of one resource type and action.
+// kind is what the loop knows about the operations of one resource type and action.
 type kind struct {
 	recorded float64 // seconds that earlier runs took; 0: unknown
 	left     int     // vertices that are not settled
@@ -22,7 +22,7 @@ type kind struct {
 	each    float64
 }
 
-// kindOf returns the number of the kind of a vertex that joins, which is one more that is left.
+// kindOf returns the number of the kind of a vertex that is added, and counts the vertex as left.
 func (t *tally) kindOf(key string, recorded float64) int32 {
 	n, ok := t.kindAt[key]
 	if !ok {
@@ -37,13 +37,13 @@ func (t *tally) kindOf(key string, recorded float64) int32 {
 	return n
 }
 
-// leave counts a vertex out that is settled.
+// leave no longer counts a settled vertex as left.
 func (t *tally) leave(x *vertex) {
 	t.weights -= float64(x.weight)
 	t.kinds[x.kind].left--
 }
 
-// learn takes how long the operations of a vertex took.
+// learn adds how long the operations of a vertex took.
 func (t *tally) learn(x *vertex, took time.Duration) {
 	if took > 0 {
 		t.kinds[x.kind].ended++
@@ -51,7 +51,7 @@ func (t *tally) learn(x *vertex, took time.Duration) {
 	}
 }
 
-// estimate returns the time to the end of the run; zero when nothing is known.
+// estimate returns the time until the end of the run; zero if nothing is known.
 func (l *Loop) estimate(running int) time.Duration {
 	ages, all, ended := make([]float64, len(l.kinds)), 0.0, 0
 	for i := range l.kinds {

@@ -7,58 +7,58 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Input is something that happened outside of the loop. The types of this file are all there are.
+// Input is an event outside of the loop. The types of this file are the only ones.
 type Input interface{ isInput() }
 
 type (
 	// Began is the first input of a run.
 	Began struct{}
-	// Prepared brings what a vertex must do.
+	// Prepared has the next step of a vertex.
 	Prepared struct {
 		Vertex int
 		Step   program.Step
 	}
-	// Completed brings what follows from the answer to a vertex's task.
+	// Completed has the step that follows from the result of a vertex's task.
 	Completed struct {
 		Vertex int
 		Step   program.Step
 		Took   time.Duration
 		Worker string // who answered the call
 	}
-	// CallFailed tells that a fast-lane call brought no answer.
+	// CallFailed reports that a call on the fast lane has no result.
 	CallFailed struct {
 		Vertex int
 		Err    error
 	}
-	// Declared brings a limit as the transport has it.
+	// Declared has the size of a limit in the transport.
 	Declared struct {
 		Limit string
 		Slots int
 	}
-	// Granted brings a permit.
+	// Granted reports that a permit was granted.
 	Granted struct{ PermitKey }
-	// Released tells that a permit is given back, so that its name may be used again.
+	// Released reports that a permit is released, so that its name can be used again.
 	Released struct{ PermitKey }
-	// Refused tells that a request for a permit ended without one.
+	// Refused reports that a request for a permit has ended without one.
 	Refused struct {
 		PermitKey
 		Err error
 	}
-	// Contention tells whether other runs wait for a limit.
+	// Contention reports whether other runs wait for a limit.
 	Contention struct {
 		Limit string
 		Yes   bool
 	}
-	// Committed tells that records are durable, in the order in which they were asked for.
+	// Committed reports that records are durable, in the order of their Commit actions.
 	Committed struct{ Records []Record }
-	// Published tells that the stream holds the task of an attempt, or why not.
+	// Published reports that the stream has the task of an attempt, or why not.
 	Published struct {
 		Vertex  int
 		Attempt wire.AttemptID
 		Err     error
 	}
-	// Arrived brings a result of the safe lane. Delivery is the caller's number for its message. Claim is what the
-	// attempt's register holds, or the zero Claim when it is empty.
+	// Arrived has a result of the safe lane. Delivery is the caller's number for its message. Claim is the content of the
+	// attempt's register; the zero Claim if it is empty.
 	Arrived struct {
 		Delivery int
 		Ref      wire.TaskRef
@@ -66,22 +66,22 @@ type (
 		Result   *wire.Result
 		Claim    wire.Claim
 	}
-	// Unreadable tells that a result of the safe lane could not be decoded.
+	// Unreadable reports a result of the safe lane that could not be decoded.
 	Unreadable struct {
 		Delivery int
 		Ref      wire.TaskRef
 		Sequence uint64
 		Err      error
 	}
-	// MisplacedResult tells that a result came whose subject is not that of an attempt of this run.
+	// MisplacedResult reports a result with a subject that is not that of an attempt of this run.
 	MisplacedResult struct {
 		Delivery int
 		Ref      wire.TaskRef
 		Sequence uint64
 	}
-	// Acked tells that the message of a result will not come again.
+	// Acked reports that the message of a result will not be delivered again.
 	Acked struct{ Delivery int }
-	// Registered brings the content of an attempt's register, after ReadClaim or Revoke.
+	// Registered has the content of an attempt's register, after ReadClaim or Revoke.
 	Registered struct {
 		Vertex  int
 		Attempt wire.AttemptID
@@ -91,28 +91,28 @@ type (
 	}
 	// Beat is a heartbeat.
 	Beat struct{ wire.Heartbeat }
-	// Probed tells what became of the regular look at the message store: nil, or why it stores nothing (wire.ErrStore),
-	// or cannot be looked at.
+	// Probed has the result of the regular check of the message store: nil, wire.ErrStore if it cannot store messages, or
+	// the error of the check.
 	Probed struct{ Err error }
-	// LostData tells that the transport does not hold any more what it held. Older tells instead that an earlier
-	// version of the program has dispatched what is under way, whose registers this one cannot read.
+	// LostData reports that the transport has lost data. Older reports instead that an earlier version of Millipede has
+	// dispatched the operations that are under way; this one cannot read their registers.
 	LostData struct{ Older bool }
-	// Surveyed tells that all workers had the time to say that they are there.
+	// Surveyed reports that all workers have had time to answer the survey.
 	Surveyed struct{}
-	// Ticked tells that TickEvery has passed, and for how long the transport has been connected: 0 when it is not.
+	// Ticked reports that TickEvery has passed, and for how long the transport has been connected; 0 if it is not.
 	Ticked struct{ Connected time.Duration }
-	// Blocked tells which operations in doubt of earlier runs hold permits of a limit, by address, once for each
+	// Blocked has the addresses of the operations in doubt of earlier runs that hold permits of a limit, once for each
 	// permit.
 	Blocked struct {
 		Limit     string
 		Addresses []string
 	}
-	// Interrupted asks to stop: nothing more is started, what runs is asked to end, its outcome is awaited. Cancel
-	// says that the run is not to be resumed, Settle that what runs is to be finished.
+	// Interrupted asks to stop gracefully: the run starts nothing more, asks what runs to stop, and waits for its outcome.
+	// Cancel says that the run must not be resumed; with Settle, what runs is not asked to stop.
 	Interrupted struct{ Cancel, Settle bool }
-	// Abandoned asks to leave at once.
+	// Abandoned asks to return at once.
 	Abandoned struct{}
-	// Failed tells that the run cannot go on: nothing can be recorded, or there is a bug.
+	// Failed reports that the run cannot continue: nothing can be recorded, or there is a bug.
 	Failed struct{ Err error }
 )
 

@@ -9,11 +9,12 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// What ready vertices wait for is known by class: all vertices of a class wait for the same, because what could start
-// has been started by the end of each step. So nothing is counted vertex by vertex: a class adds up for how long it
-// lacked what, and a vertex compares the sums when it leaves the queue with those when it came.
+// The loop records what ready vertices wait for by class. All vertices of a class wait for the same thing, because at
+// the end of each step everything that could start has started. So a class adds up how long it lacked each thing, and a
+// vertex compares the sums when it leaves the queue with those when it joined.
 
-// What a class may lack: first these, then its needs in their order, the places of its pool before its limits.
+// The things that a class may lack: first these, then its needs in their order, the places of its pool before its
+// limits.
 const (
 	lacksOther  = iota // nothing: the run is about to stop, or the message store takes nothing
 	lacksWorker        // a worker of its pool that takes work
@@ -21,10 +22,10 @@ const (
 	lacksLimit // and behind it one for each of its limits
 )
 
-// waitWorthTelling is how long a wait must be, to be recorded.
+// waitWorthTelling is the shortest wait that is recorded.
 const waitWorthTelling = 10 * time.Millisecond
 
-// lack is what a class has been waiting for.
+// lack is the account of what a class has been waiting for.
 type lack struct {
 	at    int             // what it lacks now
 	since time.Time       // since when
@@ -50,7 +51,7 @@ func (l *Loop) lacking(c *class) int {
 	return lacksOther
 }
 
-// accountLacks notes what classes lack at the end of a step, and tells of the vertices that it has made wait.
+// accountLacks records what classes lack at the end of a step, and shows the vertices that have begun to wait in it.
 func (l *Loop) accountLacks() {
 	for i, c := range l.classes {
 		if l.sched.ReadyIn(i+firstClass) == 0 {
@@ -74,7 +75,7 @@ func (l *Loop) accountLacks() {
 	l.fresh = l.fresh[:0]
 }
 
-// tellLacks tells views which classes lack something else than before.
+// tellLacks shows which classes lack a different thing than before.
 func (l *Loop) tellLacks() {
 	for i, c := range l.classes {
 		if c.lack.at != c.lack.told && l.sched.ReadyIn(i+firstClass) > 0 {
@@ -85,7 +86,7 @@ func (l *Loop) tellLacks() {
 	}
 }
 
-// newLack returns the account of a class that has just been made.
+// newLack returns the account of a new class.
 func (l *Loop) newLack(c *class) lack {
 	return lack{since: l.now, spent: make([]time.Duration, lacksLimit+len(c.limits))}
 }
@@ -103,13 +104,14 @@ func (c *class) wait(at int) []journal.Wait {
 	return []journal.Wait{{Kind: journal.WaitPermit, Name: c.limits[at-lacksLimit].name}}
 }
 
-// mark remembers the sums of the class of a vertex that joins its queue.
+// mark saves the sums of the class for a vertex that joins its queue.
 func (l *Loop) mark(w *work, c *class) {
 	w.mark = append(w.mark[:0], c.lack.spent...)
 	w.mark[c.lack.at] += l.now.Sub(c.lack.since)
 }
 
-// unmark adds what a vertex that leaves the queue has waited for there. What events have of its waits stays as it is.
+// unmark adds what a vertex that leaves the queue has waited for in it. The waits that events already have stay
+// unchanged.
 func (l *Loop) unmark(w *work, c *class) {
 	waits := slices.Clip(slices.Clone(w.waits))
 	for i, before := range w.mark {
@@ -132,10 +134,10 @@ func (l *Loop) unmark(w *work, c *class) {
 	w.mark = w.mark[:0]
 }
 
-// maxFailure is how much the journal keeps of the text of a failure, in bytes.
+// maxFailure is the most bytes of an error text that the journal keeps.
 const maxFailure = 2 << 10
 
-// failureText is what the journal keeps of why a vertex has failed. It has no source lines and no values of them.
+// failureText is the text about a failure that the journal keeps. It has neither source lines nor values.
 func failureText(list diag.List) string {
 	var b strings.Builder
 	for _, d := range list {

@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	// maxLost is how often a fast-lane call may be lost before its vertex fails: a task that ends each worker that
-	// takes it must not go round for ever.
+	// maxLost is how often a call on the fast lane may be lost before its vertex fails: a task that kills each worker that
+	// takes it must not be repeated for ever.
 	maxLost = 7
 	// claimWait is how long a published task may stay unclaimed before it is published again.
 	claimWait = 10 * time.Second
 )
 
-// onCallFailed decides whether a fast-lane call is repeated. It changes nothing outside, so it may be.
+// onCallFailed decides whether a call on the fast lane is repeated. It may be, because the fast lane changes nothing
+// outside.
 func (l *Loop) onCallFailed(e CallFailed) {
 	x := &l.vertices[e.Vertex]
 	w := x.work
@@ -54,7 +55,7 @@ func (l *Loop) onCallFailed(e CallFailed) {
 	}
 }
 
-// attempt is what the loop remembers of an attempt for as long as the run lasts, to tell late copies of its result.
+// attempt is what the loop keeps about an attempt for the whole run, so that it recognizes late copies of its result.
 type attempt struct {
 	vertex  int
 	pool    string
@@ -64,8 +65,8 @@ type attempt struct {
 	worker  string
 }
 
-// intend makes the intent to run the task of a vertex durable, with its attempt and permits. After a crash right
-// behind this the task is published by the run that is resumed.
+// intend commits the intent to run the task of a vertex, with its attempt and permits. After a crash right behind the
+// commit, the resumed run publishes the task.
 func (l *Loop) intend(v int) {
 	w := l.vertices[v].work
 	w.attempt, w.worker, w.answer = l.Attempt(), "", nil
@@ -80,8 +81,8 @@ func (l *Loop) intend(v int) {
 	l.save(Record{Vertex: v, Kind: Intended, Events: []journal.Event{e}})
 }
 
-// send publishes the task of an attempt whose intent is durable. If the run is to stop meanwhile, nobody has seen the
-// attempt, and it is taken back.
+// send publishes the task of an attempt whose intent is durable. If the run was asked to stop meanwhile, it retracts
+// the attempt, which nobody has seen.
 func (l *Loop) send(v int) {
 	w := l.vertices[v].work
 	if l.halted() && !w.adopted {
@@ -93,8 +94,8 @@ func (l *Loop) send(v int) {
 	l.post(v)
 }
 
-// post hands the task to the stream. Doing so again is harmless: only one claim wins. Once it may have been handed
-// over, the attempt is taken back only by a tombstone in its register.
+// post publishes a task to the stream. It may do so again, because only one claim wins. Once a task may have been
+// published, only a tombstone in its register can revoke the attempt.
 func (l *Loop) post(v int) {
 	w := l.vertices[v].work
 	task := *w.step.Task
@@ -141,7 +142,7 @@ func (l *Loop) onPublished(e Published) {
 	l.move(e.Vertex, running)
 }
 
-// onArrived takes a result of the safe lane, or finds that it must not be taken.
+// onArrived accepts a result of the safe lane, or finds out that it must not be accepted.
 func (l *Loop) onArrived(e Arrived) {
 	if e.Ref.Run != l.Run {
 		return // another run's; it stays in the stream for whoever resumes that run
@@ -255,7 +256,7 @@ func (l *Loop) onUnreadable(e Unreadable) {
 	}
 }
 
-// notStarted has another attempt made, unless the reason why this one did not start will be there again.
+// notStarted makes another attempt, unless the reason why this one did not start will persist.
 func (l *Loop) notStarted(v int, why diag.List) {
 	w := l.vertices[v].work
 	w.lost++
@@ -269,7 +270,7 @@ func (l *Loop) notStarted(v int, why diag.List) {
 	l.goOn(v)
 }
 
-// givenUp goes on when a worker has buried the attempt, because it could not read the task.
+// givenUp continues after a worker has written a tombstone for the attempt, because it could not read the task.
 func (l *Loop) givenUp(v int) {
 	w := l.vertices[v].work
 	why := diag.List{diag.New(diag.Warning, "Operation not started", fmt.Sprintf("The task for %s was given up: %s.",
@@ -280,7 +281,7 @@ func (l *Loop) givenUp(v int) {
 	l.notStarted(v, why)
 }
 
-// retract makes durable that the attempt was not started; then there may be another one.
+// retract records that the attempt was not started, so that another one can be made.
 func (l *Loop) retract(v int, why string) {
 	l.undoubt(v)
 	l.move(v, retracting)
@@ -290,7 +291,7 @@ func (l *Loop) retract(v int, why string) {
 		Changes: l.vertices[v].work.withUndoubted(nil)})
 }
 
-// requeue makes a vertex whose attempt is out of the world wait for another one.
+// requeue queues a vertex for another attempt when the last one can no longer start.
 func (l *Loop) requeue(v int) {
 	w := l.vertices[v].work
 	l.arrive(v)

@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// DeadAfter is how long a worker may be silent. It counts only while this process itself was connected that long, or
-// each restart of the message server would look like the death of all workers.
+// DeadAfter is how long a worker may be silent before it counts as dead. The time counts only while this process was
+// connected: otherwise each restart of the NATS server would look like the death of all workers.
 const DeadAfter = 4 * time.Second
 
 // worker is a worker as this run sees it.
@@ -23,7 +23,8 @@ type worker struct {
 	takes bool // it is counted among the live workers of its pools
 }
 
-// maxMembers bounds what a run remembers of the workers of one pool, which may use a new name for each heartbeat.
+// maxMembers is the most workers of one pool that a run keeps track of: a hostile pool can use a new name for each
+// heartbeat.
 const maxMembers = 2048
 
 func (l *Loop) onBeat(e Beat) {
@@ -32,7 +33,7 @@ func (l *Loop) onBeat(e Beat) {
 	}
 }
 
-// hear takes the word of a worker of a pool, about that pool.
+// hear processes a worker's heartbeat about one of its pools.
 func (l *Loop) hear(pool string, h wire.Heartbeat) {
 	w := l.workers[member{pool, h.Worker}]
 	if w == nil {
@@ -67,7 +68,7 @@ func (l *Loop) hear(pool string, h wire.Heartbeat) {
 	}
 }
 
-// count keeps the number of live workers of the worker's pools.
+// count updates the number of live workers of the worker's pools.
 func (l *Loop) count(w *worker, takes bool) {
 	if w.takes == takes {
 		return
@@ -87,12 +88,12 @@ func (l *Loop) count(w *worker, takes bool) {
 	}
 }
 
-// steady tells whether silence means something.
+// steady reports whether the connection has been up long enough for silence to mean that a worker is dead.
 func (l *Loop) steady() bool {
 	return !l.connectedSince.IsZero() && l.now.Sub(l.connectedSince) >= DeadAfter
 }
 
-// silent tells that a worker is taken for dead, having been heard of last at a moment.
+// silent reports whether a worker counts as dead that was last heard of at a time.
 func (l *Loop) silent(seen time.Time) bool {
 	if seen.Before(l.connectedSince) {
 		seen = l.connectedSince
@@ -100,7 +101,7 @@ func (l *Loop) silent(seen time.Time) bool {
 	return l.steady() && l.now.Sub(seen) > DeadAfter
 }
 
-// freeze stops everything because the transport lost data that it had acknowledged: a claim may be among them, so
+// freeze stops the run because the transport has lost data that it had acknowledged. A claim may be among it, so
 // nothing that was dispatched may be dispatched again.
 func (l *Loop) freeze(older bool) {
 	if l.frozen {
@@ -129,7 +130,7 @@ func (l *Loop) freeze(older bool) {
 	}
 }
 
-// onTicked is what the clock does.
+// onTicked does what depends on the time.
 func (l *Loop) onTicked(e Ticked) {
 	l.connectedSince = time.Time{}
 	if e.Connected > 0 {
@@ -155,11 +156,11 @@ func (l *Loop) onTicked(e Ticked) {
 	l.tellViews()
 }
 
-// goneAfter is how long a run that is to stop waits for a transport that is gone.
+// goneAfter is how long a run that is asked to stop waits for a transport that is away.
 const goneAfter = 5 * time.Second
 
-// partFromTransport ends a run that is to stop while its transport is gone: nothing is heard of what runs, perhaps for
-// ever. Workers go on, and the run that is resumed takes their results.
+// partFromTransport ends a run that is asked to stop while the transport is away, because it may never learn the
+// outcome of what runs. Workers continue, and the resumed run takes their results.
 func (l *Loop) partFromTransport() {
 	switch {
 	case !l.stopping || l.leaving || !l.connectedSince.IsZero() && l.silentSince.IsZero():
@@ -175,7 +176,7 @@ func (l *Loop) partFromTransport() {
 	}
 }
 
-// recheckClaims has the registers of attempts read that the dead worker may hold without having said so.
+// recheckClaims reads the registers of the attempts that a dead worker may have claimed without reporting it.
 func (l *Loop) recheckClaims(dead *worker) {
 	for _, v := range l.out {
 		x := &l.vertices[v]
@@ -192,7 +193,7 @@ func (l *Loop) recheckClaims(dead *worker) {
 	}
 }
 
-// watch looks after an attempt that is under way.
+// watch checks on an attempt that is under way.
 func (l *Loop) watch(v int) {
 	x := &l.vertices[v]
 	w := x.work
@@ -215,7 +216,7 @@ func (l *Loop) watch(v int) {
 	}
 }
 
-// onRegistered learns who holds an attempt.
+// onRegistered processes the content of an attempt's register.
 func (l *Loop) onRegistered(e Registered) {
 	x := &l.vertices[e.Vertex]
 	w := x.work
@@ -245,13 +246,13 @@ func (l *Loop) onRegistered(e Registered) {
 	}
 }
 
-// suspect makes durable that the outcome of an attempt is not known.
+// suspect records that the outcome of an attempt is unknown.
 func (l *Loop) suspect(v int, reason string) {
 	l.move(v, doubtful)
 	l.distrust(v, reason)
 }
 
-// distrust is suspect for a vertex that is doubtful already, but whose journal does not say so.
+// distrust is suspect for a vertex that is in doubt already, but not in the journal.
 func (l *Loop) distrust(v int, reason string) {
 	w := l.vertices[v].work
 	w.suspected, w.reason = l.now, reason
@@ -268,7 +269,7 @@ func (l *Loop) distrust(v int, reason string) {
 	l.save(Record{Vertex: v, Kind: Suspected, Events: []journal.Event{e}, Changes: w.withUndoubted(changes)})
 }
 
-// suspectUnseen is suspect for an attempt of a process that is gone, before its vertex was looked at.
+// suspectUnseen is suspect for an attempt of an earlier process, before its vertex is prepared.
 func (l *Loop) suspectUnseen(v int, reason string) {
 	p := l.Past[v]
 	e := l.event(v, journal.Suspect)
@@ -284,7 +285,7 @@ func (l *Loop) suspectUnseen(v int, reason string) {
 	})})
 }
 
-// doubt asks the program how the state says that an object is in doubt.
+// doubt asks the program for the state change that marks an object as in doubt.
 func (l *Loop) doubt(v int, d state.Doubt) []state.Change {
 	if p, ok := l.Program.(program.Doubter); ok {
 		return p.Doubt(v, d)
@@ -292,8 +293,8 @@ func (l *Loop) doubt(v int, d state.Doubt) []state.Change {
 	return nil
 }
 
-// undoubt has the state say again what it said before the operation of a vertex was in doubt. That becomes durable with
-// the next record of the vertex.
+// undoubt restores the object in the state as it was before its operation was in doubt. The next record of the vertex
+// commits that.
 func (l *Loop) undoubt(v int) {
 	if l.vertices[v].status != journal.Doubt {
 		return
@@ -304,7 +305,7 @@ func (l *Loop) undoubt(v int) {
 	}
 }
 
-// withUndoubted returns the changes of a record of the vertex, behind those that undoubt made.
+// withUndoubted returns the changes of a record of the vertex, after those of undoubt.
 func (w *work) withUndoubted(changes []state.Change) []state.Change {
 	if len(w.undoubted) == 0 {
 		return changes
@@ -314,8 +315,8 @@ func (w *work) withUndoubted(changes []state.Change) []state.Change {
 	return all
 }
 
-// admitDoubt takes a worker's word that it does not know the outcome. Nothing runs any more, so the permits are free
-// once that is durable.
+// admitDoubt processes a worker's report that it does not know the outcome. Nothing runs any more, so the permits are
+// released once that is durable.
 func (l *Loop) admitDoubt(v int, reason string) {
 	x := &l.vertices[v]
 	x.work.over = true
@@ -327,7 +328,7 @@ func (l *Loop) admitDoubt(v int, reason string) {
 	l.distrust(v, reason)
 }
 
-// suspicious goes on once it is durable that a vertex is in doubt.
+// suspicious continues once it is durable that a vertex is in doubt.
 func (l *Loop) suspicious(v int) {
 	x := &l.vertices[v]
 	w := x.work
@@ -378,8 +379,8 @@ func (l *Loop) giveUp() {
 	l.suspects = left
 }
 
-// endDoubt takes a worker's word that an operation does not go on which the run has in doubt and does not wait for any
-// more: its permits are free once that is durable.
+// endDoubt processes a worker's report that an operation in doubt, for which the run no longer waits, does not run any
+// more. Its permits are released once that is durable.
 func (l *Loop) endDoubt(v int, a Arrived) {
 	l.acking[a.Delivery] = l.kept[a.Ref.Attempt]
 	if !l.isLeft(a.Ref.Attempt) {
@@ -415,7 +416,7 @@ func (l *Loop) settleInDoubt(v int) {
 	l.skip(l.sched.Fail(v))
 }
 
-// held notes who has the operation of a vertex, and tells views when that is new.
+// held records which worker has the task of a vertex, and shows it when that is new.
 func (l *Loop) held(v int, worker string) {
 	x := &l.vertices[v]
 	if w := x.work; w.worker != worker {

@@ -1,13 +1,13 @@
-// Package loop decides what a run does next: which vertex is prepared, which operation starts under which permits, what
-// its answer leads to, and when the run is over.
+// Package loop decides what a run does next: which vertices are prepared, which operations start under which permits,
+// what the results of operations lead to, and when the run is over.
 //
-// It is a pure function with a memory. Loop.Step takes an input and the time, and returns actions. It starts no
-// goroutine, reads no clock and does no I/O, so a run, its resumption, its simulation and its replay are the same code.
-// Inputs and actions are plain data. Package coordinator carries the actions out and feeds back what comes of them.
+// It is a pure state machine. Loop.Step takes an input and the time, and returns actions. It starts no goroutine, reads
+// no clock and does no I/O, so that a run, its resumption, its simulation and its replay execute the same code. Inputs
+// and actions are plain data. Package coordinator executes the actions and feeds their results back as inputs.
 //
-// Read this file first, then vertex.go for the phases of a vertex, settle.go and lane.go for what happens to one,
-// permits.go and places.go for what it waits for, liveness.go for workers that fall silent, adopt.go for a run that is
-// resumed, and stop.go for one that is interrupted.
+// Read this file first, then vertex.go for the phases of a vertex, settle.go and lane.go for the way of a vertex
+// through them, permits.go and places.go for what it waits for, liveness.go for workers that fall silent, adopt.go for
+// a resumed run, and stop.go for one that is interrupted.
 package loop
 
 import (
@@ -23,52 +23,53 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// TickEvery is how often the loop wants to be told the time, by Ticked.
+// TickEvery is how often the loop expects a Ticked input.
 const TickEvery = 250 * time.Millisecond
 
-// Settings say what to run. Functions among them must be pure, but for Attempt.
+// Settings say what to run. The functions among them must be pure, except for Attempt.
 type Settings struct {
-	// Run names the run, Coordinator who carries it out.
+	// Run is the ID of the run, Coordinator the name of the coordinator that executes it.
 	Run, Coordinator string
-	// Durable says that there is a journal: then there are Commit actions.
+	// Durable says that the run has a journal: the loop returns Commit actions.
 	Durable bool
 	// Embedded says that the workers end with this process.
 	Embedded bool
-	// Cores is how many vertices can be prepared at a time.
+	// Cores is how many vertices may be prepared at a time.
 	Cores int
-	// Slots is how many the widest limit has, to begin with.
+	// Slots is the initial number of slots of the default limit.
 	Slots int
-	// Yields says that a permit is given back as soon as somebody else waits for its limit, not only after the quantum.
+	// Yields says that the run releases a permit as soon as another run waits for its limit, and not only after the
+	// quantum.
 	Yields bool
-	// OwnSlots says that those slots are the run's alone, so that nobody has to be asked for one.
+	// OwnSlots says that these slots belong to this run alone, so that it needs no permits for them.
 	OwnSlots bool
-	// Sole says that no other coordinator uses the transport: what its workers have to offer needs no permits.
+	// Sole says that no other coordinator uses the transport, so that the slots of its workers need no permits.
 	Sole bool
-	// DoubtWait is how long the result of an operation in doubt is waited for.
+	// DoubtWait is how long the run waits for the result of an operation in doubt.
 	DoubtWait time.Duration
-	// SettleFor is how long the silence of a pool says nothing yet, because its workers may not have been heard.
+	// SettleFor is how long after the start a pool that has sent no heartbeat is not yet taken for one without workers.
 	SettleFor time.Duration
 
-	// Traced says that somebody wants to be told of ShownQueued and what is behind it.
+	// Traced says that an observer wants ShownQueued, ShownLacking and ShownHeld.
 	Traced bool
 
-	// Program is what the run carries out. The loop calls its Graph, Accept and Describe, and of its optional sides
-	// Closer and Doubter. It never calls what computes.
+	// Program is what the run executes. The loop calls its Graph, Accept and Describe and, if it implements them, the
+	// methods of program.Closer and program.Doubter. It calls no method that computes.
 	Program program.Program
-	// Place returns the pool of a vertex and the limits that cover it, narrow first. live tells which pools have
-	// workers.
+	// Place returns the pool of a vertex and the limits that apply to it, the narrowest first. live reports whether a pool
+	// has workers.
 	Place func(p program.Placement, live func(pool string) bool) (string, []wire.Limit)
 	// Weight returns the expected duration of a vertex in seconds.
 	Weight func(program.Description) float64
-	// Recorded tells whether that is what earlier runs took; nil: it never is.
+	// Recorded reports whether Weight comes from an earlier run; nil means that it never does.
 	Recorded func(program.Description) bool
-	// Attempt returns the name of a new attempt, which no other attempt ever has.
+	// Attempt returns a new attempt ID, which must never have been used before.
 	Attempt func() wire.AttemptID
-	// Past is what the journal tells of the run; nil for a run that begins.
+	// Past is what the journal has about the run; nil for a new run.
 	Past Memory
 }
 
-// Loop is where a run stands. Only Step changes it. It is not safe for concurrent use.
+// Loop is the state of a run. Only Step changes it. It is not safe for concurrent use.
 type Loop struct {
 	Settings
 	sched    *sched.Scheduler
@@ -174,8 +175,8 @@ func (l *Loop) classOf(v int) int {
 	return visibleClass
 }
 
-// Step takes an input that came at a time, and returns what is to be done about it, in this order. The slice is valid
-// until the next step.
+// Step processes an input and returns the actions that follow from it, to be taken in this order. The slice is valid
+// until the next call.
 func (l *Loop) Step(now time.Time, in Input) []Action {
 	clear(l.acts)
 	l.acts = l.acts[:0]
@@ -244,14 +245,14 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 
 func (l *Loop) do(a Action) { l.acts = append(l.acts, a) }
 
-// begin takes over what an earlier process of the run left.
+// begin adopts the attempts and permits of an earlier process of the run.
 func (l *Loop) begin() {
 	l.settledAt = l.now.Add(l.SettleFor)
 	l.connectedSince = l.now
 	l.adopt()
 }
 
-// halted tells that nothing more is started.
+// halted reports whether the run starts nothing more.
 func (l *Loop) halted() bool { return l.stopping || l.leaving || l.frozen || l.broken != nil }
 
 // advance starts what can be started.
@@ -268,11 +269,11 @@ func (l *Loop) advance() {
 	l.giveUp()
 }
 
-// search is how many vertices are prepared for pools that are full, at most, to find work for those that are not.
+// search is the most vertices that are prepared for full pools in order to find work for idle ones.
 const search = 2048
 
-// prepareReady has ready vertices prepared: hidden ones as long as there are cores, because others wait for them;
-// visible ones only so far ahead of what runs that a large estate is not in memory all at once.
+// prepareReady has ready vertices prepared: hidden ones whenever there are processors, because others wait for them;
+// visible ones only a little ahead of those that run, so that a large configuration is not in memory all at once.
 func (l *Loop) prepareReady() {
 	limit := 4 * l.Cores
 	for l.counts[preparing] < limit {
@@ -304,9 +305,9 @@ func (l *Loop) prepareReady() {
 	}
 }
 
-// recallReady looks at what the journal tells of, in a run that was resumed and is to stop: an operation that is under
-// way must be heard of before the run ends. What only memory held, such as a local value, is computed again as long as
-// such operations are behind it. Nothing else is begun; who is popped here stays idle.
+// recallReady adopts the operations in the journal of a run that was resumed and is being stopped: the run must know
+// the outcome of every operation that is under way before it ends. Values that only memory held, such as locals, are
+// computed again while such operations depend on them. Nothing else is started; other ready vertices stay idle.
 func (l *Loop) recallReady() {
 	for _, class := range []int{hiddenClass, visibleClass} {
 		for len(l.Past) > 0 {
@@ -324,7 +325,7 @@ func (l *Loop) recallReady() {
 	}
 }
 
-// prepare begins with a vertex, unless the journal says that it is settled already.
+// prepare starts a vertex, unless the journal says that it is settled.
 func (l *Loop) prepare(v int) {
 	x := &l.vertices[v]
 	p := l.Past[v]
@@ -340,7 +341,7 @@ func (l *Loop) prepare(v int) {
 	l.do(next)
 }
 
-// depart notes that an operation goes out, and tells the observer the first time.
+// depart records that a task of the vertex is sent, and shows it the first time.
 func (l *Loop) depart(v int) {
 	x := &l.vertices[v]
 	w := x.work
@@ -368,7 +369,7 @@ func (l *Loop) depart(v int) {
 	}
 }
 
-// arrive notes that no operation of the vertex is out any more.
+// arrive records that no task of the vertex is under way any more.
 func (l *Loop) arrive(v int) {
 	x := &l.vertices[v]
 	w := x.work
@@ -385,7 +386,7 @@ func (l *Loop) arrive(v int) {
 	}
 }
 
-// grow appends what an expansion yields.
+// grow adds the vertices that an expansion has appended.
 func (l *Loop) grow(g *program.Growth) {
 	first := len(l.vertices)
 	edges := make([]dag.Edge, len(g.Edges))
@@ -399,11 +400,11 @@ func (l *Loop) grow(g *program.Growth) {
 	l.skip(l.sched.Append(g.Vertices, edges))
 }
 
-// errStalled is a bug of the program: what it appended closes a circle.
+// errStalled is a bug of the program: the vertices that it has appended depend on each other in a cycle.
 var errStalled = errors.New("the vertices that are left wait for each other")
 
-// Over tells whether the run has ended, as far as this process is concerned. No input is of use then, except for one
-// Ticked, so that views are told the final counts.
+// Over reports whether the run has ended for this process. After that no more inputs are needed, except for one Ticked,
+// which shows the final counts.
 func (l *Loop) Over() bool {
 	switch {
 	case l.broken != nil:
@@ -424,13 +425,13 @@ func (l *Loop) Over() bool {
 	return l.sched.Finished()
 }
 
-// Err returns why the run cannot be carried on. It returns nil for a run that goes on, or has ended by itself.
+// Err returns the error that keeps the run from continuing; nil while it goes on, and after it has ended normally.
 func (l *Loop) Err() error { return l.broken }
 
-// Break ends the run because Step has panicked. Nothing but Err and Outcome may be called then.
+// Break ends the run after Step has panicked. After that only Err and Outcome may be called.
 func (l *Loop) Break(bug error) { l.broken = bug }
 
-// tell hands diagnostics to the observer and keeps them.
+// tell shows diagnostics to the observer and keeps them.
 func (l *Loop) tell(v int, list diag.List) {
 	if len(list) == 0 {
 		return
@@ -439,7 +440,7 @@ func (l *Loop) tell(v int, list diag.List) {
 	l.do(Shown{Kind: ShownDiagnostics, Vertex: v, Diagnostics: list})
 }
 
-// save has a record made durable.
+// save asks for a record to be committed.
 func (l *Loop) save(r Record) {
 	l.saving++
 	l.do(Commit{r})

@@ -6,21 +6,22 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Outcome is how a run ended.
+// Outcome is the result of a run.
 type Outcome struct {
 	// Diags are all the problems, ordered by vertex.
 	Diags   diag.List
 	Failed  []Failure
 	Skipped []Skipped
 	InDoubt []Doubtful
-	// Interrupted tells that vertices were left because somebody asked to stop; Cancelled that nobody is to go on.
+	// Interrupted says that vertices were not executed because the run was asked to stop; Cancelled that the run must not
+	// be resumed.
 	Interrupted, Cancelled bool
 	Counts                 Counts
-	// Status is that of the run in the journal: done, failed, interrupted or cancelled.
+	// Status is the status of the run in the journal: done, failed, interrupted or cancelled.
 	Status string
 }
 
-// Outcome sums up.
+// Outcome returns the result of the run so far.
 func (l *Loop) Outcome() Outcome {
 	out := Outcome{
 		Failed: l.failed, Skipped: l.skipped, InDoubt: l.doubted,

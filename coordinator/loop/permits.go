@@ -15,11 +15,11 @@ import (
 const (
 	quantum = 250 * time.Millisecond
 	linger  = 250 * time.Millisecond
-	// remeasure is how often a run that could use more permits looks whether the limit was raised.
+	// remeasure is the interval at which a run that could use more permits checks whether the limit was raised.
 	remeasure = 2 * time.Second
 )
 
-// limit is a semaphore as this run sees it.
+// limit is this run's view of a semaphore.
 type limit struct {
 	name     string
 	pool     *pool // whose places these are; nil for a limit of the rules
@@ -48,15 +48,15 @@ type limit struct {
 	refused      Patience  // with requests
 }
 
-// permit is one held slot.
+// permit is a held slot.
 type permit struct {
 	limit *limit
 	id    string
 	since time.Time
 }
 
-// limitOf returns the limit, declaring it when it is new, or was known by its name alone: exact tells whether its size
-// is known now.
+// limitOf returns the limit. It declares a limit that is new, or that was known only by its name. exact says that its
+// size is now known.
 func (l *Loop) limitOf(wl wire.Limit, exact bool) *limit {
 	lim := l.limits[wl.Name]
 	if lim == nil {
@@ -80,9 +80,9 @@ func (l *Loop) onDeclared(e Declared) {
 	lim.slots, lim.declared, lim.sizing = e.Slots, true, false
 }
 
-// request asks for the permits that ready vertices could use at once: of the narrowest limit first, which is the places
-// in the pool. A permit of a wider limit is wanted only by vertices for which the narrower ones are there, so that runs
-// never hold a wide one while they wait for a narrow one.
+// request requests the permits that ready vertices could use at once, of the narrowest limit (the places of the pool)
+// first. A permit of a wider limit is requested only for vertices that already have the narrower ones, so that a run
+// never holds a wide permit while it waits for a narrow one.
 func (l *Loop) request() {
 	for _, lim := range l.limitOrder {
 		lim.want, lim.soon, lim.spare = 0, 0, lim.available()
@@ -124,8 +124,8 @@ func (l *Loop) request() {
 	}
 }
 
-// requestID returns the lowest request name that is not in use: a run that is resumed asks under the same names again,
-// and so finds the permits that the process before it left.
+// requestID returns the lowest request name that is not in use. A resumed run requests permits under the same names,
+// and so finds those that the earlier process held.
 func (l *Loop) requestID(lim *limit) string {
 	n := 0
 	for n < len(lim.taken) && lim.taken[n] {
@@ -138,7 +138,7 @@ func (l *Loop) requestID(lim *limit) string {
 	return l.Run + "-" + strconv.Itoa(n)
 }
 
-// forget makes a request's name free again.
+// forget frees the name of a request.
 func (l *Loop) forget(lim *limit, id string) {
 	if n, err := strconv.Atoi(id[min(len(id), len(l.Run)+1):]); err == nil && n >= 0 && n < len(lim.taken) {
 		lim.taken[n] = false
@@ -188,7 +188,7 @@ func (l *Loop) onRefused(e Refused) {
 	l.forget(lim, e.ID)
 }
 
-// available is how many permits are there to be used.
+// available returns how many idle permits there are.
 func (lim *limit) available() int {
 	if lim.local {
 		return max(0, lim.slots-lim.inUse)
@@ -196,7 +196,7 @@ func (lim *limit) available() int {
 	return len(lim.idle)
 }
 
-// use takes an idle permit, which the caller has made sure is there.
+// use takes an idle permit. The caller has checked that there is one.
 func (l *Loop) use(lim *limit) permit {
 	lim.inUse++
 	if lim.local {
@@ -207,8 +207,8 @@ func (l *Loop) use(lim *limit) permit {
 	return p
 }
 
-// take takes a place in the pool and a permit of each limit of the class for a vertex. The caller has made sure that
-// they are there.
+// take takes a place in the pool and a permit of each limit of the class for a vertex. The caller has checked that they
+// are available.
 func (l *Loop) take(w *work, c *class) {
 	for lim := range c.needs() {
 		if lim.pool != nil {
@@ -219,14 +219,14 @@ func (l *Loop) take(w *work, c *class) {
 	}
 }
 
-// leave ends what a vertex holds, place and permits.
+// leave ends a vertex's use of its place and its permits.
 func (l *Loop) leave(w *work) {
 	l.vacate(w)
 	l.free(w.permits)
 	w.permits = nil
 }
 
-// vacate ends the use of the vertex's place in its pool, if it has one.
+// vacate ends a vertex's use of its place, if it has one.
 func (l *Loop) vacate(w *work) {
 	if w.seat.limit != nil {
 		l.free([]permit{w.seat})
@@ -234,7 +234,8 @@ func (l *Loop) vacate(w *work) {
 	}
 }
 
-// free ends the use of permits: others get them when they wait and the quantum is over, else the next vertex.
+// free ends the use of permits. They are released if others wait and the quantum is over, and are idle for the next
+// vertex otherwise.
 func (l *Loop) free(ps []permit) {
 	for _, p := range ps {
 		lim := p.limit
@@ -251,8 +252,8 @@ func (l *Loop) free(ps []permit) {
 	}
 }
 
-// keep holds permits for an attempt in doubt that the run does not wait for any more. Those that an earlier process
-// left may be granted only after that.
+// keep holds the permits of an attempt in doubt for which the run no longer waits. Permits of an earlier process may be
+// granted only afterwards.
 func (l *Loop) keep(a wire.AttemptID, ps ...permit) {
 	l.kept[a] = append(l.kept[a], ps...)
 	for _, p := range ps {
@@ -260,13 +261,13 @@ func (l *Loop) keep(a wire.AttemptID, ps ...permit) {
 	}
 }
 
-// isLeft tells whether an attempt is in doubt, is not waited for any more, and may go on under its permits.
+// isLeft reports whether an attempt in doubt, for which the run no longer waits, may still run under its permits.
 func (l *Loop) isLeft(a wire.AttemptID) bool {
 	_, is := l.kept[a]
 	return is
 }
 
-// keys are what is to be confirmed before something of the vertex is started.
+// keys returns the permits that must be confirmed before an operation of the vertex starts.
 func (w *work) keys() []PermitKey {
 	keys := keysOf(w.permits)
 	if lim := w.seat.limit; lim != nil && !lim.local {
@@ -288,8 +289,8 @@ func keysOf(ps []permit) []PermitKey {
 	return keys
 }
 
-// drop takes all permits of a vertex out of use after one of them was lost to another coordinator. Nothing may be
-// started under the others either.
+// drop takes all permits of a vertex out of use after it has lost one of them to another coordinator. No operation may
+// start under the others either.
 func (l *Loop) drop(w *work) {
 	for _, p := range w.permits {
 		p.limit.inUse--
@@ -310,7 +311,7 @@ func (l *Loop) giveBack(p permit) {
 	l.do(Release{PermitKey{p.limit.name, p.id}})
 }
 
-// Held lists the permits of operations that may still run when the run ends.
+// Held returns the permits of operations that may still run when the run ends.
 func (l *Loop) Held() (keys []PermitKey) {
 	for v := range l.vertices {
 		if w := l.vertices[v].work; w != nil && w.step.Lane == program.Safe {
@@ -345,7 +346,7 @@ func (l *Loop) onContention(e Contention) {
 	}
 }
 
-// trim gives idle permits back until no more than keep are left.
+// trim releases idle permits until no more than keep are left.
 func (l *Loop) trim(lim *limit, keep int) {
 	for len(lim.idle) > keep {
 		l.giveBack(lim.idle[0])
@@ -354,7 +355,7 @@ func (l *Loop) trim(lim *limit, keep int) {
 	lim.surplus = time.Time{}
 }
 
-// tendLimits is what the clock does to permits.
+// tendLimits does what depends on the time, for limits.
 func (l *Loop) tendLimits() {
 	for _, lim := range l.limitOrder {
 		if lim.local {

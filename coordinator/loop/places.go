@@ -14,11 +14,11 @@ import (
 // free again as soon as the operation is over or in doubt, and the place of a coordinator that is gone is free at once.
 // docs/adr/0011 has the reasons.
 
-// maxSlots is what a worker is believed to have at most.
+// maxSlots is the most slots that a worker is believed to have.
 const maxSlots = 1 << 16
 
-// placesOf returns the limit that counts the places of a pool. Where no other coordinator has a part in them, no
-// message is needed.
+// placesOf returns the limit that counts the places of a pool. If no other coordinator uses the pool, the limit is
+// local and needs no messages.
 func (l *Loop) placesOf(p *pool) *limit {
 	if p.places == nil {
 		p.places = &limit{name: wire.PoolLimit(p.name), pool: p, local: l.Sole, declared: l.Sole,
@@ -30,8 +30,8 @@ func (l *Loop) placesOf(p *pool) *limit {
 	return p.places
 }
 
-// needs yields what a vertex of the class takes, narrow first. Where no worker is known there are no places to be had:
-// what goes out nevertheless, on the fast lane, finds out by itself.
+// needs yields the limits that a vertex of the class needs a permit of, the narrowest first. A pool without a known
+// worker has no places; a call on the fast lane that is sent nevertheless finds out whether there is one.
 func (c *class) needs() iter.Seq[*limit] {
 	return func(yield func(*limit) bool) {
 		if c.places != nil && c.pool.live > 0 && !yield(c.places) {
@@ -45,8 +45,8 @@ func (c *class) needs() iter.Seq[*limit] {
 	}
 }
 
-// passing is for how many of n vertices of the class the limits have permits that are neither its pool's nor the
-// widest.
+// passing returns for how many of n vertices of the class there are permits of the limits between the pool's places and
+// the widest limit.
 func (c *class) passing(n int) int {
 	for _, lim := range c.limits[:max(0, len(c.limits)-1)] {
 		n = min(n, lim.spare)
@@ -54,7 +54,8 @@ func (c *class) passing(n int) int {
 	return n
 }
 
-// fit has the places of a pool follow its live slots. A run that has not heard all workers yet makes nothing smaller.
+// fit adapts the places of a pool to its live slots. A run that has not heard from all workers yet does not reduce
+// them.
 func (l *Loop) fit(p *pool) {
 	lim := p.places
 	if lim == nil || p.slots == 0 || lim.sizing {
@@ -71,7 +72,7 @@ func (l *Loop) fit(p *pool) {
 	}
 }
 
-// tendPlaces fits what is used, now and then: somebody else may have heard the workers otherwise.
+// tendPlaces repeats fit for the pools in use from time to time: another coordinator may have heard other heartbeats.
 func (l *Loop) tendPlaces() {
 	for _, p := range l.poolOrder {
 		if lim := p.places; lim != nil && lim.want+lim.inUse+len(lim.idle) > 0 {
@@ -80,13 +81,13 @@ func (l *Loop) tendPlaces() {
 	}
 }
 
-// full tells that all places of the pool are taken, as far as this run can tell.
+// full reports whether all places of the pool are taken, as far as this run knows.
 func (p *pool) full() bool {
 	lim := p.places
 	return lim != nil && p.live > 0 && lim.declared && lim.available() == 0
 }
 
-// idleElsewhere tells whether a pool other than p has workers and nothing to do for some of them.
+// idleElsewhere reports whether a pool other than p has idle workers.
 func (l *Loop) idleElsewhere(p *pool) bool {
 	for _, o := range l.poolOrder {
 		if o != p && o.live > 0 && o.Queued == 0 && !o.full() {
@@ -96,7 +97,7 @@ func (l *Loop) idleElsewhere(p *pool) bool {
 	return false
 }
 
-// pressure is how long the pool needs for what waits for it, in seconds.
+// pressure returns how many seconds the pool needs for the work that waits for it.
 func (p *pool) pressure() float64 {
 	if p.Queued == 0 || p.slots == 0 {
 		return 0
@@ -104,8 +105,8 @@ func (p *pool) pressure() float64 {
 	return p.load / float64(p.slots)
 }
 
-// mostPressing returns the class from which the next vertex is to be started: the one that bounds the time to the end
-// of the run, be it by the way of its heaviest vertex, or by the work that waits for its pool. -1: nothing can start.
+// mostPressing returns the class that the next vertex is started from: the one that determines when the run can end, by
+// the critical path of its heaviest vertex or by the work that waits for its pool. It returns -1 if nothing can start.
 func (l *Loop) mostPressing() int {
 	best, most, heaviest, first := -1, 0.0, 0.0, 0
 	for i := range l.classes {

@@ -15,7 +15,7 @@ const (
 	firstClass
 )
 
-// class is what queued vertices need to start.
+// class is a set of queued vertices that need the same to start.
 type class struct {
 	lane   program.Lane
 	pool   *pool
@@ -28,7 +28,7 @@ type class struct {
 	lack    lack
 }
 
-// pool is a pool of workers as this run sees it.
+// pool is this run's view of a pool of workers.
 type pool struct {
 	name    string
 	live    int     // workers that take work
@@ -41,7 +41,7 @@ type pool struct {
 	PoolCounts
 }
 
-// launchReady starts queued vertices, the most pressing ones first, as long as there are workers and permits.
+// launchReady starts queued vertices, the most urgent ones first, while there are workers and permits.
 func (l *Loop) launchReady() {
 	for {
 		v, ok := l.sched.PopClass(l.mostPressing())
@@ -55,7 +55,7 @@ func (l *Loop) launchReady() {
 	}
 }
 
-// dequeue counts a vertex out that waits no more.
+// dequeue removes a vertex that no longer waits from the counts.
 func (l *Loop) dequeue(x *vertex) {
 	c := l.classes[x.class-firstClass]
 	l.unmark(x.work, c)
@@ -67,7 +67,7 @@ func (l *Loop) dequeue(x *vertex) {
 	}
 }
 
-// admits tells whether a vertex of the scheduler's class could start now.
+// admits reports whether a vertex of the scheduler's class could start now.
 func (l *Loop) admits(i int) bool {
 	if i < firstClass {
 		return false
@@ -84,13 +84,13 @@ func (l *Loop) admits(i int) bool {
 	return true
 }
 
-// served tells whether somebody takes the work of the class. A fast-lane call finds out by itself when nothing was
-// heard yet; a task of the safe lane would wait in the stream, with its permits, so it is not published before.
+// served reports whether a worker would take the work of the class. A call on the fast lane finds that out by itself. A
+// task of the safe lane would wait in the stream and keep its permits meanwhile, so it is not published before.
 func (l *Loop) served(c *class) bool {
 	return c.pool.live > 0 || c.lane == program.Fast && !c.pool.missing
 }
 
-// startable tells whether vertices of the class can be expected to start as soon as the widest limit lets them.
+// startable reports whether vertices of the class can start as soon as the widest limit allows it.
 func (l *Loop) startable(c *class) bool {
 	if !l.served(c) {
 		return false
@@ -103,8 +103,7 @@ func (l *Loop) startable(c *class) bool {
 	return true
 }
 
-// enqueue has a vertex with a task wait for a worker and permits. Permits that it has are kept when they are the
-// ones that it needs.
+// enqueue queues a vertex with a task for a worker and permits. It keeps its permits if they are those that it needs.
 func (l *Loop) enqueue(v int) {
 	x := &l.vertices[v]
 	w := x.work
@@ -134,13 +133,13 @@ func (l *Loop) enqueue(v int) {
 	l.sched.Requeue(v)
 }
 
-// holdsAll tells whether a vertex holds what its class takes.
+// holdsAll reports whether a vertex has all permits of its class.
 func (l *Loop) holdsAll(w *work, c *class) bool {
 	return len(w.permits) > 0 && len(w.permits) == len(c.limits) && (c.places == nil || c.pool.live == 0 ||
 		w.seat.limit == c.places)
 }
 
-// classify finds the class of a vertex by its placement.
+// classify finds the class of a vertex from its placement.
 func (l *Loop) classify(x *vertex, w *work) int32 {
 	name, limits := l.Place(w.step.Place, l.isLive)
 	if w.step.Place.Anywhere && !l.isLive(name) {
@@ -188,7 +187,7 @@ func (l *Loop) isLive(name string) bool {
 	return p != nil && p.live > 0
 }
 
-// anyLive names a pool with workers; empty when none is known to have any.
+// anyLive returns a pool with workers; empty if none is known.
 func (l *Loop) anyLive() string {
 	for _, p := range l.poolOrder {
 		if p.live > 0 {
@@ -198,15 +197,15 @@ func (l *Loop) anyLive() string {
 	return ""
 }
 
-// tooEarly tells that the workers of a pool that a vertex may go to have not had the time to say that they are there:
-// of one that its region names, or of any.
+// tooEarly reports whether workers that the vertex could run on may not have sent their first heartbeat yet: those of
+// the pool of its region or, without one, of any pool.
 func (l *Loop) tooEarly(w *work) bool {
 	p := &w.step.Place
 	return l.now.Before(l.settledAt) && !l.halted() && (p.Anywhere && !l.Embedded && l.anyLive() == "" ||
 		p.Region != "" && !l.isLive(p.Region) || p.ProviderRegion != "" && !l.isLive(p.ProviderRegion))
 }
 
-// park has a vertex wait for a moment.
+// park makes a vertex wait for a moment.
 func (l *Loop) park(v int, until time.Time) {
 	w := l.vertices[v].work
 	l.leave(w)
@@ -215,7 +214,7 @@ func (l *Loop) park(v int, until time.Time) {
 	l.waits = append(l.waits, v)
 }
 
-// unpark lets those go whose moment has come.
+// unpark ends the wait of parked vertices whose time has come.
 func (l *Loop) unpark() {
 	left := l.waits[:0]
 	due := []int(nil)
@@ -236,7 +235,7 @@ func (l *Loop) unpark() {
 	}
 }
 
-// launch sends the task of a vertex that holds its permits on its way.
+// launch sends the task of a vertex that has its permits.
 func (l *Loop) launch(v int) {
 	x := &l.vertices[v]
 	w := x.work

@@ -10,16 +10,16 @@ import (
 )
 
 var (
-	// ErrStore means that the run was ended, to be resumed, because the transport kept refusing what the run cannot do
-	// without, or did not answer.
+	// ErrStore means that the run ended, and can be resumed, because the transport kept refusing something that the run
+	// depends on, or did not answer.
 	ErrStore = errors.New("NATS kept refusing")
-	// ErrWorkers means that the run was ended, to be resumed, because no worker could take its tasks.
+	// ErrWorkers means that the run ended, and can be resumed, because no worker could take its tasks.
 	ErrWorkers = errors.New("no worker could take a task")
 )
 
-// onProbed takes what became of the regular look at the message store. A run pauses while that stores nothing, and ends
-// when it does so for long, or does not answer for long. Nothing is lost by either: what was done is recorded, and what
-// is under way is reported later.
+// onProbed processes the result of the regular check of the message store. The run pauses while the store cannot store
+// messages, and ends if that lasts or if the store does not answer for long. Nothing is lost then: what was done is
+// recorded, and what is under way is reported later.
 func (l *Loop) onProbed(e Probed) {
 	if !errors.Is(e.Err, wire.ErrStore) {
 		l.refusing = false
@@ -64,14 +64,14 @@ func (l *Loop) onProbed(e Probed) {
 	}
 }
 
-// breakOff ends the run because of the world around it.
+// breakOff ends the run because of an external failure.
 func (l *Loop) breakOff(err error) {
 	if l.broken == nil {
 		l.broken = err
 	}
 }
 
-// repeatedly tells whether something has failed for long enough to end the run with the error.
+// repeatedly reports whether something has failed for long enough to end the run with the error.
 func (l *Loop) repeatedly(p *Patience, doing string, err error) bool {
 	spent := p.Spent(l.now, err)
 	if spent > 0 {
@@ -80,8 +80,8 @@ func (l *Loop) repeatedly(p *Patience, doing string, err error) bool {
 	return spent > 0
 }
 
-// tendTroubled ends the run when tasks wait in a pool whose workers are all alive, and take none: their disks are full,
-// for instance. That shows nowhere else, because such workers answer calls.
+// tendTroubled ends the run if tasks wait in a pool whose workers are alive but take none, because their disks are full
+// for instance. Nothing else would show that, because such workers still answer calls.
 func (l *Loop) tendTroubled() {
 	if !l.Durable || l.halted() {
 		return
@@ -113,7 +113,7 @@ func (l *Loop) tendTroubled() {
 	}
 }
 
-// trouble says why the workers of a pool take no tasks; empty when one of them does, or there is none.
+// trouble returns why the workers of a pool take no tasks; empty if one of them does, or if there are none.
 func (l *Loop) trouble(pool string) (why string) {
 	for _, w := range l.workerOrder {
 		if !w.takes || w.Pools[0] != pool {

@@ -8,7 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// onPrepared continues a vertex whose program has said what it must do.
+// onPrepared continues a vertex after its program has prepared it.
 func (l *Loop) onPrepared(e Prepared) {
 	x := &l.vertices[e.Vertex]
 	w := x.work
@@ -20,7 +20,7 @@ func (l *Loop) onPrepared(e Prepared) {
 	l.goOn(e.Vertex)
 }
 
-// onCompleted goes on with a vertex whose task was answered.
+// onCompleted continues a vertex after its task was completed.
 func (l *Loop) onCompleted(e Completed) {
 	x := &l.vertices[e.Vertex]
 	w := x.work
@@ -37,8 +37,8 @@ func (l *Loop) onCompleted(e Completed) {
 	l.goOn(e.Vertex)
 }
 
-// goOn carries out the last step of a vertex: its effect is folded into the program and made durable, then it has its
-// task done, or it is settled.
+// goOn takes the last step of a vertex: it passes the effect to the program and commits it; then it starts the next
+// task of the vertex, or settles it.
 func (l *Loop) goOn(v int) {
 	x := &l.vertices[v]
 	w := x.work
@@ -87,9 +87,9 @@ func (l *Loop) goOn(v int) {
 	l.save(r)
 }
 
-// unkept takes an answer that the program cannot keep. What has been done under it is in doubt: nothing of it runs any
-// more, and its message is acknowledged once the doubt is durable, which has what is known of the answer. The fast lane
-// changes nothing that must be remembered, so there the vertex has failed.
+// unkept handles a result that the program cannot keep. On the safe lane the operation is in doubt: it does not run any
+// more, and its message is acknowledged once the doubt is durable, with what is known of the result. The fast lane
+// changes nothing that must be remembered, so there the vertex fails.
 func (l *Loop) unkept(v int, safely bool) {
 	w := l.vertices[v].work
 	if !safely || !l.Durable {
@@ -102,8 +102,8 @@ func (l *Loop) unkept(v int, safely bool) {
 	l.suspect(v, w.step.Doubt.Reason)
 }
 
-// conclude makes the outcome of a vertex durable. What only this run's memory holds, such as a local value, has nothing
-// to make durable: it is computed again by a run that is resumed.
+// conclude commits the outcome of a vertex. Values that only this run's memory has, such as locals, need no commit: a
+// resumed run computes them again.
 func (l *Loop) conclude(v int) {
 	x := &l.vertices[v]
 	w := x.work
@@ -135,8 +135,8 @@ func (l *Loop) conclude(v int) {
 	l.save(r)
 }
 
-// took is how long the vertex's operations took; zero when there were none. Where no worker has told, it is the time
-// since the first one went out.
+// took returns how long the operations of the vertex took; zero if there were none. If no worker has reported it, it is
+// the time since the first one was sent.
 func (w *work) took(now time.Time) time.Duration {
 	if w.started.IsZero() {
 		return 0
@@ -147,7 +147,7 @@ func (w *work) took(now time.Time) time.Duration {
 	return w.spent
 }
 
-// waited is how long the vertex was ready, but not worked on: for a place, for permits, on the way.
+// waited returns how long the vertex was ready but not worked on: it waited for a place, for permits, or for messages.
 func (w *work) waited(now time.Time) time.Duration {
 	if w.ready.IsZero() || w.started.IsZero() {
 		return 0
@@ -155,7 +155,7 @@ func (w *work) waited(now time.Time) time.Duration {
 	return max(0, now.Sub(w.ready)-w.took(now))
 }
 
-// settle ends a vertex, whose effect is durable by now: what depends on it goes on.
+// settle ends a vertex whose effect is durable, so that the vertices that depend on it can start.
 func (l *Loop) settle(v int) {
 	x := &l.vertices[v]
 	w := x.work
@@ -188,8 +188,8 @@ func (l *Loop) settle(v int) {
 	l.sched.Done(v)
 }
 
-// confirm has the message of the result that the vertex took acknowledged, if there is one; its permits are free once
-// that is done, or now.
+// confirm acknowledges the message of the result that the vertex has accepted, if there is one. Its permits are
+// released once that is done, or at once without a message.
 func (l *Loop) confirm(w *work) {
 	l.vacate(w)
 	if w.delivery == 0 {
@@ -208,7 +208,7 @@ func (l *Loop) onAcked(e Acked) {
 	delete(l.acking, e.Delivery)
 }
 
-// skip settles what the scheduler skipped.
+// skip settles the vertices that the scheduler has skipped.
 func (l *Loop) skip(skips []sched.Skip) {
 	if len(skips) == 0 {
 		return
@@ -245,12 +245,12 @@ func (l *Loop) skip(skips []sched.Skip) {
 	}
 }
 
-// closed tells that the journal says no more about a vertex.
+// closed reports whether the journal will have nothing more about a vertex.
 func closed(s journal.Status) bool {
 	return s == journal.Done || s == journal.Failed || s == journal.Skipped
 }
 
-// onCommitted goes on with what waited for its record to be durable.
+// onCommitted continues what has waited for its record to be durable.
 func (l *Loop) onCommitted(e Committed) {
 	for _, r := range e.Records {
 		l.saving--

@@ -10,82 +10,83 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Shown is an action: it tells views something about the run. It is plain data, so what a run shows can be kept,
-// compared, sent, and shown again. Hidden vertices are never shown. No answer.
+// Shown is an action that informs views of the run. It is plain data, so that it can be stored, compared, sent and
+// shown again. Hidden vertices are never shown. No answer.
 type Shown struct {
 	Kind ShownKind
-	// Vertex is what it is about, -1: the run. What follows describes the vertex; it is empty for diagnostics.
+	// Vertex is the vertex that it is about; -1 is the run. The fields after it describe the vertex; they are empty for
+	// diagnostics.
 	Vertex                 int
 	Address, Class, Action string
 	// Deposed is the key of a deposed object.
 	Deposed string
-	// Pool and At tell where an operation was started, and when.
+	// Pool and At are the pool and the time of a start.
 	Pool string
 	At   time.Time
-	// Took is how long the operations of a vertex took. It is zero when nothing had to be sent. For ShownProgress it is
-	// how long the operation under way runs already.
+	// Took is how long the operations of a vertex took; zero for a vertex without a task. For ShownProgress it is how long
+	// the current operation has been running.
 	Took time.Duration
-	// Notes tell of a finished vertex what the program found.
+	// Notes are what the program noted about a finished vertex.
 	Notes program.Notes
-	// Reason says why the outcome of an operation is not known, or is the address of the vertex that failed and kept a
-	// skipped one from running. Of one that failed it has the errors.
+	// Reason says why the outcome of an operation is unknown. For a skipped vertex it is the address of the failed vertex
+	// that it depends on, for a failed one it has the errors.
 	Reason string
-	// Attempt is the last one, Worker who carried it out, where that is known.
+	// Attempt is the last attempt, Worker the worker that executed it, if known.
 	Attempt wire.AttemptID
 	Worker  string
 	// Ready, Waited and Limits are set for a vertex that has started: when it became ready, what it has waited for since
-	// then, and the limits that it holds permits of. They must not be changed.
+	// then, and the limits that it holds permits of. They must not be modified.
 	Ready  time.Time
 	Waited []journal.Wait
 	Limits []string
-	// Queue is a number for the vertices that wait for the same, in ShownQueued and ShownLacking; Waited names that
-	// there, without a length.
+	// Queue identifies, in ShownQueued and ShownLacking, the queue of vertices that wait for the same thing. Waited names
+	// that thing there, without a duration.
 	Queue       int
 	Waits       []Wait
 	Counts      Counts
 	Diagnostics diag.List
 }
 
-// ShownKind says what a Shown tells.
+// ShownKind is the kind of a Shown.
 type ShownKind byte
 
 const (
-	// ShownStarted: an operation of the vertex went out. A vertex is started once, however many tasks it has.
+	// ShownStarted: the vertex has sent its first task. It is shown at most once per vertex.
 	ShownStarted ShownKind = iota + 1
-	// ShownProgress: the operation still runs. It is shown every ProgressEvery.
+	// ShownProgress: the operation is still running. It is shown every ProgressEvery.
 	ShownProgress
 	ShownFinished
 	// ShownFailed: the vertex failed. Its diagnostics were shown before.
 	ShownFailed
 	// ShownSkipped: the vertex will not run because another one failed.
 	ShownSkipped
-	// ShownDoubtful: the outcome of the vertex's operation is not known. It may be finished, or fail, later.
+	// ShownDoubtful: the outcome of the vertex's operation is unknown. ShownFinished or ShownFailed may follow.
 	ShownDoubtful
-	// ShownWaiting: what vertices wait for has changed. An empty list: for nothing.
+	// ShownWaiting: what vertices wait for has changed. An empty list means that none waits any more.
 	ShownWaiting
-	// ShownCounts: how far the run is, about four times a second while that changes.
+	// ShownCounts: the progress of the run, about four times a second while it changes.
 	ShownCounts
 	ShownDiagnostics
-	// ShownQueued: the vertex is ready, and has to wait. Only a Tracer is told, as of the two below.
+	// ShownQueued: the vertex is ready and has to wait. Like the next two kinds it is shown only to a Tracer.
 	ShownQueued
-	// ShownLacking: the vertices of a queue wait for something else than before.
+	// ShownLacking: the vertices of a queue wait for a different thing than before.
 	ShownLacking
-	// ShownHeld: a worker has taken the operation of the vertex.
+	// ShownHeld: a worker has taken the task of the vertex.
 	ShownHeld
 )
 
-// ProgressEvery is how often views hear of an operation that still runs.
+// ProgressEvery is the interval of ShownProgress.
 const ProgressEvery = 10 * time.Second
 
-// Wait says that vertices wait for something other than each other.
+// Wait says that vertices wait for something other than another vertex.
 type Wait struct {
-	// Pool without a live worker, or Limit without a free permit; the other one is empty.
+	// Pool is a pool without a live worker, Limit a limit without a free permit; one of them is empty.
 	Pool, Limit string
-	// Vertices is how many wait; Address names the first of them.
+	// Vertices is the number of waiting vertices, Address the address of the first one.
 	Vertices int
 	Address  string
-	// InDoubt are the addresses of operations whose outcome is not known that hold permits of Limit, once for each
-	// permit; the limit has Slots.
+	// InDoubt are the addresses of operations in doubt that hold permits of Limit, once for each permit. Slots is the size
+	// of the limit.
 	InDoubt []string
 	Slots   int
 }
@@ -96,20 +97,19 @@ func (w Wait) equal(o Wait) bool {
 		slices.Equal(w.InDoubt, o.InDoubt)
 }
 
-// Counts is how far a run is. Hidden vertices are not counted.
+// Counts is the progress of a run. Hidden vertices are not counted.
 type Counts struct {
 	Total, Done, Failed, Skipped, InDoubt, Running int
-	// Pools counts by pool what runs there now, and what is ready to.
+	// Pools counts the running and the ready vertices by pool.
 	Pools map[string]PoolCounts
-	// Left is the estimated time to the end, from the durations that operations of the same kind took; zero when
-	// nothing is known.
+	// Left is the estimated time to the end, from the durations of operations of the same kind; zero if none is known.
 	Left time.Duration
 }
 
 // PoolCounts counts the vertices of one pool.
 type PoolCounts struct{ Running, Queued, Done int }
 
-// about returns what tells of a vertex.
+// about returns a Shown with the description of a vertex.
 func about(kind ShownKind, vertex int, d *program.Description) Shown {
 	return Shown{Kind: kind, Vertex: vertex, Address: d.Address, Class: d.Class, Action: d.Action, Deposed: d.Deposed}
 }

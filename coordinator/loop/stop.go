@@ -5,8 +5,8 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// onInterrupted stops: nothing more is started, workers are asked to have their providers stop, attempts that nobody
-// has claimed yet are revoked so that nobody will. What runs is awaited.
+// onInterrupted stops the run gracefully: it starts nothing more, asks workers to have their providers stop, and
+// revokes attempts that no worker has claimed. It waits for what runs.
 func (l *Loop) onInterrupted(e Interrupted) {
 	if e.Cancel && !l.cancelled {
 		l.cancelled = true
@@ -42,7 +42,7 @@ func (l *Loop) onInterrupted(e Interrupted) {
 	}
 }
 
-// openEnded tells whether the journal has operations without an outcome. If the run were ended for good now, their
+// openEnded reports whether the journal has operations without an outcome. If the run were ended for good now, their
 // outcomes would be lost.
 func (l *Loop) openEnded() bool {
 	for v := range l.vertices {
@@ -53,8 +53,8 @@ func (l *Loop) openEnded() bool {
 	return false
 }
 
-// onAbandoned leaves at once. Workers elsewhere go on, and a resumed run takes their results; workers within this
-// process end with it, so what they do is in doubt.
+// onAbandoned makes the run return at once. Remote workers finish their operations, and a resumed run takes the
+// results; workers in this process end with it, so their operations are in doubt.
 func (l *Loop) onAbandoned() {
 	if l.leaving {
 		return

@@ -16,35 +16,35 @@ const hiddenWeight = 0.0001
 type Failure struct {
 	Vertex  int
 	Address string
-	// Earlier tells that it failed before the run was gone on with, so that Diags has nothing of it; Reason is what the
-	// journal says about that.
+	// Earlier says that the vertex failed before the run was resumed, so that Diags has nothing about it; Reason is what
+	// the journal has.
 	Earlier bool
 	Reason  string
 }
 
-// Skipped is a vertex that did not run because another one, named by its address, failed.
+// Skipped is a vertex that did not run because the vertex at another address failed.
 type Skipped struct {
 	Vertex           int
 	Address, Because string
 }
 
-// Doubtful is a vertex of whose operation the outcome is not known.
+// Doubtful is a vertex whose operation has an unknown outcome.
 type Doubtful struct {
 	Vertex                         int
 	Address, Attempt, Worker, Pool string
 	Reason                         string
 	Started                        time.Time
-	// Answer is what is known of an answer that came, but cannot be kept; nil when none came.
+	// Answer is what is known of a result that arrived but could not be kept; nil if none arrived.
 	Answer *state.Answer
 }
 
-// problem is what was told about a vertex.
+// problem is a diagnostic about a vertex.
 type problem struct {
 	vertex int
 	list   diag.List
 }
 
-// tally is what the loop keeps for the summary and for views.
+// tally has what the loop keeps for the outcome and for views.
 type tally struct {
 	problems []problem
 	failed   []Failure
@@ -90,7 +90,7 @@ func (t *tally) skip(x *vertex) {
 	t.omitted++
 }
 
-// sample remembers how long an operation took, not counting what it waited for.
+// sample records how long an operation took, without the time that it waited.
 func (l *Loop) sample(x *vertex, w *work, took time.Duration) {
 	w.spent += took
 	if x.hidden {
@@ -105,10 +105,10 @@ func (l *Loop) sample(x *vertex, w *work, took time.Duration) {
 	l.durations[DurationKey(w.desc)] = took
 }
 
-// Durations returns how long the operations of this run took, by durationKey.
+// Durations returns how long the operations of this run took, by DurationKey.
 func (l *Loop) Durations() map[string]time.Duration { return l.durations }
 
-// progress returns how far the run is.
+// progress returns the progress of the run.
 func (l *Loop) progress() Counts {
 	c := Counts{
 		Total: l.total, Done: l.ended, Failed: l.wrong, Skipped: l.omitted,
@@ -122,7 +122,7 @@ func (l *Loop) progress() Counts {
 	return c
 }
 
-// tellViews tells the observer what changed.
+// tellViews shows what has changed.
 func (l *Loop) tellViews() {
 	for _, v := range l.out {
 		x := &l.vertices[v]

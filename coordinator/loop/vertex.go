@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// phase tells what the loop does with a vertex at the moment. It refines the statuses of graph/sched and of the
-// journal, which say what is known for good.
+// phase is what the loop is doing with a vertex. It refines the statuses of graph/sched and of the journal, which only
+// have what is durable.
 //
 //	idle --> preparing --+--------------------------------------------> concluding --> settled
 //	                     |                                                  ^
@@ -77,7 +77,7 @@ func bits(ps ...phase) (set uint16) {
 	return set
 }
 
-// under tells whether something is going on outside, or inside a commit, that will end the phase by itself.
+// under reports whether an operation or a commit is under way that will end the phase without further action.
 func (p phase) under() bool {
 	switch p {
 	case idle, queued, doubtful, settled:
@@ -86,7 +86,7 @@ func (p phase) under() bool {
 	return true
 }
 
-// vertex is what the loop knows of a vertex for as long as the run lasts.
+// vertex is what the loop keeps about a vertex for the whole run.
 type vertex struct {
 	phase  phase
 	status journal.Status // what the journal says; Waiting when it says nothing
@@ -98,7 +98,7 @@ type vertex struct {
 	work   *work // while under way
 }
 
-// work is what the loop knows of a vertex from its preparation to its settling.
+// work is what the loop keeps about a vertex from its preparation until it is settled.
 type work struct {
 	desc    program.Description
 	step    program.Step // the last one
@@ -142,7 +142,7 @@ type work struct {
 	undoubted []state.Change // that take back what was said in doubt; to be recorded
 }
 
-// ref names the attempt on the wire.
+// ref returns the reference of the vertex's attempt in messages.
 func (l *Loop) ref(w *work) wire.TaskRef {
 	return wire.TaskRef{Pool: w.pool, Coordinator: l.Coordinator, Run: l.Run, Attempt: w.attempt}
 }
