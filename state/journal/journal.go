@@ -1,8 +1,8 @@
-// Package journal records what happened in a run: events, the statuses of vertices, the transition function
-// between them; it holds the contract of the store that keeps state and journal together.
+// Package journal defines the events of runs, the statuses of vertices with the transition function between them, and
+// the contract of the store that keeps states and journals together.
 //
 // state/bolt and state/mem implement the store. The package does no I/O and decides nothing about a run: the
-// coordinator's loop makes the events, Fold turns recorded events back into where the run stands.
+// coordinator's loop makes the events, and Fold computes the statuses of a run from recorded events.
 package journal
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// Status is where a vertex of the apply graph stands.
+// Status is the status of a vertex of the apply graph.
 type Status byte
 
 // The statuses. Picture:
@@ -38,22 +38,22 @@ var statusNames = [...]string{"waiting", "wanted", "dispatched", "done", "failed
 
 func (s Status) String() string { return statusNames[s] }
 
-// Kind is what an event says.
+// Kind is the kind of an event.
 type Kind byte
 
 // The kinds of events.
 const (
-	// Want: the vertex is ready and its task is computed; nothing was sent.
+	// Want: the vertex is ready and its task is computed; it was not sent yet.
 	Want Kind = iota + 1
 	// Dispatch: the intent with its attempt and permits; the task is published after this is durable.
 	Dispatch
 	// Finish: the result was accepted; the state changes of the same transaction hold its effect.
 	Finish
-	// Fail: the result, or the evaluation, is an error; state changes may come with it.
+	// Fail: the result of the operation, or the evaluation, is an error. State changes may come with it.
 	Fail
-	// Skip: something before it failed.
+	// Skip: a vertex that this one depends on has failed.
 	Skip
-	// Suspect: the outcome cannot be known.
+	// Suspect: the outcome is unknown; the operation is in doubt.
 	Suspect
 	// Retract: the attempt was proved not to have started; a new one may be made.
 	Retract
@@ -75,7 +75,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("unknown kind %d", byte(k))
 }
 
-// KeptRuns is how many ended runs of a workspace a store keeps, newest first; those that have not ended are all kept.
+// KeptRuns is how many ended runs of a workspace a store keeps, the newest ones. It keeps all runs that have not ended.
 const KeptRuns = 50
 
 // DefaultWorkspace is the workspace that always exists.
@@ -107,7 +107,7 @@ func Next(s Status, k Kind) (Status, error) {
 	return s, fmt.Errorf("%w: %s on a vertex that is %s", ErrTransition, k, s)
 }
 
-// Event is one thing that happened. Zero fields do not apply.
+// Event is one record of the journal. Fields that do not apply to its kind are zero.
 type Event struct {
 	Kind    Kind      `msgpack:"k"`
 	Vertex  int       `msgpack:"x"`
@@ -118,31 +118,31 @@ type Event struct {
 	Worker  string    `msgpack:"w,omitempty"`
 	Permits []string  `msgpack:"pm,omitempty"` // request ids of the permits held, widest last
 	Action  string    `msgpack:"ac,omitempty"`
-	// Took is how long the operations of a vertex that has ended took; Waited is how long it was ready before and
-	// between them, for a slot, for permits, on the way. A dispatch has the time since the vertex was ready.
+	// Took is how long the operations of an ended vertex took. Waited is how long it was ready before and between them: it
+	// waited for a slot, for permits, or for messages. A dispatch has the time since the vertex was ready.
 	Took   time.Duration `msgpack:"d,omitempty"`
 	Waited time.Duration `msgpack:"wt,omitempty"`
-	// Waits says what the vertex has waited for since it was ready: what is missing to Waited was spent on the way.
-	// Waits of a few milliseconds are left out.
+	// Waits lists what the vertex has waited for since it was ready. The rest of Waited was spent on messages. Waits of a
+	// few milliseconds are left out.
 	Waits []Wait `msgpack:"ws,omitempty"`
 	// Sequence is the position of the accepted result in the result stream.
 	Sequence uint64 `msgpack:"s,omitempty"`
 	// Phase counts the operations of a vertex that are done (Want, Step).
 	Phase  int    `msgpack:"ph,omitempty"`
 	Detail string `msgpack:"m,omitempty"`
-	// Over tells that nothing runs any more of what is suspected, though its outcome is not known: no permit is held
-	// for it.
+	// Over says that the operation in doubt does not run any more, though its outcome is unknown, so that no permit is
+	// held for it.
 	Over bool `msgpack:"o,omitempty"`
 }
 
-// Wait is for how long a vertex has waited for one thing.
+// Wait is how long a vertex has waited for one thing.
 type Wait struct {
 	Kind WaitKind      `msgpack:"k"`
 	Name string        `msgpack:"n,omitempty"` // of the limit, or of the pool
 	For  time.Duration `msgpack:"f"`
 }
 
-// WaitKind is what is waited for.
+// WaitKind is what a vertex waits for.
 type WaitKind byte
 
 // The kinds of waits.
@@ -161,29 +161,29 @@ type Run struct {
 	Command     string    `json:"command"` // apply, destroy, refresh...
 	Started     time.Time `json:"started"`
 	Ended       time.Time `json:"ended,omitempty"`
-	// Status is running, done, failed, interrupted or cancelled. A run that a crash ended still says running.
+	// Status is running, done, failed, interrupted or cancelled. A run whose process crashed still has the status running.
 	Status string `json:"status"`
 	Who    string `json:"who,omitempty"`
 	// Vertices is the number of vertices of the apply graph.
 	Vertices int `json:"vertices"`
 	// BaseSerial is the serial of the state that the plan was made for.
 	BaseSerial uint64 `json:"base_serial"`
-	// Request is what whoever has asked for the run calls it: the run of a service. Empty where nobody did.
+	// Request is the name that the requester of the run has given it, such as the ID of a service's run; empty without
+	// one.
 	Request string `json:"request,omitempty"`
 }
 
 // Running is the status of a run whose end is not recorded.
 const Running = "running"
 
-// Over tells that nobody will go on with the run: it has neither been cut off nor interrupted.
+// Over reports whether the run has ended for good: it is neither cut off nor interrupted.
 func (r Run) Over() bool { return r.Status != Running && r.Status != "interrupted" }
 
-// PermitName is how a dispatch names a permit among its Permits: by its limit, and by the name that it was asked for
-// under.
+// PermitName returns the name of a permit in a dispatch: its limit and the ID of its request.
 func PermitName(limit, id string) string { return limit + "/" + id }
 
-// ParsePermit is the inverse of PermitName. It returns false for what is no name of a permit. Limits may have slashes
-// in their names, requests have none.
+// ParsePermit is the inverse of PermitName. It returns false for a text that is no such name. Names of limits may
+// contain slashes, IDs of requests may not.
 func ParsePermit(name string) (limit, id string, ok bool) {
 	i := strings.LastIndexByte(name, '/')
 	if i < 0 {
@@ -192,7 +192,8 @@ func ParsePermit(name string) (limit, id string, ok bool) {
 	return name[:i], name[i+1:], true
 }
 
-// Fold returns the status of each vertex and the last dispatch of those that are under way.
+// Fold returns the status of each vertex, and the last dispatch of each vertex that is under way. The error wraps
+// ErrTransition.
 func Fold(n int, events []Event) ([]Status, map[int]Event, error) {
 	statuses := make([]Status, n)
 	open := map[int]Event{}
@@ -226,15 +227,15 @@ var (
 	ErrNoWorkspace = errors.New("the workspace does not exist")
 	// ErrWorkspaceExists means that a workspace of this name exists already.
 	ErrWorkspaceExists = errors.New("the workspace exists already")
-	// ErrDefaultWorkspace means that the default workspace was to be deleted, which always exists.
+	// ErrDefaultWorkspace means that the default workspace, which always exists, was to be deleted.
 	ErrDefaultWorkspace = errors.New("the default workspace cannot be deleted")
 	// ErrNoRun means that no such run is recorded.
 	ErrNoRun = errors.New("no such run")
-	// ErrFenced means that the lock under which a commit was made is not held any more.
+	// ErrFenced means that the lock of a commit is not held any more.
 	ErrFenced = errors.New("the state lock was lost")
 	// ErrLockID means that Unlock named a lock that is not the one that is held.
 	ErrLockID = errors.New("the state is not locked under this lock ID")
-	// ErrSealed means that what a store holds cannot be read with the configuration that there is.
+	// ErrSealed means that the store cannot be decrypted with the present configuration.
 	ErrSealed = errors.New("the state store cannot be decrypted")
 	// ErrClosed means that the store was closed before the call.
 	ErrClosed = errors.New("the store is closed")
@@ -254,55 +255,55 @@ type LockInfo struct {
 	PID       int       `json:"PID,omitempty"`
 }
 
-// Held is the error of Lock when somebody else holds the state.
+// Held is the error of Lock while somebody else holds the state.
 type Held struct{ Holder LockInfo }
 
 func (h *Held) Error() string { return "the state is locked by " + h.Holder.Who }
 
-// Tx is what one commit makes durable together.
+// Tx is a transaction: what one commit makes durable together.
 type Tx struct {
 	Changes []state.Change
-	// Run and Events append to the run's journal; Run empty: no events.
+	// Events are appended to the journal of Run. Without events Run may be empty.
 	Run    string
 	Events []Event
-	// EndVersion closes a version of the state: the serial grows by one and the version before stays readable.
-	// Changes made without it belong to the version that is being made. Where all changes since the version before
-	// come to nothing, no version ends and the serial stays; the first version ends always.
+	// EndVersion ends a version of the state: the serial grows by one, and the version before stays readable. Changes that
+	// are committed without it belong to the version that is being made. If all changes since the version before cancel
+	// each other out, no version ends and the serial stays the same; the first version always ends.
 	EndVersion bool
-	// EndUnfinished closes the version that is being made, if earlier commits have left anything in it.
+	// EndUnfinished ends the version that is being made, if earlier commits have left changes in it.
 	EndUnfinished bool
-	// Cause says what made the version that ends, for Versions. Empty: the command of the run.
+	// Cause is the command that made the version that ends, for Versions. Empty means the command of the run.
 	Cause string
 }
 
-// Cause says where a whole state that is put comes from.
+// Cause says where a state comes from that replaces the stored one.
 type Cause struct {
 	Text string
-	// Elsewhere tells that somebody else has made the state: who holds the lock has only found it.
+	// Elsewhere says that the state was made elsewhere; the holder of the lock has only read it.
 	Elsewhere bool
 }
 
-// Because is the cause of a state that who holds the lock has made.
+// Because returns the cause of a state that the holder of the lock has made.
 func Because(text string) Cause { return Cause{Text: text} }
 
-// VersionInfo is one kept version of a state.
+// VersionInfo describes a version of a state that is kept.
 type VersionInfo struct {
 	Serial  uint64
 	Lineage string
 	At      time.Time
 	Cause   string // the command that made it
-	// Run is the run that made it, Who held the lock meanwhile; empty where that is not known.
+	// Run is the run that made it, Who the holder of the lock at the time; empty if unknown.
 	Run, Who string
 }
 
 // Difference is one thing that has changed since an earlier version of a state.
 type Difference struct {
 	state.Difference
-	// By is the last version that changed it. That of a change which belongs to no ended version has serial 0.
+	// By is the last version that changed it. It has the serial 0 if no version has ended since the change.
 	By VersionInfo
 }
 
-// SnapshotMark remembers what the workspace's snapshot held when the store last agreed with it.
+// SnapshotMark identifies the content that the workspace's snapshot had when it last agreed with the store.
 type SnapshotMark struct {
 	Where   string `json:"where"` // which snapshot it was
 	Lineage string `json:"lineage"`
@@ -310,9 +311,10 @@ type SnapshotMark struct {
 	SHA256  string `json:"sha256"`
 }
 
-// Store keeps states and journals of all workspaces: all roles of one store. Who needs some of them names those. Every
-// method that changes something returns when it is durable (fsync), at a cost proportional to the change. Safe for
-// concurrent use within a process; a second process is kept out by the store itself (Open returns *Held).
+// Store keeps the states and journals of all workspaces. It has all roles of a store; code that needs only some of them
+// takes those interfaces. Every method that changes something returns when the change is durable (fsync), at a cost
+// proportional to the change. It is safe for concurrent use within a process. It keeps a second process out: opening
+// the store there returns *Held.
 type Store interface {
 	Workspaces
 	States
@@ -326,67 +328,66 @@ type Store interface {
 	Close() error
 }
 
-// Workspaces are whose states a store keeps.
+// Workspaces are the workspaces of a store.
 type Workspaces interface {
 	Workspaces(ctx context.Context) ([]string, error) // sorted; "default" always exists
 	CreateWorkspace(ctx context.Context, name string) error
 	DeleteWorkspace(ctx context.Context, name string) error
 }
 
-// States are the states as they are, one for each workspace.
+// States are the current states, one for each workspace.
 type States interface {
-	// Load returns the workspace's state (empty when nothing was stored). The caller owns it.
+	// Load returns the workspace's state, which is empty if none was stored. The caller owns it.
 	Load(ctx context.Context, workspace string) (*state.State, error)
-	// Commit applies a transaction under the lock with this ID ("" when the workspace is not locked and the
-	// caller does not want it to be); it returns ErrFenced when another lock is held.
+	// Commit applies a transaction under the lock with this ID; "" stands for no lock. It returns ErrFenced if that lock
+	// is not held, or if there is a lock although none is named.
 	Commit(ctx context.Context, workspace, lockID string, tx Tx) error
-	// Replace puts a whole state (state push, adoption of a snapshot) as a new version, with its own lineage and
-	// serial. What was there stays readable: as the version before, or, where a version was being made, as one
-	// more, which ends first.
+	// Replace stores a whole state (from state push, or from a snapshot) as a new version, with its own lineage and
+	// serial. The state before it stays readable as an earlier version; a version that was being made ends first.
 	Replace(ctx context.Context, workspace, lockID string, s *state.State, cause Cause) error
 }
 
-// Versions are the states as they were.
+// Versions are the earlier states.
 type Versions interface {
-	// Versions lists the ended versions, newest first.
+	// Versions returns the ended versions, newest first.
 	Versions(ctx context.Context, workspace string) ([]VersionInfo, error)
-	// LoadVersion returns the newest version with this serial as it ended, or ErrVersion.
+	// LoadVersion returns the state at the end of the newest version with this serial, or ErrVersion.
 	LoadVersion(ctx context.Context, workspace string, serial uint64) (*state.State, error)
-	// Since returns in what the state differs now from the version with this lineage and serial, as
-	// state.Differences does, at a cost of what has changed since; serial 0 without a lineage is the state before the
-	// first version. The error is ErrVersion where there is no such version, or where several have ended with this
-	// serial, because one was pushed.
+	// Since returns how the state differs from the version with this lineage and serial, as state.Differences does, at a
+	// cost proportional to the changes since then. Serial 0 without a lineage is the state before the first version. It
+	// returns ErrVersion if there is no such version, or several with this serial because a state was pushed.
 	Since(ctx context.Context, workspace, lineage string, serial uint64) ([]Difference, error)
 }
 
-// Locks keep two who change a workspace apart.
+// Locks exclude two processes or operations from changing a workspace at the same time.
 type Locks interface {
-	// Lock locks a workspace for as long as this store is open: what a process that died had locked is free, and
-	// its lock ID is fenced off. The error is *Held when it is held.
+	// Lock locks a workspace until Unlock, or until the store is closed: locks of a process that died are gone, and
+	// commits under them are fenced off. It returns *Held if the workspace is locked.
 	Lock(ctx context.Context, workspace string, info LockInfo) error
 	Unlock(ctx context.Context, workspace, lockID string) error      // ErrLockID
 	Locked(ctx context.Context, workspace string) (*LockInfo, error) // nil when not
 }
 
-// Marks say of which version the snapshot of a workspace is.
+// Marks record which version of a workspace its snapshot has.
 type Marks interface {
 	Mark(ctx context.Context, workspace string) (SnapshotMark, error)
 	SetMark(ctx context.Context, workspace string, m SnapshotMark) error
 }
 
-// Runs are what was carried out on the states, and how far it came.
+// Runs are the runs on the states, with their plans and events.
 type Runs interface {
-	// BeginRun records a run and its plan. Of the ended runs of a workspace the last 50 are kept. It and EndRun are
-	// refused like a commit under a lock that is not held: who has lost the lock ends no run of others.
+	// BeginRun records a run and its plan, and removes all but the newest KeptRuns ended runs of the workspace. Like a
+	// commit, BeginRun and EndRun are refused under a lock that is not held: a process that has lost the lock must not end
+	// the run of another.
 	BeginRun(ctx context.Context, lockID string, r Run, plan []byte) error
 	EndRun(ctx context.Context, lockID, id, status string, at time.Time) error // ErrNoRun
 	Runs(ctx context.Context, workspace string) ([]Run, error)                 // newest first
 	RunPlan(ctx context.Context, id string) (Run, []byte, error)               // ErrNoRun
-	// ErrNoRun; in the order of their commits
+	// Events returns the events of a run in the order of their commits, or ErrNoRun.
 	Events(ctx context.Context, id string) ([]Event, error)
 }
 
-// Values keeps small things by key: schema caches, high-water marks, durations of types.
+// Values stores small values by bucket and key: schema caches, high-water marks, durations of operations.
 type Values interface {
 	PutValue(ctx context.Context, bucket, key string, value []byte) error
 	GetValue(ctx context.Context, bucket, key string) ([]byte, error) // nil when absent
