@@ -8,15 +8,15 @@ import (
 	"github.com/millipede-iac/millipede/coding"
 )
 
-// How deep values nest at most: messages, and schemas, whose blocks hold blocks.
+// The greatest depth of nested values: in messages, and in schemas, whose blocks contain blocks.
 const (
 	messageDepth = 16
 	schemasDepth = 256
 )
 
-// VersionError says that a peer speaks another version of the protocol. Nothing of its message was used.
+// VersionError says that a peer speaks another version of the protocol. Nothing else of its message was read.
 type VersionError struct {
-	// What names the kind of message: "task" or "result".
+	// What is the kind of message: "task" or "result".
 	What string
 	// Peer is the peer's version; Own is ProtocolVersion.
 	Peer, Own int
@@ -31,8 +31,7 @@ func (e *VersionError) Error() string {
 		e.Peer, e.Own, older)
 }
 
-// EncodeTask returns the task's message. The protocol version is filled in. A task without exactly one operation is a
-// bug.
+// EncodeTask returns the task's message, with the protocol version. It panics for a task without exactly one operation.
 func EncodeTask(t *Task) []byte {
 	if t.operations() != 1 {
 		panic(fmt.Sprintf("wire: the task for %s has %d operations", t.Address, t.operations()))
@@ -55,7 +54,7 @@ func DecodeTask(data []byte) (*Task, error) {
 	return t, nil
 }
 
-// EncodeResult returns the result's message. The protocol version is filled in.
+// EncodeResult returns the result's message, with the protocol version.
 func EncodeResult(r *Result) []byte {
 	c := *r
 	c.Protocol = ProtocolVersion
@@ -88,7 +87,7 @@ func (t *Task) operations() int {
 // EncodeClaim returns the content of a register.
 func EncodeClaim(c Claim) []byte { return marshal(&c) }
 
-// DecodeClaim reads the content of a register, which is refused above MaxClaim.
+// DecodeClaim reads the content of a register. It refuses more than MaxClaim bytes.
 func DecodeClaim(data []byte) (Claim, error) {
 	if len(data) > MaxClaim {
 		return Claim{}, fmt.Errorf("the claim has %d bytes", len(data))
@@ -104,7 +103,7 @@ func DecodePermitRequest(data []byte) (PermitRequest, error) {
 	return unmarshalAs[PermitRequest]("permit request", data)
 }
 
-// PermitOffer hands the admission message of somebody else's request to the coordinator that made the request.
+// PermitOffer passes the admission message of a request to the coordinator that made the request.
 type PermitOffer struct {
 	Limit   string        `msgpack:"l"`
 	Request PermitRequest `msgpack:"r"`
@@ -123,8 +122,8 @@ func DecodePermitOffer(data []byte) (PermitOffer, error) {
 // EncodeHeartbeat returns the message of a heartbeat.
 func EncodeHeartbeat(h Heartbeat) []byte { return marshal(&h) }
 
-// DecodeHeartbeat reads a heartbeat. Heartbeats of other protocol versions are read too: the coordinator shows such
-// workers, and gives them no work.
+// DecodeHeartbeat reads a heartbeat, also of other protocol versions: the coordinator shows such workers, but gives
+// them no work.
 func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 	return unmarshalAs[Heartbeat]("heartbeat", data)
 }
@@ -140,7 +139,7 @@ func DecodeControl(data []byte) (Control, error) {
 // EncodeEvent returns the message of a live event.
 func EncodeEvent(e Event) []byte { return marshal(&e) }
 
-// DecodeEvent reads a live event, which is refused above MaxEvent.
+// DecodeEvent reads a live event. It refuses more than MaxEvent bytes.
 func DecodeEvent(data []byte) (Event, error) {
 	if len(data) > MaxEvent {
 		return Event{}, fmt.Errorf("the event has %d bytes", len(data))
@@ -148,7 +147,7 @@ func DecodeEvent(data []byte) (Event, error) {
 	return unmarshalAs[Event]("event", data)
 }
 
-// marshal writes a message type of this package; those always encode.
+// marshal encodes a message of this package, which cannot fail.
 func marshal(v any) []byte { return coding.Marshal(v) }
 
 func unmarshalAs[T any](what string, data []byte) (T, error) {
@@ -164,7 +163,8 @@ func unmarshal(what string, data []byte, v any) error {
 	return nil
 }
 
-// unmarshalVersioned looks at the version before anything else, because what follows may mean something else there.
+// unmarshalVersioned checks the version before anything else, because the rest may have another meaning in another
+// version.
 func unmarshalVersioned(what string, data []byte, v any) error {
 	peer, err := peekVersion(data)
 	if err != nil {
@@ -176,7 +176,7 @@ func unmarshalVersioned(what string, data []byte, v any) error {
 	return unmarshal(what, data, v)
 }
 
-// peekVersion reads the first element of the message's array: every version of the protocol writes itself there.
+// peekVersion reads the version, which is the first element of a message in every version of the protocol.
 func peekVersion(data []byte) (int, error) {
 	if len(data) == 0 {
 		return 0, coding.ErrMalformed

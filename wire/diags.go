@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/provider"
 )
 
-// DiagsToWire returns what of the problems travels: severity, texts, the path, and whether the plugin was lost. Source
-// ranges and the address are the coordinator's to add. A path ends before a step whose key cannot travel.
+// DiagsToWire returns diagnostics for a message: severity, texts, the path, and whether the plugin was lost. The
+// coordinator adds source ranges and the address. A path ends before a step whose key cannot be encoded.
 func DiagsToWire(list diag.List) []Diagnostic {
 	if len(list) == 0 {
 		return nil
@@ -36,8 +36,8 @@ func longestPath(path cty.Path) []byte {
 	return nil
 }
 
-// DiagsFromWire is the inverse of DiagsToWire. A severity that is not a warning is an error; a path that cannot be
-// read is left out, because the problem's text matters more than its place.
+// DiagsFromWire is the inverse of DiagsToWire. A severity that is not a warning becomes an error. A path that cannot be
+// read is left out: the text of the problem matters more than its place.
 func DiagsFromWire(list []Diagnostic) diag.List {
 	if len(list) == 0 {
 		return nil

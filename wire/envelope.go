@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// CompressOver is the size in bytes above which a message is compressed.
+	// CompressOver is the size in bytes above which messages are compressed.
 	CompressOver = 16 << 10
-	// SpillOver is the size in bytes above which a message, compressed, goes to a blob.
+	// SpillOver is the size in bytes, after compression, above which messages go to a blob.
 	SpillOver = 256 << 10
-	// MaxMessage is the largest message in bytes, before compression, that Unpack makes.
+	// MaxMessage is the largest message in bytes, before compression, that Unpack accepts.
 	MaxMessage = 512 << 20
 )
 
@@ -33,23 +33,23 @@ const (
 
 var errEnvelope = errors.New("malformed envelope")
 
-// Packer puts messages of one run into envelopes and takes them out again. Large ones are compressed; still larger ones
-// go to a blob, which is always sealed, by a key of its own that the envelope holds. Without Blobs they stay whole, as
-// a worker's journal keeps them.
+// Packer puts messages of one run into envelopes, and takes them out. Large messages are compressed. Messages that are
+// still large go to a blob, which is sealed with a key of its own that the envelope contains. Without Blobs they stay
+// in the envelope, as in a worker's journal.
 //
-// With a Sealer the envelope is sealed, as whatever is persisted on the way must be, and one that is not sealed is
-// refused. Without, as on the fast lane, which persists no envelope, it is in the clear.
+// With a Sealer the envelope is sealed, as everything that the server stores must be, and an envelope that is not
+// sealed is refused. Without one, as on the fast lane, which stores no envelopes, it is not sealed.
 type Packer struct {
 	Run    string
 	Sealer *Sealer
-	// Blobs is where large messages go; Incoming is where they come from, and nil for the same place.
+	// Blobs stores large messages; Incoming is where received ones are read from, and nil for Blobs.
 	Blobs, Incoming Blobs
 	// Rand is the source of the blobs' keys; it must be safe for concurrent use.
 	Rand io.Reader
 }
 
-// Pack returns the envelope of data. Unpack must be told the same about: the message's subject, so that nothing sealed
-// can be passed off as something else.
+// Pack returns the envelope of data. Unpack needs the same about, which is the subject of the message, so that a sealed
+// message is refused under another subject.
 func (p Packer) Pack(ctx context.Context, about string, data []byte) ([]byte, error) {
 	var flags byte
 	if len(data) > CompressOver {
@@ -73,9 +73,9 @@ func (p Packer) Pack(ctx context.Context, about string, data []byte) ([]byte, er
 	return p.Sealer.Seal(out, data, bound(out, about))
 }
 
-// Unpack returns what Pack was given. It returns ErrNoKey for a sealed envelope when there is no Sealer,
-// ErrNotAuthentic for one that is not what was packed, and ErrNotFound when its blob is gone. The result may share
-// memory with packed.
+// Unpack returns the message in an envelope. It returns ErrNoKey for a sealed envelope without a Sealer,
+// ErrNotAuthentic if the envelope was modified or has another subject, and ErrNotFound if its blob is gone. The message
+// may share memory with packed.
 func (p Packer) Unpack(ctx context.Context, about string, packed []byte) ([]byte, error) {
 	if len(packed) < 2 {
 		return nil, errEnvelope
@@ -108,24 +108,24 @@ func (p Packer) Unpack(ctx context.Context, about string, packed []byte) ([]byte
 	return data, nil
 }
 
-// Expands tells whether an envelope may hold much more than its own size: what it holds is compressed, or in a blob.
-// The flags say so before anything is opened.
+// Expands reports whether an envelope may hold much more than its own size, because its message is compressed or in a
+// blob. It reads only the flags.
 func Expands(packed []byte) bool {
 	return len(packed) >= 2 && packed[1]&(envelopeCompressed|envelopeBlob) != 0
 }
 
-// bound is what an envelope's seal covers beside the body.
+// bound returns what the seal of an envelope covers besides the body.
 func bound(head []byte, about string) []byte {
 	return append(bytes.Clone(head), about...)
 }
 
-// SpillName is the name under which a spilled message of a run is bound, so that PurgeRun finds it.
+// SpillName returns the name of the blob of a spilled message. PurgeRun finds the blob by it.
 func SpillName(run, sha256 string) string { return SpillPrefix(run) + sha256 }
 
-// SpillPrefix is what the names of all spilled messages of a run begin with.
+// SpillPrefix returns the prefix of the names of a run's spilled messages.
 func SpillPrefix(run string) string { return "run/" + Token(run) + "/" }
 
-// spill stores data as a blob that is sealed with a key of its own, and returns the blob's hash and the key.
+// spill stores data as a blob, sealed with a key of its own, and returns the blob's hash and the key.
 func (p Packer) spill(ctx context.Context, data []byte) ([]byte, error) {
 	s, err := NewSealer(p.Rand)
 	if err != nil {

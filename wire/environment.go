@@ -7,33 +7,33 @@ import (
 	"fmt"
 )
 
-// Environment says where the variables are that plugins and provisioners of a task are started with. It holds nothing
-// of them: they lie in a blob that is sealed with a run key, so that nobody on the way can read or exchange them.
+// Environment refers to the environment variables that plugins and provisioners of a task are started with. The
+// variables themselves are in a blob that is sealed with a run key, so that nobody on the way can read or replace them.
 type Environment struct {
-	// Run names the key, as a run does: usually the operation that the task belongs to, which may have several runs.
+	// Run names the key. It is usually the operation that the task belongs to, which may have several runs.
 	Run string `msgpack:"r"`
 	// Blob is the lower-case hex SHA-256 of the sealed variables.
 	Blob string `msgpack:"b"`
 }
 
-// Variables are environment variables that travel.
+// Variables are environment variables for workers.
 type Variables struct {
-	// Whole tells that Entries are the whole environment. Else they come on top of the worker's own.
+	// Whole says that Entries are the whole environment. Otherwise they are added to the worker's own.
 	Whole bool `msgpack:"w,omitempty"`
 	// Entries have the form NAME=value.
 	Entries []string `msgpack:"e,omitempty"`
 }
 
-// MaxVariables is the size in bytes that Variables may have on the way: more than programs can be started with.
+// MaxVariables is the largest encoded size of Variables in bytes: more than a program can be started with.
 const MaxVariables = 2 << 20
 
-// environmentSubject is what the seal of variables covers beside them.
+// environmentSubject is what the seal of variables covers besides them.
 func environmentSubject(pool, run string) string {
 	return "environment." + Token(pool) + "." + Token(run)
 }
 
-// PutVariables seals variables for the workers of a pool, and returns where they find them. PurgeRun with the packer's
-// Run removes them. The packer needs a Sealer and Blobs.
+// PutVariables seals variables for the workers of a pool, stores them, and returns a reference to them. PurgeRun with
+// the packer's Run removes them. The packer needs a Sealer and Blobs.
 func (p Packer) PutVariables(ctx context.Context, pool string, v Variables) (*Environment, error) {
 	plain := marshal(&v)
 	if len(plain) > MaxVariables {
@@ -55,8 +55,9 @@ func (p Packer) PutVariables(ctx context.Context, pool string, v Variables) (*En
 	return &Environment{Run: p.Run, Blob: name}, nil
 }
 
-// GetVariables returns what PutVariables was given. It returns ErrNotFound when the operation has ended, and
-// ErrNotAuthentic for variables of another operation or pool. The packer's Run is e.Run, and its Sealer is of that.
+// GetVariables returns the variables that e refers to. It returns ErrNotFound if the operation has ended, and
+// ErrNotAuthentic for variables of another operation or pool. The packer's Run is e.Run, and its Sealer has the key of
+// that.
 func (p Packer) GetVariables(ctx context.Context, pool string, e *Environment) (*Variables, error) {
 	sealed, err := p.Blobs.GetBlob(ctx, e.Blob)
 	if err != nil {

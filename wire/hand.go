@@ -6,12 +6,12 @@ import (
 	"github.com/millipede-iac/millipede/trace"
 )
 
-// HandedTask is a Delivery that no stream has: there is nothing to be confirmed, and who does not want it lets it go.
-// Its coordinator publishes it when nobody claims it.
+// HandedTask is a Delivery that was passed on directly: Ack and Release do nothing. If no worker claims its attempt,
+// its coordinator publishes the task.
 type HandedTask struct {
 	Task    TaskRef
 	Content []byte
-	// Under is the span that it was handed over under.
+	// Under is the span that it was sent under.
 	Under trace.Context
 }
 

@@ -7,30 +7,30 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// What a message without a stream may measure. Whoever may publish under a pool's subjects may be hostile, and
-// everybody who listens decodes what comes.
+// Bounds of messages without a stream. A hostile worker may publish under its pool's subjects, and everybody who
+// listens decodes the messages.
 const (
-	// MaxHeartbeat is the size of a heartbeat; it has room for the attempts of some thousand operations.
+	// MaxHeartbeat is the largest heartbeat in bytes, with room for the attempts of some thousand operations.
 	MaxHeartbeat = 128 << 10
-	// MaxEvent is the size of a live event.
+	// MaxEvent is the largest live event in bytes.
 	MaxEvent = 256 << 10
-	// MaxClaim is the size of the content of a register.
+	// MaxClaim is the largest content of a register in bytes.
 	MaxClaim = 8 << 10
-	// MaxText is the size of each text in a heartbeat.
+	// MaxText is the largest text in a heartbeat in bytes.
 	MaxText = 512
-	// maxAttempts bounds what a heartbeat lists.
+	// maxAttempts is the most attempts that a heartbeat may list.
 	maxAttempts = 4096
 	// maxSlots is more than any worker can use.
 	maxSlots = 1 << 16
 )
 
-// ErrForged means that a message says something else than its subject, which is what NATS lets its sender say.
+// ErrForged means that a message contradicts its subject, which NATS has checked.
 var ErrForged = errors.New("the message does not agree with its subject")
 
 var errUnreasonable = errors.New("the heartbeat lists more, or says it at greater length, than any worker does")
 
-// ReadHeartbeat reads a heartbeat and holds it against its subject: it must be about the worker and the one pool that
-// the subject names, and be of a reasonable size.
+// ReadHeartbeat reads a heartbeat and checks it against its subject: it must be about the worker and the one pool that
+// the subject names, and keep the bounds. Otherwise the error wraps ErrForged.
 func ReadHeartbeat(subject string, data []byte) (Heartbeat, error) {
 	t, err := parseTokens(subject, 3)
 	if err != nil || t[0] != "hb" {
@@ -58,13 +58,14 @@ func ReadHeartbeat(subject string, data []byte) (Heartbeat, error) {
 	return h, nil
 }
 
-// For returns the heartbeat as it is published in the name of one of the worker's pools.
+// For returns the heartbeat for one of the worker's pools.
 func (h Heartbeat) For(pool string) Heartbeat {
 	h.Pools = []string{pool}
 	return h
 }
 
-// Prove signs a worker's name and its curve key with the nkey of its NATS user, and returns what a heartbeat carries.
+// Prove signs a worker's name and curve key with the nkey of its NATS user. It returns the public nkey and the
+// signature, for the heartbeat.
 func Prove(user nkeys.KeyPair, worker, publicKey string) (identity string, proof []byte, err error) {
 	if identity, err = user.PublicKey(); err != nil {
 		return "", nil, fmt.Errorf("reading the nkey of the NATS user: %w", err)
@@ -75,8 +76,8 @@ func Prove(user nkeys.KeyPair, worker, publicKey string) (identity string, proof
 	return identity, proof, nil
 }
 
-// Proven tells whether the owner of the nkey in Identity has signed the heartbeat's name and curve key. Replaying such
-// a heartbeat gains an attacker nothing: only the worker can open what is sealed for its curve key.
+// Proven reports whether the owner of the nkey in Identity has signed the heartbeat's name and curve key. An attacker
+// gains nothing by repeating such a heartbeat: only the worker can open keys that are sealed for its curve key.
 func (h Heartbeat) Proven() bool {
 	if !nkeys.IsValidPublicUserKey(h.Identity) {
 		return false

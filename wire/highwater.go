@@ -2,28 +2,28 @@ package wire
 
 import "maps"
 
-// HighWater is what a coordinator remembers to notice lost data.
+// HighWater is what a coordinator records about the transport in order to notice lost data.
 type HighWater struct {
 	Tasks, Results uint64
 	Incarnation    string // of both streams
-	// Claims are the registers by pool, of the pools that were asked for.
+	// Claims are the positions of the registers, by pool, for the pools that were asked for.
 	Claims map[string]Position
 }
 
-// Position is how far one stream has come, and when it was made.
+// Position is the last sequence of a stream, and when the stream was created.
 type Position struct {
 	Last        uint64
 	Incarnation string
 }
 
-// Equal tells whether two marks say the same.
+// Equal reports whether two marks are the same.
 func (h HighWater) Equal(o HighWater) bool {
 	return h.Tasks == o.Tasks && h.Results == o.Results && h.Incarnation == o.Incarnation &&
 		maps.Equal(h.Claims, o.Claims)
 }
 
-// Lost tells whether a later mark shows that acknowledged data is gone since this one. Registers of pools that one of
-// the two does not name say nothing.
+// Lost reports whether a later mark shows that acknowledged data was lost since this one. Pools that only one of the
+// two names do not count.
 func (h HighWater) Lost(later HighWater) bool {
 	if h.Incarnation != later.Incarnation || later.Tasks < h.Tasks || later.Results < h.Results {
 		return true

@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// Keys is the register of run keys, one for each pool that a run uses, each sealed for one recipient's curve key. It is
-// durable, so that a worker finds the key of a task whose coordinator is down, and holds nothing in the clear. The keys
-// of a pool are kept apart from those of others: its workers can read them and no more.
+// Keys stores run keys: one for each pool that a run uses, sealed for the curve key of each recipient. It is durable,
+// so that a worker finds the key of a task whose coordinator is down, and has nothing in the clear. The keys of each
+// pool are separate, because its workers can read no others.
 type Keys interface {
 	// PutKey returns when the sealed key is stored; one that is there already is replaced.
 	PutKey(ctx context.Context, pool, run, recipient string, sealed []byte) error
@@ -21,10 +21,9 @@ type Keys interface {
 	GetKey(ctx context.Context, pool, run, recipient string) ([]byte, error)
 }
 
-// Keyring hands run keys over. A coordinator creates the key of a run for each pool that the run uses, and shares it
-// with workers of that pool; a worker opens it. The own key pair of a worker lives in memory only; that of a
-// coordinator lives outside the state's directory, because what it opens is needed again to resume a run. A Keyring is
-// safe for concurrent use.
+// Keyring shares run keys. A coordinator creates the key of a run for each pool that the run uses, and shares it with
+// the workers of that pool, which open it. The curve key pair of a worker is only in memory. That of a coordinator is
+// stored outside of the state's directory, because a resumed run needs it again. A Keyring is safe for concurrent use.
 type Keyring struct {
 	keys Keys
 	self nkeys.KeyPair
@@ -36,7 +35,7 @@ type Keyring struct {
 	shared map[grant]bool // what the register holds, as far as this process knows
 }
 
-// scope is what one key is for.
+// scope identifies a key.
 type scope struct{ pool, run string }
 
 func (s scope) String() string { return fmt.Sprintf("run %s for pool %s", s.run, s.pool) }
@@ -105,8 +104,9 @@ func (k *Keyring) Open(ctx context.Context, pool, run string) (*Sealer, error) {
 	return s, nil
 }
 
-// Share seals an open key for a recipient. Sharing again is free. Call it for the live workers of a pool before the
-// pool's first task, and for those that appear later; that they are workers of the pool is for the caller to know.
+// Share seals a key that this ring has for a recipient. Repeating it costs nothing. Call it for the live workers of a
+// pool before the pool's first task, and for those that appear later. The caller checks that they are workers of the
+// pool.
 func (k *Keyring) Share(ctx context.Context, pool, run, recipient string) error {
 	to := grant{scope{pool, run}, recipient}
 	k.mu.Lock()
@@ -121,7 +121,7 @@ func (k *Keyring) Share(ctx context.Context, pool, run, recipient string) error 
 	return k.put(ctx, to, s)
 }
 
-// Forget drops what the ring knows of a finished run; the register is emptied by Queue.PurgeRun.
+// Forget removes the keys of a finished run from memory. Queue.PurgeRun removes them from the register.
 func (k *Keyring) Forget(run string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -8,10 +8,11 @@ import (
 	"io"
 )
 
-// ErrNoKey means that this process does not hold the key of the run (yet). A worker releases the task for others.
+// ErrNoKey means that this process does not have the key of the run (yet). A worker releases the task for others.
 var ErrNoKey = errors.New("the key of the run is not here")
 
-// ErrNotAuthentic means that a message was altered, cut, moved to another subject, or sealed with another run's key.
+// ErrNotAuthentic means that a message was modified, truncated, or moved to another subject, or that it is sealed with
+// another run's key.
 var ErrNotAuthentic = errors.New("the message is not authentic")
 
 const (

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The subjects of the protocol. The pool is the second token wherever a worker has to do with it, so that permissions
-// per pool are static. Every name is one token, coded by Token.
+// The subjects of the protocol. In subjects that workers use, the pool is the second token, so that the permissions of
+// each pool are fixed. Every name is one token, encoded by Token.
 
 // TaskSubject is task.<pool>.<coordinator>.<run>.<attempt>.
 func TaskSubject(ref TaskRef) string { return refSubject("task.", ref) }
@@ -52,7 +52,7 @@ func KeySubject(pool, run, recipient string) string {
 	return "key." + Token(pool) + "." + Token(run) + "." + Token(recipient)
 }
 
-// DoneSubject is done.<pool>.<run>, which says in the pool's registers that a run is over.
+// DoneSubject is done.<pool>.<run>, which marks a run as over in the pool's registers.
 func DoneSubject(pool, run string) string { return "done." + Token(pool) + "." + Token(run) }
 
 // CallSubject is call.<pool>, which the pool's workers share as a queue group.
@@ -69,10 +69,11 @@ func ControlSubject(pool, kind string) string {
 	return "ctl.pool." + Token(pool) + "." + Token(kind)
 }
 
-// HandSubject is hand.<pool>.<worker>, where a worker takes tasks that follow what it has just done.
+// HandSubject is hand.<pool>.<worker>, where a worker receives tasks that follow an attempt that it has executed.
 func HandSubject(pool, worker string) string { return "hand." + Token(pool) + "." + Token(worker) }
 
-// PermitSubject is ctl.coordinator.<coordinator>.permit, where a coordinator takes permits that others were handed.
+// PermitSubject is ctl.coordinator.<coordinator>.permit, where a coordinator receives permits of its requests that
+// others were given.
 func PermitSubject(coordinator string) string {
 	return "ctl.coordinator." + Token(coordinator) + ".permit"
 }
@@ -91,8 +92,8 @@ func ParseEvent(subject string) (pool, run string, err error) {
 
 const hexDigits = "0123456789ABCDEF"
 
-// Token codes a name as one token of a subject that is a valid part of a consumer's name too: letters, digits, "-" and
-// "_" stay, every other byte becomes "=" and two hexadecimal digits, and the empty name is "=". Untoken reverses it.
+// Token encodes a name as one token of a subject that is also valid in a consumer's name: letters, digits, "-" and "_"
+// stay, every other byte becomes "=" and two hexadecimal digits, and the empty name is "=". Untoken reverses it.
 func Token(name string) string {
 	plain := name != ""
 	for i := 0; i < len(name); i++ {
@@ -125,7 +126,7 @@ func isPlain(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
 }
 
-// Untoken is the inverse of Token. It accepts nothing that Token does not make.
+// Untoken is the inverse of Token. It accepts only what Token returns.
 func Untoken(token string) (string, error) {
 	if token == "=" {
 		return "", nil

@@ -9,9 +9,9 @@ import (
 // ProtocolVersion is the version of the messages of this package. A peer of another version is refused.
 const ProtocolVersion = 3
 
-// Task is one piece of work for a worker. It is self-contained: the worker never asks the coordinator a
-// question. Exactly one of the operation fields is set. Values are msgpack of cty values by the implied type of
-// the schema that the operation names; nil means null.
+// Task is one piece of work for a worker. It is self-contained: the worker never asks the coordinator for more. Exactly
+// one of the operation fields is set. Values are msgpack of cty values by the implied type of the schema that the
+// operation names; nil means null.
 type Task struct {
 	Protocol int       `msgpack:"v"`
 	Run      string    `msgpack:"r,omitempty"`
@@ -30,17 +30,17 @@ type Task struct {
 	Function  *FunctionTask  `msgpack:"fn,omitempty"`
 	Provision *ProvisionTask `msgpack:"pv,omitempty"`
 
-	// Worker is the one that made what the task is about: others leave it the task for a while. Empty: any.
+	// Worker is the worker that made the object: other workers leave the task to it for a while. Empty means any.
 	Worker string `msgpack:"w,omitempty"`
-	// More says that another operation of the same vertex follows this one, unless it fails: the worker keeps the slot
-	// for it for a while.
+	// More says that another operation of the same vertex follows this one unless it fails, so that the worker reserves
+	// the slot for a while.
 	More bool `msgpack:"m,omitempty"`
 
-	// Environment is what the plugin or the provisioners are started with; nil is the worker's own environment.
+	// Environment is the environment of the plugin or the provisioners; nil is the worker's own.
 	Environment *Environment `msgpack:"e,omitempty"`
 }
 
-// Operation names what a task asks for; empty for one that asks for nothing.
+// Operation returns the name of the task's operation; empty for a task without one.
 func (t *Task) Operation() string {
 	switch {
 	case t.Schema != nil:
@@ -65,7 +65,7 @@ func (t *Task) Operation() string {
 	return ""
 }
 
-// Provider says which plugin carries a task out, configured how.
+// Provider says which plugin executes a task, with which configuration.
 type Provider struct {
 	Package Package `msgpack:"k"`
 	// Address is the provider instance as users know it, for messages.
@@ -78,12 +78,12 @@ type Provider struct {
 	// Dir is the coordinator's working directory, absolute: the plugin runs there, where the worker has it, since
 	// configurations name files by relative paths.
 	Dir string `msgpack:"wd,omitempty"`
-	// Mock, when set, answers in place of the provider where that would be asked about an object: tests only.
+	// Mock replaces the provider's answers about an object, in tests.
 	Mock *Mock `msgpack:"m,omitempty"`
 }
 
-// Mock is what stands for the objects of a provider that is not to be asked. Values is the JSON of an object: what is
-// given for attributes that the provider would compute.
+// Mock describes the objects of a mocked provider. Values is a JSON object with the values of attributes that the
+// provider would compute.
 type Mock struct {
 	Values []byte `msgpack:"v,omitempty"`
 }
@@ -194,7 +194,8 @@ type PlanResult struct {
 	SchemaVersion   int64 `msgpack:"sv,omitempty"`
 	IdentityVersion int64 `msgpack:"iv,omitempty"`
 	Legacy          bool  `msgpack:"l,omitempty"`
-	// Unread tells that the object was not refreshed although the task allowed it: by what is stored nothing changes.
+	// Unread says that the object was not refreshed although the task allowed it, because the stored object needs no
+	// change.
 	Unread bool `msgpack:"ur,omitempty"`
 }
 
@@ -205,7 +206,7 @@ type ReadDataTask struct {
 	Meta   []byte `msgpack:"m,omitempty"`
 }
 
-// ApplyTask carries out one planned step on one object. For a deletion Planned and Config are nil.
+// ApplyTask executes one planned change of one object. For a deletion Planned and Config are nil.
 type ApplyTask struct {
 	Type string `msgpack:"t"`
 	// Action is create, update or delete.
@@ -237,7 +238,8 @@ type ApplyResult struct {
 	IdentityVersion int64  `msgpack:"iv,omitempty"`
 	// Tainted: a creation failed halfway; the object exists but is not whole.
 	Tainted bool `msgpack:"t,omitempty"`
-	// Unchanged: what was unknown in the plan left nothing to update, so that the provider was not asked to.
+	// Unchanged: with the values that were unknown in the plan, nothing is left to update, and the provider was not
+	// called.
 	Unchanged bool `msgpack:"u,omitempty"`
 }
 
@@ -295,7 +297,8 @@ type FunctionResult struct {
 // ProvisionTask runs the provisioners of an object that was just created, or is about to be destroyed, in order.
 type ProvisionTask struct {
 	Provisioners []Provisioner `msgpack:"p"`
-	// Dir is the coordinator's working directory, absolute: what names no other runs there, where the worker has it.
+	// Dir is the coordinator's working directory, absolute: provisioners that name no other directory run there, if the
+	// worker has it.
 	Dir string `msgpack:"d,omitempty"`
 }
 
@@ -310,14 +313,14 @@ type Provisioner struct {
 	// ephemeral ones.
 	Sensitive bool `msgpack:"s,omitempty"`
 	Ephemeral bool `msgpack:"e,omitempty"`
-	// Files is what the configuration names that is on the coordinator's machine: one for each script, or what source
-	// is, a directory before what is in it. Without any, the worker looks on its own machine.
+	// Files are the files on the coordinator's machine that the configuration names: one for each script, or the source
+	// with, for a directory, its content behind it. If it is empty, the worker looks on its own machine.
 	Files []File `msgpack:"f,omitempty"`
 }
 
-// File is a file or a directory that travels.
+// File is a file or a directory that is sent with a task.
 type File struct {
-	// Path is relative to what the configuration names, with slashes; empty for that itself.
+	// Path is relative to the named file or directory, with slashes; empty for that itself.
 	Path string `msgpack:"p,omitempty"`
 	Dir  bool   `msgpack:"d,omitempty"`
 	Data []byte `msgpack:"c,omitempty"`
@@ -332,9 +335,9 @@ type Result struct {
 	Pool     string    `msgpack:"po,omitempty"`
 	Started  time.Time `msgpack:"st"`
 	Ended    time.Time `msgpack:"en"`
-	// Doubt is set instead of an operation's result when the worker cannot know what happened.
+	// Doubt is set instead of an operation's result if the worker cannot know the outcome.
 	Doubt string `msgpack:"db,omitempty"`
-	// NotStarted: the attempt was claimed but the operation never began; a new attempt may be made.
+	// NotStarted: the attempt was claimed, but the operation never began; another attempt may be made.
 	NotStarted bool `msgpack:"ns,omitempty"`
 
 	Diagnostics []Diagnostic `msgpack:"d,omitempty"`
@@ -348,21 +351,21 @@ type Result struct {
 	Ephemeral *EphemeralResult `msgpack:"ep,omitempty"`
 	Function  *FunctionResult  `msgpack:"fn,omitempty"`
 
-	// Answer is set beside Doubt when the provider did answer, with something that cannot be kept.
+	// Answer is set beside Doubt if the provider has answered with an object that cannot be kept.
 	Answer *Answer `msgpack:"an,omitempty"`
 }
 
-// Answer is what is known of an object that a provider has answered with, and that cannot be kept as it is.
+// Answer is what is known of an object in a provider's answer that cannot be kept as it is.
 type Answer struct {
-	// Known is the JSON of those of its attributes that could be read and may be shown.
+	// Known is a JSON object with the attributes that could be read and may be shown.
 	Known []byte `msgpack:"k,omitempty"`
-	// Private is what the provider keeps beside the object.
+	// Private is the provider's private data about the object.
 	Private []byte `msgpack:"p,omitempty"`
-	// Raw begins the object as it came: up to MaxRaw bytes of it.
+	// Raw is the beginning of the object as the provider has sent it, up to MaxRaw bytes.
 	Raw []byte `msgpack:"r,omitempty"`
 }
 
-// MaxRaw is how much of an answer that cannot be kept is kept as it came.
+// MaxRaw is the size of Answer.Raw in bytes.
 const MaxRaw = 64 << 10
 
 // Diagnostic is a problem on the wire. Path is coded by EncodePath; nil when the problem has none.
@@ -371,7 +374,7 @@ type Diagnostic struct {
 	Summary  string `msgpack:"m"`
 	Detail   string `msgpack:"d,omitempty"`
 	Path     []byte `msgpack:"p,omitempty"`
-	// Lost tells that the plugin died or was cut off during the call.
+	// Lost says that the plugin died or was cut off during the call.
 	Lost string `msgpack:"l,omitempty"`
 }
 
