@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// admission is a delivery of an admission message, to whomever it belongs.
+// admission is a delivery of an admission message, of any coordinator.
 type admission struct {
 	wire.PermitOffer
 	since time.Time // it is trusted from here on
@@ -20,7 +20,7 @@ type admission struct {
 
 func (a admission) subject() string { return wire.AdmitSubject(a.Limit, a.Request) }
 
-// pull has the limit's puller run while somebody waits. l.mu is held.
+// pull starts the limit's puller while requests wait. l.mu is held.
 func (l *limitUse) pull() {
 	if !l.pulling {
 		l.pulling = true
@@ -33,7 +33,7 @@ func (l *limitUse) pull() {
 }
 
 const (
-	// pullBatch is how many admissions one pull may bring.
+	// pullBatch is the most admissions that one pull fetches.
 	pullBatch = 64
 	// pullRetry is the pause after a pull that failed.
 	pullRetry = 100 * time.Millisecond
@@ -73,7 +73,7 @@ func (l *limitUse) pullAdmissions() {
 	}
 }
 
-// pullOnce asks for n admissions and handles what comes. A pull lasts for half the ack wait, so that what it brings is
+// pullOnce fetches up to n admissions and handles them. A pull lasts for half the ack wait, so that its deliveries are
 // still trusted.
 func (l *limitUse) pullOnce(n int) error {
 	c := l.s.c
@@ -118,7 +118,7 @@ func readAdmission(m jetstream.Msg, asked time.Time) (admission, error) {
 	return admission{PermitOffer: wire.PermitOffer{Limit: limit, Request: r, Ack: m.Reply()}, since: asked}, nil
 }
 
-// arrived does what is to be done with an admission that was handed to this connection.
+// arrived handles an admission that was delivered to this connection.
 func (s *semaphore) arrived(a admission) {
 	now := time.Now()
 	if elapsed(a.since, now) >= s.trusted() {
@@ -166,8 +166,8 @@ func (l *limitUse) matched(q *request, a admission) {
 	}
 }
 
-// resolve finds somebody who answers for an admission of another coordinator, or of an earlier process of this one.
-// When nobody does, it stays unacknowledged and takes its slot: the server offers it again after the ack wait.
+// resolve finds the owner of an admission of another coordinator, or of an earlier process of this one. Without an
+// owner it stays unacknowledged and keeps its slot: the server delivers it again after the ack wait.
 func (l *limitUse) resolve(a admission, ours bool) {
 	c := l.s.c
 	if !ours {
@@ -200,15 +200,15 @@ func (l *limitUse) resolve(a admission, ours bool) {
 	}
 }
 
-// An offer takes three messages, so that at no time two coordinators may decide about one admission: the offer; "take",
-// by an owner who is awake; "given", unless the offer is no longer good. The first two may be lost: then it is offered
-// again later. If the third is lost, nobody decides until the server hands the message out again.
+// An offer takes three messages, so that two coordinators never decide about one admission at the same time: the offer;
+// "take", from the owner; "given", unless the offer has expired. If one of the first two is lost, the admission is
+// offered again later. If the third is lost, nobody decides until the server delivers the admission again.
 const (
 	offerTake  = "take"
 	offerGiven = "given"
 )
 
-// offer hands an admission to its owner. It returns nats.ErrNoResponders when there surely is none.
+// offer offers an admission to its owner. It returns nats.ErrNoResponders if there certainly is none.
 func (l *limitUse) offer(a admission) error {
 	c := l.s.c
 	good := a.since.Add(l.s.wait / 2)
@@ -225,8 +225,8 @@ func (l *limitUse) offer(a admission) error {
 	return c.nc.Publish(m.Reply, []byte(offerGiven))
 }
 
-// offered takes an admission of this coordinator's that was handed to another one. It runs on the subscription's
-// goroutine, so the rest is done beside it.
+// offered accepts an admission of this coordinator that was delivered to another one. It runs on the goroutine of the
+// subscription, so the rest is done on another goroutine.
 func (s *semaphore) offered(m *nats.Msg) {
 	o, err := wire.DecodePermitOffer(m.Data)
 	if err != nil {
@@ -241,8 +241,8 @@ func (s *semaphore) offered(m *nats.Msg) {
 		if err != nil || string(answer.Data) != offerGiven {
 			return // too late: the other one has given up, and the message comes again
 		}
-		// The other one gave it within half the ack wait after it was handed to it, so half is left, counted from
-		// asked.
+		// The other coordinator sent it within half the ack wait after its delivery, so half the ack wait is left, counted
+		// from asked.
 		s.arrived(admission{PermitOffer: o, since: asked.Add(-s.wait / 2)})
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// namePrefix begins the names of the small objects that hold a hash; a blob is an object under its hash.
+// namePrefix is the prefix of the names of small objects that hold a hash; a blob is an object under its hash.
 const namePrefix = "name/"
 
 // bucket is an object store: the one that coordinators write, or one that the workers of a pool write. It implements
@@ -59,8 +59,8 @@ func (c *Conn) LookupBlob(ctx context.Context, name string) (string, error) {
 	return c.blobs().LookupBlob(ctx, name)
 }
 
-// preparePool creates what the workers of a pool use and may not create: registers, keys, a bucket. It does so once,
-// for a connection that may, and not on an embedded server, where worker and coordinator may both.
+// preparePool creates what the workers of a pool use and may not create: registers, keys, a bucket. It does so once for
+// each connection that may, except on an embedded server, where workers may create it, too.
 func (c *Conn) preparePool(ctx context.Context, pool string) error {
 	if !c.opts.Provision || c.opts.inProcess != nil {
 		return nil

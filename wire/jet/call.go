@@ -19,7 +19,7 @@ import (
 // callQueue is the queue group of the workers of a pool.
 const callQueue = "workers"
 
-// The first byte of what a worker sends back to a caller.
+// The first byte of a worker's message to a caller.
 const (
 	frameAnswer = 'a' // the answer follows
 	frameBusy   = 'b' // not taken: all slots are in use
@@ -27,15 +27,15 @@ const (
 )
 
 const (
-	// aliveEvery is how often a worker tells that a call goes on; aliveLost is how long a caller waits for a sign.
+	// aliveEvery is the interval of a worker's signs of life during a call; aliveLost is how long a caller waits for one.
 	aliveEvery = time.Second
 	aliveLost  = 4 * time.Second
-	// A caller that met a busy worker tries again after a pause that doubles between these, give or take a half.
+	// A caller that was refused by a busy worker tries again after a random pause that doubles between these bounds.
 	busyFirst = time.Millisecond
 	busyMost  = 50 * time.Millisecond
 )
 
-// calls are the calls of this connection that wait for an answer. All answers come on one subscription.
+// calls are the calls of this connection that wait for an answer. All answers arrive on one subscription.
 type calls struct {
 	c     *Conn
 	inbox string
@@ -158,8 +158,8 @@ func (c *Conn) callOnce(ctx context.Context, subject string, data []byte) ([]byt
 	}
 }
 
-// Serve implements wire.Caller. A call that finds all slots in use is refused at once, so that its caller goes to
-// another worker: nothing waits here while another worker is free.
+// Serve implements wire.Caller. A call that finds all slots in use is refused at once, so that its caller tries another
+// worker: no call waits here while another worker is free.
 func (c *Conn) Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context,
 	data []byte) []byte) error {
 	sub, err := c.nc.QueueSubscribeSync(wire.CallSubject(pool), callQueue)
@@ -197,7 +197,7 @@ type serving struct {
 	running map[*nats.Msg]bool
 }
 
-// takeAll takes calls until ctx ends, which is no error.
+// takeAll receives calls until ctx ends, which is no error.
 func (s *serving) takeAll(ctx context.Context, sub *nats.Subscription) error {
 	for {
 		m, err := sub.NextMsgWithContext(ctx)
@@ -230,8 +230,9 @@ func (s *serving) take(m *nats.Msg) {
 	}
 }
 
-// answer answers a call, then those that take hands over, until there are no more: the stack of its goroutine has grown
-// to what they need (growing it anew for each of them took a twentieth of an embedded plan's CPU time).
+// answer executes a call, and then the calls that takeAll passes to it, until there are no more. Its goroutine is
+// reused because the stack has grown to what calls need (growing it anew for each call took a twentieth of an embedded
+// plan's CPU time).
 func (s *serving) answer(m *nats.Msg) {
 	for more := true; more; m, more = <-s.next {
 		answer := s.handle(trace.Under(s.c.ctx, traceOf(m.Header)), m.Data)
@@ -242,7 +243,7 @@ func (s *serving) answer(m *nats.Msg) {
 	}
 }
 
-// reply sends a frame. When it cannot, the caller misses it, and repeats the call.
+// reply sends a frame. If that fails, the caller gets no answer and repeats the call.
 func (s *serving) reply(m *nats.Msg, frame []byte) {
 	if err := s.c.nc.Publish(m.Reply, frame); err != nil {
 		s.c.opts.Log("answering a call: " + err.Error())
@@ -271,7 +272,8 @@ func (s *serving) tellAlive(ctx context.Context) {
 	}
 }
 
-// refuseRest ends the subscription, and sends the callers that were still waiting in it elsewhere.
+// refuseRest ends the subscription, and refuses the calls that still wait in it, so that their callers try other
+// workers.
 func (s *serving) refuseRest(sub *nats.Subscription) error {
 	if err := sub.Drain(); err != nil {
 		return problem(err)

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Durability is what a coordinator should know before it trusts a server with claims and results.
+// Durability describes how safely a server stores claims and results.
 type Durability struct {
-	// SingleReplica are the streams that one server alone keeps.
+	// SingleReplica are the streams that are stored on one server only.
 	SingleReplica []string
-	// Sync tells when writes reach the disk.
+	// Sync says when writes are synced to the disk.
 	Sync Sync
-	// Interval is how long acknowledged writes may be in memory only, with SyncLater.
+	// Interval is how long acknowledged writes may be only in memory, with SyncLater.
 	Interval time.Duration
 }
 
@@ -22,19 +22,19 @@ type Durability struct {
 type Sync byte
 
 const (
-	// SyncUnknown: only users of the system account are told.
+	// SyncUnknown: the server tells it only to users of the system account.
 	SyncUnknown Sync = iota
 	// SyncAlways: before they are acknowledged.
 	SyncAlways
-	// SyncLater: from time to time. A power cut takes acknowledged writes with it.
+	// SyncLater: from time to time. A power failure loses acknowledged writes.
 	SyncLater
 )
 
-// syncAsk is how long a server may take to tell about itself; most users are not answered at all.
+// syncAsk is how long a server has to answer; most users get no answer.
 const syncAsk = 250 * time.Millisecond
 
-// Durability looks at the streams that exist, and asks the servers how they write. The embedded server is always as it
-// should be.
+// Durability checks the existing streams, and asks the servers how they sync. The embedded server is always as safe as
+// it should be.
 func (c *Conn) Durability(ctx context.Context) (Durability, error) {
 	if c.opts.inProcess != nil {
 		return Durability{Sync: SyncAlways}, nil
@@ -57,7 +57,7 @@ func (c *Conn) Durability(ctx context.Context) (Durability, error) {
 	return d, nil
 }
 
-// askSync asks one server; those of a cluster are configured alike.
+// askSync asks one server; all servers of a cluster have the same configuration.
 func (c *Conn) askSync(ctx context.Context) (Sync, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, syncAsk)
 	defer cancel()
@@ -82,7 +82,7 @@ func (c *Conn) askSync(ctx context.Context) (Sync, time.Duration) {
 	return SyncLater, answer.Data.Config.Interval
 }
 
-// Warnings says in sentences what is not as the protocol needs it.
+// Warnings returns a sentence for each property that the protocol needs and the server lacks.
 func (d Durability) Warnings() []string {
 	var list []string
 	if len(d.SingleReplica) > 0 {

@@ -14,15 +14,15 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// claimWindow is how long after its delivery a task may be claimed. A finished run's registers stay blocked for
-// purgeGrace, which is longer, so a worker that slept through the end of the run cannot claim an emptied register.
+// claimWindow is how long after its delivery a task may be claimed. The registers of a finished run stay blocked for
+// purgeGrace, which is longer, so that a worker that slept through the end of the run cannot claim an emptied register.
 const (
 	claimWindow = 10 * time.Minute
 	purgeGrace  = 6 * claimWindow
 )
 
-// Claim implements wire.Claims. A write whose fate is unknown is followed by a look at the register, and repeated
-// with the same nonce while the register is empty.
+// Claim implements wire.Claims. After a write with an unknown outcome it reads the register, and repeats the write with
+// the same nonce while the register is empty.
 func (c *Conn) Claim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) (wire.Claim, error) {
 	if claim.Nonce == "" {
 		panic("jet: a claim without a nonce")
@@ -65,12 +65,12 @@ func (c *Conn) notStale(ref wire.TaskRef, claim wire.Claim) error {
 }
 
 func (c *Conn) writeClaim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) error {
-	// No message id: the server would take another handling of the same task for a repetition, and call it stored.
+	// No message ID: the server would take another handling of the same task for a duplicate, and report it as stored.
 	return c.store(ctx, &nats.Msg{Subject: wire.ClaimSubject(ref), Data: wire.EncodeClaim(claim)},
 		jetstream.WithExpectLastSequencePerSubject(0))
 }
 
-// conflict tells that the register holds something.
+// conflict reports whether an error means that the register has a content.
 func conflict(err error) bool {
 	apiErr := (*jetstream.APIError)(nil)
 	if !errors.As(err, &apiErr) {

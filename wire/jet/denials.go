@@ -15,14 +15,14 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// denials are the subjects that the server has refused to this user. It tells by an error that belongs to no request,
-// and leaves the request to its time-out.
+// denials are the subjects that the server has refused to this user. The server reports that by an error without a
+// reference to the request, which runs into its time-out.
 type denials struct {
 	mu       sync.Mutex // guards subjects
 	subjects map[string]bool
 }
 
-// note keeps a denial. It returns false for an error that is none.
+// note records a denial. It returns false for any other error.
 func (d *denials) note(err error) bool {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return false
@@ -56,7 +56,7 @@ func (d *denials) has(subject string) bool {
 	return d.subjects[subject]
 }
 
-// denied makes wire.ErrDenied of the failure of an operation, if one of the subjects that it needs was refused.
+// denied returns wire.ErrDenied for a failed operation if one of the subjects that it needs was refused.
 func (c *Conn) denied(err error, subjects ...string) error {
 	if err == nil {
 		return nil
@@ -72,8 +72,8 @@ func (c *Conn) denied(err error, subjects ...string) error {
 // probeWait is how long the server's refusals may take after it has answered.
 const probeWait = 50 * time.Millisecond
 
-// Probe tries, without any effect, what a worker of the pools needs to be permitted, and returns what is not: "publish
-// SUBJECT" or "subscribe SUBJECT", sorted.
+// Probe checks, without any effect, the permissions that a worker of the pools needs. It returns the missing ones as
+// "publish SUBJECT" or "subscribe SUBJECT", sorted.
 func (c *Conn) Probe(ctx context.Context, pools []string) ([]string, error) {
 	publish, subscribe := probeSubjects(pools)
 	for _, subject := range publish {

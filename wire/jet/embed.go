@@ -20,7 +20,7 @@ const (
 	// embeddedMaxPayload is the largest message of an embedded server, in bytes.
 	embeddedMaxPayload = 8 << 20
 	lockName           = "lock"
-	// lockPatience is how long a directory that another process has locked is waited for.
+	// lockPatience is how long Embed waits for a directory that another process has locked.
 	lockPatience = 2 * time.Second
 	lockEvery    = 5 * time.Millisecond
 )
@@ -28,7 +28,7 @@ const (
 // LockedError says that another process has the store directory open.
 type LockedError struct {
 	Dir string
-	// Holder is the other process's id as it wrote it, empty when that cannot be read.
+	// Holder is the ID of the other process, as it wrote it; empty if that cannot be read.
 	Holder string
 }
 
@@ -39,8 +39,8 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("another process (pid %s) uses the message store in %s", e.Holder, e.Dir)
 }
 
-// Embedded is a NATS server inside this process. It opens no port: only connections of Connect reach it. Close it after
-// them.
+// Embedded is a NATS server inside this process. It opens no port: only Connect reaches it. Close it after its
+// connections.
 type Embedded struct {
 	dir      string
 	log      func(line string)
@@ -57,9 +57,9 @@ type Embedded struct {
 	conns   int
 }
 
-// Embed starts a server that keeps its streams in dir, which is created (0700) and locked. Every write is on the disk
-// before it is acknowledged. log takes the server's lines about trouble; nil drops them. It returns a *LockedError when
-// another process uses dir.
+// Embed starts a server with its streams in dir, which is created (0700) and locked. Every write is on the disk before
+// it is acknowledged. log receives the server's warnings and errors; nil drops them. It returns a *LockedError if
+// another process uses dir. Close the server.
 func Embed(dir string, log func(line string)) (*Embedded, error) {
 	if log == nil {
 		log = func(string) {}
@@ -86,8 +86,8 @@ func Embed(dir string, log func(line string)) (*Embedded, error) {
 	return e, nil
 }
 
-// EmbedVolatile starts a server that keeps its streams in memory, for commands that leave nothing behind: what it has
-// acknowledged ends with the process. It uses dir as Embed does.
+// EmbedVolatile starts a server with its streams in memory, for commands that leave nothing behind: acknowledged data
+// is lost when the process ends. It uses dir as Embed does.
 func EmbedVolatile(dir string, log func(line string)) (*Embedded, error) {
 	e, err := Embed(dir, log)
 	if e != nil {
@@ -103,7 +103,7 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the message store: %w", err)
 	}
-	// A process that has given back the lock of its state may have a moment to live: see Retire.
+	// A process that has released the lock of its state may still be exiting: see Retire.
 	for until := time.Now().Add(lockPatience); ; time.Sleep(lockEvery) {
 		if err = filelock.Try(f); !errors.Is(err, filelock.ErrLocked) || time.Now().After(until) {
 			break
@@ -177,20 +177,20 @@ func (e *Embedded) Connect(ctx context.Context, o Options) (*Conn, error) {
 	return c, nil
 }
 
-// Retire ends what there is to do with the server, for a process that is about to end: when all connections are closed
-// it empties the registers of finished runs, because no worker is left that could claim one. It leaves the server
-// running, and the directory locked, until the process has ended.
+// Retire cleans up before the process ends: when all connections are closed it empties the registers of finished runs,
+// because no worker is left that could claim one. The server keeps running, and the directory stays locked, until the
+// process has ended.
 //
-// To stop a server takes it some 10 ms for each consumer, which is most of what a small command takes, and saves
-// nothing: what was acknowledged is on the disk. What a server that ends with its process forgets is which messages it
-// had delivered, as one that is killed does, and a summary of its files, which the next start makes again from them.
+// Stopping a server takes some 10 ms for each consumer, which is most of the time of a small command, and gains
+// nothing: acknowledged data is on the disk. A server that ends with its process forgets only, like a killed one, which
+// messages it had delivered, and a summary of its files, which the next start makes again.
 func (e *Embedded) Retire() error {
 	e.cancel()
 	e.group.Wait()
 	return e.tidy()
 }
 
-// Close stops the server and unlocks the directory. It does what Retire does before, if that was not called.
+// Close stops the server and unlocks the directory. It calls Retire first if that was not called.
 func (e *Embedded) Close() error {
 	e.cancel()
 	e.group.Wait()
@@ -227,7 +227,7 @@ func (e *Embedded) tidy() error {
 	return errors.Join(c.emptyRegisters(ctx, 0), c.Close())
 }
 
-// lineLogger hands on warnings and errors, and remembers why the server gave up.
+// lineLogger passes warnings and errors on, and records why the server has stopped writing.
 type lineLogger struct {
 	log, failed func(string)
 

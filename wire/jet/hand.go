@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// The headers of a task that is handed over, and the answers to it.
+// The headers of a task that is offered to a worker, and the answers to it.
 const (
 	handSubject = "Millipede-Task"
 	handAfter   = "Millipede-After"
@@ -64,7 +64,7 @@ func (c *Conn) TakeHanded(ctx context.Context, pool, worker string,
 	}, wire.HandSubject(pool, worker))
 }
 
-// handed is a task that was handed over to this connection.
+// handed is a task that was offered to this connection.
 type handed struct {
 	wire.HandedTask
 	c *Conn

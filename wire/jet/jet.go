@@ -1,9 +1,9 @@
 // Package jet implements the transport of package wire over NATS JetStream.
 //
-// One Conn is one connection of one process, to an external cluster or to a server embedded in the process (Embed);
-// both are the same code. The package decides nothing about runs: what it does by itself is to keep permits alive, to
-// hand those of others to their owners, and to ask again what was lost on the way. docs/format/wire.md has the streams
-// and messages, docs/adr the reasons.
+// A Conn is a connection to an external cluster, or to a server embedded in the process (Embed); both use the same
+// code. The package decides nothing about runs. By itself it only extends permits, passes permits of other coordinators
+// to their owners, and repeats requests that were lost. docs/format/wire.md describes the streams and messages,
+// docs/adr the reasons.
 package jet
 
 import (
@@ -25,7 +25,7 @@ import (
 
 var _ wire.Transport = (*Conn)(nil)
 
-// Options say how to connect. The zero value, with a URL, is a client without credentials that creates nothing.
+// Options say how to connect. The zero value with a URL connects without credentials and creates nothing.
 type Options struct {
 	// URL is one or more servers, separated by commas. Empty for an embedded server.
 	URL string
@@ -41,30 +41,31 @@ type Options struct {
 	// InboxPrefix replaces _INBOX where permissions give a client a prefix of its own.
 	InboxPrefix string
 
-	// Provision has the connection create streams and consumers: all streams when it connects to an external server,
-	// for the workers, whose permissions may forbid it and who wait for them; each when it is first used on an embedded
-	// one. Coordinators set it.
+	// Provision lets the connection create streams and consumers: on an external server all streams when it connects,
+	// because workers may lack the permission and wait for them; on an embedded server each at its first use. Coordinators
+	// set it.
 	Provision bool
-	// Replicas is for streams that the connection creates; 0 means three in a cluster, one otherwise.
+	// Replicas is the number of replicas of streams that the connection creates; 0 means three in a cluster and one
+	// otherwise.
 	Replicas int
 
 	// Timeout is how long one request to the server may take; 0 means 5 s.
 	Timeout time.Duration
-	// AckWait is after what time a message that nobody acknowledged comes again; 0 means 5 s for tasks and permits, and
-	// 3 s for results. The shorter it is, the sooner a killed process's messages move on; it must be longer than the
-	// pauses of a healthy process.
+	// AckWait is the time after which an unacknowledged message is delivered again; 0 means 5 s for tasks and permits, and
+	// 3 s for results. The shorter it is, the sooner others get the messages of a killed process. It must be longer than
+	// the pauses of a healthy process.
 	AckWait time.Duration
-	// Workers is how many workers there are, where that is known: who asks for them waits until so many have announced
-	// themselves. 0: until nobody does so any more.
+	// Workers is the number of workers, if known: Presence.Workers waits until that many have announced themselves. 0
+	// makes it wait until no more do.
 	Workers int
-	// Log takes one line about something that the caller cannot see otherwise (a permission that is missing, a lost
-	// connection). It may be called from any goroutine; nil drops the lines.
+	// Log receives a line about each event that the caller cannot see otherwise, such as a missing permission or a lost
+	// connection. It may be called from any goroutine; nil drops the lines.
 	Log func(line string)
 
 	inProcess nats.InProcessConnProvider
-	// trouble tells why an embedded server stores nothing at the moment.
+	// trouble returns why an embedded server cannot store messages at the moment.
 	trouble func() error
-	// volatile has the streams of an embedded server kept in memory.
+	// volatile keeps the streams of an embedded server in memory.
 	volatile bool
 }
 
@@ -115,8 +116,8 @@ type Conn struct {
 	onClose func()
 }
 
-// Connect opens a connection. It fails when no server answers; afterwards it reconnects by itself until Close, and
-// operations return wire.ErrDisconnected in between.
+// Connect opens a connection. It fails if no server answers. Afterwards the connection reconnects by itself until
+// Close; while it is down, operations return wire.ErrDisconnected. Close the connection.
 func Connect(ctx context.Context, o Options) (*Conn, error) {
 	o = o.withDefaults()
 	if o.URL == "" && o.inProcess == nil {
@@ -258,8 +259,8 @@ func (o Options) credentials() ([]nats.Option, error) {
 	return list, nil
 }
 
-// UserKey returns the nkey of the user who connects, from the file of its seed or from the credentials; nil for a user
-// who connects by a password, a token or a certificate alone.
+// UserKey returns the nkey of the user who connects, from its seed file or from the credentials; nil for a user with
+// only a password, a token or a certificate.
 func (o Options) UserKey() (nkeys.KeyPair, error) {
 	file := o.NKeyFile
 	if o.CredentialsFile != "" {
@@ -279,8 +280,8 @@ func (o Options) UserKey() (nkeys.KeyPair, error) {
 	return pair, nil
 }
 
-// Close ends what the connection does by itself, and the connection. Permits that it holds stay held; tasks and results
-// that were fetched and not acknowledged come again to others.
+// Close ends the connection's goroutines and closes it. Its permits stay held; tasks and results that were fetched and
+// not acknowledged are delivered again to others.
 func (c *Conn) Close() error {
 	c.life.Lock()
 	c.closed = true
@@ -304,7 +305,7 @@ func (c *Conn) Close() error {
 // Connected implements wire.Presence.
 func (c *Conn) Connected() time.Duration { return c.link.since(time.Now()) }
 
-// link remembers since when the connection is up.
+// link records since when the connection is up.
 type link struct {
 	mu    sync.Mutex // guards start
 	start time.Time  // zero while the connection is down
@@ -327,7 +328,7 @@ func (l *link) since(now time.Time) time.Duration {
 	return max(now.Sub(l.start), 1)
 }
 
-// begin runs fn in a goroutine of its own, unless the connection is closed; Close ends c.ctx and waits for it.
+// begin runs fn on a goroutine unless the connection is closed. Close ends c.ctx and waits for it.
 func (c *Conn) begin(fn func()) {
 	c.life.RLock()
 	defer c.life.RUnlock()
@@ -350,7 +351,7 @@ func (c *Conn) RoundTrip(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// problem makes the conditions of package wire out of those of the client.
+// problem turns errors of the NATS client into those of package wire.
 func problem(err error) error {
 	switch {
 	case err == nil:
@@ -378,7 +379,7 @@ func problem(err error) error {
 	return err
 }
 
-// temporary tells whether asking again may help.
+// temporary reports whether a repetition may succeed.
 func temporary(err error) bool {
 	return errors.Is(err, wire.ErrDisconnected) || errors.Is(err, wire.ErrUnanswered) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// permit is a request that was granted.
+// permit is a granted request.
 type permit struct {
 	l *limitUse
 	q *request
@@ -37,8 +37,8 @@ func (p *permit) Release(ctx context.Context) error {
 	return nil
 }
 
-// Leave implements wire.Permit. Who asks again in the time for which the delivery is trusted has the permit at once;
-// from then on the server hands the admission out again.
+// Leave implements wire.Permit. While the delivery is trusted, the same request gets the permit again at once; after
+// that the server delivers the admission again.
 func (p *permit) Leave() {
 	l, q := p.l, p.q
 	l.mu.Lock()
@@ -55,8 +55,8 @@ func (p *permit) Leave() {
 	delete(l.requests, q.subject)
 }
 
-// Confirm implements wire.Permit. A permit that lapsed, because it could not be extended for an ack wait, is waited for
-// like a new one: whoever else was handed it meanwhile has let go of it when it comes back.
+// Confirm implements wire.Permit. A permit that has lapsed, because it could not be extended for an ack wait, is waited
+// for like a new one: when it is delivered again, no other connection uses it any more.
 func (p *permit) Confirm(ctx context.Context) error {
 	l := p.l
 	for {
@@ -83,7 +83,7 @@ func (p *permit) Confirm(ctx context.Context) error {
 	}
 }
 
-// regain waits until the admission is handed to this connection again, or is gone.
+// regain waits until the admission is delivered to this connection again, or is gone.
 func (p *permit) regain(ctx context.Context) error {
 	for {
 		if done, err := p.l.granting(ctx, p.q, p.l.s.wait/2); done || err != nil {
@@ -106,8 +106,8 @@ func (p *permit) regain(ctx context.Context) error {
 	}
 }
 
-// extendAll keeps the permits of this connection alive, and frees what could not be freed at once, until the connection
-// ends.
+// extendAll extends the permits of this connection, and frees slots that could not be freed at once, until the
+// connection ends.
 func (s *semaphore) extendAll() {
 	tick := time.NewTicker(s.wait / 4)
 	defer tick.Stop()
@@ -166,8 +166,8 @@ func (l *limitUse) extend() {
 	}
 }
 
-// extendOne starts the ack wait of one permit anew. An answer that comes when the permit is no longer trusted counts
-// for nothing: the server may have handed the message to somebody else before it took notice.
+// extendOne restarts the ack wait of one permit. An answer that arrives when the permit is no longer trusted is
+// ignored: the server may have delivered the message to another connection meanwhile.
 func (l *limitUse) extendOne(q *request) {
 	l.mu.Lock()
 	ack, since := q.ack, q.since

@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// How long the first Workers waits for announcements: until they have been quiet, and not longer than the limit.
+// How long the first call of Workers waits: until no more announcements arrive, and no longer than the limit.
 const (
 	announceQuiet = 40 * time.Millisecond
 	announceLimit = 250 * time.Millisecond
@@ -35,7 +35,8 @@ type presence struct {
 	beat    chan struct{} // has room for one: a heartbeat came
 }
 
-// member is a worker as a member of one pool. Whoever may speak for a pool may use any name, so a name alone is nobody.
+// member identifies a worker within one pool. Every sender of a pool may use any name, so a name alone identifies
+// nobody.
 type member struct{ pool, worker string }
 
 type sighting struct {
@@ -70,7 +71,7 @@ func (p *presence) start(ctx context.Context) error {
 	return err
 }
 
-// watcher is a function that is not called any more once it has ended.
+// watcher is a function that is not called any more once its watch has ended.
 type watcher struct {
 	mu    sync.Mutex // held during a call
 	ended bool
@@ -91,8 +92,8 @@ func (w *watcher) end() {
 	w.ended = true
 }
 
-// take believes a heartbeat as far as its subject goes, and only so many of a pool: each pool is heard, whatever
-// another one sends.
+// take accepts a heartbeat as far as its subject proves it, up to a rate for each pool, so that a flood from one pool
+// does not hide the others.
 func (p *presence) take(subject string, data []byte, now time.Time) {
 	if !p.admit(poolToken(subject), len(data), now) {
 		return
@@ -121,7 +122,7 @@ func (p *presence) take(subject string, data []byte, now time.Time) {
 	}
 }
 
-// note keeps a heartbeat. It returns false when the pool has too many workers for another one.
+// note records a heartbeat. It returns false if the pool has too many workers for another one.
 func (p *presence) note(h wire.Heartbeat, now time.Time) bool {
 	of := member{h.Pools[0], h.Worker}
 	switch old := p.workers[of]; {
@@ -186,7 +187,7 @@ func (c *Conn) Workers(ctx context.Context) ([]wire.Worker, error) {
 	return list, nil
 }
 
-// awaitAnnouncements has all workers announce themselves, once per connection.
+// awaitAnnouncements asks all workers to announce themselves and waits for them, once per connection.
 func (p *presence) awaitAnnouncements(ctx context.Context) error {
 	p.mu.Lock()
 	waited := p.first
@@ -218,7 +219,7 @@ func (p *presence) awaitAnnouncements(ctx context.Context) error {
 	}
 }
 
-// all tells whether all workers are known that there are.
+// all reports whether all existing workers are known.
 func (p *presence) all() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -289,7 +290,7 @@ func (c *Conn) Events(ctx context.Context, run string, fn func(pool string, data
 	}, "ev.*."+wire.Token(run))
 }
 
-// listen hands what comes on the subjects to handle, one message after the other, until ctx ends, which is no error.
+// listen passes the messages on the subjects to handle, one at a time, until ctx ends, which is no error.
 func (c *Conn) listen(ctx context.Context, handle func(*nats.Msg), subjects ...string) error {
 	subs := make([]*nats.Subscription, len(subjects))
 	for i, subject := range subjects {
@@ -319,7 +320,7 @@ func (c *Conn) listen(ctx context.Context, handle func(*nats.Msg), subjects ...s
 	return nil
 }
 
-// receive hands the messages of a subscription to handle, and ends it with ctx.
+// receive passes the messages of a subscription to handle, and ends it with ctx.
 func (c *Conn) receive(ctx context.Context, s *nats.Subscription, handle func(*nats.Msg)) error {
 	for {
 		m, err := s.NextMsgWithContext(ctx)
@@ -349,7 +350,7 @@ func (c *Conn) unsubscribe(s *nats.Subscription) error {
 	return problem(err)
 }
 
-// flush waits until the server has seen all that was sent.
+// flush waits until the server has received everything that was sent.
 func (c *Conn) flush(ctx context.Context) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()

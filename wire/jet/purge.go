@@ -14,9 +14,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// PurgeRun implements wire.Queue. The run's registers are only marked as done: they are emptied by a later PurgeRun,
-// when no worker can be left that fetched one of the run's tasks and has not claimed it. (Embedded servers empty them
-// when they close, because no worker outlives them.)
+// PurgeRun implements wire.Queue. It only marks the run's registers as done. A later PurgeRun empties them, when no
+// worker can be left that has fetched one of the run's tasks and not claimed it. (Embedded servers empty them when they
+// close, because no worker outlives them.)
 func (c *Conn) PurgeRun(ctx context.Context, run string) error {
 	token := wire.Token(run)
 	group, gctx := errgroup.WithContext(ctx)
@@ -64,8 +64,8 @@ func (c *Conn) poolStreams(ctx context.Context) ([]string, error) {
 	return names, problem(list.Err())
 }
 
-// dropAdmissions frees what earlier processes asked for, or held, in the name of a run. Other coordinators cannot tell
-// that it is free, so they would leave it to take its slot.
+// dropAdmissions frees the permits and requests of earlier processes of a run. Other coordinators cannot tell that the
+// run is over, so the permits would stay held.
 func (c *Conn) dropAdmissions(ctx context.Context, run string) error {
 	if s, err := c.existing(ctx, admitStream); err != nil || s == nil {
 		return err
@@ -84,7 +84,7 @@ func (c *Conn) dropAdmissions(ctx context.Context, run string) error {
 	})
 }
 
-// purge empties a subject of a stream, unless nobody has made the stream yet.
+// purge empties a subject of a stream, if the stream exists.
 func (c *Conn) purge(ctx context.Context, stream, subject string) error {
 	s, err := c.existing(ctx, stream)
 	if err != nil || s == nil {
@@ -112,8 +112,7 @@ func (c *Conn) existing(ctx context.Context, name string) (jetstream.Stream, err
 	return s, problem(err)
 }
 
-// markDone marks a run as done in a pool that it used, by a message whose time, by the server's clock, begins the
-// grace.
+// markDone marks a run as done in a pool that it used. The grace begins at the time of the mark, by the server's clock.
 func (c *Conn) markDone(ctx context.Context, stream, run string) error {
 	s, err := c.existing(ctx, stream)
 	if err != nil || s == nil {

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// releaseDelay is after what time a released message is offered again.
+	// releaseDelay is the time after which a released message is delivered again.
 	releaseDelay = 250 * time.Millisecond
-	// pullExpiry and pullHeartbeat bound one pull: a server that went away is noticed after two heartbeats, and a
-	// wake-up that was lost somewhere costs no more than one pull.
+	// pullExpiry and pullHeartbeat bound a pull: a server that has gone away is noticed after two heartbeats, and a lost
+	// wake-up costs no more than one pull.
 	pullExpiry    = 6 * time.Second
 	pullHeartbeat = time.Second
-	// topologyPoll is how often a worker looks for a consumer that a coordinator has yet to create.
+	// topologyPoll is the interval at which a worker looks for a consumer that a coordinator has yet to create.
 	topologyPoll = 250 * time.Millisecond
 )
 
-// PublishTask implements wire.Queue. The pool's consumer, registers, keys and bucket exist afterwards, so that workers
-// need no right to create them.
+// PublishTask implements wire.Queue. It first creates the pool's consumer, registers, keys and bucket if they do not
+// exist, so that workers need no permission for that.
 func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	if c.opts.Provision {
 		if _, err := c.topology.consumer(ctx, tasksStream,
@@ -52,7 +52,7 @@ func (c *Conn) PublishResult(ctx context.Context, ref wire.TaskRef, data []byte)
 	if err := c.topology.ensure(ctx, resultsStream); err != nil {
 		return err
 	}
-	// No message id: a late result and a report of doubt about the same attempt must both arrive.
+	// No message ID: a late result and a report of doubt about the same attempt must both be stored.
 	if err := c.publish(ctx, &nats.Msg{Subject: wire.ResultSubject(ref), Data: data}, ""); err != nil {
 		return fmt.Errorf("publishing the result of %s: %w", ref.Attempt, err)
 	}
@@ -89,8 +89,8 @@ func (c *Conn) FetchResults(ctx context.Context, coordinator string, n int) ([]w
 	return list, nil
 }
 
-// fetch waits for one message, then takes what else waits: nothing is asked for that the caller may not have room for
-// later. It goes on through lost connections until ctx ends.
+// fetch waits for one message, then takes those that are waiting: it requests nothing that the caller may have no room
+// for later. It survives lost connections until ctx ends.
 func (c *Conn) fetch(ctx context.Context, stream string, cfg jetstream.ConsumerConfig, n int) ([]wire.Delivery, error) {
 	if n < 1 {
 		panic("jet: a fetch of no messages")
@@ -206,7 +206,7 @@ func (d *delivery) Ack(ctx context.Context) error {
 	whole, cancel := d.c.bounded(ctx)
 	defer cancel()
 	for {
-		// What was sent to a server that died is lost; to acknowledge twice is to acknowledge.
+		// A message to a server that died is lost; acknowledging twice is harmless.
 		try, end := context.WithTimeout(whole, d.c.tryFor())
 		err := d.msg.DoubleAck(try)
 		end()
@@ -263,8 +263,8 @@ func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, e
 	return mark, nil
 }
 
-// streamInfo asks the stream's leader. A stream that vanished since its first use is created anew, and tells by its
-// time of creation.
+// streamInfo asks the stream's leader. A stream that has vanished since its first use is created again, and shows that
+// by its creation time.
 func (c *Conn) streamInfo(ctx context.Context, name string, opts ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo,
 	error) {
 	ctx, cancel := c.bounded(ctx)
@@ -283,7 +283,7 @@ func (c *Conn) streamInfo(ctx context.Context, name string, opts ...jetstream.St
 	}
 }
 
-// fetchTimes remembers when the tasks that this process holds were fetched.
+// fetchTimes records when the tasks that this process has were fetched.
 type fetchTimes struct {
 	mu sync.Mutex // guards at
 	at map[wire.AttemptID]time.Time
@@ -304,7 +304,7 @@ func (f *fetchTimes) forget(a wire.AttemptID) {
 	delete(f.at, a)
 }
 
-// stale tells whether the attempt's task was fetched longer ago than the claim window.
+// stale reports whether the attempt's task was fetched longer ago than the claim window.
 func (f *fetchTimes) stale(a wire.AttemptID, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

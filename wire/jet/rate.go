@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// How much of a pool's heartbeats is looked at. A thousand workers make a megabyte a second.
+// The rate at which a pool's heartbeats are processed. A thousand workers send a megabyte a second.
 const (
 	maxMembers   = 1024
 	memberMemory = time.Minute // after what silence a worker makes room for another one
@@ -23,7 +23,7 @@ type rate struct {
 	at   time.Time
 }
 
-// admit tells whether a pool may be listened to now.
+// admit reports whether another message of a pool may be processed now.
 func (p *presence) admit(pool string, size int, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,7 +52,7 @@ func poolToken(subject string) string {
 	return pool
 }
 
-// complaints are told once a minute of each kind, whoever provokes them.
+// complaints are logged once a minute of each kind, whoever causes them.
 type complaints struct {
 	mu   sync.Mutex // guards said
 	said map[string]time.Time

@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// semaphore is what this connection asks of all limits. A connection acts for one coordinator: its requests, however
-// many, must name no other, because a permit that somebody else was handed is offered to the coordinator by name.
+// semaphore has this connection's requests for permits of all limits. A connection acts for one coordinator, which all
+// its requests must name, because a permit that was delivered elsewhere is offered to the coordinator by name.
 //
 // Admission messages are handed to whichever coordinator pulls. What is not its own, it offers to the owner; what has
 // no owner, it asks the Orphan function about. docs/adr has why this never frees a slot too early:
@@ -38,10 +38,10 @@ func (s *semaphore) init(c *Conn) {
 	s.limits = map[string]*limitUse{}
 }
 
-// trusted is how long a delivery may be relied on: less than the ack wait by what clocks may differ.
+// trusted is how long a delivery may be relied on: the ack wait, reduced by how much clocks may differ.
 func (s *semaphore) trusted() time.Duration { return s.wait - s.wait/8 }
 
-// limitUse is what this connection asks of one limit.
+// limitUse has this connection's requests for permits of one limit.
 type limitUse struct {
 	s    *semaphore
 	name string
@@ -81,7 +81,7 @@ const (
 	lost
 )
 
-// leftover is an admission of this coordinator's that no request of this process asked for: an earlier process did.
+// leftover is an admission of this coordinator that an earlier process requested.
 type leftover struct {
 	ack   string
 	since time.Time
@@ -102,7 +102,7 @@ func (s *semaphore) limit(name string) *limitUse {
 	return l
 }
 
-// start listens for offers and begins to extend permits, once.
+// start starts to listen for offers and to extend permits, once.
 func (s *semaphore) start(ctx context.Context, coordinator string) error {
 	s.mu.Lock()
 	if s.owner == "" {
@@ -149,7 +149,7 @@ func (c *Conn) Acquire(ctx context.Context, limit string, r wire.PermitRequest) 
 	return p, nil
 }
 
-// enter makes the request known before its admission can arrive.
+// enter registers the request before its admission can arrive.
 func (l *limitUse) enter(r wire.PermitRequest, now time.Time) (*request, error) {
 	q := &request{PermitRequest: r, subject: wire.AdmitSubject(l.name, r), grant: make(chan struct{})}
 	l.mu.Lock()
@@ -169,7 +169,7 @@ func (l *limitUse) enter(r wire.PermitRequest, now time.Time) (*request, error) 
 	return q, nil
 }
 
-// granted makes a request held. l.mu is held.
+// granted marks a request as held. l.mu is held.
 func (l *limitUse) granted(q *request, ack string, since time.Time) {
 	q.ack = ack
 	if since.After(q.since) {
@@ -182,8 +182,8 @@ func (l *limitUse) granted(q *request, ack string, since time.Time) {
 	}
 }
 
-// await queues the admission and waits until it is handed to this connection. The admission is looked for now and then,
-// because a coordinator that believed this one dead may have freed it: then it is queued again.
+// await queues the admission and waits until it is delivered to this connection. It checks from time to time that the
+// admission exists, because a coordinator that took this one for dead may have freed it; then it queues it again.
 func (l *limitUse) await(ctx context.Context, q *request) error {
 	for {
 		if err := l.admit(ctx, q); err != nil {
@@ -198,7 +198,7 @@ func (l *limitUse) await(ctx context.Context, q *request) error {
 	}
 }
 
-// granting waits for the grant, and not longer than limit.
+// granting waits for the grant, but no longer than limit.
 func (l *limitUse) granting(ctx context.Context, q *request, limit time.Duration) (bool, error) {
 	l.mu.Lock()
 	grant := q.grant
@@ -217,7 +217,7 @@ func (l *limitUse) granting(ctx context.Context, q *request, limit time.Duration
 	}
 }
 
-// admit stores the admission unless it is there. It asks again until ctx ends, because only the server knows.
+// admit stores the admission if it does not exist. It retries until ctx ends, because only the server knows.
 func (l *limitUse) admit(ctx context.Context, q *request) error {
 	c := l.s.c
 	for {
@@ -251,11 +251,11 @@ func (c *Conn) publishOnce(ctx context.Context, subject string, data []byte) err
 	return c.store(ctx, &nats.Msg{Subject: subject, Data: data}, jetstream.WithExpectLastSequencePerSubject(0))
 }
 
-// withdrawIn is how long a caller that has given up is kept waiting for the withdrawal of its request.
+// withdrawIn is how long Acquire waits for the withdrawal of its request after ctx has ended.
 const withdrawIn = time.Second
 
-// withdraw takes a request back whose caller has given up; one that has failed is only forgotten here. If freeing its
-// slot does not succeed now, extendAll goes on trying.
+// withdraw withdraws a request whose caller no longer waits; a failed request is only forgotten here. If its slot
+// cannot be freed now, extendAll keeps trying.
 func (l *limitUse) withdraw(ctx context.Context, q *request) {
 	l.mu.Lock()
 	if q.status == waiting {
@@ -277,8 +277,7 @@ func (l *limitUse) withdraw(ctx context.Context, q *request) {
 	}
 }
 
-// free removes the admission, and with it the slot. It is confirmed by the stream's leader. A request that is freed
-// twice is freed once.
+// free removes the admission, and with it the slot. The stream's leader confirms it. Repeating it has no effect.
 func (l *limitUse) free(ctx context.Context, q *request) error {
 	l.mu.Lock()
 	ack := q.ack
@@ -294,8 +293,8 @@ func (l *limitUse) free(ctx context.Context, q *request) error {
 	return nil
 }
 
-// freeAdmission acknowledges the delivery, if there was one, or deletes the message: the server ignores
-// acknowledgements of what it has forgotten to have delivered, after a crash.
+// freeAdmission acknowledges the delivery, if there was one, or deletes the message: after a crash the server ignores
+// acknowledgements of deliveries that it has forgotten.
 func (c *Conn) freeAdmission(ctx context.Context, subject, ack string) error {
 	if ack != "" {
 		ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout/2)
@@ -330,7 +329,7 @@ func (c *Conn) deleteAdmission(ctx context.Context, sequence uint64) error {
 	return nil
 }
 
-// waitingOf counts the waiting requests of a run. l.mu is held.
+// waitingOf returns the number of waiting requests of a run. l.mu is held.
 func (l *limitUse) waitingOf(run string) int {
 	n := 0
 	for _, q := range l.requests {

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// leaderPoll is how often a stream without a leader is asked whether it has one again.
+	// leaderPoll is the interval at which a stream without a leader is asked whether it has one again.
 	leaderPoll = 100 * time.Millisecond
-	// storeCheckEvery is how often HighWater also asks the streams whether they still take writes.
+	// storeCheckEvery is the interval at which HighWater also checks that the streams take writes.
 	storeCheckEvery = 3 * time.Second
 )
 
-// tryFor is how long a part of a request may take before it is sent again. What was sent to a server that died, or to a
-// stream that had no leader, is lost; its sender would wait for the whole time-out, and be late by that.
+// tryFor is how long one try of a request may take before it is sent again. A request to a server that died, or to a
+// stream without a leader, is lost; waiting for the whole time-out would delay its sender.
 func (c *Conn) tryFor() time.Duration { return c.opts.Timeout * 2 / 5 }
 
-// store publishes a message and returns when a stream has stored it. What stays without an answer is sent again as soon
-// as the stream has a leader, so the message must bear being stored twice. The error is wire.ErrStore when the stream
-// answers, and does not store.
+// store publishes a message and returns when a stream has stored it. A message without an answer is sent again as soon
+// as the stream has a leader, so it may be stored twice. The error is wire.ErrStore if the stream answers that it
+// cannot store the message.
 func (c *Conn) store(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) error {
 	whole, cancel := c.bounded(ctx)
 	defer cancel()
@@ -82,7 +82,7 @@ func (c *Conn) awaitLeader(ctx context.Context, subject string) (answered bool, 
 	return false, nil
 }
 
-// request asks the server, or a stream, for something that may be done twice. It asks again as long as nobody answers,
+// request sends a request that may be repeated to the server or a stream. It repeats it while there is no answer,
 // within the time-out.
 func (c *Conn) request(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
 	whole, cancel := c.bounded(ctx)
@@ -123,7 +123,7 @@ const (
 	storageErrorIO       = "input/output error"
 )
 
-// refusedStore tells whether an answer of the server says that it cannot store.
+// refusedStore reports whether an answer of the server means that it cannot store messages.
 func refusedStore(e *jetstream.APIError) bool {
 	switch e.ErrorCode {
 	case codeInsufficient, codeStorageExceeded, codeNoMemory, codeNotEnabled, codePurgeFailed:
@@ -140,16 +140,16 @@ func refusedStore(e *jetstream.APIError) bool {
 	return false
 }
 
-// checks remembers when the streams were last asked whether they take writes, and what they said.
+// checks records when the streams were last asked whether they take writes, and their answers.
 type checks struct {
 	mu  sync.Mutex // guards what follows
 	at  time.Time
 	err error
 }
 
-// writable returns an error that is wire.ErrStore when a stream has stopped taking writes. A server keeps the error of
-// a write that failed, and answers publishers no more; it tells the error to whoever purges, and to purge a subject
-// that has no messages writes nothing.
+// writable returns wire.ErrStore if a stream has stopped taking writes. After a failed write a server keeps the error
+// and no longer answers publishers, but reports the error to a purge; purging a subject without messages writes
+// nothing.
 func (c *Conn) writable(ctx context.Context) error {
 	if c.opts.inProcess != nil {
 		return c.opts.trouble()

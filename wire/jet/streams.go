@@ -23,7 +23,7 @@ const (
 	admitStream   = "ADMIT"
 	blobBucket    = "BLOB"
 
-	// The registers and the keys of each pool are in streams of their own, because a right to read a stream cannot be
+	// The registers and the keys of each pool are in streams of their own, because permissions to read a stream cannot be
 	// limited to subjects.
 	claimsPrefix = "CLAIMS-"
 	keysPrefix   = "KEYS-"
@@ -33,15 +33,14 @@ func claimsStream(pool string) string { return claimsPrefix + wire.Token(pool) }
 func keysStream(pool string) string   { return keysPrefix + wire.Token(pool) }
 
 const (
-	// A message that was delivered by a server which died on the way, or to a process that died, comes again after
-	// this. What the process that has it does before it acknowledges takes some ten milliseconds; that a message comes
-	// twice costs a look at a register.
+	// A message is delivered again after this time if the server or the process that had it died. A process needs some ten
+	// milliseconds before it acknowledges; a message that arrives twice costs one read of a register.
 	taskAckWait   = 5 * time.Second
 	resultAckWait = 3 * time.Second
 	permitAckWait = 5 * time.Second
-	// dedupWindow is how long a repeated publish is recognised. That saves work, and is no guarantee.
+	// dedupWindow is how long the server recognizes a duplicate. That saves work, and nothing depends on it.
 	dedupWindow = 2 * time.Minute
-	// maxUnacked is far above what a pool's workers or a coordinator hold without acknowledging.
+	// maxUnacked is far above the number of unacknowledged messages of a pool's workers or a coordinator.
 	maxUnacked = 20_000
 )
 
@@ -90,7 +89,7 @@ func poolOf(stream string) (pool string, registers, sealed bool) {
 	return pool, false, sealed
 }
 
-// checkStream returns an error when a stream that somebody created by hand lacks what the protocol rests on.
+// checkStream returns an error if a stream that somebody created by hand lacks a setting that the protocol needs.
 func checkStream(have jetstream.StreamConfig, storage jetstream.StorageType) error {
 	want := streamConfig(have.Name, have.Replicas, storage)
 	_, registers, _ := poolOf(have.Name)
@@ -125,15 +124,15 @@ func (t *topology) init(c *Conn) {
 	t.buckets = map[string]*lazy[jetstream.ObjectStore]{}
 }
 
-// names lists the streams that this connection has to do with.
+// names returns the names of the streams that this connection uses.
 func (t *topology) names() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Sorted(maps.Keys(t.streams))
 }
 
-// createAll creates what workers may need before a coordinator does. What each pool has of its own is created before
-// the pool's first task.
+// createAll creates what workers may need before a coordinator does. The streams of each pool are created before the
+// pool's first task.
 func (t *topology) createAll(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range []string{tasksStream, resultsStream, admitStream} {
@@ -146,7 +145,7 @@ func (t *topology) createAll(ctx context.Context) error {
 	return group.Wait()
 }
 
-// lazy is a value that is made once, by whoever needs it first. A failure is not kept.
+// lazy is a value that is made at its first use. A failure is not kept.
 type lazy[T any] struct {
 	mu   sync.Mutex // held while the value is being made
 	made bool
@@ -172,7 +171,7 @@ func (l *lazy[T]) forget() {
 	l.made = false
 }
 
-// stream returns a stream, created when this connection may do that.
+// stream returns a stream. It creates it if this connection may.
 func (t *topology) stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	return t.streamSlot(name).get(func() (jetstream.Stream, error) {
 		ctx, cancel := t.c.bounded(ctx)
@@ -220,7 +219,7 @@ func (t *topology) replicas() int {
 	return 1
 }
 
-// ensure makes sure that a stream exists before something is published to it, where that is this connection's task.
+// ensure creates a stream before a message is published to it, if this connection may.
 func (t *topology) ensure(ctx context.Context, name string) error {
 	if !t.c.opts.Provision {
 		return nil
@@ -229,7 +228,7 @@ func (t *topology) ensure(ctx context.Context, name string) error {
 	return err
 }
 
-// consumer returns a durable consumer; create makes it when this connection may do that.
+// consumer returns a durable consumer. With create it makes it, if this connection may.
 func (t *topology) consumer(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer,
 	error) {
 	l := t.slot(stream, cfg.Durable)
@@ -299,12 +298,12 @@ func resultConsumer(coordinator string, ackWait time.Duration) jetstream.Consume
 	return jetstream.ConsumerConfig{
 		Durable: "coordinator-" + wire.Token(coordinator), FilterSubject: "result.*." + wire.Token(coordinator) + ".>",
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1, MaxAckPending: maxUnacked,
-		// The consumer of a coordinator that never comes back goes; its results stay in the stream.
+		// The consumer of a coordinator that never returns is removed; its results stay in the stream.
 		InactiveThreshold: 7 * 24 * time.Hour,
 	}
 }
 
-// gone tells that a consumer handle is of no more use.
+// gone reports whether a consumer handle can no longer be used.
 func gone(err error) bool {
 	return errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound) ||
 		errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerDoesNotExist)
