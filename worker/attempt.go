@@ -14,15 +14,15 @@ import (
 	"github.com/millipede-iac/millipede/worker/journal"
 )
 
-// trust is how old a claim may be, by the monotonic clock, when its operation begins. A worker that slept longer
-// leaves the attempt alone: its coordinator may have given it up.
+// trust is the greatest age of a claim, by the monotonic clock, when its operation begins. A worker that slept for
+// longer leaves the attempt alone: its coordinator may have revoked it.
 const trust = 5 * time.Second
 
-// attempt is the safe lane: it carries out one delivered task, or finds that it must not.
+// attempt executes one delivered task of the safe lane, or finds out that it must not.
 //
-// It returns the slot that it keeps for the next operation of the vertex; nil when there is none.
+// It returns the slot that it reserves for the next operation of the vertex; nil if there is none.
 //
-// What survives a crash right after each step is what the comment on the step says; recover picks it up.
+// The comment on each step says what survives a crash right after it; settleAll continues from there.
 func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) {
 	ref := d.Ref()
 	ctx, span := trace.Start(trace.Under(ctx, sentUnder(d)), "task", trace.Server) // not ended: there was none
@@ -43,8 +43,8 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 		task, unreadable = mail.open(ctx, d.Data())
 	}
 	if err != nil || errors.Is(unreadable, wire.ErrDisconnected) || ctx.Err() != nil {
-		// Without the run's key the task cannot be read, nor anything be said about it. Another worker of the pool
-		// may have it.
+		// Without the run's key the worker can neither read the task nor report anything about it. Another worker of the pool
+		// may have the key.
 		w.Log.Warn("a task cannot be opened now", "run", ref.Run, "attempt", ref.Attempt, "error",
 			errors.Join(err, unreadable))
 		if errors.Is(err, wire.ErrNoKey) && !w.keyless.leave(ref.Attempt, w.Now()) {
@@ -67,7 +67,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 		w.fail(fmt.Errorf("sealing a message: %w", err))
 		return nil
 	}
-	// A crash from here on leaves the intent: the next start looks at the register.
+	// A crash from here on leaves the intent in the journal: the next start reads the register.
 	if err := w.Journal.Intend(ref, a.nonce, notStarted); err != nil {
 		if errors.Is(err, journal.ErrFull) {
 			w.Log.Warn("a task is given back: the disk of this worker is full", "attempt", ref.Attempt, "error", err)
@@ -99,7 +99,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	defer span.End()
 	w.ops.claim(ref.Attempt)
 	w.Log.Debug("an attempt is claimed", "run", ref.Run, "attempt", ref.Attempt, "pool", ref.Pool)
-	// A crash from here on is told as not started, until the start is noted.
+	// After a crash from here on, until the start is recorded, the attempt is reported as not started.
 	doubt, err := mail.seal(ctx, a.doubt("The worker stopped while it carried the operation out."))
 	if err == nil {
 		err = w.Journal.Start(ref, doubt)
@@ -115,7 +115,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 		w.fail(fmt.Errorf("noting the start of %s: %w", ref.Attempt, err))
 		return nil
 	}
-	// A crash from here on is told as doubt, until the end is noted.
+	// After a crash from here on, until the end is recorded, the attempt is reported as in doubt.
 	failpoint.Hit(failpoint.StartNoted)
 	w.acknowledge(ctx, d) // redelivered it would meet the claim
 	failpoint.Hit(failpoint.TaskAcked)
@@ -135,14 +135,15 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	return kept
 }
 
-// goesOn tells whether another operation of the vertex may follow one with this result.
+// goesOn reports whether another operation of the vertex may follow one with this result.
 func goesOn(r *wire.Result) bool {
 	return !r.NotStarted && r.Doubt == "" && !wire.DiagsFromWire(r.Diagnostics).HasErrors()
 }
 
-// bury ends an attempt whose task nobody gave this worker the key of, so that the task does not go round for ever: its
-// run is over, and its key removed, or its coordinator is gone. A run that goes on finds the tombstone, and makes
-// another attempt. Where somebody has claimed the attempt before, the task is of no more use either.
+// bury writes a tombstone for an attempt whose task this worker cannot decrypt, because nobody has shared the key with
+// it: the run is over and the key removed, or its coordinator is gone. Otherwise the task would be delivered for ever.
+// A run that continues finds the tombstone and makes another attempt. If another worker has claimed the attempt, the
+// task is not needed any more.
 func (w *Worker) bury(ctx context.Context, d wire.Delivery) {
 	ref := d.Ref()
 	tomb := wire.Claim{Nonce: w.Nonce(), Worker: w.ID, At: w.Now(), Tombstone: true,
@@ -160,7 +161,7 @@ func (w *Worker) bury(ctx context.Context, d wire.Delivery) {
 	w.acknowledge(ctx, d)
 }
 
-// startIfSafe begins the operation unless it is too late for that.
+// startIfSafe starts the operation unless it is too late.
 func (w *Worker) startIfSafe(ctx context.Context, a claimed, at time.Time, task *wire.Task) *wire.Result {
 	switch age := w.Now().Sub(at); {
 	case age > trust:
@@ -177,7 +178,7 @@ func (w *Worker) startIfSafe(ctx context.Context, a claimed, at time.Time, task 
 	return a.stamp(result)
 }
 
-// report notes the result, publishes it until that is confirmed, and forgets the attempt.
+// report records the result, publishes it until the stream confirms it, and removes the attempt's record.
 func (w *Worker) report(ctx context.Context, a claimed, mail mail, result *wire.Result) {
 	failpoint.Hit(failpoint.Operated)
 	message, err := mail.seal(ctx, result)
@@ -201,7 +202,7 @@ func (w *Worker) report(ctx context.Context, a claimed, mail mail, result *wire.
 	}) {
 		failpoint.Hit(failpoint.ResultSent)
 		for retry := (backoff{}); !noted; noted = w.noteEnd(a.ref, message) {
-			// Nothing but doubt is in the journal. A slot is held meanwhile: the worker is to take nothing more now.
+			// The journal has only the doubt. The worker keeps a slot occupied meanwhile, so that it takes nothing more.
 			if w.draining.Load() || !retry.wait(ctx) {
 				return
 			}
@@ -211,8 +212,8 @@ func (w *Worker) report(ctx context.Context, a claimed, mail mail, result *wire.
 	}
 }
 
-// noteEnd notes a result. When it returns false, the journal says doubt, until there is room on the disk; publishing
-// what is known may still spare the user that.
+// noteEnd records a result. If it returns false, the journal says doubt until there is room on the disk; publishing the
+// result may still make that unnecessary.
 func (w *Worker) noteEnd(ref wire.TaskRef, message []byte) bool {
 	err := w.Journal.End(ref, message)
 	switch {
@@ -227,8 +228,8 @@ func (w *Worker) noteEnd(ref wire.TaskRef, message []byte) bool {
 	return true // to try again is of no use
 }
 
-// publish sends a message until the stream has it. It returns false when ctx has ended first, or the worker is to leave
-// and the message store takes nothing: the journal has the message, and the next start sends it.
+// publish sends a message until the stream has it. It returns false if ctx ends first, or if the worker is asked to
+// leave while the message store cannot store messages: the journal has the message, and the next start sends it.
 func (w *Worker) publish(ctx context.Context, ref wire.TaskRef, message func(context.Context) ([]byte, error)) bool {
 	var retry backoff
 	for {
@@ -250,21 +251,21 @@ func (w *Worker) publish(ctx context.Context, ref wire.TaskRef, message func(con
 	}
 }
 
-// outcome is what a claim came to.
+// outcome is the outcome of a claim.
 type outcome byte
 
 const (
-	// taken: somebody else has the attempt, or a tombstone ended it.
+	// taken: another worker has the attempt, or a tombstone revoked it.
 	taken outcome = iota
 	// unclaimed: the register was not written, and this delivery must not write it any more.
 	unclaimed
-	// wonTooLate: the claim is ours, but the operation must not begin any more.
+	// wonTooLate: this worker has claimed the attempt, but too late to start its operation.
 	wonTooLate
-	// won: the operation may begin.
+	// won: the operation may start.
 	won
 )
 
-// claim writes the register until it is known who has it.
+// claim writes the register until it knows who has claimed the attempt.
 func (w *Worker) claim(ctx context.Context, ref wire.TaskRef, nonce string, at time.Time) (outcome, error) {
 	var retry backoff
 	for {
@@ -293,7 +294,7 @@ func (w *Worker) claim(ctx context.Context, ref wire.TaskRef, nonce string, at t
 	}
 }
 
-// isOurs reads the register until it is known whether it holds the nonce.
+// isOurs reads the register until it knows whether it holds the nonce.
 func (w *Worker) isOurs(ctx context.Context, ref wire.TaskRef, nonce string) (bool, error) {
 	var retry backoff
 	for {
@@ -308,7 +309,7 @@ func (w *Worker) isOurs(ctx context.Context, ref wire.TaskRef, nonce string) (bo
 	}
 }
 
-// acknowledge takes the task out of the queue.
+// acknowledge removes the task from the queue.
 func (w *Worker) acknowledge(ctx context.Context, d wire.Delivery) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -317,14 +318,14 @@ func (w *Worker) acknowledge(ctx context.Context, d wire.Delivery) {
 	}
 }
 
-// forget ends an attempt's record. What fails here is done again at the next start, without harm.
+// forget removes an attempt's record. If that fails, the next start repeats it without harm.
 func (w *Worker) forget(ref wire.TaskRef) {
 	if err := w.Journal.Done(ref); err != nil && !errors.Is(err, journal.ErrFull) {
 		w.fail(fmt.Errorf("forgetting %s: %w", ref.Attempt, err))
 	}
 }
 
-// claimed is an attempt under a claim of this worker; it makes the results.
+// claimed is an attempt that this worker has claimed; it makes the results.
 type claimed struct {
 	*Worker
 	ref   wire.TaskRef
@@ -336,8 +337,8 @@ func (a claimed) stamp(r *wire.Result) *wire.Result {
 	return r
 }
 
-// notStarted is the result of an attempt whose operation has not begun and never will. err says why, if that is
-// something to tell the user.
+// notStarted is the result of an attempt whose operation has not started and never will. err is the reason, if the user
+// should see it.
 func (a claimed) notStarted(reason string, err error) *wire.Result {
 	now := a.Now()
 	r := &wire.Result{NotStarted: true, Started: now, Ended: now}
@@ -350,13 +351,13 @@ func (a claimed) notStarted(reason string, err error) *wire.Result {
 	return a.stamp(r)
 }
 
-// doubt is the result of an attempt of which nothing is known but that it may have begun.
+// doubt is the result of an attempt whose operation may have started, with an unknown outcome.
 func (a claimed) doubt(reason string) *wire.Result {
 	now := a.Now()
 	return a.stamp(&wire.Result{Doubt: reason, Started: now, Ended: now})
 }
 
-// mail reads and writes the messages of one attempt.
+// mail opens and seals the messages of one attempt.
 type mail struct {
 	ref    wire.TaskRef
 	sealer *wire.Sealer
@@ -373,7 +374,7 @@ func (m mail) packer() wire.Packer {
 		Rand: m.w.Rand}
 }
 
-// open reads a task. The coordinator's blob may take a while to come.
+// open decrypts a task. The coordinator's blob may take a while to arrive.
 func (m mail) open(ctx context.Context, data []byte) (*wire.Task, error) {
 	plain, err := m.packer().Unpack(ctx, wire.TaskSubject(m.ref), data)
 	if err != nil {
@@ -382,15 +383,14 @@ func (m mail) open(ctx context.Context, data []byte) (*wire.Task, error) {
 	return wire.DecodeTask(plain)
 }
 
-// seal writes a result into a message that needs no blob, so that the journal's copy is whole whatever becomes of
-// the transport.
+// seal makes the message of a result without a blob, so that the copy in the journal is complete.
 func (m mail) seal(ctx context.Context, r *wire.Result) ([]byte, error) {
 	p := m.packer()
 	p.Blobs = nil
 	return p.Pack(ctx, wire.ResultSubject(m.ref), wire.EncodeResult(r))
 }
 
-// lighten returns the message to publish: a large one is moved to a blob.
+// lighten returns the message to publish: the content of a large one is moved to a blob.
 func (m mail) lighten(ctx context.Context, message []byte, r *wire.Result) ([]byte, error) {
 	if len(message) <= wire.SpillOver {
 		return message, nil

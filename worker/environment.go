@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// keptEnvironments is how many environments of operations the worker holds opened.
+	// keptEnvironments is how many environments of operations the worker keeps in memory.
 	keptEnvironments = 64
-	// keyWait is how long an operation waits for the key of its environment: a worker that has just begun is given it
-	// after its first heartbeat.
+	// keyWait is how long an operation waits for the key of its environment: a worker that has just started gets it after
+	// its first heartbeat.
 	keyWait = 5 * time.Second
 )
 
-// environments holds the environments that operations have brought.
+// environments has the environments that operations have brought.
 type environments struct {
 	mu   sync.Mutex // guards what follows
 	open map[wire.Environment]*wire.Variables
@@ -40,8 +40,7 @@ func (e *environments) keep(of wire.Environment, v *wire.Variables) {
 	e.open[of] = v
 }
 
-// environment returns the variables that a task brings; nil for a task without any, which runs in the worker's own
-// environment.
+// environment returns the variables that a task brings; nil for a task that runs in the worker's own environment.
 func (w *Worker) environment(ctx context.Context, pool string, t *wire.Task) (*wire.Variables, diag.List) {
 	if t.Environment == nil {
 		return nil, nil

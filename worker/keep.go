@@ -8,25 +8,25 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// keepFor is how long a slot stays with a vertex of which another operation is announced. Its coordinator needs to
-// record one operation and evaluate the next.
+// keepFor is how long a slot is reserved for the next operation of a vertex. Its coordinator needs that time to record
+// one operation and evaluate the next.
 const keepFor = 5 * time.Second
 
-// keptSlots are the slots that stay with a vertex between two of its operations, so that the second one never queues
-// behind the first ones of others.
+// keptSlots are slots that are reserved for a vertex between two of its operations, so that the second one need not
+// queue behind the first ones of other vertices.
 type keptSlots struct {
 	mu sync.Mutex // guards what follows
 	by map[wire.AttemptID]*keptSlot
 }
 
-// keptSlot is one of them.
+// keptSlot is a reserved slot.
 type keptSlot struct {
 	after wire.AttemptID
 	next  chan wire.Delivery // has room for one
 	until time.Time          // by the wall clock: a machine that slept may have slept for longer than its timers say
 }
 
-// keep announces that the slot of an attempt is kept, before anybody can know that the attempt is over.
+// keep reserves the slot of an attempt, before anybody can know that the attempt is over.
 func (k *keptSlots) keep(after wire.AttemptID, until time.Time) *keptSlot {
 	s := &keptSlot{after: after, next: make(chan wire.Delivery, 1), until: until.Round(0)}
 	k.mu.Lock()
@@ -38,7 +38,7 @@ func (k *keptSlots) keep(after wire.AttemptID, until time.Time) *keptSlot {
 	return s
 }
 
-// drop ends the keeping. It returns the task that was handed over before, if there is one.
+// drop ends the reservation. It returns the task that was offered before, if there is one.
 func (k *keptSlots) drop(s *keptSlot) wire.Delivery {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -51,7 +51,7 @@ func (k *keptSlots) drop(s *keptSlot) wire.Delivery {
 	}
 }
 
-// hand gives a task to the slot that was kept since an attempt. It tells whether there was one.
+// hand passes a task to the slot that was reserved since an attempt. It reports whether there was one.
 func (k *keptSlots) hand(after wire.AttemptID, d wire.Delivery, now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -64,7 +64,7 @@ func (k *keptSlots) hand(after wire.AttemptID, d wire.Delivery, now time.Time) b
 	return true
 }
 
-// attempts carries out a task, and those that are handed over for the same slot.
+// attempts executes a task, and the tasks that are offered for the same slot.
 func (w *Worker) attempts(taking, working context.Context, d wire.Delivery) {
 	for d != nil {
 		s := w.attempt(working, d)
@@ -75,7 +75,7 @@ func (w *Worker) attempts(taking, working context.Context, d wire.Delivery) {
 	}
 }
 
-// following waits for the next operation of the vertex that a slot was kept for; nil when none comes.
+// following waits for the next operation of the vertex that a slot is reserved for; nil if none comes.
 func (w *Worker) following(taking context.Context, s *keptSlot) wire.Delivery {
 	timer := time.NewTimer(keepFor)
 	defer timer.Stop()
@@ -88,7 +88,7 @@ func (w *Worker) following(taking context.Context, s *keptSlot) wire.Delivery {
 	return w.kept.drop(s)
 }
 
-// takeHanded takes the tasks that coordinators hand over, until ctx ends.
+// takeHanded accepts tasks that coordinators offer, until ctx ends.
 func (w *Worker) takeHanded(ctx context.Context, pool string) {
 	var retry backoff
 	for {

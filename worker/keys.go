@@ -8,11 +8,11 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// keyMemory is how long the key of a run is kept after its last use. A run that goes on after that has it opened again.
+// keyMemory is how long the key of a run is kept after its last use. After that it is opened again when it is needed.
 const keyMemory = time.Hour
 
-// runKeys opens the keys of runs, and forgets those that are no longer used: what a worker does not hold nobody can
-// take from it.
+// runKeys opens the keys of runs, and forgets those that are no longer used: a key that is not in memory cannot be
+// stolen from it.
 type runKeys struct {
 	keys Keys
 	now  func() time.Time

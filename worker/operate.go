@@ -17,8 +17,8 @@ import (
 	"github.com/millipede-iac/millipede/worker/change"
 )
 
-// operate carries out the operation of a task, in whichever lane it came. It always returns a result. A panic in it
-// is our bug: it is recovered here and nowhere else, so that the other operations go on.
+// operate executes the operation of a task, in either lane. It always returns a result. It recovers a panic, which is a
+// bug, so that the other operations continue; nothing else in the worker does.
 func (w *Worker) operate(ctx context.Context, ref wire.TaskRef, t *wire.Task) (result *wire.Result) {
 	begun := false
 	defer func() {
@@ -70,7 +70,7 @@ func (w *Worker) operate(ctx context.Context, ref wire.TaskRef, t *wire.Task) (r
 	return result
 }
 
-// mocked returns what stands for a provider in a test.
+// mocked returns the mock of a provider in a test.
 func mocked(p provider.Provider, schemas *provider.Schemas, m *wire.Mock) (provider.Provider, diag.List) {
 	var given map[string]cty.Value
 	if len(m.Values) > 0 {
@@ -84,7 +84,7 @@ func mocked(p provider.Provider, schemas *provider.Schemas, m *wire.Mock) (provi
 	return mock.New(p, schemas, given), nil
 }
 
-// configure returns what hands a provider the configuration of p; nil when none was asked for.
+// configure returns the function that passes a provider the configuration of p; nil if none is asked for.
 func (w *Worker) configure(p wire.Provider) Configure {
 	if p.Digest == "" {
 		return nil
@@ -103,7 +103,8 @@ func (w *Worker) configure(p wire.Provider) Configure {
 	}
 }
 
-// emitter returns what publishes the events of an operation. Live events may be lost: nothing depends on them.
+// emitter returns the function that publishes the events of an operation. Live events may be lost: nothing depends on
+// them.
 func (w *Worker) emitter(ctx context.Context, ref wire.TaskRef) func(wire.Event) {
 	return func(e wire.Event) {
 		e.Attempt, e.Worker = ref.Attempt, w.ID
@@ -113,7 +114,7 @@ func (w *Worker) emitter(ctx context.Context, ref wire.TaskRef) func(wire.Event)
 	}
 }
 
-// bug is the result of an operation that panicked. What had begun to change the world is in doubt.
+// bug is the result of an operation that panicked. If it may have changed the world, it is in doubt.
 func (w *Worker) bug(t *wire.Task, panicked any, begun bool) *wire.Result {
 	result := &wire.Result{Diagnostics: wire.DiagsToWire(diag.List{{
 		Severity: diag.Error,

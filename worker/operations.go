@@ -10,10 +10,10 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// errAskedToStop is why an operation ends early that its run has asked to stop.
+// errAskedToStop is the cause when an operation ends early because its run was asked to stop.
 var errAskedToStop = errors.New("the run was asked to stop")
 
-// operations knows what the worker does at the moment, and for which runs it must begin nothing more.
+// operations has the worker's current attempts and operations, and the runs of which it must start nothing more.
 type operations struct {
 	now func() time.Time
 
@@ -23,7 +23,7 @@ type operations struct {
 	cancelled map[string]time.Time // by run, with the time when that was heard
 }
 
-// operation is one that runs.
+// operation is a running operation.
 type operation struct {
 	run     string
 	attempt wire.AttemptID
@@ -37,8 +37,8 @@ func newOperations(now func() time.Time) *operations {
 	}
 }
 
-// hold remembers an attempt until drop. It returns false for one that is held already: then this is
-// another delivery of the same task, which nobody needs any more once the attempt is claimed.
+// hold registers an attempt until drop. It returns false if it is registered already: then this is another delivery of
+// the same task, which is not needed any more once the attempt is claimed.
 func (o *operations) hold(a wire.AttemptID) (fresh, claimed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -49,7 +49,7 @@ func (o *operations) hold(a wire.AttemptID) (fresh, claimed bool) {
 	return true, false
 }
 
-// claim notes that a held attempt is claimed.
+// claim marks a registered attempt as claimed.
 func (o *operations) claim(a wire.AttemptID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -62,8 +62,8 @@ func (o *operations) drop(a wire.AttemptID) {
 	delete(o.held, a)
 }
 
-// attempts are those that are claimed for certain: whoever hears of them takes them for begun. One that is only looked
-// at may yet go to another worker.
+// attempts returns the attempts that are certainly claimed: coordinators take them for started. Another worker may
+// still claim the others.
 func (o *operations) attempts() []wire.AttemptID {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -103,8 +103,8 @@ func (o *operations) of(run string) []*operation {
 	return out
 }
 
-// memory is how long a cancelled run is remembered: longer than anything of it can be under way. What comes later
-// meets the coordinator's tombstones.
+// memory is how long a cancelled run is remembered: longer than any of its operations can be under way. Later tasks
+// meet the coordinator's tombstones.
 const memory = 24 * time.Hour
 
 func (o *operations) cancel(run string) {

@@ -11,8 +11,8 @@ import (
 // interval is the time between heartbeats.
 const interval = time.Second
 
-// beat says once a second that the worker is alive and what it holds, until ctx ends. A heartbeat that is lost is
-// replaced by the next.
+// beat sends a heartbeat every second, with what the worker holds, until ctx ends. A lost heartbeat is replaced by the
+// next one.
 func (w *Worker) beat(ctx, taking context.Context) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -27,7 +27,7 @@ func (w *Worker) beat(ctx, taking context.Context) {
 	}
 }
 
-// beatNow has a heartbeat sent before its time.
+// beatNow has a heartbeat sent ahead of its time.
 func (w *Worker) beatNow() {
 	select {
 	case w.announce <- struct{}{}:
@@ -35,7 +35,7 @@ func (w *Worker) beatNow() {
 	}
 }
 
-// leave says that the worker is gone, so that nobody waits for its silence.
+// leave announces that the worker has gone, so that nobody waits for its next heartbeat.
 func (w *Worker) leave(working context.Context) {
 	b := w.heartbeat(true)
 	b.Leaving = true
@@ -76,11 +76,11 @@ func (w *Worker) watch(ctx context.Context, pool string) {
 	}
 }
 
-// mostWarm is how many providers a worker starts for one message.
+// mostWarm is the most providers that a worker starts for one message.
 const mostWarm = 32
 
-// warm fetches and starts a provider before anybody asks it, so that its first operation need not wait for that. A
-// process that nobody uses ends by itself after a while.
+// warm downloads and starts a provider in advance, so that its first operation need not wait for that. A process that
+// nobody uses ends by itself after a while.
 func (w *Worker) warm(ctx context.Context, p wire.Provider) {
 	p.Config, p.Digest, p.Mock = nil, "", nil
 	lease, diags := w.Providers.Acquire(ctx, p, nil, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/worker/journal"
 )
 
-// roomEvery is how often a full disk is tried.
+// roomEvery is the interval at which a full disk is checked for room.
 const roomEvery = 500 * time.Millisecond
 
 // trouble is why the worker takes no tasks at the moment.
@@ -26,7 +26,7 @@ func (t *trouble) text() string {
 	return t.why
 }
 
-// set reports whether that is a change.
+// set sets the reason, and reports whether it is a change.
 func (t *trouble) set(why string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,8 +35,8 @@ func (t *trouble) set(why string) bool {
 	return changed
 }
 
-// noRoom notes that the journal could not be written for want of room. The worker takes no tasks until it can, and says
-// so in its heartbeats: a task that it took would only go round, and nobody would know why.
+// noRoom records that the journal cannot be written for lack of room. The worker takes no tasks until it can, and says
+// so in its heartbeats: otherwise it would fetch and release the same tasks over and over, and nobody would know why.
 func (w *Worker) noRoom(err error) {
 	why := strings.ToValidUTF8(err.Error(), "?")
 	if w.trouble.set(why[:min(len(why), wire.MaxText)]) {
@@ -44,7 +44,7 @@ func (w *Worker) noRoom(err error) {
 	}
 }
 
-// awaitRoom returns once the journal can be written. It returns false when ctx has ended before.
+// awaitRoom waits until the journal can be written. It returns false if ctx ends first.
 func (w *Worker) awaitRoom(ctx context.Context) bool {
 	for w.trouble.text() != "" {
 		err := w.Journal.Room()

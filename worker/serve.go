@@ -11,19 +11,19 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// spare is how many calls the worker takes beyond its slots: those that need none must get through while all slots
+// spare is how many calls the worker accepts beyond its slots: calls that need no slot must get through while all slots
 // are taken.
 const spare = 16
 
 // slotPatience is how long a call waits for a slot.
 const slotPatience = time.Second
 
-// serve answers the fast lane's calls to a pool until taking ends.
+// serve answers the calls of the fast lane to a pool until taking ends.
 func (w *Worker) serve(taking, working context.Context, pool string) {
 	var retry backoff
 	for {
 		err := w.Caller.Serve(taking, pool, w.Slots+spare, func(ctx context.Context, data []byte) []byte {
-			// A call that runs is finished, even while the worker drains.
+			// A running call is finished, even while the worker drains.
 			return w.answer(trace.Under(working, trace.Current(ctx)), pool, data)
 		})
 		if taking.Err() != nil {
@@ -36,7 +36,7 @@ func (w *Worker) serve(taking, working context.Context, pool string) {
 	}
 }
 
-// answer carries out one call. Nothing of it is noted: a call that is lost is repeated.
+// answer executes one call. Nothing about it is recorded: the caller repeats a lost call.
 func (w *Worker) answer(ctx context.Context, pool string, data []byte) []byte {
 	started := w.Now()
 	about := wire.CallSubject(pool)
@@ -77,7 +77,7 @@ func unpackTask(ctx context.Context, packer wire.Packer, about string, data []by
 	return wire.DecodeTask(plain)
 }
 
-// call carries out the operation of a call, in a slot if it is one that works.
+// call executes the operation of a call, in a slot if it needs one.
 func (w *Worker) call(ctx context.Context, pool string, t *wire.Task) *wire.Result {
 	switch {
 	case changesTheWorld(t):
@@ -86,8 +86,8 @@ func (w *Worker) call(ctx context.Context, pool string, t *wire.Task) *wire.Resu
 	case w.ops.isCancelled(t.Run):
 		return &wire.Result{NotStarted: true}
 	case needsSlot(t):
-		// The slots bound what changes the world. A call waits a moment for one, but not behind operations that may
-		// take half an hour while other workers idle; Serve bounds how many calls run beyond the slots.
+		// A call waits a moment for a slot, but not behind operations that may take half an hour while other workers idle.
+		// Serve bounds how many calls run beyond the slots.
 		waiting, enough := context.WithTimeout(ctx, slotPatience)
 		got := w.slots.take(waiting)
 		enough()
@@ -108,15 +108,15 @@ func (w *Worker) call(ctx context.Context, pool string, t *wire.Task) *wire.Resu
 	return result
 }
 
-// changesTheWorld tells whether an operation must not begin twice. What the built-in provider does exists in the
-// state alone.
+// changesTheWorld reports whether an operation must not be executed twice. Objects of the built-in provider exist only
+// in the state.
 func changesTheWorld(t *wire.Task) bool {
 	builtin := strings.HasPrefix(t.Provider.Package.Source, "terraform.io/builtin/")
 	return t.Provision != nil || t.Apply != nil && !builtin
 }
 
-// needsSlot tells whether an operation waits for a slot. One that keeps another operation's ephemeral objects alive,
-// or ends them, must not wait for that very operation; one that only tells what a provider declares costs nothing.
+// needsSlot reports whether an operation waits for a slot. One that renews or closes an ephemeral object of another
+// operation must not wait for that operation; one that only returns schemas costs nothing.
 func needsSlot(t *wire.Task) bool {
 	return t.Schema == nil && (t.Ephemeral == nil || t.Ephemeral.Op == "open")
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/millipede-iac/millipede/worker/journal"
 )
 
-// settleAll reports what an earlier life of the worker left in its journal: the message of the last step that is
-// noted, which was sealed then. It begins nothing.
+// settleAll reports the attempts that an earlier process of the worker has left in its journal, by the message of the
+// last recorded step, which was sealed then. It starts nothing.
 func (w *Worker) settleAll(working context.Context) {
 	for _, e := range w.Journal.Pending() {
 		w.ops.hold(e.Ref.Attempt)
@@ -25,7 +25,7 @@ func (w *Worker) settleAll(working context.Context) {
 func (w *Worker) settle(ctx context.Context, e journal.Entry) {
 	w.Log.Info("found an attempt in the journal", "attempt", e.Ref.Attempt, "phase", e.Phase.String())
 	if e.Phase == journal.Intended {
-		// Whether the claim had been won is in the register. Where it is empty, the task is still in the queue.
+		// The register says whether the claim was won. If it is empty, the task is still in the queue.
 		ours, err := w.isOurs(ctx, e.Ref, e.Nonce)
 		if err != nil {
 			return // the next start tries again
@@ -40,7 +40,7 @@ func (w *Worker) settle(ctx context.Context, e journal.Entry) {
 		return
 	}
 	if e.Phase == journal.Started {
-		// Doubt is an end of its own: the journal's table knows no way from started to done.
+		// Doubt is a final state: the journal's table has no transition from started to done.
 		if err := w.Journal.End(e.Ref, e.Message); errors.Is(err, journal.ErrFull) {
 			return // it is published once more at the next start
 		} else if err != nil {

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// courtesy is for how long a worker leaves a task to the one that the task names, since it first saw the task. Then
-	// the other one is not there, or has no slot, and anybody of the pool is better than nobody.
+	// courtesy is how long a worker leaves a task to the worker that it names, since it first saw the task. After that the
+	// named worker is gone or has no free slot, and any worker of the pool may execute it.
 	courtesy = 15 * time.Second
-	// keyPatience is for how long a worker leaves a task alone whose run's key nobody gives it. A coordinator that is
-	// there gives it within seconds.
+	// keyPatience is how long a worker leaves a task alone if it does not get the key of the task's run. A live
+	// coordinator shares it within seconds.
 	keyPatience = time.Minute
 )
 
-// sightings remembers since when tasks have been seen that are left to somebody else for a while.
+// sightings records when tasks were first seen that are left to others for a while.
 type sightings struct {
 	patience time.Duration
 
@@ -25,7 +25,7 @@ type sightings struct {
 	swept time.Time // when forgotten ones were last looked for
 }
 
-// leave tells whether an attempt is to be given back once more, because the patience is not over yet.
+// leave reports whether an attempt is to be released once more, because its time is not over yet.
 func (s *sightings) leave(a wire.AttemptID, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *sightings) leave(a wire.AttemptID, now time.Time) bool {
 	return false
 }
 
-// note remembers an attempt, and forgets those that somebody must have taken. s.mu is held.
+// note records an attempt, and removes those that must have been executed by now. s.mu is held.
 func (s *sightings) note(a wire.AttemptID, now time.Time) {
 	if s.seen == nil {
 		s.seen = map[wire.AttemptID]time.Time{}
@@ -58,7 +58,7 @@ func (s *sightings) note(a wire.AttemptID, now time.Time) {
 	}
 }
 
-// forOther tells whether a task is to be given back because it names another worker.
+// forOther reports whether a task is to be released because it names another worker.
 func (w *Worker) forOther(a wire.AttemptID, t *wire.Task) bool {
 	return t != nil && t.Worker != "" && t.Worker != w.ID && w.left.leave(a, w.Now())
 }

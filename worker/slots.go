@@ -18,8 +18,8 @@ func newSlots(n int) *slots {
 	return &slots{size: int64(n), sem: semaphore.NewWeighted(int64(n))}
 }
 
-// free waits until there is a free slot and tells how many there are, without taking any: whoever waits for work
-// holds none. It returns 0 when ctx has ended.
+// free waits until there is a free slot, and returns how many there are without taking any: a fetch that waits for
+// tasks occupies no slot. It returns 0 if ctx ends.
 func (s *slots) free(ctx context.Context) int {
 	if !s.take(ctx) {
 		return 0
@@ -29,7 +29,7 @@ func (s *slots) free(ctx context.Context) int {
 	return int(max(n, 1))
 }
 
-// take waits for a slot and takes it. It returns false when ctx has ended.
+// take waits for a slot and takes it. It returns false if ctx ends.
 func (s *slots) take(ctx context.Context) bool {
 	if s.sem.Acquire(ctx, 1) != nil {
 		return false
@@ -52,5 +52,5 @@ func (s *slots) give() {
 	s.sem.Release(1)
 }
 
-// running is how many slots are taken.
+// running returns how many slots are taken.
 func (s *slots) running() int { return int(s.held.Load()) }

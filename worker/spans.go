@@ -5,7 +5,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// sentUnder returns the span that a delivery was sent under; none where its sender records none.
+// sentUnder returns the span that a delivery was sent under; the zero value if its sender records none.
 func sentUnder(d wire.Delivery) trace.Context {
 	if t, ok := d.(wire.Traced); ok {
 		return t.Trace()
@@ -13,8 +13,8 @@ func sentUnder(d wire.Delivery) trace.Context {
 	return trace.Context{}
 }
 
-// describe tells what a task was about, and how it has ended, to who counts operations, and notes it in the span of the
-// task. What a result says in words may hold what must not be shown, so it is not noted.
+// describe passes what a task was about, and how it has ended, to Options.Done, and adds it to the span of the task. It
+// leaves out the texts of results, which may contain sensitive values.
 func (w *Worker) describe(span *trace.Span, ref wire.TaskRef, t *wire.Task, r *wire.Result) {
 	outcome := outcomeOf(r)
 	w.Done(Done{Operation: t.Operation(), Outcome: outcome, Pool: ref.Pool, Took: r.Ended.Sub(r.Started)})
@@ -41,7 +41,7 @@ func (w *Worker) describe(span *trace.Span, ref wire.TaskRef, t *wire.Task, r *w
 
 const succeeded = "succeeded"
 
-// outcomeOf is how an operation has ended, in a word.
+// outcomeOf returns how an operation has ended, in a word.
 func outcomeOf(r *wire.Result) string {
 	switch {
 	case r.NotStarted:

@@ -26,7 +26,7 @@ func (w *Worker) take(taking, working context.Context, pool string) {
 		}
 		retry.reset()
 		for _, d := range tasks {
-			// Another pool, or the fast lane, may have been faster: then somebody else shall have it.
+			// Another pool, or the fast lane, may have taken the slot: then another worker gets the task.
 			if taking.Err() != nil || w.trouble.text() != "" || !w.slots.tryTake() {
 				w.release(working, d)
 				continue
@@ -39,7 +39,7 @@ func (w *Worker) take(taking, working context.Context, pool string) {
 	}
 }
 
-// release gives a task back. If that fails it is delivered again later, which is as good.
+// release releases a task. If that fails, it is delivered again later, which is just as good.
 func (w *Worker) release(ctx context.Context, d wire.Delivery) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -49,26 +49,26 @@ func (w *Worker) release(ctx context.Context, d wire.Delivery) {
 }
 
 const (
-	// patience is how long the worker waits for what it can do without.
+	// patience is how long the worker waits for things that it can do without.
 	patience = 2 * time.Second
-	// hesitation is how long it waits before it gives a task back that it can do nothing with.
+	// hesitation is how long it waits before it releases a task that it cannot execute.
 	hesitation = 250 * time.Millisecond
 )
 
-// backoff spaces out the tries of something that fails because of the transport.
+// backoff spaces out retries after failures of the transport.
 type backoff struct {
 	delay time.Duration
 	tries int
-	// parting is since when the worker, told to leave, tries on; see again.
+	// parting is when the worker, asked to leave, began to retry; see again.
 	parting time.Time
 }
 
-// partingTime is how long a worker that was told to leave tries to reach a transport that does not answer. What it
-// holds is in its journal, and its next start says it.
+// partingTime is how long a worker that was asked to leave tries to reach a transport that does not answer. Its journal
+// has everything, and its next start reports it.
 const partingTime = 10 * time.Second
 
-// again waits before another try. It returns false when ctx has ended, and when the worker has tried long enough since
-// it was told to leave.
+// again waits before another try. It returns false if ctx ends, or if the worker has tried long enough since it was
+// asked to leave.
 func (w *Worker) again(ctx context.Context, b *backoff) bool {
 	if w.draining.Load() {
 		if b.parting.IsZero() {
@@ -83,13 +83,13 @@ func (w *Worker) again(ctx context.Context, b *backoff) bool {
 
 const (
 	firstDelay = 50 * time.Millisecond
-	// lastDelay is short because whoever waits for a result waits for this, once the transport is there again.
+	// lastDelay is short because results wait for it when the transport is back.
 	lastDelay = 500 * time.Millisecond
 )
 
 func (b *backoff) reset() { b.delay = 0 }
 
-// news tells whether the failure is to be told: the first ones are, then one in sixty-four.
+// news reports whether a failure is to be logged: the first ones are, then one in sixty-four.
 func (b *backoff) news() bool { return b.tries < 4 || b.tries%64 == 0 }
 
 // wait returns false when ctx has ended.

@@ -1,8 +1,9 @@
-// Package worker is the actor that takes tasks and carries them out.
+// Package worker is the actor that takes tasks and executes them.
 //
-// It takes only what it has slots for, starts nothing that it has not claimed, and loses no result: each step of the
-// safe lane is in its journal before the next begins (docs/adr, the protocol). It decides nothing about the estate,
-// reads no configuration, and keeps nothing of it beyond what it holds at the moment.
+// It takes only as many tasks as it has slots, starts no attempt that it has not claimed, and loses no result: each
+// step of the safe lane is in its journal before the next one begins (see docs/adr for the protocol). It decides
+// nothing about the infrastructure, reads no configuration, and keeps nothing of either beyond the tasks that it is
+// executing.
 package worker
 
 import (
@@ -25,9 +26,10 @@ import (
 // Options are the worker's identity and all that it works with. Every field is needed, except Host, Identity, Proof and
 // KeyPatience.
 type Options struct {
-	// ID names the worker in claims, results and heartbeats. It stays the same over restarts with one journal.
+	// ID is the name of the worker in claims, results and heartbeats. It stays the same over restarts with the same
+	// journal.
 	ID string
-	// Pools are the pools that it serves; Slots is how many operations it carries out at a time, over all pools.
+	// Pools are the pools that it serves. Slots is how many operations it executes at a time, over all pools.
 	Pools []string
 	Slots int
 	// Identity and Proof are those of wire.Heartbeat; they may be empty.
@@ -50,22 +52,22 @@ type Options struct {
 	// OwnEnvironment refuses tasks that bring an environment.
 	OwnEnvironment bool
 
-	// KeyPatience is how long the worker leaves a task alone whose run's key it is not given; then it buries the
-	// attempt. 0 means a minute.
+	// KeyPatience is how long the worker leaves a task alone if it does not get the key of the task's run; then it writes
+	// a tombstone for the attempt. 0 means a minute.
 	KeyPatience time.Duration
 
-	// Done is told of each operation that has been carried out; it must return at once, and may be nil.
+	// Done is called after each operation; it must not block, and may be nil.
 	Done func(Done)
 
 	Log *slog.Logger
-	// Now is the clock, with a monotonic reading. Nonce returns an ID that is unique for ever. Rand is a source of
+	// Now is the clock, with a monotonic reading. Nonce returns an ID that was never used before. Rand is a source of
 	// random bytes for keys; it must be safe for concurrent use.
 	Now   func() time.Time
 	Nonce func() string
 	Rand  io.Reader
 }
 
-// Done is an operation that a worker has carried out.
+// Done describes an operation that a worker has executed.
 type Done struct {
 	// Operation is that of wire.Task; Outcome is succeeded, failed, in_doubt or not_started.
 	Operation, Outcome, Pool string
@@ -91,7 +93,7 @@ type Presence interface {
 	Emit(ctx context.Context, pool, run string, data []byte) error
 }
 
-// Blobs are read, and those of a pool written.
+// Blobs is the worker's side of wire.Blobs and wire.PoolBlobs: it reads the former and writes the latter.
 type Blobs interface {
 	wire.Blobs
 	wire.PoolBlobs
@@ -113,25 +115,25 @@ type Journal interface {
 	Start(ref wire.TaskRef, doubt []byte) error
 	End(ref wire.TaskRef, result []byte) error
 	Done(ref wire.TaskRef) error
-	// Room returns journal.ErrFull as long as the disk has no room for what could not be noted last.
+	// Room returns journal.ErrFull while the disk has no room for the last record that failed.
 	Room() error
 }
 
 // Providers finds and starts providers.
 type Providers interface {
-	// Acquire returns the provider, running in an environment; nil is the worker's own. configure is called once for
-	// each process before anybody gets it, with what the digest of p stands for; nil for a provider that is not to be
-	// configured.
+	// Acquire returns a lease on the provider in an environment; nil is the worker's own. configure is called once for
+	// each new process, before anybody uses it, with the configuration that the digest of p stands for; it is nil for a
+	// provider that is not to be configured. Release the lease.
 	Acquire(ctx context.Context, p wire.Provider, env *wire.Variables, configure Configure) (Lease, diag.List)
 }
 
-// Configure hands a provider its configuration.
+// Configure passes a provider its configuration.
 type Configure func(context.Context, provider.Provider) diag.List
 
 // Lease is a provider in use. It is not closed before Release.
 type Lease interface {
-	// Provider is valid until Release. Plugins may not recover from its Stop: whoever hosts them does not lease them
-	// to others afterwards.
+	// Provider is valid until Release. A plugin may not recover from Stop: the host does not lease a stopped one to
+	// others.
 	Provider() provider.Provider
 	Release()
 }
@@ -148,7 +150,7 @@ type Worker struct {
 	Options
 	slots *slots
 	keys  *runKeys
-	// left are tasks for other workers, keyless those whose key is not here.
+	// left are tasks that are left to other workers, keyless those whose key is missing.
 	left, keyless sightings
 	ops           *operations
 	kept          keptSlots
@@ -156,15 +158,15 @@ type Worker struct {
 	trouble       trouble
 	// announce asks for a heartbeat now.
 	announce chan struct{}
-	// held are the attempts and other work that Run waits for before it leaves.
+	// held are the attempts and other work that Run waits for before it returns.
 	held sync.WaitGroup
-	// draining tells that the taking has ended.
+	// draining says that the worker takes nothing new any more.
 	draining atomic.Bool
-	// giveUp ends the taking with the reason why the worker cannot go on.
+	// giveUp makes the worker take nothing new, with the reason why it cannot continue.
 	giveUp context.CancelCauseFunc
 }
 
-// New returns a worker that does nothing yet.
+// New returns a worker. Call Run to start it.
 func New(o Options) *Worker {
 	if o.Slots < 1 || len(o.Pools) == 0 {
 		panic("worker: no slots, or no pools")
@@ -179,24 +181,25 @@ func New(o Options) *Worker {
 	}
 }
 
-// Load returns how many operations the worker is carrying out, over both lanes, as far as they need a slot.
+// Load returns how many operations that need a slot the worker is executing, in both lanes.
 func (w *Worker) Load() int { return w.slots.running() }
 
-// brokenError is the cause of the end of the taking when the worker itself has failed.
+// brokenError is the cause when the worker itself has failed.
 type brokenError struct{ err error }
 
 func (e brokenError) Error() string { return e.err.Error() }
 
-// Run works until taking ends, then finishes and reports what it holds, and leaves. The end of working stops what
-// still runs: operations that may have begun are in doubt then, and results that could not be published wait in the
-// journal. It returns an error only for a failure that keeps the worker from going on (its journal, mostly).
+// Run takes and executes tasks until taking ends. Then it finishes and reports the operations that it has begun, and
+// returns. The end of working stops those that still run: operations that may have begun are in doubt, and results that
+// could not be published stay in the journal. The error is not nil only if the worker could not continue, mostly
+// because of its journal.
 func (w *Worker) Run(taking, working context.Context) error {
 	taking, w.giveUp = context.WithCancelCause(taking)
 	defer w.giveUp(nil)
 	defer context.AfterFunc(taking, func() { w.draining.Store(true) })()
 	defer context.AfterFunc(working, func() { w.giveUp(context.Cause(working)) })()
 
-	// What accompanies the work outlives the taking, and even the working, until nothing is held any more.
+	// Heartbeats, control messages and offered tasks go on after taking and working have ended, until nothing is held.
 	around, end := context.WithCancel(context.WithoutCancel(working))
 	defer end()
 	var company, lanes sync.WaitGroup
@@ -224,7 +227,7 @@ func (w *Worker) Run(taking, working context.Context) error {
 	return nil
 }
 
-// fail ends the taking because the worker cannot keep its promises any more.
+// fail makes the worker take nothing new because it can no longer keep its guarantees.
 func (w *Worker) fail(err error) {
 	w.Log.Error("the worker cannot go on", "error", err)
 	w.giveUp(brokenError{err})
