@@ -14,14 +14,14 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Variables are the root variables that were given, beside those in the environment and in files.
+// Variables are the root variables that were given, in addition to those in the environment and in files.
 type Variables struct {
 	List []config.VariableFlag
-	// Weak are files of values that everything else wins over.
+	// Weak are files of values that all others override.
 	Weak []string
-	// Sensitive are the names of those whose values are sensitive although the configuration may not say so.
+	// Sensitive are the names of variables whose values are sensitive even if the configuration does not say so.
 	Sensitive []string
-	// Input: whoever can be asked is asked for what is missing.
+	// Input: people are asked for missing values, if they can be.
 	Input bool
 	// TestDir is where test files lie, which have values too; empty for operations that have nothing to do with them.
 	TestDir string
@@ -45,7 +45,7 @@ type Configuration struct {
 	sensitive []string
 }
 
-// Configuration collects the root variables; nothing is loaded yet.
+// Configuration collects the root variables. It loads nothing.
 func (e *Estate) Configuration(vars Variables) (*Configuration, diag.List) {
 	c := &Configuration{estate: e, Loader: config.NewLoader(e.files()), TestDir: vars.TestDir, sensitive: vars.Sensitive}
 	o := config.VariableOptions{Weak: vars.Weak, Environ: e.Environ, Flags: vars.List, TestDir: vars.TestDir}
@@ -57,7 +57,7 @@ func (e *Estate) Configuration(vars Variables) (*Configuration, diag.List) {
 	return c, diags
 }
 
-// InputAllowed tells whether the environment lets people be asked.
+// InputAllowed reports whether the environment allows people to be asked.
 func (e *Estate) InputAllowed() bool {
 	return e.Environ.Get("TF_INPUT") != "0" && e.Environ.Get("TF_INPUT") != "false"
 }
@@ -73,10 +73,10 @@ func (c *Configuration) Root() string {
 	return c.Dir
 }
 
-// HasFiles tells whether there is a configuration at all.
+// HasFiles reports whether there is a configuration at all.
 func (c *Configuration) HasFiles() bool { return c.Loader.HasConfig(c.Root()) }
 
-// Sources returns the files that were read, for problems to show.
+// Sources returns the files that were read, for the source lines of problems.
 func (c *Configuration) Sources() map[string]*hcl.File { return c.Loader.Sources() }
 
 // Load loads the configuration with the modules that were installed.
@@ -106,7 +106,7 @@ func (c *Configuration) setTree(tree *config.Tree) {
 	}
 }
 
-// LoadRoot loads the root module alone: it says where the state is. With storageOnly nothing else of it is checked.
+// LoadRoot loads only the root module, which says where the state is. With storageOnly nothing else of it is checked.
 func (c *Configuration) LoadRoot(storageOnly bool) (*config.Node, diag.List) {
 	tree, diags := c.Loader.LoadTree(config.TreeOptions{
 		Variable: c.Given.Static, Workspace: c.estate.Workspace(), Locator: rootOnly{}, StorageOnly: storageOnly,
@@ -160,20 +160,19 @@ func (e *Estate) SavedConfiguration(saved *planfile.Saved) (*Configuration, diag
 	return c, Errors(c.loadFor(saved))
 }
 
-// Inputs evaluates the given values for the variables that the root module declares. People are asked for what is
-// missing.
+// Inputs evaluates the given values of the root module's variables. People are asked for missing ones.
 func (c *Configuration) Inputs() (map[string]values.Input, diag.List) {
 	final, diags := c.Given.Final(c.Tree.Root.Module.Variables)
 	return inputsOf(final), diags
 }
 
-// GivenInputs is Inputs without what is missing: nobody is asked, and nothing is said about it.
+// GivenInputs is Inputs without missing values: nobody is asked, and they are no error.
 func (c *Configuration) GivenInputs() (map[string]values.Input, diag.List) {
 	given, diags := c.Given.Given(c.Tree.Root.Module.Variables)
 	return inputsOf(given), diags
 }
 
-// inputsOf says of each value where it comes from.
+// inputsOf adds to each value where it comes from.
 func inputsOf(given map[string]config.VariableValue) map[string]values.Input {
 	out := make(map[string]values.Input, len(given))
 	for name, v := range given {
@@ -182,7 +181,7 @@ func inputsOf(given map[string]config.VariableValue) map[string]values.Input {
 	return out
 }
 
-// Fetching has the functions that are called while modules are installed. Each may be nil.
+// Fetching has functions that are called while modules are installed. Each may be nil.
 type Fetching struct {
 	Downloading func(r config.ModuleRequest, from, version string)
 	Done        func(addr.Module, config.Installed)
@@ -211,7 +210,7 @@ func (c *Configuration) Populate(ctx context.Context, from string) diag.List {
 	return fetch.Populate(ctx, from, c.fetchOptions(Fetching{}))
 }
 
-// Errors leaves the warnings out: those about the configuration are told by whoever carries it out.
+// Errors returns the errors without the warnings, which the operation on the configuration reports.
 func Errors(l diag.List) diag.List {
 	return slices.DeleteFunc(slices.Clone(l), func(d *diag.Diagnostic) bool { return d.Severity != diag.Error })
 }

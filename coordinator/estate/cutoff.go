@@ -10,9 +10,9 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// cutOffBefore warns whoever only reads the state. While another process works on it, the run is that process's.
-// Its operations at workers elsewhere may hold all permits, which only who has the store can take back: then a reader
-// that waits for one might wait for ever.
+// cutOffBefore warns operations that only read the state. While another process works on the state, it also settles the
+// run. The operations of an interrupted run at workers elsewhere may hold all permits, which only the process with the
+// store can release: a reader that needs one might wait for ever, so it is refused.
 func (s *Opened) cutOffBefore(r *journal.Run, elsewhere bool) diag.List {
 	switch {
 	case s.store.pulled:
@@ -26,9 +26,9 @@ func (s *Opened) cutOffBefore(r *journal.Run, elsewhere bool) diag.List {
 		r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700")), nil)}
 }
 
-// settle settles what a run that was cut off has left: it takes its results and notes what is in doubt, but starts
-// nothing. What workers elsewhere are still at is awaited. The state says afterwards what there is. There are errors
-// when that could not be done, or was stopped.
+// settle settles an interrupted run: it takes the results of its operations, waits for those that workers elsewhere
+// still execute, and marks the rest as in doubt. It starts nothing. After that the state is complete. The errors say
+// that this failed or was stopped.
 func (r *Operation) settle(ctx context.Context) diag.List {
 	run, err := operation.CutOff(ctx, r.State.store, r.State.Workspace)
 	switch {
@@ -47,7 +47,7 @@ func (r *Operation) settle(ctx context.Context) diag.List {
 	return diags.Append(r.State.cutOff(ctx)) // not so if it has succeeded
 }
 
-// settleRun carries the settling out, with the configuration and the plan of the run.
+// settleRun settles a run with the configuration and the plan of that run.
 func (r *Operation) settleRun(ctx context.Context, run journal.Run) diag.List {
 	_, text, err := r.State.store.RunPlan(ctx, run.ID)
 	if err != nil {
@@ -85,9 +85,8 @@ func (r *Operation) settleRun(ctx context.Context, run journal.Run) diag.List {
 	return diags.Append(r.State.Push(context.WithoutCancel(ctx)))
 }
 
-// cutOff refuses to work on the state while a run that was cut off has operations that may still go on, or whose
-// results wait: until those are recorded the state does not say what there is, and what is planned by it could be done
-// twice.
+// cutOff refuses to work on the state while an interrupted run has operations that may still be executed, or whose
+// results are not recorded: the state is incomplete until then, and another plan could do the same things twice.
 func (s *Opened) cutOff(ctx context.Context) diag.List {
 	r, err := operation.CutOff(ctx, s.store, s.Workspace)
 	switch {
@@ -102,7 +101,7 @@ func (s *Opened) cutOff(ctx context.Context) diag.List {
 	return s.refuse(r)
 }
 
-// refuse says that nothing can be based on the state before a run is settled.
+// refuse returns the error that nothing can be based on the state before a run is settled.
 func (s *Opened) refuse(r *journal.Run) diag.List {
 	return diag.Errors("A run was cut off",
 		fmt.Sprintf("The run %s (%s, begun %s) ended while operations were under way. They may still go on, and what "+

@@ -21,14 +21,14 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Engine is a session with all that was opened for it. Close it before the state.
+// Engine is a session with everything that was opened for it. Close it before the state.
 type Engine struct {
 	*operation.Session
 	connection Connection
 	providers  *Providers
-	// environment is what travels to workers elsewhere; nil for nothing.
+	// environment is what workers elsewhere get of the environment; nil for nothing.
 	environment *operation.Environment
-	// stop ends the showing of interrupts by this engine; undecide takes back its function that decides about orphaned
+	// stop ends the display of interrupts by this engine; undecide removes its function that decides about orphaned
 	// permits.
 	stop, undecide func()
 }
@@ -39,11 +39,11 @@ type EngineOptions struct {
 	Loader *config.Loader
 	Inputs map[string]values.Input
 	Prior  *state.State
-	// State is what is changed; nil for operations that touch no state. Where this process has its store to itself, the
-	// embedded server, its worker and the coordinator's identity are kept beside it; else they are in a temporary
-	// directory and go with the engine.
+	// State is the state that is changed; nil for operations without one. If this process has the state's store to itself,
+	// the embedded server, its worker and the coordinator's identity are kept beside the store. Otherwise they are in a
+	// temporary directory and are removed with the engine.
 	State *Opened
-	// Store takes the place of the store of State; nil for none.
+	// Store replaces the store of State; nil for that.
 	Store    journal.Store
 	Observer coordinator.Observer
 	// Timeline is that of operation.Session; may be nil.
@@ -53,11 +53,11 @@ type EngineOptions struct {
 	Parallelism placement.Parallelism
 	// Background is that of operation.Session.
 	Background bool
-	// AnyVersion takes the installed providers whatever versions the configuration asks for.
+	// AnyVersion uses the installed providers although the configuration asks for other versions.
 	AnyVersion bool
 }
 
-// OpenEngine selects the providers, connects, and makes the session.
+// OpenEngine selects the providers, connects, and makes the session. Close the engine.
 func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag.List) {
 	providers, diags := e.selectProviders(o.Tree, o.Prior, o.AnyVersion)
 	if diags.HasErrors() {
@@ -140,7 +140,7 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 	return engine, diags
 }
 
-// coordinator returns the hub of the coordinator in whose name runs are carried out, and what it seals messages with.
+// coordinator returns the hub of the runs' coordinator, and the keyring that seals its messages.
 func (e *Estate) coordinator(ctx context.Context, c Connection, home *layout.Home) (*hub.Hub, *wire.Keyring, error) {
 	if j := c.Joint(); j != nil {
 		ring, err := wire.NewKeyring(c.Transport(), j.Pair, rand.Reader)
@@ -154,8 +154,7 @@ func (e *Estate) coordinator(ctx context.Context, c Connection, home *layout.Hom
 	return hub.New(c.Transport(), name), ring, err
 }
 
-// templateDepth is how many templates may be nested in each other, as TF_TEMPLATE_RECURSION_DEPTH says; 0 when it does
-// not.
+// templateDepth returns how deep templates may be nested, from TF_TEMPLATE_RECURSION_DEPTH; 0 without that.
 func (e *Estate) templateDepth() (int, diag.List) {
 	text := e.Environ.Get("TF_TEMPLATE_RECURSION_DEPTH")
 	if text == "" {

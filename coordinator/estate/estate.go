@@ -1,8 +1,8 @@
-// Package estate opens one configuration in one directory with everything that belongs to it: its store and its
-// snapshot, its backend, its locks, its providers, its workers, its saved plans and its runs.
+// Package estate opens one configuration in one directory with everything that belongs to it: its store, its snapshot
+// and backend, its locks, its providers, its workers, its saved plans and its runs.
 //
-// It returns data and diagnostics. It prints nothing, ends no process, and knows no adapter: who opens stores, connects
-// to workers and answers questions is injected. Any number of estates can be open in one process.
+// It returns data and diagnostics. It prints nothing, ends no process, and imports no adapter: the caller injects what
+// opens stores, connects to workers and asks people. Any number of estates can be open in one process.
 package estate
 
 import (
@@ -36,35 +36,37 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Options are what an estate takes from the process that opens it. Fields without a default are required.
+// Options are what an estate gets from the process that opens it. Fields are required unless their comment names a
+// default.
 type Options struct {
-	// Dir is the absolute directory of the configuration, where relative names start. Here tells that the process works
-	// there, so that files are opened by the names that people know.
+	// Dir is the absolute directory of the configuration, where relative names start. Here says that it is the working
+	// directory of the process, so that files are opened, and errors name them, as people wrote them.
 	Dir  string
 	Here bool
-	// Home is where what is Millipede's own lies; nil for where the environment says, in the directory by default.
+	// Home is the directory for Millipede's own files; nil for the one that the environment names, or by default the one
+	// beside the configuration.
 	Home *layout.Directory
-	// Backend keeps the snapshot in place of what the configuration says; nil for that.
+	// Backend replaces the backend of the configuration; nil for that.
 	Backend snapshot.Backend
-	// Seeds seals the seed of the coordinator's key pair; nil leaves that to the encryption of the state.
+	// Seeds seals the seed of the coordinator's key pair; nil for the configured encryption of the state.
 	Seeds Sealer
 	// Cwd is what path.cwd shows; empty is Dir.
 	Cwd string
-	// Temp is where temporary directories are made.
+	// Temp is the directory for temporary files.
 	Temp string
-	// Environ is the environment of what is done.
+	// Environ is the environment of the operations.
 	Environ environ.Variables
-	// Isolated: plugins and provisioners see Environ and nothing else. Otherwise they have their worker's environment,
-	// and what millipede.hcl sends along.
+	// Isolated: plugins and provisioners get Environ and nothing else. Otherwise they get their worker's environment, and
+	// the variables that millipede.hcl names.
 	Isolated bool
 	// Brought is, with Isolated, what workers elsewhere get of Environ, on top of their own: those variables that are
 	// about what is done, and not about the machine where the coordinator is. Nil is Environ, and nothing of their own.
 	Brought environ.Variables
-	// Version is that of Millipede, EngineVersion that of OpenTofu whose behaviour it has.
+	// Version is the version of Millipede, EngineVersion the version of OpenTofu whose behaviour it has.
 	Version, EngineVersion string
-	// Platform is the operating system and the processor, such as linux_amd64.
+	// Platform is the operating system and the architecture, such as linux_amd64.
 	Platform string
-	// Who returns who holds the locks, and PID is the process.
+	// Who returns the name under which locks are held; PID is the ID of the process.
 	Who func() string
 	PID int
 
@@ -73,78 +75,79 @@ type Options struct {
 
 	Stores    Stores
 	Connector Connector
-	// Own returns what answers the tasks that only the coordinator's process can, by reading states of others.
+	// Own returns the function that executes the tasks that only the coordinator's process can, because they read other
+	// states.
 	Own func(builtin.StateReader, builtin.ConfigCheck) func(context.Context, *wire.Task) *wire.Result
-	// Reattached returns the providers that run already, and what each is called in place of a version.
+	// Reattached returns the providers that are already running, each with the name that replaces its version.
 	Reattached func() (map[addr.Provider]string, error)
 	// Compute is that of coordinator.Options; may be nil.
 	Compute  func(vertex int, fn func())
 	CLI      *cliconfig.Config
 	Services *services.Services
-	// Memory holds the snapshots of inmem backends: they end with the process.
+	// Memory has the snapshots of inmem backends, which end with the process.
 	Memory *snapshot.Memory
 
-	// Stop is what ends operations early; Process is how the estate affects the process.
+	// Stop asks operations to stop; Process is how the estate affects the process.
 	Stop    operation.Stop
 	Process Process
-	// Ask is asked for the values of variables; nil where nobody can be asked.
+	// Ask asks people for the value of a variable; nil if nobody can be asked.
 	Ask func(*config.Variable) (string, error)
-	// Tell says something to people while an operation goes on.
+	// Tell shows people a text while an operation is under way; nil drops it.
 	Tell func(text string)
 	// Use says what the estate is opened for.
 	Use Use
-	// AnyVersion has services take states whatever version of OpenTofu a workspace is for.
+	// AnyVersion lets services accept states although a workspace is for another version of OpenTofu.
 	AnyVersion bool
 }
 
-// Sealer seals and opens a key. *encryption.Target is one.
+// Sealer encrypts and decrypts a key. *encryption.Target is one.
 type Sealer interface {
 	Seal(ctx context.Context, key []byte) ([]byte, error)
-	// Open opens what Seal has returned; stale tells that it would be sealed in another way now. valid is for what was
+	// Open decrypts the result of Seal. stale says that Seal would encrypt it differently now. valid checks a key that was
 	// never sealed; it may be nil.
 	Open(ctx context.Context, sealed []byte, valid func() error) (key []byte, stale bool, err error)
 }
 
-// Use says what an estate is opened for, as far as that matters to how it is opened.
+// Use says what an estate is opened for, as far as that changes how it is opened.
 type Use struct {
-	// LooksOnly: an engine is opened, and nothing is changed. The key of an encrypted state is not asked for then only
-	// to write the coordinator's identity.
+	// LooksOnly: an engine is opened, but nothing is changed. Then an encrypted state's key is not required only to write
+	// the coordinator's identity.
 	LooksOnly bool
-	// ShowsMethods: warnings about encryption methods that leave everything in the clear are wanted.
+	// ShowsMethods: warnings are shown about encryption methods that encrypt nothing.
 	ShowsMethods bool
-	// ClearFiles: state files that are named are never encrypted.
+	// ClearFiles: named state files are never encrypted.
 	ClearFiles bool
-	// Unreadable is what is said of a state that cannot be decrypted.
+	// Unreadable is the summary of the error if a state cannot be decrypted.
 	Unreadable Unreadable
 }
 
-// Unreadable is the summary of the problem that a state cannot be decrypted; the zero value has one for every use.
+// Unreadable is the summary of the error if a state cannot be decrypted; the zero value stands for the usual one.
 type Unreadable struct {
-	// Summary takes the place of the usual one; Named has the reason follow behind a colon.
+	// Summary replaces the usual summary; with Named, the reason follows it behind a colon.
 	Summary string
 	Named   bool
-	// Own takes the summary that the backend gives.
+	// Own uses the summary of the backend.
 	Own bool
 }
 
 // Process is how an estate affects the process that it is opened in.
 type Process interface {
-	// Hold keeps a first request to stop from ending the process until release is called.
+	// Hold keeps the first request to stop from ending the process until release is called.
 	Hold() (release func())
-	// AtEnd has fn called when the process is ended at once; its context ends soon. forget takes that back.
+	// AtEnd registers fn, which is called when the process is ended at once; its context ends soon. forget removes it.
 	AtEnd(fn func(context.Context)) (forget func())
-	// Demand asks for a stop, for a reason that people are told.
+	// Demand asks for a stop, for a reason that people are shown.
 	Demand(reason string)
-	// Say has tell speak to people about interrupts, until the returned function is called.
+	// Say uses tell for texts about interrupts, until back is called.
 	Say(tell func(text string)) (back func())
 }
 
 // Stores opens the stores of workspaces.
 type Stores interface {
-	// Open opens a store, or creates it. The error is *journal.Held while another process has it for longer than the
-	// timeout.
+	// Open opens a store, or creates it. It returns *journal.Held if another process still has it after the timeout. Close
+	// the store.
 	Open(path string, info journal.LockInfo, timeout time.Duration, o StoreOptions) (Store, error)
-	// Copy copies a store that no process has open: else the error is *journal.Held.
+	// Copy copies a store that no process has open; otherwise it returns *journal.Held.
 	Copy(path, to string) error
 }
 
@@ -152,7 +155,7 @@ type Stores interface {
 type StoreOptions struct {
 	// Target encrypts the store's key; nil leaves the store in the clear.
 	Target *encryption.Target
-	// Volatile: the store goes with the process, so nothing has to be durable.
+	// Volatile: the store ends with the process, so nothing needs to be durable.
 	Volatile bool
 }
 
@@ -160,15 +163,16 @@ type StoreOptions struct {
 type Store interface {
 	journal.Store
 	layout.Source
-	// Split writes the store of each workspace to the file that storeOf names.
+	// Split writes the store of each workspace to the file that storeOf returns.
 	Split(storeOf func(workspace string) string) error
 }
 
 // Connector connects estates to a transport with workers.
 type Connector interface {
-	// Connect connects. home is where an embedded server and its worker live; nil: in a temporary directory.
+	// Connect connects. An embedded server and its worker keep their files in the Home of the options; without one, in a
+	// temporary directory. Close the connection.
 	Connect(ctx context.Context, o ConnectOptions) (Connection, diag.List)
-	// Elsewhere tells whether the workers are those of a server, so that they outlive this process.
+	// Elsewhere reports whether the workers belong to a separate server, so that they outlive this process.
 	Elsewhere(rules *placement.Rules) bool
 }
 
@@ -179,24 +183,24 @@ type ConnectOptions struct {
 	Packages map[addr.Provider]install.Package
 }
 
-// Connection is a transport with what was started for it.
+// Connection is a transport with everything that was started for it.
 type Connection interface {
 	Transport() wire.Transport
-	// Embedded tells that the workers are in this process.
+	// Embedded reports whether the workers are in this process.
 	Embedded() bool
-	// Joint is what the estates share that use the connection at the same time; nil where it is this estate's alone.
+	// Joint returns what all estates share that use the connection at the same time; nil if only this one uses it.
 	Joint() *Joint
-	// Warnings say what is not safe about the server's streams.
+	// Warnings returns what is unsafe about the server's streams, in sentences.
 	Warnings(ctx context.Context) []string
-	// Close finishes what embedded workers hold, and ends what was started.
+	// Close waits for the operations of embedded workers, and ends what was started.
 	Close() diag.List
 }
 
-// Joint is what all estates share that use one connection.
+// Joint is what all estates on one connection share.
 type Joint struct {
-	// Hub is what their runs are carried out over, in one coordinator's name.
+	// Hub is the hub that their runs use, in the name of one coordinator.
 	Hub *hub.Hub
-	// Pair is the key pair of that coordinator. It has to be the same after a crash, for runs that are resumed.
+	// Pair is the key pair of that coordinator. It must be the same after a crash, for runs that are resumed.
 	Pair nkeys.KeyPair
 }
 
@@ -205,11 +209,11 @@ type Joint struct {
 type Estate struct {
 	Options
 	sealing *encryption.Encryption // what encrypts states and plans, once it is set up
-	// services are the backends that are services: they are found and asked for their organization once.
+	// services are the backends that are services, so that each is discovered only once.
 	services map[string]snapshot.Backend
 }
 
-// New returns the estate of a directory. Nothing is opened yet.
+// New returns the estate of a directory. It opens nothing.
 func New(o Options) *Estate {
 	if o.Process == nil {
 		o.Process = alone{}
@@ -220,7 +224,7 @@ func New(o Options) *Estate {
 	return &Estate{Options: o}
 }
 
-// alone is the Process of estates whose process goes on whatever becomes of them.
+// alone is the Process of an estate that does not affect its process.
 type alone struct{}
 
 func (alone) Hold() func()                        { return func() {} }
@@ -228,7 +232,7 @@ func (alone) AtEnd(func(context.Context)) func()  { return func() {} }
 func (alone) Demand(string)                       {}
 func (alone) Say(func(text string)) (back func()) { return func() {} }
 
-// base is where names start that are opened; empty is where the process works.
+// base is the directory that names are opened below; empty is the working directory of the process.
 func (e *Estate) base() string {
 	if e.Here {
 		return ""

@@ -15,18 +15,19 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// Hands have several operations of one process work on one state at the same time: they share its store, and an apply
-// locks the objects that it touches instead of the state. Safe for concurrent use; the zero value is ready.
+// Hands lets several operations of one process work on one state at the same time: they share its store, and an apply
+// locks the objects that it touches instead of the whole state. Safe for concurrent use; the zero value is ready.
 type Hands struct {
 	mu    sync.Mutex // guards homes
 	homes map[string]*sharedHome
 }
 
-// sharedHome is a home whose store is open for several.
+// sharedHome is a home whose store several operations share.
 type sharedHome struct {
-	// settling is held by who settles what others have left.
+	// settling is held while an operation settles runs that others have left.
 	settling hold
-	// ending is held from the end of a version until the snapshot has it, so that each version gets there.
+	// ending is held from the end of a version until the snapshot has that version, so that the snapshot gets every
+	// version.
 	ending hold
 
 	asking sync.Mutex      // guards asked
@@ -50,10 +51,10 @@ func (h *Hands) home(path string) *sharedHome {
 	return h.homes[path]
 }
 
-// hold is what one operation has at a time, for as long as it takes. Other than for a mutex, who waits for it can stop.
+// hold is a mutex that can be waited for with a context.
 type hold chan struct{}
 
-// take waits until nobody else has it. The error is the cause of ctx, which has ended before.
+// take locks it. The error is the cause of the end of ctx.
 func (h hold) take(ctx context.Context) error {
 	select {
 	case h <- struct{}{}:
@@ -63,7 +64,7 @@ func (h hold) take(ctx context.Context) error {
 	}
 }
 
-// try takes it if nobody has it.
+// try locks it if nobody has it.
 func (h hold) try() bool {
 	select {
 	case h <- struct{}{}:
@@ -78,18 +79,19 @@ func (h hold) give() { <-h }
 // Sharing says how an operation shares a state with others of its process.
 type Sharing struct {
 	Hands *Hands
-	// Request names the operation's request for locks. An operation that goes on after a crash has the same.
+	// Request is the ID of the operation's request for locks. An operation that continues after a crash has the same one.
 	Request string
-	// Who asks.
+	// Who is the name of the requester.
 	Who string
-	// Alive tells of a request whether somebody carries out what it is for, or will go on with it. What others have
-	// left is settled by the next operation.
+	// Alive reports whether somebody works on the request, or will continue with it. The next operation settles the
+	// others.
 	Alive func(request string) bool
-	// Waits is told what the operation waits for, as often as that changes; nothing when it goes on. It may be nil.
+	// Waits is called whenever the requests that the operation waits for change, with an empty list when it continues. It
+	// may be nil.
 	Waits func([]locks.Blocker)
 }
 
-// open returns the store of a home, which is opened for the first one who wants it.
+// open returns the store of a home. The first user opens it.
 func (h *sharedHome) open(ctx context.Context, e *Estate, home layout.Home, info journal.LockInfo,
 	timeout time.Duration) (*openedStore, diag.List) {
 	if err := h.opening.take(ctx); err != nil {
@@ -109,7 +111,7 @@ func (h *sharedHome) open(ctx context.Context, e *Estate, home layout.Home, info
 	return &openedStore{Store: h.store.Store, home: h.store.home, server: h.store.server, shared: h}, diags
 }
 
-// leave closes the store when nobody uses it any more.
+// leave closes the store after its last user.
 func (h *sharedHome) leave() diag.List {
 	h.opening <- struct{}{}
 	defer h.opening.give()
@@ -121,7 +123,7 @@ func (h *sharedHome) leave() diag.List {
 	return store.close()
 }
 
-// openShared is openStateAs for a state that several work on. The service has locked the snapshot for all of them.
+// openShared is openStateAs for a shared state. The service has locked the snapshot for all of them.
 func (s *Opened) openShared(ctx context.Context, f StateOptions) diag.List {
 	e := s.estate
 	home := e.home(f)
@@ -145,8 +147,8 @@ func (s *Opened) openShared(ctx context.Context, f StateOptions) diag.List {
 	return diags
 }
 
-// pullOnce takes over what others did to the snapshot since the store was opened last. While anybody has locks, nobody
-// else can have changed it.
+// pullOnce adopts changes that others have made to the snapshot since the store was last opened. While a run has locks,
+// nobody else can have changed it.
 func (s *Opened) pullOnce(ctx context.Context) error {
 	if err := s.home.opening.take(ctx); err != nil {
 		return err
@@ -171,7 +173,7 @@ func (s *Opened) pullOnce(ctx context.Context) error {
 	return err
 }
 
-// runStore is the store as runs see it.
+// runStore returns the store for runs.
 func (s *Opened) runStore() journal.Store {
 	if s.sharing == nil {
 		return s.store
@@ -179,7 +181,7 @@ func (s *Opened) runStore() journal.Store {
 	return turnStore{s.store, s}
 }
 
-// turnStore has the ends of runs wait for each other: who ends a version writes the snapshot before the next one ends.
+// turnStore serializes the ends of runs: the snapshot has a version before the next one ends.
 type turnStore struct {
 	journal.Store
 	opened *Opened
@@ -195,7 +197,7 @@ func (t turnStore) Commit(ctx context.Context, workspace, lockID string, tx jour
 	return t.Store.Commit(ctx, workspace, lockID, tx)
 }
 
-// takeTurn waits until no other operation ends a version.
+// takeTurn waits until no other operation is ending a version.
 func (s *Opened) takeTurn(ctx context.Context) error {
 	if s.sharing == nil || s.turn {
 		return nil
@@ -212,7 +214,7 @@ func (s *Opened) giveTurn() {
 	}
 }
 
-// ours notes that a request is that of an operation of this process, or is not any more.
+// ours records whether a request belongs to an operation of this process.
 func (h *sharedHome) ours(request string, is bool) {
 	h.asking.Lock()
 	defer h.asking.Unlock()
@@ -231,9 +233,9 @@ func (h *sharedHome) isOurs(request string) bool {
 	return h.asked[request]
 }
 
-// ask asks for locks under the operation's request.
+// ask requests locks under the operation's request ID.
 func (s *Opened) ask(ctx context.Context, set locks.Set) error {
-	// Nobody locks the state as a whole meanwhile, to take over what others did.
+	// pullOnce must not lock the whole state meanwhile.
 	if err := s.home.opening.take(ctx); err != nil {
 		return err
 	}
@@ -244,8 +246,8 @@ func (s *Opened) ask(ctx context.Context, set locks.Set) error {
 		Operation: s.info.Operation, At: s.estate.Now().UTC(), Set: set})
 }
 
-// leaveLocks takes the operation's request back, unless somebody will go on with what it is for: with a run that was
-// interrupted, or one that was stopped while it waited.
+// leaveLocks withdraws the operation's request, unless somebody will continue with it: an interrupted run, or a plan
+// that was stopped while it waited.
 func (s *Opened) leaveLocks(ctx context.Context) diag.List {
 	if !s.asked {
 		return nil
@@ -271,11 +273,11 @@ func (s *Opened) leaveLocks(ctx context.Context) diag.List {
 	return releasing(err)
 }
 
-// lookEvery is how often who waits for locks looks whether those who have them are gone.
+// lookEvery is the interval at which a waiting operation checks whether the holders of locks are gone.
 const lookEvery = 2 * time.Second
 
-// lockFor locks what a plan needs, and returns the plan as it is to be carried out on the state that is there then. The
-// problems tell what the plan rests on and others have changed meanwhile.
+// lockFor locks the objects that a plan needs, and returns the plan for the state that is there then. The errors name
+// the changes of others that the plan depends on.
 func (r *Operation) lockFor(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.List) {
 	var has locks.Set
 	for try := 0; ; try++ {
@@ -311,8 +313,8 @@ func (r *Operation) lockFor(ctx context.Context, p *plan.Plan) (*plan.Plan, diag
 	}
 }
 
-// LockAll locks the whole state of an operation that shares it with others, and loads it as it is then. Without others
-// it is locked already.
+// LockAll locks the whole state for an operation that shares it, and loads it again. A state that is not shared is
+// locked already.
 func (r *Operation) LockAll(ctx context.Context) diag.List {
 	if r.State.sharing == nil {
 		return nil
@@ -328,7 +330,7 @@ func (r *Operation) LockAll(ctx context.Context) diag.List {
 	return diags
 }
 
-// lock asks for locks, and waits for them.
+// lock requests locks and waits for them.
 func (r *Operation) lock(ctx context.Context, set locks.Set) diag.List {
 	s := r.State
 	stopped := diag.Errors("Operation interrupted", "The plan waited for locks, and was stopped. Nothing of it was "+
@@ -370,7 +372,7 @@ func (r *Operation) lock(ctx context.Context, set locks.Set) diag.List {
 	}
 }
 
-// waiting is the context of waiting for others: it ends with a request to stop.
+// waiting returns the context for waiting: it ends with a request to stop.
 func (e *Estate) waiting(ctx context.Context) context.Context {
 	if e.Stop.Stopping != nil {
 		return e.Stop.Stopping
@@ -378,7 +380,7 @@ func (e *Estate) waiting(ctx context.Context) context.Context {
 	return ctx
 }
 
-// maxBlockers is by how many objects is told why somebody waits.
+// maxBlockers is the most objects that a message names as the reason for waiting.
 const maxBlockers = 10
 
 func waitText(list []locks.Blocker) string {
@@ -389,7 +391,7 @@ func waitText(list []locks.Blocker) string {
 	return text
 }
 
-// waits tells people, and who shares the state, what is waited for.
+// waits shows people, and passes to Sharing.Waits, what the operation waits for.
 func (r *Operation) waits(list []locks.Blocker, text string) {
 	if r.State.sharing.Waits != nil {
 		r.State.sharing.Waits(list)
@@ -399,8 +401,8 @@ func (r *Operation) waits(list []locks.Blocker, text string) {
 	}
 }
 
-// Requested returns the run that was begun under the request of an operation, and its plan; nil when none was, or it
-// has ended.
+// Requested returns the run that was begun under the operation's request ID, and its plan; nil if there is none, or if
+// it has ended.
 func (e *Estate) Requested(ctx context.Context, f StateOptions) (run *journal.Run, saved *planfile.Saved,
 	diags diag.List) {
 	home := e.home(f)

@@ -18,11 +18,11 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// Opened is the state of the selected workspace, opened: the store, and the snapshot that is kept in step with it.
+// Opened is the state of the selected workspace with its store, and with the snapshot that is kept in step with it.
 type Opened struct {
 	estate *Estate
 	store  *openedStore
-	// Workspace is whose state it is.
+	// Workspace is the name of the workspace.
 	Workspace string
 	backend   snapshot.Backend
 	sync      *snapshot.Sync
@@ -31,17 +31,18 @@ type Opened struct {
 	// backendLock is the lock of the snapshot's backend, whose ID may be another one.
 	backendLock snapshot.Lock
 	info        journal.LockInfo
-	// forget ends the duty to release the lock when the process is ended at once; unwatch ends the watch over it.
+	// forget ends the duty to release the lock when the process is ended at once; unwatch ends the watch over the
+	// backend's lock.
 	forget, unwatch func()
 
-	// sharing says with whom the state is shared, and home is where; nil where it is this operation's alone. asked tells
-	// that there is a request for locks, turn that it is this one's turn to end a version.
+	// sharing says how the state is shared, and home is where; nil if only this operation uses it. asked says that there
+	// is a request for locks, turn that this operation may end a version.
 	sharing     *Sharing
 	home        *sharedHome
 	asked, turn bool
 }
 
-// lockInfo says who this command is.
+// lockInfo describes this command in a lock.
 func (e *Estate) lockInfo(operation string) journal.LockInfo {
 	return journal.LockInfo{
 		ID: uuid.NewString(), Operation: operation, Who: e.Who(), Version: e.EngineVersion,
@@ -49,9 +50,10 @@ func (e *Estate) lockInfo(operation string) journal.LockInfo {
 	}
 }
 
-// OpenState opens the store and adopts what others did to the snapshot since. operation names what the command does
-// to the state; it is locked unless operation is empty or locking is off. A command without an operation, or one that
-// keeps nothing and does not lock, reads what was last committed, whoever works on the state. Close it.
+// OpenState opens the store and adopts changes that others have made to the snapshot since. operation is the name of
+// the operation in the lock; the state is locked unless operation is empty or locking is off. An operation without a
+// name, or one that keeps nothing and does not lock, reads what was committed last, whatever other processes do. Close
+// the state.
 func (e *Estate) OpenState(ctx context.Context, root *config.Node, f StateOptions, operation string) (
 	*Opened, diag.List) {
 	backend, diags := e.OpenBackend(ctx, root, f)
@@ -77,7 +79,7 @@ func (e *Estate) OpenState(ctx context.Context, root *config.Node, f StateOption
 	const tries = 3
 	for try := 1; ; try++ {
 		s, more := e.openStateAs(ctx, backend, f, operation, as)
-		// Between the copy of the store and the look at the snapshot another process may have written both.
+		// Between the copy of the store and the check of the snapshot another process may have written both.
 		if as == reads && more.HasErrors() && try < tries {
 			continue
 		}
@@ -118,17 +120,17 @@ func (e *Estate) openStateAs(ctx context.Context, backend snapshot.Backend, f St
 	return s, diags
 }
 
-// Versions are the earlier versions of the state.
+// Versions returns the earlier versions of the state.
 func (s *Opened) Versions() journal.Versions { return s.store }
 
-// Who is who holds the lock.
+// Who returns the name under which the lock is held.
 func (s *Opened) Who() string { return s.info.Who }
 
-// Own tells whether this process has the store to itself, so that it may change it.
+// Own reports whether this process has the store to itself, so that it may change it.
 func (s *Opened) Own() bool { return s.store.ownHome() != nil }
 
-// ensureWorkspace makes the selected workspace in the store if it is not there: TF_WORKSPACE may name one that nobody
-// has made, and using it makes it.
+// ensureWorkspace creates the selected workspace if it does not exist: TF_WORKSPACE may name a new one, which its first
+// use creates.
 func (s *Opened) ensureWorkspace(ctx context.Context) error {
 	names, err := s.store.Workspaces(ctx)
 	if err != nil || slices.Contains(names, s.Workspace) {
@@ -141,7 +143,7 @@ func (s *Opened) ensureWorkspace(ctx context.Context) error {
 	return err
 }
 
-// lock takes the lock of the snapshot's backend, so that other engines keep out, then that of the store.
+// lock takes the lock of the snapshot's backend, which excludes other engines, and then that of the store.
 func (s *Opened) lock(ctx context.Context, timeout time.Duration) diag.List {
 	lock, diags := s.estate.lockBackend(ctx, s.backend, s.Workspace, s.info, timeout)
 	if diags.HasErrors() {
@@ -150,7 +152,7 @@ func (s *Opened) lock(ctx context.Context, timeout time.Duration) diag.List {
 	err := s.store.Lock(ctx, s.Workspace, s.info)
 	var held *journal.Held
 	if errors.As(err, &held) {
-		// The store is open here alone, so whoever left this lock is gone.
+		// Only this process has the store open, so the holder of this lock is gone.
 		err = s.store.Unlock(ctx, s.Workspace, held.Holder.ID)
 		if errors.Is(err, journal.ErrLockID) {
 			err = s.dropRequests(ctx)
@@ -160,7 +162,7 @@ func (s *Opened) lock(ctx context.Context, timeout time.Duration) diag.List {
 		}
 	}
 	if err != nil {
-		// What was taken first is given back, or nobody could have it until this process ends.
+		// The backend's lock is released, or nobody could take it until this process ends.
 		return diag.Errors("Error acquiring the state lock", err.Error(), nil).Append(
 			releasing(s.backend.Unlock(context.WithoutCancel(ctx), s.Workspace, lock.ID)))
 	}
@@ -172,7 +174,7 @@ func (s *Opened) lock(ctx context.Context, timeout time.Duration) diag.List {
 	return nil
 }
 
-// watchLock stops the command when the backend's lock is lost: somebody else may change the state from then on.
+// watchLock stops the command if the backend's lock is lost, because others may change the state from then on.
 func (s *Opened) watchLock() {
 	done, over := make(chan struct{}), make(chan struct{})
 	go func() { // unwatch waits for it
@@ -191,7 +193,7 @@ func (s *Opened) watchLock() {
 	})
 }
 
-// lockLost tells whether the backend's lock was lost while it was held.
+// lockLost reports whether the backend's lock was lost while it was held.
 func (s *Opened) lockLost() bool {
 	select {
 	case <-s.backendLock.Lost:
@@ -201,7 +203,7 @@ func (s *Opened) lockLost() bool {
 	}
 }
 
-// lockBackend takes the lock of a backend; it waits for one that somebody else holds, but not longer than timeout.
+// lockBackend takes the lock of a backend. It waits for a lock that somebody else holds, but no longer than timeout.
 func (e *Estate) lockBackend(ctx context.Context, backend snapshot.Backend, workspace string, info journal.LockInfo,
 	timeout time.Duration,
 ) (snapshot.Lock, diag.List) {
@@ -219,7 +221,7 @@ func (e *Estate) lockBackend(ctx context.Context, backend snapshot.Backend, work
 	return lock, nil
 }
 
-// lockDiag names the holder of a lock. Its Extra is the error, for callers that can do something about it.
+// lockDiag returns the error that names the holder of a lock. Its Extra is the Go error, for callers that handle it.
 func lockDiag(held *journal.Held, what string) *diag.Diagnostic {
 	h := held.Holder
 	d := diag.New(diag.Error, "Error acquiring the state lock",
@@ -233,7 +235,7 @@ func lockDiag(held *journal.Held, what string) *diag.Diagnostic {
 	return d
 }
 
-// HeldBy returns who keeps a state from being opened, if that is what the problems say; else nil.
+// HeldBy returns who holds a state, if that is what the errors say; nil otherwise.
 func HeldBy(l diag.List) *journal.Held {
 	for _, d := range l {
 		if held, ok := d.Extra.(*journal.Held); ok {
@@ -243,8 +245,8 @@ func HeldBy(l diag.List) *journal.Held {
 	return nil
 }
 
-// Load returns the stored state; the caller owns it. Where others change it at the same time, it is as the version that
-// ended last.
+// Load returns the stored state; the caller owns it. A shared state is returned as it was at the end of its last
+// version.
 func (s *Opened) Load(ctx context.Context) (*state.State, diag.List) {
 	load := s.store.Load
 	if s.sharing != nil {
@@ -257,12 +259,12 @@ func (s *Opened) Load(ctx context.Context) (*state.State, diag.List) {
 	return st, nil
 }
 
-// Commit makes changes durable as a new version, and writes the snapshot.
+// Commit commits changes as a new version, and writes the snapshot.
 func (s *Opened) Commit(ctx context.Context, changes []state.Change) diag.List {
 	return s.Record(ctx, journal.Tx{Changes: changes, EndVersion: true, Cause: s.info.Operation})
 }
 
-// Record makes a transaction durable, and writes the snapshot.
+// Record commits a transaction, and writes the snapshot.
 func (s *Opened) Record(ctx context.Context, tx journal.Tx) diag.List {
 	if s.estate.Stop.Asked() {
 		return diag.Errors("Operation interrupted", "The state was not changed.", nil)
@@ -275,8 +277,8 @@ func (s *Opened) Record(ctx context.Context, tx journal.Tx) diag.List {
 	return s.Push(ctx)
 }
 
-// Push writes the snapshot when the state has changed since it was written. What cannot be written is put into a file
-// beside the configuration, too.
+// Push writes the snapshot if the state has changed since it was last written. If that fails, it writes the state to a
+// file beside the configuration.
 func (s *Opened) Push(ctx context.Context) diag.List {
 	defer s.estate.Process.Hold()()
 	if err := s.takeTurn(ctx); err != nil {
@@ -301,7 +303,7 @@ func (s *Opened) Push(ctx context.Context) diag.List {
 	return nil
 }
 
-// rescue puts the state that could not be written to its backend into a file, for those who cannot read the store.
+// rescue writes a state that could not be written to its backend to a file, for people who cannot read the store.
 func (s *Opened) rescue(ctx context.Context) diag.List {
 	text, err := s.sync.Rescue(ctx, s.Workspace)
 	if err == nil {
@@ -320,7 +322,7 @@ func (s *Opened) rescue(ctx context.Context) diag.List {
 		snapshot.ErroredFile, diag.Program()), nil)
 }
 
-// progress makes what writes the snapshot while a run changes the state.
+// progress returns what writes the snapshot while a run changes the state.
 func (s *Opened) progress(tell func(string)) (*snapshot.Progress, diag.List) {
 	const variable = "TF_STATE_PERSIST_INTERVAL"
 	every, err := snapshot.PersistInterval(s.estate.Environ.Get(variable))
@@ -344,7 +346,7 @@ func (s *Opened) unlock(ctx context.Context) diag.List {
 	s.forget()
 	s.unwatch()
 	ctx = context.WithoutCancel(ctx)
-	// The store's lock is within the backend's, so it goes first.
+	// The store's lock was taken last, so it is released first.
 	diags := releasing(s.store.Unlock(ctx, s.Workspace, s.LockID)).Append(releasing(s.backend.Unlock(ctx, s.Workspace,
 		s.backendLock.ID)))
 	s.LockID = ""

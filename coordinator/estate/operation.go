@@ -24,17 +24,16 @@ import (
 
 // OperationOptions say what to open for an operation.
 type OperationOptions struct {
-	// Name is what people call the operation.
+	// Name is the name of the operation for people.
 	Name string
-	// Bare: the operation does without configuration. Nothing can be made then, but what exists can be read or
-	// destroyed.
+	// Bare: the operation needs no configuration. Without one it can read or destroy existing objects, and make none.
 	Bare        bool
 	Variables   Variables
 	State       StateOptions
 	Parallelism placement.Parallelism
-	// Background: the operation makes way for others.
+	// Background: other operations of the process have priority over this one.
 	Background bool
-	// LockAs names the operation in the lock.
+	// LockAs is the name of the operation in the lock.
 	LockAs string
 	// Saved is the plan to apply, whose configuration takes the place of the files; nil for none.
 	Saved *planfile.Saved
@@ -42,28 +41,28 @@ type OperationOptions struct {
 	Suits func(*config.Tree) diag.List
 	// Dir is where the root module is; empty is the directory of the estate.
 	Dir string
-	// Delegates: where the service of the configuration carries runs out, the operation is left to it.
+	// Delegates: if the configuration names a service that executes runs, the operation is left to it.
 	Delegates bool
-	// Settles: the operation is there to settle what a run that was cut off has left.
+	// Settles: the operation is to settle an interrupted run, so Begin does not do so first.
 	Settles bool
-	// Request is what whoever asks for the operation calls it: a run that is begun is found by it, see Asked.
+	// Request is the requester's name for the operation. Asked finds the run by it.
 	Request string
 	Watch   Watch
 }
 
-// Watch is who watches an operation.
+// Watch has the receivers of an operation's progress.
 type Watch struct {
-	// Sources is told where the text of files is, before the first problem.
+	// Sources is called with the function that returns the source files, before the first problem is reported.
 	Sources  func(func() map[string]*hcl.File)
 	Observer coordinator.Observer
-	// Timeline returns the book that a run is written into, nil for one that nobody looks at; it may be nil. An apply
-	// is written in any case, for other processes of the directory.
+	// Timeline returns the book that a run is recorded in, or nil; it may be nil itself. An apply is recorded in any case,
+	// for other processes of the directory.
 	Timeline func(timeline.Head) *timeline.Book
 	// Events receives live events of workers.
 	Events func(wire.Event)
-	// Note tells people something meanwhile.
+	// Note shows people a text meanwhile.
 	Note func(text string)
-	// Settle ends what is shown while a run goes on.
+	// Settle ends the display of a run's progress.
 	Settle func()
 }
 
@@ -74,24 +73,25 @@ type Operation struct {
 	// Prior is the state as it was when the operation began.
 	Prior  *state.State
 	Engine *Engine
-	// Delegated is the operation where a service carries it out: nothing else is open then. Nil where it is not.
+	// Delegated is set if a service executes the operation: then nothing else is open.
 	Delegated *Delegated
-	// Mismatch are the problems of variables that were given beside a saved plan. A plan that does not fit the state
-	// any more is reported before them.
+	// Mismatch are the errors about variables that were given together with a saved plan. The caller reports them after
+	// those of Fit, because a plan that no longer fits the state is the more important problem.
 	Mismatch diag.List
 
 	estate  *Estate
 	inputs  map[string]values.Input
 	watch   Watch
 	request string
-	// progress writes the snapshot while the state is changed; nil where others change it too.
+	// progress writes the snapshot while the state changes; nil if other runs change it, too.
 	progress *snapshot.Progress
-	// adopted are the changes that Prior has and the store has not: they take over a state that Terraform has written.
-	// An apply records them; a plan leaves the state as it is.
+	// adopted are changes that Prior has and the store does not: they adapt a state that Terraform has written. An apply
+	// records them; a plan leaves the state as it is.
 	adopted []state.Change
 }
 
-// Begin opens what an operation needs. Where there are errors, or a panic, nothing is left open. Close the operation.
+// Begin opens everything that an operation needs. After an error, or a panic, nothing is left open. Close the
+// operation.
 func (e *Estate) Begin(ctx context.Context, o OperationOptions) (_ *Operation, diags diag.List) {
 	r := &Operation{estate: e, watch: o.Watch, request: o.Request}
 	c, diags := e.Configuration(o.Variables)
@@ -189,7 +189,7 @@ func (r *Operation) open(ctx context.Context, o OperationOptions) diag.List {
 		Observer: o.Watch.Observer, Timeline: r.timeline, Events: o.Watch.Events, Note: o.Watch.Note,
 		Parallelism: o.Parallelism, Background: o.Background,
 	}
-	// Of a state that others change at the same time, a run knows no whole to show before its end.
+	// While other runs change the state, there is no consistent state of this run to write before its end.
 	if r.State.sharing == nil {
 		if r.progress, more = r.State.progress(o.Watch.Note); more.HasErrors() {
 			return diags.Append(more)
@@ -200,7 +200,7 @@ func (r *Operation) open(ctx context.Context, o OperationOptions) diag.List {
 	return diags.Append(more)
 }
 
-// timeline returns the book of a run, which other processes can watch where the store is open in this one.
+// timeline returns the book of a run. Other processes can watch it if this one has the store open.
 func (r *Operation) timeline(head timeline.Head) *timeline.Book {
 	var book *timeline.Book
 	if r.watch.Timeline != nil {
@@ -217,12 +217,12 @@ func (r *Operation) timeline(head timeline.Head) *timeline.Book {
 	return book
 }
 
-// Close ends the engine, releases the lock and closes the state.
+// Close closes the engine, releases the lock and closes the state.
 func (r *Operation) Close(ctx context.Context) diag.List {
 	return r.Engine.Close().Append(r.State.Close(ctx))
 }
 
-// Plan makes a plan; nil when there is none.
+// Plan makes a plan; nil if there is none, because of errors.
 func (r *Operation) Plan(ctx context.Context, o operation.PlanOptions) (*operation.Planned, diag.List) {
 	planned, diags := operation.Do(ctx, r.Engine.Session, "plan",
 		func(ctx context.Context, s *operation.Session) (*operation.Planned, diag.List) {
@@ -238,7 +238,7 @@ func (r *Operation) Plan(ctx context.Context, o operation.PlanOptions) (*operati
 	return planned, diags
 }
 
-// Compare reads instances, and returns those that are not as they are stored. See operation.Session.Compare.
+// Compare reads instances, and returns those that differ from the state. See operation.Session.Compare.
 func (r *Operation) Compare(ctx context.Context, instances []addr.Instance) ([]operation.Drifted, diag.List) {
 	return operation.Do(ctx, r.Engine.Session, "refresh",
 		func(ctx context.Context, s *operation.Session) ([]operation.Drifted, diag.List) {
@@ -246,7 +246,7 @@ func (r *Operation) Compare(ctx context.Context, instances []addr.Instance) ([]o
 		})
 }
 
-// Saved is a plan with everything that carrying it out needs.
+// Saved returns a plan with everything that is needed to apply it.
 func (r *Operation) Saved(p *plan.Plan) planfile.Saved {
 	files := map[string][]byte{}
 	for name, f := range r.Config.Loader.Sources() {
@@ -259,8 +259,8 @@ func (r *Operation) Saved(p *plan.Plan) planfile.Saved {
 	return saved
 }
 
-// Apply carries a plan out, and writes the snapshot. begin is called when the plan is recorded and nothing of it was
-// done yet.
+// Apply applies a plan, and writes the snapshot. It calls begin when the plan is recorded and nothing has been done
+// yet.
 func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, begin func()) (*operation.Applied,
 	*state.State, diag.List) {
 	saved, err := planfile.Encode(r.Saved(p))
@@ -269,7 +269,7 @@ func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, beg
 	}
 	defer r.estate.Process.Hold()()
 	if len(r.adopted) > 0 {
-		// A crash right after this leaves them in the version that the next command ends.
+		// After a crash right behind this, they belong to the version that the next command ends.
 		if err := r.State.store.Commit(ctx, r.State.Workspace, r.State.LockID,
 			journal.Tx{Changes: r.adopted}); err != nil {
 			return nil, nil, diag.Errors("Failed to save state", err.Error()+".", nil)
@@ -296,7 +296,7 @@ func (r *Operation) showProgress(ctx context.Context) (stop func()) {
 	return r.progress.Start(ctx)
 }
 
-// GoOn resumes or cancels a run that was cut off, and writes the snapshot.
+// GoOn resumes or cancels an interrupted run, and writes the snapshot.
 func (r *Operation) GoOn(ctx context.Context, run journal.Run, p *plan.Plan, cancel bool) (*operation.Applied,
 	*state.State, diag.List) {
 	defer r.estate.Process.Hold()()
@@ -312,7 +312,8 @@ func (r *Operation) GoOn(ctx context.Context, run journal.Run, p *plan.Plan, can
 	return r.finish(ctx, applied, diags)
 }
 
-// Ended tells what came of a run that has ended, and writes the snapshot: its process may have ended before.
+// Ended returns the outcome of a run that has ended, and writes the snapshot, because the run's process may have ended
+// before it did so.
 func (r *Operation) Ended(ctx context.Context, run journal.Run, p *plan.Plan) (*operation.Applied, *state.State,
 	diag.List) {
 	applied, diags := operation.Do(ctx, r.Engine.Session, run.Command,
@@ -322,8 +323,8 @@ func (r *Operation) Ended(ctx context.Context, run journal.Run, p *plan.Plan) (*
 	return r.finish(ctx, applied, diags)
 }
 
-// finish writes the snapshot after an apply or a resumed run, and loads the state that there is then; nil where there
-// is nothing to show.
+// finish writes the snapshot after an apply or a resumed run, and loads the state after it; nil if there is nothing to
+// show.
 func (r *Operation) finish(ctx context.Context, applied *operation.Applied, diags diag.List) (*operation.Applied,
 	*state.State, diag.List) {
 	r.watch.Settle()
@@ -336,7 +337,7 @@ func (r *Operation) finish(ctx context.Context, applied *operation.Applied, diag
 	return applied, after, diags.Append(more)
 }
 
-// Adopt makes what a plan has found out a plan that changes nothing else, with the outputs that are known.
+// Adopt returns a plan that only records what another plan has found by refreshing, with the outputs that are known.
 func Adopt(found *plan.Plan) *plan.Plan {
 	adopted := *found
 	adopted.Mode, adopted.Changes, adopted.Drift, adopted.Graph = plan.RefreshOnly, nil, nil, plan.Graph{}
