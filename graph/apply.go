@@ -237,6 +237,9 @@ func (b *applyBuilder) changes() {
 
 // makingOf tells whether a change makes, changes, reads or re-checks an object.
 func makingOf(c *plan.Change) (bool, plan.VertexKind) {
+	if c.Deposed != state.CurrentObject {
+		return false, 0 // it is ended, or was gone already
+	}
 	switch c.Action {
 	case plan.Create, plan.Update, plan.NoOp, plan.DeleteThenCreate, plan.CreateThenDelete, plan.ForgetThenCreate:
 		return true, plan.ApplyObject

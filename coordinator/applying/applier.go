@@ -198,11 +198,11 @@ func (a *Applier) load() {
 		}
 	}
 	for abs, r := range a.Plan.Prior.Resources {
-		if abs.Resource.Mode != addr.Data {
+		if abs.Resource.Mode != addr.Data && a.Plan.Mode != plan.RefreshOnly {
 			continue
 		}
 		for k, i := range r.Instances {
-			schema := a.Code.Schemas.Resource(r.Provider.Provider, addr.Data, abs.Resource.Type)
+			schema := a.Code.Schemas.Resource(r.Provider.Provider, abs.Resource.Mode, abs.Resource.Type)
 			if i.Current == nil || schema == nil || planned[abs.Instance(k)] {
 				continue
 			}

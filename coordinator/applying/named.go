@@ -24,6 +24,11 @@ func (a *Applier) sync(n *graph.Node) program.Step {
 	if a.Plan.Mode == plan.Destroy {
 		return step
 	}
+	if n.Kind == graph.ResourceNode && n.Resource.Addr.Mode == addr.Managed && a.Plan.Mode == plan.RefreshOnly {
+		for _, m := range a.Store.Instances(n.Module) {
+			m.ResourceBlock(n.Resource.Addr).LeaveOutMissing()
+		}
+	}
 	if n.Kind != graph.VariableNode && n.Kind != graph.LocalNode && n.Kind != graph.CallNode {
 		return step
 	}

@@ -33,6 +33,9 @@ type cloud struct {
 	// onApply is called, when not nil, before anything is done; its error fails that: nothing has changed then.
 	onApply func(what string) error
 
+	// onRead is called, when not nil, before an object is read; its error fails that.
+	onRead func(name string) error
+
 	mu      sync.Mutex // guards all below
 	made    int
 	objects map[string]cty.Value // by id
@@ -186,6 +189,11 @@ func (c *cloud) UpgradeResourceState(_ context.Context, r provider.UpgradeReques
 
 func (c *cloud) ReadResource(_ context.Context, r provider.ReadRequest) (provider.ReadResponse, diag.List) {
 	c.told("read "+r.Prior.GetAttr("name").AsString(), r.ProviderMeta)
+	if c.onRead != nil {
+		if err := c.onRead(r.Prior.GetAttr("name").AsString()); err != nil {
+			return provider.ReadResponse{}, diag.Errors(err.Error(), "", nil)
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, "read "+r.Prior.GetAttr("name").AsString())

@@ -46,7 +46,7 @@ output "each" {
 	_, diags := e.tryApply(e.plan(operation.PlanOptions{Mode: plan.RefreshOnly}))
 	e.clean(diags)
 	for name, want := range map[string]cty.Value{
-		"one":  cty.NullVal(cty.String),
+		"one":  cty.NullVal(cty.DynamicPseudoType), // of its type nothing is known either, as in OpenTofu
 		"many": cty.TupleVal([]cty.Value{cty.StringVal("many0")}),
 		"each": cty.TupleVal([]cty.Value{cty.StringVal("y")}),
 	} {
@@ -54,4 +54,66 @@ output "each" {
 			t.Errorf("the output %q is %#v, want %#v", name, got, want)
 		}
 	}
+}
+
+// A deposed object that refreshing did not find was no part of the plan, so the plan did not say that it was looked at.
+func TestADeposedObjectThatIsGoneIsNothingToDo(t *testing.T) {
+	e := newEstate(t)
+	text := func(name string) string {
+		return `resource "fake_thing" "a" {
+  name = "` + name + `"
+  lifecycle { create_before_destroy = true }
+}`
+	}
+	e.apply(text("old"))
+	e.configure(text("new"))
+	e.cloud.onApply = func(what string) error {
+		if what == "delete old" {
+			return errNoRoom
+		}
+		return nil
+	}
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	if !says(diags, "no room") {
+		t.Fatalf("the diagnostics are %v", diags)
+	}
+	e.equal("state", existing(e.state()), []string{"fake_thing.a", "fake_thing.a deposed"})
+	e.cloud.mu.Lock()
+	for id, o := range e.cloud.objects {
+		if o.GetAttr("name").AsString() == "old" {
+			delete(e.cloud.objects, id)
+		}
+	}
+	e.cloud.mu.Unlock()
+	p := e.plan(operation.PlanOptions{})
+	e.equal("changes", changes(p), nil)
+	there := false
+	for _, c := range p.Changes {
+		there = there || c.Deposed != "" && c.Before.IsNull() && c.After.IsNull()
+	}
+	if !there {
+		t.Error("the plan says nothing of the deposed object")
+	}
+	_, diags = e.tryApply(e.plan(operation.PlanOptions{Mode: plan.RefreshOnly}))
+	e.clean(diags)
+	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
+}
+
+// A destroy whose refreshing failed had a plan, of which a summary was shown. What exists is not known then.
+func TestADestroyWhoseRefreshingFailsHasNoPlan(t *testing.T) {
+	e := newEstate(t)
+	e.apply(`resource "fake_thing" "a" { name = "a" }
+resource "fake_thing" "b" { name = "b" }`)
+	e.cloud.onRead = func(name string) error {
+		if name == "a" {
+			return errNoRoom
+		}
+		return nil
+	}
+	planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{Mode: plan.Destroy})
+	if planned != nil || !says(diags, "no room") {
+		t.Errorf("there is the plan %v and %v", planned, diags)
+	}
+	p := e.plan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true})
+	e.equal("changes", changes(p), []string{"delete fake_thing.a", "delete fake_thing.b"})
 }

@@ -145,7 +145,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		Renewals: renewals,
 	})
 	outcome, err := s.run(ctx, "plan", planner)
-	diags = diags.Append(outcome.Diags, planner.Refusals())
+	diags = diags.Append(outcome.Diags)
 	if err != nil {
 		return nil, diags.Append(runFailed(err))
 	}
@@ -157,6 +157,10 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 			return nil, more // what is wrong whatever exists comes before all that planning finds
 		}
 	}
+	if diags.HasErrors() && !outcome.Interrupted && o.Mode == plan.Destroy && !o.SkipRefresh && !prior.IsEmpty() {
+		return nil, diags // what exists could not be found out, so there is nothing to show, as in OpenTofu
+	}
+	diags = diags.Append(planner.Refusals())
 	if o.Mode != plan.Destroy && !diags.HasErrors() {
 		diags = diags.Append(stillInstances(s.Tree, store))
 	}

@@ -98,7 +98,7 @@ func (p *Planner) unchecked() []state.CheckResult {
 		case n.Kind == graph.CheckNode:
 			r.Kind = "check"
 			for _, m := range p.Store.Instances(n.Module) {
-				if p.Mode != plan.Destroy {
+				if p.Mode != plan.Destroy && p.Scope.Node(i) {
 					r.Objects = append(r.Objects, state.CheckObject{Address: m.CheckAddress(n.Check),
 						Status: state.CheckUnknown})
 				}

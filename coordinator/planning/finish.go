@@ -36,15 +36,13 @@ func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 	o := graph.ApplyOptions{
 		Covered: p.Scope.Node, References: p.references(), Unrefreshed: p.SkipRefresh && !p.Refreshed,
 	}
-	var circle []string
-	if p.Mode != plan.RefreshOnly {
-		out.Graph, circle = graph.BuildApply(p.Static, out, o)
-	}
+	graphed, circle := graph.BuildApply(p.Static, out, o)
 	if circle == nil {
+		out.Graph = graphed
 		out.RestsOn = graph.RestsOn(p.Static, out, p.Stored, o)
 		return out, nil
 	}
-	out.Graph, out.Errored = plan.Graph{}, true
+	out.Errored = true
 	return out, diag.Errors("Cycle: "+strings.Join(circle, ", "),
 		"Each of these waits for the next one, and the last one for the first, so the plan has no order. "+
 			"What the state recorded, when the objects were made, contradicts what their blocks refer to now. "+

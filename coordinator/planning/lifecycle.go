@@ -137,15 +137,22 @@ func (p *Planner) instanceChanges(r *values.Resource, keys []addr.Key, at hcl.Tr
 }
 
 // attributeChanges tells whether the value at a traversal differs before and after a change. An attribute that is
-// not there on one side differs.
+// not there on one side differs. As in OpenTofu, a step goes where it says and is not converted: ["x"] is an element of
+// a map and no attribute of an object, .x an attribute and no element; what it does not find on either side is alike.
 func attributeChanges(c *plan.Change, at hcl.Traversal) bool {
-	if c.Before.IsNull() || c.After.IsNull() {
-		return true
+	path := make(cty.Path, len(at))
+	for i, step := range at {
+		switch s := step.(type) {
+		case hcl.TraverseAttr:
+			path[i] = cty.GetAttrStep{Name: s.Name}
+		case hcl.TraverseIndex:
+			path[i] = cty.IndexStep{Key: s.Key}
+		}
 	}
-	before, d1 := at.TraverseRel(unmarked(c.Before))
-	after, d2 := at.TraverseRel(unmarked(c.After))
-	if d1.HasErrors() || d2.HasErrors() {
-		return d1.HasErrors() != d2.HasErrors()
+	before, err1 := path.Apply(unmarked(c.Before))
+	after, err2 := path.Apply(unmarked(c.After))
+	if err1 != nil || err2 != nil {
+		return (err1 != nil) != (err2 != nil)
 	}
 	return !before.RawEquals(after)
 }

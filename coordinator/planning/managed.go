@@ -39,9 +39,7 @@ func (p *Planner) prepareManaged(node int, o *object) program.Step {
 	if w.prior == nil {
 		task.Refresh = false
 		if p.Mode == plan.RefreshOnly && o.imported == nil {
-			if len(p.Imports) > 0 && o.addr.Key == addr.NoKey {
-				o.resource.Set(o.addr.Key, cty.UnknownVal(w.Schema.Block.ImpliedType())) // an import plans nothing new
-			}
+			p.leaveOut(o)
 			return program.Step{Diags: diags, Value: &found{checks: w.Checks}}
 		}
 	}
@@ -100,6 +98,24 @@ func (p *Planner) prepareManaged(node int, o *object) program.Step {
 	}
 }
 
+// leaveOut tells what expressions see of an instance that has no object where nothing is going to make one. While
+// something is imported, what is not there may only not be imported yet.
+func (p *Planner) leaveOut(o *object) {
+	stored := p.Prior.Resources[o.addr.Abs()]
+	partly := stored != nil && len(stored.Instances) > 0
+	for i := range p.Imports {
+		partly = partly || i.Abs() == o.addr.Abs()
+	}
+	switch {
+	case len(p.Imports) == 0, partly:
+		o.resource.SetGone(o.addr.Key)
+	case o.addr.Key == addr.NoKey:
+		o.resource.Set(o.addr.Key, cty.UnknownVal(o.work.Schema.Block.ImpliedType()))
+	default:
+		o.resource.SetUnknown()
+	}
+}
+
 // known returns a stored object as it is to be planned. What an update or a deletion in doubt has come to shows in what
 // is there now, so the object must be read then. A creation stays in doubt: there is nothing to read.
 func known(a addr.Instance, o *state.Object) (object *state.Object, mustRead bool, diags diag.List) {
@@ -143,6 +159,9 @@ func (p *Planner) forcedReplace(o *object) (string, diag.List) {
 	if slices.Contains(p.Replace, o.addr) {
 		forced = "requested"
 	}
+	if p.Mode == plan.RefreshOnly {
+		return forced, diags // nothing is planned, so there is no change that could trigger one
+	}
 	for _, e := range o.resource.Code.Config.TriggersReplace {
 		hit, more := p.triggered(o, e)
 		diags = diags.Append(more)
@@ -174,7 +193,7 @@ func (p *Planner) settled(o *object, a answer, diags diag.List) program.Step {
 	if p.Mode == plan.RefreshOnly {
 		if a.before.IsNull() {
 			// It is gone, and nothing takes its place.
-			o.resource.SetGone(o.addr.Key, a.before.Type())
+			o.resource.SetGone(o.addr.Key)
 			return program.Step{Diags: diags, Value: f, Notes: instance.Notes("refresh", a.before)}
 		}
 		o.resource.Set(o.addr.Key, a.before)

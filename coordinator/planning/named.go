@@ -15,9 +15,13 @@ import (
 // The vertices of this file are evaluated in place; each does so for all instances of its module.
 
 // named evaluates a variable, a local value or the repetition of a module call.
-func (p *Planner) named(n *graph.Node) program.Step {
+func (p *Planner) named(node int, n *graph.Node) program.Step {
 	var step program.Step
 	f := &found{}
+	// A destroy has no use for other values than those of providers. What the others are held to matters only to the
+	// refreshing before it, and comes to nothing in the plan.
+	idle := p.Mode == plan.Destroy && !p.configures(node)
+	refreshes := !p.SkipRefresh && !p.Prior.IsEmpty()
 	if n.Kind == graph.VariableNode && p.Mode != plan.Destroy && len(n.Variable.Validations) > 0 {
 		f.expected = &expectation{kind: "input_variable", config: n.Address()}
 	}
@@ -26,12 +30,33 @@ func (p *Planner) named(n *graph.Node) program.Step {
 		step.Diags = step.Diags.Append(diags)
 		if !diags.HasErrors() {
 			checks, more := instance.Rules(m, n)
-			step.Diags = step.Diags.Append(more)
-			f.checks = append(f.checks, checks...)
+			if !idle {
+				f.checks = append(f.checks, checks...)
+			}
+			if !idle || refreshes {
+				step.Diags = step.Diags.Append(more)
+			}
 		}
 	}
 	step.Value = f
 	return step
+}
+
+// configures tells whether a vertex has a part in the configuration of a provider that something is stored of.
+func (p *Planner) configures(node int) bool {
+	p.configuringOnce.Do(func() {
+		var providers []int
+		for _, r := range p.Prior.Resources {
+			if i, ok := p.Static.Find(graph.ProviderNode, r.Provider.Module, r.Provider); ok {
+				providers = append(providers, i)
+			}
+		}
+		p.configuring = map[int]bool{}
+		for _, i := range p.Static.Graph.Ancestors(providers...) {
+			p.configuring[i] = true
+		}
+	})
+	return p.configuring[node]
 }
 
 func (p *Planner) output(n *graph.Node) program.Step {

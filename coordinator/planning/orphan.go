@@ -98,6 +98,11 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 	if o.resource != nil && o.deposed == state.CurrentObject && p.Mode == plan.Destroy {
 		o.resource.Set(o.addr.Key, a.before)
 	}
+	if a.before.IsNull() && o.deposed != state.CurrentObject && p.Mode == plan.Normal {
+		// Nothing to do, which the plan says of what was to be deleted.
+		f.change = p.newChange(o, a)
+		f.change.After, f.change.AfterIdentity, f.change.Action = f.change.Before, cty.NilVal, plan.NoOp
+	}
 	if p.Mode == plan.RefreshOnly || a.before.IsNull() {
 		return program.Step{Diags: diags, Value: f, Notes: instance.Notes("refresh", a.before)}
 	}

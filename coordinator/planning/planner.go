@@ -73,6 +73,9 @@ type Planner struct {
 	storedOnce sync.Once
 	byConfig   map[addr.ConfigResource][]addr.AbsResource // the stored resources by block; see stored
 
+	configuringOnce sync.Once
+	configuring     map[int]bool // see configures
+
 	triggerMu sync.Mutex // guards triggers
 	triggers  map[*values.Resource]bool
 
@@ -202,7 +205,7 @@ func (p *Planner) Prepare(ctx context.Context, v int) program.Step {
 	}
 	switch n.Kind {
 	case graph.VariableNode, graph.LocalNode, graph.CallNode:
-		return p.named(n)
+		return p.named(vx.node, n)
 	case graph.OutputNode:
 		return p.output(n)
 	case graph.ProviderNode:

@@ -155,7 +155,7 @@ func first(r *values.Resource) eval.Repetition {
 	return eval.Once
 }
 
-// imports checks the ids and the identities of the import blocks for a resource.
+// imports checks what repeats the import blocks for a resource, their ids and their identities.
 func (v *Validator) imports(n *graph.Node) diag.List {
 	var diags diag.List
 	root := v.Store.Root().Scope
@@ -163,6 +163,9 @@ func (v *Validator) imports(n *graph.Node) diag.List {
 		rep := eval.Once
 		if b.ForEach != nil {
 			rep = eval.Repetition{EachKey: cty.UnknownVal(cty.String), EachValue: cty.DynamicVal}
+			repeating := eval.Repeating{AllowUnknown: true, AllowTuple: true}
+			_, _, more := root.EvalForEach(v.Code.Expr(b.ForEach), repeating)
+			diags = diags.Append(more)
 		}
 		if b.ID != nil {
 			_, _, more := root.EvalImportID(v.Code.Expr(b.ID), rep, true)

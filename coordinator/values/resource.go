@@ -87,13 +87,33 @@ func (r *Resource) Keep(k addr.Key, o *state.Object) {
 }
 
 // SetGone tells that an instance has no object and gets none: it is left out of the resource. One without a key is
-// unknown.
-func (r *Resource) SetGone(k addr.Key, ty cty.Type) {
-	if k == addr.NoKey {
-		r.Set(k, cty.UnknownVal(ty))
-		return
+// null where lifecycle.enabled could have left it out; else nothing is known of it, not even its type, as in OpenTofu.
+func (r *Resource) SetGone(k addr.Key) {
+	switch {
+	case k != addr.NoKey:
+		r.Set(k, cty.NilVal)
+	case r.Code.Config.Enabled != nil:
+		r.Set(k, cty.NullVal(r.Code.Schema.Block.ImpliedType()))
+	default:
+		r.Set(k, cty.DynamicVal)
 	}
-	r.Set(k, cty.NilVal)
+}
+
+// LeaveOutMissing is SetGone for all instances that have no value.
+func (r *Resource) LeaveOutMissing() {
+	e, _ := r.Expansion()
+	for _, k := range e.Keys {
+		if !r.has(k) {
+			r.SetGone(k)
+		}
+	}
+}
+
+// SetUnknown tells that not even the instances of the resource are known.
+func (r *Resource) SetUnknown() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.whole = cty.DynamicVal
 }
 
 // has tells whether the value of an instance is known here.

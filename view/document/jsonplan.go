@@ -88,6 +88,9 @@ func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte,
 		out.Variables[name] = jsonVariable{Value: Raw(v.Value)}
 	}
 	for _, c := range p.Drift {
+		if c.Deposed != state.CurrentObject {
+			continue // as in OpenTofu, what goes anyway does not drift
+		}
 		out.ResourceDrift = append(out.ResourceDrift, resourceChange(c))
 	}
 	for _, c := range p.Changes {

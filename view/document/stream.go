@@ -125,7 +125,7 @@ func (s *Stream) problems(l diag.List, of map[string]any) {
 // Plan writes what a plan found and will do, with its summary and outputs.
 func (s *Stream) Plan(p *plan.Plan) {
 	for _, c := range p.Drift {
-		if c.Action != plan.NoOp || p.Mode == plan.RefreshOnly {
+		if c.Deposed == state.CurrentObject && (c.Action != plan.NoOp || p.Mode == plan.RefreshOnly) {
 			change := changeMessageOf(c)
 			s.message("info", "resource_drift", fmt.Sprintf("%s: Drift detected (%s)", change.Resource.Addr,
 				change.Action), map[string]any{"change": change})
