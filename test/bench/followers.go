@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/millipede-iac/millipede/test/process"
 )
 
 // ticking is a resource whose creation says what time it is, ten times a second.
@@ -93,14 +95,14 @@ func (t *table) serviceLogs(ctx context.Context) (string, bool, error) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	time.Sleep(time.Second) // by then all have come to the end of the log
-	before, err := spent(h.PID())
+	before, err := process.Spent(h.PID())
 	if err != nil {
 		return "", false, err
 	}
 	measuring.Store(true)
 	began := time.Now()
 	time.Sleep(watched)
-	after, err := spent(h.PID())
+	after, err := process.Spent(h.PID())
 	took := time.Since(began)
 	measuring.Store(false)
 	if err != nil {

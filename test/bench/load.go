@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/millipede-iac/millipede/test/process"
 )
 
 // What 50 runs of 50 resources over 10 workspaces are.
@@ -92,7 +94,7 @@ func (t *table) serviceRuns(ctx context.Context) (text string, within bool, err 
 	if _, err := h.start(ctx); err != nil {
 		return "", false, err
 	}
-	before, err := spent(h.PID())
+	before, err := process.Spent(h.PID())
 	if err != nil {
 		return "", false, err
 	}
@@ -101,7 +103,7 @@ func (t *table) serviceRuns(ctx context.Context) (text string, within bool, err 
 		return "", false, err
 	}
 	took := time.Since(began)
-	after, err := spent(h.PID())
+	after, err := process.Spent(h.PID())
 	if err != nil {
 		return "", false, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
+	"github.com/millipede-iac/millipede/test/process"
 	"github.com/millipede-iac/millipede/test/site"
 )
 
@@ -117,6 +118,20 @@ func (e *sharedState) change(teams []int, revisions ...string) []*client.Run {
 	return out
 }
 
+// took has teams change their parts, and returns how long that took, and how much of the service's CPU time: zero where
+// nobody can tell.
+func (e *sharedState) took(teams []int, revision string) (wall, cpu time.Duration) {
+	before, err := process.Spent(e.v.PID())
+	began := time.Now()
+	e.applied(e.change(teams, revision))
+	wall = time.Since(began)
+	after, more := process.Spent(e.v.PID())
+	if errors.Join(err, more) != nil {
+		return wall, 0
+	}
+	return wall, after - before
+}
+
 // applied claims that all runs were.
 func (e *sharedState) applied(runs []*client.Run) {
 	e.T.Helper()
@@ -146,14 +161,11 @@ func TestTeamsChangeOneStateAtOnce(t *testing.T) {
 	for i := range *teamCount {
 		everybody = append(everybody, i)
 	}
-	began := time.Now()
-	e.applied(e.change(everybody[:1], "2"))
-	alone := time.Since(began)
-	began = time.Now()
-	e.applied(e.change(everybody, "3"))
-	together := time.Since(began)
-	t.Logf("one team: %v, %d teams: %v, which is %.2f times as long", alone.Round(time.Millisecond), *teamCount,
-		together.Round(time.Millisecond), float64(together)/float64(alone))
+	alone, aloneCPU := e.took(everybody[:1], "2")
+	together, togetherCPU := e.took(everybody, "3")
+	t.Logf("one team: %v, %d teams: %v, which is %.2f times as long; the service took %v and %v of CPU",
+		alone.Round(time.Millisecond), *teamCount, together.Round(time.Millisecond), float64(together)/float64(alone),
+		aloneCPU, togetherCPU)
 	for i := range *teamCount {
 		for k := range *teamChanges {
 			want := 1

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package main
+package process
 
 import (
 	"errors"
@@ -9,4 +9,5 @@ import (
 
 var errOnlyLinux = errors.New("processes that go on are measured on Linux alone")
 
-func spent(int) (time.Duration, error) { return 0, errOnlyLinux }
+// Spent fails.
+func Spent(int) (time.Duration, error) { return 0, errOnlyLinux }

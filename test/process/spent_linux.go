@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 // ticks is how many of the kernel's units of CPU time a second has, on every architecture that Go knows.
 const ticks = 100
 
-// spent returns the CPU time that a process has used, with that of the children that it has waited for.
-func spent(pid int) (time.Duration, error) {
+// Spent returns the CPU time that a process has used, with that of the children that it has waited for.
+func Spent(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
