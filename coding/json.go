@@ -2,7 +2,6 @@ package coding
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 )
 
@@ -90,12 +89,8 @@ func textAfter(data []byte) (text string, ok bool) {
 	if len(data) == 0 || data[0] != '"' {
 		return "", false
 	}
-	end := skipText(data, 1)
-	if end == len(data) {
-		return "", false
-	}
-	err := json.Unmarshal(data[:end+1], &text)
-	return text, err == nil
+	r := jsonReader{rest: data}
+	return r.text()
 }
 
 // skipText returns where a text ends that begins at i.

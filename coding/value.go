@@ -29,6 +29,10 @@ func EncodeJSON(v cty.Value, ty cty.Type) ([]byte, error) {
 	return ctyjson.Marshal(v, ty)
 }
 
+// QuickJSON is EncodeJSON of a value by its own type, as far as that is quick: it returns false where the value, or a
+// part of it, is marked, unknown, or rare.
+func QuickJSON(v cty.Value) ([]byte, bool) { return encode(inJSON{}, v, v.Type()) }
+
 // DecodeValue is the inverse of EncodeValue; no bytes are null. It fails unless what it reads conforms to ty, and is
 // within the bounds of this package. It takes memory and time in proportion to len(data), whoever wrote it.
 func DecodeValue(data []byte, ty cty.Type) (v cty.Value, err error) {

@@ -197,7 +197,7 @@ func outputChange(o *plan.OutputChange) Change {
 	if o.After.IsWhollyKnown() {
 		out.AfterUnknown = json.RawMessage("false")
 	} else {
-		out.AfterUnknown = Raw(asBool(o.After, isUnknown))
+		out.AfterUnknown = asBool(o.After, isUnknown)
 		if !o.After.IsKnown() {
 			out.After = nil
 		}
@@ -242,7 +242,7 @@ func plannedValues(p *plan.Plan) jsonValues {
 func comparison(left, right cty.Value) *Change {
 	bare, _ := right.UnmarkDeep()
 	return &Change{
-		Before: Raw(left), After: Raw(right), AfterUnknown: Raw(asBool(bare, isUnknown)),
+		Before: Raw(left), After: Raw(right), AfterUnknown: asBool(bare, isUnknown),
 		BeforeSensitive: sensitiveForm(left), AfterSensitive: sensitiveForm(right),
 	}
 }

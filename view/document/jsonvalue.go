@@ -11,6 +11,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
@@ -27,12 +28,15 @@ func Raw(v cty.Value) json.RawMessage {
 	if v == cty.NilVal {
 		return nil
 	}
+	if b, ok := coding.QuickJSON(v); ok { // nothing in it is marked or unknown
+		return b
+	}
 	v, _ = v.UnmarkDeep()
 	v = withoutUnknown(v)
 	if v == cty.NilVal || v.IsNull() {
 		return json.RawMessage("null")
 	}
-	b, err := ctyjson.Marshal(v, v.Type())
+	b, err := coding.EncodeJSON(v, v.Type())
 	if err != nil {
 		panic("view: a known value has no JSON: " + err.Error())
 	}
@@ -68,41 +72,56 @@ func withoutUnknown(v cty.Value) cty.Value {
 	}
 }
 
-// asBool returns a value of the same shape with true where test holds; what is false is left out of objects. It is
-// how after_unknown and the sensitive forms are written.
-func asBool(v cty.Value, test func(cty.Value) bool) cty.Value {
+// asBool returns the JSON of a value of the same shape with true where test holds; what is false is left out of
+// objects. It is how after_unknown and the sensitive forms are written.
+func asBool(v cty.Value, test func(cty.Value) bool) json.RawMessage {
+	return appendBool(make([]byte, 0, 64), v, test)
+}
+
+func appendBool(out []byte, v cty.Value, test func(cty.Value) bool) []byte {
 	if v == cty.NilVal {
-		return cty.False
+		return append(out, "false"...)
 	}
 	if test(v) {
-		return cty.True
+		return append(out, "true"...)
 	}
 	v, _ = v.Unmark()
 	ty := v.Type()
 	switch {
 	case v.IsKnown() && v.IsNull() || ty.IsPrimitiveType() || ty == cty.DynamicPseudoType || ty.IsCapsuleType():
-		return cty.False
+		return append(out, "false"...)
 	case !v.IsKnown() && (ty.IsObjectType() || ty.IsMapType()):
-		return cty.EmptyObjectVal
+		return append(out, "{}"...)
 	case !v.IsKnown():
-		return cty.EmptyTupleVal
+		return append(out, "[]"...)
 	case ty.IsObjectType() || ty.IsMapType():
-		attrs := map[string]cty.Value{}
+		out = append(out, '{')
+		empty := len(out)
 		for it := v.ElementIterator(); it.Next(); {
 			k, ev := it.Element()
-			if b := asBool(ev, test); !b.RawEquals(cty.False) {
-				k, _ = k.Unmark()
-				attrs[k.AsString()] = b
+			before := len(out)
+			if before > empty {
+				out = append(out, ',')
+			}
+			k, _ = k.Unmark()
+			out = append(append(out, Raw(k)...), ':')
+			value := len(out)
+			if out = appendBool(out, ev, test); string(out[value:]) == "false" {
+				out = out[:before]
 			}
 		}
-		return cty.ObjectVal(attrs)
+		return append(out, '}')
 	default:
-		elements := []cty.Value{}
+		out = append(out, '[')
+		empty := len(out)
 		for it := v.ElementIterator(); it.Next(); {
+			if len(out) > empty {
+				out = append(out, ',')
+			}
 			_, ev := it.Element()
-			elements = append(elements, asBool(ev, test))
+			out = appendBool(out, ev, test)
 		}
-		return cty.TupleVal(elements)
+		return append(out, ']')
 	}
 }
 
@@ -114,15 +133,14 @@ func isUnknown(v cty.Value) bool {
 }
 
 // sensitiveForm is the JSON that tells which parts of a value are sensitive.
-func sensitiveForm(v cty.Value) json.RawMessage { return Raw(asBool(v, isSensitive)) }
+func sensitiveForm(v cty.Value) json.RawMessage { return asBool(v, isSensitive) }
 
 // unknownForm is the JSON that tells which parts of a value are unknown.
 func unknownForm(v cty.Value) json.RawMessage {
-	bare, _ := v.UnmarkDeep()
-	if bare.IsWhollyKnown() {
+	if v.IsWhollyKnown() {
 		return json.RawMessage("{}")
 	}
-	return Raw(asBool(bare, isUnknown))
+	return asBool(v, isUnknown)
 }
 
 // attributesOf returns the JSON of each attribute of an object, for forms that list them.
@@ -130,15 +148,16 @@ func attributesOf(v cty.Value) map[string]json.RawMessage {
 	if v == cty.NilVal || v.IsNull() {
 		return nil
 	}
-	bare, _ := v.UnmarkDeep()
-	bare = withoutUnknown(bare)
+	v, _ = v.Unmark()
 	out := map[string]json.RawMessage{}
-	if bare == cty.NilVal || bare.IsNull() {
+	if !v.IsKnown() {
 		return out
 	}
-	for it := bare.ElementIterator(); it.Next(); {
+	for it := v.ElementIterator(); it.Next(); {
 		k, ev := it.Element()
-		out[k.AsString()] = Raw(ev)
+		if !isUnknown(ev) {
+			out[k.AsString()] = Raw(ev)
+		}
 	}
 	return out
 }
