@@ -69,13 +69,10 @@ func (r *Runner) tell(s loop.Shown) {
 	if r.tracer != nil {
 		r.tracer.Shown(s)
 	}
-	d := program.Description{Address: s.Address, Deposed: s.Deposed, Class: s.Class, Action: s.Action,
-		Called: func() (key, id string) {
-			if called := r.Program.Describe(s.Vertex).Called; called != nil {
-				return called()
-			}
-			return "", ""
-		}}
+	d := program.Description{Address: s.Address, Deposed: s.Deposed, Class: s.Class, Action: s.Action}
+	if s.Kind <= loop.ShownDoubtful {
+		d.Called = r.called(s.Vertex)
+	}
 	switch o := r.Observer; s.Kind {
 	case loop.ShownStarted:
 		o.Started(s.Vertex, d, s.Pool, s.At)
@@ -95,5 +92,15 @@ func (r *Runner) tell(s loop.Shown) {
 		o.Counts(s.Counts)
 	case loop.ShownDiagnostics:
 		o.Diagnostics(s.Diagnostics)
+	}
+}
+
+// called returns what finds out what people call the object of a vertex.
+func (r *Runner) called(vertex int) func() (key, id string) {
+	return func() (key, id string) {
+		if called := r.Program.Describe(vertex).Called; called != nil {
+			return called()
+		}
+		return "", ""
 	}
 }
