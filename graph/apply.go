@@ -9,22 +9,22 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// InstanceReference is a reference as one instance makes it.
+// InstanceReference is a reference, as evaluated for one instance.
 type InstanceReference struct {
 	*addr.Reference
-	// Instance is the one instance that is referred to, where that is known; else the zero address.
+	// Instance is the single instance that is referred to, if known; otherwise the zero address.
 	Instance addr.Instance
 }
 
-// InstanceReferences returns the references of the block of a change, as its instance makes them.
+// InstanceReferences returns the references in the block of a change, as evaluated for its instance.
 type InstanceReferences func(c *plan.Change, n *Node) []InstanceReference
 
 // ApplyOptions say how an apply graph is made.
 type ApplyOptions struct {
-	// Covered tells which static vertices the plan is about; the others are passed through in the order alone.
+	// Covered reports which static vertices the plan covers; the others only pass the order on.
 	Covered    func(node int) bool
 	References InstanceReferences
-	// Unrefreshed tells that nothing was refreshed, so that what the state recorded was not brought up to date either.
+	// Unrefreshed says that nothing was refreshed, so that recorded dependencies are not up to date either.
 	Unrefreshed bool
 }
 
@@ -67,17 +67,17 @@ func BuildApply(s *Static, p *plan.Plan, o ApplyOptions) (g plan.Graph, circle [
 	return g, circle
 }
 
-// variant is a way to make the graph.
+// variant is one of the ways to make the graph.
 type variant struct {
-	// endingsOnly has what was recorded order endings, and what is made in place of them, but no other makings.
+	// endingsOnly applies recorded dependencies only to endings and to replacements, and not to other makings.
 	endingsOnly bool
-	// recordedAlone has endings go by what the state recorded alone.
+	// recordedAlone orders endings only by the dependencies that the state has recorded.
 	recordedAlone bool
-	// withinProviders leaves out what was recorded between objects of different providers.
+	// withinProviders ignores recorded dependencies between objects of different providers.
 	withinProviders bool
 }
 
-// circleIn returns the changes on a way round through a graph, each of which waits for the next one; nil without one.
+// circleIn returns the changes on a cycle of a graph, each of which depends on the next one; nil if there is none.
 func circleIn(g plan.Graph) []string {
 	d := dag.New(len(g.Vertices))
 	for _, e := range g.Edges {
@@ -105,7 +105,7 @@ func build(s *Static, p *plan.Plan, o ApplyOptions, t variant) plan.Graph {
 	return b.g
 }
 
-// flow makes the graph without the endings: each edge is there because a value flows along it.
+// flow makes the graph without the endings: along each of its edges a value flows.
 func flow(s *Static, p *plan.Plan, o ApplyOptions, t variant) *applyBuilder {
 	b := &applyBuilder{s: s, p: p, ApplyOptions: o, variant: t,
 		begin: make([]int32, len(s.Nodes)), end: make([]int32, len(s.Nodes)),
@@ -132,8 +132,8 @@ type applyBuilder struct {
 	variant
 	g plan.Graph
 
-	// begin and end are the vertices that everything of a static vertex's work comes after and before. For a resource
-	// begin is its expansion's Sync vertex and end that of ResourceDone.
+	// begin and end are the vertices before and after all work of a static vertex. For a resource begin is the Sync vertex
+	// of its expansion, and end that of ResourceDone.
 	begin, end []int32
 	makes      map[addr.Instance]int32
 	ends       map[changeKey]int32
@@ -149,7 +149,7 @@ func (b *applyBuilder) edge(before, after int32) {
 	b.g.Edges = append(b.g.Edges, [2]int32{before, after})
 }
 
-// values makes the vertices that stand for the static ones, with the static edges.
+// values makes the vertices for static ones, with the static edges.
 func (b *applyBuilder) values() {
 	destroy := b.p.Mode == plan.Destroy
 	for i := range b.s.Nodes {
@@ -183,8 +183,8 @@ func (b *applyBuilder) values() {
 	}
 }
 
-// openInDestroy has a destroy open and close the ephemeral objects that the configurations of providers are made of, as
-// far as those providers end something. All the others are of no use to it.
+// openInDestroy makes a destroy open and close the ephemeral objects that the configurations of providers refer to, if
+// those providers destroy something. It needs no others.
 func (b *applyBuilder) openInDestroy() {
 	if b.p.Mode != plan.Destroy {
 		return
@@ -209,14 +209,13 @@ func (b *applyBuilder) openInDestroy() {
 	}
 }
 
-// providerVertex is the static vertex of the configuration of the provider of a change, if there is such a block.
+// providerVertex returns the static vertex of the provider configuration of a change, if there is such a block.
 func (s *Static) providerVertex(c *plan.Change) (int, bool) {
 	pc := c.Provider.Config()
 	return s.Find(ProviderNode, pc.Module, pc)
 }
 
-// changes makes the vertices of the changes and puts the makings between the beginning and the end of their
-// resource.
+// changes makes the vertices of the changes, with the makings between the beginning and the end of their resource.
 func (b *applyBuilder) changes() {
 	for i, c := range b.p.Changes {
 		b.byResource[c.Addr.Config()] = append(b.byResource[c.Addr.Config()], i)
@@ -235,7 +234,7 @@ func (b *applyBuilder) changes() {
 	}
 }
 
-// makingOf tells whether a change makes, changes, reads or re-checks an object.
+// makingOf reports whether a change is a making: it creates, updates, reads or re-checks an object.
 func makingOf(c *plan.Change) (bool, plan.VertexKind) {
 	if c.Deposed != state.CurrentObject {
 		return false, 0 // it is ended, or was gone already
@@ -249,7 +248,7 @@ func makingOf(c *plan.Change) (bool, plan.VertexKind) {
 	return false, 0
 }
 
-// endsObject tells whether a change ends an object.
+// endsObject reports whether a change is an ending: it destroys or forgets an object.
 func endsObject(c *plan.Change) bool {
 	switch c.Action {
 	case plan.Delete, plan.Forget, plan.DeleteThenCreate, plan.CreateThenDelete, plan.ForgetThenCreate:
@@ -258,8 +257,8 @@ func endsObject(c *plan.Change) bool {
 	return false
 }
 
-// makings draws the order of what is made: after what its block refers to; where one instance is referred to, after
-// that one alone.
+// makings orders the makings: after what their blocks refer to or, for a reference to one instance, after that one
+// alone.
 func (b *applyBuilder) makings() {
 	for i := range b.s.Nodes {
 		n := &b.s.Nodes[i]
@@ -278,8 +277,8 @@ func (b *applyBuilder) makings() {
 	}
 }
 
-// waits makes a change wait for all that its resource's vertex waits for, with the references to single instances
-// taken alone.
+// waits makes a change depend on everything that its resource's vertex depends on, but for references to single
+// instances only on those.
 func (b *applyBuilder) waits(v int32, node int, n *Node, c *plan.Change) {
 	alone := map[int]bool{}
 	always := map[int]bool{}
@@ -312,8 +311,8 @@ func (b *applyBuilder) waits(v int32, node int, n *Node, c *plan.Change) {
 	}
 }
 
-// endings draws the order of what ends. The static graph is mirrored, with one more vertex for each resource that
-// has something to end, or whose dependents do: "all that depends on it has ended".
+// endings orders the endings. It mirrors the static graph, with one more vertex for each resource that has endings, or
+// whose dependents have: "everything that depends on it has ended".
 func (b *applyBuilder) endings() {
 	if len(b.ends) == 0 {
 		return

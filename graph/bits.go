@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// bitset is a set of small numbers. Sets that are combined have the same length.
+// bitset is a set of small numbers. Only sets of the same length can be combined.
 type bitset []uint64
 
 func newBitset(n int) bitset { return make(bitset, (n+63)/64) }
@@ -31,7 +31,7 @@ func (s bitset) len() int {
 	return n
 }
 
-// addAll adds the numbers of t, removeAll takes them out, keep takes out all others.
+// addAll adds the numbers of t, removeAll removes them, keep removes all others.
 func (s bitset) addAll(t bitset) {
 	for i, w := range t {
 		s[i] |= w
@@ -50,7 +50,7 @@ func (s bitset) keep(t bitset) {
 	}
 }
 
-// within tells whether t has all numbers of s.
+// within reports whether t has all numbers of s.
 func (s bitset) within(t bitset) bool {
 	for i, w := range s {
 		if w&^t[i] != 0 {

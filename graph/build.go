@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// Build makes the plan graph of a configuration and the resources that exist, in the classic steps.
+// Build makes the plan graph of a configuration and the resources of a state, in a sequence of steps.
 func Build(tree *config.Tree, prior *state.State, refs ReferencesOf) *Static {
 	b := &builder{tree: tree, refs: refs, s: &Static{index: map[nodeKey]int{}}}
 	b.blocks()
@@ -114,7 +114,7 @@ func (b *builder) orphans(prior *state.State) {
 	}
 }
 
-// containment makes everything in a module wait for the expansion of its call, and every resource's end for its
+// containment makes everything in a module depend on the expansion of its call, and every resource's end on its
 // beginning.
 func (b *builder) containment() {
 	g := b.s.Graph
@@ -133,7 +133,7 @@ func (b *builder) containment() {
 	}
 }
 
-// providers makes each resource wait for its provider configuration.
+// providers makes each resource depend on its provider configuration.
 func (b *builder) providers() {
 	for i := range b.s.Nodes {
 		n := &b.s.Nodes[i]
@@ -146,7 +146,7 @@ func (b *builder) providers() {
 	}
 }
 
-// references draws an edge for each reference. An orphan has none: its order comes from the state.
+// references adds an edge for each reference. An orphan has none: the state determines its order.
 func (b *builder) references() {
 	for i := range b.s.Nodes {
 		n := &b.s.Nodes[i]
@@ -169,7 +169,7 @@ func (b *builder) references() {
 	}
 }
 
-// edgesTo makes vertex i wait for what a reference in module m names.
+// edgesTo makes vertex i depend on what a reference in module m names.
 func (b *builder) edgesTo(i int, m addr.Module, r *addr.Reference) {
 	for _, before := range b.s.Targets(m, r) {
 		if b.isEndOf(before, i) {
@@ -181,13 +181,13 @@ func (b *builder) edgesTo(i int, m addr.Module, r *addr.Reference) {
 	}
 }
 
-// isEndOf tells whether a vertex is the end of the resource whose beginning is vertex i.
+// isEndOf reports whether a vertex is the end of the resource whose beginning is vertex i.
 func (b *builder) isEndOf(end, i int) bool {
 	x, y := &b.s.Nodes[end], &b.s.Nodes[i]
 	return x.Kind == ResourceDone && x.Resource == y.Resource && x.Module == y.Module
 }
 
-// namesResource tells whether a depends_on entry names a resource.
+// namesResource reports whether a depends_on entry names a resource.
 func namesResource(r *addr.Reference) bool {
 	switch r.Subject.(type) {
 	case addr.Resource, addr.ResourceRef:
@@ -196,8 +196,8 @@ func namesResource(r *addr.Reference) bool {
 	return false
 }
 
-// dependsOn draws the explicit edges. A module call's depends_on holds up every resource and output in the
-// module; they get it through one vertex, the call, so that the edges stay linear.
+// dependsOn adds the edges of depends_on. A module call's depends_on applies to every resource and output in the
+// module; they get it through one vertex, the call, so that the number of edges stays linear.
 func (b *builder) dependsOn() {
 	b.callDepends = map[addr.Module][]int{}
 	for _, path := range sortedKeys(b.tree.Modules) {
@@ -239,7 +239,8 @@ func (b *builder) dependsOn() {
 	}
 }
 
-// dependedOn returns what a depends_on entry names: for a module call, every resource and output in it and below.
+// dependedOn returns the vertices that a depends_on entry names: for a module call, every resource and output in it and
+// below.
 func (b *builder) dependedOn(m addr.Module, r *addr.Reference) []int {
 	var name string
 	switch subject := r.Subject.(type) {
@@ -280,7 +281,7 @@ func (b *builder) within(to []int, node *config.Node) []int {
 	return to
 }
 
-// ephemerals makes the closing of an ephemeral resource wait for everything that may use its values: all its
+// ephemerals makes the closing of an ephemeral resource depend on everything that may use its values: all its
 // descendants.
 func (b *builder) ephemerals() {
 	var closers []int

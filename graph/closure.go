@@ -8,23 +8,23 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// Closure answers which resources a vertex of the plan graph waits for, transitively. It is computed when first
-// asked for, in time proportional to edges times resources over 64, with one bit for each resource and each vertex that
-// waits for more than one other. Safe for concurrent use.
+// Closure answers which resources a vertex of the plan graph depends on, transitively. It is computed at its first use,
+// in time proportional to edges times resources over 64, with one bit for each resource in each vertex that depends on
+// more than one other. It is safe for concurrent use.
 type Closure struct {
 	s        *Static
 	once     sync.Once
 	universe *state.Universe
-	// bits has for each end of a resource the bit of that, for other vertices -1.
+	// bits has for each end of a resource its bit, and -1 for other vertices.
 	bits []int32
-	// sets has for each vertex what it waits for; nil for nothing. Vertices share sets.
+	// sets has for each vertex what it depends on; nil for nothing. Vertices share sets.
 	sets []bitset
 
 	mu    sync.Mutex // guards lists
 	lists map[int]*state.Dependencies
 }
 
-// NewClosure returns the closure of a plan graph. The graph may grow afterwards; its static vertices count.
+// NewClosure returns the closure of the static vertices of a plan graph. Vertices that are appended later do not count.
 func NewClosure(s *Static) *Closure {
 	return &Closure{s: s, lists: map[int]*state.Dependencies{}}
 }
@@ -34,9 +34,9 @@ func (c *Closure) compute() {
 	c.bits, c.sets = c.s.reach(numbers, c.universe.Len())
 }
 
-// reach returns, for each static vertex, the number of the resource that it is the end of (-1 for other vertices), and
-// the numbered resources that it waits for, transitively: nil for none. Vertices share sets. Resources without a number
-// do not count.
+// reach returns for each static vertex the number of the resource that it is the end of (-1 for other vertices), and
+// the numbered resources that it depends on, transitively; nil for none. Vertices share sets. Resources without a
+// number do not count.
 func (s *Static) reach(numbers map[addr.ConfigResource]int32, size int) (ends []int32, sets []bitset) {
 	ends, sets = make([]int32, len(s.Nodes)), make([]bitset, len(s.Nodes))
 	for i := range s.Nodes {
@@ -69,8 +69,8 @@ func (c *Closure) number() map[addr.ConfigResource]int32 {
 	return numbers
 }
 
-// union returns what the vertices before v wait for, and the resources that they are the ends of. Where one of them
-// says it all, its set is used.
+// union returns the dependencies of the vertices before v, with the resources that they are the ends of. If one of
+// their sets contains all, it returns that set.
 func (s *Static) union(v int, ends []int32, sets []bitset, size int) bitset {
 	var set bitset
 	own := false
@@ -99,8 +99,8 @@ func (s *Static) union(v int, ends []int32, sets []bitset, size int) bitset {
 	return set
 }
 
-// Resources returns the resources that vertex v waits for; for the end of a resource, itself included. Everybody who
-// asks gets the same set.
+// Resources returns the resources that vertex v depends on; for the end of a resource, including itself. Callers share
+// the set.
 func (c *Closure) Resources(v int) *state.Dependencies {
 	c.once.Do(c.compute)
 	c.mu.Lock()

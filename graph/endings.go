@@ -5,16 +5,16 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// mirror is the static graph read backwards, for the order of endings. For each static vertex it has a Sync vertex
-// of each family, which comes after what the family collects in everything that depends on the static vertex.
+// mirror is the static graph with its edges reversed, for the order of endings. For each static vertex it has a Sync
+// vertex of each family, after everything that the family collects among the dependents of the static vertex.
 type mirror struct {
 	b *applyBuilder
-	// ended collects all endings; endedPlain those of objects that are not created first; made collects makings.
+	// ended collects all endings, endedPlain those of objects that are not created first, made the makings.
 	ended, endedPlain collected
 	made              []int32
-	// first are the endings that wait until what depends on their objects has changed.
+	// first are the endings that wait until the dependents of their objects have changed.
 	first map[*plan.Change]bool
-	// late are the providers that are configured with what this plan makes or leaves, and holding what they depend on.
+	// late are the providers whose configuration depends on values that this plan makes, holding what they depend on.
 	late, holding map[int]bool
 }
 
@@ -38,9 +38,9 @@ func (b *applyBuilder) mirror() *mirror {
 	return m
 }
 
-// findLate finds the providers whose configuration depends on what is changed, replaced or removed before: they get the
-// new values. Their objects end after that, so what they are configured with cannot wait for those endings. (What is
-// created first does not wait for endings.) In a destroy there are none: no new values are made there.
+// findLate finds the providers whose configuration depends on objects that are changed, replaced or removed before:
+// they get the new values. Their own objects end after that, so the changes that configure them cannot wait for those
+// endings. (What is created first does not wait for endings.) A destroy has none, because it makes no new values.
 func (m *mirror) findLate() {
 	b := m.b
 	m.late, m.holding = map[int]bool{}, map[int]bool{}
@@ -64,8 +64,8 @@ func (m *mirror) findLate() {
 	}
 }
 
-// collected are the vertices of a family of endings: of all, and of those by providers that are not late. The second is
-// nil where no provider is.
+// collected are the vertices of a family of endings: of all of them, and of those by providers that are not late. The
+// second is nil if no provider is late.
 type collected struct{ all, early []int32 }
 
 func (m *mirror) collected() collected {
@@ -76,7 +76,7 @@ func (m *mirror) collected() collected {
 	return c
 }
 
-// collect puts the ending v of a change into a family, at a static vertex.
+// collect adds the ending v of a change to a family, at a static vertex.
 func (m *mirror) collect(v int32, c *plan.Change, into collected, at int) {
 	m.b.edge(v, into.all[at])
 	if into.early == nil {
@@ -87,7 +87,7 @@ func (m *mirror) collect(v int32, c *plan.Change, into collected, at int) {
 	}
 }
 
-// collectedOf is the vertex of a family that comes after the endings that something at a static vertex waits for.
+// collectedOf returns the vertex of a family that comes after the endings that something at a static vertex waits for.
 func (m *mirror) collectedOf(f collected, at int) int32 {
 	if m.holding[at] {
 		return f.early[at]
@@ -95,7 +95,7 @@ func (m *mirror) collectedOf(f collected, at int) int32 {
 	return f.all[at]
 }
 
-// family makes the vertices of one family, and the static edges backwards between them.
+// family makes the vertices of one family, and the reversed static edges between them.
 func (m *mirror) family() []int32 {
 	b := m.b
 	out := make([]int32, len(b.s.Nodes))
@@ -110,7 +110,7 @@ func (m *mirror) family() []int32 {
 	return out
 }
 
-// mirrored tells whether an edge of the static graph counts for endings: where only what was recorded does, the
+// mirrored reports whether an edge of the static graph counts for endings: if only recorded dependencies do, the
 // references of resource blocks do not.
 func (b *applyBuilder) mirrored(before, after NodeKind) bool {
 	return after != CloseNode && (!b.recordedAlone || after != ResourceNode || before == ProviderNode)
@@ -143,8 +143,8 @@ func (m *mirror) place(v int32, c *plan.Change) {
 	}
 }
 
-// before has what depends on a resource wait for the ending v of one of its objects. In a destroy that is only the
-// closing of what was opened: the configurations of providers are made of what is there before.
+// before makes what depends on a resource wait for the ending v of one of its objects. In a destroy that is only the
+// closing of ephemeral objects: the configurations of providers use the values from before.
 func (m *mirror) before(v int32, done int) {
 	b := m.b
 	if b.p.Mode != plan.Destroy {

@@ -29,7 +29,7 @@ func Needed(s *Static, p *plan.Plan) []bool {
 	return needed
 }
 
-// used tells whether something that is needed refers to a vertex. The vertices after it are decided already.
+// used reports whether something that is needed refers to a vertex. The vertices after it are already decided.
 func (s *Static) used(v int, needed []bool) bool {
 	kind := s.Nodes[v].Kind
 	for after := range s.Graph.After(v) {
@@ -40,13 +40,13 @@ func (s *Static) used(v int, needed []bool) bool {
 	return false
 }
 
-// final tells whether a vertex is needed by itself, whatever the plan makes.
+// final reports whether a vertex is needed by itself, whatever the plan changes.
 func (s *Static) final(v int) bool {
 	n := &s.Nodes[v]
 	return n.Kind == CheckNode || n.Kind == OutputNode && n.Module.IsRoot()
 }
 
-// conditioned tells whether a resource has conditions, which hold an object to them that does not change.
+// conditioned reports whether a resource has conditions, which also apply to objects that do not change.
 func (s *Static) conditioned(r addr.ConfigResource) bool {
 	v, ok := s.ResourceVertex(r)
 	return ok && len(s.Nodes[v].Resource.Preconditions)+len(s.Nodes[v].Resource.Postconditions) > 0

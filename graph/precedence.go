@@ -29,7 +29,7 @@ func (b *applyBuilder) precedence() map[*plan.Change]bool {
 	return out
 }
 
-// onlyEnds tells whether a change ends an object that nothing new takes the place of.
+// onlyEnds reports whether a change destroys or forgets an object without a replacement.
 func onlyEnds(c *plan.Change) bool { return c.Action == plan.Delete || c.Action == plan.Forget }
 
 // forgetsAside tells whether a change forgets an object whose block says that the new one is created first. Forgetting
@@ -39,8 +39,8 @@ func forgetsAside(c *plan.Change) bool {
 	return c.Action == plan.ForgetThenCreate && c.CreateBeforeDestroy
 }
 
-// order returns the resources that depend on one whose object is replaced by ending first, and those of which an object
-// that is, or was, created first depends.
+// order returns the resources that depend on an object that is destroyed before it is replaced, and those that an
+// object created first (now or earlier) depends on.
 func (b *applyBuilder) order() (plain, first map[addr.ConfigResource]bool) {
 	var ending, beginning []int
 	plain, first = map[addr.ConfigResource]bool{}, map[addr.ConfigResource]bool{}
@@ -92,7 +92,7 @@ func (b *applyBuilder) order() (plain, first map[addr.ConfigResource]bool) {
 	return plain, first
 }
 
-// recordedIn returns the dependencies that the state recorded for the object of a change.
+// recordedIn returns the dependencies that the state has recorded for the object of a change.
 func recordedIn(p *plan.Plan, c *plan.Change) *state.Dependencies {
 	if p.Prior == nil {
 		return nil

@@ -23,14 +23,14 @@ import (
 // stands for (see top and bottom).
 type recorded struct {
 	m *mirror
-	// resources are those that the plan changes, by number; sets are over these numbers.
+	// resources are the resources that the plan changes, by number; sets are over these numbers.
 	resources []resourceEndings
 	numbers   map[addr.ConfigResource]int32
 	lists     map[*state.Dependencies]bitset // objects share sets
 	into      map[*state.Universe][]int32
-	// configured is what the configuration has each static vertex wait for.
+	// configured has for each static vertex its dependencies in the configuration.
 	configured []bitset
-	// byReach are the numbers of the resources, those whose objects recorded most first.
+	// byReach are the numbers of the resources, those with the most recorded dependencies first.
 	byReach []int
 }
 
@@ -47,7 +47,7 @@ type resourceEndings struct {
 	before, beforeFirst, gone, free int32
 }
 
-// recorded draws the edges that the state's dependencies ask for.
+// recorded adds the edges for dependencies that the state has recorded.
 func (m *mirror) recorded() {
 	if m.b.p.Prior == nil {
 		return
@@ -119,13 +119,13 @@ func (r *recorded) collect() {
 	slices.SortStableFunc(r.byReach, func(x, y int) int { return reach[y] - reach[x] })
 }
 
-// changes tells whether a change makes or changes the current object.
+// changes reports whether a change makes or changes the current object.
 func (m *mirror) changes(c *plan.Change) bool {
 	_, ok := m.b.makes[c.Addr]
 	return ok && c.Action != plan.NoOp && c.Deposed == state.CurrentObject
 }
 
-// of returns what the state recorded for the object of a change, among the numbered resources, without its own
+// of returns the numbered resources that the object of a change depends on according to the state, without its own
 // resource.
 func (r *recorded) of(c *plan.Change) bitset {
 	list := recordedIn(r.m.b.p, c)
@@ -192,12 +192,12 @@ func (r *recorded) missing(c *plan.Change) bitset {
 	return set
 }
 
-// anything tells whether the state says more than the configuration.
+// anything reports whether the state has dependencies that the configuration has not.
 func (r *recorded) anything() bool {
 	return slices.ContainsFunc(r.m.b.p.Changes, func(c *plan.Change) bool { return r.missing(c) != nil })
 }
 
-// order draws the edges of one change.
+// order adds the edges of one change.
 func (r *recorded) order(i int, c *plan.Change, missing bitset) {
 	b := r.m.b
 	own, set := int(r.numbers[c.Addr.Config()]), r.of(c)
@@ -286,7 +286,7 @@ func (r *recorded) apart(c *plan.Change, d *resourceEndings) bool {
 	return r.late(c.Provider, d.ConfigResource) || r.late(d.provider, c.Addr.Config())
 }
 
-// late tells whether a provider is late, and a resource among what its configuration is made of.
+// late reports whether a provider is late, and a resource among the dependencies of its configuration.
 func (r *recorded) late(p addr.ProviderInstance, of addr.ConfigResource) bool {
 	if len(r.m.late) == 0 {
 		return false
@@ -300,7 +300,7 @@ func (r *recorded) late(p addr.ProviderInstance, of addr.ConfigResource) bool {
 	return ok && r.m.holding[node]
 }
 
-// vertex makes a Sync vertex where there is none yet.
+// vertex makes a Sync vertex if there is none yet.
 func (r *recorded) vertex(at *int32) int32 {
 	if *at < 0 {
 		*at = r.m.b.vertex(plan.Vertex{Kind: plan.Sync, Change: -1})

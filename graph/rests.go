@@ -9,10 +9,10 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// RestsOn works out what a plan writes, reads and keeps, from its apply graph: the writes are what it changes; the
-// reads are the instances from which values flow to them, over any number of steps, no-op instances among these, data,
-// and what decided how many instances there are. stored is the state as it is stored, before moves and refreshing. The
-// answer takes O(V+E).
+// RestsOn computes what a plan writes, reads and keeps, from its apply graph. It writes what it changes. It reads the
+// instances whose values flow into the writes over any number of steps, including instances that do not change, data,
+// and whatever determined the number of instances. stored is the state as it is stored, before moves and refreshing. It
+// takes O(V+E).
 func RestsOn(s *Static, p *plan.Plan, stored *state.State, o ApplyOptions) *plan.RestsOn {
 	r := &rests{s: s, p: p, g: p.Graph, out: &plan.RestsOn{}}
 	if len(r.g.Vertices) == 0 { // a plan that only refreshes has no order
@@ -32,7 +32,7 @@ type rests struct {
 	out *plan.RestsOn
 }
 
-// found lists the instances that are stored otherwise than the plan has them.
+// found lists the instances that differ between the store and the plan's prior state.
 func (r *rests) found(stored *state.State) {
 	for _, d := range state.Differences(stored, r.p.Prior) {
 		if d.Output == "" && !d.Checks {
@@ -41,10 +41,10 @@ func (r *rests) found(stored *state.State) {
 	}
 }
 
-// changes tells whether carrying a change out changes anything of its instance.
+// changes reports whether a change modifies its instance.
 func changes(c *plan.Change) bool { return c.Action != plan.NoOp || c.Moved() || c.Importing != nil }
 
-// writes lists what the plan changes, and what it ends objects of.
+// writes lists what the plan changes, and the resources that it removes objects from.
 func (r *rests) writes() {
 	kept := map[addr.ConfigResource]bool{}
 	for _, c := range r.p.Changes {
@@ -77,8 +77,8 @@ func (r *rests) writes() {
 	slices.Sort(r.out.Outputs)
 }
 
-// starts are the vertices whose values make the writes what they are. What is made needs the values of its block; what
-// ends needs those that decided that it has no place any more, and its provider's.
+// starts are the vertices whose values determine the writes. A making needs the values of its block; an ending needs
+// the values that led to it, and those of its provider.
 func (r *rests) starts() []int32 {
 	var out []int32
 	static := func(kind NodeKind, m addr.Module, named addr.Named) bool {
@@ -135,7 +135,7 @@ func (r *rests) reads(reached []bool) {
 		}
 	}
 	if whole != nil {
-		// What is stored and not among the changes: data that was read, and what targets leave out.
+		// Stored instances without a change: data that was read, and what targets leave out.
 		for abs, of := range r.p.Prior.Resources {
 			if !whole[abs.Config()] {
 				continue
@@ -149,7 +149,7 @@ func (r *rests) reads(reached []bool) {
 		func(a addr.Instance) bool { return addr.ContainsInstance(r.out.Writes, a) })
 }
 
-// flowsTo tells for each vertex whether its value flows to one of those given, which are among them.
+// flowsTo returns for each vertex whether its value flows to one of the given vertices, which count as well.
 func flowsTo(g plan.Graph, to []int32) []bool {
 	before, first := incoming(g)
 	reached := make([]bool, len(g.Vertices))

@@ -1,8 +1,9 @@
-// Package graph builds the plan graph, as plain data, in named steps; from a finished plan the apply graph.
+// Package graph builds the plan graph from a configuration and a state, and the apply graph from a finished plan, as
+// plain data.
 //
-// The plan graph (Static) has a vertex for each block of the static module tree; its instances are appended while
-// it is carried out. The apply graph has a vertex for each instance that changes, and never grows. The package
-// carries nothing out and evaluates nothing.
+// The plan graph (Static) has a vertex for each block of the module tree; vertices for instances are appended while the
+// plan is made. The apply graph has vertices for the instances that change, and never grows. The package executes
+// nothing and evaluates nothing.
 package graph
 
 import (
@@ -13,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/eval"
 )
 
-// NodeKind is what a vertex of the plan graph stands for.
+// NodeKind is the kind of a vertex of the plan graph.
 type NodeKind byte
 
 // The kinds of vertices of the plan graph.
@@ -34,7 +35,7 @@ const (
 	OrphanNode
 	// CheckNode is a check block.
 	CheckNode
-	// CloseNode closes the instances of an ephemeral resource when all who use it are done.
+	// CloseNode closes the instances of an ephemeral resource when everything that uses them is done.
 	CloseNode
 )
 
@@ -43,14 +44,14 @@ var kindNames = [...]string{
 	ResourceNode: "resource", ResourceDone: "instances", OrphanNode: "orphan", CheckNode: "check", CloseNode: "close",
 }
 
-// String returns the word that saved plans have for the kind; see docs/format/plan.md.
+// String returns the name of the kind in saved plans; see docs/format/plan.md.
 func (k NodeKind) String() string { return kindNames[k] }
 
-// Node is a vertex of the plan graph. Which fields are set follows from Kind.
+// Node is a vertex of the plan graph. Its kind determines which fields are set.
 type Node struct {
 	Kind   NodeKind
 	Module addr.Module
-	// Named is what the vertex stands for within Module.
+	// Named is the object within Module that the vertex is for.
 	Named addr.Named
 
 	Tree     *config.Node // the module that holds the block
@@ -73,7 +74,7 @@ type Node struct {
 	ProviderAddr addr.ProviderConfig
 }
 
-// Address is the vertex as users write it.
+// Address returns the address of the vertex for users.
 func (n *Node) Address() string {
 	name := ""
 	switch {
@@ -90,13 +91,12 @@ func (n *Node) Address() string {
 	return n.Module.String() + "." + name
 }
 
-// Name names the vertex for a plan.
+// Name returns the name of the vertex in a plan.
 func (n *Node) Name() plan.Node {
 	return plan.Node{Kind: n.Kind.String(), Module: n.Module, Name: n.Named.String()}
 }
 
-// ConfigResource returns the address of the resource that a ResourceNode, ResourceDone, CloseNode or OrphanNode stands
-// for.
+// ConfigResource returns the address of the resource of a ResourceNode, ResourceDone, CloseNode or OrphanNode.
 func (n *Node) ConfigResource() addr.ConfigResource {
 	if n.Kind == OrphanNode {
 		return n.Orphan
@@ -117,14 +117,14 @@ type nodeKey struct {
 	kind   NodeKind
 }
 
-// Find returns the vertex that stands for a named object of a module.
+// Find returns the vertex of a named object of a module.
 func (s *Static) Find(kind NodeKind, m addr.Module, named addr.Named) (int, bool) {
 	i, ok := s.index[nodeKey{m, named, kind}]
 	return i, ok
 }
 
-// Used tells whether something other than an end waits for a vertex. A provider block that nothing uses is not looked
-// at, as with OpenTofu: modules come with such blocks.
+// Used reports whether any vertex but an end depends on this one. A provider block that nothing uses is not evaluated,
+// as in OpenTofu, because modules may contain such blocks.
 func (s *Static) Used(i int) bool {
 	for after := range s.Graph.After(i) {
 		if s.Nodes[after].Kind != CloseNode {
@@ -134,7 +134,7 @@ func (s *Static) Used(i int) bool {
 	return false
 }
 
-// ByName returns all vertices by the names that plans have for them.
+// ByName returns all vertices by their names in plans.
 func (s *Static) ByName() map[plan.Node]int {
 	out := make(map[plan.Node]int, len(s.Nodes))
 	for i := range s.Nodes {

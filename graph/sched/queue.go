@@ -2,9 +2,9 @@ package sched
 
 import "cmp"
 
-// queue is the ready vertices of one class: a binary heap whose first entry is the one to pop. Each vertex knows
-// its place in it, so that any one can be removed or can rise. The priority is copied into the entry, so that a
-// comparison does not have to fetch the vertex.
+// queue has the ready vertices of one class: a binary heap whose first entry is popped next. Each vertex knows its
+// index in it, so that any one can be removed or moved up. Entries contain the priority, so that a comparison need not
+// read the vertex.
 type queue []entry
 
 type entry struct {

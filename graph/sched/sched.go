@@ -1,8 +1,9 @@
-// Package sched decides which vertex of a growing graph may be worked on next.
+// Package sched decides which vertex of a growing graph is processed next.
 //
-// It keeps the status of every vertex, hands out the ready ones by critical path, and finds what a failure takes
-// with it. It has no goroutine, no clock, and no idea of what a vertex does: a loop tells it what happened, in
-// calls that each cost time proportional to what they change. Permits, retries and the journal are the loop's.
+// It keeps the status of every vertex, returns ready vertices in the order of their critical paths, and finds the
+// vertices that a failure skips. It has no goroutine, no clock, and no notion of what a vertex does: a loop tells it
+// what happened, in calls whose cost is proportional to what they change. Permits, retries and the journal belong to
+// the loop.
 package sched
 
 import (
@@ -13,26 +14,26 @@ import (
 	"github.com/millipede-iac/millipede/graph/dag"
 )
 
-// Traits are what the scheduler asks about a vertex. A nil function stands for its default.
+// Traits are the properties of vertices that the scheduler needs. A nil function stands for its default.
 type Traits struct {
-	// Weight is the expected duration of v, in any unit that is the same for all vertices. It must not be negative;
-	// the default is 1. It is asked once, when v joins.
+	// Weight is the expected duration of v, in any unit that is the same for all vertices. It must not be negative; the
+	// default is 1. It is called once, when v is added.
 	Weight func(v int) float64
 
-	// Class is a small number >= 0 for what v needs beyond being ready, such as the permits of one pool. Each class
-	// has a queue of its own, so that vertices that wait for a permit do not hold up those that need another one.
-	// The default is 0. It is asked whenever v becomes ready, so the answer may rest on what is known only by then.
+	// Class is a small number >= 0 for what v needs besides being ready, such as the permits of one pool. Each class has a
+	// queue of its own, so that vertices that wait for a permit do not hold up those that need another one. The default is
+	// 0. It is called whenever v becomes ready, so it may depend on what is known only then.
 	Class func(v int) int
 
-	// Anyway tells that v runs once all that it waits for is settled, whether that is done, has failed or was
-	// skipped: a vertex that closes something, or that sums up. The default is false. It is asked once, when v joins.
+	// Anyway reports that v runs once everything that it depends on is settled, even if that has failed or was skipped: a
+	// vertex that closes something, or that sums up. The default is false. It is called once, when v is added.
 	Anyway func(v int) bool
 }
 
-// Scheduler is the progress of one run over one graph. It is not safe for concurrent use.
+// Scheduler has the progress of one run over one graph. It is not safe for concurrent use.
 //
-// Calling it in a way that its state does not allow, such as finishing a vertex that does not run, is a bug of the
-// caller, and panics with the vertex, its status, and what it was to become.
+// A call that its state does not allow, such as finishing a vertex that does not run, is a bug of the caller, and
+// panics with the vertex, its status, and the status that it was to get.
 type Scheduler struct {
 	graph    *dag.Graph
 	traits   Traits
@@ -54,14 +55,14 @@ type vertex struct {
 	raised   bool // its priority rose, and what it waits for has not been told yet
 }
 
-// Skip is a vertex that will not run, and why.
+// Skip is a skipped vertex, and why.
 type Skip struct {
 	Vertex  int
 	Because int // the vertex whose failure, or whose own skipping, is the cause
 }
 
-// New returns a scheduler for all vertices of g, which must be acyclic. From then on g is the scheduler's: others
-// may read it, but only Append changes it.
+// New returns a scheduler for all vertices of g, which must be acyclic. From then on the scheduler owns g: others may
+// read it, but only Append changes it.
 func New(g *dag.Graph, t Traits) *Scheduler {
 	if t.Weight == nil {
 		t.Weight = func(int) float64 { return 1 }
@@ -101,9 +102,9 @@ func (s *Scheduler) join(n int) {
 	s.counts[Waiting] += n
 }
 
-// Append adds n vertices, numbered from Len() on, and edges among all vertices, old and new. It is how an expansion
-// gets into a run. A new edge may not end in a vertex that has been started or settled (a skipped one excepted, for
-// which it means nothing), and may not close a circle.
+// Append adds n vertices, numbered from Len() on, and edges among all vertices, old and new, for an expansion. A new
+// edge must not end in a vertex that was started or settled (except a skipped one, where it has no effect), and must
+// not close a cycle.
 //
 // An edge from a vertex that is done counts as satisfied. One from a vertex that failed or was skipped skips its
 // dependent, and all that depends on that; these are returned.
@@ -152,13 +153,14 @@ func (s *Scheduler) Append(n int, edges []dag.Edge) []Skip {
 	return skips
 }
 
-// Pop takes the ready vertex with the heaviest way to the end, the lowest of equals, and sets it running. It
-// reports false if none is ready. It costs a look at each class.
+// Pop returns the ready vertex with the longest critical path, the lowest number among equals, and marks it as running.
+// It returns false if none is ready. Its cost is proportional to the number of classes.
 func (s *Scheduler) Pop() (v int, ok bool) {
 	return s.PopWhere(func(int) bool { return true })
 }
 
-// PopWhere is Pop among the classes that are admitted. It asks only about classes with ready vertices.
+// PopWhere is Pop restricted to the classes that admit returns true for. It calls admit only for classes with ready
+// vertices.
 func (s *Scheduler) PopWhere(admitted func(class int) bool) (v int, ok bool) {
 	s.tellRaises(1)
 	best := -1
@@ -185,10 +187,10 @@ func (s *Scheduler) pop(class int) (v int, ok bool) {
 	return v, true
 }
 
-// Take sets a ready vertex running that the caller has chosen itself, as when it replays a journal.
+// Take marks a ready vertex as running that the caller has chosen, as when it replays a journal.
 func (s *Scheduler) Take(v int) { s.move(v, Running) }
 
-// Requeue makes a running vertex ready again: it will have another attempt, or could not be started after all.
+// Requeue makes a running vertex ready again, for another attempt or because it could not be started.
 func (s *Scheduler) Requeue(v int) {
 	if st := s.vertices[v].status; st != Running {
 		panic(fmt.Sprintf("sched: vertex %d is %s, so it cannot be queued again", v, st))
@@ -196,7 +198,7 @@ func (s *Scheduler) Requeue(v int) {
 	s.move(v, Ready)
 }
 
-// Done settles a running vertex that has succeeded, and returns what has become ready by it.
+// Done settles a running vertex that has succeeded, and returns the vertices that become ready.
 func (s *Scheduler) Done(v int) (ready []int) {
 	s.move(v, Done)
 	for a := range s.graph.After(v) {
@@ -207,9 +209,8 @@ func (s *Scheduler) Done(v int) (ready []int) {
 	return ready
 }
 
-// Fail settles a running vertex that has failed, and returns all that depends on it, directly or through others,
-// and is skipped now because of it: each vertex once, nearest first. Vertices that run anyway are not among them,
-// but may have become ready.
+// Fail settles a running vertex that has failed. It returns the vertices that are skipped because they depend on it,
+// directly or indirectly, nearest first. Vertices that run anyway are not among them, but may have become ready.
 func (s *Scheduler) Fail(v int) []Skip {
 	s.move(v, Failed)
 	return s.skipAfter(v, v)
@@ -247,7 +248,7 @@ func (s *Scheduler) skipAfter(v, because int) (skips []Skip) {
 	}
 }
 
-// release takes one edge off what v waits for, and reports whether v is ready now.
+// release removes one dependency of v, and reports whether v is ready now.
 func (s *Scheduler) release(v int) bool {
 	x := &s.vertices[v]
 	if x.status != Waiting { // skipped, whatever it waited for
@@ -288,10 +289,10 @@ func (s *Scheduler) move(v int, to Status) {
 // Len is the number of vertices.
 func (s *Scheduler) Len() int { return len(s.vertices) }
 
-// Status tells how far v is.
+// Status returns the status of v.
 func (s *Scheduler) Status(v int) Status { return s.vertices[v].status }
 
-// Because is the vertex whose failure or skipping has skipped v; v itself unless v is skipped.
+// Because returns the vertex whose failure or skipping has skipped v; v itself if v is not skipped.
 func (s *Scheduler) Because(v int) int {
 	if s.vertices[v].status != Skipped {
 		return v
@@ -299,11 +300,11 @@ func (s *Scheduler) Because(v int) int {
 	return int(s.vertices[v].because)
 }
 
-// Priority is the weight of the heaviest known path that starts with v. After an Append it may be too low for some
+// Priority returns the weight of the longest known path that starts with v. After an Append it may be too low for some
 // steps; see raise.go.
 func (s *Scheduler) Priority(v int) float64 { return s.vertices[v].priority }
 
-// ReadyIn is the number of ready vertices of a class.
+// ReadyIn returns the number of ready vertices of a class.
 func (s *Scheduler) ReadyIn(class int) int {
 	if class < 0 || class >= len(s.ready) {
 		return 0
@@ -311,7 +312,7 @@ func (s *Scheduler) ReadyIn(class int) int {
 	return len(s.ready[class])
 }
 
-// First is the vertex that PopClass would take.
+// First returns the vertex that PopClass would return.
 func (s *Scheduler) First(class int) (v int, ok bool) {
 	if s.ReadyIn(class) == 0 {
 		return 0, false
@@ -331,12 +332,12 @@ func (s *Scheduler) ReadyClasses() []int {
 	return classes
 }
 
-// Counts is how many vertices have which status.
+// Counts has the number of vertices in each status.
 type Counts struct {
 	Waiting, Ready, Running, Done, Failed, Skipped int
 }
 
-// Counts returns how many vertices have which status, in constant time.
+// Counts returns the number of vertices in each status, in constant time.
 func (s *Scheduler) Counts() Counts {
 	c := &s.counts
 	return Counts{c[Waiting], c[Ready], c[Running], c[Done], c[Failed], c[Skipped]}
@@ -347,8 +348,8 @@ func (s *Scheduler) Finished() bool {
 	return s.counts[Waiting]+s.counts[Ready]+s.counts[Running] == 0
 }
 
-// Stalled reports whether vertices wait, but nothing runs or could. Only a circle that was appended does that, so
-// it is a bug of the caller; [dag.Graph.Cycles] names the circle.
+// Stalled reports whether vertices wait but none is running or ready. Only an appended cycle causes that, so it is a
+// bug of the caller; [dag.Graph.Cycles] names the cycle.
 func (s *Scheduler) Stalled() bool {
 	return s.counts[Waiting] > 0 && s.counts[Ready]+s.counts[Running] == 0
 }

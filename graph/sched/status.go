@@ -1,6 +1,6 @@
 package sched
 
-// Status tells how far a vertex is.
+// Status is the status of a vertex.
 //
 //	            +--------- Append ---------+
 //	            v                          |
