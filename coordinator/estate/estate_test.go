@@ -13,10 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/state"
@@ -292,6 +295,44 @@ func TestWorkspacesHaveNamesThatAreSafeInURLsAndPaths(t *testing.T) {
 		"prod-1.eu_west": true} {
 		if ValidWorkspace(name) != want {
 			t.Errorf("%q may be a name: %v", name, !want)
+		}
+	}
+}
+
+// The state stayed open and locked for as long as the process went on.
+func TestAPanicWhileAnOperationIsOpenedLeavesTheStateToOthers(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	e := testEstate(t, dir)
+	write(t, dir, "main.tf", "resource \"terraform_data\" \"a\" {}\n")
+	e.Reattached = func() (map[addr.Provider]string, error) { panic("planted") }
+	func() {
+		defer func() {
+			if got := recover(); got != "planted" {
+				t.Errorf("the panic is %v", got)
+			}
+		}()
+		_, diags := e.Begin(ctx, OperationOptions{Name: "plan", State: StateOptions{Lock: true}, LockAs: "plan",
+			Watch: Watch{Sources: func(func() map[string]*hcl.File) {}, Note: func(string) {}}})
+		t.Errorf("there was no panic: %v", diags)
+	}()
+	must(t, put(ctx, e, "free"))
+}
+
+// Names start in the directory of the estate, which is not where the process works: errors had the paths that were
+// opened, which nobody has written.
+func TestErrorsAboutFilesHaveTheNamesThatPeopleHaveWritten(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	e := testEstate(t, dir)
+	if err := os.Mkdir(filepath.Join(dir, "millipede.hcl"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, opening := e.OpenPlan(ctx, "nosuch", Variables{})
+	_, _, reading := e.ReadFile(ctx, "nosuch", Variables{})
+	_, rules := e.Rules(nil)
+	_, flags := e.Configuration(Variables{List: []config.VariableFlag{{File: true, Text: "nosuch.tfvars"}}})
+	for what, diags := range map[string]diag.List{"a plan": opening, "a file": reading, "rules": rules, "values": flags} {
+		if text := fmt.Sprint(diags.Err()); !diags.HasErrors() || strings.Contains(text, dir) {
+			t.Errorf("%s: %s", what, text)
 		}
 	}
 }

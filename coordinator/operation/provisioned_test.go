@@ -1,0 +1,58 @@
+package operation_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+)
+
+// Between the creation of an object and its provisioners a run can be interrupted. Whoever resumes it must neither make
+// the object again nor leave it tainted without having run them.
+func TestARunThatIsInterruptedBeforeProvisionersRunsThemWhenItIsResumed(t *testing.T) {
+	e := newEstate(t)
+	log := filepath.Join(t.TempDir(), "log")
+	e.configure(strings.ReplaceAll(`
+resource "fake_thing" "a" {
+  name = "a"
+  provisioner "local-exec" { command = "echo first ${self.id} >> LOG" }
+  provisioner "local-exec" { command = "echo second >> LOG" }
+}
+resource "fake_thing" "b" { name = "b-${fake_thing.a.id}" }
+`, "LOG", log))
+	p := e.plan(operation.PlanOptions{})
+	e.cloud.onCreate = func(ctx context.Context, _ string) (bool, error) {
+		e.interrupt()
+		select {
+		case <-e.cloud.stopped: // the worker was told, so the run has taken notice
+		case <-ctx.Done():
+		}
+		return false, nil
+	}
+	applied, _ := e.tryApply(p)
+	if !applied.Outcome.Interrupted {
+		t.Fatalf("the run is %s", applied.Outcome.Status)
+	}
+	e.equal("state", existing(e.state()), []string{"fake_thing.a tainted"})
+	if _, err := os.Stat(log); err == nil {
+		t.Fatal("a provisioner ran although the run was interrupted")
+	}
+	e.cloud.onCreate = nil
+
+	e.again()
+	runs, err := e.store.Runs(t.Context(), "default")
+	e.check(err)
+	resumed, diags := e.session.Resume(t.Context(), runs[0], p, "")
+	e.clean(diags)
+	if resumed.Outcome.Status != "done" || e.cloud.made != 2 {
+		t.Errorf("the resumed run is %s, and %d objects were made, want 2", resumed.Outcome.Status, e.cloud.made)
+	}
+	e.equal("state", existing(e.state()), []string{"fake_thing.a", "fake_thing.b"})
+	text, err := os.ReadFile(log)
+	if want := "first id1\nsecond\n"; err != nil || string(text) != want {
+		t.Errorf("the provisioners have written %q, %v; want %q", text, err, want)
+	}
+}
