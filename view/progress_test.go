@@ -96,7 +96,7 @@ a.b (local-exec): three
 a.c: Waiting for a worker of the pool "eu"
 a.d and 2 more: Waiting for a permit of the limit "db"
 a.d and 2 more: Waiting for a permit of the limit "db"
-  2 of its 4 are held by operations whose outcome is not known. When this command has ended, say what became of them,
+  2 of its 4 are held by operations whose outcome is not known. When this command has ended, record their outcomes,
   with -created=ID or -not-created:
     coordinator runs resolve a.e ...
     coordinator runs resolve 'a.f[0]' ...

@@ -74,8 +74,8 @@ func (i *Interrupts) Say(tell func(text string)) (back func()) {
 // for the service.
 const (
 	PartsFromWorker  = "What runs with the embedded worker is in doubt now."
-	PartsFromRun     = "The service goes on with the run, or ends it as it was asked to."
-	PartsFromService = "The next start goes on with the runs that are under way. Operations of the embedded worker may " +
+	PartsFromRun     = "The service continues the run, or stops it as it was asked to."
+	PartsFromService = "The next start continues the runs that are under way. Operations of the embedded worker may " +
 		"be in doubt then."
 )
 

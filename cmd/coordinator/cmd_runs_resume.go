@@ -106,7 +106,8 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 	u := running.On(a.TextScreen(shown), running.Kind{})
 	at, diags := addr.ParseInstance(address)
 	if (*created == "") == !*notCreated {
-		diags = diags.Append(diag.New(diag.Error, "Say what became of it", "Give either -created=ID or -not-created.",
+		diags = diags.Append(diag.New(diag.Error, "Missing outcome of the operation", "Give either -created=ID "+
+			"or -not-created.",
 			nil))
 	}
 	if diags.HasErrors() {

@@ -85,7 +85,7 @@ func runRunsWatch(ctx context.Context, a *app, args []string) int {
 		diags = diag.Errors("No run has begun", "The process that worked on the state has ended without a run.", nil)
 	case head.Outcome == "":
 		diags = diag.Errors("The run was cut off", fmt.Sprintf("The process that carried out the run %s has ended "+
-			"before it. To go on with it: %s runs resume %s", head.Run, diag.Program(), head.Run), nil)
+			"before it. To resume it: %s runs resume %s", head.Run, diag.Program(), head.Run), nil)
 	case head.Outcome != "done":
 		u.Diagnostics(nil)
 		return 1
@@ -149,7 +149,7 @@ func (a *app) ended(ctx context.Context, u *screen, name string, vars estate.Var
 			return u.End(diags)
 		case journal.Running, view.CutOff, "interrupted":
 			return u.End(diags.Append(diag.New(diag.Error, "Nobody carries the run out", fmt.Sprintf("The run %s is %s. "+
-				"To go on with it: %s runs resume %s", r.ID, r.Status, diag.Program(), r.ID), nil)))
+				"To resume it: %s runs resume %s", r.ID, r.Status, diag.Program(), r.ID), nil)))
 		}
 		return u.End(diags.Append(diag.New(diag.Error, "The run has ended", fmt.Sprintf("The run %s is %s. See: "+
 			"%s runs show %s", r.ID, r.Status, diag.Program(), r.ID), nil)))

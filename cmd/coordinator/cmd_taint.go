@@ -34,7 +34,7 @@ func runTaint(ctx context.Context, a *app, args []string) int {
 		string, diag.List) {
 		if o.Status == state.InDoubt {
 			return nil, "", diag.Errors("Resource instance is in doubt",
-				fmt.Sprintf("It is not known what became of an operation on %s. Say that first, with: "+diag.Program()+
+				fmt.Sprintf("The outcome of an operation on %s is unknown. Record it first, with: "+diag.Program()+
 					" runs resolve", at), nil)
 		}
 		marked := *o

@@ -106,6 +106,6 @@ func (s *Opened) refuse(r *journal.Run) diag.List {
 	return diag.Errors("A run was cut off",
 		fmt.Sprintf("The run %s (%s, begun %s) ended while operations were under way. They may still go on, and what "+
 			"became of them is not in the state yet, so that nothing else can be based on it. To take their results "+
-			"and go on with the run:\n  "+diag.Program()+" runs resume %s",
+			"and resume the run:\n  "+diag.Program()+" runs resume %s",
 			r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700"), r.ID), nil)
 }

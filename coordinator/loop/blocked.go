@@ -124,10 +124,10 @@ func (l *Loop) giveIn(held *limit) {
 	}
 	l.tell(-1, diag.Errors("Nothing more can be started",
 		fmt.Sprintf("All %d permits of the limit %q are held by operations whose outcome is not known, because they "+
-			"may still be going on. If a worker that has one of them can come back, let it, and go on with its run: "+
-			diag.Program()+" runs resume. If it is gone for good, look what became of each operation, and say so "+
-			"(with -created=ID where it happened); its permit is free then:\n\n%s\nWhat nobody resolves holds its "+
-			"permit for a day. A larger limit lets others go on meanwhile: "+diag.Program()+" limits %s=%d", held.slots,
-			held.name, names.String(), held.name, 2*held.slots), nil))
+			"may still be running. If a worker that has one of them can come back, start it, and resume its run: "+
+			diag.Program()+" runs resume. If it is gone for good, find out the outcome of each operation, and record it "+
+			"(with -created=ID if it happened), which releases its permit:\n\n%s\nAn operation that is not resolved "+
+			"holds its permit for a day. A larger limit lets other operations run meanwhile: "+diag.Program()+
+			" limits %s=%d", held.slots, held.name, names.String(), held.name, 2*held.slots), nil))
 	l.onInterrupted(Interrupted{})
 }

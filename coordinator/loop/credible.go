@@ -62,8 +62,8 @@ func (l *Loop) refuse(a *attempt, ref wire.TaskRef, delivery int, sequence uint6
 	if a == nil {
 		// It may be real: another process has broken the lock of this one and goes on with the run. It stays for that
 		// one.
-		l.warn(why + " Another process that goes on with the run may have made it; " +
-			"else somebody who may work for the pool has made the result up.")
+		l.warn(why + " Another process that has resumed the run may have made it; " +
+			"otherwise somebody with the permissions of a worker of the pool has forged it.")
 		l.retain(delivery, sequence)
 		return
 	}

@@ -111,8 +111,8 @@ func (l *Loop) freeze(older bool) {
 	if older {
 		l.tell(-1, diag.Errors("The run was begun by an earlier version",
 			"An earlier version of Millipede began this run, and kept its registers in streams that this version "+
-				"does not use. Nothing more is started, because what was started cannot be told from what was not. "+
-				"The operations under way are in doubt. To go on with the run, use the version that began it.", nil))
+				"does not use. Nothing more is started, because this version cannot tell which operations were started. "+
+				"The operations under way are in doubt. To resume the run, use the version that began it.", nil))
 	} else {
 		l.tell(-1, diag.Errors("The message store lost data",
 			"NATS JetStream has lost messages that it had acknowledged, or its streams were made anew. Nothing more "+

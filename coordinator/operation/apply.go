@@ -140,7 +140,7 @@ func (s *Session) overtake(ctx context.Context, lockID string) (last time.Time, 
 	return last, nil
 }
 
-// Resumable tells why a run cannot be gone on with: it has ended, or another one has begun since. runs are those of its
+// Resumable returns why a run cannot be resumed: it has ended, or another one has begun since. runs are those of its
 // workspace, the last one first.
 func Resumable(runs []journal.Run, id string) diag.List {
 	at := slices.IndexFunc(runs, func(r journal.Run) bool { return r.ID == id })
@@ -149,7 +149,7 @@ func Resumable(runs []journal.Run, id string) diag.List {
 		return diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store. See: "+diag.Program()+
 			" runs list", id), nil)
 	case runs[at].Over():
-		return diag.Errors("The run has ended", fmt.Sprintf("The run %s is %s; there is nothing to go on with.", id,
+		return diag.Errors("The run has ended", fmt.Sprintf("The run %s is %s; there is nothing to resume.", id,
 			runs[at].Status), nil)
 	case at > 0:
 		return diag.Errors("The run was overtaken",
@@ -391,11 +391,12 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 			detail += fmt.Sprintf("The provider answered, and this much of it can be read:\n  %s\n\n", d.Answer.Known)
 		}
 		if a.Describe(d.Vertex).Action == "create" {
-			detail += fmt.Sprintf("Look whether it happened, then say so:\n  "+diag.Program()+" runs resolve '%s' "+
+			detail += fmt.Sprintf("Check whether it happened, then record it:\n  "+diag.Program()+" runs resolve '%s' "+
 				"-created ID\n  "+diag.Program()+" runs resolve '%s' -not-created", d.Address, d.Address)
 		} else {
-			detail += fmt.Sprintf("The next plan reads the object, and goes by what is there then. Until then it "+
-				"holds its permits, because it may still be going on; to free them at once, say what became of it:\n  "+
+			detail += fmt.Sprintf("The next plan reads the object, and uses it as it is then. Until then the "+
+				"operation holds its permits, because it may still be running; to release them at once, record its "+
+				"outcome:\n  "+
 				diag.Program()+" runs resolve '%s' -created ID\n  "+diag.Program()+" runs resolve '%s' -not-created",
 				d.Address, d.Address)
 		}

@@ -80,7 +80,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		if o.reads != nil {
 			break // who only looks stops nobody
 		}
-		if _, more := s.bury(ctx, d, "a new plan goes by what is there now"); more.HasErrors() {
+		if _, more := s.bury(ctx, d, "a new plan uses the object as it is now"); more.HasErrors() {
 			return nil, diags.Append(more)
 		}
 	}

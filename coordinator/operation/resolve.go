@@ -142,8 +142,8 @@ func (s *Session) bury(ctx context.Context, d *state.Doubt, why string) (begun s
 			d.Attempt, err), nil)
 	case !c.Tombstone && c.Worker != d.Worker && !(s.Embedded && d.Worker == ""):
 		return c.Worker, diag.Errors("The operation has begun",
-			fmt.Sprintf("Worker %s has taken the attempt %s on, which was not known when its operation was put in "+
-				"doubt. Look again whether it has happened, then say so again; or go on with the run, which takes "+
+			fmt.Sprintf("Worker %s has started the attempt %s, which was not known when its operation was marked as in "+
+				"doubt. Check again whether it has happened, and repeat the command; or resume the run, which takes "+
 				"its result:\n  "+diag.Program()+" runs resume %s", c.Worker, d.Attempt, d.Run), nil)
 	}
 	return "", nil

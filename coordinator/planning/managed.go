@@ -127,7 +127,7 @@ func known(a addr.Instance, o *state.Object) (object *state.Object, mustRead boo
 	}
 	warning := diag.New(diag.Warning, "Operation in doubt",
 		fmt.Sprintf("Whether an earlier %s of %s took effect was not known. The object was read again, and the plan "+
-			"goes by what is there now.", o.Doubt.Operation, a), nil)
+			"uses it as it is now.", o.Doubt.Operation, a), nil)
 	warning.Address = a.String()
 	return o.BeforeDoubt(), true, diag.List{warning}
 }

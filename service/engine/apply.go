@@ -59,7 +59,8 @@ func (p *phase) settle(ctx context.Context) (diags diag.List) {
 	defer closing(ctx, op, &diags)
 	p.doubtful(op.Prior)
 	return diags.Append(diag.Errors("The run was canceled",
-		"The service has not gone on with it. The state has what the run had begun, as far as that is known.", nil))
+		"The service has not continued it. The state has the results of what the run had begun, as far as they are "+
+			"known.", nil))
 }
 
 func counted(a *operation.Applied) *service.ApplyResult {

@@ -152,7 +152,7 @@ func statusOf(s record.RunStatus) badge {
 func needs(a service.Attention) string {
 	switch a {
 	case service.HasDoubts:
-		return "Operations are in doubt: nobody knows what became of them."
+		return "Operations are in doubt: their outcomes are unknown."
 	case service.NeedsApproval:
 		return "A plan waits for approval."
 	case service.LockedByPerson:

@@ -410,8 +410,7 @@ func conflict(p *picture, theirs *state.State) diag.List {
 			"were not yet written to it "+
 			"(serial %d, lineage %s), most likely because a command was interrupted. Neither may be dropped "+
 			"silently.\n\n"+
-			"To go on with the store, move the snapshot away: the next command writes it again. To go on with the "+
-			"snapshot, run "+
+			"To keep the store, move the snapshot away: the next command writes it again. To keep the snapshot, run "+
 			"\""+diag.Program()+" state push -force %s\"; what the store had stays readable as an earlier version.",
 		p.where, theirs.Serial, theirs.Lineage, p.head.Serial, p.head.Lineage, p.where), nil)
 }

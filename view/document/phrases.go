@@ -74,7 +74,7 @@ func WaitText(w coordinator.Wait) string {
 		return text
 	}
 	text += fmt.Sprintf("\n  %d of its %d are held by operations whose outcome is not known. When this command has "+
-		"ended, say what became of them,\n  with -created=ID or -not-created:", len(w.InDoubt), w.Slots)
+		"ended, record their outcomes,\n  with -created=ID or -not-created:", len(w.InDoubt), w.Slots)
 	for i, address := range w.InDoubt {
 		if i == shownDoubts {
 			text += fmt.Sprintf("\n  and %d more", len(w.InDoubt)-i)
