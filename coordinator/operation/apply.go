@@ -24,37 +24,37 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// ApplyOptions say what to apply, and under which names.
+// ApplyOptions say what to apply, and in whose name.
 type ApplyOptions struct {
 	Plan *plan.Plan
-	// Saved is the plan as it is saved: the journal keeps it, so that the run can be resumed.
+	// Saved is the encoded plan, which the journal keeps so that the run can be resumed.
 	Saved []byte
-	// Command is what the user called: apply, destroy, refresh.
+	// Command is the user's command: apply, destroy, refresh.
 	Command string
 	// LockID is the state's lock; Who holds it.
 	LockID, Who string
-	// Request is what whoever asks for the run calls it; may be empty.
+	// Request is the requester's name for the run; may be empty.
 	Request string
 }
 
-// nothingApplied is said of an apply that was interrupted before its run began.
+// nothingApplied is the detail of the error if an apply is interrupted before its run begins.
 const nothingApplied = "Nothing of the plan was carried out."
 
-// Applied is how an apply ended.
+// Applied is the result of an apply.
 type Applied struct {
 	Counts applying.Counts
-	// Before is what was carried out before the run was gone on with.
+	// Before counts the changes that were made before the run was resumed.
 	Before  applying.Counts
 	Outcome coordinator.Outcome
 	// State is the state afterwards.
 	State *state.State
 	Run   string
-	// Values are what expressions see of the configuration afterwards; Schemas what it was carried out with.
+	// Values are the values of the configuration after the apply, for expressions; Schemas are those that the apply used.
 	Values  *values.Store
 	Schemas *values.Schemas
 }
 
-// Apply carries a plan out. The plan must have been made for the stored state.
+// Apply executes a plan, which must have been made for the stored state.
 func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, diags diag.List) {
 	defer caught(&diags)
 	if diags := s.interrupted(nothingApplied); diags.HasErrors() {
@@ -70,7 +70,7 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 	if err != nil {
 		return nil, diag.Errors("Failed to record the run", err.Error()+".", nil)
 	}
-	// The order in which runs have begun tells which of them was overtaken. The clock of who began the last one may be
+	// The order of the runs says which of them was overtaken. The clock of the process that began the last one may be
 	// ahead.
 	if !record.Started.After(last) {
 		record.Started = last.Add(time.Nanosecond)
@@ -81,7 +81,7 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 	}
 	failpoint.Hit(failpoint.PlanSaved)
 	applier, diags := s.applier(ctx, o.Plan, run, o.LockID)
-	// Nothing of the run has begun yet, so it ends as failed also where it was stopped: there is nothing to resume.
+	// Nothing of the run has begun yet, so it ends as failed even if it was stopped: there is nothing to resume.
 	end := func(diags diag.List) diag.List {
 		return diags.Append(failed(s.Store.EndRun(context.WithoutCancel(ctx), o.LockID, run, "failed", s.Now())))
 	}
@@ -98,10 +98,9 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 	return s.carryOut(ctx, coordinator.New(ro), applier, envelope, run, diags, ended)
 }
 
-// overtake ends the earlier runs that were cut off or interrupted: the state moves on now, so their plans will not fit
-// it, unless they have what they change locked. Those of which something is in doubt stay, because what is known of
-// that is in their journals.
-// It returns when the last run has begun.
+// overtake ends earlier runs that were cut off or interrupted: the state changes now, so that their plans will no
+// longer fit it, unless they have locked what they change. Runs with operations in doubt stay, because their journals
+// have what is known about those. It returns when the last run began.
 func (s *Session) overtake(ctx context.Context, lockID string) (last time.Time, err error) {
 	runs, err := s.Store.Runs(ctx, s.Workspace)
 	if err != nil {
@@ -160,8 +159,8 @@ func Resumable(runs []journal.Run, id string) diag.List {
 	return nil
 }
 
-// Resume goes on with a run that a crash or an interrupt ended. It refuses one that is not Resumable, by what the store
-// says now: the caller has read the run before it had the lock.
+// Resume continues a run that a crash or an interrupt has ended. It checks in the store that the run is Resumable,
+// because the caller has read the run before it had the lock.
 func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied,
 	diags diag.List) {
 	defer caught(&diags)
@@ -172,8 +171,8 @@ func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 	return goOn(diags)
 }
 
-// Cancel ends a run that a crash or an interrupt has cut off, for good: what nobody has begun is never begun, what is
-// under way is awaited.
+// Cancel ends an interrupted run for good: attempts that no worker has claimed are revoked, and those that are under
+// way are awaited.
 func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied,
 	diags diag.List) {
 	defer caught(&diags)
@@ -187,9 +186,10 @@ func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 	return applied, slices.DeleteFunc(diags, func(d *diag.Diagnostic) bool { return d.Summary == errCancelled })
 }
 
-// Settle takes the results of a run that was cut off, notes what of it is in doubt, and starts nothing: the state says
-// afterwards what there is. What workers elsewhere are still at is awaited. The run can be resumed as before, until
-// another one begins. What has failed, or is in doubt, are warnings: errors say that the run could not be settled.
+// Settle takes the results of a run that was cut off, waits for operations that workers elsewhere still execute, and
+// marks operations with an unknown outcome as in doubt. It starts nothing. After that the state is complete. The run
+// can still be resumed until another one begins. Failures and doubts of the run are warnings; errors say that the run
+// could not be settled.
 func (s *Session) Settle(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied,
 	diags diag.List) {
 	defer caught(&diags)
@@ -214,7 +214,7 @@ func (s *Session) Settle(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 	return applied, out
 }
 
-// resumed returns the runner of a run that goes on, and what carries it out; nil when it cannot.
+// resumed returns the runner of a resumed run, and its program; nil if it cannot be resumed.
 func (s *Session) resumed(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (
 	*coordinator.Runner, func(diag.List) (*Applied, diag.List), diag.List,
 ) {
@@ -268,7 +268,7 @@ func (s *Session) resumed(ctx context.Context, r journal.Run, p *plan.Plan, lock
 	}, diags
 }
 
-// carriedOut counts what a run has carried out, as far as its journal says.
+// carriedOut counts the changes that a run has made, according to its journal.
 func (s *Session) carriedOut(ctx context.Context, r journal.Run, p *plan.Plan) (n applying.Counts, err error) {
 	events, err := s.Store.Events(ctx, r.ID)
 	if err != nil {
@@ -281,8 +281,8 @@ func (s *Session) carriedOut(ctx context.Context, r journal.Run, p *plan.Plan) (
 	return applying.CountDone(p, func(v int) bool { return statuses[v] == journal.Done }), nil
 }
 
-// Ended returns what came of a run that has ended, for somebody who was not told: the process ended, too. Nothing of
-// the run is begun. What it may have left in the streams is removed.
+// Ended returns the result of a run that has ended, for a process that was not there. It starts nothing of the run, and
+// removes the run's messages from the streams.
 func (s *Session) Ended(ctx context.Context, r journal.Run, p *plan.Plan) (applied *Applied, diags diag.List) {
 	defer caught(&diags)
 	applied = &Applied{Run: r.ID, Outcome: coordinator.Outcome{Status: r.Status}}
@@ -339,7 +339,7 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	if s.Events != nil {
 		group.Go(func() error {
 			return s.Hub.Events(sharing, run, func(pool string, data []byte) {
-				// It is called by the transport, which must not die of what is wrong here.
+				// The transport calls it, and must survive a panic in it.
 				err := bug.Catch(func() error {
 					e, err := wire.DecodeEvent(data)
 					if err != nil {
@@ -417,8 +417,8 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	}, diags
 }
 
-// failedEarlier is the problem of a vertex that failed before the run was gone on with: without it, the run would end
-// as if all had been done.
+// failedEarlier is the error of a vertex that failed before the run was resumed. Without it the run would end as if
+// everything had been done.
 func failedEarlier(f loop.Failure) *diag.Diagnostic {
 	reason := strings.TrimSpace(f.Reason)
 	if reason == "" {
@@ -430,8 +430,8 @@ func failedEarlier(f loop.Failure) *diag.Diagnostic {
 	return d
 }
 
-// applier makes the program of an apply from the stored state. Where the lock is one of objects, the program changes
-// these alone.
+// applier makes the program of an apply from the stored state. If the lock is one of objects, the program changes only
+// these.
 func (s *Session) applier(ctx context.Context, p *plan.Plan, run, lockID string) (*applying.Applier, diag.List) {
 	own, err := s.own(ctx, lockID)
 	if err != nil {

@@ -12,17 +12,17 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// Drifted is an object that is not as it is stored.
+// Drifted is an object that differs from the state.
 type Drifted struct {
 	Addr addr.Instance
-	// Gone tells that it does not exist any more. Otherwise Attributes are the names of those that differ, sorted.
+	// Gone says that it does not exist any more. Otherwise Attributes are the names of the differing attributes, sorted.
 	Gone       bool
 	Attributes []string
 }
 
-// Compare reads instances, as a plan with -refresh-only reads them, and returns those that are not as they are stored.
-// Deposed objects are left out. Nothing is recorded, and of other managed objects nothing is read. Where there are
-// errors some of the instances were not read; what was found in the others is returned all the same.
+// Compare reads instances as a refresh-only plan does, and returns those that differ from the state. It leaves out
+// deposed objects, records nothing, and reads no other managed objects. With errors, some of the instances were not
+// read; it still returns what it has found about the others.
 func (s *Session) Compare(ctx context.Context, prior *state.State, instances []addr.Instance) ([]Drifted, diag.List) {
 	o := PlanOptions{Mode: plan.RefreshOnly, reads: map[addr.Instance]bool{}}
 	for _, a := range instances {

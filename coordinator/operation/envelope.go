@@ -14,25 +14,25 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// envelope seals what a run persists on the way, with a key for each pool that the run uses. It shares the key of a
-// pool with the workers of that pool, before the pool's first task and as others appear. It implements
-// coordinator.Envelope.
+// envelope seals the messages of a run that the server stores, with a key for each pool that the run uses. It shares
+// the key of a pool with the workers of that pool: before the pool's first task, and with those that appear later. It
+// implements coordinator.Envelope.
 type envelope struct {
 	ring  *wire.Keyring
 	run   string
 	blobs wire.Blobs
-	// incoming is where the large results of a pool are.
+	// incoming returns the blob store with the large results of a pool.
 	incoming func(pool string) wire.Blobs
 	live     func(ctx context.Context) ([]wire.Worker, error)
-	// vouched tells whether the operator stands for a worker.
+	// vouched reports whether the operator has confirmed the identity of a worker.
 	vouched func(wire.Heartbeat) bool
 
 	mu    sync.Mutex // guards pools
 	pools map[string]*poolKey
 }
 
-// maxGrants is how many workers of a pool a run shares its key with: more than any pool has, while somebody who makes
-// up a new worker with each heartbeat has no end of them.
+// maxGrants is the most workers of a pool that a run shares its key with: more than any pool has, but a bound for a
+// hostile sender that invents a new worker with each heartbeat.
 const maxGrants = 4096
 
 // poolKey is the key of one pool.
@@ -134,13 +134,13 @@ func (e *envelope) share(ctx context.Context, pool string, k *poolKey) error {
 	return nil
 }
 
-// eligible tells whether a worker may be given the key of its pool. That it speaks for the pool is proven by the
-// subject of its heartbeat; see docs/format/wire.md.
+// eligible reports whether a worker may get the key of its pool. The subject of its heartbeat proves that it belongs to
+// the pool; see docs/format/wire.md.
 func (e *envelope) eligible(h wire.Heartbeat) bool {
 	return h.PublicKey != "" && len(h.Pools) == 1 && e.vouched(h)
 }
 
-// grant notes that a recipient gets the key; it returns false for one that has it, or gets it already.
+// grant records that a recipient gets the key. It returns false if it has the key, or is getting it already.
 func (k *poolKey) grant(recipient string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -181,8 +181,8 @@ func (e *envelope) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte) ([
 	return packer.Unpack(ctx, wire.ResultSubject(ref), data)
 }
 
-// keepSharing gives keys to workers as they appear, until ctx ends. What one pool asks for does not keep others
-// waiting: heartbeats are noted where they come, and the keys of the pools are shared in turn.
+// keepSharing shares keys with workers as they appear, until ctx ends. Heartbeats only queue the requests, and the keys
+// of the pools are shared in turn, so that no pool delays the others.
 func (e *envelope) keepSharing(ctx context.Context, watch func(context.Context, func(wire.Heartbeat)) error) error {
 	wake := make(chan struct{}, 1)
 	var group errgroup.Group
@@ -212,7 +212,7 @@ func (e *envelope) keepSharing(ctx context.Context, watch func(context.Context, 
 	return group.Wait()
 }
 
-// want notes that a worker needs the key of its pool, if the run uses that, and tells whether it does.
+// want records that a worker needs the key of its pool, and reports whether the run uses that pool.
 func (e *envelope) want(h wire.Heartbeat) bool {
 	if len(h.Pools) != 1 {
 		return false
@@ -235,7 +235,7 @@ func (e *envelope) want(h wire.Heartbeat) bool {
 	return true
 }
 
-// shareNext shares one key of each pool that has some to share. It returns false when there were none.
+// shareNext shares one key for each pool with waiting workers. It returns false if there were none.
 func (e *envelope) shareNext(ctx context.Context) (any bool) {
 	for _, pool := range e.names() {
 		k := e.pool(pool)

@@ -13,9 +13,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Environment is what plugins and provisioners of an operation are started with, on whichever worker. It travels
-// sealed, once to each pool that the operation uses; see docs/format/wire.md. The nil Environment leaves the workers to
-// their own. Make one with NewEnvironment for each Session, and close it when the session has ended.
+// Environment is the environment of an operation's plugins and provisioners, on any worker. It is sent sealed, once to
+// each pool that the operation uses; see docs/format/wire.md. A nil Environment means the workers' own. Make one with
+// NewEnvironment for each Session, and close it when the session has ended.
 type Environment struct {
 	variables wire.Variables
 
@@ -30,8 +30,8 @@ type Environment struct {
 	sharing   sync.WaitGroup
 }
 
-// NewEnvironment returns an environment. whole tells that plugins get nothing else: nothing of what their worker has
-// itself.
+// NewEnvironment returns an environment. With whole, plugins get only these variables, and nothing of their worker's
+// own.
 func NewEnvironment(variables environ.Variables, whole bool) *Environment {
 	return &Environment{
 		variables: wire.Variables{Whole: whole, Entries: variables.Settled()},
@@ -39,7 +39,8 @@ func NewEnvironment(variables environ.Variables, whole bool) *Environment {
 	}
 }
 
-// in returns what tasks for a pool say of the environment. With the first task for a pool the variables go there.
+// in returns the reference to the environment for tasks of a pool. It sends the variables with the first task for a
+// pool.
 func (e *Environment) in(ctx context.Context, s *Session, pool string) (*wire.Environment, error) {
 	if e == nil {
 		return nil, nil
@@ -68,24 +69,24 @@ func (e *Environment) in(ctx context.Context, s *Session, pool string) (*wire.En
 	return sent, nil
 }
 
-// begin names the environment, and gives its keys to workers that appear from now on.
+// begin names the environment, and starts to share its keys with workers that appear.
 func (e *Environment) begin(ctx context.Context, s *Session) {
 	e.id, e.transport, e.ring = s.NewID(), s.Hub, s.Keyring
 	e.keys = s.envelope(e.id)
-	// A worker that keeps to its own environment refuses the tasks, and has no use for the keys.
+	// A worker that only accepts its own environment refuses the tasks, and needs no keys.
 	e.keys.vouched = func(h wire.Heartbeat) bool { return !h.OwnEnvironment && s.Rules.Vouches(h) }
 	sharing, end := context.WithCancel(context.WithoutCancel(ctx))
 	e.end = end
 	e.sharing.Go(func() {
-		// A worker that gets no key says so with each task that it is given.
+		// A worker without the key reports that with each of its tasks.
 		_ = bug.Catch(func() error { return e.keys.keepSharing(sharing, e.transport.WatchWorkers) })
 	})
 }
 
-// purgePatience bounds the removal of what has travelled.
+// purgePatience bounds the removal of what was sent.
 const purgePatience = 10 * time.Second
 
-// Close removes what has travelled. A task that a worker has not begun by then is not begun any more.
+// Close removes what was sent. Tasks that no worker has started by then can no longer start.
 func (e *Environment) Close(ctx context.Context) error {
 	if e == nil || e.keys == nil {
 		return nil

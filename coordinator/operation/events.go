@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// maxEvents is how many events of an operation are kept: those of a thousand objects, in two megabytes. Who reads
-	// them is a little behind; who comes later learns how many were missed.
+	// maxEvents is how many events of an operation are kept: those of a thousand objects, in two megabytes. Readers are
+	// normally only a little behind; slower ones learn how many events they missed.
 	maxEvents = 4096
-	// mostAtOnce is how many events one answer holds.
+	// mostAtOnce is the most events that one call returns.
 	mostAtOnce = 512
 )
 
-// Event is something that an operation has told. It is plain data.
+// Event is an event of an operation. It is plain data.
 type Event struct {
 	// Sequence counts the events of an operation from 1.
 	Sequence uint64
 	At       time.Time
-	// Action is the verb of what is done to the vertex, and Class its resource type; empty where no vertex is told of.
+	// Action is the verb of the vertex's change, and Class its resource type; empty for events without a vertex.
 	Action, Class string
 	loop.Shown
 }
 
-// log keeps the last events of an operation, for readers that come and go at any time.
+// log keeps the last events of an operation for any number of readers.
 type log struct {
 	most int // how many events are kept
 
@@ -119,7 +119,7 @@ type traced struct {
 // Shown implements coordinator.Tracer. The log keeps what observers are told, and no more.
 func (t traced) Shown(s loop.Shown) { t.tracer.Shown(s) }
 
-// recorder is an observer that keeps what it is told, and passes it on.
+// recorder is an observer that records events, and passes them on.
 type recorder struct {
 	log  *log
 	now  func() time.Time

@@ -9,28 +9,25 @@ import (
 	"github.com/millipede-iac/millipede/trace"
 )
 
-// Handle is an operation that was started: it can be stopped, left, awaited and looked at from any goroutine.
+// Handle is a started operation. It can be stopped, awaited and observed from any goroutine.
 //
-// A process has as many as it wants. Each has a Stop of its own, so that one can be stopped while others go on, and a
-// bug of
-// ours that ends one ends no other: it is an error of that operation, with its trace.
+// A process may have any number of them. Each has its own Stop, so that one can be stopped while others continue. A
+// panic in one does not affect the others: it becomes an error of that operation, with the stack trace.
 type Handle[T any] struct {
-	// ID is unique; Kind says what the operation does: "plan", "apply", ...
+	// ID is unique. Kind is the kind of the operation: "plan", "apply", ...
 	ID, Kind string
 
 	stop, leave context.CancelCauseFunc
 	log         *log
 	done        chan struct{}
-	// What came of it; there once done is closed.
+	// The result; valid once done is closed.
 	result T
 	diags  diag.List
 }
 
-// Start starts an operation and returns at once. fn is the operation; it must use the session that it is given, a
-// copy of s
-// whose Stop is asked for when that of s is, and when ctx ends. Wait for the handle before what the session works
-// with is
-// closed.
+// Start starts an operation and returns at once. fn is the operation. It must use the session that it gets: a copy of s
+// whose Stop also ends when that of s does, and when ctx ends. Wait for the handle before closing anything that the
+// session uses.
 func Start[T any](
 	ctx context.Context, s *Session, kind string, fn func(context.Context, *Session) (T, diag.List),
 ) *Handle[T] {
@@ -68,28 +65,25 @@ func Do[T any](
 	return Start(ctx, s, kind, fn).Wait()
 }
 
-// Stop asks the operation to start nothing new. What runs already, and changes the world, is awaited.
+// Stop asks the operation to start nothing new. Operations that are under way, and change something, are awaited.
 func (h *Handle[T]) Stop() { h.stop(ErrInterrupted) }
 
-// Leave asks the operation to return at once, whatever still runs.
+// Leave asks the operation to return at once, whatever is still under way.
 func (h *Handle[T]) Leave() { h.leave(ErrInterrupted) }
 
 // Done is closed when the operation is over.
 func (h *Handle[T]) Done() <-chan struct{} { return h.done }
 
-// Wait returns what came of the operation when it is over. It may be called as often as one likes.
+// Wait waits for the operation and returns its result. It may be called repeatedly.
 func (h *Handle[T]) Wait() (T, diag.List) {
 	<-h.done
 	return h.result, h.diags
 }
 
-// Events returns what the operation has told since a cursor, at most a few hundred events at a time, with the cursor
-// to ask
-// with next; the first cursor is 0. It waits while there is nothing new. Only the last maxEvents events are kept:
-// missed
-// counts those after the cursor that are gone. It returns no events when the operation is over and all was told, and
-// the
-// error of ctx when that ends before.
+// Events returns events of the operation since a cursor, at most a few hundred at a time, with the next cursor; the
+// first cursor is 0. It waits while there are none. Only the last maxEvents events are kept: missed counts those after
+// the cursor that are gone. It returns no events when the operation is over and all were returned, and the error of ctx
+// if that ends first.
 func (h *Handle[T]) Events(ctx context.Context, since uint64) (events []Event, next, missed uint64, err error) {
 	return h.log.since(ctx, since)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/state/locks"
 )
 
-// Locks returns what has to be locked to carry a plan out while others change the state, by the state as it is now.
+// Locks returns what must be locked to apply a plan while others change the state, for the state as it is now.
 func (s *Session) Locks(ctx context.Context, p *plan.Plan) (set locks.Set, diags diag.List) {
 	defer caught(&diags)
 	applier, diags := s.applier(ctx, p, "", "")
@@ -19,7 +19,7 @@ func (s *Session) Locks(ctx context.Context, p *plan.Plan) (set locks.Set, diags
 	return applier.Locks(), diags
 }
 
-// own returns what the request for locks with this ID has locked; nil where the lock is that of the whole state.
+// own returns what the request with this ID has locked; nil if the lock is that of the whole state.
 func (s *Session) own(ctx context.Context, lockID string) (locks.Set, error) {
 	all, err := s.Store.LockRequests(ctx, s.Workspace)
 	for _, r := range all {

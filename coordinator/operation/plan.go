@@ -30,10 +30,10 @@ import (
 type PlanOptions struct {
 	Mode        plan.Mode
 	SkipRefresh bool
-	// Refresh says how much is read where SkipRefresh does not say that nothing is: placement.RefreshAll or
-	// RefreshChanged; empty for what the rules say. It matters to ordinary plans alone.
+	// Refresh says how much of the infrastructure is read, unless SkipRefresh is set: placement.RefreshAll or
+	// RefreshChanged; empty for what the rules say. It affects ordinary plans only.
 	Refresh string
-	// NoVerdicts asks workers about every object, whatever earlier plans have found.
+	// NoVerdicts has workers plan every object, whatever earlier plans have found.
 	NoVerdicts bool
 	// Spare leaves the values out of the plan's changes that keep an object as it is by a verdict. Such a plan can be
 	// shown to people, and nothing else.
@@ -41,33 +41,33 @@ type PlanOptions struct {
 	Targets, Excludes []addr.Target
 	Replace           []addr.Instance
 	Imports           map[addr.Instance]*planning.ImportTarget
-	// reads are the only managed instances that a plan that does nothing but refresh reads; nil for all.
+	// reads restricts a refresh-only plan to these managed instances; nil for all.
 	reads map[addr.Instance]bool
-	// beforeDestroy makes the plan that a destroy plan goes by: conditions that do not hold are warnings.
+	// beforeDestroy makes the ordinary plan that precedes a destroy plan: in it, failed conditions are warnings.
 	beforeDestroy bool
-	// refreshed tells that nothing is refreshed because such a plan has done so; stored is what it has refreshed.
+	// refreshed says that such a plan has refreshed everything already; stored is the state before that.
 	refreshed bool
 	stored    *state.State
 }
 
-// What is said of a plan that was interrupted.
+// The error of an interrupted plan.
 const (
 	notBegun    = "The plan was not begun."
 	notFinished = "The plan was not finished."
 )
 
-// Planned is a plan with what it was made with.
+// Planned is a plan with the schemas and values that it was made with.
 type Planned struct {
 	Plan    *plan.Plan
 	Schemas *values.Schemas
-	// Values are what expressions see of the planned configuration.
+	// Values are the values of the planned configuration, for expressions.
 	Values *values.Store
-	// Outcome is how the planning run ended.
+	// Outcome is the outcome of the planning run.
 	Outcome coordinator.Outcome
 }
 
-// Plan makes a plan. prior is the stored state, which is not changed. A plan whose run failed comes with the errors,
-// marked as errored; nil when planning could not even begin.
+// Plan makes a plan. It does not change prior, which is the stored state. If the run fails, it returns the plan, marked
+// as errored, together with the errors; it returns nil if planning could not begin.
 func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (planned *Planned, diags diag.List) {
 	defer caught(&diags)
 	diags = s.Tree.Check().Append(checkStatements(s.Tree, o.Mode != plan.Destroy || !prior.IsEmpty()),
@@ -75,7 +75,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	// What an operation in doubt came to shows in what is there now, unless it may still begin.
+	// The object shows the outcome of an operation in doubt, unless the operation may still start.
 	for d := range prior.Doubts() {
 		if o.reads != nil {
 			break // who only looks stops nobody
@@ -103,10 +103,10 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	if cycles.HasErrors() {
 		return nil, diags.Append(cycles)
 	}
-	// Who imports may still be writing the block of what is imported.
+	// The block of an object that is imported may not be finished yet.
 	if len(o.Imports) == 0 && o.reads == nil {
-		// Planning asks providers about what it plans from its block, but not about what it leaves out, destroys, or
-		// only reads.
+		// Planning has providers validate the blocks that it plans, but not those that it leaves out, destroys, or only
+		// reads.
 		planned := o.Mode == plan.Normal && len(o.Targets)+len(o.Excludes) == 0
 		more = s.check(ctx, static, code, planned)
 		if diags = diags.Append(more); more.HasErrors() {
@@ -178,9 +178,9 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	return &Planned{Plan: p, Schemas: schemas, Values: store, Outcome: outcome}, diags
 }
 
-// destroyByPlan plans to destroy what exists once an ordinary plan has found out what that is. As in OpenTofu, what an
-// ordinary plan cannot evaluate keeps a destroy from being planned, and data whose reading it would put off is not
-// read. To find what exists it is not needed, so it is made only where the two could differ.
+// destroyByPlan first makes an ordinary plan, which finds out what exists, and then plans to destroy that. As in
+// OpenTofu, errors of the ordinary plan prevent the destroy plan, and data that it would read only during the apply is
+// not read. The ordinary plan is made only if it could find something else than the state has.
 func (s *Session) destroyByPlan(ctx context.Context, prior *state.State, o PlanOptions) (*Planned, diag.List) {
 	ordinary := o
 	ordinary.Mode, ordinary.beforeDestroy = plan.Normal, true
@@ -195,11 +195,11 @@ func (s *Session) destroyByPlan(ctx context.Context, prior *state.State, o PlanO
 		}
 	}
 	o.SkipRefresh, o.refreshed, o.stored = true, !o.SkipRefresh, prior
-	// It gives all warnings again that are not of the ordinary plan alone. Those are left out, as in OpenTofu.
+	// It repeats all warnings except those of the ordinary plan alone, which are left out as in OpenTofu.
 	return s.Plan(ctx, exists, o)
 }
 
-// run carries a program out that changes nothing.
+// run executes a program that changes nothing.
 func (s *Session) run(ctx context.Context, kind string, p program.Program) (coordinator.Outcome, error) {
 	o := s.runnerOptions(kind, p)
 	o.RunID = s.NewID()
@@ -216,7 +216,7 @@ func (s *Session) run(ctx context.Context, kind string, p program.Program) (coor
 	return outcome, err
 }
 
-// runnerOptions are what all runs of the session have in common.
+// runnerOptions returns the options that all runs of the session have in common.
 func (s *Session) runnerOptions(kind string, p program.Program) coordinator.Options {
 	o := coordinator.Options{
 		Program: p, Hub: s.Hub, Workspace: s.Workspace, Parallelism: s.Parallelism, OwnSlots: s.OwnSlots, Sole: s.Sole,
@@ -235,16 +235,15 @@ func (s *Session) runnerOptions(kind string, p program.Program) coordinator.Opti
 	return o
 }
 
-// runFailed is the diagnostic of a run that could not be carried on. Its Extra is the error, which may be a
-// coordinator.Bug.
+// runFailed is the diagnostic of a run that could not continue. Its Extra is the error, which may be a coordinator.Bug.
 func runFailed(err error) *diag.Diagnostic {
 	d := diag.New(diag.Error, "The run could not be carried on", err.Error(), nil)
 	d.Extra = err
 	return d
 }
 
-// deprecatedInputs warns of root variables that are deprecated and given all the same. Who gives the value can act on
-// that, so -deprecation, which is about the authors of modules, does not hide it.
+// deprecatedInputs warns about deprecated root variables that are given. Their users can act on that, so -deprecation,
+// which is about the authors of modules, does not hide it.
 func (s *Session) deprecatedInputs() diag.List {
 	var diags diag.List
 	for _, name := range slices.Sorted(maps.Keys(s.Inputs)) {
@@ -296,7 +295,7 @@ func removedBlocks(tree *config.Tree) func(addr.Instance) *config.Removed {
 	}
 }
 
-// cycleDiags reports every cycle as the loop that it is.
+// cycleDiags reports every cycle with its path.
 func cycleDiags(s *graph.Static) diag.List {
 	var diags diag.List
 	for _, c := range s.Graph.Cycles() {
@@ -320,7 +319,8 @@ func cycleDiags(s *graph.Static) diag.List {
 	return diags
 }
 
-// leftBehind refuses a plan that covers only part of what has moved: the rest could not be where it belongs.
+// leftBehind refuses a plan that covers only some of the objects that have moved: the others would stay at their old
+// addresses.
 func leftBehind(previous map[addr.Instance]addr.Instance, o PlanOptions) diag.List {
 	hit := func(list []addr.Target, a addr.Instance) bool {
 		return slices.ContainsFunc(list, func(t addr.Target) bool { return t.Contains(a) })
@@ -378,8 +378,8 @@ func (s *Session) Validate(ctx context.Context) (diags diag.List) {
 	return diags.Append(s.check(ctx, static, code, false))
 }
 
-// check evaluates every block without state or real values. sparing leaves out what planning asks providers anyway;
-// when it finds something, everything is checked, so that all is reported at once.
+// check evaluates every block without state or real values. sparing leaves out what planning has providers validate
+// anyway; if that finds an error, everything is checked, so that all errors are reported at once.
 func (s *Session) check(ctx context.Context, static *graph.Static, code *values.Code, sparing bool) diag.List {
 	v := &validating.Validator{Static: static, Code: code, Store: s.store(code, values.Validating, time.Time{}),
 		Package: s.Package, Sparing: sparing}

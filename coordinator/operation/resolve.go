@@ -15,10 +15,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// CutOff returns a run of the workspace that was cut off while operations were under way, or nil. They may still go on,
-// or their results wait: until those are recorded the state does not say what there is, and what is planned by it could
-// be done twice. Only the run itself, resumed, can take them. A run that has locks of objects is none of these: what it
-// changes is locked until somebody has gone on with it.
+// CutOff returns a run of the workspace that was cut off with operations under way, or nil. They may still be executed,
+// or their results wait. Until those are recorded the state is incomplete, and another plan could do the same things
+// twice. Runs with locks of objects do not count: what they change stays locked until they are settled or resumed.
 func CutOff(ctx context.Context, store RunsAndLocks, workspace string) (*journal.Run, error) {
 	runs, err := store.Runs(ctx, workspace)
 	if err != nil {
@@ -39,14 +38,14 @@ func CutOff(ctx context.Context, store RunsAndLocks, workspace string) (*journal
 	return nil, nil
 }
 
-// RunsAndLocks is what tells which runs were cut off; journal.Store does.
+// RunsAndLocks are the roles of a store that CutOff needs; journal.Store has them.
 type RunsAndLocks interface {
 	journal.Runs
 	LockRequests(ctx context.Context, workspace string) ([]locks.Request, error)
 }
 
-// UnderWay tells whether operations of a run, which has not ended, were sent and may still go on, or have results that
-// wait.
+// UnderWay reports whether operations of a run that has not ended were sent and may still be executed, or have results
+// that are not recorded.
 func UnderWay(ctx context.Context, store journal.Runs, r journal.Run) (bool, error) {
 	events, err := store.Events(ctx, r.ID)
 	if err != nil {
@@ -113,7 +112,7 @@ func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Insta
 	return tx, nil
 }
 
-// doubtful finds the object of an instance that is in doubt: the current one, else a deposed one.
+// doubtful returns the object in doubt of an instance: the current one, or else a deposed one.
 func doubtful(s *state.State, at addr.Instance) (state.DeposedKey, *state.Object) {
 	i := s.Instance(at)
 	if i == nil {
@@ -131,8 +130,9 @@ func doubtful(s *state.State, at addr.Instance) (state.DeposedKey, *state.Object
 	return "", nil
 }
 
-// bury makes sure that nobody begins the operation in doubt from now on: its task may still be waiting for a worker. It
-// fails when somebody, whom it names, has begun since the doubt was noted. An embedded worker has ended with its run.
+// bury makes sure that no worker starts the operation in doubt any more: its task may still be waiting in a stream. It
+// fails, and names the worker, if one has started it since it was marked as in doubt. An embedded worker has ended with
+// its run.
 func (s *Session) bury(ctx context.Context, d *state.Doubt, why string) (begun string, diags diag.List) {
 	ref := wire.TaskRef{Pool: d.Pool, Coordinator: s.Hub.Coordinator(), Run: d.Run, Attempt: wire.AttemptID(d.Attempt)}
 	c, err := s.Hub.Claim(ctx, ref, wire.Claim{Nonce: s.NewID(), At: s.Now(), Tombstone: true, Reason: why})
@@ -149,8 +149,8 @@ func (s *Session) bury(ctx context.Context, d *state.Doubt, why string) (begun s
 	return "", nil
 }
 
-// verdict returns what the journal of the run is told when a doubt is resolved: that the operation is done, or that it
-// never took place. Nothing is told of a run that is over.
+// verdict returns the event for the journal of the run when a doubt is resolved: the operation is done, or it never
+// took place. It returns none for a run that is over.
 func (s *Session) verdict(ctx context.Context, d *state.Doubt, done bool, who string) (journal.Tx, error) {
 	r, _, err := s.Store.RunPlan(ctx, d.Run)
 	if errors.Is(err, journal.ErrNoRun) || err == nil && r.Over() {

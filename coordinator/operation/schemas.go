@@ -24,7 +24,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// need is what a run needs to know of one provider.
+// need is the part of a provider's schemas that a run needs.
 type need struct {
 	managed, data, ephemeral map[string]bool
 }
@@ -113,8 +113,8 @@ func (s *Session) Schemas(ctx context.Context, prior *state.State) (schemas *val
 	return values.NewSchemas(out), diags
 }
 
-// warm has all workers fetch and start the providers that the session is about to ask: else each worker does so in the
-// run, when it gets its first operation. It is a request, and nothing rests on it.
+// warm asks all workers to download and start the providers that the session will use. Otherwise each worker does so
+// during the run, with its first operation. It is only a request.
 func (s *Session) warm(ctx context.Context, needed []addr.Provider) {
 	if s.Environment != nil {
 		return // a process that was started without it would be of no use
@@ -169,14 +169,14 @@ func (s *Session) ProviderSchemas(ctx context.Context, p addr.Provider, task *wi
 	return forConfiguration(schemas), diags
 }
 
-// While nobody serves a pool, a call is tried again after a pause that doubles between these: an embedded worker is
-// there within a millisecond or two, one that somebody starts by hand is not.
+// While a pool has no worker, a call is repeated after a pause that doubles between these: an embedded worker is ready
+// within a millisecond or two, one that somebody starts by hand is not.
 const (
 	firstPause = time.Millisecond
 	lastPause  = 200 * time.Millisecond
 )
 
-// A call that is lost is repeated so often, after a pause that doubles each time.
+// A lost call is repeated this often, after a pause that doubles each time.
 const (
 	lostCalls      = 7
 	firstLostPause = 20 * time.Millisecond

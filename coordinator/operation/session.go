@@ -1,7 +1,6 @@
-// Package operation carries out what the command line asks for as a whole: plan, apply, validate, evaluate.
+// Package operation has the whole operations of the command line and the service: plan, apply, validate, evaluate.
 //
-// It puts configuration, state, workers and the run loop together; each does its own part. It prints nothing and
-// parses no arguments.
+// It connects configuration, state, workers and the run's loop. It prints nothing and parses no arguments.
 package operation
 
 import (
@@ -27,10 +26,10 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// DefaultPool is the pool of what no placement rule places.
+// DefaultPool is the pool of everything that no placement rule assigns to another one.
 const DefaultPool = "default"
 
-// Session is what operations work with. Its fields are set before the first operation and not changed after.
+// Session has what operations need. Its fields are set before the first operation and not changed afterwards.
 type Session struct {
 	Tree *config.Tree
 	// Inputs are the root variables.
@@ -38,57 +37,58 @@ type Session struct {
 	Workspace     string
 	EngineVersion string
 
-	// Hub is the coordinator's connection. Its name is the same for all runs on one store, because a resumed run needs
-	// the name that it had.
+	// Hub is the coordinator's connection. All runs on one store use the same coordinator name, which a resumed run needs
+	// again.
 	Hub *hub.Hub
-	// Keyring makes and finds the keys that seal what the safe lane persists.
+	// Keyring creates and opens the keys that seal the messages of the safe lane.
 	Keyring *wire.Keyring
 	// Store may be nil for operations that touch no state.
 	Store journal.Store
-	// Package returns the selected package of a provider; Selections are all of them.
+	// Package returns the selected package of a provider; Selections are all selected packages.
 	Package    func(addr.Provider) wire.Package
 	Selections []plan.ProviderSelection
-	// WorkerWait is how long to wait for the first worker.
+	// WorkerWait is how long an operation waits for the first worker.
 	WorkerWait time.Duration
 
-	// Parallelism is the number of slots of the widest limit; Rules place vertices and limit them.
+	// Parallelism is the number of slots of the default limit, as in coordinator.Options. Rules place vertices and limit
+	// them.
 	Parallelism placement.Parallelism
 	Rules       *placement.Rules
-	// OwnSlots tells that the slots of the widest limit are each run's own. Otherwise all runs share them.
+	// OwnSlots gives each run the slots of the default limit for itself. Otherwise all runs share them.
 	OwnSlots bool
-	// Background tells that what is done here makes way for everybody else's operations.
+	// Background gives all other operations of the process priority over those of this session.
 	Background bool
-	// Sole tells that no other coordinator uses the transport.
+	// Sole says that no other coordinator uses the transport.
 	Sole bool
-	// Embedded tells that the workers end with the session's operations.
+	// Embedded says that the workers end with the session's operations.
 	Embedded bool
 	Observer coordinator.Observer
-	// Timeline returns the book that a run is written into while it goes on, for pages and for other processes to read;
-	// nil for a run that nobody looks at. It may be nil.
+	// Timeline returns the book in which a run is recorded for pages and other processes while it goes on; nil for a run
+	// that is not recorded. It may be nil.
 	Timeline func(timeline.Head) *timeline.Book
-	// Events receives what workers tell of operations while they run, from another goroutine; may be nil.
+	// Events receives live events of workers, on another goroutine; may be nil.
 	Events func(wire.Event)
-	// Stop ends what operations do; the zero value never does.
+	// Stop stops operations; the zero value never does.
 	Stop Stop
 
-	// Dir is the absolute directory of the configuration: relative paths in it start there, and plugins and
-	// provisioners run there, where their worker has it. Empty is where each process runs. Cwd is path.cwd: the
-	// directory in which the command was given, which -chdir changes Dir from; empty is Dir.
+	// Dir is the absolute directory of the configuration: relative paths in it start there, and plugins and provisioners
+	// run there, if their worker has it. Empty is the working directory of each process. Cwd is path.cwd: the directory in
+	// which the command was given, from which -chdir may lead elsewhere; empty is Dir.
 	Dir, Cwd string
-	// Environment is what plugins and provisioners are started with; nil leaves them to their worker's own environment.
+	// Environment is the environment of plugins and provisioners; nil is their worker's own.
 	Environment *Environment
-	// Env is the environment of the operation itself: of functions, and of what this process reads for it.
+	// Env is the environment of the operation itself: of functions, and of everything that this process reads for it.
 	Env   environ.Variables
 	Now   func() time.Time
 	NewID func() string
-	// TemplateDepth is how many templates may be nested in each other; zero is what is usual.
+	// TemplateDepth is how deep templates may be nested; zero is the default.
 	TemplateDepth int
 	// Compute and Own are those of coordinator.Options; may be nil.
 	Compute func(vertex int, fn func())
 	Own     func(ctx context.Context, t *wire.Task) *wire.Result
 }
 
-// functions returns the function table of a phase. at is the plan's timestamp; zero when it is not known yet.
+// functions returns the function table of a phase. at is the timestamp of the plan; zero if it is not known yet.
 func (s *Session) functions(phase values.Phase, at time.Time) map[string]function.Function {
 	return funcs.Table(funcs.Options{
 		BaseDir: s.Dir, Env: s.Env, PlanTimestamp: at, Now: s.Now, TemplateDepth: s.TemplateDepth,
@@ -111,10 +111,10 @@ func (s *Session) store(code *values.Code, phase values.Phase, at time.Time) *va
 	})
 }
 
-// renewals returns what keeps ephemeral objects alive during a run. Stop it when the run has ended.
+// renewals returns what renews open ephemeral objects during a run. Stop it when the run has ended.
 func (s *Session) renewals() *renewal.Keeper {
 	return renewal.NewKeeper(func(ctx context.Context, pool string, task *wire.Task) (*wire.Result, diag.List) {
-		// An object that is open must be kept alive, and closed, after a stop as well.
+		// Open objects must be renewed, and closed, after a stop as well.
 		return s.callWith(ctx, ctx, task, func(ctx context.Context, task *wire.Task) (*wire.Result,
 			error) {
 			return s.callPool(ctx, pool, task)

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// onlyChanged tells whether a plan reads only what a change can touch.
+// onlyChanged reports whether a plan reads only objects that a change can affect.
 func (s *Session) onlyChanged(o PlanOptions) bool {
 	if o.Mode != plan.Normal || o.SkipRefresh || o.beforeDestroy || len(o.Imports) > 0 {
 		return false
@@ -18,7 +18,7 @@ func (s *Session) onlyChanged(o PlanOptions) bool {
 	return o.Refresh == placement.RefreshChanged || o.Refresh == "" && s.Rules.RefreshesChanged()
 }
 
-// verdicts returns the verdicts that a plan may go by. Without those that cannot be read it takes longer.
+// verdicts returns the verdicts that a plan may use. Verdicts that cannot be read only cost time.
 func (s *Session) verdicts(ctx context.Context, asked bool) map[string]journal.Verdict {
 	if !asked || s.Store == nil {
 		return nil

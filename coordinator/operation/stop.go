@@ -9,18 +9,18 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Stop is what the caller of operations asks them to stop. It latches: whoever looks later finds it asked for as well,
-// so that no phase of an operation begins after it because an earlier phase has heard it. Both contexts are children of
-// the caller's. Neither of them ever ends in the zero value.
+// Stop has the caller's requests to stop operations. It latches: a request stays in force, so that no later phase of an
+// operation begins although only an earlier one has noticed it. Both contexts are children of the caller's. In the zero
+// value neither ever ends.
 type Stop struct {
-	// Stopping ends when nothing new may be started: no run, no phase, no vertex, no call to a worker. What changes the
-	// world, and runs already, is awaited.
+	// Stopping ends when nothing new may be started: no run, no phase, no vertex, no call to a worker. Operations that are
+	// under way, and change something, are awaited.
 	Stopping context.Context
-	// Leaving ends when operations shall return at once, whatever still runs. Stopping ends with it.
+	// Leaving ends when operations must return at once, whatever is still under way. Stopping ends with it.
 	Leaving context.Context
 }
 
-// NewStop returns a Stop and the functions that ask for it. The cause says why.
+// NewStop returns a Stop, and the functions that end its contexts with a cause.
 func NewStop(ctx context.Context) (s Stop, stop, leave context.CancelCauseFunc) {
 	s.Leaving, leave = context.WithCancelCause(ctx)
 	s.Stopping, stop = context.WithCancelCause(s.Leaving)
@@ -55,10 +55,10 @@ func follow(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// Asked tells whether nothing new may be started.
+// Asked reports whether nothing new may be started.
 func (s Stop) Asked() bool { return s.Stopping != nil && s.Stopping.Err() != nil }
 
-// stopping returns Stopping, or for the zero value a context that never ends.
+// stopping returns Stopping or, for the zero value, a context that never ends.
 func (s Stop) stopping() context.Context {
 	if s.Stopping == nil {
 		return context.Background()
@@ -66,8 +66,8 @@ func (s Stop) stopping() context.Context {
 	return s.Stopping
 }
 
-// running returns the context of what is awaited after a stop, and ends only when the operation is to leave. Without a
-// Stop it is ctx.
+// running returns the context for work that is awaited after a stop. It ends only when the operation is to leave.
+// Without a Stop it is ctx.
 func (s Stop) running(ctx context.Context) context.Context {
 	if s.Leaving == nil {
 		return ctx
@@ -78,12 +78,12 @@ func (s Stop) running(ctx context.Context) context.Context {
 // ErrInterrupted is the usual cause of a Stop.
 var ErrInterrupted = errors.New("the command was interrupted")
 
-// ErrSuspended is the cause of a Stop after which somebody goes on with the run: what is under way is finished. It is
-// not asked to stop, because it would fail then.
+// ErrSuspended is the cause of a Stop after which the run will be continued: operations that are under way finish
+// normally, because they would fail if they were asked to stop.
 var ErrSuspended = errors.New("the run is suspended")
 
-// interrupted returns the diagnostic of an operation that was stopped before it began, or between two of its phases. It
-// returns nil while nobody has asked for that.
+// interrupted returns the error of an operation that was stopped before it began, or between two phases; nil if there
+// was no request to stop.
 func (s *Session) interrupted(what string) diag.List {
 	if !s.Stop.Asked() {
 		return nil
@@ -91,16 +91,16 @@ func (s *Session) interrupted(what string) diag.List {
 	return diag.Errors("Operation interrupted", what, nil)
 }
 
-// caught has a panic of an operation told as a bug: it ends that operation, with its trace, and nothing else of the
-// process. Defer it first.
+// caught turns a panic of an operation into an error with its stack trace, so that nothing else in the process is
+// affected. Defer it first.
 func caught(diags *diag.List) {
 	if p := recover(); p != nil {
 		*diags = diags.Append(runFailed(bug.New(p)))
 	}
 }
 
-// watch passes the session's Stop on to a run until release is called. A run that begins after the stop was asked for
-// hears it before it starts anything.
+// watch passes the session's Stop to a run until release is called. If the stop was requested before, the run starts
+// nothing.
 func (s *Session) watch(r *coordinator.Runner) (release func()) {
 	forget := func() bool { return true }
 	interrupt := func() {
@@ -125,7 +125,8 @@ func (s *Session) watch(r *coordinator.Runner) (release func()) {
 	}
 }
 
-// unlessStopped returns a context that ends with ctx, and when the session is stopped: for what is not worth awaiting.
+// unlessStopped returns a context that ends with ctx and when the session is stopped, for work that need not be
+// awaited.
 func (s *Session) unlessStopped(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stopping := s.Stop.stopping()
