@@ -8,9 +8,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// feed passes on what one source yields to any number of listeners. The source runs while there are any.
+// feed passes the values of one source to any number of listeners. The source runs while there are any.
 type feed[T any] struct {
-	// source yields until ctx ends, or returns why it cannot.
+	// source passes values until ctx ends, or returns an error.
 	source func(ctx context.Context, yield func(T)) error
 	once   sync.Once
 	shared shared
@@ -24,8 +24,8 @@ type listener[T any] struct {
 	ended chan error // gets one error
 }
 
-// listen calls fn with what comes until ctx ends, which is no error, or the source fails, or fn panics. fn is not
-// called any more when listen has returned.
+// listen calls fn with each value until ctx ends, which is no error, or until the source fails or fn panics. fn is not
+// called after listen has returned.
 func (f *feed[T]) listen(ctx context.Context, fn func(T)) error {
 	f.once.Do(func() { f.shared.run, f.listeners = f.run, map[*listener[T]]bool{} })
 	l := &listener[T]{fn: fn, ended: make(chan error, 1)}
@@ -47,7 +47,7 @@ func (f *feed[T]) listen(ctx context.Context, fn func(T)) error {
 	}
 }
 
-// run keeps the source going. When it fails, those who listen are told, and may listen again.
+// run runs the source. If it fails, all listeners get the error, and may listen again.
 func (f *feed[T]) run(ctx context.Context) {
 	for {
 		err := bug.Catch(func() error { return f.source(ctx, f.yield) })
@@ -78,7 +78,7 @@ func (f *feed[T]) yield(v T) {
 	}
 }
 
-// end tells a listener why it hears no more. The caller has the lock.
+// end gives a listener the error that ends it. The caller has the lock.
 func (f *feed[T]) end(l *listener[T], err error) {
 	delete(f.listeners, l)
 	l.ended <- err

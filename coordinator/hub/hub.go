@@ -1,10 +1,9 @@
-// Package hub lets all runs of a coordinator share one connection: it takes from the transport what is there once for
-// all of them, and gives each run its part.
+// Package hub lets all runs of a coordinator share one connection: it receives results, heartbeats and control messages
+// once for all of them, and passes each run its own.
 //
-// One goroutine fetches results and routes them by run; one watches heartbeats, one control messages, one asks whether
-// the transport still holds what it held. Each of them runs only while a run needs it. What concerns one run alone
-// (calls, tasks, claims, permits, blobs) goes straight to the transport. The package decides nothing about a run, and
-// knows no store.
+// One goroutine fetches results and routes them by run; one watches heartbeats, one control messages, one checks for
+// lost data. Each of them runs only while a run needs it. What belongs to a single run (calls, tasks, claims, permits,
+// blobs) goes directly to the transport. The package decides nothing about a run, and knows no store.
 package hub
 
 import (
@@ -15,13 +14,13 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// retryEvery is the pause after which something that has failed is tried again.
+// retryEvery is the pause before a retry.
 const retryEvery = 250 * time.Millisecond
 
-// Hub is one coordinator's connection. There is one for each coordinator and process. Its methods may be called from
-// any goroutine.
+// Hub is a coordinator's connection. A process has one for each coordinator. Its methods may be called from any
+// goroutine.
 type Hub struct {
-	// What concerns one run alone.
+	// What belongs to a single run.
 	wire.Hands
 	wire.Claims
 	wire.Blobs
@@ -39,8 +38,9 @@ type Hub struct {
 	purging  chan struct{} // holds a token while a run is purged
 }
 
-// New returns the hub of a coordinator, which owns the transport from then on: nobody else may fetch its results, watch
-// its orphans, or ask for permits over it in the name of another coordinator.
+// New returns the hub of a coordinator. It takes over the transport: nobody else may fetch the coordinator's results,
+// decide about its orphaned permits, or request permits over this transport in another coordinator's name. Close the
+// hub.
 func New(t wire.Transport, coordinator string) *Hub {
 	h := &Hub{Hands: t, Claims: t, Blobs: t, Keys: t, transport: t, coordinator: coordinator,
 		purging: make(chan struct{}, 1)}
@@ -54,8 +54,8 @@ func New(t wire.Transport, coordinator string) *Hub {
 	return h
 }
 
-// For returns the hub of another coordinator over the same connection, for a run that another coordinator has begun.
-// Only one of the two may have runs that ask for permits.
+// For returns a hub for another coordinator over the same connection, for a run that the other one has begun. Only one
+// of the two may have runs that request permits.
 func (h *Hub) For(coordinator string) *Hub {
 	if coordinator == h.coordinator {
 		return h
@@ -81,27 +81,26 @@ func (h *Hub) WatchControl(ctx context.Context, fn func(wire.Control)) error {
 	return h.controls.listen(ctx, fn)
 }
 
-// Results calls take for each result of a run that is fetched, until ctx ends; take must not block. Results that came
-// before, while nobody took those of the run, are among them. One may come more than once. It returns ErrTaken at once
-// when the run's results are being taken already.
+// Results calls take for each result of a run, until ctx ends; take must not block. It begins with the results that
+// arrived before the call. A result may be passed more than once. It returns ErrTaken at once if another call receives
+// the run's results.
 func (h *Hub) Results(ctx context.Context, run string, take func(wire.Delivery)) error {
 	return h.results.take(ctx, run, take)
 }
 
-// Probe calls fn regularly, at first at once, with what the transport holds, or with why that is not known, until ctx
-// ends or fn returns false. What it holds is about the pools that were named before it was asked. See
-// wire.Queue.HighWater.
+// Probe calls fn at once, and then regularly, with what the transport holds or with an error, until ctx ends or fn
+// returns false. The answer is about the pools that pools returned before the question. See wire.Queue.HighWater.
 func (h *Hub) Probe(ctx context.Context, pools func() []string, fn func(wire.HighWater, error) bool) {
 	h.probes.probe(ctx, pools, fn)
 }
 
-// Decide adds somebody who decides about orphaned permits, and returns what removes it again. A permit is free when one
-// of those who decide says so; each of them says so only of what it knows. Add the first before the first run.
+// Decide adds a function that decides about orphaned permits, and returns a function that removes it. A permit is
+// released if one of them says so; each decides only about runs that it knows. Add the first one before the first run.
 func (h *Hub) Decide(fn wire.Orphan) (remove func()) {
 	return h.orphans.add(fn, h.transport.OnOrphan)
 }
 
-// Acquire queues a request for a permit in the coordinator's name. See wire.Semaphore.
+// Acquire requests a permit in the coordinator's name. See wire.Semaphore.
 func (h *Hub) Acquire(ctx context.Context, limit string, r wire.PermitRequest) (wire.Permit, error) {
 	r.Coordinator = h.coordinator
 	defer h.line.enter(limit)()
@@ -139,8 +138,8 @@ func (h *Hub) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) er
 	return h.transport.PublishTask(ctx, ref, data)
 }
 
-// PurgeRun removes what a finished run left. See wire.Queue. One run is purged at a time: each purge looks through the
-// registers of all runs that were purged before.
+// PurgeRun removes everything of a finished run. See wire.Queue. One run is purged at a time, because each purge looks
+// through the registers of all runs that were purged before.
 func (h *Hub) PurgeRun(ctx context.Context, run string) error {
 	h.results.forget(run)
 	select {
@@ -152,7 +151,7 @@ func (h *Hub) PurgeRun(ctx context.Context, run string) error {
 	return h.transport.PurgeRun(ctx, run)
 }
 
-// HighWater asks what the transport holds, besides the regular probes. See wire.Queue.
+// HighWater asks what the transport holds, independently of the regular probes. See wire.Queue.
 func (h *Hub) HighWater(ctx context.Context, pools []string) (wire.HighWater, error) {
 	return h.transport.HighWater(ctx, pools)
 }
@@ -168,12 +167,12 @@ func (h *Hub) Control(ctx context.Context, pool string, c wire.Control) error {
 // Connected is that of wire.Presence.
 func (h *Hub) Connected() time.Duration { return h.transport.Connected() }
 
-// Events is that of wire.Presence. Each run listens for itself, because each has a subject of its own.
+// Events is that of wire.Presence. Each run subscribes for itself, because each has a subject of its own.
 func (h *Hub) Events(ctx context.Context, run string, fn func(pool string, data []byte)) error {
 	return h.transport.Events(ctx, run, fn)
 }
 
-// shared is a goroutine that runs while somebody needs it.
+// shared is a goroutine that runs while it has users.
 type shared struct {
 	run func(ctx context.Context)
 
@@ -198,7 +197,7 @@ func (s *shared) join() {
 	}()
 }
 
-// leave ends the goroutine with its last user, and waits for its end.
+// leave ends the goroutine with its last user, and waits for it.
 func (s *shared) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +208,7 @@ func (s *shared) leave() {
 	<-s.done
 }
 
-// pause waits; it reports false when ctx ended meanwhile.
+// pause waits. It returns false if ctx ends meanwhile.
 func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -9,15 +9,15 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// line knows who of this process waits for permits, so that some can let all others go first.
+// line records which runs of this process wait for permits, so that background runs can give them priority.
 type line struct {
 	mu      sync.Mutex     // guards what follows
 	waiting map[string]int // by limit
-	// changed is closed when somebody begins or ceases to wait.
+	// changed is closed when a run begins or stops waiting.
 	changed chan struct{}
 }
 
-// enter notes that somebody waits for a permit of a limit, until leave is called.
+// enter records that a run waits for a permit of a limit, until leave is called.
 func (l *line) enter(limit string) (leave func()) {
 	l.add(limit, 1)
 	return func() { l.add(limit, -1) }
@@ -38,7 +38,8 @@ func (l *line) add(limit string, n int) {
 	}
 }
 
-// look tells whether somebody waits for a permit of a limit, and returns what is closed when that may have changed.
+// look reports whether a run waits for a permit of a limit, and returns a channel that is closed when that may have
+// changed.
 func (l *line) look(limit string) (waits bool, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,14 +49,14 @@ func (l *line) look(limit string) (waits bool, changed <-chan struct{}) {
 	return l.waiting[limit] > 0, l.changed
 }
 
-// errMadeWay is why a request is withdrawn that is made again later.
+// errMadeWay is the cause of withdrawing a background run's request, which is repeated later.
 var errMadeWay = errors.New("somebody else wants the permit")
 
-// elsewhere is how often who lets others go first looks whether those of other processes wait.
+// elsewhere is the interval at which a background run checks whether runs of other processes wait.
 const elsewhere = 250 * time.Millisecond
 
-// AcquireLast is Acquire for a run that makes way. It asks only while nobody else waits for the limit, and withdraws
-// the request as soon as a run of this process asks by Acquire.
+// AcquireLast is Acquire for a background run. It requests a permit only while nobody else waits for the limit, and
+// withdraws the request as soon as another run of this process calls Acquire.
 func (h *Hub) AcquireLast(ctx context.Context, limit string, r wire.PermitRequest) (wire.Permit, error) {
 	r.Coordinator = h.coordinator
 	for {
@@ -69,7 +70,7 @@ func (h *Hub) AcquireLast(ctx context.Context, limit string, r wire.PermitReques
 	}
 }
 
-// quiet returns when nobody else waits for a permit of a limit.
+// quiet waits until nobody else waits for a permit of a limit.
 func (h *Hub) quiet(ctx context.Context, limit, run string) error {
 	timer := time.NewTimer(elsewhere)
 	defer timer.Stop()
@@ -91,7 +92,7 @@ func (h *Hub) quiet(ctx context.Context, limit, run string) error {
 	}
 }
 
-// tryAcquire asks for a permit. The error is errMadeWay when the request was withdrawn for somebody else.
+// tryAcquire requests a permit. It returns errMadeWay if the request was withdrawn in favour of another run.
 func (h *Hub) tryAcquire(ctx context.Context, limit string, r wire.PermitRequest) (wire.Permit, error) {
 	asking, withdraw := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup

@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// orphans asks all who decide about orphaned permits.
+// orphans has the functions that decide about orphaned permits.
 type orphans struct {
 	mu      sync.Mutex // guards decides
 	set     bool       // the transport asks this one
@@ -34,8 +34,8 @@ func (o *orphans) add(fn wire.Orphan, listen func(wire.Orphan)) (remove func()) 
 	}
 }
 
-// decide is a wire.Orphan. The transport calls it, and a panic in one of the deciding functions must not end the
-// transport: the permit stays held then.
+// decide implements wire.Orphan. The transport calls it, so a panic of one of the functions must not get there: then
+// the permit stays held.
 func (o *orphans) decide(ctx context.Context, limit string, r wire.PermitRequest) (free bool) {
 	o.mu.Lock()
 	all := slices.Clone(o.decides)

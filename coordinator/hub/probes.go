@@ -10,10 +10,10 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// probeEvery is how often the transport is asked whether it still holds what it held.
+// probeEvery is the interval at which the transport is checked for lost data.
 const probeEvery = time.Second
 
-// probes asks the transport what it holds, once for all runs.
+// probes checks the transport once for all runs.
 type probes struct {
 	ask    func(ctx context.Context, pools []string) (wire.HighWater, error)
 	shared shared
@@ -23,7 +23,7 @@ type probes struct {
 	probers map[*prober]bool
 }
 
-// prober is one that is told. The newest answer is in its mailbox.
+// prober is a run that gets the answers. Its mailbox has the newest one.
 type prober struct {
 	pools func() []string
 	mail  chan answer
@@ -78,7 +78,7 @@ func (p *probes) run(ctx context.Context) {
 	}
 }
 
-// round asks once, and tells each prober what concerns it: the registers of its own pools.
+// round asks once, and passes each prober the part about its own pools.
 func (p *probes) round(ctx context.Context) {
 	p.mu.Lock()
 	asked := make(map[*prober][]string, len(p.probers))

@@ -10,21 +10,22 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// ErrTaken means that the results of a run are being taken already: it is carried out in this process.
+// ErrTaken means that another call receives the results of the run: it is executed in this process already.
 var ErrTaken = errors.New("the run is carried out in this process already")
 
 const (
-	// fetchBatch is how many results are fetched at once.
+	// fetchBatch is the most results that one fetch returns.
 	fetchBatch = 64
-	// Strays are kept up to so many messages, and bytes. What is not kept comes again by itself.
+	// The limits for strays in memory, in messages and bytes. Those beyond are delivered again later.
 	maxStrays     = 256
 	maxStrayBytes = 64 << 20
-	// releaseTime is how long it may take to give strays back.
+	// releaseTime is the time limit for releasing strays.
 	releaseTime = 5 * time.Second
 )
 
-// results routes results to their runs. One whose run nobody carries out here is a stray: it stays in the stream until
-// the run is resumed. It is kept here meanwhile, because the stream gives it to nobody else before its term is over.
+// results routes results to their runs. A result of a run that this process does not execute is a stray: it stays in
+// the stream until the run is resumed. It is kept in memory meanwhile, because the stream delivers it to nobody else
+// before its ack wait is over.
 type results struct {
 	fetch  func(ctx context.Context, n int) ([]wire.Delivery, error)
 	shared shared
@@ -35,7 +36,7 @@ type results struct {
 	bytes  int                      // of the strays
 }
 
-// taker takes the results of a run.
+// taker receives the results of a run.
 type taker struct {
 	fn    func(wire.Delivery)
 	ended chan error // gets one error
@@ -80,7 +81,7 @@ func (r *results) take(ctx context.Context, run string, fn func(wire.Delivery)) 
 	}
 }
 
-// run fetches until ctx ends, and gives the strays back then: another process may resume their runs.
+// run fetches results until ctx ends, and then releases the strays, because another process may resume their runs.
 func (r *results) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		list, err := r.fetch(ctx, fetchBatch)

@@ -1,7 +1,8 @@
 // Package bolt keeps states and the journals of runs in one bbolt file.
 //
-// A commit costs what its change costs, whatever the size of the state, and is durable when it returns. The package
-// decides nothing about a run, and it reads and writes no exchange format. docs/format/journal.md describes the file.
+// The cost of a commit depends on its changes and not on the size of the state, and a commit is durable when it
+// returns. The package decides nothing about runs, and knows no exchange format. docs/format/journal.md describes the
+// file.
 package bolt
 
 import (
@@ -24,7 +25,7 @@ import (
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
-// Format is the newest version of the file's own layout that this code knows. Older ones are read, newer ones refused.
+// Format is the newest version of the file's layout that this code knows. It reads older ones and refuses newer ones.
 const Format = 3
 
 // The buckets at the top of the file.
@@ -41,23 +42,23 @@ var (
 
 // Conditions that callers handle; the errors around them say what to do.
 var (
-	// ErrDamaged means that the file is not what was written.
+	// ErrDamaged means that the file is corrupt.
 	ErrDamaged = errors.New("the state store is damaged")
 	// ErrNewer means that a newer version of Millipede has written the file.
 	ErrNewer = errors.New("the state store was written by a newer version of Millipede")
 )
 
-// Options are what a store takes from its surroundings. Zero fields mean the default.
+// Options are the settings of a store. Zero fields stand for defaults.
 type Options struct {
-	// Now tells the time; default time.Now.
+	// Now returns the time; default time.Now.
 	Now func() time.Time
-	// NewID makes lineages and sessions; default random UUIDs.
+	// NewID makes IDs of lineages and sessions; default random UUIDs.
 	NewID func() string
 	// EngineVersion is recorded with each version of a state.
 	EngineVersion string
-	// NoSync leaves out fsync. For benchmarks and tests: an acknowledged commit can then be lost.
+	// NoSync omits fsync, for benchmarks, tests and volatile stores: an acknowledged commit can then be lost.
 	NoSync bool
-	// Wrapper encrypts the store's key; nil where the store is to be in the clear.
+	// Wrapper encrypts the store's key; nil for a store in the clear.
 	Wrapper Wrapper
 }
 
@@ -73,7 +74,7 @@ type Store struct {
 	requests locks.Book // for locks of objects, by workspace: what is in the file
 	asking   sync.Mutex // held by who changes requests, until they are in the file and in the book
 
-	// mu guards what follows. Who uses the file holds it for reading, who puts another file in its place for writing.
+	// mu guards what follows. It is held for reading while the file is used, and for writing while the file is replaced.
 	mu        sync.RWMutex
 	db        *bbolt.DB
 	unlocked  bool      // key, stale and unlockErr are known
@@ -87,9 +88,8 @@ type Store struct {
 
 var _ journal.Store = (*Store)(nil)
 
-// Open opens the file, or creates it with mode 0600. While it is open, no other process can open it: they get
-// *journal.Held with the info of the holder, after having waited for at most timeout (0: not at all). The caller
-// closes the store.
+// Open opens the file, or creates it with mode 0600. While it is open, no other process can open it: Open waits there
+// for at most timeout (0: not at all), and then returns *journal.Held with the info of the holder. Close the store.
 func Open(path string, info journal.LockInfo, timeout time.Duration) (*Store, error) {
 	return OpenOptions(path, info, timeout, Options{})
 }
@@ -109,7 +109,7 @@ func OpenOptions(path string, info journal.LockInfo, timeout time.Duration, o Op
 	if err != nil {
 		return nil, err
 	}
-	// A crash may have left a copy that did not take the place of the file.
+	// A crash may have left a copy that was to replace the file.
 	if err := os.Remove(path + newSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -121,7 +121,7 @@ func OpenOptions(path string, info journal.LockInfo, timeout time.Duration, o Op
 	return s, nil
 }
 
-// prepare checks the format of the file, or writes it into a new one, and says who holds it.
+// prepare checks the format of the file, or writes it to a new one, and records the holder.
 func (s *Store) prepare(info journal.LockInfo) error {
 	format := 0
 	err := s.view(func(tx *bbolt.Tx) error {
@@ -149,7 +149,7 @@ func (s *Store) prepare(info journal.LockInfo) error {
 	return writeHolder(s.path, info)
 }
 
-// layOut makes the buckets of a new file.
+// layOut creates the buckets of a new file.
 func layOut(tx *bbolt.Tx) error {
 	for _, name := range [][]byte{metaBucket, namesBucket, depsBucket, workspacesBucket, runsBucket, valuesBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
@@ -162,7 +162,7 @@ func layOut(tx *bbolt.Tx) error {
 	return putFormat(tx, plainFormat)
 }
 
-// Close waits for the commits that are under way and lets other processes open the file.
+// Close waits for commits that are under way, and lets other processes open the file.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.queue.close()
@@ -177,7 +177,7 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// PutValue keeps a value.
+// PutValue stores a value.
 func (s *Store) PutValue(ctx context.Context, bucket, key string, value []byte) error {
 	return s.write(ctx, func(tx *bbolt.Tx) error {
 		b, err := tx.Bucket(valuesBucket).CreateBucketIfNotExists([]byte(bucket))
@@ -188,7 +188,7 @@ func (s *Store) PutValue(ctx context.Context, bucket, key string, value []byte) 
 	})
 }
 
-// GetValue returns a value, nil when there is none.
+// GetValue returns a value; nil if there is none.
 func (s *Store) GetValue(ctx context.Context, bucket, key string) (value []byte, err error) {
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
 		if b := tx.Bucket(valuesBucket).Bucket([]byte(bucket)); b != nil {
@@ -201,10 +201,10 @@ func (s *Store) GetValue(ctx context.Context, bucket, key string) (value []byte,
 	return value, err
 }
 
-// holderPath is the file beside the store that says who has it open. It counts only while the store is locked.
+// holderPath is the file beside the store that names its holder. It is valid only while the store is locked.
 func holderPath(path string) string { return path + ".lock.info" }
 
-// readHolder returns what is known of the process that has the store open; empty when nothing is.
+// readHolder returns the holder of the store, as far as known; empty otherwise.
 func readHolder(path string) journal.LockInfo {
 	var info journal.LockInfo
 	data, err := os.ReadFile(holderPath(path))

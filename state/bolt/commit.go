@@ -15,8 +15,8 @@ import (
 	"github.com/millipede-iac/millipede/state/locks"
 )
 
-// Commit makes state changes and events durable together. When it returns nil, they survive any crash; when it
-// returns an error, none of them does.
+// Commit commits state changes and events together. If it returns nil, they survive any crash; if it returns an error,
+// none of them was made.
 func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) error {
 	prepare := s.unlock
 	if len(t.Changes)+len(t.Events) > 0 {
@@ -56,7 +56,7 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 	})
 }
 
-// Replace puts a whole state as a new version. What stays the same is not written again.
+// Replace stores a whole state as a new version. It does not write unchanged content again.
 func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.State, cause journal.Cause) error {
 	if err := s.freshen(ctx); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.Stat
 	})
 }
 
-// edit is the making of a version, within one transaction.
+// edit makes a version, within one transaction.
 type edit struct {
 	tx      *bbolt.Tx
 	w       *workspace
@@ -107,12 +107,13 @@ type edit struct {
 	before  version // the one that ended last
 	undoKey []byte  // begins with the number
 
-	// request is the one that locks what is changed; nil where the workspace is locked as a whole, or not at all.
+	// request is the request for locks that the changes are made under; nil if the workspace is locked as a whole, or not
+	// at all.
 	request *locks.Request
 	ending  bool // the version of the request ends with this transaction
 }
 
-// edit begins to make a version: that of a request for locks, or with nil the one that all others make.
+// edit begins to make the version of a request for locks or, for nil, the workspace's common version.
 func (s *Store) edit(tx *bbolt.Tx, w *workspace, request *locks.Request) (*edit, error) {
 	number, before, err := w.latest()
 	if err != nil {
@@ -123,8 +124,8 @@ func (s *Store) edit(tx *bbolt.Tx, w *workspace, request *locks.Request) (*edit,
 		undoKey: binary.BigEndian.AppendUint64(nil, making), request: request}, nil
 }
 
-// put sets what is kept under a key of the data, nil for nothing. The content that the last version had is noted
-// first, once a version: that is what makes earlier versions readable.
+// put sets the content of a key, nil for none. It first records, once for each version, the content that the last
+// version had, so that earlier versions stay readable.
 func (e *edit) put(key, value []byte) error {
 	old, err := e.w.data.get(key)
 	if err != nil {
@@ -167,7 +168,7 @@ func (e *edit) put(key, value []byte) error {
 	return e.w.data.put(key, value)
 }
 
-// undoRecord tells nothing from empty content.
+// undoRecord encodes a former content, and distinguishes none from an empty one.
 func undoRecord(old []byte) []byte {
 	if old == nil {
 		return []byte{0}
@@ -175,7 +176,7 @@ func undoRecord(old []byte) []byte {
 	return append([]byte{1}, old...)
 }
 
-// undone is the inverse of undoRecord, for one that was found under a key.
+// undone is the inverse of undoRecord.
 func undone(undo box, key, sealed []byte) ([]byte, error) {
 	r, err := undo.open(key, sealed)
 	switch {
@@ -189,8 +190,8 @@ func undone(undo box, key, sealed []byte) ([]byte, error) {
 	return nil, errors.New("an earlier content cannot be read")
 }
 
-// endVersion ends the version that is being made, unless its changes come to nothing. The first one ends even then,
-// if it was asked for.
+// endVersion ends the version that is being made, unless its changes cancel each other out. The first version ends even
+// then, if that was requested.
 func (s *Store) endVersion(e *edit, t journal.Tx) error {
 	if err := e.gather(); err != nil {
 		return err
@@ -224,7 +225,8 @@ func (s *Store) endVersion(e *edit, t journal.Tx) error {
 	return e.end(v)
 }
 
-// settle tells whether anything differs from the last version. If nothing does, the notes of the changes go.
+// settle reports whether anything differs from the last version. If nothing does, it removes the records of the
+// changes.
 func (e *edit) settle() (changed bool, err error) {
 	prefix := e.undoKey[:8]
 	c := e.w.undo.b.Cursor()

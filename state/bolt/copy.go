@@ -15,22 +15,22 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// A command that only reads works on a copy of the store. That takes a moment, whatever the command does afterwards, so
-// nobody who writes waits for a reader. The copy holds the last commit, and is sealed as the store is.
+// A command that only reads uses a copy of the store. Copying takes a moment, whatever the command does afterwards, so
+// writers never wait for readers. The copy has the last commit, and is sealed as the store is.
 
-// graceForReaders is how long a process that wants to write waits for those that make a copy at the moment.
+// graceForReaders is how long a process that wants to write waits for processes that are copying.
 const graceForReaders = 2 * time.Second
 
-// readersPause is how often it looks whether they are done.
+// readersPause is the interval at which it checks whether they have finished.
 const readersPause = 5 * time.Millisecond
 
-// CopyTo writes a copy of the store, as it was last committed, to a new file with mode 0600. A commit does not wait for
-// it, unless the file has to grow beyond what is mapped into memory.
+// CopyTo writes a copy of the last commit to a new file with mode 0600. Commits do not wait for it, unless the file has
+// to grow beyond its memory mapping.
 func (s *Store) CopyTo(ctx context.Context, to string) error {
 	return s.CopyOf(ctx, to, func() {})
 }
 
-// CopyOf is CopyTo that calls begun, once, when it is settled what the copy will have.
+// CopyOf is CopyTo, but calls begun, once, when the content of the copy is fixed.
 func (s *Store) CopyOf(ctx context.Context, to string, begun func()) error {
 	begun = sync.OnceFunc(begun)
 	return s.read(ctx, func(tx *bbolt.Tx) error {
@@ -39,8 +39,8 @@ func (s *Store) CopyOf(ctx context.Context, to string, begun func()) error {
 	})
 }
 
-// Copy writes a copy of a store that no process has open for writing to a new file with mode 0600. The error is
-// *journal.Held when one has, and fs.ErrNotExist when there is no store.
+// Copy writes a copy of a store that no process has open for writing to a new file with mode 0600. It returns
+// *journal.Held if one has, and fs.ErrNotExist if there is no store.
 func Copy(path, to string) (err error) {
 	defer catchDamage(path, &err)()
 	for {
@@ -87,7 +87,7 @@ func openShared(path string) (db *bbolt.DB, file *os.File, err error) {
 	return db, file, err
 }
 
-// writeCopy writes what a transaction sees.
+// writeCopy writes the content that a transaction sees.
 func writeCopy(tx *bbolt.Tx, to string) error {
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -100,7 +100,7 @@ func writeCopy(tx *bbolt.Tx, to string) error {
 	return nil
 }
 
-// onlyRead tells whether those who have a store that cannot be opened for writing do nothing but read it.
+// onlyRead reports whether a store that cannot be opened for writing is only being read.
 func onlyRead(path string) bool {
 	db, _, err := openShared(path)
 	return err == nil && db.Close() == nil

@@ -18,8 +18,8 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// openFile opens the database. The free list is synced, although that makes a commit write a page more: without it
-// bbolt reads the whole tree when it opens a file, in a goroutine of its own, where damage cannot be survived.
+// openFile opens the database. The free list is synced, although that costs a page in each commit: without it bbolt
+// reads the whole tree when it opens a file, on a goroutine of its own, where damage would end the process.
 func openFile(path string, timeout time.Duration, noSync bool) (*bbolt.DB, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("opening the state store: %w", err)
@@ -32,7 +32,7 @@ func openFile(path string, timeout time.Duration, noSync bool) (*bbolt.DB, error
 		if err != nil {
 			return nil, err
 		}
-		// While it waited for the lock, another process may have put another file under the name.
+		// While this one waited for the lock, another process may have replaced the file.
 		here, err := file.Stat()
 		named, err2 := os.Stat(path)
 		if err == nil && err2 == nil && os.SameFile(here, named) {
@@ -44,7 +44,7 @@ func openFile(path string, timeout time.Duration, noSync bool) (*bbolt.DB, error
 	}
 }
 
-// openNamed opens what has the name at the time, which is then locked.
+// openNamed opens the file that has the name at the moment, and locks it.
 func openNamed(path string, timeout time.Duration, noSync bool) (db *bbolt.DB, file *os.File, err error) {
 	defer catchDamage(path, &err)()
 	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
@@ -70,8 +70,8 @@ func openNamed(path string, timeout time.Duration, noSync bool) (db *bbolt.DB, f
 	return nil, nil, fmt.Errorf("opening the state store: %w", err)
 }
 
-// openChecked opens the file for bbolt. It refuses one that is shorter than its own header says: bbolt maps it into
-// memory, and to touch a page behind the end would kill the process.
+// openChecked opens the file for bbolt. It refuses a file that is shorter than its header says: bbolt maps it into
+// memory, and access behind the end would kill the process.
 func openChecked(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(name, flag, perm)
 	if err != nil {
@@ -95,7 +95,7 @@ const (
 	maxPageSize  = 64 << 10
 )
 
-// tooShort says what is wrong with the length of the file, or nothing. What else may be wrong is left to bbolt.
+// tooShort returns what is wrong with the length of the file; empty for nothing. bbolt checks everything else.
 func tooShort(f *os.File) string {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
@@ -133,7 +133,7 @@ func tooShort(f *os.File) string {
 	return ""
 }
 
-// damaged says that a file is damaged and what to do.
+// damaged is the error about a damaged file, and says what to do.
 func damaged(path, why string) error {
 	return fmt.Errorf("%w: %s: %s. Put back a copy of the file from before, or move the file away: "+
 		"the next command then starts from the snapshot (the state file that your backend names), without the earlier "+
@@ -165,7 +165,7 @@ func catchDamage(path string, err *error) func() {
 	}
 }
 
-// panickedIn tells whether the panic that is being recovered was raised in a module.
+// panickedIn reports whether the panic that is being recovered was raised in a module.
 func panickedIn(module string) bool {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])

@@ -35,7 +35,7 @@ func (s *Store) Load(ctx context.Context, name string) (st *state.State, err err
 	return st, nil
 }
 
-// LoadVersion returns an earlier version. It costs what Load costs, and what has changed since.
+// LoadVersion returns an earlier version. It costs as much as Load, and more for each change since.
 func (s *Store) LoadVersion(ctx context.Context, name string, serial uint64) (st *state.State, err error) {
 	if err := s.unlock(ctx); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (w *workspace) find(serial uint64) (uint64, version, error) {
 	return 0, version{}, journal.ErrVersion
 }
 
-// since returns the content that every key had when a version ended and that was changed later; nil for nothing.
+// since returns the content, at the end of a version, of each key that was changed later; nil for none.
 func (w *workspace) since(number uint64) (map[string][]byte, error) {
 	then := map[string][]byte{}
 	c := w.undo.b.Cursor()
@@ -118,7 +118,7 @@ func (w *workspace) since(number uint64) (map[string][]byte, error) {
 	})
 }
 
-// build fills a state with the data, except where it was different then.
+// build makes a state from the data, with the former content of keys that were changed later.
 func (s *Store) build(tx *bbolt.Tx, w *workspace, v version, then map[string][]byte, st *state.State) error {
 	st.Lineage, st.Serial, st.EngineVersion = v.Lineage, v.Serial, v.Engine
 	r, err := newReader(tx)

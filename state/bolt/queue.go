@@ -12,9 +12,9 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// write makes an operation durable, together with all the others that wait at the time: they share one transaction
-// and its fsync. An operation that fails leaves nothing behind and does not harm the others. The operation may be
-// called more than once, each time on a state without its earlier effects.
+// write commits an operation together with all others that wait at the time: they share one transaction and its fsync.
+// A failed operation leaves nothing behind, and does not affect the others. An operation may be called more than once,
+// each time without its earlier effects.
 func (s *Store) write(ctx context.Context, op func(*bbolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (s *Store) updating(f func(*bbolt.Tx) error) (err error) {
 	return closed(s.db.Update(f))
 }
 
-// closed translates bbolt's word for a store that is closed.
+// closed translates bbolt's error for a closed store.
 func closed(err error) error {
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
 		return journal.ErrClosed
@@ -62,8 +62,9 @@ func closed(err error) error {
 	return err
 }
 
-// transact runs operations in one transaction. When one of them fails, it returns its index and nothing is changed. One
-// that panics fails with a *bug.Error: its caller, and those who share the transaction, wait for an answer.
+// transact runs operations in one transaction. If one of them fails, it returns its index and nothing is changed. A
+// panic becomes a *bug.Error of that operation, because its caller, and those who share the transaction, wait for an
+// answer.
 func (s *Store) transact(ops []func(*bbolt.Tx) error) (failed int, err error) {
 	err = bug.Catch(func() error {
 		return s.update(func(tx *bbolt.Tx) error {
@@ -83,8 +84,8 @@ func (s *Store) transact(ops []func(*bbolt.Tx) error) (failed int, err error) {
 	return failed, err
 }
 
-// queue combines the operations of concurrent callers into transactions. Whoever finds nobody writing writes for all
-// who wait; while it does, the next ones gather. So there is no goroutine and no timer: alone, a caller never waits.
+// queue combines the operations of concurrent callers into transactions. A caller who finds no writer writes for all
+// who wait, while the next ones gather. So there is no goroutine and no timer, and a single caller never waits.
 type queue struct {
 	transact func([]func(*bbolt.Tx) error) (failed int, err error)
 	writing  chan struct{} // holds one token while somebody writes
@@ -104,7 +105,7 @@ func (q *queue) init(transact func([]func(*bbolt.Tx) error) (int, error)) {
 	q.writing = make(chan struct{}, 1)
 }
 
-// do returns when the operation is durable or has failed.
+// do returns when the operation is durable, or has failed.
 func (q *queue) do(op func(*bbolt.Tx) error) error {
 	w := &waiter{op: op, done: make(chan error, 1)}
 	q.mu.Lock()
@@ -149,7 +150,7 @@ func (q *queue) drain() {
 	}
 }
 
-// close waits for the writer and refuses later operations.
+// close waits for the writer, and refuses later operations.
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true

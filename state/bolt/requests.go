@@ -24,8 +24,7 @@ var (
 	openBucket     = []byte("open")     // ID of a request -> bucket: key of data -> content before, as in undo
 )
 
-// readRequests takes in the requests that are in the file. They come in their order, so that those who have and those
-// who wait are the same as before.
+// readRequests reads the requests from the file, in their order, so that the same ones are granted as before.
 func (s *Store) readRequests(tx *bbolt.Tx) error {
 	all := tx.Bucket(workspacesBucket)
 	if all == nil {
@@ -63,7 +62,7 @@ func decodeRequest(data []byte) (r locks.Request, err error) {
 	return r, err
 }
 
-// asked says who keeps the workspace from being had as a whole, because they have asked for locks; nil for nobody.
+// asked returns the requester whose locks keep the workspace from being locked as a whole; nil for none.
 func (s *Store) asked(name string) *journal.LockInfo {
 	all := s.requests.Requests(name)
 	if len(all) == 0 {
@@ -73,7 +72,7 @@ func (s *Store) asked(name string) *journal.LockInfo {
 	return &journal.LockInfo{ID: r.ID, Operation: r.Operation, Who: r.Who, Created: r.At, Path: name}
 }
 
-// shared tells whether others than who has this lock change parts of the workspace.
+// shared reports whether others than the holder of this lock change parts of the workspace.
 func (s *Store) shared(w *workspace, lockID string) bool {
 	_, _, own := s.requests.Get(w.name, lockID)
 	return !own && len(s.requests.Requests(w.name)) > 0
@@ -98,7 +97,7 @@ func (w *workspace) findRequest(id string) ([]byte, error) {
 	return nil, nil
 }
 
-// AskLocks notes a request for locks of objects.
+// AskLocks records a request for locks of objects.
 func (s *Store) AskLocks(ctx context.Context, name string, r locks.Request) error {
 	if err := s.freshen(ctx); err != nil {
 		return err
@@ -129,7 +128,7 @@ func (s *Store) AskLocks(ctx context.Context, name string, r locks.Request) erro
 		if held != nil {
 			return &journal.Held{Holder: *held}
 		}
-		// What somebody has left under the lock of the whole must not get into the version of somebody else.
+		// Changes that were left under the lock of the whole workspace must not become part of another run's version.
 		if e, err := s.edit(tx, w, nil); err != nil {
 			return err
 		} else if err := s.endVersion(e, journal.Tx{EndUnfinished: true, Cause: "interrupted"}); err != nil {
@@ -159,7 +158,7 @@ func (s *Store) AwaitLocks(ctx context.Context, name, id string) error {
 	return s.requests.Await(ctx, name, id)
 }
 
-// LeaveLocks takes a request back.
+// LeaveLocks withdraws a request.
 func (s *Store) LeaveLocks(ctx context.Context, name, id string) error {
 	if err := s.unlock(ctx); err != nil {
 		return err
@@ -205,7 +204,7 @@ func (s *Store) leave(ctx context.Context, name, id string) error {
 	return err
 }
 
-// begun notes which run has a request.
+// begun records which run has a request.
 func (s *Store) begun(w *workspace, r *locks.Request, run string) error {
 	key, err := w.findRequest(r.ID)
 	if err != nil || key == nil {
@@ -230,7 +229,7 @@ func (s *Store) LockRequests(ctx context.Context, name string) ([]locks.Request,
 	return s.requests.Requests(name), ctx.Err()
 }
 
-// LockBlockers says why a request waits.
+// LockBlockers returns what a request waits for.
 func (s *Store) LockBlockers(ctx context.Context, name, id string, most int) ([]locks.Blocker, error) {
 	return s.requests.Blockers(name, id, most), ctx.Err()
 }
@@ -315,7 +314,7 @@ func (e *edit) gather() error {
 	return e.w.b.Bucket(openBucket).DeleteBucket([]byte(e.request.ID))
 }
 
-// mayPut refuses to change what the request does not lock.
+// mayPut refuses changes of what the request does not lock.
 func (e *edit) mayPut(key []byte) error {
 	if e.request == nil {
 		return nil

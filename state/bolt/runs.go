@@ -62,7 +62,7 @@ func (s *Store) BeginRun(ctx context.Context, lockID string, r journal.Run, plan
 	})
 }
 
-// EndRun records how a run ended, and forgets the oldest ended ones.
+// EndRun records how a run ended, and removes the oldest ended runs.
 func (s *Store) EndRun(ctx context.Context, lockID, id, status string, at time.Time) error {
 	return s.write(ctx, func(tx *bbolt.Tx) error {
 		r, b, err := findRun(tx, id)
@@ -122,7 +122,7 @@ func (s *Store) RunPlan(ctx context.Context, id string) (r journal.Run, plan []b
 	return r, plan, err
 }
 
-// Events returns what happened in a run.
+// Events returns the events of a run.
 func (s *Store) Events(ctx context.Context, id string) (events []journal.Event, err error) {
 	if err := s.unlock(ctx); err != nil {
 		return nil, err
@@ -220,7 +220,8 @@ func runsOf(tx *bbolt.Tx, workspace string) ([]journal.Run, error) {
 	return runs, err
 }
 
-// pruneRuns keeps the newest ended runs of a workspace; those that have not ended too, unless all are to go.
+// pruneRuns removes all but the newest ended runs of a workspace. It keeps those that have not ended, unless all are to
+// be removed.
 func pruneRuns(tx *bbolt.Tx, workspace string, keep int, all bool) error {
 	runs, err := runsOf(tx, workspace)
 	if err != nil {

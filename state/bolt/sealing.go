@@ -19,15 +19,15 @@ import (
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// What a store knows of the world in plain words (addresses, names, times, serials) is in the clear in it; what objects
-// and outputs hold, and what runs planned and did, is sealed with a key of the store's own when it is told to. That key
-// lies in the file, wrapped. See docs/adr/0008-the-store-is-sealed-with-a-key-of-its-own.md.
+// Addresses, names, times and serials are in the clear in the store. The content of objects and outputs, and the plans
+// and events of runs, are sealed with a key of the store's own, if a Wrapper asks for it. That key is in the file,
+// encrypted by the Wrapper. See docs/adr/0008-the-store-is-sealed-with-a-key-of-its-own.md.
 
-// Wrapper encrypts the key of a store, as the user's configuration says. *encryption.Target is one.
+// Wrapper encrypts the key of a store as the user's configuration says. *encryption.Target is one.
 type Wrapper interface {
-	// Encrypts is false where the configuration says that things are in the clear.
+	// Encrypts reports whether the store is to be sealed.
 	Encrypts() bool
-	// Seal wraps a key.
+	// Seal encrypts a key.
 	Seal(ctx context.Context, key []byte) ([]byte, error)
 	// Open unwraps a key. stale tells that it would be wrapped in another way now. Of what is not wrapped, valid says
 	// whether it is what was expected; that is an error unless the configuration allows it.
@@ -75,7 +75,7 @@ func (x box) put(key, value []byte) error {
 	return x.b.Put(key, x.key.Seal(x.at(key), value))
 }
 
-// box returns the box of a bucket; path are the names that lead to it.
+// box returns the box of a bucket; path are the names of the buckets on the way to it.
 func (s *Store) box(b *bbolt.Bucket, path ...string) box {
 	return box{b, s.key, strings.Join(path, "\x00")}
 }
@@ -118,8 +118,8 @@ func (s *Store) unlock(ctx context.Context) error {
 	return s.unlockErr
 }
 
-// openKey returns the key, nil in a store that is in the clear, and whether the store is not sealed as it is to be. The
-// caller holds the lock.
+// openKey returns the key, nil for a store in the clear, and whether the store is to be sealed differently. The caller
+// holds the lock.
 func (s *Store) openKey(ctx context.Context) (key *seal.Key, stale bool, err error) {
 	var wrapped []byte
 	empty := false
@@ -138,8 +138,7 @@ func (s *Store) openKey(ctx context.Context) (key *seal.Key, stale bool, err err
 	case wrapped == nil && empty:
 		return nil, true, nil
 	case wrapped == nil:
-		// What is in the clear could have been put there by anybody, so it is not taken unless the configuration allows
-		// it.
+		// Content in the clear could have been written by anybody, so it is refused unless the configuration allows it.
 		_, _, err = w.Open(ctx, []byte("in the clear"), func() error { return nil })
 	case w == nil:
 		err = errors.New("it is encrypted, and there is no encryption configuration")
@@ -162,7 +161,7 @@ func (s *Store) openKey(ctx context.Context) (key *seal.Key, stale bool, err err
 		"the earlier versions", journal.ErrSealed, s.path, err)
 }
 
-// isEmpty tells whether no state and no run is in a store.
+// isEmpty reports whether a store has neither states nor runs.
 func isEmpty(tx *bbolt.Tx) bool {
 	holds := func(b *bbolt.Bucket) bool {
 		k, _ := b.Cursor().First()
@@ -182,7 +181,7 @@ func isEmpty(tx *bbolt.Tx) bool {
 	}) == nil
 }
 
-// dropSeal makes an empty store one that is in the clear.
+// dropSeal makes an empty store one in the clear.
 func dropSeal(tx *bbolt.Tx) error {
 	workspaces := tx.Bucket(workspacesBucket)
 	err := workspaces.ForEachBucket(func(name []byte) error {
@@ -265,8 +264,8 @@ func (s *Store) reseal(ctx context.Context) (err error) {
 // newSuffix is that of the copy while it is made.
 const newSuffix = ".new"
 
-// replaceBy puts another file in the place of the store. Whoever waits for the lock of the old one sees afterwards that
-// it has no name any more; see openFile.
+// replaceBy replaces the file of the store. A process that waits for the lock of the old one notices afterwards that it
+// has no name any more; see openFile.
 func (s *Store) replaceBy(db *bbolt.DB, path string) error {
 	if runtime.GOOS == "windows" { // where an open file cannot be renamed
 		if err := errors.Join(db.Close(), s.db.Close(), os.Rename(path, s.path)); err != nil {
@@ -290,7 +289,7 @@ func (s *Store) replaceBy(db *bbolt.DB, path string) error {
 	return errors.Join(dir.Sync(), dir.Close(), old.Close())
 }
 
-// copySealed copies everything, what was sealed with one key sealed with another; nil keys stand for none.
+// copySealed copies everything, and seals with one key what is sealed with another; nil keys stand for none.
 func copySealed(from, to *bbolt.Tx, before, after *seal.Key, wrapped []byte) error {
 	err := from.ForEach(func(name []byte, b *bbolt.Bucket) error {
 		into, err := to.CreateBucketIfNotExists(name)

@@ -22,7 +22,7 @@ var (
 	markKey        = []byte("mark")
 )
 
-// version is an ended version of a state. Versions are numbered from 1, whatever their serials are: a state that is
+// version is an ended version of a state. Versions are numbered from 1, independently of their serials: a state that is
 // pushed or adopted brings a serial and a lineage of its own.
 type version struct {
 	Serial  uint64    `json:"serial"`
@@ -38,8 +38,8 @@ func (v version) info() journal.VersionInfo {
 	return journal.VersionInfo{Serial: v.Serial, Lineage: v.Lineage, At: v.At, Cause: v.Cause, Run: v.Run, Who: v.Who}
 }
 
-// heldLock is the lock of a workspace. It counts only in the session that took it: while the file is open, no other
-// process has it, so whoever took a lock in an earlier session has gone.
+// heldLock is the lock of a workspace. It is valid only in the session that took it: while the file is open, no other
+// process has it, so the holder of an earlier session's lock is gone.
 type heldLock struct {
 	Session string           `json:"session"`
 	Info    journal.LockInfo `json:"info"`
@@ -138,8 +138,8 @@ func (s *Store) holder(w *workspace) (string, error) {
 	return held.Who, nil
 }
 
-// fence refuses who does not hold the lock. It returns the request for locks of objects that has the ID; nil where it
-// is the workspace's.
+// fence refuses a caller who does not hold the lock. It returns the request for locks of objects with the ID; nil if
+// the lock is that of the workspace.
 func (s *Store) fence(w *workspace, lockID string) (*locks.Request, error) {
 	request, granted, is := s.requests.Get(w.name, lockID)
 	switch {
@@ -240,7 +240,7 @@ func (s *Store) Lock(ctx context.Context, name string, info journal.LockInfo) er
 	})
 }
 
-// Unlock gives up a lock.
+// Unlock releases a lock.
 func (s *Store) Unlock(ctx context.Context, name, lockID string) error {
 	return s.write(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
@@ -271,7 +271,7 @@ func (s *Store) Locked(ctx context.Context, name string) (held *journal.LockInfo
 	return held, err
 }
 
-// Mark returns what the snapshot held when it was last agreed with.
+// Mark returns the snapshot's content when it was last agreed with.
 func (s *Store) Mark(ctx context.Context, name string) (m journal.SnapshotMark, err error) {
 	if err := s.unlock(ctx); err != nil {
 		return m, err
@@ -295,7 +295,7 @@ func (s *Store) Mark(ctx context.Context, name string) (m journal.SnapshotMark, 
 	return m, err
 }
 
-// SetMark notes what the snapshot holds.
+// SetMark records the content of the snapshot.
 func (s *Store) SetMark(ctx context.Context, name string, m journal.SnapshotMark) error {
 	if err := s.unlock(ctx); err != nil {
 		return err
