@@ -69,6 +69,24 @@ func BenchmarkKeptPlan(b *testing.B) {
 	}
 }
 
+// BenchmarkWatch reads a part of what there is, as watching for drift does at a time: the configuration and the state are
+// loaded for it.
+func BenchmarkWatch(b *testing.B) {
+	for _, n := range []int{2_000, 10_000} {
+		const batches = 40
+		b.Run(fmt.Sprintf("%d-of-%d", n/batches, n), func(b *testing.B) {
+			e := newEstate(b, one(wide)(n))
+			e.apply()
+			b.ReportAllocs()
+			began := cpu()
+			for b.Loop() {
+				e.compare(n / batches)
+			}
+			b.ReportMetric(float64((cpu()-began).Microseconds())/float64(b.N*n/batches), "cpu-µs/read")
+		})
+	}
+}
+
 // BenchmarkApply plans and creates everything, the store's writes to the disk included.
 func BenchmarkApply(b *testing.B) {
 	for _, name := range []string{"wide", "layers", "chain", "modules"} {

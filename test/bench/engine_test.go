@@ -20,6 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
@@ -80,8 +81,8 @@ func startWorker(b *testing.B, conn *jet.Conn, dir string) {
 	})
 }
 
-// plan loads the configuration and plans it, as a command does.
-func (e *estate) plan(o coordinator.Observer) *plan.Plan {
+// load loads the configuration and the state.
+func (e *estate) load(o coordinator.Observer) *state.State {
 	e.b.Helper()
 	loader := config.NewLoader(config.OS{})
 	tree, diags := loader.LoadTree(config.TreeOptions{Locator: beside{}})
@@ -89,7 +90,24 @@ func (e *estate) plan(o coordinator.Observer) *plan.Plan {
 	clean(e.b, diags)
 	prior, err := e.store.Load(e.b.Context(), "default")
 	check(e.b, err)
-	planned, diags := e.session.Plan(e.b.Context(), prior, operation.PlanOptions{Mode: plan.Normal,
+	return prior
+}
+
+// compare reads the first n objects, of which none has changed.
+func (e *estate) compare(n int) {
+	e.b.Helper()
+	prior := e.load(nil)
+	drifted, diags := e.session.Compare(e.b.Context(), prior, prior.Addrs()[:n])
+	clean(e.b, diags)
+	if len(drifted) > 0 {
+		e.b.Fatalf("%d objects have drifted", len(drifted))
+	}
+}
+
+// plan loads the configuration and plans it, as a command does.
+func (e *estate) plan(o coordinator.Observer) *plan.Plan {
+	e.b.Helper()
+	planned, diags := e.session.Plan(e.b.Context(), e.load(o), operation.PlanOptions{Mode: plan.Normal,
 		Refresh: e.refresh})
 	clean(e.b, diags)
 	return planned.Plan
