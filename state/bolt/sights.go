@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -89,8 +91,8 @@ func (s *Store) NoteReads(ctx context.Context, name string, at time.Time, all bo
 				return err
 			}
 		}
-		for instance, at := range noted.Each {
-			if err := put([]byte(instance), at); err != nil {
+		for _, instance := range slices.Sorted(maps.Keys(noted.Each)) {
+			if err := put([]byte(instance), noted.Each[instance]); err != nil {
 				return err
 			}
 		}
@@ -145,7 +147,8 @@ func (s *Store) NoteVerdicts(ctx context.Context, name string, list map[string]j
 			return err
 		}
 		verdicts, _ := s.verdicts(w, name)
-		for instance, v := range list {
+		for _, instance := range slices.Sorted(maps.Keys(list)) { // in the bucket's order, which is far quicker
+			v := list[instance]
 			if err := verdicts.put([]byte(instance), v[:]); err != nil {
 				return err
 			}
