@@ -1,7 +1,7 @@
-// Package applying is the program that carries a plan out: it evaluates each object's configuration with the values
-// that are real by now, has a worker apply the planned change, folds the answer into the state.
+// Package applying is the program that applies a plan: it evaluates each object's configuration with the values that
+// are known by then, has a worker apply the planned change, and folds the result into the state.
 //
-// It executes the plan's apply graph as it is and decides nothing again: not what changes, not in which order.
+// It executes the plan's apply graph as it is. It decides neither what changes nor in which order.
 package applying
 
 import (
@@ -47,30 +47,29 @@ type Options struct {
 	State *state.State
 	// Removed returns the removed block that covers an instance, or nil.
 	Removed func(addr.Instance) *config.Removed
-	// Run is the run's ID; deposed keys are derived from it, so that a resumed run derives the same.
+	// Run is the ID of the run. Deposed keys are derived from it, so that a resumed run derives the same ones.
 	Run string
 	// Dir is the working directory, absolute: provisioners run there. Env is the environment of the operation.
 	Dir     string
 	Env     environ.Variables
 	Package func(addr.Provider) wire.Package
-	// Renewals keeps ephemeral objects alive while they are open; nil lets them expire.
+	// Renewals renews open ephemeral objects; nil lets them expire.
 	Renewals *renewal.Keeper
-	// Own is what the run has locked, where others change the state at the same time; nil where it has the state for
-	// itself.
+	// Own is what the run has locked, if others change the state at the same time; nil if it has the whole state.
 	Own locks.Set
 }
 
-// Counts are the changes that were carried out.
+// Counts are the numbers of changes that were made.
 type Counts struct{ Added, Changed, Destroyed, Imported, Forgotten int }
 
-// Plus returns the changes of both.
+// Plus returns the sum.
 func (c Counts) Plus(o Counts) Counts {
 	return Counts{c.Added + o.Added, c.Changed + o.Changed, c.Destroyed + o.Destroyed, c.Imported + o.Imported,
 		c.Forgotten + o.Forgotten}
 }
 
-// CountDone counts the changes of the vertices of a plan that are done. An update that turned out to change nothing
-// counts, because a journal does not tell.
+// CountDone counts the changes of a plan whose vertices are done. An update that turned out to change nothing counts,
+// because a journal does not record that.
 func CountDone(p *plan.Plan, done func(v int) bool) (n Counts) {
 	for v, vx := range p.Graph.Vertices {
 		if vx.Change < 0 || !done(v) {
@@ -100,8 +99,8 @@ type Applier struct {
 	Options
 	graph   *dag.Graph
 	closure *graph.Closure
-	// nodes are the static vertices that the plan's vertices stand for, -1 for none; needed tells which static vertices
-	// the apply has a use for.
+	// nodes are the static vertices of the plan's vertices, -1 for none. needed says which static vertices the apply needs
+	// the values of.
 	nodes  []int
 	needed []bool
 
@@ -117,10 +116,10 @@ type Applier struct {
 	work         []work // by vertex; each element belongs to its vertex's steps
 }
 
-// checkKey names an object with rules: by its configuration, and by its own address.
+// checkKey identifies an object with rules: by its configuration, and by its own address.
 type checkKey struct{ config, object string }
 
-// work is what a vertex remembers between its steps. It belongs to the vertex's own steps, which never run at once.
+// work is what a vertex keeps between its steps. Only the steps of the vertex use it, one at a time.
 type work struct {
 	then func(*wire.Result) program.Step
 }
@@ -166,8 +165,7 @@ func New(o Options) *Applier {
 	return a
 }
 
-// untouched returns the stored result of a check that stays as it is, except for what the run looks at again; nil for
-// others.
+// untouched returns the stored result of a check without what this run checks again; nil for others.
 func (a *Applier) untouched(config string) *state.CheckResult {
 	if !slices.Contains(a.Plan.Untouched, config) {
 		return nil
@@ -180,9 +178,9 @@ func (a *Applier) untouched(config string) *state.CheckResult {
 	return nil
 }
 
-// load makes the planned values visible, and those of what does not change. In a destroy these are the values of
-// before: what is destroyed may be what a provider is configured with, which is needed until its own objects are
-// destroyed.
+// load provides the planned values, and the values of everything that does not change. In a destroy these are the
+// values from before: a provider may be configured with an object that is destroyed, and needs its value until the
+// provider's own objects are gone.
 func (a *Applier) load() {
 	planned := map[addr.Instance]bool{}
 	for _, c := range a.Plan.Changes {
@@ -213,8 +211,8 @@ func (a *Applier) load() {
 	}
 }
 
-// Restore makes visible what a resumed run has done already: the objects of the state take the place of the planned
-// values of vertices that are done.
+// Restore provides the results of a resumed run: for vertices that are done, the objects of the state replace the
+// planned values.
 func (a *Applier) Restore(done []bool) {
 	for v, ok := range done {
 		vx := a.Plan.Graph.Vertices[v]
@@ -233,7 +231,7 @@ func (a *Applier) Restore(done []bool) {
 	}
 }
 
-// block returns the resource block of an instance, or nil when the configuration has none.
+// block returns the resource block of an instance, or nil if the configuration has none.
 func (a *Applier) block(i addr.Instance) *values.Resource {
 	m := a.Store.Module(i.Module)
 	if m == nil {
@@ -242,8 +240,8 @@ func (a *Applier) block(i addr.Instance) *values.Resource {
 	return m.ResourceBlock(i.Resource)
 }
 
-// Begin returns the changes that come before any operation: what refreshing and moves found, and outputs that are
-// known already or gone.
+// Begin returns the changes that come before any operation: what refreshing and moves have found, and outputs that are
+// already known or removed.
 func (a *Applier) Begin() []state.Change {
 	changes := a.ownChanges(difference(a.state, a.Plan.Prior))
 	if a.Plan.Mode == plan.Destroy {
@@ -275,7 +273,7 @@ func (a *Applier) Begin() []state.Change {
 	return changes
 }
 
-// difference returns the changes that lead from one state's objects to another's.
+// difference returns the changes that turn one state's objects into another's.
 func difference(from, to *state.State) []state.Change {
 	var out []state.Change
 	each := func(s *state.State, fn func(addr.Instance, state.DeposedKey, *state.Object)) {
@@ -316,7 +314,7 @@ func (a *Applier) End() []state.Change {
 	return changes
 }
 
-// dataGone needs the lock. It forgets all that was read: nothing is left that it was read for.
+// dataGone forgets all data that was read, because nothing is left that uses it. The caller has the lock.
 func (a *Applier) dataGone() []state.Change {
 	var out []state.Change
 	for abs, r := range a.state.Resources {
@@ -330,10 +328,10 @@ func (a *Applier) dataGone() []state.Change {
 	return out
 }
 
-// State returns the state as it is now. The caller must not change it, and must not call while the run goes on.
+// State returns the current state. The caller must not modify it, nor call it while the run goes on.
 func (a *Applier) State() *state.State { return a.state }
 
-// Counts returns what was carried out so far.
+// Counts returns the changes that were made so far.
 func (a *Applier) Counts() Counts {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -411,7 +409,7 @@ func (a *Applier) prepare(v int, vx plan.Vertex) program.Step {
 	return program.Step{}
 }
 
-// named evaluates or opens what a vertex stands for that is no object.
+// named evaluates or opens the object of a vertex that is no change.
 func (a *Applier) named(v int, kind plan.VertexKind) program.Step {
 	n := &a.Static.Nodes[a.nodes[v]]
 	switch kind {
@@ -426,8 +424,8 @@ func (a *Applier) named(v int, kind plan.VertexKind) program.Step {
 	}
 }
 
-// unnamed is the step of a vertex whose block the configuration does not have. The configuration is saved with the
-// plan, so that one of the two was changed.
+// unnamed is the step of a vertex whose block is missing in the configuration. The configuration is saved with the
+// plan, so one of the two was modified.
 func unnamed(vx plan.Vertex) program.Step {
 	return program.Step{Diags: diag.Errors("Plan and configuration differ", fmt.Sprintf(
 		"The plan has the %s %s, which is not in the configuration that it is carried out with. Make a new plan.",
@@ -456,7 +454,7 @@ func (a *Applier) Complete(ctx context.Context, v int, r *wire.Result) program.S
 	return step
 }
 
-// fold takes an answer. A panic over it is our bug, and must not make an object vanish that the answer tells of.
+// fold processes a result. A panic in that is a bug, and must not lose the object that the result describes.
 func (a *Applier) fold(v int, then func(*wire.Result) program.Step, r *wire.Result) (step program.Step) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -472,7 +470,7 @@ func (a *Applier) fold(v int, then func(*wire.Result) program.Step, r *wire.Resu
 	return then(r)
 }
 
-// effect is what a finished step tells Accept.
+// effect is what a finished step passes to Accept.
 type effect struct {
 	counts Counts
 	checks []instance.Outcome
@@ -497,7 +495,7 @@ func (a *Applier) Accept(v int, step *program.Step) {
 	}
 }
 
-// object returns what the state has now.
+// object returns the object that the state has.
 func (a *Applier) object(i addr.Instance, k state.DeposedKey) *state.Object {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -510,7 +508,8 @@ func (a *Applier) deposedKey(i addr.Instance) state.DeposedKey {
 	return state.DeposedKey(hex.EncodeToString(sum[:4]))
 }
 
-// dependencies are the resources that an object is recorded to depend on: all, transitively, that its block refers to.
+// dependencies returns the resources to record as the dependencies of an object: all that its block refers to,
+// transitively.
 func (a *Applier) dependencies(i addr.Instance) *state.Dependencies {
 	v, ok := a.Static.ResourceVertex(i.Config())
 	if !ok {
@@ -519,7 +518,8 @@ func (a *Applier) dependencies(i addr.Instance) *state.Dependencies {
 	return a.closure.Resources(v) // one set for all instances
 }
 
-// lane returns the path of an operation that changes the world: the built-in provider changes nothing outside.
+// lane returns the lane of an operation that changes something: the built-in provider changes nothing outside of the
+// state.
 func lane(p addr.Provider) program.Lane {
 	if p.IsBuiltin() {
 		return program.Fast

@@ -16,20 +16,21 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// What a provisioner copies to another machine, or runs there, is named by its path on the user's machine, which is
-// that of the coordinator; the worker may be elsewhere. So it travels with the task, sealed as all of that is.
+// The files that a provisioner copies to another machine, or runs there, are named by their paths on the coordinator's
+// machine, and the worker may be elsewhere. So they are sent with the task, which is sealed.
 
 const (
-	// attachMost is how many bytes a provisioner takes along. Beyond that only a worker on the same machine finds them.
+	// attachMost is the most bytes of files that a task carries. Larger files are found only by a worker on the same
+	// machine.
 	attachMost = 256 << 20
-	// attachDepth bounds directories, because a link may lead into a circle.
+	// attachDepth bounds the depth of directories, because links may form a cycle.
 	attachDepth = 64
 )
 
 var errTooLarge = errors.New("too large to travel")
 
-// attach adds the files that a provisioner names. What does not exist here is left to the worker: another resource may
-// have made it there.
+// attach adds the files that a provisioner names. A file that does not exist here is left to the worker, where another
+// resource may have made it.
 func (a *Applier) attach(p *wire.Provisioner) diag.List {
 	block := provisioner.Block(p.Type)
 	config, err := coding.DecodeValue(p.Config, block.ImpliedType())

@@ -14,10 +14,10 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// destroy ends an object: by its provider, or by forgetting it.
+// destroy removes an object: by its provider, or by forgetting it.
 func (a *Applier) destroy(v int, c *plan.Change) program.Step { return a.end(v, c, true) }
 
-// destroyOnly is destroy when the destroy-time provisioners have run.
+// destroyOnly is destroy after the destroy-time provisioners.
 func (a *Applier) destroyOnly(v int, c *plan.Change) program.Step { return a.end(v, c, false) }
 
 func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
@@ -74,8 +74,8 @@ func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
 	return end
 }
 
-// destroyed folds the answer to a deletion into the state. An object that is still there stays, as the provider left
-// it.
+// destroyed folds the result of a deletion into the state. An object that still exists stays there, as the provider
+// left it.
 func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schema.Schema, prior *state.Object,
 	res *wire.Result) program.Step {
 	diags := values.WireDiags(res.Diagnostics, nil)

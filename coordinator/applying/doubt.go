@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Doubt returns the changes of the state that say that the outcome of a vertex's operation is not known.
+// Doubt returns the changes of the state that mark the object of a vertex as in doubt.
 func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 	vx := a.Plan.Graph.Vertices[v]
 	if vx.Change < 0 {
@@ -51,8 +51,8 @@ func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 	return changes
 }
 
-// unkept is the step of an answer to an operation that changed the world, and that the state cannot hold: the object is
-// in doubt, with what is known of it.
+// unkept is the step of a result that the state cannot hold although the operation has changed something: the object is
+// in doubt, with what is known about it.
 func unkept(c *plan.Change, s *schema.Schema, secrets []cty.Path, res *wire.Result, diags diag.List,
 	err error) program.Step {
 	d := &program.Unkept{Reason: "the answer cannot be kept: " + err.Error()}
@@ -79,7 +79,7 @@ func (a *Applier) operationOf(vx plan.Vertex, c *plan.Change, old *state.Object)
 	return "create"
 }
 
-// keyOf is the key of the object that a vertex changes.
+// keyOf returns the key of the object that a vertex changes.
 func (a *Applier) keyOf(vx plan.Vertex, c *plan.Change) state.DeposedKey {
 	if vx.Kind == plan.DestroyObject && c.Action == plan.CreateThenDelete {
 		return a.deposedKey(c.Addr)
@@ -87,8 +87,8 @@ func (a *Applier) keyOf(vx plan.Vertex, c *plan.Change) state.DeposedKey {
 	return c.Deposed
 }
 
-// Undoubt returns the changes that take back what Doubt has said, because the outcome is known now: the object is again
-// what it was before the operation. There are none if nothing was in doubt.
+// Undoubt returns the changes that reverse those of Doubt, because the outcome is known now: the object is again what
+// it was before the operation. There are none if nothing was in doubt.
 func (a *Applier) Undoubt(v int) []state.Change {
 	vx := a.Plan.Graph.Vertices[v]
 	if vx.Change < 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// sync evaluates the named value that a vertex stands for, so that a mistake that shows only now is reported once.
+// sync evaluates the named value of a vertex, so that an error that shows only now is reported once.
 func (a *Applier) sync(n *graph.Node) program.Step {
 	var step program.Step
 	if a.Plan.Mode == plan.Destroy {
@@ -52,8 +52,8 @@ func (a *Applier) sync(n *graph.Node) program.Step {
 	return step
 }
 
-// unshown leaves out the warnings that were shown with the plan. Those of deprecated values are given again, as
-// OpenTofu does: who applies a saved plan may be somebody else.
+// unshown removes the warnings that were shown with the plan. Those about deprecated values are repeated, as in
+// OpenTofu: somebody else may apply a saved plan.
 func unshown(l diag.List) diag.List {
 	if l.HasErrors() {
 		return l
@@ -138,7 +138,7 @@ func (a *Applier) plannedOutput(name string) []state.Change {
 	return nil
 }
 
-// knownOutput tells whether all of a root output was known when it was planned.
+// knownOutput reports whether a root output was wholly known when it was planned.
 func (a *Applier) knownOutput(name string) bool {
 	i, found := slices.BinarySearchFunc(a.Plan.Outputs, name,
 		func(o *plan.OutputChange, name string) int { return strings.Compare(o.Name, name) })
@@ -161,7 +161,7 @@ func (a *Applier) check(n *graph.Node) program.Step {
 	return step
 }
 
-// checkFailed tells whether an instance of a check has failed already in this run.
+// checkFailed reports whether an instance of a check has already failed in this run.
 func (a *Applier) checkFailed(config, instance string) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -277,8 +277,8 @@ func (a *Applier) close(v int, n *graph.Node) program.Step {
 	}
 }
 
-// unmet is the step of a vertex whose block could not be evaluated. What came of its preconditions is recorded all the
-// same.
+// unmet is the step of a vertex whose block could not be evaluated. It records the outcomes of its preconditions all
+// the same.
 func unmet(ev *instance.Instance, diags diag.List) program.Step {
 	return program.Step{Diags: diags, Value: &effect{checks: ev.Checks}}
 }
@@ -289,7 +289,7 @@ func (a *Applier) evaluate(r *values.Resource, k addr.Key) (*instance.Instance, 
 	return ev, unshown(diags)
 }
 
-// record needs the lock. What was checked again takes the place of what the plan knew.
+// record replaces the results that the plan knew with those of this run. The caller has the lock.
 func (a *Applier) record(o instance.Outcome) {
 	r := a.checks[o.Config]
 	if r == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// apply makes or changes an object; one that does not change has its postconditions checked again.
+// apply creates or updates an object; for one that does not change it checks the postconditions again.
 func (a *Applier) apply(v int, c *plan.Change) program.Step {
 	r := a.block(c.Addr)
 	if r == nil {
@@ -74,7 +74,7 @@ func encodeIdentity(v cty.Value) ([]byte, error) {
 	return coding.EncodeValue(v, v.Type())
 }
 
-// recheck checks the postconditions of an object that does not change, with what is real by now.
+// recheck checks the postconditions of an object that does not change, with the values that are known now.
 func (a *Applier) recheck(r *values.Resource, c *plan.Change) program.Step {
 	var step program.Step
 	if o := a.object(c.Addr, state.CurrentObject); o != nil && o.Status != state.InDoubt && a.ownsInstance(c.Addr) {
@@ -107,7 +107,7 @@ func (a *Applier) repetition(r *values.Resource, k addr.Key) eval.Repetition {
 	return e.Repetition(k)
 }
 
-// applied folds the answer to an apply task into the state.
+// applied folds the result of an apply task into the state.
 func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *instance.Instance,
 	res *wire.Result) program.Step {
 	diags := values.WireDiags(res.Diagnostics, ev.Range)
@@ -145,12 +145,12 @@ func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *instanc
 		step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.Provider, Object: object})
 		return step
 	}
-	// A change of what is sensitive alone counts, although there is nothing in it for the provider.
+	// A change of sensitivity alone counts, although the provider has nothing to do.
 	idle := res.Apply.Unchanged && !c.After.IsWhollyKnown()
 	return a.made(c, r, ev, object, value, idle, step)
 }
 
-// made finishes a vertex whose object is whole. idle tells that there was nothing left to do about it.
+// made finishes a vertex whose object is complete. idle says that nothing was left to do about it.
 func (a *Applier) made(c *plan.Change, r *values.Resource, ev *instance.Instance, object *state.Object, value cty.Value,
 	idle bool, step program.Step) program.Step {
 	step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.Provider, Object: object})
@@ -173,7 +173,7 @@ func (a *Applier) made(c *plan.Change, r *values.Resource, ev *instance.Instance
 	return step
 }
 
-// objectOf is what the state keeps of an answer.
+// objectOf returns the object for the state from a result.
 func (a *Applier) objectOf(c *plan.Change, ev *instance.Instance, value cty.Value, r *wire.ApplyResult) (*state.Object,
 	error) {
 	o := &state.Object{
@@ -206,8 +206,8 @@ func (a *Applier) providerOf(i addr.Instance) addr.ProviderInstance {
 	return a.state.ProviderOf(i)
 }
 
-// unreadable is what becomes of the data of a check that cannot be read: the check has failed, and what is stored is
-// the configuration alone.
+// unreadable is the step for data of a check that cannot be read: the check has failed, and only the configuration is
+// stored.
 func unreadable(c *plan.Change, r *values.Resource, ev *instance.Instance, diags diag.List) program.Step {
 	value := ev.Unread()
 	r.Set(c.Addr.Key, value)
@@ -227,7 +227,7 @@ func unreadable(c *plan.Change, r *values.Resource, ev *instance.Instance, diags
 	return step
 }
 
-// read reads a data source that was put off.
+// read reads a data source that the plan has deferred.
 func (a *Applier) read(v int, c *plan.Change) program.Step {
 	r := a.block(c.Addr)
 	if r == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Provisioners are a second operation of the vertex that made the object, or the first of the one that ends it. A
-// new object is tainted until they are done, and stays so when one fails.
+// Provisioners are a second operation of the vertex that created the object, or the first of the one that destroys it.
+// A new object is tainted until they are done, and stays so if one fails.
 
 func createProvisioners(c *config.Resource) []*config.Provisioner { return provisionersOf(c, false) }
 
@@ -32,8 +32,7 @@ func provisionersOf(c *config.Resource, destroy bool) []*config.Provisioner {
 	return out
 }
 
-// provisionCreated asks for the provisioners of an object that was just made, by the worker that is named, if it is
-// known.
+// provisionCreated returns the task for the provisioners of a new object, for the worker that is named, if it is known.
 func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev *instance.Instance,
 	object *state.Object, value cty.Value, worker string, step program.Step) program.Step {
 	tainted := *object
@@ -60,8 +59,8 @@ func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev
 	return step
 }
 
-// provisionDestroyed asks for the destroy-time provisioners of an object that is about to end; has is false when its
-// block has none. then is the step that follows them.
+// provisionDestroyed returns the task for the destroy-time provisioners of an object; has is false if its block has
+// none. then is the step after them.
 func (a *Applier) provisionDestroyed(v int, c *plan.Change, place program.Placement, then func() program.Step) (
 	step program.Step, has bool) {
 	m := a.Store.Root()
@@ -94,7 +93,7 @@ func (a *Applier) provisionDestroyed(v int, c *plan.Change, place program.Placem
 	}, true
 }
 
-// provisionDiags are what provisioners came to. A worker says of which one it speaks by an index.
+// provisionDiags are the diagnostics of provisioners. A worker names the provisioner by an index.
 func provisionDiags(res *wire.Result, list []*config.Provisioner) diag.List {
 	diags := values.WireDiags(res.Diagnostics, func(path cty.Path) *hcl.Range {
 		for i, p := range list {
@@ -126,9 +125,9 @@ func (a *Applier) provisionTask(m *values.Module, connection hcl.Body, list []*c
 	return task, diags
 }
 
-// PrepareAfter goes on with a vertex of a resumed run whose first operations are done: the object was made and its
-// provisioners are still to run, by the worker that made it if that is there, or the destroy-time provisioners have run
-// and the object is still to be destroyed.
+// PrepareAfter continues a vertex of a resumed run after its first operation. Either the object was created, and its
+// provisioners still have to run, if possible on the worker that created it; or the destroy-time provisioners have run,
+// and the object still has to be destroyed.
 func (a *Applier) PrepareAfter(ctx context.Context, v, phase int, worker string) program.Step {
 	vx := a.Plan.Graph.Vertices[v]
 	c := a.Plan.Changes[vx.Change]
@@ -153,5 +152,5 @@ func (a *Applier) PrepareAfter(ctx context.Context, v, phase int, worker string)
 	return a.provisionCreated(v, c, r, ev, &whole, value, worker, program.Step{})
 }
 
-// Anyway tells that ephemeral objects are closed whatever became of their users.
+// Anyway reports that ephemeral objects are closed even if their users have failed.
 func (a *Applier) Anyway(v int) bool { return a.Plan.Graph.Vertices[v].Kind == plan.CloseObject }

@@ -1,8 +1,8 @@
-// Package planning is the program that makes a plan: it expands the configuration, has every object refreshed and
-// planned by a worker, collects what will change.
+// Package planning is the program that makes a plan: it expands the configuration, has workers refresh and plan every
+// object, and collects the changes.
 //
-// It decides nothing about readiness, permits or lanes (that is the loop's) and changes nothing outside: all its
-// tasks take the fast lane.
+// It decides nothing about readiness, permits or lanes, which belong to the loop, and changes nothing outside: all its
+// tasks use the fast lane.
 package planning
 
 import (
