@@ -166,7 +166,7 @@ immediately by creating some.`)
 			i.heading("Initializing the backend...")
 		}
 		if diags = diags.Append(i.prepareBackend(ctx, root)); diags.HasErrors() {
-			return diags
+			return i.modulesAlone(ctx, root, diags)
 		}
 		var more diag.List
 		if prior, more = i.prior(ctx, root); more.HasErrors() {
@@ -231,6 +231,18 @@ func (i *initialisation) modules(ctx context.Context, root *config.Node) diag.Li
 		}
 	}
 	return i.wd.Install(ctx, i.options.upgrade, i.fetching())
+}
+
+// modulesAlone installs the modules where the backend could not be set up: what only needs them, as validate does, works
+// then, as with OpenTofu. What is wrong with them comes first.
+func (i *initialisation) modulesAlone(ctx context.Context, root *config.Node, failed diag.List) diag.List {
+	if !i.options.get || ctx.Err() != nil {
+		return failed
+	}
+	if diags := i.modules(ctx, root); diags.HasErrors() {
+		return diags
+	}
+	return failed
 }
 
 // testsCall tells whether test files name modules. What is wrong with the files is found when all is loaded.

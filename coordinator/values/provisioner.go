@@ -26,19 +26,7 @@ func (m *Module) EvalProvisioner(p *config.Provisioner, connection hcl.Body, rep
 		return out, diag.Errors("Missing required provisioner plugin",
 			fmt.Sprintf("There is no provisioner %q; there are %q.", p.Type, provisioner.Types()), p.Range.Ptr())
 	}
-	value, diags := m.store.Code.Body(p.Config, block).Eval(m.Scope, rep, self)
-	if diags.HasErrors() {
-		return out, diags.Append(leftOut(p, block))
-	}
-	if summary, detail := provisioner.Problem(p.Type, value); summary != "" {
-		return out, diags.Append(diag.New(diag.Error, summary, detail, p.Range.Ptr()))
-	}
-	out.Sensitive, out.Ephemeral = marks.Contains(value, marks.Sensitive), marks.Contains(value, marks.Ephemeral)
-	bare, _ := value.UnmarkDeep()
-	var err error
-	if out.Config, err = coding.EncodeValue(bare, block.ImpliedType()); err != nil {
-		return out, diags.Append(diag.New(diag.Error, "Invalid provisioner configuration", err.Error(), p.Range.Ptr()))
-	}
+	diags := m.evalProvision(&out, p, block, rep, self)
 	switch {
 	case connection == nil && p.Connection == nil:
 		return out, diags
@@ -48,15 +36,34 @@ func (m *Module) EvalProvisioner(p *config.Provisioner, connection hcl.Body, rep
 		connection = config.MergeBodies(connection, p.Connection)
 	}
 	value, more := m.store.Code.Body(connection, provisioner.Connection).Eval(m.Scope, rep, self)
-	diags = diags.Append(more)
-	if diags.HasErrors() {
+	if diags = diags.Append(more); diags.HasErrors() {
 		return out, diags
 	}
-	bare, _ = value.UnmarkDeep()
+	bare, _ := value.UnmarkDeep()
+	var err error
 	if out.Connection, err = coding.EncodeValue(bare, provisioner.Connection.ImpliedType()); err != nil {
 		return out, diags.Append(diag.New(diag.Error, "Invalid connection configuration", err.Error(), p.Range.Ptr()))
 	}
 	return out, diags
+}
+
+// evalProvision evaluates what a provisioner is to do.
+func (m *Module) evalProvision(out *wire.Provisioner, p *config.Provisioner, block *schema.Block, rep eval.Repetition,
+	self cty.Value) diag.List {
+	value, diags := m.store.Code.Body(p.Config, block).Eval(m.Scope, rep, self)
+	if diags.HasErrors() {
+		return diags.Append(leftOut(p, block))
+	}
+	if summary, detail := provisioner.Problem(p.Type, value); summary != "" {
+		return diags.Append(diag.New(diag.Error, summary, detail, p.Range.Ptr()))
+	}
+	out.Sensitive, out.Ephemeral = marks.Contains(value, marks.Sensitive), marks.Contains(value, marks.Ephemeral)
+	bare, _ := value.UnmarkDeep()
+	var err error
+	if out.Config, err = coding.EncodeValue(bare, block.ImpliedType()); err != nil {
+		return diags.Append(diag.New(diag.Error, "Invalid provisioner configuration", err.Error(), p.Range.Ptr()))
+	}
+	return diags
 }
 
 // leftOut says what else is wrong with a provisioner block that cannot be evaluated, because of the arguments that it
