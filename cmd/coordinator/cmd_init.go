@@ -233,8 +233,8 @@ func (i *initialisation) modules(ctx context.Context, root *config.Node) diag.Li
 	return i.wd.Install(ctx, i.options.upgrade, i.fetching())
 }
 
-// modulesAlone installs the modules where the backend could not be set up: what only needs them, as validate does, works
-// then, as with OpenTofu. What is wrong with them comes first.
+// modulesAlone installs the modules where the backend could not be set up: what only needs them, as validate does,
+// works then, as with OpenTofu. What is wrong with them comes first.
 func (i *initialisation) modulesAlone(ctx context.Context, root *config.Node, failed diag.List) diag.List {
 	if !i.options.get || ctx.Err() != nil {
 		return failed
