@@ -1,7 +1,7 @@
-// Package placement decides by the rules of millipede.hcl, and by regions, in which pool a vertex runs, and which
-// limits cover it.
+// Package placement decides, by the rules of millipede.hcl and by regions, which pool a vertex runs in and which limits
+// apply to it.
 //
-// It knows neither workers nor permits: the caller says which pools have live workers, and acquires.
+// It knows neither workers nor permits: the caller says which pools have live workers, and acquires permits.
 package placement
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// DefaultPool is where everything runs that nothing places elsewhere.
+// DefaultPool is the pool of everything that no rule assigns to another one.
 const DefaultPool = "default"
 
-// Rules are what millipede.hcl says. The nil Rules are those of a missing file.
+// Rules is the content of millipede.hcl. Nil Rules stand for a missing file.
 type Rules struct {
 	Pools  []Pool
 	Limits []Limit // narrow first
@@ -33,9 +33,10 @@ type Rules struct {
 	// Workers are the public nkeys of the workers that the operator stands for, by pool. Of a pool that is not named
 	// here every worker is one whom the NATS server lets speak for it.
 	Workers map[string][]string
-	// Environment names the variables of the coordinator's environment that travel with tasks; * stands for any text.
+	// Environment has patterns for the variables of the coordinator's environment that are sent with tasks; * stands for
+	// any text.
 	Environment []string
-	// Parallelism is what the file says of the limit that covers everything.
+	// Parallelism is the size of the default limit according to the file; zero if it has none.
 	Parallelism Parallelism
 }
 
@@ -51,10 +52,10 @@ const (
 	RefreshChanged = "changed"
 )
 
-// RefreshesChanged tells whether plans read only what a change can touch, unless the command says otherwise.
+// RefreshesChanged reports whether plans read only what a change can affect, unless the command says otherwise.
 func (r *Rules) RefreshesChanged() bool { return r != nil && r.Refresh == RefreshChanged }
 
-// WholeEdges tells whether a reference to one instance waits for all of its resource.
+// WholeEdges reports whether a reference to one instance waits for all of its resource.
 func (r *Rules) WholeEdges() bool { return r != nil && r.Edges == ResourceEdges }
 
 // Vouches tells whether the operator stands for the worker that sent a heartbeat, so that it may be given the keys of

@@ -1,4 +1,4 @@
-// Package program is the contract between the coordinator's loop and what it carries out: a plan, an apply, a
+// Package program is the contract between the coordinator's loop and the programs that it runs: a plan, an apply, a
 // validation, a refresh.
 //
 // The loop knows readiness, permits, lanes, attempts and the journal; a Program knows configuration, values and
@@ -15,19 +15,19 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Program is a graph whose vertices can be carried out. Vertices are numbered from 0 in the order in which they
-// were appended; the numbers are stable.
+// Program is a graph whose vertices can be executed. Vertices are numbered from 0 in the order in which they were
+// appended; the numbers are stable.
 type Program interface {
 	// Graph returns the vertices and edges at the start. The loop owns the graph from then on.
 	Graph() *dag.Graph
 	// Prepare computes what a ready vertex must do. The loop calls it from several goroutines, once per vertex
 	// and phase (and again after a resume or a retraction).
 	Prepare(ctx context.Context, vertex int) Step
-	// Complete takes the answer to the task that the last Step of the vertex asked for. The loop calls it from
-	// several goroutines, never twice at once for one vertex.
+	// Complete processes the result of the task that the last Step of the vertex asked for. The loop calls it from several
+	// goroutines, but never twice at the same time for one vertex.
 	Complete(ctx context.Context, vertex int, result *wire.Result) Step
-	// Accept is called on the loop's goroutine, one call at a time, right before the step's changes become
-	// visible: here a Program folds them into what its other vertices see.
+	// Accept is called on the loop's goroutine, one call at a time, right before the step's changes become visible: here a
+	// Program adds them to what its other vertices see.
 	Accept(vertex int, step *Step)
 	// Describe names a vertex for the journal, views and placement. Called from any goroutine.
 	Describe(vertex int) Description
@@ -90,8 +90,8 @@ type Step struct {
 	Diags  diag.List
 	// Failed fails the vertex even without an error among Diags (a cause that was reported elsewhere).
 	Failed bool
-	// Doubt is set when the answer to a task of the safe lane cannot be kept: the vertex is in doubt then, and nothing
-	// of the step but its Diags counts. On the fast lane it fails the vertex.
+	// Doubt is set if the result of a task of the safe lane cannot be kept: then the vertex is in doubt, and of the step
+	// only its Diags count. On the fast lane it fails the vertex.
 	Doubt *Unkept
 	// Value is the Program's own; Accept finds it here.
 	Value any
@@ -99,13 +99,13 @@ type Step struct {
 	Notes Notes
 }
 
-// Unkept says why an answer cannot be kept, and what is known of it.
+// Unkept says why a result cannot be kept, and what is known about it.
 type Unkept struct {
 	Reason string
 	Answer *wire.Answer // nil when nothing is known
 }
 
-// Notes are what views want to know of a finished step.
+// Notes describe a finished step for views.
 type Notes struct {
 	Action string // the action that was taken or found
 	ID     string // the object's id attribute, for "[id=...]"
@@ -113,23 +113,23 @@ type Notes struct {
 	Quiet  bool   // nothing worth a line
 }
 
-// Growth is what an expand vertex appends. New vertices get the next numbers in order; because these are known only
-// to the loop, the i-th new vertex is written Grown(i) in Edges. Edges end at vertices that have not started.
+// Growth is what an expand vertex appends. New vertices get the next numbers in order. Only the loop knows these, so
+// Edges name the i-th new vertex Grown(i). Edges end at vertices that have not started.
 type Growth struct {
 	Vertices int
 	Edges    []dag.Edge
 }
 
-// Finished tells whether the step ends its vertex.
+// Finished reports whether the step ends its vertex.
 func (s *Step) Finished() bool { return s.Task == nil || s.Doubt != nil }
 
-// Bad tells whether the step fails its vertex.
+// Bad reports whether the step fails its vertex.
 func (s *Step) Bad() bool { return s.Failed || s.Doubt != nil || s.Diags.HasErrors() }
 
-// Grown is how Growth.Edges names the i-th new vertex: as a negative number.
+// Grown returns the name of the i-th new vertex in Growth.Edges: a negative number.
 func Grown(i int) int { return -1 - i }
 
-// Resolve turns a name of Growth.Edges into a vertex, where first is the number of the first new vertex.
+// Resolve returns the number of a vertex that Growth.Edges name. first is the number of the first new vertex.
 func (g *Growth) Resolve(v, first int) int {
 	if v < 0 {
 		return first - 1 - v
