@@ -11,15 +11,15 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// checkState collects the outcomes of one configuration object.
+// checkState has the outcomes of one configuration object.
 type checkState struct {
 	kind    string
 	objects map[string]state.CheckObject
-	// expected are the instances that there are, whether their rules are ever evaluated or not.
+	// expected are the existing instances, whether their rules are evaluated or not.
 	expected []string
 }
 
-// expectation says which instances a configuration object with rules has. One that has none passes.
+// expectation says which instances a configuration object with rules has. An object without instances passes.
 type expectation struct {
 	kind, config string
 	instances    []string
@@ -79,7 +79,7 @@ func (p *Planner) checkResults() []state.CheckResult {
 	return out
 }
 
-// unchecked returns the objects of the configuration that have rules, with nothing known of them.
+// unchecked returns the objects of the configuration that have rules, with unknown outcomes.
 func (p *Planner) unchecked() []state.CheckResult {
 	var out []state.CheckResult
 	for i := range p.Static.Nodes {
@@ -111,7 +111,7 @@ func (p *Planner) unchecked() []state.CheckResult {
 	return out
 }
 
-// checkFailed tells whether an instance of a check has failed already.
+// checkFailed reports whether an instance of a check has already failed.
 func (p *Planner) checkFailed(config, instance string) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -138,8 +138,8 @@ func (p *Planner) check(n *graph.Node) program.Step {
 	return step
 }
 
-// evaluable looks whether a check can be evaluated in a destroy that refreshes. What is about to go need not be as it
-// should, so it does not matter what the check finds.
+// evaluable reports whether a check can be evaluated in a destroy that refreshes. Objects that are about to be
+// destroyed may be in any condition, so the outcome does not matter.
 func (p *Planner) evaluable(n *graph.Node) program.Step {
 	if p.SkipRefresh || p.Prior.IsEmpty() {
 		return program.Step{}

@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// prepareData reads a data source, or puts the reading off to the apply when it cannot be done yet.
+// prepareData reads a data source, or defers the reading to the apply if it cannot be done yet.
 func (p *Planner) prepareData(node int, o *object) program.Step {
 	if p.Mode == plan.Destroy && o.resource.Code.Config.Check != "" {
 		return program.Step{} // the check that it belongs to is not made
@@ -100,13 +100,13 @@ func (p *Planner) dependencyPending(node int, o *object) bool {
 	return false
 }
 
-// skipData leaves out a reading that a plan which changes nothing has no place for.
+// skipData omits a reading in a plan that changes nothing, and so cannot defer it.
 func (p *Planner) skipData(o *object, diags diag.List) program.Step {
 	o.resource.Set(o.addr.Key, cty.UnknownVal(o.work.Schema.Block.ImpliedType()))
 	return program.Step{Diags: diags, Value: &found{checks: o.work.Checks}}
 }
 
-// deferData plans the reading for the apply: what the provider will find is unknown.
+// deferData plans the reading for the apply: its result is unknown.
 func (p *Planner) deferData(o *object, reason plan.Reason, diags diag.List) program.Step {
 	w := o.work
 	after := w.Unread()
@@ -120,7 +120,7 @@ func (p *Planner) deferData(o *object, reason plan.Reason, diags diag.List) prog
 	return program.Step{Diags: diags.Append(more), Value: f, Notes: program.Notes{Action: string(plan.Read)}}
 }
 
-// completeData keeps what was read.
+// completeData stores the result of a reading.
 func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
 	w := o.work
 	diags := values.WireDiags(r.Diagnostics, o.work.Range)
@@ -154,7 +154,7 @@ func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
 	return program.Step{Diags: diags, Value: f, Notes: instance.Notes(string(plan.Read), v)}
 }
 
-// readAgain reads the data of a check again at apply, so that the assertions see the world after it.
+// readAgain reads the data of a check again during the apply, so that its assertions see the changes.
 func (p *Planner) readAgain(o *object, v cty.Value) *plan.Change {
 	w := o.work
 	return &plan.Change{
@@ -163,8 +163,8 @@ func (p *Planner) readAgain(o *object, v cty.Value) *plan.Change {
 	}
 }
 
-// unreadable is what becomes of the data of a check that cannot be read: a check observes, so that is a warning, the
-// check has failed, and the value is not known.
+// unreadable is the step for data of a check that cannot be read: because a check only observes, that is a warning, the
+// check has failed, and the value is unknown.
 func (p *Planner) unreadable(o *object, diags diag.List) program.Step {
 	w := o.work
 	v := w.Unread()
@@ -204,7 +204,7 @@ func (p *Planner) prepareEphemeral(node int, o *object) program.Step {
 	}
 }
 
-// completeEphemeral makes the opened value known to its users.
+// completeEphemeral provides the opened value to its users.
 func (p *Planner) completeEphemeral(o *object, r *wire.Result) program.Step {
 	w := o.work
 	diags := values.WireDiags(r.Diagnostics, o.work.Range)
@@ -245,7 +245,7 @@ func (p *Planner) nextToClose(r addr.ConfigResource) *object {
 	return list[0]
 }
 
-// renewing is what went wrong in renewing the object that is being closed.
+// renewing returns the problems of renewing the object that is being closed.
 func (p *Planner) renewing(n *graph.Node) diag.List {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -255,9 +255,9 @@ func (p *Planner) renewing(n *graph.Node) diag.List {
 	return nil
 }
 
-// closeTask is the task that closes an opened object; it is not renewed any more.
+// closeTask returns the task that closes an opened object, which is not renewed any more.
 func (p *Planner) closeTask(o *object) *wire.Task {
-	// What went wrong in renewing it is told when it is closed: before, it would keep it from being closed.
+	// Problems of renewing it are reported after it is closed: earlier they would prevent that.
 	private, renewing := p.Renewals.Release(o.addr.String(), o.work.private)
 	o.work.renewing = renewing
 	return &wire.Task{Address: o.addr.String(), Provider: o.work.Wire, Ephemeral: &wire.EphemeralTask{

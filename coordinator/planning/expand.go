@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// expandResource yields the objects of a resource block: its instances in all instances of its module, and what the
-// state has beyond them.
+// expandResource returns the objects of a resource block: its instances in all instances of its module, and further
+// ones that the state has.
 func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 	f := &found{node: node}
 	var diags diag.List
@@ -65,8 +65,8 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 // destroyRequested stands for the reason of deletions in a destroy plan, which shows none.
 const destroyRequested = plan.Reason("-")
 
-// presume gives the instances of a resource that do not exist an unknown value, for a destroy plan: nothing will be
-// made, but what refers to them must still be evaluated, because provider configurations may depend on it.
+// presume gives the instances of a resource that do not exist an unknown value, for a destroy plan: it creates nothing,
+// but expressions that refer to them are evaluated, because provider configurations may depend on them.
 func (p *Planner) presume(r *values.Resource, e *values.Expansion) {
 	if r.Code.Schema == nil {
 		return
@@ -78,14 +78,14 @@ func (p *Planner) presume(r *values.Resource, e *values.Expansion) {
 	}
 }
 
-// keepStored gives an instance that is not part of the plan the value that the state has for it.
+// keepStored gives an instance that is not part of the plan its stored value.
 func (p *Planner) keepStored(r *values.Resource, a addr.Instance) {
 	if o := p.Prior.Object(a, state.CurrentObject); o != nil && r.Code.Schema != nil {
 		r.Keep(a.Key, o)
 	}
 }
 
-// placed tells whether the configuration has a place for an instance.
+// placed reports whether the configuration has a place for an instance.
 func (p *Planner) placed(a addr.Instance) bool {
 	m := p.Store.Module(a.Module)
 	if m == nil {
@@ -99,8 +99,8 @@ func (p *Planner) placed(a addr.Instance) bool {
 	return e.Has(a.Key)
 }
 
-// superfluous returns the objects of a resource block that exist and are not wanted: instances without a place in
-// the expansion, and deposed objects.
+// superfluous returns the existing objects of a resource block that are not wanted: instances without a place in the
+// expansion, and deposed objects.
 func (p *Planner) superfluous(n *graph.Node, wanted func(addr.Instance) bool) []object {
 	var out []object
 	left := func(a addr.Instance, i *state.Instance) bool {
@@ -137,8 +137,8 @@ func (p *Planner) deposedObjects(a addr.Instance, i *state.Instance, r *values.R
 	return out
 }
 
-// orphanReason says why an instance of a block that is there is not wanted. That it was moved here does not come into
-// it: what keeps the instance from having a place is what there is to mend.
+// orphanReason returns why an existing instance of a block is not wanted. A move to this address is not mentioned: what
+// matters is why the instance has no place.
 func (p *Planner) orphanReason(a addr.Instance, r *values.Resource) plan.Reason {
 	if p.Mode == plan.Destroy {
 		return destroyRequested
@@ -161,7 +161,7 @@ func (p *Planner) orphanReason(a addr.Instance, r *values.Resource) plan.Reason 
 	}
 }
 
-// expandOrphan yields the objects of a resource that has no block.
+// expandOrphan returns the objects of a resource without a block.
 func (p *Planner) expandOrphan(node int, n *graph.Node) program.Step {
 	f := &found{node: node}
 	covered := func(a addr.Instance, _ *state.Instance) bool { return p.Scope.Instance(a) }

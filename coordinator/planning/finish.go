@@ -12,9 +12,9 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Plan returns what the run found, after the run has ended. failed tells that it did not end well: the plan can be
-// shown, not applied. So it is where the changes cannot be put into an order, which is reported. The caller fills in
-// what the planner does not know: variables, providers, backend.
+// Plan returns the plan after the run has ended. failed says that the run has failed: then the plan can be shown, but
+// not applied. The same is true if the changes cannot be ordered, which is reported. The caller adds what the planner
+// does not know: variables, providers, backend.
 func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func sortChanges(list []*plan.Change) {
 	})
 }
 
-// outputChanges adds the outputs that the configuration does not declare any more.
+// outputChanges adds the outputs that the configuration no longer declares.
 func (p *Planner) outputChanges(out *plan.Plan) {
 	for name, before := range p.Prior.Outputs {
 		_, declared := p.Code.Tree.Root.Module.Outputs[name]
@@ -77,7 +77,7 @@ func (p *Planner) outputChanges(out *plan.Plan) {
 	sort.Slice(out.Outputs, func(i, j int) bool { return out.Outputs[i].Name < out.Outputs[j].Name })
 }
 
-// references answers the apply graph's builder which single instance a reference is to, where that is known.
+// references tells the apply graph's builder which single instance a reference means, if that is known.
 func (p *Planner) references() graph.InstanceReferences {
 	return func(c *plan.Change, n *graph.Node) []graph.InstanceReference {
 		m := p.Store.Module(c.Addr.Module)

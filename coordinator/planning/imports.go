@@ -16,16 +16,17 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// ImportTarget is an object to import: what an import block, or the import command, says.
+// ImportTarget is an object to import, from an import block or the import command.
 type ImportTarget struct {
 	ID string
-	// Identity is cty.NilVal when the object is imported by ID.
+	// Identity is cty.NilVal if the object is imported by ID.
 	Identity cty.Value
-	// Range is where the import is asked for; nil for the command.
+	// Range is the source of the import; nil for the command.
 	Range *hcl.Range
 }
 
-// imports evaluates the import blocks for a resource, when it is expanded: what they refer to is there by then.
+// imports evaluates the import blocks for a resource when it is expanded: everything that they refer to is known by
+// then.
 func (p *Planner) imports(n *graph.Node) (map[addr.Instance]*ImportTarget, diag.List) {
 	out := map[addr.Instance]*ImportTarget{}
 	for a, t := range p.Imports {
@@ -97,7 +98,7 @@ func (p *Planner) importOne(n *graph.Node, b *config.Import, rep eval.Repetition
 	return diags
 }
 
-// checkImports reports the imports whose target is not among the instances of its resource.
+// checkImports reports imports whose target is not an instance of its resource.
 func (p *Planner) checkImports(imports map[addr.Instance]*ImportTarget, wanted func(addr.Instance) bool) diag.List {
 	var diags diag.List
 	for a, t := range imports {

@@ -15,11 +15,11 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// createsFirst tells the order of a replacement.
+// createsFirst reports whether a replacement creates the new object first.
 func (p *Planner) createsFirst(o *object) bool { return p.first[o.addr.Config()] }
 
-// skipsDestroy tells whether lifecycle.destroy = false keeps the object from being destroyed. The plan is refused
-// before where that is not a constant.
+// skipsDestroy reports whether lifecycle.destroy = false keeps the object from being destroyed. A value that is not
+// constant was refused before.
 func (p *Planner) skipsDestroy(o *object) bool {
 	block := p.block(o)
 	if block == nil {
@@ -46,7 +46,7 @@ func (p *Planner) forgets(o *object) bool {
 	return o.work.prior != nil && o.work.prior.SkipDestroy
 }
 
-// removed returns the removed block that decides about an object. A destroy plan goes by none.
+// removed returns the removed block that decides about an object. A destroy plan ignores them.
 func (p *Planner) removed(o *object) *config.Removed {
 	if p.Mode == plan.Destroy {
 		return nil
@@ -54,7 +54,7 @@ func (p *Planner) removed(o *object) *config.Removed {
 	return p.Removed(o.addr)
 }
 
-// placed tells whether the configuration provides for the current object.
+// placed reports whether the configuration has a place for the current object.
 func (o *object) placed() bool {
 	if o.resource == nil || o.deposed != state.CurrentObject {
 		return false
@@ -63,7 +63,7 @@ func (o *object) placed() bool {
 	return !diags.HasErrors() && !e.Unknown && e.Has(o.addr.Key)
 }
 
-// triggered tells whether what an element of replace_triggered_by names will change.
+// triggered reports whether an object that an element of replace_triggered_by names will change.
 func (p *Planner) triggered(o *object, e hcl.Expression) (bool, diag.List) {
 	ref, diags := o.resource.Module().CheckTrigger(e, o.work.Rep)
 	if diags.HasErrors() {
@@ -104,13 +104,13 @@ func (p *Planner) triggered(o *object, e hcl.Expression) (bool, diag.List) {
 	return p.instanceChanges(r, keys, ref.Remaining), diags
 }
 
-// anyPlanned tells whether one of some instances of a resource is planned by now.
+// anyPlanned reports whether one of some instances of a resource is planned already.
 func (p *Planner) anyPlanned(r *values.Resource, keys []addr.Key) bool {
 	return slices.ContainsFunc(keys, func(k addr.Key) bool { return p.change(r.Addr().Instance(k)) != nil })
 }
 
-// anyChanges tells whether an instance of a resource will change. All of them are planned by now, so the answer is
-// found once, not for each instance that is triggered by them.
+// anyChanges reports whether an instance of a resource will change. All of them are planned by then, so the answer is
+// computed once, and not for each instance that they trigger.
 func (p *Planner) anyChanges(r *values.Resource, e *values.Expansion) bool {
 	p.triggerMu.Lock()
 	defer p.triggerMu.Unlock()
@@ -122,7 +122,8 @@ func (p *Planner) anyChanges(r *values.Resource, e *values.Expansion) bool {
 	return changes
 }
 
-// instanceChanges tells whether one of some instances of a resource will change, or what a traversal finds in it.
+// instanceChanges reports whether one of some instances of a resource will change, or the value that a traversal finds
+// in it.
 func (p *Planner) instanceChanges(r *values.Resource, keys []addr.Key, at hcl.Traversal) bool {
 	for _, k := range keys {
 		c := p.change(r.Addr().Instance(k))
@@ -136,9 +137,8 @@ func (p *Planner) instanceChanges(r *values.Resource, keys []addr.Key, at hcl.Tr
 	return false
 }
 
-// attributeChanges tells whether the value at a traversal differs before and after a change. An attribute that is
-// not there on one side differs. As in OpenTofu, a step goes where it says and is not converted: ["x"] is an element of
-// a map and no attribute of an object, .x an attribute and no element; what it does not find on either side is alike.
+// attributeChanges reports whether the value at a traversal differs before and after a change. An attribute that exists
+// on one side only differs.
 func attributeChanges(c *plan.Change, at hcl.Traversal) bool {
 	path := make(cty.Path, len(at))
 	for i, step := range at {

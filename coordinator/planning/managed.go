@@ -18,7 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// prepareManaged asks for the refresh and the plan of a managed object that the configuration wants.
+// prepareManaged returns the task that refreshes and plans a managed object of the configuration.
 func (p *Planner) prepareManaged(node int, o *object) program.Step {
 	diags := p.setUp(o)
 	if diags.HasErrors() {
@@ -116,8 +116,8 @@ func (p *Planner) leaveOut(o *object) {
 	}
 }
 
-// known returns a stored object as it is to be planned. What an update or a deletion in doubt has come to shows in what
-// is there now, so the object must be read then. A creation stays in doubt: there is nothing to read.
+// known returns a stored object as it is to be planned. The object shows the outcome of an update or a deletion in
+// doubt, so it must be read then. A creation stays in doubt, because there is nothing to read.
 func known(a addr.Instance, o *state.Object) (object *state.Object, mustRead bool, diags diag.List) {
 	switch {
 	case o == nil || o.Status != state.InDoubt:
@@ -132,7 +132,7 @@ func known(a addr.Instance, o *state.Object) (object *state.Object, mustRead boo
 	return o.BeforeDoubt(), true, diag.List{warning}
 }
 
-// inDoubt refuses to plan over an operation whose outcome is not known.
+// inDoubt is the error that an operation with an unknown outcome prevents a plan.
 func inDoubt(a addr.Instance, o *state.Object) *diag.Diagnostic {
 	d := o.Doubt
 	detail := fmt.Sprintf("The outcome of an earlier operation on %s is not known, so that planning it could create "+
@@ -152,7 +152,7 @@ func inDoubt(a addr.Instance, o *state.Object) *diag.Diagnostic {
 	return diag.New(diag.Error, "Resource instance is in doubt", detail, nil)
 }
 
-// forcedReplace tells whether -replace or replace_triggered_by ask for a new object.
+// forcedReplace reports whether -replace or replace_triggered_by ask for a new object.
 func (p *Planner) forcedReplace(o *object) (string, diag.List) {
 	diags := p.halfMatched(o)
 	forced := ""
@@ -172,7 +172,7 @@ func (p *Planner) forcedReplace(o *object) (string, diag.List) {
 	return forced, diags
 }
 
-// completeManaged turns the worker's answer into a change.
+// completeManaged turns the worker's result into a change.
 func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
 	a, diags := p.planned(o, r)
 	if diags.HasErrors() {
@@ -181,7 +181,7 @@ func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
 	return p.settled(o, a, diags)
 }
 
-// settled is the last step of a managed object: its change, as it was answered.
+// settled is the last step of a managed object: its change.
 func (p *Planner) settled(o *object, a answer, diags diag.List) program.Step {
 	w := o.work
 	quiet := len(diags) == 0
@@ -231,7 +231,7 @@ type answer struct {
 	replacePaths   []cty.Path
 }
 
-// planned returns what a worker planned for an object, and what the provider said about it.
+// planned returns what a worker has planned for an object, and the provider's diagnostics.
 func (p *Planner) planned(o *object, r *wire.Result) (answer, diag.List) {
 	diags := values.WireDiags(r.Diagnostics, o.work.Range)
 	if diags.HasErrors() {
@@ -282,7 +282,7 @@ func (p *Planner) answer(o *object, r *wire.PlanResult) (a answer, err error) {
 	return a, nil
 }
 
-// refreshedObject is the change of the state that refreshing found: nothing but a new value, or that it is gone.
+// refreshedObject is the change of the state that refreshing has found: a new value, or that the object is gone.
 func (p *Planner) refreshedObject(o *object, a answer) state.Change {
 	w := o.work
 	set := state.SetObject{Addr: o.addr, Deposed: o.deposed, Provider: w.Provider}
@@ -409,7 +409,7 @@ func (p *Planner) changeOf(o *object, a answer) *plan.Change {
 	return c
 }
 
-// halfMatched warns, at the first instance of a resource, of a -replace that names the resource without a key.
+// halfMatched warns, at the first instance of a resource, about a -replace that names the resource without a key.
 func (p *Planner) halfMatched(o *object) diag.List {
 	e, _ := o.resource.Expansion()
 	if o.addr.Key == addr.NoKey || len(e.Keys) == 0 || e.Keys[0] != o.addr.Key {

@@ -14,7 +14,7 @@ import (
 
 // The vertices of this file are evaluated in place; each does so for all instances of its module.
 
-// named evaluates a variable, a local value or the repetition of a module call.
+// named evaluates a variable, a local value, or count and for_each of a module call.
 func (p *Planner) named(node int, n *graph.Node) program.Step {
 	var step program.Step
 	f := &found{}
@@ -97,7 +97,7 @@ func warningsOnly(l diag.List) diag.List {
 	return out
 }
 
-// outputChange compares a root output with what is stored.
+// outputChange compares a root output with its stored value.
 func (p *Planner) outputChange(name string, sensitive bool, after cty.Value) *plan.OutputChange {
 	c := &plan.OutputChange{Name: name, Before: cty.NullVal(cty.DynamicPseudoType), Sensitive: sensitive}
 	c.After, _ = after.UnmarkDeep()
@@ -148,7 +148,7 @@ func (p *Planner) provider(n *graph.Node) program.Step {
 	return step
 }
 
-// answered takes the answer to a task of a static node: only the closing of ephemeral objects asks for any.
+// answered processes the result of a task of a static node: only closing ephemeral objects has any.
 func (p *Planner) answered(n *graph.Node, v int, r *wire.Result) program.Step {
 	diags := p.renewing(n).Append(values.WireDiags(r.Diagnostics, nil))
 	next := p.closeEphemerals(n)

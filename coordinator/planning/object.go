@@ -11,25 +11,25 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// work is what an object's vertex remembers between its steps.
+// work is what an object's vertex keeps between its steps.
 type work struct {
-	// What the block says, or, of an object that is to go, the state.
+	// The values of the block or, for an object without one, of the state.
 	*instance.Instance
 	prior *state.Object
 	// verdict identifies what goes into the plan of the object; nil where none may be gone by.
 	verdict *journal.Verdict
-	// triggered tells that replace_triggered_by asks for a new object.
+	// triggered says that replace_triggered_by asks for a new object.
 	triggered bool
-	// importing is set when the object is imported.
+	// importing is set if the object is imported.
 	importing *plan.Importing
-	// private is what an open ephemeral object must be closed with; opened tells that it is open.
+	// private is the private data to close an open ephemeral object with; opened says that it is open.
 	private []byte
 	opened  bool
-	// renewing is what went wrong while it was renewed.
+	// renewing has the problems of renewing it.
 	renewing diag.List
 }
 
-// prepareObject computes the first step of an object's vertex.
+// prepareObject returns the first step of an object's vertex.
 func (p *Planner) prepareObject(vx vertex) program.Step {
 	o := vx.object
 	o.work = &work{}
@@ -45,7 +45,7 @@ func (p *Planner) prepareObject(vx vertex) program.Step {
 	}
 }
 
-// completeObject takes the answer to the last step of an object's vertex.
+// completeObject processes the result of the last step of an object's vertex.
 func (p *Planner) completeObject(vx vertex, r *wire.Result) program.Step {
 	o := vx.object
 	switch {
@@ -62,7 +62,7 @@ func (p *Planner) completeObject(vx vertex, r *wire.Result) program.Step {
 
 // setUp evaluates the block of an object.
 func (p *Planner) setUp(o *object) diag.List {
-	// The import command plans nothing, and who imports may still be writing the block.
+	// The import command plans nothing, and the block may not be finished yet.
 	lenient := len(p.Imports) > 0 && o.addr.Resource.Mode == addr.Managed
 	in, diags := p.evaluator().Block(o.resource, o.addr.Key, instance.Options{Lenient: lenient})
 	o.work.Instance = in

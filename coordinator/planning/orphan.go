@@ -19,8 +19,8 @@ import (
 
 var errNoAnswer = errors.New("the worker's answer holds nothing")
 
-// prepareOrphan refreshes an object that is to go, and plans its end: what has no place in the configuration, deposed
-// objects, and everything in a destroy plan.
+// prepareOrphan refreshes an object that is to be removed, and plans that: objects without a place in the
+// configuration, deposed objects, and everything in a destroy plan.
 func (p *Planner) prepareOrphan(o *object) program.Step {
 	w := o.work
 	w.prior = p.Prior.Object(o.addr, o.deposed)
@@ -87,7 +87,7 @@ func (p *Planner) providerPresent(a addr.Instance, served addr.ProviderInstance)
 			"more. Put it back until %s is destroyed; after that it can be removed.", a, pc, a), nil)
 }
 
-// completeOrphan turns the worker's answer into a deletion, or into nothing when the object is gone already.
+// completeOrphan turns the worker's result into a deletion, or into nothing if the object is already gone.
 func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 	w := o.work
 	a, diags := p.planned(o, r)
@@ -127,8 +127,8 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 	return program.Step{Diags: diags.Append(told), Value: f, Notes: instance.Notes(string(c.Action), a.before)}
 }
 
-// forgetting gives the change of an orphan that is forgotten its reason, and warns that the object goes on to exist:
-// not in a destroy plan, which shows all that it forgets for what it is.
+// forgetting adds the reason to the change of an orphan that is forgotten, and warns that the object continues to
+// exist, except in a destroy plan, which shows everything that it forgets.
 func (p *Planner) forgetting(o *object, c *plan.Change) diag.List {
 	if c.Action != plan.Forget {
 		return nil

@@ -30,7 +30,7 @@ type Options struct {
 	Code   *values.Code
 	Store  *values.Store
 	Static *graph.Static
-	// Prior is the stored state after moves; the planner refreshes its own copy of it. Stored is the one before.
+	// Prior is the stored state after moves; the planner refreshes its own copy of it. Stored is the state before moves.
 	Prior, Stored *state.State
 	// Previous maps the addresses of moved instances to where they were.
 	Previous map[addr.Instance]addr.Instance
@@ -58,11 +58,11 @@ type Options struct {
 	Package func(addr.Provider) wire.Package
 	// Now is the plan's timestamp.
 	Now time.Time
-	// Renewals keeps ephemeral objects alive while they are open; nil lets them expire.
+	// Renewals renews open ephemeral objects; nil lets them expire.
 	Renewals *renewal.Keeper
 }
 
-// Planner is the planning program.
+// Planner is the program of a plan.
 type Planner struct {
 	Options
 
@@ -88,9 +88,9 @@ type Planner struct {
 	checks   map[string]*checkState
 	// pending are the resources with a planned change that is not a no-op, and the module instances that have it.
 	pending map[addr.ConfigResource]map[addr.ModuleInstance]bool
-	// open are the ephemeral objects that are still to be closed.
+	// open are the ephemeral objects that have yet to be closed.
 	open map[addr.ConfigResource][]*object
-	// closing are the objects whose closing was asked for last.
+	// closing are the objects that are being closed.
 	closing map[addr.ConfigResource]*object
 	// refreshed is the state as it is now.
 	refreshed *state.State
@@ -115,7 +115,7 @@ type vertex struct {
 	object *object
 }
 
-// object is what one object's vertex works on.
+// object is the object of a vertex.
 type object struct {
 	addr     addr.Instance
 	deposed  state.DeposedKey
@@ -129,7 +129,7 @@ type object struct {
 	work *work
 }
 
-// New returns the program of a planning run.
+// New returns the program of a plan.
 func New(o Options) *Planner {
 	p := &Planner{
 		Options: o,
@@ -185,7 +185,7 @@ func (p *Planner) Describe(v int) program.Description {
 	return d
 }
 
-// Anyway tells that ephemeral objects are closed whatever became of their users.
+// Anyway reports that ephemeral objects are closed even if their users have failed.
 func (p *Planner) Anyway(v int) bool {
 	vx := p.vertex(v)
 	return vx.object == nil && p.Static.Nodes[vx.node].Kind == graph.CloseNode
@@ -236,7 +236,7 @@ func (p *Planner) Complete(ctx context.Context, v int, r *wire.Result) program.S
 	return step
 }
 
-// found is what a finished step tells Accept.
+// found is what a finished step passes to Accept.
 type found struct {
 	change *plan.Change
 	drift  *plan.Change
