@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/millipede-iac/millipede/coordinator/estate"
 )
 
 // Completing returns the command line that a shell wants completed, up to the cursor: bash's way, which zsh and fish
@@ -82,7 +84,7 @@ func (a *App) optionsOf(ctx context.Context, c *Command) []string {
 	// A command tells its options when it is asked for help.
 	var nobody bytes.Buffer
 	asked := New(a.program, strings.NewReader(""), &nobody, &nobody, nil)
-	asked.Command = c.Name
+	asked.Command, asked.Estate = c.Name, estate.New(estate.Options{})
 	c.Run(ctx, asked, []string{"-help"})
 	if asked.Flags == nil {
 		return nil
