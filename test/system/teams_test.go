@@ -69,7 +69,10 @@ resource "fleet_machine" "t%[1]d" {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := e.run(client.RunCreateOptions{}); r.Status != client.RunApplied {
+	switch r := e.run(client.RunCreateOptions{}); {
+	case r == nil:
+		t.FailNow()
+	case r.Status != client.RunApplied:
 		t.Fatalf("the state is not made: %s", e.v.Logs(r))
 	}
 	return e
@@ -154,8 +157,15 @@ func (e *sharedState) updates() map[string]int {
 	return out
 }
 
+// objectTime is how long the making of an object may take: the provider's process takes ten milliseconds for each where
+// two cores are busy.
+const objectTime = 50 * time.Millisecond
+
 // Runs of one state waited for each other, whatever they changed: eight teams took eight times what one takes.
 func TestTeamsChangeOneStateAtOnce(t *testing.T) {
+	patience := site.Patience
+	t.Cleanup(func() { site.Patience = patience })
+	site.Patience += site.Slowness * time.Duration(*teamObjects) * objectTime
 	e := newSharedState(t)
 	var everybody []int
 	for i := range *teamCount {
