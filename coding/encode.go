@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+	ctymsgpack "github.com/zclconf/go-cty/cty/msgpack"
 )
 
 // A writer writes the parts of a value: msgpack or JSON, byte for byte as cty writes them.
@@ -18,6 +20,8 @@ type writer interface {
 	unknown(b []byte) ([]byte, bool)
 	bool(b []byte, v bool) []byte
 	text(b []byte, s string) []byte
+	// rare has cty write an attribute; it returns false where that fails.
+	rare(b []byte, v cty.Value, ty cty.Type) ([]byte, bool)
 	// number returns false for what it leaves to cty.
 	number(b []byte, f *big.Float) ([]byte, bool)
 	// before and after write what stands around a value of a primitive type where any type may stand.
@@ -145,10 +149,14 @@ func appendObject[F writer](f F, b []byte, v cty.Value, ty cty.Type) ([]byte, bo
 			return nil, false
 		}
 		b = f.colon(f.text(f.next(b, i), name))
-		var ok bool
-		if b, ok = appendValue(f, b, v.GetAttr(name), l.types[i]); !ok {
-			return nil, false
+		attribute := v.GetAttr(name)
+		longer, ok := appendValue(f, b, attribute, l.types[i])
+		if !ok {
+			if longer, ok = f.rare(b, attribute, l.types[i]); !ok {
+				return nil, false
+			}
 		}
+		b = longer
 	}
 	return f.endObject(b), true
 }
@@ -186,6 +194,11 @@ type inMsgpack struct{}
 func (inMsgpack) null(b []byte) []byte { return append(b, 0xc0) }
 
 func (inMsgpack) unknown(b []byte) ([]byte, bool) { return append(b, 0xd4, 0, 0), true }
+
+func (inMsgpack) rare(b []byte, v cty.Value, ty cty.Type) ([]byte, bool) {
+	data, err := ctymsgpack.Marshal(v, ty)
+	return append(b, data...), err == nil
+}
 
 func (inMsgpack) bool(b []byte, v bool) []byte {
 	if v {
@@ -258,6 +271,14 @@ type inJSON struct{}
 func (inJSON) null(b []byte) []byte { return append(b, "null"...) }
 
 func (inJSON) unknown([]byte) ([]byte, bool) { return nil, false }
+
+func (inJSON) rare(b []byte, v cty.Value, ty cty.Type) ([]byte, bool) {
+	if v.IsMarked() || !v.IsKnown() {
+		return nil, false
+	}
+	data, err := ctyjson.Marshal(v, ty)
+	return append(b, data...), err == nil
+}
 
 func (inJSON) bool(b []byte, v bool) []byte {
 	if v {
