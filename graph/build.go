@@ -12,7 +12,8 @@ import (
 
 // Build makes the plan graph of a configuration and the resources of a state, in a sequence of steps.
 func Build(tree *config.Tree, prior *state.State, refs ReferencesOf) *Static {
-	b := &builder{tree: tree, refs: refs, s: &Static{index: map[nodeKey]int{}}}
+	b := &builder{tree: tree, refs: refs, s: &Static{index: map[nodeKey]int{}},
+		whole: map[wholeModule]bool{}}
 	b.blocks()
 	b.orphans(prior)
 	b.s.Graph = dag.New(len(b.s.Nodes))
@@ -31,6 +32,14 @@ type builder struct {
 	s    *Static
 	// callDepends are the vertices that the depends_on of a module call names, by the called module.
 	callDepends map[addr.Module][]int
+	// whole is what has the edges of a reference to a whole module: such references come several times in a block.
+	whole map[wholeModule]bool
+}
+
+// wholeModule is a vertex that refers to a module as a whole.
+type wholeModule struct {
+	vertex int
+	module addr.Module
 }
 
 func (b *builder) add(n Node) int {
@@ -171,11 +180,36 @@ func (b *builder) references() {
 
 // edgesTo makes vertex i depend on what a reference in module m names.
 func (b *builder) edgesTo(i int, m addr.Module, r *addr.Reference) {
+	switch s := r.Subject.(type) {
+	case addr.ModuleCall:
+		b.edgesToModule(i, m, s.Name)
+	case addr.ModuleCallInstance:
+		b.edgesToModule(i, m, s.Name)
+	}
 	for _, before := range b.s.Targets(m, r) {
 		if b.isEndOf(before, i) {
 			continue // a block that refers to itself has a diagnostic of its own, where that is a mistake
 		}
 		if before != i || b.s.Nodes[i].Kind == CallNode { // what else refers to itself has a diagnostic of its own
+			b.s.Graph.Edge(before, i)
+		}
+	}
+}
+
+// edgesToModule makes vertex i depend on all resources in a module and below: what refers to the module as a whole, as
+// module.m[each.key].x does, comes after all of it, as in OpenTofu, and not after what the outputs are made of alone.
+func (b *builder) edgesToModule(i int, m addr.Module, name string) {
+	at := wholeModule{i, m.Child(name)}
+	if b.whole[at] {
+		return
+	}
+	b.whole[at] = true
+	call, ok := b.s.Find(CallNode, m, addr.ModuleCall{Name: name})
+	if !ok {
+		return
+	}
+	for _, before := range b.within(nil, b.s.Nodes[call].Tree.Children[name]) {
+		if b.s.Nodes[before].Kind == ResourceDone {
 			b.s.Graph.Edge(before, i)
 		}
 	}

@@ -1,6 +1,7 @@
 package operation_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
@@ -77,4 +78,33 @@ func TestWhatWasRecordedFollowsAMovedObject(t *testing.T) {
 		t.Fatal(diags)
 	}
 	e.equal("done", e.cloud.done(), []string{"delete b", "delete a"})
+}
+
+// What refers to a module as a whole, with a key that is no constant for example, waited for what the module's outputs
+// are made of alone, and no more than that was recorded.
+func TestWhatRefersToAWholeModuleDependsOnAllOfIt(t *testing.T) {
+	e := newEstate(t)
+	e.apply(`
+module "child" {
+  source   = "./child"
+  for_each = toset(["k"])
+}
+resource "fake_thing" "whole" {
+  for_each = toset(["k"])
+  name     = "whole-${module.child[each.key].name}"
+}
+resource "fake_thing" "one" {
+  name = "one-${module.child["k"].name}"
+}
+`, `
+output "name" {
+  value = "plain"
+}
+resource "fake_thing" "beside" {
+  name = "beside"
+}
+`)
+	dependencies := func(address string) []string { return slices.Collect(e.object(address).Dependencies.Texts()) }
+	e.equal("of the whole", dependencies(`fake_thing.whole["k"]`), []string{"module.child.fake_thing.beside"})
+	e.equal("of an output", dependencies("fake_thing.one"), nil)
 }

@@ -90,7 +90,7 @@ func (p *Planner) unchecked() []state.CheckResult {
 			r.Kind = "input_variable"
 		case n.Kind == graph.OutputNode && len(n.Output.Preconditions) > 0:
 			r.Kind = "output_value"
-			if p.Mode == plan.Destroy && n.Module.IsRoot() {
+			if p.Mode == plan.Destroy && n.Module.IsRoot() && p.Scope.Node(i) {
 				r.Objects = []state.CheckObject{{Address: n.Address(), Status: state.CheckUnknown}}
 			}
 		case n.Kind == graph.ResourceNode && len(n.Resource.Preconditions)+len(n.Resource.Postconditions) > 0:

@@ -40,7 +40,8 @@ func (p *Planner) prepareManaged(node int, o *object) program.Step {
 		task.Refresh = false
 		if p.Mode == plan.RefreshOnly && o.imported == nil {
 			p.leaveOut(o)
-			return program.Step{Diags: diags, Value: &found{checks: w.Checks}}
+			checks, more := w.Postconditions(cty.UnknownVal(w.Schema.Block.ImpliedType()))
+			return program.Step{Diags: diags.Append(more), Value: &found{checks: append(w.Checks, checks...)}}
 		}
 	}
 	if previous, moved := p.Previous[o.addr]; moved && previous.Resource.Type != o.addr.Resource.Type {
