@@ -4,7 +4,6 @@ import (
 	"crypto/md5" //nolint:gosec // the protocol's checksum
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"io"
 
 	"github.com/millipede-iac/millipede/service/record"
@@ -36,12 +35,9 @@ func (s *Service) PutForeignState(a *Actor, workspace string, n ForeignState, da
 	}
 	v := &record.StateVersion{ID: newID("sv"), Workspace: workspace, Status: record.StateFinalized, Secret: newSecret(),
 		CreatedAt: s.now().UTC(), CreatedBy: a.ID()}
-	written, err := s.store.Write(stateFile(v.ID), data, s.opts.MaxState)
+	written, text, wrong, err := s.keepState(v, data)
 	if err != nil {
-		if errors.Is(err, store.ErrTooLarge) {
-			err = &problem413{s.opts.MaxState}
-		}
-		return told(err)
+		return err
 	}
 	kept := false
 	defer func() {
@@ -56,9 +52,8 @@ func (s *Service) PutForeignState(a *Actor, workspace string, n ForeignState, da
 	if n.MD5 != "" && n.MD5 != base64MD5(written.MD5) {
 		return invalid("the checksum of what was sent is another one than Content-MD5 says")
 	}
-	text, err := s.describeFile(v)
-	if err != nil {
-		return invalid("this is no state: %v", err)
+	if wrong != nil {
+		return invalid("this is no state: %v", wrong)
 	}
 	v.Serial = text.serial
 	return s.audited(a, "state.create", workspace, func(tx *store.Tx) error {

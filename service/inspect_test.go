@@ -123,7 +123,7 @@ func TestAnEarlierStateIsRestored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, current, err := h.DownloadState(h.Admin, v.ID)
+	text, current, err := h.StateText(h.Admin, v.ID)
 	if err != nil || string(text) != string(stateOf(3, "a")) || current.Serial != 3 || current.MD5 != service.Sum(text) {
 		t.Errorf("%s, %+v, %v", text, current, err)
 	}

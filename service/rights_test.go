@@ -308,7 +308,7 @@ func TestAStateFollowsTheCurrentOne(t *testing.T) {
 	if err != nil || now.Serial != 3 || now.Resources != 2 || !now.Outputs[0].Sensitive {
 		t.Errorf("%+v, %v", now, err)
 	}
-	if got, _, err := h.DownloadState(h.Admin, now.ID); err != nil || !bytes.Equal(got, state(3, "other", "")) {
+	if got, _, err := h.StateText(h.Admin, now.ID); err != nil || !bytes.Equal(got, state(3, "other", "")) {
 		t.Errorf("%q, %v", got, err)
 	}
 	if err := h.DeleteWorkspace(h.Admin, w.ID, true); !errors.Is(err, service.ErrConflict) ||

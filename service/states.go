@@ -146,15 +146,9 @@ func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
 	if err := fits(size, s.opts.MaxState); err != nil {
 		return err
 	}
-	w, err := s.store.Write(stateFile(v.ID), data, s.opts.MaxState)
-	if errors.Is(err, store.ErrTooLarge) {
-		return &problem413{s.opts.MaxState}
-	}
-	if err != nil {
-		return told(err)
-	}
 	described := *v
-	if _, err := s.describeFile(&described); errors.Is(err, errStored) {
+	w, _, _, err := s.keepState(&described, data)
+	if err != nil {
 		return err
 	}
 	return told(s.store.Update(func(tx *store.Tx) error {
@@ -199,20 +193,30 @@ func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
 	}))
 }
 
-// errStored is wrapped by the error of a file that cannot be read, in contrast to one that is no state.
-var errStored = errors.New("the file cannot be read")
-
-// describeFile is describe with the bytes of a version as they lie in the store.
-func (s *Service) describeFile(v *record.StateVersion) (stateText, error) {
-	text, err := s.store.Read(stateFile(v.ID))
-	if err != nil {
-		return stateText{}, errors.Join(errStored, err)
+// keepState keeps the bytes of a version as they come, and notes in it meanwhile what people ask for. wrong is why they
+// are no state.
+func (s *Service) keepState(v *record.StateVersion, data io.Reader) (w store.Written, text stateText, wrong, err error) {
+	type outcome struct {
+		store.Written
+		err error
 	}
-	t, wrong := describe(v, text)
-	if err := text.Close(); err != nil {
-		return t, errors.Join(errStored, err)
-	}
-	return t, wrong
+	read, write := io.Pipe()
+	kept := make(chan outcome, 1)
+	go func() { // awaited below
+		w, err := s.store.Write(stateFile(v.ID), io.TeeReader(data, write), s.opts.MaxState)
+		_ = write.CloseWithError(err) // never fails
+		kept <- outcome{w, err}
+	}()
+	defer func() {
+		_ = read.Close() // never fails; there is something left only where the reading has ended by a mistake
+		o := <-kept
+		if w, err = o.Written, told(o.err); errors.Is(err, ErrTooLarge) {
+			err = &problem413{s.opts.MaxState}
+		}
+	}()
+	text, wrong = describe(v, read)
+	_, _ = io.Copy(io.Discard, read) // why it cannot be read, the other side tells
+	return
 }
 
 // UploadStateJSON takes the JSON form of a version; size is as for UploadState.
@@ -326,13 +330,14 @@ func (s *Service) StateOutput(a *Actor, id string) (o *record.Output, err error)
 	return o, told(err)
 }
 
-// DownloadState returns the exact bytes of a version.
-func (s *Service) DownloadState(a *Actor, id string) (data []byte, v *record.StateVersion, err error) {
+// DownloadState returns the exact bytes of a version, as they are read. The caller closes the reader; one that has ended
+// with io.EOF has given everything.
+func (s *Service) DownloadState(a *Actor, id string) (data io.ReadCloser, v *record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error { v, err = a.stateVersion(tx, id, needReadState); return err })
 	if err != nil {
 		return nil, nil, told(err)
 	}
-	data, err = s.store.ReadAll(stateFile(v.ID))
+	data, err = s.store.Read(stateFile(v.ID))
 	return data, v, told(err)
 }
 

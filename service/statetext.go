@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/skim"
 )
 
 // stateText is what the service reads of a state in the exchange format.
@@ -23,33 +24,37 @@ type stateText struct {
 // readState reads a state as it comes, one instance of a resource at a time, so that its size does not matter. Of one
 // that the configuration encrypts it reads only up to where that begins.
 func readState(text io.Reader) (t stateText, err error) {
-	d := skim(text)
-	err = d.members(func(key string) error {
+	d := skim.New(text)
+	err = d.Members(func(key string) error {
 		switch key {
 		case "terraform_version":
-			return d.decode(&t.engine)
+			return d.Decode(&t.engine)
 		case "lineage":
-			return d.decode(&t.lineage)
+			return d.Decode(&t.lineage)
 		case "serial":
-			return d.decode(&t.serial)
+			return d.Decode(&t.serial)
 		case "encrypted_data":
 			t.encrypted = true
 			return errEnough
 		case "outputs":
+			raw, _, err := d.Raw()
+			if err != nil {
+				return err
+			}
 			var all map[string]stateOutput
-			if err := d.decode(&all); err != nil {
+			if err := json.Unmarshal(skim.Compact(nil, raw), &all); err != nil {
 				return err
 			}
 			t.outputs = outputsOf(all)
 			return nil
 		case "resources":
-			return d.elements(func() error {
+			return d.Elements(func() error {
 				n, err := readResource(d)
 				t.resources += n
 				return err
 			})
 		}
-		return d.pass(nil)
+		return d.Skip()
 	})
 	if errors.Is(err, errEnough) {
 		err = nil
@@ -61,21 +66,21 @@ func readState(text io.Reader) (t stateText, err error) {
 var errEnough = errors.New("enough was read")
 
 // readResource returns how many instances a resource has; none for one that is only read.
-func readResource(d *skimmer) (instances int, err error) {
+func readResource(d *skim.Reader) (instances int, err error) {
 	mode := ""
-	err = d.members(func(key string) error {
+	err = d.Members(func(key string) error {
 		switch key {
 		case "mode":
 			var err error
-			mode, err = d.text()
+			mode, err = d.Text()
 			return err
 		case "instances":
-			return d.elements(func() error {
+			return d.Elements(func() error {
 				instances++
-				return d.pass(nil)
+				return d.Skip()
 			})
 		}
-		return d.pass(nil)
+		return d.Skip()
 	})
 	if mode != "managed" {
 		instances = 0

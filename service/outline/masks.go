@@ -3,16 +3,18 @@ package outline
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/millipede-iac/millipede/service/skim"
 )
 
 // read reads the schemas of one provider.
-func (m Masks) read(d document) error {
-	return d.object(func(key string) error {
+func (m Masks) read(d *skim.Reader) error {
+	return d.Members(func(key string) error {
 		mode := map[string]string{"resource_schemas": "managed", "data_source_schemas": "data"}[key]
 		if mode == "" {
-			return d.skip()
+			return d.Skip()
 		}
-		return d.object(func(typ string) error {
+		return d.Members(func(typ string) error {
 			var s struct {
 				Block block `json:"block"`
 			}

@@ -9,13 +9,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/millipede-iac/millipede/service/skim"
 )
 
 // Version changes when outlines get another form; those with another one are made anew.
@@ -98,87 +100,33 @@ func DecodeState(data []byte) (*State, error) {
 // maxOutputs is how much of the outputs' changes is kept.
 const maxOutputs = 1 << 20
 
-// document reads JSON piece by piece.
-type document struct{ *json.Decoder }
-
-// object calls fn for each key of an object, which the decoder stands before; fn reads the value.
-func (d document) object(fn func(key string) error) error {
-	return d.within('{', func() error {
-		key, err := d.Token()
-		if err != nil {
-			return err
-		}
-		name, ok := key.(string)
-		if !ok {
-			return fmt.Errorf("the key %v is no text", key)
-		}
-		return fn(name)
-	})
-}
-
-// list calls fn for each element of a list, which the decoder stands before; fn reads it.
-func (d document) list(fn func() error) error { return d.within('[', fn) }
-
-// within reads what is between delimiters; null counts as empty.
-func (d document) within(open json.Delim, fn func() error) error {
-	t, err := d.Token()
-	if err != nil {
-		return err
-	}
-	if t == nil {
-		return nil
-	}
-	if t != open {
-		return fmt.Errorf("there is %v in the place of %v", t, open)
-	}
-	for d.More() {
-		if err := fn(); err != nil {
-			return err
-		}
-	}
-	_, err = d.Token()
-	return err
-}
-
-// raw reads a value as it stands, and where it begins.
-func (d document) raw() (json.RawMessage, int64, error) {
-	var raw json.RawMessage
-	err := d.Decode(&raw)
-	return raw, d.InputOffset() - int64(len(raw)), err
-}
-
-func (d document) skip() error {
-	_, _, err := d.raw()
-	return err
-}
-
 // ReadPlan makes the outline of a redacted plan.
 func ReadPlan(r io.Reader) (*Plan, error) {
-	d := document{json.NewDecoder(r)}
+	d := skim.New(r)
 	p := &Plan{Version: Version, Masks: Masks{}}
-	return p, d.object(func(key string) (err error) {
+	return p, d.Members(func(key string) (err error) {
 		switch key {
 		case "resource_changes":
 			p.Changes, err = p.changes(d, true)
 		case "resource_drift":
 			p.Drift, err = p.changes(d, false)
 		case "output_changes":
-			var raw json.RawMessage
-			if raw, _, err = d.raw(); len(raw) <= maxOutputs {
-				p.Outputs = raw
+			var raw []byte
+			if raw, _, err = d.Raw(); len(raw) <= maxOutputs {
+				p.Outputs = bytes.Clone(raw)
 			}
 		case "provider_schemas":
-			err = d.object(func(string) error { return p.Masks.read(d) })
+			err = d.Members(func(string) error { return p.Masks.read(d) })
 		default:
-			err = d.skip()
+			err = d.Skip()
 		}
 		return err
 	})
 }
 
-func (p *Plan) changes(d document, counted bool) (out []Object, err error) {
-	return out, d.list(func() error {
-		raw, start, err := d.raw()
+func (p *Plan) changes(d *skim.Reader, counted bool) (out []Object, err error) {
+	return out, d.Elements(func() error {
+		raw, start, err := d.Raw()
 		if err != nil {
 			return err
 		}
@@ -222,23 +170,23 @@ func (p *Plan) changes(d document, counted bool) (out []Object, err error) {
 
 // ReadState makes the outline of a state in the exchange format. One that is encrypted has no objects.
 func ReadState(r io.Reader) (*State, error) {
-	d := document{json.NewDecoder(r)}
+	d := skim.New(r)
 	s := &State{Version: Version}
-	return s, d.object(func(key string) error {
+	return s, d.Members(func(key string) error {
 		if key != "resources" {
-			return d.skip()
+			return d.Skip()
 		}
-		return d.list(func() error { return s.resource(d) })
+		return d.Elements(func() error { return s.resource(d) })
 	})
 }
 
 // resource reads a resource with its instances, in whichever order it says what it is.
-func (s *State) resource(d document) error {
+func (s *State) resource(d *skim.Reader) error {
 	var name string
 	of := Object{Mode: "managed"}
 	first := len(s.Objects)
 	var keys []string
-	err := d.object(func(key string) (err error) {
+	err := d.Members(func(key string) (err error) {
 		switch key {
 		case "module":
 			return d.Decode(&of.Module)
@@ -249,24 +197,18 @@ func (s *State) resource(d document) error {
 		case "name":
 			return d.Decode(&name)
 		case "instances":
-			return d.list(func() error {
-				raw, start, err := d.raw()
+			return d.Elements(func() error {
+				raw, start, err := d.Raw()
 				if err != nil {
 					return err
 				}
-				var i struct {
-					Key     any    `json:"index_key"`
-					Deposed string `json:"deposed"`
-				}
-				if err := json.Unmarshal(raw, &i); err != nil {
-					return err
-				}
-				keys = append(keys, keyText(i.Key, i.Deposed))
-				s.Objects = append(s.Objects, Object{Start: start, Size: int64(len(raw)), Sum: sum(raw)})
-				return nil
+				key, sum, err := instance(d.Within(raw))
+				keys = append(keys, key)
+				s.Objects = append(s.Objects, Object{Start: start, Size: int64(len(raw)), Sum: sum})
+				return err
 			})
 		}
-		return d.skip()
+		return d.Skip()
 	})
 	address := of.Type + "." + name
 	if of.Mode == "data" {
@@ -299,23 +241,33 @@ func keyText(key any, deposed string) string {
 // counted are the parts of an instance that say what the object is. The others say how the engine sees it.
 var counted = []string{"attributes", "attributes_flat", "status"}
 
-// sum is a digest of what an instance says of its object, however that is laid out.
-func sum(raw json.RawMessage) uint64 {
-	var parts map[string]json.RawMessage
-	h := fnv.New64a()
-	if json.Unmarshal(raw, &parts) != nil {
-		_, _ = h.Write(raw) // never fails
-		return h.Sum64()
-	}
-	var b bytes.Buffer
-	for _, name := range counted {
-		b.WriteString(name)
-		if part := parts[name]; part != nil && json.Compact(&b, part) != nil {
-			b.Write(part)
+// instance returns the text of an instance's key, and a digest of what it says of its object, however that is laid out.
+func instance(d *skim.Reader) (text string, sum uint64, err error) {
+	var key any
+	deposed := ""
+	var parts [3][]byte // as counted
+	err = d.Members(func(name string) (err error) {
+		switch i := slices.Index(counted, name); {
+		case i >= 0:
+			parts[i], _, err = d.Raw() // within a value nothing is moved
+			return err
+		case name == "index_key":
+			return d.Decode(&key)
+		case name == "deposed":
+			return d.Decode(&deposed)
 		}
+		return d.Skip()
+	})
+	if err != nil {
+		return "", 0, err
 	}
-	_, _ = h.Write(b.Bytes()) // never fails
-	return h.Sum64()
+	h := fnv.New64a()
+	var b []byte
+	for i, name := range counted {
+		b = skim.Compact(append(b[:0], name...), parts[i])
+		_, _ = h.Write(b) // never fails
+	}
+	return keyText(key, deposed), h.Sum64(), nil
 }
 
 // Follow fills in since when each object is as it is: as in the version before, where it is the same there, and from

@@ -199,6 +199,16 @@ func (h *House) Start() {
 	}
 }
 
+// StateText returns the bytes of a version of a state.
+func (h *House) StateText(a *service.Actor, id string) ([]byte, *record.StateVersion, error) {
+	r, v, err := h.DownloadState(a, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := io.ReadAll(r)
+	return text, v, errors.Join(err, r.Close())
+}
+
 // Restore ends the service, and starts it anew over what a backup has.
 func (h *House) Restore(backup io.Reader) {
 	h.t.Helper()

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"crypto/md5" //nolint:gosec // the API's checksum of uploads
 	"encoding/binary"
 	"encoding/hex"
@@ -108,18 +109,21 @@ func writeFrame(out io.Writer, key *seal.Key, place, plain []byte) error {
 	return err
 }
 
-// readFrame reads the sealed bytes of a frame. At the end of the file the error is io.EOF, within a frame
-// io.ErrUnexpectedEOF.
-func readFrame(in io.Reader) ([]byte, error) {
+// readFrame reads the sealed bytes of a frame; into buffer, where they have room. At the end of the file the error is
+// io.EOF, within a frame io.ErrUnexpectedEOF.
+func readFrame(in io.Reader, buffer []byte) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(in, length[:]); err != nil {
 		return nil, err
 	}
-	n := binary.BigEndian.Uint32(length[:])
+	n := int(binary.BigEndian.Uint32(length[:]))
 	if n > frameSize+overhead {
 		return nil, errors.New("a frame is longer than any that was written")
 	}
-	sealed := make([]byte, n)
+	if cap(buffer) < n {
+		buffer = make([]byte, n)
+	}
+	sealed := buffer[:n]
 	if _, err := io.ReadFull(in, sealed); err != nil {
 		return nil, fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err)
 	}
@@ -145,8 +149,14 @@ func (s *Store) ReadAll(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(r)
-	return data, errors.Join(err, r.Close())
+	var all bytes.Buffer
+	if f, ok := r.(*reader); ok {
+		if info, err := f.file.Stat(); err == nil { // a little more than what comes
+			all.Grow(int(info.Size()))
+		}
+	}
+	_, err = io.Copy(&all, r)
+	return all.Bytes(), errors.Join(err, r.Close())
 }
 
 // Remove removes a file, if it is there; while a backup is made, after that.
@@ -175,29 +185,58 @@ type reader struct {
 	frame int
 	rest  []byte
 	ended bool
+	// sealed and plain are where a frame is read to and opened.
+	sealed, plain []byte
+}
+
+// next opens the next frame. The error is io.EOF when there was a last one.
+func (r *reader) next() error {
+	if r.ended {
+		return io.EOF
+	}
+	sealed, err := readFrame(r.file, r.sealed)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", r.name, notEOF(err)) // the last frame has not come
+	}
+	r.sealed = sealed[:0]
+	size := len(sealed)
+	if r.key != nil {
+		size -= overhead
+	}
+	last := size < frameSize // every other one is full
+	if r.rest, err = r.key.OpenTo(r.plain, framePlace(r.name, r.frame, last), sealed); err != nil {
+		return fmt.Errorf("reading %s: %w", r.name, err)
+	}
+	r.plain, r.frame, r.ended = r.rest[:0], r.frame+1, last
+	return nil
 }
 
 func (r *reader) Read(p []byte) (int, error) {
 	for len(r.rest) == 0 {
-		if r.ended {
-			return 0, io.EOF
+		if err := r.next(); err != nil {
+			return 0, err
 		}
-		sealed, err := readFrame(r.file)
-		if err != nil {
-			return 0, fmt.Errorf("reading %s: %w", r.name, notEOF(err)) // the last frame has not come
-		}
-		plain, err := r.key.Open(framePlace(r.name, r.frame, false), sealed)
-		if err != nil {
-			if plain, err = r.key.Open(framePlace(r.name, r.frame, true), sealed); err != nil {
-				return 0, fmt.Errorf("reading %s: %w", r.name, err)
-			}
-			r.ended = true
-		}
-		r.rest, r.frame = plain, r.frame+1
 	}
 	n := copy(p, r.rest)
 	r.rest = r.rest[n:]
 	return n, nil
+}
+
+// WriteTo implements io.WriterTo.
+func (r *reader) WriteTo(w io.Writer) (n int64, err error) {
+	for {
+		written, err := w.Write(r.rest)
+		n += int64(written)
+		if err != nil {
+			return n, err
+		}
+		r.rest = nil
+		if err := r.next(); errors.Is(err, io.EOF) {
+			return n, nil
+		} else if err != nil {
+			return n, err
+		}
+	}
 }
 
 func notEOF(err error) error {

@@ -78,7 +78,7 @@ func (s *Store) ReadLog(name string) (*Log, error) {
 // load reads where the frames lie, up to what a crash has cut off at the end.
 func (l *Log) load() error {
 	for {
-		sealed, err := readFrame(l.file)
+		sealed, err := readFrame(l.file, nil)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			_, err := l.file.Seek(l.end, io.SeekStart)
 			return err

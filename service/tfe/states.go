@@ -3,6 +3,7 @@ package tfe
 import (
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 
@@ -161,8 +162,18 @@ func (s *server) uploadStateJSON(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *call) downloadState() error {
-	data, _, err := c.DownloadState(c.actor, c.arg("sv"))
-	return c.bytes(data, err)
+	data, v, err := c.DownloadState(c.actor, c.arg("sv"))
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	c.w.Header().Set("Content-Type", "application/json")
+	c.w.Header().Set("Content-Length", strconv.FormatInt(v.Size, 10))
+	if _, err := io.Copy(c.w, data); err != nil {
+		// The file cannot be read to its end, or who asked has gone away. The length tells the client that it has not all.
+		c.o.Logger.Warn("a state was not answered to its end", "version", v.ID, "error", err)
+	}
+	return nil
 }
 
 func (c *call) downloadStateJSON() error {

@@ -49,8 +49,20 @@ func (k *Key) Seal(place, value []byte) []byte {
 	return k.aead.Seal(out, out, value, place)
 }
 
+// Nonce returns the part of what Seal has returned that it returns no second time, whatever it seals, nil for what is
+// too short to have one. It says nothing about what is sealed.
+func Nonce(sealed []byte) []byte {
+	if len(sealed) < chacha20poly1305.NonceSizeX+chacha20poly1305.Overhead {
+		return nil
+	}
+	return sealed[:chacha20poly1305.NonceSizeX]
+}
+
 // Open returns the value of what Seal has returned. It is never nil for what is not; the error is ErrBroken.
-func (k *Key) Open(place, sealed []byte) ([]byte, error) {
+func (k *Key) Open(place, sealed []byte) ([]byte, error) { return k.OpenTo([]byte{}, place, sealed) }
+
+// OpenTo is Open with the value in the place of what is in a buffer, where it has room there.
+func (k *Key) OpenTo(buffer, place, sealed []byte) ([]byte, error) {
 	if k == nil || sealed == nil {
 		return sealed, nil
 	}
@@ -58,7 +70,10 @@ func (k *Key) Open(place, sealed []byte) ([]byte, error) {
 	if len(sealed) < n {
 		return nil, ErrBroken
 	}
-	value, err := k.aead.Open([]byte{}, sealed[:n], sealed[n:], place)
+	if buffer == nil {
+		buffer = []byte{}
+	}
+	value, err := k.aead.Open(buffer[:0], sealed[:n], sealed[n:], place)
 	if err != nil {
 		return nil, ErrBroken
 	}

@@ -135,6 +135,7 @@ var layers = map[string]int{
 	"service/identity":    0,
 	"service/outline":     0,
 	"service/record":      0,
+	"service/skim":        0,
 	"service/events":      1,
 	"service/store":       1,
 	"service":             2,

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/millipede-iac/millipede/service/skim"
 )
 
 // A state of 10 MB was read by the standard library's decoder with each upload, which took a third of a second.
@@ -38,7 +40,7 @@ func TestAStateIsSkimmedAsItIsDecoded(t *testing.T) {
 	for _, wrong := range []string{``, `[]`, `"a"`, `{"serial": "x"}`, `{"serial" 1}`, `{"a": tru}`, `{"a": [1}}`,
 		`{"a": ]}`,
 		`{"a": 1,}`, `{,}`, `{"resources": {}}`, `{"resources": [1]}`, `{"a": 01}`,
-		`{"a": ` + strings.Repeat("[", maxDepth+1)} {
+		`{"a": ` + strings.Repeat("[", skim.MaxDepth+1)} {
 		if got, err := readState(strings.NewReader(wrong)); err == nil {
 			t.Errorf("%.60s is taken for a state: %+v", wrong, got)
 		}
