@@ -55,7 +55,7 @@ func (s *Service) Authenticate(token, from string) (*Actor, error) {
 	}
 	a := &Actor{From: from}
 	err := s.store.View(func(tx *store.Tx) (err error) {
-		if a.Token, err = tokens.Find(tx, "hash", Hash(token)); err != nil {
+		if a.Token, err = tokens.LookUp(tx, "hash", Hash(token)); err != nil {
 			return err
 		}
 		if !a.Token.Expires.IsZero() && !s.now().Before(a.Token.Expires) {
@@ -77,26 +77,26 @@ func (s *Service) Authenticate(token, from string) (*Actor, error) {
 func (s *Service) identify(tx *store.Tx, a *Actor) (err error) {
 	switch a.Token.Kind {
 	case record.TokenUser:
-		if a.User, err = users.Get(tx, a.Token.Owner); err != nil {
+		if a.User, err = users.Look(tx, a.Token.Owner); err != nil {
 			return err
 		}
-		if a.teams, err = teams.Select(tx, "user", a.User.ID); err != nil {
+		if a.teams, err = teams.LookAll(tx, "user", a.User.ID); err != nil {
 			return err
 		}
-		theirs, err := memberships.Select(tx, "user", a.User.ID)
+		theirs, err := memberships.LookAll(tx, "user", a.User.ID)
 		for _, m := range theirs {
 			a.member = append(a.member, strings.ToLower(m.Organization))
 		}
 		return err
 	case record.TokenTeam:
 		var t *record.Team
-		if t, err = teams.Get(tx, a.Token.Owner); err == nil {
+		if t, err = teams.Look(tx, a.Token.Owner); err == nil {
 			a.teams = []*record.Team{t}
 		}
 	case record.TokenOrganization:
-		_, err = organizations.Get(tx, a.Token.Owner)
+		_, err = organizations.Look(tx, a.Token.Owner)
 	case record.TokenRun:
-		if a.run, err = runs.Get(tx, a.Token.Owner); err == nil && a.run.Status.Final() && !a.Token.Ended {
+		if a.run, err = runs.Look(tx, a.Token.Owner); err == nil && a.run.Status.Final() && !a.Token.Ended {
 			return store.ErrNotFound
 		}
 	}
@@ -192,7 +192,7 @@ func (a *Actor) organization(tx *store.Tx, name string) (*record.Organization, e
 
 // permissions returns what the actor may do with a workspace.
 func (a *Actor) permissions(tx *store.Tx, w *record.Workspace) (record.Permissions, error) {
-	o, err := organizations.Get(tx, strings.ToLower(w.Organization))
+	o, err := organizations.Look(tx, strings.ToLower(w.Organization))
 	if err != nil {
 		return record.Permissions{}, err
 	}
@@ -217,7 +217,7 @@ func (a *Actor) permissions(tx *store.Tx, w *record.Workspace) (record.Permissio
 			p = p.Plus((&record.Access{Role: "read"}).Permissions())
 		}
 		for _, on := range []string{w.ID, w.Project} {
-			access, err := accesses.Find(tx, "pair", t.ID, on)
+			access, err := accesses.LookUp(tx, "pair", t.ID, on)
 			switch {
 			case err == nil:
 				p = p.Plus(access.Permissions())
@@ -231,7 +231,7 @@ func (a *Actor) permissions(tx *store.Tx, w *record.Workspace) (record.Permissio
 
 // workspace returns a workspace if the actor may see it, and what else the actor may do there.
 func (a *Actor) workspace(tx *store.Tx, id string) (*record.Workspace, record.Permissions, error) {
-	w, err := workspaces.Get(tx, id)
+	w, err := workspaces.Look(tx, id)
 	if err == nil {
 		var p record.Permissions
 		if p, err = a.permissions(tx, w); err == nil && p.Any() {

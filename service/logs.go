@@ -89,21 +89,21 @@ func signature(p *record.Phase, signed string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// logPhase returns the phase whose log is at an address.
-func (s *Service) logPhase(address string) (phase string, err error) {
+// logPhase returns the phase whose log is at an address, and its run.
+func (s *Service) logPhase(address string) (phase, run string, err error) {
 	unknown := notFound("there is no log at this address, or the address has ended")
 	cut := strings.LastIndexByte(address, '.')
 	if cut < 0 {
-		return "", unknown
+		return "", "", unknown
 	}
 	signed, sum := address[:cut], address[cut+1:]
 	id, end, _ := strings.Cut(signed, ".")
 	err = s.store.View(func(tx *store.Tx) error {
-		r, err := runs.Find(tx, "plan", id)
+		r, err := runs.LookUp(tx, "plan", id)
 		p := (*record.Phase)(nil)
 		if err == nil {
 			p = &r.Plan
-		} else if r, err = runs.Find(tx, "apply", id); err == nil {
+		} else if r, err = runs.LookUp(tx, "apply", id); err == nil {
 			p = &r.Apply
 		}
 		if errors.Is(err, store.ErrNotFound) {
@@ -119,20 +119,21 @@ func (s *Service) logPhase(address string) (phase string, err error) {
 		if err != nil || !p.Ended.IsZero() && s.now().Unix() >= seconds {
 			return unknown
 		}
-		phase = p.ID
+		phase, run = p.ID, r.ID
 		return nil
 	})
-	return phase, told(err)
+	return phase, run, told(err)
 }
 
 // Log returns at most limit bytes of the log of a phase from offset on, by its address. Where nothing is yet it waits
 // until something is, the log has ended, or ctx ends, and may return nothing then.
 func (s *Service) Log(ctx context.Context, address string, offset int64, limit int) ([]byte, error) {
-	phase, err := s.logPhase(address)
+	phase, run, err := s.logPhase(address)
 	if err != nil {
 		return nil, err
 	}
 	for {
+		begun := s.queue.follow(run, phase)
 		s.logs.mu.Lock()
 		log := s.logs.open[logFile(phase)]
 		s.logs.mu.Unlock()
@@ -141,11 +142,15 @@ func (s *Service) Log(ctx context.Context, address string, offset int64, limit i
 		}
 		log, err := s.store.ReadLog(logFile(phase))
 		if errors.Is(err, store.ErrNotFound) {
-			// Nothing was written yet: the run waits. Once it starts, or ends without having started, there is news.
-			if !s.queue.wait(ctx, phase) {
+			if begun == nil {
 				return nil, nil
 			}
-			continue
+			select { // the run waits for its turn
+			case <-begun:
+				continue
+			case <-ctx.Done():
+				return nil, nil
+			}
 		}
 		if err != nil {
 			return nil, err

@@ -110,6 +110,7 @@ func (q *queue) attempt(leaving, stopping context.Context, r *record.Run, j *job
 	case !q.repeats(r.ID):
 		_, err = fmt.Fprintf(log, "\nThe service was started again, and goes on with the run.\n")
 	}
+	q.begun(r.ID)
 	if err != nil {
 		return nil, log, err
 	}
@@ -249,9 +250,7 @@ func (q *queue) waitsFor(id, kind, on, text string) {
 		}
 		j.waits = Wait{Kind: kind, On: on, Since: since, Text: text}
 	}
-	q.changes++
-	close(q.news)
-	q.news = make(chan struct{})
+	q.spread(id)
 }
 
 // masked is a text without secrets, as it is in the log.

@@ -154,7 +154,7 @@ func (s *Service) FindRun(a *Actor, id string) (v *RunView, err error) {
 }
 
 func (a *Actor) runView(tx *store.Tx, id string) (*RunView, error) {
-	r, err := runs.Get(tx, id)
+	r, err := runs.Look(tx, id)
 	if err == nil {
 		w, p, err := a.workspace(tx, r.Workspace)
 		if err == nil && needReadRuns.has(p) {
@@ -171,7 +171,7 @@ func (s *Service) RunOfPhase(a *Actor, phase string) (v *RunView, err error) {
 		index = "apply"
 	}
 	err = s.store.View(func(tx *store.Tx) error {
-		r, err := runs.Find(tx, index, phase)
+		r, err := runs.LookUp(tx, index, phase)
 		if err == nil {
 			v, err = a.runView(tx, r.ID)
 		}

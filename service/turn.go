@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -51,12 +52,54 @@ const (
 // goneAfter is how long a client that waits for an approval may not ask before it counts as gone.
 const goneAfter = 30 * time.Second
 
-// due returns the steps that can be made now. Each is possible on the board as it is; steps of two runs do not
-// contradict.
+// due returns the steps that can be made now, one after the other: each is possible on the board with those before it
+// made. A run may have several, so that it gets to where it has to wait in one change of the store.
 func (b *board) due() []step {
+	now := b.turn()
+	all := now
+	for len(now) > 0 {
+		b = b.after(now)
+		now = b.turn()
+		all = append(all, now...)
+	}
+	return all
+}
+
+// after returns the board as it will be when steps are made.
+func (b *board) after(steps []step) *board {
+	next, at := *b, make(map[string]*record.Run, len(steps))
+	next.runs, next.served = slices.Clone(b.runs), map[string]time.Time{}
+	maps.Copy(next.served, b.served)
+	for _, s := range steps {
+		at[s.run] = nil
+	}
+	for i, r := range next.runs {
+		if _, changes := at[r.ID]; changes {
+			clone := *r // others look at it
+			next.runs[i], at[r.ID] = &clone, &clone
+		}
+	}
+	for _, s := range steps {
+		r := at[s.run]
+		status, err := record.Next(r.Status, s.kind, 0)
+		if err != nil {
+			panic(err) // turn has found it possible
+		}
+		if r.Status = status; status == record.Planning {
+			next.served[r.Workspace] = b.now
+		}
+	}
+	next.runs = slices.DeleteFunc(next.runs, func(r *record.Run) bool { return r.Status.Final() })
+	return &next
+}
+
+// turn returns the steps that can be made on the board as it is; steps of two runs do not contradict.
+func (b *board) turn() []step {
 	var out []step
 	plans, applies := 0, 0
+	mates := map[string][]*record.Run{} // by workspace
 	for _, r := range b.runs {
+		mates[r.Workspace] = append(mates[r.Workspace], r)
 		switch r.Status {
 		case record.Planning:
 			plans++
@@ -69,7 +112,7 @@ func (b *board) due() []step {
 	for _, r := range b.runs {
 		switch r.Status {
 		case record.Pending:
-			if b.blocked(r, taken).Kind == "" {
+			if b.blocked(r, mates[r.Workspace], taken).Kind == "" {
 				out = append(out, step{run: r.ID, kind: record.EventPlanQueued})
 				if !r.PlanOnly && !r.SavePlan {
 					taken[r.Workspace] = true
@@ -84,7 +127,7 @@ func (b *board) due() []step {
 				out = append(out, s)
 			}
 		case record.Confirmed:
-			if b.blocked(r, taken).Kind == "" {
+			if b.blocked(r, mates[r.Workspace], taken).Kind == "" {
 				out = append(out, step{run: r.ID, kind: record.EventApplyQueued})
 				taken[r.Workspace] = true
 			}
@@ -176,8 +219,9 @@ type Wait struct {
 	Text    string
 }
 
-// blocked returns what keeps a run that is pending or confirmed from having its workspace.
-func (b *board) blocked(r *record.Run, taken map[string]bool) Wait {
+// blocked returns what keeps a run that is pending or confirmed from having its workspace. The runs of the workspace are
+// among mates.
+func (b *board) blocked(r *record.Run, mates []*record.Run, taken map[string]bool) Wait {
 	w := b.spaces[r.Workspace]
 	since := r.Times[r.Status]
 	switch {
@@ -198,7 +242,7 @@ func (b *board) blocked(r *record.Run, taken map[string]bool) Wait {
 	}
 	place := 1
 	var holder *record.Run
-	for _, o := range b.runs {
+	for _, o := range mates {
 		if o.ID == r.ID || o.Workspace != r.Workspace || o.PlanOnly {
 			continue
 		}
@@ -265,9 +309,9 @@ func (b *board) waits(r *record.Run) Wait {
 	}
 	switch r.Status {
 	case record.Pending:
-		return b.blocked(r, nil)
+		return b.blocked(r, b.runs, nil)
 	case record.Confirmed:
-		return b.blocked(r, nil)
+		return b.blocked(r, b.runs, nil)
 	case record.Planning, record.Applying:
 		return b.objects[r.ID]
 	case record.PlanQueued:

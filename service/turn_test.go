@@ -3,6 +3,7 @@ package service
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -211,7 +212,7 @@ func TestNobodyIsOvertaken(t *testing.T) {
 		b.runs = append(b.runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: "w",
 			Status: record.Pending}) //nolint:gosec // small
 	}
-	if steps := b.due(); len(steps) != 1 || steps[0].run != "0" {
+	if steps := b.due(); len(steps) != 2 || steps[0].run != "0" || steps[1].run != "0" {
 		t.Errorf("%+v", steps)
 	}
 	if w := b.waits(b.runs[2]); w.Place != 3 {
@@ -232,6 +233,32 @@ func TestThePlaceOfAPlanIsTheOrderInWhichPlansBegin(t *testing.T) {
 		if w := b.waits(b.runs[i]); w.Place != want {
 			t.Errorf("%d has the place %d, not %d", i, w.Place, want)
 		}
+	}
+}
+
+// Each step of a run was a change of the store of its own, and was waited for: its plan began after three, its apply
+// after four.
+func TestARunGetsToWhereItHasToWaitInOneChange(t *testing.T) {
+	b := board{plans: 1, applies: 1, spaces: map[string]*record.Workspace{"v": {ID: "v"}, "w": {ID: "w"}}}
+	b.runs = []*record.Run{
+		{ID: "planned", Number: 1, Workspace: "v", Status: record.Planned, AutoApply: true, Source: SourceAPI},
+		{ID: "first", Number: 2, Workspace: "w", Status: record.Pending},
+		{ID: "second", Number: 3, Workspace: "w", Status: record.Pending, PlanOnly: true},
+	}
+	got := map[string][]record.RunEventKind{}
+	for _, s := range b.due() {
+		got[s.run] = append(got[s.run], s.kind)
+	}
+	want := map[string][]record.RunEventKind{
+		"planned": {record.EventConfirmed, record.EventApplyQueued, record.EventApplyStarted},
+		"first":   {record.EventPlanQueued, record.EventPlanStarted},
+		"second":  {record.EventPlanQueued}, // one plan computes at a time
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, not %v", got, want)
+	}
+	if b.runs[0].Status != record.Planned {
+		t.Error("a decision has changed the board")
 	}
 }
 

@@ -57,6 +57,7 @@ type Store struct {
 	unsure  func() // see OnUnsure
 	changes atomic.Int64
 	refused atomic.Int64 // changes that found no room on the disk
+	shelf   shelf
 
 	mu     sync.Mutex // guards what follows
 	pins   int        // backups under way
@@ -142,6 +143,8 @@ func (s *Store) Dir() string { return s.dir }
 type Tx struct {
 	tx  *bbolt.Tx
 	key *seal.Key
+	// shelf has what others have read; nil in a change, and where records are not sealed.
+	shelf *shelf
 	// after are called when the change is durable; failure is what Update returns then.
 	after   []func()
 	failure error
@@ -149,7 +152,11 @@ type Tx struct {
 
 // View calls fn with the records as they are.
 func (s *Store) View(fn func(*Tx) error) error {
-	return s.db.View(func(tx *bbolt.Tx) error { return fn(&Tx{tx: tx, key: s.key}) })
+	shelf := &s.shelf
+	if s.key == nil {
+		shelf = nil
+	}
+	return s.db.View(func(tx *bbolt.Tx) error { return fn(&Tx{tx: tx, key: s.key, shelf: shelf}) })
 }
 
 // Update calls fn to change records: all of what it does is done, or nothing when it returns an error. The change is

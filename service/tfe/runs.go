@@ -102,7 +102,7 @@ func (c *call) position(r *record.Run) int {
 	if r.Status.Final() || r.Status.Computes() {
 		return 0
 	}
-	w, err := c.Waits(c.actor, r.ID)
+	w, err := c.WaitsFor(r)
 	if err != nil {
 		return 0
 	}

@@ -1,0 +1,83 @@
+package service
+
+import (
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// recover takes in the runs that had not ended when the service did. A plan that was under way is made again, an apply
+// is gone on with.
+func (s *Service) recover() error {
+	if err := s.releaseEnded(); err != nil {
+		return err
+	}
+	if err := s.endRestored(); err != nil {
+		return err
+	}
+	all, err := s.activeRuns()
+	if err != nil {
+		return err
+	}
+	if err := s.takeTurns(all); err != nil {
+		return err
+	}
+	for _, r := range all {
+		s.queue.changed(r.ID)
+		if r.Status != record.Planning {
+			continue
+		}
+		err := s.store.Update(func(tx *store.Tx) error {
+			r, err := runs.Get(tx, r.ID)
+			if err != nil {
+				return err
+			}
+			r.Resumed++
+			return s.enter(tx, r, record.EventPlanAgain, 0, "")
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastTurns is how many runs of a workspace are looked at to know when it had its turn.
+const lastTurns = 10
+
+// takeTurns reads when the workspaces whose runs have not ended had their turns last.
+func (s *Service) takeTurns(active []*record.Run) error {
+	return s.store.View(func(tx *store.Tx) error {
+		for _, a := range active {
+			if _, known := s.queue.served[a.Workspace]; known {
+				continue
+			}
+			var last time.Time
+			for _, id := range append(runs.Newest(tx, "workspace", lastTurns, a.Workspace), a.ID) {
+				r, err := runs.Get(tx, id)
+				if err != nil {
+					return err
+				}
+				last = later(last, r.Times[record.Planning])
+			}
+			s.queue.served[a.Workspace] = last
+		}
+		return nil
+	})
+}
+
+// activeRuns reads the runs that have not ended.
+func (s *Service) activeRuns() (all []*record.Run, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		for _, id := range runs.List(tx, "active", everywhere) {
+			r, err := runs.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			all = append(all, r)
+		}
+		return nil
+	})
+	return all, err
+}

@@ -1,0 +1,110 @@
+package store
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/millipede-iac/millipede/state/seal"
+)
+
+// What the shelf holds at most, in bytes of what was sealed: all records together, and one of them.
+const (
+	shelfSize   = 8 << 20
+	shelfRecord = 64 << 10
+)
+
+// shelf has records that were read, so that what is looked at over and over is opened and decoded once. Each was read
+// from sealed bytes with a nonce of their own: bytes with the same nonce are the same record, whichever transaction
+// they are found by.
+type shelf struct {
+	mu      sync.RWMutex // guards what follows
+	records map[place]shelved
+	size    int
+}
+
+type place struct{ table, id string }
+
+type shelved struct {
+	nonce string
+	size  int
+	v     any // a *T
+}
+
+// get returns the record that has a nonce; nil when it is not there.
+func (s *shelf) get(at place, nonce []byte) any {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if r, found := s.records[at]; found && r.nonce == string(nonce) {
+		return r.v
+	}
+	return nil
+}
+
+func (s *shelf) put(at place, nonce []byte, size int, v any) {
+	if size > shelfRecord {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.records == nil {
+		s.records = map[place]shelved{}
+	}
+	s.size += size - s.records[at].size
+	s.records[at] = shelved{nonce: string(nonce), size: size, v: v}
+	for other, r := range s.records { // whichever
+		if s.size <= shelfSize {
+			return
+		}
+		if other != at {
+			delete(s.records, other)
+			s.size -= r.size
+		}
+	}
+}
+
+// Look is Get for those who only read: the record is shared with others who read, and nobody may change it, nor what it
+// leads to. Within a change it is Get, so that who changes a record has one of their own.
+func (t *Table[T]) Look(tx *Tx, id string) (*T, error) {
+	b := t.bucket(tx)
+	if tx.shelf == nil || b == nil {
+		return t.Get(tx, id)
+	}
+	sealed := b.Get([]byte(id))
+	nonce := seal.Nonce(sealed)
+	if nonce == nil {
+		return t.Get(tx, id)
+	}
+	at := place{t.Name, id}
+	if v, ok := tx.shelf.get(at, nonce).(*T); ok {
+		return v, nil
+	}
+	v := new(T)
+	if err := tx.open(t.Name+"/"+id, sealed, v); err != nil {
+		return nil, err
+	}
+	tx.shelf.put(at, nonce, len(sealed), v)
+	return v, nil
+}
+
+// LookUp is Find as Look is Get.
+func (t *Table[T]) LookUp(tx *Tx, index string, key ...string) (*T, error) {
+	if b := t.index(tx, index); b != nil {
+		if id := b.Get([]byte(Join(key...))); id != nil {
+			return t.Look(tx, string(id))
+		}
+	}
+	return nil, fmt.Errorf("%s %q: %w", t.Name, key, ErrNotFound)
+}
+
+// LookAll is Select as Look is Get.
+func (t *Table[T]) LookAll(tx *Tx, index string, key ...string) ([]*T, error) {
+	var out []*T
+	for _, id := range t.List(tx, index, key...) {
+		v, err := t.Look(tx, id)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}

@@ -1,0 +1,137 @@
+package service
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// board makes the board of this moment, with the workspaces of all runs that wait for something of theirs.
+func (q *queue) board() (*board, error) {
+	return q.boardWith(func(r *record.Run) bool {
+		switch r.Status {
+		case record.Pending, record.Planned, record.PlannedAndSaved, record.Confirmed:
+			return true
+		}
+		return false
+	})
+}
+
+// boardWith makes a board with the workspaces of some of the runs. What it costs is to grow with the runs that have not
+// ended as little as can be: it is made after each change, and for each client that asks where a run stands.
+func (q *queue) boardWith(looks func(*record.Run) bool) (*board, error) {
+	q.mu.Lock()
+	if q.ordered == nil {
+		q.ordered = slices.SortedFunc(maps.Values(q.active), func(x, y *record.Run) int {
+			return cmp.Compare(x.Number, y.Number)
+		})
+	}
+	b := &board{
+		now: q.s.now(), plans: q.s.opts.Plans, applies: q.s.opts.Applies, stopped: q.stopped, runs: q.ordered,
+		spaces: map[string]*record.Workspace{}, served: map[string]time.Time{}, seen: map[string]sighting{},
+		halts: map[string]*record.Halt{}, objects: map[string]Wait{},
+	}
+	for id, j := range q.running {
+		if j.waits.Kind != "" {
+			b.objects[id] = j.waits
+		}
+	}
+	for _, r := range b.runs {
+		if at, known := q.served[r.Workspace]; known {
+			b.served[r.Workspace] = at
+		}
+		if look, known := q.seen[r.ID]; known {
+			b.seen[r.ID] = look
+		}
+	}
+	q.mu.Unlock()
+	err := q.s.store.View(func(tx *store.Tx) error {
+		for _, r := range b.runs {
+			if _, known := b.spaces[r.Workspace]; known || !looks(r) {
+				continue
+			}
+			w, err := workspaces.Look(tx, r.Workspace)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+			b.spaces[r.Workspace] = w // nil when it is gone
+		}
+		for _, err := range halts.All(tx) { // most of the time there is none
+			if err != nil {
+				return err
+			}
+			return b.readHalts(tx)
+		}
+		return nil
+	})
+	return b, err
+}
+
+// readHalts reads what halts the workspaces of the board.
+func (b *board) readHalts(tx *store.Tx) error {
+	for _, r := range b.runs {
+		if b.halts[r.Workspace] != nil {
+			continue
+		}
+		h, err := haltOf(tx, r.Workspace)
+		if err != nil {
+			return err
+		}
+		if h != nil {
+			b.halts[r.Workspace] = h
+		}
+	}
+	return nil
+}
+
+// Tally returns how many runs have not ended, by status.
+func (s *Service) Tally() map[record.RunStatus]int {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	out := map[record.RunStatus]int{}
+	for _, r := range s.queue.active {
+		out[r.Status]++
+	}
+	return out
+}
+
+// Waits returns what a run waits for.
+func (s *Service) Waits(a *Actor, id string) (Wait, error) {
+	v, err := s.FindRun(a, id)
+	if err != nil {
+		return Wait{}, err
+	}
+	return s.WaitsFor(&v.Run)
+}
+
+// WaitsFor is Waits for a run that was just read.
+func (s *Service) WaitsFor(r *record.Run) (Wait, error) {
+	b, err := s.queue.boardWith(func(o *record.Run) bool { return o.Workspace == r.Workspace })
+	if err != nil {
+		return Wait{}, err
+	}
+	return b.waits(r), nil
+}
+
+// Queue returns the runs of an organization that the actor may see and that have not ended, in their order.
+func (s *Service) Queue(a *Actor, organization string) (out []*RunView, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		o, err := a.organization(tx, organization)
+		if err != nil {
+			return err
+		}
+		for _, id := range runs.List(tx, "active", everywhere) {
+			v, err := a.runView(tx, id)
+			if err == nil && v.Organization == o.Name {
+				out = append(out, v)
+			}
+		}
+		return nil
+	})
+	return out, told(err)
+}
