@@ -1,7 +1,6 @@
 package service
 
 import (
-	"bytes"
 	"cmp"
 	"container/list"
 	"context"
@@ -91,7 +90,7 @@ func outlined[T any](s *Service, name string, decode func([]byte) (*T, error), m
 			return nil, err
 		}
 		if text, err = outline.Encode(v); err == nil {
-			_, err = s.store.Write(name, bytes.NewReader(text), int64(len(text)))
+			err = s.store.Cache(name, text)
 		}
 		if err != nil {
 			s.log.Warn("an outline could not be kept; it is made again when it is asked for", "file", name, "error", err)

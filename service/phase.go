@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/view/timeline"
@@ -164,14 +166,25 @@ func (s *Service) engage(leaving, stopping context.Context, r *record.Run, j *jo
 		if err != nil {
 			return nil, err
 		}
+		var files errgroup.Group // each waits for the disk, and they do so at the same time
 		for file, data := range map[string][]byte{
 			planFile(r): planned.Plan, planJSONFile(r): planned.JSON, planRedactedFile(r): planned.Redacted,
 		} {
-			if _, err := s.store.Write(file, bytes.NewReader(data), int64(len(data))); err != nil {
-				return nil, err
-			}
+			files.Go(func() error {
+				_, err := s.store.Write(file, bytes.NewReader(data), int64(len(data)))
+				return err
+			})
 		}
-		s.outlines.wish(func() error { _, err := s.planOutline(r); return err })
+		if err := files.Wait(); err != nil {
+			return nil, err
+		}
+		s.outlines.wish(func() error {
+			if s.queue.plansWait() {
+				return nil // people wait for these; the outline is made when somebody asks for it
+			}
+			_, err := s.planOutline(r)
+			return err
+		})
 		return planned, nil
 	})
 }

@@ -70,6 +70,20 @@ func (s *Store) write(name string, r io.Reader, limit int64) (w Written, err err
 	return w, err
 }
 
+// Cache is Write for what can be made again: nobody waits for the disk, and a loss of power may take it.
+func (s *Store) Cache(name string, data []byte) error {
+	return s.noted(s.around("file", func() error {
+		path := s.path(name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		return wholefile.Write(path, wholefile.Private, func(out io.Writer) error {
+			_, err := writeFrames(out, s.key, name, bytes.NewReader(data), int64(len(data)))
+			return err
+		})
+	}))
+}
+
 // writeFrames writes what r gives, and a last frame that says that it is whole.
 func writeFrames(out io.Writer, key *seal.Key, name string, r io.Reader, limit int64) (Written, error) {
 	var (
