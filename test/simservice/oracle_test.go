@@ -3,6 +3,7 @@ package simservice
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing/synctest"
@@ -12,7 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// reach are the statuses that a run can have after each: those that one event leads to, or two of one transaction.
+// reach are the statuses that a run can have after each: those that one event leads to, or two of one transaction, and
+// the steps of the queue behind them, which makes all that are due in one.
 var reach = func() map[record.RunStatus]map[record.RunStatus]bool {
 	one := map[record.RunStatus][]record.RunStatus{}
 	statuses := []record.RunStatus{record.Pending, record.PlanQueued, record.Planning, record.Planned,
@@ -37,6 +39,16 @@ var reach = func() map[record.RunStatus]map[record.RunStatus]bool {
 			all[s][to] = true
 			for _, further := range one[to] {
 				all[s][further] = true
+			}
+		}
+		for range 4 {
+			for at := range maps.Clone(all[s]) {
+				for _, k := range []record.RunEventKind{record.EventPlanQueued, record.EventPlanStarted,
+					record.EventConfirmed, record.EventApplyQueued, record.EventApplyStarted} {
+					if to, err := record.Next(at, k, 0); err == nil {
+						all[s][to] = true
+					}
+				}
 			}
 		}
 	}
@@ -127,13 +139,15 @@ func waitsInLine(r *record.Run) bool { return !r.PlanOnly && !r.SavePlan }
 
 // turn checks that it was a run's turn to get on.
 func (w *world) turn(before, r *record.Run, now map[string]*record.Run, on *record.Workspace) {
-	takes := r.Status == record.PlanQueued && before.Status == record.Pending && waitsInLine(r) ||
-		r.Status == record.ApplyQueued
+	// A run may have got through a status within one transaction.
+	queued := before.Status == record.Pending && (r.Status == record.PlanQueued || r.Status == record.Planning)
+	takes := queued && waitsInLine(r) || r.Status == record.ApplyQueued ||
+		r.Status == record.Applying && before.Status != record.ApplyQueued
 	if takes && (on.Lock.Kind != "run" || on.Lock.ID != r.ID) {
 		w.violateLocked("lock", "%s is %s, and the workspace is locked by %s %s", r.Message, r.Status, on.Lock.Kind,
 			on.Lock.ID)
 	}
-	if r.Status == record.PlanQueued && before.Status == record.Pending && waitsInLine(r) {
+	if queued && waitsInLine(r) {
 		for _, o := range now {
 			if o.Workspace == r.Workspace && o.Number < r.Number && waitsInLine(o) && o.Status == record.Pending {
 				w.violateLocked("order", "%s overtakes %s", r.Message, o.Message)
