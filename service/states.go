@@ -195,7 +195,8 @@ func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
 
 // keepState keeps the bytes of a version as they come, and notes in it meanwhile what people ask for. wrong is why they
 // are no state.
-func (s *Service) keepState(v *record.StateVersion, data io.Reader) (w store.Written, text stateText, wrong, err error) {
+func (s *Service) keepState(v *record.StateVersion, data io.Reader) (w store.Written, text stateText, wrong,
+	err error) {
 	type outcome struct {
 		store.Written
 		err error
@@ -330,8 +331,8 @@ func (s *Service) StateOutput(a *Actor, id string) (o *record.Output, err error)
 	return o, told(err)
 }
 
-// DownloadState returns the exact bytes of a version, as they are read. The caller closes the reader; one that has ended
-// with io.EOF has given everything.
+// DownloadState returns the exact bytes of a version, as they are read. The caller closes the reader; one that has
+// ended with io.EOF has given everything.
 func (s *Service) DownloadState(a *Actor, id string) (data io.ReadCloser, v *record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error { v, err = a.stateVersion(tx, id, needReadState); return err })
 	if err != nil {

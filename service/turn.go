@@ -219,8 +219,8 @@ type Wait struct {
 	Text    string
 }
 
-// blocked returns what keeps a run that is pending or confirmed from having its workspace. The runs of the workspace are
-// among mates.
+// blocked returns what keeps a run that is pending or confirmed from having its workspace. The runs of the workspace
+// are among mates.
 func (b *board) blocked(r *record.Run, mates []*record.Run, taken map[string]bool) Wait {
 	w := b.spaces[r.Workspace]
 	since := r.Times[r.Status]
