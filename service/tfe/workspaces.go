@@ -356,7 +356,12 @@ func (c *call) remove(safe bool) error {
 	if err != nil {
 		return err
 	}
-	if err := c.DeleteWorkspace(c.actor, w.ID, safe); err != nil {
+	if safe {
+		err = c.DeleteWorkspace(c.actor, w.ID, true)
+	} else {
+		err = c.RemoveWorkspace(c.r.Context(), c.actor, w.ID)
+	}
+	if err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)

@@ -1,0 +1,70 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// vacating is how long a deletion waits for the ends of the plans that it has canceled.
+const vacating = 30 * time.Second
+
+// RemoveWorkspace deletes a workspace whatever it manages, and whoever has locked it. Its runs that are planning are
+// canceled first, and their ends awaited: they change nothing. While a run applies, the error wraps ErrConflict: what
+// it makes would be forgotten.
+func (s *Service) RemoveWorkspace(ctx context.Context, a *Actor, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, vacating)
+	defer cancel()
+	canceled := map[string]bool{}
+	for {
+		s.queue.mu.Lock()
+		before := s.queue.changes
+		s.queue.mu.Unlock()
+		plans, err := s.plansToEnd(a, id)
+		if err != nil {
+			return err
+		}
+		if len(plans) == 0 || ctx.Err() != nil {
+			return s.DeleteWorkspace(a, id, false)
+		}
+		for _, run := range plans {
+			if canceled[run] {
+				continue
+			}
+			canceled[run] = true
+			err := s.Cancel(a, run, "The workspace is deleted.")
+			if err != nil && !errors.Is(err, ErrConflict) { // a conflict: it has ended meanwhile
+				return err
+			}
+		}
+		s.Changed(ctx, before)
+	}
+}
+
+// plansToEnd returns the runs of a workspace that are planning. It returns none while another one applies: the deletion
+// is refused then, and must not have canceled anything.
+func (s *Service) plansToEnd(a *Actor, id string) (plans []string, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		w, err := a.allowed(tx, id, needDelete)
+		if err != nil {
+			return err
+		}
+		for _, run := range runs.List(tx, "workspace", w.ID) {
+			r, err := runs.Get(tx, run)
+			switch {
+			case err != nil:
+				return err
+			case r.Status == record.Planning:
+				plans = append(plans, r.ID)
+			case r.Status.Computes():
+				plans = nil
+				return nil
+			}
+		}
+		return nil
+	})
+	return plans, err
+}

@@ -1,0 +1,99 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/servicetest"
+)
+
+// planUntilStopped plans until the run is canceled, and tells begun that it has begun.
+func planUntilStopped(begun chan<- string) func(context.Context, *service.Job) (*service.PlanResult, error) {
+	return func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+		begun <- j.Run.ID
+		<-j.Stopping.Done()
+		return nil, service.ErrStopped
+	}
+}
+
+// A deletion by force was refused while a plan was made, though a plan changes nothing: a client that had just queued a
+// run could not take its workspace away.
+func TestADeletionByForceEndsPlansFirst(t *testing.T) {
+	h := servicetest.New(t)
+	begun := make(chan string, 2)
+	h.Engine.PlanFunc = planUntilStopped(begun)
+	w := h.NewWorkspace("one")
+	first, second := h.NewRun(w, nil), h.NewRun(w, nil) // the second plans as soon as the first is canceled
+	<-begun
+	planner := member(t, h, "planner", "plan", w.ID)
+	if err := h.RemoveWorkspace(t.Context(), planner, w.ID); !errors.Is(err, service.ErrForbidden) {
+		t.Errorf("by somebody who may only plan: %v", err)
+	}
+	if v, err := h.FindRun(h.Admin, first.ID); err != nil || !v.CancelAsked.IsZero() {
+		t.Errorf("a refused deletion has canceled the run: %+v, %v", v, err)
+	}
+	if err := h.RemoveWorkspace(t.Context(), h.Admin, w.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{first.ID, second.ID} {
+		if _, err := h.FindRun(h.Admin, id); !errors.Is(err, service.ErrNotFound) {
+			t.Errorf("a run of the deleted workspace: %v", err)
+		}
+	}
+}
+
+// What an apply makes would be forgotten, were its workspace deleted meanwhile.
+func TestADeletionByForceLeavesAnApplyAndThePlansBesideIt(t *testing.T) {
+	h := servicetest.New(t)
+	applying, goOn := make(chan struct{}), make(chan struct{})
+	h.Engine.ApplyFunc = func(context.Context, *service.Job) (*service.ApplyResult, error) {
+		close(applying)
+		<-goOn
+		return &service.ApplyResult{}, nil
+	}
+	w := h.NewWorkspace("one")
+	apply := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
+	<-applying
+	begun := make(chan string, 1)
+	h.Engine.Mu.Lock()
+	h.Engine.PlanFunc = planUntilStopped(begun)
+	h.Engine.Mu.Unlock()
+	speculative := h.NewRun(w, func(r *record.Run) { r.PlanOnly = true })
+	<-begun
+	if err := h.RemoveWorkspace(t.Context(), h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
+		t.Errorf("deleted while a run applied: %v", err)
+	}
+	if v, err := h.FindRun(h.Admin, speculative.ID); err != nil || !v.CancelAsked.IsZero() {
+		t.Errorf("a refused deletion has canceled the run: %+v, %v", v, err)
+	}
+	close(goOn)
+	h.Await(apply.ID, record.Applied)
+	if err := h.RemoveWorkspace(t.Context(), h.Admin, w.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who asks for a deletion and goes away is not waited for.
+func TestADeletionByForceEndsWithItsRequest(t *testing.T) {
+	h := servicetest.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	h.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+		close(begun)
+		<-j.Stopping.Done()
+		cancel() // the client goes away while the plan is slow to end
+		<-goOn
+		return nil, service.ErrStopped
+	}
+	w := h.NewWorkspace("one")
+	r := h.NewRun(w, nil)
+	<-begun
+	if err := h.RemoveWorkspace(ctx, h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
+		t.Errorf("with a run that plans: %v", err)
+	}
+	close(goOn)
+	h.Await(r.ID, record.Canceled)
+}
