@@ -444,6 +444,15 @@ func TestTheOrderOfAnApply(t *testing.T) {
 			changes: "t.a create, module.m.t.b create, t.c create",
 			order:   []string{"C(t.a) < C(module.m.t.b) < C(t.c)"},
 		},
+		// It was taken for depends_on of the whole module.
+		"depends_on that names an output of a module waits for what that is made from": {
+			modules: map[string]string{
+				".": "module \"m\" {\nsource = \"./m\"\n}\n" + block("c", "depends_on = [module.m.o]"),
+				"m": block("a", "") + block("b", "") + "output \"o\" {\nvalue = t.a.id\n}\n",
+			},
+			changes: "module.m.t.a create, module.m.t.b create, t.c create",
+			order:   []string{"C(module.m.t.a) < C(t.c)", "C(module.m.t.b) | C(t.c)"},
+		},
 		"a provider is configured before its resources are made or ended": {
 			modules: root(block("a", "") + "provider \"u\" {\nx = t.a.id\n}\nresource \"u\" \"b\" {}\n"),
 			changes: "t.a create, u.b create", order: []string{"C(t.a) < C(u.b)"},

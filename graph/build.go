@@ -282,9 +282,7 @@ func (b *builder) dependedOn(m addr.Module, r *addr.Reference) []int {
 		name = subject.Name
 	case addr.ModuleCallInstance:
 		name = subject.Name
-	case addr.ModuleOutput:
-		name = subject.Call.Name
-	default:
+	default: // an output of a module is what it is made from, no more
 		return b.s.Targets(m, r)
 	}
 	call, ok := b.s.Find(CallNode, m, addr.ModuleCall{Name: name})
