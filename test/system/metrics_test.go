@@ -1,0 +1,105 @@
+package system
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/millipede-iac/millipede/test/site"
+)
+
+func TestAWorkerIsScrapedForWhatItDoes(t *testing.T) {
+	s := site.New(t, site.Slow(3, 1))
+	s.Server()
+	w := s.NewWorker("default")
+	w.Args = []string{"-metrics=127.0.0.1:0"}
+	w.Start()
+	found := regexp.MustCompile(`msg=metrics address=(\S+)`).FindStringSubmatch(w.Output())
+	if found == nil {
+		t.Fatalf("it does not say where:\n%s", w.Output())
+	}
+	address := "http://" + found[1]
+	s.Must("init", "-no-color")
+	s.Must("apply", "-auto-approve", "-no-color")
+
+	scraped := scrape(t, address+"/metrics")
+	for _, want := range []struct {
+		name   string
+		value  float64
+		labels string
+	}{
+		{"millipede_worker_tasks_total", 3, `operation=apply outcome=succeeded`},
+		{"millipede_worker_task_duration_seconds", 3, `operation=apply pool=default`},
+		{"millipede_worker_slots", 16, ``},
+		{"millipede_worker_slots_used", 0, ``},
+		{"millipede_plugin_processes", 1, `provider=registry.opentofu.org/millipede/fleet`},
+		{"millipede_nats_round_trip_seconds", 1, ``},
+	} {
+		if got, ok := sample(scraped, want.name, want.labels); !ok || got != want.value {
+			t.Errorf("%s{%s} is %v (%t), not %v", want.name, want.labels, got, ok, want.value)
+		}
+	}
+	if answer, err := http.Get(address + "/"); err != nil {
+		t.Error(err)
+	} else {
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusNotFound {
+			t.Errorf("beside the metrics there is something: %s", answer.Status)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if err := w.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	site.Succeeds(t, w.Process, "a worker that drains")
+}
+
+// scrape reads metrics as Prometheus does.
+func scrape(t *testing.T, url string) map[string]*dto.MetricFamily {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %v", answer.Status, err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(string(text)))
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	return families
+}
+
+// sample returns the value of a metric with labels ("NAME=VALUE ..."): of a histogram, how much was observed.
+func sample(families map[string]*dto.MetricFamily, name, labels string) (float64, bool) {
+	for _, m := range families[name].GetMetric() {
+		var has []string
+		for _, l := range m.GetLabel() {
+			has = append(has, fmt.Sprintf("%s=%s", l.GetName(), l.GetValue()))
+		}
+		if strings.Join(has, " ") != labels {
+			continue
+		}
+		switch {
+		case m.Histogram != nil:
+			return float64(m.GetHistogram().GetSampleCount()), true
+		case m.Counter != nil:
+			return m.GetCounter().GetValue(), true
+		default:
+			return m.GetGauge().GetValue(), true
+		}
+	}
+	return 0, false
+}
