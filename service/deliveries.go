@@ -66,7 +66,7 @@ func (s *Service) deliver(tx *store.Tx, workspace string, d record.Delivery) err
 		return err
 	}
 	for _, n := range all {
-		if !n.Enabled || n.Destination == "email" || !slices.Contains(n.Triggers, d.Trigger) {
+		if !n.Enabled || !slices.Contains(n.Triggers, d.Trigger) {
 			continue
 		}
 		if len(deliveries.List(tx, "configuration", n.ID)) >= maxWaiting {
@@ -95,6 +95,7 @@ type Outgoing struct {
 	Configuration record.Notification // with its token
 	Workspace     record.Workspace
 	Run           record.Run // empty for one that is about no run
+	Recipients    []string   // the addresses that it is mailed to, if it goes by mail
 }
 
 // Outgoing receives whenever there may be notifications to send.
@@ -121,7 +122,7 @@ func (s *Service) DueNotifications(busy func(configuration string) bool) (due []
 				}
 				continue
 			}
-			o, err := outgoing(tx, *d)
+			o, err := s.due(tx, *d)
 			if errors.Is(err, store.ErrNotFound) {
 				o.Configuration.ID = d.Configuration // it was removed meanwhile: Delivered drops it
 			} else if err != nil {
@@ -134,19 +135,15 @@ func (s *Service) DueNotifications(busy func(configuration string) bool) (due []
 	return due, next, err
 }
 
-func outgoing(tx *store.Tx, d record.Delivery) (o Outgoing, err error) {
+// due returns a delivery with all that it tells.
+func (s *Service) due(tx *store.Tx, d record.Delivery) (o Outgoing, err error) {
 	o.Delivery = d
 	n, err := notifications.Get(tx, d.Configuration)
-	if err != nil {
-		return o, err
+	if err == nil {
+		err = s.address(tx, &o, n)
 	}
-	w, err := workspaces.Get(tx, n.Workspace)
-	if err != nil {
+	if err != nil || d.Run == "" {
 		return o, err
-	}
-	o.Configuration, o.Workspace = *n, *w
-	if d.Run == "" {
-		return o, nil
 	}
 	r, err := runs.Get(tx, d.Run)
 	if err != nil {
@@ -154,6 +151,41 @@ func outgoing(tx *store.Tx, d record.Delivery) (o Outgoing, err error) {
 	}
 	o.Run = *r
 	return o, nil
+}
+
+// address says where a notification goes.
+func (s *Service) address(tx *store.Tx, o *Outgoing, n *record.Notification) error {
+	w, err := workspaces.Get(tx, n.Workspace)
+	if err != nil {
+		return err
+	}
+	o.Configuration, o.Workspace = *n, *w
+	if n.Destination == DestinationEmail {
+		o.Recipients, err = s.recipients(tx, n)
+	}
+	return err
+}
+
+// recipients returns the addresses that a notification is mailed to: those that it names, and those of the users that
+// it names, as far as they may still see the workspace.
+func (s *Service) recipients(tx *store.Tx, n *record.Notification) ([]string, error) {
+	out := slices.Clone(n.Emails)
+	for _, id := range n.Users {
+		a := &Actor{Token: &record.Token{Kind: record.TokenUser, Owner: id}}
+		err := s.identify(tx, a)
+		if err == nil {
+			_, err = a.allowed(tx, n.Workspace, needSee)
+		}
+		switch {
+		case errors.Is(err, store.ErrNotFound), errors.Is(err, ErrNotFound), errors.Is(err, ErrForbidden):
+		case err != nil:
+			return nil, err
+		case a.User.Email != "":
+			out = append(out, a.User.Email)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }
 
 // Verification returns what verifies a notification configuration.
@@ -166,11 +198,7 @@ func (s *Service) Verification(a *Actor, configuration string) (o Outgoing, err 
 		if err != nil {
 			return notFound("there is no notification configuration %q, or you have no access to it", configuration)
 		}
-		w, err := workspaces.Get(tx, n.Workspace)
-		if err == nil {
-			o.Configuration, o.Workspace = *n, *w
-		}
-		return err
+		return s.address(tx, &o, n)
 	})
 	return o, told(err)
 }

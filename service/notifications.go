@@ -1,6 +1,8 @@
 package service
 
 import (
+	"errors"
+	"net/mail"
 	"net/url"
 	"slices"
 	"strings"
@@ -9,8 +11,14 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
+// DestinationEmail is the destination of notifications that go by mail.
+const DestinationEmail = "email"
+
 // Destinations of notifications.
-var destinations = []string{"generic", "slack", "microsoft-teams", "email"}
+var destinations = []string{"generic", "slack", "microsoft-teams", DestinationEmail}
+
+// maxRecipients is how many users and addresses a notification by mail may name.
+const maxRecipients = 50
 
 // Notifications returns the notification configurations of a workspace. Their tokens are empty.
 func (s *Service) Notifications(a *Actor, workspace string) (out []*record.Notification, err error) {
@@ -59,13 +67,14 @@ func (s *Service) PutNotification(a *Actor, n record.Notification) (*record.Noti
 		if _, err := a.allowed(tx, n.Workspace, needAdmin); err != nil {
 			return err
 		}
-		switch u, err := url.Parse(n.URL); {
+		switch {
 		case n.Name == "":
 			return invalid("Name can't be blank")
 		case !slices.Contains(destinations, n.Destination):
 			return invalid("Destination type must be generic, slack, microsoft-teams or email")
-		case n.Destination != "email" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http"):
-			return invalid("Url must be an address that begins with http or https")
+		}
+		if err := s.checkReceivers(tx, &n); err != nil {
+			return err
 		}
 		now := s.now().UTC()
 		for _, trigger := range n.Triggers {
@@ -81,6 +90,40 @@ func (s *Service) PutNotification(a *Actor, n record.Notification) (*record.Noti
 	out := n
 	out.Token = ""
 	return &out, err
+}
+
+// checkReceivers refuses a configuration whose notifications could not reach anybody.
+func (s *Service) checkReceivers(tx *store.Tx, n *record.Notification) error {
+	if n.Destination != DestinationEmail {
+		u, err := url.Parse(n.URL)
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+			return invalid("Url must be an address that begins with http or https")
+		}
+		n.Users, n.Emails = nil, nil
+		return nil
+	}
+	n.URL, n.Token = "", ""
+	switch {
+	case n.Enabled && !s.opts.Mail:
+		return invalid("This service sends no mail: name its mail server with serve -smtp, or use another destination type")
+	case len(n.Users)+len(n.Emails) > maxRecipients:
+		return invalid("Users and email addresses must be at most %d", maxRecipients)
+	}
+	for _, id := range n.Users {
+		_, err := users.Look(tx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return invalid("There is no user %q", id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, address := range n.Emails {
+		if at, err := mail.ParseAddress(address); err != nil || at.Address != address || len(address) > 320 {
+			return invalid("%q is no email address", address)
+		}
+	}
+	return nil
 }
 
 // DeleteNotification removes a notification configuration.

@@ -45,6 +45,8 @@ type Options struct {
 	MaxConfiguration, MaxState int64
 	// Became is told of each status that a run comes to, once that is durable; it must return at once, and may be nil.
 	Became func(record.RunStatus)
+	// Mail tells whether notifications can go by mail.
+	Mail bool
 	// Keep says what is kept of what is over.
 	Keep Keep
 	// ForceCancelAfter is how long a cancellation has time before the run may be left; default 10 s.

@@ -43,6 +43,9 @@ Options:
   -log-format=FORMAT    ` + logflags.UsageFormat + `
   -notify-private       Let notifications go to addresses that are not public: this machine, private networks. Who may
                         administer a workspace can then have the service send requests there.
+  -smtp=URL, -smtp-from=ADDRESS, -smtp-password-file=FILE
+                        The server that takes notifications by mail, whom they come from, and the password of the user:
+                        smtp://[USER@]HOST[:PORT], or smtps:// for a server that encrypts from the beginning.
 `
 
 func runServe(ctx context.Context, a *app, args []string) int {
@@ -73,6 +76,9 @@ func runServe(ctx context.Context, a *app, args []string) int {
 	f.StringVar(&o.OpenIDClient, "oidc-client", "", "")
 	f.StringVar(&o.OpenIDSecretFile, "oidc-secret-file", "", "")
 	f.StringVar(&o.OpenIDGroups, "oidc-groups", "groups", "")
+	f.StringVar(&o.MailServer, "smtp", "", "")
+	f.StringVar(&o.MailFrom, "smtp-from", "", "")
+	f.StringVar(&o.MailPasswordFile, "smtp-password-file", "", "")
 	logs.Flags(f)
 	parallelism.register(f)
 	if code, done := a.Parse(f, serveUsage, args); done {

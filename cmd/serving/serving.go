@@ -71,6 +71,8 @@ type Options struct {
 	OpenIDIssuer, OpenIDClient, OpenIDSecretFile, OpenIDGroups string
 	// NotifyPrivate lets notifications go to addresses that are not public.
 	NotifyPrivate bool
+	// MailServer takes notifications by mail, which come from MailFrom; see notify.ParseMail. Empty for none.
+	MailServer, MailFrom, MailPasswordFile string
 
 	// Environ and Dir are the process's environment and working directory.
 	Environ environ.Variables
@@ -115,7 +117,8 @@ func (o *Options) Complete(args []string) error {
 	if o.KeyFile == "" {
 		o.KeyFile = filepath.Join(under("XDG_CONFIG_HOME", ".config", "millipede"), "service.key")
 	}
-	for _, path := range []*string{&o.Data, &o.KeyFile, &o.CertFile, &o.CertKey, &o.OpenIDSecretFile} {
+	for _, path := range []*string{&o.Data, &o.KeyFile, &o.CertFile, &o.CertKey, &o.OpenIDSecretFile,
+		&o.MailPasswordFile} {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(o.Dir, *path)
 		}
@@ -141,6 +144,8 @@ func (o *Options) Complete(args []string) error {
 		return errors.New("-oidc-client and -oidc-secret-file belong to -oidc-issuer")
 	case o.OpenIDIssuer != "" && publicHost(*o) == "":
 		return errors.New("-oidc-issuer needs -address, or a port in -listen: the provider sends people back there")
+	case o.MailServer == "" && (o.MailFrom != "" || o.MailPasswordFile != ""):
+		return errors.New("-smtp-from and -smtp-password-file belong to -smtp")
 	}
 	return nil
 }
@@ -186,6 +191,10 @@ type serving struct {
 // Serve runs the service until it is interrupted. The options are complete.
 func Serve(ctx context.Context, o Options) (err error) {
 	s := &serving{Options: o}
+	mail, err := o.mail()
+	if err != nil {
+		return err
+	}
 	key, err := serviceKey(o.KeyFile)
 	if err != nil {
 		return err
@@ -214,7 +223,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 		Store: st, Homes: stores, Floor: floor{w}, Engine: s.serviceEngine(o, key, w, cli, stores),
 		Now: time.Now, Version: s.Version,
 		Logger: log, Plans: o.Plans,
-		Applies: o.Applies, WatchReads: o.WatchReads, Keep: o.Keep,
+		Applies: o.Applies, WatchReads: o.WatchReads, Keep: o.Keep, Mail: mail != nil,
 		MaxConfiguration: maxConfiguration, MaxState: maxState, Host: publicHost(o), Became: s.numbers.became,
 	})
 	if err != nil {
@@ -253,7 +262,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 	}
 	s.announce(o, listener.Addr(), trust, token)
 	sender := notify.New(notify.Options{Service: svc, Address: "https://" + hostOf(o, listener.Addr()),
-		Private: o.NotifyPrivate, Now: time.Now, Logger: log})
+		Private: o.NotifyPrivate, Mail: mail, Now: time.Now, Logger: log})
 	sending, unsend := context.WithCancel(context.WithoutCancel(ctx))
 	sent := make(chan struct{})
 	go func() { // awaited below
@@ -284,6 +293,25 @@ func (o *Options) entry(svc *service.Service, log *slog.Logger) (login.Options, 
 		return web.BeginSession(svc, w, r, user, to)
 	}
 	return entry, nil
+}
+
+// mail returns the mail server; nil for none.
+func (o *Options) mail() (*notify.Mail, error) {
+	if o.MailServer == "" {
+		return nil, nil
+	}
+	var password []byte
+	if o.MailPasswordFile != "" {
+		var err error
+		if password, err = os.ReadFile(o.MailPasswordFile); err != nil {
+			return nil, fmt.Errorf("reading the password for the mail server: %w", err)
+		}
+	}
+	m, err := notify.ParseMail(o.MailServer, o.MailFrom, strings.TrimSpace(string(password)))
+	if err != nil {
+		return nil, fmt.Errorf("-smtp: %w", err)
+	}
+	return m, nil
 }
 
 // publicHost is where clients reach the service; empty when that is not known before it listens.

@@ -36,6 +36,7 @@ type Options struct {
 	Address string
 	// Private lets receivers be at addresses that are not public: loopback, private networks, link-local.
 	Private bool
+	Mail    *Mail // nil for none: what is to go by mail is not sent then
 	Now     func() time.Time
 	Logger  *slog.Logger
 	// Pauses are those before each further try; default: from 10 seconds to an hour, six in all.
@@ -163,7 +164,7 @@ func (s *Sender) setBusy(configuration string, busy bool) {
 // deliver sends one notification, and writes what came of it.
 func (s *Sender) deliver(ctx context.Context, o service.Outgoing) {
 	r, again := record.Response{}, false
-	if o.Configuration.URL != "" {
+	if o.Configuration.Destination != "" { // else it was removed meanwhile
 		r, again = s.send(ctx, o)
 		if ctx.Err() != nil {
 			return // it is tried after the next start
@@ -201,6 +202,9 @@ func (s *Sender) Verify(ctx context.Context, a *service.Actor, configuration str
 
 // send sends one notification. again tells whether it is worth another try.
 func (s *Sender) send(ctx context.Context, o service.Outgoing) (r record.Response, again bool) {
+	if o.Configuration.Destination == service.DestinationEmail {
+		return s.mail(ctx, o)
+	}
 	r.SentAt = s.o.Now().UTC()
 	body, err := json.Marshal(s.payload(o))
 	if err != nil {
@@ -241,18 +245,22 @@ func (s *Sender) send(ctx context.Context, o service.Outgoing) (r record.Respons
 
 func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxBody)], "\ufffd") }
 
+// page is the address of the page that shows what a notification is about; empty for none.
+func (s *Sender) page(o service.Outgoing) string {
+	workspace := fmt.Sprintf("%s/app/%s/%s", strings.TrimSuffix(s.o.Address, "/"),
+		url.PathEscape(o.Workspace.Organization), url.PathEscape(o.Workspace.Name))
+	switch {
+	case o.Run.ID != "":
+		return workspace + "/runs/" + o.Run.ID
+	case o.Delivery.Trigger == service.TriggerDrift, o.Delivery.Trigger == service.TriggerUnread:
+		return workspace + "/state?action=drift"
+	}
+	return ""
+}
+
 // payload is what is sent: as the API has it (version 1), or a message for people.
 func (s *Sender) payload(o service.Outgoing) any {
-	address := ""
-	switch o.Delivery.Trigger {
-	case service.TriggerDrift, service.TriggerUnread:
-		address = fmt.Sprintf("%s/app/%s/%s/state?action=drift", strings.TrimSuffix(s.o.Address, "/"),
-			url.PathEscape(o.Workspace.Organization), url.PathEscape(o.Workspace.Name))
-	}
-	if o.Run.ID != "" {
-		address = fmt.Sprintf("%s/app/%s/%s/runs/%s", strings.TrimSuffix(s.o.Address, "/"),
-			url.PathEscape(o.Workspace.Organization), url.PathEscape(o.Workspace.Name), o.Run.ID)
-	}
+	address := s.page(o)
 	switch o.Configuration.Destination {
 	case "slack":
 		return map[string]any{"text": line(o, address, "<%s|%s>")}

@@ -88,6 +88,10 @@ func (r *receiver) triggers(ctx context.Context, n int) (out []string) {
 func sending(t *testing.T, h *servicetest.House, private bool) (end func()) {
 	s := notify.New(notify.Options{Service: h.Service, Address: "https://tofu.example", Private: private, Now: time.Now,
 		Logger: slog.New(slog.DiscardHandler), Pauses: []time.Duration{time.Millisecond, time.Millisecond}})
+	return run(t, s)
+}
+
+func run(t *testing.T, s *notify.Sender) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Run(ctx) }()

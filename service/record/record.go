@@ -300,6 +300,8 @@ type Notification struct {
 	Destination string    `json:"destination"` // generic, slack...
 	URL         string    `json:"url,omitempty"`
 	Token       string    `json:"token,omitempty"`
+	Users       []string  `json:"users,omitempty"`  // whom it is mailed to
+	Emails      []string  `json:"emails,omitempty"` // further addresses that it is mailed to
 	Enabled     bool      `json:"enabled,omitempty"`
 	Triggers    []string  `json:"triggers,omitempty"`
 	Last        *Response `json:"last,omitempty"`

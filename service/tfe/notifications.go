@@ -3,6 +3,7 @@ package tfe
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,8 +15,8 @@ func notificationResource(n *record.Notification) resource {
 		"name": n.Name, "destination-type": n.Destination, "url": orNull(n.URL), "token": nil, "enabled": n.Enabled,
 		"triggers":   orEmpty(n.Triggers),
 		"created-at": moment(n.CreatedAt), "updated-at": moment(n.UpdatedAt), "delivery-responses": deliveryResponses(n),
-		"email-addresses": []string{},
-	}, Relationships: map[string]any{"subscribable": to("workspaces", n.Workspace), "users": toAll("users", nil)}}
+		"email-addresses": orEmpty(n.Emails),
+	}, Relationships: map[string]any{"subscribable": to("workspaces", n.Workspace), "users": toAll("users", n.Users)}}
 }
 
 // deliveryResponses is what the receiver has answered last, in the form that clients read: a success is a text.
@@ -65,8 +66,14 @@ func (c *call) putNotification(n record.Notification, status int) error {
 		Token       *string  `json:"token"`
 		Enabled     *bool    `json:"enabled"`
 		Triggers    []string `json:"triggers"`
+		Emails      []string `json:"email-addresses"`
 	}
-	if _, err := c.body(&a); err != nil {
+	q, err := c.body(&a)
+	if err != nil {
+		return err
+	}
+	people, err := q.relatedAll("users")
+	if err != nil {
 		return err
 	}
 	was := n
@@ -78,7 +85,17 @@ func (c *call) putNotification(n record.Notification, status int) error {
 	if a.Triggers != nil {
 		n.Triggers = a.Triggers
 	}
-	if verified := was.Enabled && was.URL == n.URL; c.o.Verify == nil || !n.Enabled || verified {
+	if a.Emails != nil {
+		n.Emails = a.Emails
+	}
+	if people != nil {
+		n.Users = nil
+		for _, user := range people {
+			n.Users = append(n.Users, user.ID)
+		}
+	}
+	verified := was.Enabled && was.URL == n.URL && slices.Equal(was.Users, n.Users) && slices.Equal(was.Emails, n.Emails)
+	if c.o.Verify == nil || !n.Enabled || verified {
 		kept, err := c.PutNotification(c.actor, n)
 		if err != nil {
 			return err

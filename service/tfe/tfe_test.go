@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -351,6 +352,19 @@ func TestVariablesTeamsAndTheRestAreManaged(t *testing.T) {
 		})))
 	if n.Token != "" || len(n.Triggers) != 1 {
 		t.Errorf("%+v", n)
+	}
+	people := []*client.User{must(t, of(s.client.Users.ReadCurrent(s.ctx)))}
+	mailed := must(t, of(s.client.NotificationConfigurations.Create(s.ctx, w.ID,
+		client.NotificationConfigurationCreateOptions{
+			Name: client.String("m"), DestinationType: client.NotificationDestination(
+				client.NotificationDestinationTypeEmail), Enabled: client.Bool(false),
+			EmailAddresses: []string{"team@example.org"}, EmailUsers: people,
+		})))
+	mailed = must(t, of(s.client.NotificationConfigurations.Update(s.ctx, mailed.ID,
+		client.NotificationConfigurationUpdateOptions{Name: client.String("mail")})))
+	if mailed.Name != "mail" || !slices.Equal(mailed.EmailAddresses, []string{"team@example.org"}) ||
+		len(mailed.EmailUsers) != 1 || mailed.EmailUsers[0].ID != people[0].ID {
+		t.Errorf("%+v", mailed)
 	}
 	p := must(t, of(s.client.Projects.Create(s.ctx, "acme", client.ProjectCreateOptions{Name: "other"})))
 	must(t, of(s.client.Workspaces.UpdateByID(s.ctx, w.ID, client.WorkspaceUpdateOptions{Project: p})))

@@ -184,6 +184,7 @@ var confined = map[string][]string{
 	"golang.org/x/net/":          {"cloud", "cloud/aws"},
 	"golang.org/x/oauth2/google": {"cloud/google"},
 	"github.com/prometheus/":     {"metrics"},
+	"github.com/wneessen/":       {"service/notify"},
 }
 
 // processWide are the identifiers, by package, that ask the process for something, or change it, that belongs to one
