@@ -60,10 +60,14 @@ func (s Surroundings) Either(names ...string) string {
 	return ""
 }
 
-// Transport returns a new HTTP transport that takes its proxies, and a file of certificate authorities (SSL_CERT_FILE,
-// in the place of the system's), from the operation's environment. Its owner closes its idle connections.
+// Transport returns a new HTTP transport that takes its proxies, a file of certificate authorities (SSL_CERT_FILE, in
+// the place of the system's), and its patience with servers that are silent, from the operation's environment. Its
+// owner closes its idle connections.
 func (s Surroundings) Transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DialContext = s.Dialer().DialContext
+	t.IdleConnTimeout = s.Patience() / 2
+	t.TLSHandshakeTimeout = min(t.TLSHandshakeTimeout, s.Patience())
 	proxies := httpproxy.Config{
 		HTTPProxy:  s.Either("HTTP_PROXY", "http_proxy"),
 		HTTPSProxy: s.Either("HTTPS_PROXY", "https_proxy"),
@@ -79,4 +83,13 @@ func (s Surroundings) Transport() *http.Transport {
 		}
 	}
 	return t
+}
+
+// Trust sets how a transport checks servers and what it shows them. Where that names no authorities, those that the
+// transport has already stay.
+func Trust(t *http.Transport, config *tls.Config) {
+	if config.RootCAs == nil && t.TLSClientConfig != nil {
+		config.RootCAs = t.TLSClientConfig.RootCAs
+	}
+	t.TLSClientConfig = config
 }

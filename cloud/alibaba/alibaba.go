@@ -20,24 +20,12 @@ import (
 	"github.com/millipede-iac/millipede/cloud/call"
 )
 
-// Keys are what requests are signed with.
-type Keys struct {
-	ID, Secret, Token string
-	expires           time.Time // zero: never
-}
-
-// Role is a role that the keys are exchanged for.
-type Role struct {
-	ARN, SessionName, Policy string
-	Seconds                  int
-}
-
 // Settings say who asks, and how. Zero fields mean the default.
 type Settings struct {
-	Keys Keys
+	Keys call.Keys
 	// ECSRole is the role of the machine that stands in for missing keys.
 	ECSRole string
-	Role    Role
+	Role    call.Role
 	// Profile is a profile of the file Shared (default ~/.aliyun/config.json), for what is not set otherwise.
 	Profile, Shared string
 	// Path makes the path of a file absolute; default: as it is.
@@ -57,24 +45,18 @@ type Settings struct {
 type Session struct {
 	settings Settings
 	client   *http.Client
-	// turn is held by who asks for keys; cached belongs to its holder.
-	turn   chan struct{}
-	cached Keys
+	keys     *call.Renewed[call.Keys]
+	clock    call.Clock
 }
-
-// ErrCredentials means that there are no credentials, or none that can be used.
-var ErrCredentials = errors.New("no valid credentials were found")
 
 // Open finds the credentials, and exchanges them for those of a role if one is named.
 func Open(ctx context.Context, s Settings) (*Session, error) {
 	if err := s.profile(); err != nil {
-		return nil, fmt.Errorf("%w: the profile %q: %w", ErrCredentials, s.Profile, err)
+		return nil, fmt.Errorf("%w: the profile %q: %w", call.ErrCredentials, s.Profile, err)
 	}
-	session := &Session{
-		settings: s, turn: make(chan struct{}, 1),
-		client: &http.Client{Transport: s.Transport, CheckRedirect: call.NoRedirects},
-	}
-	_, err := session.keys(ctx)
+	session := &Session{settings: s, client: &http.Client{Transport: s.Transport, CheckRedirect: call.NoRedirects}}
+	session.keys = call.NewRenewed(early, session.fetch)
+	_, err := session.keys.Get(ctx)
 	return session, err
 }
 
@@ -132,7 +114,7 @@ func (s *Settings) profile() error {
 			s.Keys.Token = either(s.Keys.Token, p.Token)
 		case "RamRoleArn":
 			if s.Role.ARN == "" {
-				s.Role = Role{ARN: p.RoleARN, SessionName: p.Session, Seconds: p.Seconds}
+				s.Role = call.Role{ARN: p.RoleARN, SessionName: p.Session, Seconds: p.Seconds}
 			}
 		}
 		return nil
@@ -150,59 +132,46 @@ func either(a, b string) string {
 // early is how long before their end keys are not used any more.
 const early = 5 * time.Minute
 
-// keys returns keys that are valid for a while yet. Who waits for somebody else's request waits within ctx.
-func (s *Session) keys(ctx context.Context) (Keys, error) {
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return Keys{}, context.Cause(ctx)
-	}
-	defer func() { <-s.turn }()
-	if k := s.cached; k.ID != "" && (k.expires.IsZero() || time.Until(k.expires) > early) {
-		return k, nil
-	}
-	k := s.settings.Keys
+// fetch returns the keys, those of the machine's role, or those of the role that they are exchanged for, and when they
+// end.
+func (s *Session) fetch(ctx context.Context) (k call.Keys, ends time.Time, err error) {
+	k = s.settings.Keys
 	if k.ID == "" && s.settings.ECSRole != "" {
-		var err error
-		if k, err = s.machine(ctx); err != nil {
-			return Keys{}, err
+		if k, ends, err = s.machine(ctx); err != nil {
+			return call.Keys{}, ends, err
 		}
 	}
 	if k.ID == "" || k.Secret == "" {
-		return Keys{}, fmt.Errorf("%w: access_key and secret_key, a profile, or ecs_role_name must be given",
-			ErrCredentials)
+		return call.Keys{}, ends, fmt.Errorf("%w: access_key and secret_key, a profile, or ecs_role_name must be "+
+			"given", call.ErrCredentials)
 	}
 	if s.settings.Role.ARN != "" {
-		var err error
-		if k, err = s.assume(ctx, k); err != nil {
-			return Keys{}, err
-		}
+		return s.assume(ctx, k)
 	}
-	s.cached = k
-	return k, nil
+	return k, ends, nil
 }
 
 // machine asks for the keys of the machine's role.
-func (s *Session) machine(ctx context.Context) (Keys, error) {
+func (s *Session) machine(ctx context.Context) (call.Keys, time.Time, error) {
 	address := "http://100.100.100.200/latest/meta-data/ram/security-credentials/" + url.PathEscape(s.settings.ECSRole)
 	answer, err := s.caller(nil, 10*time.Second).Do(ctx, call.Request{Method: http.MethodGet, URL: address})
 	if err != nil {
-		return Keys{}, fmt.Errorf("%w: asking for the keys of the machine's role %s: %w", ErrCredentials,
-			s.settings.ECSRole, err)
+		return call.Keys{}, time.Time{}, fmt.Errorf("%w: asking for the keys of the machine's role %s: %w",
+			call.ErrCredentials, s.settings.ECSRole, err)
 	}
 	var out struct {
 		Code, AccessKeyID, AccessKeySecret, SecurityToken string
 		Expiration                                        time.Time
 	}
 	if json.Unmarshal(answer.Body, &out) != nil || out.Code != "Success" || out.AccessKeyID == "" {
-		return Keys{}, fmt.Errorf("%w: the machine has no keys of the role %s", ErrCredentials, s.settings.ECSRole)
+		return call.Keys{}, time.Time{}, fmt.Errorf("%w: the machine has no keys of the role %s",
+			call.ErrCredentials, s.settings.ECSRole)
 	}
-	return Keys{ID: out.AccessKeyID, Secret: out.AccessKeySecret, Token: out.SecurityToken, expires: out.Expiration},
-		nil
+	return call.Keys{ID: out.AccessKeyID, Secret: out.AccessKeySecret, Token: out.SecurityToken}, out.Expiration, nil
 }
 
 // assume exchanges keys for those of the role.
-func (s *Session) assume(ctx context.Context, by Keys) (Keys, error) {
+func (s *Session) assume(ctx context.Context, by call.Keys) (call.Keys, time.Time, error) {
 	role := s.settings.Role
 	query := url.Values{
 		"Action": {"AssumeRole"}, "Version": {"2015-04-01"}, "RoleArn": {role.ARN},
@@ -228,13 +197,14 @@ func (s *Session) assume(ctx context.Context, by Keys) (Keys, error) {
 		}
 	}
 	if err := s.rpc(ctx, by, endpoint, query, &out); err != nil {
-		return Keys{}, fmt.Errorf("%w: assuming the role %s: %w", ErrCredentials, role.ARN, err)
+		return call.Keys{}, time.Time{}, fmt.Errorf("%w: assuming the role %s: %w", call.ErrCredentials, role.ARN, err)
 	}
 	c := out.Credentials
 	if c.AccessKeyID == "" {
-		return Keys{}, fmt.Errorf("%w: assuming the role %s: the answer holds no keys", ErrCredentials, role.ARN)
+		return call.Keys{}, time.Time{}, fmt.Errorf("%w: assuming the role %s: the answer holds no keys",
+			call.ErrCredentials, role.ARN)
 	}
-	return Keys{ID: c.AccessKeyID, Secret: c.AccessKeySecret, Token: c.SecurityToken, expires: c.Expiration}, nil
+	return call.Keys{ID: c.AccessKeyID, Secret: c.AccessKeySecret, Token: c.SecurityToken}, c.Expiration, nil
 }
 
 // ObjectStore returns the address of the region's object store, as the location service has it. Where that one does not
@@ -243,7 +213,7 @@ func (s *Session) ObjectStore(ctx context.Context) (string, error) {
 	if s.settings.Region == "" {
 		return "", ErrRegion
 	}
-	keys, err := s.keys(ctx)
+	keys, err := s.keys.Get(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -285,5 +255,6 @@ func WithScheme(address string) string {
 func (s *Session) caller(sign func(context.Context, *http.Request, []byte) error, timeout time.Duration) *call.Caller {
 	return &call.Caller{
 		Client: s.client, Sign: sign, UserAgent: s.settings.UserAgent, Pause: s.settings.Pause, Timeout: timeout,
+		Clock: &s.clock,
 	}
 }

@@ -29,11 +29,11 @@ func mac(secret, text string) string {
 // the bucket; the bucket is in the host's name.
 func (s *Session) Objects(bucket string) *call.Caller {
 	return s.caller(func(ctx context.Context, r *http.Request, _ []byte) error {
-		keys, err := s.keys(ctx)
+		keys, err := s.keys.Get(ctx)
 		if err != nil {
 			return err
 		}
-		r.Header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+		r.Header.Set("Date", s.clock.Now().UTC().Format(http.TimeFormat))
 		if keys.Token != "" {
 			r.Header.Set("X-Oss-Security-Token", keys.Token)
 		}
@@ -72,13 +72,13 @@ func prefixed(b *strings.Builder, h http.Header, prefix string) {
 // Table returns the means to ask an instance of TableStore.
 func (s *Session) Table(instance string) *call.Caller {
 	return s.caller(func(ctx context.Context, r *http.Request, body []byte) error {
-		keys, err := s.keys(ctx)
+		keys, err := s.keys.Get(ctx)
 		if err != nil {
 			return err
 		}
 		sum := md5.Sum(body) // a check sum that the protocol asks for
 		for name, value := range map[string]string{
-			"X-Ots-Date": time.Now().UTC().Format("2006-01-02T15:04:05.000Z"), "X-Ots-Apiversion": "2015-12-31",
+			"X-Ots-Date": s.clock.Now().UTC().Format("2006-01-02T15:04:05.000Z"), "X-Ots-Apiversion": "2015-12-31",
 			"X-Ots-Accesskeyid": keys.ID, "X-Ots-Instancename": instance,
 			"X-Ots-Contentmd5": base64.StdEncoding.EncodeToString(sum[:]),
 		} {
@@ -125,7 +125,7 @@ func QueryString(method string, query url.Values) string {
 func Mac(secret, text string) string { return mac(secret, text) }
 
 // rpc calls an operation of a service that takes its arguments as a query.
-func (s *Session) rpc(ctx context.Context, keys Keys, endpoint string, query url.Values, out any) error {
+func (s *Session) rpc(ctx context.Context, keys call.Keys, endpoint string, query url.Values, out any) error {
 	sign := func(_ context.Context, r *http.Request, _ []byte) error {
 		q := url.Values{}
 		for name, values := range query {
@@ -133,7 +133,7 @@ func (s *Session) rpc(ctx context.Context, keys Keys, endpoint string, query url
 		}
 		for name, value := range map[string]string{
 			"Format": "JSON", "AccessKeyId": keys.ID, "SignatureMethod": "HMAC-SHA1", "SignatureVersion": "1.0",
-			"SignatureNonce": rand.Text(), "Timestamp": time.Now().UTC().Format("2006-01-02T15:04:05Z"),
+			"SignatureNonce": rand.Text(), "Timestamp": s.clock.Now().UTC().Format("2006-01-02T15:04:05Z"),
 		} {
 			q.Set(name, value)
 		}

@@ -28,6 +28,7 @@ import (
 	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
 	"golang.org/x/net/http/httpproxy"
 
+	"github.com/millipede-iac/millipede/cloud/call"
 	"github.com/millipede-iac/millipede/pattern"
 )
 
@@ -104,7 +105,7 @@ type Session struct {
 	retryer     sdk.RetryerV2
 	userAgent   string
 	dual, fips  bool
-	now         func() time.Time
+	clock       call.Clock
 }
 
 // Close gives up the connections.
@@ -144,11 +145,14 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 				o.StandardOptions, standard)
 		})
 	}
-	client := &http.Client{Transport: s.Transport}
+	client := &http.Client{Transport: s.Transport, CheckRedirect: call.NoRedirects}
 	// Only a client of the library's own kind can take the certificates of AWS_CA_BUNDLE, which the library reads
 	// itself.
 	own := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		t.Proxy, t.TLSClientConfig = s.Transport.Proxy, s.Transport.TLSClientConfig.Clone()
+		if s.Transport.DialContext != nil {
+			t.DialContext = s.Transport.DialContext // as patient
+		}
 	})
 	loaded, err := config.LoadDefaultConfig(ctx, s.options(own, retryer)...)
 	if err != nil {
@@ -164,7 +168,7 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 	})
 	session := &Session{
 		Region: s.Region, client: client, retryer: retryer, userAgent: s.UserAgent, dual: s.DualStack,
-		fips: s.FIPS, now: time.Now,
+		fips: s.FIPS,
 	}
 	session.credentials = s.provider(loaded, stsClient)
 	stsClient = sts.New(stsClient.Options(), func(o *sts.Options) { o.Credentials = session.credentials })
@@ -308,10 +312,11 @@ var ErrCABundle = errors.New("the certificate authorities cannot be used")
 
 // setTransport makes the transport what the settings say about certificates and proxies.
 func (s *Settings) setTransport() error {
-	t := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: s.Insecure}
-	if given := s.Transport.TLSClientConfig; given != nil {
-		t.RootCAs = given.RootCAs
+	t := s.Transport.TLSClientConfig // it may have the authorities of the operation's environment
+	if t == nil {
+		t = &tls.Config{}
 	}
+	t.MinVersion, t.InsecureSkipVerify = max(t.MinVersion, tls.VersionTLS12), s.Insecure
 	if s.CABundle != "" {
 		text, err := os.ReadFile(s.paths([]string{s.CABundle})[0])
 		if err != nil {

@@ -1,6 +1,8 @@
 package aws
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,5 +32,20 @@ func TestFilesThatSettingsNameAreInTheDirectoryOfTheOperation(t *testing.T) {
 	want := []string{filepath.Join(dir, "config"), "/home/somebody/config", "/etc/config"}
 	if strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("the files are %q, not %q", got, want)
+	}
+}
+
+// Of the TLS configuration that the operation's environment had made, one with its own authorities, the session kept
+// the authorities at most.
+func TestTheTransportKeepsWhatTheEnvironmentSaysAboutCertificates(t *testing.T) {
+	given := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "s3.example.com", MinVersion: tls.VersionTLS13}
+	s := Settings{Transport: &http.Transport{TLSClientConfig: given}, Insecure: true}
+	if err := s.setTransport(); err != nil {
+		t.Fatal(err)
+	}
+	got := s.Transport.TLSClientConfig
+	if got.RootCAs != given.RootCAs || got.ServerName != "s3.example.com" || got.MinVersion != tls.VersionTLS13 ||
+		!got.InsecureSkipVerify {
+		t.Errorf("the transport has %+v", got)
 	}
 }

@@ -40,6 +40,8 @@ type Settings struct {
 
 // Cloud is one of Azure's clouds, with the means to ask it. Safe for concurrent use.
 type Cloud struct {
+	clock call.Clock
+
 	settings Settings
 	client   *http.Client
 	login    string // with a slash at the end
@@ -121,7 +123,7 @@ func (c *Cloud) described(ctx context.Context) error {
 func (c *Cloud) caller(sign func(context.Context, *http.Request, []byte) error) *call.Caller {
 	return &call.Caller{
 		Client: c.client, Sign: sign, UserAgent: c.settings.UserAgent, Pause: c.settings.Pause,
-		Timeout: c.settings.Timeout,
+		Timeout: c.settings.Timeout, Clock: &c.clock,
 	}
 }
 
@@ -170,7 +172,7 @@ func (c *Cloud) Blobs(ctx context.Context, a Account) (address string, caller *c
 		if a.Directory {
 			return address, c.caller(func(ctx context.Context, r *http.Request, _ []byte) error {
 				r.Header.Set("X-Ms-Version", storageVersion)
-				r.Header.Set("X-Ms-Date", time.Now().UTC().Format(http.TimeFormat))
+				r.Header.Set("X-Ms-Date", c.clock.Now().UTC().Format(http.TimeFormat))
 				return who.authorize(ctx, r, "https://storage.azure.com/.default")
 			}), nil
 		}
@@ -182,7 +184,10 @@ func (c *Cloud) Blobs(ctx context.Context, a Account) (address string, caller *c
 	if err != nil {
 		return "", nil, err
 	}
-	return address, c.caller(key.sign), nil
+	return address, c.caller(func(_ context.Context, r *http.Request, body []byte) error {
+		key.sign(r, body, c.clock.Now())
+		return nil
+	}), nil
 }
 
 // ErrSAS means that a shared access signature is none.
@@ -204,7 +209,7 @@ func (c *Cloud) accessKey(ctx context.Context, who *credential, a Account) (stri
 		return "", fmt.Errorf(
 			"%w: to ask for the key of the storage account, %s must be given (or use_azuread_auth set, or an "+
 				"access_key or sas_token given)",
-			ErrCredentials,
+			call.ErrCredentials,
 			strings.Join(missing, " and "),
 		)
 	}

@@ -36,9 +36,6 @@ type Identity struct {
 	UseOIDC, UseMSI, UseAKS, UseCLI                    bool
 }
 
-// ErrCredentials means that there are no credentials, or none that can be used.
-var ErrCredentials = errors.New("no valid credentials were found")
-
 // credential gets tokens. Safe for concurrent use.
 type credential struct {
 	source       tokenSource
@@ -68,7 +65,7 @@ func (c *credential) authorize(ctx context.Context, r *http.Request, scope strin
 		var err error
 		t, err = c.source.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
 		if err != nil {
-			return fmt.Errorf("%w: asking for a token: %s", ErrCredentials, oneLine(err))
+			return fmt.Errorf("%w: asking for a token: %s", call.ErrCredentials, oneLine(err))
 		}
 		c.cached[scope] = t
 	}
@@ -111,14 +108,14 @@ func (c *Cloud) credential(ctx context.Context) (*credential, error) {
 		}
 		source, err := m.make()
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrCredentials, m.name, err)
+			return nil, fmt.Errorf("%w: %s: %w", call.ErrCredentials, m.name, err)
 		}
 		out.source = source
 		return out, nil
 	}
 	return nil, fmt.Errorf(
 		"%w. The methods, and why each of them cannot be used:\n%s",
-		ErrCredentials,
+		call.ErrCredentials,
 		strings.Join(why, "\n"),
 	)
 }

@@ -1,7 +1,6 @@
 package azure
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -28,11 +27,10 @@ func sharedKey(account, text string) (*signer, error) {
 	return &signer{account, key}, nil
 }
 
-func (s *signer) sign(_ context.Context, r *http.Request, body []byte) error {
+func (s *signer) sign(r *http.Request, body []byte, now time.Time) {
 	r.Header.Set("X-Ms-Version", storageVersion)
-	r.Header.Set("X-Ms-Date", time.Now().UTC().Format(http.TimeFormat))
+	r.Header.Set("X-Ms-Date", now.UTC().Format(http.TimeFormat))
 	r.Header.Set("Authorization", "SharedKey "+s.account+":"+s.signature(r, len(body)))
-	return nil
 }
 
 func (s *signer) signature(r *http.Request, length int) string {

@@ -1,6 +1,6 @@
 // Package call sends requests to HTTP services of clouds, and sends them again while a service is busy.
 //
-// How a request is signed, and what is asked, is for the packages that use it.
+// How a request is signed, what is asked, and what a refusal looks like, is for the packages that use it.
 package call
 
 import (
@@ -40,6 +40,14 @@ type Caller struct {
 	Pause    time.Duration
 	// Timeout bounds one attempt with its answer; 0 means none.
 	Timeout time.Duration
+	// Delay returns the pause before the next attempt, after attempt has failed with err; nil: as Pause says.
+	Delay func(attempt int, err error) time.Duration
+	// Explain reads from an answer that says no what Error has not understood of it; nil: what all services have in
+	// common is enough.
+	Explain func(e *Error, header http.Header)
+	// Clock is the clock that Sign signs by. A request that is refused by a service whose clock shows another time is
+	// sent once more by that time. Nil where no signature has a time.
+	Clock *Clock
 }
 
 // Request is one call.
@@ -47,6 +55,8 @@ type Request struct {
 	Method, URL string
 	Header      http.Header
 	Body        []byte
+	// MaxAnswer is how large the answer may be, in bytes; 0 means a gibibyte.
+	MaxAnswer int64
 }
 
 // Response is an answer, read whole.
@@ -61,6 +71,10 @@ type Response struct {
 type Error struct {
 	Status        int
 	Code, Message string
+	// Temporary tells that the service may answer otherwise in a moment, which its status does not say.
+	Temporary bool
+	// RequestID is what the service calls the request; empty when it does not say.
+	RequestID string
 	// Body is the answer as it came, for services that say it otherwise; at most 64 KiB.
 	Body []byte
 	// Attempt tells which attempt was answered so, the first being 1: an earlier one may have been carried out although
@@ -68,6 +82,7 @@ type Error struct {
 	Attempt int
 
 	after time.Duration // what the service asks to wait
+	skew  time.Duration // how far the clock of this machine is ahead of the service's, where that may be the reason
 }
 
 func (e *Error) Error() string {
@@ -75,10 +90,21 @@ func (e *Error) Error() string {
 	if text == "" {
 		text = http.StatusText(e.Status)
 	}
+	about := []string{fmt.Sprintf("status %d", e.Status)}
 	if e.Code != "" {
-		return fmt.Sprintf("%s (status %d, %s)", text, e.Status, e.Code)
+		about = append(about, e.Code)
 	}
-	return fmt.Sprintf("%s (status %d)", text, e.Status)
+	if e.RequestID != "" {
+		about = append(about, "request "+e.RequestID)
+	}
+	text += " (" + strings.Join(about, ", ") + ")"
+	switch {
+	case e.skew > 0:
+		text += fmt.Sprintf("; the clock of this machine is %s ahead of the service's", e.skew.Round(time.Second))
+	case e.skew < 0:
+		text += fmt.Sprintf("; the clock of this machine is %s behind the service's", (-e.skew).Round(time.Second))
+	}
+	return text
 }
 
 // IsStatus tells whether an error is an *Error with one of these statuses.
@@ -112,10 +138,31 @@ func IsCode(err error, codes ...string) bool {
 // NoRedirects is the CheckRedirect of clients that follow none.
 func NoRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
+// maxSilences is how many attempts of a call may end because nothing was heard of the service for too long: each has
+// taken a while, and a service that does not answer twice is not asked a third time.
+const maxSilences = 2
+
 // Do sends a request, and again after a pause while the service is busy or cannot be reached. So it is for requests
 // that may be carried out twice. A host that does not exist or refuses connections is not asked again. The error of an
 // answer of 300 or above is *Error.
 func (c *Caller) Do(ctx context.Context, r Request) (*Response, error) {
+	var answer *Response
+	err := c.Repeat(ctx, func(attempt int) error {
+		var err error
+		if answer, err = c.once(ctx, r); err == nil {
+			answer.Attempt = attempt
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+// Repeat calls try until it succeeds, fails for good, or has had all its attempts, as Do does with a request. try may
+// send requests by other means; an *Error that it returns learns which attempt it was.
+func (c *Caller) Repeat(ctx context.Context, try func(attempt int) error) error {
 	attempts, pause := c.Attempts, c.Pause
 	if attempts <= 0 {
 		attempts = 5
@@ -123,23 +170,34 @@ func (c *Caller) Do(ctx context.Context, r Request) (*Response, error) {
 	if pause <= 0 {
 		pause = 250 * time.Millisecond
 	}
+	silences, corrected := 0, false
 	for attempt := 1; ; attempt++ {
-		answer, err := c.once(ctx, r)
+		err := try(attempt)
 		if err == nil {
-			answer.Attempt = attempt
-			return answer, nil
+			return nil
 		}
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		var refused *Error
 		if errors.As(err, &refused) {
 			refused.Attempt = attempt
+			if !corrected && refused.skew != 0 && c.Clock != nil {
+				corrected = true
+				c.Clock.behind(refused.skew)
+				continue
+			}
 		}
-		if attempt >= attempts || !again(err) {
-			return nil, err
+		if silent(err) {
+			silences++
+		}
+		if attempt >= attempts || silences >= maxSilences || !again(err) {
+			return err
 		}
 		wait := pause/2 + rand.N(pause/2+1) // not all at the same moment
+		if c.Delay != nil {
+			wait = c.Delay(attempt, err)
+		}
 		if refused != nil {
 			wait = min(max(wait, refused.after), maxPause)
 		}
@@ -147,7 +205,7 @@ func (c *Caller) Do(ctx context.Context, r Request) (*Response, error) {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		case <-timer.C:
 		}
 		pause = min(2*pause, maxPause)
@@ -161,7 +219,7 @@ const maxPause = 20 * time.Second
 func again(err error) bool {
 	var e *Error
 	if errors.As(err, &e) {
-		return e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests ||
+		return e.Temporary || e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests ||
 			e.Status >= 500 && e.Status != http.StatusNotImplemented
 	}
 	var missing *net.DNSError
@@ -170,6 +228,12 @@ func again(err error) bool {
 	}
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
+}
+
+// silent tells whether an attempt failed because nothing was heard of the service for too long.
+func silent(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) && network.Timeout()
 }
 
 // once sends a request once, and reads the answer.
@@ -192,12 +256,19 @@ func (c *Caller) once(ctx context.Context, r Request) (*Response, error) {
 			return nil, err
 		}
 	}
-	answer, err := c.Client.Do(h)
+	return c.Receive(h, r.MaxAnswer)
+}
+
+// Receive sends a request that is complete, once, and reads the answer, of at most limit bytes (0: a gibibyte).
+func (c *Caller) Receive(r *http.Request, limit int64) (*Response, error) {
+	answer, err := c.Client.Do(r)
 	if err != nil {
 		return nil, withoutQuery(err)
 	}
 	defer answer.Body.Close() // read to its end, or given up
-	limit := int64(maxAnswer)
+	if limit <= 0 {
+		limit = maxAnswer
+	}
 	if answer.StatusCode >= 300 {
 		limit = maxRefusal
 	}
@@ -206,7 +277,7 @@ func (c *Caller) once(ctx context.Context, r Request) (*Response, error) {
 	case err != nil:
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	case answer.StatusCode >= 300:
-		return nil, refusal(answer, body)
+		return nil, c.refusal(answer, body)
 	case int64(len(body)) > limit:
 		return nil, fmt.Errorf("the answer has more than %d bytes", limit)
 	}
@@ -214,8 +285,14 @@ func (c *Caller) once(ctx context.Context, r Request) (*Response, error) {
 }
 
 // refusal reads why a service says no: XML or JSON with a code and a message, or a header of Azure's.
-func refusal(answer *http.Response, body []byte) error {
-	e := &Error{Status: answer.StatusCode, Code: answer.Header.Get("X-Ms-Error-Code"), Body: body}
+func (c *Caller) refusal(answer *http.Response, body []byte) error {
+	e := &Error{
+		Status: answer.StatusCode, Code: answer.Header.Get("X-Ms-Error-Code"), Body: body[:min(len(body), maxRefusal)],
+	}
+	switch answer.StatusCode {
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
+		e.skew = c.Clock.skew(answer.Header)
+	}
 	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		e.after = time.Duration(min(seconds, 3600)) * time.Second
 	}
@@ -230,6 +307,9 @@ func refusal(answer *http.Response, body []byte) error {
 		e.Code, e.Message = either(document.Code, e.Code), document.Message
 	case text[0] == '{' && json.Unmarshal(text, &object) == nil:
 		e.Code, e.Message = either(object.Error.Code, e.Code), object.Error.Message
+	}
+	if c.Explain != nil {
+		c.Explain(e, answer.Header)
 	}
 	e.Message, _, _ = strings.Cut(e.Message, "\n") // Azure adds the request's ID and time in lines of their own
 	if len(e.Message) > 500 {

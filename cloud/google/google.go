@@ -21,6 +21,8 @@ import (
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/google"
+
+	"github.com/millipede-iac/millipede/cloud/call"
 )
 
 // DefaultUniverse is the domain of Google's public cloud.
@@ -46,7 +48,7 @@ type Settings struct {
 	Attempts int
 	Pause    time.Duration
 
-	// Transport is what requests go over. Required; the session changes it, and owns it.
+	// Transport is what requests go over. Required.
 	Transport *http.Transport
 	// Env returns variables of the operation's environment; those that it has win over the process's. Required.
 	Env func(name string) string
@@ -58,15 +60,10 @@ type Settings struct {
 // Session is an identity with the means to ask as it. Safe for concurrent use.
 type Session struct {
 	settings Settings
-	plain    *http.Client // without authorization
-	client   *http.Client
-	// turn is held by who asks for a token; cached belongs to its holder.
-	turn   chan struct{}
-	cached *oauth2.Token
+	plain    *call.Caller // without authorization
+	caller   *call.Caller
+	tokens   *call.Renewed[*oauth2.Token]
 }
-
-// headerTimeout is how long a service may take to begin its answer.
-const headerTimeout = time.Minute
 
 // Open checks the settings, finds the credentials, and gets a first token with them.
 func Open(ctx context.Context, s Settings) (*Session, error) {
@@ -76,19 +73,17 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 	if s.Attempts <= 0 {
 		s.Attempts = 6
 	}
-	if s.Pause <= 0 {
-		s.Pause = 250 * time.Millisecond
-	}
-	if s.Transport.ResponseHeaderTimeout == 0 {
-		s.Transport.ResponseHeaderTimeout = headerTimeout
-	}
-	// A redirect could carry a token or a customer's key to another host; the services do without them.
-	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	session := &Session{settings: s, turn: make(chan struct{}, 1)}
-	session.plain = &http.Client{Transport: s.Transport, CheckRedirect: stay}
-	session.client = &http.Client{Transport: authorized{session}, CheckRedirect: stay}
-	err := session.repeat(ctx, func(int) error {
-		_, err := session.token(ctx)
+	session := &Session{settings: s}
+	session.tokens = call.NewRenewed(early, func(ctx context.Context) (*oauth2.Token, time.Time, error) {
+		t, err := session.fetch(ctx)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		return t, t.Expiry, nil
+	})
+	session.plain, session.caller = session.over(s.Transport), session.over(authorized{session})
+	err := session.caller.Repeat(ctx, func(int) error {
+		_, err := session.tokens.Get(ctx)
 		return err
 	})
 	if err != nil {
@@ -97,9 +92,14 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 	return session, nil
 }
 
-// Client returns a client whose requests are authorized. It follows no redirects. Do asks again where that is of use;
-// the client does not.
-func (s *Session) Client() *http.Client { return s.client }
+// over returns the means to send requests. A redirect could carry a token or a customer's key to another host, so none
+// is followed; the services do without them.
+func (s *Session) over(transport http.RoundTripper) *call.Caller {
+	return &call.Caller{
+		Client:    &http.Client{Transport: transport, CheckRedirect: call.NoRedirects},
+		UserAgent: s.settings.UserAgent, Attempts: s.settings.Attempts, Pause: s.settings.Pause, Explain: explain,
+	}
+}
 
 // Endpoint returns the address of a service, as https://storage.googleapis.com.
 func (s *Session) Endpoint(service string) string {
@@ -110,7 +110,7 @@ type authorized struct{ session *Session }
 
 // RoundTrip implements http.RoundTripper.
 func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
-	t, err := a.session.token(r.Context())
+	t, err := a.session.tokens.Get(r.Context())
 	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // what RoundTrip owes its caller
@@ -125,27 +125,9 @@ func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 // early is how long before its end a token is not used any more.
 const early = time.Minute
 
-// token returns a token that is valid for a while yet. Who waits for somebody else's request waits within ctx.
-func (s *Session) token(ctx context.Context) (*oauth2.Token, error) {
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	defer func() { <-s.turn }()
-	if t := s.cached; t != nil && (t.Expiry.IsZero() || time.Until(t.Expiry) > early) {
-		return t, nil
-	}
-	t, err := s.fetch(ctx)
-	if err == nil {
-		s.cached = t
-	}
-	return t, err
-}
-
 // fetch gets a token within ctx. The source is made anew each time, because it keeps the context that it was made with.
 func (s *Session) fetch(ctx context.Context) (*oauth2.Token, error) {
-	own := context.WithValue(ctx, oauth2.HTTPClient, s.plain)
+	own := context.WithValue(ctx, oauth2.HTTPClient, s.plain.Client)
 	scopes := s.settings.Scopes
 	if s.settings.Impersonate != "" {
 		scopes = []string{"https://www.googleapis.com/auth/cloud-platform"}
@@ -179,7 +161,7 @@ func (s *Session) source(ctx context.Context, scopes []string) (oauth2.TokenSour
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("%w: reading the file that GOOGLE_APPLICATION_CREDENTIALS names: %w",
-				ErrCredentials, err)
+				call.ErrCredentials, err)
 		}
 		return s.fromJSON(ctx, text, scopes)
 	}
@@ -195,13 +177,10 @@ func (s *Session) source(ctx context.Context, scopes []string) (oauth2.TokenSour
 	if err != nil {
 		return nil, fmt.Errorf("%w: there is neither an access token, nor a file of credentials, nor application "+
 			"default "+
-			"credentials (gcloud auth application-default login makes them): %w", ErrCredentials, err)
+			"credentials (gcloud auth application-default login makes them): %w", call.ErrCredentials, err)
 	}
 	return found.TokenSource, nil
 }
-
-// ErrCredentials means that there are no credentials, or none that can be used.
-var ErrCredentials = errors.New("no valid credentials were found")
 
 func (s *Session) fromJSON(ctx context.Context, text []byte, scopes []string) (oauth2.TokenSource, error) {
 	var head struct {
@@ -209,31 +188,31 @@ func (s *Session) fromJSON(ctx context.Context, text []byte, scopes []string) (o
 		Universe string `json:"universe_domain"`
 	}
 	if err := json.Unmarshal(text, &head); err != nil {
-		return nil, fmt.Errorf("%w: they are not valid JSON", ErrCredentials) // err may quote them
+		return nil, fmt.Errorf("%w: they are not valid JSON", call.ErrCredentials) // err may quote them
 	}
 	if head.Universe == "" {
 		head.Universe = DefaultUniverse
 	}
 	if head.Universe != s.settings.UniverseDomain {
 		return nil, fmt.Errorf("%w: the credentials are for the universe domain %q, the configuration for %q",
-			ErrCredentials, head.Universe, s.settings.UniverseDomain)
+			call.ErrCredentials, head.Universe, s.settings.UniverseDomain)
 	}
 	found, err := google.CredentialsFromJSONWithTypeAndParams(ctx, text, google.CredentialsType(head.Type),
 		google.CredentialsParams{Scopes: scopes, UniverseDomain: s.settings.UniverseDomain})
 	if err != nil {
-		return nil, fmt.Errorf("%w: credentials of the type %q: %w", ErrCredentials, head.Type, err)
+		return nil, fmt.Errorf("%w: credentials of the type %q: %w", call.ErrCredentials, head.Type, err)
 	}
 	return found.TokenSource, nil
 }
 
-// refusedToken is the error of a request for a token, in one line and as an *Error where a service has said no.
+// refusedToken is the error of a request for a token, in one line and as a *call.Error where a service has said no.
 func refusedToken(err error) error {
 	var e *oauth2.RetrieveError
 	if !errors.As(err, &e) || e.Response == nil {
-		return fmt.Errorf("%w: asking for a token: %w", ErrCredentials, err)
+		return fmt.Errorf("%w: asking for a token: %w", call.ErrCredentials, err)
 	}
-	refused := &Error{Status: e.Response.StatusCode, Reason: e.ErrorCode, Message: e.ErrorDescription}
-	return fmt.Errorf("%w: asking for a token: %w", ErrCredentials, refused)
+	refused := &call.Error{Status: e.Response.StatusCode, Code: e.ErrorCode, Message: e.ErrorDescription}
+	return fmt.Errorf("%w: asking for a token: %w", call.ErrCredentials, refused)
 }
 
 // impersonate exchanges a token for one of the service account that the settings name.
@@ -263,16 +242,16 @@ func (s *Session) impersonate(ctx context.Context, by *oauth2.Token) (*oauth2.To
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", s.settings.UserAgent)
 	by.SetAuthHeader(r)
-	answer, err := receive(s.plain, r, 0)
+	answer, err := s.plain.Receive(r, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%w: impersonating %s: %w", ErrCredentials, s.settings.Impersonate, err)
+		return nil, fmt.Errorf("%w: impersonating %s: %w", call.ErrCredentials, s.settings.Impersonate, err)
 	}
 	var out struct {
 		AccessToken string
 		ExpireTime  time.Time
 	}
 	if json.Unmarshal(answer.Body, &out) != nil || out.AccessToken == "" {
-		return nil, fmt.Errorf("%w: impersonating %s: the answer holds no token", ErrCredentials,
+		return nil, fmt.Errorf("%w: impersonating %s: the answer holds no token", call.ErrCredentials,
 			s.settings.Impersonate)
 	}
 	return &oauth2.Token{AccessToken: out.AccessToken, Expiry: out.ExpireTime}, nil

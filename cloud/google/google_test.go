@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millipede-iac/millipede/cloud/call"
 	"github.com/millipede-iac/millipede/cloud/google"
 	fake "github.com/millipede-iac/millipede/test/clouds/google"
 )
@@ -32,7 +33,7 @@ func settings(s *fake.Server) google.Settings {
 }
 
 func get(s *google.Session, ctx context.Context) error {
-	_, err := s.Do(ctx, google.Request{Method: http.MethodGet, URL: s.Endpoint("storage") + "/storage/v1/b/states/o"})
+	_, err := s.Do(ctx, call.Request{Method: http.MethodGet, URL: s.Endpoint("storage") + "/storage/v1/b/states/o"})
 	return err
 }
 
@@ -85,8 +86,8 @@ func TestARefusedImpersonationSaysWhoseItWasToBe(t *testing.T) {
 	with := settings(s)
 	with.AccessToken, with.Impersonate = fake.Token, "deploy@p" // a token of storage alone
 	_, err := google.Open(t.Context(), with)
-	if !errors.Is(err, google.ErrCredentials) || !strings.Contains(err.Error(), "deploy@p") ||
-		!google.IsStatus(err, 403) {
+	if !errors.Is(err, call.ErrCredentials) || !strings.Contains(err.Error(), "deploy@p") ||
+		!call.IsStatus(err, 403) {
 		t.Errorf("the error is %v", err)
 	}
 	if strings.Contains(err.Error(), fake.Token) {
@@ -104,12 +105,12 @@ func TestABrokenServiceIsAskedAsOftenAsTheSettingsSay(t *testing.T) {
 	}
 	s.Fail(500, 502, 503, 429)
 	err = get(session, t.Context())
-	var refused *google.Error
+	var refused *call.Error
 	if !errors.As(err, &refused) || refused.Status != 503 || refused.Attempt != 3 || len(s.Requests()) != 3 {
 		t.Errorf("after %d requests the error is %v", len(s.Requests()), err)
 	}
 	s.Fail(403)
-	if err := get(session, t.Context()); !google.IsStatus(err, 403) || len(s.Requests()) != 4 {
+	if err := get(session, t.Context()); !call.IsStatus(err, 403) || len(s.Requests()) != 4 {
 		t.Errorf("after %d requests the error is %v", len(s.Requests()), err)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millipede-iac/millipede/cloud/call"
 )
 
 func mac(of func() hash.Hash, key []byte, text string) []byte {
@@ -28,7 +30,7 @@ func sha256Hex(data []byte) string {
 }
 
 // signAPI signs a request to a service whose answers are JSON.
-func signAPI(r *http.Request, body []byte, service string, keys Keys, now time.Time) {
+func signAPI(r *http.Request, body []byte, service string, keys call.Keys, now time.Time) {
 	r.Header.Set("X-Tc-Timestamp", strconv.FormatInt(now.Unix(), 10))
 	r.Header.Set("Authorization", APIAuthorization(r.URL.Host, r.Header, body, service, keys.ID, keys.Secret))
 }
@@ -55,7 +57,7 @@ const (
 )
 
 // signObject signs a request to the object store.
-func signObject(r *http.Request, keys Keys, now time.Time) {
+func signObject(r *http.Request, keys call.Keys, now time.Time) {
 	if keys.Token != "" {
 		r.Header.Set("X-Cos-Security-Token", keys.Token)
 	}

@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -18,22 +17,10 @@ import (
 	"github.com/millipede-iac/millipede/cloud/call"
 )
 
-// Keys are what requests are signed with.
-type Keys struct {
-	ID, Secret, Token string
-	expires           time.Time // zero: never
-}
-
-// Role is a role that the keys are exchanged for.
-type Role struct {
-	ARN, SessionName, Policy string
-	Seconds                  int
-}
-
 // Settings say who asks, and how. Zero fields mean the default.
 type Settings struct {
-	Keys   Keys
-	Role   Role
+	Keys   call.Keys
+	Role   call.Role
 	Region string
 	// Transport is what requests go over. Required.
 	Transport *http.Transport
@@ -45,45 +32,30 @@ type Settings struct {
 type Session struct {
 	settings Settings
 	client   *http.Client
-	// turn is held by who asks for keys; cached belongs to its holder.
-	turn   chan struct{}
-	cached Keys
+	keys     *call.Renewed[call.Keys]
+	clock    call.Clock
 }
-
-// ErrCredentials means that there are no credentials, or none that can be used.
-var ErrCredentials = errors.New("no valid credentials were found")
 
 // Open checks the keys, and exchanges them for those of a role if one is named.
 func Open(ctx context.Context, s Settings) (*Session, error) {
 	if s.Keys.ID == "" || s.Keys.Secret == "" {
 		return nil, fmt.Errorf("%w: secret_id and secret_key must be given, or TENCENTCLOUD_SECRET_ID and "+
-			"TENCENTCLOUD_SECRET_KEY in the environment", ErrCredentials)
+			"TENCENTCLOUD_SECRET_KEY in the environment", call.ErrCredentials)
 	}
-	session := &Session{
-		settings: s, turn: make(chan struct{}, 1),
-		client: &http.Client{Transport: s.Transport, CheckRedirect: call.NoRedirects},
-	}
-	_, err := session.keys(ctx)
+	session := &Session{settings: s, client: &http.Client{Transport: s.Transport, CheckRedirect: call.NoRedirects}}
+	session.keys = call.NewRenewed(early, session.fetch)
+	_, err := session.keys.Get(ctx)
 	return session, err
 }
 
 // early is how long before their end keys are not used any more.
 const early = 5 * time.Minute
 
-// keys returns keys that are valid for a while yet. Who waits for somebody else's request waits within ctx.
-func (s *Session) keys(ctx context.Context) (Keys, error) {
+// fetch returns the keys, or those of the role with their end.
+func (s *Session) fetch(ctx context.Context) (call.Keys, time.Time, error) {
 	role := s.settings.Role
 	if role.ARN == "" {
-		return s.settings.Keys, nil
-	}
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return Keys{}, context.Cause(ctx)
-	}
-	defer func() { <-s.turn }()
-	if k := s.cached; k.ID != "" && time.Until(k.expires) > early {
-		return k, nil
+		return s.settings.Keys, time.Time{}, nil
 	}
 	in := map[string]any{"RoleArn": role.ARN, "RoleSessionName": role.SessionName, "DurationSeconds": role.Seconds}
 	if role.Policy != "" {
@@ -98,14 +70,14 @@ func (s *Session) keys(ctx context.Context) (Keys, error) {
 		ExpiredTime int64
 	}
 	if err := s.ask(ctx, s.settings.Keys, "sts", "AssumeRole", in, &out); err != nil {
-		return Keys{}, fmt.Errorf("%w: assuming the role %s: %w", ErrCredentials, role.ARN, err)
+		return call.Keys{}, time.Time{}, fmt.Errorf("%w: assuming the role %s: %w", call.ErrCredentials, role.ARN, err)
 	}
 	c := out.Credentials
 	if c.ID == "" {
-		return Keys{}, fmt.Errorf("%w: assuming the role %s: the answer holds no keys", ErrCredentials, role.ARN)
+		return call.Keys{}, time.Time{}, fmt.Errorf("%w: assuming the role %s: the answer holds no keys",
+			call.ErrCredentials, role.ARN)
 	}
-	s.cached = Keys{ID: c.ID, Secret: c.Secret, Token: c.Token, expires: time.Unix(out.ExpiredTime, 0)}
-	return s.cached, nil
+	return call.Keys{ID: c.ID, Secret: c.Secret, Token: c.Token}, time.Unix(out.ExpiredTime, 0), nil
 }
 
 // apiVersion is the version of the interfaces of the services for tags and for roles.
@@ -116,14 +88,14 @@ const apiTimeout = 30 * time.Second
 
 // Ask calls an operation of a service whose answers are JSON: "tag". The error of a refusal is *call.Error.
 func (s *Session) Ask(ctx context.Context, service, operation string, in, out any) error {
-	keys, err := s.keys(ctx)
+	keys, err := s.keys.Get(ctx)
 	if err != nil {
 		return err
 	}
 	return s.ask(ctx, keys, service, operation, in, out)
 }
 
-func (s *Session) ask(ctx context.Context, keys Keys, service, operation string, in, out any) error {
+func (s *Session) ask(ctx context.Context, keys call.Keys, service, operation string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return err
@@ -136,7 +108,7 @@ func (s *Session) ask(ctx context.Context, keys Keys, service, operation string,
 		h.Set("X-Tc-Token", keys.Token)
 	}
 	caller := s.caller(func(_ context.Context, r *http.Request, body []byte) error {
-		signAPI(r, body, service, keys, time.Now())
+		signAPI(r, body, service, keys, s.clock.Now())
 		return nil
 	}, apiTimeout)
 	host := "https://" + service + ".tencentcloudapi.com/"
@@ -165,11 +137,11 @@ func (s *Session) ask(ctx context.Context, keys Keys, service, operation string,
 // Objects returns the means to ask the object store.
 func (s *Session) Objects() *call.Caller {
 	return s.caller(func(ctx context.Context, r *http.Request, _ []byte) error {
-		keys, err := s.keys(ctx)
+		keys, err := s.keys.Get(ctx)
 		if err != nil {
 			return err
 		}
-		signObject(r, keys, time.Now())
+		signObject(r, keys, s.clock.Now())
 		return nil
 	}, objectTimeout)
 }
@@ -181,5 +153,6 @@ const objectTimeout = 5 * time.Minute
 func (s *Session) caller(sign func(context.Context, *http.Request, []byte) error, timeout time.Duration) *call.Caller {
 	return &call.Caller{
 		Client: s.client, Sign: sign, UserAgent: s.settings.UserAgent, Pause: s.settings.Pause, Timeout: timeout,
+		Clock: &s.clock,
 	}
 }

@@ -53,7 +53,7 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 	if d := backend.Describe(a.Estate.Workspace()); d.Unlockable {
 		return s.End(diags.Append(diag.New(diag.Error, "Failed to unlock state",
 			fmt.Sprintf("Locking is switched off for the backend of %s, so there is no lock to release.", d.Where),
-			nil)))
+			nil), a.Estate.CloseBackend(backend)))
 	}
 	if !*force {
 		yes, more := s.Confirm("Do you really want to force-unlock?",
@@ -61,12 +61,12 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 				"manage.\n  Only 'yes' will be accepted to confirm.", true)
 		if diags = diags.Append(more); more.HasErrors() || !yes {
 			s.Say("force-unlock cancelled.")
-			return max(1, s.End(diags))
+			return max(1, s.End(diags.Append(a.Estate.CloseBackend(backend))))
 		}
 	}
 	if diags = diags.Append(a.Estate.Unlock(ctx, backend, f.Arg(0))); !diags.HasErrors() {
 		s.Say(a.Ink(sf).Success("State has been successfully unlocked!") + "\n\nThe state is free, and " +
 			"commands can lock it again.")
 	}
-	return s.End(diags)
+	return s.End(diags.Append(a.Estate.CloseBackend(backend)))
 }

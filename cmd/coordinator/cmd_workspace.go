@@ -243,7 +243,7 @@ func (s *screen) withWorkspaces(ctx context.Context, vars variableFlags, fn func
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.End(diags)
 	}
-	return s.End(diags.Append(fn(w)))
+	return s.End(diags.Append(fn(w), w.Close()))
 }
 
 // createWorkspace makes a workspace and selects it. initial is its state; nil for an empty one.

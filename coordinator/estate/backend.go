@@ -55,13 +55,33 @@ func (e *Estate) OpenBackend(ctx context.Context, root *config.Node, f StateOpti
 	return snapshot.Encrypted(b, enc.State()), diags
 }
 
+// CloseBackend gives up the connections of a backend that was opened here, and the watches over its locks. Those that
+// are the estate's own go on: one that it was given, and services, which it opens once.
+func (e *Estate) CloseBackend(b snapshot.Backend) diag.List {
+	if b == nil || e.Backend != nil {
+		return nil
+	}
+	if _, is := snapshot.Plain(b).(*tfcstore.Store); is {
+		return nil
+	}
+	return closeBackend(b)
+}
+
+func closeBackend(b snapshot.Backend) diag.List {
+	if err := snapshot.Close(b); err != nil {
+		return diag.List{diag.New(diag.Warning, "Failed to close the backend", err.Error()+".", nil)}
+	}
+	return nil
+}
+
 // Snapshot reads the state of the selected workspace where the backend keeps it; nil when there is none.
 func (e *Estate) Snapshot(ctx context.Context, root *config.Node) (*state.State, diag.List) {
 	b, diags := e.OpenBackend(ctx, root, StateOptions{})
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return e.readSnapshot(ctx, b, e.Workspace(), false)
+	st, diags := e.readSnapshot(ctx, b, e.Workspace(), false)
+	return st, diags.Append(e.CloseBackend(b))
 }
 
 // place is what backends take from this process.
@@ -190,11 +210,12 @@ func (e *Estate) checkBackend(backend string, config cty.Value) diag.List {
 
 // readRemoteState reads the outputs of another state for terraform_remote_state.
 func (e *Estate) readRemoteState(ctx context.Context, backend string, config cty.Value, workspace string) (
-	map[string]cty.Value, diag.List) {
+	_ map[string]cty.Value, diags diag.List) {
 	b, diags := e.place().Open(ctx, backend, config)
 	if diags.HasErrors() {
 		return nil, diags
 	}
+	defer func() { diags = diags.Append(closeBackend(b)) }()
 	data, err := snapshot.Encrypted(b, e.remoteTarget(ctx)).Read(ctx, workspace)
 	var sealed *snapshot.Sealed
 	if errors.As(err, &sealed) {

@@ -154,7 +154,7 @@ func (i *migration) backendArguments() (map[string]cty.Value, diag.List) {
 // moving is the states of all workspaces on their way from one backend to another.
 type moving struct{ from, to snapshot.Backend }
 
-// open opens both backends.
+// open opens both backends; close closes them.
 func (i *migration) open(ctx context.Context, was, now backendRecord) (*moving, diag.List) {
 	from, diags := i.backend(ctx, was)
 	to, more := i.backend(ctx, now)
@@ -162,6 +162,11 @@ func (i *migration) open(ctx context.Context, was, now backendRecord) (*moving, 
 		more = eval.AtSource(more, i.block.Body).WithSubject(i.block.TypeRange.Ptr())
 	}
 	return &moving{from, to}, diags.Append(more)
+}
+
+// close closes what open has opened; one of them may have failed to open.
+func (i *migration) close(m *moving) diag.List {
+	return i.CloseBackend(m.from).Append(i.CloseBackend(m.to))
 }
 
 func (i *migration) backend(ctx context.Context, r backendRecord) (snapshot.Backend, diag.List) {
@@ -213,11 +218,12 @@ func held(b snapshot.Backend) func(context.Context) ([]string, error) {
 }
 
 // migrate brings the states of all workspaces to the new backend.
-func (i *migration) migrate(ctx context.Context, was, now backendRecord) diag.List {
+func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags diag.List) {
 	if was.Type != "" && now.Type != "" {
 		i.options.Moving()
 	}
 	m, diags := i.open(ctx, was, now)
+	defer func() { diags = diags.Append(i.close(m)) }()
 	if diags.HasErrors() {
 		return diags
 	}
@@ -279,11 +285,12 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) diag.Li
 }
 
 // adopt takes what is at the new backend, whatever was at the old one. The store keeps that as earlier versions.
-func (i *migration) adopt(ctx context.Context, was, now backendRecord) diag.List {
+func (i *migration) adopt(ctx context.Context, was, now backendRecord) (diags diag.List) {
 	if was.same(now) {
 		return nil
 	}
 	m, diags := i.open(ctx, was, now)
+	defer func() { diags = diags.Append(i.close(m)) }()
 	if diags.HasErrors() {
 		return diags
 	}

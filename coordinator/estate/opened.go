@@ -83,6 +83,9 @@ func (e *Estate) OpenState(ctx context.Context, root *config.Node, f StateOption
 		if as == reads && more.HasErrors() && try < tries {
 			continue
 		}
+		if more.HasErrors() {
+			more = more.Append(e.CloseBackend(backend))
+		}
 		return s, diags.Append(more)
 	}
 }
@@ -109,7 +112,7 @@ func (e *Estate) openStateAs(ctx context.Context, backend snapshot.Backend, f St
 	}
 	message, err := s.sync.Pull(ctx, s.Workspace, s.LockID)
 	if err != nil {
-		return nil, diags.Append(e.unreadable(err, s.LockID != ""), s.Close(ctx))
+		return nil, diags.Append(e.unreadable(err, s.LockID != ""), s.leave(ctx))
 	}
 	if message != "" {
 		diags = diags.Append(diag.New(diag.Warning, "The state was changed outside of Millipede", message, nil))
@@ -362,9 +365,10 @@ func releasing(err error) diag.List {
 
 // Close releases the lock, and closes the store and the backend.
 func (s *Opened) Close(ctx context.Context) diag.List {
-	diags := s.unlock(ctx).Append(s.store.close())
-	if err := snapshot.Close(s.backend); err != nil {
-		diags = diags.Append(diag.New(diag.Warning, "Failed to close the backend", err.Error()+".", nil))
-	}
-	return diags
+	return s.leave(ctx).Append(closeBackend(s.backend))
+}
+
+// leave releases the lock, and closes the store: the backend is somebody else's yet.
+func (s *Opened) leave(ctx context.Context) diag.List {
+	return s.unlock(ctx).Append(s.store.close())
 }

@@ -29,7 +29,7 @@ type Workspaces struct {
 }
 
 // Workspaces lists the workspaces. No store is opened for that, so nobody who works on the state of one is in the way.
-// root says where the states are; nil where there is no configuration.
+// root says where the states are; nil where there is no configuration. Close the list.
 func (e *Estate) Workspaces(ctx context.Context, root *config.Node) (*Workspaces, diag.List) {
 	backend, diags := e.OpenBackend(ctx, root, StateOptions{})
 	if diags.HasErrors() {
@@ -37,10 +37,14 @@ func (e *Estate) Workspaces(ctx context.Context, root *config.Node) (*Workspaces
 	}
 	w := &Workspaces{estate: e, backend: backend}
 	if err := w.list(ctx); err != nil {
-		return nil, diags.Append(diag.New(diag.Error, "Failed to list the workspaces", err.Error()+".", nil))
+		return nil, diags.Append(diag.New(diag.Error, "Failed to list the workspaces", err.Error()+".", nil),
+			w.Close())
 	}
 	return w, diags
 }
+
+// Close gives up what the list was read over.
+func (w *Workspaces) Close() diag.List { return w.estate.CloseBackend(w.backend) }
 
 // list collects the workspaces that the backend has, because one that another program has deleted there is gone. Where
 // the backend forgets them with the process, they are those that have a home here.

@@ -11,9 +11,7 @@ const module = "github.com/millipede-iac/millipede"
 var layers = map[string]int{
 	"coding":             0,
 	"unpacking":          0,
-	"cloud/aws":          0, // who asks, and how: what is asked is for the packages that ask
 	"cloud/call":         0,
-	"cloud/google":       0,
 	"cloud":              1, // above environ
 	"bounds":             0,
 	"bug":                0,
@@ -31,6 +29,8 @@ var layers = map[string]int{
 	"trace":              0, // where spans begin and end
 	"trace/otlp":         2, // how they are sent
 
+	"cloud/aws":      1, // who asks, and how: what is asked is for the packages that ask
+	"cloud/google":   1,
 	"cloud/alibaba":  1,
 	"cloud/azure":    1,
 	"cloud/tencent":  1,

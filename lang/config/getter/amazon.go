@@ -12,6 +12,7 @@ import (
 
 	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/cloud/aws"
+	"github.com/millipede-iac/millipede/cloud/call"
 )
 
 // amazon gets a package from S3, or from what speaks its protocol.
@@ -123,8 +124,7 @@ func (b *amazonBucket) ask(ctx context.Context, key string, q url.Values, limit 
 		u.RawPath = aws.EscapePath(u.Path)
 	}
 	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
-	answer, err := b.session.Do(ctx, aws.Request{Method: http.MethodGet, URL: u.String(), Service: "s3",
-		MaxAnswer: limit})
+	answer, err := b.session.Do(ctx, "s3", call.Request{Method: http.MethodGet, URL: u.String(), MaxAnswer: limit})
 	if err != nil {
 		return nil, err
 	}

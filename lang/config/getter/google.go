@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/millipede-iac/millipede/cloud/call"
 	"github.com/millipede-iac/millipede/cloud/google"
 )
 
@@ -53,7 +54,7 @@ type googleBucket struct {
 func (b *googleBucket) ask(ctx context.Context, address string, q url.Values, limit int64) ([]byte, error) {
 	answer, err := b.session.Do(
 		ctx,
-		google.Request{Method: http.MethodGet, URL: address + "?" + q.Encode(), MaxAnswer: limit},
+		call.Request{Method: http.MethodGet, URL: address + "?" + q.Encode(), MaxAnswer: limit},
 	)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/cloud/call"
 	"github.com/millipede-iac/millipede/cloud/google"
 	"github.com/millipede-iac/millipede/lang/arguments"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -141,7 +142,7 @@ func (k *service) ask(ctx context.Context, address string, in map[string][]byte)
 		return answer{}, err
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
-	got, err := k.session.Do(ctx, google.Request{Method: http.MethodPost, URL: address, Header: header, Body: body})
+	got, err := k.session.Do(ctx, call.Request{Method: http.MethodPost, URL: address, Header: header, Body: body})
 	if err != nil {
 		return answer{}, err
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/millipede-iac/millipede/cloud/call"
 )
 
 const (
@@ -45,6 +47,7 @@ func newClient(transport http.RoundTripper, base *url.URL) *client {
 		r.Logger = nil
 		r.RetryMax, r.RetryWaitMin, r.RetryWaitMax = retries, retryWait, retryMost
 		r.ErrorHandler = retryablehttp.PassthroughErrorHandler // the last answer says more than how often it was asked
+		call.Bound(r)
 		return r
 	}
 	return &client{once: with(0), often: with(retries), base: base}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/state/snapshot"
@@ -65,16 +66,18 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 			`"path" is a key of Consul, which cannot begin with "/".`))
 	}
 	transport := p.Transport()
-	transport.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
-	transport.ResponseHeaderTimeout = answerTimeout
+	dialer := p.Surroundings().Dialer()
+	dialer.Timeout, dialer.KeepAlive, dialer.Silence = dialTimeout, keepAlive, min(dialer.Silence, answerTimeout)
+	transport.DialContext = dialer.DialContext
 	base, more := locate(p, args, transport)
 	diags = diags.Append(more)
-	transport.TLSClientConfig, more = tlsConfig(p, args)
+	config, more := tlsConfig(p, args)
 	diags = diags.Append(more)
 	token, more := accessToken(p, args)
 	if diags = diags.Append(more); diags.HasErrors() {
 		return nil, diags
 	}
+	cloud.Trust(transport, config)
 	c := newClient(transport, base)
 	c.token, c.userAgent = token, p.UserAgent
 	c.user, c.password, _ = strings.Cut(either(args.String("http_auth"), p.Env("CONSUL_HTTP_AUTH")), ":")
@@ -128,8 +131,9 @@ func locate(p snapshot.Place, args snapshot.Arguments, transport *http.Transport
 		case "http": // TLS that was asked for elsewhere stays
 		case "unix":
 			transport.Proxy = nil
+			dial := transport.DialContext
 			transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", rest)
+				return dial(ctx, "unix", rest)
 			}
 			return &url.URL{Scheme: "http", Host: "localhost"}, nil
 		default:

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/millipede-iac/millipede/cloud/call"
 	"github.com/millipede-iac/millipede/cloud/tencent"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/pattern"
@@ -51,7 +52,7 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 		b.address = "https://" + b.bucket + ".cos.accelerate.myqcloud.com"
 	}
 	session, err := tencent.Open(ctx, tencent.Settings{
-		Keys: tencent.Keys{ID: args.String("secret_id"), Secret: args.String("secret_key"),
+		Keys: call.Keys{ID: args.String("secret_id"), Secret: args.String("secret_key"),
 			Token: args.String("security_token")},
 		Role: role, Region: region, Transport: b.transport, UserAgent: p.UserAgent,
 	})
@@ -69,10 +70,10 @@ const (
 )
 
 // roleOf returns the role of the block assume_role. The environment stands in for its arguments, not for the block.
-func roleOf(p snapshot.Place, args snapshot.Arguments) (tencent.Role, diag.List) {
+func roleOf(p snapshot.Place, args snapshot.Arguments) (call.Role, diag.List) {
 	block, ok := args.Nested("assume_role")
 	if !ok {
-		return tencent.Role{}, nil
+		return call.Role{}, nil
 	}
 	text := func(name, variable string) string {
 		if block.Set(name) {
@@ -80,7 +81,7 @@ func roleOf(p snapshot.Place, args snapshot.Arguments) (tencent.Role, diag.List)
 		}
 		return p.Env(variable)
 	}
-	r := tencent.Role{
+	r := call.Role{
 		ARN:         text("role_arn", "TENCENTCLOUD_ASSUME_ROLE_ARN"),
 		SessionName: text("session_name", "TENCENTCLOUD_ASSUME_ROLE_SESSION_NAME"),
 		Policy:      block.String("policy"), Seconds: defaultDuration,

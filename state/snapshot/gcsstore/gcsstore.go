@@ -23,6 +23,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/cloud/call"
 	"github.com/millipede-iac/millipede/cloud/google"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
@@ -88,7 +89,7 @@ func (b *backend) Describe(workspace string) snapshot.Description {
 
 // ask sends a request about an object. A missing bucket is an error that says so.
 func (b *backend) ask(ctx context.Context, method, object string, query url.Values, header http.Header) (
-	*google.Response, error) {
+	*call.Response, error) {
 	address := b.api
 	if object != "" {
 		address += "/" + url.PathEscape(object)
@@ -96,7 +97,7 @@ func (b *backend) ask(ctx context.Context, method, object string, query url.Valu
 	if len(query) > 0 {
 		address += "?" + query.Encode()
 	}
-	answer, err := b.session.Do(ctx, google.Request{Method: method, URL: address, Header: header})
+	answer, err := b.session.Do(ctx, call.Request{Method: method, URL: address, Header: header})
 	return answer, b.explain(err)
 }
 
@@ -104,16 +105,16 @@ func (b *backend) ask(ctx context.Context, method, object string, query url.Valu
 var errNoBucket = errors.New("it does not exist; Millipede does not create it")
 
 func (b *backend) explain(err error) error {
-	var e *google.Error
+	var e *call.Error
 	if errors.As(err, &e) && e.Status == http.StatusNotFound &&
-		(e.Reason == "NoSuchBucket" || strings.Contains(e.Message, "bucket does not exist")) {
+		(e.Code == "NoSuchBucket" || strings.Contains(e.Message, "bucket does not exist")) {
 		return fmt.Errorf("the bucket %q: %w", b.bucket, errNoBucket)
 	}
 	return err
 }
 
 // missing tells whether an error says that there is no such object.
-func missing(err error) bool { return google.IsStatus(err, http.StatusNotFound) }
+func missing(err error) bool { return call.IsStatus(err, http.StatusNotFound) }
 
 // get reads an object, of a generation unless that is empty; nil when there is none.
 func (b *backend) get(ctx context.Context, object, generation string, header http.Header) ([]byte, error) {
@@ -196,7 +197,7 @@ func (b *backend) put(ctx context.Context, object string, query url.Values, head
 	}
 	all.Set("Content-Type", "multipart/related; boundary="+parts.Boundary())
 	query.Set("uploadType", "multipart")
-	answer, err := b.session.Do(ctx, google.Request{
+	answer, err := b.session.Do(ctx, call.Request{
 		Method: http.MethodPost, URL: b.upload + "?" + query.Encode(), Header: all, Body: body.Bytes(),
 	})
 	if err != nil {
@@ -206,7 +207,7 @@ func (b *backend) put(ctx context.Context, object string, query url.Values, head
 }
 
 // generation reads the generation of the object that an answer describes.
-func generation(answer *google.Response) (string, error) {
+func generation(answer *call.Response) (string, error) {
 	var object struct{ Generation string }
 	if err := json.Unmarshal(answer.Body, &object); err != nil {
 		return "", fmt.Errorf("reading what the service says about the object: %w", err)
@@ -278,7 +279,7 @@ func (b *backend) Create(ctx context.Context, workspace string) error {
 		return err
 	}
 	err = b.write(ctx, workspace, url.Values{"ifGenerationMatch": {"0"}}, data)
-	if google.IsStatus(err, http.StatusPreconditionFailed) {
+	if call.IsStatus(err, http.StatusPreconditionFailed) {
 		return nil
 	}
 	return err

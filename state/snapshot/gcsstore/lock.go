@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/millipede-iac/millipede/cloud/google"
+	"github.com/millipede-iac/millipede/cloud/call"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
@@ -28,7 +28,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 		if err == nil {
 			return b.held(ctx, workspace, id), nil
 		}
-		var refused *google.Error
+		var refused *call.Error
 		if !errors.As(err, &refused) || refused.Status != http.StatusPreconditionFailed {
 			return snapshot.Lock{}, fmt.Errorf("writing the lock object: %w", err)
 		}
@@ -102,7 +102,7 @@ func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	object := b.lockObject(workspace)
 	query := url.Values{"ifGenerationMatch": {strconv.FormatInt(n, 10)}}
 	_, err = b.ask(ctx, http.MethodDelete, object, query, nil)
-	var refused *google.Error
+	var refused *call.Error
 	switch {
 	case !errors.As(err, &refused):
 		return err

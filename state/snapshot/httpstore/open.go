@@ -13,6 +13,8 @@ import (
 
 	"github.com/hashicorp/go-retryablehttp"
 
+	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/cloud/call"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/state/snapshot"
@@ -60,7 +62,7 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 		return nil, diags
 	}
 	transport := p.Transport()
-	transport.TLSClientConfig = config
+	cloud.Trust(transport, config)
 	b.client = retryablehttp.NewClient()
 	b.client.HTTPClient.Transport = transport
 	b.client.Logger = nil
@@ -69,6 +71,7 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 	b.client.RetryWaitMax = max(b.client.RetryWaitMin, time.Duration(args.Int("retry_wait_max"))*time.Second)
 	// the last answer says more than how often it was asked
 	b.client.ErrorHandler = retryablehttp.PassthroughErrorHandler
+	call.Bound(b.client)
 	return b, diags
 }
 

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/millipede-iac/millipede/cloud/call"
 )
 
 // maxAnswer is how large an answer may be: a page of a list is the largest.
@@ -49,6 +51,7 @@ func newClient(transport *http.Transport) *retryablehttp.Client {
 	c.RetryMax, c.RetryWaitMin, c.RetryWaitMax = 4, time.Second, 10*time.Second
 	c.CheckRetry = retry
 	c.ErrorHandler = retryablehttp.PassthroughErrorHandler
+	call.Bound(c)
 	return c
 }
 

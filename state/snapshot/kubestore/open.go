@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -77,7 +78,7 @@ func openIn(p snapshot.Place, args snapshot.Arguments, account string) (snapshot
 	}
 	config.GetClientCertificate = who.clientCertificate
 	transport := p.Transport()
-	transport.TLSClientConfig = config
+	cloud.Trust(transport, config)
 	if cluster.ProxyURL != "" {
 		proxy, err := url.Parse(cluster.ProxyURL)
 		if err != nil || proxy.Host == "" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/cloud/alibaba"
+	"github.com/millipede-iac/millipede/cloud/call"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
@@ -26,7 +27,7 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 		return nil, diags
 	}
 	session, err := alibaba.Open(ctx, alibaba.Settings{
-		Keys: alibaba.Keys{
+		Keys: call.Keys{
 			ID: args.String("access_key"), Secret: args.String("secret_key"), Token: args.String("security_token"),
 		},
 		ECSRole: args.String("ecs_role_name"), Role: role, Profile: args.String("profile"),
@@ -106,8 +107,8 @@ func (b *backend) check(args snapshot.Arguments) diag.List {
 }
 
 // roleOf returns the role that is to be assumed: of the arguments, else of the old block.
-func roleOf(args snapshot.Arguments) (alibaba.Role, diag.List) {
-	r := alibaba.Role{
+func roleOf(args snapshot.Arguments) (call.Role, diag.List) {
+	r := call.Role{
 		ARN: args.String("assume_role_role_arn"), SessionName: args.String("assume_role_session_name"),
 		Policy: args.String("assume_role_policy"), Seconds: args.Int("assume_role_session_expiration"),
 	}

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud/aws"
+	"github.com/millipede-iac/millipede/cloud/call"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
@@ -56,8 +56,8 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	document := snapshot.EncodeLock(info)
 	if b.lockFile {
 		err := b.put(ctx, key+".tflock", b.lockTags, map[string]string{"If-None-Match": "*"}, document)
-		if aws.IsCode(err, "PreconditionFailed", "ConditionalRequestConflict") ||
-			isStatus(err, http.StatusPreconditionFailed, http.StatusConflict) {
+		if call.IsCode(err, "PreconditionFailed", "ConditionalRequestConflict") ||
+			call.IsStatus(err, http.StatusPreconditionFailed, http.StatusConflict) {
 			if err = b.heldByFile(ctx, key); isOwn(err, info.ID) {
 				err = nil
 			} else {
@@ -74,7 +74,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 			"ConditionExpression": "attribute_not_exists(LockID)",
 		}, nil)
 		switch {
-		case aws.IsCode(err, "ConditionalCheckFailedException"):
+		case call.IsCode(err, "ConditionalCheckFailedException"):
 			if err = b.heldByRow(ctx, key); isOwn(err, info.ID) {
 				err = nil
 			}
@@ -116,19 +116,6 @@ func (b *backend) holds(ctx context.Context, key, id string) (bool, error) {
 func isOwn(err error, id string) bool {
 	var held *journal.Held
 	return errors.As(err, &held) && held.Holder.ID == id
-}
-
-func isStatus(err error, statuses ...int) bool {
-	var e *aws.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	for _, s := range statuses {
-		if e.Status == s {
-			return true
-		}
-	}
-	return false
 }
 
 // heldByFile is the error of a lock file that is there already.
@@ -236,7 +223,7 @@ func (b *backend) unlockRow(ctx context.Context, key, lockID string) error {
 		"Key": row(map[string]string{"LockID": b.lockID(key)}), "ConditionExpression": "Info = :info",
 		"ExpressionAttributeValues": row(map[string]string{":info": found["Info"].S}),
 	}, nil)
-	if aws.IsCode(err, "ConditionalCheckFailedException") {
+	if call.IsCode(err, "ConditionalCheckFailedException") {
 		if left, err := b.find(ctx, b.lockID(key), "LockID, Info"); err == nil && left == nil {
 			return nil // it was deleted by a try whose answer was lost
 		}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/cloud/aws"
+	"github.com/millipede-iac/millipede/cloud/call"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/tfstate"
@@ -66,7 +67,7 @@ func (b *backend) Describe(workspace string) snapshot.Description {
 
 // ask sends a request about an object; query may be nil.
 func (b *backend) ask(ctx context.Context, method, key string, query url.Values, header map[string]string,
-	body []byte) (*aws.Response, error) {
+	body []byte) (*call.Response, error) {
 	h := http.Header{}
 	for name, v := range header {
 		h.Set(name, v)
@@ -75,7 +76,7 @@ func (b *backend) ask(ctx context.Context, method, key string, query url.Values,
 	u.Path += "/" + key
 	u.RawPath = aws.EscapePath(u.Path)
 	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20")
-	return b.session.Do(ctx, aws.Request{Method: method, URL: u.String(), Header: h, Body: body, Service: "s3"})
+	return b.session.Do(ctx, "s3", call.Request{Method: method, URL: u.String(), Header: h, Body: body})
 }
 
 // readHeaders are the headers of a request that reads an object.
@@ -94,9 +95,9 @@ func (b *backend) readHeaders() map[string]string {
 func (b *backend) get(ctx context.Context, key string) ([]byte, error) {
 	answer, err := b.ask(ctx, http.MethodGet, key, nil, b.readHeaders(), nil)
 	switch {
-	case aws.IsCode(err, "NoSuchBucket"):
+	case call.IsCode(err, "NoSuchBucket"):
 		return nil, b.noBucket(err)
-	case aws.IsCode(err, "NoSuchKey", "NotFound"):
+	case call.IsCode(err, "NoSuchKey", "NotFound"):
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -131,7 +132,7 @@ func (b *backend) put(ctx context.Context, key, tags string, more map[string]str
 		h["X-Amz-Checksum-Sha256"], h["X-Amz-Sdk-Checksum-Algorithm"] = checksum(data), "SHA256"
 	}
 	_, err := b.ask(ctx, http.MethodPut, key, nil, h, data)
-	if aws.IsCode(err, "NoSuchBucket") {
+	if call.IsCode(err, "NoSuchBucket") {
 		return b.noBucket(err)
 	}
 	return err
@@ -174,9 +175,9 @@ func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
 	for {
 		answer, err := b.list(ctx, query)
 		switch {
-		case aws.IsCode(err, "AccessDenied"):
+		case call.IsCode(err, "AccessDenied"):
 			return names, nil
-		case aws.IsCode(err, "NoSuchBucket"):
+		case call.IsCode(err, "NoSuchBucket"):
 			return nil, b.noBucket(err)
 		case err != nil:
 			return nil, err

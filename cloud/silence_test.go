@@ -1,0 +1,71 @@
+package cloud_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/environ"
+)
+
+// Most clients had no bound at all: a server that took a request and never answered kept a command for ever.
+func TestAServerThatIsSilentIsGivenUp(t *testing.T) {
+	over := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-over
+	}))
+	defer server.Close()
+	defer close(over)
+	s := cloud.Surroundings{Environ: environ.Variables{cloud.PatienceVariable + "=1"}}.Completed()
+	transport := s.Transport()
+	defer transport.CloseIdleConnections()
+	_, err := (&http.Client{Transport: transport}).Get(server.URL) //nolint:bodyclose // there is no answer
+	var silent net.Error
+	if !errors.As(err, &silent) || !silent.Timeout() {
+		t.Errorf("the error is %v, want that of a time that is up", err)
+	}
+}
+
+func TestASlowAnswerIsNotSilence(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for range 4 { // longer than the patience in all
+			timer := time.NewTimer(400 * time.Millisecond)
+			select {
+			case <-timer.C:
+			case <-r.Context().Done():
+				return
+			}
+			_, _ = w.Write([]byte("."))
+			w.(http.Flusher).Flush()
+		}
+	}))
+	defer server.Close()
+	s := cloud.Surroundings{Environ: environ.Variables{cloud.PatienceVariable + "=1"}}.Completed()
+	transport := s.Transport()
+	defer transport.CloseIdleConnections()
+	answer, err := (&http.Client{Transport: transport}).Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close() // read to its end
+	if text, err := io.ReadAll(answer.Body); err != nil || string(text) != "...." {
+		t.Errorf("got %q, %v", text, err)
+	}
+}
+
+func TestThePatienceIsAMinuteUnlessTheEnvironmentHasANumberOfSeconds(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"": time.Minute, "5": 5 * time.Second, "0": time.Minute, "-1": time.Minute, "3601": time.Minute, "x": time.Minute,
+	} {
+		s := cloud.Surroundings{Environ: environ.Variables{cloud.PatienceVariable + "=" + text}}.Completed()
+		if got := s.Patience(); got != want {
+			t.Errorf("with %q it is %s, want %s", text, got, want)
+		}
+	}
+}
