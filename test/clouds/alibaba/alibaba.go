@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/millipede-iac/millipede/cloud/alibaba"
+	"github.com/millipede-iac/millipede/test/clouds/faults"
 	"github.com/millipede-iac/millipede/test/clouds/intercept"
 )
 
@@ -49,6 +50,8 @@ type Object struct {
 // Server is a running server. It ends with the test.
 type Server struct {
 	*intercept.Proxy
+	Faults faults.Faults
+
 	t testing.TB
 
 	mu       sync.Mutex // guards what follows
@@ -65,7 +68,7 @@ func New(t testing.TB, buckets ...string) *Server {
 	for _, b := range buckets {
 		s.buckets[b] = map[string]Object{}
 	}
-	s.Proxy = intercept.New(t, s)
+	s.Proxy = intercept.New(t, s.Faults.Before(s))
 	return s
 }
 

@@ -24,6 +24,8 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+
+	"github.com/millipede-iac/millipede/test/clouds/faults"
 )
 
 // The credentials that the server takes.
@@ -42,6 +44,8 @@ type Object struct {
 // Server is a running server. It ends with the test.
 type Server struct {
 	*httptest.Server
+	Faults faults.Faults
+
 	t testing.TB
 
 	mu       sync.Mutex // guards what follows
@@ -58,7 +62,7 @@ func New(t testing.TB, buckets ...string) *Server {
 	for _, b := range buckets {
 		s.buckets[b] = map[string]Object{}
 	}
-	s.Server = httptest.NewServer(s)
+	s.Server = httptest.NewServer(s.Faults.Before(s))
 	t.Cleanup(s.Close)
 	return s
 }

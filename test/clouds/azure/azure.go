@@ -25,6 +25,7 @@ import (
 	"testing"
 
 	"github.com/millipede-iac/millipede/cloud/azure"
+	"github.com/millipede-iac/millipede/test/clouds/faults"
 	"github.com/millipede-iac/millipede/test/clouds/intercept"
 )
 
@@ -55,6 +56,8 @@ type Blob struct {
 // Server is a running server. It ends with the test.
 type Server struct {
 	*intercept.Proxy
+	Faults faults.Faults
+
 	t testing.TB
 
 	mu         sync.Mutex // guards what follows
@@ -83,7 +86,7 @@ func New(t testing.TB, containers ...string) *Server {
 	for _, c := range containers {
 		s.containers[c] = map[string]*Blob{}
 	}
-	s.Proxy = intercept.New(t, s)
+	s.Proxy = intercept.New(t, s.Faults.Before(s))
 	return s
 }
 

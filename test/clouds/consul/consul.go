@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/millipede-iac/millipede/test/clouds/faults"
 )
 
 // Limit is the most bytes that a value, or the body of a transaction, may have.
@@ -48,6 +50,8 @@ type session struct {
 type Agent struct {
 	// Token, unless it is empty, is what each request has to have. It is set before the first request.
 	Token string
+	// Faults stand before the agent that Serve starts.
+	Faults faults.Faults
 
 	mu       sync.Mutex // guards what follows
 	index    uint64
@@ -71,7 +75,7 @@ func New() *Agent {
 // Serve starts a server with a new agent. It ends with the test.
 func Serve(t testing.TB) (*Agent, *httptest.Server) {
 	a := New()
-	s := httptest.NewServer(a)
+	s := httptest.NewServer(a.Faults.Before(a))
 	t.Cleanup(s.Close)
 	return a, s
 }

@@ -23,6 +23,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/millipede-iac/millipede/test/clouds/faults"
 )
 
 // Token is an access token that the server takes from the start.
@@ -43,6 +45,8 @@ type Object struct {
 // Server is a running server. It ends with the test.
 type Server struct {
 	*httptest.Server
+	Faults faults.Faults
+
 	t   testing.TB
 	key *rsa.PrivateKey
 
@@ -71,7 +75,7 @@ func start(t testing.TB, tls bool, buckets []string) *Server {
 	for _, b := range buckets {
 		s.buckets[b] = map[string]Object{}
 	}
-	s.Server = httptest.NewUnstartedServer(s)
+	s.Server = httptest.NewUnstartedServer(s.Faults.Before(s))
 	if tls {
 		s.StartTLS()
 	} else {

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/millipede-iac/millipede/test/clouds/faults"
 )
 
 // The credentials that a server takes.
@@ -36,6 +38,7 @@ type Object = map[string]any
 // Server is a running server, over TLS. It ends with the test.
 type Server struct {
 	*httptest.Server
+	Faults faults.Faults
 
 	mu       sync.Mutex // guards what follows
 	objects  map[string]Object
@@ -48,7 +51,7 @@ type Server struct {
 // New starts a server.
 func New(t testing.TB) *Server {
 	s := &Server{objects: map[string]Object{}}
-	s.Server = httptest.NewTLSServer(s)
+	s.Server = httptest.NewTLSServer(s.Faults.Before(s))
 	t.Cleanup(s.Close)
 	return s
 }

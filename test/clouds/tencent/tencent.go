@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/cloud/tencent"
+	"github.com/millipede-iac/millipede/test/clouds/faults"
 	"github.com/millipede-iac/millipede/test/clouds/intercept"
 )
 
@@ -45,6 +46,8 @@ type Object struct {
 // Server is a running server. It ends with the test.
 type Server struct {
 	*intercept.Proxy
+	Faults faults.Faults
+
 	t testing.TB
 
 	mu       sync.Mutex // guards what follows
@@ -57,7 +60,7 @@ type Server struct {
 // New starts a server with the bucket Bucket.
 func New(t testing.TB) *Server {
 	s := &Server{t: t, objects: map[string]Object{}, tags: map[string]bool{}}
-	s.Proxy = intercept.New(t, s)
+	s.Proxy = intercept.New(t, s.Faults.Before(s))
 	return s
 }
 
