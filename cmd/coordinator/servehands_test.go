@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,8 +18,9 @@ import (
 // hands is a workspace of a service whose runs lock objects.
 type hands struct {
 	*served
-	w   *client.Workspace
-	dir string // where provisioners look
+	w    *client.Workspace
+	home string // where the service keeps what it has
+	dir  string // where provisioners look
 }
 
 // handsConfiguration has parts that have nothing to do with each other. Each operation says that it has begun, and goes
@@ -52,27 +55,46 @@ output "b" { value = terraform_data.b.output }
 
 func newHands(t *testing.T) *hands {
 	t.Helper()
-	s, _ := serveIn(t, t.TempDir(), "")
+	h := newAlone(t)
+	h.set("object-locks", true)
+	return h
+}
+
+// newAlone is newHands for a workspace whose runs lock its whole state.
+func newAlone(t *testing.T) *hands {
+	t.Helper()
+	home := t.TempDir()
+	s, _ := serveIn(t, home, "")
 	w, err := s.client.Workspaces.Create(t.Context(), "main", client.WorkspaceCreateOptions{Name: client.String("one")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hands{s, w, t.TempDir()}
-	body := strings.NewReader(`{"data": {"type": "workspaces", "attributes": {"object-locks": true}}}`)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, s.address+"/api/v2/workspaces/"+w.ID, body)
+	return &hands{s, w, home, t.TempDir()}
+}
+
+// set changes a setting of the workspace that the client does not know.
+func (h *hands) set(name string, value any) {
+	h.t.Helper()
+	body, err := json.Marshal(map[string]any{"data": map[string]any{"type": "workspaces",
+		"attributes": map[string]any{name: value}}})
 	if err != nil {
-		t.Fatal(err)
+		h.t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(h.t.Context(), http.MethodPatch, h.address+"/api/v2/workspaces/"+h.w.ID,
+		bytes.NewReader(body))
+	if err != nil {
+		h.t.Fatal(err)
 	}
 	request.Header.Set("Content-Type", "application/vnd.api+json")
-	request.Header.Set("Authorization", "Bearer "+s.token)
-	answer, err := s.http.Do(request)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatal(answer, err)
+	request.Header.Set("Authorization", "Bearer "+h.token)
+	answer, err := h.http.Do(request)
+	if err != nil {
+		h.t.Fatal(err)
 	}
-	if err := answer.Body.Close(); err != nil {
-		t.Error(err)
+	_ = answer.Body.Close() // it was read as far as it counts
+	if answer.StatusCode != http.StatusOK {
+		h.t.Fatalf("%s is not set: %s", name, answer.Status)
 	}
-	return h
 }
 
 // begin has a run applied, and returns where its end is told.
@@ -252,4 +274,60 @@ func TestARunWaitsForTheObjectsOfAnotherOneAndSaysSo(t *testing.T) {
 		t.Errorf("version %d: %v: %s", v.Serial, err, got)
 	}
 	h.stop()
+}
+
+// inTheWayOfStates puts a file where the service keeps the versions of states, so that none can be written. The
+// function that it returns takes the file away.
+func (h *hands) inTheWayOfStates() (over func()) {
+	h.t.Helper()
+	dir := ""
+	err := filepath.WalkDir(h.home, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == "states" {
+			dir = path
+		}
+		return err
+	})
+	if err != nil || dir == "" {
+		h.t.Fatalf("there is no directory of states: %v", err)
+	}
+	is := func(err error) {
+		h.t.Helper()
+		if err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	is(os.Rename(dir, dir+".away"))
+	is(os.WriteFile(dir, nil, 0o600))
+	return func() {
+		is(os.Remove(dir))
+		is(os.Rename(dir+".away", dir))
+	}
+}
+
+// A run had applied everything, and the service could not keep the new version of the state. The error says that the
+// next command writes it; but the next run found nothing to apply, so nobody wrote it until something was changed again.
+func TestARunWithNothingToApplyWritesTheStateThatAnEarlierOneCouldNot(t *testing.T) {
+	for name, start := range map[string]func(*testing.T) *hands{"the state is shared": newHands, "it is not": newAlone} {
+		t.Run(name, func(t *testing.T) {
+			h := start(t)
+			h.may("a-1", "b-1")
+			h.applied(h.begin())
+			second := h.begin(`a="2"`)
+			h.begun("a-2")
+			over := h.inTheWayOfStates()
+			h.may("a-2")
+			r, text := h.ended(second)
+			over()
+			if r.Status != client.RunErrored || !strings.Contains(text, "Failed to save state") {
+				t.Fatalf("%s: %s", r.Status, text)
+			}
+			if r, text := h.ended(h.begin(`a="2"`)); r.Status != client.RunPlannedAndFinished {
+				t.Errorf("%s: %s", r.Status, text)
+			}
+			if got := h.outputs(); got != "2 1 in 2" {
+				t.Errorf("the outputs are %s", got)
+			}
+			h.stop()
+		})
+	}
 }

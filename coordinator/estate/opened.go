@@ -300,7 +300,7 @@ func (s *Opened) Push(ctx context.Context) diag.List {
 	if err := s.sync.Push(ctx, s.Workspace); err != nil {
 		return diag.Errors("Failed to save state",
 			fmt.Sprintf("Writing the snapshot: %s.\n\nNothing is lost: the state "+
-				"itself is in %s, and the next command writes the snapshot again.", err, s.store.home.Path()),
+				"itself is in %s, and the next command that writes the state writes the snapshot.", err, s.store.home.Path()),
 			nil).Append(s.rescue(ctx))
 	}
 	return nil

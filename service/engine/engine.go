@@ -273,11 +273,14 @@ func (p *phase) state(applies bool) estate.StateOptions {
 	if p.job.Workspace.ObjectLocks {
 		return p.shared()
 	}
-	if r := &p.job.Run; !applies && (r.PlanOnly || r.SavePlan) {
+	if !applies && p.plansOnly() {
 		return estate.StateOptions{KeepsNothing: true}
 	}
 	return estate.StateOptions{Lock: true, LockTimeout: storeWait}
 }
+
+// plansOnly reports whether the run plans without having the workspace.
+func (p *phase) plansOnly() bool { return p.job.Run.PlanOnly || p.job.Run.SavePlan }
 
 // shared says how a state is opened that several runs work on at the same time.
 func (p *phase) shared() estate.StateOptions {
@@ -365,6 +368,10 @@ func (p *phase) plan(ctx context.Context) (result *service.PlanResult, diags dia
 			diags = diags.Append(diag.New(diag.Error, "Failed to save the plan", err.Error()+".", nil))
 		} else {
 			result.Generated = len(generated) > 0
+		}
+		if !planned.Plan.Applyable() && !p.plansOnly() {
+			// No apply follows that would write the snapshot, which an earlier run may have failed to write.
+			diags = diags.Append(op.State.Push(ctx))
 		}
 	}
 	return result, diags
