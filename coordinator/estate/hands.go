@@ -401,8 +401,9 @@ func (r *Operation) waits(list []locks.Blocker, text string) {
 	}
 }
 
-// Requested returns the run that was begun under the operation's request ID, and its plan; nil if there is none, or if
-// it has ended.
+// Requested returns the run that was begun under the operation's request ID, and its plan; nil if there is none. It may
+// have ended: the process may have died, or failed to write the snapshot, before anybody was told. As with Asked, a run
+// that has ended before anything of it was begun counts as none.
 func (e *Estate) Requested(ctx context.Context, f StateOptions) (run *journal.Run, saved *planfile.Saved,
 	diags diag.List) {
 	home := e.home(f)
@@ -411,20 +412,35 @@ func (e *Estate) Requested(ctx context.Context, f StateOptions) (run *journal.Ru
 		return nil, nil, diags
 	}
 	defer func() { diags = diags.Append(store.close()) }()
-	all, err := store.LockRequests(ctx, e.Workspace())
-	for _, q := range all {
-		if err != nil || q.ID != f.Sharing.Request || q.Run == "" {
-			continue
-		}
-		r, text, err := store.RunPlan(ctx, q.Run)
-		if err != nil {
-			return nil, nil, diag.Errors("Failed to read the run", err.Error()+".", nil)
-		}
-		if r.Over() {
-			return nil, nil, nil
-		}
-		saved, diags := recordedPlan(r, text)
-		return &r, saved, diags
+	id, err := requested(ctx, store, e.Workspace(), f.Sharing.Request)
+	switch {
+	case err != nil:
+		return nil, nil, diag.Errors("Failed to read the runs", err.Error()+".", nil)
+	case id == "":
+		return nil, nil, nil
 	}
-	return nil, nil, releasing(err)
+	return begun(ctx, store, id)
+}
+
+// requested returns the ID of the run that has a request for locks, or that had it until it ended; empty for none.
+func requested(ctx context.Context, store journal.Store, workspace, request string) (string, error) {
+	all, err := store.LockRequests(ctx, workspace)
+	if err != nil {
+		return "", err
+	}
+	for _, q := range all {
+		if q.ID == request && q.Run != "" {
+			return q.Run, nil
+		}
+	}
+	runs, err := store.Runs(ctx, workspace)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range runs {
+		if r.Request == request && r.Over() {
+			return r.ID, nil
+		}
+	}
+	return "", nil
 }

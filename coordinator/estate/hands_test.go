@@ -7,7 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/state/mem"
 )
 
@@ -29,4 +33,65 @@ func TestTwoMakeAWorkspaceAtOnce(t *testing.T) {
 	if err := store.CreateWorkspace(t.Context(), "one"); !errors.Is(err, journal.ErrWorkspaceExists) {
 		t.Errorf("it is not there: %v", err)
 	}
+}
+
+// A service was killed after the end of a run was recorded, and before the service knew of it. The apply that it
+// resumed found no run that had not ended, began the plan anew, and was refused it because of its own changes; nobody
+// wrote the snapshot, either.
+func TestARunThatHasEndedIsFoundByItsRequest(t *testing.T) {
+	ctx := t.Context()
+	e := testEstate(t, t.TempDir())
+	must(t, put(ctx, e, "first"))
+	store := e.Stores.(*stores).all[e.Directory().Workspace("default").Store()]
+	text, err := planfile.Encode(planfile.Saved{Plan: &plan.Plan{Workspace: "default", Prior: state.Empty()}, Engine: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := func(request, id string, events ...journal.Event) {
+		t.Helper()
+		is(store.AskLocks(ctx, "default", locks.Request{ID: request, Set: locks.Set{locks.Output(id): locks.Write}}))
+		run := journal.Run{ID: id, Request: request, Workspace: "default", Status: journal.Running, Vertices: 1}
+		is(store.BeginRun(ctx, request, run, text))
+		if len(events) > 0 {
+			is(store.Commit(ctx, "default", request, journal.Tx{Run: id, Events: events}))
+		}
+	}
+	finds := func(request, want string) {
+		t.Helper()
+		run, saved, diags := e.Requested(ctx, StateOptions{Sharing: &Sharing{Hands: &Hands{}, Request: request}})
+		must(t, diags)
+		switch {
+		case run == nil && want != "":
+			t.Errorf("for %s no run is found", request)
+		case run != nil && (run.ID+" "+run.Status != want || saved == nil):
+			t.Errorf("for %s the run %s is found, which is %s, want %q", request, run.ID, run.Status, want)
+		}
+	}
+	wants := journal.Event{Kind: journal.Want}
+	begin("first", "one", wants)
+	finds("first", "one running")
+	is(store.EndRun(ctx, "first", "one", "done", time.Now()))
+	finds("first", "one done")
+	is(store.LeaveLocks(ctx, "default", "first"))
+	finds("first", "one done")
+	begin("second", "two", wants)
+	is(store.EndRun(ctx, "second", "two", "failed", time.Now()))
+	finds("second", "two failed")
+	// Nothing of it was begun, so the plan may be.
+	begin("third", "three")
+	is(store.EndRun(ctx, "third", "three", "failed", time.Now()))
+	finds("third", "")
+	// Its locks were given up, so others may have changed what it was to change.
+	begin("fourth", "four", wants)
+	is(store.EndRun(ctx, "fourth", "four", "interrupted", time.Now()))
+	finds("fourth", "four interrupted")
+	is(store.LeaveLocks(ctx, "default", "fourth"))
+	finds("fourth", "")
+	finds("nobody", "")
 }

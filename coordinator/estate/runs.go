@@ -126,7 +126,12 @@ func (e *Estate) Asked(ctx context.Context, request string, vars Variables, wait
 	if at < 0 {
 		return nil, nil, nil
 	}
-	r, text, err := store.RunPlan(ctx, runs[at].ID)
+	return begun(ctx, store, runs[at].ID)
+}
+
+// begun reads a run and its plan; nil if the run has ended before anything of it was begun.
+func begun(ctx context.Context, store journal.Store, id string) (*journal.Run, *planfile.Saved, diag.List) {
+	r, text, err := store.RunPlan(ctx, id)
 	if err != nil {
 		return nil, nil, diag.Errors("Failed to read the run", err.Error()+".", nil)
 	}
@@ -139,7 +144,7 @@ func (e *Estate) Asked(ctx context.Context, request string, vars Variables, wait
 			return nil, nil, nil
 		}
 	}
-	saved, diags = recordedPlan(r, text)
+	saved, diags := recordedPlan(r, text)
 	return &r, saved, diags
 }
 
