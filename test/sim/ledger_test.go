@@ -306,13 +306,21 @@ func instanceOf(b thingBlock) addr.Instance {
 }
 
 // mustBeAsPlanned checks, when a run has done all, that what it changed is in its version what its configuration says
-// of what else there is in that version: as if it had been alone.
+// of what else there is in that version: as if it had been alone. A run that was interrupted has a version of what it
+// had done by then; when it is resumed, the last of its versions has everything.
 func (l *ledger) mustBeAsPlanned(r *teamRun) {
-	at := slices.IndexFunc(l.versions, func(v madeVersion) bool { return v.run == r.journal })
-	if at < 0 || r.journal == "" {
+	if r.journal == "" {
+		return // it was never begun
+	}
+	var version *state.State
+	for _, v := range l.versions {
+		if v.run == r.journal {
+			version = v.state
+		}
+	}
+	if version == nil {
 		return // it has changed nothing that counts
 	}
-	version := l.versions[at].state
 	for _, c := range r.changes {
 		if c.Deposed != state.CurrentObject {
 			continue

@@ -195,7 +195,7 @@ func (v *service) operation(ctx context.Context, e *estate.Estate, p *person, r 
 	saved *planfile.Saved, resumes bool) (*estate.Operation, diag.List) {
 	o := estate.OperationOptions{
 		Name: "plan", State: v.shared(p, request), Parallelism: placement.Parallelism(v.s.w.options.slots),
-		LockAs: "OperationTypePlan", Saved: saved, Settles: resumes,
+		LockAs: "OperationTypePlan", Saved: saved, Settles: resumes, Request: request,
 		Watch: estate.Watch{Sources: func(func() map[string]*hcl.File) {}, Settle: func() {},
 			Note: func(text string) {
 				v.s.w.mu.Lock()
@@ -269,15 +269,22 @@ func (v *service) plan(ctx context.Context, p *person, r *teamRun) string {
 				writes[at.String()] = true
 			}
 		}
+		var unwritten diag.List
+		if !made.Plan.Applyable() {
+			unwritten = op.State.Push(ctx) // as the service's engine does
+		}
 		v.mayGo(func() {
 			r.saved, r.writes, r.changes = text, writes, made.Plan.Changes
 			if rests := made.Plan.RestsOn; rests != nil {
 				r.outputs = rests.Outputs
 			}
-			if made.Plan.Applyable() {
+			switch {
+			case made.Plan.Applyable():
 				p.phase = planned
 				said += fmt.Sprintf(": %d changes", len(made.Plan.Changes))
-			} else {
+			case unwritten.HasErrors():
+				said += "; " + short(unwritten.Err())
+			default:
 				p.achieve(r)
 			}
 		})
@@ -364,7 +371,13 @@ func (v *service) apply(ctx context.Context, p *person, r *teamRun, resumed bool
 				v.ended(p, r, nil, diags)
 				return "not resumed: " + short(diags.Err())
 			}
-			applied, _, diags := op.GoOn(ctx, *run, begun.Plan, false)
+			var applied *operation.Applied
+			if run.Over() {
+				v.mayGo(func() { v.s.w.faults["team: runs that had ended before they were resumed"]++ })
+				applied, _, diags = op.Ended(ctx, *run, begun.Plan)
+			} else {
+				applied, _, diags = op.GoOn(ctx, *run, begun.Plan, false)
+			}
 			diags = diags.Append(op.Close(ctx))
 			v.ended(p, r, applied, diags)
 			return "resumed " + r.id + ": " + short(diags.Err())
