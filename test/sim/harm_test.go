@@ -2,11 +2,18 @@ package sim
 
 import "github.com/millipede-iac/millipede/coordinator/operation"
 
-// killOne kills the coordinator; a team's sometimes in the midst of its next commit.
+// killOne kills the coordinator; a team's sometimes in the midst of its next commit, or soon after the next end of a
+// run.
 func (s *site) killOne() {
-	if t := s.team; t != nil && s.current != nil && s.w.chance.IntN(2) == 0 {
-		t.doomed = true
-		return
+	if t := s.team; t != nil && s.current != nil {
+		switch s.w.chance.IntN(4) {
+		case 0:
+			t.doomed = true
+			return
+		case 1:
+			t.fated = true
+			return
+		}
 	}
 	s.killNow()
 }

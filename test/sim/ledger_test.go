@@ -357,6 +357,17 @@ func (l *ledger) mustBeAsPlanned(r *teamRun) {
 	}
 }
 
+// mustNotBeDone checks that a run whose plan is refused as stale has not carried that plan out.
+func (l *ledger) mustNotBeDone(r *teamRun) {
+	if r.journal == "" {
+		return
+	}
+	run, _, err := l.t.s.store.RunPlan(context.Background(), r.journal)
+	if err == nil && run.Status == "done" {
+		l.violate("%s is refused what it has carried out", r.id)
+	}
+}
+
 // writer is the run that has an object locked to change it; the name is that in the cloud.
 func (l *ledger) writer(name string) string {
 	parts := strings.Split(name, "-")

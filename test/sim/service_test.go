@@ -42,7 +42,7 @@ func (t *team) start() {
 	s := t.s
 	s.life++
 	t.reopen()
-	t.doomed = false
+	t.doomed, t.fated = false, false
 	s.since = time.Now()
 	s.current = s.w.spawn(fmt.Sprintf("%sc%d", s.name, s.life), func(ctx context.Context, p *process) {
 		v := &service{team: t, p: p}
@@ -390,7 +390,10 @@ func (v *service) apply(ctx context.Context, p *person, r *teamRun, resumed bool
 	}
 	fit, diags := op.Fit(ctx, saved.Plan)
 	if diags.HasErrors() && diags[0].Summary == "Saved plan is stale" {
-		v.mayGo(func() { v.s.w.faults["team: plans that were not good any more"]++ })
+		v.mayGo(func() {
+			v.s.w.faults["team: plans that were not good any more"]++
+			v.ledger.mustNotBeDone(r)
+		})
 	}
 	var applied *operation.Applied
 	if !diags.HasErrors() {

@@ -29,6 +29,7 @@ type team struct {
 	runs     map[string]*teamRun
 	opened   int  // how many phases were begun
 	doomed   bool // the service dies in the midst of its next commit
+	fated    bool // the service dies soon after the next end of a run, of which it has not told anybody then
 	closing  bool // everybody has what they wanted; the last plan of all is made
 }
 

@@ -120,6 +120,10 @@ func (h *teamStore) BeginRun(ctx context.Context, lockID string, r journal.Run, 
 
 func (h *teamStore) EndRun(ctx context.Context, lockID, id, status string, at time.Time) error {
 	return h.write(ctx, "EndRun", id+" "+status, func() error {
+		if h.team.fated {
+			h.team.fated = false
+			h.w.after(h.w.between(time.Microsecond, 5*time.Millisecond), h.killNow)
+		}
 		return h.site.store.EndRun(context.Background(), lockID, id, status, at)
 	})
 }
