@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -50,22 +51,17 @@ func (s *State) Apply(changes ...Change) {
 
 func (c SetObject) apply(s *State) {
 	abs := c.Addr.Abs()
-	r := s.Resources[abs]
-	if r == nil {
-		if c.Object == nil {
-			return
-		}
-		r = &Resource{Instances: map[addr.Key]*Instance{}}
-		s.Resources[abs] = r
+	was := s.Instance(c.Addr)
+	if was == nil && c.Object == nil {
+		return
 	}
-	i := r.Instances[c.Addr.Key]
-	if i == nil {
-		if c.Object == nil {
-			return
-		}
-		i = &Instance{}
-		r.Instances[c.Addr.Key] = i
+	r := s.Own(abs)
+	i := &Instance{}
+	if was != nil {
+		*i = *was
+		i.Deposed = maps.Clone(was.Deposed)
 	}
+	r.Instances[c.Addr.Key] = i
 	if c.Object != nil {
 		r.Provider = c.Provider.Config()
 		i.ProviderKey = c.Provider.Key
@@ -120,11 +116,11 @@ func (c MergeChecks) Onto(stored []CheckResult) []CheckResult {
 }
 
 func (c MoveInstance) apply(s *State) {
-	from := s.Resources[c.From.Abs()]
+	from := s.own(c.From.Abs())
 	if from == nil || from.Instances[c.From.Key] == nil {
 		panic("state: nothing to move at " + c.From.String())
 	}
-	to := s.Resources[c.To.Abs()]
+	to := s.own(c.To.Abs())
 	if to == nil {
 		to = &Resource{Provider: from.Provider, Instances: map[addr.Key]*Instance{}}
 		s.Resources[c.To.Abs()] = to

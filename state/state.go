@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"sync/atomic"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
@@ -100,7 +101,7 @@ type DeposedKey string
 // CurrentObject is the key of the current object.
 const CurrentObject DeposedKey = ""
 
-// Instance is what exists of one resource instance.
+// Instance is what exists of one resource instance. Immutable once it is in a State: changes replace it.
 type Instance struct {
 	Current *Object
 	Deposed map[DeposedKey]*Object
@@ -110,10 +111,12 @@ type Instance struct {
 	ProviderModule addr.ModuleInstance
 }
 
-// Resource is what exists of a resource in one module instance.
+// Resource is what exists of a resource in one module instance. Only changes of its State change it.
 type Resource struct {
 	Provider  addr.ProviderConfig
 	Instances map[addr.Key]*Instance
+	// shared tells that several states have it: who changes it copies it before.
+	shared atomic.Bool
 }
 
 // Output is a root module output value.
@@ -257,31 +260,40 @@ func (s *State) Doubts() iter.Seq[*Doubt] {
 	}
 }
 
-// Clone returns a copy that can be changed without affecting s. Objects are shared: they are immutable. The cost
-// is proportional to the number of instances.
+// Clone returns a copy; either can be changed without affecting the other. What exists is shared until it is changed:
+// the cost is proportional to the number of resources, and that of the first change of one to its instances.
 func (s *State) Clone() *State {
-	c := &State{
-		Lineage: s.Lineage, Serial: s.Serial, EngineVersion: s.EngineVersion,
-		Resources: make(map[addr.AbsResource]*Resource, len(s.Resources)),
-		Outputs:   make(map[string]*Output, len(s.Outputs)),
-		Checks:    append([]CheckResult(nil), s.Checks...),
+	c := *s
+	c.Resources, c.Outputs, c.Checks = maps.Clone(s.Resources), maps.Clone(s.Outputs), slices.Clone(s.Checks)
+	if c.Resources == nil {
+		c.Resources = map[addr.AbsResource]*Resource{}
 	}
-	for a, r := range s.Resources {
-		nr := &Resource{Provider: r.Provider, Instances: make(map[addr.Key]*Instance, len(r.Instances))}
-		for k, i := range r.Instances {
-			ni := *i
-			if i.Deposed != nil {
-				ni.Deposed = make(map[DeposedKey]*Object, len(i.Deposed))
-				for dk, o := range i.Deposed {
-					ni.Deposed[dk] = o
-				}
-			}
-			nr.Instances[k] = &ni
-		}
-		c.Resources[a] = nr
+	if c.Outputs == nil {
+		c.Outputs = map[string]*Output{}
 	}
-	for n, o := range s.Outputs {
-		c.Outputs[n] = o
+	for _, r := range c.Resources {
+		r.shared.Store(true)
 	}
-	return c
+	return &c
+}
+
+// Own returns a resource for who builds a state piece by piece: one that no other state has, made if there is none. To
+// change a state otherwise is what Apply is for.
+func (s *State) Own(a addr.AbsResource) *Resource {
+	r := s.own(a)
+	if r == nil {
+		r = &Resource{Instances: map[addr.Key]*Instance{}}
+		s.Resources[a] = r
+	}
+	return r
+}
+
+// own is Own without making one; nil if there is none.
+func (s *State) own(a addr.AbsResource) *Resource {
+	r := s.Resources[a]
+	if r != nil && r.shared.Load() {
+		r = &Resource{Provider: r.Provider, Instances: maps.Clone(r.Instances)}
+		s.Resources[a] = r
+	}
+	return r
 }

@@ -200,3 +200,39 @@ func TestObjectsOfTerraformsProvidersBelongToOpenTofusUnlessTheConfigurationName
 		t.Errorf("a state that was taken over is to be changed again: %v", changes)
 	}
 }
+
+// A copy shares what exists: a change of either must not show in the other.
+func TestACopyAndItsOriginalGoTheirOwnWays(t *testing.T) {
+	changes := map[string]Change{
+		"an object is put":         SetObject{Addr: one, Provider: provider, Object: &Object{Status: Tainted}},
+		"another instance is put":  put(thing.Instance(addr.IntKey(3)), ""),
+		"a deposed object is put":  put(one, "00000002"),
+		"a deposed object goes":    SetObject{Addr: one, Deposed: "00000001"},
+		"an instance goes":         SetObject{Addr: two},
+		"an instance is moved":     MoveInstance{From: two, To: elsewhere},
+		"an instance is moved to":  MoveInstance{From: two, To: thing.Instance(addr.IntKey(4))},
+		"an output is put":         SetOutput{Name: "o", Output: &Output{Value: cty.True}},
+		"an output goes":           SetOutput{Name: "p"},
+		"results of checks change": SetChecks{},
+	}
+	begin := []Change{put(one, ""), put(one, "00000001"), put(two, ""), SetOutput{Name: "p", Output: &Output{
+		Value: cty.True}}, SetChecks{Checks: []CheckResult{{Config: "check.c"}}}}
+	for sentence, change := range changes {
+		t.Run(sentence, func(t *testing.T) {
+			original, want := after(begin...), after(begin...)
+			c := original.Clone()
+			c.Apply(change)
+			if !original.SameContent(want) {
+				t.Errorf("the original changes with its copy: %v", Differences(want, original))
+			}
+			if c.SameContent(original) {
+				t.Error("the copy does not change")
+			}
+			other := original.Clone()
+			original.Apply(change)
+			if !other.SameContent(want) {
+				t.Errorf("the copy changes with its original: %v", Differences(want, other))
+			}
+		})
+	}
+}

@@ -74,6 +74,9 @@ type Store struct {
 	requests locks.Book // for locks of objects, by workspace: what is in the file
 	asking   sync.Mutex // held by who changes requests, until they are in the file and in the book
 
+	keeping sync.Mutex // guards kept, and is held while a state is loaded; taken before mu
+	kept    *keptState
+
 	// mu guards what follows. It is held for reading while the file is used, and for writing while the file is replaced.
 	mu        sync.RWMutex
 	db        *bbolt.DB

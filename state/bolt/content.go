@@ -242,12 +242,40 @@ func newBuilder(r *reader, s *state.State) *builder {
 	return &builder{r, s, map[string]addr.ProviderConfig{}, map[string]addr.ModuleInstance{"": addr.RootInstance}}
 }
 
+// put takes what a key has in place of what the state has of it; nil for nothing.
+func (b *builder) put(key, value []byte) error {
+	if value != nil {
+		return b.add(key, value)
+	}
+	name := string(key[1:])
+	switch key[0] {
+	case checksKind:
+		b.s.Checks = nil
+		return nil
+	case outputKind:
+		delete(b.s.Outputs, name)
+		return nil
+	}
+	a, diags := addr.ParseInstance(name)
+	if diags.HasErrors() {
+		return diags.Err()
+	}
+	switch {
+	case key[0] == resourceKind:
+		delete(b.s.Resources, a.Abs())
+	case b.s.Instance(a) != nil:
+		delete(b.s.Own(a.Abs()).Instances, a.Key)
+	}
+	return nil
+}
+
 // add takes one key of the data and its content.
 func (b *builder) add(key, value []byte) error {
 	name := string(key[1:])
 	var err error
 	switch key[0] {
 	case checksKind:
+		b.s.Checks = nil
 		err = json.Unmarshal(value, &b.s.Checks)
 	case outputKind:
 		b.s.Outputs[name], err = decodeOutput(value)
@@ -276,7 +304,7 @@ func (b *builder) addResource(name, provider string) error {
 		}
 		b.providers[provider] = config
 	}
-	b.resource(a.Abs()).Provider = config
+	b.s.Own(a.Abs()).Provider = config
 	return nil
 }
 
@@ -310,15 +338,6 @@ func (b *builder) addInstance(name string, value []byte) error {
 			i.Deposed[encoded.deposed] = o
 		}
 	}
-	b.resource(a.Abs()).Instances[a.Key] = i
+	b.s.Own(a.Abs()).Instances[a.Key] = i
 	return nil
-}
-
-func (b *builder) resource(abs addr.AbsResource) *state.Resource {
-	r := b.s.Resources[abs]
-	if r == nil {
-		r = &state.Resource{Instances: map[addr.Key]*state.Instance{}}
-		b.s.Resources[abs] = r
-	}
-	return r
 }

@@ -13,56 +13,30 @@ import (
 )
 
 // Load returns the state as it is now, with the changes of the version that is being made.
-func (s *Store) Load(ctx context.Context, name string) (st *state.State, err error) {
-	if err := s.unlock(ctx); err != nil {
-		return nil, err
-	}
-	st = state.Empty()
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
-		w, err := s.workspace(tx, name)
-		if err != nil {
-			return err
-		}
-		_, v, err := w.latest()
-		if err != nil {
-			return damaged(s.path, err.Error())
-		}
-		return s.build(tx, w, v, nil, st)
+func (s *Store) Load(ctx context.Context, name string) (*state.State, error) {
+	return s.load(ctx, name, func(w *workspace) (wanted, error) {
+		number, v, err := w.latest()
+		return wanted{true, number, v}, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return st, nil
+}
+
+// LoadEnded returns the state of the version that ended last.
+func (s *Store) LoadEnded(ctx context.Context, name string) (*state.State, error) {
+	return s.load(ctx, name, func(w *workspace) (wanted, error) {
+		number, v, err := w.latest()
+		return wanted{false, number, v}, err
+	})
 }
 
 // LoadVersion returns an earlier version. It costs as much as Load, and more for each change since.
-func (s *Store) LoadVersion(ctx context.Context, name string, serial uint64) (st *state.State, err error) {
-	if err := s.unlock(ctx); err != nil {
-		return nil, err
-	}
-	st = state.Empty()
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
-		w, err := s.workspace(tx, name)
-		if err != nil {
-			return err
-		}
+func (s *Store) LoadVersion(ctx context.Context, name string, serial uint64) (*state.State, error) {
+	return s.load(ctx, name, func(w *workspace) (wanted, error) {
 		number, v, err := w.find(serial)
-		switch {
-		case errors.Is(err, journal.ErrVersion):
-			return fmt.Errorf("serial %d of workspace %q: %w", serial, name, err)
-		case err != nil:
-			return damaged(s.path, err.Error())
+		if errors.Is(err, journal.ErrVersion) {
+			err = fmt.Errorf("serial %d of workspace %q: %w", serial, name, err)
 		}
-		since, err := w.since(number)
-		if err != nil {
-			return damaged(s.path, err.Error())
-		}
-		return s.build(tx, w, v, since, st)
+		return wanted{false, number, v}, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return st, nil
 }
 
 // Versions lists the ended versions, newest first.
@@ -118,34 +92,36 @@ func (w *workspace) since(number uint64) (map[string][]byte, error) {
 	})
 }
 
-// build makes a state from the data, with the former content of keys that were changed later.
-func (s *Store) build(tx *bbolt.Tx, w *workspace, v version, then map[string][]byte, st *state.State) error {
+// build makes a state of all data, with the former content of keys that were changed later.
+func (w *workspace) build(r *reader, v version, then map[string][]byte) (*state.State, error) {
+	st := state.Empty()
 	st.Lineage, st.Serial, st.EngineVersion = v.Lineage, v.Serial, v.Engine
-	r, err := newReader(tx)
-	if err != nil {
-		return damaged(s.path, err.Error())
-	}
 	b := newBuilder(r, st)
 	c := w.data.b.Cursor()
 	keys := uint64(0)
-	for k, value := c.First(); k != nil && err == nil; k, value = c.Next() {
+	for k, value := c.First(); k != nil; k, value = c.Next() {
 		keys++
-		if _, changed := then[string(k)]; !changed {
-			if value, err = w.data.open(k, value); err == nil {
-				err = b.add(k, value)
-			}
+		if _, changed := then[string(k)]; changed {
+			continue
+		}
+		value, err := w.data.open(k, value)
+		if err == nil {
+			err = b.add(k, value)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	for k, value := range then {
-		if value != nil && err == nil {
-			err = b.add([]byte(k), value)
+		if value == nil {
+			continue
+		}
+		if err := b.add([]byte(k), value); err != nil {
+			return nil, err
 		}
 	}
-	if err == nil && keys != w.data.b.Sequence() {
-		err = fmt.Errorf("of %d things there are %d", w.data.b.Sequence(), keys)
+	if keys != w.data.b.Sequence() {
+		return nil, fmt.Errorf("of %d things there are %d", w.data.b.Sequence(), keys)
 	}
-	if err != nil {
-		return damaged(s.path, err.Error())
-	}
-	return nil
+	return st, nil
 }

@@ -154,6 +154,15 @@ func newReader(tx *bbolt.Tx) (*reader, error) {
 	return &reader{tx: tx, known: state.NewUniverse(known...), sets: map[[depsHash]byte]*state.Dependencies{}}, err
 }
 
+// after returns a reader for a later transaction. Where there are no more names than before, it shares all sets.
+func (r *reader) after(tx *bbolt.Tx) (*reader, error) {
+	if last, _ := tx.Bucket(namesBucket).Cursor().Last(); len(last) != 4 ||
+		int(binary.BigEndian.Uint32(last)) != r.known.Len() || len(r.sets) > maxSets {
+		return newReader(tx)
+	}
+	return &reader{tx: tx, known: r.known, sets: r.sets}, nil
+}
+
 func (r *reader) deps(key []byte) (*state.Dependencies, error) {
 	k := [depsHash]byte(key)
 	if set, ok := r.sets[k]; ok {

@@ -234,33 +234,6 @@ func (s *Store) LockBlockers(ctx context.Context, name, id string, most int) ([]
 	return s.requests.Blockers(name, id, most), ctx.Err()
 }
 
-// LoadEnded returns the state of the version that ended last.
-func (s *Store) LoadEnded(ctx context.Context, name string) (st *state.State, err error) {
-	if err := s.unlock(ctx); err != nil {
-		return nil, err
-	}
-	st = state.Empty()
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
-		w, err := s.workspace(tx, name)
-		if err != nil {
-			return err
-		}
-		number, v, err := w.latest()
-		if err != nil {
-			return damaged(s.path, err.Error())
-		}
-		then, err := w.since(number)
-		if err != nil {
-			return damaged(s.path, err.Error())
-		}
-		return s.build(tx, w, v, then, st)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return st, nil
-}
-
 // opened returns what a request has open, made if it is not there.
 func (w *workspace) opened(request string) (box, error) {
 	if b := w.open(request); b.b != nil {

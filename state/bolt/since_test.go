@@ -44,6 +44,7 @@ func TestWhatHasChangedIsToldWithoutReadingWhatHasNot(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	s.kept = nil
 	if _, err := s.Load(t.Context(), journal.DefaultWorkspace); err == nil {
 		t.Fatal("the damage does not show, so this test proves nothing")
 	}

@@ -199,6 +199,10 @@ func interleaved(t *testing.T, f Fixture) {
 				p.noted = append(p.noted, c)
 				ok(t, s.Commit(t.Context(), name, p.id, journal.Tx{Changes: []state.Change{c}, Run: name + p.id}))
 			}
+			if w.rnd.IntN(4) == 0 { // each load goes by what the ones before have found
+				sameContent(t, must(s.LoadEnded(t.Context(), name)), versions[len(versions)-1])
+				sameContent(t, must(s.Load(t.Context(), name)), now)
+			}
 			if w.rnd.IntN(30) == 0 {
 				s = f.Crash(s)
 				closeLater(t, s)

@@ -182,6 +182,10 @@ func versionsStay(t *testing.T, f Fixture) {
 			changes := w.changes(model, 4)
 			commit(t, s, journal.Tx{Changes: changes})
 			model.Apply(changes...)
+			sameContent(t, must(s.Load(t.Context(), ws)), model)
+			if n := len(ended); n > 0 { // each load goes by what the ones before have found
+				sameContent(t, must(s.LoadVersion(t.Context(), ws, uint64(n))), ended[n-1])
+			}
 		}
 		// What changes back again must not disturb either.
 		there := put("fleeting", w.rnd.IntN(100))
