@@ -102,7 +102,7 @@ func TestValuesOfUnknownTypesAreHidden(t *testing.T) {
 		t.Errorf("%v %v %v", got, known, err)
 	}
 	h.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
-		return &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}"),
+		return &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID),
 			Redacted: []byte(`{"provider_schemas":{"p":{"resource_schemas":{"fleet_vm":{"block":{"attributes":{
 				"v":{},"key":{"sensitive":true}}}}}}}}`)}, nil
 	}

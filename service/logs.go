@@ -168,10 +168,11 @@ func (s *Service) Log(ctx context.Context, address string, offset int64, limit i
 
 // runFiles are the files that belong to a run.
 func runFiles(r *record.Run) []string {
-	return []string{logFile(r.Plan.ID), logFile(r.Apply.ID), planFile(r), planJSONFile(r), planRedactedFile(r),
-		planOutlineFile(r), timelineFile(r.Plan.ID), timelineFile(r.Apply.ID)}
+	return []string{logFile(r.Plan.ID), logFile(r.Apply.ID), planFile(r), planShapeFile(r), planJSONFile(r),
+		planRedactedFile(r), planOutlineFile(r), timelineFile(r.Plan.ID), timelineFile(r.Apply.ID)}
 }
 
 func planFile(r *record.Run) string         { return "plans/" + r.Plan.ID }
+func planShapeFile(r *record.Run) string    { return "plans/" + r.Plan.ID + ".shape" }
 func planJSONFile(r *record.Run) string     { return "plans/" + r.Plan.ID + ".json" }
 func planRedactedFile(r *record.Run) string { return "plans/" + r.Plan.ID + ".redacted" }

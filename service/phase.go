@@ -168,7 +168,7 @@ func (s *Service) engage(leaving, stopping context.Context, r *record.Run, j *jo
 		}
 		var files errgroup.Group // each waits for the disk, and they do so at the same time
 		for file, data := range map[string][]byte{
-			planFile(r): planned.Plan, planJSONFile(r): planned.JSON, planRedactedFile(r): planned.Redacted,
+			planFile(r): planned.Plan, planShapeFile(r): planned.Shape, planRedactedFile(r): planned.Redacted,
 		} {
 			files.Go(func() error {
 				_, err := s.store.Write(file, bytes.NewReader(data), int64(len(data)))

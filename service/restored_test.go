@@ -37,7 +37,7 @@ func TestAServiceThatWasRestoredGoesOnWithNoRun(t *testing.T) {
 			<-j.Stopping.Done()
 			return nil, service.ErrStopped
 		}
-		return &service.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}"),
+		return &service.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan of " + j.Run.ID),
 			Redacted: []byte("{}")}, nil
 	}
 	run := func(workspace string, change func(*record.Run)) string { return h.NewRun(spaces[workspace], change).ID }

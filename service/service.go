@@ -70,6 +70,8 @@ type Service struct {
 	outlines outlines
 	uploads  queues
 	signing  sync.Mutex // one at a time makes keys
+	// documents is held while the document of a plan is made: they are large.
+	documents sync.Mutex
 
 	outgoing chan struct{} // holds a token when there are notifications to send
 
@@ -156,6 +158,9 @@ func Cut[T any](all []T, p Page) []T {
 type Engine interface {
 	// Plan makes the plan of a run. It changes nothing outside of the job's directories.
 	Plan(ctx context.Context, j *Job) (*PlanResult, error)
+	// PlanJSON makes the JSON document of a plan of what Plan has returned. It needs nothing else: neither workers nor the
+	// state, which may have moved on.
+	PlanJSON(plan, shape []byte) ([]byte, error)
 	// Apply carries out the plan of a run, or goes on with what was begun of it. With a nil error everything was
 	// applied.
 	Apply(ctx context.Context, j *Job) (*ApplyResult, error)
@@ -233,8 +238,9 @@ type PlanResult struct {
 	Add, Change, Destroy, Import int
 	// Sensitive are the names of the variables whose values the configuration declares sensitive.
 	Sensitive []string
-	// Plan is what Apply needs; JSON and Redacted are its documents.
-	Plan, JSON, Redacted []byte
+	// Plan is what Apply needs. Redacted is the document of the plan that clients show; the whole one is made of Plan and
+	// Shape when somebody asks for it.
+	Plan, Shape, Redacted []byte
 }
 
 // ApplyResult is what an apply came to.

@@ -71,7 +71,7 @@ func (x *driftHouse) applies(state string, addresses ...string) func(*record.Run
 	x.Engine.Mu.Lock()
 	defer x.Engine.Mu.Unlock()
 	x.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
-		return &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}"),
+		return &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID),
 			Redacted: []byte(`{"resource_changes":[` + strings.Join(changes, ",") + `]}`)}, nil
 	}
 	x.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {

@@ -182,7 +182,7 @@ func (s *shown) state(ctx context.Context, st *state.State) diag.List {
 
 // plan shows a saved plan, with the configuration that it was made from.
 func (s *shown) plan(ctx context.Context, saved *planfile.Saved) diag.List {
-	wd, diags := s.App.Estate.SavedConfiguration(saved)
+	wd, diags := s.App.Estate.SavedConfiguration(saved, nil)
 	s.Printer.Sources = wd.Sources
 	if diags.HasErrors() {
 		return diags

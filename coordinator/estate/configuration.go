@@ -154,9 +154,10 @@ func (c *Configuration) loadFor(saved *planfile.Saved) diag.List {
 	return diags
 }
 
-// SavedConfiguration loads the configuration that a plan was saved with.
-func (e *Estate) SavedConfiguration(saved *planfile.Saved) (*Configuration, diag.List) {
-	c := &Configuration{estate: e, Loader: config.NewLoader(savedFiles(saved.Config))}
+// SavedConfiguration loads the configuration that a plan was saved with. sensitive are the names of variables that are
+// sensitive whatever it says.
+func (e *Estate) SavedConfiguration(saved *planfile.Saved, sensitive []string) (*Configuration, diag.List) {
+	c := &Configuration{estate: e, Loader: config.NewLoader(savedFiles(saved.Config)), sensitive: sensitive}
 	return c, Errors(c.loadFor(saved))
 }
 

@@ -406,28 +406,22 @@ func (p *phase) planOptions() (o operation.PlanOptions, diags diag.List) {
 	return o, diags
 }
 
-// documents puts together what is kept of a plan.
+// documents puts together what is kept of a plan. The whole document, which is as large as the state, is made of that
+// when somebody asks for it: see PlanJSON.
 func (p *phase) documents(op *estate.Operation, planned *operation.Planned) (*service.PlanResult, error) {
-	saved := op.Saved(planned.Plan)
-	text, err := planfile.Encode(saved)
+	text, err := planfile.Encode(op.Saved(planned.Plan))
 	if err != nil {
 		return nil, err
 	}
-	full, err := document.PlanJSON(planned.Plan, op.Config.Tree, planned.Schemas)
-	if err != nil {
-		return nil, err
-	}
-	if full, err = withoutValues(full, p.vars.Sensitive); err != nil {
-		return nil, err
-	}
-	redacted, err := redact(full, planned.Schemas)
+	redacted, err := redact(planned.Plan, planned.Schemas)
 	if err != nil {
 		return nil, err
 	}
 	s := document.PlanSummary(planned.Plan)
 	return &service.PlanResult{
 		HasChanges: planned.Plan.Applyable(), Add: s.Add, Change: s.Change, Destroy: s.Remove, Import: s.Import,
-		Sensitive: sensitiveVariables(op.Config.Tree.Root.Module.Variables), Plan: text, JSON: full, Redacted: redacted,
+		Sensitive: sensitiveVariables(op.Config.Tree.Root.Module.Variables), Plan: text,
+		Shape: encodeShape(planned.Schemas, p.vars.Sensitive), Redacted: redacted,
 	}, nil
 }
 

@@ -5,20 +5,28 @@ import (
 	"encoding/json"
 
 	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// redact makes the document of a plan that clients show: the changes without sensitive values, with the schemas of
-// every resource in it, without which clients crash.
-func redact(full []byte, schemas *values.Schemas) ([]byte, error) {
+// unchangedKey is where the redacted document has the number of resources that stay as they are.
+const unchangedKey = "millipede_unchanged"
+
+// redact makes the document of a plan that clients show: what changes, without sensitive values, with the schemas of
+// every resource, without which clients crash. What stays as it is, they do not show: it is counted.
+func redact(of *plan.Plan, schemas *values.Schemas) ([]byte, error) {
+	changes, unchanged, err := document.PlanChangesJSON(of)
+	if err != nil {
+		return nil, err
+	}
 	var p struct {
 		Format   string                    `json:"format_version"`
 		Changes  []map[string]any          `json:"resource_changes"`
 		Drift    []map[string]any          `json:"resource_drift"`
-		Relevant json.RawMessage           `json:"relevant_attributes,omitempty"`
+		Relevant json.RawMessage           `json:"relevant_attributes"`
 		Outputs  map[string]map[string]any `json:"output_changes"`
 	}
-	d := json.NewDecoder(bytes.NewReader(full))
+	d := json.NewDecoder(bytes.NewReader(changes))
 	d.UseNumber() // numbers keep every digit
 	if err := d.Decode(&p); err != nil {
 		return nil, err
@@ -46,8 +54,8 @@ func redact(full []byte, schemas *values.Schemas) ([]byte, error) {
 	}
 	return json.Marshal(map[string]any{
 		"plan_format_version": p.Format, "resource_changes": p.Changes, "resource_drift": p.Drift,
-		"relevant_attributes": p.Relevant,
-		"output_changes":      p.Outputs, "provider_format_version": all.Format, "provider_schemas": all.Schemas,
+		"relevant_attributes": p.Relevant, unchangedKey: unchanged,
+		"output_changes": p.Outputs, "provider_format_version": all.Format, "provider_schemas": all.Schemas,
 	})
 }
 

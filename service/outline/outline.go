@@ -110,6 +110,10 @@ func ReadPlan(r io.Reader) (*Plan, error) {
 			p.Changes, err = p.changes(d, true)
 		case "resource_drift":
 			p.Drift, err = p.changes(d, false)
+		case "millipede_unchanged": // of documents that do not list them
+			var n int
+			err = d.Decode(&n)
+			p.Same += n
 		case "output_changes":
 			var raw []byte
 			if raw, _, err = d.Raw(); len(raw) <= maxOutputs {

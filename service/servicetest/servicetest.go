@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -44,7 +45,7 @@ func (e *Engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult,
 	if plan != nil {
 		return plan(ctx, j)
 	}
-	return &service.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}"),
+	return &service.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan of " + j.Run.ID),
 		Redacted: []byte("{}")}, nil
 }
 
@@ -63,6 +64,11 @@ func (e *Engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 	}
 	state := fmt.Sprintf(`{"version":4,"serial":%d,"lineage":"l","outputs":{"o":{"value":"v","type":"string"}},"resources":[]}`, j.Run.Number)
 	return &service.ApplyResult{Add: 1}, j.State.Write(ctx, []byte(state))
+}
+
+// PlanJSON makes a document that names the plan.
+func (e *Engine) PlanJSON(plan, shape []byte) ([]byte, error) {
+	return json.Marshal(map[string]string{"plan": string(plan), "shape": string(shape)})
 }
 
 // Resolve says as ResolveFunc does what became of an operation; without one, nothing is in doubt any more.
@@ -318,14 +324,14 @@ func (h *House) Await(id string, s record.RunStatus) *service.RunView {
 func PlanThen(look func(*service.Job)) func(context.Context, *service.Job) (*service.PlanResult, error) {
 	return func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
 		look(j)
-		return &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}"),
+		return &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID),
 			Redacted: []byte("{}")}, nil
 	}
 }
 
 // PlanNothing finds that there is nothing to change.
 func PlanNothing(_ context.Context, j *service.Job) (*service.PlanResult, error) {
-	return &service.PlanResult{Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}"), Redacted: []byte("{}")}, nil
+	return &service.PlanResult{Plan: []byte("plan of " + j.Run.ID), Redacted: []byte("{}")}, nil
 }
 
 // PlanUntilLeft plans until it is left; begun is closed when it has begun.

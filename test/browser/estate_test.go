@@ -75,7 +75,7 @@ func network() []object {
 func (e *estate) plan(_ context.Context, j *service.Job) (*service.PlanResult, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}")}
+	r := &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID)}
 	var changes []any
 	for i := range e.objects {
 		o := &e.objects[i]

@@ -51,7 +51,7 @@ func large(s *Site) {
 			}
 		}
 		return &service.PlanResult{HasChanges: true, Add: manyObjects, Plan: []byte("plan of " + j.Run.ID),
-			JSON: []byte("{}"), Redacted: redacted.Bytes()}, nil
+			Redacted: redacted.Bytes()}, nil
 	}
 	s.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
 		return &service.ApplyResult{Add: manyObjects}, j.State.Write(ctx, state.Bytes())

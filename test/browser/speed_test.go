@@ -136,7 +136,7 @@ func busyPage(t *testing.T, n int) (s *Site, shown float64, kept int64) {
 	s = Open(t)
 	b := &busyRun{n: n, end: make(chan struct{})}
 	s.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
-		return &service.PlanResult{HasChanges: true, Add: n, Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}"),
+		return &service.PlanResult{HasChanges: true, Add: n, Plan: []byte("plan of " + j.Run.ID),
 			Redacted: []byte("{}")}, nil
 	}
 	s.Engine.ApplyFunc = b.apply

@@ -152,13 +152,18 @@ func (e *engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult,
 	o.plan = fmt.Sprintf("plan of %s, life %d, on %s", o.message, e.p.life, state)
 	plan := o.plan
 	w.mu.Unlock()
-	return &service.PlanResult{HasChanges: s.changes, Add: 1, Plan: []byte(plan), JSON: []byte("{}"),
+	return &service.PlanResult{HasChanges: s.changes, Add: 1, Plan: []byte(plan),
 		Redacted: []byte("{}")}, nil
 }
 
 // Resolve implements service.Engine: nothing is ever in doubt here.
 func (e *engine) Resolve(context.Context, *service.Job, service.Resolution, string) error {
 	return errors.New("nothing is in doubt")
+}
+
+// PlanJSON implements service.Engine: nobody asks.
+func (e *engine) PlanJSON([]byte, []byte) ([]byte, error) {
+	return nil, errors.New("nobody asks for it")
 }
 
 // Watch implements service.Engine: nothing is watched here.

@@ -87,24 +87,7 @@ func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte,
 		}
 		out.Variables[name] = jsonVariable{Value: Raw(v.Value)}
 	}
-	for _, c := range p.Drift {
-		if c.Deposed != state.CurrentObject {
-			continue // as in OpenTofu, what goes anyway does not drift
-		}
-		out.ResourceDrift = append(out.ResourceDrift, resourceChange(c))
-	}
-	for _, c := range p.Changes {
-		if c.Action != plan.Delete || c.Addr.Resource.Mode != addr.Data {
-			out.ResourceChanges = append(out.ResourceChanges, resourceChange(c))
-		}
-	}
-	for _, o := range p.Outputs {
-		out.OutputChanges[o.Name] = outputChange(o)
-	}
-	for _, r := range p.Relevant {
-		out.RelevantAttributes = append(out.RelevantAttributes, jsonRelevant{r.Resource.String(),
-			pathForm(r.Attribute)})
-	}
+	out.takeChanges(p, func(*plan.Change) bool { return true })
 	out.PlannedValues = plannedValues(p)
 	if before := priorState(p, tree); !before.IsEmpty() {
 		prior, err := stateForm(before, schemas, p.EngineVersion)
@@ -122,6 +105,46 @@ func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte,
 	}
 	out.Configuration = configuration
 	return line(out)
+}
+
+// PlanChangesJSON returns the part of a plan's JSON form that says what changes. The resources that stay as they are
+// are left out; unchanged counts them.
+func PlanChangesJSON(p *plan.Plan) (text []byte, unchanged int, err error) {
+	out := jsonPlan{FormatVersion: planFormat, OutputChanges: map[string]Change{}}
+	out.takeChanges(p, func(c *plan.Change) bool {
+		same := c.Action == plan.NoOp && !c.Moved() && c.Importing == nil
+		if same {
+			unchanged++
+		}
+		return !same
+	})
+	text, err = json.Marshal(map[string]any{
+		"format_version": out.FormatVersion, "resource_changes": out.ResourceChanges, "resource_drift": out.ResourceDrift,
+		"relevant_attributes": out.RelevantAttributes, "output_changes": out.OutputChanges,
+	})
+	return text, unchanged, err
+}
+
+// takeChanges takes what a plan found and does; of the changes of resources those that it is told to list.
+func (out *jsonPlan) takeChanges(p *plan.Plan, lists func(*plan.Change) bool) {
+	for _, c := range p.Drift {
+		if c.Deposed != state.CurrentObject {
+			continue // as in OpenTofu, what goes anyway does not drift
+		}
+		out.ResourceDrift = append(out.ResourceDrift, resourceChange(c))
+	}
+	for _, c := range p.Changes {
+		if (c.Action != plan.Delete || c.Addr.Resource.Mode != addr.Data) && lists(c) {
+			out.ResourceChanges = append(out.ResourceChanges, resourceChange(c))
+		}
+	}
+	for _, o := range p.Outputs {
+		out.OutputChanges[o.Name] = outputChange(o)
+	}
+	for _, r := range p.Relevant {
+		out.RelevantAttributes = append(out.RelevantAttributes, jsonRelevant{r.Resource.String(),
+			pathForm(r.Attribute)})
+	}
 }
 
 // priorState is the state after refreshing. What outputs are known to become counts as found by refreshing.

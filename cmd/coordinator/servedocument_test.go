@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	client "github.com/hashicorp/go-tfe"
+)
+
+// planDocument is what the test looks at of the JSON document of a plan.
+type planDocument struct {
+	Prior struct {
+		Values documentValues `json:"values"`
+	} `json:"prior_state"`
+	Planned documentValues `json:"planned_values"`
+	Changes []struct {
+		Address string `json:"address"`
+	} `json:"resource_changes"`
+	Unchanged int `json:"millipede_unchanged"`
+}
+
+type documentValues struct {
+	Root struct {
+		Resources []struct {
+			Address string         `json:"address"`
+			Values  map[string]any `json:"values"`
+		} `json:"resources"`
+	} `json:"root_module"`
+}
+
+// inputs are those of the objects, in their order.
+func (v documentValues) inputs() string {
+	out := ""
+	for _, r := range v.Root.Resources {
+		out += fmt.Sprintf("%s=%v ", r.Address, r.Values["input"])
+	}
+	return out
+}
+
+// Each plan made its whole document, as large as the state, whether anybody asked for it or not. It is made when
+// somebody does, after the state has moved on too, and says what there was when the plan was made. The redacted one
+// listed what stays as it is.
+func TestTheDocumentOfAPlanSaysWhatThereWasThen(t *testing.T) {
+	s, _ := serveTo(t, t.TempDir(), "", t.Output())
+	ctx := t.Context()
+	w, err := s.client.Workspaces.Create(ctx, "main", client.WorkspaceCreateOptions{Name: client.String("one")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied := func(a, b string) *client.Run {
+		t.Helper()
+		r := s.run(w, fmt.Sprintf(`
+terraform {
+  cloud {
+    organization = "main"
+    workspaces { name = "one" }
+  }
+}
+resource "terraform_data" "a" { input = %q }
+resource "terraform_data" "b" { input = %q }
+`, a, b), client.RunCreateOptions{})
+		if r.Status != client.RunApplied {
+			t.Fatalf("%s: %s", r.Status, s.log(s.client.Plans.Logs(ctx, r.Plan.ID)))
+		}
+		return r
+	}
+	document := func(path string) (d planDocument, text string) {
+		t.Helper()
+		text = s.get(path)
+		if err := json.Unmarshal([]byte(text), &d); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		return d, text
+	}
+	applied("1", "x")
+	r := applied("2", "x")
+	applied("3", "y")
+	whole, text := document("plans/" + r.Plan.ID + "/json-output")
+	if prior, planned := whole.Prior.Values.inputs(), whole.Planned.inputs(); len(whole.Changes) != 2 ||
+		prior != "terraform_data.a=1 terraform_data.b=x " || planned != "terraform_data.a=2 terraform_data.b=x " {
+		t.Errorf("there was %q, it plans %q, and lists %v", prior, planned, whole.Changes)
+	}
+	if _, again := document("plans/" + r.Plan.ID + "/json-output"); again != text {
+		t.Errorf("it is another one when somebody asks again: %s", again)
+	}
+	redacted, text := document("plans/" + r.Plan.ID + "/json-output-redacted")
+	if len(redacted.Changes) != 1 || redacted.Changes[0].Address != "terraform_data.a" || redacted.Unchanged != 1 {
+		t.Errorf("redacted it is %s", text)
+	}
+}
