@@ -228,6 +228,9 @@ type Value struct {
 type State interface {
 	// Read returns the current version, nil when there is none.
 	Read(ctx context.Context) ([]byte, error)
+	// Providers returns the configurations of providers that the objects of the current version belong to, as the state
+	// writes them; nil where that is not known.
+	Providers(ctx context.Context) ([]string, error)
 	// Write makes a new version the current one. It is durable when Write returns.
 	Write(ctx context.Context, data []byte) error
 }

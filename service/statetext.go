@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,14 +20,30 @@ type stateText struct {
 	encrypted       bool
 	outputs         []record.Output
 	resources       int // managed ones, instances counted
+	version         int // of the format
+	providers       map[string]bool
+}
+
+// maxProviders is how many configurations of providers are noted of a state.
+const maxProviders = 200
+
+// usedProviders are the configurations of providers; nil where they are not known, or too many.
+func (t *stateText) usedProviders() []string {
+	if t.encrypted || t.version != 4 || len(t.providers) > maxProviders {
+		return nil
+	}
+	return slices.AppendSeq([]string{}, maps.Keys(t.providers))
 }
 
 // readState reads a state as it comes, one instance of a resource at a time, so that its size does not matter. Of one
 // that the configuration encrypts it reads only up to where that begins.
 func readState(text io.Reader) (t stateText, err error) {
 	d := skim.New(text)
+	t.providers = map[string]bool{}
 	err = d.Members(func(key string) error {
 		switch key {
+		case "version":
+			return d.Decode(&t.version)
 		case "terraform_version":
 			return d.Decode(&t.engine)
 		case "lineage":
@@ -49,8 +66,11 @@ func readState(text io.Reader) (t stateText, err error) {
 			return nil
 		case "resources":
 			return d.Elements(func() error {
-				n, err := readResource(d)
+				n, provider, err := readResource(d)
 				t.resources += n
+				if len(t.providers) <= maxProviders {
+					t.providers[provider] = true
+				}
 				return err
 			})
 		}
@@ -65,14 +85,17 @@ func readState(text io.Reader) (t stateText, err error) {
 // errEnough ends the reading of a state.
 var errEnough = errors.New("enough was read")
 
-// readResource returns how many instances a resource has; none for one that is only read.
-func readResource(d *skim.Reader) (instances int, err error) {
+// readResource returns how many instances a resource has, none for one that is only read, and to which configuration of
+// a provider they belong.
+func readResource(d *skim.Reader) (instances int, provider string, err error) {
 	mode := ""
-	err = d.Members(func(key string) error {
+	err = d.Members(func(key string) (err error) {
 		switch key {
 		case "mode":
-			var err error
 			mode, err = d.Text()
+			return err
+		case "provider":
+			provider, err = d.Text()
 			return err
 		case "instances":
 			return d.Elements(func() error {
@@ -85,7 +108,7 @@ func readResource(d *skim.Reader) (instances int, err error) {
 	if mode != "managed" {
 		instances = 0
 	}
-	return instances, err
+	return instances, provider, err
 }
 
 // describe notes in a version what people ask for. One that is encrypted tells only that; what is no state, which the
@@ -99,7 +122,7 @@ func describe(v *record.StateVersion, text io.Reader) (stateText, error) {
 		v.Lineage = t.lineage
 	}
 	if v.Encrypted = t.encrypted; !v.Encrypted {
-		v.Engine, v.Resources, v.Outputs = t.engine, t.resources, t.outputs
+		v.Engine, v.Resources, v.Outputs, v.Providers = t.engine, t.resources, t.outputs, t.usedProviders()
 	}
 	return t, nil
 }

@@ -3,10 +3,12 @@ package service
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 
+	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/skim"
 )
 
@@ -47,6 +49,55 @@ func TestAStateIsSkimmedAsItIsDecoded(t *testing.T) {
 	}
 	if got, err := readState(strings.NewReader(`{"encrypted_data":"`)); err != nil || !got.encrypted {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Each phase of a run parsed the whole state to know which providers' packages it needs.
+func TestTheProvidersOfAStateAreNoted(t *testing.T) {
+	const a, b = `provider[\"registry.opentofu.org/x/a\"].west`, `module.m.provider[\"registry.opentofu.org/x/b\"]`
+	of := func(version int, providers ...string) string {
+		text := fmt.Sprintf(`{"version": %d, "resources": [`, version)
+		for i, p := range providers {
+			if i > 0 {
+				text += ","
+			}
+			text += fmt.Sprintf(`{"mode": "managed", "provider": "%s", "instances": [{}]}`, p)
+		}
+		return text + "]}"
+	}
+	var many []string
+	for i := range maxProviders + 1 {
+		many = append(many, fmt.Sprint("p", i))
+	}
+	for sentence, c := range map[string]struct{ text, want string }{
+		"each once":                            {of(4, a, b, a), "[" + strings.ReplaceAll(b+" "+a, `\`, "") + "]"},
+		"none where nothing exists":            {of(4), "[]"},
+		"unknown where they are too many":      {of(4, many...), "nil"},
+		"unknown in states of earlier formats": {of(3, a), "nil"},
+		"unknown where the state is encrypted": {`{"version": 4, "encrypted_data": "x"}`, "nil"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			v := &record.StateVersion{}
+			if _, err := describe(v, strings.NewReader(c.text)); err != nil {
+				t.Fatal(err)
+			}
+			stored, err := json.Marshal(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var read record.StateVersion
+			if err := json.Unmarshal(stored, &read); err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(read.Providers)
+			got := fmt.Sprint(read.Providers)
+			if read.Providers == nil {
+				got = "nil"
+			}
+			if got != c.want {
+				t.Errorf("there is %s, not %s", got, c.want)
+			}
+		})
 	}
 }
 

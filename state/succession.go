@@ -9,13 +9,19 @@ func Succession(s *State, required func(addr.Provider) bool) []Change {
 	var out []Change
 	for _, r := range s.SortedResources() {
 		old := s.Resources[r].Provider.Provider
-		if old.Host != addr.PredecessorHost || required(old) {
-			continue
+		if to := Successor(old, required); to != old {
+			out = append(out, Handover(s, r, to)...)
 		}
-		out = append(out, Handover(s, r, addr.Provider{Host: addr.DefaultHost, Namespace: old.Namespace,
-			Type: old.Type})...)
 	}
 	return out
+}
+
+// Successor returns the provider that the objects of another one come to belong to by Succession; mostly that one.
+func Successor(old addr.Provider, required func(addr.Provider) bool) addr.Provider {
+	if old.Host != addr.PredecessorHost || required(old) {
+		return old
+	}
+	return addr.Provider{Host: addr.DefaultHost, Namespace: old.Namespace, Type: old.Type}
 }
 
 // Handover returns the changes that make all objects of a resource belong to another provider's configuration of the

@@ -335,7 +335,7 @@ func (i *initialisation) chooseWorkspace(missing string, names []string) (string
 
 // providers installs what the configuration and the state require, and tells of the lock file.
 func (i *initialisation) providers(ctx context.Context, prior *state.State) diag.List {
-	locks, diags := i.App.Estate.InstallProviders(ctx, i.wd.Tree, prior, estate.InstallOptions{
+	locks, diags := i.App.Estate.InstallProviders(ctx, i.wd.Tree, estate.ProvidersOf(prior), estate.InstallOptions{
 		Upgrade: i.options.upgrade, Dirs: i.options.pluginDirs, ReadOnly: i.options.lockfile != "",
 		Report: func(e install.Event) {
 			i.steps(view.InstallText)(e)

@@ -32,8 +32,14 @@ type Providers struct {
 // LockFile is where the selected providers are recorded.
 func (e *Estate) LockFile() string { return e.path(lock.FileName) }
 
-// installOptions are what init and every operation that needs providers start from.
-func (e *Estate) installOptions(tree *config.Tree, prior *state.State) (install.Options,
+// ProvidersOf returns the providers that the objects of a state belong to; none for nil.
+func ProvidersOf(st *state.State) []addr.Provider {
+	return slices.SortedFunc(maps.Keys(RequiredProviders(nil, st)), CompareProviders)
+}
+
+// installOptions are what init and every operation that needs providers start from. used are the providers of the
+// state's objects.
+func (e *Estate) installOptions(tree *config.Tree, used []addr.Provider) (install.Options,
 	map[addr.Provider]string, diag.List) {
 	reattached, err := e.Reattached()
 	if err != nil {
@@ -46,11 +52,9 @@ func (e *Estate) installOptions(tree *config.Tree, prior *state.State) (install.
 			required[p] = c
 		}
 	}
-	if prior != nil {
-		for _, r := range prior.Resources {
-			if p := r.Provider.Provider; required[p] == nil {
-				required[p] = []string{}
-			}
+	for _, p := range used {
+		if required[p] == nil {
+			required[p] = []string{}
 		}
 	}
 	managed := map[addr.Provider]bool{}
@@ -66,8 +70,8 @@ func (e *Estate) installOptions(tree *config.Tree, prior *state.State) (install.
 
 // ChangingOptions are the options of operations that write the lock file. Selections of OpenTofu's predecessor are
 // taken over.
-func (e *Estate) ChangingOptions(tree *config.Tree, prior *state.State) (install.Options, diag.List) {
-	o, _, diags := e.installOptions(tree, prior)
+func (e *Estate) ChangingOptions(tree *config.Tree, used []addr.Provider) (install.Options, diag.List) {
+	o, _, diags := e.installOptions(tree, used)
 	if diags.HasErrors() {
 		return o, diags
 	}
@@ -87,7 +91,7 @@ func (e *Estate) ChangingOptions(tree *config.Tree, prior *state.State) (install
 // selectProviders finds what init installed; with anyVersion also what does not meet the constraints of the
 // configuration.
 func (e *Estate) selectProviders(tree *config.Tree, prior *state.State, anyVersion bool) (*Providers, diag.List) {
-	o, reattached, diags := e.installOptions(tree, prior)
+	o, reattached, diags := e.installOptions(tree, ProvidersOf(prior))
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -141,14 +145,24 @@ func (p *Providers) share(ctx context.Context, blobs wire.Blobs, platform string
 // succession returns the changes that take over a state that Terraform has written; see state.Succession. The
 // environment can turn that off.
 func (e *Estate) succession(tree *config.Tree, st *state.State) []state.Change {
-	if st == nil || e.Environ.Get("OPENTOFU_STATEFILE_PROVIDER_ADDRESS_TRANSLATION") == "0" {
+	if st == nil || e.keepsProviders() {
 		return nil
 	}
-	required := map[addr.Provider][]string{}
+	return state.Succession(st, named(tree))
+}
+
+// keepsProviders tells whether the environment turns succession off.
+func (e *Estate) keepsProviders() bool {
+	return e.Environ.Get("OPENTOFU_STATEFILE_PROVIDER_ADDRESS_TRANSLATION") == "0"
+}
+
+// named tells which providers a configuration names; nil names none.
+func named(tree *config.Tree) func(addr.Provider) bool {
+	var required map[addr.Provider][]string
 	if tree != nil {
 		required = tree.Requirements()
 	}
-	return state.Succession(st, func(p addr.Provider) bool { _, named := required[p]; return named })
+	return func(p addr.Provider) bool { _, is := required[p]; return is }
 }
 
 // succeeded is a state with those changes; it is changed in place.
@@ -193,10 +207,17 @@ type Installed struct {
 	Written, Fresh bool
 }
 
-// InstallProviders installs what the configuration and a state require, and writes the lock file.
-func (e *Estate) InstallProviders(ctx context.Context, tree *config.Tree, prior *state.State, how InstallOptions) (
+// InstallProviders installs what the configuration requires, and the providers that the state's objects belong to, and
+// writes the lock file.
+func (e *Estate) InstallProviders(ctx context.Context, tree *config.Tree, used []addr.Provider, how InstallOptions) (
 	Installed, diag.List) {
-	o, diags := e.ChangingOptions(tree, e.succeeded(tree, prior))
+	if !e.keepsProviders() {
+		used = slices.Clone(used)
+		for i, p := range used {
+			used[i] = state.Successor(p, named(tree))
+		}
+	}
+	o, diags := e.ChangingOptions(tree, used)
 	if diags = diags.Append(conflicting(o.Required)); diags.HasErrors() {
 		return Installed{}, diags
 	}

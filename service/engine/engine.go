@@ -455,12 +455,33 @@ func (p *phase) install(ctx context.Context) diag.List {
 	if more := c.Load(); more.HasErrors() {
 		return diags.Append(more)
 	}
-	prior, more := p.estate.Snapshot(ctx, c.Tree.Root)
+	used, more := p.usedProviders(ctx, c)
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags
 	}
-	_, more = p.estate.InstallProviders(ctx, c.Tree, prior, estate.InstallOptions{
+	_, more = p.estate.InstallProviders(ctx, c.Tree, used, estate.InstallOptions{
 		Begin: func(bool) {}, Report: func(install.Event) {},
 	})
 	return diags.Append(more)
+}
+
+// usedProviders returns the providers that the objects of the state belong to. The service has noted them of each
+// version that it could look into; of others the whole state is read.
+func (p *phase) usedProviders(ctx context.Context, c *estate.Configuration) ([]addr.Provider, diag.List) {
+	noted, err := p.job.State.Providers(ctx)
+	if err != nil {
+		return nil, diag.Errors("Failed to load state", err.Error()+".", nil)
+	}
+	known := noted != nil
+	used := make([]addr.Provider, 0, len(noted))
+	for _, text := range noted {
+		config, diags := addr.ParseProviderConfig(text)
+		known = known && !diags.HasErrors() // of an old state it may say less
+		used = append(used, config.Provider)
+	}
+	if known {
+		return used, nil
+	}
+	prior, diags := p.estate.Snapshot(ctx, c.Tree.Root)
+	return estate.ProvidersOf(prior), diags
 }

@@ -260,6 +260,9 @@ type StateVersion struct {
 	CreatedBy string    `json:"createdBy"`
 	Outputs   []Output  `json:"outputs,omitempty"`
 	Resources int       `json:"resources,omitempty"`
+	// Providers are the configurations of providers that its objects belong to, as the state writes them; nil where they
+	// are not known.
+	Providers []string `json:"providers,omitzero"`
 }
 
 // Output is an output value of a state version.

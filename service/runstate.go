@@ -1,0 +1,86 @@
+package service
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// runState is the state of a workspace as one of its runs sees it.
+type runState struct {
+	s   *Service
+	run record.Run
+}
+
+func (t *runState) Read(context.Context) (data []byte, err error) {
+	v, err := t.current()
+	if err != nil || v == nil {
+		return nil, err
+	}
+	return t.s.store.ReadAll(stateFile(v.ID))
+}
+
+// Providers implements State.
+func (t *runState) Providers(context.Context) ([]string, error) {
+	v, err := t.current()
+	switch {
+	case err != nil:
+		return nil, err
+	case v == nil:
+		return []string{}, nil
+	}
+	return v.Providers, nil
+}
+
+// current returns the current version; nil when there is none.
+func (t *runState) current() (v *record.StateVersion, err error) {
+	err = t.s.store.View(func(tx *store.Tx) error {
+		w, err := workspaces.Get(tx, t.run.Workspace)
+		if err != nil || w.CurrentState == "" {
+			return err
+		}
+		v, err = stateVersions.Get(tx, w.CurrentState)
+		return err
+	})
+	return v, err
+}
+
+func (t *runState) Write(_ context.Context, data []byte) error {
+	v := &record.StateVersion{
+		ID: newID("sv"), Workspace: t.run.Workspace, Run: t.run.ID, Status: record.StateFinalized, Secret: newSecret(),
+		CreatedAt: t.s.now().UTC(), CreatedBy: t.run.CreatedBy,
+	}
+	w, err := t.s.store.Write(stateFile(v.ID), bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return err
+	}
+	v.MD5, v.Size = w.MD5, w.Size
+	text, err := describe(v, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	v.Serial = text.serial
+	return told(t.s.store.Update(func(tx *store.Tx) error {
+		ws, err := workspaces.Get(tx, t.run.Workspace)
+		if err != nil {
+			return err
+		}
+		mine := ws.Lock.ID == t.run.ID
+		if !mine && ws.ObjectLocks { // it stands for all who are under way
+			r, err := runs.Get(tx, t.run.ID)
+			mine = err == nil && r.Status.Computes()
+		}
+		if ws.Lock.Kind != "run" || !mine {
+			return conflict("the run %s has lost the lock of its workspace: %s", t.run.ID, lockedBy(tx, ws))
+		}
+		ws.CurrentState, ws.UpdatedAt = v.ID, v.CreatedAt
+		if err := workspaces.Put(tx, ws); err != nil {
+			return err
+		}
+		tx.After(func() { t.s.wishState(v.ID) })
+		t.s.tellAfter(tx, ws)
+		return stateVersions.Put(tx, v)
+	}))
+}
