@@ -33,8 +33,8 @@ type wanted struct {
 	version
 }
 
-// load returns the state that choose asks for. It costs what has changed since the one that is kept, or since an earlier
-// version that is asked for. The first time it costs as much as the state is large.
+// load returns the state that choose asks for. It costs what has changed since the one that is kept, or since the
+// earlier version that is asked for; the first time it costs as much as the state is large.
 func (s *Store) load(ctx context.Context, name string, choose func(*workspace) (wanted, error)) (st *state.State,
 	err error) {
 	if err := s.unlock(ctx); err != nil {
