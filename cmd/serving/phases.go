@@ -65,7 +65,7 @@ func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *works, cli *clic
 		Platform:      hosting.Platform, Who: s.Who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
 		Stores:    s.numbers.stores(stores),
 		Connector: phaseWorks{w, p.Stop.Stopping},
-		Own:       hosting.Own, Reattached: s.Connector.Reattached, CLI: cli, Services: s.Services,
+		Own:       hosting.Own, Reattached: s.Connector.Reattached, CLI: cli, Hashes: s.hashes, Services: s.Services,
 		Memory: snapshot.NewMemory(),
 		Stop:   p.Stop, Tell: p.Tell,
 	})

@@ -26,6 +26,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
+	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/services"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/authority"
@@ -186,11 +187,12 @@ func Restore(in io.Reader, data, keyFile string) error {
 type serving struct {
 	Options
 	numbers *numbers
+	hashes  *install.Hashes // of the packages that runs use
 }
 
 // Serve runs the service until it is interrupted. The options are complete.
 func Serve(ctx context.Context, o Options) (err error) {
-	s := &serving{Options: o}
+	s := &serving{Options: o, hashes: install.NewHashes(time.Now)}
 	mail, err := o.mail()
 	if err != nil {
 		return err

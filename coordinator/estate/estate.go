@@ -81,8 +81,10 @@ type Options struct {
 	// Reattached returns the providers that are already running, each with the name that replaces its version.
 	Reattached func() (map[addr.Provider]string, error)
 	// Compute is that of coordinator.Options; may be nil.
-	Compute  func(vertex int, fn func())
-	CLI      *cliconfig.Config
+	Compute func(vertex int, fn func())
+	CLI     *cliconfig.Config
+	// Hashes remembers the hashes of packages while the process lives; may be nil.
+	Hashes   *install.Hashes
 	Services *services.Services
 	// Memory has the snapshots of inmem backends, which end with the process.
 	Memory *snapshot.Memory

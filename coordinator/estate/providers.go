@@ -62,7 +62,8 @@ func (e *Estate) installOptions(tree *config.Tree, used []addr.Provider) (instal
 		managed[p] = true
 	}
 	return install.Options{
-		Required: required, Locks: locks, CLI: e.CLI, Services: e.Services, WorkDir: e.Dir, DataDir: e.dataDir(),
+		Required: required, Locks: locks, CLI: e.CLI, Hashes: e.Hashes, Services: e.Services,
+		WorkDir: e.Dir, DataDir: e.dataDir(),
 		Platform: e.Platform,
 		Env:      e.Environ, Managed: managed,
 	}, reattached, diags

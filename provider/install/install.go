@@ -34,6 +34,8 @@ type Options struct {
 	// Locks are the selections so far; Install returns the new ones.
 	Locks *lock.Locks
 	CLI   *cliconfig.Config
+	// Hashes remembers the hashes of packages; may be nil.
+	Hashes *Hashes
 	// Services reach registries and mirrors.
 	Services *services.Services
 	// WorkDir is the directory of the configuration, absolute; relative names of files start from it. DataDir holds
@@ -294,7 +296,7 @@ func (o Options) present(p addr.Provider, l *lock.Provider) bool {
 	if len(l.Hashes) == 0 {
 		return false
 	}
-	if verify(o.installDir(p, l.Version.String()), p, l.Hashes) != nil {
+	if o.verify(o.installDir(p, l.Version.String()), p, l.Hashes) != nil {
 		return false
 	}
 	o.report(Event{Kind: Present, Provider: p, Version: l.Version.String()})
@@ -309,7 +311,7 @@ func (o Options) cached(p addr.Provider, l *lock.Provider) bool {
 	}
 	version := l.Version.String()
 	shared := o.sharedDir(p, version)
-	if verify(shared, p, l.Hashes) != nil {
+	if o.verify(shared, p, l.Hashes) != nil {
 		return false
 	}
 	target := o.installDir(p, version)

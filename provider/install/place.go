@@ -114,7 +114,7 @@ func (t *placement) link(target string) ([]string, error) {
 	defer unlock()
 	t.report(Installing, false)
 	dir := t.candidate.dir
-	h1, err := hashDir(dir)
+	h1, err := t.options.Hashes.of(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -157,10 +157,10 @@ func (t *placement) share(ctx context.Context, shared string) ([]string, error) 
 	}
 	defer unlock()
 	// Without a hash that the lock file vouches for nobody knows what lies in the cache.
-	if len(t.known) > 0 && verify(shared, t.provider, t.known) == nil ||
+	if len(t.known) > 0 && t.options.verify(shared, t.provider, t.known) == nil ||
 		len(t.known) == 0 && t.options.CLI.CacheMayBreakLockFile && executable(shared, t.provider) != "" {
 		t.report(Present, true)
-		h1, err := hashDir(shared)
+		h1, err := t.options.Hashes.of(shared)
 		return []string{h1}, err
 	}
 	return t.unpack(ctx, shared, true)
@@ -215,7 +215,7 @@ func holds(dir, h1 string) (bool, error) {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) == 0 {
 		return false, nil
 	}
-	have, err := hashDir(dir)
+	have, err := (*Hashes)(nil).of(dir)
 	if err != nil {
 		return false, fmt.Errorf("the package that is installed in %s cannot be read: %w", dir, err)
 	}
@@ -247,15 +247,6 @@ func link(source, target string) error {
 		return err
 	}
 	return os.Rename(tmp, target)
-}
-
-// hashDir returns the h1 hash of a package, which may be a link.
-func hashDir(dir string) (string, error) {
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return "", err
-	}
-	return dirhash.HashDir(real, "", dirhash.Hash1)
 }
 
 // hashFile returns the zh hash of an archive.
@@ -330,14 +321,14 @@ func unpackEntry(f *zip.File, name string, left *unpacking.Budget) error {
 
 // verify checks that an installed package is whole: its content has one of the hashes, where there are any. The error
 // is errHash when it has not, and wraps os.ErrNotExist when there is no package.
-func verify(dir string, p addr.Provider, hashes []string) error {
+func (o Options) verify(dir string, p addr.Provider, hashes []string) error {
 	if executable(dir, p) == "" {
 		return &os.PathError{Op: "open", Path: dir, Err: os.ErrNotExist}
 	}
 	if len(hashes) == 0 {
 		return nil
 	}
-	h1, err := hashDir(dir)
+	h1, err := o.Hashes.of(dir)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func Checksums(ctx context.Context, o Options, platforms []string) (*lock.Locks,
 		if archive != "" {
 			h1, err = dirhash.HashZip(archive, dirhash.Hash1)
 		} else {
-			h1, err = hashDir(c.dir)
+			h1, err = (*Hashes)(nil).of(c.dir)
 		}
 		if err != nil {
 			return nil, err

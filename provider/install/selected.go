@@ -117,7 +117,7 @@ func (o Options) selected(p addr.Provider) (pkg *Package, inconsistent, missing 
 		return nil, fmt.Sprintf("provider %s: %s", p, problem), ""
 	}
 	dir := o.installDir(p, locked.Version.String())
-	switch err := verify(dir, p, locked.Hashes); {
+	switch err := o.verify(dir, p, locked.Hashes); {
 	case err == nil:
 		return &Package{Version: locked.Version.String(), Dir: dir, Executable: executable(dir, p),
 			Hashes: locked.Hashes}, "", ""
