@@ -18,7 +18,7 @@ import (
 )
 
 // Difference is one thing that is not the same in two states: an instance of a resource, a root output, or the check
-// results.
+// results; or an instance that was not the same in between.
 type Difference struct {
 	// Instance is the address where objects differ, if Output is empty and Checks is false. Then and Now are what exists
 	// there; nil for nothing. ThenBy and NowBy are whose they are.
@@ -29,14 +29,24 @@ type Difference struct {
 	Output string
 	// Checks tells that check results differ.
 	Checks bool
+	// Back tells that nothing differs: the instance was changed in between, and changed back.
+	Back bool
 }
 
 // Differences returns what differs between two states: the instances in the order of their addresses, then outputs,
-// then checks. It takes time for all that exists.
-func Differences(then, now *State) []Difference {
+// then checks. Instances that were touched in between are listed even if they are the same in both. It takes time for
+// all that exists.
+func Differences(then, now *State, touched ...addr.Instance) []Difference {
 	var out []Difference
-	differ := func(a addr.Instance, i, j *Instance) {
-		d := Difference{Instance: a, Then: i, Now: j}
+	listed := make(map[addr.Instance]bool, len(touched))
+	for _, a := range touched {
+		listed[a] = false
+	}
+	differ := func(a addr.Instance, i, j *Instance, back bool) {
+		if len(touched) > 0 {
+			listed[a] = true
+		}
+		d := Difference{Instance: a, Then: i, Now: j, Back: back}
 		if i != nil {
 			d.ThenBy = then.ProviderOf(a)
 		}
@@ -53,7 +63,7 @@ func Differences(then, now *State) []Difference {
 		}
 		for k, i := range r.Instances {
 			if j := q.Instances[k]; j == nil || r.Provider != q.Provider || !i.equal(j) {
-				differ(abs.Instance(k), i, j)
+				differ(abs.Instance(k), i, j, false)
 			}
 		}
 	}
@@ -64,8 +74,13 @@ func Differences(then, now *State) []Difference {
 		}
 		for k, j := range q.Instances {
 			if r.Instances[k] == nil {
-				differ(abs.Instance(k), nil, j)
+				differ(abs.Instance(k), nil, j, false)
 			}
+		}
+	}
+	for _, a := range touched {
+		if !listed[a] {
+			differ(a, then.Instance(a), now.Instance(a), true)
 		}
 	}
 	slices.SortFunc(out, func(a, b Difference) int { return a.Instance.Compare(b.Instance) })
@@ -91,8 +106,7 @@ func Differences(then, now *State) []Difference {
 // and how it is to be destroyed, is not among that; nor is the layout of the JSON, which another engine may have
 // written.
 func (d Difference) Matters() bool {
-	return d.Then == nil || d.Now == nil || d.ThenBy.Config() != d.NowBy.Config() || d.ThenBy.Key != d.NowBy.Key ||
-		!d.Then.Same(d.Now)
+	return d.ThenBy.Config() != d.NowBy.Config() || d.ThenBy.Key != d.NowBy.Key || !d.Then.Same(d.Now)
 }
 
 // Same tells whether the objects of two instances are the same for somebody who reads or changes them; see

@@ -170,7 +170,7 @@ func (r *Operation) fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.Lis
 	if conflicts := rebase.Conflicts(p, changed); len(conflicts) > 0 {
 		return nil, stale(p, r.Prior, conflicts)
 	}
-	if len(changed) == 0 && p.BaseSerial == r.Prior.Serial && p.BaseLineage == r.Prior.Lineage {
+	if !rebase.Differs(p, changed) && p.BaseSerial == r.Prior.Serial && p.BaseLineage == r.Prior.Lineage {
 		return p, nil
 	}
 	if p.Mode == plan.Destroy && len(p.Targets) == 0 && len(p.Excludes) == 0 {

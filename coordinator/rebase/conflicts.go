@@ -60,7 +60,7 @@ func Conflicts(p *plan.Plan, changed []journal.Difference) []Conflict {
 				out = append(out, Conflict{"output." + d.Output, changes, "changed", d.By})
 			}
 		default:
-			if role := roleOf(p.RestsOn, d.Difference); role != "" {
+			if role := roleOf(p, d.Difference); role != "" {
 				out = append(out, Conflict{d.Instance.String(), role, event(d.Difference), d.By})
 			}
 		}
@@ -74,9 +74,23 @@ const (
 	reads   = "the plan goes by"
 )
 
+// differs tells whether an instance that was changed since a plan was made is another one than the plan goes by. What
+// others have changed back is as it was, but the plan may have read it in between.
+func differs(p *plan.Plan, d state.Difference) bool {
+	return d.Matters() || !d.Now.Same(p.Prior.Instance(d.Instance))
+}
+
+// Differs tells whether anything is not as a plan goes by, whether the plan rests on it or not.
+func Differs(p *plan.Plan, changed []journal.Difference) bool {
+	return slices.ContainsFunc(changed, func(d journal.Difference) bool {
+		return !d.Back || differs(p, d.Difference)
+	})
+}
+
 // roleOf says what a plan does with an instance, if the difference is one for it; else it returns nothing.
-func roleOf(r *plan.RestsOn, d state.Difference) string {
-	if d.Matters() {
+func roleOf(p *plan.Plan, d state.Difference) string {
+	r, differs := p.RestsOn, differs(p, d)
+	if differs {
 		switch {
 		case addr.ContainsInstance(r.Writes, d.Instance):
 			// What the plan reads anew when it is carried out may have been read since.
@@ -93,7 +107,7 @@ func roleOf(r *plan.RestsOn, d state.Difference) string {
 	for _, k := range r.Keeps {
 		on := state.DependOn(k)
 		// Who depended on it before, and was changed, may have been made from it anew: the plan has seen how it was.
-		if d.Now.Depends(on) && (d.Matters() || !d.Then.Depends(on)) {
+		if d.Now.Depends(on) && (differs || !d.Then.Depends(on) || !p.Prior.Instance(d.Instance).Depends(on)) {
 			return fmt.Sprintf("depends on %s, of which the plan destroys objects", k)
 		}
 	}
@@ -103,6 +117,8 @@ func roleOf(r *plan.RestsOn, d state.Difference) string {
 // event says what became of an instance.
 func event(d state.Difference) string {
 	switch {
+	case d.Back:
+		return "changed, and changed back"
 	case d.Then == nil:
 		return "added"
 	case d.Now == nil:
@@ -112,7 +128,8 @@ func event(d state.Difference) string {
 }
 
 // Compare returns what has changed since a plan was made, by comparing what the plan knows of the state that it was
-// made for with the state that is there now. It takes time for all that exists, and cannot tell who changed anything.
+// made for with the state that is there now. It takes time for all that exists, and cannot tell who changed anything,
+// nor what was changed back: if there was another version meanwhile, what refreshing found otherwise counts as that.
 func Compare(p *plan.Plan, now *state.State) []journal.Difference {
 	found := map[addr.Instance]bool{}
 	for _, f := range p.RestsOn.Found {
@@ -126,11 +143,18 @@ func Compare(p *plan.Plan, now *state.State) []journal.Difference {
 	}
 	for _, f := range p.RestsOn.Found {
 		i := now.Instance(f.Addr)
-		if f.Stored == i.Digest() {
+		same := f.Stored == i.Digest()
+		if same && p.BaseSerial == now.Serial {
 			continue
 		}
-		d := state.Difference{Instance: f.Addr, Now: i, NowBy: now.ProviderOf(f.Addr)}
-		if f.Stored != (state.Digest{}) { // what it was is not known, but that it was something
+		d := state.Difference{Instance: f.Addr, Now: i}
+		if i != nil {
+			d.NowBy = now.ProviderOf(f.Addr)
+		}
+		switch {
+		case same:
+			d.Then, d.ThenBy, d.Back = i, d.NowBy, true
+		case f.Stored != (state.Digest{}): // what it was is not known, but that it was something
 			d.Then, d.ThenBy = &state.Instance{}, d.NowBy
 		}
 		out = append(out, journal.Difference{Difference: d})

@@ -47,7 +47,7 @@ func Onto(p *plan.Plan, now *state.State, changed []journal.Difference) *plan.Pl
 func prior(p *plan.Plan, now *state.State, changed []journal.Difference) *state.State {
 	since := map[addr.Instance]bool{}
 	for _, d := range changed {
-		if d.Output == "" && !d.Checks && d.Matters() {
+		if d.Output == "" && !d.Checks && differs(p, d.Difference) {
 			since[d.Instance] = true
 		}
 	}
@@ -94,7 +94,7 @@ func passedBy(p *plan.Plan, changed []journal.Difference) []bool {
 		}
 	}
 	for _, d := range changed {
-		if v, ok := at.of(p.RestsOn, d.Difference); ok {
+		if v, ok := at.of(p, d.Difference); ok {
 			visit(v)
 		}
 	}
@@ -136,7 +136,7 @@ func newPlaces(p *plan.Plan) places {
 
 // of returns the vertex that has the value in which states differ. There is none for what the plan changes itself, nor
 // for what had no value when it was made.
-func (at places) of(r *plan.RestsOn, d state.Difference) (int32, bool) {
+func (at places) of(p *plan.Plan, d state.Difference) (int32, bool) {
 	if d.Checks {
 		return 0, false
 	}
@@ -144,7 +144,8 @@ func (at places) of(r *plan.RestsOn, d state.Difference) (int32, bool) {
 		v, ok := at.nodes[plan.Node{Kind: "output", Name: addr.Output{Name: d.Output}.String()}]
 		return v, ok
 	}
-	if !d.Matters() || d.Then == nil || addr.ContainsInstance(r.Writes, d.Instance) {
+	none := d.Then == nil && p.Prior.Instance(d.Instance) == nil
+	if none || !differs(p, d) || addr.ContainsInstance(p.RestsOn.Writes, d.Instance) {
 		return 0, false
 	}
 	if v, ok := at.instances[d.Instance]; ok {

@@ -163,7 +163,7 @@ func TestAConflictSaysWhoIsBehindIt(t *testing.T) {
 // What refreshing found differs from what is stored, so comparing with what the plan knows would take it for a change.
 func TestWhatThePlanFoundOtherwiseIsComparedWithWhatWasStored(t *testing.T) {
 	before, found := stored(t, "t.a 1", "t.gone 1", "t.old 1"), stored(t, "t.a 2", "t.new 1")
-	p := &plan.Plan{Prior: found, RestsOn: &plan.RestsOn{}}
+	p := &plan.Plan{Prior: found, BaseLineage: "l", BaseSerial: 1, RestsOn: &plan.RestsOn{}}
 	for _, name := range []string{"t.a", "t.gone", "t.new", "t.old"} {
 		p.RestsOn.Found = append(p.RestsOn.Found, plan.Found{Addr: at(t, name),
 			Stored: before.Instance(at(t, name)).Digest()})
@@ -224,5 +224,81 @@ func TestAPlanThatIsCarriedOverLeavesAloneWhatHasChanged(t *testing.T) {
 	}
 	if p.Graph.Vertices[1].Kind != plan.EvalCheck {
 		t.Error("the plan itself was changed")
+	}
+}
+
+// One run changed an object, and another one's brought it back to what it had been. A plan had read the object in
+// between, and was found as good as ever, because nothing differed from the state that it was made for: it updated the
+// object from what it had not been any more.
+func TestWhatWasChangedBackIsInConflictWithAPlanThatSawItInBetween(t *testing.T) {
+	now := stored(t, "t.w 1", "t.r 1", "t.u 1: t.k")
+	now.Serial = 3
+	rests := plan.RestsOn{Writes: list(t, "t.w", "t.new", "t.k"), Reads: list(t, "t.r"),
+		Keeps: []addr.ConfigResource{at(t, "t.k").Config()}}
+	for sentence, c := range map[string]struct {
+		seen    []string
+		touched string
+		want    string
+	}{
+		"it saw what it changes": {[]string{"t.w 2", "t.r 1", "t.u 1: t.k"}, "t.w",
+			"t.w, which the plan changes, was changed, and changed back"},
+		"it saw what it goes by": {[]string{"t.w 1", "t.r 2", "t.u 1: t.k"}, "t.r",
+			"t.r, which the plan goes by, was changed, and changed back"},
+		"what it creates was there": {[]string{"t.w 1", "t.r 1", "t.new 1", "t.u 1: t.k"}, "t.new",
+			"t.new, which the plan changes, was changed, and changed back"},
+		"what depends on what goes was another": {[]string{"t.w 1", "t.r 1", "t.u 2: t.k"}, "t.u",
+			"t.u, which depends on t.k, of which the plan destroys objects, was changed, and changed back"},
+		"what depends on what goes did not": {[]string{"t.w 1", "t.r 1", "t.u 1"}, "t.u",
+			"t.u, which depends on t.k, of which the plan destroys objects, was changed, and changed back"},
+		"it saw it before, or after":      {[]string{"t.w 1", "t.r 1", "t.u 1: t.k"}, "t.w", ""},
+		"it saw what does not concern it": {[]string{"t.w 1", "t.r 1", "t.u 1: t.k", "t.v 2"}, "t.v", ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			seen, a := stored(t, c.seen...), at(t, c.touched)
+			p := &plan.Plan{RestsOn: &rests, Prior: seen, BaseLineage: "l", BaseSerial: 1}
+			var back []journal.Difference
+			for _, d := range state.Differences(now, now, a) {
+				back = append(back, journal.Difference{Difference: d})
+			}
+			conflicts := rebase.Conflicts(p, back)
+			if c.want == "" && len(conflicts) > 0 || c.want != "" && (len(conflicts) != 1 ||
+				conflicts[0].String() != c.want) {
+				t.Errorf("the conflicts are %q, want %q", conflicts, c.want)
+			}
+			if differs := rebase.Differs(p, back); differs != !seen.Instance(a).Same(now.Instance(a)) {
+				t.Errorf("it differs: %v", differs)
+			}
+		})
+	}
+}
+
+// Beside another store it is not known what was changed and changed back. Where there was another version meanwhile, it
+// may be what refreshing found.
+func TestWhatRefreshingFoundMayHaveBeenChangedBack(t *testing.T) {
+	now := stored(t, "t.w 1", "t.u 1")
+	p := &plan.Plan{Prior: stored(t, "t.w 2", "t.u 1"), BaseLineage: "l", BaseSerial: 1, RestsOn: &plan.RestsOn{
+		Writes: list(t, "t.w"),
+		Found:  []plan.Found{{Addr: at(t, "t.w"), Stored: now.Instance(at(t, "t.w")).Digest()}},
+	}}
+	for serial, want := range map[uint64]int{1: 0, 2: 1} {
+		now.Serial = serial
+		if conflicts := rebase.Conflicts(p, rebase.Compare(p, now)); len(conflicts) != want {
+			t.Errorf("at serial %d the conflicts are %v", serial, conflicts)
+		}
+	}
+}
+
+// What a plan had found in between was stored when it was carried out, over what had been brought back.
+func TestWhatWasFoundInBetweenIsNotStored(t *testing.T) {
+	now := stored(t, "t.w 1", "t.u 1", "t.drift 1")
+	now.Serial = 3
+	p := &plan.Plan{Prior: stored(t, "t.w 1", "t.u 2", "t.drift 2"), BaseLineage: "l", BaseSerial: 1,
+		RestsOn: &plan.RestsOn{Found: []plan.Found{{Addr: at(t, "t.drift")}, {Addr: at(t, "t.u")}}}}
+	var back []journal.Difference
+	for _, d := range state.Differences(now, now, at(t, "t.u")) {
+		back = append(back, journal.Difference{Difference: d})
+	}
+	if want, out := stored(t, "t.w 1", "t.u 1", "t.drift 2"), rebase.Onto(p, now, back); !out.Prior.SameContent(want) {
+		t.Errorf("it goes by %+v", state.Differences(want, out.Prior))
 	}
 }

@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -75,12 +76,22 @@ func (s *Store) differences(tx *bbolt.Tx, w *workspace, number uint64) ([]journa
 	}
 	p := part{w: w, steps: steps, earlier: newBuilder(r, state.Empty()), later: newBuilder(r, state.Empty())}
 	by := map[string]uint64{}
+	var touched []addr.Instance
 	for key, list := range steps {
 		now, err := w.data.get([]byte(key))
 		if err != nil {
 			return nil, err
 		}
-		if by[key] = lastChange(list, now); by[key] == 0 {
+		by[key] = lastChange(list, now)
+		if key[0] == instanceKind {
+			a, diags := addr.ParseInstance(key[1:])
+			if diags.HasErrors() {
+				return nil, diags.Err()
+			}
+			touched = append(touched, a)
+			by[key] = cmp.Or(by[key], list[len(list)-1].version)
+		}
+		if by[key] == 0 {
 			continue
 		}
 		if err := p.add([]byte(key)); err != nil {
@@ -88,7 +99,7 @@ func (s *Store) differences(tx *bbolt.Tx, w *workspace, number uint64) ([]journa
 		}
 	}
 	var list []journal.Difference
-	for _, d := range state.Differences(p.earlier.s, p.later.s) {
+	for _, d := range state.Differences(p.earlier.s, p.later.s, touched...) {
 		var last uint64
 		switch {
 		case d.Checks:

@@ -354,8 +354,9 @@ type Versions interface {
 	// LoadVersion returns the state at the end of the newest version with this serial, or ErrVersion.
 	LoadVersion(ctx context.Context, workspace string, serial uint64) (*state.State, error)
 	// Since returns how the state differs from the version with this lineage and serial, as state.Differences does, at a
-	// cost proportional to the changes since then. Serial 0 without a lineage is the state before the first version. It
-	// returns ErrVersion if there is no such version, or several with this serial because a state was pushed.
+	// cost proportional to the changes since then. Instances that were changed and changed back are listed too. Serial 0
+	// without a lineage is the state before the first version. It returns ErrVersion if there is no such version, or
+	// several with this serial because a state was pushed.
 	Since(ctx context.Context, workspace, lineage string, serial uint64) ([]Difference, error)
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
@@ -65,11 +66,15 @@ type workspace struct {
 	reads    journal.Reads
 	verdicts map[string]journal.Verdict
 	noted    map[string][]state.Change // by request: what was changed since its last version ended
+	// touched are the instances that the version which is being made has changed, notedTouched those of requests.
+	touched      []addr.Instance
+	notedTouched map[string][]addr.Instance
 }
 
 type version struct {
-	info journal.VersionInfo
-	s    *state.State
+	info    journal.VersionInfo
+	s       *state.State
+	touched []addr.Instance // that it has changed, or changed and changed back
 }
 
 type run struct {
@@ -228,7 +233,7 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 				return err
 			}
 		} else {
-			w.now.Apply(t.Changes...)
+			w.touched = append(w.touched, applyTo(w.now, t.Changes)...)
 		}
 		w.forget(before)
 		if (t.EndVersion || t.EndUnfinished) && request == nil {
@@ -284,6 +289,7 @@ func (w *workspace) last() *state.State {
 // if it was asked for.
 func (s *Store) endVersion(w *workspace, asked bool, cause, run, who string) {
 	if w.now.SameContent(w.last()) && !(asked && len(w.versions) == 0) {
+		w.touched = nil
 		return
 	}
 	w.now.Serial++
@@ -297,7 +303,8 @@ func (s *Store) endVersion(w *workspace, asked bool, cause, run, who string) {
 func (s *Store) end(w *workspace, cause, run, who string) {
 	info := journal.VersionInfo{Serial: w.now.Serial, Lineage: w.now.Lineage, At: s.opts.Now().UTC(), Cause: cause,
 		Run: run, Who: who}
-	w.versions = append(w.versions, version{info, w.now.Clone()})
+	w.versions = append(w.versions, version{info, w.now.Clone(), w.touched})
+	w.touched = nil
 }
 
 func (s *Store) newID() string {

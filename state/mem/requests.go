@@ -91,7 +91,9 @@ func (s *Store) LoadEnded(ctx context.Context, name string) (st *state.State, er
 func (s *Store) endRequest(w *workspace, r locks.Request, cause, run string) {
 	ended := w.last().Clone()
 	ended.Apply(w.noted[r.ID]...)
+	touched := w.notedTouched[r.ID]
 	delete(w.noted, r.ID)
+	delete(w.notedTouched, r.ID)
 	if ended.SameContent(w.last()) && len(w.versions) > 0 {
 		return
 	}
@@ -103,20 +105,21 @@ func (s *Store) endRequest(w *workspace, r locks.Request, cause, run string) {
 	w.now.Serial, w.now.Lineage, w.now.EngineVersion = ended.Serial, ended.Lineage, ended.EngineVersion
 	info := journal.VersionInfo{Serial: ended.Serial, Lineage: ended.Lineage, At: s.opts.Now().UTC(), Cause: cause,
 		Run: run, Who: r.Who}
-	w.versions = append(w.versions, version{info, ended})
+	w.versions = append(w.versions, version{info, ended, touched})
 }
 
 // commitShared makes changes under a request for locks.
 func (s *Store) commitShared(w *workspace, r locks.Request, t journal.Tx, cause string) error {
 	after := w.now.Clone()
-	after.Apply(t.Changes...)
+	touched := applyTo(after, t.Changes)
 	if err := s.refused(within(r, w.now, after, t)); err != nil {
 		return err
 	}
 	if w.noted == nil {
-		w.noted = map[string][]state.Change{}
+		w.noted, w.notedTouched = map[string][]state.Change{}, map[string][]addr.Instance{}
 	}
 	w.noted[r.ID] = append(w.noted[r.ID], t.Changes...)
+	w.notedTouched[r.ID] = append(w.notedTouched[r.ID], touched...)
 	w.now = after
 	if t.EndVersion || t.EndUnfinished && len(w.noted[r.ID]) > 0 {
 		s.endRequest(w, r, cause, t.Run)

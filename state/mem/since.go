@@ -3,7 +3,10 @@ package mem
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
+	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 )
@@ -47,14 +50,26 @@ func (s *Store) Since(ctx context.Context, name, lineage string, serial uint64) 
 			return fmt.Errorf("serial %d of workspace %q: %w", serial, name, journal.ErrVersion)
 		}
 		// Each version names itself for what it changed; what was changed last stands.
-		by := map[thing]journal.VersionInfo{}
+		by, touchedBy := map[thing]journal.VersionInfo{}, map[thing]journal.VersionInfo{}
+		var touched []addr.Instance
+		touch := func(list []addr.Instance, by journal.VersionInfo) {
+			for _, a := range list {
+				touchedBy[thing{instance: a.String()}] = by
+			}
+			touched = append(touched, list...)
+		}
 		before := then
 		for _, v := range w.versions[at+1:] {
 			for _, d := range state.Differences(before, v.s) {
 				by[thingOf(d)] = v.info
+				if d.Output == "" && !d.Checks {
+					touched = append(touched, d.Instance)
+				}
 			}
 			before = v.s
+			touch(v.touched, v.info)
 		}
+		touch(w.touched, journal.VersionInfo{})
 		for _, d := range state.Differences(before, w.now) {
 			by[thingOf(d)] = journal.VersionInfo{}
 		}
@@ -65,11 +80,42 @@ func (s *Store) Since(ctx context.Context, name, lineage string, serial uint64) 
 			for _, d := range state.Differences(w.last(), making) {
 				by[thingOf(d)] = journal.VersionInfo{Run: r.Run, Who: r.Who}
 			}
+			touch(w.notedTouched[id], journal.VersionInfo{Run: r.Run, Who: r.Who})
 		}
-		for _, d := range state.Differences(then, w.now.Clone()) {
-			list = append(list, journal.Difference{Difference: d, By: by[thingOf(d)]})
+		for _, d := range state.Differences(then, w.now.Clone(), touched...) {
+			who, changed := by[thingOf(d)]
+			if !changed {
+				who = touchedBy[thingOf(d)]
+			}
+			list = append(list, journal.Difference{Difference: d, By: who})
 		}
 		return nil
 	})
 	return list, err
+}
+
+// applyTo makes changes in a state, and returns the instances that were something else before.
+func applyTo(s *state.State, changes []state.Change) (touched []addr.Instance) {
+	for _, c := range changes {
+		var about []addr.Instance
+		switch c := c.(type) {
+		case state.SetObject:
+			about = []addr.Instance{c.Addr}
+		case state.MoveInstance:
+			about = []addr.Instance{c.From, c.To}
+		}
+		before := make([]*state.Instance, len(about))
+		for i, a := range about {
+			if there := s.Instance(a); there != nil {
+				before[i] = &state.Instance{Current: there.Current, Deposed: maps.Clone(there.Deposed)}
+			}
+		}
+		s.Apply(c)
+		for i, a := range about {
+			if !s.Instance(a).Same(before[i]) && !slices.Contains(touched, a) {
+				touched = append(touched, a)
+			}
+		}
+	}
+	return touched
 }

@@ -44,7 +44,7 @@ func Run(t *testing.T, make func(t *testing.T) Fixture) {
 		{"a state that is put whole brings its lineage and serial, and hides nothing", replaceKeeps},
 		{"of versions with one serial the newest is found", newestOfSerial},
 		{"what has changed since a version is told, with who changed it last", sinceTells},
-		{"what changed and changed back has not changed", sinceForgets},
+		{"what was changed and changed back is told", sinceTellsWhatCameBack},
 		{"another provider is a change of all instances of a resource", sinceProvider},
 		{"what cannot be told since a version is an error", sinceUnknown},
 		{"when instances were last read is kept, and goes with them", readsAreKept},
