@@ -20,7 +20,7 @@ func (b *bench) budget(ctx context.Context, large bool, text string) error {
 	t := &table{bench: b, lived: map[string]results{}}
 	fmt.Fprintln(b.out, "| what | budget | measured | |")
 	fmt.Fprintln(b.out, "|---|---|---|---|")
-	for _, l := range append(t.lines(large), t.serviceLines()...) {
+	for _, l := range append(t.lines(large), t.serviceLines(large)...) {
 		if !strings.Contains(l.what, text) {
 			continue
 		}
