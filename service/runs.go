@@ -225,14 +225,18 @@ func (s *Service) OrganizationRuns(a *Actor, organization string, limit int) (ou
 				continue
 			}
 			for _, id := range runs.Newest(tx, "workspace", limit, w.ID) {
-				r, err := runs.Get(tx, id)
+				r, err := runs.Look(tx, id)
 				if err != nil {
 					return err
 				}
-				out = append(out, &RunView{*r, &WorkspaceView{*w, p}, p})
+				at, _ := slices.BinarySearchFunc(out, r.Number, func(o *RunView, number uint64) int {
+					return cmp.Compare(number, o.Number)
+				})
+				if at == limit {
+					break // and the others of the workspace are older
+				}
+				out = slices.Insert(out[:min(len(out), limit-1)], at, &RunView{*r, &WorkspaceView{*w, p}, p})
 			}
-			slices.SortFunc(out, func(x, y *RunView) int { return cmp.Compare(y.Number, x.Number) })
-			out = out[:min(limit, len(out))]
 		}
 		return nil
 	})
