@@ -95,7 +95,7 @@ func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 	now := x.s.now()
 	var list []due
 	err = x.s.store.View(func(tx *store.Tx) error {
-		for w, err := range workspaces.All(tx) {
+		for w, err := range workspaces.LookThrough(tx) {
 			if err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 				continue
 			}
 			watches = true
-			known, err := watchings.Get(tx, w.ID)
+			known, err := watchings.Look(tx, w.ID)
 			if errors.Is(err, store.ErrNotFound) {
 				known = &record.Watch{}
 			} else if err != nil {

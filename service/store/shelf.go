@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"iter"
 	"sync"
 
 	"github.com/millipede-iac/millipede/state/seal"
@@ -69,7 +70,31 @@ func (t *Table[T]) Look(tx *Tx, id string) (*T, error) {
 	if tx.shelf == nil || b == nil {
 		return t.Get(tx, id)
 	}
-	sealed := b.Get([]byte(id))
+	return t.look(tx, id, b.Get([]byte(id)))
+}
+
+// LookThrough is All as Look is Get.
+func (t *Table[T]) LookThrough(tx *Tx) iter.Seq2[*T, error] {
+	if tx.shelf == nil {
+		return t.All(tx)
+	}
+	return func(yield func(*T, error) bool) {
+		b := t.bucket(tx)
+		if b == nil {
+			return
+		}
+		c := b.Cursor()
+		for k, sealed := c.First(); k != nil; k, sealed = c.Next() {
+			v, err := t.look(tx, string(k), sealed)
+			if !yield(v, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// look returns the record whose sealed bytes are given; without them it asks for them.
+func (t *Table[T]) look(tx *Tx, id string, sealed []byte) (*T, error) {
 	nonce := seal.Nonce(sealed)
 	if nonce == nil {
 		return t.Get(tx, id)

@@ -54,6 +54,16 @@ func TestARecordThatIsLookedAtIsThatOfTheTransaction(t *testing.T) {
 			if err != nil || len(all) != 2 || all[0] != x {
 				t.Errorf("%v, %v", all, err)
 			}
+			var through []*city
+			for c, err := range cities.LookThrough(after) {
+				if err != nil {
+					return err
+				}
+				through = append(through, c)
+			}
+			if len(through) != 2 || through[0].Name != "Roma" || through[1] != x {
+				t.Errorf("%v", through)
+			}
 			return nil
 		})
 	})
