@@ -46,6 +46,7 @@ func runStatePush(ctx context.Context, a *app, args []string) int {
 		return s.End(diags)
 	}
 	s.WholeConfig = true
+	lf.Settle = *force
 	return s.WithState(ctx, vars.Variables, lf.StateOptions, "state-push", func(at estate.Changeable) diag.List {
 		ours, diags := at.Load(ctx)
 		if diags.HasErrors() {

@@ -46,6 +46,7 @@ func runStateRestore(ctx context.Context, a *app, args []string) int {
 	}
 	list := f.NArg() == 0
 	lf.Lock = lf.Lock && !list
+	lf.Settle = !list
 	return s.WithState(ctx, vars.Variables, lf.StateOptions, "state-restore", func(at estate.Changeable) diag.List {
 		o := at.(*estate.Opened)
 		if list {

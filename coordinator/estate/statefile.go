@@ -28,6 +28,9 @@ type StateOptions struct {
 	KeepsEach bool
 	// KeepsNothing: the operation writes no state, so without a lock it reads what was last committed.
 	KeepsNothing bool
+	// Settle: the operation puts a whole state in the place of whatever there is, so it is no obstacle that the state was
+	// changed in two places.
+	Settle bool
 	// Sharing has several operations of this process work on the state at the same time; nil has it for one alone.
 	Sharing *Sharing
 }

@@ -34,7 +34,7 @@ type SyncedStore interface {
 //	unchanged               | changed              | does nothing; the next Push writes
 //	changed or removed      | unchanged            | adopts
 //	removed                 | changed              | does nothing; the next Push writes
-//	changed                 | changed              | fails, unless both are the same
+//	changed                 | changed              | fails, unless both are the same, or Settle is set
 //	emptied                 | unchanged            | fails
 //	emptied                 | changed              | does nothing; the next Push writes
 //
@@ -46,6 +46,9 @@ type Sync struct {
 	Backend Backend
 	// Version is the version of OpenTofu that snapshots say has written them.
 	Version string
+	// Settle has Pull take both states as versions where the state was changed in two places, the snapshot's as the newer
+	// one: for commands that put a whole state there in any case.
+	Settle bool
 	// Restore is the command that brings an earlier version back, with a place for the serial; default
 	// "coordinator state restore %d".
 	Restore string
@@ -84,8 +87,11 @@ func (y *Sync) Pull(ctx context.Context, workspace, lockID string) (message stri
 			return "", errors.Join(err, y.mark(ctx, p, p.head, hash(p.data))) // only the mark was lost
 		}
 	}
+	if p.ahead && y.Settle {
+		return y.settle(ctx, p, lockID, theirs)
+	}
 	if p.ahead {
-		return "", conflict(p, theirs).Err()
+		return "", conflict(p, theirs, y.restore(p.head.Serial)).Err()
 	}
 	return y.adopt(ctx, p, lockID, theirs)
 }
@@ -335,6 +341,21 @@ func (y *Sync) adopt(ctx context.Context, p *picture, lockID string, theirs *sta
 	return strings.Join(says, " "), nil
 }
 
+// settle makes the snapshot's state a version after those of the store, so that both are kept whatever comes then.
+func (y *Sync) settle(ctx context.Context, p *picture, lockID string, theirs *state.State) (string, error) {
+	theirs.Serial = max(theirs.Serial, p.head.Serial) + 1
+	if err := y.Store.Replace(ctx, p.workspace, lockID, theirs,
+		journal.Cause{Text: "adopted from " + p.where, Elsewhere: true}); err != nil {
+		return "", err
+	}
+	// The mark says that the snapshot holds no version, so the next Push writes in any case.
+	if err := y.mark(ctx, p, journal.VersionInfo{}, hash(p.data)); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s and the store had both changed. Both states are kept: that of the store with the serial %d, "+
+		"that of the snapshot with the serial %d.", p.where, p.head.Serial, theirs.Serial), nil
+}
+
 // carryDoubts keeps doubts that another engine dropped when it wrote the state, and returns how many. An object that it
 // changed since has been looked at: that doubt is resolved.
 func carryDoubts(theirs, ours *state.State) int {
@@ -404,15 +425,15 @@ func emptied(p *picture, restore string) diag.List {
 }
 
 // conflict says that the same state went on in two places.
-func conflict(p *picture, theirs *state.State) diag.List {
+func conflict(p *picture, theirs *state.State, restore string) diag.List {
 	return diag.Errors("State changed in two places", fmt.Sprintf(
 		"The snapshot %s was changed by another program (serial %d, lineage %s) while the store had changes that "+
 			"were not yet written to it "+
 			"(serial %d, lineage %s), most likely because a command was interrupted. Neither may be dropped "+
 			"silently.\n\n"+
-			"To keep the store, move the snapshot away: the next command writes it again. To keep the snapshot, run "+
-			"\""+diag.Program()+" state push -force %s\"; what the store had stays readable as an earlier version.",
-		p.where, theirs.Serial, theirs.Lineage, p.head.Serial, p.head.Lineage, p.where), nil)
+			"To keep what the store has, run \"%s\". To keep the snapshot, run \""+diag.Program()+" state push -force "+
+			"FILE\" with a copy of it. What is not kept stays readable as an earlier version.",
+		p.where, theirs.Serial, theirs.Lineage, p.head.Serial, p.head.Lineage, restore), nil)
 }
 
 // hash is that of a snapshot; empty when there is none.

@@ -223,6 +223,32 @@ func TestAStateThatWentOnInTwoPlacesIsNotDecidedSilently(t *testing.T) {
 	is(t, w.others().SameContent(w.load()), true)
 }
 
+// The way out that the diagnostic names, state push -force, ended at the same diagnostic.
+func TestAStateThatWentOnInTwoPlacesIsKeptTwiceForWhoReplacesItInAnyCase(t *testing.T) {
+	w := newWorld(t)
+	w.commit("a", 1)
+	w.push()
+	theirs := w.others()
+	w.commit("ours", 1) // and a crash
+	_, err := w.sync.Pull(t.Context(), ws, "")
+	ok(t, err)
+	theirs.Apply(put("theirs", 1)...)
+	w.write(theirs, 2)
+	w.sync.Settle = true
+	says, err := w.sync.Pull(t.Context(), ws, "")
+	ok(t, err)
+	if !strings.Contains(says, "the serial 2, that of the snapshot with the serial 3") {
+		t.Errorf("it says %q", says)
+	}
+	ours, err := w.store.LoadVersion(t.Context(), ws, 2)
+	ok(t, err)
+	is(t, []any{len(ours.Addrs()), w.load().SameContent(theirs)}, []any{2, true})
+	w.push()
+	is(t, []any{w.others().Serial, w.others().SameContent(theirs)}, []any{3, true})
+	w.sync.Settle = false
+	is(t, w.pull(), "")
+}
+
 func TestASnapshotThatCannotBeReadIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.commit("a", 1)
