@@ -90,7 +90,8 @@ func (r backendRecord) same(o backendRecord) bool {
 	return aErr == nil && bErr == nil && a.RawEquals(b)
 }
 
-// arguments returns the arguments of the recorded backend; null ones are left out.
+// arguments returns the arguments of the recorded backend. Null ones are left out, and so are empty collections, which
+// mean the same: who wrote the record may know an absent block as the one or as the other.
 func (r backendRecord) arguments() (cty.Value, error) {
 	ty, err := ctyjson.ImpliedType(r.Config)
 	if err != nil {
@@ -102,7 +103,8 @@ func (r backendRecord) arguments() (cty.Value, error) {
 	}
 	set := map[string]cty.Value{}
 	for name, arg := range v.AsValueMap() {
-		if !arg.IsNull() {
+		empty := !arg.IsNull() && arg.CanIterateElements() && !arg.Type().IsObjectType() && arg.LengthInt() == 0
+		if !arg.IsNull() && !empty {
 			set[name] = arg
 		}
 	}
@@ -148,7 +150,7 @@ func describeBackend(block *config.Backend, own cty.Value, others map[string]cty
 	if diags = located(more); diags.HasErrors() {
 		return backendRecord{}, diags
 	}
-	blockArgs := mine.Recorded(kind)
+	blockArgs := kind.Recorded(mine)
 	all := own.AsValueMap()
 	if all == nil {
 		all = map[string]cty.Value{}
@@ -166,7 +168,7 @@ func describeBackend(block *config.Backend, own cty.Value, others map[string]cty
 	if diags = diags.Append(located(more)); diags.HasErrors() {
 		return backendRecord{}, diags
 	}
-	value := whole.Recorded(kind)
+	value := kind.Recorded(whole)
 	text, err := ctyjson.Marshal(value, value.Type())
 	if err != nil {
 		return backendRecord{}, diags.Append(diag.New(diag.Error, "Invalid backend configuration",

@@ -57,6 +57,23 @@ func (k *Kind) Type() cty.Type { return k.spec().Type() }
 // null. Required arguments are not asked for, because the environment may set them.
 func (k *Kind) Decode(config cty.Value) (Arguments, diag.List) { return k.spec().Decode(config) }
 
+// Recorded returns all arguments that a block of the kind can have, as init records them: null where they are not set,
+// and empty where there may be several blocks and there is none.
+func (k *Kind) Recorded(a Arguments) cty.Value {
+	values := a.Recorded(k).AsValueMap()
+	for name, block := range k.Schema.Blocks {
+		ty := values[name].Type()
+		switch {
+		case !values[name].IsNull():
+		case block.Nesting == schema.NestingSet:
+			values[name] = cty.SetValEmpty(ty.ElementType())
+		case block.Nesting == schema.NestingList && ty.IsListType():
+			values[name] = cty.ListValEmpty(ty.ElementType())
+		}
+	}
+	return cty.ObjectVal(values)
+}
+
 // Kinds are the kinds of backends that there are.
 type Kinds []*Kind
 

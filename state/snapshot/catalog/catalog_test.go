@@ -102,3 +102,23 @@ func TestEachPackageOfABackendIsInTheTable(t *testing.T) {
 		}
 	}
 }
+
+// Init recorded null for a block that may be there several times and is not. OpenTofu records an empty list, took the
+// record for that of another configuration, and asked for a migration.
+func TestABlockThatIsNotThereIsRecordedAsOpenTofuDoes(t *testing.T) {
+	for kind, block := range map[string]string{"cos": "assume_role", "oss": "assume_role", "kubernetes": "exec"} {
+		k, diags := catalog.All().Find(kind)
+		if diags.HasErrors() {
+			t.Fatal(diags.Err())
+		}
+		args, diags := k.Decode(cty.EmptyObjectVal)
+		if diags.HasErrors() {
+			t.Fatal(diags.Err())
+		}
+		recorded := k.Recorded(args)
+		v := recorded.GetAttr(block)
+		if v.IsNull() || v.LengthInt() != 0 {
+			t.Errorf("%s of %s is recorded as %#v", block, kind, v)
+		}
+	}
+}
