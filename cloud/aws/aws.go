@@ -102,7 +102,7 @@ type Session struct {
 
 	credentials sdk.CredentialsProvider
 	client      *http.Client
-	retryer     sdk.RetryerV2
+	attempts    int
 	userAgent   string
 	dual, fips  bool
 	clock       call.Clock
@@ -137,7 +137,12 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 	if attempts <= 0 {
 		attempts = 5
 	}
-	standard := func(o *retry.StandardOptions) { o.MaxAttempts = attempts }
+	standard := func(o *retry.StandardOptions) {
+		o.MaxAttempts = attempts
+		o.Retryables = append([]retry.IsErrorRetryable{retry.RetryableHTTPStatusCode{
+			Codes: map[int]struct{}{http.StatusTooManyRequests: {}}, // which proxies answer, without a code of AWS's
+		}}, o.Retryables...)
+	}
 	var retryer sdk.RetryerV2 = retry.NewStandard(standard)
 	if s.RetryMode == "adaptive" {
 		retryer = retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
@@ -167,7 +172,7 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 		}
 	})
 	session := &Session{
-		Region: s.Region, client: client, retryer: retryer, userAgent: s.UserAgent, dual: s.DualStack,
+		Region: s.Region, client: client, attempts: attempts, userAgent: s.UserAgent, dual: s.DualStack,
 		fips: s.FIPS,
 	}
 	session.credentials = s.provider(loaded, stsClient)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
@@ -20,15 +19,8 @@ import (
 // often as the settings say (call.Caller). It is signed for each attempt anew.
 func (s *Session) Do(ctx context.Context, service string, r call.Request) (*call.Response, error) {
 	caller := &call.Caller{
-		Client: s.client, UserAgent: s.userAgent, Attempts: s.retryer.MaxAttempts(), Explain: explain, Clock: &s.clock,
+		Client: s.client, UserAgent: s.userAgent, Attempts: s.attempts, Explain: explain, Clock: &s.clock,
 		Sign: func(ctx context.Context, r *http.Request, body []byte) error { return s.sign(ctx, service, r, body) },
-		Delay: func(attempt int, err error) time.Duration {
-			pause, noPause := s.retryer.RetryDelay(attempt, err)
-			if noPause != nil {
-				return time.Second
-			}
-			return pause
-		},
 	}
 	return caller.Do(ctx, r)
 }

@@ -40,8 +40,6 @@ type Caller struct {
 	Pause    time.Duration
 	// Timeout bounds one attempt with its answer; 0 means none.
 	Timeout time.Duration
-	// Delay returns the pause before the next attempt, after attempt has failed with err; nil: as Pause says.
-	Delay func(attempt int, err error) time.Duration
 	// Explain reads from an answer that says no what Error has not understood of it; nil: what all services have in
 	// common is enough.
 	Explain func(e *Error, header http.Header)
@@ -195,9 +193,6 @@ func (c *Caller) Repeat(ctx context.Context, try func(attempt int) error) error 
 			return err
 		}
 		wait := pause/2 + rand.N(pause/2+1) // not all at the same moment
-		if c.Delay != nil {
-			wait = c.Delay(attempt, err)
-		}
 		if refused != nil {
 			wait = min(max(wait, refused.after), maxPause)
 		}

@@ -101,7 +101,7 @@ func (e *Estate) openStateAs(ctx context.Context, backend snapshot.Backend, f St
 	if err := s.ensureWorkspace(ctx); err != nil {
 		return nil, diags.Append(diag.List{}.Append(err), store.close())
 	}
-	s.sync = &snapshot.Sync{Store: store, Backend: backend, Version: e.EngineVersion}
+	s.sync = &snapshot.Sync{Store: store, Backend: backend, Version: e.EngineVersion, Settle: f.Settle}
 	if f.Lock && as != reads {
 		if more := s.lock(ctx, f.LockTimeout); more.HasErrors() {
 			return nil, diags.Append(more, store.close())
@@ -196,15 +196,24 @@ func (s *Opened) watchLock() {
 	})
 }
 
-// lockLost reports whether the backend's lock was lost while it was held.
-func (s *Opened) lockLost() bool {
+// lockLost reports whether the backend's lock was lost while it was held. It asks the backend, where that can tell.
+func (s *Opened) lockLost(ctx context.Context) bool {
 	select {
 	case <-s.backendLock.Lost:
 		return true
 	default:
+	}
+	if s.backendLock.Held == nil {
 		return false
 	}
+	ctx, cancel := context.WithTimeout(ctx, lockLook)
+	defer cancel()
+	held, err := s.backendLock.Held(ctx)
+	return err == nil && !held // what is wrong with the backend the write says
 }
+
+// lockLook is how long a backend is asked whether a lock is still held.
+const lockLook = 10 * time.Second
 
 // lockBackend takes the lock of a backend. It waits for a lock that somebody else holds, but no longer than timeout.
 func (e *Estate) lockBackend(ctx context.Context, backend snapshot.Backend, workspace string, info journal.LockInfo,
@@ -289,7 +298,7 @@ func (s *Opened) Push(ctx context.Context) diag.List {
 			"state itself is in %s, and the next command writes the snapshot.", err, s.store.home.Path()), nil)
 	}
 	defer s.giveTurn()
-	if s.lockLost() {
+	if s.lockLost(ctx) {
 		return diag.Errors("State lock lost", fmt.Sprintf("The lock of %s was lost while it was held, so the "+
 			"snapshot was not "+
 			"written there: somebody else may have changed it.\n\nNothing is lost: the state itself is in %s, and "+

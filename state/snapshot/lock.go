@@ -19,6 +19,10 @@ type Lock struct {
 	// Lost is closed when the lock is known to be lost while it is held: then nothing more may be written. It is nil
 	// where a lock cannot be lost unnoticed, or where only the next write would notice it.
 	Lost <-chan struct{}
+	// Held looks whether the lock is still held; an error means that it cannot be told. It is for the moment before a
+	// write, because Lost learns of a loss late. It is nil where a write under a lock that is lost fails by itself, and
+	// where it cannot be asked for.
+	Held func(ctx context.Context) (bool, error)
 }
 
 // lockDocument is the lock information as every backend of OpenTofu stores and sends it: these fields in this order.

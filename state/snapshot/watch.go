@@ -32,12 +32,12 @@ type watch struct {
 // errReleased is why a watch ends that nobody needs any more.
 var errReleased = errors.New("the lock is not watched any more")
 
-// Start watches the lock of a workspace that was just taken, until Stop or Close. held tells whether it is still held;
-// an error means that it cannot be told, and the lock is taken to be held. The channel is closed when the lock is
-// known to be lost. The watch outlives the context, of which it takes the values alone.
+// Start watches the lock of a workspace that was just taken, until Stop or Close, and returns it. held tells whether it
+// is still held; an error means that it cannot be told, and the lock is taken to be held. The watch outlives the
+// context, of which it takes the values alone.
 func (w *Watches) Start(ctx context.Context, every time.Duration, workspace, id string,
 	held func(ctx context.Context) (bool, error),
-) <-chan struct{} {
+) Lock {
 	if every <= 0 {
 		every = lockCheck
 	}
@@ -71,7 +71,7 @@ func (w *Watches) Start(ctx context.Context, every time.Duration, workspace, id 
 			}
 		}
 	}()
-	return lost
+	return Lock{ID: id, Lost: lost, Held: held}
 }
 
 // lockCheck is how often a lock is looked at.

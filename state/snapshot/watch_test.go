@@ -29,7 +29,7 @@ func TestALockThatIsGoneIsNoticedAndOneThatCannotBeAskedForIsHeld(t *testing.T) 
 		})
 		cancel() // the command that took it may have ended; the lock has not
 		begun := time.Now()
-		<-lost
+		<-lost.Lost
 		if asked != 3 || time.Since(begun) != 3*time.Minute {
 			t.Errorf("noticed after %d looks and %s", asked, time.Since(begun))
 		}

@@ -109,7 +109,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 		}
 		return snapshot.Lock{}, fmt.Errorf("writing who holds the lock: %w", err)
 	}
-	lost := b.watches.Start(ctx, b.watchEvery, workspace, info.ID, func(ctx context.Context) (bool, error) {
+	lock := b.watches.Start(ctx, b.watchEvery, workspace, info.ID, func(ctx context.Context) (bool, error) {
 		at, err := b.properties(ctx, workspace)
 		if call.IsCode(err, "LeaseIdMismatchWithBlobOperation", "LeaseNotPresentWithBlobOperation", "LeaseLost") ||
 			call.IsStatus(err, http.StatusPreconditionFailed) {
@@ -121,7 +121,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 		holder := at.holder()
 		return at != nil && at.leased && (holder == nil || holder.ID == info.ID), nil
 	})
-	return snapshot.Lock{ID: info.ID, Lost: lost}, nil
+	return lock, nil
 }
 
 func (b *backend) setLease(workspace, id string) {

@@ -130,6 +130,12 @@ func TestWhoMeetsATagLearnsThatSomebodyTakesTheLock(t *testing.T) {
 		t.Errorf("the lock is refused with %v", err)
 	}
 	is(t, len(s.Tags()), 1) // it is not ours to delete
+	// Nothing of ours could delete it, so that whoever met it had to use the cloud's own tools.
+	if err := b.Unlock(t.Context(), "default", "another"); !errors.Is(err, snapshot.ErrNotLocked) {
+		t.Errorf("another ID: %v", err)
+	}
+	ok(t, b.Unlock(t.Context(), "default", held.Holder.ID))
+	is(t, len(s.Tags()), 0)
 }
 
 // A tag that could not be deleted at once kept everybody out for ever.

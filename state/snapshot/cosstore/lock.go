@@ -14,9 +14,9 @@ import (
 // tagKey is the key of the tags that keep others out while a lock object is looked for and made.
 const tagKey = "tencentcloud-terraform-lock"
 
-// How often a tag is tried to be deleted, and the pause between the tries.
+// How long a tag is tried to be deleted, and the pause between the tries.
 const (
-	tagTries = 30
+	tagTime  = 30 * time.Second
 	tagPause = time.Second
 )
 
@@ -30,8 +30,10 @@ func (b *backend) lockObject(workspace string) string { return b.object(workspac
 
 // tag is the value of the tag of a lock object.
 func (b *backend) tag(object string) map[string]any {
-	return map[string]any{"TagKey": tagKey, "TagValue": checksum([]byte(b.bucket + ":" + object))}
+	return map[string]any{"TagKey": tagKey, "TagValue": b.tagValue(object)}
 }
+
+func (b *backend) tagValue(object string) string { return checksum([]byte(b.bucket + ":" + object)) }
 
 // Lock implements snapshot.Backend. The lock's ID is the check sum of the lock object.
 func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (_ snapshot.Lock, err error) {
@@ -62,11 +64,11 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	if err := b.put(ctx, object, document); err != nil {
 		return snapshot.Lock{}, fmt.Errorf("writing the lock: %w", err)
 	}
-	lost := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
+	lock := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
 		holder, err := b.holder(ctx, object)
 		return holder != nil && holder.ID == id, err
 	})
-	return snapshot.Lock{ID: id, Lost: lost}, nil
+	return lock, nil
 }
 
 // heldBy is the error of a tag that is there already: somebody holds the lock, or is about to.
@@ -76,9 +78,10 @@ func (b *backend) heldBy(ctx context.Context, object string) error {
 		return fmt.Errorf("the state is locked, and who holds the lock cannot be read: %w", err)
 	}
 	if holder == nil {
-		holder = &journal.LockInfo{Path: object,
-			Info: fmt.Sprintf("somebody takes the lock at this moment; if nobody does, a "+
-				"program died doing it, and the tag %s = %s has to be deleted", tagKey, b.tag(object)["TagValue"])}
+		value := b.tagValue(object)
+		holder = &journal.LockInfo{ID: value, Path: object,
+			Info: fmt.Sprintf("somebody takes the lock at this moment; if nobody does, a program died doing it, and "+
+				"the tag %s = %s has to be deleted, which force-unlock does", tagKey, value)}
 	}
 	return &journal.Held{Holder: *holder}
 }
@@ -99,7 +102,8 @@ func (b *backend) holder(ctx context.Context, object string) (*journal.LockInfo,
 
 // untag deletes the tag of a lock object, if it is there. A service that is busy is asked for half a minute.
 func (b *backend) untag(ctx context.Context, object string) error {
-	for try := 1; ; try++ {
+	end := time.Now().Add(tagTime)
+	for {
 		var found struct {
 			Tags []struct{ TagKey, TagValue string }
 		}
@@ -113,7 +117,7 @@ func (b *backend) untag(ctx context.Context, object string) error {
 		switch {
 		case err == nil || call.IsCode(err, tagMissing):
 			return nil
-		case try == tagTries:
+		case time.Now().After(end):
 			return fmt.Errorf("deleting the tag %s: %w", tagKey, err)
 		}
 		timer := time.NewTimer(tagPause)
@@ -135,6 +139,8 @@ func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	}
 	b.watches.Stop(workspace, lockID)
 	switch {
+	case holder == nil && lockID == b.tagValue(object): // what a program has left that died taking the lock
+		return b.untag(ctx, object)
 	case holder == nil:
 		return fmt.Errorf("%w: %s; there is no lock", snapshot.ErrNotLocked, lockID)
 	case holder.ID != lockID:

@@ -50,7 +50,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 
 // held is a lock that was taken, and is looked at from now on.
 func (b *backend) held(ctx context.Context, workspace, id string) snapshot.Lock {
-	lost := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
+	lock := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
 		query := url.Values{"fields": {"generation"}}
 		answer, err := b.ask(ctx, http.MethodGet, b.lockObject(workspace), query, nil)
 		if missing(err) {
@@ -62,7 +62,7 @@ func (b *backend) held(ctx context.Context, workspace, id string) snapshot.Lock 
 		now, err := generation(answer)
 		return now == id, err
 	})
-	return snapshot.Lock{ID: id, Lost: lost}
+	return lock
 }
 
 // lockThere reads the lock object and its generation; nil when there is none.

@@ -62,11 +62,11 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 
 // held is a lock that was taken, and is looked at from now on.
 func (b *backend) held(ctx context.Context, workspace, id string) snapshot.Lock {
-	lost := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
+	lock := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
 		lease, err := b.leases().get(ctx, b.leaseName(workspace))
 		return holderOf(lease) == id, err
 	})
-	return snapshot.Lock{ID: id, Lost: lost}
+	return lock
 }
 
 // Unlock implements snapshot.Backend. The lease stays, without a holder.

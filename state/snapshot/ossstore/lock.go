@@ -61,11 +61,11 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	case err != nil:
 		return snapshot.Lock{}, fmt.Errorf("writing the lock into the table %s: %w", b.table, err)
 	}
-	lost := b.watches.Start(ctx, b.watchEvery, workspace, info.ID, func(ctx context.Context) (bool, error) {
+	lock := b.watches.Start(ctx, b.watchEvery, workspace, info.ID, func(ctx context.Context) (bool, error) {
 		holder, err := b.holder(ctx, row)
 		return holder != nil && holder.ID == info.ID, err
 	})
-	return snapshot.Lock{ID: info.ID, Lost: lost}, nil
+	return lock, nil
 }
 
 // Unlock implements snapshot.Backend.

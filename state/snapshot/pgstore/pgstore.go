@@ -43,6 +43,8 @@ type heldLock struct {
 	session *sql.Conn
 	stop    context.CancelFunc
 	done    chan struct{}
+	// writing is held while the session writes, which is longer than a ping may take.
+	writing sync.Mutex
 }
 
 // creationKey returns the key of the lock that guards new rows: the negative FNV-1 hash of schema and table.
@@ -89,10 +91,25 @@ func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 	return []byte(data.String), nil
 }
 
-// Write implements snapshot.Backend. The row is committed, and so durable, when Write returns.
+// Write implements snapshot.Backend. The row is committed, and so durable, when Write returns. While this process holds
+// the workspace's lock, the session of the lock writes: when it has ended, the lock has, and nothing is written.
 func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
-	_, err := b.db.ExecContext(ctx, "INSERT INTO "+b.table+" (name, data) VALUES ($1, $2) "+
-		"ON CONFLICT (name) DO UPDATE SET data = EXCLUDED.data", workspace, string(data))
+	statement := "INSERT INTO " + b.table + " (name, data) VALUES ($1, $2) " +
+		"ON CONFLICT (name) DO UPDATE SET data = EXCLUDED.data"
+	b.mu.Lock()
+	h := b.held[workspace]
+	own := h != nil && h.session != nil
+	b.mu.Unlock()
+	if !own {
+		_, err := b.db.ExecContext(ctx, statement, workspace, string(data))
+		return err
+	}
+	h.writing.Lock()
+	defer h.writing.Unlock()
+	_, err := h.session.ExecContext(ctx, statement, workspace, string(data))
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+		return fmt.Errorf("the database session that held the lock has ended, and the lock with it: %w", err)
+	}
 	return err
 }
 
@@ -201,9 +218,13 @@ func (h *heldLock) watch(ctx context.Context, lost chan<- struct{}) {
 			return
 		case <-tick.C:
 		}
+		if !h.writing.TryLock() {
+			continue // a session that writes is there, and says itself if it ends
+		}
 		within, cancel := context.WithTimeout(ctx, pingEvery)
 		err := h.session.PingContext(within)
 		cancel()
+		h.writing.Unlock()
 		if err != nil && ctx.Err() == nil {
 			close(lost)
 			return

@@ -74,6 +74,10 @@ func TestTheBackendOverARealServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		lock := acquire(t, other, "w")
+		// Until it was noticed, up to ten seconds later, that the lock had ended, writes went over other sessions.
+		if err := b.Write(ctx, "w", []byte("{}")); err == nil || !strings.Contains(err.Error(), "the lock with it") {
+			t.Errorf("written under a lock that has ended: %v", err)
+		}
 		if err := other.Unlock(ctx, "w", lock.ID); err != nil {
 			t.Error(err)
 		}

@@ -91,10 +91,10 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	if !b.lockFile && b.table == "" {
 		return snapshot.Lock{ID: info.ID}, nil
 	}
-	lost := b.watches.Start(ctx, b.watchEvery, workspace, info.ID, func(ctx context.Context) (bool, error) {
+	lock := b.watches.Start(ctx, b.watchEvery, workspace, info.ID, func(ctx context.Context) (bool, error) {
 		return b.holds(ctx, key, info.ID)
 	})
-	return snapshot.Lock{ID: info.ID, Lost: lost}, nil
+	return lock, nil
 }
 
 // holds tells whether a lock is still held, in all places that it was taken in.

@@ -61,7 +61,7 @@ func (s *Store) Lock(ctx context.Context, workspace string, info journal.LockInf
 	s.mu.Lock()
 	s.held[workspace] = info.ID
 	s.mu.Unlock()
-	lock.Lost = s.watches.Start(ctx, s.lockCheck, workspace, lock.ID, func(ctx context.Context) (bool, error) {
+	lock = s.watches.Start(ctx, s.lockCheck, workspace, lock.ID, func(ctx context.Context) (bool, error) {
 		now, err := s.client.WorkspaceByID(ctx, w.ID)
 		if err != nil {
 			return true, err
