@@ -5,11 +5,13 @@ package backends
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,12 +19,23 @@ import (
 	"github.com/millipede-iac/millipede/test/process"
 )
 
-// program is the coordinator.
-var program string
+// program is the coordinator. tofu is an OpenTofu 1.12 to take turns with, which the variable TOFU names; empty for none.
+var (
+	program string
+	tofu    = os.Getenv("TOFU")
+)
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
+// together is how many places are at work at the same time: the tests wait more than they compute.
+const together = 6
+
 func run(m *testing.M) int {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(together)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	dir, err := os.MkdirTemp("", "millipede-backends-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -48,15 +61,16 @@ const patience = 2 * time.Minute
 
 // directory is a working directory over a place.
 type directory struct {
-	t   *testing.T
-	dir string
-	env map[string]string
+	t       *testing.T
+	program string
+	dir     string
+	env     map[string]string
 }
 
 // directory makes a directory with a backend block around the body, and a configuration.
 func (w *world) directory(t *testing.T, body, configuration string) *directory {
 	t.Helper()
-	d := &directory{t: t, dir: t.TempDir(), env: w.env}
+	d := &directory{t: t, program: program, dir: t.TempDir(), env: w.env}
 	d.write("main.tf", configuration)
 	d.write("backend.tf", "terraform {\n  backend \""+w.kind+"\" {\n"+body+"\n  }\n}\n")
 	return d
@@ -73,14 +87,17 @@ func (d *directory) path(name string) string { return filepath.Join(d.dir, name)
 
 func (d *directory) start(args ...string) *process.Process {
 	d.t.Helper()
-	cmd := exec.Command(program, args...)
+	cmd := exec.Command(d.program, args...)
 	cmd.Dir = d.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir, "TMPDIR=" + os.TempDir(), "TF_IN_AUTOMATION=1",
 		"NO_COLOR=1"}
+	if d.program != program {
+		cmd.Env = append(cmd.Env, "TF_CLI_ARGS=-no-color")
+	}
 	for name, value := range d.env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	p, err := process.Start("coordinator "+strings.Join(args, " "), cmd)
+	p, err := process.Start(d.program+" "+strings.Join(args, " "), cmd)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -109,7 +126,7 @@ func (d *directory) must(args ...string) string {
 	d.t.Helper()
 	code, text := d.ends(d.start(args...))
 	if code != 0 {
-		d.t.Fatalf("coordinator %s: exit status %d\n%s", strings.Join(args, " "), code, text)
+		d.t.Fatalf("%s %s: exit status %d\n%s", d.program, strings.Join(args, " "), code, text)
 	}
 	return text
 }
@@ -119,9 +136,8 @@ func (d *directory) fails(says string, args ...string) string {
 	d.t.Helper()
 	code, text := d.ends(d.start(args...))
 	if code == 0 || !strings.Contains(text, says) {
-		d.t.Fatalf("coordinator %s: exit status %d, want a failure that says %q\n%s", strings.Join(args, " "), code,
-			says,
-			text)
+		d.t.Fatalf("%s %s: exit status %d, want a failure that says %q\n%s", d.program, strings.Join(args, " "), code,
+			says, text)
 	}
 	return text
 }
@@ -135,16 +151,20 @@ func (d *directory) unchanged(args ...string) {
 var serialLine = regexp.MustCompile(`"serial": ?(\d+)`)
 
 // serial returns the serial of the state in the backend.
-func (d *directory) serial() string {
+func (d *directory) serial() int {
 	d.t.Helper()
 	m := serialLine.FindStringSubmatch(d.must("state", "pull"))
 	if m == nil {
 		d.t.Fatal("the state that was pulled has no serial")
 	}
-	return m[1]
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return n
 }
 
-var idLine = regexp.MustCompile(`ID: +(\S+)`)
+var idLine = regexp.MustCompile(`(?m)^\W*ID: +(\S+)`)
 
 // lockID reads the ID of a lock from a refusal.
 func (d *directory) lockID(text string) string {

@@ -3,6 +3,7 @@ package backends
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -40,6 +41,7 @@ output "secret" {
 }
 `
 
+// Where TOFU names an OpenTofu, it is at work in the second directory, and the first one is the coordinator's.
 func TestEveryBackendTakesTheStepsOfAUsersState(t *testing.T) {
 	if testing.Short() {
 		t.Skip("hundreds of commands are run")
@@ -50,12 +52,12 @@ func TestEveryBackendTakesTheStepsOfAUsersState(t *testing.T) {
 			w := make(t)
 			w.kind = kind
 			a, b := w.directory(t, w.body, configuration), w.directory(t, w.body, configuration)
-			a.must("init")
-			a.must("apply", "-auto-approve")
-			b.must("init")
+			if tofu != "" {
+				b.program = tofu
+			}
 			for _, s := range steps {
 				if s.workspaces && w.oneState {
-					continue
+					continue // the backend has none, and says so (state/snapshot/snapshottest)
 				}
 				if !t.Run(s.claim, func(t *testing.T) {
 					c, d := *a, *b
@@ -69,41 +71,57 @@ func TestEveryBackendTakesTheStepsOfAUsersState(t *testing.T) {
 	}
 }
 
-// steps are what is done in two directories over one place, one after the other.
+// steps are what has to be shown of every backend, one after the other in two directories over one place.
 var steps = []struct {
 	claim      string
 	workspaces bool
 	take       func(t *testing.T, w *world, a, b *directory)
 }{
-	{claim: "two directories take turns, and the serial grows with changes alone", take: turns},
+	{claim: "init and apply by one, a plan without changes by the other, and back", take: turns},
+	{claim: "the serial grows by one with each change, and not without", take: serials},
 	{claim: "outputs are the same, sensitive ones too", take: outputs},
-	{claim: "the state can be operated on", take: surgery},
-	{claim: "an older state, and one of another lineage, are refused", take: pushes},
-	{claim: "workspaces are made, listed, used and deleted by both", workspaces: true, take: workspaces},
-	{claim: "one holds the lock, and the other learns who, waits, or does without", take: contention},
-	{claim: "the lock of a process that died is released as the place has it", take: crash},
-	{claim: "a place that refuses in the middle of an apply costs nothing", take: refusal},
+	{claim: "state mv and rm by either", take: surgery},
+	{claim: "state push, which refuses an older serial and another lineage", take: pushes},
+	{claim: "workspaces are created, listed, selected and deleted by either", workspaces: true, take: workspaces},
+	{claim: "the name of a deleted workspace comes back empty", workspaces: true, take: emptyAgain},
+	{claim: "a refused lock names its holder, both ways", take: refusals},
+	{claim: "-lock-timeout waits and succeeds, both ways", take: waiting},
+	{claim: "-lock=false does without the lock, both ways", take: lockless},
+	{claim: "a wrong ID releases nothing, both ways", take: wrongID},
+	{claim: "when its holder is killed, a lock stays, ends or expires as the place has it", take: killed},
+	{claim: "the other's force-unlock releases the lock of the dead", take: released},
 	{claim: "the state is encrypted, and in the clear again", take: encryption},
-	{claim: "other configurations read the outputs", take: remoteState},
-	{claim: "the state moves to another place, and back", take: migration},
+	{claim: "two engines work in one directory", take: oneDirectory},
 	{claim: "the backend's arguments may come from a file", take: partial},
+	{claim: "other configurations read the outputs with terraform_remote_state", take: remoteState},
+	{claim: "the state moves to local files, and back", take: migration},
 	{claim: "everything is destroyed", take: destroy},
 }
 
 func turns(t *testing.T, _ *world, a, b *directory) {
+	a.must("init", "-input=false")
+	a.must("apply", "-auto-approve")
+	b.must("init", "-input=false")
 	b.unchanged()
-	before := b.serial()
-	b.must("apply", "-auto-approve")
-	if s := b.serial(); s != before {
-		t.Errorf("without a change the serial became %s, it was %s", s, before)
-	}
 	b.must("apply", "-auto-approve", "-var=value=2")
 	a.unchanged("-var=value=2")
-	if s := a.serial(); len(s) > 1 || s[0] != before[0]+1 {
-		t.Errorf("after a change the serial is %s, it was %s", s, before)
-	}
 	if one, other := a.must("state", "pull"), b.must("state", "pull"); one != other {
 		t.Errorf("the directories pull different states:\n%s\n%s", one, other)
+	}
+}
+
+func serials(t *testing.T, _ *world, a, b *directory) {
+	for _, d := range []*directory{a, b} {
+		before := d.serial()
+		for _, step := range []struct {
+			value string
+			grown int
+		}{{"2", 0}, {"9", 1}, {"9", 1}, {"2", 2}} {
+			d.must("apply", "-auto-approve", "-var=value="+step.value)
+			if s := d.serial(); s != before+step.grown {
+				t.Errorf("with the value %s the serial is %d, it was %d", step.value, s, before)
+			}
+		}
 	}
 }
 
@@ -145,96 +163,181 @@ func pushes(t *testing.T, _ *world, a, b *directory) {
 }
 
 func workspaces(t *testing.T, _ *world, a, b *directory) {
-	a.must("workspace", "new", "w1")
-	if text := b.must("workspace", "list"); !strings.Contains(text, "w1") {
-		t.Errorf("the other lists %s", text)
+	for _, d := range [][2]*directory{{a, b}, {b, a}} {
+		one, other := d[0], d[1]
+		one.must("workspace", "new", "w1")
+		if text := other.must("workspace", "list"); !strings.Contains(text, "w1") {
+			t.Errorf("the other lists %s", text)
+		}
+		other.must("workspace", "select", "w1")
+		other.must("apply", "-auto-approve", "-var=value=3")
+		one.unchanged("-var=value=3")
+		one.must("destroy", "-auto-approve")
+		one.must("workspace", "select", "default")
+		other.must("workspace", "select", "default")
+		other.must("workspace", "delete", "w1")
+		if text := one.must("workspace", "list"); strings.Contains(text, "w1") {
+			t.Errorf("after it was deleted the other lists %s", text)
+		}
 	}
-	b.must("workspace", "select", "w1")
-	b.must("apply", "-auto-approve", "-var=value=3")
-	a.unchanged("-var=value=3")
-	a.must("destroy", "-auto-approve")
-	a.must("workspace", "select", "default")
+	a.unchanged("-var=value=2")
+}
+
+func emptyAgain(t *testing.T, _ *world, a, b *directory) {
+	a.must("workspace", "new", "w2")
+	b.must("workspace", "select", "w2")
+	b.must("apply", "-auto-approve")
 	b.must("workspace", "select", "default")
-	b.must("workspace", "delete", "w1")
-	if text := a.must("workspace", "list"); strings.Contains(text, "w1") {
-		t.Errorf("after it was deleted the other lists %s", text)
-	}
-	a.must("workspace", "new", "w1")
+	b.must("workspace", "delete", "-force", "w2")
+	a.must("workspace", "select", "default")
+	a.must("workspace", "new", "w2")
 	if text := a.must("state", "list"); strings.Contains(text, "terraform_data") {
 		t.Errorf("the workspace comes back with %s", text)
 	}
 	a.must("workspace", "select", "default")
-	a.must("workspace", "delete", "w1")
-	a.unchanged("-var=value=2")
+	a.must("workspace", "delete", "w2")
 }
 
-func contention(t *testing.T, w *world, a, b *directory) {
-	for holder, other := range map[*directory]*directory{a: b, b: a} {
+// contention calls do while one directory holds the lock, and then while the other does. do ends the holder.
+func contention(t *testing.T, a, b *directory, do func(holder, other *directory, end func())) {
+	t.Helper()
+	for _, d := range [][2]*directory{{a, b}, {b, a}} {
+		holder, other := d[0], d[1]
 		p, release := holder.holds("3")
-		text := other.fails("Error acquiring the state lock", "plan")
-		if !w.holderUnknown {
-			other.fails("", "force-unlock", "-force", "00000000-0000-0000-0000-000000000000")
-			if !strings.Contains(text, "OperationTypeApply") {
-				t.Errorf("the refusal does not say who it is:\n%s", text)
+		do(holder, other, func() {
+			release()
+			if code, text := holder.ends(p); code != 0 {
+				t.Fatalf("the holder ended with %d\n%s", code, text)
 			}
-		}
-		other.must("plan", "-lock=false")
-		waits := other.start("plan", "-lock-timeout=90s")
-		release()
-		if code, text := holder.ends(p); code != 0 {
-			t.Fatalf("the holder ended with %d\n%s", code, text)
-		}
-		if code, text := other.ends(waits); code != 0 {
-			t.Fatalf("who waited ended with %d\n%s", code, text)
-		}
+		})
 		other.must("apply", "-auto-approve", "-var=value=2")
 	}
 }
 
-func crash(t *testing.T, w *world, a, b *directory) {
+func refusals(t *testing.T, w *world, a, b *directory) {
+	contention(t, a, b, func(_, other *directory, end func()) {
+		text := other.fails("Error acquiring the state lock", "plan")
+		if !w.holderUnknown && (other.lockID(text) == "" || !strings.Contains(text, "OperationTypeApply")) {
+			t.Errorf("the refusal does not say who it is:\n%s", text)
+		}
+		end()
+	})
+}
+
+func waiting(t *testing.T, _ *world, a, b *directory) {
+	contention(t, a, b, func(_, other *directory, end func()) {
+		waits := other.start("plan", "-lock-timeout=90s")
+		end()
+		if code, text := other.ends(waits); code != 0 {
+			t.Fatalf("who waited ended with %d\n%s", code, text)
+		}
+	})
+}
+
+func lockless(t *testing.T, _ *world, a, b *directory) {
+	contention(t, a, b, func(_, other *directory, end func()) {
+		other.must("plan", "-lock=false")
+		end()
+	})
+}
+
+func wrongID(t *testing.T, w *world, a, b *directory) {
+	contention(t, a, b, func(_, other *directory, end func()) {
+		// OpenTofu reports success without doing anything with pg, and releases every lock with consul.
+		if other.program == program || w.kind != "pg" && w.kind != "consul" {
+			other.fails("", "force-unlock", "-force", "00000000-0000-0000-0000-000000000000")
+			other.fails("Error acquiring the state lock", "plan")
+		}
+		end()
+	})
+}
+
+// dies kills a holder of the lock, and returns the lock's ID as the other sees it.
+func dies(t *testing.T, w *world, a, b *directory) (id string) {
+	t.Helper()
 	p, release := a.holds("4")
 	text := b.fails("Error acquiring the state lock", "plan")
+	if !w.holderUnknown {
+		id = b.lockID(text)
+	}
 	if err := p.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	release() // what the dead process had started
-	switch {
-	case w.diesWithHolder:
-		eventually(t, "the lock has ended with its holder", func() bool {
-			code, _ := b.ends(b.start("plan", "-lock-timeout=10s"))
-			return code == 0
-		})
-	default:
-		b.fails("Error acquiring the state lock", "plan")
-		b.must("force-unlock", "-force", b.lockID(text))
-		b.must("plan", "-lock-timeout=60s")
-	}
+	return id
+}
+
+// resolves has the directory of a process that died go on.
+func resolves(a, b *directory) {
 	a.fails("in doubt", "runs", "resume")
 	a.must("runs", "resolve", "terraform_data.a", "-not-created")
 	a.must("apply", "-auto-approve", "-var=value=2")
 	b.unchanged("-var=value=2")
 }
 
-func refusal(t *testing.T, w *world, a, b *directory) {
-	p, release := a.holds("5")
-	w.fail(true)
-	release()
-	code, text := a.ends(p)
-	if code == 0 || !strings.Contains(text, "errored.tfstate") {
-		t.Fatalf("the apply ended with %d\n%s", code, text)
+func killed(t *testing.T, w *world, a, b *directory) {
+	w.dead = dies(t, w, a, b)
+	if !w.diesWithHolder && !w.expires {
+		if id := b.lockID(b.fails("Error acquiring the state lock", "plan")); id != w.dead {
+			t.Errorf("the lock has the ID %s, it was %s", id, w.dead)
+		}
+		return
 	}
-	saved, err := os.ReadFile(a.path("errored.tfstate"))
-	if err != nil || !strings.Contains(string(saved), `"5"`) {
-		t.Errorf("errored.tfstate holds %s: %v", saved, err)
+	eventually(t, "the lock has ended", func() bool {
+		code, _ := b.ends(b.start("plan", "-lock-timeout=10s"))
+		return code == 0
+	})
+	resolves(a, b)
+}
+
+func released(t *testing.T, w *world, a, b *directory) {
+	switch {
+	case w.diesWithHolder: // there is none: the lock of the living stays
+		contention(t, a, b, func(_, other *directory, end func()) {
+			if other.program == program {
+				other.fails("pg_terminate_backend", "force-unlock", "-force", "00000000-0000-0000-0000-000000000000")
+			}
+			other.fails("Error acquiring the state lock", "plan")
+			end()
+		})
+		return
+	case w.expires:
+		w.dead = dies(t, w, a, b)
 	}
-	w.fail(false)
-	if !w.diesWithHolder && !w.expires { // the lock could not be released either
-		b.must("force-unlock", "-force", b.lockID(b.fails("Error acquiring the state lock", "plan")))
+	b.must("force-unlock", "-force", w.dead)
+	eventually(t, "the lock is free", func() bool { // with consul some seconds later
+		code, _ := b.ends(b.start("plan", "-lock-timeout=10s"))
+		return code == 0
+	})
+	resolves(a, b)
+}
+
+// oneDirectory has another engine work where the first one does: OpenTofu, or a coordinator that finds of the directory
+// what any engine leaves there, the record of the backend.
+func oneDirectory(t *testing.T, w *world, a, b *directory) {
+	other := *a
+	if tofu != "" {
+		other.program = tofu
+		other.must("init", "-input=false")
+	} else {
+		other.dir = t.TempDir()
+		for _, name := range []string{"main.tf", "backend.tf", filepath.Join(".terraform", "terraform.tfstate")} {
+			text, err := os.ReadFile(a.path(name))
+			if err == nil {
+				err = os.MkdirAll(filepath.Dir(other.path(name)), 0o700)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			other.write(name, string(text))
+		}
 	}
-	a.must("state", "push", "-lock-timeout=90s", "errored.tfstate")
-	b.unchanged("-var=value=5")
-	b.must("apply", "-auto-approve", "-var=value=2")
-	a.unchanged("-var=value=2")
+	other.unchanged("-var=value=2")
+	other.must("apply", "-auto-approve", "-var=value=8")
+	a.unchanged("-var=value=8")
+	a.must("apply", "-auto-approve", "-var=value=2")
+	other.unchanged("-var=value=2")
+	b.unchanged("-var=value=2")
 }
 
 // encrypted is what TF_ENCRYPTION has, with names of methods in two places.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -14,32 +14,26 @@ import (
 	"github.com/millipede-iac/millipede/test/clouds/amazon"
 	"github.com/millipede-iac/millipede/test/clouds/azure"
 	"github.com/millipede-iac/millipede/test/clouds/consul"
+	"github.com/millipede-iac/millipede/test/clouds/faults"
 	"github.com/millipede-iac/millipede/test/clouds/google"
 	"github.com/millipede-iac/millipede/test/clouds/kubernetes"
 	"github.com/millipede-iac/millipede/test/clouds/tencent"
-	"github.com/millipede-iac/millipede/test/postgres"
 )
 
 // world is a place for states, and what a user needs to reach it.
 type world struct {
-	kind string
-	body string // of the backend block
-	env  map[string]string
-	// fail has the place refuse everything, or be itself again.
-	fail func(bool)
+	kind   string
+	body   string // of the backend block
+	env    map[string]string
+	faults *faults.Faults // of the place, unless it is a database
+	*database
 
 	oneState       bool
 	holderUnknown  bool // the place does not store who holds a lock
 	diesWithHolder bool // a lock ends with its holder, and cannot be broken
 	expires        bool // a lock ends a while after its holder
-}
 
-// many are refusals that are not tried again, for as many requests as a command makes.
-func many(on bool) []int {
-	if !on {
-		return nil
-	}
-	return slices.Repeat([]int{http.StatusNotImplemented}, 500)
+	dead string // the ID of a lock whose holder was killed
 }
 
 // worlds has a place of each kind.
@@ -48,20 +42,14 @@ var worlds = map[string]func(t *testing.T) *world{
 		s := azure.New(t, "states")
 		env := s.Env()
 		env["ARM_ACCESS_KEY"] = azure.AccessKey
-		return &world{env: env, fail: func(on bool) {
-			var failures []azure.Failure
-			for _, status := range many(on) {
-				failures = append(failures, azure.Failure{Status: status})
-			}
-			s.Fail(failures...)
-		}, body: `
+		return &world{env: env, faults: &s.Faults, body: `
 			storage_account_name = "` + azure.Account + `"
 			container_name       = "states"
 			key                  = "a/b.tfstate"`}
 	},
 	"consul": func(t *testing.T) *world {
 		a, s := consul.Serve(t)
-		return &world{expires: true, fail: func(on bool) { a.Fail(many(on)...) }, body: `
+		return &world{expires: true, faults: &a.Faults, body: `
 			address = "` + s.Listener.Addr().String() + `"
 			scheme  = "http"
 			path    = "a/b"`}
@@ -70,14 +58,14 @@ var worlds = map[string]func(t *testing.T) *world{
 		s := tencent.New(t)
 		env := s.Env()
 		env["TENCENTCLOUD_SECRET_ID"], env["TENCENTCLOUD_SECRET_KEY"] = tencent.KeyID, tencent.Secret
-		return &world{env: env, fail: func(on bool) { s.Fail(many(on)...) }, body: `
+		return &world{env: env, faults: &s.Faults, body: `
 			bucket = "` + tencent.Bucket + `"
 			region = "` + tencent.Region + `"
 			prefix = "a/b"`}
 	},
 	"gcs": func(t *testing.T) *world {
 		s := google.New(t, "states")
-		return &world{fail: func(on bool) { s.Fail(many(on)...) }, env: map[string]string{
+		return &world{faults: &s.Faults, env: map[string]string{
 			"GOOGLE_OAUTH_ACCESS_TOKEN": google.Token, "GOOGLE_STORAGE_CUSTOM_ENDPOINT": s.Endpoint(),
 		}, body: `
 			bucket = "states"
@@ -85,9 +73,9 @@ var worlds = map[string]func(t *testing.T) *world{
 	},
 	"http": func(t *testing.T) *world {
 		s := &server{}
-		h := httptest.NewServer(s)
+		h := httptest.NewServer(s.faults.Before(s))
 		t.Cleanup(h.Close)
-		return &world{oneState: true, fail: s.refuse, body: fmt.Sprintf(`
+		return &world{oneState: true, faults: &s.faults, body: fmt.Sprintf(`
 			address        = "%s/state"
 			lock_address   = "%[1]s/lock"
 			unlock_address = "%[1]s/lock"`, h.URL)}
@@ -96,37 +84,37 @@ var worlds = map[string]func(t *testing.T) *world{
 		s := kubernetes.New(t)
 		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 		return &world{env: map[string]string{
-			"KUBE_TOKEN": kubernetes.Token, "KUBE_CLUSTER_CA_CERT_DATA": string(authority),
-		}, fail: func(on bool) { s.Fail(many(on)...) }, body: `
+			// OpenTofu wants a file, which need not be there.
+			"KUBE_CONFIG_PATH": filepath.Join(t.TempDir(), "none"), "KUBE_TOKEN": kubernetes.Token,
+			"KUBE_CLUSTER_CA_CERT_DATA": string(authority),
+		}, faults: &s.Faults, body: `
 			host          = "` + s.URL + `"
 			secret_suffix = "state"`}
 	},
 	"oss": func(t *testing.T) *world {
 		s := alibaba.New(t, "states")
 		env := s.Env()
+		tables := alibaba.TableURL
+		if tofu != "" {
+			tables = s.Plain()
+		}
 		env["ALICLOUD_ACCESS_KEY"], env["ALICLOUD_SECRET_KEY"] = alibaba.KeyID, alibaba.Secret
-		return &world{env: env, fail: func(on bool) { s.Fail(many(on)...) }, body: `
+		return &world{env: env, faults: &s.Faults, body: `
 			bucket              = "states"
 			region              = "` + alibaba.Region + `"
 			prefix              = "a/b"
 			tablestore_table    = "` + alibaba.Table + `"
-			tablestore_endpoint = "` + alibaba.TableURL + `"`}
+			tablestore_endpoint = "` + tables + `"`}
 	},
 	"pg": func(t *testing.T) *world {
-		s := postgres.Start(t)
-		return &world{holderUnknown: true, diesWithHolder: true, fail: func(on bool) {
-			if on {
-				s.Stop()
-			} else {
-				s.Run()
-			}
-		}, body: `
-			conn_str    = "` + s.URL() + `"
-			schema_name = "Some Schema"`}
+		d := startDatabase(t)
+		return &world{holderUnknown: true, diesWithHolder: true, database: d, body: `
+			conn_str    = "` + d.address() + `"
+			schema_name = "` + schema + `"`}
 	},
 	"s3": func(t *testing.T) *world {
 		s := amazon.New(t, "states")
-		return &world{fail: func(on bool) { s.Fail(many(on)...) }, env: map[string]string{
+		return &world{faults: &s.Faults, env: map[string]string{
 			"AWS_ACCESS_KEY_ID": amazon.AccessKey, "AWS_SECRET_ACCESS_KEY": amazon.SecretKey, "AWS_REGION": "eu-west-1",
 			"AWS_ENDPOINT_URL_S3": s.URL, "AWS_ENDPOINT_URL_DYNAMODB": s.URL, "AWS_ENDPOINT_URL_STS": s.URL,
 		}, body: `
@@ -138,17 +126,13 @@ var worlds = map[string]func(t *testing.T) *world{
 	},
 }
 
-// server is a place of the protocol that the backend http speaks.
+// server is a place of the protocol that the backend http speaks. It takes states from the holder of the lock alone, or
+// from whoever names none.
 type server struct {
+	faults faults.Faults
+
 	mu          sync.Mutex // guards what follows
 	state, lock []byte
-	broken      bool
-}
-
-func (s *server) refuse(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.broken = on
 }
 
 // ServeHTTP implements http.Handler.
@@ -157,8 +141,6 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.broken:
-		w.WriteHeader(http.StatusNotImplemented)
 	case r.Method == "LOCK" && s.lock != nil:
 		w.WriteHeader(http.StatusLocked)
 		_, _ = w.Write(s.lock)
@@ -173,6 +155,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.lock = nil
 	case r.Method == http.MethodPost:
+		if id := r.URL.Query().Get("ID"); id != "" && id != idOf(s.lock) {
+			w.WriteHeader(http.StatusConflict)
+			return
+		}
 		s.state = body
 	case r.Method == http.MethodDelete:
 		s.state = nil

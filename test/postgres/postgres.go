@@ -103,6 +103,15 @@ func (s *Server) Stop() {
 	s.process = nil
 }
 
+// Do has the superuser carry out statements of SQL.
+func (s *Server) Do(statements string) {
+	s.t.Helper()
+	cmd := s.command("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", s.URL(), "-c", statements)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.t.Fatalf("psql: %v\n%s", err, out)
+	}
+}
+
 // URL is the address of the database, without encryption.
 func (s *Server) URL() string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", s.Port)
@@ -111,7 +120,11 @@ func (s *Server) URL() string {
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 func (s *Server) command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(s.bin, name), args...)
+	path := filepath.Join(s.bin, name)
+	if _, err := os.Stat(path); err != nil { // programs of the client may lie elsewhere
+		path = name
+	}
+	cmd := exec.Command(path, args...)
 	cmd.Dir = s.dir
 	cmd.SysProcAttr = attributes()
 	return cmd

@@ -13,6 +13,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -70,6 +71,23 @@ func New(t testing.TB, buckets ...string) *Server {
 	}
 	s.Proxy = intercept.New(t, s.Faults.Before(s))
 	return s
+}
+
+// Plain returns the address of TableStore without TLS and by its number: OpenTofu's client for it uses no proxy, so it
+// cannot be led to the fake by the service's name.
+func (s *Server) Plain() string {
+	server := httptest.NewServer(s.Faults.Before(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			s.t.Errorf("reading a request: %v", err)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.requests = append(s.requests, r.Method+" "+r.Host+" "+r.URL.RequestURI())
+		s.table(w, r, body)
+	})))
+	s.t.Cleanup(server.Close)
+	return server.URL
 }
 
 // Fail has the next requests answered with these statuses. 0 lets one through; one with a minus is carried out, and its
@@ -282,6 +300,12 @@ func failed(w http.ResponseWriter, status int, code string) {
 	_, _ = w.Write(protowire.AppendString(protowire.AppendTag(m, 2, protowire.BytesType), "refused"))
 }
 
+// instance is the first label of a host's name.
+func instance(host string) string {
+	name, _, _ := strings.Cut(host, ".")
+	return name
+}
+
 // table answers about rows.
 func (s *Server) table(w http.ResponseWriter, r *http.Request, body []byte) {
 	h := r.Header
@@ -290,7 +314,7 @@ func (s *Server) table(w http.ResponseWriter, r *http.Request, body []byte) {
 	case key == "" || h.Get("X-Ots-Signature") != alibaba.Mac(key, alibaba.TableString(r.URL.Path, h)):
 		failed(w, http.StatusForbidden, "OTSAuthFailed")
 		return
-	case h.Get("X-Ots-Instancename") != "instance":
+	case h.Get("X-Ots-Instancename") != instance(r.Host):
 		failed(w, http.StatusForbidden, "OTSNoPermissionAccess")
 		return
 	}
@@ -342,7 +366,7 @@ func describe() []byte {
 	meta := append(tag(1, []byte(Table)), tag(2, primary)...)
 	capacity := append(number(1, 0), number(2, 0)...)
 	details := append(tag(1, capacity), number(2, 1)...)
-	options := append(number(1, ^uint64(0)), number(2, 1)...)
+	options := slices.Concat(number(1, ^uint64(0)), number(2, 1), number(5, 86400))
 	return slices.Concat(tag(1, meta), tag(2, details), tag(3, options), number(4, 1))
 }
 

@@ -19,6 +19,8 @@ func (s *Server) vault(w http.ResponseWriter, r *http.Request, body []byte) {
 		write(w, map[string]any{"error": map[string]string{"code": code, "message": "The vault refuses."}})
 	}
 	if !s.bearer(r, "vault.azure.net") {
+		w.Header().Set("WWW-Authenticate", `Bearer authorization="https://login.microsoftonline.com/`+Tenant+
+			`", resource="https://vault.azure.net"`) // clients ask without a token first
 		no(http.StatusUnauthorized, "Unauthorized")
 		return
 	}

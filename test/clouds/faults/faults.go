@@ -55,6 +55,13 @@ func (f *Faults) Ahead(by time.Duration) {
 	f.ahead = by
 }
 
+// Now returns the time of the service's clock.
+func (f *Faults) Now() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Now().Add(f.ahead)
+}
+
 // Before returns a handler that h stands behind.
 func (f *Faults) Before(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -84,9 +91,13 @@ func (f *Faults) Before(h http.Handler) http.Handler {
 			now := time.Now().Add(ahead)
 			w.Header().Set("Date", now.UTC().Format(http.TimeFormat))
 			if at, signed := signedAt(r); signed && now.Sub(at).Abs() > tolerated {
+				refusal := "<Error><Code>RequestTimeTooSkewed</Code><Message>The request has another time than the " +
+					"service.</Message></Error>"
+				if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") { // as STS
+					refusal = "<ErrorResponse>" + refusal + "</ErrorResponse>"
+				}
 				w.WriteHeader(http.StatusForbidden)
-				_, _ = io.WriteString(w, "<Error><Code>RequestTimeTooSkewed</Code><Message>The request has another "+
-					"time than the service.</Message></Error>")
+				_, _ = io.WriteString(w, refusal)
 				return
 			}
 		}

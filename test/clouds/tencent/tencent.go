@@ -200,7 +200,7 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, body []byte) {
 	case operation == "AssumeRole" && in.RoleArn == Role:
 		answer(w, map[string]any{
 			"Credentials": map[string]string{"TmpSecretId": RoleID, "TmpSecretKey": RoleKey, "Token": Token},
-			"ExpiredTime": time.Now().Add(time.Hour).Unix(),
+			"ExpiredTime": s.Faults.Now().Add(time.Hour).Unix(),
 		})
 	default:
 		fail(w, "InvalidParameter.RoleNotExist")
@@ -225,7 +225,7 @@ func refuse(w http.ResponseWriter, status int, code string) {
 }
 
 // signed signs the request once more, and compares.
-func signed(r *http.Request) bool {
+func (s *Server) signed(r *http.Request) bool {
 	parts, err := url.ParseQuery(strings.ReplaceAll(r.Header.Get("Authorization"), ";", "%3B"))
 	if err != nil {
 		return false
@@ -236,7 +236,7 @@ func signed(r *http.Request) bool {
 	if _, err := fmt.Sscanf(during, "%d;%d", &from, &to); key == "" || err != nil {
 		return false
 	}
-	if now := time.Now().Unix(); now < from || now > to {
+	if now := s.Faults.Now().Unix(); now < from || now > to {
 		return false
 	}
 	h := r.Header.Clone()
@@ -253,7 +253,7 @@ func signed(r *http.Request) bool {
 
 // store answers about objects.
 func (s *Server) store(w http.ResponseWriter, r *http.Request, body []byte, bucket string) {
-	if !signed(r) {
+	if !s.signed(r) {
 		refuse(w, http.StatusForbidden, "SignatureDoesNotMatch")
 		return
 	}
