@@ -335,7 +335,9 @@ func (s *Server) table(w http.ResponseWriter, r *http.Request, body []byte) {
 		failed(w, http.StatusForbidden, "OTSConditionCheckFail")
 		return
 	}
-	capacity := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), nil)
+	unit := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1) // read, and written:
+	unit = protowire.AppendVarint(protowire.AppendTag(unit, 2, protowire.VarintType), 0)
+	capacity := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), unit)
 	answer := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), capacity)
 	switch r.URL.Path {
 	case "/DescribeTable":
