@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -47,6 +48,28 @@ func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest
 			Pool: under.Dispatch.Pool, Coordinator: run.Coordinator, Run: run.ID,
 			Attempt: wire.AttemptID(under.Dispatch.Attempt)})
 	}
+}
+
+// former decides about the permits that earlier processes of a run have requested. That run is resumed by this process,
+// so that it need not read the journal for each of them.
+type former struct {
+	run  string
+	own  string          // what the names of this process's requests begin with
+	open map[string]bool // the permits under which operations were under way, or in doubt, when the run was resumed
+}
+
+func newFormer(run, process string, past loop.Memory) *former {
+	f := &former{run: run, own: loop.OwnName(run, process), open: map[string]bool{}}
+	for name := range past.Permits() {
+		f.open[name] = true
+	}
+	return f
+}
+
+// decide is a wire.Orphan: it reports whether nothing can run under the permit any more. Earlier processes start
+// nothing under the others: they have lost the lock, and commit no dispatch.
+func (f *former) decide(_ context.Context, limit string, r wire.PermitRequest) (free bool) {
+	return r.Run == f.run && !strings.HasPrefix(r.ID, f.own) && !f.open[journal.PermitName(limit, r.ID)]
 }
 
 // resolved reports whether the attempt is no longer in doubt: the user has resolved it, or the object was read.

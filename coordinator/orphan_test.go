@@ -119,3 +119,27 @@ func TestARunThatAnotherProcessHasEndedKeepsNoPermits(t *testing.T) {
 		t.Errorf("of a run that has ended it keeps %v", got)
 	}
 }
+
+// Each permit that a process left had the journal read, which takes longer than a permit waits when the run is large.
+func TestARunThatIsResumedKnowsWhichPermitsOfEarlierProcessesAreFree(t *testing.T) {
+	past, err := loop.Recollect(2, []journal.Event{
+		{Vertex: 0, Kind: journal.Want}, {Vertex: 0, Kind: journal.Dispatch, Attempt: "a", Permits: []string{"default/r-0"}},
+		{Vertex: 1, Kind: journal.Want}, {Vertex: 1, Kind: journal.Dispatch, Attempt: "b", Permits: []string{"default/r-1"}},
+		{Vertex: 1, Kind: journal.Finish, Attempt: "b"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFormer("r", "p2", past)
+	for _, c := range []struct {
+		limit, run, id string
+		free           bool
+	}{
+		{"default", "r", "r-0", false}, {"default", "r", "r-1", true}, {"narrow", "r", "r-0", true},
+		{"default", "r", "r-p1-0", true}, {"default", "r", "r-p2-0", false}, {"default", "another", "r-1", false},
+	} {
+		if free := f.decide(t.Context(), c.limit, wire.PermitRequest{Run: c.run, ID: c.id}); free != c.free {
+			t.Errorf("%+v: free is %v", c, free)
+		}
+	}
+}

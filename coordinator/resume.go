@@ -26,7 +26,7 @@ func Resume(ctx context.Context, o Options) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the journal of run %s: %w", o.RunID, err)
 	}
-	r, err := newRunner(ctx, o, events)
+	r, err := newRunner(ctx, o, true, events)
 	if err != nil {
 		return nil, fmt.Errorf("reading the journal of run %s: %w", o.RunID, err)
 	}

@@ -121,21 +121,23 @@ type Runner struct {
 	memory loop.Memory // of the processes before this one
 	inbox  *inbox
 	acts   *executor
-	tracer Tracer // the observer, if it is one; else nil
+	tracer Tracer  // the observer, if it is one; else nil
+	former *former // what a resumed run knows of earlier processes' permits; else nil
 
 	records []loop.Record // of one step
 }
 
 // New returns a run from the beginning.
 func New(o Options) *Runner {
-	r, err := newRunner(context.Background(), o, nil)
+	r, err := newRunner(context.Background(), o, false, nil)
 	if err != nil {
 		panic(err) // only a journal can be wrong
 	}
 	return r
 }
 
-func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner, error) {
+// newRunner returns a run; again says that an earlier process has begun it, and left these events.
+func newRunner(ctx context.Context, o Options, again bool, events []journal.Event) (*Runner, error) {
 	slots := o.Rules.Slots(o.Parallelism)
 	if o.Observer == nil {
 		o.Observer = Silent{}
@@ -162,6 +164,9 @@ func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner,
 		Recorded: known.has,
 		Attempt:  func() wire.AttemptID { return wire.AttemptID(o.NewID()) },
 	}
+	if again {
+		s.Process = o.NewID()
+	}
 	tracer, _ := o.Observer.(Tracer)
 	s.Traced = tracer != nil
 	if len(events) > 0 {
@@ -172,6 +177,9 @@ func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner,
 	}
 	r := &Runner{Options: o, loop: loop.New(s), memory: s.Past, inbox: newInbox(), tracer: tracer}
 	r.acts = newExecutor(r.Options, r.inbox)
+	if again {
+		r.former = newFormer(o.RunID, s.Process, s.Past)
+	}
 	return r, nil
 }
 
@@ -229,6 +237,9 @@ func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
 	if err := r.open(base); err != nil {
 		cancel(err)
 		return r.loop.Outcome(), err
+	}
+	if r.former != nil {
+		defer r.Hub.Decide(r.former.decide)()
 	}
 	r.acts.start(base)
 	r.work(ctx)

@@ -40,7 +40,7 @@ func (o *orphans) decide(ctx context.Context, limit string, r wire.PermitRequest
 	o.mu.Lock()
 	all := slices.Clone(o.decides)
 	o.mu.Unlock()
-	for _, fn := range all {
+	for _, fn := range slices.Backward(all) { // who was added last knows best, and at once
 		_ = bug.Catch(func() error { free = (*fn)(ctx, limit, r); return nil })
 		if free {
 			return true

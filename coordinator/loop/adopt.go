@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/millipede-iac/millipede/state/journal"
@@ -116,12 +115,6 @@ func (l *Loop) reclaim(name, id string, a wire.AttemptID) {
 	lim := l.limitOf(wire.Limit{Name: name, Slots: l.Slots}, name == wire.DefaultLimit)
 	if lim.local { // the run shared the limit when it began
 		return
-	}
-	if n, err := strconv.Atoi(id[min(len(id), len(l.Run)+1):]); err == nil && n >= 0 && n < 1<<16 {
-		for n >= len(lim.taken) {
-			lim.taken = append(lim.taken, false)
-		}
-		lim.taken[n] = true
 	}
 	lim.queued = append(lim.queued, id)
 	l.reclaims[PermitKey{name, id}] = a
@@ -281,6 +274,22 @@ type Open struct {
 	Dispatch journal.Event
 	Doubtful bool // the journal says that its outcome is not known
 	Over     bool // it is doubtful, and nothing runs any more
+}
+
+// Permits yields the permits under which operations were dispatched that have no recorded outcome, or are in doubt.
+func (m Memory) Permits() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, p := range m {
+			if p.open == nil {
+				continue
+			}
+			for _, name := range p.open.Permits {
+				if !yield(name) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // UnderPermit returns the operation that was dispatched under a permit, unless its vertex has been settled since.

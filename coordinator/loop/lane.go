@@ -124,7 +124,9 @@ func (l *Loop) onPublished(e Published) {
 		l.do(Revoke{e.Vertex, l.ref(x.work), x.work.reason})
 		return
 	case lost: // nothing was ever sent
-		l.drop(x.work)
+		// Until that is recorded, it is not certain that this process still has the run: another one may have taken over the
+		// permits, and the operation.
+		x.work.noPermit = true
 		l.retract(e.Vertex, "its permit was lost")
 		return
 	}
@@ -296,6 +298,10 @@ func (l *Loop) requeue(v int) {
 	w := l.vertices[v].work
 	l.arrive(v)
 	l.attempts[w.attempt].revoked = w.delivery == 0
+	if w.noPermit {
+		w.noPermit = false
+		l.drop(w)
+	}
 	l.confirm(w)
 	w.attempt, w.worker, w.adopted = "", "", false
 	l.enqueue(v)

@@ -30,6 +30,9 @@ const TickEvery = 250 * time.Millisecond
 type Settings struct {
 	// Run is the ID of the run, Coordinator the name of the coordinator that executes it.
 	Run, Coordinator string
+	// Process is part of the names of this process's requests for permits, so that they are not those of earlier
+	// processes of the run; empty in the first one.
+	Process string
 	// Durable says that the run has a journal: the loop returns Commit actions.
 	Durable bool
 	// Embedded says that the workers end with this process.

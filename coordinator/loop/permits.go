@@ -3,6 +3,7 @@ package loop
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
@@ -37,6 +38,8 @@ type limit struct {
 	want   int    // vertices that could use a permit now
 	spare  int    // idle permits that no class was promised yet, while wants are counted
 	soon   int    // of want: those that wait for nothing but the widest limit besides
+	came   bool   // a permit was granted in this step
+	short  bool   // ready vertices that need it wait for a narrower limit
 
 	asking    bool
 	sizing    bool // its size is being looked at, or changed
@@ -85,7 +88,7 @@ func (l *Loop) onDeclared(e Declared) {
 // never holds a wide permit while it waits for a narrow one.
 func (l *Loop) request() {
 	for _, lim := range l.limitOrder {
-		lim.want, lim.soon, lim.spare = 0, 0, lim.available()
+		lim.want, lim.soon, lim.short, lim.spare = 0, 0, false, lim.available()
 	}
 	if !l.halted() {
 		for i, c := range l.classes {
@@ -103,11 +106,9 @@ func (l *Loop) request() {
 			}
 			for lim := range c.needs() {
 				lim.want += n
+				lim.short = lim.short || n == 0
 				n = min(n, lim.spare)
 				lim.spare -= n
-				if n == 0 {
-					break
-				}
 			}
 		}
 	}
@@ -122,10 +123,37 @@ func (l *Loop) request() {
 			l.do(Acquire{PermitKey{lim.name, id}})
 		}
 	}
+	l.passOn()
 }
 
-// requestID returns the lowest request name that is not in use. A resumed run requests permits under the same names,
-// and so finds those that the earlier process held.
+// passOn gives back permits that came too late: the place that they were requested for was left to others meanwhile. If
+// they were kept until others ask for them, two runs could go on exchanging places and permits, each with one of the
+// two that it needs.
+func (l *Loop) passOn() {
+	for _, lim := range l.limitOrder {
+		last := len(lim.idle) - 1
+		if lim.came && lim.short && last >= lim.want && (lim.inUse == 0 || lim.contended) {
+			l.giveBack(lim.idle[last])
+			lim.idle = lim.idle[:last]
+		}
+		lim.came = false
+	}
+}
+
+// ownName returns what the names of the requests of this process begin with. No two processes of a run use the same
+// name for a request of their own: what one of them gives back late, when another one goes on with its run already,
+// would be the permit of an operation of that one. Only permits of operations in the journal change hands, by reclaim.
+func (l *Loop) ownName() string { return OwnName(l.Run, l.Process) }
+
+// OwnName returns what the names of the requests of a process of a run begin with; see Settings.Process.
+func OwnName(run, process string) string {
+	if process == "" {
+		return run + "-"
+	}
+	return run + "-" + process + "-"
+}
+
+// requestID returns the lowest request name of this process that is not in use.
 func (l *Loop) requestID(lim *limit) string {
 	n := 0
 	for n < len(lim.taken) && lim.taken[n] {
@@ -135,12 +163,13 @@ func (l *Loop) requestID(lim *limit) string {
 		lim.taken = append(lim.taken, false)
 	}
 	lim.taken[n] = true
-	return l.Run + "-" + strconv.Itoa(n)
+	return l.ownName() + strconv.Itoa(n)
 }
 
 // forget frees the name of a request.
 func (l *Loop) forget(lim *limit, id string) {
-	if n, err := strconv.Atoi(id[min(len(id), len(l.Run)+1):]); err == nil && n >= 0 && n < len(lim.taken) {
+	number, _ := strings.CutPrefix(id, l.ownName())
+	if n, err := strconv.Atoi(number); err == nil && n >= 0 && n < len(lim.taken) {
 		lim.taken[n] = false
 	}
 }
@@ -170,6 +199,7 @@ func (l *Loop) onGranted(e Granted) {
 		return
 	}
 	lim.idle = append(lim.idle, p)
+	lim.came = true
 }
 
 func (l *Loop) onRefused(e Refused) {
@@ -339,19 +369,25 @@ func (l *Loop) onContention(e Contention) {
 	lim.asking, lim.contended = false, e.Yes
 	switch {
 	case e.Yes && lim.pool != nil:
-		// A place that waits for a narrow limit would idle, and with it a slot. All wait for the widest one.
-		l.trim(lim, lim.soon)
+		// A place that waits for a narrow limit would idle, and with it a slot. All wait for the widest one. For a quantum
+		// it may wait, so that the narrow limit, of which nobody keeps a permit without a place, finds who has one.
+		l.trim(lim, lim.soon, quantum)
 	case e.Yes:
-		l.trim(lim, lim.want)
+		l.trim(lim, lim.want, 0)
 	}
 }
 
-// trim releases idle permits until no more than keep are left.
-func (l *Loop) trim(lim *limit, keep int) {
-	for len(lim.idle) > keep {
-		l.giveBack(lim.idle[0])
-		lim.idle = lim.idle[1:]
+// trim releases idle permits until no more than keep are left, but none that is younger than age.
+func (l *Loop) trim(lim *limit, keep int, age time.Duration) {
+	left := lim.idle[:0]
+	for i, p := range lim.idle {
+		if len(left)+len(lim.idle)-i > keep && l.now.Sub(p.since) >= age {
+			l.giveBack(p)
+		} else {
+			left = append(left, p)
+		}
 	}
+	lim.idle = left
 	lim.surplus = time.Time{}
 }
 
@@ -363,13 +399,13 @@ func (l *Loop) tendLimits() {
 		}
 		switch {
 		case l.halted():
-			l.trim(lim, 0)
+			l.trim(lim, 0, 0)
 		case len(lim.idle) <= lim.want:
 			lim.surplus = time.Time{}
 		case lim.surplus.IsZero():
 			lim.surplus = l.now
 		case l.now.Sub(lim.surplus) >= linger:
-			l.trim(lim, lim.want)
+			l.trim(lim, lim.want, 0)
 		}
 		if lim.inUse+len(lim.idle) == 0 {
 			lim.contended = false

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -393,5 +394,77 @@ func TestWaitsAreListedOnce(t *testing.T) {
 		Wait{Pool: "a", Vertices: 3})
 	if !slices.EqualFunc(waits, []Wait{{Pool: "a", Vertices: 4}, {Limit: "a", Vertices: 2}}, Wait.equal) {
 		t.Errorf("%v", waits)
+	}
+}
+
+// A coordinator slept while its release of a permit was not answered, and its lock was broken. Another process went on
+// with the run, and asked for a permit under the same name. The first one woke up and released it once more, while an
+// operation went on under it: one more began than the limit allows.
+func TestNoProcessOfARunAsksUnderTheNamesOfAnotherOne(t *testing.T) {
+	again := 0
+	for every := 20; every < 200; every += 7 {
+		w := safely(t, 12)
+		asked, under, own := map[PermitKey]bool{}, map[PermitKey]bool{}, map[PermitKey]bool{}
+		w.asking = func(key PermitKey) {
+			if asked[key] && !under[key] {
+				t.Errorf("a crash each %d steps: %v was another process's, and nothing runs under it", every, key)
+			}
+			own[key] = true
+		}
+		w.boot()
+		for !w.run(every) {
+			w.crash()
+			w.restore()
+			maps.Copy(asked, own)
+			for key := range asked {
+				under[key] = w.isUnder(key)
+			}
+			again++
+			w.boot()
+		}
+		w.stateAgrees()
+		w.once()
+	}
+	if again < 50 {
+		t.Errorf("%d processes went on with runs", again)
+	}
+}
+
+// A process whose run another one had taken over found one of its permits lost, and gave back the others of the same
+// operation at once. The other process had them by then, and used them.
+func TestPermitsAreGivenBackForALostOneOnceThatIsRecorded(t *testing.T) {
+	w := safely(t, 1)
+	w.change = func(s *Settings) {
+		s.Place = func(program.Placement, func(string) bool) (string, []wire.Limit) {
+			return "default", []wire.Limit{{Name: "narrow", Slots: 1}, {Name: "default", Slots: 4}}
+		}
+	}
+	lost, recorded, released := false, false, 0
+	w.confirm = func(k PermitKey) error {
+		if k.Limit == "narrow" && !lost {
+			lost = true
+			return wire.ErrPermitLost
+		}
+		return nil
+	}
+	w.log = func(_ time.Time, in Input, actions []Action) {
+		if c, ok := in.(Committed); ok && c.Records[0].Kind == Retracted {
+			recorded = true
+		}
+		for _, a := range actions {
+			if r, ok := a.(Release); ok && lost {
+				released++
+				if !recorded {
+					t.Errorf("%v is given back before that is recorded", r.PermitKey)
+				}
+			}
+		}
+	}
+	w.boot()
+	w.finish()
+	w.stateAgrees()
+	w.once()
+	if !lost || !recorded || released < 2 {
+		t.Errorf("lost: %v, recorded: %v, given back: %d", lost, recorded, released)
 	}
 }

@@ -188,3 +188,114 @@ func TestWaitingIsNoWork(t *testing.T) {
 		}
 	}
 }
+
+// crossed is a world in which this run and another one need the only place of a pool and the only permit of a narrow
+// limit. The other run has the permit. Each time that this run is to learn something about that, its action is told.
+func crossed(t *testing.T) (w *world, place, narrow PermitKey, told *[]string) {
+	w = regions(t, 4, program.Safe, 10)
+	w.crews = map[string]*crew{"us": {slots: 1}}
+	w.program.Place = func(int) program.Placement { return program.Placement{Region: "us"} }
+	w.change = func(s *Settings) {
+		s.Place = func(program.Placement, func(string) bool) (string, []wire.Limit) {
+			return "us", []wire.Limit{{Name: "narrow", Slots: 1}, {Name: "default", Slots: 10}}
+		}
+	}
+	place, narrow = PermitKey{wire.PoolLimit("us"), "other-p"}, PermitKey{"narrow", "other-n"}
+	w.slots["narrow"], w.held[narrow] = 1, true
+	told = new([]string)
+	w.log = func(at time.Time, in Input, actions []Action) {
+		if g, ok := in.(Granted); ok {
+			*told = append(*told, "got "+g.Limit)
+		}
+		for _, a := range actions {
+			if r, ok := a.(Release); ok {
+				*told = append(*told, "gave back "+r.Limit)
+			}
+		}
+	}
+	return w, place, narrow, told
+}
+
+// queue has the other run ask for a permit.
+func (w *world) queue(key PermitKey) {
+	w.others[key.Limit] = append(w.others[key.Limit], key)
+	w.asked[key.Limit] = append(w.asked[key.Limit], key)
+	w.admit(key.Limit)
+}
+
+// A run left its place to another one, because it waited for a permit of a narrow limit with it, and then got the
+// permit. The other run had the place now, and waited for the permit. At each tick, both gave back what they had and
+// got what the other one had given back: the slot idled, and both waited for ever.
+func TestAPermitThatComesAfterItsPlaceWasLeftIsPassedOnAtOnce(t *testing.T) {
+	w, place, narrow, told := crossed(t)
+	w.boot()
+	w.later(2*time.Second, func() { w.queue(place) })
+	w.later(3*time.Second, func() {
+		if !w.held[place] {
+			t.Fatal("the place was not left to the other run")
+		}
+		*told = nil
+		delete(w.held, narrow)
+		w.admit("narrow")
+		w.queue(narrow)
+	})
+	w.later(3*time.Second+5*time.Millisecond, func() {
+		if !w.held[narrow] {
+			t.Errorf("the other run, which has the place, has not got the permit: %q", *told)
+		}
+		for _, key := range []PermitKey{place, narrow} {
+			delete(w.held, key)
+			w.admit(key.Limit)
+		}
+	})
+	w.finish()
+	w.program.Check()
+}
+
+// So that the permit that others pass on comes to who has the place, that one does not leave the place at the next
+// tick, which may be a moment after it got it.
+func TestAPlaceThatWaitsForANarrowLimitIsKeptForAQuantum(t *testing.T) {
+	w, place, narrow, _ := crossed(t)
+	var got time.Time
+	log := w.log
+	w.log = func(at time.Time, in Input, actions []Action) {
+		log(at, in, actions)
+		if g, ok := in.(Granted); ok && g.Limit == place.Limit {
+			got = at
+		}
+		for _, a := range actions {
+			r, ok := a.(Release)
+			if ok && r.Limit == place.Limit && w.held[narrow] && at.Sub(got) < quantum {
+				t.Errorf("it was left %s after it came", at.Sub(got))
+			}
+		}
+	}
+	w.boot()
+	for n := range 40 { // at all times between two ticks
+		w.later(2*time.Second+time.Duration(n)*1007*time.Millisecond, func() {
+			w.queue(place)
+			var give func()
+			give = func() {
+				if !w.held[place] {
+					w.later(time.Millisecond, give)
+					return
+				}
+				delete(w.held, place)
+				w.admit(place.Limit)
+				w.queue(place) // so that it is contended at once
+				w.later(600*time.Millisecond, func() {
+					if !w.held[place] {
+						t.Error("it was not left")
+					}
+					delete(w.held, place)
+					w.others[place.Limit] = nil
+					w.admit(place.Limit)
+				})
+			}
+			give()
+		})
+	}
+	w.later(50*time.Second, func() { delete(w.held, narrow); w.admit("narrow") })
+	w.finish()
+	w.program.Check()
+}

@@ -32,7 +32,7 @@ func (l *Loop) onInterrupted(e Interrupted) {
 		}
 	}
 	for _, lim := range l.limitOrder {
-		l.trim(lim, 0)
+		l.trim(lim, 0, 0)
 		for _, id := range lim.queued {
 			// What an earlier process left may still run under the permits that are asked for again.
 			if key := (PermitKey{lim.name, id}); !l.isReclaim(key) {

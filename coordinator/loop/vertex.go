@@ -121,6 +121,7 @@ type work struct {
 	handed    bool           // the task was offered to the maker
 	attempt   wire.AttemptID
 	pool      string
+	noPermit  bool         // one of its permits was lost before the task was ever sent
 	posted    bool         // the stream may hold the task: an answer about that may have been lost
 	published bool         // the stream is known to hold the task
 	sent      time.Time    // when it was published last

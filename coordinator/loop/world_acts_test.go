@@ -93,6 +93,7 @@ func (w *world) do(a Action) {
 		if w.asking != nil {
 			w.asking(a.PermitKey)
 		}
+		w.wanted[a.PermitKey] = true
 		w.later(w.soon(), func() { w.ask(a.PermitKey) })
 	case Withdraw:
 		w.later(w.soon(), func() {
@@ -112,6 +113,7 @@ func (w *world) do(a Action) {
 				w.t.Fatalf("the permit %v is released, but not held", key)
 			}
 			delete(w.held, key)
+			delete(w.wanted, key)
 			w.admit(a.Limit)
 			w.send(Released(a))
 		})
@@ -204,9 +206,11 @@ func (w *world) admit(limit string) {
 		key := w.asked[limit][0]
 		w.asked[limit] = w.asked[limit][1:]
 		w.held[key] = true
-		if strings.HasPrefix(key.ID, "run-") {
+		switch {
+		case w.wanted[key]:
 			w.later(w.soon(), func() { w.send(Granted{key}) })
-		} else {
+		case strings.HasPrefix(key.ID, "run-"): // an earlier process has asked for it
+		default:
 			w.others[limit] = slices.DeleteFunc(w.others[limit], func(k PermitKey) bool { return k == key })
 		}
 	}

@@ -41,6 +41,7 @@ type world struct {
 	claims   map[wire.AttemptID]wire.Claim
 	results  map[int]*resultInStream // by delivery
 	held     map[PermitKey]bool
+	wanted   map[PermitKey]bool // the requests of this process that it has not given back
 	asked    map[string][]PermitKey
 	slots    map[string]int
 	began    map[string]int // how often the operations began, by name
@@ -180,6 +181,10 @@ func (w *world) boot() {
 	if len(w.events) > 0 {
 		s.Past = memory
 	}
+	if w.wanted = map[PermitKey]bool{}; w.life > 1 {
+		s.Process = fmt.Sprint("p", w.life)
+		w.orphans()
+	}
 	if w.change != nil {
 		w.change(&s)
 	}
@@ -200,6 +205,27 @@ func sortedKeys(m map[int]*resultInStream) []int {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// orphans frees permits of earlier processes under which nothing runs, when they come to this one.
+func (w *world) orphans() {
+	free := func(key PermitKey) bool {
+		return strings.HasPrefix(key.ID, "run-") && !w.wanted[key] && !w.isUnder(key)
+	}
+	w.later(time.Second, func() {
+		for limit, list := range w.asked {
+			w.asked[limit] = slices.DeleteFunc(list, free)
+		}
+		for key := range w.held {
+			if free(key) {
+				delete(w.held, key)
+			}
+		}
+		for _, limit := range slices.Sorted(maps.Keys(w.asked)) {
+			w.admit(limit)
+		}
+		w.orphans()
+	})
 }
 
 // crash loses the process and all that it had in hand. What it had asked the store or the streams for may have been
