@@ -36,7 +36,8 @@ type sharedHome struct {
 	opening hold // guards the rest, and is held while the store is opened or closed
 	users   int
 	store   *openedStore
-	pulled  bool // the store has taken over what others did to the snapshot
+	// adopted is the version of the snapshot whose changes by others the store has adopted; see Sharing.Snapshot.
+	adopted string
 }
 
 func (h *Hands) home(path string) *sharedHome {
@@ -86,6 +87,9 @@ type Sharing struct {
 	// Alive reports whether somebody works on the request, or will continue with it. The next operation settles the
 	// others.
 	Alive func(request string) bool
+	// Snapshot names the version of the snapshot that there is. The store looks for changes by others only if it is
+	// another one than the last time; empty means that nobody knows.
+	Snapshot string
 	// Waits is called whenever the requests that the operation waits for change, with an empty list when it continues. It
 	// may be nil.
 	Waits func([]locks.Blocker)
@@ -105,7 +109,7 @@ func (h *sharedHome) open(ctx context.Context, e *Estate, home layout.Home, info
 		if diags = more; diags.HasErrors() {
 			return nil, diags
 		}
-		h.store, h.pulled = store, false
+		h.store, h.adopted = store, ""
 	}
 	h.users++
 	return &openedStore{Store: h.store.Store, home: h.store.home, server: h.store.server, shared: h}, diags
@@ -139,7 +143,7 @@ func (s *Opened) openShared(ctx context.Context, f StateOptions) diag.List {
 	s.sync = &snapshot.Sync{Store: store, Backend: s.backend, Version: e.EngineVersion}
 	err := s.ensureWorkspace(ctx)
 	if err == nil {
-		err = s.pullOnce(ctx)
+		err = s.pullShared(ctx)
 	}
 	if err != nil {
 		return diags.Append(e.unreadable(err, true), store.close())
@@ -147,14 +151,14 @@ func (s *Opened) openShared(ctx context.Context, f StateOptions) diag.List {
 	return diags
 }
 
-// pullOnce adopts changes that others have made to the snapshot since the store was last opened. While a run has locks,
-// nobody else can have changed it.
-func (s *Opened) pullOnce(ctx context.Context) error {
+// pullShared adopts changes that others have made to the snapshot: a person may push a state while an operation that
+// does not lock the workspace has the store open. While a run has locks, nobody else can change the snapshot.
+func (s *Opened) pullShared(ctx context.Context) error {
 	if err := s.home.opening.take(ctx); err != nil {
 		return err
 	}
 	defer s.home.opening.give()
-	if s.home.pulled {
+	if v := s.sharing.Snapshot; v != "" && v == s.home.adopted {
 		return nil
 	}
 	err := s.store.Lock(ctx, s.Workspace, s.info)
@@ -166,7 +170,9 @@ func (s *Opened) pullOnce(ctx context.Context) error {
 		_, err = s.sync.Pull(ctx, s.Workspace, s.info.ID)
 		err = errors.Join(err, s.store.Unlock(context.WithoutCancel(ctx), s.Workspace, s.info.ID))
 	}
-	s.home.pulled = err == nil
+	if err == nil {
+		s.home.adopted = s.sharing.Snapshot
+	}
 	if err == nil && s.store.server != nil {
 		s.store.server.Pulled()
 	}
@@ -235,7 +241,7 @@ func (h *sharedHome) isOurs(request string) bool {
 
 // ask requests locks under the operation's request ID.
 func (s *Opened) ask(ctx context.Context, set locks.Set) error {
-	// pullOnce must not lock the whole state meanwhile.
+	// pullShared must not lock the whole state meanwhile.
 	if err := s.home.opening.take(ctx); err != nil {
 		return err
 	}

@@ -4,8 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
@@ -94,4 +100,65 @@ func TestARunThatHasEndedIsFoundByItsRequest(t *testing.T) {
 	is(store.LeaveLocks(ctx, "default", "fourth"))
 	finds("fourth", "")
 	finds("nobody", "")
+}
+
+// shares opens a state that several operations share.
+func shares(t *testing.T, e *Estate, hands *Hands, request string) *Opened {
+	t.Helper()
+	at, diags := e.OpenChangeable(t.Context(), Finding{}, StateOptions{Sharing: &Sharing{
+		Hands: hands, Request: request, Alive: func(string) bool { return true },
+	}}, "test")
+	must(t, diags)
+	return at.(*Opened)
+}
+
+// The store adopted what others had done to the snapshot when its first user opened it. While a plan that nobody may
+// apply had it open, a person could lock the workspace and push a state: the next run planned without it, and the
+// snapshot that it wrote took it back.
+func TestWhatOthersDidToTheSnapshotIsAdoptedWhileSomebodyHasTheStoreOpen(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	e := testEstate(t, dir)
+	must(t, put(ctx, e, "first"))
+	var hands Hands
+	plan := shares(t, e, &hands, "plan")
+	push := func(was, is string, serial int) {
+		t.Helper()
+		name := filepath.Join(dir, "terraform.tfstate")
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir, "terraform.tfstate", strings.NewReplacer(was, is, fmt.Sprintf(`"serial": %d`, serial),
+			fmt.Sprintf(`"serial": %d`, serial+1)).Replace(string(text)))
+	}
+	has := func(at *Opened) string {
+		t.Helper()
+		st, diags := at.Load(ctx)
+		must(t, diags)
+		return st.Outputs["x"].Value.AsString()
+	}
+	push("first", "pushed", 1)
+	run := shares(t, e, &hands, "run")
+	if got := has(run); got != "pushed" {
+		t.Errorf("the run goes by %q", got)
+	}
+	// A run that has locks may have the snapshot written meanwhile, and nobody else writes it.
+	set := locks.Set{locks.Output("x"): locks.Write}
+	if err := run.ask(ctx, set); err != nil {
+		t.Fatal(err)
+	}
+	other := shares(t, e, &hands, "other")
+	run.LockID = "run"
+	must(t, run.Commit(ctx, []state.Change{state.SetOutput{Name: "x", Output: &state.Output{
+		Value: cty.StringVal("applied")}}}))
+	if got := has(other); got != "applied" {
+		t.Errorf("after the run there is %q", got)
+	}
+	for _, at := range []*Opened{plan, run, other} {
+		must(t, at.Close(ctx))
+	}
+	push("applied", "pushed again", 3)
+	if got, diags := get(ctx, e); got != "pushed again" || diags.HasErrors() {
+		t.Errorf("in the end there is %q: %v", got, diags.Err())
+	}
 }

@@ -287,6 +287,7 @@ func (p *phase) shared() estate.StateOptions {
 	j := p.job
 	return estate.StateOptions{LockTimeout: storeWait, Sharing: &estate.Sharing{
 		Hands: &p.hands, Request: j.Run.ID, Who: fmt.Sprintf("%s (%s)", j.Who, j.Run.ID), Alive: j.Alive,
+		Snapshot: j.Workspace.CurrentState,
 		Waits: func(list []locks.Blocker) {
 			if len(list) == 0 {
 				j.Waits("", "")
