@@ -1,0 +1,225 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/servicetest"
+)
+
+// sharing is a workspace whose runs lock objects. Its applies begin, and end when the test says so, or with the service:
+// they do not hear of cancellations.
+type sharing struct {
+	*servicetest.House
+	t *testing.T
+	w *service.WorkspaceView
+	// began has the job of each apply that begins.
+	began chan *service.Job
+	// ends has a channel for the end of each apply, by the message of its run.
+	ends map[string]chan struct{}
+}
+
+func shares(t *testing.T) *sharing {
+	t.Helper()
+	h := servicetest.New(t)
+	x := &sharing{House: h, t: t, began: make(chan *service.Job, 10), ends: map[string]chan struct{}{}}
+	yes := true
+	var err error
+	if x.w, err = h.ChangeWorkspace(h.Admin, h.NewWorkspace("one").ID, service.WorkspaceSettings{
+		ObjectLocks: &yes}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		x.ends[name] = make(chan struct{})
+	}
+	h.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+		x.began <- j
+		suspended := make(chan struct{})
+		defer context.AfterFunc(j.Stopping, func() {
+			if errors.Is(context.Cause(j.Stopping), service.ErrSuspended) {
+				close(suspended)
+			}
+		})()
+		select {
+		case <-x.ends[j.Run.Message]:
+			return &service.ApplyResult{}, nil
+		case <-suspended:
+			return nil, service.ErrStopped
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return x
+}
+
+// order queues a run that is applied without being asked.
+func (x *sharing) order(message string) *record.Run {
+	return x.NewRun(x.w, func(r *record.Run) { r.AutoApply, r.Message = true, message })
+}
+
+// applies orders a run, and returns it and its job once its apply has begun.
+func (x *sharing) applies(message string) (*record.Run, *service.Job) {
+	x.t.Helper()
+	return x.order(message), <-x.began
+}
+
+// refuses checks that something is refused because of a run.
+func (x *sharing) refuses(what string, because *record.Run, err error) {
+	x.t.Helper()
+	if !errors.Is(err, service.ErrConflict) || !strings.Contains(err.Error(), because.ID) {
+		x.t.Errorf("%s, while %s is under way: %v", what, because.ID, err)
+	}
+}
+
+// waits returns what a run waits for, once it waits.
+func (x *sharing) waits(r *record.Run) service.Wait {
+	x.t.Helper()
+	changes := uint64(0)
+	for {
+		wait, err := x.Waits(x.Admin, r.ID)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		if wait.Kind != "" {
+			return wait
+		}
+		changes = x.Changed(x.t.Context(), changes)
+	}
+}
+
+func TestAPersonHasTheStateWhenNoRunHasObjectsAndRunsWaitForThePerson(t *testing.T) {
+	x := shares(t)
+	old := put(t, x.House, x.w, 1, "a")
+	put(t, x.House, x.w, 2, "b")
+	a, _ := x.applies("a")
+	b, _ := x.applies("b") // at the same time
+	nobody := func(because *record.Run) {
+		t.Helper()
+		_, err := x.Lock(x.Admin, x.w.ID, "surgery")
+		x.refuses("a lock", because, err)
+		text := stateOf(3, "c")
+		_, err = x.CreateState(x.Admin, x.w.ID, service.NewState{Serial: 3, Lineage: "l", MD5: service.Sum(text),
+			State: text})
+		x.refuses("a push", because, err)
+		_, err = x.RestoreState(x.Admin, old.ID)
+		x.refuses("going back", because, err)
+		_, err = x.ForceUnlock(x.Admin, x.w.ID)
+		x.refuses("a break of the lock", because, err)
+		no := false
+		_, err = x.ChangeWorkspace(x.Admin, x.w.ID, service.WorkspaceSettings{ObjectLocks: &no})
+		x.refuses("the setting", because, err)
+	}
+	nobody(a)
+	close(x.ends["a"])
+	x.Await(a.ID, record.Applied)
+	nobody(b) // the lock of the workspace stands for all who are under way
+	close(x.ends["b"])
+	x.Await(b.ID, record.Applied)
+	if _, err := x.Lock(x.Admin, x.w.ID, "surgery"); err != nil {
+		t.Fatal(err)
+	}
+	c := x.order("c")
+	if wait := x.waits(c); wait.Kind != "lock" || !strings.Contains(wait.Text, "surgery") {
+		t.Errorf("the run waits for %+v", wait)
+	}
+	if _, err := x.RestoreState(x.Admin, old.ID); err != nil {
+		t.Errorf("whoever has the lock goes back: %v", err)
+	}
+	if len(x.began) > 0 {
+		t.Error("the run has begun beside the person")
+	}
+	if _, err := x.Unlock(x.Admin, x.w.ID); err != nil {
+		t.Fatal(err)
+	}
+	<-x.began
+	close(x.ends["c"])
+	x.Await(c.ID, record.Applied)
+}
+
+func TestARunThatIsLeftWhileAnotherWaitsForItsObjectsIsNotAliveAnyMore(t *testing.T) {
+	x := shares(t)
+	a, _ := x.applies("a")
+	b, job := x.applies("b")
+	if !job.Alive(a.ID) || !job.Alive(b.ID) || job.Alive("run-of-nobody") {
+		t.Error("who is alive is not known")
+	}
+	job.Waits(a.ID, "thing.a, which a has")
+	if wait := x.waits(b); wait.Kind != "objects" || wait.On != a.ID || wait.Text != "thing.a, which a has" {
+		t.Errorf("it waits for %+v", wait)
+	}
+	if err := errors.Join(x.Cancel(x.Admin, a.ID, ""), x.ForceCancel(x.Admin, a.ID, "")); err != nil {
+		t.Fatal(err)
+	}
+	x.Await(a.ID, record.ForceCanceled)
+	if job.Alive(a.ID) {
+		t.Error("nobody would settle what it has left")
+	}
+	_, err := x.Lock(x.Admin, x.w.ID, "")
+	x.refuses("a lock", b, err)
+	job.Waits("", "")
+	if wait, err := x.Waits(x.Admin, b.ID); err != nil || wait.Kind != "" {
+		t.Errorf("it goes on, and waits for %+v, %v", wait, err)
+	}
+	close(x.ends["b"])
+	if v := x.Await(b.ID, record.Applied); v.On.Lock.Held() {
+		t.Errorf("in the end the workspace is locked by %s", v.On.Lock.ID)
+	}
+}
+
+// While a doubt is resolved, its run has the whole state, though that run has ended: others wait, and then go on at the
+// same time. While runs have objects, nobody resolves.
+func TestADoubtIsResolvedWhileNobodyHasObjects(t *testing.T) {
+	x := shares(t)
+	apply := x.Engine.ApplyFunc
+	x.Engine.Mu.Lock()
+	x.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+		if j.Run.Message != "doubt" {
+			return apply(ctx, j)
+		}
+		j.Doubtful([]record.Doubt{{Address: "fleet_vm.a", Operation: "create", Worker: "w1"}})
+		return nil, errors.New("an operation is in doubt")
+	}
+	x.Engine.Mu.Unlock()
+	left := x.order("doubt")
+	x.Await(left.ID, record.Errored)
+	res := service.Resolution{Address: "fleet_vm.a"}
+	a, _ := x.applies("a")
+	x.refuses("resolving", a, x.Resolve(t.Context(), x.Admin, x.w.ID, res))
+	close(x.ends["a"])
+	x.Await(a.ID, record.Applied)
+	begun, end := make(chan struct{}), make(chan struct{})
+	x.Engine.Mu.Lock()
+	x.Engine.ResolveFunc = func(_ context.Context, j *service.Job, _ service.Resolution, _ string) error {
+		close(begun)
+		<-end
+		j.Doubtful(nil)
+		return j.State.Write(t.Context(), stateOf(1, "a"))
+	}
+	x.Engine.Mu.Unlock()
+	resolved := make(chan error, 1)
+	go func() { resolved <- x.Resolve(t.Context(), x.Admin, x.w.ID, res) }()
+	<-begun
+	b, c := x.order("b"), x.order("c")
+	for _, r := range []*record.Run{b, c} {
+		if wait := x.waits(r); wait.Kind != "lock" || wait.On != left.ID || !strings.Contains(wait.Text, "doubt") {
+			t.Errorf("it waits for %+v", wait)
+		}
+	}
+	if len(x.began) > 0 {
+		t.Error("an apply has begun meanwhile")
+	}
+	close(end)
+	if err := <-resolved; err != nil {
+		t.Fatal(err)
+	}
+	<-x.began
+	<-x.began // both are under way
+	close(x.ends["b"])
+	close(x.ends["c"])
+	x.Await(b.ID, record.Applied)
+	x.Await(c.ID, record.Applied)
+}
