@@ -279,8 +279,8 @@ func (t *Table) Requests() []Request {
 	return out
 }
 
-// Blockers returns why a request waits: for each object that it cannot have yet the first one in its way, in the order
-// of the objects' names, but not more than a number.
+// Blockers returns why a request waits: for each object that it cannot have yet the first request before it with which
+// it is in conflict there, in the order of the objects' names, but not more than a number.
 func (t *Table) Blockers(id string, most int) []Blocker {
 	q := t.requests[id]
 	if q == nil || q.behind == 0 {
@@ -295,10 +295,20 @@ func (t *Table) Blockers(id string, most int) []Blocker {
 	slices.SortFunc(objects, func(a, b Object) int { return strings.Compare(string(a), string(b)) })
 	var out []Blocker
 	for _, o := range objects[:min(most, len(objects))] {
-		first := t.lines[o].places.Front().Value.(*place).of
+		first := t.lines[o].firstAgainst(q.places[o].Value.(*place))
 		out = append(out, Blocker{Object: o, By: first.Request, Granted: first.behind == 0})
 	}
 	return out
+}
+
+// firstAgainst returns the first request in the line that keeps a place, which is not at the front, from getting there.
+// Those at the front need not: they may want the object in the same mode, and have somebody else behind them.
+func (l *line) firstAgainst(p *place) *request {
+	for e := l.places.Front(); ; e = e.Next() {
+		if other := e.Value.(*place); other.mode != p.mode || p.mode == Write {
+			return other.of
+		}
+	}
 }
 
 // clone is a request whose set is the caller's.

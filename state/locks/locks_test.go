@@ -78,6 +78,34 @@ func TestWhoWantsEverythingWaitsForAllAndAllForIt(t *testing.T) {
 	}
 }
 
+// Who waited behind somebody who wanted everything was told that it waited for those who had something at that time,
+// with none of whom it was in conflict: so it was with readers of an object behind somebody who was to change it.
+func TestWhoWaitsIsToldWithWhomItIsInConflict(t *testing.T) {
+	for name, k := range map[string]struct {
+		first, second, third locks.Set
+		want                 string
+	}{
+		"everything": {locks.Set{"a": locks.Write}, locks.Set{locks.All: locks.Write}, locks.Set{"b": locks.Write},
+			"the whole state, which 2 waits for"},
+		"one object": {locks.Set{"ia": locks.Read}, locks.Set{"ia": locks.Write}, locks.Set{"ia": locks.Read},
+			"a, which 2 waits for"},
+		"dependents": {locks.Set{"da": locks.Keep}, locks.Set{"da": locks.Depend}, locks.Set{"da": locks.Keep},
+			"what depends on a, which 2 waits for"},
+		"the first": {locks.Set{"ia": locks.Read}, locks.Set{"ia": locks.Read}, locks.Set{"ia": locks.Write},
+			"a, which 1 has"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var table locks.Table
+			ask(&table, "1", k.first)
+			ask(&table, "2", k.second)
+			ask(&table, "3", k.third)
+			if got := table.Blockers("3", 9); len(got) != 1 || got[0].String() != k.want {
+				t.Errorf("it is told that it waits for %v, not for %s", got, k.want)
+			}
+		})
+	}
+}
+
 // model decides as the design says, by looking at everything.
 type model []locks.Request
 
@@ -141,6 +169,11 @@ func TestATableGrantsWhatTheRulesSay(t *testing.T) {
 				_, yes, _ := table.Get(r.ID)
 				if waits := len(table.Blockers(r.ID, 1)) > 0; waits == yes {
 					t.Fatalf("seed %d: %s is granted: %v, and waits for something: %v", seed, r.ID, yes, waits)
+				}
+				for _, b := range table.Blockers(r.ID, 9) {
+					if !conflict(b.By.Set, r.Set) {
+						t.Fatalf("seed %d: %s waits for %s: %s", seed, r.ID, b.By.ID, b)
+					}
 				}
 			}
 		}

@@ -1,0 +1,196 @@
+package estate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/locks"
+	"github.com/millipede-iac/millipede/state/mem"
+)
+
+// crowd are operations that share one state. Each has the name of its request.
+type crowd struct {
+	t     *testing.T
+	store *mem.Store
+	hands Hands
+	// dead are the requests that nobody works on any more.
+	dead map[string]bool
+	told []string // what the operations were told that they wait for
+}
+
+func newCrowd(t *testing.T) *crowd {
+	return &crowd{t: t, store: mem.New(mem.Options{Now: time.Now}), dead: map[string]bool{}}
+}
+
+func (c *crowd) operation(name string) *Operation {
+	e := testEstate(c.t, c.t.TempDir())
+	return &Operation{estate: e, watch: Watch{Note: func(string) {}}, Config: &Configuration{}, State: &Opened{
+		estate: e, Workspace: "default", home: c.hands.home("home"), store: &openedStore{Store: &stored{Store: c.store}},
+		info: journal.LockInfo{ID: "lock of " + name, Who: "the user of " + name},
+		sharing: &Sharing{
+			Request: name, Alive: func(request string) bool { return !c.dead[request] },
+			Waits: func(list []locks.Blocker) {
+				text := name + " goes on"
+				for i, b := range list {
+					if text += ", "; i == 0 {
+						text = name + " waits for "
+					}
+					text += fmt.Sprintf("%s of %s", b.Object, b.By.ID)
+				}
+				c.told = append(c.told, text)
+			},
+		},
+	}}
+}
+
+// begin has an operation lock something, and returns where it tells that it has done so.
+func (c *crowd) begin(r *Operation, lock func(context.Context) diag.List) <-chan diag.List {
+	over := make(chan diag.List, 1)
+	go func() { over <- lock(c.t.Context()) }()
+	synctest.Wait()
+	return over
+}
+
+// objects has an operation lock outputs.
+func (c *crowd) objects(r *Operation, names ...string) <-chan diag.List {
+	set := locks.Set{}
+	for _, name := range names {
+		set.Add(locks.Output(name), locks.Write)
+	}
+	return c.begin(r, func(ctx context.Context) diag.List { return r.lock(ctx, set) })
+}
+
+func (c *crowd) whole(r *Operation) <-chan diag.List { return c.begin(r, r.LockAll) }
+
+// has checks that an operation has its locks, or that it waits.
+func (c *crowd) has(over <-chan diag.List, yes bool, when string) {
+	c.t.Helper()
+	synctest.Wait()
+	select {
+	case diags := <-over:
+		if !yes || diags.HasErrors() {
+			c.t.Errorf("%s: it did not wait: %v", when, diags.Err())
+		}
+	default:
+		if yes {
+			c.t.Errorf("%s: it waits", when)
+		}
+	}
+}
+
+func (c *crowd) left() (names []string) {
+	all, err := c.store.LockRequests(c.t.Context(), "default")
+	if err != nil {
+		c.t.Error(err)
+	}
+	for _, q := range all {
+		names = append(names, q.ID)
+	}
+	return names
+}
+
+func TestTheWholeStateComesAfterThoseBeforeItAndBeforeThoseAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		a, b, whole, after := c.operation("a"), c.operation("b"), c.operation("whole"), c.operation("after")
+		c.has(c.objects(a, "x"), true, "nobody else is there")
+		c.has(c.objects(b, "y"), true, "it wants something else")
+		must(t, diag.List{}.Append(a.State.store.Commit(t.Context(), "default", "a", journal.Tx{Changes: []state.Change{
+			state.SetOutput{Name: "x", Output: &state.Output{Sensitive: true}}}, EndVersion: true})))
+		w := c.whole(whole)
+		c.has(w, false, "two have objects")
+		later := c.objects(after, "z")
+		c.has(later, false, "nobody overtakes who wants everything")
+		must(t, a.State.leaveLocks(t.Context()))
+		time.Sleep(lookEvery)
+		c.has(w, false, "one has objects")
+		must(t, b.State.leaveLocks(t.Context()))
+		c.has(w, true, "nobody has objects")
+		if whole.Prior == nil || whole.Prior.Outputs["x"] == nil {
+			t.Error("it goes by a state from before those that it has waited for")
+		}
+		c.has(later, false, "somebody has everything")
+		must(t, whole.State.leaveLocks(t.Context()))
+		c.has(later, true, "nobody has anything")
+		want := []string{"whole waits for the whole state of a", "after waits for the whole state of whole",
+			"whole waits for the whole state of b", "whole goes on", "after goes on"}
+		for _, text := range want {
+			if !slices.Contains(c.told, text) {
+				t.Errorf("nobody was told that %s: %q", text, c.told)
+			}
+		}
+		must(t, after.State.leaveLocks(t.Context()))
+		if left := c.left(); len(left) > 0 {
+			t.Errorf("in the end the locks of %v are left", left)
+		}
+	})
+}
+
+// A run that is left by force keeps its locks until somebody settles it. Whoever waits for them does, but not before
+// what carried the run out has ended.
+func TestWhoWaitsForTheObjectsOfARunThatWasLeftGetsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		a, b, behind := c.operation("a"), c.operation("b"), c.operation("behind")
+		c.has(c.objects(a, "x"), true, "nobody else is there")
+		run := journal.Run{ID: "run of a", Workspace: "default", Status: journal.Running, Vertices: 1}
+		must(t, diag.List{}.Append(c.store.BeginRun(t.Context(), "a", run, nil)))
+		waits := c.objects(b, "x", "y")
+		next := c.objects(behind, "y")
+		c.dead["a"] = true // the service knows that it is left; its operation is still there
+		time.Sleep(3 * lookEvery)
+		c.has(waits, false, "the operation has not closed the state")
+		a.estate.Stop = asked(t)
+		must(t, a.State.leaveLocks(t.Context()))
+		time.Sleep(2 * lookEvery)
+		c.has(waits, true, "nobody works on the run")
+		c.has(next, false, "it came later")
+		if left := c.left(); !slices.Equal(left, []string{"b", "behind"}) {
+			t.Errorf("left are the locks of %v", left)
+		}
+		must(t, b.State.leaveLocks(t.Context()))
+		c.has(next, true, "the other one has ended")
+	})
+}
+
+// A run that is cancelled while it waits keeps its place, because a service that ends stops it in the same way and
+// continues later. When it was cancelled for good, those behind it waited for somebody who had nothing.
+func TestWhoWaitsBehindACancelledRunGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		a, b, behind := c.operation("a"), c.operation("b"), c.operation("behind")
+		c.has(c.objects(a, "x"), true, "nobody else is there")
+		stop, ask, _ := operation.NewStop(t.Context())
+		b.estate.Stop = stop
+		waits := c.objects(b, "x", "y")
+		next := c.objects(behind, "y")
+		ask(operation.ErrInterrupted)
+		synctest.Wait()
+		if diags := <-waits; !diags.HasErrors() || diags[0].Summary != "Operation interrupted" {
+			t.Errorf("it ends with %v", diags.Err())
+		}
+		must(t, b.State.leaveLocks(t.Context()))
+		time.Sleep(3 * lookEvery)
+		c.has(next, false, "the run that waits before it may be continued")
+		c.dead["b"] = true
+		time.Sleep(2 * lookEvery)
+		c.has(next, true, "nobody continues that")
+		if left := c.left(); !slices.Equal(left, []string{"a", "behind"}) {
+			t.Errorf("left are the locks of %v", left)
+		}
+	})
+}
+
+func asked(t *testing.T) operation.Stop {
+	stop, ask, _ := operation.NewStop(t.Context())
+	ask(operation.ErrInterrupted)
+	return stop
+}
