@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -127,8 +128,9 @@ func (s *served) tryRun(w *client.Workspace, dir string, o client.RunCreateOptio
 	}
 	o.Workspace, o.ConfigurationVersion, o.AutoApply = w, cv, &yes
 	r, err := s.client.Runs.Create(ctx, o)
-	for err == nil && r.Status != client.RunApplied && r.Status != client.RunErrored &&
-		r.Status != client.RunPlannedAndFinished {
+	over := []client.RunStatus{client.RunApplied, client.RunErrored, client.RunPlannedAndFinished, client.RunCanceled,
+		"force_canceled"}
+	for err == nil && !slices.Contains(over, r.Status) {
 		r, err = s.client.Runs.Read(ctx, r.ID)
 	}
 	return r, err

@@ -331,3 +331,50 @@ func TestARunWithNothingToApplyWritesTheStateThatAnEarlierOneCouldNot(t *testing
 		})
 	}
 }
+
+// current is the run that changes a to a value.
+func (h *hands) current(a string) *client.Run {
+	h.t.Helper()
+	runs, err := h.client.Runs.List(h.t.Context(), h.w.ID, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, r := range runs.Items {
+		for _, v := range r.Variables {
+			if v.Key == "a" && v.Value == a {
+				return r
+			}
+		}
+	}
+	h.t.Fatalf("there is no run with %s", a)
+	return nil
+}
+
+func TestARunGoesOnWhenTheOneThatItWaitsForIsCancelled(t *testing.T) {
+	h := newHands(t)
+	h.may("a-1", "b-1", "a-3")
+	h.applied(h.begin())
+	first := h.begin(`a="2"`)
+	h.begun("a-2")
+	second := h.begin(`a="3"`)
+	on, text := h.waiting()
+	id := h.current(`"2"`).ID
+	if on != id || !strings.Contains(text, "output.a, which") {
+		t.Errorf("it waits for %s: %s", on, text)
+	}
+	if err := h.client.Runs.Cancel(t.Context(), id, client.RunCancelOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if r, text := h.ended(first); r.Status != client.RunErrored && r.Status != client.RunCanceled {
+		t.Errorf("%s: %s", r.Status, text)
+	}
+	r, text := h.ended(second)
+	if r.Status != client.RunApplied || !strings.Contains(text, "terraform_data.a, which the plan changes, was changed") ||
+		!strings.Contains(text, "by admin ("+id+")") || !strings.Contains(text, "is tainted, so it must be replaced") {
+		t.Errorf("%s: %s", r.Status, text)
+	}
+	if got := h.outputs(); got != "3 1 in 3" {
+		t.Errorf("the outputs are %s", got)
+	}
+	h.stop()
+}
