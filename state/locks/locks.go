@@ -54,6 +54,8 @@ func (o Object) String() string {
 		return "the whole state"
 	}
 	switch name := string(o[1:]); o[0] {
+	case resourceKind:
+		return "the instances of " + name
 	case outputKind:
 		return "output." + name
 	case checkKind:

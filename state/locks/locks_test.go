@@ -91,6 +91,8 @@ func TestWhoWaitsIsToldWithWhomItIsInConflict(t *testing.T) {
 			"a, which 2 waits for"},
 		"dependents": {locks.Set{"da": locks.Keep}, locks.Set{"da": locks.Depend}, locks.Set{"da": locks.Keep},
 			"what depends on a, which 2 waits for"},
+		"the instances": {locks.Set{locks.Resource("a"): locks.Read}, locks.Set{locks.Resource("a"): locks.Write},
+			locks.Set{locks.Resource("a"): locks.Read}, "the instances of a, which 2 waits for"},
 		"the first": {locks.Set{"ia": locks.Read}, locks.Set{"ia": locks.Read}, locks.Set{"ia": locks.Write},
 			"a, which 1 has"},
 	} {
