@@ -40,8 +40,9 @@ type asked struct {
 
 // madeVersion is a version of the state, as it must be.
 type madeVersion struct {
-	state *state.State
-	run   string // in the journal
+	state   *state.State
+	run     string          // in the journal
+	touched map[string]bool // the instances that its changes are about
 }
 
 func newLedger(t *team) *ledger {
@@ -189,11 +190,17 @@ func (l *ledger) commits(lockID string, tx journal.Tx, before, after *state.Stat
 func (l *ledger) ends(id, run string) {
 	next := l.last().Clone()
 	next.Apply(l.noted[id]...)
+	touched := map[string]bool{}
+	for _, c := range l.noted[id] {
+		if set, is := c.(state.SetObject); is {
+			touched[set.Addr.String()+" "] = true
+		}
+	}
 	delete(l.noted, id)
 	if next.SameContent(l.last()) && len(l.versions) > 0 {
 		return
 	}
-	l.versions = append(l.versions, madeVersion{next, run})
+	l.versions = append(l.versions, madeVersion{next, run, touched})
 	l.t.s.w.faults["team: versions"]++
 	list, err := l.t.s.store.Versions(context.Background(), "default")
 	if err != nil {
@@ -455,26 +462,42 @@ func (l *ledger) over() {
 	}
 }
 
-// since compares what has changed since a version, and which version changed it last, with the versions.
+// since compares what has changed since a version, and which version changed it last, with the versions. Objects that
+// were changed and changed back are among that.
 func (l *ledger) since(list []journal.VersionInfo, i int) {
-	want := map[string]uint64{}
+	last := map[string]uint64{} // by which version each thing was changed last
+	for k := i + 1; k < len(l.versions); k++ {
+		for _, d := range state.Differences(l.versions[k-1].state, l.versions[k].state) {
+			last[d.Instance.String()+" "+d.Output] = uint64(k + 1)
+		}
+	}
+	want, back := map[string]uint64{}, map[string]uint64{}
 	for _, d := range state.Differences(l.versions[i].state, l.last()) {
 		name := d.Instance.String() + " " + d.Output
-		for k := len(l.versions) - 1; k > i; k-- {
-			if slices.ContainsFunc(state.Differences(l.versions[k-1].state, l.versions[k].state),
-				func(e state.Difference) bool { return e.Instance.String()+" "+e.Output == name }) {
-				want[name] = uint64(k + 1)
-				break
-			}
-		}
+		want[name] = last[name]
 	}
 	have := map[string]uint64{}
 	changed, err := l.t.s.store.Since(context.Background(), "default", list[0].Lineage, uint64(i+1))
 	for _, d := range changed {
-		have[d.Instance.String()+" "+d.Output] = d.By.Serial
+		if name := d.Instance.String() + " " + d.Output; d.Back {
+			back[name] = d.By.Serial
+		} else {
+			have[name] = d.By.Serial
+		}
 	}
 	if err != nil || !maps.Equal(have, want) {
 		l.violate("since version %d there has changed %v, and should have %v (%v)", i+1, have, want, err)
+	}
+	for name, by := range last {
+		instance := !strings.HasPrefix(name, ". ") && !strings.HasPrefix(name, " ")
+		if _, differs := want[name]; instance && !differs && back[name] != by {
+			l.violate("since version %d %swas changed back by version %d, and by %d as is told", i+1, name, by, back[name])
+		}
+	}
+	for name, by := range back { // a version may have changed it and changed it back by itself
+		if by <= uint64(i+1) || by > uint64(len(l.versions)) || !l.versions[by-1].touched[name] {
+			l.violate("since version %d nothing has changed %sand changed it back, and version %d is said to", i+1, name, by)
+		}
 	}
 }
 

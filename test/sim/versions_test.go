@@ -24,14 +24,17 @@ func TestOfAResumedRunTheLastVersionHasEverything(t *testing.T) {
 	part, all := state.Empty(), state.Empty()
 	part.Apply(makes(blocks[0]))
 	all.Apply(makes(blocks[0]), makes(blocks[1]))
+	versions := func(run string, st *state.State, next string, then *state.State) []madeVersion {
+		return []madeVersion{{state: st, run: run}, {state: then, run: next}}
+	}
 	for name, k := range map[string]struct {
 		versions []madeVersion
 		wrong    bool
 	}{
-		"the second version has the rest":        {[]madeVersion{{part, "run"}, {all, "run"}}, false},
-		"the second version has no more":         {[]madeVersion{{part, "run"}, {part, "run"}}, true},
-		"the rest is in the version of another":  {[]madeVersion{{part, "run"}, {all, "other"}}, true},
-		"the rest is gone in the second version": {[]madeVersion{{all, "run"}, {part, "run"}}, true},
+		"the second version has the rest":        {versions("run", part, "run", all), false},
+		"the second version has no more":         {versions("run", part, "run", part), true},
+		"the rest is in the version of another":  {versions("run", part, "other", all), true},
+		"the rest is gone in the second version": {versions("run", all, "run", part), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{began: time.Now(), faults: map[string]int{}}
