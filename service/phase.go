@@ -316,7 +316,7 @@ func (s *Service) job(stopping context.Context, r *record.Run, token string, log
 	error) {
 	j := &Job{
 		Run: *r, Stopping: stopping, Log: log, Resumed: resumed, State: &runState{s: s, run: *r},
-		Data:  filepath.Join(s.store.Dir(), "workspaces", r.Workspace),
+		Data:  s.dataDir(r.Workspace),
 		Alive: s.applies, Waits: func(run, text string) { s.queue.waitsForObjects(r.ID, run, text) },
 	}
 	var secrets []string // that the log does not tell

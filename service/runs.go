@@ -3,7 +3,6 @@ package service
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -539,54 +538,4 @@ func (s *Service) dropRun(tx *store.Tx, r *record.Run) error {
 		return err
 	}
 	return runs.Delete(tx, r.ID)
-}
-
-// PlanJSON returns the plan's document; ErrNotFound with ready false means that it is not there yet.
-func (s *Service) PlanJSON(a *Actor, phase string, redacted bool) (data []byte, ready bool, err error) {
-	v, err := s.RunOfPhase(a, phase)
-	if err != nil {
-		return nil, false, err
-	}
-	if v.Plan.Status != record.PhaseFinished {
-		return nil, false, nil
-	}
-	switch {
-	case redacted:
-		data, err = s.store.ReadAll(planRedactedFile(&v.Run))
-	case !needReadState.has(v.Permissions):
-		return nil, true, notFound("there is no such document, or you have no access to it")
-	default:
-		data, err = s.wholePlanJSON(&v.Run)
-	}
-	return data, true, told(err)
-}
-
-// wholePlanJSON returns the document of a plan: the one that was made before, or else one that is made now. It is as
-// large as the state, and few ask for it, so that no run waits for it.
-func (s *Service) wholePlanJSON(r *record.Run) ([]byte, error) {
-	s.documents.Lock()
-	defer s.documents.Unlock()
-	data, missing := s.store.ReadAll(planJSONFile(r))
-	if missing == nil {
-		return data, nil
-	}
-	shape, err := s.store.ReadAll(planShapeFile(r))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, missing // of runs of before it was kept
-	}
-	if err != nil {
-		return nil, err
-	}
-	text, err := s.store.ReadAll(planFile(r))
-	if err != nil {
-		return nil, err
-	}
-	if data, err = s.engine.PlanJSON(text, shape); err != nil {
-		return nil, fmt.Errorf("making the document of the plan %s: %w", r.Plan.ID, err)
-	}
-	if err := s.store.Cache(planJSONFile(r), data); err != nil {
-		s.log.Warn("the document of a plan could not be kept; it is made again when it is asked for", "plan", r.Plan.ID,
-			"error", err)
-	}
-	return data, nil
 }

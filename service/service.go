@@ -158,9 +158,9 @@ func Cut[T any](all []T, p Page) []T {
 type Engine interface {
 	// Plan makes the plan of a run. It changes nothing outside of the job's directories.
 	Plan(ctx context.Context, j *Job) (*PlanResult, error)
-	// PlanJSON makes the JSON document of a plan of what Plan has returned. It needs nothing else: neither workers nor the
-	// state, which may have moved on.
-	PlanJSON(plan, shape []byte) ([]byte, error)
+	// PlanJSON makes the JSON document of a plan of what Plan has returned, and of the versions of the state in the
+	// directory of the workspace. It needs no worker, and the state may have moved on.
+	PlanJSON(ctx context.Context, data string, plan, shape []byte) ([]byte, error)
 	// Apply carries out the plan of a run, or goes on with what was begun of it. With a nil error everything was
 	// applied.
 	Apply(ctx context.Context, j *Job) (*ApplyResult, error)

@@ -35,7 +35,7 @@ type Difference struct {
 
 // Differences returns what differs between two states: the instances in the order of their addresses, then outputs,
 // then checks. Instances that were touched in between are listed even if they are the same in both. It takes time for
-// all that exists.
+// all that exists, but for resources that one state has as a copy of the other.
 func Differences(then, now *State, touched ...addr.Instance) []Difference {
 	var out []Difference
 	listed := make(map[addr.Instance]bool, len(touched))
@@ -58,6 +58,9 @@ func Differences(then, now *State, touched ...addr.Instance) []Difference {
 	none := &Resource{}
 	for abs, r := range then.Resources {
 		q := now.Resources[abs]
+		if q == r {
+			continue
+		}
 		if q == nil {
 			q = none
 		}
@@ -69,6 +72,9 @@ func Differences(then, now *State, touched ...addr.Instance) []Difference {
 	}
 	for abs, q := range now.Resources {
 		r := then.Resources[abs]
+		if r == q {
+			continue
+		}
 		if r == nil {
 			r = none
 		}

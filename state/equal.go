@@ -48,11 +48,11 @@ func (s *State) SameContent(t *State) bool {
 }
 
 func (r *Resource) equal(q *Resource) bool {
-	return r.Provider == q.Provider && maps.EqualFunc(r.Instances, q.Instances, (*Instance).equal)
+	return r == q || r.Provider == q.Provider && maps.EqualFunc(r.Instances, q.Instances, (*Instance).equal)
 }
 
 func (i *Instance) equal(j *Instance) bool {
-	return i.ProviderKey == j.ProviderKey && i.ProviderModule == j.ProviderModule &&
+	return i == j || i.ProviderKey == j.ProviderKey && i.ProviderModule == j.ProviderModule &&
 		i.Current.Equal(j.Current) && maps.EqualFunc(i.Deposed, j.Deposed, (*Object).Equal)
 }
 

@@ -42,12 +42,17 @@ func (v documentValues) inputs() string {
 // somebody does, after the state has moved on too, and says what there was when the plan was made. The redacted one
 // listed what stays as it is.
 func TestTheDocumentOfAPlanSaysWhatThereWasThen(t *testing.T) {
-	s, _ := serveTo(t, t.TempDir(), "", t.Output())
-	ctx := t.Context()
-	w, err := s.client.Workspaces.Create(ctx, "main", client.WorkspaceCreateOptions{Name: client.String("one")})
-	if err != nil {
-		t.Fatal(err)
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprint("object-locks ", shared), func(t *testing.T) { documentsStay(t, shared) })
 	}
+}
+
+// documentsStay is for a workspace whose runs share the state, or do not: then the plan that is kept leaves out what
+// the store has.
+func documentsStay(t *testing.T, shared bool) {
+	h := newAlone(t)
+	h.set("object-locks", shared)
+	s, w, ctx := h.served, h.w, t.Context()
 	applied := func(a, b string) *client.Run {
 		t.Helper()
 		r := s.run(w, fmt.Sprintf(`

@@ -273,11 +273,15 @@ func (a *Applier) Begin() []state.Change {
 	return changes
 }
 
-// difference returns the changes that turn one state's objects into another's.
+// difference returns the changes that turn one state's objects into another's. Resources that one state has as a copy of
+// the other cost nothing.
 func difference(from, to *state.State) []state.Change {
 	var out []state.Change
 	each := func(s *state.State, fn func(addr.Instance, state.DeposedKey, *state.Object)) {
 		for abs, r := range s.Resources {
+			if from.Resources[abs] == to.Resources[abs] {
+				continue
+			}
 			for k, i := range r.Instances {
 				if i.Current != nil {
 					fn(abs.Instance(k), state.CurrentObject, i.Current)

@@ -53,7 +53,7 @@ func (r *Operation) settleRun(ctx context.Context, run journal.Run) diag.List {
 	if err != nil {
 		return diag.Errors("Failed to read the run's plan", err.Error()+".", nil)
 	}
-	saved, diags := recordedPlan(run, text)
+	saved, diags := recordedPlan(ctx, r.State.store, run, text)
 	if diags.HasErrors() {
 		return diags
 	}

@@ -155,6 +155,11 @@ func (e *Estate) Begin(ctx context.Context, o OperationOptions) (_ *Operation, d
 			diags = diags.Append(st.Close(ctx))
 		}
 	}()
+	if o.Saved != nil {
+		if diags = diags.Append(complete(ctx, st.store, o.Saved)); diags.HasErrors() {
+			return nil, diags
+		}
+	}
 	switch {
 	case st.sharing != nil && o.Settles:
 		st.home.ours(st.sharing.Request, true)
@@ -263,7 +268,7 @@ func (r *Operation) Saved(p *plan.Plan) planfile.Saved {
 // yet.
 func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, begin func()) (*operation.Applied,
 	*state.State, diag.List) {
-	saved, err := planfile.Encode(r.Saved(p))
+	saved, err := r.Kept(ctx, p)
 	if err != nil {
 		return nil, nil, diag.Errors("Failed to record the plan", err.Error()+".", nil)
 	}

@@ -101,7 +101,7 @@ func (e *Estate) FindRun(ctx context.Context, name string, vars Variables) (r jo
 	if diags := operation.Resumable(runs, r.ID); diags.HasErrors() {
 		return r, nil, diags // it is asked again under the lock; nothing has to be started to say so now
 	}
-	saved, diags = recordedPlan(r, text)
+	saved, diags = recordedPlan(ctx, store, r, text)
 	return r, saved, diags
 }
 
@@ -144,12 +144,13 @@ func begun(ctx context.Context, store journal.Store, id string) (*journal.Run, *
 			return nil, nil, nil
 		}
 	}
-	saved, diags := recordedPlan(r, text)
+	saved, diags := recordedPlan(ctx, store, r, text)
 	return &r, saved, diags
 }
 
 // recordedPlan reads the plan that the journal keeps of a run.
-func recordedPlan(r journal.Run, text []byte) (*planfile.Saved, diag.List) {
+func recordedPlan(ctx context.Context, store journal.Versions, r journal.Run, text []byte) (*planfile.Saved,
+	diag.List) {
 	saved, err := planfile.DecodeRecorded(text)
 	var version *planfile.VersionError
 	switch {
@@ -164,6 +165,9 @@ func recordedPlan(r journal.Run, text []byte) (*planfile.Saved, diag.List) {
 			r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700"), err, with, diag.Program(), r.ID), nil)
 	case err != nil:
 		return nil, diag.Errors("Failed to read the run's plan", err.Error()+".", nil)
+	}
+	if diags := complete(ctx, store, &saved); diags.HasErrors() {
+		return nil, diags
 	}
 	return &saved, nil
 }

@@ -43,6 +43,37 @@ func Onto(p *plan.Plan, now *state.State, changed []journal.Difference) *plan.Pl
 	return &out
 }
 
+// Reduced returns a plan of whose state only that is left which differs from a version of the store: Complete makes it
+// whole again. ok is false where it would not, because the plan was made for another version.
+func Reduced(p *plan.Plan, version *state.State) (reduced *plan.Plan, ok bool) {
+	if p.RestsOn == nil || p.BaseLineage != version.Lineage || p.BaseSerial != version.Serial {
+		return nil, false
+	}
+	out := *p
+	out.Prior = state.Empty()
+	out.Prior.Lineage, out.Prior.Serial, out.Prior.EngineVersion = version.Lineage, version.Serial, version.EngineVersion
+	for _, f := range p.RestsOn.Found {
+		i, provider := p.Prior.Instance(f.Addr), p.Prior.ProviderOf(f.Addr)
+		if i == nil {
+			continue
+		}
+		if i.Current != nil {
+			out.Prior.Apply(state.SetObject{Addr: f.Addr, Provider: provider, Object: i.Current})
+		}
+		for k, o := range i.Deposed {
+			out.Prior.Apply(state.SetObject{Addr: f.Addr, Deposed: k, Provider: provider, Object: o})
+		}
+	}
+	return &out, Complete(&out, version).Prior.SameContent(p.Prior)
+}
+
+// Complete returns a plan that was Reduced as it was before, with the same version of the state.
+func Complete(p *plan.Plan, version *state.State) *plan.Plan {
+	out := *p
+	out.Prior = prior(p, version, nil)
+	return &out
+}
+
 // prior is the state that is there now, with what the plan found about objects that nobody has changed since.
 func prior(p *plan.Plan, now *state.State, changed []journal.Difference) *state.State {
 	since := map[addr.Instance]bool{}

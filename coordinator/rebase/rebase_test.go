@@ -302,3 +302,37 @@ func TestWhatWasFoundInBetweenIsNotStored(t *testing.T) {
 		t.Errorf("it goes by %+v", state.Differences(want, out.Prior))
 	}
 }
+
+// Each plan that the service kept had the whole state in it, and each run recorded it once more.
+func TestAReducedPlanIsMadeWholeByTheVersionThatItWasMadeFor(t *testing.T) {
+	before := stored(t, "t.w 1", "t.u 1: t.w", "t.drift 1", "t.lost 1")
+	before.Outputs["o"] = &state.Output{Value: cty.True}
+	found := before.Clone()
+	found.Apply(state.SetObject{Addr: at(t, "t.lost")}, state.SetObject{Addr: at(t, "t.drift"), Provider: provider,
+		Object: &state.Object{Status: state.Ready, Attrs: []byte(`{"x":"2"}`)}})
+	p := &plan.Plan{Prior: found, BaseLineage: "l", BaseSerial: 1,
+		RestsOn: &plan.RestsOn{Found: []plan.Found{{Addr: at(t, "t.drift")}, {Addr: at(t, "t.lost")}}}}
+	reduced, ok := rebase.Reduced(p, before)
+	if !ok || len(reduced.Prior.Resources) != 1 || len(reduced.Prior.Outputs) != 0 || p.Prior != found {
+		t.Fatalf("%v: there is left %v", ok, reduced.Prior.Addrs())
+	}
+	whole := rebase.Complete(reduced, before)
+	if !whole.Prior.SameContent(found) || whole.Prior.Serial != 1 || whole.Prior.Lineage != "l" {
+		t.Errorf("it goes by %+v", state.Differences(found, whole.Prior))
+	}
+
+	other := before.Clone()
+	other.Apply(state.SetObject{Addr: at(t, "t.u"), Provider: provider, Object: &state.Object{Status: state.Tainted}})
+	if _, ok := rebase.Reduced(p, other); ok {
+		t.Error("it is reduced by a state that is not the one that it was made for")
+	}
+	later := before.Clone()
+	later.Serial = 2
+	if _, ok := rebase.Reduced(p, later); ok {
+		t.Error("it is reduced by a version with another serial")
+	}
+	p.RestsOn = nil
+	if _, ok := rebase.Reduced(p, before); ok {
+		t.Error("it is reduced though nobody knows what it found")
+	}
+}

@@ -6,14 +6,13 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
-	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/service"
 )
 
 // apply carries the plan out, or goes on with what was begun of it.
 func (p *phase) apply(ctx context.Context) (result *service.ApplyResult, diags diag.List) {
-	saved, err := planfile.Decode(p.job.Plan)
+	saved, err := keptPlan(p.job.Plan)
 	if err != nil {
 		return nil, diag.Errors("Failed to read the plan", err.Error()+".", nil)
 	}

@@ -365,7 +365,7 @@ func (p *phase) plan(ctx context.Context) (result *service.PlanResult, diags dia
 		operation.Note(planned.Plan, generated)
 		p.screen.plan(planned)
 		var err error
-		if result, err = p.documents(op, planned); err != nil {
+		if result, err = p.documents(ctx, op, planned); err != nil {
 			diags = diags.Append(diag.New(diag.Error, "Failed to save the plan", err.Error()+".", nil))
 		} else {
 			result.Generated = len(generated) > 0
@@ -409,8 +409,9 @@ func (p *phase) planOptions() (o operation.PlanOptions, diags diag.List) {
 
 // documents puts together what is kept of a plan. The whole document, which is as large as the state, is made of that
 // when somebody asks for it: see PlanJSON.
-func (p *phase) documents(op *estate.Operation, planned *operation.Planned) (*service.PlanResult, error) {
-	text, err := planfile.Encode(op.Saved(planned.Plan))
+func (p *phase) documents(ctx context.Context, op *estate.Operation, planned *operation.Planned) (*service.PlanResult,
+	error) {
+	text, err := op.Kept(ctx, planned.Plan)
 	if err != nil {
 		return nil, err
 	}

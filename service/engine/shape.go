@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -57,9 +59,18 @@ func decodeShape(data []byte) (*values.Schemas, []string, error) {
 	return values.NewSchemas(all), s.Hidden, nil
 }
 
+// keptPlan reads a plan that a phase has returned.
+func keptPlan(text []byte) (planfile.Saved, error) {
+	saved, err := planfile.DecodeRecorded(text)
+	if err == nil && saved.Older {
+		err = errors.New("an earlier version of Millipede made it")
+	}
+	return saved, err
+}
+
 // PlanJSON implements service.Engine.
-func (e *Engine) PlanJSON(text, shaped []byte) ([]byte, error) {
-	saved, err := planfile.Decode(text)
+func (e *Engine) PlanJSON(ctx context.Context, data string, text, shaped []byte) ([]byte, error) {
+	saved, err := keptPlan(text)
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +78,12 @@ func (e *Engine) PlanJSON(text, shaped []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the schemas of the plan: %w", err)
 	}
-	nobody := e.o.Open(Place{Environ: e.o.Environ, Tell: func(string) {}})
-	c, diags := nobody.SavedConfiguration(&saved, hidden)
+	at := e.o.Open(Place{Data: data, Environ: e.o.Environ.With("TF_WORKSPACE=" + saved.Plan.Workspace),
+		Tell: func(string) {}})
+	if err := at.Complete(ctx, &saved).Err(); err != nil {
+		return nil, err
+	}
+	c, diags := at.SavedConfiguration(&saved, hidden)
 	if err := diags.Err(); err != nil {
 		return nil, err
 	}

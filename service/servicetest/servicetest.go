@@ -67,7 +67,7 @@ func (e *Engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 }
 
 // PlanJSON makes a document that names the plan.
-func (e *Engine) PlanJSON(plan, shape []byte) ([]byte, error) {
+func (e *Engine) PlanJSON(_ context.Context, _ string, plan, shape []byte) ([]byte, error) {
 	return json.Marshal(map[string]string{"plan": string(plan), "shape": string(shape)})
 }
 

@@ -65,7 +65,7 @@ func (c *call) planDocument(redacted bool) error {
 	if err != nil {
 		return err
 	}
-	data, ready, err := c.PlanJSON(c.actor, r.Run.Plan.ID, redacted)
+	data, ready, err := c.PlanJSON(c.r.Context(), c.actor, r.Run.Plan.ID, redacted)
 	if err != nil {
 		return err
 	}

@@ -31,9 +31,22 @@ func (s *Store) LoadEnded(ctx context.Context, name string) (*state.State, error
 // LoadVersion returns an earlier version. It costs as much as Load, and more for each change since.
 func (s *Store) LoadVersion(ctx context.Context, name string, serial uint64) (*state.State, error) {
 	return s.load(ctx, name, func(w *workspace) (wanted, error) {
-		number, v, err := w.find(serial)
+		number, v, err := w.newest(func(v version) bool { return v.Serial == serial })
 		if errors.Is(err, journal.ErrVersion) {
 			err = fmt.Errorf("serial %d of workspace %q: %w", serial, name, err)
+		}
+		return wanted{false, number, v}, err
+	})
+}
+
+// LoadExactly returns the earlier version with this lineage, serial and time.
+func (s *Store) LoadExactly(ctx context.Context, name string, info journal.VersionInfo) (*state.State, error) {
+	return s.load(ctx, name, func(w *workspace) (wanted, error) {
+		number, v, err := w.newest(func(v version) bool {
+			return v.Serial == info.Serial && v.Lineage == info.Lineage && v.At.Equal(info.At)
+		})
+		if errors.Is(err, journal.ErrVersion) {
+			err = fmt.Errorf("serial %d of workspace %q from %s: %w", info.Serial, name, info.At, err)
 		}
 		return wanted{false, number, v}, err
 	})
@@ -59,11 +72,11 @@ func (s *Store) Versions(ctx context.Context, name string) (list []journal.Versi
 	return list, err
 }
 
-// find returns the newest version with this serial.
-func (w *workspace) find(serial uint64) (uint64, version, error) {
+// newest returns the newest version that is one of those that are meant.
+func (w *workspace) newest(meant func(version) bool) (uint64, version, error) {
 	c := w.versions.Cursor()
 	for k, data := c.Last(); k != nil; k, data = c.Prev() {
-		if v, err := decodeVersion(data); err != nil || v.Serial == serial {
+		if v, err := decodeVersion(data); err != nil || meant(v) {
 			return binary.BigEndian.Uint64(k), v, err
 		}
 	}

@@ -353,6 +353,8 @@ type Versions interface {
 	Versions(ctx context.Context, workspace string) ([]VersionInfo, error)
 	// LoadVersion returns the state at the end of the newest version with this serial, or ErrVersion.
 	LoadVersion(ctx context.Context, workspace string, serial uint64) (*state.State, error)
+	// LoadExactly is LoadVersion of the one version with this lineage, serial and time.
+	LoadExactly(ctx context.Context, workspace string, v VersionInfo) (*state.State, error)
 	// Since returns how the state differs from the version with this lineage and serial, as state.Differences does, at a
 	// cost proportional to the changes since then. Instances that were changed and changed back are listed too. Serial 0
 	// without a lineage is the state before the first version. It returns ErrVersion if there is no such version, or

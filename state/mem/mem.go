@@ -348,6 +348,24 @@ func (s *Store) LoadVersion(ctx context.Context, name string, serial uint64) (st
 	return st, err
 }
 
+// LoadExactly returns the earlier version with this lineage, serial and time.
+func (s *Store) LoadExactly(ctx context.Context, name string, info journal.VersionInfo) (st *state.State, err error) {
+	err = s.look(ctx, func() error {
+		w, err := s.workspace(name)
+		if err != nil {
+			return err
+		}
+		for _, v := range slices.Backward(w.versions) {
+			if v.info.Serial == info.Serial && v.info.Lineage == info.Lineage && v.info.At.Equal(info.At) {
+				st = v.s.Clone()
+				return nil
+			}
+		}
+		return fmt.Errorf("serial %d of workspace %q from %s: %w", info.Serial, name, info.At, journal.ErrVersion)
+	})
+	return st, err
+}
+
 // Mark returns what the snapshot held when it was last agreed with.
 func (s *Store) Mark(ctx context.Context, name string) (m journal.SnapshotMark, err error) {
 	err = s.look(ctx, func() error {

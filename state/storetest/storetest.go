@@ -42,7 +42,7 @@ func Run(t *testing.T, make func(t *testing.T) Fixture) {
 		{"what an interrupted command left can be ended as a version", unfinishedEnds},
 		{"every version stays readable as it ended", versionsStay},
 		{"a state that is put whole brings its lineage and serial, and hides nothing", replaceKeeps},
-		{"of versions with one serial the newest is found", newestOfSerial},
+		{"of versions with one serial the newest is found, and each by its lineage and time", newestOfSerial},
 		{"what has changed since a version is told, with who changed it last", sinceTells},
 		{"what was changed and changed back is told", sinceTellsWhatCameBack},
 		{"another provider is a change of all instances of a resource", sinceProvider},
@@ -263,6 +263,14 @@ func newestOfSerial(t *testing.T, f Fixture) {
 	got := must(s.LoadVersion(t.Context(), ws, 7))
 	is(t, got.Lineage, "l2")
 	sameContent(t, got, after(put("a", 2)))
+	versions := must(s.Versions(t.Context(), ws))
+	is(t, len(versions), 2)
+	for i, v := range versions {
+		sameContent(t, must(s.LoadExactly(t.Context(), ws, v)), after(put("a", 2-i)))
+		v.At = v.At.Add(1)
+		_, err := s.LoadExactly(t.Context(), ws, v)
+		isError(t, err, journal.ErrVersion)
+	}
 	is(t, len(must(s.Versions(t.Context(), ws))), 2)
 }
 

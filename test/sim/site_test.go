@@ -540,6 +540,10 @@ func (h *handle) LoadVersion(ctx context.Context, ws string, serial uint64) (*st
 	return h.site.store.LoadVersion(ctx, ws, serial)
 }
 
+func (h *handle) LoadExactly(ctx context.Context, ws string, v journal.VersionInfo) (*state.State, error) {
+	return h.site.store.LoadExactly(ctx, ws, v)
+}
+
 func (h *handle) Since(ctx context.Context, ws, lineage string, serial uint64) ([]journal.Difference, error) {
 	return h.site.store.Since(ctx, ws, lineage, serial)
 }

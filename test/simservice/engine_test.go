@@ -162,7 +162,7 @@ func (e *engine) Resolve(context.Context, *service.Job, service.Resolution, stri
 }
 
 // PlanJSON implements service.Engine: nobody asks.
-func (e *engine) PlanJSON([]byte, []byte) ([]byte, error) {
+func (e *engine) PlanJSON(context.Context, string, []byte, []byte) ([]byte, error) {
 	return nil, errors.New("nobody asks for it")
 }
 

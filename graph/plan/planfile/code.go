@@ -39,6 +39,7 @@ type codedPlan struct {
 	Prior         []byte                   `msgpack:"pr"`
 	BaseLineage   string                   `msgpack:"bl"`
 	BaseSerial    uint64                   `msgpack:"bs"`
+	BaseAt        *time.Time               `msgpack:"ba,omitempty"`
 	BackendType   string                   `msgpack:"bt"`
 	BackendConfig []byte                   `msgpack:"bc"`
 	Graph         codedGraph               `msgpack:"ag"`
@@ -160,13 +161,16 @@ type encoder struct {
 	next   int         // which of them is forgotten next
 }
 
-func encodePlan(p *plan.Plan) ([]byte, error) {
+func encodePlan(p *plan.Plan, baseAt time.Time) ([]byte, error) {
 	e := &encoder{index: map[string]int{}}
 	c := codedPlan{
 		Mode: byte(p.Mode), EngineVersion: p.EngineVersion, Timestamp: p.Timestamp, Workspace: p.Workspace,
 		Variables: map[string]codedVariable{}, Checks: p.Checks, BaseLineage: p.BaseLineage, BaseSerial: p.BaseSerial,
 		BackendType: p.BackendType, BackendConfig: p.BackendConfig, Graph: encodeGraph(p.Graph), Errored: p.Errored,
 		Providers: p.Providers, RestsOn: encodeRests(p), Untouched: p.Untouched, Unread: (*codedUnread)(p.Unread),
+	}
+	if !baseAt.IsZero() {
+		c.BaseAt = &baseAt
 	}
 	for name, v := range p.Variables {
 		c.Variables[name] = codedVariable{Value: e.value(v.Value), Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
@@ -315,11 +319,19 @@ var errReference = errors.New("a reference in it leads nowhere")
 // maxDepth is how deep a plan nests at most; values are within it as bytes.
 const maxDepth = 16
 
-func decodePlan(data []byte) (*plan.Plan, error) {
+func decodePlan(data []byte) (p *plan.Plan, baseAt time.Time, err error) {
 	var c codedPlan
 	if err := coding.Unmarshal(data, maxDepth, &c); err != nil {
-		return nil, err
+		return nil, baseAt, err
 	}
+	if c.BaseAt != nil {
+		baseAt = c.BaseAt.UTC()
+	}
+	p, err = c.plan()
+	return p, baseAt, err
+}
+
+func (c *codedPlan) plan() (*plan.Plan, error) {
 	d := &decoder{}
 	for _, t := range c.Types {
 		ty, err := coding.UnmarshalType(t)
@@ -331,7 +343,7 @@ func decodePlan(data []byte) (*plan.Plan, error) {
 	p := &plan.Plan{
 		Mode: plan.Mode(c.Mode), EngineVersion: c.EngineVersion, Timestamp: c.Timestamp, Workspace: c.Workspace,
 		Variables: map[string]plan.Variable{}, Checks: c.Checks, BaseLineage: c.BaseLineage, BaseSerial: c.BaseSerial,
-		BackendType: c.BackendType, BackendConfig: c.BackendConfig, Graph: decodeGraph(&c), Errored: c.Errored,
+		BackendType: c.BackendType, BackendConfig: c.BackendConfig, Graph: decodeGraph(c), Errored: c.Errored,
 		Providers: c.Providers, Untouched: c.Untouched, Unread: (*plan.Unread)(c.Unread),
 	}
 	for name, v := range c.Variables {

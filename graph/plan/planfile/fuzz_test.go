@@ -1,6 +1,9 @@
 package planfile
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // FuzzDecode reads whole files: what is between the entries, and the entries themselves as long as their checksums
 // hold.
@@ -20,21 +23,21 @@ func FuzzDecode(f *testing.F) {
 
 // FuzzDecodePlan reads what an altered file has behind a checksum that was made to fit.
 func FuzzDecodePlan(f *testing.F) {
-	plan, err := encodePlan(everything(f).Plan)
+	plan, err := encodePlan(everything(f).Plan, time.Time{})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(plan)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := decodePlan(data)
+		p, _, err := decodePlan(data)
 		if err != nil {
 			return
 		}
-		again, err := encodePlan(p)
+		again, err := encodePlan(p, time.Time{})
 		if err != nil {
 			return // a value of a type that has no such value
 		}
-		if _, err := decodePlan(again); err != nil {
+		if _, _, err := decodePlan(again); err != nil {
 			t.Errorf("what was written cannot be read: %v", err)
 		}
 	})

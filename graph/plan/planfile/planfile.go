@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/zclconf/go-cty/cty"
@@ -23,8 +24,9 @@ import (
 // formatVersion is the version of the format. Format 1 had no names for the vertices of the plan graph; see
 // DecodeRecorded.
 const (
-	formatVersion = 2
-	oldestVersion = 1
+	formatVersion  = 2
+	oldestVersion  = 1
+	reducedVersion = 3 // of plans that are Reduced; a file that people get has none
 )
 
 // The entries of the archive. That of the version, and that of the engine, are text in every format.
@@ -62,6 +64,9 @@ type Saved struct {
 	// Older tells that the plan was read from an older format, which leaves out what only carrying it out needs. Decode
 	// returns no such plan, DecodeRecorded may; Encode takes none.
 	Older bool
+	// BaseAt is set in a plan that is reduced: its state has only what differs from a version of the store, that of the
+	// plan's BaseLineage and BaseSerial, which ended at this time. Decode returns no such plan, DecodeRecorded may.
+	BaseAt time.Time
 	// Config are the source files of all modules by name, as the loader named them, and the module manifest.
 	Config Config
 }
@@ -74,6 +79,9 @@ type Config struct {
 	// Lock is the dependency lock file.
 	Lock []byte `msgpack:"l"`
 }
+
+// Reduced tells whether the plan needs a version of the store to be whole.
+func (s *Saved) Reduced() bool { return !s.BaseAt.IsZero() }
 
 // infinite tells whether a value is or holds an infinite number, which JSON cannot write.
 func infinite(v cty.Value) bool {
@@ -98,7 +106,11 @@ func Encode(s Saved) ([]byte, error) {
 	if s.Older {
 		return nil, errors.New("the plan was read from an older format, which leaves out what carrying it out needs")
 	}
-	coded, err := encodePlan(s.Plan)
+	format := formatVersion
+	if s.Reduced() {
+		format = reducedVersion
+	}
+	coded, err := encodePlan(s.Plan, s.BaseAt)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +123,7 @@ func Encode(s Saved) ([]byte, error) {
 	for _, e := range []struct {
 		name string
 		data []byte
-	}{{versionEntry, []byte(fmt.Sprint(formatVersion))}, {engineEntry, []byte(s.Engine)}, {planEntry, coded},
+	}{{versionEntry, []byte(fmt.Sprint(format))}, {engineEntry, []byte(s.Engine)}, {planEntry, coded},
 		{configEntry, config}} {
 		w, err := z.Create(e.name)
 		if err != nil {
@@ -134,12 +146,16 @@ func Decode(data []byte) (Saved, error) {
 	if err == nil && s.Older {
 		return Saved{}, &VersionError{Found: fmt.Sprint(oldestVersion), Engine: s.Engine}
 	}
+	if err == nil && s.Reduced() {
+		return Saved{}, &VersionError{Found: fmt.Sprint(reducedVersion), Engine: s.Engine}
+	}
 	return s, err
 }
 
-// DecodeRecorded reads the plan of a run as the journal keeps it. Other than Decode it reads older formats too, because
-// results of such a run may wait, and its operations may still go on: a plan that is Older says which objects they are
-// about, so that the run can be shown, settled and cancelled, but not carried on.
+// DecodeRecorded reads the plan of a run as the journal keeps it. Other than Decode it reads plans that are Reduced, for
+// who has the store, and older formats, because results of such a run may wait, and its operations may still go on: a
+// plan that is Older says which objects they are about, so that the run can be shown, settled and cancelled, but not
+// carried on.
 func DecodeRecorded(data []byte) (Saved, error) {
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
@@ -158,11 +174,15 @@ func DecodeRecorded(data []byte) (Saved, error) {
 		return Saved{}, ErrNoPlan
 	}
 	s := Saved{Engine: string(entries[engineEntry]), Older: string(v) == fmt.Sprint(oldestVersion)}
-	if string(v) != fmt.Sprint(formatVersion) && !s.Older {
+	reduced := string(v) == fmt.Sprint(reducedVersion)
+	if string(v) != fmt.Sprint(formatVersion) && !s.Older && !reduced {
 		return Saved{}, &VersionError{Found: string(v), Engine: s.Engine}
 	}
-	if s.Plan, err = decodePlan(entries[planEntry]); err != nil {
+	if s.Plan, s.BaseAt, err = decodePlan(entries[planEntry]); err != nil {
 		return Saved{}, fmt.Errorf("the plan file is damaged: %w", err)
+	}
+	if s.Reduced() != reduced {
+		return Saved{}, errors.New("the plan file is damaged: its format is not what it says")
 	}
 	if err := coding.Unmarshal(entries[configEntry], maxDepth, &s.Config); err != nil {
 		return Saved{}, fmt.Errorf("the plan file is damaged: %w", err)

@@ -235,19 +235,19 @@ func TestAFileThatIsCutAnywhereIsAnError(t *testing.T) {
 }
 
 func TestAPlanEntryThatIsCutAnywhereIsAnError(t *testing.T) {
-	data, err := encodePlan(everything(t).Plan)
+	data, err := encodePlan(everything(t).Plan, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n := range data {
-		if _, err := decodePlan(data[:n]); err == nil {
+		if _, _, err := decodePlan(data[:n]); err == nil {
 			t.Fatalf("%d of %d bytes were read as a plan", n, len(data))
 		}
 	}
 }
 
 func TestAPlanEntryWithAnyByteAlteredIsNoPanic(t *testing.T) {
-	data, err := encodePlan(everything(t).Plan)
+	data, err := encodePlan(everything(t).Plan, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestAPlanEntryWithAnyByteAlteredIsNoPanic(t *testing.T) {
 						t.Errorf("byte %d ^ %x: %v", n, flip, r)
 					}
 				}()
-				_, _ = decodePlan(altered) // some bytes are free text: both outcomes are right
+				_, _, _ = decodePlan(altered) // some bytes are free text: both outcomes are right
 			}()
 		}
 	}
@@ -287,7 +287,7 @@ func archive(t *testing.T, entries map[string]string) []byte {
 }
 
 func TestAnotherVersionIsRefused(t *testing.T) {
-	for _, version := range []string{"0", "3", "", "1 ", "x"} {
+	for _, version := range []string{"0", "4", "", "1 ", "x"} {
 		for _, read := range []func([]byte) (Saved, error){Decode, DecodeRecorded} {
 			_, err := read(archive(t, map[string]string{versionEntry: version, engineEntry: "0.7.0"}))
 			var other *VersionError
@@ -315,7 +315,7 @@ func TestWhatIsNoPlan(t *testing.T) {
 }
 
 func TestAnEntryThatIsMissingIsAnError(t *testing.T) {
-	coded, err := encodePlan(everything(t).Plan)
+	coded, err := encodePlan(everything(t).Plan, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,5 +387,30 @@ func TestAFileThatCannotBeWrittenIsAnError(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "missing", "p")
 	if err := Write(name, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// A plan of which a part is left out must not be taken for a whole one: it would have everything else removed.
+func TestAReducedPlanIsOnlyForWhoKnowsIt(t *testing.T) {
+	saved := everything(t)
+	saved.BaseAt = time.Date(2026, 11, 23, 9, 10, 11, 123456789, time.UTC)
+	data, err := Encode(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodeRecorded(data)
+	if err != nil || !got.Reduced() || !got.BaseAt.Equal(saved.BaseAt) {
+		t.Errorf("%v, %v", got.BaseAt, err)
+	}
+	var other *VersionError
+	if _, err := Decode(data); !errors.As(err, &other) || other.Found != "3" {
+		t.Error(err)
+	}
+	saved.BaseAt = time.Time{}
+	if data, err = Encode(saved); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Decode(data); err != nil || got.Reduced() {
+		t.Errorf("%v, %v", got.BaseAt, err)
 	}
 }

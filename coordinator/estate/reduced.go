@@ -1,0 +1,76 @@
+package estate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/rebase"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// Kept returns the bytes of a plan for who has the store at hand. Where several operations share a state, they leave
+// out what the store has anyway, so that a plan is as large as what it is about, and not as the state.
+func (r *Operation) Kept(ctx context.Context, p *plan.Plan) ([]byte, error) {
+	saved := r.Saved(p)
+	if r.State.sharing != nil {
+		if reduced, at, ok := r.reduced(ctx, p); ok {
+			saved.Plan, saved.BaseAt = reduced, at
+		}
+	}
+	return planfile.Encode(saved)
+}
+
+// reduced returns a plan without what the version of the store has that it was made for, and when that version ended. It
+// has made sure that the version makes the plan whole again.
+func (r *Operation) reduced(ctx context.Context, p *plan.Plan) (reduced *plan.Plan, at time.Time, ok bool) {
+	versions, err := r.State.store.Versions(ctx, r.State.Workspace)
+	if err != nil {
+		return nil, at, false
+	}
+	i := slices.IndexFunc(versions, func(v journal.VersionInfo) bool {
+		return v.Serial == p.BaseSerial && v.Lineage == p.BaseLineage
+	})
+	if i < 0 || versions[i].At.IsZero() {
+		return nil, at, false
+	}
+	version, err := r.State.store.LoadExactly(ctx, r.State.Workspace, versions[i])
+	if err != nil {
+		return nil, at, false
+	}
+	reduced, ok = rebase.Reduced(p, version)
+	return reduced, versions[i].At, ok
+}
+
+// complete makes a plan whole that was kept without what the store has.
+func complete(ctx context.Context, store journal.Versions, saved *planfile.Saved) diag.List {
+	if !saved.Reduced() {
+		return nil
+	}
+	p := saved.Plan
+	version, err := store.LoadExactly(ctx, p.Workspace, journal.VersionInfo{Lineage: p.BaseLineage, Serial: p.BaseSerial,
+		At: saved.BaseAt})
+	if err != nil {
+		return diag.Errors("Failed to read the plan", fmt.Sprintf("The plan was made for serial %d of the state, which "+
+			"cannot be read any more: %s.", p.BaseSerial, err), nil)
+	}
+	saved.Plan, saved.BaseAt = rebase.Complete(p, version), time.Time{}
+	return nil
+}
+
+// Complete makes a plan whole that was Kept, by what was last committed to the store, whoever works on that.
+func (e *Estate) Complete(ctx context.Context, saved *planfile.Saved) (diags diag.List) {
+	if !saved.Reduced() {
+		return nil
+	}
+	store, diags := e.openStore(ctx, e.home(StateOptions{}), e.lockInfo(""), reads, 0)
+	if diags.HasErrors() {
+		return diags
+	}
+	defer func() { diags = diags.Append(store.close()) }()
+	return diags.Append(complete(ctx, store, saved))
+}
