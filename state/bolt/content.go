@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
@@ -171,39 +172,64 @@ func (e *edit) putChecks(checks []state.CheckResult) error {
 	return e.put([]byte{checksKind}, data)
 }
 
-// replace puts the content of a whole state.
-func (e *edit) replace(s *state.State) error {
-	kept := make(map[string]bool, len(s.Resources)+len(s.Outputs)+1)
-	keep := func(key []byte) []byte { kept[string(key)] = true; return key }
+// entry is a key of the data with what makes its content.
+type entry struct {
+	key     []byte
+	content func() ([]byte, error)
+}
 
+// entries returns the keys that a whole state has, in their order: what is put into a bucket within one transaction
+// lies in one list until that ends, and to put something into the middle of a long list moves all that is behind it.
+func (e *edit) entries(s *state.State) []entry {
+	var all []entry
 	for abs, r := range s.Resources {
-		if err := e.put(keep(keyOf(resourceKind, abs.String())), []byte(r.Provider.String())); err != nil {
-			return err
-		}
+		all = append(all, entry{keyOf(resourceKind, abs.String()), func() ([]byte, error) {
+			return []byte(r.Provider.String()), nil
+		}})
 		for k, i := range r.Instances {
-			rec := record{key: i.ProviderKey, module: i.ProviderModule.String()}
-			if err := e.encodeInto(&rec, state.CurrentObject, i.Current); err != nil {
-				return fmt.Errorf("%s: %w", abs.Instance(k), err)
-			}
-			for deposed, o := range i.Deposed {
-				if err := e.encodeInto(&rec, deposed, o); err != nil {
-					return fmt.Errorf("%s: %w", abs.Instance(k), err)
+			at := abs.Instance(k)
+			all = append(all, entry{keyOf(instanceKind, at.String()), func() ([]byte, error) {
+				rec := record{key: i.ProviderKey, module: i.ProviderModule.String()}
+				err := e.encodeInto(&rec, state.CurrentObject, i.Current)
+				for deposed, o := range i.Deposed {
+					err = errors.Join(err, e.encodeInto(&rec, deposed, o))
 				}
-			}
-			if err := e.put(keep(keyOf(instanceKind, abs.Instance(k).String())), rec.encode()); err != nil {
-				return err
-			}
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", at, err)
+				}
+				return rec.encode(), nil
+			}})
 		}
 	}
 	for name, o := range s.Outputs {
-		keep(keyOf(outputKind, name))
-		if err := e.putOutput(name, o); err != nil {
+		all = append(all, entry{keyOf(outputKind, name), func() ([]byte, error) {
+			data, err := encodeOutput(o)
+			if err != nil {
+				return nil, fmt.Errorf("output %q: %w", name, err)
+			}
+			return data, nil
+		}})
+	}
+	if len(s.Checks) > 0 {
+		all = append(all, entry{[]byte{checksKind}, func() ([]byte, error) { return json.Marshal(s.Checks) }})
+	}
+	slices.SortFunc(all, func(x, y entry) int { return bytes.Compare(x.key, y.key) })
+	return all
+}
+
+// replace puts the content of a whole state.
+func (e *edit) replace(s *state.State) error {
+	all := e.entries(s)
+	kept := make(map[string]bool, len(all))
+	for _, x := range all {
+		kept[string(x.key)] = true
+		content, err := x.content()
+		if err == nil {
+			err = e.put(x.key, content)
+		}
+		if err != nil {
 			return err
 		}
-	}
-	keep([]byte{checksKind})
-	if err := e.putChecks(s.Checks); err != nil {
-		return err
 	}
 
 	var gone [][]byte
