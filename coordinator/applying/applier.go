@@ -273,8 +273,8 @@ func (a *Applier) Begin() []state.Change {
 	return changes
 }
 
-// difference returns the changes that turn one state's objects into another's. Resources that one state has as a copy of
-// the other cost nothing.
+// difference returns the changes that turn one state's objects into another's. Resources that one state has as a copy
+// of the other cost nothing.
 func difference(from, to *state.State) []state.Change {
 	var out []state.Change
 	each := func(s *state.State, fn func(addr.Instance, state.DeposedKey, *state.Object)) {

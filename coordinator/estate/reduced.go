@@ -25,8 +25,8 @@ func (r *Operation) Kept(ctx context.Context, p *plan.Plan) ([]byte, error) {
 	return planfile.Encode(saved)
 }
 
-// reduced returns a plan without what the version of the store has that it was made for, and when that version ended. It
-// has made sure that the version makes the plan whole again.
+// reduced returns a plan without what the version of the store has that it was made for, and when that version ended.
+// It has made sure that the version makes the plan whole again.
 func (r *Operation) reduced(ctx context.Context, p *plan.Plan) (reduced *plan.Plan, at time.Time, ok bool) {
 	versions, err := r.State.store.Versions(ctx, r.State.Workspace)
 	if err != nil {
