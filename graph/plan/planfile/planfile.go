@@ -153,8 +153,8 @@ func Decode(data []byte) (Saved, error) {
 }
 
 // DecodeRecorded reads the plan of a run as the journal keeps it. Other than Decode it reads plans that are Reduced,
-// for who has the store, and older formats, because results of such a run may wait, and its operations may still go on: a
-// plan that is Older says which objects they are about, so that the run can be shown, settled and cancelled, but not
+// for who has the store, and older formats, because results of such a run may wait, and its operations may still go on:
+// a plan that is Older says which objects they are about, so that the run can be shown, settled and cancelled, but not
 // carried on.
 func DecodeRecorded(data []byte) (Saved, error) {
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
