@@ -19,7 +19,7 @@ PLAY = $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(
 MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint lint-more vet generate bench backends contend sim sim-service fault fault-large fault-service teams interrupts conformance tools clean
+.PHONY: help build test race lint lint-more vet generate bench backends servers contend sim sim-service fault fault-large fault-service teams interrupts conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,10 @@ interrupts: ## send signals to real commands at MOMENTS moments of each
 
 backends: ## each backend: the steps of a user's state, 15 faults, wrong configurations; TOFU=PATH takes turns with it
 	TOFU=$(TOFU) $(GO) test ./test/backends -count=1 -timeout=2h -v -all
+
+servers: ## the steps over servers of others too, which npm installs: azurite, dynalite; TOFU=PATH takes turns
+	npm ci --prefix test/servers --ignore-scripts --no-audit --no-fund
+	TOFU=$(TOFU) $(GO) test ./test/backends -count=1 -timeout=1h -v -run ServersOfOthers -servers=$(CURDIR)/test/servers
 
 contend: ## three programs contend for the state of each backend, a minute each; TOFU=PATH is one of them
 	TOFU=$(TOFU) $(GO) test ./test/backends -count=1 -timeout=1h -v -run ManyPrograms -contend=1m

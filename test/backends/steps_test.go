@@ -51,23 +51,29 @@ func TestEveryBackendTakesTheStepsOfAUsersState(t *testing.T) {
 			t.Parallel()
 			w := make(t)
 			w.kind = kind
-			a, b := w.directory(t, w.body, configuration), w.directory(t, w.body, configuration)
-			if tofu != "" {
-				b.program = tofu
-			}
-			for _, s := range steps {
-				if s.workspaces && w.oneState {
-					continue // the backend has none, and says so (state/snapshot/snapshottest)
-				}
-				if !t.Run(s.claim, func(t *testing.T) {
-					c, d := *a, *b
-					c.t, d.t = t, t
-					s.take(t, w, &c, &d)
-				}) {
-					return // the steps build on each other
-				}
-			}
+			walk(t, w)
 		})
+	}
+}
+
+// walk takes the steps over a place.
+func walk(t *testing.T, w *world) {
+	t.Helper()
+	a, b := w.directory(t, w.body, configuration), w.directory(t, w.body, configuration)
+	if tofu != "" {
+		b.program = tofu
+	}
+	for _, s := range steps {
+		if s.workspaces && w.oneState {
+			continue // the backend has none, and says so (state/snapshot/snapshottest)
+		}
+		if !t.Run(s.claim, func(t *testing.T) {
+			c, d := *a, *b
+			c.t, d.t = t, t
+			s.take(t, w, &c, &d)
+		}) {
+			return // the steps build on each other
+		}
 	}
 }
 

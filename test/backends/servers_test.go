@@ -1,0 +1,167 @@
+package backends
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"flag"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	cloud "github.com/millipede-iac/millipede/cloud/azure"
+	"github.com/millipede-iac/millipede/test/clouds/amazon"
+	"github.com/millipede-iac/millipede/test/clouds/azure"
+	"github.com/millipede-iac/millipede/test/clouds/intercept"
+	"github.com/millipede-iac/millipede/test/process"
+)
+
+var servers = flag.String("servers", "", "the folder of test/servers, once npm ci has installed what is there: the steps "+
+	"are taken over these servers, too")
+
+// others are places on servers that others have written.
+var others = map[string]func(t *testing.T) *world{
+	"azurerm on azurite": func(t *testing.T) *world {
+		address := serve(t, "azurite-blob", []string{"AZURITE_ACCOUNTS=" + azure.Account + ":" + azure.AccessKey},
+			"--blobHost", "127.0.0.1", "--inMemoryPersistence", "--skipApiVersionCheck", "--silent", "--blobPort")
+		host := azure.Account + ".blob.core.windows.net"
+		container(t, address, host)
+		to, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := intercept.New(t, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = r.In.Host // which names the account, and is signed
+		}})
+		env := p.Env()
+		env["ARM_ACCESS_KEY"] = azure.AccessKey
+		return &world{kind: "azurerm", env: env, body: `
+			storage_account_name = "` + azure.Account + `"
+			container_name       = "states"
+			key                  = "a/b.tfstate"`}
+	},
+	"s3 with dynalite": func(t *testing.T) *world {
+		address := serve(t, "dynalite", nil, "--createTableMs", "0", "--port")
+		w := worlds["s3"](t)
+		env := maps.Clone(w.env)
+		env["AWS_ENDPOINT_URL_DYNAMODB"] = address
+		table(t, address)
+		return &world{kind: "s3", env: env, body: w.body}
+	},
+}
+
+// Where TOFU names an OpenTofu, it is at work in the second directory.
+func TestTheStepsAreTakenOverServersOfOthers(t *testing.T) {
+	if *servers == "" {
+		t.Skip("-servers names no folder with servers (make servers)")
+	}
+	for name, make := range others {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			walk(t, make(t))
+		})
+	}
+}
+
+// serve starts a program of Node on a port that is free, which comes after the arguments, and waits until it listens.
+func serve(t *testing.T, name string, env []string, args ...string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(*servers, "node_modules", ".bin", name), append(args, port)...)
+	cmd.Dir, cmd.Env = t.TempDir(), append(env, "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir())
+	p, err := process.Start(name, cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, name+" listens", func() bool {
+		select {
+		case <-p.Done():
+			t.Fatalf("%s ended:\n%s", name, p.Output())
+		default:
+		}
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err == nil
+	})
+	return "http://" + address
+}
+
+// send sends a request that makes what a place needs.
+func send(t *testing.T, r *http.Request) {
+	t.Helper()
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close() // what it says is said below
+	if answer.StatusCode >= 300 {
+		text, _ := httputil.DumpResponse(answer, true)
+		t.Fatalf("%s %s: %s", r.Method, r.URL, text)
+	}
+}
+
+// container makes a container of blobs.
+func container(t *testing.T, address, host string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, address+"/states?restype=container", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = host
+	r.Header.Set("X-Ms-Version", "2021-12-02")
+	r.Header.Set("X-Ms-Date", time.Now().UTC().Format(http.TimeFormat))
+	key, err := base64.StdEncoding.DecodeString(azure.AccessKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(cloud.StringToSign(azure.Account, r.Method, r.URL, r.Header, 0)))
+	r.Header.Set("Authorization", fmt.Sprintf("SharedKey %s:%s", azure.Account,
+		base64.StdEncoding.EncodeToString(mac.Sum(nil))))
+	send(t, r)
+}
+
+// table makes the table of locks.
+func table(t *testing.T, address string) {
+	t.Helper()
+	body := `{"TableName":"locks","BillingMode":"PAY_PER_REQUEST","KeySchema":[{"AttributeName":"LockID","KeyType":` +
+		`"HASH"}],"AttributeDefinitions":[{"AttributeName":"LockID","AttributeType":"S"}]}`
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, bytes.NewReader([]byte(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-amz-json-1.0")
+	r.Header.Set("X-Amz-Target", "DynamoDB_20120810.CreateTable")
+	r.Header.Set("X-Amz-Date", time.Now().UTC().Format("20060102T150405Z"))
+	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+amazon.AccessKey+
+		"/20260101/eu-west-1/dynamodb/aws4_request, SignedHeaders=host, Signature=00") // which dynalite does not check
+	send(t, r)
+}
