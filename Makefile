@@ -10,6 +10,9 @@ CONFORMANCE ?= ../shared/conformance
 KILLS       ?= 300
 SEED        ?= 1
 MOMENTS     ?= 40
+OBJECTS     ?= 20000
+PERIOD      ?= 10m
+BEHIND      ?= 100
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # What a simulation plays: many seeds, or the one that is named.
@@ -19,7 +22,7 @@ PLAY = $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(
 MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint lint-more vet generate bench backends servers contend sim sim-service fault fault-large fault-service teams interrupts conformance tools clean
+.PHONY: help build test race lint lint-more vet generate bench backends servers contend sim sim-service fault fault-large fault-service teams watching interrupts conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +66,10 @@ fault-service: ## kill a service, its workers and NATS, and fill disks: 200 time
 teams: ## eight teams change a state of 20,000 objects at once, and the service is killed three times
 	$(GO) test ./test/system -count=1 -timeout=2h -v -run TeamsChange \
 		-teams=8 -objects=20000 -changes=250 -lasts=200ms -rounds=3
+
+watching: ## 20,000 objects are read every 10 minutes beside applies; OBJECTS=N, PERIOD=DURATION, BEHIND=N
+	$(GO) test ./test/system -count=1 -timeout=3h -v -run AppliesBesideWatching \
+		-watched=$(OBJECTS) -period=$(PERIOD) -behind=$(BEHIND) -applied=250 -applies=5 -slower=5
 
 fault-large: ## apply 2,000 resources while coordinator and workers are killed
 	$(GO) test ./test/fault -count=1 -timeout=1h -v -run Large -large

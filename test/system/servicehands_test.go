@@ -90,3 +90,47 @@ func TestRunsOnOneStateGoOnWhenTheServiceIsKilled(t *testing.T) {
 	}
 	site.Wants(t, string(text), `"a"`, `"b"`)
 }
+
+// A run that is left by force has its locks still, and a worker may go on with what it has begun. Whoever waits for these
+// objects waits for that, too, takes the result, and plans by it: or it would make the same object again.
+func TestARunThatWaitsForOneThatWasLeftTakesWhatTheWorkerStillDoes(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	s.Server()
+	s.Worker("default")
+	v := s.Service()
+	w := v.Workspace("one")
+	objectLocks(t, v, w)
+	left := v.Apply(w, deaf(1, 20000))
+	site.Eventually(t, "the creation has begun", func() bool { return s.Begun("create") == 1 })
+	next := v.Apply(w, deaf(1, 20000))
+	site.Eventually(t, "the second run waits", func() bool { _, waits := waitsForObjects(v, next.ID); return waits })
+	if err := v.Client.Runs.Cancel(t.Context(), left.ID, client.RunCancelOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	site.Eventually(t, "the first run is left", func() bool {
+		if now, err := v.Client.Runs.Read(t.Context(), left.ID); err != nil || site.Over(now.Status) {
+			t.Fatalf("%v: it is %s: %s", err, now.Status, v.Logs(now))
+		}
+		return v.Client.Runs.ForceCancel(t.Context(), left.ID, client.RunForceCancelOptions{}) == nil
+	})
+	site.Eventually(t, "the first run has ended, while the worker goes on", func() bool {
+		now, err := v.Client.Runs.Read(t.Context(), left.ID)
+		return err == nil && site.Over(now.Status) && s.Finished("create") == 0
+	})
+	logs := v.Logs(v.Ends(next.ID, client.RunApplied))
+	site.Wants(t, logs, "was cut off. Taking its results", "which the plan changes, was added", left.ID,
+		"so it plans again")
+	if n := len(s.Objects()); n != 1 || s.Begun("create") != 1 {
+		t.Errorf("the cloud has %d machines, made by %d creations", n, s.Begun("create"))
+	}
+	state, err := v.Client.StateVersions.ReadCurrent(t.Context(), w.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := v.Client.StateVersions.Download(context.WithoutCancel(t.Context()), state.DownloadURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site.Wants(t, string(text), `"fleet_machine"`)
+}

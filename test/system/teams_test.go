@@ -34,22 +34,14 @@ type sharedState struct {
 	w      *client.Workspace
 	config *client.ConfigurationVersion
 	asked  atomic.Int32 // how many runs there are
+	// every is how often is asked for a run: as often as clients do. Eight of them that ask a hundred times a second would
+	// be what is measured.
+	every time.Duration
 }
 
 func newSharedState(t *testing.T) *sharedState {
 	t.Helper()
-	s := site.New(t, "")
-	s.Server()
-	for range 4 {
-		w := s.NewWorker("default")
-		w.Args = []string{"-slots=25"}
-		w.Start()
-	}
-	e := &sharedState{Site: s, v: s.Service()}
-	e.w = e.v.Workspace("one")
-	objectLocks(t, e.v, e.w)
 	var text strings.Builder
-	text.WriteString(site.FleetOnly)
 	for i := range *teamCount {
 		fmt.Fprintf(&text, `
 variable "t%[1]d" { default = "1" }
@@ -61,8 +53,26 @@ resource "fleet_machine" "t%[1]d" {
 }
 `, i, *teamObjects / *teamCount, *teamChanges, teamLasts.Milliseconds())
 	}
+	return newState(t, text.String(), true)
+}
+
+// newState makes what a configuration describes, with a service and four workers. Runs lock objects, or the whole state.
+func newState(t *testing.T, text string, objects bool) *sharedState {
+	t.Helper()
+	s := site.New(t, "")
+	s.Server()
+	for range 4 {
+		w := s.NewWorker("default")
+		w.Args = []string{"-slots=25"}
+		w.Start()
+	}
+	e := &sharedState{Site: s, v: s.Service(), every: 200 * time.Millisecond}
+	e.w = e.v.Workspace("one")
+	if objects {
+		objectLocks(t, e.v, e.w)
+	}
 	dir := t.TempDir()
-	err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text.String()), 0o600)
+	err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(site.FleetOnly+text), 0o600)
 	if err == nil {
 		e.config, err = e.v.Upload(t.Context(), e.w, dir)
 	}
@@ -89,8 +99,7 @@ func (e *sharedState) run(o client.RunCreateOptions) *client.Run {
 	}
 	id := r.ID
 	e.asked.Add(1)
-	// As often as clients ask: eight of them that ask a hundred times a second would be what is measured.
-	again := time.NewTicker(200 * time.Millisecond)
+	again := time.NewTicker(e.every)
 	defer again.Stop()
 	ctx := site.Waiting(t)
 	for {

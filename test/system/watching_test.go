@@ -1,0 +1,128 @@
+package system
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/test/site"
+)
+
+// The size of the test of applies beside watching. make watching has that of a large estate.
+var (
+	watchObjects = flag.Int("watched", 40, "how many objects are watched for drift")
+	watchPeriod  = flag.Duration("period", time.Minute, "the period in which each of them is read")
+	watchBehind  = flag.Int("behind", 4, "how many of them are changed behind the back of the state")
+	watchChanges = flag.Int("applied", 10, "how many objects an apply changes beside that")
+	watchApplies = flag.Int("applies", 2, "how many applies are measured with watching, and as many before and after")
+	watchSlower  = flag.Float64("slower", 0, "by how many percent watching may slow an apply down; 0 for no bound, "+
+		"because a busy machine says nothing about that")
+)
+
+// watchedState is a state that is watched while somebody applies changes to it.
+type watchedState struct {
+	*sharedState
+	revision int
+}
+
+// apply changes objects, and returns how long that took.
+func (e *watchedState) apply() time.Duration {
+	e.revision++
+	began := time.Now()
+	r := e.run(client.RunCreateOptions{TargetAddrs: []string{"fleet_machine.changed"},
+		Variables: []*client.RunVariable{{Key: "revision", Value: fmt.Sprintf("%q", fmt.Sprint(e.revision))}}})
+	took := time.Since(began)
+	e.applied([]*client.Run{r})
+	return took
+}
+
+// Watching reads each object in the background. Applies wait for none of it but what is under way already, and drift is
+// known when the period is over in which it came about.
+func TestAppliesBesideWatchingAreNotSlowedDownAndDriftIsFoundInOnePeriod(t *testing.T) {
+	// One batch reads few objects, and then nothing until the period is over.
+	few := *watchObjects <= 50
+	if few {
+		t.Parallel()
+	} else {
+		patience := site.Patience
+		t.Cleanup(func() { site.Patience = patience })
+		site.Patience += site.Slowness*time.Duration(*watchObjects)*objectTime + 2**watchPeriod
+	}
+	e := &watchedState{revision: 1, sharedState: newState(t, fmt.Sprintf(`
+variable "revision" { default = "1" }
+resource "fleet_machine" "watched" {
+  count   = %d
+  name    = "watched-${count.index}"
+  read_ms = 20
+}
+resource "fleet_machine" "changed" {
+  count     = %d
+  name      = "changed-${count.index}"
+  update_ms = 200
+  read_ms   = 20
+  labels    = { revision = var.revision }
+}
+`, *watchObjects-*watchChanges, *watchChanges), false)}
+	e.every = 20 * time.Millisecond
+	var alone, beside []time.Duration
+	measure := func(list *[]time.Duration) {
+		for range *watchApplies {
+			*list = append(*list, e.apply())
+		}
+	}
+	var names, want []string
+	for i := range *watchBehind {
+		k := i * ((*watchObjects - *watchChanges) / *watchBehind)
+		names = append(names, fmt.Sprintf("watched-%d", k))
+		want = append(want, fmt.Sprintf("fleet_machine.watched[%d]", k))
+	}
+	slices.Sort(want)
+	e.apply() // what the first one does alone, such as starting providers, is not measured
+	measure(&alone)
+	reads := e.Begun("read")
+	changed := time.Now()
+	if few {
+		behind(t, e.Site, names, "")
+	}
+	set(t, e.v, e.w, "drift-period", fmt.Sprintf("%q", watchPeriod.String()))
+	site.Eventually(t, "reading has begun", func() bool { return e.Begun("read") > reads })
+	measure(&beside)
+	if !few { // some of what is changed has just been read, and is read again a period later
+		changed = time.Now()
+		behind(t, e.Site, names, "")
+	}
+	var found drift
+	site.Eventually(t, "all drift is found", func() bool {
+		found = driftOf(t, e.v, e.w)
+		return len(found.Drifted) >= *watchBehind
+	})
+	took := time.Since(changed)
+	var addresses []string
+	for _, d := range found.Drifted {
+		addresses = append(addresses, d.Address)
+	}
+	if !slices.Equal(addresses, want) {
+		t.Errorf("%v have drifted, and %v are found", want, addresses)
+	}
+	// A batch takes some seconds.
+	if most := *watchPeriod + *watchPeriod/20 + 10*time.Second; took > most {
+		t.Errorf("the drift was found after %v; the period is %v", took, *watchPeriod)
+	}
+	set(t, e.v, e.w, "drift-period", `""`)
+	measure(&alone)
+	slices.Sort(alone)
+	slices.Sort(beside)
+	before, with := alone[len(alone)/2], beside[len(beside)/2]
+	slower := 100 * (float64(with)/float64(before) - 1)
+	t.Logf("%d objects, period %v: %d changes behind the back were found after %v; an apply of %d changes took %v, and %v "+
+		"beside watching, which is %.1f %% more (medians of %d and %d: %v, %v)", *watchObjects, *watchPeriod, *watchBehind,
+		took.Round(time.Second), *watchChanges, before.Round(time.Millisecond), with.Round(time.Millisecond), slower,
+		len(alone), len(beside), alone, beside)
+	if *watchSlower > 0 && slower > *watchSlower {
+		t.Errorf("watching slows an apply down by %.1f %%, and may by %.1f %%", slower, *watchSlower)
+	}
+}
