@@ -108,15 +108,17 @@ func TestARunThatWaitsForOneThatWasLeftTakesWhatTheWorkerStillDoes(t *testing.T)
 	if err := v.Client.Runs.Cancel(t.Context(), left.ID, client.RunCancelOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	site.Eventually(t, "the first run is left", func() bool {
-		if now, err := v.Client.Runs.Read(t.Context(), left.ID); err != nil || site.Over(now.Status) {
-			t.Fatalf("%v: it is %s: %s", err, now.Status, v.Logs(now))
-		}
-		return v.Client.Runs.ForceCancel(t.Context(), left.ID, client.RunForceCancelOptions{}) == nil
-	})
-	site.Eventually(t, "the first run has ended, while the worker goes on", func() bool {
+	// It may leave by itself what does not stop, about when people may leave it.
+	site.Eventually(t, "the first run is left, while the worker goes on", func() bool {
 		now, err := v.Client.Runs.Read(t.Context(), left.ID)
-		return err == nil && site.Over(now.Status) && s.Finished("create") == 0
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !site.Over(now.Status) {
+			_ = v.Client.Runs.ForceCancel(t.Context(), left.ID, client.RunForceCancelOptions{}) // too early at first
+			return false
+		}
+		return s.Finished("create") == 0
 	})
 	logs := v.Logs(v.Ends(next.ID, client.RunApplied))
 	site.Wants(t, logs, "was cut off. Taking its results", "which the plan changes, was added", left.ID,
