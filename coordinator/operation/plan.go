@@ -144,6 +144,9 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree), Package: s.Package, Now: now,
 		Renewals: renewals,
 	})
+	if more := planner.MissingProviders(); more.HasErrors() {
+		return nil, diags.Append(more)
+	}
 	outcome, err := s.run(ctx, "plan", planner)
 	diags = diags.Append(outcome.Diags)
 	if err != nil {

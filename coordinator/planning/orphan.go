@@ -69,6 +69,24 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 	}
 }
 
+// MissingProviders names the objects that no block has any more, nor a configuration of their provider. Such a plan is
+// not begun, as in OpenTofu; where only a part is planned, what is outside of it does not matter.
+func (p *Planner) MissingProviders() (diags diag.List) {
+	if !p.Scope.Whole() {
+		return nil
+	}
+	for _, a := range p.Prior.Addrs() {
+		node := p.Code.Tree.Modules[a.Module.Module()]
+		if a.Resource.Mode != addr.Managed || node != nil && node.Module.Resources[a.Resource] != nil {
+			continue
+		}
+		if served := p.Prior.ProviderOf(a); !p.Store.HasProvider(served.Config()) {
+			diags = diags.Append(p.providerPresent(a, served))
+		}
+	}
+	return diags
+}
+
 // providerPresent refuses objects whose provider configuration has been removed from the configuration.
 func (p *Planner) providerPresent(a addr.Instance, served addr.ProviderInstance) diag.List {
 	pc := served.Config()

@@ -15,6 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/wire"
@@ -26,8 +27,9 @@ type Validator struct {
 	Code    *values.Code
 	Store   *values.Store
 	Package func(addr.Provider) wire.Package
-	// Sparing leaves it to planning to ask providers about blocks that are sure to have one instance. Their own
-	// configuration is asked about all the same: planning only configures them with it.
+	// Sparing leaves it to planning to ask providers about blocks that are sure to have one instance, and are sure to
+	// be planned, read or opened then. Their own configuration is asked about all the same: planning only configures
+	// them with it.
 	Sparing bool
 }
 
@@ -134,17 +136,26 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 	if !bodyDiags.HasErrors() {
 		step.Diags = step.Diags.Append(ignored(config, r.Code.Schema.Block))
 	}
-	if bodyDiags.HasErrors() || v.Sparing && n.Module.IsRoot() && config.Count == nil && config.ForEach == nil &&
-		config.Enabled == nil {
+	bare, _ := value.UnmarkDeep()
+	if bodyDiags.HasErrors() || v.Sparing && n.Module.IsRoot() && planned(config, bare) {
 		return
 	}
-	bare, _ := value.UnmarkDeep()
 	encoded, err := coding.EncodeValue(bare, r.Code.Schema.Block.ImpliedType())
 	if err != nil {
 		step.Diags = step.Diags.Append(diag.New(diag.Error, "Invalid configuration", err.Error(), config.Range.Ptr()))
 		return
 	}
 	v.ask(step, config.Source, n.Resource.Addr.Mode.String(), n.Resource.Addr.Type, encoded)
+}
+
+// planned tells whether planning is sure to ask the provider about a block of the root module. It puts off reading or
+// opening what depends on something that the apply changes, and would ask only then.
+func planned(config *config.Resource, value cty.Value) bool {
+	if config.Count != nil || config.ForEach != nil || config.Enabled != nil {
+		return false
+	}
+	waits := len(config.DependsOn)+len(config.Preconditions)+len(config.Postconditions) > 0 || !value.IsWhollyKnown()
+	return config.Addr.Mode == addr.Managed || !waits
 }
 
 // first is the repetition of the first instance of a resource, or that of a single one where there is none.

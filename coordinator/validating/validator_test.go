@@ -280,6 +280,24 @@ module "child" {
 	}
 }
 
+// Planning asked the provider about a data source only when it read it. One that it put off to the apply was asked about
+// by nobody, so that a plan went through that the apply had to fail with.
+func TestAProviderIsAskedAboutDataThatPlanningMayPutOff(t *testing.T) {
+	for name, text := range map[string]string{
+		"an unknown argument": `data "fake_lookup" "d" { key = fake_thing.a.name }`,
+		"a dependency":        "data \"fake_lookup\" \"d\" {\n  key = \"k\"\n  depends_on = [fake_thing.a]\n}",
+		"a condition": "data \"fake_lookup\" \"d\" {\n  key = \"k\"\n  lifecycle {\n    precondition {\n" +
+			"      condition     = fake_thing.a.name != \"\"\n      error_message = \"none\"\n    }\n  }\n}",
+	} {
+		v := validator(t, "resource \"fake_thing\" \"a\" {}\n"+text)
+		v.Sparing = true
+		diags, asked := v.all(t, nil)
+		if diags.HasErrors() || len(asked) != 1 || asked[0].Validate.Kind != "data" {
+			t.Errorf("%s: it was asked about %v, with %v", name, asked, diags)
+		}
+	}
+}
+
 func TestWhatAProviderObjectsToPointsToTheArgument(t *testing.T) {
 	v := validator(t, "provider \"fake\" {\n  region = \"mars\"\n}\n"+
 		"resource \"fake_thing\" \"a\" {\n  name = \"bad\"\n}\nresource \"fake_thing\" \"b\" {\n  count = 1\n}\n")
