@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/coordinator/planning"
 	"github.com/millipede-iac/millipede/coordinator/rebase"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/environ"
@@ -212,6 +213,8 @@ func Stale(list diag.List) bool {
 // unfit tells why a plan cannot be applied to a state, whatever has changed of it.
 func unfit(p *plan.Plan, s *state.State, workspace string) diag.List {
 	switch {
+	case len(p.Circle) > 0:
+		return planning.Unordered(p.Circle)
 	case p.Errored:
 		return diag.Errors("Cannot apply incomplete plan", "The plan was saved although planning had failed, to be "+
 			"looked at; it cannot be applied.", nil)

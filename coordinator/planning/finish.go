@@ -42,8 +42,13 @@ func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 		out.RestsOn = graph.RestsOn(p.Static, out, p.Stored, o)
 		return out, nil
 	}
-	out.Errored = true
-	return out, diag.Errors("Cycle: "+strings.Join(circle, ", "),
+	out.Errored, out.Circle = true, circle
+	return out, Unordered(circle)
+}
+
+// Unordered is the error of a plan whose changes wait for each other in a circle.
+func Unordered(circle []string) diag.List {
+	return diag.Errors("Cycle: "+strings.Join(circle, ", "),
 		"Each of these waits for the next one, and the last one for the first, so the plan has no order. "+
 			"What the state recorded, when the objects were made, contradicts what their blocks refer to now. "+
 			"A plan with -refresh=false goes by what was recorded alone; or change the objects in two steps, with "+

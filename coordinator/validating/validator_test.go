@@ -280,8 +280,8 @@ module "child" {
 	}
 }
 
-// Planning asked the provider about a data source only when it read it. One that it put off to the apply was asked about
-// by nobody, so that a plan went through that the apply had to fail with.
+// Planning asked the provider about a data source only when it read it. One that it put off to the apply was asked
+// about by nobody, so that a plan went through that the apply had to fail with.
 func TestAProviderIsAskedAboutDataThatPlanningMayPutOff(t *testing.T) {
 	for name, text := range map[string]string{
 		"an unknown argument": `data "fake_lookup" "d" { key = fake_thing.a.name }`,

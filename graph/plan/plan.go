@@ -175,6 +175,9 @@ type Plan struct {
 
 	// Errored is set when planning failed: the plan can be shown, never applied.
 	Errored bool
+	// Circle names changes each of which waits for the next one, and the last one for the first: everything was planned,
+	// but there is no order to carry it out in. Errored is set then, too. Nil when there is an order.
+	Circle []string
 	// Providers are the packages that the plan was made with: source, version and hashes.
 	Providers []ProviderSelection
 }

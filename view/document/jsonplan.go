@@ -79,7 +79,9 @@ type jsonImporting struct {
 func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte, error) {
 	out := jsonPlan{
 		FormatVersion: planFormat, TerraformVersion: p.EngineVersion, Timestamp: p.Timestamp.UTC().Format(time.RFC3339),
-		Errored: p.Errored, Variables: map[string]jsonVariable{}, OutputChanges: map[string]Change{},
+		// As in OpenTofu, a plan whose changes cannot be ordered is whole all the same: applying it tells of the circle.
+		Errored:   p.Errored && len(p.Circle) == 0,
+		Variables: map[string]jsonVariable{}, OutputChanges: map[string]Change{},
 	}
 	for name, v := range p.Variables {
 		if v.Value == cty.NilVal {

@@ -48,6 +48,7 @@ type codedPlan struct {
 	Untouched     []string                 `msgpack:"un,omitempty"`
 	Unread        *codedUnread             `msgpack:"ur,omitempty"`
 	Errored       bool                     `msgpack:"er"`
+	Circle        []string                 `msgpack:"ci,omitempty"`
 	Providers     []plan.ProviderSelection `msgpack:"ps"`
 }
 
@@ -166,7 +167,8 @@ func encodePlan(p *plan.Plan, baseAt time.Time) ([]byte, error) {
 	c := codedPlan{
 		Mode: byte(p.Mode), EngineVersion: p.EngineVersion, Timestamp: p.Timestamp, Workspace: p.Workspace,
 		Variables: map[string]codedVariable{}, Checks: p.Checks, BaseLineage: p.BaseLineage, BaseSerial: p.BaseSerial,
-		BackendType: p.BackendType, BackendConfig: p.BackendConfig, Graph: encodeGraph(p.Graph), Errored: p.Errored,
+		BackendType: p.BackendType, BackendConfig: p.BackendConfig, Graph: encodeGraph(p.Graph),
+		Errored: p.Errored, Circle: p.Circle,
 		Providers: p.Providers, RestsOn: encodeRests(p), Untouched: p.Untouched, Unread: (*codedUnread)(p.Unread),
 	}
 	if !baseAt.IsZero() {
@@ -343,7 +345,8 @@ func (c *codedPlan) plan() (*plan.Plan, error) {
 	p := &plan.Plan{
 		Mode: plan.Mode(c.Mode), EngineVersion: c.EngineVersion, Timestamp: c.Timestamp, Workspace: c.Workspace,
 		Variables: map[string]plan.Variable{}, Checks: c.Checks, BaseLineage: c.BaseLineage, BaseSerial: c.BaseSerial,
-		BackendType: c.BackendType, BackendConfig: c.BackendConfig, Graph: decodeGraph(c), Errored: c.Errored,
+		BackendType: c.BackendType, BackendConfig: c.BackendConfig, Graph: decodeGraph(c),
+		Errored: c.Errored, Circle: c.Circle,
 		Providers: c.Providers, Untouched: c.Untouched, Unread: (*plan.Unread)(c.Unread),
 	}
 	for name, v := range c.Variables {

@@ -134,6 +134,7 @@ func everything(t testing.TB) Saved {
 			Untouched: []string{"check.c"},
 			Unread:    &plan.Unread{Objects: 3, Since: time.Date(2024, 5, 6, 0, 0, 0, 0, time.UTC), Verdicts: 2},
 			Errored:   true,
+			Circle:    []string{"fake_thing.a", "fake_thing.b"},
 			Providers: []plan.ProviderSelection{{Source: c.Provider.Provider, Version: "1.0.0",
 				Hashes: []string{"h1:x"}}},
 		},
