@@ -20,8 +20,8 @@ type Mail struct {
 	// From is the address that mails come from.
 	From string
 
-	host, user, password string
-	options              []mail.Option
+	host    string
+	options []mail.Option
 }
 
 // ParseMail reads where mail goes: smtp://[USER@]HOST[:PORT], port 587, encrypted by STARTTLS where the server offers
@@ -38,7 +38,7 @@ func ParseMail(address, from, password string) (*Mail, error) {
 	case (u.User == nil) != (password == ""):
 		return nil, errors.New("the user of the mail server and the file with the password belong together")
 	}
-	m := &Mail{host: u.Hostname(), password: password}
+	m := &Mail{host: u.Hostname()}
 	sender, err := stdmail.ParseAddress(from)
 	if err != nil {
 		return nil, fmt.Errorf("%q is no address for mails to come from: %w", from, err)

@@ -41,7 +41,9 @@ func (past) Apply(ctx context.Context, j *service.Job) (*service.ApplyResult, er
 	return &service.ApplyResult{Add: 1}, j.State.Write(ctx, largeState(int(j.Run.Number), 1000))
 }
 
-func (past) PlanJSON(context.Context, string, []byte, []byte) ([]byte, error) { return []byte("{}"), nil }
+func (past) PlanJSON(context.Context, string, []byte, []byte) ([]byte, error) {
+	return []byte("{}"), nil
+}
 
 func (past) Resolve(context.Context, *service.Job, service.Resolution, string) error { return nil }
 
