@@ -28,9 +28,15 @@ func (s *Service) RemoveWorkspace(ctx context.Context, a *Actor, id string) erro
 			return err
 		}
 		if len(plans) == 0 || ctx.Err() != nil {
-			return s.DeleteWorkspace(a, id, false)
+			err := s.DeleteWorkspace(a, id, false)
+			if !errors.Is(err, ErrConflict) || ctx.Err() != nil {
+				return err
+			}
+			if plans, _ = s.plansToEnd(a, id); len(plans) == 0 {
+				return err // a run applies
+			}
 		}
-		for _, run := range plans {
+		for _, run := range plans { // one of them may have begun just now
 			if canceled[run] {
 				continue
 			}
