@@ -154,6 +154,12 @@ func (s *Opened) openShared(ctx context.Context, f StateOptions) diag.List {
 // pullShared adopts changes that others have made to the snapshot: a person may push a state while an operation that
 // does not lock the workspace has the store open. While a run has locks, nobody else can change the snapshot.
 func (s *Opened) pullShared(ctx context.Context) error {
+	// A version that has ended is in the snapshot only once it is pushed. Who reads the snapshot before that, and the mark
+	// after it, would take the older snapshot for a change by others, and that version back.
+	if err := s.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer s.giveTurn()
 	if err := s.home.opening.take(ctx); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/state/mem"
+	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // outrun is a store in which somebody else makes each workspace right after it was looked for.
@@ -160,5 +161,48 @@ func TestWhatOthersDidToTheSnapshotIsAdoptedWhileSomebodyHasTheStoreOpen(t *test
 	push("applied", "pushed again", 3)
 	if got, diags := get(ctx, e); got != "pushed again" || diags.HasErrors() {
 		t.Errorf("in the end there is %q: %v", got, diags.Err())
+	}
+}
+
+// observed is a backend that tells when a snapshot is read.
+type observed struct {
+	snapshot.Backend
+	read func()
+}
+
+func (o observed) Read(ctx context.Context, workspace string) ([]byte, error) {
+	o.read()
+	return o.Backend.Read(ctx, workspace)
+}
+
+// A run ended a version, and wrote the snapshot, between the moment at which somebody who opened the state had read the
+// snapshot and that at which they read what the store knew of it: they took the older snapshot for a change by others,
+// and that version back (make sim, seed 2246).
+func TestNoVersionEndsWhileSomebodyLooksWhatOthersDidToTheSnapshot(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	e := testEstate(t, dir)
+	must(t, put(ctx, e, "first"))
+	var hands Hands
+	reads := 0
+	e.Backend = observed{snapshot.NewLocal(snapshot.LocalOptions{Dir: dir}), func() {
+		reads++
+		for path, home := range hands.homes {
+			if len(home.ending) == 0 {
+				t.Errorf("a version of %s may end", path)
+			}
+		}
+	}}
+	first := shares(t, e, &hands, "first")
+	second := shares(t, e, &hands, "second")
+	if reads == 0 {
+		t.Error("nobody has looked")
+	}
+	for _, home := range hands.homes {
+		if len(home.ending) != 0 {
+			t.Error("no version can end any more")
+		}
+	}
+	for _, at := range []*Opened{first, second} {
+		must(t, at.Close(ctx))
 	}
 }
