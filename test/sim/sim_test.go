@@ -167,6 +167,16 @@ func scratch(t *testing.T) string {
 // patience is how many commands a user may need in calm weather until all goals are reached.
 const patience = 60
 
+// patience is that of all users of a site: each of a team may need as many, because each change makes the plans stale
+// that others have made of the same object (seed 9781: three people, and an object that the provider keeps answering
+// about with what cannot be kept).
+func (s *site) patience() int {
+	if s.team != nil {
+		return patience * len(s.team.people)
+	}
+	return patience
+}
+
 // play lets everything happen.
 func (w *world) play(dir string) {
 	w.mu.Lock()
@@ -204,7 +214,7 @@ func (w *world) play(dir string) {
 		over := true
 		for _, s := range w.sites {
 			calm := w.calm && w.nats.failing.IsZero()
-			if calm && !s.reached && s.life-s.idle > patience {
+			if calm && !s.reached && s.life-s.idle > s.patience() {
 				w.violate("end", "%s does not reach its goal: %s", s.name,
 					strings.Join(s.said[max(0, len(s.said)-6):], "; "))
 				return true
