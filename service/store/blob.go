@@ -54,7 +54,7 @@ func (s *Store) path(name string) string { return filepath.Join(s.dir, filepath.
 // Write keeps what r gives under a name, in the place of what was there. It is durable when Write returns; with an
 // error, which is ErrTooLarge when there is more than limit bytes, what was there stays.
 func (s *Store) Write(name string, r io.Reader, limit int64) (w Written, err error) {
-	err = s.around("file", func() error { w, err = s.write(name, r, limit); return err })
+	err = s.around("file", name, func() error { w, err = s.write(name, r, limit); return err })
 	return w, s.noted(err)
 }
 
@@ -72,7 +72,7 @@ func (s *Store) write(name string, r io.Reader, limit int64) (w Written, err err
 
 // Cache is Write for what can be made again: nobody waits for the disk, and a loss of power may take it.
 func (s *Store) Cache(name string, data []byte) error {
-	return s.noted(s.around("file", func() error {
+	return s.noted(s.around("file", name, func() error {
 		path := s.path(name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err

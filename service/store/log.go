@@ -102,7 +102,7 @@ func (l *Log) add(plain, inFile int) {
 
 // Write appends to the log.
 func (l *Log) Write(p []byte) (n int, err error) {
-	err = l.s.around("log", func() error { n, err = l.write(p); return err })
+	err = l.s.around("log", l.name, func() error { n, err = l.write(p); return err })
 	return n, l.s.noted(err)
 }
 

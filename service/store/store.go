@@ -53,7 +53,7 @@ type Store struct {
 	key *seal.Key
 	dir string
 	// around carries changes out; see Around.
-	around  func(kind string, change func() error) error
+	around  func(kind, name string, change func() error) error
 	unsure  func() // see OnUnsure
 	changes atomic.Int64
 	refused atomic.Int64 // changes that found no room on the disk
@@ -70,10 +70,10 @@ type Store struct {
 func (s *Store) OnUnsure(fn func()) { s.unsure = fn }
 
 // Around has every change go through fn, which makes it by calling change, or does not, and returns what is told to
-// whoever wanted it. Kind is "records", "file" or "log". It lets a simulation lose and refuse changes, as disks and
-// crashes do. Set it before the store is used; fn is called by several goroutines, and must not call the store but to
-// read.
-func (s *Store) Around(fn func(kind string, change func() error) error) { s.around = fn }
+// whoever wanted it. Kind is "records", "file" or "log"; name is that of the file or the log. It lets a simulation lose
+// and refuse changes, as disks and crashes do. Set it before the store is used; fn is called by several goroutines, and
+// must not call the store but to read.
+func (s *Store) Around(fn func(kind, name string, change func() error) error) { s.around = fn }
 
 // Open opens the records in a directory, or makes them. One process at a time has them; another gets ErrHeld. The
 // caller closes the store.
@@ -88,7 +88,7 @@ func Open(dir string, key *seal.Key) (*Store, error) {
 	}
 	db.MaxBatchDelay = time.Millisecond // who waits for a sync shares it with those who came meanwhile
 	s := &Store{db: db, key: key, dir: dir,
-		around: func(_ string, change func() error) error { return change() }, unsure: func() {}}
+		around: func(_, _ string, change func() error) error { return change() }, unsure: func() {}}
 	if err := s.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", path, err), db.Close())
 	}
@@ -165,7 +165,7 @@ func (s *Store) View(fn func(*Tx) error) error {
 func (s *Store) Update(fn func(*Tx) error) error {
 	var last *Tx
 	var refused error // by fn
-	err := s.around("records", func() error {
+	err := s.around("records", "", func() error {
 		return s.db.Batch(func(tx *bbolt.Tx) error {
 			last = &Tx{tx: tx, key: s.key}
 			refused = fn(last)

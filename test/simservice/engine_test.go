@@ -64,8 +64,8 @@ var errPlanned = errors.New("the configuration is wrong")
 
 // enter notes that the engine works on a run.
 func (e *engine) enter(j *service.Job) (*order, error) {
-	time.Sleep(time.Duration(j.Run.Number) * time.Nanosecond) //nolint:gosec // several begin at one moment, in no order
 	w := e.p.w
+	time.Sleep(apart(&j.Run))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e.p.dead {

@@ -33,11 +33,11 @@ type process struct {
 	chance  *rand.Rand
 	died    chan struct{} // closed when it is dead: nothing that it still does has an effect
 	dead    bool
-	changes int           // that it has made
-	under   int           // changes that are being made, or whose maker was not told yet
-	crashAt int           // with which change it dies; 0: with none
-	exempt  bool          // what the simulation itself changes is no change of the process
-	turn    chan struct{} // holds a token while a change is made, where they are made one after the other
+	changes int   // that it has made
+	under   int   // changes that are being made, or whose maker was not told yet
+	crashAt int   // with which change it dies; 0: with none
+	exempt  bool  // what the simulation itself changes is no change of the process
+	turns   turns // of changes, where they are made one after the other
 	stop    context.CancelFunc
 	ended   chan error
 }
@@ -46,7 +46,6 @@ type process struct {
 func (w *world) start() {
 	w.life++
 	p := &process{w: w, life: w.life, died: make(chan struct{}), ended: make(chan error, 1),
-		turn:   make(chan struct{}, 1),
 		chance: rand.New(rand.NewPCG(w.seed, uint64(w.life)<<32))} //nolint:gosec // a seed is the point
 	if w.life > 1 && !w.calm && p.chance.IntN(4) > 0 {
 		p.crashAt = 1 + p.chance.IntN(120)
@@ -142,12 +141,15 @@ type fate struct {
 }
 
 // around is what the store calls for each change that the process makes.
-func (p *process) around(kind string, change func() error) error {
+func (p *process) around(kind, name string, change func() error) error {
 	w := p.w
 	done := func() {}
-	if w.exact && kind != "log" && !p.isExempt() {
-		p.turn <- struct{}{}
-		done = func() { <-p.turn }
+	switch {
+	case kind == "log":
+		time.Sleep(w.apartByLog(name))
+	case w.exact && !p.isExempt():
+		p.turns.take()
+		done = p.turns.giveBack
 	}
 	f := p.draw(kind)
 	if f.direct {
