@@ -12,22 +12,23 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Actor is who asks. It is what the token said at that moment; ask for it anew with each request.
+// Actor is the person, team or run that makes a request, as its token said at that moment. Authenticate each
+// request anew; do not keep an Actor.
 type Actor struct {
 	Token *record.Token
-	// User is the person, for tokens of users; nil otherwise.
+	// User is the person, when the token is one of a user; nil otherwise.
 	User *record.User
-	// teams are those whose rights the actor has.
+	// teams are the teams whose rights the actor has.
 	teams []*record.Team
-	// run is the run that a token of a run belongs to.
+	// run is the run that the token belongs to, when it is the token of a run.
 	run *record.Run
-	// member are the organizations, in lower case, that the user belongs to, in a team or not.
+	// member lists the organizations, in lower case, of which the user is a member, with or without a team.
 	member []string
-	// From is the address that the request came from.
+	// From is the address from which the request came.
 	From string
 }
 
-// Name returns what logs and locks call the actor.
+// Name returns the name of the actor in logs and locks.
 func (a *Actor) Name() string {
 	if a.User != nil {
 		return a.User.Name
@@ -35,19 +36,20 @@ func (a *Actor) Name() string {
 	return a.Token.Kind + " " + a.Token.Owner
 }
 
-// ID returns the identity of the user, or of what the token belongs to.
+// ID returns the ID of the user, team, organization or run that owns the token.
 func (a *Actor) ID() string { return a.Token.Owner }
 
-// Hash returns what is kept of a token.
+// Hash returns the digest of a token. Only the digest is stored.
 func Hash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
 }
 
-// usedEvery is how precisely the last use of a token is kept.
+// usedEvery is the precision with which the time of a token's last use is recorded.
 const usedEvery = time.Minute
 
-// Authenticate returns who has the token. The error is ErrUnauthorized for one that is unknown or expired.
+// Authenticate returns the actor that a token belongs to. The error is ErrUnauthorized if the token is unknown
+// or expired.
 func (s *Service) Authenticate(token, from string) (*Actor, error) {
 	unauthorized := &problem{ErrUnauthorized, "the token is missing, unknown or expired"}
 	if token == "" {
@@ -73,7 +75,7 @@ func (s *Service) Authenticate(token, from string) (*Actor, error) {
 	return a, nil
 }
 
-// identify reads who the token belongs to.
+// identify fills in the user, the teams or the run that the token of an actor belongs to.
 func (s *Service) identify(tx *store.Tx, a *Actor) (err error) {
 	switch a.Token.Kind {
 	case record.TokenUser:
@@ -103,7 +105,7 @@ func (s *Service) identify(tx *store.Tx, a *Actor) (err error) {
 	return err
 }
 
-// used writes down that a token was used, now and then.
+// used records that a token was used, at most once per usedEvery.
 func (s *Service) used(t *record.Token) {
 	now := s.now()
 	if last, ok := s.lastUsed.Load(t.ID); ok && now.Sub(last.(time.Time)) < usedEvery ||
@@ -120,14 +122,14 @@ func (s *Service) used(t *record.Token) {
 		return tokens.Put(tx, kept)
 	})
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		s.log.Warn("the last use of a token could not be written", "token", t.ID, "error", err)
+		s.log.Warn("cannot record the last use of a token", "token", t.ID, "error", err)
 	}
 }
 
-// admin tells whether the actor may do everything in every organization.
+// admin reports whether the actor may do everything in every organization.
 func (a *Actor) admin() bool { return a.User != nil && a.User.Admin }
 
-// owns tells whether the actor may do everything in an organization.
+// owns reports whether the actor may do everything in an organization.
 func (a *Actor) owns(o *record.Organization) bool {
 	if a.admin() {
 		return true
@@ -140,7 +142,7 @@ func (a *Actor) owns(o *record.Organization) bool {
 	return false
 }
 
-// inside tells whether the actor knows of the organization.
+// inside reports whether the actor may know that the organization exists.
 func (a *Actor) inside(o *record.Organization) bool {
 	if a.owns(o) || a.Token.Kind == record.TokenOrganization && strings.EqualFold(a.Token.Owner, o.Name) {
 		return true
@@ -156,7 +158,8 @@ func (a *Actor) inside(o *record.Organization) bool {
 	return a.run != nil && strings.EqualFold(a.run.Organization, o.Name)
 }
 
-// manages tells what the actor may do in the whole organization.
+// manages reports whether the actor has a right in the whole organization: as its owner, or through a team for
+// which what returns true.
 func (a *Actor) manages(o *record.Organization, what func(*record.Team) bool) bool {
 	if a.owns(o) {
 		return true
@@ -181,7 +184,8 @@ func readProjects(t *record.Team) bool {
 	return manageProjects(t) || t.ReadProjects || t.ReadWorkspaces
 }
 
-// organization returns an organization that the actor knows of.
+// organization returns an organization. The error is ErrNotFound if there is none, or the actor may not know of
+// it.
 func (a *Actor) organization(tx *store.Tx, name string) (*record.Organization, error) {
 	o, err := organizations.Get(tx, strings.ToLower(name))
 	if err != nil || !a.inside(o) {
@@ -190,7 +194,7 @@ func (a *Actor) organization(tx *store.Tx, name string) (*record.Organization, e
 	return o, nil
 }
 
-// permissions returns what the actor may do with a workspace.
+// permissions returns the rights of the actor in a workspace.
 func (a *Actor) permissions(tx *store.Tx, w *record.Workspace) (record.Permissions, error) {
 	o, err := organizations.Look(tx, strings.ToLower(w.Organization))
 	if err != nil {
@@ -229,7 +233,8 @@ func (a *Actor) permissions(tx *store.Tx, w *record.Workspace) (record.Permissio
 	return p, nil
 }
 
-// workspace returns a workspace if the actor may see it, and what else the actor may do there.
+// workspace returns a workspace that the actor may see, with the actor's rights in it. The error is ErrNotFound
+// otherwise.
 func (a *Actor) workspace(tx *store.Tx, id string) (*record.Workspace, record.Permissions, error) {
 	w, err := workspaces.Look(tx, id)
 	if err == nil {
@@ -244,7 +249,7 @@ func (a *Actor) workspace(tx *store.Tx, id string) (*record.Workspace, record.Pe
 	return nil, record.Permissions{}, notFound("there is no workspace %q, or you have no access to it", id)
 }
 
-// need is a right in a workspace, and what it is called.
+// need is a right in a workspace, with its name for error messages.
 type need struct {
 	what string
 	has  func(record.Permissions) bool
@@ -272,7 +277,8 @@ var (
 	needAdmin  = need{"administer this workspace", func(p record.Permissions) bool { return p.Admin }}
 )
 
-// allowed is workspace for one who needs a right: without it the error is ErrForbidden.
+// allowed returns a workspace in which the actor has a right. The error is ErrForbidden if the actor may see
+// the workspace but lacks the right.
 func (a *Actor) allowed(tx *store.Tx, id string, n need) (*record.Workspace, error) {
 	w, p, err := a.workspace(tx, id)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// advance makes all steps that are due, and returns when the next is due by itself.
+// advance makes all steps that are due, and returns the time at which the next step becomes due without a
+// further event.
 func (q *queue) advance(ctx context.Context) (time.Time, error) {
 	for {
 		if wait, err := q.makeSure(ctx); err != nil || !wait.IsZero() {
@@ -41,11 +42,11 @@ func (q *queue) advance(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// waitsInLine tells whether a run waits, from its beginning on, for those of its workspace that came before.
+// waitsInLine reports whether a run waits for the earlier runs of its workspace before it plans.
 func waitsInLine(r *record.Run) bool { return !r.PlanOnly && !r.SavePlan }
 
-// firstInLine returns ErrConflict when another run that waits in the workspace was made before: two may become durable
-// at once, and then the queue hears of them in any order.
+// firstInLine returns ErrConflict if an earlier run of the workspace is still waiting. Two runs may be
+// committed at the same time, and the queue then hears of them in any order.
 func firstInLine(tx *store.Tx, r *record.Run) error {
 	for _, id := range runs.List(tx, "active", r.Workspace) {
 		o, err := runs.Get(tx, id)
@@ -53,17 +54,17 @@ func firstInLine(tx *store.Tx, r *record.Run) error {
 			return err
 		}
 		if o.Number >= r.Number {
-			return nil // they come in this order
+			return nil // runs are listed from the oldest to the newest
 		}
 		if o.Status == record.Pending && waitsInLine(o) {
-			return conflict("run %s waits since before", o.ID)
+			return conflict("run %s is ahead of it in the queue", o.ID)
 		}
 	}
 	return nil
 }
 
-// make makes steps in one change of the store, and returns their runs as they are then. It leaves out what is not
-// possible any more: somebody was faster.
+// make makes steps in one transaction, and returns their runs as they are afterwards. It omits steps that have
+// become impossible meanwhile.
 func (q *queue) make(steps []step) (made []*record.Run, err error) {
 	err = q.s.store.Update(func(tx *store.Tx) error {
 		made = nil
@@ -82,7 +83,7 @@ func (q *queue) make(steps []step) (made []*record.Run, err error) {
 		}
 		return nil
 	})
-	if err = told(err); gone(err) && len(steps) > 1 { // one of them keeps the others from nothing
+	if err = told(err); gone(err) && len(steps) > 1 { // one impossible step must not prevent the others
 		made = nil
 		for _, s := range steps {
 			one, err := q.make([]step{s})
@@ -109,12 +110,13 @@ func (q *queue) make(steps []step) (made []*record.Run, err error) {
 	return made, nil
 }
 
-// gone tells whether an error says that something is not possible any more.
+// gone reports whether an error says that a step is no longer possible.
 func gone(err error) bool {
 	return errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) || errors.Is(err, store.ErrNotFound)
 }
 
-// turn reads a run whose turn it is to make a step. The error is ErrConflict when it is not any more.
+// turn reads the run of a step. The error is ErrConflict if the run is no longer in the status from which the
+// step starts.
 func (q *queue) turn(tx *store.Tx, s step) (*record.Run, error) {
 	r, err := runs.Get(tx, s.run)
 	if err != nil {
@@ -149,7 +151,7 @@ func (q *queue) turn(tx *store.Tx, s step) (*record.Run, error) {
 	return r, nil
 }
 
-// step writes a step.
+// step records a step of a run.
 func (q *queue) step(tx *store.Tx, r *record.Run, s step) error {
 	if s.why != "" {
 		if err := q.s.remark(tx, r, string(s.kind), s.why, ""); err != nil {

@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// Bounds of an archive once it is unpacked.
+// Limits of an archive's content after unpacking.
 const (
 	maxFiles  = 200_000
 	expansion = 20 // times the limit of the archive itself
@@ -16,8 +16,8 @@ const (
 
 func megabytes(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }
 
-// checkArchive reads a whole archive of a configuration within bounds. Where the files of it may go is checked when it
-// is unpacked.
+// checkArchive reads a whole configuration archive and checks it against the limits of size and of number of
+// files. The paths of its files are checked when it is unpacked.
 func checkArchive(r io.Reader, limit int64) error {
 	z, err := gzip.NewReader(r)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// auditEntry is a line of the audit log with its number.
+// auditEntry is an entry of the audit log with its number.
 type auditEntry struct {
 	Number uint64
 	record.Audit
@@ -18,8 +18,8 @@ var auditLog = store.Table[auditEntry]{
 	ID:   func(e *auditEntry) string { return fmt.Sprintf("%020d", e.Number) },
 }
 
-// audited makes a change that somebody asked for, and writes both, the change and who asked, at once. What was refused
-// is written, too.
+// audited makes a change that an actor requested, and records both the change and the actor in one transaction.
+// A refused request is recorded too.
 func (s *Service) audited(a *Actor, action, object string, change func(*store.Tx) error) error {
 	err := told(s.store.Update(func(tx *store.Tx) error {
 		if err := change(tx); err != nil {
@@ -50,10 +50,10 @@ func (s *Service) note(tx *store.Tx, a *Actor, action, object, outcome string) e
 	}})
 }
 
-// Audit returns the newest lines of the audit log, newest first. Only administrators read it.
+// Audit returns the latest entries of the audit log, newest first. Only administrators may read it.
 func (s *Service) Audit(a *Actor, limit int) (out []record.Audit, err error) {
 	if !a.admin() {
-		return nil, forbidden("only administrators of the service read the audit log")
+		return nil, forbidden("only administrators of the service may read the audit log")
 	}
 	err = s.store.View(func(tx *store.Tx) error {
 		for e, err := range auditLog.Backward(tx) {

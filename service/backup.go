@@ -7,13 +7,13 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Backup writes everything that the service keeps, as it is at one moment, while runs go
-// on. All that was answered before is in it. Only administrators of the service make one. With an error, what was
-// written is no backup.
+// Backup writes a consistent copy of all data of the service to out, while runs continue. The copy has every
+// change that was confirmed before the call. Only administrators of the service may make one. If Backup returns
+// an error, the output is incomplete and must be discarded.
 func (s *Service) Backup(ctx context.Context, a *Actor, out io.Writer) error {
 	err := s.audited(a, "backup", "", func(*store.Tx) error {
 		if !a.admin() {
-			return forbidden("only administrators of the service make a backup")
+			return forbidden("only administrators of the service may make a backup")
 		}
 		return nil
 	})
@@ -23,7 +23,7 @@ func (s *Service) Backup(ctx context.Context, a *Actor, out io.Writer) error {
 	return s.store.Backup(ctx, out, s.opts.Version, s.now().UTC(), s.opts.Homes)
 }
 
-// noHomes are those of an engine that keeps nothing.
+// noHomes stands in for an engine that keeps no files of its own.
 type noHomes struct{}
 
 func (noHomes) Freeze(_ context.Context, _ string, cut func() error, _ func(name, file string) error) error {

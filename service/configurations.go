@@ -11,24 +11,25 @@ import (
 
 func configurationFile(id string) string { return "configurations/" + id }
 
-// The same request again means the same thing when it comes within repeated, because its answer may have been lost.
-// Nobody who lost an answer asks again sooner than atOnce: those are two configuration versions.
+// A client that has lost the response to a request repeats it within the time repeated; the repeated request
+// then has the same meaning as the first. No client repeats a request within atOnce: two requests that close
+// together ask for two configuration versions.
 const (
 	repeated = 10 * time.Second
 	atOnce   = 100 * time.Millisecond
 )
 
-// again tells whether a request may be the repetition of one whose effect was made at a moment.
+// again reports whether a request may be a repetition of one that took effect at the given time.
 func (s *Service) again(made time.Time) bool {
 	age := s.now().Sub(made)
 	return age >= atOnce && age < repeated
 }
 
-// uploadTerm is how long an address to upload something at is good.
+// uploadTerm is how long an upload address is valid.
 const uploadTerm = 24 * time.Hour
 
-// CreateConfiguration makes a version of the configuration of a workspace, to be uploaded. The same request of the same
-// actor within seconds returns the same version while nothing was uploaded.
+// CreateConfiguration makes a configuration version of a workspace, whose files are uploaded later. If the same
+// actor repeats the request within seconds, it returns the same version, as long as nothing was uploaded.
 func (s *Service) CreateConfiguration(a *Actor, workspace string, c record.Configuration) (*record.Configuration,
 	error) {
 	out := &c
@@ -65,7 +66,7 @@ func (s *Service) CreateConfiguration(a *Actor, workspace string, c record.Confi
 	return out, err
 }
 
-// Configuration returns a version of a configuration.
+// Configuration returns a configuration version.
 func (s *Service) Configuration(a *Actor, id string) (c *record.Configuration, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if c, err = configurations.Get(tx, id); err == nil {
@@ -78,7 +79,7 @@ func (s *Service) Configuration(a *Actor, id string) (c *record.Configuration, e
 	return c, told(err)
 }
 
-// Configurations returns the versions of a workspace, newest first.
+// Configurations returns the configuration versions of a workspace, newest first.
 func (s *Service) Configurations(a *Actor, workspace string) (out []*record.Configuration, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if _, err := a.allowed(tx, workspace, needReadRuns); err != nil {
@@ -96,8 +97,9 @@ func (s *Service) Configurations(a *Actor, workspace string) (out []*record.Conf
 	return out, told(err)
 }
 
-// UploadConfiguration takes the archive of a version, by the secret of its address. It checks that it can be unpacked.
-// size is what the client says that it sends; -1 when it does not say.
+// UploadConfiguration stores the archive of a configuration version, which is found by the secret of its upload
+// address, and checks that the archive can be unpacked. size is the size that the client has announced, or -1
+// if it has announced none.
 func (s *Service) UploadConfiguration(secret string, archive io.Reader, size int64) error {
 	defer s.uploads.take(Hash(secret))()
 	var c *record.Configuration
@@ -139,7 +141,7 @@ func (s *Service) UploadConfiguration(secret string, archive io.Reader, size int
 			return err
 		}
 		if c.Status != record.UploadPending {
-			return nil // the same upload twice
+			return nil // a repetition of the same upload
 		}
 		c.Status, c.Size, c.MD5, c.Problem = record.Uploaded, w.Size, w.MD5, problem
 		if problem != "" {
@@ -179,7 +181,7 @@ func (s *Service) UploadConfiguration(secret string, archive io.Reader, size int
 	return nil
 }
 
-// problem413 says how much can be uploaded.
+// problem413 is the error of an upload that exceeds the limit.
 type problem413 struct{ limit int64 }
 
 func (p *problem413) Error() string {
@@ -187,8 +189,8 @@ func (p *problem413) Error() string {
 }
 func (p *problem413) Unwrap() error { return ErrTooLarge }
 
-// fits checks the announced size of an upload, so that one that is too large is answered before it is read. A size
-// below zero is not known: it is noticed when the limit is passed.
+// fits checks the announced size of an upload, so that one that is too large is refused before it is read. A
+// negative size means that none was announced; such an upload is refused when it passes the limit.
 func fits(size, limit int64) error {
 	if size > limit {
 		return &problem413{limit}
@@ -196,7 +198,8 @@ func fits(size, limit int64) error {
 	return nil
 }
 
-// inspect reads an archive as the engine will, without keeping anything. What is wrong with it is a text.
+// inspect reads an archive in the same way as the engine does, without keeping anything. It returns a
+// description of what is wrong with the archive, or "".
 func (s *Service) inspect(id string) (problem string, err error) {
 	r, err := s.store.Read(configurationFile(id))
 	if err != nil {
@@ -212,7 +215,7 @@ func (s *Service) inspect(id string) (problem string, err error) {
 	return "", nil
 }
 
-// DownloadConfiguration gives the archive back. The caller closes it.
+// DownloadConfiguration returns the archive of a configuration version. The caller closes it.
 func (s *Service) DownloadConfiguration(a *Actor, id string) (io.ReadCloser, error) {
 	c, err := s.Configuration(a, id)
 	if err != nil {

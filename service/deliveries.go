@@ -9,24 +9,24 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// triggerDoubt is a trigger that the API of other products has no word for: operations of a run have come to an end of
-// which nobody knows what it was.
+// triggerDoubt is a trigger of our own: a run has left operations in doubt. The API that we follow has no
+// trigger for this.
 const triggerDoubt = "run:in_doubt"
 
-// triggers are the events that notifications can be about, as the API names them, and one of our own.
+// triggers are the events that a notification can be about: those of the API, and one of our own.
 var triggers = []string{
 	"run:created", "run:planning", "run:needs_attention", "run:applying", "run:completed", "run:errored", triggerDoubt,
 	TriggerDrift, TriggerUnread,
 }
 
-// The triggers of watching for drift, as the API has them for its assessments.
+// The triggers of watching for drift, named as the API names those of its assessments.
 const (
-	TriggerDrift  = "assessment:drifted" // objects were found that are not as the state has them
+	TriggerDrift  = "assessment:drifted" // objects differ from the state
 	TriggerUnread = "assessment:failed"  // objects could not be read
 )
 
-// triggerOf returns the trigger of the status that a run has come to, and what is said of it; empty where nobody is
-// notified of that.
+// triggerOf returns the trigger that belongs to the status of a run, and the message of its notification; both
+// are empty if the status has no notification.
 func triggerOf(r *record.Run) (trigger, message string) {
 	switch r.Status {
 	case record.Planning:
@@ -49,17 +49,17 @@ func triggerOf(r *record.Run) (trigger, message string) {
 	return "", ""
 }
 
-// maxWaiting is how many notifications wait for one receiver; further ones are left out.
+// maxWaiting is how many notifications may wait for one receiver; further ones are dropped.
 const maxWaiting = 200
 
-// notify writes down who is to be notified. It is part of the change that they are notified of, so that a crash loses
-// none.
+// notify records the notifications of a run's event. It is called in the transaction that records the event
+// itself, so that a crash loses none.
 func (s *Service) notify(tx *store.Tx, r *record.Run, trigger, message, by string) error {
 	return s.deliver(tx, r.Workspace, record.Delivery{Run: r.ID, Trigger: trigger, Message: message, Status: r.Status,
 		By: by})
 }
 
-// deliver writes down who is to get a notification of a workspace.
+// deliver records the deliveries of one notification to the receivers of a workspace.
 func (s *Service) deliver(tx *store.Tx, workspace string, d record.Delivery) error {
 	all, err := notifications.Select(tx, "workspace", workspace)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Service) deliver(tx *store.Tx, workspace string, d record.Delivery) err
 			continue
 		}
 		if len(deliveries.List(tx, "configuration", n.ID)) >= maxWaiting {
-			s.log.Warn("a notification is left out: too many wait for its receiver", "configuration", n.ID, "run", d.Run,
+			s.log.Warn("notification dropped: too many are waiting for its receiver", "configuration", n.ID, "run", d.Run,
 				"trigger", d.Trigger)
 			continue
 		}
@@ -89,20 +89,21 @@ func (s *Service) deliver(tx *store.Tx, workspace string, d record.Delivery) err
 	return nil
 }
 
-// Outgoing is a notification to be sent, with all that it tells. Delivery is empty for one that only verifies.
+// Outgoing is a notification to send, with all of its content. Delivery is empty for one that only verifies a
+// receiver.
 type Outgoing struct {
 	Delivery      record.Delivery
 	Configuration record.Notification // with its token
 	Workspace     record.Workspace
-	Run           record.Run // empty for one that is about no run
-	Recipients    []string   // the addresses that it is mailed to, if it goes by mail
+	Run           record.Run // empty if the notification is not about a run
+	Recipients    []string   // the addresses, if it is sent by mail
 }
 
-// Outgoing receives whenever there may be notifications to send.
+// Outgoing returns a channel that receives a value whenever there may be notifications to send.
 func (s *Service) Outgoing() <-chan struct{} { return s.outgoing }
 
-// DueNotifications returns, of the notifications that are due, the first of each receiver that busy does not name, and
-// when the next is due; the zero time for none.
+// DueNotifications returns the first due notification of each receiver, except those for which busy returns
+// true. next is when the next one is due; zero if none is waiting.
 func (s *Service) DueNotifications(busy func(configuration string) bool) (due []Outgoing, next time.Time, err error) {
 	now := s.now()
 	err = s.store.View(func(tx *store.Tx) error {
@@ -135,7 +136,7 @@ func (s *Service) DueNotifications(busy func(configuration string) bool) (due []
 	return due, next, err
 }
 
-// due returns a delivery with all that it tells.
+// due returns a delivery with all of its content.
 func (s *Service) due(tx *store.Tx, d record.Delivery) (o Outgoing, err error) {
 	o.Delivery = d
 	n, err := notifications.Get(tx, d.Configuration)
@@ -153,7 +154,7 @@ func (s *Service) due(tx *store.Tx, d record.Delivery) (o Outgoing, err error) {
 	return o, nil
 }
 
-// address says where a notification goes.
+// address fills in the receiver of a notification.
 func (s *Service) address(tx *store.Tx, o *Outgoing, n *record.Notification) error {
 	w, err := workspaces.Get(tx, n.Workspace)
 	if err != nil {
@@ -166,8 +167,8 @@ func (s *Service) address(tx *store.Tx, o *Outgoing, n *record.Notification) err
 	return err
 }
 
-// recipients returns the addresses that a notification is mailed to: those that it names, and those of the users that
-// it names, as far as they may still see the workspace.
+// recipients returns the addresses that a notification is mailed to: the addresses that it lists, and those of
+// the users that it lists and who may still see the workspace.
 func (s *Service) recipients(tx *store.Tx, n *record.Notification) ([]string, error) {
 	out := slices.Clone(n.Emails)
 	for _, id := range n.Users {
@@ -188,7 +189,7 @@ func (s *Service) recipients(tx *store.Tx, n *record.Notification) ([]string, er
 	return slices.Compact(out), nil
 }
 
-// Verification returns what verifies a notification configuration.
+// Verification returns the message that verifies a notification configuration.
 func (s *Service) Verification(a *Actor, configuration string) (o Outgoing, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		n, err := notifications.Get(tx, configuration)
@@ -203,7 +204,7 @@ func (s *Service) Verification(a *Actor, configuration string) (o Outgoing, err 
 	return o, told(err)
 }
 
-// Delivered writes what a receiver has answered. again is when the delivery is tried again; zero: it is not.
+// Delivered records the response of a receiver. again is the time of the next attempt; zero if there is none.
 func (s *Service) Delivered(o Outgoing, r record.Response, again time.Time) error {
 	return s.store.Update(func(tx *store.Tx) error {
 		if n, err := notifications.Get(tx, o.Configuration.ID); err == nil {

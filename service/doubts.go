@@ -12,14 +12,14 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Resolution is what somebody says became of an operation in doubt.
+// Resolution is a person's statement about the outcome of an operation in doubt.
 type Resolution struct {
 	Address string
-	// ID names the object that there is now. Empty: the operation never took place.
+	// ID is the ID of the object that exists now. Empty: the operation never took place.
 	ID string
 }
 
-// String says it in the words of logs.
+// String describes the resolution for logs.
 func (r Resolution) String() string {
 	if r.ID == "" {
 		return r.Address + " was not created"
@@ -28,18 +28,20 @@ func (r Resolution) String() string {
 }
 
 const (
-	// resolveTerm is how long a resolution has: it may have to wait for operations of a run that was left.
+	// resolveTerm is the time limit of a resolution: it may have to wait for operations that a run has left
+	// running.
 	resolveTerm = 10 * time.Minute
-	// maxResolveLog bounds what the engine may say meanwhile, in bytes.
+	// maxResolveLog bounds the output of the engine during a resolution, in bytes.
 	maxResolveLog = 64 << 10
 	// maxResolution bounds an address and an ID, in bytes.
 	maxResolution = 4 << 10
 )
 
-// Resolve ends the doubt about an operation of a workspace, as the actor, who needs the right to apply, says what
-// became of it. The object is read with the configuration and the variables of the run that has left it. It returns
-// when the state has it. The workspace is locked meanwhile; the error is ErrConflict when somebody has it, or when the
-// engine does not take the word. It goes on when ctx ends.
+// Resolve records the outcome of an operation in doubt, as the actor states it. The actor needs the right to
+// apply. The engine reads the object with the configuration and the variables of the run that left the
+// operation in doubt. Resolve returns when the state has the outcome. The workspace is locked meanwhile; the
+// error is ErrConflict if the workspace is locked already, or if the engine rejects the resolution. The work
+// continues when ctx ends.
 func (s *Service) Resolve(ctx context.Context, a *Actor, workspace string, res Resolution) error {
 	j := &job{}
 	r, err := s.beginResolving(a, workspace, res, j)
@@ -60,8 +62,8 @@ func (s *Service) Resolve(ctx context.Context, a *Actor, workspace string, res R
 	return failure
 }
 
-// beginResolving checks who asks, takes the lock of the workspace for the run that has left the doubt, and has the end
-// of the service wait. The caller calls jobs.Done and release.
+// beginResolving checks the rights of the actor, and locks the workspace in the name of the run that left the
+// doubt. From then on, Stop of the service waits for the job. The caller calls jobs.Done and release.
 func (s *Service) beginResolving(a *Actor, workspace string, res Resolution, j *job) (r *record.Run, err error) {
 	q := s.queue
 	taken := false
@@ -71,7 +73,7 @@ func (s *Service) beginResolving(a *Actor, workspace string, res Resolution, j *
 			return err
 		}
 		if res.Address == "" || len(res.Address)+len(res.ID) > maxResolution {
-			return invalid("Say which operation in doubt it is about, by the address of its object")
+			return invalid("Name the operation in doubt by the address of its object")
 		}
 		if r, err = doubtedRun(tx, w); err != nil {
 			return err
@@ -79,7 +81,7 @@ func (s *Service) beginResolving(a *Actor, workspace string, res Resolution, j *
 		if w.Lock.Held() {
 			return conflict("%s", lockedBy(tx, w))
 		}
-		if !taken { // the change may be made more than once
+		if !taken { // this function may be called more than once
 			if err := q.take(resolving(r), j); err != nil {
 				return err
 			}
@@ -99,8 +101,8 @@ func (s *Service) beginResolving(a *Actor, workspace string, res Resolution, j *
 	return r, err
 }
 
-// doubtedRun returns the run with whose configuration and variables doubts of a workspace are resolved: the one that
-// left them. The error is ErrConflict when nothing is in doubt.
+// doubtedRun returns the run whose configuration and variables are used to resolve doubts of a workspace: the
+// run that left them. The error is ErrConflict if nothing is in doubt.
 func doubtedRun(tx *store.Tx, w *record.Workspace) (*record.Run, error) {
 	if len(w.Doubts) > 0 {
 		return runs.Get(tx, w.DoubtsOf)
@@ -113,12 +115,13 @@ func doubtedRun(tx *store.Tx, w *record.Workspace) (*record.Run, error) {
 	return nil, conflict("no operation of the workspace %s is in doubt", w.Name)
 }
 
-// left tells whether a run was left while it applied, and nobody has looked since what became of its operations.
+// left reports whether a run was abandoned while it applied, and the outcome of its operations has not been
+// looked at since.
 func left(r *record.Run, w *record.Workspace) bool {
 	return r.Status == record.ForceCanceled && !r.Apply.Started.IsZero() && w.DoubtsSeen != r.ID
 }
 
-// resolve has the engine resolve a doubt. What it says of the reason is the error.
+// resolve has the engine resolve a doubt. The error carries the reason that the engine gives.
 func (s *Service) resolve(leaving, stopping context.Context, r *record.Run, j *job, a *Actor, res Resolution) error {
 	said := &limited{most: maxResolveLog}
 	_, err := s.work(stopping, r, j, said, false, func(job *Job) (any, error) {
@@ -131,18 +134,18 @@ func (s *Service) resolve(leaving, stopping context.Context, r *record.Run, j *j
 	case errors.Is(err, ErrReported):
 		text := said.text.String()
 		if i := strings.Index(text, "Error: "); i > 0 {
-			text = text[i:] // before it are notes and warnings
+			text = text[i:] // notes and warnings precede it
 		}
 		return conflict("%s", strings.TrimSpace(text))
 	case errors.Is(err, ErrStopped):
-		return conflict("the service ends; the operation on %s is still in doubt", res.Address)
+		return conflict("the service is shutting down; the operation on %s is still in doubt", res.Address)
 	}
-	s.log.Error("a doubt could not be resolved", "run", r.ID, "error", err)
+	s.log.Error("cannot resolve an operation in doubt", "run", r.ID, "error", err)
 	return err
 }
 
-// endResolving writes how it has ended, and releases the workspace. Where the service ends before that can be written,
-// its next start releases it.
+// endResolving records the outcome of a resolution, and unlocks the workspace. If the service ends before it
+// can record this, its next start unlocks the workspace.
 func (s *Service) endResolving(a *Actor, r *record.Run, res Resolution, j *job, failure error) error {
 	action, outcome := "doubt_resolved", "done"
 	if failure != nil {
@@ -155,7 +158,7 @@ func (s *Service) endResolving(a *Actor, r *record.Run, res Resolution, j *job, 
 			}
 			w, err := workspaces.Get(tx, r.Workspace)
 			if errors.Is(err, store.ErrNotFound) {
-				return nil // it was deleted meanwhile
+				return nil // the workspace was deleted meanwhile
 			}
 			if err != nil {
 				return err
@@ -174,14 +177,15 @@ func (s *Service) endResolving(a *Actor, r *record.Run, res Resolution, j *job, 
 		if err == nil {
 			return nil
 		}
-		s.log.Error("how a doubt was resolved cannot be written; it is tried again", "run", r.ID, "error", err)
+		s.log.Error("cannot record the outcome of a resolution; will retry", "run", r.ID, "error", err)
 		if !s.queue.pause() {
-			return fmt.Errorf("writing how the doubt was resolved: %w", err)
+			return fmt.Errorf("recording the outcome of the resolution: %w", err)
 		}
 	}
 }
 
-// releaseEnded takes away the locks of runs that have ended: the service has ended while a doubt was resolved.
+// releaseEnded removes the locks of runs that have ended. Such locks remain when the service ends while a doubt
+// is being resolved.
 func (s *Service) releaseEnded() error {
 	var ended []string
 	err := s.store.View(func(tx *store.Tx) error {
@@ -226,15 +230,15 @@ func lockStale(tx *store.Tx, w *record.Workspace) (bool, error) {
 	return err == nil && r.Status.Final(), err
 }
 
-// seenDoubts is what the engine has found in doubt in a state.
+// seenDoubts collects the operations in doubt that the engine has found in a state.
 type seenDoubts struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	told bool
 	all  []record.Doubt
 	more int
 }
 
-// tell notes what is in doubt; the last word counts.
+// tell records the operations in doubt; each call replaces the list of the call before.
 func (d *seenDoubts) tell(all []record.Doubt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -244,7 +248,8 @@ func (d *seenDoubts) tell(all []record.Doubt) {
 	}
 }
 
-// noteIn writes into a workspace what was found after a phase of a run, if the engine has told.
+// noteIn records in a workspace the doubts that were found after a phase of a run, if the engine has reported
+// any list.
 func (d *seenDoubts) noteIn(w *record.Workspace, r *record.Run) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -254,34 +259,35 @@ func (d *seenDoubts) noteIn(w *record.Workspace, r *record.Run) {
 	if len(d.all) == 0 {
 		w.DoubtsOf = ""
 	} else if w.DoubtsOf == "" || !r.Apply.Started.IsZero() {
-		w.DoubtsOf = r.ID // a later plan only finds what an apply has left
+		w.DoubtsOf = r.ID // a later plan finds the doubts that an apply has left
 	}
 	w.Doubts, w.MoreDoubts, w.DoubtsSeen = d.all, d.more, r.ID
 }
 
-// limited keeps the beginning of what is written.
+// limited is a buffer that keeps the beginning of what is written to it.
 type limited struct {
 	text strings.Builder
 	most int
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It accepts all bytes.
 func (l *limited) Write(p []byte) (int, error) {
 	l.text.Write(p[:min(len(p), max(0, l.most-l.text.Len()))])
 	return len(p), nil
 }
 
-// resolving is the name under which the queue knows that doubts of a run are resolved. The run itself has ended, but
-// what carried it out may not have heard of that yet.
+// resolving returns the key in the queue's table of jobs for resolving the doubts of a run. It differs from the
+// key of the run itself, whose job may not have been removed yet although the run has ended.
 func resolving(r *record.Run) string { return "doubts of " + r.ID }
 
-// take says that j goes on under a name, unless the service ends or another one does.
+// take registers a job under a key. The error is ErrConflict if the service is shutting down or another job has
+// the key.
 func (q *queue) take(name string, j *job) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.stopped:
-		return conflict("the service ends")
+		return conflict("the service is shutting down")
 	case q.running[name] != nil:
 		return conflict("an operation in doubt is being resolved")
 	}
@@ -290,7 +296,7 @@ func (q *queue) take(name string, j *job) error {
 	return nil
 }
 
-// stoppable says how j is stopped, and stops it if the service has begun to end.
+// stoppable sets the functions that stop a job, and stops it at once if the service is already shutting down.
 func (q *queue) stoppable(j *job, stop context.CancelCauseFunc, leave context.CancelFunc) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -300,11 +306,11 @@ func (q *queue) stoppable(j *job, stop context.CancelCauseFunc, leave context.Ca
 	}
 }
 
-// release says that j does not go on.
+// release removes a job from the table.
 func (q *queue) release(name string, j *job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.running[name] == j { // else the next phase of the run has begun already
+	if q.running[name] == j { // otherwise the next phase of the run has begun already
 		delete(q.running, name)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// noteBatch writes what was found in a batch. The state may have changed since the batch was chosen: of an object that
-// is not in it as it was, or that an apply has in hand, nothing is known.
+// noteBatch records the result of reading a batch. The state may have changed since the batch was chosen: the
+// result is discarded for an object that has changed in the state, and for one that a running apply may change.
 func (s *Service) noteBatch(b *batch, found []Found, failure string) error {
 	touched, err := s.touched(b)
 	if err != nil {
@@ -80,11 +80,11 @@ func (s *Service) noteBatch(b *batch, found []Found, failure string) error {
 	})
 }
 
-// advance moves the cursor behind a batch.
+// advance moves the cursor past a batch.
 func advance(known *record.Watch, b *batch) {
 	known.Objects, known.Batch = b.objects, b.began
 	if b.after == "" {
-		if known.Cursor != "" { // what was behind it is not there any more
+		if known.Cursor != "" { // the objects after it are gone
 			known.Ended = b.began
 		}
 		known.Began, known.More = b.began, 0
@@ -102,7 +102,7 @@ func advance(known *record.Watch, b *batch) {
 	}
 }
 
-// notifyDrift notifies of what a batch has found.
+// notifyDrift records the notifications about the findings of a batch.
 func (s *Service) notifyDrift(tx *store.Tx, known *record.Watch, drifted, failed bool) error {
 	n := len(known.Drifted) + known.More
 	d := record.Delivery{Drifted: n, Undrifted: max(0, known.Objects-n)}
@@ -119,7 +119,8 @@ func (s *Service) notifyDrift(tx *store.Tx, known *record.Watch, drifted, failed
 	return s.deliver(tx, known.Workspace, d)
 }
 
-// touched tells of addresses whether an apply that went on while a batch was read has changed them, or may have.
+// touched returns a function that reports whether an apply that ran while a batch was read has changed, or may
+// have changed, the object at an address.
 func (s *Service) touched(b *batch) (func(address string) bool, error) {
 	var applies []*record.Run
 	err := s.store.View(func(tx *store.Tx) error {
@@ -141,7 +142,7 @@ func (s *Service) touched(b *batch) (func(address string) bool, error) {
 	for _, r := range applies {
 		p, err := s.planOutline(r)
 		if err != nil {
-			return func(string) bool { return true }, nil //nolint:nilerr // nothing says what it changes
+			return func(string) bool { return true }, nil //nolint:nilerr // its changes are unknown
 		}
 		for i := range p.Changes {
 			all[p.Changes[i].Address] = true
@@ -150,7 +151,8 @@ func (s *Service) touched(b *batch) (func(address string) bool, error) {
 	return func(address string) bool { return all[address] }, nil
 }
 
-// currentSums are the digests of the objects in the current state of a workspace. b is a batch that may know them.
+// currentSums returns the digests of the objects in the current state of a workspace. b is a batch that may
+// have them already.
 func (s *Service) currentSums(workspace string, b *batch) (map[string]uint64, error) {
 	var v *record.StateVersion
 	err := s.store.View(func(tx *store.Tx) error {
@@ -175,7 +177,7 @@ func (s *Service) currentSums(workspace string, b *batch) (map[string]uint64, er
 	return sumsOf(o), nil
 }
 
-// settleDrift drops what is known of objects that a new version of a state has not, or not as they were.
+// settleDrift discards the findings about objects that a new version of a state no longer has, or has changed.
 func (s *Service) settleDrift(v *record.StateVersion) error {
 	var known *record.Watch
 	err := s.store.View(func(tx *store.Tx) (err error) { known, err = watchings.Get(tx, v.Workspace); return err })
@@ -209,11 +211,11 @@ func (s *Service) settleDrift(v *record.StateVersion) error {
 	})
 }
 
-// dropWatch removes what is known of a workspace that is not watched any more.
+// dropWatch removes the findings about a workspace that is no longer watched.
 func (s *Service) dropWatch(tx *store.Tx, workspace string) error {
 	tx.After(func() {
 		if err := os.RemoveAll(s.watchDir(workspace)); err != nil { // the next start of the service removes it
-			s.log.Warn("a directory that nothing needs could not be removed", "workspace", workspace, "error", err)
+			s.log.Warn("cannot remove an unused directory", "workspace", workspace, "error", err)
 		}
 	})
 	if _, err := watchings.Get(tx, workspace); errors.Is(err, store.ErrNotFound) {
@@ -224,18 +226,17 @@ func (s *Service) dropWatch(tx *store.Tx, workspace string) error {
 	return watchings.Delete(tx, workspace)
 }
 
-// Watched is what the service says of the watching of a workspace.
+// Watched is the result of watching a workspace for drift, for users.
 type Watched struct {
 	record.Watch
 	Period time.Duration
-	// Oldest is when the object was read that was read the longest ago; zero while not all were.
+	// Oldest is the time of the oldest reading of an object; zero until every object has been read.
 	Oldest time.Time
-	// Unwatched says why nothing is read just now; empty when it is.
+	// Unwatched is the reason why nothing is being read at present; empty while the workspace is being read.
 	Unwatched string
 }
 
-// Watched returns what is known of a workspace by reading it through in the background. It needs the right to read the
-// state.
+// Watched returns the result of watching a workspace for drift. The actor needs the right to read the state.
 func (s *Service) Watched(a *Actor, workspace string) (out *Watched, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		w, err := a.allowed(tx, workspace, needReadState)
@@ -258,7 +259,7 @@ func (s *Service) Watched(a *Actor, workspace string) (out *Watched, err error) 
 	return out, told(err)
 }
 
-// driftCount is how many objects of a workspace are known to have drifted.
+// driftCount returns how many objects of a workspace are known to have drifted.
 func driftCount(tx *store.Tx, w *record.Workspace) (int, error) {
 	if w.DriftPeriod == 0 {
 		return 0, nil
@@ -273,22 +274,22 @@ func driftCount(tx *store.Tx, w *record.Workspace) (int, error) {
 	return len(known.Drifted) + known.More, nil
 }
 
-// TakeOver makes a run that takes over into the state what is there: a plan that only refreshes, of the configuration
-// that the workspace has. It needs the rights that a run needs.
+// TakeOver makes a refresh-only run of the current configuration, which writes the drift of the objects into
+// the state. The actor needs the rights that any run needs.
 func (s *Service) TakeOver(a *Actor, workspace string) (*record.Run, error) {
 	return s.CreateRun(a, workspace, record.Run{Refresh: true, RefreshOnly: true, Source: SourceAPI,
 		Message: "Take over what has drifted"})
 }
 
-// WatchTally counts what is watched in the whole service.
+// WatchTally has the totals of watching for drift in the whole service.
 type WatchTally struct {
 	Workspaces, Objects, Drifted, Failing int
-	// Oldest is when the object was read that was read the longest ago, of those in workspaces that were read through
-	// once; zero for none.
+	// Oldest is the time of the oldest reading of an object, among the workspaces that have been read
+	// completely at least once; zero if there are none.
 	Oldest time.Time
 }
 
-// WatchTally counts what is watched.
+// WatchTally returns the totals of watching for drift.
 func (s *Service) WatchTally() (t WatchTally, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		for known, err := range watchings.All(tx) {

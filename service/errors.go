@@ -8,23 +8,24 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Conditions that every caller tells apart. The error around them is for people.
+// Conditions that every caller distinguishes with errors.Is. The error that wraps one has the message for
+// people.
 var (
-	// ErrNotFound: it is not there, or who asks may not know that it is.
+	// ErrNotFound: the object does not exist, or the actor may not know that it exists.
 	ErrNotFound = errors.New("not found")
-	// ErrForbidden: who asks may see it, but not do this with it.
+	// ErrForbidden: the actor may see the object, but may not do this with it.
 	ErrForbidden = errors.New("not allowed")
-	// ErrConflict: it is not in the condition for this.
+	// ErrConflict: the current status of the object does not allow this.
 	ErrConflict = errors.New("conflict")
-	// ErrInvalid: what was asked for makes no sense.
+	// ErrInvalid: the request is invalid.
 	ErrInvalid = errors.New("invalid")
-	// ErrTooLarge: what was uploaded is over the limit.
+	// ErrTooLarge: the upload exceeds the limit.
 	ErrTooLarge = errors.New("too large")
 	// ErrUnauthorized: the token is missing, unknown or expired.
 	ErrUnauthorized = errors.New("unauthorized")
 )
 
-// problem is a condition with what people are told.
+// problem is a condition with its message for people.
 type problem struct {
 	kind   error
 	detail string
@@ -49,7 +50,7 @@ func forbidden(format string, args ...any) error {
 	return &problem{ErrForbidden, fmt.Sprintf(format, args...)}
 }
 
-// told turns the conditions of the packages below into those of this one.
+// told translates the conditions of lower packages into those of this package.
 func told(err error) error {
 	switch {
 	case err == nil, errors.As(err, new(*problem)), errors.As(err, new(*Locked)):

@@ -7,22 +7,23 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Facts are what is known of a workspace beside its record. What the actor may not know is left out.
+// Facts are properties of a workspace that are not part of its record. Those that the actor may not see are
+// omitted.
 type Facts struct {
-	// Resources is how many objects its current state manages.
+	// Resources is the number of objects that the current state manages.
 	Resources int
-	// Current is the run that has the workspace, or has it next; where there is none, the last one that was to apply.
-	// Empty for none.
+	// Current is the run that holds the workspace or is the next to hold it; if there is none, the last run
+	// that was to apply. Empty if there is no such run.
 	Current string
-	// Latest is the newest run, of any kind, and Runs is how many there are.
+	// Latest is the newest run of any kind; Runs is the number of runs.
 	Latest string
 	Runs   int
 }
 
-// maxLatest is among how many of the newest runs the last one is looked for that was to apply.
+// maxLatest is how many of the newest runs are searched for the last one that was to apply.
 const maxLatest = 100
 
-// Facts returns what is known of a workspace beside its record.
+// Facts returns the properties of a workspace that are not part of its record.
 func (s *Service) Facts(w *WorkspaceView) (f Facts, err error) {
 	f.Current = w.CurrentRun
 	err = s.store.View(func(tx *store.Tx) error {

@@ -11,48 +11,50 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Floor is where operations are carried out: workers in pools, and the limits that their permits belong to.
+// Floor gives access to the workers and the limits with which the engine executes operations.
 type Floor interface {
 	Workers(ctx context.Context) ([]Worker, error)
 	Limits(ctx context.Context) ([]Limit, error)
-	// Resize changes how many permits a limit has.
+	// Resize changes the number of permits of a limit.
 	Resize(ctx context.Context, limit string, slots int) error
 }
 
-// Worker is a worker in one pool, as it said last.
+// Worker is a worker in one pool, as of its last heartbeat.
 type Worker struct {
 	Name, Pool, Host, Version, Platform string
 	Slots, Running                      int
 	Draining                            bool
-	Trouble                             string        // why it takes nothing; empty while it does
-	Quiet                               time.Duration // since it said so
+	Trouble                             string        // why it takes no tasks; empty while it does
+	Quiet                               time.Duration // the time since its last heartbeat
 }
 
-// Limit is a limit with those who hold its permits, and who wait for one.
+// Limit is a limit, with the holders of its permits and the runs that wait for one.
 type Limit struct {
 	Name    string
 	Slots   int
-	Sized   bool // its size follows something else, and cannot be changed
+	Sized   bool // its size is derived and cannot be changed
 	Held    []Permit
-	Waiting []Permit // in their order
+	Waiting []Permit // in the order in which they get permits
 }
 
-// Permit is a permit, or the wish for one.
+// Permit is a permit that is held or waited for.
 type Permit struct {
-	// Run is the run of the engine that has it. What belongs to it is known while it goes on.
+	// Run is the run of the engine that holds the permit or waits for it. Its details are known only while it
+	// is in progress.
 	Run   string
 	Since time.Time
-	// Of is the run of the service that it belongs to, if the one who asks may see it.
+	// Of is the run of the service that the permit belongs to, if the actor may see that run.
 	Of *RunView
 }
 
-// errNoFloor is for a service that was given none.
-var errNoFloor = errors.New("the service was not told where its operations are carried out")
+// errNoFloor is the error of a service that was started without a Floor.
+var errNoFloor = errors.New("the service has no information about workers and limits")
 
-// Workers returns the workers that live, by pool and name. Every user may see them: they belong to all organizations.
+// Workers returns the live workers, sorted by pool and name. Every user may see them: they serve all
+// organizations.
 func (s *Service) Workers(ctx context.Context, a *Actor) ([]Worker, error) {
 	if a.User == nil {
-		return nil, forbidden("only users look at workers")
+		return nil, forbidden("only users may list workers")
 	}
 	if s.opts.Floor == nil {
 		return nil, errNoFloor
@@ -67,10 +69,10 @@ func (s *Service) Workers(ctx context.Context, a *Actor) ([]Worker, error) {
 	return all, err
 }
 
-// Limits returns the limits by name. Who holds a permit is told to those who may see the run.
+// Limits returns the limits, sorted by name. The holder of a permit is shown to actors who may see its run.
 func (s *Service) Limits(ctx context.Context, a *Actor) ([]Limit, error) {
 	if a.User == nil {
-		return nil, forbidden("only users look at limits")
+		return nil, forbidden("only users may list limits")
 	}
 	if s.opts.Floor == nil {
 		return nil, errNoFloor
@@ -94,7 +96,7 @@ func (s *Service) Limits(ctx context.Context, a *Actor) ([]Limit, error) {
 	return all, told(err)
 }
 
-// runOfEngine returns the run of the service that a run of the engine belongs to, if the actor may see it.
+// runOfEngine returns the run of the service to which a run of the engine belongs, if the actor may see it.
 func (s *Service) runOfEngine(tx *store.Tx, a *Actor, engine string, known map[string]*RunView) *RunView {
 	if v, ok := known[engine]; ok {
 		return v
@@ -109,13 +111,13 @@ func (s *Service) runOfEngine(tx *store.Tx, a *Actor, engine string, known map[s
 	return v
 }
 
-// ResizeLimit changes how many permits a limit has. Limits concern all organizations, so that only administrators of
-// the service do so.
+// ResizeLimit changes the number of permits of a limit. Only administrators of the service may do this, because
+// limits apply to all organizations.
 func (s *Service) ResizeLimit(ctx context.Context, a *Actor, name string, slots int) error {
 	check := func(*store.Tx) error {
 		switch {
 		case !a.admin():
-			return forbidden("only administrators of the service change limits")
+			return forbidden("only administrators of the service may change limits")
 		case slots < 1 || slots > 1_000_000:
 			return invalid("A limit has between 1 and 1,000,000 permits")
 		}
@@ -144,14 +146,14 @@ func (s *Service) ResizeLimit(ctx context.Context, a *Actor, name string, slots 
 // Doubts are the operations in doubt of a workspace.
 type Doubts struct {
 	*Overview
-	// By is the run that has left them.
+	// By is the run that left them.
 	By         *record.Run
 	Operations []record.Doubt
-	// More counts those that are not listed.
+	// More is the number of operations that are not listed.
 	More int
 }
 
-// maxDoubts is how many operations in doubt of a workspace are listed.
+// maxDoubts bounds the list of a workspace's operations in doubt.
 const maxDoubts = 200
 
 // DoubtsOf returns the workspaces of an organization with operations in doubt.
@@ -190,18 +192,18 @@ func (s *Service) DoubtsIn(a *Actor, workspace string) (d Doubts, err error) {
 
 func (s *Service) doubts(v *Overview) (d Doubts, err error) {
 	d = Doubts{Overview: v, By: v.Run, Operations: v.Doubts, More: v.MoreDoubts}
-	if len(v.Doubts) == 0 { // the run was left, and nobody has looked since
+	if len(v.Doubts) == 0 { // the run was abandoned, and no later run has looked
 		d.Operations, d.More, err = s.doubtful(v.Run)
 		return d, err
 	}
 	return d, s.store.View(func(tx *store.Tx) error { d.By, err = runs.Get(tx, v.WorkspaceView.DoubtsOf); return err })
 }
 
-// doubtful reads from the timeline of an apply which of its operations are in doubt.
+// doubtful reads the operations in doubt from the timeline of an apply.
 func (s *Service) doubtful(r *record.Run) (out []record.Doubt, more int, err error) {
 	m, err := s.model(r.Apply.ID)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, 0, nil // the run was left before there was one
+		return nil, 0, nil // the run was abandoned before it had a timeline
 	}
 	if err != nil {
 		return nil, 0, err

@@ -10,14 +10,15 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// ForeignState is a version of a state that a client of the http backend brings.
+// ForeignState is a version of a state that a client of the http backend uploads.
 type ForeignState struct {
-	Lock string // the ID of the lock under which it was made; empty for a client that does not lock
-	MD5  string // what the client says of its bytes, in base64; empty for nothing
+	Lock string // the ID of the client's lock; empty if the client does not lock
+	MD5  string // the checksum of the content in base64, if the client sends one
 }
 
-// PutForeignState takes a version from a client of the http backend. It is the current one when this returns. It is
-// read as it comes: size is what the client says that it sends; -1 when it does not say.
+// PutForeignState stores a version that a client of the http backend uploads; it is the current version when
+// this returns. The content is read as a stream. size is the size that the client has announced, or -1 if it
+// has announced none.
 func (s *Service) PutForeignState(a *Actor, workspace string, n ForeignState, data io.Reader, size int64) error {
 	may := func(tx *store.Tx) (*record.Workspace, error) {
 		w, err := a.allowed(tx, workspace, needWriteState)
@@ -26,7 +27,7 @@ func (s *Service) PutForeignState(a *Actor, workspace string, n ForeignState, da
 		}
 		return w, mayWriteForeign(tx, w, n.Lock)
 	}
-	err := s.store.View(func(tx *store.Tx) error { _, err := may(tx); return err }) // before much is read
+	err := s.store.View(func(tx *store.Tx) error { _, err := may(tx); return err }) // checked before the content is read
 	if err == nil {
 		err = fits(size, s.opts.MaxState)
 	}
@@ -45,15 +46,15 @@ func (s *Service) PutForeignState(a *Actor, workspace string, n ForeignState, da
 			return
 		}
 		if err := s.store.Remove(stateFile(v.ID)); err != nil {
-			s.log.Warn("a state that was refused stays on the disk", "file", stateFile(v.ID), "error", err)
+			s.log.Warn("cannot remove the file of a refused state", "file", stateFile(v.ID), "error", err)
 		}
 	}()
 	v.MD5, v.Size = written.MD5, written.Size
 	if n.MD5 != "" && n.MD5 != base64MD5(written.MD5) {
-		return invalid("the checksum of what was sent is another one than Content-MD5 says")
+		return invalid("the checksum of the content differs from Content-MD5")
 	}
 	if wrong != nil {
-		return invalid("this is no state: %v", wrong)
+		return invalid("the content is not a state: %v", wrong)
 	}
 	v.Serial = text.serial
 	return s.audited(a, "state.create", workspace, func(tx *store.Tx) error {
@@ -77,7 +78,7 @@ func (s *Service) PutForeignState(a *Actor, workspace string, n ForeignState, da
 	})
 }
 
-// mayWriteForeign checks that the workspace has the lock that a client of the http backend names.
+// mayWriteForeign checks that the workspace has the lock whose ID a client of the http backend sends.
 func mayWriteForeign(tx *store.Tx, w *record.Workspace, lock string) error {
 	switch l := w.Lock; {
 	case !l.Held() && lock == "": // a client that does not lock
@@ -87,10 +88,10 @@ func mayWriteForeign(tx *store.Tx, w *record.Workspace, lock string) error {
 	case l.Held():
 		return &Locked{holderInfo(tx, w)}
 	}
-	return conflict("the workspace has to be locked before its state is changed")
+	return conflict("lock the workspace before changing its state")
 }
 
-// base64MD5 writes a checksum in hex as the http backend does.
+// base64MD5 converts a checksum from hexadecimal to base64, which the http backend uses.
 func base64MD5(sum string) string {
 	raw, err := hex.DecodeString(sum)
 	if err != nil || len(raw) != md5.Size {

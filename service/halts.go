@@ -8,12 +8,12 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Halt has nothing new start in a workspace, or with an empty workspace in the whole service, until Lift. What is under
-// way goes on (a drain); with h.Emergency it is stopped, as by an interrupt, and goes on after Lift: a plan is made
-// again, an apply is resumed. Another halt takes the place of the one before.
+// Halt prevents runs from starting in a workspace, or in the whole service if workspace is empty, until Lift is
+// called. Runs in progress continue (a drain). With h.Emergency they are stopped as by an interrupt, and
+// continue after Lift: a plan starts again, an apply is resumed. A new halt replaces the previous one.
 func (s *Service) Halt(a *Actor, workspace string, h record.Halt) error {
 	if h.Reason = strings.TrimSpace(h.Reason); h.Reason == "" || len(h.Reason) > 1000 {
-		return invalid("Reason must have between 1 and 1000 bytes: it is what people read whose runs wait")
+		return invalid("Reason must have between 1 and 1000 bytes: it is shown to people whose runs wait")
 	}
 	action := "halt.drain"
 	if h.Emergency {
@@ -34,7 +34,7 @@ func (s *Service) Halt(a *Actor, workspace string, h record.Halt) error {
 	})
 }
 
-// Lift takes a halt away. The error is ErrNotFound where there is none.
+// Lift ends a halt. The error is ErrNotFound if there is none.
 func (s *Service) Lift(a *Actor, workspace string) error {
 	return s.audited(a, "halt.lift", workspace, func(tx *store.Tx) error {
 		if err := a.mayHalt(tx, workspace); err != nil {
@@ -48,7 +48,7 @@ func (s *Service) Lift(a *Actor, workspace string) error {
 	})
 }
 
-// Halted returns the halt of a workspace, or that of the whole service; nil where runs start.
+// Halted returns the halt of a workspace, or that of the whole service; nil if runs can start.
 func (s *Service) Halted(a *Actor, workspace string) (h *record.Halt, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if workspace != "" {
@@ -62,19 +62,19 @@ func (s *Service) Halted(a *Actor, workspace string) (h *record.Halt, err error)
 	return h, told(err)
 }
 
-// mayHalt checks the right to halt: that of an administrator of the workspace, or of the service.
+// mayHalt checks that the actor administers the workspace, or the whole service if workspace is empty.
 func (a *Actor) mayHalt(tx *store.Tx, workspace string) error {
 	if workspace != "" {
 		_, err := a.allowed(tx, workspace, needAdmin)
 		return err
 	}
 	if !a.admin() {
-		return forbidden("only administrators of the service halt it as a whole")
+		return forbidden("only administrators of the service may halt the whole service")
 	}
 	return nil
 }
 
-// place is the key of a halt.
+// place returns the key of a halt in the store.
 func place(workspace string) string {
 	if workspace == "" {
 		return "service"
@@ -82,8 +82,8 @@ func place(workspace string) string {
 	return workspace
 }
 
-// haltOf returns what keeps runs of a workspace from starting; nil for nothing. An emergency counts before a drain, the
-// service before the workspace.
+// haltOf returns the halt that prevents runs of a workspace from starting; nil if there is none. An emergency
+// takes precedence over a drain, and a halt of the service over one of the workspace.
 func haltOf(tx *store.Tx, workspace string) (found *record.Halt, err error) {
 	for _, on := range []string{place(""), place(workspace)} {
 		h, err := halts.Get(tx, on)
@@ -98,7 +98,7 @@ func haltOf(tx *store.Tx, workspace string) (found *record.Halt, err error) {
 	return found, nil
 }
 
-// suspend stops what is under way in a workspace, "" for all.
+// suspend stops the runs in progress in a workspace, or in all workspaces if workspace is empty.
 func (q *queue) suspend(workspace string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -110,7 +110,8 @@ func (q *queue) suspend(workspace string) {
 	}
 }
 
-// goOn goes on with the applies that nothing carries out: the service, or somebody, has stopped them in their midst.
+// goOn starts the applies that are in progress but that no job carries out, because they were suspended or the
+// service was restarted.
 func (q *queue) goOn(b *board) (due []*record.Run) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -118,7 +119,7 @@ func (q *queue) goOn(b *board) (due []*record.Run) {
 		return nil
 	}
 	for _, o := range b.runs {
-		r := q.active[o.ID] // the board may be older: what has ended meanwhile is not begun again
+		r := q.active[o.ID] // b may be outdated: a run that has ended meanwhile must not start again
 		if r != nil && r.Status == record.Applying && q.running[r.ID] == nil &&
 			(!b.emergency(r) || !r.CancelAsked.IsZero()) {
 			due = append(due, r)

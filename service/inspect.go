@@ -14,17 +14,17 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// outlines are those of plans and states that were looked at last. They are kept as files, too; what is here saves
-// reading them for each page.
+// outlines caches the outlines of the plans and states that were viewed last. Outlines are stored in files too;
+// the cache saves reading the file for each page.
 type outlines struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards kept, last and size
 	kept map[string]*list.Element
-	last list.List // of *keptOutline, what was used last at first
-	size int       // objects in all
+	last list.List // of *keptOutline, the most recently used first
+	size int       // the number of objects in all outlines
 
-	// making lets one at a time be made: each reads a whole document.
+	// making is held while an outline is made, because that reads a whole document into memory.
 	making sync.Mutex
-	// wanted are those that are to be made before somebody asks for them.
+	// wanted queues outlines that are made before anybody requests them.
 	wanted chan func() error
 }
 
@@ -34,7 +34,7 @@ type keptOutline struct {
 	objects int
 }
 
-// maxKept is how many objects the outlines in memory have together: some twenty megabytes.
+// maxKept bounds the number of objects in all cached outlines: about twenty megabytes.
 const maxKept = 200_000
 
 func (o *outlines) get(name string) any {
@@ -65,8 +65,8 @@ func (o *outlines) put(name string, value any, objects int) {
 	}
 }
 
-// outlined returns an outline: from memory, from its file, or made by reading the document. T is outline.Plan or
-// outline.State.
+// outlined returns an outline from the cache, or from its file, or else makes it by reading the document. T is
+// outline.Plan or outline.State.
 func outlined[T any](s *Service, name string, decode func([]byte) (*T, error), make func() (*T, error),
 	count func(*T) int) (*T, error) {
 	if v, ok := s.outlines.get(name).(*T); ok {
@@ -93,14 +93,15 @@ func outlined[T any](s *Service, name string, decode func([]byte) (*T, error), m
 			err = s.store.Cache(name, text)
 		}
 		if err != nil {
-			s.log.Warn("an outline could not be kept; it is made again when it is asked for", "file", name, "error", err)
+			s.log.Warn("cannot store an outline; it will be made again at the next request", "file", name, "error", err)
 		}
 	}
 	s.outlines.put(name, v, count(v))
 	return v, nil
 }
 
-// PlanOutline returns what the plan of a run does, without the values. The error is ErrNotFound while there is no plan.
+// PlanOutline returns the changes of a run's plan, without values. The error is ErrNotFound until there is a
+// plan.
 func (s *Service) PlanOutline(a *Actor, run string) (*outline.Plan, error) {
 	v, err := s.FindRun(a, run)
 	if err != nil {
@@ -128,7 +129,7 @@ func readOutline[T any](s *Service, file string, read func(io.Reader) (*T, error
 	return read(r)
 }
 
-// PlanChange returns the JSON of one change of a plan, as the redacted document has it. o is an object of the plan's
+// PlanChange returns the JSON of one change of a plan, from the redacted document. o is an object of the plan's
 // outline.
 func (s *Service) PlanChange(a *Actor, run string, o *outline.Object) ([]byte, error) {
 	v, err := s.FindRun(a, run)
@@ -139,7 +140,7 @@ func (s *Service) PlanChange(a *Actor, run string, o *outline.Object) ([]byte, e
 	return data, told(err)
 }
 
-// StateOutline returns which objects are in a version of a state, and since when each is as it is.
+// StateOutline returns the objects of a version of a state, each with the version in which it last changed.
 func (s *Service) StateOutline(a *Actor, id string) (*outline.State, *record.StateVersion, error) {
 	var v *record.StateVersion
 	err := s.store.View(func(tx *store.Tx) (err error) { v, err = a.stateVersion(tx, id, needReadState); return err })
@@ -150,11 +151,11 @@ func (s *Service) StateOutline(a *Actor, id string) (*outline.State, *record.Sta
 	return o, v, told(err)
 }
 
-// maxBack is how many versions back outlines are made at once, to know since when objects are as they are.
+// maxBack bounds how many earlier versions are outlined at once to find out when objects last changed.
 const maxBack = 50
 
-// stateOutline returns the outline of a version, which follows that of the version before. Those that are missing are
-// made, up to a bound: what is older is not known.
+// stateOutline returns the outline of a version, which is based on the outline of the version before. Missing
+// outlines of earlier versions are made, up to maxBack; changes before those are unknown.
 func (s *Service) stateOutline(v *record.StateVersion) (*outline.State, error) {
 	chain := []*record.StateVersion{v}
 	err := s.store.View(func(tx *store.Tx) error {
@@ -214,8 +215,9 @@ func (s *Service) outlineThere(version string) bool {
 	return r.Close() == nil
 }
 
-// StateObject returns the attributes of an object of a version, without the sensitive ones; known tells that the
-// service knows which are, because a plan has brought the schema of its type. Otherwise all are hidden.
+// StateObject returns the attributes of an object of a version without sensitive values. known is false if no
+// plan has provided the schema of the object's type, so that the service does not know which attributes are
+// sensitive; then all of them are omitted.
 func (s *Service) StateObject(a *Actor, version string, o *outline.Object) (attributes map[string]any, known bool,
 	err error) {
 	var v *record.StateVersion
@@ -235,11 +237,11 @@ func (s *Service) StateObject(a *Actor, version string, o *outline.Object) (attr
 	return attributes, known, err
 }
 
-// maxPlans is how many runs back a plan is looked for that has the schema of a type.
+// maxPlans is how many of the last runs are searched for a plan with the schema of a type.
 const maxPlans = 20
 
-// masks returns which attributes of an object are sensitive by their schema: that of the run that wrote the version, or
-// of one of the last runs of the workspace.
+// masks returns the attributes of an object that are sensitive according to its schema. The schema comes from
+// the run that wrote the version, or from one of the last runs of the workspace.
 func (s *Service) masks(v *record.StateVersion, o *outline.Object) ([]string, bool) {
 	var candidates []*record.Run
 	err := s.store.View(func(tx *store.Tx) error {
@@ -269,14 +271,15 @@ func (s *Service) masks(v *record.StateVersion, o *outline.Object) ([]string, bo
 	return nil, false
 }
 
-// StateChange is an object in which two versions of a state differ. Before or After is nil where it is not there.
+// StateChange is an object that differs between two versions of a state. Before or After is nil if that version
+// does not have the object.
 type StateChange struct {
 	Address       string
 	Before, After *outline.Object
 }
 
-// StateDifference returns the objects in which two versions of a state of one workspace differ, in the order of the
-// later one, those that are gone behind them.
+// StateDifference returns the objects that differ between two versions of the state of one workspace. They are
+// in the order of the later version; objects that it no longer has come last.
 func (s *Service) StateDifference(a *Actor, from, to string) (out []StateChange, err error) {
 	x, fromVersion, err := s.StateOutline(a, from)
 	if err != nil {
@@ -309,16 +312,16 @@ func (s *Service) StateDifference(a *Actor, from, to string) (out []StateChange,
 	return out, nil
 }
 
-// Outline files.
+// The names of outline files.
 func planOutlineFile(r *record.Run) string   { return "plans/" + r.Plan.ID + ".outline" }
 func stateOutlineFile(version string) string { return "states/" + version + ".outline" }
 
-// stateFiles are the files that belong to a version of a state.
+// stateFiles returns the names of the files of a state version.
 func stateFiles(version string) []string {
 	return []string{stateFile(version), jsonStateFile(version), stateOutlineFile(version)}
 }
 
-// wish has an outline be made soon. Where too many are wished for it is made when somebody asks for it.
+// wish queues the making of an outline. If the queue is full, the outline is made when it is requested.
 func (o *outlines) wish(make func() error) {
 	select {
 	case o.wanted <- make:
@@ -326,8 +329,8 @@ func (o *outlines) wish(make func() error) {
 	}
 }
 
-// wishState has the outline of a new version of a state be made, so that it follows the one before while that is at
-// hand.
+// wishState queues the outline of a new version of a state, while the outline of the version before, on which
+// it is based, is still cached.
 func (s *Service) wishState(version string) {
 	s.outlines.wish(func() error {
 		var v *record.StateVersion
@@ -341,7 +344,7 @@ func (s *Service) wishState(version string) {
 	})
 }
 
-// outlineWanted makes the outlines that are wished for until ctx ends.
+// outlineWanted makes the queued outlines until ctx ends.
 func (s *Service) outlineWanted(ctx context.Context) {
 	for {
 		select {
@@ -349,27 +352,28 @@ func (s *Service) outlineWanted(ctx context.Context) {
 			return
 		case make := <-s.outlines.wanted:
 			if err := make(); err != nil && !errors.Is(err, store.ErrNotFound) {
-				s.log.Warn("a plan or a state could not be outlined", "error", err)
+				s.log.Warn("cannot make the outline of a plan or a state", "error", err)
 			}
 		}
 	}
 }
 
-// LastChange says who made an object of a state as it is.
+// LastChange describes the last change of an object of a state.
 type LastChange struct {
 	Version *record.StateVersion
-	Run     *record.Run // nil when no run did
+	Run     *record.Run // nil if no run made the change
 	Who     string
-	// First tells that this is the oldest version that is known: the object may have been so before.
+	// First says that this is the oldest version that is still kept: the object may have been the same before
+	// it.
 	First bool
 }
 
-// LastChangeOf returns which version of a state, and which run, made an object of the outline as it is; nil where that
-// version was removed meanwhile.
+// LastChangeOf returns the version, and the run, that last changed an object of the outline. It returns nil
+// without an error if that version has been removed.
 func (s *Service) LastChangeOf(a *Actor, of *outline.State, o *outline.Object) (c *LastChange, err error) {
 	since := cmp.Or(o.Since, of.Before)
 	if since == "" {
-		return nil, nil //nolint:nilnil // as said above
+		return nil, nil //nolint:nilnil // see the comment of the function
 	}
 	err = s.store.View(func(tx *store.Tx) error {
 		v, err := a.stateVersion(tx, since, needReadState)

@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// lockedBy says who has the lock of a workspace, in the words that clients look for.
+// lockedBy names the holder of a workspace's lock, in the wording that clients search for.
 func lockedBy(tx *store.Tx, w *record.Workspace) string {
 	l := w.Lock
 	name := l.ID
@@ -32,7 +32,7 @@ func lockedBy(tx *store.Tx, w *record.Workspace) string {
 	return text
 }
 
-// kind returns how the actor holds a lock.
+// kind returns the kind of holder that the actor is, for its locks.
 func (a *Actor) kind() string {
 	if a.Token.Kind == record.TokenUser {
 		return "user"
@@ -40,8 +40,8 @@ func (a *Actor) kind() string {
 	return "team"
 }
 
-// Lock locks a workspace for the actor: nobody else changes its state, and no run starts. The error is ErrConflict when
-// it is locked, by the same actor too: two terminals of one user are two.
+// Lock locks a workspace for the actor: nobody else can change its state, and no run starts. The error is
+// ErrConflict if the workspace is locked already, even by the same actor: a user may work in two terminals.
 func (s *Service) Lock(a *Actor, id, reason string) (v *WorkspaceView, err error) {
 	return s.changeLock(a, "workspace.lock", id, needLock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
@@ -53,7 +53,7 @@ func (s *Service) Lock(a *Actor, id, reason string) (v *WorkspaceView, err error
 	})
 }
 
-// Unlock takes the actor's own lock away.
+// Unlock removes the actor's own lock.
 func (s *Service) Unlock(a *Actor, id string) (v *WorkspaceView, err error) {
 	return s.changeLock(a, "workspace.unlock", id, needLock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
@@ -68,7 +68,7 @@ func (s *Service) Unlock(a *Actor, id string) (v *WorkspaceView, err error) {
 	})
 }
 
-// ForceUnlock takes the lock of somebody else away, but not that of a run: a run is canceled.
+// ForceUnlock removes another actor's lock. The lock of a run cannot be removed; cancel the run instead.
 func (s *Service) ForceUnlock(a *Actor, id string) (v *WorkspaceView, err error) {
 	return s.changeLock(a, "workspace.force-unlock", id, needAdmin, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
@@ -105,22 +105,23 @@ func (s *Service) changeLock(a *Actor, action, id string, n need,
 	return v, err
 }
 
-// ForeignLock is a lock in the protocol of the http backend: what a client said of itself, and the ID in it.
+// ForeignLock is a lock in the protocol of the http backend: the client's description of itself, and the lock's
+// ID from it.
 type ForeignLock struct {
 	ID   string
 	Info []byte
 }
 
-// Locked is returned, as an error, with the lock that is in the way.
+// Locked is the error that carries the description of the conflicting lock's holder.
 type Locked struct{ Holder []byte }
 
 func (l *Locked) Error() string { return "the state is locked" }
 
-// Unwrap returns the condition.
+// Unwrap returns ErrConflict.
 func (l *Locked) Unwrap() error { return ErrConflict }
 
-// LockForeign locks a workspace for a client of the http backend. The same lock again is granted: its answer may have
-// been lost.
+// LockForeign locks a workspace for a client of the http backend. A repeated request for the same lock
+// succeeds, because the client may have lost the first response.
 func (s *Service) LockForeign(a *Actor, id string, l ForeignLock) error {
 	_, err := s.changeLock(a, "state.lock", id, needLock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
@@ -139,8 +140,8 @@ func (s *Service) LockForeign(a *Actor, id string, l ForeignLock) error {
 	return err
 }
 
-// UnlockForeign takes such a lock away, of whoever it is: force-unlock knows no more than the ID. What is not locked is
-// unlocked.
+// UnlockForeign removes a lock of the http backend, whoever holds it: the force-unlock of a client sends only
+// the lock's ID. It succeeds if the workspace is not locked.
 func (s *Service) UnlockForeign(a *Actor, id, lock string) error {
 	_, err := s.changeLock(a, "state.unlock", id, needLock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
@@ -156,7 +157,7 @@ func (s *Service) UnlockForeign(a *Actor, id, lock string) error {
 	return err
 }
 
-// holderInfo is the lock of a workspace as clients of the http backend show it.
+// holderInfo returns the description of a workspace's lock in the form that clients of the http backend show.
 func holderInfo(tx *store.Tx, w *record.Workspace) []byte {
 	if len(w.Lock.Foreign) > 0 {
 		return w.Lock.Foreign
@@ -171,7 +172,7 @@ func holderInfo(tx *store.Tx, w *record.Workspace) []byte {
 		"Created": w.Lock.At.Format(time.RFC3339Nano), "Path": w.Organization + "/" + w.Name,
 	})
 	if err != nil {
-		panic(err) // strings alone
+		panic(err) // strings can always be marshalled
 	}
 	return info
 }

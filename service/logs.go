@@ -15,13 +15,14 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// The marks at the ends of a log, as the API has them: its readers strip them, and know by them that they have all.
+// The markers at both ends of a log, as the API defines them. Readers remove them, and recognise the end of the
+// log by the second.
 const (
 	logBegin = "\x02"
 	logEnd   = "\x03"
 )
 
-// logs are those that grow. Others are opened when somebody reads them.
+// logs holds the logs that are being written. Other logs are opened when they are read.
 type logs struct {
 	store *store.Store
 
@@ -31,7 +32,7 @@ type logs struct {
 
 func newLogs(s *store.Store) *logs { return &logs{store: s, open: map[string]*store.Log{}} }
 
-// write opens a log to be written. End it with end.
+// write opens a log for writing. The caller closes it with end.
 func (l *logs) write(name string) (*store.Log, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +47,7 @@ func (l *logs) write(name string) (*store.Log, error) {
 	return log, nil
 }
 
-// end makes a log durable and takes it from those that grow. Who reads it just then may still do so.
+// end makes a log durable and removes it from the open ones. Current readers may continue to read it.
 func (l *logs) end(name string) error {
 	l.mu.Lock()
 	log := l.open[name]
@@ -55,10 +56,10 @@ func (l *logs) end(name string) error {
 	if log == nil {
 		return nil
 	}
-	return log.End() // its file is closed with the last reader, by the collector of garbage
+	return log.End() // the garbage collector closes its file after the last reader
 }
 
-// close ends all logs.
+// close ends all open logs.
 func (l *logs) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,11 +73,12 @@ func (l *logs) close() error {
 
 func logFile(phase string) string { return "logs/" + phase }
 
-// logTerm is how long an address of a log is good, at least. It is good, too, until the phase has ended.
+// logTerm is how long the address of a log is valid at least. The address stays valid until the phase has
+// ended.
 const logTerm = 24 * time.Hour
 
-// LogAddress returns the last element of the path at which the log of a phase is read without a token: the phase, the
-// end of the address as seconds since 1970, and their signature. It is the same for an hour.
+// LogAddress returns the last element of the URL path at which the log of a phase can be read without a token.
+// It contains the phase, the expiry time in seconds since 1970, and their signature. It changes once an hour.
 func (s *Service) LogAddress(p *record.Phase) string {
 	end := s.now().Truncate(time.Hour).Add(time.Hour + logTerm)
 	signed := p.ID + "." + strconv.FormatInt(end.Unix(), 10)
@@ -89,9 +91,9 @@ func signature(p *record.Phase, signed string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// logPhase returns the phase whose log is at an address, and its run.
+// logPhase checks a log's address, and returns its phase and run.
 func (s *Service) logPhase(address string) (phase, run string, err error) {
-	unknown := notFound("there is no log at this address, or the address has ended")
+	unknown := notFound("there is no log at this address, or the address has expired")
 	cut := strings.LastIndexByte(address, '.')
 	if cut < 0 {
 		return "", "", unknown
@@ -125,8 +127,8 @@ func (s *Service) logPhase(address string) (phase, run string, err error) {
 	return phase, run, told(err)
 }
 
-// Log returns at most limit bytes of the log of a phase from offset on, by its address. Where nothing is yet it waits
-// until something is, the log has ended, or ctx ends, and may return nothing then.
+// Log returns up to limit bytes of a phase's log from offset, by its address. If there are none yet, it waits
+// until there are some, the log has ended, or ctx ends; in the last two cases the result may be empty.
 func (s *Service) Log(ctx context.Context, address string, offset int64, limit int) ([]byte, error) {
 	phase, run, err := s.logPhase(address)
 	if err != nil {
@@ -145,7 +147,7 @@ func (s *Service) Log(ctx context.Context, address string, offset int64, limit i
 			if begun == nil {
 				return nil, nil
 			}
-			select { // the run waits for its turn
+			select { // the run is queued
 			case <-begun:
 				continue
 			case <-ctx.Done():
@@ -157,7 +159,7 @@ func (s *Service) Log(ctx context.Context, address string, offset int64, limit i
 		}
 		data, err := log.ReadAt(ctx, offset, limit)
 		if err == nil && len(data) == 0 && offset == log.Size() && offset > 0 {
-			// A crash may have come between the end of the phase and the mark.
+			// A crash may have occurred between the end of the phase and the writing of the marker.
 			if last, err := log.ReadAt(ctx, offset-1, 1); err == nil && string(last) != logEnd {
 				data = []byte(logEnd)
 			}
@@ -166,7 +168,7 @@ func (s *Service) Log(ctx context.Context, address string, offset int64, limit i
 	}
 }
 
-// runFiles are the files that belong to a run.
+// runFiles returns the names of the files of a run.
 func runFiles(r *record.Run) []string {
 	return []string{logFile(r.Plan.ID), logFile(r.Apply.ID), planFile(r), planShapeFile(r), planJSONFile(r),
 		planRedactedFile(r), planOutlineFile(r), timelineFile(r.Plan.ID), timelineFile(r.Apply.ID)}

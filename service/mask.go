@@ -9,21 +9,24 @@ import (
 	"strings"
 )
 
-// masked stands in logs for a secret.
+// masked replaces a secret in logs.
 const masked = "(sensitive value)"
 
-// minSecret is how long a secret has to be for logs to be searched for it: shorter ones are words of every log.
+// minSecret is the minimum length of the secrets that are masked, in bytes: shorter ones would match ordinary
+// words.
 const minSecret = 6
 
-// mask writes a log without secrets: programs that a run starts print what they like. It holds back what may be the
-// beginning of a secret until it knows; Flush writes the rest. Not safe for concurrent use, as the log is not.
+// mask is a writer that replaces secrets in a log, because the programs that a run starts may print anything.
+// It holds back text that may be the beginning of a secret until more is written, or until Flush. Not safe for
+// concurrent use.
 type mask struct {
 	out     io.Writer
 	secrets [][]byte // the longest first
 	held    []byte
 }
 
-// newMask returns a writer without these secrets: as they are, line by line, and as JSON has them.
+// newMask returns a writer that replaces these secrets: each as a whole, each of its lines, and its form in
+// JSON.
 func newMask(out io.Writer, secrets []string) *mask {
 	m := &mask{out: out}
 	known := map[string]bool{}
@@ -34,7 +37,7 @@ func newMask(out io.Writer, secrets []string) *mask {
 		}
 	}
 	for _, s := range secrets {
-		for line := range strings.Lines(s) { // each is printed by itself
+		for line := range strings.Lines(s) { // programs may print single lines of it
 			add(line)
 			if quoted, err := json.Marshal(strings.TrimSpace(line)); err == nil {
 				add(string(quoted[1 : len(quoted)-1]))
@@ -57,7 +60,7 @@ func (m *mask) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// drain writes what is known to be no beginning of a secret; at the end, everything.
+// drain writes the text that cannot be the beginning of a secret; with end, all of the text.
 func (m *mask) drain(end bool) error {
 	var ready []byte
 	for {
@@ -81,13 +84,13 @@ func (m *mask) drain(end bool) error {
 	return err
 }
 
-// longer tells whether a text is only the beginning of a secret.
+// longer reports whether a text is a proper prefix of a secret.
 func (m *mask) longer(text []byte) bool {
 	return slices.ContainsFunc(m.secrets, func(s []byte) bool { return len(s) > len(text) && bytes.HasPrefix(s, text) })
 }
 
-// find returns where the first secret is in what is held, and its length; -1 for none. Of two that begin at the same
-// place it is the longer one.
+// find returns the offset and the length of the first secret in the held text; the offset is -1 if there is
+// none. Of two secrets at the same offset it returns the longer one.
 func (m *mask) find() (at, size int) {
 	at = -1
 	for _, s := range m.secrets {
@@ -98,7 +101,7 @@ func (m *mask) find() (at, size int) {
 	return at, size
 }
 
-// beginning returns the length of the longest end of what is held that a secret begins with.
+// beginning returns the length of the longest suffix of the held text that is a prefix of a secret.
 func (m *mask) beginning() (longest int) {
 	for _, s := range m.secrets {
 		for n := min(len(s)-1, len(m.held)); n > longest; n-- {
@@ -111,5 +114,5 @@ func (m *mask) beginning() (longest int) {
 	return longest
 }
 
-// Flush writes what was held back.
+// Flush writes the held text.
 func (m *mask) Flush() error { return m.drain(true) }

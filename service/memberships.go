@@ -9,14 +9,15 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// MembershipView is a membership with its user, nil for an invitation, and the user's teams in the organization.
+// MembershipView is a membership with its user (nil for an invitation) and the user's teams in the
+// organization.
 type MembershipView struct {
 	record.Membership
 	Person *record.User
 	Teams  []string
 }
 
-// Memberships returns who belongs to an organization, and who is invited.
+// Memberships returns the members of an organization, and the invitations.
 func (s *Service) Memberships(a *Actor, organization string) (out []*MembershipView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
@@ -78,8 +79,8 @@ func (a *Actor) membership(tx *store.Tx, id string) (*record.Membership, *record
 
 func manageMembers(t *record.Team) bool { return t.ManageMembership }
 
-// Invite makes whoever has an address a member of an organization, in these teams. Where no user has the address it is
-// an invitation until one does: only administrators of the service make users.
+// Invite makes the user with an email address a member of an organization and of the given teams. If no user
+// has the address, the invitation waits until an administrator of the service creates that user.
 func (s *Service) Invite(a *Actor, organization, email string, teamIDs []string) (v *MembershipView, err error) {
 	err = s.audited(a, "membership.create", organization, func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
@@ -90,7 +91,7 @@ func (s *Service) Invite(a *Actor, organization, email string, teamIDs []string)
 			return forbidden("you are not allowed to change the members of %s", o.Name)
 		}
 		if email = strings.TrimSpace(email); !strings.Contains(email, "@") || len(email) > 320 {
-			return invalid("Email must be an address")
+			return invalid("Email must be an email address")
 		}
 		m := &record.Membership{Organization: o.Name, Email: email, Teams: teamIDs}
 		if err := s.mayJoin(tx, a, o, teamIDs); err != nil {
@@ -117,7 +118,7 @@ func (s *Service) Invite(a *Actor, organization, email string, teamIDs []string)
 	return v, err
 }
 
-// mayJoin checks that the actor may put somebody into teams of an organization.
+// mayJoin checks that the actor may add somebody to teams of an organization.
 func (s *Service) mayJoin(tx *store.Tx, a *Actor, o *record.Organization, teamIDs []string) error {
 	for _, id := range teamIDs {
 		t, err := teams.Get(tx, id)
@@ -125,13 +126,13 @@ func (s *Service) mayJoin(tx *store.Tx, a *Actor, o *record.Organization, teamID
 			return invalid("there is no team %q in %s", id, o.Name)
 		}
 		if t.ID == o.Owners && !a.owns(o) {
-			return forbidden("only owners make others owners of %s", o.Name)
+			return forbidden("only owners may make others owners of %s", o.Name)
 		}
 	}
 	return nil
 }
 
-// join writes a membership, and puts its user into the teams of the invitation.
+// join records a membership, and adds its user to the teams of the invitation.
 func (s *Service) join(tx *store.Tx, m *record.Membership) error {
 	if m.ID == "" {
 		m.ID, m.CreatedAt = newID("ou"), s.now().UTC()
@@ -142,7 +143,7 @@ func (s *Service) join(tx *store.Tx, m *record.Membership) error {
 	for _, id := range m.Teams {
 		t, err := teams.Get(tx, id)
 		if errors.Is(err, store.ErrNotFound) {
-			continue // deleted since the invitation
+			continue // the team was deleted after the invitation
 		}
 		if err != nil {
 			return err
@@ -158,7 +159,7 @@ func (s *Service) join(tx *store.Tx, m *record.Membership) error {
 	return memberships.Put(tx, m)
 }
 
-// accept turns the invitations of a new user's address into memberships.
+// accept turns the invitations for a new user's address into memberships.
 func (s *Service) accept(tx *store.Tx, u *record.User) error {
 	if u.Email == "" {
 		return nil
@@ -179,7 +180,7 @@ func (s *Service) accept(tx *store.Tx, u *record.User) error {
 	return nil
 }
 
-// belong makes a user a member of an organization, if it is not one yet.
+// belong makes a user a member of an organization, unless it is one already.
 func (s *Service) belong(tx *store.Tx, organization string, u *record.User) error {
 	_, err := memberships.Find(tx, "person", strings.ToLower(organization), u.ID)
 	if !errors.Is(err, store.ErrNotFound) {
@@ -188,7 +189,7 @@ func (s *Service) belong(tx *store.Tx, organization string, u *record.User) erro
 	return s.join(tx, &record.Membership{Organization: organization, User: u.ID, Email: u.Email})
 }
 
-// Expel ends a membership: the user leaves the teams of the organization, too.
+// Expel ends a membership, and removes the user from the teams of the organization.
 func (s *Service) Expel(a *Actor, id string) error {
 	return s.audited(a, "membership.delete", id, func(tx *store.Tx) error {
 		m, o, err := a.membership(tx, id)
@@ -211,7 +212,7 @@ func (s *Service) Expel(a *Actor, id string) error {
 				continue
 			}
 			if t.ID == o.Owners && !mine && !a.owns(o) {
-				return forbidden("only owners remove an owner of %s", o.Name)
+				return forbidden("only owners may remove an owner of %s", o.Name)
 			}
 			t.Users = slices.DeleteFunc(t.Users, func(u string) bool { return u == m.User })
 			if t.ID == o.Owners && len(t.Users) == 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// spread tells those who wait that runs have changed. The caller holds q.mu.
+// spread wakes the goroutines that wait for changes of these runs. The caller holds q.mu.
 func (q *queue) spread(changed ...string) {
 	q.changes, q.ordered = q.changes+1, nil
 	close(q.news)
@@ -19,7 +19,7 @@ func (q *queue) spread(changed ...string) {
 	}
 }
 
-// begun tells those who follow a run that the log of its phase is there.
+// begun wakes the goroutines that follow a run when the log of its phase exists.
 func (q *queue) begun(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -29,8 +29,9 @@ func (q *queue) begun(id string) {
 	}
 }
 
-// follow returns what is closed when the run changes next, or the log of its phase is begun; nil when the phase has
-// ended, or never begins, so that nothing more is to be waited for. Call it before you look at what may be there.
+// follow returns a channel that is closed at the next change of the run, or when the log of its phase begins.
+// It returns nil if the phase has ended or will never begin. Call it before checking whether the log exists, so
+// that no change is missed.
 func (q *queue) follow(run, phase string) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -47,8 +48,8 @@ func (q *queue) follow(run, phase string) <-chan struct{} {
 	return c
 }
 
-// Changed returns when a run, whichever, has changed since the number of changes that it is given, or ctx ends. It
-// returns the number of changes so far.
+// Changed waits until any run has changed after the change with the number since, or ctx ends. It returns the
+// number of the latest change.
 func (s *Service) Changed(ctx context.Context, since uint64) uint64 {
 	for {
 		s.queue.mu.Lock()
@@ -65,7 +66,7 @@ func (s *Service) Changed(ctx context.Context, since uint64) uint64 {
 	}
 }
 
-// Seen notes that a client has looked at a run.
+// Seen records that a client has looked at a run.
 func (s *Service) Seen(id string) {
 	q := s.queue
 	q.mu.Lock()

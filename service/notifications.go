@@ -11,13 +11,13 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// DestinationEmail is the destination of notifications that go by mail.
+// DestinationEmail is the destination type of notifications by mail.
 const DestinationEmail = "email"
 
-// Destinations of notifications.
+// The destination types of notifications.
 var destinations = []string{"generic", "slack", "microsoft-teams", DestinationEmail}
 
-// maxRecipients is how many users and addresses a notification by mail may name.
+// maxRecipients is how many users and addresses a notification by mail may list.
 const maxRecipients = 50
 
 // Notifications returns the notification configurations of a workspace. Their tokens are empty.
@@ -50,8 +50,8 @@ func (s *Service) Notification(a *Actor, id string) (n *record.Notification, err
 	return n, told(err)
 }
 
-// PutNotification makes a notification configuration (with an empty ID), or changes one; an empty token stays as it was
-// then.
+// PutNotification creates a notification configuration (if its ID is empty) or changes one. When changing, an
+// empty token keeps the present token.
 func (s *Service) PutNotification(a *Actor, n record.Notification) (*record.Notification, error) {
 	err := s.audited(a, "notification.put", n.Name, func(tx *store.Tx) error {
 		if n.ID != "" {
@@ -105,7 +105,7 @@ func (s *Service) checkReceivers(tx *store.Tx, n *record.Notification) error {
 	n.URL, n.Token = "", ""
 	switch {
 	case n.Enabled && !s.opts.Mail:
-		return invalid("This service sends no mail: name its mail server with serve -smtp, or use another destination type")
+		return invalid("This service has no mail server: set one with serve -smtp, or use another destination type")
 	case len(n.Users)+len(n.Emails) > maxRecipients:
 		return invalid("Users and email addresses must be at most %d", maxRecipients)
 	}

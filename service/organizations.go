@@ -13,7 +13,7 @@ func (s *Service) Organization(a *Actor, name string) (o *record.Organization, e
 	return o, told(err)
 }
 
-// Organizations returns those that the actor knows of.
+// Organizations returns the organizations that the actor may know of.
 func (s *Service) Organizations(a *Actor) (out []*record.Organization, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		for o, err := range organizations.All(tx) {
@@ -29,11 +29,11 @@ func (s *Service) Organizations(a *Actor) (out []*record.Organization, err error
 	return out, told(err)
 }
 
-// CreateOrganization makes an organization with its owners' team, of which the actor is a member, and its default
-// project.
+// CreateOrganization creates an organization, its team of owners, of which the actor becomes a member, and its
+// default project.
 func (s *Service) CreateOrganization(a *Actor, name, email string) (o *record.Organization, err error) {
 	if a.User == nil || !a.admin() {
-		return nil, forbidden("only administrators of the service make organizations")
+		return nil, forbidden("only administrators of the service may create organizations")
 	}
 	if !record.ValidName(name) {
 		return nil, invalid("Name must be letters, digits, - and _, and begin with a letter or a digit")
@@ -61,12 +61,13 @@ func (s *Service) CreateOrganization(a *Actor, name, email string) (o *record.Or
 	return o, err
 }
 
-// OrganizationSettings are what somebody sets of an organization. Nil fields are left as they are.
+// OrganizationSettings are the settings of an organization that can be changed. Nil fields are not changed.
 type OrganizationSettings struct {
 	Email, DefaultMode *string
 }
 
-// ChangeOrganization changes settings of an organization. Workspaces that set no execution mode follow.
+// ChangeOrganization changes the settings of an organization. A new default execution mode applies to the
+// workspaces that have none of their own.
 func (s *Service) ChangeOrganization(a *Actor, name string, c OrganizationSettings) (o *record.Organization,
 	err error) {
 	err = s.audited(a, "organization.change", name, func(tx *store.Tx) error {
@@ -74,7 +75,7 @@ func (s *Service) ChangeOrganization(a *Actor, name string, c OrganizationSettin
 			return err
 		}
 		if !a.owns(o) {
-			return forbidden("only owners change an organization")
+			return forbidden("only owners may change an organization")
 		}
 		set(&o.Email, c.Email)
 		if c.DefaultMode != nil && *c.DefaultMode != o.Mode() {
@@ -91,7 +92,7 @@ func (s *Service) ChangeOrganization(a *Actor, name string, c OrganizationSettin
 	return o, err
 }
 
-// inherit gives the workspaces that set no execution mode that of the organization.
+// inherit sets the organization's execution mode for the workspaces that have none of their own.
 func inherit(tx *store.Tx, o *record.Organization) error {
 	for _, id := range workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
 		w, err := workspaces.Get(tx, id)
@@ -109,7 +110,7 @@ func inherit(tx *store.Tx, o *record.Organization) error {
 	return nil
 }
 
-// DeleteOrganization removes an organization without workspaces.
+// DeleteOrganization removes an organization that has no workspaces.
 func (s *Service) DeleteOrganization(a *Actor, name string) error {
 	return s.audited(a, "organization.delete", name, func(tx *store.Tx) error {
 		o, err := a.organization(tx, name)
@@ -117,7 +118,7 @@ func (s *Service) DeleteOrganization(a *Actor, name string) error {
 			return err
 		}
 		if !a.owns(o) {
-			return forbidden("only owners delete an organization")
+			return forbidden("only owners may delete an organization")
 		}
 		key := strings.ToLower(name)
 		if len(workspaces.List(tx, "organization", key)) > 0 {
@@ -152,7 +153,7 @@ func (s *Service) DeleteOrganization(a *Actor, name string) error {
 	})
 }
 
-// Projects returns the projects of an organization; those called name, if one is given.
+// Projects returns the projects of an organization, or those with the given names.
 func (s *Service) Projects(a *Actor, organization string, names ...string) (out []*record.Project, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
@@ -189,7 +190,8 @@ func (s *Service) Project(a *Actor, id string) (p *record.Project, err error) {
 	return p, told(err)
 }
 
-// sees tells whether the actor may see a project: who has a right on it, or on a workspace in it.
+// sees reports whether the actor may see a project: because it has a right in the project or in one of its
+// workspaces.
 func (a *Actor) sees(tx *store.Tx, o *record.Organization, p *record.Project) (bool, error) {
 	if a.manages(o, readProjects) {
 		return true, nil
@@ -224,7 +226,7 @@ func (a *Actor) project(tx *store.Tx, id string) (*record.Project, *record.Organ
 	return nil, nil, notFound("there is no project %q, or you have no access to it", id)
 }
 
-// PutProject makes a project (with an empty ID) or changes its name and description.
+// PutProject creates a project (if its ID is empty) or changes its name and description.
 func (s *Service) PutProject(a *Actor, p record.Project) (*record.Project, error) {
 	p.Name = strings.TrimSpace(p.Name)
 	if p.Name == "" || len(p.Name) > 90 {
@@ -266,7 +268,7 @@ func (s *Service) PutProject(a *Actor, p record.Project) (*record.Project, error
 	return &p, err
 }
 
-// DeleteProject removes a project without workspaces.
+// DeleteProject removes a project that has no workspaces.
 func (s *Service) DeleteProject(a *Actor, id string) error {
 	return s.audited(a, "project.delete", id, func(tx *store.Tx) error {
 		p, o, err := a.project(tx, id)

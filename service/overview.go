@@ -9,42 +9,43 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Attention says why a workspace needs a person. The order is that of urgency.
+// Attention is the reason why a workspace needs a person, in ascending order of urgency.
 type Attention byte
 
-// The reasons. NoAttention is the least.
+// The reasons for attention.
 const (
 	NoAttention Attention = iota
-	// UnderWay: a run goes on; there is something to watch.
+	// UnderWay: a run is in progress.
 	UnderWay
-	// HasDrifted: objects are not as the state has them.
+	// HasDrifted: objects differ from the state.
 	HasDrifted
 	// LastFailed: the last run that may apply failed, or was canceled while it applied.
 	LastFailed
-	// LockedByPerson: nobody else changes anything until the lock is released.
+	// LockedByPerson: nobody else can change anything until the lock is released.
 	LockedByPerson
-	// NeedsApproval: a plan waits for somebody to approve or discard it.
+	// NeedsApproval: a plan waits to be approved or discarded.
 	NeedsApproval
-	// HasDoubts: a run was left in the midst of operations, so that nobody knows what became of them.
+	// HasDoubts: a run has left operations whose outcome is unknown.
 	HasDoubts
 )
 
-// Overview is a workspace with what people ask of it first.
+// Overview is a workspace with the information that people need first.
 type Overview struct {
 	*WorkspaceView
-	// Run is the current run, or the last one; nil for none, or one that the actor may not see.
+	// Run is the current run, or the last one; nil if there is none, or the actor may not see it.
 	Run       *record.Run
 	Attention Attention
-	// Holder says who has the lock; empty for nobody.
+	// Holder is the holder of the lock; empty if the workspace is not locked.
 	Holder string
-	// Halt is what keeps runs from starting; nil for nothing.
+	// Halt is the halt that prevents runs from starting; nil if there is none.
 	Halt *record.Halt
-	// Drifted is how many objects are known not to be as the state has them; 0 for one who may not read the state.
+	// Drifted is the number of objects that are known to differ from the state; 0 if the actor may not read the
+	// state.
 	Drifted int
 }
 
-// Overviews returns the workspaces of an organization that the actor may see and the filter chooses: those that need a
-// person first, then by name.
+// Overviews returns the workspaces of an organization that the actor may see and that match the filter. The
+// ones that need a person come first; the others are sorted by name.
 func (s *Service) Overviews(a *Actor, organization string, f WorkspaceFilter) (out []*Overview, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
@@ -78,7 +79,7 @@ func (s *Service) Overviews(a *Actor, organization string, f WorkspaceFilter) (o
 	return out, told(err)
 }
 
-// OverviewOf returns what Overviews says of one workspace.
+// OverviewOf returns the overview of one workspace.
 func (s *Service) OverviewOf(a *Actor, id string) (v *Overview, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		w, p, err := a.workspace(tx, id)
@@ -145,7 +146,8 @@ func attentionOf(r *record.Run, w *record.Workspace) Attention {
 	return NoAttention
 }
 
-// Person returns what a user is called to the actor: the name of one that it shares an organization with, else the ID.
+// Person returns the name of a user if the actor and the user are in the same organization, and the ID
+// otherwise.
 func (s *Service) Person(a *Actor, id string) string {
 	if id == "" {
 		return "the service"
@@ -156,7 +158,7 @@ func (s *Service) Person(a *Actor, id string) string {
 	return id
 }
 
-// IssueSession makes a token for a user that has logged in to the pages. It is good for some hours.
+// IssueSession makes a token for a user who has logged in to the web pages. It expires after some hours.
 func (s *Service) IssueSession(user, from string) (string, error) {
 	return s.issue(user, from, "pages", sessionTerm)
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// How long a token is good that was made by logging in: one of a command line, and one of a browser.
+// How long the token of a login is valid: for the command line, and for a browser.
 const (
 	loginTerm   = 30 * 24 * time.Hour
 	sessionTerm = 12 * time.Hour
 )
 
-// SetPassword gives a user a password: one's own, or for administrators anybody's.
+// SetPassword sets the password of a user. Users may set their own; administrators may set that of anybody.
 func (s *Service) SetPassword(a *Actor, user, password string) error {
 	if len(password) < 12 || len(password) > 72 {
 		return invalid("A password must have between 12 and 72 bytes")
@@ -37,16 +37,18 @@ func (s *Service) SetPassword(a *Actor, user, password string) error {
 	})
 }
 
-// nobody is the hash that a password is compared with when there is no such user: it must take as long.
+// nobody is the hash with which a password is compared if the user does not exist, so that the response takes
+// the same time.
 var nobody = []byte("$2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy")
 
-// LogIn returns the user that a name and a password, or a token of the user's, belong to. The error is ErrUnauthorized.
+// LogIn returns the ID of the user whose name and password, or whose name and token, these are. The error is
+// ErrUnauthorized if they are wrong.
 func (s *Service) LogIn(name, password, from string) (id string, err error) {
-	no := &problem{ErrUnauthorized, "the user name and the password do not fit each other"}
+	no := &problem{ErrUnauthorized, "wrong user name or password"}
 	var u *record.User
 	err = s.store.View(func(tx *store.Tx) error { u, err = users.Find(tx, "name", name); return err })
 	if err != nil {
-		_ = bcrypt.CompareHashAndPassword(nobody, []byte(password)) // for the time that it takes
+		_ = bcrypt.CompareHashAndPassword(nobody, []byte(password)) // to take the same time as for an existing user
 		return "", no
 	}
 	if u.Password != nil && bcrypt.CompareHashAndPassword(u.Password, []byte(password)) == nil {
@@ -58,12 +60,13 @@ func (s *Service) LogIn(name, password, from string) (id string, err error) {
 	return "", no
 }
 
-// IssueLogin makes a token for a user that has logged in.
+// IssueLogin makes a token for a user who has logged in with the command line.
 func (s *Service) IssueLogin(user string) (string, error) {
 	return s.issue(user, "", "login", loginTerm)
 }
 
-// issue makes a token for a user that has logged in, to be used for what the description says.
+// issue makes a token for a user who has logged in. The description is shown with the token; term is how long
+// it is valid.
 func (s *Service) issue(user, from, description string, term time.Duration) (string, error) {
 	token, now := newToken(), s.now().UTC()
 	kept := &record.Token{

@@ -5,12 +5,12 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// OrganizationPermissions is what somebody may do with an organization itself.
+// OrganizationPermissions are the rights of an actor in an organization itself.
 type OrganizationPermissions struct {
 	Own, Workspaces, Projects, Teams, Members bool
 }
 
-// OrganizationPermissions returns what the actor may do with an organization itself.
+// OrganizationPermissions returns the rights of the actor in an organization itself.
 func (a *Actor) OrganizationPermissions(o *record.Organization) OrganizationPermissions {
 	return OrganizationPermissions{
 		Own: a.owns(o), Workspaces: a.manages(o, manageWorkspaces), Projects: a.manages(o, manageProjects),
@@ -18,12 +18,12 @@ func (a *Actor) OrganizationPermissions(o *record.Organization) OrganizationPerm
 	}
 }
 
-// ProjectPermissions is what somebody may do with a project itself.
+// ProjectPermissions are the rights of an actor in a project itself.
 type ProjectPermissions struct {
 	Update, Delete, CreateWorkspaces, ManageTeams bool
 }
 
-// ProjectPermissions returns what the actor may do with a project itself.
+// ProjectPermissions returns the rights of the actor in a project itself.
 func (s *Service) ProjectPermissions(a *Actor, p *record.Project) (out ProjectPermissions, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, p.Organization)

@@ -21,7 +21,7 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// begin has the engine carry out the phase that a run is in.
+// begin starts the job that has the engine carry out the current phase of a run.
 func (q *queue) begin(ctx context.Context, r *record.Run, resumed bool) {
 	stopping, stop := context.WithCancelCause(ctx)
 	leaving, leave := context.WithCancel(ctx)
@@ -30,7 +30,7 @@ func (q *queue) begin(ctx context.Context, r *record.Run, resumed bool) {
 	q.running[r.ID] = j
 	stopped := q.stopped
 	q.mu.Unlock()
-	// Who cancels it from here on finds the job; who did so before has written it.
+	// A cancellation that arrives from here on finds the job; an earlier one has been recorded.
 	switch {
 	case q.canceled(r.ID):
 		stop(errCanceled)
@@ -46,7 +46,8 @@ func (q *queue) begin(ctx context.Context, r *record.Run, resumed bool) {
 	})
 }
 
-// canceled tells whether somebody has asked for a run to be canceled. A run that cannot be read was not.
+// canceled reports whether the cancellation of a run was requested. It returns false for a run that cannot be
+// read.
 func (q *queue) canceled(id string) (yes bool) {
 	err := q.s.store.View(func(tx *store.Tx) error {
 		r, err := runs.Get(tx, id)
@@ -56,8 +57,8 @@ func (q *queue) canceled(id string) (yes bool) {
 	return err == nil && yes
 }
 
-// carryOut carries out a phase, and writes how it has ended. What cannot be written is tried again when the service
-// starts anew.
+// carryOut carries out a phase, and records its outcome. If the outcome cannot be recorded, the next start of
+// the service retries.
 func (q *queue) carryOut(leaving, stopping context.Context, r *record.Run, j *job, resumed bool) {
 	s := q.s
 	phase := r.Plan.ID
@@ -78,30 +79,30 @@ func (q *queue) carryOut(leaving, stopping context.Context, r *record.Run, j *jo
 		}
 	}
 	if err != nil && !again && !errors.Is(err, ErrReported) && !errors.Is(err, ErrStopped) && log != nil {
-		_, _ = fmt.Fprintf(log, "\nError: %s\n", unmarked(err)) // a log that cannot be written has been told of above
+		_, _ = fmt.Fprintf(log, "\nError: %s\n", unmarked(err)) // problems with the log were reported above
 	}
 	if !q.finish(r, j, results, err, again) {
-		return // it is under way still, for the next start
+		return // the next start of the service continues the phase
 	}
 	q.settle(r.ID)
 	if log == nil {
 		return
 	}
 	if _, err := io.WriteString(log, logEnd); err != nil {
-		s.log.Error("the log of a run could not be ended", "run", r.ID, "error", err)
+		s.log.Error("cannot close the log of a run", "run", r.ID, "error", err)
 	}
 	if err := s.logs.end(logFile(phase)); err != nil {
-		s.log.Error("the log of a run could not be ended", "run", r.ID, "error", err)
+		s.log.Error("cannot close the log of a run", "run", r.ID, "error", err)
 	}
 }
 
-// attempt carries out a phase once. The log is nil where it cannot be written.
+// attempt carries out a phase once. The log is nil if it cannot be written.
 func (q *queue) attempt(leaving, stopping context.Context, r *record.Run, j *job, phase string, resumed bool) (any,
 	io.Writer, error) {
 	s := q.s
 	file, err := s.logs.write(logFile(phase))
 	if err != nil {
-		s.log.Error("the log of a run cannot be written", "run", r.ID, "error", err)
+		s.log.Error("cannot write the log of a run", "run", r.ID, "error", err)
 		return nil, nil, err
 	}
 	log := &patient{log: file}
@@ -110,7 +111,7 @@ func (q *queue) attempt(leaving, stopping context.Context, r *record.Run, j *job
 		_, err = fmt.Fprintf(log, "%sMillipede %s\non %s_%s\nPreparing the run %s...\n", logBegin, s.opts.Version,
 			runtime.GOOS, runtime.GOARCH, r.ID)
 	case !q.repeats(r.ID):
-		_, err = fmt.Fprintf(log, "\nThe service was started again, and goes on with the run.\n")
+		_, err = fmt.Fprintf(log, "\nThe service was restarted, and continues the run.\n")
 	}
 	q.begun(r.ID)
 	if err != nil {
@@ -120,8 +121,8 @@ func (q *queue) attempt(leaving, stopping context.Context, r *record.Run, j *job
 	return results, log, errors.Join(err, log.Flush())
 }
 
-// withoutMarks is a log into which programs that a run starts write what they like, but not the marks of its ends: a
-// reader would take the log for ended.
+// withoutMarks is a log for the output of programs that a run starts. It removes the markers of the log's ends
+// from the output: a reader would otherwise take the log for complete.
 type withoutMarks struct{ log io.Writer }
 
 // Write implements io.Writer.
@@ -141,12 +142,12 @@ func (l withoutMarks) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// unmarked is an error's text without the characters that mark the ends of a log.
+// unmarked returns the text of an error without the characters of the log's markers.
 func unmarked(err error) string {
 	return strings.NewReplacer(logBegin, "", logEnd, "").Replace(err.Error())
 }
 
-// engage has the engine carry out a phase, and keeps what it returns.
+// engage has the engine carry out a phase, and stores the files that it returns.
 func (s *Service) engage(leaving, stopping context.Context, r *record.Run, j *job, log io.Writer,
 	resumed bool) (results any, err error) {
 	return s.work(stopping, r, j, log, resumed, func(job *Job) (any, error) {
@@ -166,7 +167,7 @@ func (s *Service) engage(leaving, stopping context.Context, r *record.Run, j *jo
 		if err != nil {
 			return nil, err
 		}
-		var files errgroup.Group // each waits for the disk, and they do so at the same time
+		var files errgroup.Group // written in parallel: each write waits for the disk
 		for file, data := range map[string][]byte{
 			planFile(r): planned.Plan, planShapeFile(r): planned.Shape, planRedactedFile(r): planned.Redacted,
 		} {
@@ -180,7 +181,7 @@ func (s *Service) engage(leaving, stopping context.Context, r *record.Run, j *jo
 		}
 		s.outlines.wish(func() error {
 			if s.queue.plansWait() {
-				return nil // people wait for these; the outline is made when somebody asks for it
+				return nil // no outline now, because users wait; it is made when it is requested
 			}
 			_, err := s.planOutline(r)
 			return err
@@ -189,13 +190,12 @@ func (s *Service) engage(leaving, stopping context.Context, r *record.Run, j *jo
 	})
 }
 
-// work gives fn, which has the engine do something, what the engine needs. A mistake of ours ends that, and nothing
-// else.
+// work calls fn with the job that the engine needs for a phase. A panic in fn ends this phase only.
 func (s *Service) work(stopping context.Context, r *record.Run, j *job, log io.Writer, resumed bool,
 	fn func(*Job) (any, error)) (results any, err error) {
 	defer func() {
 		if bug := recover(); bug != nil {
-			s.log.Error("a run was ended by a mistake in the service", "run", r.ID, "panic", bug, "stack",
+			s.log.Error("a bug in the service has ended a run", "run", r.ID, "panic", bug, "stack",
 				string(debug.Stack()))
 			results, err = nil, fmt.Errorf("this is a bug in Millipede: %v", bug)
 		}
@@ -205,8 +205,8 @@ func (s *Service) work(stopping context.Context, r *record.Run, j *job, log io.W
 		return nil, err
 	}
 	defer func() {
-		if err := s.takeTokenBack(lent); err != nil { // it ends with the run, and by itself
-			s.log.Warn("the token of a run could not be removed", "run", r.ID, "error", err)
+		if err := s.takeTokenBack(lent); err != nil { // the end of the run revokes it too, and it expires
+			s.log.Warn("cannot remove the token of a run", "run", r.ID, "error", err)
 		}
 	}()
 	job, err := s.job(stopping, r, token, log, resumed)
@@ -219,7 +219,8 @@ func (s *Service) work(stopping context.Context, r *record.Run, j *job, log io.W
 	return fn(job)
 }
 
-// applies tells whether the apply of a run is under way, or will be gone on with. What cannot be read goes on.
+// applies reports whether a run is applying, or will continue to apply. It returns true if the run cannot be
+// read.
 func (s *Service) applies(id string) (yes bool) {
 	err := s.store.View(func(tx *store.Tx) error {
 		r, err := runs.Get(tx, id)
@@ -232,7 +233,7 @@ func (s *Service) applies(id string) (yes bool) {
 	return yes || err != nil
 }
 
-// nameOf is the name of who has an ID.
+// nameOf returns the name of the user, team or other owner with an ID.
 func nameOf(tx *store.Tx, id string) string {
 	if u, err := users.Get(tx, id); err == nil {
 		return u.Name
@@ -243,10 +244,10 @@ func nameOf(tx *store.Tx, id string) string {
 	return id
 }
 
-// waitsForObjects notes what an apply under way waits for.
+// waitsForObjects records what a running apply waits for.
 func (q *queue) waitsForObjects(id, on, text string) { q.waitsFor(id, "objects", on, text) }
 
-// waitsFor notes what a phase under way waits for; an empty text is for nothing any more.
+// waitsFor records what a running phase waits for. An empty text means that it no longer waits.
 func (q *queue) waitsFor(id, kind, on, text string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -266,7 +267,7 @@ func (q *queue) waitsFor(id, kind, on, text string) {
 	q.spread(id)
 }
 
-// masked is a text without secrets, as it is in the log.
+// masked returns a text with its secrets masked as in the log.
 func (j *Job) masked(text string) string {
 	m, ok := j.Log.(*mask)
 	if !ok {
@@ -275,7 +276,7 @@ func (j *Job) masked(text string) string {
 	var out strings.Builder
 	one := &mask{out: &out, secrets: m.secrets}
 	if _, err := one.Write([]byte(text)); err != nil {
-		return masked // nothing fails here
+		return masked // writing to a strings.Builder does not fail
 	}
 	if err := one.Flush(); err != nil {
 		return masked
@@ -283,7 +284,7 @@ func (j *Job) masked(text string) string {
 	return out.String()
 }
 
-// unmask ends the masking of the log, and masks an error that is to be written there.
+// unmask ends the masking of the log, and masks the secrets of an error that is to be written there.
 func (j *Job) unmask(err error) error {
 	m, ok := j.Log.(*mask)
 	if !ok {
@@ -295,7 +296,7 @@ func (j *Job) unmask(err error) error {
 	}
 	var text strings.Builder
 	m.out = &text
-	_, _ = m.Write([]byte(err.Error())) // a builder takes everything
+	_, _ = m.Write([]byte(err.Error())) // a strings.Builder does not fail
 	_ = m.Flush()
 	if text.String() != err.Error() {
 		err = errors.New(text.String())
@@ -303,7 +304,7 @@ func (j *Job) unmask(err error) error {
 	return errors.Join(err, failed)
 }
 
-// engaged is a result as carryOut has it.
+// engaged converts the result of an apply to the types that carryOut uses.
 func engaged(r *ApplyResult, err error) (any, error) {
 	if r == nil {
 		return nil, err
@@ -311,7 +312,7 @@ func engaged(r *ApplyResult, err error) (any, error) {
 	return r, err
 }
 
-// job puts together what the engine gets. Programs of the run have the token.
+// job builds the engine's job for a phase. The programs of the run get the token.
 func (s *Service) job(stopping context.Context, r *record.Run, token string, log io.Writer, resumed bool) (*Job,
 	error) {
 	j := &Job{
@@ -319,7 +320,7 @@ func (s *Service) job(stopping context.Context, r *record.Run, token string, log
 		Data:  s.dataDir(r.Workspace),
 		Alive: s.applies, Waits: func(run, text string) { s.queue.waitsForObjects(r.ID, run, text) },
 	}
-	var secrets []string // that the log does not tell
+	var secrets []string // to be masked in the log
 	err := s.store.View(func(tx *store.Tx) error {
 		w, err := workspaces.Get(tx, r.Workspace)
 		if err != nil {
@@ -332,7 +333,7 @@ func (s *Service) job(stopping context.Context, r *record.Run, token string, log
 		if err != nil {
 			return err
 		}
-		// A token that the workspace has among its variables wins.
+		// A token among the variables of the workspace takes precedence.
 		j.Variables, j.Environment = g.values, append([]string{"ATLAS_TOKEN=" + token}, g.environ...)
 		if s.opts.Host != "" {
 			j.Environment = append([]string{TokenVariable(s.opts.Host) + "=" + token}, j.Environment...)
@@ -362,8 +363,8 @@ func (s *Service) job(stopping context.Context, r *record.Run, token string, log
 	return j, nil
 }
 
-// finish writes how a phase has ended. It returns false when the phase has not ended, because the service does, or it
-// is to be carried out again.
+// finish records the outcome of a phase. It returns false if the phase has not ended, because the service is
+// shutting down or the phase must be repeated.
 func (q *queue) finish(r *record.Run, j *job, results any, failure error, again bool) bool {
 	q.mu.Lock()
 	halted, left, suspended := q.stopped, j.left, j.suspended
@@ -380,7 +381,7 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 				return err
 			}
 			if now.Status != r.Status {
-				ended = true // an earlier try has written it, though the store did not say so
+				ended = true // an earlier attempt was committed although the store returned an error
 				tx.After(func() { q.changed(r.ID) })
 				return nil
 			}
@@ -391,9 +392,9 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 			case again && now.Status == record.Planning:
 				kind = record.EventPlanAgain
 			case again:
-				return nil // goOn goes on with it
+				return nil // goOn resumes it
 			case failure == nil && now.Status == record.Planning && !now.CancelAsked.IsZero():
-				kind = record.EventCanceled // the plan was there before it heard that it is not wanted
+				kind = record.EventCanceled // the plan was finished before the cancellation arrived
 			case errors.Is(failure, ErrStopped) && !now.CancelAsked.IsZero():
 				kind = record.EventCanceled
 			case errors.Is(failure, ErrStopped) && suspended && now.Status == record.Planning:
@@ -425,14 +426,14 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 		if err == nil {
 			return ended
 		}
-		q.s.log.Error("how a run has ended cannot be written; it is tried again", "run", r.ID, "error", err)
+		q.s.log.Error("cannot record the outcome of a run; will retry", "run", r.ID, "error", err)
 		if halted || !q.pause() {
 			return false
 		}
 	}
 }
 
-// came records what a phase came to in its run, and returns the event of that.
+// came records the result of a phase in its run, and returns the event for it.
 func came(r *record.Run, results any) (record.RunEventKind, record.Outcome) {
 	switch v := results.(type) {
 	case *PlanResult:
@@ -440,7 +441,8 @@ func came(r *record.Run, results any) (record.RunEventKind, record.Outcome) {
 		r.Plan.Add, r.Plan.Change, r.Plan.Destroy, r.Plan.Import = v.Add, v.Change, v.Destroy, v.Import
 		switch {
 		case r.PlanOnly || v.Generated || !v.HasChanges && !r.AllowEmpty:
-			// What was generated is not in the configuration yet, so that nothing can be applied by it.
+			// The generated configuration is not part of the uploaded one yet, so that there is nothing to
+			// apply.
 			return record.EventPlanEnded, record.Finished
 		case r.SavePlan:
 			return record.EventPlanEnded, record.Saved
@@ -452,7 +454,7 @@ func came(r *record.Run, results any) (record.RunEventKind, record.Outcome) {
 	return record.EventApplied, 0
 }
 
-// pause waits before a write is tried again. It returns false when the service ends meanwhile.
+// pause waits before a write is retried. It returns false if the service shuts down meanwhile.
 func (q *queue) pause() bool {
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()

@@ -10,7 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// PlanJSON returns the plan's document; ErrNotFound with ready false means that it is not there yet.
+// PlanJSON returns the JSON document of a plan. The error is ErrNotFound if there is none; ready is false if
+// there is none yet.
 func (s *Service) PlanJSON(ctx context.Context, a *Actor, phase string, redacted bool) (data []byte, ready bool,
 	err error) {
 	v, err := s.RunOfPhase(a, phase)
@@ -31,13 +32,13 @@ func (s *Service) PlanJSON(ctx context.Context, a *Actor, phase string, redacted
 	return data, true, told(err)
 }
 
-// dataDir is the directory of a workspace in which the engine keeps its state.
+// dataDir returns the directory in which the engine keeps the state of a workspace.
 func (s *Service) dataDir(workspace string) string {
 	return filepath.Join(s.store.Dir(), "workspaces", workspace)
 }
 
-// wholePlanJSON returns the document of a plan: the one that was made before, or else one that is made now. It is as
-// large as the state, and few ask for it, so that no run waits for it.
+// wholePlanJSON returns the complete JSON document of a plan. The document is made at the first request, not by
+// the run, because it is as large as the state and rarely requested.
 func (s *Service) wholePlanJSON(ctx context.Context, r *record.Run) ([]byte, error) {
 	s.documents.Lock()
 	defer s.documents.Unlock()
@@ -47,7 +48,7 @@ func (s *Service) wholePlanJSON(ctx context.Context, r *record.Run) ([]byte, err
 	}
 	shape, err := s.store.ReadAll(planShapeFile(r))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, missing // of runs of before it was kept
+		return nil, missing // the run is from a version that did not keep it
 	}
 	if err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ func (s *Service) wholePlanJSON(ctx context.Context, r *record.Run) ([]byte, err
 		return nil, fmt.Errorf("making the document of the plan %s: %w", r.Plan.ID, err)
 	}
 	if err := s.store.Cache(planJSONFile(r), data); err != nil {
-		s.log.Warn("the document of a plan could not be kept; it is made again when it is asked for", "plan", r.Plan.ID,
+		s.log.Warn("cannot store the document of a plan; it will be made again at the next request", "plan", r.Plan.ID,
 			"error", err)
 	}
 	return data, nil

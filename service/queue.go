@@ -12,45 +12,45 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// The sources of runs: which kind of client asked.
+// The sources of runs: the kind of client that created one.
 const (
-	SourceCLI = "tfe-configuration-version" // a command line that follows its run
+	SourceCLI = "tfe-configuration-version" // a command line that follows the run
 	SourceAPI = "tfe-api"
 )
 
-// queue gets runs on: it looks at the board after every change, and has the engine carry out the phases.
+// queue advances runs: after every change it determines the due steps, and has the engine carry out phases.
 type queue struct {
 	s       *Service
 	wakeups chan struct{}
-	jobs    sync.WaitGroup // the goroutines of phases
-	halted  chan struct{}  // closed when the service ends
+	jobs    sync.WaitGroup // the goroutines that carry out phases
+	halted  chan struct{}  // closed when the service shuts down
 
-	mu      sync.Mutex             // guards what follows
-	active  map[string]*record.Run // nobody changes what is in it
-	ordered []*record.Run          // the same in order of creation; nil when it is to be made anew
+	mu      sync.Mutex             // guards the fields below
+	active  map[string]*record.Run // its runs are never modified, only replaced
+	ordered []*record.Run          // the runs of active by creation time; nil when outdated
 	running map[string]*job
-	// repeated are the runs whose phase under way this process has carried out before, with how often that was perhaps in
-	// vain; see again.
+	// repeated has the runs whose current phase this process has repeated, with the number of repetitions that
+	// may have been in vain; see again.
 	repeated map[string]int
 	served   map[string]time.Time
 	seen     map[string]sighting
 	stopped  bool
-	unsure   bool          // what is known of the runs may not be what the store holds
-	reread   time.Time     // not before that they are read again
+	unsure   bool          // active may differ from the store
+	reread   time.Time     // the earliest time to read the store again
 	news     chan struct{} // closed when a run has changed
 	changes  uint64
-	// followed are runs of which somebody waits for the next change, or for a log: that closes the channel.
+	// followed has a channel for each run whose next change, or log, somebody waits for. It is closed then.
 	followed map[string]chan struct{}
 }
 
-// job is a phase that the engine carries out.
+// job is a phase, or the resolution of a doubt, that the engine carries out.
 type job struct {
 	stop      context.CancelCauseFunc
 	leave     context.CancelFunc
-	left      bool // it was left by somebody's wish
-	suspended bool // it was stopped by somebody's wish, and is to go on
+	left      bool // a person has abandoned it (force-cancel)
+	suspended bool // a person has suspended it; it will continue
 	doubts    seenDoubts
-	waits     Wait // for objects; the zero value is for none
+	waits     Wait // what it waits for; the zero value is nothing
 }
 
 func newQueue(s *Service) *queue {
@@ -62,20 +62,20 @@ func newQueue(s *Service) *queue {
 	}
 }
 
-// wake has the board looked at.
+// wake makes the queue look for due steps.
 func (q *queue) wake() {
 	select {
 	case q.wakeups <- struct{}{}:
-	default: // it will be
+	default: // it is already woken
 	}
 }
 
-// changed takes in what has become of a run, a new one too, once that is durable. It reads the run, because whoever has
-// changed it first may come here last.
+// changed updates the queue's copy of a run after a committed change, including its creation. It reads the run
+// from the store, because two changes may be reported here in the reverse order of their commits.
 func (q *queue) changed(id string) {
 	q.mu.Lock()
 	var r *record.Run
-	err := q.s.store.View(func(tx *store.Tx) (err error) { // under the lock: what is read later is noted later
+	err := q.s.store.View(func(tx *store.Tx) (err error) { // under q.mu: copies must be updated in order
 		r, err = runs.Get(tx, id)
 		return err
 	})
@@ -97,7 +97,7 @@ func (q *queue) changed(id string) {
 	q.wake()
 }
 
-// doubt has the runs read again before the next step.
+// doubt makes the queue read all runs again before its next step.
 func (q *queue) doubt() {
 	q.mu.Lock()
 	q.unsure = true
@@ -105,9 +105,10 @@ func (q *queue) doubt() {
 	q.wake()
 }
 
-// makeSure takes the runs from the store, when a change of them has failed: it may have been made all the same. A phase
-// that the store says is under way, and nobody carries out, is begun as after a start of the service. It returns when
-// to try again, if it is too soon: a disk that refuses one change refuses the next one too.
+// makeSure reads the runs again from the store after a change of them has failed, because a failed change may
+// have been committed all the same. A phase that is in progress according to the store, but that no job carries
+// out, is started as after a restart of the service. If the last reading was too recent, makeSure returns the
+// time of the next attempt: a disk that refuses one change is likely to refuse the next one too.
 func (q *queue) makeSure(ctx context.Context) (time.Time, error) {
 	for {
 		q.mu.Lock()
@@ -125,7 +126,7 @@ func (q *queue) makeSure(ctx context.Context) (time.Time, error) {
 			return time.Time{}, err
 		}
 		q.mu.Lock()
-		if q.changes != changes { // what was read may be old by now
+		if q.changes != changes { // the copies just read may be outdated already
 			q.mu.Unlock()
 			continue
 		}
@@ -134,7 +135,7 @@ func (q *queue) makeSure(ctx context.Context) (time.Time, error) {
 		var left []*record.Run
 		for _, r := range all {
 			q.active[r.ID] = r
-			if r.Status == record.Planning && q.running[r.ID] == nil { // applies are left to goOn
+			if r.Status == record.Planning && q.running[r.ID] == nil { // goOn starts applies
 				left = append(left, r)
 			}
 		}
@@ -146,7 +147,7 @@ func (q *queue) makeSure(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// forget drops what is known of a workspace that was deleted.
+// forget removes the data about a deleted workspace.
 func (q *queue) forget(workspace string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -162,7 +163,7 @@ func (q *queue) forget(workspace string) {
 	q.spread(gone...)
 }
 
-// stop asks a run under way to end; leave does not wait for it.
+// stop asks the job of a run to end; with leave, without waiting for its operations.
 func (q *queue) stop(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -181,7 +182,7 @@ func (q *queue) leave(id string) {
 	}
 }
 
-// run gets runs on until ctx ends.
+// run advances runs until ctx ends.
 func (q *queue) run(ctx context.Context) error {
 	phases, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
@@ -197,7 +198,7 @@ func (q *queue) run(ctx context.Context) error {
 		}
 		next, err := q.advance(phases)
 		if err != nil {
-			q.s.log.Error("the queue of runs cannot get on; it is tried again", "error", err)
+			q.s.log.Error("the run queue cannot proceed; will retry", "error", err)
 			next = q.s.now().Add(time.Second)
 		}
 		if !next.IsZero() {
@@ -206,8 +207,7 @@ func (q *queue) run(ctx context.Context) error {
 	}
 }
 
-// halt takes on nothing new, stops what is under way, and waits for it. It is gone on with when the service starts
-// again.
+// halt starts nothing new, stops the jobs, and waits for them. They continue at the next start of the service.
 func (q *queue) halt() {
 	q.mu.Lock()
 	q.stopped = true

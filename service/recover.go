@@ -7,8 +7,8 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// recover takes in the runs that had not ended when the service did. A plan that was under way is made again, an apply
-// is gone on with.
+// recover loads the runs that were in progress when the service ended. An interrupted plan is started again; an
+// interrupted apply is resumed.
 func (s *Service) recover() error {
 	if err := s.releaseEnded(); err != nil {
 		return err
@@ -43,10 +43,10 @@ func (s *Service) recover() error {
 	return nil
 }
 
-// lastTurns is how many runs of a workspace are looked at to know when it had its turn.
+// lastTurns is how many runs of a workspace are read to determine its last turn.
 const lastTurns = 10
 
-// takeTurns reads when the workspaces whose runs have not ended had their turns last.
+// takeTurns determines the time of the last turn of each workspace with active runs.
 func (s *Service) takeTurns(active []*record.Run) error {
 	return s.store.View(func(tx *store.Tx) error {
 		for _, a := range active {

@@ -11,9 +11,9 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// RestoreState makes the content of an earlier version of a state the current one again: as a new version, with the
-// next serial. Nothing of the world is changed; the next plan says in what it differs. The error is ErrConflict when
-// somebody else has the workspace, or a run does.
+// RestoreState makes the content of an earlier state version current again: as a new version with the next
+// serial. It changes no real object; the next plan shows the differences. The error is ErrConflict if another
+// actor or a run has locked the workspace.
 func (s *Service) RestoreState(a *Actor, id string) (out *record.StateVersion, err error) {
 	var old, current *record.StateVersion
 	check := func(tx *store.Tx) (*record.Workspace, error) {
@@ -28,7 +28,7 @@ func (s *Service) RestoreState(a *Actor, id string) (out *record.StateVersion, e
 		case old.Status != record.StateFinalized:
 			return nil, conflict("the state version %s was never completed", id)
 		case old.Encrypted:
-			return nil, invalid("The state version %s was encrypted by the configuration, so that the service cannot give "+
+			return nil, invalid("The state version %s was encrypted by the configuration, so the service cannot give "+
 				"it a new serial. Download it, and push it with the command line", id)
 		case w.CurrentState == id:
 			return nil, conflict("the state version %s is the current one", id)
@@ -82,12 +82,12 @@ func (s *Service) RestoreState(a *Actor, id string) (out *record.StateVersion, e
 	return out, nil
 }
 
-// refuse writes that something was refused before it was begun, and returns the reason.
+// refuse records in the audit log that a request was refused before it took effect, and returns the reason.
 func (s *Service) refuse(a *Actor, action, object string, reason error) error {
 	return s.audited(a, action, object, func(*store.Tx) error { return reason })
 }
 
-// withSerial gives the text of a state another serial, and leaves the rest as it is, to the byte.
+// withSerial returns the text of a state with another serial, and every other byte unchanged.
 func withSerial(text []byte, serial uint64) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if _, err := d.Token(); err != nil {

@@ -9,12 +9,11 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// ByRestore is who has drained a service that was restored from a backup.
+// ByRestore is the name under which a service drains itself after it was restored from a backup.
 const ByRestore = "restore"
 
-// endRestored ends the runs that a backup had under way, once after a restore, and drains the service. What another
-// process did after the backup, with these runs among others, is not known here: to go on with them would make objects
-// twice.
+// endRestored ends the runs that were in progress in the backup, once after a restore, and drains the service.
+// Those runs may have continued after the backup was made; resuming them here could create objects twice.
 func (s *Service) endRestored() error {
 	return s.store.Update(func(tx *store.Tx) error {
 		at, err := tx.Restored()
@@ -37,7 +36,8 @@ func (s *Service) endRestored() error {
 	})
 }
 
-// endRestoredRun ends a run where nothing is under way; an apply under way ends when what it had begun is settled.
+// endRestoredRun ends a run, at once if it is not applying. An apply in progress ends when the outcome of its
+// operations is settled.
 func (s *Service) endRestoredRun(tx *store.Tx, id, why string) error {
 	r, err := runs.Get(tx, id)
 	if err != nil {

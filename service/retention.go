@@ -9,28 +9,29 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Keep says what is kept of what is over. The zero value keeps everything.
+// Keep says how long records of the past are kept. The zero value keeps everything.
 type Keep struct {
-	// Runs and States are how many ended runs, and how many versions of its state, a workspace keeps; 0 for all.
-	// Configurations go with the runs that need them.
+	// Runs and States are how many ended runs, and how many state versions, a workspace keeps; 0 for all.
+	// Configurations are removed when no run needs them.
 	Runs, States int
-	// For is how old what goes is at least.
+	// For is the minimum age of records that are removed.
 	For time.Duration
 }
 
-// everything tells that nothing goes.
+// everything reports whether nothing is ever removed.
 func (k Keep) everything() bool { return k.Runs == 0 && k.States == 0 }
 
 const (
-	// sweepEvery is how often what is over is looked through.
+	// sweepEvery is the interval between two sweeps.
 	sweepEvery = time.Hour
-	// sweepMost bounds what one change removes.
+	// sweepMost bounds the number of records that one transaction removes.
 	sweepMost = 200
-	// configurationTerm is how old a configuration is at least that goes because no run needs it: one may be about to.
+	// configurationTerm is the minimum age of an unused configuration that is removed: a run may be about to
+	// use a younger one.
 	configurationTerm = 24 * time.Hour
 )
 
-// sweep removes what is not to be kept any more, now and then, until ctx ends.
+// sweep removes expired records at intervals, until ctx ends.
 func (s *Service) sweep(ctx context.Context) {
 	if s.opts.Keep.everything() {
 		return
@@ -39,7 +40,7 @@ func (s *Service) sweep(ctx context.Context) {
 	defer again.Stop()
 	for {
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.log.Error("what is over could not be removed; it is tried again", "error", err)
+			s.log.Error("cannot remove expired records; will retry", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -49,8 +50,7 @@ func (s *Service) sweep(ctx context.Context) {
 	}
 }
 
-// Sweep removes the runs, configurations and versions of states that are not to be kept any more. It is called by Run,
-// too.
+// Sweep removes the runs, configurations and state versions that Keep no longer requires. Run also calls it.
 func (s *Service) Sweep(ctx context.Context) error {
 	var all []string
 	err := s.store.View(func(tx *store.Tx) error {
@@ -78,11 +78,11 @@ func (s *Service) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// sweepWorkspace removes some of a workspace, and tells whether there may be more. The files go once it is durable that
-// nothing names them.
+// sweepWorkspace removes some expired records of a workspace; more is true if there may be further ones. Files
+// are removed after the removal of their records is committed.
 func (s *Service) sweepWorkspace(id string) (more bool, err error) {
 	if files, err := s.surplus(id, nil); err != nil || len(files) == 0 {
-		return false, err // most have none, and nothing is written then
+		return false, err // most workspaces have none; then there is no write transaction
 	}
 	err = s.store.Update(func(tx *store.Tx) error {
 		more = false
@@ -94,7 +94,7 @@ func (s *Service) sweepWorkspace(id string) (more bool, err error) {
 		tx.After(func() {
 			for _, name := range files {
 				if err := s.store.Remove(name); err != nil {
-					s.log.Warn("a file that nothing needs could not be removed", "file", name, "error", err)
+					s.log.Warn("cannot remove an unused file", "file", name, "error", err)
 				}
 			}
 		})
@@ -103,7 +103,7 @@ func (s *Service) sweepWorkspace(id string) (more bool, err error) {
 	return more, err
 }
 
-// surplus returns the files of what goes, and, where tx is not nil, removes the records.
+// surplus returns the files of expired records and, if tx is not nil, removes the records.
 func (s *Service) surplus(id string, tx *store.Tx) (files []string, err error) {
 	if tx == nil {
 		err = s.store.View(func(tx *store.Tx) error { files, err = s.surplusIn(tx, id, false); return err })
@@ -112,13 +112,13 @@ func (s *Service) surplus(id string, tx *store.Tx) (files []string, err error) {
 	return s.surplusIn(tx, id, true)
 }
 
-// keeps tells whether the nth newest is among those that are kept; most is 0 for all.
+// keeps reports whether the nth newest record is among the ones to keep; most is the number to keep, 0 for all.
 func (s *Service) keeps(n, most int) bool { return most == 0 || n <= most }
 
 func (s *Service) surplusIn(tx *store.Tx, id string, remove bool) (files []string, err error) {
 	w, err := workspaces.Get(tx, id)
 	if err != nil {
-		return nil, nil //nolint:nilerr // it was deleted meanwhile
+		return nil, nil //nolint:nilerr // the workspace was deleted meanwhile
 	}
 	before := s.now().Add(-s.opts.Keep.For)
 	needed := map[string]bool{w.CurrentConfiguration: true}

@@ -11,14 +11,14 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// A full disk ends no run, nor does a NATS server that is away. A phase that fails because of it is carried out again
-// once it is over: planning changes nothing, and an apply is gone on with as after a crash.
+// Neither a full disk nor an unreachable NATS server ends a run. A phase that fails for such a reason is
+// repeated when the problem is over: planning changes nothing, and an apply is resumed as after a crash.
 
-// mostAgain is how often a phase of a run is carried out again when it may have failed for another reason.
+// mostAgain bounds the repetitions of a phase that may have failed for another reason.
 const mostAgain = 10
 
-// again tells whether a phase that has failed is to be carried out again, and waits until it can be. refused is how
-// many changes had found no room on the disk when it began. The text is for the log.
+// again reports whether a failed phase must be repeated, and waits until it can be. refused is the number of
+// writes that a full disk had refused when the phase began. The text is for the log of the run.
 func (q *queue) again(stopping context.Context, r *record.Run, j *job, failure error, refused int64) (yes bool,
 	why string) {
 	full := store.NoRoom(q.s.store.Room())
@@ -38,14 +38,14 @@ func (q *queue) again(stopping context.Context, r *record.Run, j *job, failure e
 	case most > mostAgain:
 		return false, ""
 	case !room:
-		return stopping.Err() == nil, "The NATS server was away. The run goes on."
+		return stopping.Err() == nil, "The NATS server was unreachable. The run continues."
 	}
-	return q.awaitRoom(stopping, r, j), "The disk of the service was full. The run goes on now that there is room."
+	return q.awaitRoom(stopping, r, j), "The disk of the service was full. The run continues."
 }
 
-// awaitRoom returns when there is room on the disk, or false when the phase is stopped before.
+// awaitRoom waits until there is space on the disk. It returns false if the phase is stopped before.
 func (q *queue) awaitRoom(stopping context.Context, r *record.Run, j *job) bool {
-	q.s.log.Warn("the disk is full: a run waits for room", "run", r.ID)
+	q.s.log.Warn("the disk is full: a run waits for space", "run", r.ID)
 	q.waitsFor(r.ID, "disk", "", "the disk of the service is full")
 	defer q.waitsFor(r.ID, "disk", "", "")
 	q.mu.Lock()
@@ -65,7 +65,7 @@ func (q *queue) awaitRoom(stopping context.Context, r *record.Run, j *job) bool 
 	return false
 }
 
-// repeats tells whether this process carries out a phase of a run again.
+// repeats reports whether this process is repeating the current phase of a run.
 func (q *queue) repeats(run string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -73,26 +73,27 @@ func (q *queue) repeats(run string) bool {
 	return yes
 }
 
-// settle forgets that a phase was carried out again, which has ended.
+// settle forgets the repetitions of a phase that has ended.
 func (q *queue) settle(run string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.repeated, run)
 }
 
-// maxPending bounds what is kept of a log that cannot be written, in bytes.
+// maxPending bounds the part of a log that is kept in memory while it cannot be written, in bytes.
 const maxPending = 1 << 20
 
-// patient is a log whose writers do not notice a full disk: what finds no room is kept in memory, and written before
-// what comes next. Safe for concurrent use.
+// patient is a log that hides a full disk from its writers: it keeps the text that could not be written in
+// memory, and writes it before later text. Safe for concurrent use.
 type patient struct {
 	log io.Writer
 
-	mu      sync.Mutex // guards pending, and the order of what is written
+	mu      sync.Mutex // guards pending and the order of writes
 	pending []byte
 }
 
-// Write implements io.Writer. The error is that of a disk that was full for too long, or has another problem.
+// Write implements io.Writer. It returns an error if the disk has been full for so long that maxPending is
+// exceeded, or for any other problem of the disk.
 func (l *patient) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +109,7 @@ func (l *patient) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Flush writes what was kept.
+// Flush writes the text that is kept in memory.
 func (l *patient) Flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -43,7 +43,7 @@ func TestAFullDiskEndsNoRun(t *testing.T) {
 	}
 	for _, phase := range []*record.Phase{&v.Plan, &v.Apply} {
 		text := wholeLog(t, h, h.LogAddress(phase))
-		if !strings.Contains(text, "The run goes on now that there is room.") ||
+		if !strings.Contains(text, "The run continues.") ||
 			strings.Contains(text, "started again") || strings.Contains(text, "Error") ||
 			strings.Count(text, "\x02") != 1 || !strings.HasSuffix(text, "\x03") {
 			t.Errorf("%q", text)
@@ -74,7 +74,7 @@ func TestANATSServerThatWasAwayEndsNoRun(t *testing.T) {
 	v := h.Await(r.ID, record.Applied)
 	log, err := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
 	if plans.Load() != 2 || applies.Load() != 2 || err != nil ||
-		!strings.Contains(string(log), "The NATS server was away. The run goes on.") {
+		!strings.Contains(string(log), "The NATS server was unreachable. The run continues.") {
 		t.Errorf("%d plans, %d applies; %q, %v", plans.Load(), applies.Load(), log, err)
 	}
 }

@@ -11,15 +11,17 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// The variables by which a workspace has its runs prove who they are: the audience that the token is for, the token,
-// and the file with the token. All of them may have a tag behind, for several tokens: AUDIENCE_TAG gives TOKEN_TAG.
+// The variables with which a workspace requests identity tokens for its runs: the audience of the token, the
+// token, and the file with the token. Each may have a tag as suffix, for several tokens: AUDIENCE_TAG produces
+// TOKEN_TAG.
 const (
 	audienceVariable = "TFC_WORKLOAD_IDENTITY_AUDIENCE"
 	identityVariable = "TFC_WORKLOAD_IDENTITY_TOKEN"
 	identityFile     = "TFC_WORKLOAD_IDENTITY_TOKEN_PATH"
 )
 
-// Issuer is the name of the service in the tokens of its runs; empty where it does not know how it is reached.
+// Issuer returns the name of the service in the identity tokens of its runs; empty if the service does not know
+// its own address.
 func (s *Service) Issuer() string {
 	if s.opts.Host == "" {
 		return ""
@@ -27,8 +29,8 @@ func (s *Service) Issuer() string {
 	return "https://" + s.opts.Host
 }
 
-// SigningKeys returns the keys that sign tokens of runs, the next one too. Those that are wanted are made, those that
-// are spent are removed.
+// SigningKeys returns the keys that sign identity tokens, including the next one. It makes keys that are
+// needed, and removes expired ones.
 func (s *Service) SigningKeys() (keys []*identity.Key, err error) {
 	s.signing.Lock()
 	defer s.signing.Unlock()
@@ -73,7 +75,7 @@ func (s *Service) SigningKeys() (keys []*identity.Key, err error) {
 	if len(made)+len(spent) == 0 {
 		return good, nil
 	}
-	return good, told(s.store.Update(func(tx *store.Tx) error { // a token is told to nobody before its key is durable
+	return good, told(s.store.Update(func(tx *store.Tx) error { // no token is issued before its key is durable
 		for _, k := range made {
 			if err := signingKeys.Put(tx, k); err != nil {
 				return err
@@ -88,8 +90,8 @@ func (s *Service) SigningKeys() (keys []*identity.Key, err error) {
 	}))
 }
 
-// proofs are the tokens by which a phase of a run proves which one it is, as variables of its environment. Each is in a
-// file, too, in the directory dir.
+// proofs returns the identity tokens of a phase, as environment variables. It also writes each token to a file
+// in the directory dir.
 func (s *Service) proofs(r *record.Run, w *record.Workspace, environ []string, dir string) (variables, tokens []string,
 	err error) {
 	for _, v := range environ {
@@ -112,11 +114,11 @@ func (s *Service) proofs(r *record.Run, w *record.Workspace, environ []string, d
 	return variables, tokens, nil
 }
 
-// proof makes a token for an audience.
+// proof makes an identity token for an audience.
 func (s *Service) proof(r *record.Run, w *record.Workspace, audience string) (string, error) {
 	if s.Issuer() == "" {
-		return "", invalid("The workspace asks for a token by which its runs prove who they are (%s), and the service does "+
-			"not know how it is reached, which is its name in the token: start it with -address", audienceVariable)
+		return "", invalid("The workspace requests an identity token for its runs (%s), but the service does "+
+			"not know its own address, which is the issuer of the token: start it with -address", audienceVariable)
 	}
 	c := identity.Claims{
 		Issuer: s.Issuer(), Audience: audience, OrganizationID: "org-" + w.Organization, OrganizationName: w.Organization,
@@ -141,7 +143,7 @@ func (s *Service) proof(r *record.Run, w *record.Workspace, audience string) (st
 	}
 	now := s.now().UTC()
 	if err := c.Complete(now); errors.Is(err, identity.ErrAudience) {
-		return "", invalid("The variable %s is empty: it names who the token is for", audienceVariable)
+		return "", invalid("The variable %s is empty: it must name the audience of the token", audienceVariable)
 	}
 	return identity.Current(keys, now).Sign(&c)
 }

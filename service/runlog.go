@@ -10,12 +10,12 @@ import (
 // LogPart is a part of the log of a phase.
 type LogPart struct {
 	Text []byte
-	// From is where the text begins, and Size how long the log is at the moment, in bytes.
+	// From is the offset of the text in the log, and Size the present length of the log, in bytes.
 	From, Size int64
 }
 
-// LogBefore returns at most limit bytes of the log of a phase that end at an offset; a negative one is the end of the
-// log. It waits for nothing: a log that was not begun is empty.
+// LogBefore returns up to limit bytes of a phase's log that end at an offset; a negative offset means the end
+// of the log. It does not wait: a log that has not begun is empty.
 func (s *Service) LogBefore(ctx context.Context, a *Actor, phase string, end int64, limit int) (p LogPart,
 	err error) {
 	if _, err := s.RunOfPhase(a, phase); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// CreateRun queues a run of a workspace. The fields of r that a client gives are taken; the others are made here. The
-// same request of the same actor within seconds returns the same run while it has not ended.
+// CreateRun queues a run of a workspace. It takes the fields of r that a client may set, and sets the others.
+// If the same actor repeats the request within seconds, it returns the same run, as long as that has not ended.
 func (s *Service) CreateRun(a *Actor, workspace string, r record.Run) (out *record.Run, err error) {
 	err = s.audited(a, "run.create", workspace, func(tx *store.Tx) error {
 		w, err := a.allowed(tx, workspace, needPlan)
@@ -32,7 +32,7 @@ func (s *Service) CreateRun(a *Actor, workspace string, r record.Run) (out *reco
 	return out, err
 }
 
-// checkRun completes what a client asked for, and checks that it makes sense.
+// checkRun completes and validates a client's request for a run.
 func (s *Service) checkRun(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run) error {
 	if r.Configuration == "" {
 		if r.Configuration = w.CurrentConfiguration; r.Configuration == "" {
@@ -72,10 +72,10 @@ func (s *Service) checkRun(tx *store.Tx, a *Actor, w *record.Workspace, r *recor
 	return nil
 }
 
-// maxRepeated is among how many of the newest runs of a workspace the one of an earlier request is looked for.
+// maxRepeated is how many of a workspace's newest runs are searched for the run of a repeated request.
 const maxRepeated = 100
 
-// sameRun returns a run that was made moments ago by the same request, if there is one. Others may have made runs
+// sameRun returns the run that the same request created moments ago, or nil. Other runs may have been created
 // since.
 func (s *Service) sameRun(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run) *record.Run {
 	for _, id := range runs.Newest(tx, "workspace", maxRepeated, w.ID) {
@@ -98,7 +98,7 @@ func (s *Service) sameRun(tx *store.Tx, a *Actor, w *record.Workspace, r *record
 	return nil
 }
 
-// makeRun writes a new run.
+// makeRun records a new run.
 func (s *Service) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) (*record.Run, error) {
 	number, err := tx.Next("run")
 	if err != nil {
@@ -133,14 +133,14 @@ func (s *Service) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) (*re
 	return &run, nil
 }
 
-// remark writes an entry of a run's history.
+// remark adds an entry to the history of a run.
 func (s *Service) remark(tx *store.Tx, r *record.Run, action, description, actor string) error {
 	return runNotes.Put(tx, &record.RunNote{
 		ID: newID("re"), Run: r.ID, Action: action, Description: description, Actor: actor, CreatedAt: s.now().UTC(),
 	})
 }
 
-// RunView is a run, its workspace, and what the one who asked may do there.
+// RunView is a run with its workspace, and the actor's rights there.
 type RunView struct {
 	record.Run
 	On          *WorkspaceView
@@ -164,7 +164,7 @@ func (a *Actor) runView(tx *store.Tx, id string) (*RunView, error) {
 	return nil, notFound("there is no run %q, or you have no access to it", id)
 }
 
-// RunOfPhase returns the run that a plan or an apply belongs to.
+// RunOfPhase returns the run of a plan or an apply.
 func (s *Service) RunOfPhase(a *Actor, phase string) (v *RunView, err error) {
 	index := "plan"
 	if strings.HasPrefix(phase, "apply-") {
@@ -205,7 +205,7 @@ func (s *Service) Runs(a *Actor, workspace string, limit int) (out []*RunView, e
 	return out, told(err)
 }
 
-// OrganizationRuns returns the newest runs of an organization that the actor may see, newest first, at most limit.
+// OrganizationRuns returns up to limit runs of an organization that the actor may see, newest first.
 func (s *Service) OrganizationRuns(a *Actor, organization string, limit int) (out []*RunView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
@@ -232,7 +232,7 @@ func (s *Service) OrganizationRuns(a *Actor, organization string, limit int) (ou
 					return cmp.Compare(number, o.Number)
 				})
 				if at == limit {
-					break // and the others of the workspace are older
+					break // the other runs of the workspace are older
 				}
 				out = slices.Insert(out[:min(len(out), limit-1)], at, &RunView{*r, &WorkspaceView{*w, p}, p})
 			}
@@ -242,7 +242,7 @@ func (s *Service) OrganizationRuns(a *Actor, organization string, limit int) (ou
 	return out, told(err)
 }
 
-// RunHistory returns what happened to a run, oldest first.
+// RunHistory returns the history of a run, oldest entry first.
 func (s *Service) RunHistory(a *Actor, id string) (out []*record.RunNote, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if _, err := a.runView(tx, id); err != nil {
@@ -254,7 +254,7 @@ func (s *Service) RunHistory(a *Actor, id string) (out []*record.RunNote, err er
 	return out, told(err)
 }
 
-// Comments returns what was said of a run, oldest first.
+// Comments returns the comments on a run, oldest first.
 func (s *Service) Comments(a *Actor, id string) (out []*record.Comment, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if _, err := a.runView(tx, id); err != nil {
@@ -294,7 +294,7 @@ func (s *Service) FindRunNote(a *Actor, id string) (n *record.RunNote, err error
 	return n, told(err)
 }
 
-// Comment says something of a run.
+// Comment adds a comment to a run.
 func (s *Service) Comment(a *Actor, id, body string) (c *record.Comment, err error) {
 	if strings.TrimSpace(body) == "" || len(body) > 64<<10 {
 		return nil, invalid("Body must have between 1 byte and 64 KiB")
@@ -323,7 +323,7 @@ func (s *Service) say(tx *store.Tx, a *Actor, run, body string) (*record.Comment
 	return c, comments.Put(tx, c)
 }
 
-// Confirm approves the plan of a run, which is then applied when its turn comes.
+// Confirm approves the plan of a run; it is applied when the workspace's queue allows.
 func (s *Service) Confirm(a *Actor, id, comment string) error {
 	return s.act(a, "run.apply", id, comment, needApply, func(tx *store.Tx, r *record.Run) error {
 		r.ConfirmedBy = a.ID()
@@ -331,14 +331,15 @@ func (s *Service) Confirm(a *Actor, id, comment string) error {
 	})
 }
 
-// Discard says that the plan of a run will not be applied.
+// Discard discards the plan of a run: it will not be applied.
 func (s *Service) Discard(a *Actor, id, comment string) error {
 	return s.act(a, "run.discard", id, comment, needApply, func(tx *store.Tx, r *record.Run) error {
 		return s.enter(tx, r, record.EventDiscarded, 0, a.ID())
 	})
 }
 
-// Cancel ends a run: at once if nothing of it is under way; otherwise it is stopped as after an interrupt.
+// Cancel cancels a run: at once if no phase of it is in progress; otherwise the phase is stopped as by an
+// interrupt.
 func (s *Service) Cancel(a *Actor, id, comment string) error {
 	return s.act(a, "run.cancel", id, comment, needPlan, func(tx *store.Tx, r *record.Run) error {
 		if !r.Status.Cancelable() {
@@ -358,34 +359,34 @@ func (s *Service) Cancel(a *Actor, id, comment string) error {
 		}
 		tx.After(func() {
 			s.queue.stop(r.ID)
-			s.queue.changed(r.ID) // an apply that was suspended ends with this
+			s.queue.changed(r.ID) // this ends a suspended apply
 		})
 		return runs.Put(tx, r)
 	})
 }
 
-// ForceCancel leaves a run that did not end after it was canceled: what it has under way is in doubt.
+// ForceCancel abandons a run that has not ended since it was canceled: its running operations become in doubt.
 func (s *Service) ForceCancel(a *Actor, id, comment string) error {
 	return s.act(a, "run.force-cancel", id, comment, needAdmin, func(tx *store.Tx, r *record.Run) error {
 		if !s.ForceCancelable(r) {
-			return conflict("the run cannot be left: cancel it first, and give it %s", s.opts.ForceCancelAfter)
+			return conflict("the run cannot be force-canceled: cancel it first, and wait %s", s.opts.ForceCancelAfter)
 		}
 		tx.After(func() { s.queue.leave(r.ID) })
 		return s.remark(tx, r, "force_cancel_requested", "", a.ID())
 	})
 }
 
-// ForceCancelable tells whether a run may be left.
+// ForceCancelable reports whether a run may be force-canceled.
 func (s *Service) ForceCancelable(r *record.Run) bool {
 	return r.Status.Computes() && !r.CancelAsked.IsZero() && s.now().Sub(r.CancelAsked) >= s.opts.ForceCancelAfter
 }
 
-// ForceCancelAt returns from when on a run that was canceled may be left.
+// ForceCancelAt returns the time from which a canceled run may be force-canceled.
 func (s *Service) ForceCancelAt(r *record.Run) time.Time {
 	return r.CancelAsked.Add(s.opts.ForceCancelAfter)
 }
 
-// act changes a run for somebody who needs a right.
+// act changes a run on behalf of an actor who needs a right.
 func (s *Service) act(a *Actor, action, id, comment string, n need, change func(*store.Tx, *record.Run) error) error {
 	return s.audited(a, action, id, func(tx *store.Tx) error {
 		v, err := a.runView(tx, id)
@@ -406,7 +407,7 @@ func (s *Service) act(a *Actor, action, id, comment string, n need, change func(
 	})
 }
 
-// enter applies an event to a run, and what follows for its workspace, in one change.
+// enter applies an event to a run and to its workspace, in one transaction.
 func (s *Service) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, o record.Outcome, actor string) error {
 	if err := r.Enter(k, o, s.now().UTC()); err != nil {
 		return conflict("the run %s is %s", r.ID, r.Status)
@@ -437,7 +438,7 @@ func (s *Service) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, o re
 	return workspaces.Put(tx, w)
 }
 
-// follow changes the workspace as its run has changed: the lock, and the run that it shows as its current one.
+// follow updates the workspace after an event of its run: the lock, and the current run that it shows.
 func (s *Service) follow(tx *store.Tx, w *record.Workspace, r *record.Run, k record.RunEventKind) error {
 	mine := w.Lock.Kind == "run" && w.Lock.ID == r.ID
 	locks := !r.PlanOnly && r.Status.Holds() && (!r.SavePlan || k == record.EventApplyQueued ||
@@ -466,8 +467,8 @@ func (s *Service) follow(tx *store.Tx, w *record.Workspace, r *record.Run, k rec
 	return nil
 }
 
-// lockOfOthers is the lock that a workspace has when one of its runs has ended: that of another one that is under way
-// there, or none.
+// lockOfOthers returns the lock of a workspace after one of its runs has ended: that of another run in
+// progress, or none.
 func (s *Service) lockOfOthers(tx *store.Tx, w *record.Workspace, ended *record.Run) (record.Lock, error) {
 	if !w.ObjectLocks {
 		return record.Lock{}, nil
@@ -484,11 +485,11 @@ func (s *Service) lockOfOthers(tx *store.Tx, w *record.Workspace, ended *record.
 	return record.Lock{}, nil
 }
 
-// supersede discards the saved plans of a workspace when another run applies: their state is not the current one any
-// more.
+// supersede discards the saved plans of a workspace when another run applies: they are based on an outdated
+// state.
 func (s *Service) supersede(tx *store.Tx, w *record.Workspace, by *record.Run) error {
 	if w.ObjectLocks {
-		return nil // a plan lasts while what it rests on does
+		return nil // a plan stays valid as long as the objects that it depends on do
 	}
 	for _, id := range runs.List(tx, "active", w.ID) {
 		r, err := runs.Get(tx, id)
@@ -512,7 +513,7 @@ func (s *Service) supersede(tx *store.Tx, w *record.Workspace, by *record.Run) e
 	return nil
 }
 
-// nextRun returns the run that has the workspace next; empty for none.
+// nextRun returns the run that gets the workspace next; empty if there is none.
 func (s *Service) nextRun(tx *store.Tx, w *record.Workspace) string {
 	for _, id := range runs.List(tx, "active", w.ID) {
 		if r, err := runs.Get(tx, id); err == nil && !r.PlanOnly && !r.SavePlan {

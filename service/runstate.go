@@ -8,7 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// runState is the state of a workspace as one of its runs sees it.
+// runState gives a run access to the state of its workspace.
 type runState struct {
 	s   *Service
 	run record.Run
@@ -34,7 +34,7 @@ func (t *runState) Providers(context.Context) ([]string, error) {
 	return v.Providers, nil
 }
 
-// current returns the current version; nil when there is none.
+// current returns the current version; nil if there is none.
 func (t *runState) current() (v *record.StateVersion, err error) {
 	err = t.s.store.View(func(tx *store.Tx) error {
 		w, err := workspaces.Get(tx, t.run.Workspace)
@@ -68,7 +68,7 @@ func (t *runState) Write(_ context.Context, data []byte) error {
 			return err
 		}
 		mine := ws.Lock.ID == t.run.ID
-		if !mine && ws.ObjectLocks { // it stands for all who are under way
+		if !mine && ws.ObjectLocks { // the lock stands for all runs in progress
 			r, err := runs.Get(tx, t.run.ID)
 			mine = err == nil && r.Status.Computes()
 		}

@@ -8,12 +8,13 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// runTokenTerm is how long the token of a phase is good at most; it ends with the phase.
+// runTokenTerm is the maximum validity of the token of a phase; the token is revoked when the phase ends.
 const runTokenTerm = 24 * time.Hour
 
-// lendToken makes the token of a phase: with it the programs of a run read the states that its workspace may read. What
-// has the run carried out at the same time (objects are read with a run that has ended, and doubts of it resolved)
-// keeps the token that it has; those that a service of before has left end. The caller takes the token back.
+// lendToken makes the token of a phase, with which the programs of a run read the states that its workspace may
+// read. Jobs that use the same run at the same time (reading objects for drift, resolving doubts) keep their
+// tokens; tokens that an earlier process of the service has left are revoked. The caller revokes the token with
+// takeTokenBack.
 func (s *Service) lendToken(r *record.Run) (token, id string, err error) {
 	token, id = newToken(), newID("at")
 	kept := &record.Token{
@@ -30,18 +31,18 @@ func (s *Service) lendToken(r *record.Run) (token, id string, err error) {
 		return tokens.Put(tx, kept)
 	})
 	if err != nil {
-		s.lent.Delete(id) // if it is there all the same, the next phase of the run ends it
+		s.lent.Delete(id) // if it was stored all the same, the next phase of the run revokes it
 	}
 	return token, id, err
 }
 
-// takeTokenBack ends the token of a phase.
+// takeTokenBack revokes the token of a phase.
 func (s *Service) takeTokenBack(id string) error {
 	s.lent.Delete(id)
 	return s.store.Update(func(tx *store.Tx) error { return tokens.Delete(tx, id) })
 }
 
-// dropRunTokens ends the tokens of a run, but those that are to be kept.
+// dropRunTokens revokes the tokens of a run, except those for which keep returns true.
 func dropRunTokens(tx *store.Tx, run string, keep func(id string) bool) error {
 	for _, id := range tokens.List(tx, "owner", record.TokenRun, run) {
 		if keep(id) {
@@ -54,7 +55,7 @@ func dropRunTokens(tx *store.Tx, run string, keep func(id string) bool) error {
 	return nil
 }
 
-// TokenVariable is the variable of the environment in which command lines look for the token of a host.
+// TokenVariable returns the environment variable from which command lines read the token of a host.
 func TokenVariable(host string) string {
 	return "TF_TOKEN_" + strings.NewReplacer(".", "_", "-", "__").Replace(host)
 }

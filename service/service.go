@@ -1,8 +1,9 @@
-// Package service owns the states of many workspaces, and carries out their runs: who may do what, which run has its
-// turn, what is kept of it.
+// Package service manages workspaces and their states, and executes their runs: it checks permissions, orders
+// the runs, and decides how long their records are kept.
 //
-// It speaks no protocol and draws no pages: service/tfe, service/httpstate and others ask it for people and programs.
-// It plans and applies nothing: the Engine does. What a method has answered without an error is durable.
+// It implements no protocol and no pages: service/tfe, service/httpstate and others do, with its methods. It
+// does not plan or apply: the Engine does. A change is durable when the method that makes it returns without an
+// error.
 package service
 
 import (
@@ -20,40 +21,43 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// Options are what a service works with.
+// Options configure a service.
 type Options struct {
 	Store  *store.Store
 	Engine Engine
-	// Homes are what the engine keeps in the directory of the store; nil for nothing.
+	// Homes gives access to the files that the engine keeps in the directory of the store; nil if there are
+	// none.
 	Homes store.Homes
 	Now   func() time.Time // default time.Now
-	// Version is the engine's, which runs record.
+	// Version is the version of the engine; each run records it.
 	Version string
 	Logger  *slog.Logger // default: nothing is logged
-	// Floor is where operations are carried out; nil where people do not look at that.
+	// Floor gives access to workers and limits; nil if they are not shown.
 	Floor Floor
 
-	// Host is where clients reach the service, HOST or HOST:PORT: the variable of the environment with the token of a
-	// run is called after it. Empty for none.
+	// Host is the address at which clients reach the service, HOST or HOST:PORT. It is part of the name of the
+	// environment variable with a run's token. Empty for none.
 	Host string
 
-	// Plans and Applies bound how many compute at a time.
+	// Plans and Applies bound the number of phases that are executed at the same time.
 	Plans, Applies int
-	// WatchReads is how many objects are read at a time to watch for drift; default 1.
+	// WatchReads is how many objects are read at the same time to watch for drift; default 1.
 	WatchReads int
-	// MaxConfiguration and MaxState bound what is uploaded, in bytes.
+	// MaxConfiguration and MaxState bound the size of uploads, in bytes.
 	MaxConfiguration, MaxState int64
-	// Became is told of each status that a run comes to, once that is durable; it must return at once, and may be nil.
+	// Became is called with each new status of a run, after it is committed. It must not block. May be nil.
 	Became func(record.RunStatus)
-	// Mail tells whether notifications can go by mail.
+	// Mail says whether notifications can be sent by mail.
 	Mail bool
-	// Keep says what is kept of what is over.
+	// Keep says how long records of the past are kept.
 	Keep Keep
-	// ForceCancelAfter is how long a cancellation has time before the run may be left; default 10 s.
+	// ForceCancelAfter is the time between a cancellation and the first moment at which the run may be
+	// force-canceled; default 10 s.
 	ForceCancelAfter time.Duration
 }
 
-// Service is the service. Safe for concurrent use. Run has to be called, once, for runs to get on.
+// Service manages workspaces and runs. Safe for concurrent use. Runs are executed while Run, which is called
+// once, is running.
 type Service struct {
 	opts   Options
 	store  *store.Store
@@ -69,17 +73,17 @@ type Service struct {
 
 	outlines outlines
 	uploads  queues
-	signing  sync.Mutex // one at a time makes keys
-	// documents is held while the document of a plan is made: they are large.
+	signing  sync.Mutex // held while a key is made
+	// documents is held while the document of a plan is made, because these documents are large.
 	documents sync.Mutex
 
-	outgoing chan struct{} // holds a token when there are notifications to send
+	outgoing chan struct{} // contains a value when there are notifications to send
 
-	lastUsed sync.Map // token id -> when it was last written that it was used
-	lent     sync.Map // the IDs of the tokens of phases that are carried out
+	lastUsed sync.Map // token ID -> the time of its last use that is recorded
+	lent     sync.Map // the IDs of the tokens of running jobs
 }
 
-// New returns the service over its store. The caller calls Run, and closes the store after that has returned.
+// New returns a service with its store. The caller calls Run, and closes the store after Run has returned.
 func New(o Options) (*Service, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -108,8 +112,8 @@ func New(o Options) (*Service, error) {
 	return s, s.recover()
 }
 
-// Run has runs carried out until ctx ends. It then stops what is under way as after an interrupt, waits for it, and
-// returns.
+// Run executes runs until ctx ends. It then stops the phases in progress as by an interrupt, waits for them,
+// and returns.
 func (s *Service) Run(ctx context.Context) error {
 	var outlining sync.WaitGroup
 	outlining.Go(func() { s.outlineWanted(ctx) })
@@ -121,10 +125,10 @@ func (s *Service) Run(ctx context.Context) error {
 	return errors.Join(err, s.logs.close())
 }
 
-// alphabet is what identities are made of.
+// alphabet has the characters of IDs.
 const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
-// newID makes an identity: the kind, and 16 characters drawn at random.
+// newID makes an ID: the kind, and 16 random characters.
 func newID(kind string) string { return kind + "-" + random(16) }
 
 // random returns n characters of the alphabet, each equally likely.
@@ -142,126 +146,131 @@ func random(n int) string {
 	return string(out)
 }
 
-// newSecret makes what is told to one program and guessed by none: over 256 bits.
+// newSecret makes a secret with more than 256 bits of randomness.
 func newSecret() string { return random(44) }
 
-// Page is a part of a list. Number counts from 1.
+// Page selects a part of a list. Number counts from 1.
 type Page struct{ Number, Size int }
 
-// Cut returns the part of a list that the page has.
+// Cut returns the part of a list that a page selects.
 func Cut[T any](all []T, p Page) []T {
 	from := min(len(all), max(0, p.Number-1)*p.Size)
 	return all[from:min(len(all), from+p.Size)]
 }
 
-// Engine carries out the phases of runs.
+// Engine executes the phases of runs.
 type Engine interface {
 	// Plan makes the plan of a run. It changes nothing outside of the job's directories.
 	Plan(ctx context.Context, j *Job) (*PlanResult, error)
-	// PlanJSON makes the JSON document of a plan of what Plan has returned, and of the versions of the state in the
-	// directory of the workspace. It needs no worker, and the state may have moved on.
+	// PlanJSON makes the JSON document of a plan from the results of Plan and from the state versions in the
+	// directory of the workspace. It needs no worker, and also works when the state has changed since.
 	PlanJSON(ctx context.Context, data string, plan, shape []byte) ([]byte, error)
-	// Apply carries out the plan of a run, or goes on with what was begun of it. With a nil error everything was
+	// Apply applies the plan of a run, or resumes an interrupted apply. A nil error means that everything was
 	// applied.
 	Apply(ctx context.Context, j *Job) (*ApplyResult, error)
-	// Resolve ends the doubt about an operation of the workspace, as who says what became of it.
+	// Resolve records the outcome of an operation in doubt, as the person who states it.
 	Resolve(ctx context.Context, j *Job, r Resolution, who string) error
-	// Watch reads objects of the workspace, at most reads at a time, and returns those that are not as the state has
-	// them. It changes nothing, keeps nobody from changing the state, and lets the plans and applies of others go first.
-	// With an error some of the objects were not read; what was found in the others is returned all the same.
+	// Watch reads objects of the workspace, at most reads at a time, and returns those that differ from the
+	// state. It changes nothing, takes no lock of the state, and yields to the operations of plans and applies.
+	// If it returns an error, some objects could not be read; the findings about the others are returned all
+	// the same.
 	Watch(ctx context.Context, j *Job, addresses []string, reads int) ([]Found, error)
 }
 
-// Job is one phase of a run for the engine. When ctx, which comes with it, ends, the engine returns without waiting for
-// anything.
+// Job is one phase of a run, for the engine. When the context that comes with it ends, the engine returns
+// without waiting for operations.
 type Job struct {
 	Run       record.Run
 	Workspace record.Workspace
-	// Stopping ends when nothing new is to be begun: what is under way is ended, and kept. Its cause is ErrSuspended
-	// where the phase is gone on with later: then what is under way is finished, not asked to end.
-	Stopping context.Context //nolint:containedctx // the other one of the two contexts of a stop
-	// Configuration is the archive, gzip of tar; nil for none.
+	// Stopping ends when the engine must start nothing new: it interrupts the running operations and records
+	// their results. If its cause is ErrSuspended the phase is continued later; then the engine does not
+	// interrupt running operations but waits for them.
+	Stopping context.Context //nolint:containedctx // the second of the two contexts of a stop
+	// Configuration opens the archive of the configuration, a gzipped tar; nil if there is none.
 	Configuration func() (io.ReadCloser, error)
-	// Scratch is an empty directory of this phase, removed after it; Data is the workspace's own, which stays.
+	// Scratch is an empty directory that is removed after the phase; Data is a permanent directory of the
+	// workspace.
 	Scratch, Data string
-	// Kept, where it is not empty, is a directory that stays from one job with this configuration to the next, so that
-	// it is unpacked, and its modules are brought there, once.
+	// Kept, if not empty, is a directory that later jobs with the same configuration use again, so that the
+	// configuration is unpacked, and its modules are installed, only once.
 	Kept string
-	// Variables are those that the run has, and Environment is what its programs see, as NAME=value.
+	// Variables are the input variables of the run. Environment is the environment of its programs, as
+	// NAME=value.
 	Variables   []Value
 	Environment []string
-	// State is the state of the workspace.
+	// State gives access to the state of the workspace.
 	State State
-	// Plan is what the plan phase returned; for Apply.
+	// Plan is the result of the plan phase; only for Apply.
 	Plan []byte
-	// Resumed tells that an apply was begun before and has not ended.
+	// Resumed says that this apply was started before and has not ended.
 	Resumed bool
-	// Who is the person who has approved the run, or else made it.
+	// Who is the person who approved the run or, if nobody did, who created it.
 	Who string
-	// Alive tells of a run whether its apply is under way, or will be gone on with.
+	// Alive reports whether the apply of a run is running or will be resumed.
 	Alive func(run string) bool
-	// Waits is told what an apply waits for that has to have objects for itself: for which run, and more as text. Both
-	// are empty when it goes on. Safe for calls from any goroutine.
+	// Waits is called when the apply of a run with object locks starts to wait: with the run that it waits for,
+	// and a description. Both are empty when it continues. Safe for concurrent use.
 	Waits func(run, text string)
-	// Log is what people read; Structured that it has a line of JSON for each message.
+	// Log is the log for people. With Structured it has one JSON message per line.
 	Log        io.Writer
 	Structured bool
-	// Watched is told, once, what the vertices of the phase do, as soon as there is something to look at, and which name
-	// the engine's own run has, under which permits are held. The engine goes on writing the book until the phase ends;
-	// people look at it meanwhile. Safe for calls from any goroutine.
+	// Watched is called once, when the timeline of the phase begins: with the timeline, which the engine writes
+	// until the phase ends and which may be read meanwhile, and with the ID of the engine's run, under which it
+	// holds permits. Safe for concurrent use.
 	Watched func(book *timeline.Book, engine string)
-	// Doubtful is told which operations the state has in doubt, whenever the engine has looked; the last word counts.
+	// Doubtful is called with all operations in doubt in the state whenever the engine has determined them; the
+	// last call counts.
 	Doubtful func([]record.Doubt)
 }
 
 // Value is the value of an input variable.
 type Value struct {
 	Name      string
-	Text      string // an expression in HCL, or the text itself
+	Text      string // an HCL expression, or the value itself
 	HCL       bool
 	Sensitive bool
-	// Run tells that it came with the run, and wins over files of the configuration.
+	// Run says that the value was given with the run, and overrides the files of the configuration.
 	Run bool
 }
 
-// State is what a run sees of its workspace's state.
+// State gives a run access to the state of its workspace.
 type State interface {
-	// Read returns the current version, nil when there is none.
+	// Read returns the current version, or nil if there is none.
 	Read(ctx context.Context) ([]byte, error)
-	// Providers returns the configurations of providers that the objects of the current version belong to, as the state
-	// writes them; nil where that is not known.
+	// Providers returns the provider configurations of the objects in the current version, as they are written
+	// in the state; nil if they are unknown.
 	Providers(ctx context.Context) ([]string, error)
-	// Write makes a new version the current one. It is durable when Write returns.
+	// Write stores a new version, which becomes the current one. It is durable when Write returns.
 	Write(ctx context.Context, data []byte) error
 }
 
-// PlanResult is what a plan came to.
+// PlanResult is the result of a plan.
 type PlanResult struct {
 	HasChanges, Generated        bool
 	Add, Change, Destroy, Import int
-	// Sensitive are the names of the variables whose values the configuration declares sensitive.
+	// Sensitive has the names of the variables that the configuration declares sensitive.
 	Sensitive []string
-	// Plan is what Apply needs. Redacted is the document of the plan that clients show; the whole one is made of Plan and
-	// Shape when somebody asks for it.
+	// Plan and Shape are opaque data: Apply needs Plan, and PlanJSON needs both to make the complete document.
+	// Redacted is the JSON document without sensitive values.
 	Plan, Shape, Redacted []byte
 }
 
-// ApplyResult is what an apply came to.
+// ApplyResult counts the changes of an apply.
 type ApplyResult struct{ Add, Change, Destroy, Import int }
 
-// ErrStopped is what the engine returns when it has ended because it was asked to stop.
+// ErrStopped is returned by the engine when it has ended because it was asked to stop.
 var ErrStopped = errors.New("the run was stopped")
 
-// ErrAgain is wrapped by the engine's error when a phase has failed while something was away that it needs and that
-// comes back. It is carried out again: planned again, or gone on with.
-var ErrAgain = errors.New("something that the run needs was away")
+// ErrAgain is wrapped by the engine's error if a phase has failed because something that it needs was
+// temporarily unavailable. The phase is then repeated: planned again, or resumed.
+var ErrAgain = errors.New("something that the run needs was unavailable")
 
-// ErrSuspended is the cause of a phase's stop after which the service goes on with it; errCanceled that of one that
-// somebody has asked for.
+// ErrSuspended is the cause of a stop after which the service continues the phase later; errCanceled is the
+// cause when a person has canceled the run.
 var (
-	ErrSuspended = errors.New("the service goes on with the run later")
+	ErrSuspended = errors.New("the service continues the run later")
 	errCanceled  = errors.New("the run was canceled")
 )
 
-// ErrReported is wrapped by errors whose text is in the run's log already.
+// ErrReported is wrapped by errors whose text is already in the run's log.
 var ErrReported = errors.New("reported in the log")

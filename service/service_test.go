@@ -217,7 +217,7 @@ func TestAServiceThatStartsAgainGoesOn(t *testing.T) {
 		t.Errorf("%+v", v.Run)
 	}
 	log := wholeLog(t, h, h.LogAddress(&applying.Apply))
-	if !strings.Contains(log, "goes on with the run") || strings.Count(log, "\x02") != 1 {
+	if !strings.Contains(log, "continues the run") || strings.Count(log, "\x02") != 1 {
 		t.Errorf("%q", log)
 	}
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Person is somebody as a provider of identities knows them.
+// Person is a person as identified by an identity provider.
 type Person struct {
-	Issuer, Subject string // who it is; neither changes
-	Name            string // what they are to be called, if nobody is yet
-	Email           string // empty unless the provider has made sure of it
+	Issuer, Subject string // together identify the person; neither changes
+	Name            string // the preferred user name, used if it is free
+	Email           string // empty unless the provider has verified it
 	Groups          []string
 }
 
-// SignIn returns the user that somebody is whom a provider has proved to be who they are. A user is made for somebody
-// who comes the first time. Their groups are the teams of the organization with the group as their identity there
-// (`sso-team-id`): they join those, and leave the others that have one. The error is ErrForbidden for somebody who
-// belongs to nothing here, of whom nothing is kept.
+// SignIn returns the user for a person whose identity a provider has proved, and creates the user at the first
+// sign-in. Groups correspond to the teams of the organization that have the group as their SSO identity
+// (`sso-team-id`): the user joins those teams, and leaves other teams that have an SSO identity. The error is
+// ErrForbidden, and nothing is stored, if the person belongs to no team and has no invitation.
 func (s *Service) SignIn(p Person, organization, from string) (user string, err error) {
 	if p.Issuer == "" || p.Subject == "" {
-		return "", invalid("The provider of identities has not said who it is")
+		return "", invalid("The identity provider has not identified the person")
 	}
 	err = told(s.store.Update(func(tx *store.Tx) error {
 		u, err := s.person(tx, &p)
@@ -44,8 +44,8 @@ func (s *Service) SignIn(p Person, organization, from string) (user string, err 
 	return user, err
 }
 
-// person returns the user that somebody is, made if there is none. It never is a user who was made here: what the
-// provider calls somebody is no proof that they are.
+// person returns the user of a person, and creates one if necessary. It never returns a user that was created
+// in the service itself: a matching name at the provider does not prove the identity.
 func (s *Service) person(tx *store.Tx, p *Person) (*record.User, error) {
 	known, err := users.Select(tx, "identity", Hash(store.Join(p.Issuer, p.Subject)))
 	if err != nil {
@@ -70,8 +70,8 @@ func (s *Service) person(tx *store.Tx, p *Person) (*record.User, error) {
 	return u, s.accept(tx, u)
 }
 
-// freeName returns a name for a user that nobody has: the wanted one, in the letters of names, with a number if need
-// be.
+// freeName returns an unused user name: the wanted one, reduced to valid characters, with a number if
+// necessary.
 func freeName(tx *store.Tx, wanted string) string {
 	name := strings.Map(func(r rune) rune {
 		switch {
@@ -90,7 +90,7 @@ func freeName(tx *store.Tx, wanted string) string {
 	}
 }
 
-// joinGroups makes the teams of a user those of the groups, as far as teams are groups.
+// joinGroups makes a user a member of exactly those teams with an SSO identity whose groups are given.
 func (s *Service) joinGroups(tx *store.Tx, u *record.User, organization string, groups []string) error {
 	o, err := organizations.Get(tx, strings.ToLower(organization))
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Service) joinGroups(tx *store.Tx, u *record.User, organization string, 
 			if err := s.belong(tx, o.Name, u); err != nil {
 				return err
 			}
-		case !is && was && (t.ID != o.Owners || len(t.Users) > 1): // an organization keeps its last owner
+		case !is && was && (t.ID != o.Owners || len(t.Users) > 1): // an organization must keep its last owner
 			t.Users = slices.DeleteFunc(t.Users, func(id string) bool { return id == u.ID })
 		default:
 			continue

@@ -14,21 +14,22 @@ import (
 func stateFile(id string) string     { return "states/" + id }
 func jsonStateFile(id string) string { return "states/" + id + ".json" }
 
-// NewState is a version of a state that somebody wants to make.
+// NewState is a state version to be created.
 type NewState struct {
 	Serial  uint64
 	Lineage string
 	MD5     string
 	Force   bool
 	Run     string
-	// Outputs are the outputs as JSON, base64 over it undone; nil where they are in the state itself.
+	// Outputs has the outputs as JSON, decoded from base64; nil if they must be read from the state itself.
 	Outputs []byte
-	// State and JSON are the bytes, where they came with the request; nil where they are uploaded.
+	// State and JSON have the content if it was sent with the request; nil if it is uploaded later.
 	State, JSON []byte
 }
 
-// CreateState makes a version of a state, which becomes the current one when its bytes have arrived. The error is
-// ErrConflict when the workspace is not locked by the actor, or the version does not follow the current one.
+// CreateState creates a version of a state, which becomes the current one when its content has arrived. The
+// error is ErrConflict if the actor does not hold the lock of the workspace, or if the version does not follow
+// the current one.
 func (s *Service) CreateState(a *Actor, workspace string, n NewState) (*record.StateVersion, error) {
 	var out *record.StateVersion
 	err := s.audited(a, "state.create", workspace, func(tx *store.Tx) error {
@@ -54,7 +55,7 @@ func (s *Service) CreateState(a *Actor, workspace string, n NewState) (*record.S
 			}
 			if last.Status == record.UploadPending && last.Serial == n.Serial && last.MD5 == n.MD5 &&
 				last.CreatedBy == a.ID() && sameHolder(last.Under, w.Lock) {
-				out = last // the same request again
+				out = last // a repeated request
 				return nil
 			}
 		}
@@ -80,7 +81,7 @@ func (s *Service) CreateState(a *Actor, workspace string, n NewState) (*record.S
 	return s.StateVersion(a, out.ID)
 }
 
-// MayCreateState checks that the actor may make versions of a workspace's state at all.
+// MayCreateState checks that the actor may write the state of a workspace.
 func (s *Service) MayCreateState(a *Actor, workspace string) error {
 	return told(s.store.View(func(tx *store.Tx) error {
 		_, err := a.allowed(tx, workspace, needWriteState)
@@ -88,12 +89,12 @@ func (s *Service) MayCreateState(a *Actor, workspace string) error {
 	}))
 }
 
-// mayWrite checks that the workspace is locked by who writes, or by the run that is named.
+// mayWrite checks that the workspace is locked by the actor, or by the given run.
 func (s *Service) mayWrite(tx *store.Tx, a *Actor, w *record.Workspace, run string) error {
 	l := w.Lock
 	switch {
 	case !l.Held():
-		return conflict("the workspace has to be locked before its state is changed")
+		return conflict("lock the workspace before changing its state")
 	case l.Kind == "run" && (a.run != nil && a.run.ID == l.ID || run == l.ID):
 		return nil
 	case l.Kind == a.kind() && l.ID == a.ID():
@@ -102,16 +103,17 @@ func (s *Service) mayWrite(tx *store.Tx, a *Actor, w *record.Workspace, run stri
 	return conflict("%s", lockedBy(tx, w))
 }
 
-// sameHolder tells whether a lock is still, or again, that of who had it.
+// sameHolder reports whether two locks have the same holder.
 func sameHolder(then, now record.Lock) bool {
 	return then.Kind == now.Kind && then.ID == now.ID && then.ForeignID == now.ForeignID
 }
 
-// follows checks that a version can come behind the current one. It returns the current one if it is the same.
+// follows checks that a version may follow the current one. If both are the same version, it returns the
+// current one.
 func (s *Service) follows(tx *store.Tx, w *record.Workspace, serial uint64, lineage, sum string,
 	force bool) (*record.StateVersion, error) {
 	if w.CurrentState == "" {
-		return nil, nil //nolint:nilnil // it is another one, and it may come
+		return nil, nil //nolint:nilnil // a different version, which is allowed
 	}
 	current, err := stateVersions.Get(tx, w.CurrentState)
 	switch {
@@ -126,13 +128,14 @@ func (s *Service) follows(tx *store.Tx, w *record.Workspace, serial uint64, line
 	case serial < current.Serial:
 		return nil, conflict("the state has the serial %d, and the current one has %d", serial, current.Serial)
 	case serial == current.Serial:
-		return nil, conflict("the state has the serial %d of the current one, and other content", serial)
+		return nil, conflict("the state has the serial %d of the current one, but different content", serial)
 	}
 	return nil, nil //nolint:nilnil // as above
 }
 
-// UploadState takes the bytes of a version, by the secret of its address. It is the current one when this returns. size
-// is what the client says that it sends; -1 when it does not say.
+// UploadState stores the content of a version, which is found by the secret of its upload address. The version
+// is the current one when this returns. size is the size that the client has announced, or -1 if it has
+// announced none.
 func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
 	defer s.uploads.take(Hash(secret))()
 	v, err := s.uploaded(secret)
@@ -141,7 +144,7 @@ func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
 	}
 	if v.Status == record.StateFinalized {
 		return repeats(data, size, s.opts.MaxState, v.MD5,
-			conflict("the state version %s is complete, and has other content", v.ID))
+			conflict("the state version %s is complete, with different content", v.ID))
 	}
 	if err := fits(size, s.opts.MaxState); err != nil {
 		return err
@@ -176,7 +179,7 @@ func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
 		case ws.Lock.Held():
 			return refuse(conflict("%s", lockedBy(tx, ws)))
 		default:
-			return refuse(conflict("the workspace is not locked any more"))
+			return refuse(conflict("the workspace is no longer locked"))
 		}
 		if _, err := s.follows(tx, ws, v.Serial, v.Lineage, v.MD5, v.Force); err != nil {
 			return refuse(err)
@@ -193,8 +196,8 @@ func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
 	}))
 }
 
-// keepState keeps the bytes of a version as they come, and notes in it meanwhile what people ask for. wrong is why they
-// are no state.
+// keepState stores the content of a version while it arrives, and extracts the properties that are recorded
+// with it. wrong says why the content is not a state.
 func (s *Service) keepState(v *record.StateVersion, data io.Reader) (w store.Written, text stateText, wrong,
 	err error) {
 	type outcome struct {
@@ -203,24 +206,24 @@ func (s *Service) keepState(v *record.StateVersion, data io.Reader) (w store.Wri
 	}
 	read, write := io.Pipe()
 	kept := make(chan outcome, 1)
-	go func() { // awaited below
+	go func() { // the code below waits for it
 		w, err := s.store.Write(stateFile(v.ID), io.TeeReader(data, write), s.opts.MaxState)
 		_ = write.CloseWithError(err) // never fails
 		kept <- outcome{w, err}
 	}()
 	defer func() {
-		_ = read.Close() // never fails; there is something left only where the reading has ended by a mistake
+		_ = read.Close() // never fails
 		o := <-kept
 		if w, err = o.Written, told(o.err); errors.Is(err, ErrTooLarge) {
 			err = &problem413{s.opts.MaxState}
 		}
 	}()
 	text, wrong = describe(v, read)
-	_, _ = io.Copy(io.Discard, read) // why it cannot be read, the other side tells
+	_, _ = io.Copy(io.Discard, read) // a read error is returned by the other side
 	return
 }
 
-// UploadStateJSON takes the JSON form of a version; size is as for UploadState.
+// UploadStateJSON stores the JSON form of a version; size is as for UploadState.
 func (s *Service) UploadStateJSON(secret string, data io.Reader, size int64) error {
 	defer s.uploads.take(Hash(secret) + " json")()
 	v, err := s.uploaded(secret)
@@ -275,7 +278,7 @@ func (a *Actor) stateVersion(tx *store.Tx, id string, n need) (*record.StateVers
 	return v, err
 }
 
-// CurrentState returns the current version of a workspace's state. The error is ErrNotFound when there is none.
+// CurrentState returns the current version of a workspace's state. The error is ErrNotFound if there is none.
 func (s *Service) CurrentState(a *Actor, workspace string) (v *record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		w, err := a.allowed(tx, workspace, needOutputs)
@@ -311,7 +314,7 @@ func (s *Service) StateVersions(a *Actor, workspace string) (out []*record.State
 	return out, told(err)
 }
 
-// StateOutput returns an output of a version, with its value.
+// StateOutput returns an output of a state version, with its value.
 func (s *Service) StateOutput(a *Actor, id string) (o *record.Output, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		for _, sv := range stateVersions.List(tx, "output", id) {
@@ -331,8 +334,8 @@ func (s *Service) StateOutput(a *Actor, id string) (o *record.Output, err error)
 	return o, told(err)
 }
 
-// DownloadState returns the exact bytes of a version, as they are read. The caller closes the reader; one that has
-// ended with io.EOF has given everything.
+// DownloadState returns a reader of the exact content of a version. The caller closes it. The content is
+// complete when Read returns io.EOF.
 func (s *Service) DownloadState(a *Actor, id string) (data io.ReadCloser, v *record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error { v, err = a.stateVersion(tx, id, needReadState); return err })
 	if err != nil {
@@ -353,7 +356,7 @@ func (s *Service) DownloadStateJSON(a *Actor, id string) (data []byte, err error
 	return data, told(err)
 }
 
-// Sum returns the checksum of a state's bytes as the API has it.
+// Sum returns the checksum of a state's content in the form that the API uses.
 func Sum(data []byte) string {
 	sum := md5.Sum(data) //nolint:gosec // see above
 	return hex.EncodeToString(sum[:])

@@ -13,21 +13,21 @@ import (
 	"github.com/millipede-iac/millipede/service/skim"
 )
 
-// stateText is what the service reads of a state in the exchange format.
+// stateText has the properties of a state that the service extracts from the exchange format.
 type stateText struct {
 	engine, lineage string
 	serial          uint64
 	encrypted       bool
 	outputs         []record.Output
-	resources       int // managed ones, instances counted
-	version         int // of the format
+	resources       int // managed ones; each instance counts
+	version         int // version of the format
 	providers       map[string]bool
 }
 
-// maxProviders is how many configurations of providers are noted of a state.
+// maxProviders bounds the number of provider configurations that are recorded for a state.
 const maxProviders = 200
 
-// usedProviders are the configurations of providers; nil where they are not known, or too many.
+// usedProviders returns the provider configurations; nil if they are unknown or too many.
 func (t *stateText) usedProviders() []string {
 	if t.encrypted || t.version != 4 || len(t.providers) > maxProviders {
 		return nil
@@ -35,8 +35,8 @@ func (t *stateText) usedProviders() []string {
 	return slices.AppendSeq([]string{}, maps.Keys(t.providers))
 }
 
-// readState reads a state as it comes, one instance of a resource at a time, so that its size does not matter. Of one
-// that the configuration encrypts it reads only up to where that begins.
+// readState reads a state as a stream, one resource instance at a time, so that memory does not grow with its
+// size. It reads an encrypted state only up to the encrypted data.
 func readState(text io.Reader) (t stateText, err error) {
 	d := skim.New(text)
 	t.providers = map[string]bool{}
@@ -82,11 +82,11 @@ func readState(text io.Reader) (t stateText, err error) {
 	return t, err
 }
 
-// errEnough ends the reading of a state.
+// errEnough ends the reading of a state early.
 var errEnough = errors.New("enough was read")
 
-// readResource returns how many instances a resource has, none for one that is only read, and to which configuration of
-// a provider they belong.
+// readResource returns the number of instances of a resource (0 for a data source), and the provider
+// configuration that they belong to.
 func readResource(d *skim.Reader) (instances int, provider string, err error) {
 	mode := ""
 	err = d.Members(func(key string) (err error) {
@@ -111,14 +111,14 @@ func readResource(d *skim.Reader) (instances int, provider string, err error) {
 	return instances, provider, err
 }
 
-// describe notes in a version what people ask for. One that is encrypted tells only that; what is no state, which the
-// error says, tells nothing.
+// describe records the properties of a state in its version. Of an encrypted state it records only that it is
+// encrypted. The error says why the content is not a state; then nothing is recorded.
 func describe(v *record.StateVersion, text io.Reader) (stateText, error) {
 	t, err := readState(text)
 	if err != nil {
 		return stateText{}, err
 	}
-	if v.Lineage == "" { // whoever brought it has not said it
+	if v.Lineage == "" { // the client has not sent it
 		v.Lineage = t.lineage
 	}
 	if v.Encrypted = t.encrypted; !v.Encrypted {
@@ -127,7 +127,7 @@ func describe(v *record.StateVersion, text io.Reader) (stateText, error) {
 	return t, nil
 }
 
-// stateOutput is an output in a state, and in a request that brings outputs.
+// stateOutput is an output in a state, or in a request.
 type stateOutput struct {
 	Value     json.RawMessage `json:"value"`
 	Type      json.RawMessage `json:"type"`
@@ -143,7 +143,7 @@ func outputsOf(all map[string]stateOutput) (out []record.Output) {
 	return out
 }
 
-// readOutputs reads the outputs that came with a request beside a state that may be encrypted.
+// readOutputs reads the outputs that were sent in a request along with a state, which may be encrypted.
 func readOutputs(text []byte) []record.Output {
 	if decoded, err := base64.StdEncoding.DecodeString(string(text)); err == nil {
 		text = decoded

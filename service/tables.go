@@ -8,15 +8,16 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// everywhere is the key of the runs that have not ended, in all workspaces; a workspace's own have its ID.
+// everywhere is the index key of the unfinished runs of all workspaces; the key of one workspace's runs is its
+// ID.
 const everywhere = "*"
 
-// one makes an index of a single key.
+// one makes an index with a single key per record.
 func one[T any](key func(*T) string) func(*T) []string {
 	return func(v *T) []string { return []string{key(v)} }
 }
 
-// The tables, and how their records are found.
+// The tables, with their indexes.
 var (
 	organizations = store.Table[record.Organization]{
 		Name: "organization", ID: func(o *record.Organization) string { return strings.ToLower(o.Name) },
@@ -70,7 +71,7 @@ var (
 	configurations = store.Table[record.Configuration]{
 		Name: "configuration version", ID: func(c *record.Configuration) string { return c.ID },
 		Unique: map[string]func(*record.Configuration) string{
-			"secret": func(c *record.Configuration) string { return Hash(c.Secret) }, // keys of indexes are not sealed
+			"secret": func(c *record.Configuration) string { return Hash(c.Secret) }, // index keys are not encrypted
 		},
 		Lists: map[string]func(*record.Configuration) []string{
 			"workspace": one(func(c *record.Configuration) string {
@@ -212,7 +213,7 @@ var (
 	}
 )
 
-// person is how a membership names the person: the user, or a hash of the address that is invited.
+// person returns the index key of a membership's person: the user, or a hash of the invited address.
 func person(m *record.Membership) string {
 	if m.User != "" {
 		return m.User

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Me returns the user that the actor is; for tokens of teams and organizations one that stands for them.
+// Me returns the user of the actor; for the token of a team or an organization, a user that stands for it.
 func (s *Service) Me(a *Actor) record.User {
 	if a.User != nil {
 		return *a.User
@@ -18,11 +18,12 @@ func (s *Service) Me(a *Actor) record.User {
 	return record.User{ID: "user-" + a.Token.Owner, Name: a.Name(), CreatedAt: a.Token.CreatedAt}
 }
 
-// ChangeMe changes the name and the address of the actor's own user; nil leaves them. Only administrators of the
-// service do so: teams and invitations name people by both, and nobody has proved that an address is theirs.
+// ChangeMe changes the name and the email address of the actor's own user; nil leaves one unchanged. Only
+// administrators of the service may do this: teams and invitations refer to people by both, and the service
+// does not verify that an address belongs to the user.
 func (s *Service) ChangeMe(a *Actor, name, email *string) (u *record.User, err error) {
 	if !a.admin() {
-		return nil, forbidden("only administrators of the service change users")
+		return nil, forbidden("only administrators of the service may change users")
 	}
 	err = s.audited(a, "user.change", a.User.ID, func(tx *store.Tx) error {
 		if u, err = users.Get(tx, a.User.ID); err != nil {
@@ -31,7 +32,7 @@ func (s *Service) ChangeMe(a *Actor, name, email *string) (u *record.User, err e
 		set(&u.Name, name)
 		set(&u.Email, email)
 		if email != nil && !strings.Contains(*email, "@") {
-			return invalid("Email must be an address")
+			return invalid("Email must be an email address")
 		}
 		if !record.ValidName(u.Name) {
 			return invalid("Username must be letters, digits, - and _, and begin with a letter or a digit")
@@ -41,7 +42,7 @@ func (s *Service) ChangeMe(a *Actor, name, email *string) (u *record.User, err e
 	return u, err
 }
 
-// User returns a user, if the actor shares an organization with it.
+// User returns a user who is in an organization of the actor.
 func (s *Service) User(a *Actor, id string) (u *record.User, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if u, err = users.Get(tx, id); err != nil {
@@ -64,10 +65,10 @@ func (s *Service) User(a *Actor, id string) (u *record.User, err error) {
 	return u, told(err)
 }
 
-// CreateUser makes a user.
+// CreateUser creates a user.
 func (s *Service) CreateUser(a *Actor, name, email string, admin bool) (u *record.User, err error) {
 	if !a.admin() {
-		return nil, forbidden("only administrators of the service make users")
+		return nil, forbidden("only administrators of the service may create users")
 	}
 	if !record.ValidName(name) {
 		return nil, invalid("Username must be letters, digits, - and _, and begin with a letter or a digit")
@@ -82,8 +83,8 @@ func (s *Service) CreateUser(a *Actor, name, email string, admin bool) (u *recor
 	return u, err
 }
 
-// Bootstrap makes the first user, an administrator, the first organization, and a token of the user, when there is no
-// user yet. The token is returned this once; it is empty when there was a user.
+// Bootstrap creates the first user, an administrator, the first organization, and a token of the user, if there
+// is no user yet. The token cannot be retrieved later. It is empty if there was a user already.
 func (s *Service) Bootstrap(name, organization string) (token string, err error) {
 	none := true
 	err = s.store.View(func(tx *store.Tx) error {
@@ -114,7 +115,7 @@ func (s *Service) Bootstrap(name, organization string) (token string, err error)
 	return token, err
 }
 
-// newToken makes a token: 256 bits and more, in the form that the field knows.
+// newToken makes a token with more than 256 bits of randomness, in the form that clients expect.
 func newToken() string { return random(14) + ".atlasv1." + random(44) }
 
 // Teams returns the teams of an organization.
@@ -135,8 +136,8 @@ func (s *Service) Teams(a *Actor, organization string) (out []*record.Team, err 
 	return out, told(err)
 }
 
-// knows tells whether the actor may see a team: its members, those who manage teams, and for teams that are not secret
-// everybody in the organization.
+// knows reports whether the actor may see a team: as a member, with the right to manage teams, or, for teams
+// that are not secret, as a member of the organization.
 func (a *Actor) knows(t *record.Team, o *record.Organization) bool {
 	if t.Visibility == "organization" || a.manages(o, manageTeams) || a.manages(o, secretTeams) {
 		return true
@@ -160,7 +161,7 @@ func (a *Actor) team(tx *store.Tx, id string) (*record.Team, *record.Organizatio
 	return nil, nil, notFound("there is no team %q, or you have no access to it", id)
 }
 
-// PutTeam makes a team (with an empty ID), or changes what it is called and may do in its organization.
+// PutTeam creates a team (if its ID is empty), or changes its name and its rights in the organization.
 func (s *Service) PutTeam(a *Actor, t record.Team) (*record.Team, error) {
 	if t.Name = strings.TrimSpace(t.Name); !record.ValidName(strings.ReplaceAll(t.Name, " ", "-")) {
 		return nil, invalid("Name must be letters, digits, spaces, - and _, and begin with a letter or a digit")
@@ -182,10 +183,10 @@ func (s *Service) PutTeam(a *Actor, t record.Team) (*record.Team, error) {
 		}
 		if !a.manages(o, manageAccess) && (t.ManageWorkspaces || t.ManageProjects || t.ManageMembership ||
 			t.ManageTeams || t.ManageAccess || t.AccessSecretTeams || t.ReadWorkspaces || t.ReadProjects) {
-			return forbidden("only owners let teams manage the organization %s", o.Name)
+			return forbidden("only owners may allow teams to manage the organization %s", o.Name)
 		}
 		if t.ID == o.Owners && t.Name != "owners" {
-			return invalid("The owners' team keeps its name")
+			return invalid("The owners' team cannot be renamed")
 		}
 		if t.ID == "" {
 			t.ID, t.Organization = newID("team"), o.Name
@@ -195,7 +196,8 @@ func (s *Service) PutTeam(a *Actor, t record.Team) (*record.Team, error) {
 	return &t, err
 }
 
-// ChangeMembers adds users, by their names, identities or memberships, to a team, or removes them.
+// ChangeMembers adds users to a team or removes them. names has user names, IDs of users, or IDs of
+// memberships.
 func (s *Service) ChangeMembers(a *Actor, id string, names []string, remove bool) error {
 	return s.audited(a, "team.members", id, func(tx *store.Tx) error {
 		t, o, err := a.team(tx, id)
@@ -207,7 +209,7 @@ func (s *Service) ChangeMembers(a *Actor, id string, names []string, remove bool
 		}
 		for _, name := range names {
 			if m, err := memberships.Get(tx, name); err == nil && strings.EqualFold(m.Organization, o.Name) {
-				if name = m.User; name == "" { // an invitation takes its teams along
+				if name = m.User; name == "" { // an invitation records its teams
 					m.Teams = slices.DeleteFunc(m.Teams, func(id string) bool { return id == t.ID })
 					if !remove {
 						m.Teams = append(m.Teams, t.ID)
@@ -270,7 +272,7 @@ func (s *Service) dropTeam(tx *store.Tx, id string) error {
 	return teams.Delete(tx, id)
 }
 
-// Accesses returns what teams may do on a workspace or a project.
+// Accesses returns the rights of teams in a workspace or a project.
 func (s *Service) Accesses(a *Actor, on string) (out []*record.Access, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if err := a.mayGrant(tx, on, false); err != nil {
@@ -282,7 +284,7 @@ func (s *Service) Accesses(a *Actor, on string) (out []*record.Access, err error
 	return out, told(err)
 }
 
-// Access returns what a team may do somewhere.
+// Access returns a right of a team in a workspace or a project.
 func (s *Service) Access(a *Actor, id string) (x *record.Access, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if x, err = accesses.Get(tx, id); err != nil {
@@ -293,7 +295,7 @@ func (s *Service) Access(a *Actor, id string) (x *record.Access, err error) {
 	return x, told(err)
 }
 
-// mayGrant checks that the actor may see, or change, who may do what on a workspace or a project.
+// mayGrant checks that the actor may see, or change, the rights of teams in a workspace or a project.
 func (a *Actor) mayGrant(tx *store.Tx, on string, change bool) error {
 	if !strings.HasPrefix(on, "prj-") {
 		n := needSee
@@ -317,7 +319,7 @@ func (a *Actor) mayGrant(tx *store.Tx, on string, change bool) error {
 	return nil
 }
 
-// projectRights returns the most that the teams of the actor may do with a project itself.
+// projectRights returns the union of the rights that the teams of the actor have in a project itself.
 func (a *Actor) projectRights(tx *store.Tx, p *record.Project) (most record.ProjectRights, err error) {
 	higher := func(have *string, more string, order ...string) {
 		if slices.Index(order, more) > slices.Index(order, *have) {
@@ -340,7 +342,7 @@ func (a *Actor) projectRights(tx *store.Tx, p *record.Project) (most record.Proj
 	return most, nil
 }
 
-// PutAccess gives a team a role on a workspace or a project (with an empty ID), or changes it.
+// PutAccess grants a team a role in a workspace or a project (if its ID is empty), or changes a granted one.
 func (s *Service) PutAccess(a *Actor, x record.Access) (*record.Access, error) {
 	err := s.audited(a, "access.put", x.Team+" on "+x.On, func(tx *store.Tx) error {
 		if x.ID != "" {
@@ -354,8 +356,8 @@ func (s *Service) PutAccess(a *Actor, x record.Access) (*record.Access, error) {
 			}
 		}
 		if !x.Project.Valid() {
-			return invalid("Project access has a word that is none of read, update and delete for settings, none, read " +
-				"and manage for teams, or none, read and write for variable sets")
+			return invalid("Project access must be read, update or delete for settings; none, read " +
+				"or manage for teams; and none, read or write for variable sets")
 		}
 		if !record.ValidRole(x.Role, strings.HasPrefix(x.On, "prj-")) {
 			return invalid("Access must be read, plan, write, admin or custom")
@@ -393,7 +395,7 @@ func organizationOf(tx *store.Tx, on string) (string, error) {
 	return w.Organization, nil
 }
 
-// DeleteAccess takes a role away.
+// DeleteAccess revokes a role of a team.
 func (s *Service) DeleteAccess(a *Actor, id string) error {
 	return s.audited(a, "access.delete", id, func(tx *store.Tx) error {
 		x, err := accesses.Get(tx, id)
@@ -407,7 +409,7 @@ func (s *Service) DeleteAccess(a *Actor, id string) error {
 	})
 }
 
-// Tokens returns the tokens of a user, a team or an organization; only their hashes are known.
+// Tokens returns the tokens of a user, a team or an organization. Only their hashes are stored.
 func (s *Service) Tokens(a *Actor, kind, owner string) (out []*record.Token, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if owner, err = a.mayTokens(tx, kind, owner); err != nil {
@@ -419,7 +421,7 @@ func (s *Service) Tokens(a *Actor, kind, owner string) (out []*record.Token, err
 	return out, told(err)
 }
 
-// Token returns a token by its identity, without itself.
+// Token returns the record of a token by its ID.
 func (s *Service) Token(a *Actor, id string) (t *record.Token, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if t, err = tokens.Get(tx, id); err == nil {
@@ -433,7 +435,7 @@ func (s *Service) Token(a *Actor, id string) (t *record.Token, err error) {
 	return t, told(err)
 }
 
-// mayTokens checks that the actor manages the tokens of an owner, and returns how tokens name it.
+// mayTokens checks that the actor manages the tokens of an owner, and returns the owner's ID.
 func (a *Actor) mayTokens(tx *store.Tx, kind, owner string) (string, error) {
 	switch kind {
 	case record.TokenUser:
@@ -454,8 +456,8 @@ func (a *Actor) mayTokens(tx *store.Tx, kind, owner string) (string, error) {
 	return "", notFound("there is no %s %q whose tokens you manage", kind, owner)
 }
 
-// CreateToken makes a token. It is returned this once. A team and an organization have one token: another takes its
-// place.
+// CreateToken makes a token, which cannot be retrieved later. A team and an organization have only one token: a
+// new one replaces it.
 func (s *Service) CreateToken(a *Actor, kind, owner, description string, expires time.Time) (token string,
 	kept *record.Token, err error) {
 	if !expires.IsZero() && !expires.After(s.now()) {

@@ -10,50 +10,51 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// board is all that decides whose turn it is, at one moment. It is made anew for each decision, which changes nothing
-// of it.
+// board is a snapshot of everything that determines which steps are due. It is made anew for each decision, and
+// is not modified.
 type board struct {
 	now    time.Time
-	runs   []*record.Run // that have not ended, in order of creation
+	runs   []*record.Run // unfinished runs by creation time
 	spaces map[string]*record.Workspace
-	// Plans and applies under way may be at most this many.
+	// plans and applies bound how many phases of each kind are in progress.
 	plans, applies int
 	// served is when a plan of a workspace was last started, so that workspaces take turns.
 	served map[string]time.Time
-	// seen says of runs whether, and how often since their plan ended, a client has looked at them.
+	// seen says whether, and how often since their plan ended, a client has looked at runs.
 	seen map[string]sighting
-	// objects is what phases under way wait for: applies for the objects that they change, all for room on the disk.
+	// objects says what running phases wait for: applies for the objects that they change, any phase for disk
+	// space.
 	objects map[string]Wait
-	// stopped tells that the service ends, so that it takes on nothing new.
+	// stopped says that the service is shutting down: nothing new may start.
 	stopped bool
-	// halts are those of workspaces, by their IDs; that of the service is the one of all.
+	// halts has the halt that applies to each workspace, by its ID.
 	halts map[string]*record.Halt
 }
 
-// sighting is how a client looks at a run.
+// sighting records how a client looks at a run.
 type sighting struct {
 	reads int // since the plan ended
 	last  time.Time
 }
 
-// step is an event that a run's turn brings.
+// step is an event of a run that is due.
 type step struct {
 	run  string
 	kind record.RunEventKind
 	why  string
 }
 
-// Times of auto-applied runs of clients that show the plan before they follow the apply.
+// Times for auto-applied runs whose client shows the plan before it follows the apply.
 const (
 	holdReads = 3
 	holdTime  = 3 * time.Second
 )
 
-// goneAfter is how long a client that waits for an approval may not ask before it counts as gone.
+// goneAfter is how long a client that waits for an approval may be silent before it is considered gone.
 const goneAfter = 30 * time.Second
 
-// due returns the steps that can be made now, one after the other: each is possible on the board with those before it
-// made. A run may have several, so that it gets to where it has to wait in one change of the store.
+// due returns the steps that are due, in order: each is possible after those before it. A run may have several
+// steps, so that one transaction takes it to the next status in which it has to wait.
 func (b *board) due() []step {
 	now := b.turn()
 	all := now
@@ -65,7 +66,7 @@ func (b *board) due() []step {
 	return all
 }
 
-// after returns the board as it will be when steps are made.
+// after returns the board after the given steps.
 func (b *board) after(steps []step) *board {
 	next, at := *b, make(map[string]*record.Run, len(steps))
 	next.runs, next.served = slices.Clone(b.runs), map[string]time.Time{}
@@ -75,7 +76,7 @@ func (b *board) after(steps []step) *board {
 	}
 	for i, r := range next.runs {
 		if _, changes := at[r.ID]; changes {
-			clone := *r // others look at it
+			clone := *r // the run is shared
 			next.runs[i], at[r.ID] = &clone, &clone
 		}
 	}
@@ -83,7 +84,7 @@ func (b *board) after(steps []step) *board {
 		r := at[s.run]
 		status, err := record.Next(r.Status, s.kind, 0)
 		if err != nil {
-			panic(err) // turn has found it possible
+			panic(err) // turn returns only possible steps
 		}
 		if r.Status = status; status == record.Planning {
 			next.served[r.Workspace] = b.now
@@ -93,7 +94,8 @@ func (b *board) after(steps []step) *board {
 	return &next
 }
 
-// turn returns the steps that can be made on the board as it is; steps of two runs do not contradict.
+// turn returns the steps that are due on the board without further changes; steps of different runs do not
+// conflict.
 func (b *board) turn() []step {
 	var out []step
 	plans, applies := 0, 0
@@ -107,7 +109,7 @@ func (b *board) turn() []step {
 			applies++
 		}
 	}
-	taken := map[string]bool{} // workspaces that a step of this decision has taken
+	taken := map[string]bool{} // workspaces that a step of this call takes
 	var queued []*record.Run
 	for _, r := range b.runs {
 		switch r.Status {
@@ -148,9 +150,9 @@ func (b *board) turn() []step {
 	return out
 }
 
-// order sorts plans that wait: workspaces take turns, runs of one go in the order of their creation.
+// order sorts the queued plans: workspaces take turns; the runs of one workspace are ordered by creation.
 func (b *board) order(queued []*record.Run) {
-	turn := map[string]int{} // of runs of one workspace before this one
+	turn := map[string]int{} // the position of a run among those of its workspace
 	rank := map[string]int{}
 	for _, r := range queued {
 		rank[r.ID] = turn[r.Workspace]
@@ -162,7 +164,7 @@ func (b *board) order(queued []*record.Run) {
 	})
 }
 
-// planned returns what comes of a plan that waits for its approval; nothing while it waits on.
+// planned returns the next step of a run whose plan waits for approval; the zero value while it must wait.
 func (b *board) planned(r *record.Run) step {
 	at, seen := r.Times[record.Planned], b.seen[r.ID]
 	w := b.spaces[r.Workspace]
@@ -171,7 +173,7 @@ func (b *board) planned(r *record.Run) step {
 		return step{run: r.ID, kind: record.EventConfirmed, why: "automatically"}
 	case !r.AutoApply && w != nil && w.ApprovalExpiry > 0 && b.now.Sub(later(at, seen.last)) >= w.ApprovalExpiry:
 		return step{run: r.ID, kind: record.EventDiscarded,
-			why: "nobody approved it in time, and who asked for it is gone"}
+			why: "nobody approved it in time, and its client is gone"}
 	}
 	return step{}
 }
@@ -183,7 +185,7 @@ func later(x, y time.Time) time.Time {
 	return y
 }
 
-// alarm returns when the passing of time alone makes something due; zero for never.
+// alarm returns the next time at which a step becomes due by the passing of time alone; zero for never.
 func (b *board) alarm() time.Time {
 	var first time.Time
 	for _, r := range b.runs {
@@ -203,42 +205,43 @@ func (b *board) alarm() time.Time {
 	return first
 }
 
-// Wait says what a run waits for. The zero value is nothing.
+// Wait says what a run waits for. The zero value means nothing.
 type Wait struct {
 	// Kind is "lock", "run", "objects", "disk", "plans", "applies", "approval" or "stopped".
 	Kind string
-	// On is the run, the user or the team that is waited for, if it is one; of a halt, the name of who said so.
+	// On is the ID of the run, user or team that the run waits for, if any; for a halt, the name of the person
+	// who ordered it.
 	On string
-	// Place counts those before it, itself included.
+	// Place is the position in the queue, from 1.
 	Place int
 	Since time.Time
-	// Gone tells, of an approval, that the client that asked for the run does not look any more.
+	// Gone says, for an approval, that the client that created the run no longer looks at it.
 	Gone bool
-	// Expires is when an approval is given up unless somebody looks at the run meanwhile; zero for never.
+	// Expires is when the wait for an approval ends unless somebody looks at the run before; zero for never.
 	Expires time.Time
 	Text    string
 }
 
-// blocked returns what keeps a run that is pending or confirmed from having its workspace. The runs of the workspace
-// are among mates.
+// blocked returns the reason why a pending or confirmed run cannot have its workspace yet; the zero value if it
+// can. The runs of the workspace are among mates.
 func (b *board) blocked(r *record.Run, mates []*record.Run, taken map[string]bool) Wait {
 	w := b.spaces[r.Workspace]
 	since := r.Times[r.Status]
 	switch {
 	case b.stopped:
-		return Wait{Kind: "stopped", Since: since, Text: "the service takes on nothing new"}
+		return Wait{Kind: "stopped", Since: since, Text: "the service is shutting down"}
 	case w == nil:
-		return Wait{Kind: "stopped", Since: since, Text: "the workspace is gone"}
+		return Wait{Kind: "stopped", Since: since, Text: "the workspace was deleted"}
 	case b.halts[r.Workspace] != nil:
 		return b.halted(r)
 	case r.Status == record.Pending && (r.PlanOnly || r.SavePlan):
-		return Wait{} // plans wait for nobody
+		return Wait{} // plan-only runs need not wait
 	case w.Lock.Held() && w.Lock.Kind != "run":
 		return Wait{Kind: "lock", On: w.Lock.ID, Since: w.Lock.At, Text: "the workspace is locked: " + w.Lock.Reason}
 	case w.Lock.Held() && w.Lock.ID != r.ID && w.Lock.Reason != "":
 		return Wait{Kind: "lock", On: w.Lock.ID, Since: w.Lock.At, Text: w.Lock.Reason}
 	case w.ObjectLocks:
-		return Wait{} // its apply waits for objects, if it must
+		return Wait{} // its apply waits for the locks of its objects instead
 	}
 	place := 1
 	var holder *record.Run
@@ -266,13 +269,13 @@ func (b *board) blocked(r *record.Run, mates []*record.Run, taken map[string]boo
 		string(holder.Status)}
 }
 
-// emergency tells whether what a run has under way was stopped by a halt.
+// emergency reports whether an emergency halt has stopped the phase of a run.
 func (b *board) emergency(r *record.Run) bool {
 	h := b.halts[r.Workspace]
 	return h != nil && h.Emergency
 }
 
-// halted is the answer of a run that a halt keeps from going on.
+// halted returns the wait of a run that a halt keeps from continuing; the zero value if there is none.
 func (b *board) halted(r *record.Run) Wait {
 	h := b.halts[r.Workspace]
 	where, how := "the workspace", "is drained"
@@ -286,7 +289,7 @@ func (b *board) halted(r *record.Run) Wait {
 		Text: fmt.Sprintf("%s %s by %s: %s", where, how, h.By, h.Reason)}
 }
 
-// holds tells whether a run that has not ended keeps others that may apply from its workspace.
+// holds reports whether an unfinished run prevents other runs that may apply from having the workspace.
 func holds(r *record.Run) bool {
 	if r.SavePlan {
 		return r.Status == record.ApplyQueued || r.Status == record.Applying
@@ -294,7 +297,7 @@ func holds(r *record.Run) bool {
 	return true
 }
 
-// waits returns what a run waits for.
+// waits returns the reason why a run waits.
 func (b *board) waits(r *record.Run) Wait {
 	since := r.Times[r.Status]
 	if b.halts[r.Workspace] != nil {
@@ -316,10 +319,10 @@ func (b *board) waits(r *record.Run) Wait {
 		return b.objects[r.ID]
 	case record.PlanQueued:
 		return Wait{Kind: "plans", Place: b.place(r), Since: since,
-			Text: fmt.Sprintf("%d plans compute, which is the limit of the service", b.plans)}
+			Text: fmt.Sprintf("%d plans are running, which is the limit of the service", b.plans)}
 	case record.ApplyQueued:
 		return Wait{Kind: "applies", Place: b.place(r), Since: since,
-			Text: fmt.Sprintf("%d applies are under way, which is the limit of the service", b.applies)}
+			Text: fmt.Sprintf("%d applies are running, which is the limit of the service", b.applies)}
 	case record.Planned, record.PlannedAndSaved:
 		w := Wait{Kind: "approval", Since: since, Text: "somebody who may apply has to approve the plan"}
 		last := later(b.seen[r.ID].last, since)
@@ -333,7 +336,8 @@ func (b *board) waits(r *record.Run) Wait {
 	return Wait{}
 }
 
-// place is the number of the run among those that wait for the same bound, in the order in which they will start.
+// place returns the position of a run among those that wait for the same limit, in the order in which they will
+// start.
 func (b *board) place(r *record.Run) int {
 	var waiting []*record.Run
 	for _, o := range b.runs {

@@ -10,20 +10,20 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// queues lets one upload of a thing go on at a time: the same one again, because its answer was lost, may come while
-// the first is still being written. The zero value is ready.
+// queues serializes the uploads of one object: a client that has lost the response may repeat an upload while
+// the first is still being written. The zero value is ready for use.
 type queues struct {
 	mu sync.Mutex // guards of
 	of map[string]*line
 }
 
-// line is who uploads one thing, and who waits for that.
+// line counts the upload of an object and those that wait for it.
 type line struct {
 	turn sync.Mutex
 	in   int
 }
 
-// take waits for the turn to upload a thing. The caller calls leave when done.
+// take waits until no other upload of the object is in progress. The caller calls leave when done.
 func (q *queues) take(what string) (leave func()) {
 	q.mu.Lock()
 	if q.of == nil {
@@ -47,8 +47,8 @@ func (q *queues) take(what string) (leave func()) {
 	}
 }
 
-// repeats checks that an upload to an address that has been used is the same one again, whose answer was lost: with
-// other bytes the error is the conflict.
+// repeats checks that an upload to a used address repeats the first upload, whose response was lost. If the
+// content differs, it returns the error otherwise.
 func repeats(data io.Reader, size, limit int64, sum string, otherwise error) error {
 	if err := fits(size, limit); err != nil {
 		return err

@@ -9,12 +9,12 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// vacating is how long a deletion waits for the ends of the plans that it has canceled.
+// vacating is how long a deletion waits for canceled plans to end.
 const vacating = 30 * time.Second
 
-// RemoveWorkspace deletes a workspace whatever it manages, and whoever has locked it. Its runs that are planning are
-// canceled first, and their ends awaited: they change nothing. While a run applies, the error wraps ErrConflict: what
-// it makes would be forgotten.
+// RemoveWorkspace deletes a workspace even if it still manages objects or is locked. It first cancels the runs
+// that are planning, which is safe because plans change nothing, and waits for them to end. While a run
+// applies, the error wraps ErrConflict: the objects that it creates would be lost.
 func (s *Service) RemoveWorkspace(ctx context.Context, a *Actor, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, vacating)
 	defer cancel()
@@ -36,13 +36,13 @@ func (s *Service) RemoveWorkspace(ctx context.Context, a *Actor, id string) erro
 				return err // a run applies
 			}
 		}
-		for _, run := range plans { // one of them may have begun just now
+		for _, run := range plans { // one of them may just have started
 			if canceled[run] {
 				continue
 			}
 			canceled[run] = true
 			err := s.Cancel(a, run, "The workspace is deleted.")
-			if err != nil && !errors.Is(err, ErrConflict) { // a conflict: it has ended meanwhile
+			if err != nil && !errors.Is(err, ErrConflict) { // ErrConflict: the run has ended meanwhile
 				return err
 			}
 		}
@@ -50,8 +50,8 @@ func (s *Service) RemoveWorkspace(ctx context.Context, a *Actor, id string) erro
 	}
 }
 
-// plansToEnd returns the runs of a workspace that are planning. It returns none while another one applies: the deletion
-// is refused then, and must not have canceled anything.
+// plansToEnd returns the runs of a workspace that are planning, or none if a run is applying: the deletion is
+// then refused, and must not cancel anything.
 func (s *Service) plansToEnd(a *Actor, id string) (plans []string, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		w, err := a.allowed(tx, id, needDelete)

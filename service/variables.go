@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Variables returns the variables of a workspace or of a set. Values of sensitive ones are empty: nobody reads them
-// back.
+// Variables returns the variables of a workspace or of a variable set. The values of sensitive variables are
+// empty.
 func (s *Service) Variables(a *Actor, parent string) (out []*record.Variable, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if err := a.mayVariables(tx, parent, needReadVars); err != nil {
@@ -32,7 +32,7 @@ func conceal(v *record.Variable) {
 	}
 }
 
-// Variable returns a variable, without its value when that is sensitive.
+// Variable returns a variable, without its value if it is sensitive.
 func (s *Service) Variable(a *Actor, parent, id string) (v *record.Variable, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if err := a.mayVariables(tx, parent, needReadVars); err != nil {
@@ -55,7 +55,7 @@ func variableOf(tx *store.Tx, parent, id string) (*record.Variable, error) {
 	return v, nil
 }
 
-// mayVariables checks a right on the variables of a workspace or a set.
+// mayVariables checks a right of the actor in the variables of a workspace or a variable set.
 func (a *Actor) mayVariables(tx *store.Tx, parent string, n need) error {
 	if !strings.HasPrefix(parent, "varset-") {
 		_, err := a.allowed(tx, parent, n)
@@ -68,7 +68,7 @@ func (a *Actor) mayVariables(tx *store.Tx, parent string, n need) error {
 	return err
 }
 
-// VariableSettings are what somebody sets of a variable. Nil fields are left as they are.
+// VariableSettings are the settings of a variable that can be changed. Nil fields are not changed.
 type VariableSettings struct {
 	Key, Value, Category, Description *string
 	HCL, Sensitive                    *bool
@@ -76,7 +76,7 @@ type VariableSettings struct {
 
 func (o *VariableSettings) apply(v *record.Variable) error {
 	if o.Sensitive != nil && v.Sensitive && !*o.Sensitive {
-		return invalid("Sensitive variables stay sensitive: delete it and make another")
+		return invalid("Sensitive variables stay sensitive: delete the variable and create a new one")
 	}
 	set(&v.Key, o.Key)
 	set(&v.Value, o.Value)
@@ -97,7 +97,7 @@ func (o *VariableSettings) apply(v *record.Variable) error {
 	return nil
 }
 
-// PutVariable makes a variable of a workspace or a set (with an empty id), or changes one.
+// PutVariable creates a variable of a workspace or a variable set (if id is empty), or changes one.
 func (s *Service) PutVariable(a *Actor, parent, id string, o VariableSettings) (v *record.Variable, err error) {
 	err = s.audited(a, "variable.put", parent, func(tx *store.Tx) error {
 		if err := a.mayVariables(tx, parent, needWriteVars); err != nil {
@@ -135,7 +135,7 @@ func (s *Service) DeleteVariable(a *Actor, parent, id string) error {
 	})
 }
 
-// set returns a variable set of an organization that the actor knows of.
+// set returns a variable set of an organization that the actor may know of.
 func (a *Actor) set(tx *store.Tx, id string) (*record.VariableSet, *record.Organization, error) {
 	set, err := variableSets.Get(tx, id)
 	if err == nil {
@@ -148,8 +148,8 @@ func (a *Actor) set(tx *store.Tx, id string) (*record.VariableSet, *record.Organ
 	return nil, nil, notFound("there is no variable set %q, or you have no access to it", id)
 }
 
-// readsSet tells whether the actor may read a set: who manages workspaces or may read all of them, and who may read the
-// variables of one that the set is for.
+// readsSet reports whether the actor may read a variable set: with the right to manage or read all workspaces,
+// or to read the variables of a workspace that uses the set.
 func (a *Actor) readsSet(tx *store.Tx, o *record.Organization, set *record.VariableSet) (bool, error) {
 	if a.manages(o, func(t *record.Team) bool { return t.ManageWorkspaces || t.ReadWorkspaces }) {
 		return true, nil
@@ -176,7 +176,8 @@ func (a *Actor) readsSet(tx *store.Tx, o *record.Organization, set *record.Varia
 	return false, nil
 }
 
-// VariableSets returns the sets of an organization; with a workspace, those that concern it.
+// VariableSets returns the variable sets of an organization; if a workspace is given, the ones that apply to
+// it.
 func (s *Service) VariableSets(a *Actor, organization, workspace string) (out []*record.VariableSet, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		var w *record.Workspace
@@ -205,13 +206,13 @@ func (s *Service) VariableSets(a *Actor, organization, workspace string) (out []
 	return out, told(err)
 }
 
-// VariableSet returns a set.
+// VariableSet returns a variable set.
 func (s *Service) VariableSet(a *Actor, id string) (set *record.VariableSet, err error) {
 	err = s.store.View(func(tx *store.Tx) error { set, _, err = a.set(tx, id); return err })
 	return set, told(err)
 }
 
-// PutVariableSet makes a set (with an empty ID) or changes it.
+// PutVariableSet creates a variable set (if its ID is empty) or changes one.
 func (s *Service) PutVariableSet(a *Actor, v record.VariableSet) (*record.VariableSet, error) {
 	if v.Name = strings.TrimSpace(v.Name); v.Name == "" {
 		return nil, invalid("Name can't be blank")
@@ -244,7 +245,7 @@ func (s *Service) PutVariableSet(a *Actor, v record.VariableSet) (*record.Variab
 	return &v, err
 }
 
-// AssignVariableSet adds workspaces and projects to those that a set is for, or removes them.
+// AssignVariableSet adds workspaces and projects to those that use a variable set, or removes them.
 func (s *Service) AssignVariableSet(a *Actor, id string, workspaceIDs, projectIDs []string, remove bool) error {
 	return s.audited(a, "varset.assign", id, func(tx *store.Tx) error {
 		set, o, err := a.set(tx, id)
@@ -292,7 +293,7 @@ func assign(all []string, id string, remove bool) []string {
 	return append(all, id)
 }
 
-// DeleteVariableSet removes a set with its variables.
+// DeleteVariableSet removes a variable set with its variables.
 func (s *Service) DeleteVariableSet(a *Actor, id string) error {
 	return s.audited(a, "varset.delete", id, func(tx *store.Tx) error {
 		_, o, err := a.set(tx, id)
@@ -315,15 +316,15 @@ func (s *Service) dropSet(tx *store.Tx, id string) error {
 	return variableSets.Delete(tx, id)
 }
 
-// given are the variables that a run gets.
+// given has the variables for a run.
 type given struct {
 	values  []Value
 	environ []string // as NAME=value
-	secrets []string // the values of sensitive ones of both categories
+	secrets []string // the values of sensitive variables of both categories
 }
 
-// effective returns the variables of a run of a workspace: those of global sets, of the project's, of the workspace's
-// own sets, of the workspace, of the run, and of sets with priority, each winning over those before it.
+// effective returns the variables of a run. The sources, from the lowest precedence to the highest: global
+// sets, sets of the project, sets of the workspace, the workspace, the run, sets with priority.
 func effective(tx *store.Tx, w *record.Workspace, r *record.Run) (*given, error) {
 	sets, err := variableSets.Select(tx, "organization", strings.ToLower(w.Organization))
 	if err != nil {
@@ -340,7 +341,7 @@ func effective(tx *store.Tx, w *record.Workspace, r *record.Run) (*given, error)
 		}
 		return 0
 	}
-	// Of sets of one rank the one whose name comes first wins.
+	// Among sets of the same rank, the first one by name takes precedence.
 	slices.SortStableFunc(sets, func(x, y *record.VariableSet) int {
 		if d := rank(x) - rank(y); d != 0 {
 			return d
@@ -364,7 +365,7 @@ func effective(tx *store.Tx, w *record.Workspace, r *record.Run) (*given, error)
 	return collect(tx, w, r, parents)
 }
 
-// collect reads the variables of the parents in their order.
+// collect reads the variables of the parents; later parents take precedence.
 func collect(tx *store.Tx, w *record.Workspace, r *record.Run, parents []string) (*given, error) {
 	out := &given{}
 	inputs, env := map[string]Value{}, map[string]string{}
@@ -389,7 +390,7 @@ func collect(tx *store.Tx, w *record.Workspace, r *record.Run, parents []string)
 				env[v.Key] = v.Value
 				continue
 			}
-			// What comes behind the run's own has priority over files, too.
+			// Variables of the run, and those with a higher precedence, override the files too.
 			inputs[v.Key] = Value{Name: v.Key, Text: v.Value, HCL: v.HCL, Sensitive: v.Sensitive, Run: ran}
 		}
 		if parent == w.ID {

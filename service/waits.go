@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// board makes the board of this moment, with the workspaces of all runs that wait for something of theirs.
+// board returns a snapshot of the queue, with the workspaces of all runs that wait for them.
 func (q *queue) board() (*board, error) {
 	return q.boardWith(func(r *record.Run) bool {
 		switch r.Status {
@@ -22,8 +22,8 @@ func (q *queue) board() (*board, error) {
 	})
 }
 
-// boardWith makes a board with the workspaces of some of the runs. What it costs is to grow with the runs that have not
-// ended as little as can be: it is made after each change, and for each client that asks where a run stands.
+// boardWith returns a snapshot of the queue with the workspaces of the runs for which looks returns true. It
+// must stay cheap: it is made after each change, and whenever a client asks for the position of a run.
 func (q *queue) boardWith(looks func(*record.Run) bool) (*board, error) {
 	q.mu.Lock()
 	if q.ordered == nil {
@@ -59,9 +59,9 @@ func (q *queue) boardWith(looks func(*record.Run) bool) (*board, error) {
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
-			b.spaces[r.Workspace] = w // nil when it is gone
+			b.spaces[r.Workspace] = w // nil if it was deleted
 		}
-		for _, err := range halts.All(tx) { // most of the time there is none
+		for _, err := range halts.All(tx) { // usually there is none
 			if err != nil {
 				return err
 			}
@@ -72,7 +72,7 @@ func (q *queue) boardWith(looks func(*record.Run) bool) (*board, error) {
 	return b, err
 }
 
-// readHalts reads what halts the workspaces of the board.
+// readHalts reads the halts that apply to the workspaces of the board.
 func (b *board) readHalts(tx *store.Tx) error {
 	for _, r := range b.runs {
 		if b.halts[r.Workspace] != nil {
@@ -89,7 +89,7 @@ func (b *board) readHalts(tx *store.Tx) error {
 	return nil
 }
 
-// Tally returns how many runs have not ended, by status.
+// Tally returns the number of unfinished runs by status.
 func (s *Service) Tally() map[record.RunStatus]int {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *Service) Tally() map[record.RunStatus]int {
 	return out
 }
 
-// Waits returns what a run waits for.
+// Waits returns the reason why a run waits.
 func (s *Service) Waits(a *Actor, id string) (Wait, error) {
 	v, err := s.FindRun(a, id)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Service) WaitsFor(r *record.Run) (Wait, error) {
 	return b.waits(r), nil
 }
 
-// Queue returns the runs of an organization that the actor may see and that have not ended, in their order.
+// Queue returns the unfinished runs of an organization that the actor may see, by creation time.
 func (s *Service) Queue(a *Actor, organization string) (out []*RunView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)

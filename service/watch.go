@@ -16,11 +16,11 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// Stream returns the stream of what happens. Its events are for those who may see their workspace: ask MaySee before
-// one is passed on to a person.
+// Stream returns the stream of events. Before an event is passed on to a person, MaySee must confirm that the
+// person may see its workspace.
 func (s *Service) Stream() *events.Stream { return s.stream }
 
-// MaySee tells whether the actor may hear of the runs of a workspace.
+// MaySee reports whether the actor may receive events about the runs of a workspace.
 func (s *Service) MaySee(a *Actor, workspace string) bool {
 	err := s.store.View(func(tx *store.Tx) error {
 		_, err := a.allowed(tx, workspace, needReadRuns)
@@ -29,27 +29,27 @@ func (s *Service) MaySee(a *Actor, workspace string) bool {
 	return err == nil
 }
 
-// tell publishes that a run has changed.
+// tell publishes the change of a run.
 func (s *Service) tell(r *record.Run) {
 	data, err := json.Marshal(events.RunStatus{Status: r.Status})
 	if err != nil {
-		panic(err) // a string alone
+		panic(err) // a string can always be marshalled
 	}
 	s.stream.Publish(events.Event{Kind: events.RunChanged, Workspace: r.Workspace, Run: r.ID, Data: data})
 	s.log.Info("a run is "+strings.ReplaceAll(string(r.Status), "_", " "), "run", r.ID, "workspace", r.Workspace)
 }
 
-// tellAfter publishes that a workspace has changed, once the change is durable.
+// tellAfter publishes the change of a workspace once it is committed.
 func (s *Service) tellAfter(tx *store.Tx, w *record.Workspace) {
 	id := w.ID
 	tx.After(func() { s.stream.Publish(events.Event{Kind: events.WorkspaceChanged, Workspace: id}) })
 }
 
-// books are the timelines of the phases that are carried out just now, by the IDs of the phases.
+// books has the timelines of the phases in progress, by phase ID.
 type books struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	open   map[string]*timeline.Book
-	engine map[string]string // the runs of the service by those of the engine
+	engine map[string]string // the service's run of each run of the engine
 }
 
 func (b *books) get(phase string) *timeline.Book {
@@ -71,7 +71,7 @@ func (b *books) set(phase string, book *timeline.Book) {
 	b.open[phase] = book
 }
 
-// runOf returns the run of the service that a run of the engine belongs to, while that goes on; empty for none.
+// runOf returns the service's run of a run of the engine, while it is in progress; empty if there is none.
 func (b *books) runOf(engine string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,7 +80,7 @@ func (b *books) runOf(engine string) string {
 
 func timelineFile(phase string) string { return "timelines/" + phase }
 
-// current returns the phase that a run is in.
+// current returns the current phase of a run.
 func current(r *record.Run) *record.Phase {
 	if r.Status == record.Applying {
 		return &r.Apply
@@ -88,7 +88,7 @@ func current(r *record.Run) *record.Phase {
 	return &r.Plan
 }
 
-// openBook returns what the engine calls with the book of a phase.
+// openBook returns the function that the engine calls with the timeline of a phase.
 func (s *Service) openBook(r *record.Run) func(*timeline.Book, string) {
 	phase, workspace, run := current(r).ID, r.Workspace, r.ID
 	return func(b *timeline.Book, engine string) {
@@ -98,32 +98,32 @@ func (s *Service) openBook(r *record.Run) func(*timeline.Book, string) {
 	}
 }
 
-// closeBook keeps the timeline of a phase that has ended as a file. It is for people to look at alone, so the phase has
-// not failed when it cannot be written.
+// closeBook stores the timeline of an ended phase as a file. The timeline is only informative: the phase does
+// not fail if the file cannot be written.
 func (s *Service) closeBook(r *record.Run) {
 	phase := current(r).ID
 	b := s.books.get(phase)
 	if b == nil {
 		return
 	}
-	// The pieces are a line each.
+	// Each piece is one line.
 	var text bytes.Buffer
 	err := errors.Join(b.Write(&text, timeline.Shape, s.timeOf(b)), b.Write(&text, timeline.Story, s.timeOf(b)))
 	switch {
 	case err != nil:
-	case phase == r.Plan.ID: // it leaves nothing in doubt
+	case phase == r.Plan.ID: // a plan leaves nothing in doubt
 		err = s.store.Cache(timelineFile(phase), text.Bytes())
 	default:
 		_, err = s.store.Write(timelineFile(phase), &text, int64(text.Len()))
 	}
 	if err != nil {
-		s.log.Warn("the timeline of a run could not be kept", "run", r.ID, "error", err)
+		s.log.Warn("cannot store the timeline of a run", "run", r.ID, "error", err)
 	}
 	s.books.set(phase, nil)
 	s.books.unname(r.ID)
 }
 
-// name notes that a run of the engine belongs to the run of a phase: permits are held in the name of the former.
+// name records which phase a run of the engine belongs to: permits are held under the name of the engine's run.
 func (b *books) name(engine, run string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,14 +133,14 @@ func (b *books) name(engine, run string) {
 	b.engine[engine] = run
 }
 
-// unname forgets the runs of the engine that belong to a run.
+// unname removes the engine's runs of a run.
 func (b *books) unname(run string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	maps.DeleteFunc(b.engine, func(_, of string) bool { return of == run })
 }
 
-// piece reads a piece of the timeline of a phase that has ended.
+// piece reads a piece of an ended phase's timeline.
 func (s *Service) piece(phase string, piece timeline.Piece) ([]byte, error) {
 	text, err := s.store.ReadAll(timelineFile(phase))
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *Service) piece(phase string, piece timeline.Piece) ([]byte, error) {
 	return shape, nil
 }
 
-// model reads the timeline of a phase that has ended, without its story.
+// model reads the timeline of an ended phase, without its story.
 func (s *Service) model(phase string) (*timeline.Model, error) {
 	text, err := s.piece(phase, timeline.Shape)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Service) model(phase string) (*timeline.Model, error) {
 	return m, json.Unmarshal(text, m)
 }
 
-// eachOf calls see with each vertex of a phase, if any of them has failed or is in doubt.
+// eachOf calls see with each vertex of a phase, if any vertex has failed or is in doubt.
 func (s *Service) eachOf(phase string, see func(*timeline.Vertex)) error {
 	if b := s.books.get(phase); b != nil {
 		if c := b.Counts(); c.Failed+c.Doubt > 0 {
@@ -194,24 +194,25 @@ func (s *Service) eachOf(phase string, see func(*timeline.Vertex)) error {
 	return nil
 }
 
-// inDoubt tells whether nobody knows what became of a vertex. One that was running when its phase was left is, too.
+// inDoubt reports whether the outcome of a vertex is unknown, as it is when the phase was abandoned while the
+// vertex was running.
 func inDoubt(v *timeline.Vertex) bool {
 	return v.Status == timeline.Doubt || v.Status == timeline.Running
 }
 
-// Failure is an operation that failed, with what was not begun because of it.
+// Failure is a failed operation, with the operations that were skipped because of it.
 type Failure struct {
 	Address, Action, Text string
 	Skipped               []string
-	// More counts skipped operations that are not listed.
+	// More is the number of skipped operations that are not listed.
 	More int
 }
 
-// maxFailures is how many failures of a run are listed, and how many skipped operations of each.
+// maxFailures bounds the listed failures of a run, and the listed skipped operations of each.
 const maxFailures = 50
 
-// Failures returns which operations of a run failed, or are in doubt, by its timeline, with those that were skipped
-// because of each. more counts failures that are not listed.
+// Failures returns the operations of a run that failed or are in doubt, according to its timeline, each with
+// the operations that were skipped because of it. more is the number of failures that are not listed.
 func (s *Service) Failures(a *Actor, run string) (out []Failure, more int, err error) {
 	v, err := s.FindRun(a, run)
 	if err != nil {
@@ -249,11 +250,12 @@ func (s *Service) Failures(a *Actor, run string) (out []Failure, more int, err e
 	return out, more, err
 }
 
-// timeOf is the time of a run, in milliseconds since it has begun.
+// timeOf returns the time since a run has begun, in milliseconds.
 func (s *Service) timeOf(b *timeline.Book) int64 { return s.now().UnixMilli() - b.Begun() }
 
-// Timeline returns what writes a piece of what the vertices of a phase of a run did, as timeline.Model.Write does. live
-// tells that the phase goes on: FollowTimeline has the rest. The error is ErrNotFound where nothing is known.
+// Timeline returns a function that writes a piece of a phase's timeline, as timeline.Model.Write does. live
+// means that the phase is still in progress: use FollowTimeline for the rest. The error is ErrNotFound if there
+// is no timeline.
 func (s *Service) Timeline(a *Actor, phase string, piece timeline.Piece) (write func(io.Writer) error, live bool,
 	err error) {
 	if _, err := s.RunOfPhase(a, phase); err != nil {
@@ -264,7 +266,7 @@ func (s *Service) Timeline(a *Actor, phase string, piece timeline.Piece) (write 
 	}
 	text, err := s.piece(phase, piece)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, false, notFound("nothing is known of the operations of %s", phase)
+		return nil, false, notFound("there is no timeline of %s", phase)
 	}
 	if err != nil {
 		return nil, false, err
@@ -272,28 +274,28 @@ func (s *Service) Timeline(a *Actor, phase string, piece timeline.Piece) (write 
 	return func(w io.Writer) error { _, err := w.Write(text); return err }, false, nil
 }
 
-// TimelineReader reads what is new in the timeline of a phase that goes on.
+// TimelineReader reads the changes of the timeline of a phase in progress.
 type TimelineReader struct {
 	s     *Service
 	phase string
 	book  *timeline.Book
 }
 
-// FollowTimeline returns a reader of the timeline of a phase; nil when the phase does not go on: what there is is in
-// Timeline. Whether the one who reads may still do so is for the caller to ask again, now and then.
+// FollowTimeline returns a reader of a phase's timeline, or nil if the phase is not in progress; then Timeline
+// has all of it. The caller checks at intervals that the actor still has access.
 func (s *Service) FollowTimeline(a *Actor, phase string) (*TimelineReader, error) {
 	if _, err := s.RunOfPhase(a, phase); err != nil {
 		return nil, err
 	}
 	b := s.books.get(phase)
 	if b == nil {
-		return nil, nil //nolint:nilnil // as said above
+		return nil, nil //nolint:nilnil // see the comment of the function
 	}
 	return &TimelineReader{s, phase, b}, nil
 }
 
-// Next returns what is new since a cursor. It waits until something is, or ctx ends, which is its error then. over
-// tells that nothing more will come.
+// Next returns the changes since a cursor. It waits until there are some, or until ctx ends and returns its
+// error. over means that there will be no further changes.
 func (r *TimelineReader) Next(ctx context.Context, cursor uint64) (c *timeline.Changes, over bool, err error) {
 	ended := r.s.books.get(r.phase) != r.book
 	if err := r.book.Wait(ctx, cursor); err != nil && !ended {

@@ -17,8 +17,8 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Found is an object that is not as the state has it. Where it is not gone, Attributes are the names of those that
-// differ.
+// Found is an object that differs from the state. Attributes has the names of the attributes that differ,
+// unless the object is gone.
 type Found struct {
 	Address    string
 	Gone       bool
@@ -26,27 +26,27 @@ type Found struct {
 }
 
 const (
-	// roundBatches is in how many batches a workspace is read through, unless they were smaller than minBatch, or began
-	// more often than every minGap: each loads configuration and state.
+	// roundBatches is the number of batches in a round, unless that would make batches smaller than minBatch or
+	// more frequent than every minGap: each batch loads the configuration and the state.
 	roundBatches = 40
 	minBatch     = 50
 	minGap       = 5 * time.Second
-	// batchesAtOnce is how many batches go on at a time; they share the reads of the service.
+	// batchesAtOnce bounds the batches in progress; they share WatchReads.
 	batchesAtOnce = 2
-	// watchTick is how often is looked what is due, while anything is watched.
+	// watchTick is the interval at which due batches are looked for, while any workspace is watched.
 	watchTick = time.Second
-	// maxAttributes is how many names of attributes are kept of a drifted object.
+	// maxAttributes bounds the names of attributes that are recorded of a drifted object.
 	maxAttributes = 50
 )
 
-// watcher reads the workspaces that have a period through, a batch at a time.
+// watcher reads all objects of the workspaces with a drift period, in batches.
 type watcher struct {
 	s       *Service
 	wakeups chan struct{}
 	jobs    sync.WaitGroup
 
 	mu   sync.Mutex           // guards busy
-	busy map[string]time.Time // workspaces with a batch under way, and since when
+	busy map[string]time.Time // workspaces with a batch in progress, and its start
 }
 
 func newWatcher(s *Service) *watcher {
@@ -56,12 +56,12 @@ func newWatcher(s *Service) *watcher {
 func (x *watcher) wake() {
 	select {
 	case x.wakeups <- struct{}{}:
-	default: // it will look
+	default: // it is already woken
 	}
 }
 
-// run reads until ctx ends, and waits for the batches that are under way then: they are given up, and read again after
-// the next start.
+// run starts batches until ctx ends; then it cancels the batches in progress and waits for them. They are read
+// again after the next start of the service.
 func (x *watcher) run(ctx context.Context) {
 	defer x.jobs.Wait()
 	timer := time.NewTimer(0)
@@ -75,7 +75,7 @@ func (x *watcher) run(ctx context.Context) {
 		}
 		watches, err := x.advance(ctx)
 		if err != nil {
-			x.s.log.Error("the workspaces that are watched cannot be read; it is tried again", "error", err)
+			x.s.log.Error("cannot read the watched workspaces; will retry", "error", err)
 		}
 		if watches || err != nil {
 			timer.Reset(watchTick)
@@ -83,14 +83,14 @@ func (x *watcher) run(ctx context.Context) {
 	}
 }
 
-// due is a workspace whose next batch is due.
+// due is a workspace with a due batch.
 type due struct {
 	workspace string
 	at        time.Time
 }
 
-// advance begins the batches that are due, those first that are due for longest. watches tells whether anything is
-// watched at all.
+// advance starts the due batches, the ones that are due for the longest first. watches reports whether any
+// workspace is watched.
 func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 	now := x.s.now()
 	var list []due
@@ -129,7 +129,7 @@ func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 		if err != nil || b == nil {
 			x.leave(d.workspace)
 			if err != nil {
-				x.s.log.Error("a workspace cannot be watched just now", "workspace", d.workspace, "error", err)
+				x.s.log.Error("cannot watch a workspace at present", "workspace", d.workspace, "error", err)
 			}
 			continue
 		}
@@ -142,7 +142,8 @@ func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 	return watches, nil
 }
 
-// take notes that a batch of a workspace is under way, unless one is, or too many are.
+// take records that a batch of a workspace is in progress. It returns false if there is one already, or if
+// there are too many.
 func (x *watcher) take(workspace string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -159,16 +160,17 @@ func (x *watcher) leave(workspace string) {
 	delete(x.busy, workspace)
 }
 
-// spread is how long a round takes: nine tenths of the period, so that there is room for what comes between.
+// spread returns the planned duration of a round: nine tenths of the period, which leaves time for
+// interruptions.
 func spread(period time.Duration) time.Duration { return period - period/10 }
 
-// batchSize is how many objects of n are read at a time.
+// batchSize returns the number of objects in a batch, for a workspace with n objects.
 func batchSize(n int, period time.Duration) int {
 	batches := max(1, min(roundBatches, int(spread(period)/minGap)))
 	return max(minBatch, (n+batches-1)/batches)
 }
 
-// nextBatch is when the next batch of a workspace is due.
+// nextBatch returns the time of a workspace's next batch.
 func nextBatch(w *record.Workspace, known *record.Watch) time.Time {
 	if known.Batch.IsZero() {
 		return time.Time{}
@@ -178,20 +180,20 @@ func nextBatch(w *record.Workspace, known *record.Watch) time.Time {
 	return known.Batch.Add(spread(w.DriftPeriod) / time.Duration(batches))
 }
 
-// batch is what is read at once of a workspace.
+// batch is a set of objects of a workspace that are read together.
 type batch struct {
 	workspace record.Workspace
-	run       *record.Run // with whose configuration and variables
-	state     string      // the version of the state that the objects are compared with
+	run       *record.Run // the run whose configuration and variables are used
+	state     string      // the state version with which the objects are compared
 	began     time.Time
-	objects   int // in all
+	objects   int // in the whole workspace
 	after     string
 	addresses []string
-	last      bool // of the round
+	last      bool // whether it is the last batch of the round
 	sums      map[string]uint64
 }
 
-// choose returns what is to be read next of a workspace; nil when nothing can be read just now.
+// choose returns the next batch of a workspace; nil if the workspace cannot be read at present.
 func (x *watcher) choose(id string) (*batch, error) {
 	b := &batch{began: x.s.now().UTC()}
 	var v *record.StateVersion
@@ -217,7 +219,7 @@ func (x *watcher) choose(id string) (*batch, error) {
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil //nolint:nilnil // it was removed meanwhile
+		return nil, nil //nolint:nilnil // the workspace was deleted meanwhile
 	}
 	if err != nil || v == nil {
 		return nil, err
@@ -237,7 +239,7 @@ func (x *watcher) choose(id string) (*batch, error) {
 	if found {
 		from++
 	}
-	if from == len(all) { // what was behind the cursor is not there any more: the next round begins
+	if from == len(all) { // the objects after the cursor are gone: the next round begins
 		b.after, from = "", 0
 	}
 	upto := min(len(all), from+batchSize(len(all), b.workspace.DriftPeriod))
@@ -245,8 +247,7 @@ func (x *watcher) choose(id string) (*batch, error) {
 	return b, nil
 }
 
-// sumsOf are the digests of the objects that are watched: managed ones, but those that were replaced and are still to
-// be destroyed.
+// sumsOf returns the digests of the objects that are watched: all managed objects except deposed ones.
 func sumsOf(o *outline.State) map[string]uint64 {
 	sums := make(map[string]uint64, len(o.Objects))
 	for i := range o.Objects {
@@ -257,7 +258,7 @@ func sumsOf(o *outline.State) map[string]uint64 {
 	return sums
 }
 
-// whyUnwatched says why a workspace with a period is not read just now; empty when it is.
+// whyUnwatched returns the reason why a workspace with a drift period is not read at present; empty if it is.
 func whyUnwatched(tx *store.Tx, w *record.Workspace) (string, error) {
 	halt, err := haltOf(tx, w.ID)
 	if err != nil {
@@ -265,11 +266,11 @@ func whyUnwatched(tx *store.Tx, w *record.Workspace) (string, error) {
 	}
 	switch {
 	case w.ExecutionMode == record.ModeLocal:
-		return "its runs are carried out by command lines, so that the service has no configuration to read it with", nil
+		return "its runs are executed by command lines, so the service has no configuration to read it with", nil
 	case halt != nil:
 		return "nothing starts: " + halt.Reason, nil
 	case w.Lock.Held() && (w.Lock.Kind != "run" || w.Lock.Reason != ""):
-		return lockedBy(tx, w), nil // whoever has it may be changing things that the service does not hear of
+		return lockedBy(tx, w), nil // the holder may make changes that the service does not know of
 	case w.CurrentState == "":
 		return "there is no state yet", nil
 	}
@@ -278,19 +279,20 @@ func whyUnwatched(tx *store.Tx, w *record.Workspace) (string, error) {
 		return "", err
 	}
 	if v.Encrypted {
-		return "its state is encrypted by the configuration, so that the service cannot look into it", nil
+		return "its state is encrypted by the configuration, so the service cannot read it", nil
 	}
 	if r, err := watchedWith(tx, w); err != nil || r == nil {
-		return "no run has ended whose configuration it could be read with", err
+		return "there is no ended run whose configuration could be used to read it", err
 	}
 	return "", nil
 }
 
-// maxWatchedWith is among how many of the newest runs that one is looked for with which a workspace is read.
+// maxWatchedWith is how many of the newest runs watchedWith searches.
 const maxWatchedWith = 200
 
-// watchedWith returns the run with whose configuration and variables a workspace is read: the last that has applied
-// something, else the last that could have; nil for none. One that goes on is not taken, because its token is its own.
+// watchedWith returns the run whose configuration and variables are used to read a workspace: the last one that
+// has applied, or else the last one that could have applied; nil if there is none. Runs in progress are
+// skipped, because they use tokens of their own.
 func watchedWith(tx *store.Tx, w *record.Workspace) (other *record.Run, err error) {
 	for _, id := range runs.Newest(tx, "workspace", maxWatchedWith, w.ID) {
 		r, err := runs.Get(tx, id)
@@ -308,7 +310,7 @@ func watchedWith(tx *store.Tx, w *record.Workspace) (other *record.Run, err erro
 	return other, nil
 }
 
-// plansWait tells whether plans of people wait for their turn to compute.
+// plansWait reports whether plans are waiting in the queue.
 func (q *queue) plansWait() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -320,10 +322,10 @@ func (q *queue) plansWait() bool {
 	return false
 }
 
-// maxWatchLog bounds what is kept of why objects could not be read, in bytes.
+// maxWatchLog bounds the error output that is kept when objects could not be read, in bytes.
 const maxWatchLog = 4 << 10
 
-// read has the engine read a batch, and writes what it has found.
+// read has the engine read a batch, and records the findings.
 func (x *watcher) read(ctx context.Context, b *batch) {
 	var found []Found
 	var err error
@@ -342,7 +344,7 @@ func (x *watcher) read(ctx context.Context, b *batch) {
 		})
 	}
 	if ctx.Err() != nil {
-		return // it is read again after the next start
+		return // the next start of the service reads the batch again
 	}
 	failure := ""
 	if err != nil {
@@ -352,17 +354,17 @@ func (x *watcher) read(ctx context.Context, b *batch) {
 		failure = strings.ToValidUTF8(failure[:min(len(failure), maxWatchLog)], "")
 	}
 	if err := x.s.noteBatch(b, found, failure); err != nil && !errors.Is(err, store.ErrNotFound) {
-		x.s.log.Error("what was read of a workspace cannot be written; it is read again", "workspace", b.workspace.ID,
+		x.s.log.Error("cannot record the result of a batch; will read it again", "workspace", b.workspace.ID,
 			"error", err)
 	}
 }
 
-// watchDir is where the configuration stays that a workspace is read with.
+// watchDir returns the directory in which the configuration for watching a workspace is kept.
 func (s *Service) watchDir(workspace string) string {
 	return filepath.Join(s.store.Dir(), "scratch", "watch-"+workspace)
 }
 
-// onlyKept removes what batches with other configurations have left beside a directory that is kept.
+// onlyKept removes the directories of other configurations beside the kept one.
 func onlyKept(dir string) error {
 	all, err := os.ReadDir(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// WorkspaceView is a workspace, and what the one who asked may do there.
+// WorkspaceView is a workspace with the rights of the actor.
 type WorkspaceView struct {
 	record.Workspace
 	Permissions record.Permissions
@@ -54,7 +54,7 @@ func (s *Service) WorkspaceNamed(a *Actor, organization, name string) (v *Worksp
 	return v, told(err)
 }
 
-// WorkspaceFilter chooses workspaces of a list. Zero fields choose all.
+// WorkspaceFilter selects workspaces. Zero fields do not restrict the selection.
 type WorkspaceFilter struct {
 	Project  string
 	Part     string   // of the name
@@ -94,7 +94,8 @@ func (f *WorkspaceFilter) matches(w *record.Workspace) bool {
 	return !slices.ContainsFunc(f.Without, has)
 }
 
-// Workspaces returns those of an organization that the actor may see and the filter chooses, by name.
+// Workspaces returns the workspaces of an organization that the actor may see and that match the filter, sorted
+// by name.
 func (s *Service) Workspaces(a *Actor, organization string, f WorkspaceFilter) (out []*WorkspaceView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
@@ -122,27 +123,28 @@ func (s *Service) Workspaces(a *Actor, organization string, f WorkspaceFilter) (
 	return out, told(err)
 }
 
-// WorkspaceSettings are what somebody sets of a workspace. Nil fields are left as they are.
+// WorkspaceSettings are the settings of a workspace that can be changed. Nil fields are not changed.
 type WorkspaceSettings struct {
 	Name, Description, ExecutionMode, TerraformVersion, WorkingDirectory, Project *string
 	AutoApply, Structured, QueueAllRuns, AllowDestroy, GlobalState                *bool
 	SourceName, SourceURL                                                         *string
-	// ObjectLocks is refused while a run has the workspace.
+	// ObjectLocks cannot be changed while a run has the workspace.
 	ObjectLocks *bool
 	Refresh     *string
 	DriftPeriod *time.Duration
 	Tags        []record.Tag // added
-	// Pairs, where it is not nil, takes the place of all tags that have a value.
+	// Pairs, if not nil, replaces all tags that have a value.
 	Pairs          *[]record.Tag
 	ApprovalExpiry *time.Duration
-	// InheritsMode set gives up the workspace's own execution mode for that of the organization.
+	// InheritsMode, if true, replaces the workspace's own execution mode by that of the organization.
 	InheritsMode *bool
-	// Triggers are changed by a function, nil for not: each of its fields may be given or not.
+	// Triggers changes the triggers; it is a function because each of their fields may be given or not. May be
+	// nil.
 	Triggers func(*record.Triggers)
 }
 
-// validVersion tells whether command lines can tell if they fit a workspace's version: they refuse to work with any
-// other word.
+// validVersion reports whether command lines can compare their version with a text: they refuse to work with
+// any other text.
 func validVersion(text string) bool {
 	if text == "latest" {
 		return true
@@ -161,7 +163,7 @@ func set[T any](to *T, from *T) {
 	}
 }
 
-// apply sets what is given, and checks it.
+// apply validates the given settings and sets them.
 func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 	set(&w.Name, o.Name)
 	set(&w.Description, o.Description)
@@ -177,7 +179,7 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 	set(&w.SourceURL, o.SourceURL)
 	set(&w.ApprovalExpiry, o.ApprovalExpiry)
 	if o.ObjectLocks != nil && *o.ObjectLocks != w.ObjectLocks && w.Lock.Kind == "run" {
-		return conflict("the run %s is under way: how the state is locked can be changed when it has ended", w.Lock.ID)
+		return conflict("the run %s is in progress: change the locking of the state when it has ended", w.Lock.ID)
 	}
 	set(&w.ObjectLocks, o.ObjectLocks)
 	set(&w.Refresh, o.Refresh)
@@ -190,7 +192,7 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 		o.Triggers(&w.Triggers)
 	}
 	if w.TerraformVersion = strings.TrimSpace(w.TerraformVersion); w.TerraformVersion == "" {
-		w.TerraformVersion = "latest" // command lines refuse to work with none
+		w.TerraformVersion = "latest" // command lines refuse to work with an empty version
 	}
 	switch {
 	case !validVersion(w.TerraformVersion):
@@ -217,7 +219,7 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 	return addTags(w, o.Tags)
 }
 
-// ParsePeriod reads a period in which a workspace is read through, as in 10m or 24h; 0 and nothing are never.
+// ParsePeriod parses a drift period such as 10m or 24h; 0 and the empty text mean never.
 func ParsePeriod(text string) (time.Duration, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
@@ -229,7 +231,7 @@ func ParsePeriod(text string) (time.Duration, error) {
 	return period, nil
 }
 
-// PeriodText writes a period as ParsePeriod reads it, as short as it can be; 0 is never.
+// PeriodText formats a period for ParsePeriod in the shortest form; 0 means never.
 func PeriodText(period time.Duration) string {
 	if period == 0 {
 		return "0"
@@ -244,20 +246,20 @@ func PeriodText(period time.Duration) string {
 	return text
 }
 
-// validDirectory tells whether a path stays in the directory that it begins in.
+// validDirectory reports whether a relative path stays within its base directory.
 func validDirectory(dir string) bool {
 	clean := path.Clean("/" + dir)[1:]
 	return !path.IsAbs(dir) && !strings.ContainsAny(dir, "\x00\\") &&
 		(dir == "" || !strings.HasPrefix(path.Clean(dir), "..") && clean != "..")
 }
 
-// addTags adds tags to a workspace, each key once.
+// addTags adds tags to a workspace; a tag replaces another with the same key.
 func addTags(w *record.Workspace, tags []record.Tag) (err error) {
 	w.Tags, err = tidy(append(slices.Clone(w.Tags), tags...))
 	return err
 }
 
-// tidy returns tags sorted by their keys; of those with one key the last one.
+// tidy returns tags sorted by key; among tags with the same key it keeps the last one.
 func tidy(tags []record.Tag) (out []record.Tag, err error) {
 	for _, t := range tags {
 		t.Key = strings.ToLower(t.Key)
@@ -271,7 +273,7 @@ func tidy(tags []record.Tag) (out []record.Tag, err error) {
 	return out, nil
 }
 
-// CreateWorkspace makes a workspace.
+// CreateWorkspace creates a workspace.
 func (s *Service) CreateWorkspace(a *Actor, organization string, o WorkspaceSettings) (v *WorkspaceView, err error) {
 	name := ""
 	set(&name, o.Name)
@@ -318,10 +320,10 @@ func (s *Service) settle(tx *store.Tx, a *Actor, org *record.Organization, w *re
 	if may, err := a.createsIn(tx, org, w.Project); may || err != nil {
 		return err
 	}
-	return forbidden("you are not allowed to make workspaces in this project")
+	return forbidden("you are not allowed to create workspaces in this project")
 }
 
-// createsIn tells whether the actor may make workspaces in a project.
+// createsIn reports whether the actor may create workspaces in a project.
 func (a *Actor) createsIn(tx *store.Tx, org *record.Organization, project string) (bool, error) {
 	if a.manages(org, manageWorkspaces) {
 		return true, nil
@@ -369,7 +371,7 @@ func (s *Service) ChangeWorkspace(a *Actor, id string, o WorkspaceSettings) (v *
 		w.UpdatedAt = s.now().UTC()
 		tx.After(s.queue.wake)
 		tx.After(s.watcher.wake)
-		if w.DriftPeriod == 0 { // what was found is not looked after any more
+		if w.DriftPeriod == 0 { // discard the findings: the workspace is no longer watched
 			if err := s.dropWatch(tx, w.ID); err != nil {
 				return err
 			}
@@ -402,8 +404,8 @@ func (s *Service) SetTags(a *Actor, id string, add []record.Tag, remove []string
 	})
 }
 
-// DeleteWorkspace removes a workspace with all that belongs to it. With safe set, only one that manages nothing and is
-// not locked.
+// DeleteWorkspace removes a workspace and all of its records. With safe, it refuses a workspace that manages
+// objects or is locked.
 func (s *Service) DeleteWorkspace(a *Actor, id string, safe bool) error {
 	return s.audited(a, "workspace.delete", id, func(tx *store.Tx) error {
 		w, err := a.allowed(tx, id, needDelete)
@@ -436,7 +438,7 @@ func (s *Service) DeleteWorkspace(a *Actor, id string, safe bool) error {
 	})
 }
 
-// drop removes a workspace and its records, and its files once that is durable.
+// drop removes a workspace and its records, and removes its files after the commit.
 func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
 	var files []string
 	for _, id := range runs.List(tx, "workspace", w.ID) {
@@ -494,7 +496,7 @@ func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
 	tx.After(func() {
 		for _, f := range files {
 			if err := s.store.Remove(f); err != nil {
-				s.log.Warn("a file of a deleted workspace stays", "file", f, "error", err)
+				s.log.Warn("cannot remove a file of a deleted workspace", "file", f, "error", err)
 			}
 		}
 		s.queue.forget(w.ID)
@@ -502,7 +504,7 @@ func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
 	return workspaces.Delete(tx, w.ID)
 }
 
-// EffectiveTags are the tags of a workspace and those of its project, which its own win over.
+// EffectiveTags returns the tags of a workspace and of its project; those of the workspace take precedence.
 func (s *Service) EffectiveTags(a *Actor, id string) (out []record.Tag, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		w, _, err := a.workspace(tx, id)
@@ -529,7 +531,7 @@ func (s *Service) Consumers(a *Actor, id string) (out []*WorkspaceView, err erro
 		for _, id := range w.Consumers {
 			other, p, err := a.workspace(tx, id)
 			if errors.Is(err, ErrNotFound) {
-				continue // it is gone, or not to be known
+				continue // it was deleted, or the actor may not know of it
 			}
 			if err != nil {
 				return err
@@ -541,7 +543,7 @@ func (s *Service) Consumers(a *Actor, id string) (out []*WorkspaceView, err erro
 	return out, told(err)
 }
 
-// ChangeConsumers changes which workspaces may read the state of one.
+// ChangeConsumers changes which workspaces may read the state of a workspace.
 func (s *Service) ChangeConsumers(a *Actor, id string, change func([]string) []string) error {
 	return s.audited(a, "workspace.consumers", id, func(tx *store.Tx) error {
 		w, err := a.allowed(tx, id, needAdmin)

@@ -1,7 +1,7 @@
-// Package control answers what operators ask of the service and the API of other products has no words for: halts, why
-// a run waits, doubts, drift, backups.
+// Package control serves the operators' functions for which the API of other products has no endpoints: halts,
+// the reasons why runs wait, operations in doubt, drift, backups.
 //
-// It decides nothing. Its routes begin with Prefix; docs/service.md describes them.
+// It makes no decisions. Its routes begin with Prefix; docs/service.md describes them.
 package control
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// Prefix is what the paths begin with.
+// Prefix is the prefix of all paths.
 const Prefix = "/api/millipede/v1/"
 
-// maxBody bounds what is sent with a request, in bytes.
+// maxBody bounds the body of a request, in bytes.
 const maxBody = 16 << 10
 
-// Handler answers requests below Prefix.
+// Handler serves requests below Prefix.
 func Handler(svc *service.Service, log *slog.Logger) http.Handler {
 	s := &server{svc, log}
 	mux := http.NewServeMux()
@@ -48,10 +48,10 @@ type server struct {
 	log *slog.Logger
 }
 
-// handler answers a request with a document; nil for none, and stream for what is written as it comes.
+// handler returns the document of a response: nil for none, a stream for one that is written piece by piece.
 type handler func(*http.Request, *service.Actor) (any, error)
 
-// actor returns who asks, and the token.
+// actor returns the actor of a request, and its token.
 func (s *server) actor(r *http.Request) (*service.Actor, string, error) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	token = strings.TrimSpace(token)
@@ -63,7 +63,7 @@ func (s *server) actor(r *http.Request) (*service.Actor, string, error) {
 	return actor, token, err
 }
 
-// streamed answers with what a run does.
+// streamed streams the progress of a run.
 func (s *server) streamed(w http.ResponseWriter, r *http.Request) {
 	actor, token, err := s.actor(r)
 	if err == nil {
@@ -97,12 +97,12 @@ func (s *server) authenticated(h handler) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(document) // who asked has gone away otherwise
+		_ = json.NewEncoder(w).Encode(document) // an error means that the client has disconnected
 	})
 }
 
-// stream answers with what is written. Where that fails in the midst, the connection is cut, so that nobody takes a
-// part for the whole.
+// stream writes a streamed response. If that fails, it aborts the connection, so that the client does not take
+// a partial response for a complete one.
 func (s *server) stream(w http.ResponseWriter, r *http.Request, write stream) {
 	begun := &counted{Writer: w}
 	w.Header().Set("Content-Type", "application/x-tar")
@@ -112,12 +112,12 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, write stream) {
 	case begun.n == 0:
 		s.fail(w, r, err)
 	default:
-		s.log.Error("an answer was cut off", "path", r.URL.Path, "error", err)
+		s.log.Error("a response was aborted", "path", r.URL.Path, "error", err)
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// counted counts what is written.
+// counted counts the bytes written.
 type counted struct {
 	io.Writer
 	n int64
@@ -129,12 +129,12 @@ func (c *counted) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// backup gives everything that the service keeps.
+// backup streams a backup of the service.
 func (s *server) backup(r *http.Request, a *service.Actor) (any, error) {
 	return stream(func(w io.Writer) error { return s.Backup(r.Context(), a, w) }), nil
 }
 
-// statuses are the answers to conditions.
+// statuses are the HTTP statuses of conditions.
 var statuses = []struct {
 	is     error
 	status int
@@ -156,16 +156,16 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": text}) // as above
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": text}) // an error means a disconnect
 }
 
-// halt tells whether something is halted, by whom, and since when.
+// halt returns the halt of a workspace or of the service.
 func (s *server) halt(r *http.Request, a *service.Actor) (any, error) {
 	h, err := s.Halted(a, r.PathValue("workspace"))
 	return map[string]any{"halt": h}, err
 }
 
-// setHalt drains, or stops.
+// setHalt starts a drain or an emergency stop.
 func (s *server) setHalt(r *http.Request, a *service.Actor) (any, error) {
 	var asked struct {
 		Reason    string `json:"reason"`
@@ -181,7 +181,7 @@ func (s *server) setHalt(r *http.Request, a *service.Actor) (any, error) {
 	return s.halt(r, a)
 }
 
-// decode reads what was sent with a request.
+// decode decodes the body of a request.
 func decode(r *http.Request, to any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
@@ -195,7 +195,7 @@ func (s *server) lift(r *http.Request, a *service.Actor) (any, error) {
 	return nil, s.Lift(a, r.PathValue("workspace"))
 }
 
-// waiting is why a run waits, as JSON.
+// waiting is the JSON form of the reason why a run waits.
 type waiting struct {
 	Kind    string    `json:"kind"`
 	On      string    `json:"on,omitempty"`
@@ -206,7 +206,7 @@ type waiting struct {
 	Text    string    `json:"text"`
 }
 
-// wait tells why a run waits; null for one that waits for nothing.
+// wait returns the reason why a run waits; null if it does not wait.
 func (s *server) wait(r *http.Request, a *service.Actor) (any, error) {
 	w, err := s.Waits(a, r.PathValue("run"))
 	if err != nil || w.Kind == "" {
@@ -215,7 +215,7 @@ func (s *server) wait(r *http.Request, a *service.Actor) (any, error) {
 	return map[string]any{"wait": waiting(w)}, nil
 }
 
-// doubt is an operation in doubt, as JSON.
+// doubt is the JSON form of an operation in doubt.
 type doubt struct {
 	Address   string    `json:"address"`
 	Operation string    `json:"operation"`
@@ -224,7 +224,7 @@ type doubt struct {
 	Started   time.Time `json:"started,omitzero"`
 }
 
-// doubts lists the operations in doubt of a workspace; more counts those that are not listed.
+// doubts returns the operations in doubt of a workspace; more is the number of those that are not listed.
 func (s *server) doubts(r *http.Request, a *service.Actor) (any, error) {
 	d, err := s.DoubtsIn(a, r.PathValue("workspace"))
 	if err != nil {
@@ -237,7 +237,8 @@ func (s *server) doubts(r *http.Request, a *service.Actor) (any, error) {
 	return map[string]any{"doubts": all, "more": d.More}, nil
 }
 
-// resolve ends a doubt: the object exists as what "created" names, or "not-created" says that there is none.
+// resolve records the outcome of an operation in doubt: "created" has the ID of the object, or "not-created"
+// says that there is none.
 func (s *server) resolve(r *http.Request, a *service.Actor) (any, error) {
 	var asked struct {
 		Address    string `json:"address"`
@@ -248,7 +249,7 @@ func (s *server) resolve(r *http.Request, a *service.Actor) (any, error) {
 		return nil, err
 	}
 	if (asked.Created == "") == !asked.NotCreated {
-		return nil, errors.Join(service.ErrInvalid, errors.New(`say what became of it: "created", with the ID of the `+
+		return nil, errors.Join(service.ErrInvalid, errors.New(`state the outcome: "created", with the ID of the `+
 			`object, or "not-created": true`))
 	}
 	id := r.PathValue("workspace")

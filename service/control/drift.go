@@ -8,13 +8,13 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// driftDocument says what is known of a workspace that is read through in the background.
+// driftDocument has the results of watching a workspace for drift.
 type driftDocument struct {
-	// Period is empty for a workspace that is not watched; all else is left out then.
+	// Period is empty for a workspace that is not watched; the other fields are omitted then.
 	Period  string `json:"period"`
 	Objects int    `json:"objects"`
-	// Began is when this round began, Ended when the last one ended that read everything, Oldest when the object was
-	// read that was read the longest ago.
+	// Began is when this round began, Ended when the last complete round ended, Oldest the time of the oldest
+	// reading of an object.
 	Began     *time.Time      `json:"began,omitempty"`
 	Ended     *time.Time      `json:"ended,omitempty"`
 	Oldest    *time.Time      `json:"oldest,omitempty"`
@@ -62,7 +62,7 @@ func drifted(d *record.Drift) driftedObject {
 		Since: d.Since, Seen: d.Seen}
 }
 
-// adopt makes the run that takes over what has drifted.
+// adopt creates a run that writes the drift into the state.
 func (s *server) adopt(r *http.Request, a *service.Actor) (any, error) {
 	run, err := s.TakeOver(a, r.PathValue("workspace"))
 	if err != nil {

@@ -14,39 +14,40 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// Rhythms of watching.
+// Intervals of a watch.
 const (
-	// watchEvery is how often changes are sent at most, watchAtLeast how often a line is sent when there are none, so
-	// that either side hears that the other is gone.
+	// watchEvery is the minimum interval between lines. watchAtLeast is the interval of empty lines when there
+	// are no changes; they reveal a broken connection to both sides.
 	watchEvery   = 100 * time.Millisecond
 	watchAtLeast = 2 * time.Second
 )
 
-// Watched is a line of what a run does. Exactly one of Model and Changes is there, or none of them.
+// Watched is a line of the progress of a run. It has a Model, or Changes, or neither.
 type Watched struct {
 	// Phase is "plan" or "apply".
 	Phase string `json:"phase,omitempty"`
-	// Model is the phase as it is, without its story; Changes are those since the last line.
+	// Model is the present state of the phase, without its story; Changes are the changes since the last line.
 	Model   *timeline.Model   `json:"model,omitempty"`
 	Changes *timeline.Changes `json:"changes,omitempty"`
-	// Status is that of the run.
+	// Status is the status of the run.
 	Status string `json:"status"`
-	// Over tells that no line will follow.
+	// Over says that no further line follows.
 	Over bool `json:"over,omitempty"`
 }
 
-// watcher sends what a run does to one who watches it.
+// watcher sends the progress of a run to one client.
 type watcher struct {
 	*server
 	r      *http.Request
 	w      http.ResponseWriter
 	out    *http.ResponseController
 	token  string
-	phase  string // that was sent last
+	phase  string // the last one that was sent
 	cursor uint64
 }
 
-// watch sends a run, line by line, until it is over. Who comes again says with phase and cursor what was read already.
+// watch streams the progress of a run until it ends. A client that reconnects sends the phase and the cursor up
+// to which it has read.
 func (s *server) watch(w http.ResponseWriter, r *http.Request, token string, a *service.Actor) error {
 	v, err := s.FindRun(a, r.PathValue("run"))
 	if err != nil {
@@ -56,17 +57,17 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request, token string, a *
 		phase: r.URL.Query().Get("phase")}
 	if text := r.URL.Query().Get("cursor"); text != "" {
 		if x.cursor, err = strconv.ParseUint(text, 10, 64); err != nil {
-			return fmt.Errorf("%w: the cursor %q is no number", service.ErrInvalid, text)
+			return fmt.Errorf("%w: the cursor %q is not a number", service.ErrInvalid, text)
 		}
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not hold it back
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not buffer the stream
 	w.WriteHeader(http.StatusOK)
 	x.run(a, v)
 	return nil
 }
 
-// run ends with the run, with the connection, or when the token is not good any more.
+// run sends lines until the run ends, the connection breaks, or the token becomes invalid.
 func (x *watcher) run(a *service.Actor, v *service.RunView) {
 	at := x.Stream().Now()
 	for {
@@ -79,7 +80,7 @@ func (x *watcher) run(a *service.Actor, v *service.RunView) {
 			return
 		}
 		if over {
-			_ = x.line(Watched{Status: string(v.Status), Over: true}) // who asked has gone away otherwise
+			_ = x.line(Watched{Status: string(v.Status), Over: true}) // an error means that the client has disconnected
 			return
 		}
 		wait, cancel := context.WithTimeout(x.r.Context(), watchAtLeast)
@@ -100,7 +101,7 @@ func (x *watcher) run(a *service.Actor, v *service.RunView) {
 	}
 }
 
-// send sends a phase: what goes on until it ends, or what there was. It tells whether somebody listens still.
+// send sends a phase until it ends, or all of an ended phase. It returns false if the client has disconnected.
 func (x *watcher) send(a *service.Actor, v *service.RunView, phase, id string) bool {
 	reader, err := x.FollowTimeline(a, id)
 	if err != nil {
@@ -121,7 +122,7 @@ func (x *watcher) send(a *service.Actor, v *service.RunView, phase, id string) b
 		switch {
 		case x.r.Context().Err() != nil:
 			return false
-		case err != nil: // nothing happens: the token may have ended meanwhile
+		case err != nil: // no changes: check whether the token is still valid
 			if a, err = x.Authenticate(x.token, ""); err != nil || !x.MaySee(a, v.Workspace) {
 				return false
 			}
@@ -141,7 +142,7 @@ func (x *watcher) send(a *service.Actor, v *service.RunView, phase, id string) b
 	return true
 }
 
-// ended sends a phase that is over and that the other side does not know to be.
+// ended sends an ended phase, unless the client has it already.
 func (x *watcher) ended(a *service.Actor, v *service.RunView, phase, id string) bool {
 	if x.phase == phase && x.cursor == 0 {
 		return true // it was sent as ended

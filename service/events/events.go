@@ -1,10 +1,10 @@
-// Package events is one stream of what happens in the service: how runs get on, what changes in their workspaces.
+// Package events is the stream of events of the service: the progress of runs and the changes of workspaces.
 // Pages, webhooks and metrics read it from a cursor on.
 //
-// It keeps the last events of this process, in bounded memory, and nothing on the disk. It checks no rights: each event
-// says which workspace it belongs to, and whoever passes events on asks whether the reader may see that workspace. What
-// the vertices of a run do is not in the stream, but in the run's timeline.Book, which has cursors of its own: a reader
-// of that misses nothing and reads each vertex once, however many events there were.
+// It keeps the latest events of this process in bounded memory, and nothing on disk. It checks no rights: each
+// event names its workspace, and code that passes events on checks that the reader may see that workspace. The
+// progress of a run's vertices is not part of the stream, but of the run's timeline.Book, which has its own
+// cursors; its readers get the latest status of each vertex once, however many events there were.
 package events
 
 import (
@@ -19,50 +19,51 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// Kind says what an event tells.
+// Kind is a kind of event.
 type Kind string
 
-// The kinds of events, and what Data holds.
+// The kinds of events, with the content of Data.
 const (
-	// RunChanged: the status of a run has changed, or somebody has said something of it. Data is a RunStatus.
+	// RunChanged: the status of a run has changed, or it has a new comment. Data is a RunStatus.
 	RunChanged Kind = "run"
-	// TimelineBegun: a phase of a run is carried out from now on, and what its vertices do can be read. Data is empty.
+	// TimelineBegun: a phase of a run has started, and its timeline can be read. Data is empty.
 	TimelineBegun Kind = "timeline"
 	// WorkspaceChanged: the lock, the state, the variables or the settings of a workspace have changed. Data is empty.
 	WorkspaceChanged Kind = "workspace"
 )
 
-// RunStatus is what a RunChanged tells.
+// RunStatus is the data of a RunChanged event.
 type RunStatus struct {
 	Status record.RunStatus `json:"status"`
 }
 
-// Event is one thing that happened. It is plain data, and never changed after it was published.
+// Event is an event. It is plain data, and is not modified after it was published.
 type Event struct {
-	// Sequence counts the events of this process from 1.
+	// Sequence numbers the events of this process from 1.
 	Sequence uint64
 	At       time.Time
 	Kind     Kind
-	// Workspace is the ID of the workspace that the event belongs to. Who may not see that must not see the event.
+	// Workspace is the ID of the event's workspace. Readers who may not see the workspace must not see the
+	// event.
 	Workspace string
-	// Run and Phase are the IDs of what the event is about; empty where it is about the whole workspace.
+	// Run and Phase are the IDs of the event's run and phase; empty if it concerns the whole workspace.
 	Run, Phase string
 	// Data is JSON, encoded once for all readers.
 	Data json.RawMessage
 }
 
-// Bounds of what is kept.
+// Bounds of the events that are kept.
 const (
 	maxEvents = 16384
 	maxBytes  = 32 << 20
-	// overhead is what an event costs beside its data.
+	// overhead is the memory for an event without its data, in bytes.
 	overhead = 200
-	// mostAtOnce is how many events one Read returns.
+	// mostAtOnce is the maximum number of events that one Read returns.
 	mostAtOnce = 256
 )
 
-// Cursor is a place in the stream of one process. The text form survives a reconnect of a client, and is refused by
-// another process.
+// Cursor is a position in the stream of one process. Clients can send its text form when they reconnect;
+// another process does not accept it.
 type Cursor struct {
 	Epoch    string
 	Sequence uint64
@@ -71,7 +72,8 @@ type Cursor struct {
 // String returns the text form.
 func (c Cursor) String() string { return c.Epoch + "." + strconv.FormatUint(c.Sequence, 10) }
 
-// ParseCursor reads the text form. A text that is no cursor gives the zero one, which every stream answers with Reset.
+// ParseCursor parses the text form. For an invalid text it returns the zero cursor, to which every stream
+// responds with Reset.
 func ParseCursor(text string) Cursor {
 	epoch, number, ok := strings.Cut(text, ".")
 	n, err := strconv.ParseUint(number, 10, 64)
@@ -81,27 +83,27 @@ func ParseCursor(text string) Cursor {
 	return Cursor{epoch, n}
 }
 
-// Stream is the stream. Safe for concurrent use; no reader slows a writer.
+// Stream is a stream of events. Safe for concurrent use; readers do not slow down writers.
 type Stream struct {
 	epoch string
 	now   func() time.Time
 
-	mu      sync.Mutex // guards what follows
-	kept    []Event    // a ring: the oldest is at first
+	mu      sync.Mutex // guards the fields below
+	kept    []Event    // a ring; first is the index of the oldest event
 	first   int
-	number  int // of events in the ring
-	bytes   int // of their data, with overhead
+	number  int // events in the ring
+	bytes   int // their data with overhead
 	last    uint64
-	changed chan struct{} // closed, and replaced, when something was published
+	changed chan struct{} // closed and replaced when an event is published
 	closed  bool
 }
 
-// New returns an empty stream with an epoch of its own.
+// New returns an empty stream with a new epoch.
 func New(now func() time.Time) *Stream {
 	return &Stream{epoch: rand.Text()[:12], now: now, changed: make(chan struct{})}
 }
 
-// Publish adds an event, whose Sequence and At are set here. It returns the cursor right behind the event.
+// Publish adds an event, and sets its Sequence and At. It returns the cursor directly after the event.
 func (s *Stream) Publish(e Event) Cursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +122,7 @@ func (s *Stream) Publish(e Event) Cursor {
 	return Cursor{s.epoch, s.last}
 }
 
-// add needs the lock. The ring grows up to one place more than maxEvents.
+// add appends an event to the ring, which grows up to maxEvents+1. The caller holds the lock.
 func (s *Stream) add(e Event) {
 	if s.number == len(s.kept) {
 		grown := make([]Event, min(maxEvents+1, max(64, 2*len(s.kept))))
@@ -133,7 +135,7 @@ func (s *Stream) add(e Event) {
 	s.number++
 }
 
-// drop needs the lock. It forgets the oldest event.
+// drop removes the oldest event. The caller holds the lock.
 func (s *Stream) drop() {
 	s.bytes -= len(s.kept[s.first].Data) + overhead
 	s.kept[s.first] = Event{}
@@ -141,28 +143,29 @@ func (s *Stream) drop() {
 	s.number--
 }
 
-// Now returns the cursor behind the newest event. Whoever reads something, and then wants to hear of what changes,
-// takes the cursor first.
+// Now returns the cursor after the latest event. To read something and then follow its changes, take the cursor
+// first.
 func (s *Stream) Now() Cursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Cursor{s.epoch, s.last}
 }
 
-// Batch is what one Read has found.
+// Batch is the result of a Read.
 type Batch struct {
 	Events []Event
-	// Next is the cursor to read on from.
+	// Next is the cursor for the next Read.
 	Next Cursor
-	// Reset tells that events after the cursor are gone, or that the cursor belongs to another process: the reader has
-	// to read afresh what it shows.
+	// Reset says that events after the cursor were dropped, or that the cursor belongs to another process: the
+	// reader must reload what it shows.
 	Reset bool
-	// Closed tells that nothing more will come.
+	// Closed says that there will be no further events.
 	Closed bool
 }
 
-// Read returns events behind a cursor that wanted chooses; nil chooses all. It waits while there are none. A batch has
-// at most a few hundred events; events that were passed over move Next on, too. The error is that of ctx.
+// Read returns the events after a cursor for which wanted returns true; nil selects all. It waits while there
+// are none. A batch has a few hundred events at most; Next also moves past events that were not selected. The
+// only error is that of ctx.
 func (s *Stream) Read(ctx context.Context, c Cursor, wanted func(*Event) bool) (Batch, error) {
 	for {
 		s.mu.Lock()
@@ -174,7 +177,7 @@ func (s *Stream) Read(ctx context.Context, c Cursor, wanted func(*Event) bool) (
 		}
 		if b.Next != c && ctx.Err() == nil {
 			c = b.Next
-			continue // there may be more behind what was passed over
+			continue // there may be more after the events that were not selected
 		}
 		select {
 		case <-changed:
@@ -184,7 +187,8 @@ func (s *Stream) Read(ctx context.Context, c Cursor, wanted func(*Event) bool) (
 	}
 }
 
-// read needs the lock. It looks at no more than some thousand events, so that a slow filter holds nobody up for long.
+// read looks at some thousand events at most, so that a slow filter does not hold the lock for long. The caller
+// holds the lock.
 func (s *Stream) read(c Cursor, wanted func(*Event) bool) Batch {
 	oldest := s.last - uint64(s.number) // the cursor before the oldest event
 	if c.Epoch != s.epoch || c.Sequence < oldest || c.Sequence > s.last {
@@ -202,7 +206,7 @@ func (s *Stream) read(c Cursor, wanted func(*Event) bool) Batch {
 	return b
 }
 
-// Close says that nothing more comes: readers get what is left, and then a batch that says so.
+// Close ends the stream: readers get the remaining events, and then a batch with Closed set.
 func (s *Stream) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package gate stands before all that a service answers: it bounds what those may try who are not known, and keeps a
-// mistake in one answer from ending the others.
+// Package gate is the middleware in front of all interfaces of the service: it limits the rate of failed
+// authentication, recovers panics, and logs requests.
 //
-// It knows no endpoints: what an answer's status says is all that it looks at.
+// It knows no endpoints: it looks only at the status of a response.
 package gate
 
 import (
@@ -19,25 +19,25 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Options say how much is let through.
+// Options configure the middleware.
 type Options struct {
 	Now    func() time.Time
 	Logger *slog.Logger
-	// Secret are beginnings of paths of which the rest gives a right, and is not logged.
+	// Secret are prefixes of paths whose remainder is a secret that must not be logged.
 	Secret []string
-	// Ready tells whether the service can answer; the error says why not.
+	// Ready returns an error with the reason if the service cannot serve requests.
 	Ready func(context.Context) error
 }
 
-// What an address may do that is refused for want of a good token: so many at once, and one more in so much time.
+// The rate of unauthorized requests that an address may make: a burst, and the time for one more.
 const (
 	refusedAtOnce = 60
 	refusedEvery  = time.Second
-	// maxAddresses bounds how many are remembered.
+	// maxAddresses bounds how many addresses are remembered.
 	maxAddresses = 10_000
 )
 
-// gate is the handler.
+// gate implements the middleware.
 type gate struct {
 	next http.Handler
 	o    Options
@@ -46,7 +46,7 @@ type gate struct {
 	refused map[string]*rate.Limiter
 }
 
-// Handler stands before next. It answers /healthz (the process is there) and /readyz (it can work) itself.
+// Handler wraps next. It serves /healthz (the process is running) and /readyz (it can serve requests) itself.
 func Handler(next http.Handler, o Options) http.Handler {
 	return &gate{next: next, o: o, refused: map[string]*rate.Limiter{}}
 }
@@ -73,17 +73,17 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-RateLimit-Reset", strconv.FormatFloat(wait.Seconds(), 'f', 3, 64))
 		w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
 		refuse(w, http.StatusTooManyRequests, "too many requests",
-			"there were too many requests without a good token from this address")
+			"there were too many requests without a valid token from this address")
 		return
 	}
 	answer, began := &recorder{ResponseWriter: w}, g.o.Now()
 	defer func() {
 		bug := recover()
 		switch {
-		case bug == http.ErrAbortHandler: //nolint:errorlint // it is compared so by net/http as well
+		case bug == http.ErrAbortHandler: //nolint:errorlint // net/http compares it in the same way
 			panic(bug)
 		case bug != nil:
-			g.o.Logger.Error("a mistake in the service", "method", r.Method, "path", r.URL.Path, "panic", bug, "stack",
+			g.o.Logger.Error("a bug in the service", "method", r.Method, "path", r.URL.Path, "panic", bug, "stack",
 				string(debug.Stack()))
 			if answer.status == 0 {
 				refuse(w, http.StatusInternalServerError, "internal error",
@@ -98,7 +98,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(answer, r)
 }
 
-// log logs a request: what only reads, and went well, for those who look closely. Queries and headers may hold tokens.
+// log logs a request; reading ones at the level debug, failed ones at the level error. Queries and headers are omitted,
+// because they may contain tokens.
 func (g *gate) log(r *http.Request, status int, from string, took time.Duration) {
 	level := slog.LevelInfo
 	switch {
@@ -117,14 +118,14 @@ func (g *gate) log(r *http.Request, status int, from string, took time.Duration)
 		"from", from, "took", took.Round(time.Microsecond))
 }
 
-// refuse answers with an error as clients of the API show it.
+// refuse writes an error in the form that clients of the API show.
 func refuse(w http.ResponseWriter, status int, title, detail string) {
 	w.Header().Set("Content-Type", "application/vnd.api+json")
 	w.WriteHeader(status)
 	_, _ = fmt.Fprintf(w, `{"errors":[{"status":"%d","title":%q,"detail":%q}]}`+"\n", status, title, detail)
 }
 
-// wait returns how long an address has to wait that was refused too often; 0 for not.
+// wait returns how long an address must wait before its next request; 0 if it need not.
 func (g *gate) wait(from string) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,14 +136,14 @@ func (g *gate) wait(from string) time.Duration {
 	return refusedEvery
 }
 
-// count notes that an address was refused.
+// count records an unauthorized request of an address.
 func (g *gate) count(from string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l := g.refused[from]
 	if l == nil {
 		if len(g.refused) >= maxAddresses {
-			for old, l := range g.refused { // those that have waited long enough are as good as unknown
+			for old, l := range g.refused { // forget addresses whose burst is available again
 				if l.TokensAt(g.o.Now()) >= refusedAtOnce {
 					delete(g.refused, old)
 				}
@@ -157,7 +158,7 @@ func (g *gate) count(from string) {
 	l.AllowN(g.o.Now(), 1)
 }
 
-// recorder notes the status of an answer.
+// recorder records the status of a response.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -177,5 +178,5 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.ResponseWriter.Write(p)
 }
 
-// Unwrap lets http.ResponseController reach what is below.
+// Unwrap gives http.ResponseController access to the underlying writer.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

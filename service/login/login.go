@@ -176,7 +176,7 @@ func (s *server) authorize(w http.ResponseWriter, r *http.Request) {
 		if !errors.Is(err, service.ErrUnauthorized) {
 			s.o.Logger.Error("somebody could not log in", "error", err)
 		}
-		a.Problem = "The user name and the password do not fit each other."
+		a.Problem = "Wrong user name or password."
 		s.show(w, http.StatusUnauthorized, a)
 		return
 	}

@@ -11,17 +11,17 @@ type User struct {
 	Name      string    `json:"name"`
 	Email     string    `json:"email,omitempty"`
 	Admin     bool      `json:"admin,omitempty"`    // may do everything in every organization
-	Password  []byte    `json:"password,omitempty"` // its hash, with the salt and the cost in it; nil for none
+	Password  []byte    `json:"password,omitempty"` // bcrypt hash with salt and cost; nil for none
 	CreatedAt time.Time `json:"createdAt"`
-	// Issuer and Subject are who the user is at a provider of identities; empty for a user of the service alone.
+	// Issuer and Subject identify the user at an identity provider; empty for a user of the service alone.
 	Issuer  string `json:"issuer,omitempty"`
 	Subject string `json:"subject,omitempty"`
 }
 
-// SigningKey is a key that signs the tokens by which runs prove who they are.
+// SigningKey is a key that signs the identity tokens of runs.
 type SigningKey struct {
 	ID   string    `json:"id"`
-	From time.Time `json:"from"` // when its turn begins
+	From time.Time `json:"from"` // when it begins to sign
 	Key  []byte    `json:"key"`  // in PKCS #8
 }
 
@@ -31,28 +31,28 @@ type Team struct {
 	Organization string   `json:"organization"`
 	Name         string   `json:"name"`
 	Users        []string `json:"users,omitempty"`
-	// What its members may do in the whole organization.
+	// The rights of its members in the whole organization.
 	ManageWorkspaces bool `json:"manageWorkspaces,omitempty"`
 	ManageProjects   bool `json:"manageProjects,omitempty"`
 	ReadWorkspaces   bool `json:"readWorkspaces,omitempty"`
 	ReadProjects     bool `json:"readProjects,omitempty"`
 	ManageMembership bool `json:"manageMembership,omitempty"`
 	ManageTeams      bool `json:"manageTeams,omitempty"`
-	// ManageAccess: they let other teams manage the organization.
+	// ManageAccess: members may let other teams manage the organization.
 	ManageAccess bool `json:"manageAccess,omitempty"`
-	// AccessSecretTeams: they see teams that are secret.
+	// AccessSecretTeams: members may see secret teams.
 	AccessSecretTeams bool   `json:"accessSecretTeams,omitempty"`
 	Visibility        string `json:"visibility,omitempty"`
-	// SSO is the team's identity at a provider of identities.
+	// SSO is the team's identity at an identity provider.
 	SSO string `json:"sso,omitempty"`
-	// Others are rights to what the service has not got, by their names in the API: they are kept for the programs that
-	// manage teams, and allow nothing.
+	// Others are rights to features that the service does not have, by their API names. They are stored for the
+	// programs that manage teams, and have no effect.
 	Others []string `json:"others,omitempty"`
-	// NoMemberTokens: members do not manage the token of the team.
+	// NoMemberTokens: members cannot manage the token of the team.
 	NoMemberTokens bool `json:"noMemberTokens,omitempty"`
 }
 
-// Access is what a team may do in a workspace or in all workspaces of a project.
+// Access is the right of a team in a workspace, or in all workspaces of a project.
 type Access struct {
 	ID   string `json:"id"`
 	Team string `json:"team"`
@@ -60,28 +60,29 @@ type Access struct {
 	// Role is read, plan, write or admin, on projects maintain as well; or custom, with Custom.
 	Role   string      `json:"role"`
 	Custom Permissions `json:"custom,omitzero"`
-	// Project are the custom rights to a project itself.
+	// Project has the custom rights in a project itself.
 	Project ProjectRights `json:"project,omitzero"`
-	// Mocks and Tasks are rights to what the service has not got: they are kept, and allow nothing.
+	// Mocks and Tasks are rights to features that the service does not have: they are stored, and have no
+	// effect.
 	Mocks string `json:"mocks,omitempty"`
 	Tasks bool   `json:"tasks,omitempty"`
 }
 
-// ProjectRights is what somebody may do with a project itself, in the words of the API; empty is the least of them.
+// ProjectRights are rights in a project itself, in the words of the API; empty is the lowest level.
 type ProjectRights struct {
 	Settings string `json:"settings,omitempty"` // read, update or delete
 	Teams    string `json:"teams,omitempty"`    // none, read or manage
 	Sets     string `json:"sets,omitempty"`     // none, read or write: of variable sets
 }
 
-// Valid tells whether the words are those of the API.
+// Valid reports whether the words are valid.
 func (p ProjectRights) Valid() bool {
 	return slices.Contains([]string{"", "read", "update", "delete"}, p.Settings) &&
 		slices.Contains([]string{"", "none", "read", "manage"}, p.Teams) &&
 		slices.Contains([]string{"", "none", "read", "write"}, p.Sets)
 }
 
-// ProjectRights returns what the access allows with the project itself.
+// ProjectRights returns the rights that the access grants in the project itself.
 func (a *Access) ProjectRights() ProjectRights {
 	p := ProjectRights{Settings: "read", Teams: "none", Sets: "none"}
 	switch a.Role {
@@ -107,11 +108,11 @@ const (
 	TokenUser         = "user"
 	TokenTeam         = "team"
 	TokenOrganization = "organization"
-	// TokenRun belongs to a run under way: it may read and write the state of its workspace.
+	// TokenRun belongs to a run in progress: it may read and write the state of the run's workspace.
 	TokenRun = "run"
 )
 
-// Token is a token as it is kept: only its hash is known.
+// Token is the record of a token, which has only its hash.
 type Token struct {
 	ID          string    `json:"id"`
 	Hash        string    `json:"hash"` // SHA-256, in hex
@@ -122,12 +123,12 @@ type Token struct {
 	CreatedBy   string    `json:"createdBy,omitempty"`
 	LastUsed    time.Time `json:"lastUsed,omitzero"`
 	Expires     time.Time `json:"expires,omitzero"` // zero for never
-	// Ended tells, of the token of a run, that the run had ended when it was made: something is done with what the run
-	// had, its configuration and its variables. Otherwise the token is good until the run ends.
+	// Ended says, for the token of a run, that the run had already ended when the token was made, for a job
+	// that uses the configuration and the variables of the run. Other tokens of a run are valid until it ends.
 	Ended bool `json:"ended,omitempty"`
 }
 
-// The levels of what somebody may do with one kind of thing. Each includes those before it.
+// The levels of a right. Each includes those before it.
 const (
 	No = iota
 	Read
@@ -135,12 +136,12 @@ const (
 	Write // for runs: apply
 )
 
-// Permissions is what somebody may do with a workspace.
+// Permissions are the rights in a workspace.
 type Permissions struct {
 	Runs      int  `json:"runs,omitempty"`      // No, Read, Plan, Write
 	Variables int  `json:"variables,omitempty"` // No, Read, Write
 	State     int  `json:"state,omitempty"`     // No, Read, Write
-	Outputs   bool `json:"outputs,omitempty"`   // may read outputs, though perhaps not the state
+	Outputs   bool `json:"outputs,omitempty"`   // may read outputs, even without State
 	Lock      bool `json:"lock,omitempty"`
 	Admin     bool `json:"admin,omitempty"`  // settings, access, deletion, force-unlock
 	Create    bool `json:"create,omitempty"` // workspaces, in a project
@@ -148,7 +149,7 @@ type Permissions struct {
 	Move      bool `json:"move,omitempty"`   // the workspace, to another project
 }
 
-// roles are the permission sets that have names. The API documents them.
+// roles are the named sets of permissions, as the API documents them.
 var roles = map[string]Permissions{
 	"read":  {Runs: Read, Variables: Read, State: Read, Outputs: true},
 	"plan":  {Runs: Plan, Variables: Read, State: Read, Outputs: true},
@@ -159,7 +160,7 @@ var roles = map[string]Permissions{
 		Delete: true, Move: true},
 }
 
-// ValidRole tells whether access can be given by this word.
+// ValidRole reports whether a role exists, for projects or for workspaces.
 func ValidRole(role string, project bool) bool {
 	if role == "custom" {
 		return true
@@ -168,7 +169,7 @@ func ValidRole(role string, project bool) bool {
 	return ok && (project || role != "maintain")
 }
 
-// Permissions returns what the access allows.
+// Permissions returns the rights that the access grants in workspaces.
 func (a *Access) Permissions() Permissions {
 	if a.Role == "custom" {
 		return a.Custom
@@ -176,13 +177,13 @@ func (a *Access) Permissions() Permissions {
 	return roles[a.Role]
 }
 
-// All is everything that can be allowed in a workspace.
+// All returns all rights in a workspace.
 func All() Permissions { return roles["admin"] }
 
-// Any tells whether something is allowed, so that the workspace can be seen.
+// Any reports whether there is any right, so that the workspace is visible.
 func (p Permissions) Any() bool { return p != Permissions{} }
 
-// Plus returns what either allows.
+// Plus returns the union of two sets of rights.
 func (p Permissions) Plus(o Permissions) Permissions {
 	return Permissions{
 		Runs: max(p.Runs, o.Runs), Variables: max(p.Variables, o.Variables), State: max(p.State, o.State),
@@ -191,5 +192,5 @@ func (p Permissions) Plus(o Permissions) Permissions {
 	}
 }
 
-// Has tells whether the user is a member.
+// Has reports whether the user is a member.
 func (t *Team) Has(user string) bool { return slices.Contains(t.Users, user) }

@@ -1,7 +1,7 @@
-// Package record is what the service knows of organizations, workspaces, runs and people, and the rules that hold for
-// such a record alone: which status follows which, what a role may do, what a name may look like.
+// Package record defines the records of the service about organizations, workspaces, runs and users, with the
+// rules that concern a single record: transitions of a status, the rights of a role, valid names.
 //
-// It keeps nothing and asks nobody. The words are those of the API that clients speak.
+// It does no I/O. The words are those of the API that clients use.
 package record
 
 import (
@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// Organization is the owner of everything but users.
+// Organization owns everything but users.
 type Organization struct {
-	Name      string    `json:"name"` // its id, too
+	Name      string    `json:"name"` // also its ID
 	Email     string    `json:"email,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
-	// DefaultProject is where workspaces are that name no project.
+	// DefaultProject is the project of new workspaces for which none is given.
 	DefaultProject string `json:"defaultProject"`
-	// Owners is the team that may do everything.
+	// Owners is the team with all rights.
 	Owners string `json:"owners"`
-	// DefaultMode is the execution mode of workspaces that set none; empty is remote.
+	// DefaultMode is the execution mode of workspaces that have none of their own; empty means remote.
 	DefaultMode string `json:"defaultMode,omitempty"`
 }
 
-// Mode is the execution mode of workspaces that set none.
+// Mode returns the execution mode of workspaces that have none of their own.
 func (o *Organization) Mode() string {
 	if o.DefaultMode == "" {
 		return ModeRemote
@@ -31,8 +31,8 @@ func (o *Organization) Mode() string {
 	return o.DefaultMode
 }
 
-// Membership is a person in an organization: a user, or one who is invited and becomes a member as soon as there is a
-// user with the address.
+// Membership is a user in an organization, or an invitation, which becomes a membership when there is a user
+// with its address.
 type Membership struct {
 	ID           string    `json:"id"`
 	Organization string    `json:"organization"`
@@ -48,7 +48,7 @@ type Project struct {
 	Organization string    `json:"organization"`
 	Name         string    `json:"name"`
 	Description  string    `json:"description,omitempty"`
-	Tags         []Tag     `json:"tags,omitempty"` // sorted by key; workspaces have them, too
+	Tags         []Tag     `json:"tags,omitempty"` // sorted by key; inherited by workspaces
 	CreatedAt    time.Time `json:"createdAt"`
 }
 
@@ -56,16 +56,16 @@ type Project struct {
 const (
 	ModeRemote = "remote"
 	ModeLocal  = "local"
-	ModeAgent  = "agent" // carried out as remote: the workers are the agents
+	ModeAgent  = "agent" // executed like remote: the workers are the agents
 )
 
-// How much plans of a workspace read.
+// How many objects the plans of a workspace read.
 const (
 	RefreshAll     = "all"
 	RefreshChanged = "changed"
 )
 
-// The bounds of a period that is not zero.
+// The bounds of a nonzero drift period.
 const (
 	MinDriftPeriod = time.Minute
 	MaxDriftPeriod = 90 * 24 * time.Hour
@@ -86,10 +86,10 @@ type Workspace struct {
 	QueueAllRuns     bool   `json:"queueAllRuns,omitempty"`
 	AllowDestroy     bool   `json:"allowDestroy"`
 	GlobalState      bool   `json:"globalState,omitempty"` // every workspace of the organization may read its state
-	// InheritsMode: the execution mode is that of the organization.
+	// InheritsMode: the workspace uses the execution mode of the organization.
 	InheritsMode bool `json:"inheritsMode,omitempty"`
-	// Triggers are settings for version control and for runs of other workspaces, which the service keeps for the
-	// programs that manage workspaces: nothing of it starts runs here.
+	// Triggers are settings for version control and for runs of other workspaces. They are stored for the
+	// programs that manage workspaces; they start no runs.
 	Triggers Triggers `json:"triggers,omitzero"`
 	// Consumers are the workspaces whose runs may read the state.
 	Consumers  []string  `json:"consumers,omitempty"`
@@ -98,34 +98,34 @@ type Workspace struct {
 	Tags       []Tag     `json:"tags,omitempty"` // sorted by key
 	CreatedAt  time.Time `json:"createdAt"`
 	UpdatedAt  time.Time `json:"updatedAt"`
-	// ApprovalExpiry is how long a plan whose asker is gone waits for its approval; zero for ever.
+	// ApprovalExpiry is how long a plan waits for approval after its client is gone; zero means for ever.
 	ApprovalExpiry time.Duration `json:"approvalExpiry,omitempty"`
-	// ObjectLocks: runs that apply lock the objects that they touch, so that others go on at the same time, and no run
-	// waits for the workspace.
+	// ObjectLocks: applies lock only the objects that they change, so that several runs can apply at the same
+	// time and no run waits for the workspace.
 	ObjectLocks bool `json:"objectLocks,omitempty"`
-	// Refresh is how much ordinary plans read of what exists, RefreshAll or RefreshChanged; empty for what the
-	// configuration says. A run that reads nothing, or does nothing but read, does so all the same.
+	// Refresh is how many existing objects an ordinary plan reads: RefreshAll or RefreshChanged; empty leaves
+	// it to the configuration. Runs that explicitly skip refreshing, or only refresh, ignore it.
 	Refresh string `json:"refresh,omitempty"`
-	// DriftPeriod is the time in which everything is read through in the background; zero for never.
+	// DriftPeriod is the time in which all objects are read once in the background; zero for never.
 	DriftPeriod time.Duration `json:"driftPeriod,omitempty"`
 
 	Lock Lock `json:"lock,omitzero"`
-	// CurrentRun is the run that has the workspace, or has it next; never one that is plan-only or saved.
+	// CurrentRun is the run that holds the workspace or is the next to hold it; never a plan-only or saved one.
 	CurrentRun string `json:"currentRun,omitempty"`
-	// CurrentConfiguration is what a run gets that names none.
+	// CurrentConfiguration is the configuration version of runs for which none is given.
 	CurrentConfiguration string `json:"currentConfiguration,omitempty"`
-	// CurrentState is the newest version of the state; empty for none.
+	// CurrentState is the ID of the latest state version; empty if there is none.
 	CurrentState string `json:"currentState,omitempty"`
 
-	// Doubts are the operations of which nobody knows what became, as the engine saw them last, with those that are too
-	// many counted alone. DoubtsOf is the run that has left them; DoubtsSeen the run after which the engine has looked.
+	// Doubts are the operations in doubt at the last look of the engine; the last field counts those that are
+	// not listed. DoubtsOf is the run that left them; DoubtsSeen is the run after which the engine looked last.
 	Doubts     []Doubt `json:"doubts,omitempty"`
 	MoreDoubts int     `json:"moreDoubts,omitempty"`
 	DoubtsOf   string  `json:"doubtsOf,omitempty"`
 	DoubtsSeen string  `json:"doubtsSeen,omitempty"`
 }
 
-// Doubt is an operation of which nobody knows what became.
+// Doubt is an operation whose outcome is unknown.
 type Doubt struct {
 	Address   string    `json:"address"`
 	Operation string    `json:"operation"` // create, update or delete
@@ -134,7 +134,7 @@ type Doubt struct {
 	Started   time.Time `json:"started,omitzero"`
 }
 
-// Triggers say what else than people and programs starts runs.
+// Triggers are settings for starting runs by other events.
 type Triggers struct {
 	Files         bool     `json:"files,omitempty"`
 	NoSpeculative bool     `json:"noSpeculative,omitempty"`
@@ -143,13 +143,13 @@ type Triggers struct {
 	Patterns      []string `json:"patterns,omitempty"`
 }
 
-// Halt is why nothing new starts in a workspace, or in the whole service.
+// Halt prevents runs from starting, in a workspace or in the whole service.
 type Halt struct {
 	On     string    `json:"on"` // the ID of a workspace, or "service"
 	Reason string    `json:"reason"`
-	By     string    `json:"by"` // the name of who said so
+	By     string    `json:"by"` // the name of the person
 	At     time.Time `json:"at"`
-	// Emergency: what was under way was stopped, too.
+	// Emergency: runs in progress were stopped, too.
 	Emergency bool `json:"emergency,omitempty"`
 }
 
@@ -159,20 +159,20 @@ type Tag struct {
 	Value string `json:"value,omitempty"`
 }
 
-// Lock is who keeps others from changing a workspace. The zero value is no lock.
+// Lock is the lock of a workspace. The zero value means that it is not locked.
 type Lock struct {
 	// Kind is "user", "team" or "run"; empty for no lock.
 	Kind   string    `json:"kind,omitempty"`
 	ID     string    `json:"id,omitempty"` // of the user, the team or the run
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at,omitzero"`
-	// Foreign is what the http backend's lock request said; nil for locks of the API.
+	// Foreign is the lock request of a client of the http backend; nil for locks of the API.
 	Foreign []byte `json:"foreign,omitempty"`
-	// ForeignID is the ID in it.
+	// ForeignID is the lock ID in Foreign.
 	ForeignID string `json:"foreignId,omitempty"`
 }
 
-// Held tells whether there is a lock.
+// Held reports whether there is a lock.
 func (l Lock) Held() bool { return l.Kind != "" }
 
 // The categories of variables.
@@ -201,18 +201,18 @@ type VariableSet struct {
 	Name         string   `json:"name"`
 	Description  string   `json:"description,omitempty"`
 	Global       bool     `json:"global,omitempty"`
-	Priority     bool     `json:"priority,omitempty"` // wins over the variables of workspaces and of runs
+	Priority     bool     `json:"priority,omitempty"` // takes precedence over variables of workspaces and runs
 	Workspaces   []string `json:"workspaces,omitempty"`
 	Projects     []string `json:"projects,omitempty"`
 }
 
-// Concerns tells whether the set's variables are those of the workspace, too.
+// Concerns reports whether the set applies to the workspace.
 func (s *VariableSet) Concerns(w *Workspace) bool {
 	return s.Organization == w.Organization &&
 		(s.Global || slices.Contains(s.Workspaces, w.ID) || slices.Contains(s.Projects, w.Project))
 }
 
-// The statuses of what is uploaded.
+// The statuses of an upload.
 const (
 	UploadPending  = "pending"
 	Uploaded       = "uploaded"
@@ -221,7 +221,7 @@ const (
 	StateDiscarded = "discarded"
 )
 
-// Configuration is one version of the configuration of a workspace: an archive that was uploaded.
+// Configuration is a configuration version of a workspace: an uploaded archive.
 type Configuration struct {
 	ID          string    `json:"id"`
 	Workspace   string    `json:"workspace"`
@@ -230,17 +230,18 @@ type Configuration struct {
 	Provisional bool      `json:"provisional,omitempty"`
 	AutoQueue   bool      `json:"autoQueue,omitempty"`
 	Source      string    `json:"source"`
-	Problem     string    `json:"problem,omitempty"` // why it is errored
+	Problem     string    `json:"problem,omitempty"` // the reason of the status errored
 	Secret      string    `json:"secret"`            // the last element of the path at which it is uploaded
 	CreatedAt   time.Time `json:"createdAt"`
 	CreatedBy   string    `json:"createdBy"`
 	Size        int64     `json:"size,omitempty"`
-	MD5         string    `json:"md5,omitempty"` // of the archive, in hex: the same upload again is told by it
-	// MayApply: who made it may apply runs, so that the run that its upload queues follows the workspace's auto-apply.
+	MD5         string    `json:"md5,omitempty"` // of the archive, in hex; detects a repeated upload
+	// MayApply: its creator may apply runs, so that the run that its upload queues follows the auto-apply
+	// setting of the workspace.
 	MayApply bool `json:"mayApply,omitempty"`
 }
 
-// StateVersion is one version of the state of a workspace. Its bytes are kept beside it.
+// StateVersion is a version of the state of a workspace. Its content is stored in a file.
 type StateVersion struct {
 	ID        string    `json:"id"`
 	Workspace string    `json:"workspace"`
@@ -251,7 +252,7 @@ type StateVersion struct {
 	Size      int64     `json:"size"`
 	Status    string    `json:"status"`
 	Force     bool      `json:"force,omitempty"`
-	Encrypted bool      `json:"encrypted,omitempty"` // by the configuration; the service cannot look into it
+	Encrypted bool      `json:"encrypted,omitempty"` // by the configuration; the service cannot read it
 	Secret    string    `json:"secret"`              // the last element of the path at which it is uploaded
 	Under     Lock      `json:"under,omitzero"`      // the lock of the workspace when it was made
 	JSON      bool      `json:"json,omitempty"`      // its JSON form was uploaded
@@ -260,8 +261,8 @@ type StateVersion struct {
 	CreatedBy string    `json:"createdBy"`
 	Outputs   []Output  `json:"outputs,omitempty"`
 	Resources int       `json:"resources,omitempty"`
-	// Providers are the configurations of providers that its objects belong to, as the state writes them; nil where they
-	// are not known.
+	// Providers are the provider configurations of its objects, as they are written in the state; nil if they
+	// are unknown.
 	Providers []string `json:"providers,omitzero"`
 }
 
@@ -281,11 +282,11 @@ type RunNote struct {
 	Action      string    `json:"action"`
 	Description string    `json:"description,omitempty"`
 	Actor       string    `json:"actor,omitempty"`
-	Comment     string    `json:"comment,omitempty"` // the one that it is about
+	Comment     string    `json:"comment,omitempty"` // the comment that it is about
 	CreatedAt   time.Time `json:"createdAt"`
 }
 
-// Comment is what somebody said of a run.
+// Comment is a comment on a run.
 type Comment struct {
 	ID        string    `json:"id"`
 	Note      string    `json:"note,omitempty"` // the entry of the run's history about it
@@ -295,7 +296,7 @@ type Comment struct {
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-// Notification is where events of a workspace's runs are to be sent.
+// Notification is a receiver of notifications about a workspace's runs.
 type Notification struct {
 	ID          string    `json:"id"`
 	Workspace   string    `json:"workspace"`
@@ -303,8 +304,8 @@ type Notification struct {
 	Destination string    `json:"destination"` // generic, slack...
 	URL         string    `json:"url,omitempty"`
 	Token       string    `json:"token,omitempty"`
-	Users       []string  `json:"users,omitempty"`  // whom it is mailed to
-	Emails      []string  `json:"emails,omitempty"` // further addresses that it is mailed to
+	Users       []string  `json:"users,omitempty"`  // receivers by mail
+	Emails      []string  `json:"emails,omitempty"` // further mail addresses
 	Enabled     bool      `json:"enabled,omitempty"`
 	Triggers    []string  `json:"triggers,omitempty"`
 	Last        *Response `json:"last,omitempty"`
@@ -312,7 +313,7 @@ type Notification struct {
 	UpdatedAt   time.Time `json:"updatedAt"`
 }
 
-// Delivery is a notification that is still to be sent. It is removed once it is, or is given up.
+// Delivery is a notification that must still be sent. It is removed when it is sent or given up.
 type Delivery struct {
 	ID            string    `json:"id"`
 	Configuration string    `json:"configuration"`
@@ -322,26 +323,26 @@ type Delivery struct {
 	Status        RunStatus `json:"status"`
 	By            string    `json:"by,omitempty"`
 	At            time.Time `json:"at"`
-	// Drifted and Undrifted count objects, of a notification about drift.
+	// Drifted and Undrifted count objects; only for a notification about drift.
 	Drifted   int `json:"drifted,omitempty"`
 	Undrifted int `json:"undrifted,omitempty"`
-	// Attempts is how often it was tried; Due is when it is tried next.
+	// Attempts is the number of attempts so far; Due is the time of the next one.
 	Attempts int       `json:"attempts,omitempty"`
 	Due      time.Time `json:"due"`
 }
 
-// Response is what a receiver of notifications has answered last.
+// Response is the latest response of a receiver of notifications.
 type Response struct {
 	SentAt  time.Time           `json:"sentAt"`
-	Code    int                 `json:"code,omitempty"` // 0: there was no answer, and Body says why
+	Code    int                 `json:"code,omitempty"` // 0: there was no response, and Body has the error
 	Headers map[string][]string `json:"headers,omitempty"`
 	Body    string              `json:"body,omitempty"`
 }
 
-// Successful tells whether the receiver has taken it.
+// Successful reports whether the receiver has accepted the notification.
 func (r *Response) Successful() bool { return r.Code/100 == 2 }
 
-// Audit is one line of the audit log: who asked for which change, from where, and how it ended.
+// Audit is an entry of the audit log: an actor, its address, the requested change, and the result.
 type Audit struct {
 	At      time.Time `json:"at"`
 	Actor   string    `json:"actor"`
@@ -352,20 +353,20 @@ type Audit struct {
 	Outcome string    `json:"outcome"`
 }
 
-// ValidName tells whether an organization or a workspace may be called so: letters, digits, - and _, at most 90, the
-// first of them a letter or a digit.
+// ValidName reports whether a name is valid for an organization or a workspace: up to 90 letters, digits, - and
+// _, of which the first is a letter or a digit.
 func ValidName(name string) bool {
 	return valid(name, 90, func(c byte) bool { return letter(c) || lower(c) || digit(c) }, "-_")
 }
 
-// ValidTag tells whether a workspace can have this tag: lower-case letters, digits, :, - and _, at most 255, the first
-// of them a letter or a digit.
+// ValidTag reports whether a tag is valid: up to 255 lower-case letters, digits, :, - and _, of which the first
+// is a letter or a digit.
 func ValidTag(name string) bool {
 	return valid(name, 255, func(c byte) bool { return lower(c) || digit(c) }, ":-_")
 }
 
-// ValidKey tells whether a variable may be called so: letters, digits, - and _, at most 256. Those of the environment
-// may have dots, too.
+// ValidKey reports whether a name is valid for a variable: up to 256 letters, digits, - and _; names of
+// environment variables may also have dots.
 func ValidKey(name, category string) bool {
 	others := "-_"
 	if category == CategoryEnv {
@@ -375,8 +376,8 @@ func ValidKey(name, category string) bool {
 	return valid(name, 256, any, "")
 }
 
-// valid tells whether a name has at most so many characters, which all are of the first kind or, but for the first one,
-// among the others.
+// valid reports whether a name has up to most characters, each of which satisfies first or, except the first
+// one, is in others.
 func valid(name string, most int, first func(byte) bool, others string) bool {
 	if name == "" || len(name) > most || !first(name[0]) {
 		return false

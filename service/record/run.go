@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// RunStatus is where a run stands. The words are those of the API.
+// RunStatus is the status of a run, in the words of the API.
 type RunStatus string
 
 // The statuses of a run. Picture:
@@ -34,60 +34,62 @@ const (
 	Errored            RunStatus = "errored"
 )
 
-// Statuses are all statuses, in the order in which a run comes to them.
+// Statuses has all statuses, in the order in which a run passes through them.
 var Statuses = []RunStatus{
 	Pending, PlanQueued, Planning, Planned, PlannedAndSaved, PlannedAndFinished, Confirmed, ApplyQueued, Applying,
 	Applied, Discarded, Canceled, ForceCanceled, Errored,
 }
 
-// RunEventKind is what happens to a run.
+// RunEventKind is a kind of event of a run.
 type RunEventKind string
 
 // The events of a run.
 const (
-	// EventPlanQueued: its turn has come; it waits for a place among the plans that compute at a time.
+	// EventPlanQueued: it is the run's turn; it waits until fewer plans are running than the limit.
 	EventPlanQueued RunEventKind = "plan_queued"
-	// EventPlanStarted: the engine plans.
+	// EventPlanStarted: the engine starts to plan.
 	EventPlanStarted RunEventKind = "plan_started"
-	// EventPlanEnded: the plan is there; Outcome says what it is.
+	// EventPlanEnded: the plan is complete; Outcome says how.
 	EventPlanEnded RunEventKind = "plan_ended"
-	// EventConfirmed: somebody, or the run's auto-apply, has approved the plan.
+	// EventConfirmed: a person, or the auto-apply setting, has approved the plan.
 	EventConfirmed RunEventKind = "confirmed"
-	// EventApplyQueued: it has the workspace; it waits for a place among the applies.
+	// EventApplyQueued: the run has the workspace; it waits until fewer applies are running than the limit.
 	EventApplyQueued RunEventKind = "apply_queued"
-	// EventApplyStarted: the engine applies.
+	// EventApplyStarted: the engine starts to apply.
 	EventApplyStarted RunEventKind = "apply_started"
 	// EventApplied: the apply has succeeded.
 	EventApplied RunEventKind = "applied"
-	// EventFailed: the phase under way has failed.
+	// EventFailed: the current phase has failed.
 	EventFailed RunEventKind = "errored"
 	// EventDiscarded: the plan will not be applied.
 	EventDiscarded RunEventKind = "discarded"
-	// EventCanceled: the run has ended because somebody canceled it.
+	// EventCanceled: the run has ended because a person canceled it.
 	EventCanceled RunEventKind = "canceled"
-	// EventForceCanceled: the run was left; what it had under way is in doubt.
+	// EventForceCanceled: the run was abandoned; its running operations are in doubt.
 	EventForceCanceled RunEventKind = "force_canceled"
-	// EventPlanAgain: the service ended while it planned; planning changes nothing, so that it starts again.
+	// EventPlanAgain: the service ended during the plan, which starts again, because planning changes nothing.
 	EventPlanAgain RunEventKind = "plan_again"
 )
 
-// Outcome is how a plan ended.
+// Outcome is the result of a plan.
 type Outcome byte
 
 // The outcomes of a plan.
 const (
 	// Finished: there is nothing to apply, or the run is plan-only.
 	Finished Outcome = iota + 1
-	// Saved: the plan is kept for a later confirmation and holds nothing meanwhile.
+	// Saved: the plan is kept for a later confirmation, and does not hold the workspace meanwhile.
 	Saved
-	// Waiting: the plan waits for its confirmation.
+	// Waiting: the plan waits for confirmation.
 	Waiting
 )
 
-// ErrTransition is wrapped by the error of an event that a run cannot have in its status; the error names both.
-var ErrTransition = errors.New("the run cannot do this in its status")
+// ErrTransition is wrapped by the error for an event that is not possible in the status of a run; the error
+// names both.
+var ErrTransition = errors.New("this is not possible in the status of the run")
 
-// next is the transition function as a table: the statuses that an event may find, and what they become.
+// next is the transition table: for each event, the statuses in which it is possible, and the status that
+// follows.
 var next = map[RunEventKind]struct {
 	from []RunStatus
 	to   RunStatus
@@ -105,7 +107,7 @@ var next = map[RunEventKind]struct {
 	EventForceCanceled: {[]RunStatus{PlanQueued, Planning, Confirmed, ApplyQueued, Applying}, ForceCanceled},
 }
 
-// Next returns the status that an event leads to. The error wraps ErrTransition.
+// Next returns the status after an event. The error wraps ErrTransition if the event is not possible.
 func Next(s RunStatus, k RunEventKind, o Outcome) (RunStatus, error) {
 	if k == EventPlanEnded && s == Planning {
 		switch o {
@@ -124,7 +126,7 @@ func Next(s RunStatus, k RunEventKind, o Outcome) (RunStatus, error) {
 	return t.to, nil
 }
 
-// Final tells whether a run in this status has ended.
+// Final reports whether a run in this status has ended.
 func (s RunStatus) Final() bool {
 	switch s {
 	case PlannedAndFinished, Applied, Discarded, Canceled, ForceCanceled, Errored:
@@ -133,13 +135,13 @@ func (s RunStatus) Final() bool {
 	return false
 }
 
-// Confirmable tells whether a run in this status waits for its confirmation.
+// Confirmable reports whether a run in this status can be confirmed.
 func (s RunStatus) Confirmable() bool { return s == Planned || s == PlannedAndSaved }
 
-// Discardable tells whether the run can be discarded.
+// Discardable reports whether a run in this status can be discarded.
 func (s RunStatus) Discardable() bool { return s == Pending || s == Planned || s == PlannedAndSaved }
 
-// Cancelable tells whether the run can be canceled.
+// Cancelable reports whether a run in this status can be canceled.
 func (s RunStatus) Cancelable() bool {
 	switch s {
 	case Pending, PlanQueued, Planning, Confirmed, ApplyQueued, Applying:
@@ -148,10 +150,11 @@ func (s RunStatus) Cancelable() bool {
 	return false
 }
 
-// Computes tells whether the engine works on a run in this status.
+// Computes reports whether the engine is working on a run in this status.
 func (s RunStatus) Computes() bool { return s == Planning || s == Applying }
 
-// Holds tells whether a run in this status has the workspace, so that no other run that may apply goes on there.
+// Holds reports whether a run in this status holds the workspace, so that no other run that may apply can
+// continue there.
 func (s RunStatus) Holds() bool {
 	switch s {
 	case PlanQueued, Planning, Planned, Confirmed, ApplyQueued, Applying:
@@ -160,19 +163,18 @@ func (s RunStatus) Holds() bool {
 	return false
 }
 
-// Run is one run: a plan, and an apply if it comes to that.
+// Run is a run: a plan, followed by an apply if there is something to apply.
 type Run struct {
 	ID           string `json:"id"`
 	Workspace    string `json:"workspace"`
 	Organization string `json:"organization"`
-	// Configuration is the version of the configuration that it runs; empty for none, which only a destroying run may
-	// have.
+	// Configuration is the configuration version; it may be empty only for a run that destroys.
 	Configuration string    `json:"configuration,omitempty"`
 	Status        RunStatus `json:"status"`
 	Number        uint64    `json:"number"` // the order of creation, over all runs of the service
 
 	Message         string     `json:"message,omitempty"`
-	Source          string     `json:"source"` // which client made it
+	Source          string     `json:"source"` // the kind of client that created it
 	Structured      bool       `json:"structured,omitempty"`
 	Destroy         bool       `json:"destroy,omitempty"`
 	Refresh         bool       `json:"refresh"`
@@ -183,40 +185,40 @@ type Run struct {
 	Targets         []string   `json:"targets,omitempty"`
 	Replace         []string   `json:"replace,omitempty"`
 	GenerateConfig  bool       `json:"generateConfig,omitempty"`
-	AllowEmpty      bool       `json:"allowEmpty,omitempty"` // a plan without changes can be applied, too
+	AllowEmpty      bool       `json:"allowEmpty,omitempty"` // a plan without changes can be applied
 	Variables       []Argument `json:"variables,omitempty"`
 	CreatedBy       string     `json:"createdBy"`
 	CreatedAt       time.Time  `json:"createdAt"`
 	EngineVersion   string     `json:"engineVersion"`
 	TerraformCaller string     `json:"caller,omitempty"` // the version that the client says it has
 
-	// ConfirmedBy is who approved the plan; empty when it was applied automatically.
+	// ConfirmedBy is the person who approved the plan; empty if it was applied automatically.
 	ConfirmedBy string `json:"confirmedBy,omitempty"`
 
-	// HasChanges is known once the plan has ended, and written with the status that says so.
+	// HasChanges is set together with the status at the end of the plan.
 	HasChanges bool `json:"hasChanges,omitempty"`
-	// Generated tells that the plan has made configuration for objects that are imported.
+	// Generated says that the plan has generated configuration for imported objects.
 	Generated bool `json:"generated,omitempty"`
-	// Sensitive are the variables whose values are told to nobody; known once the plan has ended.
+	// Sensitive are the variables whose values are not shown; set at the end of the plan.
 	Sensitive []string `json:"sensitive,omitempty"`
-	// CancelAsked is when somebody asked for it to be canceled; zero for not.
+	// CancelAsked is when a person requested the cancellation; zero if nobody has.
 	CancelAsked time.Time `json:"cancelAsked,omitzero"`
-	// Resumed counts how often the service went on with it after it had ended in its midst.
+	// Resumed counts how often a restarted service has continued the run.
 	Resumed int `json:"resumed,omitempty"`
 
 	Plan  Phase `json:"plan"`
 	Apply Phase `json:"apply"`
-	// Times are when it entered a status the first time.
+	// Times are when the run first entered a status.
 	Times map[RunStatus]time.Time `json:"times"`
 }
 
-// Argument is the value of a variable that came with a run: an expression in HCL.
+// Argument is the value of a variable that was given with a run: an HCL expression.
 type Argument struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
 }
 
-// PhaseStatus is where the plan or the apply of a run stands. The words are those of the API.
+// PhaseStatus is the status of a plan or an apply, in the words of the API.
 type PhaseStatus string
 
 // The statuses of a phase.
@@ -227,7 +229,7 @@ const (
 	PhaseFinished PhaseStatus = "finished"
 	PhaseErrored  PhaseStatus = "errored"
 	PhaseCanceled PhaseStatus = "canceled"
-	// PhaseUnreachable is an apply that will not come, because the run has ended without.
+	// PhaseUnreachable is the status of an apply that will never start, because the run has ended before.
 	PhaseUnreachable PhaseStatus = "unreachable"
 )
 
@@ -235,7 +237,7 @@ const (
 type Phase struct {
 	ID     string      `json:"id"`
 	Status PhaseStatus `json:"status"`
-	// LogSecret signs the addresses at which its log is read without a token. It is told to nobody.
+	// LogSecret signs the addresses at which the log can be read without a token. It is never disclosed.
 	LogSecret string    `json:"logSecret"`
 	Started   time.Time `json:"started,omitzero"`
 	Ended     time.Time `json:"ended,omitzero"`
@@ -245,8 +247,8 @@ type Phase struct {
 	Import    int       `json:"import,omitempty"`
 }
 
-// Enter applies an event to the run: its status, the statuses of its phases, and the time, which are written together.
-// The error wraps ErrTransition; the run is unchanged then.
+// Enter applies an event to the run: it sets the statuses of the run and of its phases, and the times. The
+// error wraps ErrTransition if the event is not possible; the run is unchanged then.
 func (r *Run) Enter(k RunEventKind, o Outcome, at time.Time) error {
 	s, err := Next(r.Status, k, o)
 	if err != nil {
@@ -290,7 +292,7 @@ func (r *Run) Enter(k RunEventKind, o Outcome, at time.Time) error {
 	return nil
 }
 
-// end gives a phase that has not ended its end.
+// end sets the final status of a phase, unless it has ended.
 func (p *Phase) end(s PhaseStatus, at time.Time) {
 	if p.Status != PhaseFinished && p.Status != PhaseErrored {
 		p.Status, p.Ended = s, at

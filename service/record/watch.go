@@ -5,51 +5,54 @@ import (
 	"time"
 )
 
-// Watch is what is known of a workspace because it is read through in the background.
+// Watch has the results of watching a workspace for drift.
 type Watch struct {
 	Workspace string `json:"workspace"`
-	// Objects is how many objects there were when the last batch was chosen.
+	// Objects is the number of objects when the last batch was chosen.
 	Objects int `json:"objects"`
-	// Cursor is the address of the last object that was read in this round; empty at its beginning.
+	// Cursor is the address of the last object that was read in this round; empty at the beginning of a round.
 	Cursor string `json:"cursor,omitempty"`
 	// Batch is when the last batch began.
 	Batch time.Time `json:"batch,omitzero"`
-	// Began is when this round began, Ended when the last whole one ended.
+	// Began is when this round began, Ended when the last complete round ended.
 	Began time.Time `json:"began,omitzero"`
 	Ended time.Time `json:"ended,omitzero"`
-	// Passes say when which part was read last, by address; a part without one was never read.
+	// Passes say when each range of addresses was last read, sorted by address; a range that is missing was
+	// never read.
 	Passes []Pass `json:"passes,omitempty"`
-	// Drifted are the objects that were not as the state has them, by address. More counts those of the last round that
-	// are not listed.
+	// Drifted are the objects that differ from the state, sorted by address. More is the number of further ones
+	// in the last round.
 	Drifted []Drift `json:"drifted,omitempty"`
 	More    int     `json:"more,omitempty"`
-	// Failure is why the last batch that failed could not be read whole, Failed since when batches fail; empty and zero
-	// when the last one did not.
+	// Failure is the error of the last batch, Failed the time since which batches fail; empty and zero if the
+	// last batch succeeded.
 	Failure string    `json:"failure,omitempty"`
 	Failed  time.Time `json:"failed,omitzero"`
 }
 
-// Pass says that the objects up to an address, from where the pass before it ends, were read.
+// Pass is a range of addresses that was read together. It begins after the previous Pass.
 type Pass struct {
 	Upto string    `json:"upto"`
 	At   time.Time `json:"at"`
 }
 
-// Drift is an object that is not as the state has it.
+// Drift is an object that differs from the state.
 type Drift struct {
 	Address string `json:"address"`
-	// Gone tells that it does not exist any more. Otherwise Attributes are the names of those that differ.
+	// Gone says that the object no longer exists. Otherwise Attributes has the names of the attributes that
+	// differ.
 	Gone       bool     `json:"gone,omitempty"`
 	Attributes []string `json:"attributes,omitempty"`
-	// Since is when that was found first, Seen when it was found last.
+	// Since is when the difference was first found, Seen when it was last found.
 	Since time.Time `json:"since"`
 	Seen  time.Time `json:"seen"`
-	// Sum is the digest of the object in the state that it was compared with. In a state that has another one, the
-	// object is not known to have drifted.
+	// Sum is the digest of the object in the state with which it was compared. The finding does not apply to a
+	// state in which the object has another digest.
 	Sum uint64 `json:"sum"`
 }
 
-// Pass notes that the objects behind after, up to an address, were read. last tells that there are none behind it.
+// Pass records that the objects after one address, up to another one, were read. last says that no objects
+// follow.
 func (w *Watch) Pass(after, upto string, last bool, at time.Time) {
 	w.Passes = slices.DeleteFunc(w.Passes, func(p Pass) bool {
 		return p.Upto > after && (last || p.Upto <= upto)
@@ -66,7 +69,7 @@ func (w *Watch) Pass(after, upto string, last bool, at time.Time) {
 	w.Passes = slices.Insert(w.Passes, i, Pass{upto, at})
 }
 
-// Oldest is the time of the reading that is the longest ago; zero while not everything was read once.
+// Oldest returns the time of the oldest reading; zero until everything has been read once.
 func (w *Watch) Oldest() (at time.Time) {
 	if w.Ended.IsZero() {
 		return at
@@ -79,7 +82,7 @@ func (w *Watch) Oldest() (at time.Time) {
 	return at
 }
 
-// Drift returns what is known of an object; nil when it has not drifted.
+// Drift returns the drift of an object; nil if none is known.
 func (w *Watch) Drift(address string) *Drift {
 	i, found := w.find(address)
 	if !found {
@@ -100,10 +103,10 @@ func (w *Watch) find(address string) (int, bool) {
 	})
 }
 
-// MaxDrifted is how many drifted objects of a workspace are listed.
+// MaxDrifted bounds the list of drifted objects of a workspace.
 const MaxDrifted = 5000
 
-// Found notes that an object has drifted, and tells whether that is new. One that is too many is counted alone.
+// Found records the drift of an object, and reports whether it is new. If the list is full, it is only counted.
 func (w *Watch) Found(d Drift) (fresh bool) {
 	i, found := w.find(d.Address)
 	switch {
@@ -123,7 +126,7 @@ func (w *Watch) Found(d Drift) (fresh bool) {
 	return true
 }
 
-// Settle drops the objects of which keeps does not say that they are still in the state as they were.
+// Settle removes the objects for which keeps returns false, and reports whether there were any.
 func (w *Watch) Settle(keeps func(*Drift) bool) (dropped bool) {
 	n := len(w.Drifted)
 	w.Drifted = slices.DeleteFunc(w.Drifted, func(d Drift) bool { return !keeps(&d) })

@@ -19,33 +19,35 @@ import (
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
-// Names in a backup.
+// The names of entries in a backup.
 const (
 	backupHead = "backup.json"
-	backupEnd  = "end.json" // without it, the backup was cut off
+	backupEnd  = "end.json" // without this entry, the backup is truncated
 	database   = "service.db"
 )
 
-// BackupFormat is the version of a backup's layout.
+// BackupFormat is the version of the backup format.
 const BackupFormat = 1
 
-// head is what a backup says of itself.
+// head is the first entry of a backup.
 type head struct {
 	Format  int       `json:"format"`
 	Version string    `json:"version"` // of the program
 	At      time.Time `json:"at"`
 }
 
-// Homes are the files that the engine keeps of workspaces, and changes while runs go on.
+// Homes gives access to the workspace directories that the engine keeps, and changes while runs are in
+// progress.
 type Homes interface {
-	// Freeze calls cut, and then each with the name of every home's file below the directory of the store and a file
-	// that has its content. The content is that of right before cut, or of cut; temp is a directory for copies.
+	// Freeze calls cut, and then calls each for every file of every home, with its name relative to the
+	// directory of the store and a file that has its content. The contents are those at the moment of the cut.
+	// temp is a directory for copies.
 	Freeze(ctx context.Context, temp string, cut func() error, each func(name, file string) error) error
 }
 
-// Backup writes everything that the directory has to know, while others read and change it: the records as they were at
-// one moment, every file that they name, and the homes as they were at that moment. What was answered before Backup was
-// called is in it. Files that are removed meanwhile stay until it has ended.
+// Backup writes a consistent backup to out while the store is in use: the records as of one moment, every file
+// that they refer to, and the homes as of that moment. It contains all changes that were confirmed before the
+// call. Files that are removed meanwhile stay on the disk until the backup has ended.
 func (s *Store) Backup(ctx context.Context, out io.Writer, version string, at time.Time, homes Homes) (err error) {
 	s.pin()
 	defer func() { err = errors.Join(err, s.unpin()) }()
@@ -65,7 +67,7 @@ func (s *Store) Backup(ctx context.Context, out io.Writer, version string, at ti
 		}
 	}()
 	cut := func() (err error) {
-		// A log may tell less than the records, as after a crash, and never more.
+		// As after a crash, a log may have less than the records say, but never more.
 		if b.logs, err = sizes(filepath.Join(s.dir, "logs")); err == nil {
 			records, err = s.db.Begin(false)
 		}
@@ -91,16 +93,16 @@ func (s *Store) Backup(ctx context.Context, out io.Writer, version string, at ti
 	return b.tar.Close()
 }
 
-// backup is a backup that is being written.
+// backup is a backup in progress.
 type backup struct {
 	ctx context.Context //nolint:containedctx // of the one call that makes it
 	tar *tar.Writer
 	dir string
-	// logs are how long the logs were at the moment of the backup.
+	// logs are the lengths of the logs at the moment of the backup.
 	logs map[string]int64
 }
 
-// sizes returns how long the files of a directory are.
+// sizes returns the lengths of the files in a directory.
 func sizes(dir string) (map[string]int64, error) {
 	out := map[string]int64{}
 	entries, err := os.ReadDir(dir)
@@ -108,7 +110,7 @@ func sizes(dir string) (map[string]int64, error) {
 		return out, nil
 	}
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil { // else it is gone
+		if info, err := e.Info(); err == nil { // otherwise it was removed
 			out[e.Name()] = info.Size()
 		}
 	}
@@ -133,10 +135,10 @@ func (b *backup) document(name string, v any) error {
 	return err
 }
 
-// file adds a file.
+// file adds a complete file.
 func (b *backup) file(name, path string) error { return b.beginning(name, path, -1) }
 
-// beginning adds a file, of which there are at most so many bytes; -1 for all.
+// beginning adds a file, or its first most bytes; -1 for all.
 func (b *backup) beginning(name, path string, most int64) (err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -158,7 +160,7 @@ func (b *backup) beginning(name, path string, most int64) (err error) {
 	return err
 }
 
-// tree adds a file, or the files of a directory that are whole.
+// tree adds a file, or the files of a directory that are complete.
 func (b *backup) tree(name string) error {
 	return filepath.WalkDir(filepath.Join(b.dir, name), func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && (d.IsDir() || strings.HasPrefix(d.Name(), ".")) {
@@ -175,7 +177,7 @@ func (b *backup) tree(name string) error {
 		if name == "logs" {
 			var known bool
 			if most, known = b.logs[d.Name()]; !known {
-				return nil // it was begun since
+				return nil // it was created after the moment of the backup
 			}
 		}
 		err = b.beginning(filepath.ToSlash(relative), path, most)
@@ -186,14 +188,14 @@ func (b *backup) tree(name string) error {
 	})
 }
 
-// pin keeps files from being removed until unpin.
+// pin defers the removal of files until unpin.
 func (s *Store) pin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pins++
 }
 
-// unpin removes what was to be removed meanwhile.
+// unpin removes the files whose removal was deferred.
 func (s *Store) unpin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,11 +210,11 @@ func (s *Store) unpin() error {
 	return errors.Join(errs...)
 }
 
-// ErrCutOff means that a backup does not have its end.
-var ErrCutOff = errors.New("the backup is not whole: its end is missing")
+// ErrCutOff means that a backup is truncated.
+var ErrCutOff = errors.New("the backup is truncated: its end is missing")
 
-// Restore makes a directory of a backup. Nothing may be there. The error is ErrKey when the key is another one, and
-// ErrCutOff when the backup is not whole; the directory does not exist then.
+// Restore unpacks a backup into a directory, which must be empty or missing. The error is ErrKey if the backup
+// was encrypted with another key, and ErrCutOff if it is truncated; the directory is removed then.
 func Restore(in io.Reader, dir string, key *seal.Key) (err error) {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("the directory %s is not empty", dir)
@@ -252,7 +254,7 @@ func Restore(in io.Reader, dir string, key *seal.Key) (err error) {
 	return wholefile.SyncDir(filepath.Dir(dir))
 }
 
-// unpackBackup makes the files of a backup, and returns of which moment it is.
+// unpackBackup unpacks the files of a backup, and returns the moment at which it was made.
 func unpackBackup(t *tar.Reader, dir string) (at time.Time, err error) {
 	for first := true; ; first = false {
 		h, err := t.Next()
@@ -266,10 +268,10 @@ func unpackBackup(t *tar.Reader, dir string) (at time.Time, err error) {
 		case first:
 			var about head
 			if h.Name != backupHead || json.NewDecoder(io.LimitReader(t, 1<<16)).Decode(&about) != nil {
-				return at, errors.New("this is no backup of the service")
+				return at, errors.New("this is not a backup of the service")
 			}
 			if about.Format > BackupFormat {
-				return at, fmt.Errorf("%w: the backup has format %d, and this version knows %d", ErrNewer, about.Format,
+				return at, fmt.Errorf("%w: the backup has format %d, and this version reads %d", ErrNewer, about.Format,
 					BackupFormat)
 			}
 			at = about.At
@@ -277,7 +279,7 @@ func unpackBackup(t *tar.Reader, dir string) (at time.Time, err error) {
 		case h.Name == backupEnd:
 			return at, nil
 		case h.Typeflag != tar.TypeReg || !filepath.IsLocal(filepath.FromSlash(h.Name)):
-			return at, fmt.Errorf("the backup has an entry %q, which leads out of it", h.Name)
+			return at, fmt.Errorf("the backup has an entry %q, which is outside of the directory", h.Name)
 		}
 		if err := unpackFile(t, filepath.Join(dir, filepath.FromSlash(h.Name))); err != nil {
 			return at, err
@@ -285,20 +287,20 @@ func unpackBackup(t *tar.Reader, dir string) (at time.Time, err error) {
 	}
 }
 
-// Restored returns of which moment the backup was that the records were restored from; zero when they were not, or when
-// SettledRestore has been called since.
+// Restored returns the moment of the backup from which the records were restored; zero if they were not
+// restored, or after SettledRestore.
 func (tx *Tx) Restored() (at time.Time, err error) {
 	text := tx.tx.Bucket(metaBucket).Get(restoredKey)
 	if text == nil {
 		return at, nil
 	}
 	if at, err = time.Parse(time.RFC3339, string(text)); err != nil {
-		return at, fmt.Errorf("reading when the backup was made that the records are of: %w", err)
+		return at, fmt.Errorf("reading the time of the backup from which the records were restored: %w", err)
 	}
 	return at, nil
 }
 
-// SettledRestore has Restored return zero from now on.
+// SettledRestore makes Restored return zero from now on.
 func (tx *Tx) SettledRestore() error { return tx.tx.Bucket(metaBucket).Delete(restoredKey) }
 
 func unpackFile(in io.Reader, path string) error {

@@ -17,21 +17,21 @@ import (
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
-// Files are a sequence of frames: the length of the sealed bytes, and these. A frame is bound to its file and its place
-// there.
+// A file is a sequence of frames, each of them the length of the encrypted bytes and these bytes. A frame is
+// bound by its authentication tag to its file and its position there.
 const (
-	frameSize = 64 << 10 // of the plain bytes of a frame, at most
-	overhead  = 24 + 16  // of the nonce and the tag
+	frameSize = 64 << 10 // the maximum of plain bytes in a frame
+	overhead  = 24 + 16  // nonce and tag
 )
 
-// ErrTooLarge means that more was uploaded than is allowed.
+// ErrTooLarge means that an upload exceeds its limit.
 var ErrTooLarge = errors.New("it is larger than allowed")
 
-// ErrCut means that a connection ended before all of what was to be uploaded had come.
-var ErrCut = errors.New("the connection ended before all of it had come")
+// ErrCut means that a connection ended before an upload was complete.
+var ErrCut = errors.New("the connection ended before the upload was complete")
 
-// whole is a reader whose end is never taken for that of what it should have given: io.ReadFull has the same error for
-// a connection that broke, and for a last part that is not full.
+// whole is a reader that turns io.ErrUnexpectedEOF into ErrCut: io.ReadFull returns the same error when the input ends
+// within its buffer, so that a broken connection could be taken for the end of the input.
 type whole struct{ r io.Reader }
 
 func (w whole) Read(p []byte) (int, error) {
@@ -42,17 +42,18 @@ func (w whole) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Written says what a file has got.
+// Written describes a written file.
 type Written struct {
 	Size int64
 	MD5  string // of the plain bytes, in hex
 }
 
-// path returns where a file lies. Names are kind/identity, made by the service alone.
+// path returns the path of a file. Names have the form kind/ID, and are made by the service only.
 func (s *Store) path(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }
 
-// Write keeps what r gives under a name, in the place of what was there. It is durable when Write returns; with an
-// error, which is ErrTooLarge when there is more than limit bytes, what was there stays.
+// Write stores the content of r under a name, and replaces an earlier file of that name. The file is durable
+// when Write returns. If there is an error, the earlier file stays; the error is ErrTooLarge for more than
+// limit bytes.
 func (s *Store) Write(name string, r io.Reader, limit int64) (w Written, err error) {
 	err = s.around("file", name, func() error { w, err = s.write(name, r, limit); return err })
 	return w, s.noted(err)
@@ -70,7 +71,7 @@ func (s *Store) write(name string, r io.Reader, limit int64) (w Written, err err
 	return w, err
 }
 
-// Cache is Write for what can be made again: nobody waits for the disk, and a loss of power may take it.
+// Cache is Write for data that can be made again: it does not sync, so that a loss of power may lose the file.
 func (s *Store) Cache(name string, data []byte) error {
 	return s.noted(s.around("file", name, func() error {
 		path := s.path(name)
@@ -84,7 +85,7 @@ func (s *Store) Cache(name string, data []byte) error {
 	}))
 }
 
-// writeFrames writes what r gives, and a last frame that says that it is whole.
+// writeFrames writes the content of r, and a last frame that marks the end.
 func writeFrames(out io.Writer, key *seal.Key, name string, r io.Reader, limit int64) (Written, error) {
 	var (
 		sum    hash.Hash = md5.New() //nolint:gosec // see above
@@ -111,7 +112,7 @@ func writeFrames(out io.Writer, key *seal.Key, name string, r io.Reader, limit i
 	}
 }
 
-// framePlace is what a frame is bound to.
+// framePlace returns the additional data with which a frame is authenticated.
 func framePlace(name string, i int, last bool) []byte {
 	return fmt.Appendf(nil, "%s#%d#%t", name, i, last)
 }
@@ -123,8 +124,8 @@ func writeFrame(out io.Writer, key *seal.Key, place, plain []byte) error {
 	return err
 }
 
-// readFrame reads the sealed bytes of a frame; into buffer, where they have room. At the end of the file the error is
-// io.EOF, within a frame io.ErrUnexpectedEOF.
+// readFrame reads the encrypted bytes of a frame, into buffer if they fit. The error is io.EOF at the end of
+// the file, and io.ErrUnexpectedEOF within a frame.
 func readFrame(in io.Reader, buffer []byte) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(in, length[:]); err != nil {
@@ -132,7 +133,7 @@ func readFrame(in io.Reader, buffer []byte) ([]byte, error) {
 	}
 	n := int(binary.BigEndian.Uint32(length[:]))
 	if n > frameSize+overhead {
-		return nil, errors.New("a frame is longer than any that was written")
+		return nil, errors.New("a frame exceeds the maximum length")
 	}
 	if cap(buffer) < n {
 		buffer = make([]byte, n)
@@ -144,8 +145,8 @@ func readFrame(in io.Reader, buffer []byte) ([]byte, error) {
 	return sealed, nil
 }
 
-// Read returns what is kept under a name. The error wraps ErrNotFound where nothing is. The caller closes the reader;
-// one that has ended with io.EOF has given everything.
+// Read returns a reader of a file. The error wraps ErrNotFound if there is no such file. The caller closes the
+// reader. The content is complete when the reader returns io.EOF.
 func (s *Store) Read(name string) (io.ReadCloser, error) {
 	f, err := os.Open(s.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -157,7 +158,7 @@ func (s *Store) Read(name string) (io.ReadCloser, error) {
 	return &reader{file: f, key: s.key, name: name}, nil
 }
 
-// ReadAll returns the whole of what is kept under a name. The error wraps ErrNotFound where nothing is.
+// ReadAll returns the content of a file. The error wraps ErrNotFound if there is no such file.
 func (s *Store) ReadAll(name string) ([]byte, error) {
 	r, err := s.Read(name)
 	if err != nil {
@@ -165,7 +166,7 @@ func (s *Store) ReadAll(name string) ([]byte, error) {
 	}
 	var all bytes.Buffer
 	if f, ok := r.(*reader); ok {
-		if info, err := f.file.Stat(); err == nil { // a little more than what comes
+		if info, err := f.file.Stat(); err == nil { // slightly more than the content
 			all.Grow(int(info.Size()))
 		}
 	}
@@ -173,7 +174,7 @@ func (s *Store) ReadAll(name string) ([]byte, error) {
 	return all.Bytes(), errors.Join(err, r.Close())
 }
 
-// Remove removes a file, if it is there; while a backup is made, after that.
+// Remove removes a file if it exists; during a backup, removal is deferred until its end.
 func (s *Store) Remove(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +192,7 @@ func (s *Store) remove(name string) error {
 	return nil
 }
 
-// reader gives the plain bytes of a file.
+// reader decrypts a file.
 type reader struct {
 	file  *os.File
 	key   *seal.Key
@@ -199,25 +200,25 @@ type reader struct {
 	frame int
 	rest  []byte
 	ended bool
-	// sealed and plain are where a frame is read to and opened.
+	// sealed and plain are buffers for a frame, encrypted and decrypted.
 	sealed, plain []byte
 }
 
-// next opens the next frame. The error is io.EOF when there was a last one.
+// next decrypts the next frame. The error is io.EOF after the last one.
 func (r *reader) next() error {
 	if r.ended {
 		return io.EOF
 	}
 	sealed, err := readFrame(r.file, r.sealed)
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", r.name, notEOF(err)) // the last frame has not come
+		return fmt.Errorf("reading %s: %w", r.name, notEOF(err)) // the last frame is missing
 	}
 	r.sealed = sealed[:0]
 	size := len(sealed)
 	if r.key != nil {
 		size -= overhead
 	}
-	last := size < frameSize // every other one is full
+	last := size < frameSize // all other frames are full
 	if r.rest, err = r.key.OpenTo(r.plain, framePlace(r.name, r.frame, last), sealed); err != nil {
 		return fmt.Errorf("reading %s: %w", r.name, err)
 	}

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// compactFrom is how many bytes of the file are free at least when it is written anew, and then half of it.
+	// compactFrom is the minimum of free bytes for compaction; they must also be half of the file.
 	compactFrom = 4 << 20
-	// compactStep is how much a transaction copies, in bytes: it bounds the memory.
+	// compactStep is the size of a copying transaction, in bytes: it bounds the memory.
 	compactStep = 1 << 20
 )
 
-// open opens the file of the records. Where most of it is free, because records were removed, it is written anew first:
-// bbolt gives nothing back by itself.
+// open opens the file of the records. It first compacts the file if most of it is free because records were
+// removed: bbolt itself never shrinks its file.
 func open(path string) (*bbolt.DB, error) {
 	options := &bbolt.Options{Timeout: 100 * time.Millisecond, FreelistType: bbolt.FreelistMapType}
 	db, err := bbolt.Open(path, 0o600, options)
@@ -33,14 +33,14 @@ func open(path string) (*bbolt.DB, error) {
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
 	fresh := path + ".compact"
-	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) { // a crash has left it
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a crash
 		return nil, errors.Join(err, db.Close())
 	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	tx, err := db.Begin(true) // the count of free pages is made when a change ends
+	tx, err := db.Begin(true) // the number of free pages is computed at the end of a write transaction
 	if err == nil {
 		err = tx.Rollback()
 	}
@@ -59,15 +59,15 @@ func open(path string) (*bbolt.DB, error) {
 		err = to.Sync()
 	}
 	if err == nil {
-		// Whoever opens the file from here on finds it locked, as the one of before.
+		// The lock of the new file is held across the rename, as that of the old one was.
 		err = os.Rename(fresh, path)
 	}
-	if err != nil { // no room, say: the old file is as good
+	if err != nil { // e.g. a full disk: the old file can be used as well
 		if to != nil {
 			_ = to.Close()
 		}
 		_ = os.Remove(fresh)
-		return db, nil //nolint:nilerr // as said above
+		return db, nil //nolint:nilerr // the old file is used
 	}
 	if err := errors.Join(db.Close(), wholefile.SyncDir(filepath.Dir(path))); err != nil {
 		return nil, errors.Join(err, to.Close())

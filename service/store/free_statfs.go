@@ -4,7 +4,7 @@ package store
 
 import "golang.org/x/sys/unix"
 
-// free returns how many bytes this user may still write to the disk of a directory.
+// free returns how many bytes this user can still write to the file system of a directory.
 func free(dir string) (uint64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

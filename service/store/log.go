@@ -12,33 +12,33 @@ import (
 	"time"
 )
 
-// Log is a text that grows while others read it. Safe for concurrent use.
+// Log is a text that can be read while it is written. Safe for concurrent use.
 //
-// What was written survives the end of the process at once, and a loss of power from Sync or Close on. A line that a
-// crash cut off is dropped when the log is opened again.
+// Written text survives the end of the process at once, and a loss of power after Sync or Close. Opening a log
+// removes a line that a crash has truncated.
 type Log struct {
 	name string
 	file *os.File
 	s    *Store
 
-	mu     sync.Mutex // guards what follows, and writing to the file
+	mu     sync.Mutex // guards the fields below, and writes to the file
 	frames []frame
-	size   int64         // of the plain bytes
-	end    int64         // of the file
-	closed bool          // nothing more comes
-	grown  chan struct{} // is closed when there is more, or the log ends
-	// readers is how many read just now, or wait.
+	size   int64         // plain bytes
+	end    int64         // bytes of the file
+	closed bool          // nothing more is written
+	grown  chan struct{} // closed when text was written or the log has ended
+	// readers is the number of calls of ReadAt in progress.
 	readers int
 }
 
-// frame is where a piece of the text lies.
+// frame is the position of a piece of the text.
 type frame struct {
 	start int64 // in the plain text
 	at    int64 // in the file
 	plain int
 }
 
-// OpenLog opens a log to be written and read; it is made when it is not there. The caller closes it.
+// OpenLog opens a log for writing and reading, and creates it if necessary. The caller closes it.
 func (s *Store) OpenLog(name string) (*Log, error) {
 	path := s.path(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -52,14 +52,14 @@ func (s *Store) OpenLog(name string) (*Log, error) {
 	if err := l.load(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if err := f.Truncate(l.end); err != nil { // what a crash has cut off
+	if err := f.Truncate(l.end); err != nil { // remove a frame that a crash has truncated
 		return nil, errors.Join(err, f.Close())
 	}
 	return l, nil
 }
 
-// ReadLog opens a log to which nothing is written any more. The error wraps ErrNotFound where there is none. The caller
-// closes it.
+// ReadLog opens a completed log for reading. The error wraps ErrNotFound if there is none. The caller closes
+// it.
 func (s *Store) ReadLog(name string) (*Log, error) {
 	f, err := os.Open(s.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,7 +75,7 @@ func (s *Store) ReadLog(name string) (*Log, error) {
 	return l, nil
 }
 
-// load reads where the frames lie, up to what a crash has cut off at the end.
+// load reads the positions of the frames. It ignores a truncated frame at the end.
 func (l *Log) load() error {
 	for {
 		sealed, err := readFrame(l.file, nil)
@@ -118,7 +118,7 @@ func (l *Log) write(p []byte) (int, error) {
 		place := framePlace(l.name, len(l.frames), false)
 		if err := writeFrame(l.file, l.s.key, place, part); err != nil {
 			_, seekErr := l.file.Seek(l.end, io.SeekStart)
-			return written, errors.Join(err, seekErr, l.file.Truncate(l.end)) // half a frame may be there
+			return written, errors.Join(err, seekErr, l.file.Truncate(l.end)) // remove a partial frame
 		}
 		inFile := 4 + len(part)
 		if l.s.key != nil {
@@ -133,24 +133,23 @@ func (l *Log) write(p []byte) (int, error) {
 	return written, nil
 }
 
-// Size returns how many bytes the text has.
+// Size returns the length of the text in bytes.
 func (l *Log) Size() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.size
 }
 
-// A log that many follow is told to them in larger pieces: who reads its end waits a moment, the longer the more
-// readers there are, so that what an answer costs does not come with each line for each of them. One alone waits for
-// nothing.
+// If many clients follow a log, its end is delivered in larger pieces: a reader of the end waits for a moment
+// that grows with the number of readers, which reduces the number of responses. A single reader does not wait.
 const (
 	gatherEach = 400 * time.Microsecond
 	gatherMost = 400 * time.Millisecond
-	tail       = 4 << 10 // what counts as the end, in bytes
+	tail       = 4 << 10 // the size of the end of a log, in bytes
 )
 
-// ReadAt returns at most limit bytes of the text from offset on. Where nothing is yet it waits until something is, the
-// log ends, or ctx does, and then may return nothing.
+// ReadAt returns up to limit bytes of the text from offset. If there are none yet, it waits until there are
+// some, the log ends, or ctx ends; in the last two cases the result may be empty.
 func (l *Log) ReadAt(ctx context.Context, offset int64, limit int) ([]byte, error) {
 	l.mu.Lock()
 	l.readers++
@@ -190,10 +189,10 @@ func (l *Log) ReadAt(ctx context.Context, offset int64, limit int) ([]byte, erro
 	}
 }
 
-// read collects the bytes from the frames.
+// read decrypts the bytes from the frames.
 func (l *Log) read(frames []frame, offset int64, limit int) ([]byte, error) {
 	i, j := 0, len(frames)
-	for i < j { // the first frame that ends behind offset
+	for i < j { // find the first frame that ends after offset
 		if m := (i + j) / 2; frames[m].start+int64(frames[m].plain) > offset {
 			j = m
 		} else {
@@ -221,10 +220,10 @@ func (l *Log) read(frames []frame, offset int64, limit int) ([]byte, error) {
 	return out, nil
 }
 
-// Sync makes what was written survive a loss of power.
+// Sync makes the written text survive a loss of power.
 func (l *Log) Sync() error { return l.file.Sync() }
 
-// End says that nothing more comes, and makes the log durable. It can still be read.
+// End marks the log as complete, and makes it durable. It can still be read.
 func (l *Log) End() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,7 +235,7 @@ func (l *Log) End() error {
 	return l.file.Sync()
 }
 
-// Close ends the log, and its reading.
+// Close ends the log and closes its file.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	if !l.closed {

@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// ReadPart returns the bytes of a file from start on, size of them, without reading what is before. The error wraps
-// ErrNotFound where nothing is under the name, and io.ErrUnexpectedEOF where the file ends before.
+// ReadPart returns size bytes of a file from start, without reading the bytes before. The error wraps
+// ErrNotFound if there is no such file, and io.ErrUnexpectedEOF if the file is shorter.
 func (s *Store) ReadPart(name string, start, size int64) (data []byte, err error) {
 	f, err := os.Open(s.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -18,7 +18,7 @@ func (s *Store) ReadPart(name string, start, size int64) (data []byte, err error
 	if err != nil {
 		return nil, err
 	}
-	frame := start / frameSize // every frame but the last one is full
+	frame := start / frameSize // all frames but the last one are full
 	inFile := int64(4 + frameSize)
 	if s.key != nil {
 		inFile += overhead

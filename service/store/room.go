@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// probe is how much room a disk must have that is not full, in bytes.
+// probe is how many bytes must be writable for the disk not to count as full.
 const probe = 1 << 20
 
-// NoRoom tells whether an error says that a disk is full, or that a quota is used up.
+// NoRoom reports whether an error means that a disk is full or a quota is exceeded.
 func NoRoom(err error) bool { return noRoom(err) }
 
-// Refused returns how many changes have found no room on the disk since the store was opened, with the moments at which
-// Watch has seen the disk full.
+// Refused returns how many writes have failed because the disk was full since the store was opened, plus how
+// often Watch has found the disk full.
 func (s *Store) Refused() int64 { return s.refused.Load() }
 
-// noted counts a change that found no room, and returns its error.
+// noted counts a write that failed because the disk was full, and returns its error.
 func (s *Store) noted(err error) error {
 	if noRoom(err) {
 		s.refused.Add(1)
@@ -26,9 +26,10 @@ func (s *Store) noted(err error) error {
 	return err
 }
 
-// Room returns an error when the disk takes no file of a megabyte. NoRoom tells whether that is because it is full.
+// Room returns an error if a file of one megabyte cannot be written. NoRoom reports whether the reason is a
+// full disk.
 func (s *Store) Room() (err error) {
-	dir := filepath.Join(s.dir, "scratch") // what a crash leaves there is removed with the next start
+	dir := filepath.Join(s.dir, "scratch") // the next start removes what a crash leaves there
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -40,14 +41,14 @@ func (s *Store) Room() (err error) {
 	if _, err := f.Write(make([]byte, probe)); err != nil {
 		return err
 	}
-	return f.Sync() // some file systems find out only then
+	return f.Sync() // some file systems report a full disk only here
 }
 
-// glance is how often Watch looks at the disk.
+// glance is the interval at which Watch checks the disk.
 const glance = 20 * time.Millisecond
 
-// Watch looks at the disk until ctx ends, and notes when it is full: others write there too, whose errors the store
-// does not see. Where the system does not tell how much room there is, it notes nothing.
+// Watch checks until ctx ends whether the disk is full, and counts it in Refused: other processes write to the
+// disk too, and the store does not see their errors. On systems that do not report free space, it does nothing.
 func (s *Store) Watch(ctx context.Context) {
 	again := time.NewTicker(glance)
 	defer again.Stop()

@@ -8,17 +8,16 @@ import (
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// What the shelf holds at most, in bytes of what was sealed: all records together, and one of them.
+// The limits of the cache in bytes of encrypted records: all records together, and one record.
 const (
 	shelfSize   = 8 << 20
 	shelfRecord = 64 << 10
 )
 
-// shelf has records that were read, so that what is looked at over and over is opened and decoded once. Each was read
-// from sealed bytes with a nonce of their own: bytes with the same nonce are the same record, whichever transaction
-// they are found by.
+// shelf is a cache of decoded records. Each is identified by the nonce of the encrypted bytes that it was read
+// from: bytes with the same nonce are the same record, in every transaction.
 type shelf struct {
-	mu      sync.RWMutex // guards what follows
+	mu      sync.RWMutex // guards the fields below
 	records map[place]shelved
 	size    int
 }
@@ -31,7 +30,7 @@ type shelved struct {
 	v     any // a *T
 }
 
-// get returns the record that has a nonce; nil when it is not there.
+// get returns the record with a nonce; nil if it is not cached.
 func (s *shelf) get(at place, nonce []byte) any {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -52,7 +51,7 @@ func (s *shelf) put(at place, nonce []byte, size int, v any) {
 	}
 	s.size += size - s.records[at].size
 	s.records[at] = shelved{nonce: string(nonce), size: size, v: v}
-	for other, r := range s.records { // whichever
+	for other, r := range s.records { // evict any record
 		if s.size <= shelfSize {
 			return
 		}
@@ -63,8 +62,8 @@ func (s *shelf) put(at place, nonce []byte, size int, v any) {
 	}
 }
 
-// Look is Get for those who only read: the record is shared with others who read, and nobody may change it, nor what it
-// leads to. Within a change it is Get, so that who changes a record has one of their own.
+// Look is Get for read-only use: the record may be shared with other readers, so it must not be modified, nor
+// anything that it points to. In a write transaction it is Get, which returns a private copy.
 func (t *Table[T]) Look(tx *Tx, id string) (*T, error) {
 	b := t.bucket(tx)
 	if tx.shelf == nil || b == nil {
@@ -73,7 +72,7 @@ func (t *Table[T]) Look(tx *Tx, id string) (*T, error) {
 	return t.look(tx, id, b.Get([]byte(id)))
 }
 
-// LookThrough is All as Look is Get.
+// LookThrough is to All what Look is to Get.
 func (t *Table[T]) LookThrough(tx *Tx) iter.Seq2[*T, error] {
 	if tx.shelf == nil {
 		return t.All(tx)
@@ -93,7 +92,7 @@ func (t *Table[T]) LookThrough(tx *Tx) iter.Seq2[*T, error] {
 	}
 }
 
-// look returns the record whose sealed bytes are given; without them it asks for them.
+// look returns the cached record for the encrypted bytes; if they are nil, it reads them.
 func (t *Table[T]) look(tx *Tx, id string, sealed []byte) (*T, error) {
 	nonce := seal.Nonce(sealed)
 	if nonce == nil {
@@ -111,7 +110,7 @@ func (t *Table[T]) look(tx *Tx, id string, sealed []byte) (*T, error) {
 	return v, nil
 }
 
-// LookUp is Find as Look is Get.
+// LookUp is to Find what Look is to Get.
 func (t *Table[T]) LookUp(tx *Tx, index string, key ...string) (*T, error) {
 	if b := t.index(tx, index); b != nil {
 		if id := b.Get([]byte(Join(key...))); id != nil {
@@ -121,7 +120,7 @@ func (t *Table[T]) LookUp(tx *Tx, index string, key ...string) (*T, error) {
 	return nil, fmt.Errorf("%s %q: %w", t.Name, key, ErrNotFound)
 }
 
-// LookAll is Select as Look is Get.
+// LookAll is to Select what Look is to Get.
 func (t *Table[T]) LookAll(tx *Tx, index string, key ...string) ([]*T, error) {
 	var out []*T
 	for _, id := range t.List(tx, index, key...) {

@@ -1,7 +1,7 @@
-// Package store keeps the records of the service in one bbolt file, and what is larger in files beside it.
+// Package store keeps the records of the service in one bbolt file, and larger data in files beside it.
 //
-// Everything but names, identities and hashes is sealed with a key that the package is given. It knows the records only
-// as values with keys, decides nothing, and sends nothing to anybody. docs/format/service.md describes the directory.
+// It encrypts everything but names, IDs and hashes with the key that Open gets. It does not interpret records:
+// they are values with keys. docs/format/service.md describes the directory.
 package store
 
 import (
@@ -20,63 +20,63 @@ import (
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// Format is the version of the file's layout. A file with a newer one is refused.
+// Format is the version of the file's format. A file with a newer format is refused.
 const Format = 1
 
 var (
 	metaBucket = []byte("meta") // "format", "check", "sequence", "restored"
 	formatKey  = []byte("format")
 	checkKey   = []byte("check")
-	// restoredKey is there until a restore is settled.
+	// restoredKey exists between a restore and SettledRestore.
 	restoredKey = []byte("restored")
-	// checkValue is sealed when the file is made, so that another key is noticed when it is opened.
+	// checkValue is encrypted when the file is created, so that Open detects a wrong key.
 	checkValue = []byte("millipede service")
 )
 
 // Conditions that callers handle.
 var (
-	// ErrNotFound means that there is no such record.
+	// ErrNotFound means that there is no such record or file.
 	ErrNotFound = errors.New("no such record")
-	// ErrTaken means that another record has a name that must be unique.
+	// ErrTaken means that another record has the same unique name.
 	ErrTaken = errors.New("the name is taken")
-	// ErrKey means that the data was sealed with another key.
-	ErrKey = errors.New("the key is not the one with which the data of the service was sealed")
+	// ErrKey means that the data was encrypted with another key.
+	ErrKey = errors.New("the data of the service was encrypted with another key")
 	// ErrHeld means that another process has the data open.
 	ErrHeld = errors.New("another process has the data of the service open")
-	// ErrNewer means that a newer version has written the data.
+	// ErrNewer means that the data was written by a newer version.
 	ErrNewer = errors.New("the data of the service was written by a newer version")
 )
 
-// Store is the records of a service. Safe for concurrent use.
+// Store keeps the records of a service. Safe for concurrent use.
 type Store struct {
 	db  *bbolt.DB
 	key *seal.Key
 	dir string
-	// around carries changes out; see Around.
+	// around wraps every write; see Around.
 	around  func(kind, name string, change func() error) error
 	unsure  func() // see OnUnsure
 	changes atomic.Int64
-	refused atomic.Int64 // changes that found no room on the disk
+	refused atomic.Int64 // writes that failed because the disk was full
 	shelf   shelf
 
-	mu     sync.Mutex // guards what follows
-	pins   int        // backups under way
-	doomed []string   // files to be removed once there is none
+	mu     sync.Mutex // guards pins and doomed
+	pins   int        // backups in progress
+	doomed []string   // files to be removed when no backup is in progress
 }
 
-// OnUnsure has fn called whenever a change of records could not be made durable: it may be there all the same, in parts
-// of the disk that were not synced, and then what is read has it. Whoever keeps records in memory reads them again. Set
-// it before the store is used; fn must not block.
+// OnUnsure sets a function that is called whenever a commit of records has failed: the change may be visible
+// all the same, in parts of the disk that were not synced. Callers that keep records in memory must read them
+// again. Set it before the store is used; fn must not block.
 func (s *Store) OnUnsure(fn func()) { s.unsure = fn }
 
-// Around has every change go through fn, which makes it by calling change, or does not, and returns what is told to
-// whoever wanted it. Kind is "records", "file" or "log"; name is that of the file or the log. It lets a simulation lose
-// and refuse changes, as disks and crashes do. Set it before the store is used; fn is called by several goroutines, and
-// must not call the store but to read.
+// Around sets a function that wraps every write: it makes the write by calling change, or omits it, and its result is
+// returned to the writer. kind is "records", "file" or "log"; name is that of the file or the log. Simulations use it
+// to lose and refuse writes, as disks and crashes do. Set it before the store is used. fn is called concurrently, and
+// may only read from the store.
 func (s *Store) Around(fn func(kind, name string, change func() error) error) { s.around = fn }
 
-// Open opens the records in a directory, or makes them. One process at a time has them; another gets ErrHeld. The
-// caller closes the store.
+// Open opens the records in a directory, and creates them if necessary. Only one process can have them open;
+// for another one the error is ErrHeld. The caller closes the store.
 func Open(dir string, key *seal.Key) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func Open(dir string, key *seal.Key) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	db.MaxBatchDelay = time.Millisecond // who waits for a sync shares it with those who came meanwhile
+	db.MaxBatchDelay = time.Millisecond // concurrent writers share a sync
 	s := &Store{db: db, key: key, dir: dir,
 		around: func(_, _ string, change func() error) error { return change() }, unsure: func() {}}
 	if err := s.prepare(); err != nil {
@@ -95,7 +95,7 @@ func Open(dir string, key *seal.Key) (*Store, error) {
 	return s, nil
 }
 
-// prepare makes the layout of a new file, and checks that of one which exists.
+// prepare creates the layout of a new file, and checks the format of an existing one.
 func (s *Store) prepare() error {
 	return s.db.Update(func(tx *bbolt.Tx) error {
 		meta := tx.Bucket(metaBucket)
@@ -111,7 +111,7 @@ func (s *Store) prepare() error {
 		}
 		format := meta.Get(formatKey)
 		if len(format) != 4 {
-			return errors.New("the version of its format cannot be read")
+			return errors.New("the file has no valid format version")
 		}
 		if f := binary.BigEndian.Uint32(format); f > Format {
 			return fmt.Errorf("%w: it has format %d, and this version knows %d", ErrNewer, f, Format)
@@ -123,11 +123,11 @@ func (s *Store) prepare() error {
 	})
 }
 
-// Close waits for what is under way.
+// Close waits for transactions in progress, and closes the file.
 func (s *Store) Close() error { return s.db.Close() }
 
-// Stats returns how many changes there were since the store was opened, how long they took to write, and how large the
-// file is.
+// Stats returns the number of changes since the store was opened, the total time for writing them, and the size
+// of the file in bytes.
 func (s *Store) Stats() (changes int64, writing time.Duration, size int64) {
 	stats := s.db.Stats().TxStats
 	if info, err := os.Stat(filepath.Join(s.dir, "service.db")); err == nil {
@@ -136,21 +136,21 @@ func (s *Store) Stats() (changes int64, writing time.Duration, size int64) {
 	return s.changes.Load(), stats.GetWriteTime(), size
 }
 
-// Dir returns the directory that the store is in.
+// Dir returns the directory of the store.
 func (s *Store) Dir() string { return s.dir }
 
-// Tx is a view of the records at one moment, or a change of them. It is valid until the function ends that got it.
+// Tx is a transaction on the records. It is valid until the function that received it returns.
 type Tx struct {
 	tx  *bbolt.Tx
 	key *seal.Key
-	// shelf has what others have read; nil in a change, and where records are not sealed.
+	// shelf is the cache of decoded records; nil in a write transaction, and if records are not encrypted.
 	shelf *shelf
-	// after are called when the change is durable; failure is what Update returns then.
+	// after are called after the commit; failure is the error that Update returns then.
 	after   []func()
 	failure error
 }
 
-// View calls fn with the records as they are.
+// View calls fn with a read-only transaction.
 func (s *Store) View(fn func(*Tx) error) error {
 	shelf := &s.shelf
 	if s.key == nil {
@@ -159,12 +159,12 @@ func (s *Store) View(fn func(*Tx) error) error {
 	return s.db.View(func(tx *bbolt.Tx) error { return fn(&Tx{tx: tx, key: s.key, shelf: shelf}) })
 }
 
-// Update calls fn to change records: all of what it does is done, or nothing when it returns an error. The change is
-// durable when Update returns. fn may be called more than once, each time with the records as they are then, so it must
-// change nothing else; what is to happen once goes to Tx.After.
+// Update calls fn with a write transaction, and commits if fn returns nil. The change is durable when Update
+// returns. fn may be called more than once, each time with the current records, so it must have no other
+// effects; use Tx.After for those.
 func (s *Store) Update(fn func(*Tx) error) error {
 	var last *Tx
-	var refused error // by fn
+	var refused error // the error of fn
 	err := s.around("records", "", func() error {
 		return s.db.Batch(func(tx *bbolt.Tx) error {
 			last = &Tx{tx: tx, key: s.key}
@@ -185,13 +185,13 @@ func (s *Store) Update(fn func(*Tx) error) error {
 	return last.failure
 }
 
-// Fail has Update return an error although the change is made: what was refused, and is written down as refused.
+// Fail makes Update return an error although it commits: for the record that a request was refused.
 func (t *Tx) Fail(err error) { t.failure = err }
 
-// After has f called once the change is durable.
+// After registers a function to be called once after the commit.
 func (t *Tx) After(f func()) { t.after = append(t.after, f) }
 
-// Next returns the next number of a sequence; the first is 1.
+// Next returns the next number of a sequence, which starts at 1.
 func (t *Tx) Next(sequence string) (uint64, error) {
 	b, err := t.tx.CreateBucketIfNotExists([]byte("sequence/" + sequence))
 	if err != nil {
@@ -200,7 +200,7 @@ func (t *Tx) Next(sequence string) (uint64, error) {
 	return b.NextSequence()
 }
 
-// seal and open are how a record is kept at a place.
+// seal encodes and encrypts the record of a place.
 func (t *Tx) seal(place string, v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {

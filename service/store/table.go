@@ -9,20 +9,20 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Table is a kind of record with its indexes. Declare it once, as a package variable: it has no state.
+// Table is a kind of record with its indexes. Declare it as a package variable: it has no state.
 type Table[T any] struct {
 	Name string
-	// ID returns the key of a record: unique, without a zero byte.
+	// ID returns the key of a record. It must be unique and have no zero byte.
 	ID func(*T) string
-	// Unique and Lists are the indexes by name.
+	// Unique and Lists define the indexes by name.
 	Unique map[string]func(*T) string
 	Lists  map[string]func(*T) []string
 }
 
-// separator stands between the parts of a key of an index.
+// separator separates the parts of an index key.
 const separator = "\x00"
 
-// Join makes a key of an index from its parts: List finds it by its first parts, too, and orders by the others.
+// Join makes an index key from its parts. List also finds the key by its first parts, and sorts by the others.
 func Join(parts ...string) string { return strings.Join(parts, separator) }
 
 func (t *Table[T]) bucket(tx *Tx) *bbolt.Bucket { return tx.tx.Bucket([]byte("table/" + t.Name)) }
@@ -31,7 +31,7 @@ func (t *Table[T]) index(tx *Tx, name string) *bbolt.Bucket {
 	return tx.tx.Bucket([]byte("index/" + t.Name + "/" + name))
 }
 
-// Get returns a record. The error wraps ErrNotFound when there is none.
+// Get returns a record. The error wraps ErrNotFound if there is none.
 func (t *Table[T]) Get(tx *Tx, id string) (*T, error) {
 	if b := t.bucket(tx); b != nil && id != "" {
 		if sealed := b.Get([]byte(id)); sealed != nil {
@@ -42,7 +42,7 @@ func (t *Table[T]) Get(tx *Tx, id string) (*T, error) {
 	return nil, fmt.Errorf("%s %q: %w", t.Name, id, ErrNotFound)
 }
 
-// Find returns the record that has a key in a unique index. The error wraps ErrNotFound when there is none.
+// Find returns the record with a key in a unique index. The error wraps ErrNotFound if there is none.
 func (t *Table[T]) Find(tx *Tx, index string, key ...string) (*T, error) {
 	if b := t.index(tx, index); b != nil {
 		if id := b.Get([]byte(Join(key...))); id != nil {
@@ -52,8 +52,8 @@ func (t *Table[T]) Find(tx *Tx, index string, key ...string) (*T, error) {
 	return nil, fmt.Errorf("%s %q: %w", t.Name, strings.Join(key, "/"), ErrNotFound)
 }
 
-// Put keeps a record in the place of the one with its key. The error wraps ErrTaken when another has a key of a unique
-// index.
+// Put stores a record, and replaces the one with the same key. The error wraps ErrTaken if another record has
+// the same key in a unique index.
 func (t *Table[T]) Put(tx *Tx, v *T) error {
 	id := t.ID(v)
 	b, err := tx.tx.CreateBucketIfNotExists([]byte("table/" + t.Name))
@@ -65,7 +65,7 @@ func (t *Table[T]) Put(tx *Tx, v *T) error {
 			return err
 		}
 	} else if b.Get([]byte(id)) != nil {
-		return err // it cannot be read
+		return err // the previous record cannot be read
 	}
 	sealed, err := tx.seal(t.Name+"/"+id, v)
 	if err != nil {
@@ -77,7 +77,7 @@ func (t *Table[T]) Put(tx *Tx, v *T) error {
 	return b.Put([]byte(id), sealed)
 }
 
-// list writes the keys of a record into the indexes.
+// list adds a record to the indexes.
 func (t *Table[T]) list(tx *Tx, v *T) error {
 	id := t.ID(v)
 	for name, key := range t.Unique {
@@ -107,7 +107,7 @@ func (t *Table[T]) list(tx *Tx, v *T) error {
 	return nil
 }
 
-// unlist takes the keys of a record out of the indexes.
+// unlist removes a record from the indexes.
 func (t *Table[T]) unlist(tx *Tx, v *T) error {
 	id := t.ID(v)
 	for name, key := range t.Unique {
@@ -129,7 +129,7 @@ func (t *Table[T]) unlist(tx *Tx, v *T) error {
 	return nil
 }
 
-// Delete removes a record, if it is there.
+// Delete removes a record if it exists.
 func (t *Table[T]) Delete(tx *Tx, id string) error {
 	v, err := t.Get(tx, id)
 	if err != nil {
@@ -144,13 +144,13 @@ func (t *Table[T]) Delete(tx *Tx, id string) error {
 	return t.bucket(tx).Delete([]byte(id))
 }
 
-// All yields every record in the order of their keys. It ends with the first that cannot be read. The records must not
-// be changed meanwhile.
+// All yields every record, sorted by key. It ends after the first record that cannot be read. The records must
+// not be changed during the iteration.
 func (t *Table[T]) All(tx *Tx) iter.Seq2[*T, error] {
 	return t.walk(tx, (*bbolt.Cursor).First, (*bbolt.Cursor).Next)
 }
 
-// Backward is All from the end.
+// Backward is All in descending order.
 func (t *Table[T]) Backward(tx *Tx) iter.Seq2[*T, error] {
 	return t.walk(tx, (*bbolt.Cursor).Last, (*bbolt.Cursor).Prev)
 }
@@ -172,15 +172,15 @@ func (t *Table[T]) walk(tx *Tx, first, next func(*bbolt.Cursor) (k, v []byte)) i
 	}
 }
 
-// List returns the keys of the records that an index has under a key. They are in the order of what the index has
-// behind that key (see Join), then in that of the records' keys.
+// List returns the keys of the records that an index has under a key, sorted by the further parts of their
+// index keys (see Join), then by their own keys.
 func (t *Table[T]) List(tx *Tx, index string, key ...string) []string {
 	var out []string
 	t.each(tx, index, key, func(id string) bool { out = append(out, id); return true })
 	return out
 }
 
-// Newest is List from the end, of at most limit keys.
+// Newest is List in descending order, limited to limit keys.
 func (t *Table[T]) Newest(tx *Tx, index string, limit int, key ...string) []string {
 	b := t.index(tx, index)
 	if b == nil {
@@ -216,10 +216,10 @@ func (t *Table[T]) each(tx *Tx, index string, key []string, yield func(id string
 	}
 }
 
-// idOf returns the key of the record that a key of a list leads to.
+// idOf returns the record key at the end of an index key.
 func idOf(k []byte) string { return string(k[bytes.LastIndexByte(k, separator[0])+1:]) }
 
-// Select returns the records that an index has under a key.
+// Select returns the records that an index has under a key, in the order of List.
 func (t *Table[T]) Select(tx *Tx, index string, key ...string) ([]*T, error) {
 	var out []*T
 	for _, id := range t.List(tx, index, key...) {

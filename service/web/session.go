@@ -137,7 +137,7 @@ func (c *call) login() error {
 	}
 	user, err := c.LogIn(p.Name, f.Get("password"), c.from)
 	if errors.Is(err, service.ErrUnauthorized) {
-		p.Problem = "The user name and the password do not fit each other."
+		p.Problem = "Wrong user name or password."
 		return c.showLogin(http.StatusUnauthorized, p)
 	}
 	if err != nil {

@@ -30,7 +30,7 @@ func TestAServiceThatDiesAtTheEndOfAnApplyEndsTheRunAsApplied(t *testing.T) {
 			v.Env = nil
 			v.Start()
 			ended := v.Ends(r.ID, client.RunApplied)
-			site.Wants(t, v.Logs(ended), "The service was started again, and goes on with the run.",
+			site.Wants(t, v.Logs(ended), "The service was restarted, and continues the run.",
 				"Apply complete! Resources: 2 added, 0 changed, 0 destroyed.")
 			if a, err := v.Client.Applies.Read(t.Context(), ended.Apply.ID); err != nil || a.ResourceAdditions != 2 {
 				t.Errorf("%+v, %v", a, err)

@@ -111,6 +111,6 @@ func TestAServiceThatIsStoppedFinishesWhatRunsAndGoesOnWhenItIsStarted(t *testin
 	v.Start()
 	text := v.Logs(v.Ends(r.ID, client.RunApplied))
 	t.Log(text)
-	site.Wants(t, text, "The service was started again, and goes on with the run.", "Apply complete!")
+	site.Wants(t, text, "The service was restarted, and continues the run.", "Apply complete!")
 	s.CreatedOnce(6)
 }
