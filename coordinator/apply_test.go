@@ -31,7 +31,7 @@ func (xor) Wrap(_ context.Context, ref wire.TaskRef, data []byte) ([]byte, error
 	return append([]byte("sealed:"), data...), nil
 }
 
-func (xor) Unwrap(_ context.Context, ref wire.TaskRef, data []byte) ([]byte, error) {
+func (xor) Unwrap(_ context.Context, ref wire.TaskRef, data []byte, _ *wire.Held) ([]byte, error) {
 	plain, ok := bytes.CutPrefix(data, []byte("sealed:"))
 	if !ok {
 		return nil, errors.New("not sealed")
@@ -98,7 +98,7 @@ func (w *safeWorker) attempt(t testing.TB, d wire.Delivery, nonce string) {
 		return
 	}
 	_ = d.Ack(ctx)
-	plain, err := xor{}.Unwrap(ctx, d.Ref(), d.Data())
+	plain, err := xor{}.Unwrap(ctx, d.Ref(), d.Data(), nil)
 	if err != nil {
 		t.Errorf("a task came in the clear")
 		return

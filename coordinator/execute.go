@@ -40,8 +40,7 @@ type executor struct {
 	deliveries map[int]wire.Delivery
 	last       int // the number of the last delivery
 	attempts   map[wire.AttemptID]known
-	pools      map[string]bool          // that the run has dispatched to
-	expanding  map[string]chan struct{} // by pool: has a token for each result that is being expanded
+	pools      map[string]bool // that the run has dispatched to
 }
 
 // known is what the executor knows about an attempt. It checks the messages about the attempt against that.
@@ -52,7 +51,7 @@ func newExecutor(o Options, i *inbox) *executor {
 		Options: o, inbox: i, jobs: make(chan func()), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		permits: map[loop.PermitKey]wire.Permit{}, requests: map[loop.PermitKey]context.CancelCauseFunc{},
 		deliveries: map[int]wire.Delivery{},
-		attempts:   map[wire.AttemptID]known{}, pools: map[string]bool{}, expanding: map[string]chan struct{}{},
+		attempts:   map[wire.AttemptID]known{}, pools: map[string]bool{},
 	}
 	x.save = newCommitter(x)
 	return x
@@ -243,7 +242,9 @@ func (x *executor) call(a loop.Call) {
 		}
 	}
 	// The fast lane persists nothing, so nothing is sealed; large messages go through blobs.
-	packer := wire.Packer{Run: x.RunID, Blobs: x.Hub, Incoming: x.Hub.PoolBlobs(a.Pool), Rand: rand.Reader}
+	held := x.Hub.Room.For(a.Pool)
+	defer held.Give()
+	packer := wire.Packer{Run: x.RunID, Blobs: x.Hub, Incoming: x.Hub.PoolBlobs(a.Pool), Rand: rand.Reader, Held: held}
 	about := wire.CallSubject(a.Pool)
 	var data, answer []byte
 	task, err := x.surrounded(a.Task, a.Pool)

@@ -2,29 +2,39 @@ package coordinator
 
 import (
 	"context"
-	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/hub"
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/wire/mem"
 )
 
-// slowEnvelope counts how many results of each pool are being unwrapped, until it is let go.
-type slowEnvelope struct {
-	Envelope
+// opened is an envelope that seals nothing.
+type opened struct{ Envelope }
+
+func (opened) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, held *wire.Held) ([]byte, error) {
+	return wire.Packer{Held: held}.Unpack(ctx, wire.ResultSubject(ref), data)
+}
+
+// slowClaims counts for how many results of each pool the claims are being read, until it is let go.
+type slowClaims struct {
+	wire.Claims
 	mu    sync.Mutex
 	now   map[string]int
 	leave chan struct{}
 }
 
-func (e *slowEnvelope) Unwrap(_ context.Context, ref wire.TaskRef, _ []byte) ([]byte, error) {
-	e.mu.Lock()
-	e.now[ref.Pool]++
-	e.mu.Unlock()
-	<-e.leave
-	return nil, errors.New("read")
+func (s *slowClaims) ReadClaim(_ context.Context, ref wire.TaskRef) (wire.Claim, error) {
+	s.mu.Lock()
+	s.now[ref.Pool]++
+	s.mu.Unlock()
+	<-s.leave
+	return wire.Claim{Worker: "w1"}, nil
 }
 
 // packed is a result that has arrived.
@@ -38,42 +48,82 @@ func (p packed) Ref() wire.TaskRef { return p.ref }
 func (p packed) Data() []byte      { return p.data }
 func (p packed) Sequence() uint64  { return 1 }
 
-// All results that were fetched at once, 64 and more, were unpacked at once, to as much as 512 MiB each.
-func TestOfAPoolTwoResultsAreExpandedAtOnceAndPoolsDoNotWaitForEachOther(t *testing.T) {
+// All results that were fetched at once, 64 and more, were unpacked at once, to as much as 512 MiB each; later two of
+// each pool were, for any number of pools.
+func TestLargeResultsOfAllRunsWaitForRoomAndPoolsDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		e := &slowEnvelope{now: map[string]int{}, leave: make(chan struct{})}
-		x := newExecutor(Options{RunID: "r", Envelope: e, Now: time.Now}, newInbox())
-		x.ctx = ctx
+		system := mem.New(mem.Options{})
+		shared := hub.New(system.Connect("coordinator"), "c1")
+		defer func() { _ = shared.Close() }()
+		slow := &slowClaims{now: map[string]int{}, leave: make(chan struct{})}
+		shared.Claims, shared.Room = slow, wire.NewRoom(8<<20)
+		large, err := wire.Packer{}.Pack(ctx, "s",
+			wire.EncodeResult(&wire.Result{Doubt: strings.Repeat("x", 3<<20)}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		small, _ := wire.Packer{}.Pack(ctx, "s", wire.EncodeResult(&wire.Result{Doubt: "x"}))
 		var group sync.WaitGroup
-		read := func(pool string, flags byte, n int) {
-			id := wire.AttemptID(pool + "-attempt")
-			x.attempts[id] = known{pool: pool}
-			for i := range n {
-				d := packed{ref: wire.TaskRef{Pool: pool, Run: "r", Attempt: id}, data: []byte{1, flags, 0}}
-				group.Go(func() { x.read(i, d) })
+		for _, run := range []string{"r1", "r2"} { // they share the room
+			x := newExecutor(Options{RunID: run, Envelope: opened{}, Now: time.Now, Hub: shared}, newInbox())
+			x.ctx = ctx
+			for pool, data := range map[string][]byte{"eu": large, "us": large, "small": small} {
+				id := wire.AttemptID(pool + "-attempt")
+				x.attempts[id] = known{pool: pool}
+				for i := range 5 {
+					d := packed{ref: wire.TaskRef{Pool: pool, Run: run, Attempt: id}, data: data}
+					group.Go(func() { x.read(i, d) })
+				}
 			}
-			synctest.Wait()
-		}
-		const sealed, compressed, spilled = 2, 1, 4
-		read("eu", sealed|compressed, 10)
-		read("us", sealed|spilled, 10)
-		read("small", sealed, 10)
-		for pool, want := range map[string]int{"eu": expandAtOnce, "us": expandAtOnce, "small": 10} {
-			if e.now[pool] != want {
-				t.Errorf("%d results of %s are unwrapped at once, not %d", e.now[pool], pool, want)
-			}
-		}
-		for range 2 + 2 + 10 + 1 {
-			e.leave <- struct{}{}
 		}
 		synctest.Wait()
-		if all := e.now["eu"] + e.now["us"]; all <= 2*expandAtOnce {
+		want := map[string]int{"eu": 1, "us": 1, "small": 10}
+		for pool, n := range want {
+			if slow.now[pool] != n {
+				t.Errorf("%d results of %s are in memory, not %d", slow.now[pool], pool, n)
+			}
+		}
+		for range 12 + 2 {
+			slow.leave <- struct{}{}
+		}
+		synctest.Wait()
+		if all := slow.now["eu"] + slow.now["us"]; all <= 2 {
 			t.Errorf("when some were read, no other was: %d", all)
 		}
-		cancel() // those who wait for their turn hear it
-		close(e.leave)
+		cancel() // those who wait for room hear it
+		close(slow.leave)
 		group.Wait()
+	})
+}
+
+// A result that was too large was told by its size alone, and nobody knew whose it was.
+func TestAResultThatIsTooLargeIsToldWithItsWorkerSubjectAndSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		system := mem.New(mem.Options{})
+		shared := hub.New(system.Connect("coordinator"), "c1")
+		defer func() { _ = shared.Close() }()
+		ref := wire.TaskRef{Pool: "eu", Coordinator: "c1", Run: "r", Attempt: "a1"}
+		if _, err := shared.Claim(t.Context(), ref, wire.Claim{Nonce: "n", Worker: "w1"}); err != nil {
+			t.Fatal(err)
+		}
+		in := newInbox()
+		x := newExecutor(Options{RunID: "r", Envelope: opened{}, Now: time.Now, Hub: shared}, in)
+		x.ctx = t.Context()
+		x.attempts["a1"] = known{pool: "eu"}
+		frame := []byte{1, 1, 0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0, 0, 0, 0x80, 0, 0, 0, 0} // zstd: it has 2 GiB
+		x.read(1, packed{ref: ref, data: frame})
+		var told string
+		for _, i := range in.take() {
+			if u, ok := i.(loop.Unreadable); ok {
+				told = u.Err.Error()
+			}
+		}
+		for _, part := range []string{"worker w1 of pool eu", wire.ResultSubject(ref), "2147483648 bytes"} {
+			if !strings.Contains(told, part) {
+				t.Errorf("%q does not name %s", told, part)
+			}
+		}
 	})
 }

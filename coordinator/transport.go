@@ -19,8 +19,6 @@ import (
 var ErrRecording = errors.New("recording what happened")
 
 const (
-	// expandAtOnce is how many compressed results, or results in blobs, of one pool are decoded at a time; see expand.
-	expandAtOnce = 2
 	// commitBatch is the most records that one transaction has.
 	commitBatch = 1024
 	// readPatience is the time limit for reading a claim. After that the result is delivered again.
@@ -186,20 +184,23 @@ func (x *executor) read(n int, d wire.Delivery) {
 		x.inbox.put(loop.MisplacedResult{Delivery: n, Ref: ref, Sequence: d.Sequence()})
 		return
 	}
-	if x.Envelope != nil && wire.Expands(data) {
-		done, ok := x.expand(ref.Pool)
-		if !ok {
-			return
-		}
-		defer done()
-	}
 	var err error
 	if x.Envelope != nil {
-		data, err = x.Envelope.Unwrap(x.ctx, ref, data)
+		held := x.Hub.Room.For(ref.Pool)
+		defer held.Give()
+		data, err = x.Envelope.Unwrap(x.ctx, ref, data, held)
 	}
 	var result *wire.Result
 	if err == nil {
 		result, err = wire.DecodeResult(data)
+	}
+	if x.ctx.Err() != nil {
+		return
+	}
+	if tooLarge := (*wire.TooLargeError)(nil); errors.As(err, &tooLarge) {
+		if c, claimErr := x.Hub.ReadClaim(x.ctx, ref); claimErr == nil && c.Worker != "" {
+			err = fmt.Errorf("worker %s of pool %s has sent too much: %w", c.Worker, ref.Pool, err)
+		}
 	}
 	if err != nil {
 		x.inbox.put(loop.Unreadable{Delivery: n, Ref: ref, Sequence: d.Sequence(), Err: err})
@@ -215,26 +216,6 @@ func (x *executor) read(n int, d wire.Delivery) {
 		c, err = x.Hub.ReadClaim(x.ctx, ref)
 	}
 	x.inbox.put(loop.Arrived{Delivery: n, Ref: ref, Sequence: d.Sequence(), Result: result, Claim: c})
-}
-
-// expand waits until another result of a pool may be decompressed or read from a blob. The caller calls done when it
-// has passed the result to the loop. ok is false if the run ends first. A message may have wire.MaxMessage bytes after
-// decompression, so decoding all fetched messages at once could need many times the machine's memory. Each pool has a
-// limit of its own, so that a pool with huge results, or with blobs that do not arrive, delays only itself.
-func (x *executor) expand(pool string) (done func(), ok bool) {
-	x.mu.Lock()
-	slots := x.expanding[pool]
-	if slots == nil {
-		slots = make(chan struct{}, expandAtOnce)
-		x.expanding[pool] = slots
-	}
-	x.mu.Unlock()
-	select {
-	case slots <- struct{}{}:
-		return func() { <-slots }, true
-	case <-x.ctx.Done():
-		return nil, false
-	}
 }
 
 // probe regularly passes to the loop whether the transport is connected, and whether it has lost data.

@@ -18,7 +18,7 @@ const (
 	CompressOver = 16 << 10
 	// SpillOver is the size in bytes, after compression, above which messages go to a blob.
 	SpillOver = 256 << 10
-	// MaxMessage is the largest message in bytes, before compression, that Unpack accepts.
+	// MaxMessage is the largest message in bytes, before compression, that Pack and Unpack accept.
 	MaxMessage = 512 << 20
 )
 
@@ -46,11 +46,16 @@ type Packer struct {
 	Blobs, Incoming Blobs
 	// Rand is the source of the blobs' keys; it must be safe for concurrent use.
 	Rand io.Reader
+	// Held is the room that the message of Unpack occupies; nil limits nothing. The caller gives it back.
+	Held *Held
 }
 
 // Pack returns the envelope of data. Unpack needs the same about, which is the subject of the message, so that a sealed
-// message is refused under another subject.
+// message is refused under another subject. It returns a *TooLargeError for more than MaxMessage bytes.
 func (p Packer) Pack(ctx context.Context, about string, data []byte) ([]byte, error) {
+	if len(data) > MaxMessage {
+		return nil, &TooLargeError{about, int64(len(data))}
+	}
 	var flags byte
 	if len(data) > CompressOver {
 		if small := compress(data); len(small) < len(data) {
@@ -74,8 +79,9 @@ func (p Packer) Pack(ctx context.Context, about string, data []byte) ([]byte, er
 }
 
 // Unpack returns the message in an envelope. It returns ErrNoKey for a sealed envelope without a Sealer,
-// ErrNotAuthentic if the envelope was modified or has another subject, and ErrNotFound if its blob is gone. The message
-// may share memory with packed.
+// ErrNotAuthentic if the envelope was modified or has another subject, ErrNotFound if its blob is gone, and a
+// *TooLargeError, before it reads that much, for more than MaxMessage bytes. It waits until there is room for a large
+// message (Held). The message may share memory with packed.
 func (p Packer) Unpack(ctx context.Context, about string, packed []byte) ([]byte, error) {
 	if len(packed) < 2 {
 		return nil, errEnvelope
@@ -97,21 +103,16 @@ func (p Packer) Unpack(ctx context.Context, about string, packed []byte) ([]byte
 			return nil, err
 		}
 	}
+	compressed := head[1]&envelopeCompressed != 0
 	if head[1]&envelopeBlob != 0 {
-		if data, err = p.fetch(ctx, data); err != nil {
+		if data, err = p.fetch(ctx, about, data, compressed); err != nil {
 			return nil, fmt.Errorf("fetching a message from its blob: %w", err)
 		}
 	}
-	if head[1]&envelopeCompressed != 0 {
-		return decompress(data)
+	if !compressed {
+		return data, nil
 	}
-	return data, nil
-}
-
-// Expands reports whether an envelope may hold much more than its own size, because its message is compressed or in a
-// blob. It reads only the flags.
-func Expands(packed []byte) bool {
-	return len(packed) >= 2 && packed[1]&(envelopeCompressed|envelopeBlob) != 0
+	return p.expand(ctx, about, data)
 }
 
 // bound returns what the seal of an envelope covers besides the body.
@@ -146,7 +147,8 @@ func (p Packer) spill(ctx context.Context, data []byte) ([]byte, error) {
 	return append(sum[:], s.key[:]...), nil
 }
 
-func (p Packer) fetch(ctx context.Context, ref []byte) ([]byte, error) {
+// fetch reads a message from its blob. A compressed one tells its size when it was read; expand takes room for that.
+func (p Packer) fetch(ctx context.Context, about string, ref []byte, compressed bool) ([]byte, error) {
 	if len(ref) != sha256.Size+runKeySize {
 		return nil, errEnvelope
 	}
@@ -154,7 +156,12 @@ func (p Packer) fetch(ctx context.Context, ref []byte) ([]byte, error) {
 	if from == nil {
 		from = p.Blobs
 	}
-	blob, err := from.GetBlob(ctx, hex.EncodeToString(ref[:sha256.Size]))
+	blob, err := from.GetBlobIf(ctx, hex.EncodeToString(ref[:sha256.Size]), func(bytes int64) error {
+		if bytes > MaxMessage+nonceSize+tagSize {
+			return &TooLargeError{about, bytes}
+		}
+		return p.Held.take(ctx, bytes, compressed)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +169,30 @@ func (p Packer) fetch(ctx context.Context, ref []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.Open(blob, nil)
+	return s.openInPlace(blob)
+}
+
+// expand decompresses a message.
+func (p Packer) expand(ctx context.Context, about string, data []byte) ([]byte, error) {
+	var head zstd.Header
+	if err := head.Decode(data); err != nil {
+		return nil, fmt.Errorf("%w: %w", errEnvelope, err)
+	}
+	if !head.HasFCS || head.Skippable {
+		return nil, fmt.Errorf("%w: a compressed message does not tell its size", errEnvelope)
+	}
+	if head.FrameContentSize > MaxMessage {
+		return nil, &TooLargeError{about, int64(min(head.FrameContentSize, 1<<62))} //nolint:gosec // bounded
+	}
+	size := int64(head.FrameContentSize) //nolint:gosec // at most MaxMessage
+	if err := p.Held.grow(ctx, int64(len(data))+size); err != nil {
+		return nil, err
+	}
+	out, err := decompressor().DecodeAll(data, make([]byte, 0, size))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errEnvelope, err)
+	}
+	return out, nil
 }
 
 var (
@@ -174,7 +204,8 @@ var (
 		return e
 	})
 	decompressor = sync.OnceValue(func() *zstd.Decoder {
-		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(MaxMessage))
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(MaxMessage),
+			zstd.WithDecodeAllCapLimit(true))
 		if err != nil {
 			panic("wire: " + err.Error())
 		}
@@ -183,11 +214,3 @@ var (
 )
 
 func compress(data []byte) []byte { return compressor().EncodeAll(data, nil) }
-
-func decompress(data []byte) ([]byte, error) {
-	out, err := decompressor().DecodeAll(data, nil)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errEnvelope, err)
-	}
-	return out, nil
-}

@@ -59,7 +59,12 @@ func (p Packer) PutVariables(ctx context.Context, pool string, v Variables) (*En
 // ErrNotAuthentic for variables of another operation or pool. The packer's Run is e.Run, and its Sealer has the key of
 // that.
 func (p Packer) GetVariables(ctx context.Context, pool string, e *Environment) (*Variables, error) {
-	sealed, err := p.Blobs.GetBlob(ctx, e.Blob)
+	sealed, err := p.Blobs.GetBlobIf(ctx, e.Blob, func(bytes int64) error {
+		if bytes > MaxVariables+CompressOver { // with what the envelope adds
+			return fmt.Errorf("the environment has %d bytes", bytes)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -79,3 +79,16 @@ func (s *Sealer) Open(sealed, about []byte) ([]byte, error) {
 	}
 	return plain, nil
 }
+
+// openInPlace is Open without about. It overwrites sealed.
+func (s *Sealer) openInPlace(sealed []byte) ([]byte, error) {
+	if len(sealed) < nonceSize {
+		return nil, ErrNotAuthentic
+	}
+	body := sealed[nonceSize:]
+	plain, err := s.aead.Open(body[:0], sealed[:nonceSize], body, nil)
+	if err != nil {
+		return nil, ErrNotAuthentic
+	}
+	return plain, nil
+}

@@ -111,7 +111,14 @@ func (s *store) PutBlob(_ context.Context, sum string, data []byte) error {
 
 func (s *store) NameBlob(_ context.Context, name, sum string) error { s.names[name] = sum; return nil }
 
-func (s *store) GetBlob(_ context.Context, sum string) ([]byte, error) { return s.data[sum], nil }
+func (s *store) GetBlob(_ context.Context, sum string) ([]byte, error) {
+	return bytes.Clone(s.data[sum]), nil
+}
+
+func (s *store) GetBlobIf(_ context.Context, sum string, ok func(bytes int64) error) ([]byte, error) {
+	data := bytes.Clone(s.data[sum])
+	return data, ok(int64(len(data)))
+}
 
 func TestASpilledMessageIsSealedEvenWithoutAKey(t *testing.T) {
 	secret := []byte("the planted ephemeral value")

@@ -226,6 +226,9 @@ type Blobs interface {
 	PutBlob(ctx context.Context, sha256 string, data []byte) error
 	// GetBlob returns verified content or ErrNotFound.
 	GetBlob(ctx context.Context, sha256 string) ([]byte, error)
+	// GetBlobIf is GetBlob for content whose size somebody else has chosen: it passes the size to ok before it reads
+	// the content, and returns the error of ok, if any. It never reads more than that size.
+	GetBlobIf(ctx context.Context, sha256 string, ok func(bytes int64) error) ([]byte, error)
 	HasBlob(ctx context.Context, sha256 string) (bool, error)
 	// NameBlob gives a blob a name, such as that of a provider package for a platform. LookupBlob returns the hash for a
 	// name, or ErrNotFound.

@@ -37,6 +37,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	}
 	defer w.ops.drop(ref.Attempt)
 	mail, err := w.mailOf(ctx, ref)
+	defer mail.held.Give()
 	var task *wire.Task
 	var unreadable error
 	if err == nil {
@@ -361,17 +362,18 @@ func (a claimed) doubt(reason string) *wire.Result {
 type mail struct {
 	ref    wire.TaskRef
 	sealer *wire.Sealer
+	held   *wire.Held // what the task occupies until the attempt ends
 	w      *Worker
 }
 
 func (w *Worker) mailOf(ctx context.Context, ref wire.TaskRef) (mail, error) {
 	sealer, err := w.keys.open(ctx, ref.Pool, ref.Run)
-	return mail{ref: ref, sealer: sealer, w: w}, err
+	return mail{ref: ref, sealer: sealer, held: w.room.For(ref.Pool), w: w}, err
 }
 
 func (m mail) packer() wire.Packer {
 	return wire.Packer{Run: m.ref.Run, Sealer: m.sealer, Blobs: m.w.Blobs.PoolBlobs(m.ref.Pool), Incoming: m.w.Blobs,
-		Rand: m.w.Rand}
+		Rand: m.w.Rand, Held: m.held}
 }
 
 // open decrypts a task. The coordinator's blob may take a while to arrive.

@@ -298,6 +298,14 @@ func (b *bus) GetBlob(_ context.Context, sum string) ([]byte, error) {
 	return nil, wire.ErrNotFound
 }
 
+func (b *bus) GetBlobIf(ctx context.Context, sum string, ok func(bytes int64) error) ([]byte, error) {
+	data, err := b.GetBlob(ctx, sum)
+	if err == nil {
+		err = ok(int64(len(data)))
+	}
+	return data, err
+}
+
 func (b *bus) HasBlob(context.Context, string) (bool, error)      { return false, nil }
 func (b *bus) NameBlob(context.Context, string, string) error     { return nil }
 func (b *bus) LookupBlob(context.Context, string) (string, error) { return "", wire.ErrNotFound }

@@ -40,7 +40,9 @@ func (w *Worker) serve(taking, working context.Context, pool string) {
 func (w *Worker) answer(ctx context.Context, pool string, data []byte) []byte {
 	started := w.Now()
 	about := wire.CallSubject(pool)
-	packer := wire.Packer{Blobs: w.Blobs.PoolBlobs(pool), Incoming: w.Blobs, Rand: w.Rand}
+	held := w.room.For(pool)
+	defer held.Give()
+	packer := wire.Packer{Blobs: w.Blobs.PoolBlobs(pool), Incoming: w.Blobs, Rand: w.Rand, Held: held}
 	task, err := unpackTask(ctx, packer, about, data)
 	var result *wire.Result
 	if err != nil {

@@ -156,6 +156,8 @@ type Worker struct {
 	kept          keptSlots
 	environments  environments
 	trouble       trouble
+	// room is for the large tasks that the worker unpacks and executes.
+	room *wire.Room
 	// announce asks for a heartbeat now.
 	announce chan struct{}
 	// held are the attempts and other work that Run waits for before it returns.
@@ -176,8 +178,8 @@ func New(o Options) *Worker {
 	}
 	return &Worker{
 		Options: o, slots: newSlots(o.Slots), keys: newRunKeys(o.Keys, o.Now), ops: newOperations(o.Now),
-		announce: make(chan struct{}, 1),
-		left:     sightings{patience: courtesy}, keyless: sightings{patience: cmp.Or(o.KeyPatience, keyPatience)},
+		announce: make(chan struct{}, 1), room: wire.NewRoom(wire.DefaultRoom),
+		left: sightings{patience: courtesy}, keyless: sightings{patience: cmp.Or(o.KeyPatience, keyPatience)},
 	}
 }
 

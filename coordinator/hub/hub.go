@@ -26,6 +26,9 @@ type Hub struct {
 	wire.Blobs
 	wire.Keys
 
+	// Room is shared by all messages from workers that this process unpacks.
+	Room *wire.Room
+
 	transport   wire.Transport
 	coordinator string
 
@@ -42,7 +45,11 @@ type Hub struct {
 // decide about its orphaned permits, or request permits over this transport in another coordinator's name. Close the
 // hub.
 func New(t wire.Transport, coordinator string) *Hub {
-	h := &Hub{Hands: t, Claims: t, Blobs: t, Keys: t, transport: t, coordinator: coordinator,
+	return within(wire.NewRoom(wire.DefaultRoom), t, coordinator)
+}
+
+func within(room *wire.Room, t wire.Transport, coordinator string) *Hub {
+	h := &Hub{Hands: t, Claims: t, Blobs: t, Keys: t, Room: room, transport: t, coordinator: coordinator,
 		purging: make(chan struct{}, 1)}
 	h.workers.source = t.WatchWorkers
 	h.controls.source = func(ctx context.Context, fn func(wire.Control)) error { return t.WatchControl(ctx, "", fn) }
@@ -60,7 +67,7 @@ func (h *Hub) For(coordinator string) *Hub {
 	if coordinator == h.coordinator {
 		return h
 	}
-	return New(h.transport, coordinator)
+	return within(h.Room, h.transport, coordinator)
 }
 
 // Coordinator returns the name under which the hub's runs are known.

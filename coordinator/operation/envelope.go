@@ -171,13 +171,13 @@ func (e *envelope) Wrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]b
 }
 
 // Unwrap implements coordinator.Envelope for results.
-func (e *envelope) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]byte, error) {
+func (e *envelope) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, held *wire.Held) ([]byte, error) {
 	sealer, err := e.key(ctx, ref.Pool, false)
 	if err != nil {
 		return nil, err
 	}
 	packer := e.packer(sealer)
-	packer.Incoming = e.incoming(ref.Pool)
+	packer.Incoming, packer.Held = e.incoming(ref.Pool), held
 	return packer.Unpack(ctx, wire.ResultSubject(ref), data)
 }
 

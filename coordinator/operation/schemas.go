@@ -271,7 +271,9 @@ func (s *Session) callAny(ctx context.Context, task *wire.Task) (*wire.Result, e
 }
 
 func (s *Session) callPool(ctx context.Context, pool string, task *wire.Task) (*wire.Result, error) {
-	packer := wire.Packer{Run: task.Run, Blobs: s.Hub, Incoming: s.Hub.PoolBlobs(pool), Rand: rand.Reader}
+	held := s.Hub.Room.For(pool)
+	defer held.Give()
+	packer := wire.Packer{Run: task.Run, Blobs: s.Hub, Incoming: s.Hub.PoolBlobs(pool), Rand: rand.Reader, Held: held}
 	sent := *task
 	var err error
 	if sent.Environment, err = s.Environment.in(ctx, s, pool); err != nil {

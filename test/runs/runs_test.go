@@ -25,8 +25,10 @@ import (
 // plain is an envelope without a seal.
 type plain struct{}
 
-func (plain) Wrap(_ context.Context, _ wire.TaskRef, data []byte) ([]byte, error)   { return data, nil }
-func (plain) Unwrap(_ context.Context, _ wire.TaskRef, data []byte) ([]byte, error) { return data, nil }
+func (plain) Wrap(_ context.Context, _ wire.TaskRef, data []byte) ([]byte, error) { return data, nil }
+func (plain) Unwrap(_ context.Context, _ wire.TaskRef, data []byte, _ *wire.Held) ([]byte, error) {
+	return data, nil
+}
 
 // serve carries out the tasks of the safe lane until ctx ends.
 func serve(ctx context.Context, t *testing.T, conn wire.Transport, ended *sync.WaitGroup) {

@@ -182,6 +182,15 @@ func (c *conn) GetBlob(ctx context.Context, sum string) (data []byte, err error)
 	return data, err
 }
 
+// GetBlobIf implements wire.Blobs.
+func (c *conn) GetBlobIf(ctx context.Context, sum string, ok func(bytes int64) error) ([]byte, error) {
+	data, err := c.GetBlob(ctx, sum)
+	if err == nil {
+		err = ok(int64(len(data)))
+	}
+	return data, err
+}
+
 // HasBlob implements wire.Blobs.
 func (c *conn) HasBlob(ctx context.Context, sum string) (there bool, err error) {
 	err = c.request(ctx, "HasBlob", "", func() error { _, there = c.n.blobs[sum]; return nil })

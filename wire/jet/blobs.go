@@ -16,6 +16,9 @@ import (
 // namePrefix is the prefix of the names of small objects that hold a hash; a blob is an object under its hash.
 const namePrefix = "name/"
 
+// maxName is the most bytes that the object of a name has: more than any hash.
+const maxName = 1 << 10
+
 // bucket is an object store: the one that coordinators write, or one that the workers of a pool write. It implements
 // wire.Blobs.
 type bucket struct {
@@ -42,6 +45,11 @@ func (c *Conn) PutBlob(ctx context.Context, sum string, data []byte) error {
 // GetBlob implements wire.Blobs.
 func (c *Conn) GetBlob(ctx context.Context, sum string) ([]byte, error) {
 	return c.blobs().GetBlob(ctx, sum)
+}
+
+// GetBlobIf implements wire.Blobs.
+func (c *Conn) GetBlobIf(ctx context.Context, sum string, ok func(bytes int64) error) ([]byte, error) {
+	return c.blobs().GetBlobIf(ctx, sum, ok)
 }
 
 // HasBlob implements wire.Blobs.
@@ -116,7 +124,12 @@ func (b bucket) PutBlob(ctx context.Context, sum string, data []byte) error {
 
 // GetBlob implements wire.Blobs.
 func (b bucket) GetBlob(ctx context.Context, sum string) ([]byte, error) {
-	data, err := b.read(ctx, sum)
+	return b.GetBlobIf(ctx, sum, func(int64) error { return nil })
+}
+
+// GetBlobIf implements wire.Blobs.
+func (b bucket) GetBlobIf(ctx context.Context, sum string, ok func(bytes int64) error) ([]byte, error) {
+	data, err := b.read(ctx, sum, ok)
 	if err != nil {
 		return nil, fmt.Errorf("fetching blob %s: %w", sum, err)
 	}
@@ -152,7 +165,12 @@ func (b bucket) NameBlob(ctx context.Context, name, sum string) error {
 
 // LookupBlob implements wire.Blobs.
 func (b bucket) LookupBlob(ctx context.Context, name string) (string, error) {
-	sum, err := b.read(ctx, namePrefix+name)
+	sum, err := b.read(ctx, namePrefix+name, func(bytes int64) error {
+		if bytes > maxName {
+			return fmt.Errorf("it has %d bytes", bytes)
+		}
+		return nil
+	})
 	if err != nil {
 		return "", fmt.Errorf("looking for the blob named %q: %w", name, err)
 	}

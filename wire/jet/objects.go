@@ -44,14 +44,18 @@ const (
 	replicaPause = 20 * time.Millisecond
 )
 
-// read returns an object's content. Its parts come from any replica, which may be behind the leader for a while.
-func (b bucket) read(ctx context.Context, name string) ([]byte, error) {
+// read returns an object's content, unless ok returns an error for its size. The parts come from any replica, which may
+// be behind the leader for a while.
+func (b bucket) read(ctx context.Context, name string, ok func(bytes int64) error) ([]byte, error) {
 	info, err := b.info(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if info.Size > wire.MaxMessage+chunkBatch {
 		return nil, fmt.Errorf("it has %d bytes, which is more than anybody stores", info.Size)
+	}
+	if err := ok(int64(info.Size)); err != nil { //nolint:gosec // bounded
+		return nil, err
 	}
 	data, next := make([]byte, 0, info.Size), uint64(1)
 	giveUp := time.Now().Add(b.c.opts.Timeout)
@@ -61,6 +65,8 @@ func (b bucket) read(ctx context.Context, name string) ([]byte, error) {
 			return nil, err
 		}
 		switch {
+		case uint64(len(data)) > info.Size:
+			return nil, fmt.Errorf("it has more than the %d bytes that it should have", info.Size)
 		case len(data) > had:
 			giveUp = time.Now().Add(b.c.opts.Timeout)
 			continue

@@ -25,7 +25,12 @@ func (c *Conn) PutBlob(ctx context.Context, sum string, data []byte) error {
 }
 
 // GetBlob implements wire.Blobs.
-func (c *Conn) GetBlob(ctx context.Context, sum string) (data []byte, err error) {
+func (c *Conn) GetBlob(ctx context.Context, sum string) ([]byte, error) {
+	return c.GetBlobIf(ctx, sum, func(int64) error { return nil })
+}
+
+// GetBlobIf implements wire.Blobs.
+func (c *Conn) GetBlobIf(ctx context.Context, sum string, fits func(bytes int64) error) (data []byte, err error) {
 	err = c.do(ctx, "GetBlob", sum, func(Fault) error {
 		there, ok := c.s.blobs[sum]
 		if !ok {
@@ -34,6 +39,9 @@ func (c *Conn) GetBlob(ctx context.Context, sum string) (data []byte, err error)
 		data = bytes.Clone(there)
 		return nil
 	})
+	if err == nil {
+		err = fits(int64(len(data)))
+	}
 	if err != nil {
 		return nil, err
 	}
