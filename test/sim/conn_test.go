@@ -3,7 +3,9 @@ package sim
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"hash/fnv"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -160,7 +162,7 @@ func (c *conn) Claim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) (h
 
 // ReadClaim implements wire.Claims.
 func (c *conn) ReadClaim(ctx context.Context, ref wire.TaskRef) (claim wire.Claim, err error) {
-	err = c.request(ctx, "ReadClaim", string(ref.Attempt), func() error {
+	err = c.request(ctx, "ReadClaim", ref.Pool+" "+string(ref.Attempt), func() error {
 		there, ok := c.n.claims[wire.ClaimSubject(ref)]
 		if !ok {
 			return wire.ErrNotFound
@@ -434,7 +436,7 @@ type call struct {
 // Call implements wire.Caller.
 func (c *conn) Call(ctx context.Context, pool string, data []byte) ([]byte, error) {
 	x := &call{pool: pool, data: data}
-	o := &op{p: c.p, kind: network, name: "Call", key: pool, twice: true}
+	o := &op{p: c.p, kind: network, name: "Call", key: pool + " " + about(data), twice: true}
 	o.effect = func(o *op) { x.o = o; c.n.route(x) }
 	err := c.p.stand(ctx, o)
 	if err == errTimeout {
@@ -444,6 +446,30 @@ func (c *conn) Call(ctx context.Context, pool string, data []byte) ([]byte, erro
 		return nil, err
 	}
 	return x.answer, nil
+}
+
+// about tells the calls of one moment apart: a plan asks about all objects at once, in no order, and on a busy machine
+// seeds were not replayed exactly as long as their calls were let through in the order of arrival.
+func about(data []byte) string {
+	plain, err := wire.Packer{Blobs: noBlobs{}}.Unpack(context.Background(), "", data)
+	if err != nil {
+		return err.Error()
+	}
+	task, err := wire.DecodeTask(plain)
+	if err != nil {
+		return err.Error()
+	}
+	task.Provider.Dir, task.Provider.Package.Unlocked = "", "" // they have a new directory each time
+	h := fnv.New64a()
+	_, _ = h.Write(wire.EncodeTask(task))
+	return fmt.Sprintf("%s %s %x", task.Address, task.Operation(), h.Sum64())
+}
+
+// noBlobs has none: what lies in a blob is not looked at.
+type noBlobs struct{ wire.Blobs }
+
+func (noBlobs) GetBlobIf(context.Context, string, func(int64) error) ([]byte, error) {
+	return nil, errors.New("it lies in a blob")
 }
 
 // route gives a call to a worker that has room.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"runtime"
 	"time"
 )
 
@@ -30,6 +31,7 @@ type op struct {
 	p         *process
 	kind      kind
 	name, key string
+	from      [12]uintptr // who calls; it tells those apart that come at one moment with one key
 	serial    int
 	// effect is carried out there, once, or twice if twice may be. It answers with reply, now or later.
 	effect  func(*op)
@@ -52,6 +54,7 @@ func (p *process) stand(ctx context.Context, o *op) error {
 		return err
 	}
 	o.answer = make(chan struct{})
+	runtime.Callers(2, o.from[:])
 	w := p.w
 	w.mu.Lock()
 	if p.dead {
@@ -78,6 +81,11 @@ func (p *process) stand(ctx context.Context, o *op) error {
 		delete(p.ops, o)
 		return ctx.Err()
 	}
+}
+
+// like tells whether nothing but the scheduler decides which of two comes first, if they come at one moment.
+func (o *op) like(b *op) bool {
+	return o.p == b.p && o.name == b.name && o.key == b.key && o.from == b.from
 }
 
 // over tells that nobody waits for the op any more.

@@ -84,6 +84,7 @@ func draw(chance *rand.Rand, without guard) options {
 // outcome is what is to be known of a simulation.
 type outcome struct {
 	sum    uint64
+	ties   int // see world
 	steps  int
 	took   time.Duration // of virtual time
 	wrong  []violation
@@ -146,7 +147,7 @@ func simulate(t *testing.T, seed uint64, without guard, trace io.Writer) (out ou
 			w.options.team()
 		}
 		w.play(dir)
-		out = outcome{sum: w.sum, steps: w.steps, took: time.Since(w.began), wrong: w.wrong, faults: w.faults,
+		out = outcome{sum: w.sum, ties: w.ties, steps: w.steps, took: time.Since(w.began), wrong: w.wrong, faults: w.faults,
 			made: w.cloud.made}
 		w.close()
 	})

@@ -615,7 +615,7 @@ func (h *handle) Events(ctx context.Context, id string) ([]journal.Event, error)
 }
 
 func (h *handle) PutValue(ctx context.Context, bucket, key string, value []byte) error {
-	return h.write(ctx, "PutValue", bucket, func() error {
+	return h.write(ctx, "PutValue", bucket+" "+key, func() error {
 		return h.site.store.PutValue(context.Background(),
 			bucket, key, value)
 	})
