@@ -43,8 +43,8 @@ func TestAFullDiskEndsNoRun(t *testing.T) {
 	}
 	for _, phase := range []*record.Phase{&v.Plan, &v.Apply} {
 		text := wholeLog(t, h, h.LogAddress(phase))
-		if !strings.Contains(text, "The run continues.") ||
-			strings.Contains(text, "started again") || strings.Contains(text, "Error") ||
+		if !strings.Contains(text, "The disk of the service was full. The run continues.") ||
+			strings.Contains(text, "service was restarted") || strings.Contains(text, "Error") ||
 			strings.Count(text, "\x02") != 1 || !strings.HasSuffix(text, "\x03") {
 			t.Errorf("%q", text)
 		}

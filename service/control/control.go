@@ -145,7 +145,7 @@ var statuses = []struct {
 }
 
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	status, text := http.StatusInternalServerError, "the service could not do this; its log says why"
+	status, text := http.StatusInternalServerError, "internal error; see the log of the service"
 	for _, c := range statuses {
 		if errors.Is(err, c.is) {
 			status, text = c.status, err.Error()

@@ -87,7 +87,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				string(debug.Stack()))
 			if answer.status == 0 {
 				refuse(w, http.StatusInternalServerError, "internal error",
-					"the service could not do this; its log says why")
+					"internal error; see the log of the service")
 			}
 		}
 		if answer.status == http.StatusUnauthorized {

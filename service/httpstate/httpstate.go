@@ -132,7 +132,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusRequestEntityTooLarge
 	default:
 		s.log.Error("a request for a state failed", "method", r.Method, "path", r.URL.Path, "error", err)
-		http.Error(w, "the service could not do this; its log says why", status)
+		http.Error(w, "internal error; see the log of the service", status)
 		return
 	}
 	http.Error(w, err.Error(), status)

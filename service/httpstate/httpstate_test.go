@@ -79,7 +79,7 @@ func TestAStateIsLockedWrittenReadAndUnlocked(t *testing.T) {
 		{"POST", "?ID=2", state(2), 423, `"Who":"me"`},
 		{"POST", "", state(2), 423, `"Who":"me"`},
 		{"POST", "?ID=1", state(0), 409, "serial"},
-		{"POST", "?ID=1", "nonsense", 400, "no state"},
+		{"POST", "?ID=1", "nonsense", 400, "not a state"},
 		{"GET", "", "", 200, state(1)},
 		{"UNLOCK", "", other, 423, `"Who":"me"`},
 		{"UNLOCK", "", `{"ID":"1"}`, 200, ""},

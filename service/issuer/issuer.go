@@ -60,5 +60,5 @@ func answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "public, max-age=300")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_ = json.NewEncoder(w).Encode(v) // who asked has gone away otherwise
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client has disconnected
 }

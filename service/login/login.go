@@ -167,7 +167,7 @@ func (s *server) authorize(w http.ResponseWriter, r *http.Request) {
 		from = r.RemoteAddr
 	}
 	if !s.mayTry(from) {
-		a.Problem = "There were too many attempts from your address. Wait a minute."
+		a.Problem = "Too many attempts from your address. Wait a minute."
 		s.show(w, http.StatusTooManyRequests, a)
 		return
 	}
@@ -252,5 +252,5 @@ func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // who asked has gone away otherwise
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client has disconnected
 }

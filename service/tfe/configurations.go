@@ -46,13 +46,14 @@ func (c *call) createConfiguration() error {
 	}
 	res := c.configurationResource(v)
 	if v.Status == record.UploadPending {
-		// Only who makes a version is told where to upload it: others who may read it could bring their own.
+		// Only the creator of a version gets its upload address: others who may read the version could upload
+		// content of their own.
 		res.Attributes["upload-url"] = c.address("/uploads/configurations/" + v.Secret)
 	}
 	return c.created(res)
 }
 
-// source tells a command line that follows its runs from other programs.
+// source distinguishes a command line that follows its runs from other programs.
 func (c *call) source() string {
 	if c.r.Header.Get("Terraform-Version") != "" {
 		return service.SourceCLI
@@ -89,7 +90,7 @@ func (c *call) download(configuration string) error {
 		err = closeErr
 	}
 	if err != nil {
-		panic(http.ErrAbortHandler) // half of it is sent: the connection tells that it is not all
+		panic(http.ErrAbortHandler) // the response is partial: abort the connection
 	}
 	return nil
 }

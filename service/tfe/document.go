@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// resource is a document of the API.
+// resource is a JSON:API document.
 type resource struct {
 	ID            string         `json:"id"`
 	Type          string         `json:"type"`
@@ -17,7 +17,7 @@ type resource struct {
 	Links         map[string]any `json:"links,omitempty"`
 }
 
-// to is a relationship to one document; to none when id is empty.
+// to returns a relationship to one document; to none if id is empty.
 func to(kind, id string) any {
 	if id == "" {
 		return map[string]any{"data": nil}
@@ -25,7 +25,7 @@ func to(kind, id string) any {
 	return map[string]any{"data": map[string]string{"type": kind, "id": id}}
 }
 
-// toAll is a relationship to several documents.
+// toAll returns a relationship to several documents.
 func toAll(kind string, ids []string) any {
 	data := []map[string]string{}
 	for _, id := range ids {
@@ -34,7 +34,7 @@ func toAll(kind string, ids []string) any {
 	return map[string]any{"data": data}
 }
 
-// moment is a time as clients read it: with a Z, and null for none.
+// moment formats a time for clients: in UTC, and null for the zero time.
 func moment(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -42,7 +42,7 @@ func moment(t time.Time) any {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// orNull is a text, or null for none.
+// orNull returns a text, or null if it is empty.
 func orNull(text string) any {
 	if text == "" {
 		return nil
@@ -50,7 +50,7 @@ func orNull(text string) any {
 	return text
 }
 
-// reference is what a request says of another document. Its type is not insisted on: clients leave it empty.
+// reference identifies another document in a request. Its type is not checked, because clients leave it empty.
 type reference struct {
 	ID         string `json:"id"`
 	Type       string `json:"type"`
@@ -61,7 +61,7 @@ type reference struct {
 	} `json:"attributes"`
 }
 
-// request is a document that a client sends.
+// request is a document from a client.
 type request struct {
 	Data struct {
 		ID            string                     `json:"id"`
@@ -71,13 +71,14 @@ type request struct {
 	} `json:"data"`
 }
 
-// maxRequest bounds a document that a client sends, and maxInline one with a state in it: newer clients upload that.
+// maxRequest bounds a document from a client; maxInline bounds one that contains a state, which newer clients
+// upload instead.
 const (
 	maxRequest = 2 << 20
 	maxInline  = 64 << 20
 )
 
-// body reads the document of a request, and its attributes into v.
+// body reads the document of a request, and decodes its attributes into v.
 func (c *call) body(v any) (*request, error) { return c.bodyWithin(v, maxRequest) }
 
 func (c *call) bodyWithin(v any, limit int64) (*request, error) {
@@ -94,7 +95,7 @@ func (c *call) bodyWithin(v any, limit int64) (*request, error) {
 	return q, nil
 }
 
-// decode reads the body of a request. An empty one is nothing.
+// decode decodes the body of a request into v. An empty body leaves v unchanged.
 func (c *call) decode(v any) error { return c.decodeWithin(v, maxRequest) }
 
 func (c *call) decodeWithin(v any, limit int64) error {
@@ -115,7 +116,7 @@ func (c *call) decodeWithin(v any, limit int64) error {
 	return nil
 }
 
-// related returns the document that a relationship of a request names; an empty one for none.
+// related returns the document that a relationship of a request refers to; the zero value if there is none.
 func (q *request) related(name string) (r reference, err error) {
 	raw, ok := q.Data.Relationships[name]
 	if !ok {
@@ -133,7 +134,7 @@ func (q *request) related(name string) (r reference, err error) {
 	return r, nil
 }
 
-// relatedAll returns the documents that a relationship of a request names.
+// relatedAll returns the documents that a relationship of a request refers to.
 func (q *request) relatedAll(name string) ([]reference, error) {
 	raw, ok := q.Data.Relationships[name]
 	if !ok {
@@ -153,7 +154,7 @@ func badRelationship(name string) error {
 		" cannot be read"}
 }
 
-// references reads a body that is a list of documents.
+// references decodes a body that is a list of documents.
 func (c *call) references() ([]reference, error) {
 	var holder struct {
 		Data []reference `json:"data"`

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The related documents that can come along with a kind of document.
+// The related documents that can be included with each kind of document.
 var (
 	withWorkspace = []string{
 		"organization", "project", "current_run", "current_run.plan", "current_run.configuration_version",
@@ -29,7 +29,7 @@ var (
 	withToken         = []string{"created_by"}
 )
 
-// includable are the documents that can be asked for along with the answer of a path; none along with the others.
+// includable lists the documents that can be included in the response of each path; other paths have none.
 var includable = map[string][]string{
 	"organizations/{org}/workspaces":                            withWorkspace,
 	"organizations/{org}/workspaces/{name}":                     withWorkspace,
@@ -66,8 +66,8 @@ var includable = map[string][]string{
 	"authentication-tokens/{token}":                withToken,
 }
 
-// readIncludes notes which related documents are asked for. An unknown name is an error that clients know how to go on
-// from; they get it before anything is changed.
+// readIncludes reads which related documents are requested. An unknown name is an error that clients can
+// handle; it is returned before anything is changed.
 func (c *call) readIncludes(path string) error {
 	c.asked = map[string]bool{}
 	for name := range strings.SplitSeq(c.r.URL.Query().Get("include"), ",") {
@@ -83,12 +83,12 @@ func (c *call) readIncludes(path string) error {
 	return nil
 }
 
-// wants tells whether one of these related documents is asked for.
+// wants reports whether any of these related documents is requested.
 func (c *call) wants(names ...string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return c.asked[n] })
 }
 
-// along collects documents that come along, each once.
+// along collects included documents without duplicates.
 type along struct {
 	all  []resource
 	seen map[string]bool

@@ -9,7 +9,7 @@ import (
 )
 
 func membershipResource(m *service.MembershipView) resource {
-	// Clients crash without a user: an invitation has the identity of one that there is not yet.
+	// Clients crash without a user: an invitation gets the ID of a user that does not exist yet.
 	status, email, user := "invited", m.Email, "user-"+strings.TrimPrefix(m.ID, "ou-")
 	if m.Person != nil {
 		status, user = "active", m.Person.ID
@@ -24,7 +24,7 @@ func membershipResource(m *service.MembershipView) resource {
 	}}
 }
 
-// besideMembership are the documents that a membership can bring along.
+// besideMembership returns the documents that can be included with a membership.
 func (c *call) besideMembership(m *service.MembershipView) (out []resource) {
 	if c.wants("user") && m.Person != nil {
 		out = append(out, userResource(m.Person))

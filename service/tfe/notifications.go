@@ -19,7 +19,8 @@ func notificationResource(n *record.Notification) resource {
 	}, Relationships: map[string]any{"subscribable": to("workspaces", n.Workspace), "users": toAll("users", n.Users)}}
 }
 
-// deliveryResponses is what the receiver has answered last, in the form that clients read: a success is a text.
+// deliveryResponses returns the latest response of the receiver in the form that clients expect: the success is
+// a text.
 func deliveryResponses(n *record.Notification) []any {
 	if n.Last == nil {
 		return []any{}
@@ -102,7 +103,7 @@ func (c *call) putNotification(n record.Notification, status int) error {
 		}
 		return c.answer(status, notificationResource(kept), nil)
 	}
-	// It is kept, and switched on once its receiver has answered.
+	// The configuration is stored disabled, and is enabled when its receiver has accepted the verification.
 	n.Enabled = false
 	kept, err := c.PutNotification(c.actor, n)
 	if err == nil {
@@ -118,15 +119,15 @@ func (c *call) putNotification(n record.Notification, status int) error {
 	return c.answer(status, notificationResource(kept), nil)
 }
 
-// verify sends a notification that says nothing, as the API does.
+// verify sends an empty notification, as the API defines it.
 func (c *call) verify(id string) error {
 	r, err := c.o.Verify(c.r.Context(), c.actor, id)
 	if err != nil {
 		return err
 	}
 	if !r.Successful() {
-		return &failure{http.StatusUnprocessableEntity, "unprocessable entity", fmt.Sprintf("the receiver has not "+
-			"taken the verification (%d %s), so the notification configuration is not enabled", r.Code, r.Body)}
+		return &failure{http.StatusUnprocessableEntity, "unprocessable entity", fmt.Sprintf("the receiver did not "+
+			"accept the verification (%d %s), so the notification configuration is not enabled", r.Code, r.Body)}
 	}
 	return nil
 }

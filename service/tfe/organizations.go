@@ -99,7 +99,7 @@ func (c *call) changeOrganization() error {
 		return err
 	}
 	if a.Name != nil && !strings.EqualFold(*a.Name, c.arg("org")) {
-		return &failure{http.StatusUnprocessableEntity, "invalid attribute", "an organization keeps its name"}
+		return &failure{http.StatusUnprocessableEntity, "invalid attribute", "an organization cannot be renamed"}
 	}
 	o, err := c.ChangeOrganization(c.actor, c.arg("org"), service.OrganizationSettings{Email: a.Email,
 		DefaultMode: a.Mode})
@@ -128,7 +128,8 @@ func (c *call) deleteOrganization() error {
 	return c.empty(http.StatusNoContent)
 }
 
-// entitlements say what the organization has. Without operations clients would carry all runs out themselves.
+// entitlements returns the features of the organization. Without operations, clients would execute all runs
+// themselves.
 func (c *call) entitlements() error {
 	o, err := c.Organization(c.actor, c.arg("org"))
 	if err != nil {
@@ -165,8 +166,8 @@ func (c *call) capacity() error {
 
 func (c *call) projectResource(p *record.Project) resource {
 	may, err := c.ProjectPermissions(c.actor, p)
-	if err != nil { // the rest is known
-		c.o.Logger.Warn("what somebody may do with a project cannot be read", "project", p.ID, "error", err)
+	if err != nil { // return the rest
+		c.o.Logger.Warn("cannot read the rights in a project", "project", p.ID, "error", err)
 	}
 	relations := map[string]any{"organization": to("organizations", p.Organization)}
 	if c.wants("effective_tag_bindings") {
@@ -208,7 +209,7 @@ func (c *call) answerProject(status int, p *record.Project, err error) error {
 	return c.answer(status, c.projectResource(p), c.besideProject(p))
 }
 
-// besideProject are the documents that a project can bring along.
+// besideProject returns the documents that can be included with a project.
 func (c *call) besideProject(p *record.Project) (more []resource) {
 	if c.wants("effective_tag_bindings") {
 		more = bindings(p.Tags)

@@ -33,7 +33,7 @@ func (c *call) applyResource(r *service.RunView) resource {
 		Relationships: map[string]any{"run": to("runs", r.ID)}}
 }
 
-// phaseRun returns the run that the path names by itself or by one of its phases.
+// phaseRun returns the run that the path identifies directly or by one of its phases.
 func (c *call) phaseRun() (*service.RunView, error) {
 	if id := c.arg("run"); id != "" {
 		return c.FindRun(c.actor, id)
@@ -78,11 +78,11 @@ func (c *call) planDocument(redacted bool) error {
 	return nil
 }
 
-// maxLog bounds what one request for a log gets.
+// maxLog bounds the response to one request for a log, in bytes.
 const maxLog = 1 << 20
 
-// log answers with a part of a log. Where there is nothing yet the request is held, so that clients need not ask again
-// and again.
+// log returns a part of a log. If there is nothing yet, it waits, so that clients need not poll at short
+// intervals.
 func (s *server) log(w http.ResponseWriter, r *http.Request) {
 	number := func(name string, or int64) int64 {
 		if n, err := strconv.ParseInt(r.FormValue(name), 10, 64); err == nil && n >= 0 {
@@ -102,5 +102,5 @@ func (s *server) log(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	_, _ = w.Write(data) // the reader has gone away otherwise
+	_, _ = w.Write(data) // an error means that the client has disconnected
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// routes are the endpoints for those who have a token.
+// routes are the endpoints that require a token.
 func (s *server) routes() map[string]handler {
 	all := map[string]handler{}
 	for pattern, h := range map[string]handler{
@@ -164,11 +164,11 @@ func (s *server) routes() map[string]handler {
 	return all
 }
 
-// SecretPaths are the beginnings of those addresses: what follows must not be logged.
+// SecretPaths are the prefixes of these addresses: the rest of such a path must not be logged.
 var SecretPaths = []string{"/uploads/configurations/", "/uploads/states/", "/logs/"}
 
-// secretRoutes are the addresses that the API hands out. They carry their own secret, in the path: the reader of logs
-// replaces the query, and uploads come without a token.
+// secretRoutes are the addresses that the API hands out. The secret is part of the path: the log reader of
+// clients replaces the query, and uploads come without a token.
 func (s *server) secretRoutes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"PUT /uploads/configurations/{secret}": s.uploadConfiguration,

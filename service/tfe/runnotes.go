@@ -12,7 +12,7 @@ func (c *call) runEvents() error {
 	return list(c, all, noteResource, c.besideNote)
 }
 
-// besideNote are the documents that an entry of a run's history can bring along.
+// besideNote returns the documents that can be included with an entry of a run's history.
 func (c *call) besideNote(n *record.RunNote) (more []resource) {
 	if c.wants("actor") && n.Actor != "" {
 		if u, err := c.User(c.actor, n.Actor); err == nil {

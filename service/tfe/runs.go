@@ -10,7 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// runResource is a run. Clients crash without its actions and without its relationships to plan and apply.
+// runResource returns the document of a run. Clients crash without its actions and without its relationships to
+// plan and apply.
 func (c *call) runResource(r *service.RunView) resource {
 	times := map[string]any{}
 	for status, at := range r.Times {
@@ -33,7 +34,7 @@ func (c *call) runResource(r *service.RunView) resource {
 	}
 	variables := []map[string]string{}
 	for _, v := range r.Variables {
-		// Until the plan has ended nobody knows which of them the configuration declares sensitive.
+		// Until the plan has ended it is unknown which variables the configuration declares sensitive.
 		if r.Run.Plan.Status != record.PhaseFinished || slices.Contains(r.Sensitive, v.Key) {
 			v.Value = ""
 		}
@@ -74,8 +75,8 @@ func (c *call) runResource(r *service.RunView) resource {
 	}}
 }
 
-// statusWord is the word of the API for where a run stands. A command line takes a word that it does not know for a run
-// that goes on, and would end well.
+// statusWord returns the API's word for the status of a run. A command line treats an unknown word as that of a
+// run in progress, and would report success.
 func statusWord(s record.RunStatus) string {
 	if s == record.ForceCanceled {
 		s = record.Canceled
@@ -97,7 +98,7 @@ func orEmpty(all []string) []string {
 	return all
 }
 
-// position is the place of a run in what it waits for; zero for one that does not wait.
+// position returns the position of a run in its queue; 0 if it does not wait.
 func (c *call) position(r *record.Run) int {
 	if r.Status.Final() || r.Status.Computes() {
 		return 0
@@ -168,7 +169,7 @@ func (c *call) createRun() error {
 	if err != nil {
 		return err
 	}
-	res.Attributes["variables"] = v.Variables // who asked has just said them
+	res.Attributes["variables"] = v.Variables // the client has just sent them
 	return c.answer(http.StatusCreated, res, more)
 }
 
@@ -185,7 +186,7 @@ func (c *call) run() error {
 	return c.ok(res, more...)
 }
 
-// wholeRun is a run with its history and what was said of it, and the documents that it brings along.
+// wholeRun returns a run with its history and comments, and the documents to include.
 func (c *call) wholeRun(r *service.RunView) (res resource, more []resource, err error) {
 	res, more = c.runResource(r), c.besideRun(r)
 	events, err := c.RunHistory(c.actor, r.ID)
@@ -213,11 +214,11 @@ func (c *call) wholeRun(r *service.RunView) (res resource, more []resource, err 
 	return res, more, nil
 }
 
-// besideRun are the documents that a run can bring along.
+// besideRun returns the documents that can be included with a run.
 func (c *call) besideRun(r *service.RunView) (more []resource) {
 	if c.wants("workspace") {
 		ws := c.workspaceResource(r.On)
-		// A client renders JSON lines when the workspace has them: those of this run count.
+		// Clients render JSON lines if the workspace has structured output: use the setting of this run.
 		ws.Attributes["structured-run-output-enabled"] = r.Structured
 		more = append(more, ws)
 	}
@@ -253,7 +254,7 @@ func (c *call) organizationRuns() error {
 	return c.listRuns(all, err)
 }
 
-// listRuns answers with those runs that the request asks for.
+// listRuns returns the runs that match the request.
 func (c *call) listRuns(all []*service.RunView, err error) error {
 	if err != nil {
 		return err
@@ -276,7 +277,7 @@ func (c *call) listRuns(all []*service.RunView, err error) error {
 	return list(c, all, c.runResource, c.besideRun)
 }
 
-// operation is the word for what a run does.
+// operation returns the API's word for the operation of a run.
 func operation(r *record.Run) string {
 	switch {
 	case r.Destroy:
@@ -304,7 +305,7 @@ func (c *call) discardRun() error     { return c.act(c.Discard) }
 func (c *call) cancelRun() error      { return c.act(c.Cancel) }
 func (c *call) forceCancelRun() error { return c.act(c.ForceCancel) }
 
-// act carries an action on a run out. Its body is a plain object, not a document.
+// act performs an action on a run. The body of the request is a plain object, not a document.
 func (c *call) act(do func(*service.Actor, string, string) error) error {
 	var a struct{ Comment string }
 	if err := c.decode(&a); err != nil {

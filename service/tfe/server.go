@@ -1,8 +1,8 @@
-// Package tfe is the API that clients with a cloud block, the remote backend or go-tfe speak: version 2 of the API of
-// HCP Terraform, as far as clients ask for it.
+// Package tfe is the API for clients with a cloud block or the remote backend, and for go-tfe: version 2 of the
+// API of HCP Terraform, as far as clients use it.
 //
-// It turns requests into calls of the service and answers into documents, and decides nothing. Its contract was
-// observed with real clients; comments name the client that fails without a rule.
+// It translates requests into calls of the service, and results into documents. It makes no decisions. Its
+// contract was observed with real clients; comments name the client that fails without a rule.
 package tfe
 
 import (
@@ -21,41 +21,43 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// The level of the API that is spoken. Clients read them once, from ping: they refuse to work below 2.5, and show
+// The implemented version of the API. Clients read it once, from ping: they refuse to work below 2.5, and show
 // structured plans from 202302 on.
 const (
 	apiVersion     = "2.6"
 	releaseVersion = "v202502-1"
 )
 
-// root is where the paths of the API begin.
+// root is the prefix of the API's paths.
 const root = "/api/v2/"
 
-// media is the type of documents.
+// media is the content type of documents.
 const media = "application/vnd.api+json"
 
-// Options are what the API works with.
+// Options configure the API.
 type Options struct {
 	Service *service.Service
-	// Address is what clients reach the service at, as https://HOST; empty to take what each request names.
+	// Address is the address of the service for clients, as https://HOST; if empty, the host of each request is
+	// used.
 	Address string
-	// Poll is how long a request for a log waits for something to be written; default 10 s.
+	// Poll is how long a request for a log waits for new text; default 10 s.
 	Poll time.Duration
-	// Services are further services of this host, for the document by which clients find them.
+	// Services are further services of this host for the discovery document.
 	Services map[string]any
 	Logger   *slog.Logger // default: nothing is logged
-	// Verify sends a notification that verifies a configuration, and returns what its receiver has answered; nil: none
-	// is verified.
+	// Verify sends a notification that verifies a configuration, and returns the response of its receiver; nil
+	// disables verification.
 	Verify func(ctx context.Context, a *service.Actor, configuration string) (*record.Response, error)
 }
 
-// server answers requests.
+// server serves the API.
 type server struct {
 	*service.Service
 	o Options
 }
 
-// Handler returns the API, with discovery, and the addresses for uploads, downloads and logs that the API hands out.
+// Handler returns the API, with discovery and with the addresses for uploads, downloads and logs that the API
+// hands out.
 func Handler(o Options) http.Handler {
 	if o.Poll == 0 {
 		o.Poll = 10 * time.Second
@@ -85,7 +87,7 @@ func Handler(o Options) http.Handler {
 	})
 }
 
-// discover says where the services of this host are. Clients reach only those that are named here.
+// discover serves the discovery document. Clients use only services that are listed in it.
 func (s *server) discover(w http.ResponseWriter, _ *http.Request) {
 	all := map[string]any{}
 	for _, name := range []string{"tfe.v2", "tfe.v2.1", "tfe.v2.2", "state.v2"} {
@@ -93,25 +95,25 @@ func (s *server) discover(w http.ResponseWriter, _ *http.Request) {
 	}
 	maps.Copy(all, s.o.Services)
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(all) // who asked has gone away otherwise
+	_ = json.NewEncoder(w).Encode(all) // an error means that the client has disconnected
 }
 
-// call is one request of somebody who is known.
+// call is an authenticated request.
 type call struct {
 	*server
 	w     http.ResponseWriter
 	r     *http.Request
 	actor *service.Actor
-	asked map[string]bool // the related documents that are to come along
+	asked map[string]bool // the related documents to include
 }
 
-// handler answers a call; an error is answered as what it is.
+// handler handles a call; fail writes the error that it returns.
 type handler func(*call) error
 
-// notThere is the answer to what this service has not got.
+// notThere is the error for unknown paths.
 var notThere = &failure{http.StatusNotFound, "not found", "there is nothing here, or you have no access to it"}
 
-// failure is an answer that is an error.
+// failure is an error response.
 type failure struct {
 	status        int
 	title, detail string
@@ -119,7 +121,7 @@ type failure struct {
 
 func (f *failure) Error() string { return f.detail }
 
-// authenticated finds out who asks, and for what.
+// authenticated wraps a handler: it authenticates the client and reads the request's parameters.
 func (s *server) authenticated(pattern string, h handler) http.Handler {
 	_, path, _ := strings.Cut(pattern, " "+root)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -144,9 +146,9 @@ func (s *server) authenticated(pattern string, h handler) http.Handler {
 	})
 }
 
-// fail answers with an error.
+// fail writes an error response.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	f := &failure{http.StatusInternalServerError, "internal error", "the service could not do this; its log says why"}
+	f := &failure{http.StatusInternalServerError, "internal error", "internal error; see the log of the service"}
 	switch {
 	case errors.As(err, &f):
 	case errors.Is(err, service.ErrUnauthorized):
@@ -162,7 +164,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, service.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
 		f = &failure{http.StatusRequestEntityTooLarge, "too large", err.Error()}
 	case errors.Is(err, context.Canceled):
-		return // nobody is there to be answered
+		return // the client has disconnected
 	default:
 		s.o.Logger.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
@@ -171,19 +173,20 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}})
 }
 
-// write answers with a document. Clients make one read per answer of a log, so lengths are known.
+// write writes a document as response. It sets the length, because clients read the response of a log with one
+// read.
 func write(w http.ResponseWriter, status int, document any) {
 	data, err := json.Marshal(document)
 	if err != nil {
-		panic(err) // documents are maps of what can be marshalled
+		panic(err) // documents can always be marshalled
 	}
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(status)
-	_, _ = w.Write(data) // who asked has gone away otherwise
+	_, _ = w.Write(data) // an error means that the client has disconnected
 }
 
-// address returns the absolute form of a path of this service.
+// address returns the absolute URL of a path of this service.
 func (c *call) address(path string) string {
 	if c.o.Address != "" {
 		return strings.TrimSuffix(c.o.Address, "/") + path
@@ -195,10 +198,10 @@ func (c *call) address(path string) string {
 	return scheme + "://" + c.r.Host + path
 }
 
-// arg returns a part of the path.
+// arg returns a parameter of the path.
 func (c *call) arg(name string) string { return c.r.PathValue(name) }
 
-// ok, created, accepted and empty are answers.
+// ok, created, accepted and empty write successful responses.
 func (c *call) ok(data any, included ...resource) error {
 	return c.answer(http.StatusOK, data, included)
 }
@@ -220,7 +223,7 @@ func (c *call) answer(status int, data any, included []resource) error {
 	return nil
 }
 
-// list answers with a page of a list.
+// list writes one page of a list.
 func list[T any](c *call, all []T, form func(T) resource, included func(T) []resource) error {
 	p := service.Page{Number: 1, Size: 20}
 	for name, to := range map[string]*int{"page[number]": &p.Number, "page[size]": &p.Size} {
@@ -254,7 +257,7 @@ func list[T any](c *call, all []T, form func(T) resource, included func(T) []res
 	return nil
 }
 
-// neighbour is the number of a page, or null where there is none.
+// neighbour returns the number of a page, or null if there is no such page.
 func neighbour(n, pages int) any {
 	if n < 1 || n > pages {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// settings reads what a client sets of a workspace.
+// settings reads the settings of a workspace from a request.
 func (c *call) settings() (o service.WorkspaceSettings, err error) {
 	var a struct {
 		Name             *string `json:"name"`

@@ -11,7 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// snapshotInterval is how often a client that carries a run out itself may store the state meanwhile, in seconds.
+// snapshotInterval is the minimum interval, in seconds, at which a client that executes a run itself may store
+// intermediate states.
 const snapshotInterval = "20"
 
 func (c *call) stateResource(v *record.StateVersion) resource {
@@ -42,14 +43,14 @@ func (c *call) answerState(status int, v *record.StateVersion, err error) error 
 	c.w.Header().Set("X-Terraform-Snapshot-Interval", snapshotInterval)
 	res := c.stateResource(v)
 	if status == http.StatusCreated || v.Status == record.UploadPending && v.CreatedBy == c.actor.ID() {
-		// Only who has made a version is told where to upload it.
+		// Only the creator of a version gets its upload address.
 		res.Attributes["hosted-state-upload-url"] = c.address("/uploads/states/" + v.Secret)
 		res.Attributes["hosted-json-state-upload-url"] = c.address("/uploads/states/" + v.Secret + "/json")
 	}
 	return c.answer(status, res, c.besideState(v))
 }
 
-// besideState are the documents that a state version can bring along.
+// besideState returns the documents that can be included with a state version.
 func (c *call) besideState(v *record.StateVersion) (more []resource) {
 	if c.wants("outputs") {
 		for i := range v.Outputs {
@@ -117,7 +118,7 @@ func (c *call) createStateVersion() error {
 		Outputs string  `json:"json-state-outputs"`
 	}
 	if err := c.MayCreateState(c.actor, c.arg("ws")); err != nil {
-		return err // before much is read
+		return err // checked before the content is read
 	}
 	q, err := c.bodyWithin(&a, maxInline)
 	if err != nil {
@@ -138,7 +139,7 @@ func (c *call) createStateVersion() error {
 		}
 		if *to, err = base64.StdEncoding.DecodeString(*text); err != nil {
 			return &failure{http.StatusUnprocessableEntity, "invalid attribute",
-				"what is to be base64 is not: " + err.Error()}
+				"invalid base64: " + err.Error()}
 		}
 	}
 	v, err := c.CreateState(c.actor, c.arg("ws"), n)
@@ -170,8 +171,9 @@ func (c *call) downloadState() error {
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.Header().Set("Content-Length", strconv.FormatInt(v.Size, 10))
 	if _, err := io.Copy(c.w, data); err != nil {
-		// The file cannot be read to its end, or who asked has gone away. The length tells the client that it has not all.
-		c.o.Logger.Warn("a state was not answered to its end", "version", v.ID, "error", err)
+		// The file cannot be read completely, or the client has disconnected. The announced length shows the
+		// client that the response is incomplete.
+		c.o.Logger.Warn("cannot send a state completely", "version", v.ID, "error", err)
 	}
 	return nil
 }
@@ -191,7 +193,8 @@ func (c *call) bytes(data []byte, err error) error {
 	return nil
 }
 
-// outputAttributes are an output. Without its detailed-type clients read the whole state instead.
+// outputAttributes returns the attributes of an output. Without detailed-type, clients read the whole state
+// instead.
 func outputAttributes(o *record.Output, reveal bool) map[string]any {
 	var value, kind any
 	if reveal {
@@ -206,7 +209,7 @@ func outputAttributes(o *record.Output, reveal bool) map[string]any {
 	}
 }
 
-// typeWord is the word for a type: the first of its JSON.
+// typeWord returns the word for a type: the first one in its JSON form.
 func typeWord(text []byte) string {
 	var word string
 	if json.Unmarshal(text, &word) == nil {
@@ -243,7 +246,7 @@ func (c *call) stateOutputs() error {
 	return c.outputs(v)
 }
 
-// currentOutputs are those of the current state; none where there is no state.
+// currentOutputs returns the outputs of the current state; none if there is no state.
 func (c *call) currentOutputs() error {
 	w, err := c.Workspace(c.actor, c.arg("ws"))
 	if err != nil {
@@ -263,7 +266,7 @@ func (c *call) outputs(v *record.StateVersion) error {
 	if q := c.r.URL.Query(); q.Has("page[number]") || q.Has("page[size]") {
 		return list(c, v.Outputs, func(o record.Output) resource { return outputResource(&o, false) }, nil)
 	}
-	data := []resource{} // all on one page: command lines ask for none, and read one
+	data := []resource{} // one page: command lines do not request others
 	for i := range v.Outputs {
 		data = append(data, outputResource(&v.Outputs[i], false))
 	}

@@ -43,7 +43,7 @@ func (c *call) removeTags() error {
 	return c.empty(http.StatusNoContent)
 }
 
-// bindings are tags with their values.
+// bindings returns the documents of tags with values.
 func bindings(tags []record.Tag) []resource {
 	out := []resource{}
 	for _, t := range tags {
@@ -89,7 +89,7 @@ func (c *call) addTagBindings() error {
 	return c.tagBindings()
 }
 
-// tagsOf reads tags, which have a name, or bindings, which have a key and a value.
+// tagsOf returns the tags of a request: tags with a name, or bindings with a key and a value.
 func tagsOf(refs []reference) (out []record.Tag) {
 	for _, r := range refs {
 		t := record.Tag{Key: r.Attributes.Key, Value: r.Attributes.Value}

@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// others are rights to what the service has not got.
+// others are rights to features that the service does not have.
 var others = []string{
 	"manage-policies", "manage-policy-overrides", "manage-vcs-settings", "manage-providers", "manage-modules",
 	"manage-run-tasks", "manage-agent-pools",
@@ -90,7 +90,7 @@ func (c *call) team() error {
 	return c.ok(res, more...)
 }
 
-// besideTeam are the documents that a team can bring along.
+// besideTeam returns the documents that can be included with a team.
 func (c *call) besideTeam(t *record.Team) (more []resource) {
 	if !c.wants("users") {
 		return nil
@@ -170,7 +170,7 @@ func (c *call) deleteTeam() error {
 	return c.empty(http.StatusNoContent)
 }
 
-// members adds users to a team, by their names or identities, or removes them.
+// members adds users to a team, or removes them. They are given by names or IDs.
 func members(remove bool) handler {
 	return func(c *call) error {
 		refs, err := c.references()
@@ -188,13 +188,13 @@ func members(remove bool) handler {
 	}
 }
 
-// levels are the words for what somebody may do with one kind of thing.
+// levels are the words for the levels of a right.
 var (
 	runLevels      = []string{"none", "read", "plan", "apply"}
 	variableLevels = []string{"none", "read", "none", "write"}
 )
 
-// onProjects tells whether the path is about access to projects.
+// onProjects reports whether the path is about access to projects.
 func (c *call) onProjects() bool { return strings.Contains(c.r.URL.Path, "/team-projects") }
 
 func (c *call) accessResource(x *record.Access) resource {
@@ -251,7 +251,7 @@ func (c *call) access() error {
 	return c.ok(c.accessResource(x))
 }
 
-// rights are custom permissions in a request. Nil fields are left as they are.
+// rights are custom permissions in a request. Nil fields are not changed.
 type rights struct {
 	Runs    *string `json:"runs"`
 	Vars    *string `json:"variables"`
@@ -265,7 +265,7 @@ type rights struct {
 	Delete  *bool   `json:"delete"`
 }
 
-// given returns the name of a permission that is set; empty for none.
+// given returns the name of a permission that is set; empty if none is.
 func (r *rights) given() string {
 	for _, p := range []struct {
 		name string
@@ -282,7 +282,7 @@ func (r *rights) given() string {
 	return ""
 }
 
-// apply changes an access; the error says which word is none.
+// apply changes an access; the error names an invalid word.
 func (r *rights) apply(x *record.Access) error {
 	p := &x.Custom
 	if r.Runs != nil {

@@ -32,7 +32,7 @@ func (c *call) token() error {
 	return c.ok(tokenResource(t, ""), c.besideToken(t)...)
 }
 
-// oneToken answers with the one token of a team or an organization.
+// oneToken returns the token of a team or an organization.
 func oneToken(kind string) handler {
 	return func(c *call) error {
 		all, err := c.Tokens(c.actor, kind, c.arg("owner"))
@@ -46,7 +46,7 @@ func oneToken(kind string) handler {
 	}
 }
 
-// teamTokens are the tokens of the teams of an organization.
+// teamTokens returns the tokens of an organization's teams.
 func (c *call) teamTokens() error {
 	teams, err := c.Teams(c.actor, c.arg("org"))
 	if err != nil {
@@ -58,7 +58,7 @@ func (c *call) teamTokens() error {
 			continue
 		}
 		theirs, err := c.Tokens(c.actor, record.TokenTeam, t.ID)
-		if err == nil { // otherwise it is not for the actor to manage
+		if err == nil { // the actor does not manage other tokens
 			all = append(all, theirs...)
 		}
 	}
@@ -68,7 +68,7 @@ func (c *call) teamTokens() error {
 	return list(c, all, func(t *record.Token) resource { return tokenResource(t, "") }, c.besideToken)
 }
 
-// besideToken are the documents that a token can bring along.
+// besideToken returns the documents that can be included with a token.
 func (c *call) besideToken(t *record.Token) (more []resource) {
 	if c.wants("created_by") {
 		if u, err := c.User(c.actor, t.CreatedBy); err == nil {
@@ -78,7 +78,7 @@ func (c *call) besideToken(t *record.Token) (more []resource) {
 	return more
 }
 
-// sortTokens brings tokens into the order that is asked for. Those that are good for ever expire last.
+// sortTokens sorts tokens as requested. Tokens without expiry come last.
 func (c *call) sortTokens(all []*record.Token) error {
 	by, down := strings.CutPrefix(c.r.FormValue("sort"), "-")
 	var when func(*record.Token) time.Time
@@ -117,7 +117,7 @@ func (c *call) userTokens() error {
 	return list(c, all, func(t *record.Token) resource { return tokenResource(t, "") }, nil)
 }
 
-// newToken makes a token of a kind for the owner in the path.
+// newToken creates a token of a kind for the owner in the path.
 func newToken(kind, arg string) handler {
 	return func(c *call) error {
 		var a struct {
@@ -137,7 +137,7 @@ func newToken(kind, arg string) handler {
 	}
 }
 
-// dropToken revokes the one token of a team or an organization.
+// dropToken revokes the token of a team or an organization.
 func dropToken(kind string) handler {
 	return func(c *call) error {
 		all, err := c.Tokens(c.actor, kind, c.arg("owner"))

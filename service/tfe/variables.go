@@ -32,7 +32,7 @@ func (c *call) variables() error {
 	}
 	q := c.r.URL.Query()
 	if paged := q.Has("page[number]") || q.Has("page[size]"); !paged && strings.HasPrefix(c.arg("parent"), "ws-") {
-		// Command lines ask for no page, and take the first one for all.
+		// One page: command lines request only the first one.
 		data := []resource{}
 		for _, v := range all {
 			data = append(data, c.variableResource(v))
@@ -42,7 +42,7 @@ func (c *call) variables() error {
 	return list(c, all, c.variableResource, nil)
 }
 
-// allVariables are those of a workspace, and those of sets that it gets.
+// allVariables returns the variables of a workspace and of the sets that apply to it.
 func (c *call) allVariables() error {
 	all, err := c.Variables(c.actor, c.arg("parent"))
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *call) allVariables() error {
 	}
 	return list(c, all, func(v *record.Variable) resource {
 		res := c.variableResource(v)
-		res.Relationships["configurable"] = to("workspaces", c.arg("parent")) // what clients take for its kind
+		res.Relationships["configurable"] = to("workspaces", c.arg("parent")) // the kind that clients expect
 		return res
 	}, nil)
 }
@@ -235,7 +235,7 @@ func (c *call) deleteVariableSet() error {
 	return c.empty(http.StatusNoContent)
 }
 
-// assign says for which workspaces or projects a set is, or no longer is.
+// assign adds workspaces or projects to those that use a set, or removes them.
 func assign(kind string, remove bool) handler {
 	return func(c *call) error {
 		refs, err := c.references()

@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// workspaceResource is a workspace. Clients crash without its permissions, and without its terraform-version refuse to
-// change a state.
+// workspaceResource returns the document of a workspace. Clients crash without its permissions, and without its
+// terraform-version they refuse to change a state.
 func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 	p := w.Permissions
 	names := []string{}
@@ -23,8 +23,8 @@ func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 	}
 	plan, apply := p.Runs >= record.Plan, p.Runs >= record.Write
 	facts, err := c.Facts(w)
-	if err != nil { // the rest is known
-		c.o.Logger.Warn("what belongs to a workspace cannot be read", "workspace", w.ID, "error", err)
+	if err != nil { // return the rest
+		c.o.Logger.Warn("cannot read properties of a workspace", "workspace", w.ID, "error", err)
 	}
 	return resource{
 		ID: w.ID, Type: "workspaces",
@@ -81,7 +81,7 @@ func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 	}
 }
 
-// overwrites says which settings a workspace has of its own. Clients crash when one of them is missing.
+// overwrites returns which settings are the workspace's own. Clients crash if one is missing.
 func overwrites(w *service.WorkspaceView) map[string]bool {
 	return map[string]bool{"execution-mode": !w.InheritsMode, "agent-pool": !w.InheritsMode}
 }
@@ -93,7 +93,7 @@ func lockedBy(w *service.WorkspaceView) any {
 	return to(w.Lock.Kind+"s", w.Lock.ID)
 }
 
-// included are the documents that a workspace can bring along.
+// included are the documents that can be included with a workspace.
 func (c *call) includedWith(w *service.WorkspaceView) (out []resource) {
 	if c.wants("organization") {
 		if o, err := c.Organization(c.actor, w.Organization); err == nil {
@@ -131,7 +131,7 @@ func (c *call) includedWith(w *service.WorkspaceView) (out []resource) {
 	return out
 }
 
-// holder is who has a lock.
+// holder returns the document of a lock's holder.
 func (c *call) holder(l record.Lock) []resource {
 	switch l.Kind {
 	case "run":
@@ -150,7 +150,7 @@ func (c *call) holder(l record.Lock) []resource {
 	return nil
 }
 
-// currentOf are the current run and the current configuration of a workspace, as far as they are asked for.
+// currentOf returns the current run and the current configuration of a workspace, as far as requested.
 func (c *call) currentOf(w *service.WorkspaceView) (out []resource) {
 	const run, version = "current_run", "current_configuration_version"
 	if c.wants(run, run+".plan", run+".configuration_version", run+".configuration_version.ingress_attributes") {
@@ -175,7 +175,7 @@ func (c *call) currentOf(w *service.WorkspaceView) (out []resource) {
 	return out
 }
 
-// configurationOf is a configuration version, if there is one.
+// configurationOf returns a configuration version, if there is one.
 func (c *call) configurationOf(id string) []resource {
 	if v, err := c.Configuration(c.actor, id); id != "" && err == nil {
 		return []resource{c.configurationResource(v)}
@@ -189,7 +189,7 @@ func (c *call) answerWorkspace(status int, w *service.WorkspaceView, err error) 
 	}
 	res := c.workspaceResource(w)
 	more := c.includedWith(w)
-	if vars, err := c.Variables(c.actor, w.ID); err == nil { // for those who may know
+	if vars, err := c.Variables(c.actor, w.ID); err == nil { // if the actor may read them
 		ids := []string{}
 		for _, v := range vars {
 			ids = append(ids, v.ID)
@@ -219,7 +219,7 @@ func (c *call) answerWorkspace(status int, w *service.WorkspaceView, err error) 
 	return c.answer(status, res, more)
 }
 
-// find returns the workspace that the path names, by its id or by its organization and name.
+// find returns the workspace in the path, by its ID or by its organization and name.
 func (c *call) find() (*service.WorkspaceView, error) {
 	if id := c.arg("ws"); id != "" {
 		return c.Workspace(c.actor, id)
@@ -255,7 +255,7 @@ func (c *call) workspaces() error {
 	return list(c, all, c.workspaceResource, c.includedWith)
 }
 
-// withRun keeps the workspaces whose current run has one of the statuses that are asked for.
+// withRun returns the workspaces whose current run has one of the requested statuses.
 func (c *call) withRun(all []*service.WorkspaceView) []*service.WorkspaceView {
 	statuses := words(c.r.URL.Query().Get("filter[current-run][status]"))
 	if len(statuses) == 0 {
@@ -267,7 +267,7 @@ func (c *call) withRun(all []*service.WorkspaceView) []*service.WorkspaceView {
 	})
 }
 
-// currentRun is the current run of a workspace, or nil.
+// currentRun returns the current run of a workspace, or nil.
 func (c *call) currentRun(w *service.WorkspaceView) *service.RunView {
 	facts, err := c.Facts(w)
 	if err != nil || facts.Current == "" {
@@ -280,7 +280,7 @@ func (c *call) currentRun(w *service.WorkspaceView) *service.RunView {
 	return r
 }
 
-// sorted brings workspaces, which come by name, into the order that is asked for. Those without a run come last.
+// sorted sorts workspaces as requested; they are passed sorted by name. Workspaces without a run come last.
 func (c *call) sorted(all []*service.WorkspaceView) ([]*service.WorkspaceView, error) {
 	by, down := strings.CutPrefix(c.r.URL.Query().Get("sort"), "-")
 	var when func(*service.WorkspaceView) time.Time
@@ -368,7 +368,7 @@ func (c *call) remove(safe bool) error {
 }
 
 func (c *call) lock() error {
-	// The type of this document is empty, and its attributes may be missing.
+	// In this document the type is empty, and the attributes may be missing.
 	var a struct{ Reason string }
 	if _, err := c.body(&a); err != nil {
 		return err
@@ -395,7 +395,7 @@ func (c *call) consumers() error {
 	return list(c, all, c.workspaceResource, nil)
 }
 
-// How a list is changed.
+// The changes of a list.
 func add(have, ids []string) []string { return append(remove(have, ids), ids...) }
 func remove(have, ids []string) []string {
 	return slices.DeleteFunc(have, func(id string) bool { return slices.Contains(ids, id) })

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// outputChange is the change of an output value in a plan's document.
+// outputChange is the change of an output value in the document of a plan.
 type outputChange struct {
 	Before       any `json:"before"`
 	After        any `json:"after"`

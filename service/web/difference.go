@@ -12,45 +12,45 @@ import (
 	"github.com/millipede-iac/millipede/service/outline"
 )
 
-// row is an attribute, or a part of one, in a change.
+// row is a changed or unchanged attribute, or a part of one.
 type row struct {
 	Path, Before, After string
-	// Op is "create", "delete", "update", or empty for what stays as it is.
+	// Op is "create", "delete" or "update"; empty if the attribute does not change.
 	Op string
-	// Replaces tells that this is why the object is replaced.
+	// Replaces says that this attribute is the reason for the replacement of the object.
 	Replaces bool
-	// Long tells that a text has several lines.
+	// Long says that a text has several lines.
 	Long bool
 }
 
-// Bounds of what is shown of one object.
+// Limits of the values that are shown of an object.
 const (
 	maxRows = 500
 	maxText = 8 << 10
 )
 
-// difference is how an object changes.
+// difference is the change of an object.
 type difference struct {
 	Changed, Same []row
-	// Left counts rows that are not shown.
+	// Left is the number of rows that are not shown.
 	Left int
 }
 
-// part is a value with what is known of it.
+// part is a value with its marks.
 type part struct {
 	value any
 	there bool
-	// unknown and secret are marks: true where the value is, or lists and maps of marks of its parts.
+	// unknown and secret are marks: true if the value is marked, or lists and maps with the marks of its parts.
 	unknown, secret any
 }
 
-// mark tells whether a mark covers the whole value.
+// mark reports whether a mark covers the whole value.
 func mark(m any) bool {
 	b, ok := m.(bool)
 	return ok && b
 }
 
-// child is a part of a value, or of a mark.
+// child returns a part of a value, or of a mark.
 func child(v any, key any) any {
 	switch k := key.(type) {
 	case string:
@@ -80,7 +80,7 @@ func (p part) child(key any) part {
 	return c
 }
 
-// nested tells whether a value is shown by its parts.
+// nested reports whether the parts of a value are shown separately.
 func (p part) nested() bool {
 	if mark(p.unknown) || mark(p.secret) {
 		return false
@@ -104,7 +104,7 @@ func hasParts(m any) bool {
 	return false
 }
 
-// text is a value as people read it.
+// text formats a value for people.
 func (p part) text() string {
 	switch {
 	case mark(p.unknown):
@@ -133,7 +133,7 @@ func (p part) text() string {
 	return text
 }
 
-// differ compares two values. replaces tells of a path whether it is why the object is replaced.
+// differ compares two values. replaces reports whether a path is the reason for a replacement.
 func differ(before, after part, replaces func(path string) bool) difference {
 	var d difference
 	add := func(r row) {
@@ -185,14 +185,14 @@ func emptyCollection(v any) bool {
 	return false
 }
 
-// pair is a part of two values that belongs together.
+// pair has the corresponding parts of two values.
 type pair struct {
 	step          string
 	before, after part
 }
 
-// pairs puts the parts of two values together: those of objects and maps by name. Elements of lists that are equal
-// belong together wherever they stand, since sets have no order; the others in their order.
+// pairs returns the corresponding parts of two values: those of objects and maps by name. Equal elements of
+// lists correspond wherever they are, because sets have no order; other elements correspond in their order.
 func pairs(x, y part) []pair {
 	_, xMap := x.value.(map[string]any)
 	_, yMap := y.value.(map[string]any)
@@ -217,7 +217,7 @@ func pairs(x, y part) []pair {
 	n := max(len(ys), len(unknown))
 	taken := make([]bool, n)
 	var left []int
-	if len(xs)*n > 250_000 { // too many to compare each with each
+	if len(xs)*n > 250_000 { // too many pairs to compare
 		for i := range max(len(xs), n) {
 			out = append(out, pair{fmt.Sprintf("[%d]", i), x.child(i), y.child(i)})
 		}
@@ -260,7 +260,7 @@ func hasNames(m any) bool {
 	return ok
 }
 
-// step is how a path goes on to an attribute or a key.
+// step returns the part of a path for an attribute or a key.
 func step(name string) string {
 	for _, c := range name {
 		if c != '_' && c != '-' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
@@ -270,7 +270,7 @@ func step(name string) string {
 	return "." + name
 }
 
-// planned compares the two sides of a change of a plan's document.
+// planned compares the two sides of a change in the document of a plan.
 func planned(text []byte) (difference, error) {
 	var c struct {
 		Change struct {
@@ -315,7 +315,7 @@ func planned(text []byte) (difference, error) {
 	return differ(before, after, replaces), nil
 }
 
-// stated compares the attributes of an object in two versions of a state; nil is an object that is not there.
+// stated compares the attributes of an object in two versions of a state; nil stands for a missing object.
 func stated(before, after map[string]any) difference {
 	of := func(m map[string]any) part {
 		if m == nil {

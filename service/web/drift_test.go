@@ -54,7 +54,7 @@ func TestDriftIsMarkedAndPlannedWithOneClick(t *testing.T) {
 	w := b.drifted("network")
 	b.login("root", b.Token)
 	for path, wants := range map[string][]string{
-		"/app/acme":                            {"1 drifted", "Objects are not as the state has them."},
+		"/app/acme":                            {"1 drifted", "Objects differ from the state."},
 		"/app/acme?show=drifted":               {">network</a>"},
 		"/app/acme/network":                    {"1 object drifted", "/app/acme/network/state?action=drift"},
 		"/app/acme/network/state":              {"Plan refresh-only", "thing.a[0]", "differs from the state: size, zone"},

@@ -18,7 +18,7 @@ type poolRow struct {
 	Workers        []service.Worker
 }
 
-// floorPage is where operations are carried out.
+// floorPage shows workers and limits.
 type floorPage struct {
 	Pools  []poolRow
 	Limits []service.Limit
@@ -47,16 +47,16 @@ func (c *call) floor() error {
 func (c *call) resizeLimit() error {
 	slots, err := strconv.Atoi(strings.TrimSpace(c.r.PostForm.Get("slots")))
 	if err != nil {
-		return &failure{http.StatusUnprocessableEntity, "The number of permits is no number."}
+		return &failure{http.StatusUnprocessableEntity, "The number of permits must be a number."}
 	}
 	name := c.r.PostForm.Get("limit")
 	if err := c.ResizeLimit(c.r.Context(), c.actor, name, slots); err != nil {
 		return err
 	}
-	return c.back("/app/settings/workers", fmt.Sprintf("The limit %s has %d permits now.", name, slots))
+	return c.back("/app/settings/workers", fmt.Sprintf("The limit %s now has %d permits.", name, slots))
 }
 
-// doubts lists operations of which nobody knows what became.
+// doubts lists the operations in doubt.
 func (c *call) doubts() error {
 	all, err := c.Organizations(c.actor)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *call) doubts() error {
 	return c.render(http.StatusOK, "doubts", page{Title: "Doubts", Section: "doubts"}, out)
 }
 
-// resolve takes the word of the person on what became of an operation.
+// resolve records the outcome of an operation in doubt, as the person states it.
 func (c *call) resolve() error {
 	f := c.r.PostForm
 	r := service.Resolution{Address: f.Get("address"), ID: strings.TrimSpace(f.Get("id"))}
@@ -87,18 +87,18 @@ func (c *call) resolve() error {
 	return c.back("/app/settings/doubts", r.Address+" is resolved.")
 }
 
-// tokensPage is the tokens of the person.
+// tokensPage shows the tokens of the person.
 type tokensPage struct {
 	Rows []tokenRow
-	// New is a token that was just made: it is shown this once.
+	// New is a token that was just created: it is shown only once.
 	New string
-	// Login tells that a command line has sent the person here for a token.
+	// Login says that a command line has sent the person here to create a token.
 	Login bool
 }
 
 type tokenRow struct {
 	*record.Token
-	// Session tells that it is a browser's; This, that it is this one's.
+	// Session says that the token is that of a browser; This, that it is the one of this browser.
 	Session, This bool
 }
 
@@ -116,17 +116,17 @@ func (c *call) showTokens(made string) error {
 	return c.render(http.StatusOK, "tokens", page{Title: "Your tokens", Section: "tokens"}, p)
 }
 
-// terms are how long a new token may be good.
+// terms are the possible validities of a new token.
 var terms = map[string]time.Duration{"30": 30 * 24 * time.Hour, "90": 90 * 24 * time.Hour, "365": 365 * 24 * time.Hour}
 
-// changeTokens makes a token, which the answer shows this once, or revokes one.
+// changeTokens creates a token, which only this response shows, or revokes one.
 func (c *call) changeTokens() error {
 	f := c.r.PostForm
 	if id := f.Get("revoke"); id != "" {
 		if err := c.DeleteToken(c.actor, id); err != nil {
 			return err
 		}
-		return c.back("/app/settings/tokens", "The token is revoked.")
+		return c.back("/app/settings/tokens", "The token was revoked.")
 	}
 	description := strings.TrimSpace(f.Get("description"))
 	var expires time.Time
@@ -134,7 +134,7 @@ func (c *call) changeTokens() error {
 		expires = c.o.Now().Add(term)
 	}
 	if description == "" || description == "pages" || len(description) > 200 {
-		return &failure{http.StatusUnprocessableEntity, "Say what the token is for, in at most 200 characters."}
+		return &failure{http.StatusUnprocessableEntity, "Describe the purpose of the token in at most 200 characters."}
 	}
 	token, _, err := c.CreateToken(c.actor, record.TokenUser, c.actor.User.ID, description, expires)
 	if err != nil {
@@ -143,14 +143,14 @@ func (c *call) changeTokens() error {
 	return c.showTokens(token)
 }
 
-// auditPage is the audit log.
+// auditPage shows the audit log.
 type auditPage struct {
 	Rows   []record.Audit
 	Search string
-	Full   bool // there is more
+	Full   bool // there are further entries
 }
 
-// maxAudit is how many lines the page looks through, and auditRows how many it shows.
+// maxAudit is how many entries the page searches, and auditRows how many it shows.
 const (
 	maxAudit  = 20_000
 	auditRows = 300

@@ -17,11 +17,11 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// Rhythms of streams.
+// Intervals of streams.
 const (
-	// beat is how often an idle stream says that it is there.
+	// beat is the interval at which an idle stream sends a sign of life.
 	beat = 15 * time.Second
-	// pause is the least time between two parts of a stream: what comes meanwhile goes out together.
+	// pause is the minimum time between two parts of a stream: changes in between are sent together.
 	pause = 150 * time.Millisecond
 )
 
@@ -34,12 +34,13 @@ type stream struct {
 func (c *call) stream() *stream {
 	h := c.w.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // a proxy must not hold it back
+	h.Set("X-Accel-Buffering", "no") // a proxy must not buffer the stream
 	c.w.WriteHeader(http.StatusOK)
 	return &stream{c.w, http.NewResponseController(c.w)}
 }
 
-// send sends an event; data has no line breaks, which JSON never has. An empty kind only says that the stream lives.
+// send sends an event; data must have no line breaks, which JSON does not have. An empty kind is a sign of
+// life.
 func (s *stream) send(kind, id string, data []byte) error {
 	var err error
 	if kind == "" {
@@ -50,8 +51,8 @@ func (s *stream) send(kind, id string, data []byte) error {
 	return errors.Join(err, s.c.Flush())
 }
 
-// follow sends "changed" for events that are wanted, and that the person may hear of, and "reset" where the page has to
-// be read afresh. A browser that comes again goes on behind the last event that it has got.
+// follow sends "changed" for events that are wanted and that the person may see, and "reset" if the page must
+// be reloaded. A browser that reconnects continues after the last event that it received.
 func (c *call) follow(wanted func(*events.Event) bool) error {
 	cursor := events.ParseCursor(c.r.URL.Query().Get("cursor"))
 	if id := c.r.Header.Get("Last-Event-ID"); id != "" {
@@ -81,13 +82,13 @@ func (c *call) follow(wanted func(*events.Event) bool) error {
 			err = c.sendChanged(out, b)
 		}
 		if err != nil || b.Closed {
-			return nil //nolint:nilerr // who asked has gone away
+			return nil //nolint:nilerr // the client has disconnected
 		}
 		c.rest(pause)
 	}
 }
 
-// sendChanged tells of the events that the person may hear of.
+// sendChanged sends the events that the person may see.
 func (c *call) sendChanged(out *stream, b events.Batch) error {
 	runs, spaces := map[string]bool{}, map[string]bool{}
 	may := map[string]bool{}
@@ -110,12 +111,12 @@ func (c *call) sendChanged(out *stream, b events.Batch) error {
 	}
 	data, err := json.Marshal(map[string]any{"workspaces": sortedKeys(spaces), "runs": sortedKeys(runs)})
 	if err != nil {
-		panic(err) // strings alone
+		panic(err) // strings can always be marshalled
 	}
 	return out.send("changed", b.Next.String(), data)
 }
 
-// expired tells whether the person has logged out, or lost the session otherwise. The rights are those of this moment.
+// expired reports whether the session has ended. It also updates the rights of the person.
 func (c *call) expired() bool {
 	actor, err := c.Authenticate(c.token, c.from)
 	if err != nil || actor.User == nil {
@@ -139,7 +140,7 @@ func (c *call) overviewEvents() error {
 	if _, err := c.Organization(c.actor, c.arg("org")); err != nil {
 		return err
 	}
-	return c.follow(nil) // of other organizations' workspaces nobody hears who has no right to them
+	return c.follow(nil) // events of workspaces that the person may not see are omitted
 }
 
 func (c *call) workspaceEvents() error {
@@ -160,8 +161,8 @@ func (c *call) runEvents() error {
 	})
 }
 
-// timeline sends what the operations of a phase did: as a model, or, to who asks for a stream, the changes since a
-// cursor while the phase goes on.
+// timeline sends the timeline of a phase: a model or, if a stream is requested, the changes since a cursor
+// while the phase is in progress.
 func (c *call) timeline() error {
 	v, err := c.runAsked()
 	if err != nil {
@@ -179,7 +180,7 @@ func (c *call) timeline() error {
 		piece = timeline.Story
 	}
 	write, live, err := c.Timeline(c.actor, phase, piece)
-	if errors.Is(err, service.ErrNotFound) { // not yet, or the phase has ended before there was anything
+	if errors.Is(err, service.ErrNotFound) { // there is none yet, or the phase has ended without one
 		c.w.Header().Set("X-Live", strconv.FormatBool(v.Status.Computes()))
 		c.w.WriteHeader(http.StatusNoContent)
 		return nil
@@ -193,7 +194,8 @@ func (c *call) timeline() error {
 	return nil
 }
 
-// pack sends what write writes, compressed where the browser understands that. Errors are those of who has gone away.
+// pack sends the output of write, compressed if the browser supports that. Its errors mean that the client has
+// disconnected.
 func (c *call) pack(write func(io.Writer) error) {
 	c.w.Header().Set("Vary", "Accept-Encoding")
 	if !strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
@@ -203,7 +205,7 @@ func (c *call) pack(write func(io.Writer) error) {
 	c.w.Header().Set("Content-Encoding", "gzip")
 	z, err := gzip.NewWriterLevel(c.w, gzip.BestSpeed)
 	if err != nil {
-		panic(err) // the level is one
+		panic(err) // the level is valid
 	}
 	if write(z) == nil {
 		_ = z.Close()
@@ -242,15 +244,15 @@ func (c *call) timelineChanges(phase string) error {
 			}
 		}
 		if err != nil {
-			return nil //nolint:nilerr // who asked has gone away
+			return nil //nolint:nilerr // the client has disconnected
 		}
 		c.rest(pause)
 	}
-	_ = out.send("end", strconv.FormatUint(cursor, 10), []byte("{}")) // who asked has gone away otherwise
+	_ = out.send("end", strconv.FormatUint(cursor, 10), []byte("{}")) // an error means that the client has disconnected
 	return nil
 }
 
-// runAsked returns the run of the address. Its organization and workspace must be those of the address, too.
+// runAsked returns the run in the path. It must belong to the organization and the workspace in the path.
 func (c *call) runAsked() (*service.RunView, error) {
 	v, err := c.FindRun(c.actor, c.arg("run"))
 	if err != nil {

@@ -12,16 +12,16 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// perPage is how many rows lists have.
+// perPage is the number of rows of a list.
 const perPage = 100
 
-// pager leads through the pages of a list.
+// pager has the links between the pages of a list.
 type pager struct {
 	Number, Last, Total int
 	Previous, Next      string // addresses; empty at the ends
 }
 
-// paged cuts the page that is asked for out of a list.
+// paged returns the requested page of a list.
 func paged[T any](c *call, all []T, size int) ([]T, pager) {
 	number, err := strconv.Atoi(c.r.URL.Query().Get("page"))
 	last := max(1, (len(all)+size-1)/size)
@@ -46,11 +46,11 @@ func (c *call) pager(number, last, total int) pager {
 	return p
 }
 
-// overviewPage is what the overview shows.
+// overviewPage shows the workspaces of an organization.
 type overviewPage struct {
 	Organization              string
-	Needy                     []*service.Overview // those that need a person
-	More                      int                 // of those, that are not listed
+	Needy                     []*service.Overview // the workspaces that need a person
+	More                      int                 // how many of them are not listed
 	Rows                      []*service.Overview
 	Pager                     pager
 	Search, Show, Sort        string
@@ -66,7 +66,7 @@ var shows = map[string]func(*service.Overview) bool{
 	"drifted": func(v *service.Overview) bool { return v.Drifted > 0 },
 }
 
-// sorts are the orders of the overview; without one, what needs a person comes first.
+// sorts are the orders of the overview; the default order begins with the workspaces that need a person.
 var sorts = map[string]func(x, y *service.Overview) int{
 	"name": func(x, y *service.Overview) int { return strings.Compare(x.Name, y.Name) },
 	"run": func(x, y *service.Overview) int {
@@ -81,7 +81,7 @@ var sorts = map[string]func(x, y *service.Overview) int{
 	"changed": func(x, y *service.Overview) int { return y.UpdatedAt.Compare(x.UpdatedAt) },
 }
 
-// most is how many of those that need a person are listed above the table.
+// most is how many workspaces that need a person are listed above the table.
 const most = 20
 
 func (c *call) overview() error {

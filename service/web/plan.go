@@ -12,50 +12,50 @@ import (
 	"github.com/millipede-iac/millipede/service/outline"
 )
 
-// Sizes of lists of objects: over the first one modules are shown before objects.
+// Sizes of lists of objects: above the first one, modules are shown before objects.
 const (
 	groupsFrom = 200
 	perList    = 100
 	maxGroups  = 200
-	// openFrom is up to how many changes each is shown with its attributes at once.
+	// openUpTo is the maximum number of changes whose attributes are shown at once.
 	openUpTo = 8
 )
 
-// actionOrder is the order in which actions are listed: what cannot be undone first.
+// actionOrder is the order in which actions are listed: the ones that cannot be undone first.
 var actionOrder = []string{"drift", "delete", "replace", "create", "update", "forget", "move", "import", "read"}
 
-// actionWords are the actions as people read them: the mark, the verb of one that is planned.
+// actionWords are the mark of each action, and its verb in a plan.
 var actionWords = map[string][2]string{
 	"create": {"+", "create"}, "update": {"~", "change"}, "delete": {"\u2212", "destroy"},
 	"replace": {"\u00b1", "replace"}, "read": {"\u2190", "read"}, "forget": {"\u00b7", "forget"},
 	"move": {"\u2192", "move"}, "import": {"\u21d3", "import"}, "drift": {"\u2260", "drifted"},
 }
 
-// reasons are why an action is planned, in the words of people.
+// reasons are the explanations of planned actions for people.
 var reasons = map[string]string{
 	"replace_because_tainted":           "it is tainted",
 	"replace_because_cannot_update":     "it cannot be changed in place",
-	"replace_by_request":                "somebody asked for it",
+	"replace_by_request":                "it was requested",
 	"replace_by_triggers":               "replace_triggered_by says so",
 	"delete_because_no_resource_config": "the configuration has no such resource",
 	"delete_because_wrong_repetition":   "the configuration uses count or for_each in another way",
 	"delete_because_count_index":        "its index is not in the range of count",
 	"delete_because_each_key":           "its key is not in for_each",
 	"delete_because_no_module":          "the configuration has no such module",
-	"delete_because_no_move_target":     "it was moved to a resource that the configuration has not",
+	"delete_because_no_move_target":     "it was moved to a resource that is not in the configuration",
 	"read_because_config_unknown":       "parts of its configuration are not known yet",
-	"read_because_dependency_pending":   "what it depends on changes",
+	"read_because_dependency_pending":   "one of its dependencies changes",
 	"read_because_check_nested":         "a check reads it again",
 }
 
-// group is the objects of one module.
+// group has the objects of one module.
 type group struct {
 	Module, Address string
 	Counts          []actionCount
 	Total           int
 }
 
-// actionCount is how many objects have an action.
+// actionCount is the number of objects with an action.
 type actionCount struct {
 	Action, Address string
 	N               int
@@ -68,11 +68,11 @@ type item struct {
 	Address string // of the page of the object
 	*outline.Object
 	Reason string
-	// Body is what is shown of it at once; nil: it is fetched when somebody opens it.
+	// Body is the change of the object; nil if it is fetched when the item is opened.
 	Body any
 }
 
-// listing is a list of objects, which may be too many to be shown.
+// listing is a list of objects, which may be too long to be shown as a whole.
 type listing struct {
 	Groups             []group
 	MoreGroups         int
@@ -86,8 +86,8 @@ type listing struct {
 	Anchor             string
 }
 
-// list chooses what is shown of objects: by the action, a part of the address, and the module that the query names.
-// Where many are left it shows modules first.
+// list selects objects by the action, the part of an address and the module in the query. If many are left, it
+// shows modules first.
 func (c *call) list(all []outline.Object, base, anchor string) listing {
 	q := c.r.URL.Query()
 	l := listing{Total: len(all), Search: q.Get("q"), Module: q.Get("module"), InModule: q.Has("module"),
@@ -157,7 +157,7 @@ func countsOf(counts map[string]int, address func(action string) string) []actio
 	return out
 }
 
-// group lists modules: those where most is destroyed first.
+// group lists modules, the ones with the most destructions first.
 func (l *listing) group(groups map[string]map[string]int, with func(key, value string) string) {
 	for _, module := range sortedKeys(groups) {
 		g := group{Module: module, Address: with("module", module), Counts: countsOf(groups[module],
@@ -179,7 +179,7 @@ func (l *listing) group(groups map[string]map[string]int, with func(key, value s
 	}
 }
 
-// planPart is what the page of a run shows of its plan.
+// planPart is the part of a run's page about its plan.
 type planPart struct {
 	listing
 	Same    int
@@ -235,7 +235,7 @@ func outputsOf(text []byte) (*difference, error) {
 	return &d, nil
 }
 
-// change shows one change of a plan, by its place in the plan; changeOf, by the address of its object.
+// change shows a change of a plan by its index; changeOf, by the address of its object.
 func (c *call) change() error {
 	i, err := strconv.Atoi(c.arg("index"))
 	if err != nil {
@@ -266,7 +266,7 @@ func (c *call) showChange(find func(*outline.Plan) int) error {
 	}
 	i := find(o)
 	if i < 0 && c.arg("index") == "" {
-		c.w.WriteHeader(http.StatusNoContent) // the object stays as it is
+		c.w.WriteHeader(http.StatusNoContent) // the object does not change
 		return nil
 	}
 	if i < 0 || i >= len(o.Changes) {
@@ -293,7 +293,7 @@ func (c *call) showChange(find func(*outline.Plan) int) error {
 type objectPage struct {
 	Address, Action, Reason string
 	Body                    difference
-	// Known tells that the service knows which values are sensitive.
+	// Known says that the service knows which values are sensitive.
 	Known bool
 	Last  *lastChange
 	Graph string

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// route is what is answered at an address. Those that are not open are for people who have logged in.
+// route is a path with its handler. Routes that are not open require a login.
 type route struct {
 	path      string
 	get, post func(*call) error
@@ -17,7 +17,7 @@ type route struct {
 
 var route404 = route{get: func(*call) error { return errNotThere }}
 
-// routes are looked through in their order. The addresses of runs are those that command lines print.
+// routes are tried in this order. The addresses of runs are those that command lines print.
 var routes = []route{
 	{path: "/", get: (*call).home},
 	{path: "/app", get: (*call).home},
@@ -50,7 +50,7 @@ var routes = []route{
 	{path: "/app/{org}/{ws}/runs/{run}/timeline/{phase}", get: (*call).timeline},
 }
 
-// match finds the route of a path.
+// match returns the route for a path.
 func match(path string) (*route, map[string]string) {
 	parts := strings.Split(strings.TrimSuffix(path, "/"), "/")
 next:
@@ -75,7 +75,7 @@ next:
 	return nil, nil
 }
 
-// at makes an address from its parts.
+// at makes a path from its parts.
 func at(parts ...string) string {
 	var b strings.Builder
 	for _, p := range parts {
@@ -84,7 +84,7 @@ func at(parts ...string) string {
 	return b.String()
 }
 
-// home leads to the organization of who asks; where there are several, to a list.
+// home redirects to the organization of the person; if there are several, it shows a list.
 func (c *call) home() error {
 	all, err := c.Organizations(c.actor)
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *call) home() error {
 	return c.render(http.StatusOK, "organizations", page{Title: "Organizations"}, all)
 }
 
-// elsewhere is for an address of a workspace as the API has it.
+// elsewhere redirects from a workspace's address in the form of the API.
 func (c *call) elsewhere() error {
 	http.Redirect(c.w, c.r, at("app", c.arg("org"), c.arg("ws")), http.StatusSeeOther)
 	return nil

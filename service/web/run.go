@@ -14,10 +14,10 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// logSize is how much of a log is sent at a time.
+// logSize is the size of a part of a log, in bytes.
 const logSize = 64 << 10
 
-// runPage is what the page of a run shows.
+// runPage shows a run.
 type runPage struct {
 	*service.RunView
 	Address string
@@ -27,19 +27,20 @@ type runPage struct {
 	History []note
 	Logs    []logPage
 	Changes *planPart // nil before there is a plan
-	// Failures are first: what failed, and what was not begun because of it.
+	// Failures are the failed operations, with the operations that were skipped because of them. They are shown
+	// first.
 	Failures     []service.Failure
 	MoreFailures int
-	// Picture is the phase whose operations are drawn; empty before there is one.
+	// Picture is the phase whose operations are drawn; empty if none has started.
 	Picture string
-	// Live tells that the run has not ended.
+	// Live says that the run has not ended.
 	Live bool
 }
 
-// action is something that the person can do with the run now.
+// action is something that the person can do with the run at present.
 type action struct {
 	Name, Label, Tone string
-	// Explain says what comes of it.
+	// Explain describes its effect.
 	Explain string
 }
 
@@ -116,27 +117,27 @@ func title(r *record.Run) string {
 	return "Run " + r.ID
 }
 
-// actions are what the person may do with a run as it is.
+// actions returns what the person may do with a run in its present status.
 func (c *call) actions(v *service.RunView) []action {
 	var out []action
 	applies, plans := v.Permissions.Runs >= record.Write, v.Permissions.Runs >= record.Plan
 	if v.Status.Confirmable() && applies {
-		out = append(out, action{"apply", "Confirm and apply", "primary", "The changes of the plan are made."})
+		out = append(out, action{"apply", "Confirm and apply", "primary", "Makes the changes of the plan."})
 	}
 	if v.Status.Discardable() && applies {
-		out = append(out, action{"discard", "Discard", "", "The plan is not applied. The next run can go on."})
+		out = append(out, action{"discard", "Discard", "", "The plan will not be applied. The next run can start."})
 	}
 	switch {
 	case c.ForceCancelable(&v.Run) && v.Permissions.Admin:
-		out = append(out, action{"force-cancel", "Leave it in its midst", "danger", "The run ends at once. Operations " +
-			"that are under way go on unwatched: what becomes of them is in doubt."})
+		out = append(out, action{"force-cancel", "Force cancel", "danger", "The run ends at once. Operations that " +
+			"are in progress are abandoned: their outcomes are in doubt."})
 	case v.Status.Cancelable() && plans && v.CancelAsked.IsZero():
 		out = append(out, action{"cancel", "Cancel", "danger", "Nothing new is begun. What is under way is ended and kept."})
 	}
 	return out
 }
 
-// history is what happened to a run and what was said of it, in the order of time.
+// history returns the events of a run and the comments on it, in the order of time.
 func (c *call) history(v *service.RunView) ([]note, error) {
 	events, err := c.RunHistory(c.actor, v.ID)
 	if err != nil {
@@ -168,13 +169,13 @@ func (c *call) history(v *service.RunView) ([]note, error) {
 	return out, nil
 }
 
-// historyWords are the entries of a run's history as people read them, behind the name of who did it.
+// historyWords are the entries of a run's history for people; each follows the name of the person.
 var historyWords = map[string]string{
 	"created":                "created the run",
 	"plan_queued":            "queued the plan",
 	"plan_started":           "began to plan",
 	"plan_ended":             "finished the plan",
-	"plan_again":             "began to plan again: the service had ended meanwhile",
+	"plan_again":             "restarted the plan, because the service was restarted",
 	"confirmed":              "confirmed the plan",
 	"apply_queued":           "queued the apply",
 	"apply_started":          "began to apply",
@@ -182,15 +183,15 @@ var historyWords = map[string]string{
 	"failed":                 "ended the run: it failed",
 	"discarded":              "discarded the plan",
 	"canceled":               "ended the run: it was canceled",
-	"cancel_requested":       "asked for the run to be canceled",
-	"force_canceled":         "left the run in its midst",
-	"force_cancel_requested": "asked for the run to be left",
+	"cancel_requested":       "requested the cancellation of the run",
+	"force_canceled":         "force-canceled the run",
+	"force_cancel_requested": "requested the forced cancellation of the run",
 	"doubt_resolving":        "began to resolve a doubt",
 	"doubt_resolved":         "resolved a doubt",
 	"doubt_kept":             "could not resolve a doubt",
 }
 
-// actOnRun does what a form asks for.
+// actOnRun performs the action of a form.
 func (c *call) actOnRun() error {
 	v, err := c.runAsked()
 	if err != nil {
@@ -204,14 +205,14 @@ func (c *call) actOnRun() error {
 	case "discard":
 		err, done = c.Discard(c.actor, v.ID, comment), "You have discarded the plan."
 	case "cancel":
-		err, done = c.Cancel(c.actor, v.ID, comment), "You have asked for the run to be canceled."
+		err, done = c.Cancel(c.actor, v.ID, comment), "You have canceled the run."
 	case "force-cancel":
-		err, done = c.ForceCancel(c.actor, v.ID, comment), "You have asked for the run to be left."
+		err, done = c.ForceCancel(c.actor, v.ID, comment), "You have force-canceled the run."
 	case "comment":
 		_, err = c.Comment(c.actor, v.ID, comment)
 		done = "You have commented on the run."
 	default:
-		return &failure{http.StatusBadRequest, "The form asks for nothing that can be done with a run."}
+		return &failure{http.StatusBadRequest, "The form has no valid action for a run."}
 	}
 	if err != nil {
 		return err
@@ -219,8 +220,8 @@ func (c *call) actOnRun() error {
 	return c.back(at("app", v.Organization, v.On.Name, "runs", v.ID), done)
 }
 
-// logPart sends a part of a log as text: with "from" what comes behind that offset, waiting for it; with "before" what
-// comes before. The headers From and Next say which bytes of the log it is made from.
+// logPart sends a part of a log as text: with "from" the text after that offset, for which it waits; with
+// "before" the text before it. The headers From and Next give the offsets of the text in the log.
 func (c *call) logPart() error {
 	v, err := c.runAsked()
 	if err != nil {
@@ -238,7 +239,7 @@ func (c *call) logPart() error {
 	if before := q.Get("before"); before != "" {
 		end, err := strconv.ParseInt(before, 10, 64)
 		if err != nil || end < 0 {
-			return &failure{http.StatusBadRequest, "The place in the log is no number."}
+			return &failure{http.StatusBadRequest, "The offset in the log must be a number."}
 		}
 		if p, err = c.LogBefore(c.r.Context(), c.actor, phase.ID, end, logSize); err != nil {
 			return err
@@ -246,11 +247,11 @@ func (c *call) logPart() error {
 	} else {
 		from, err := strconv.ParseInt(q.Get("from"), 10, 64)
 		if err != nil || from < 0 {
-			return &failure{http.StatusBadRequest, "The place in the log is no number."}
+			return &failure{http.StatusBadRequest, "The offset in the log must be a number."}
 		}
 		ctx, cancel := context.WithTimeout(c.r.Context(), c.o.Poll)
 		defer cancel()
-		c.rest(pause) // what is written meanwhile goes out together
+		c.rest(pause) // text that is written meanwhile is sent together
 		p.From = from
 		if p.Text, err = c.Log(ctx, c.LogAddress(phase), from, logSize); err != nil {
 			return err
@@ -262,11 +263,11 @@ func (c *call) logPart() error {
 	h.Set("X-From", strconv.FormatInt(l.From, 10))
 	h.Set("X-Next", strconv.FormatInt(l.Next, 10))
 	h.Set("X-Ended", strconv.FormatBool(l.Ended))
-	_, _ = c.w.Write([]byte(l.Text)) // who asked has gone away otherwise
+	_, _ = c.w.Write([]byte(l.Text)) // an error means that the client has disconnected
 	return nil
 }
 
-// maxLines is how many lines of a log are shown of one object.
+// maxLines is how many lines of a log are shown for one object.
 const maxLines = 20
 
 // linesAbout sends the last lines of a log that begin with an address.
@@ -282,18 +283,19 @@ func (c *call) linesAbout(phase, address string) error {
 		}
 	}
 	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(c.w, strings.Join(found[max(0, len(found)-maxLines):], "")) // who asked has gone away otherwise
+	// An error means that the client has disconnected.
+	_, _ = io.WriteString(c.w, strings.Join(found[max(0, len(found)-maxLines):], ""))
 	return nil
 }
 
-// The marks at the ends of a log.
+// The markers at the ends of a log.
 const (
 	markBegin = "\x02"
 	markEnd   = "\x03"
 )
 
-// logOf makes a part of a log readable: whole lines, without marks, with lines of JSON as the text that they stand for.
-// The part may begin within a line, when it was read backward; what it has of that line is left to the part before.
+// logOf makes a part of a log readable: it has whole lines, no markers, and text in place of JSON. The part may
+// begin within a line if it was read backward; the rest of that line then belongs to the part before.
 func logOf(phase, title string, p service.LogPart, backward bool) logPage {
 	text := p.Text
 	l := logPage{Phase: phase, Title: title, From: p.From, Next: p.From + int64(len(text)),
@@ -314,7 +316,7 @@ func logOf(phase, title string, p service.LogPart, backward bool) logPage {
 	return l
 }
 
-// logLine is a line as people read it.
+// logLine returns a line as text.
 func logLine(line string) string {
 	if !strings.HasPrefix(line, `{"@`) {
 		return line

@@ -20,15 +20,15 @@ import (
 	"github.com/millipede-iac/millipede/service"
 )
 
-// The cookies. Their prefix has browsers take them from this host alone, over TLS.
+// The cookies. Because of the prefix, browsers accept them only from this host, over TLS.
 const (
 	sessionCookie = "__Host-millipede"
-	// formCookie is what the form to log in is compared with: there is no session yet.
+	// formCookie authenticates the login form: there is no session yet.
 	formCookie  = "__Host-millipede-form"
 	flashCookie = "__Host-millipede-done"
 )
 
-// setCookie sets a cookie that scripts cannot read, until the browser ends; an empty value removes it.
+// setCookie sets a session cookie that scripts cannot read; an empty value removes it.
 func (c *call) setCookie(name, value string) {
 	cookie := &http.Cookie{Name: name, Value: value, Path: "/", Secure: true, HttpOnly: true,
 		SameSite: http.SameSiteLaxMode}
@@ -38,15 +38,15 @@ func (c *call) setCookie(name, value string) {
 	http.SetCookie(c.w, cookie)
 }
 
-// formToken returns what each form of a session carries, so that no other site can send one. It is made from the
-// session's secret, which only the browser and this site know.
+// formToken returns the token that each form of a session must carry, so that no other site can send one. It is
+// derived from the session's secret, which only the browser and this site know.
 func (c *call) formToken() string {
 	sum := hmac.New(sha256.New, []byte(c.token))
 	sum.Write([]byte("forms"))
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
 }
 
-// genuine tells whether a form comes from a page of this session.
+// genuine reports whether a form comes from a page of this session.
 func (c *call) genuine() bool {
 	want := ""
 	if c.actor != nil {
@@ -57,17 +57,17 @@ func (c *call) genuine() bool {
 	return want != "" && subtle.ConstantTimeCompare([]byte(want), []byte(c.r.PostForm.Get("form"))) == 1
 }
 
-// setFlash keeps a word about what was done for the next page.
+// setFlash stores a message for the next page.
 func (c *call) setFlash(text string) {
 	if text != "" {
 		c.setCookie(flashCookie, base64.RawURLEncoding.EncodeToString([]byte(text)))
 	}
 }
 
-// flash returns that word, once.
+// flash returns that message, once.
 func (c *call) flash() string {
 	cookie, err := c.r.Cookie(flashCookie)
-	if err != nil || c.r.Header.Get("Sec-Fetch-Mode") == "cors" { // a page that looks at itself again leaves it
+	if err != nil || c.r.Header.Get("Sec-Fetch-Mode") == "cors" { // a page that refreshes itself does not consume it
 		return ""
 	}
 	c.setCookie(flashCookie, "")
@@ -78,11 +78,11 @@ func (c *call) flash() string {
 	return string(text)
 }
 
-// toLogin has somebody log in, and come back.
+// toLogin redirects to the login page, and back after the login.
 func (c *call) toLogin() error {
 	if c.r.Method != http.MethodGet || strings.Contains(c.r.Header.Get("Accept"), "text/event-stream") ||
 		c.r.Header.Get("Sec-Fetch-Mode") == "cors" {
-		return &failure{http.StatusUnauthorized, "You are not logged in any more. Load the page again to log in."}
+		return &failure{http.StatusUnauthorized, "You are no longer logged in. Reload the page to log in."}
 	}
 	to := "/app/login"
 	if at := c.r.URL.RequestURI(); at != "/" && at != "/app" {
@@ -92,10 +92,10 @@ func (c *call) toLogin() error {
 	return nil
 }
 
-// loginPage is what the form to log in shows.
+// loginPage shows the login form.
 type loginPage struct{ Name, To, Form, Problem, Elsewhere string }
 
-// destination returns where somebody wants to go who logs in: an address of these pages, nowhere else.
+// destination returns the page to go to after a login: always an address of these pages.
 func destination(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.IsAbs() || u.Host != "" || u.Opaque != "" || strings.Contains(to, `\`) ||
@@ -132,7 +132,7 @@ func (c *call) login() error {
 	f := c.r.PostForm
 	p := loginPage{Name: f.Get("username"), To: destination(f.Get("to"))}
 	if !c.tries.allow(c.from, c.o.Now()) {
-		p.Problem = "There were too many attempts from your address. Wait a minute."
+		p.Problem = "Too many attempts from your address. Wait a minute."
 		return c.showLogin(http.StatusTooManyRequests, p)
 	}
 	user, err := c.LogIn(p.Name, f.Get("password"), c.from)
@@ -153,7 +153,7 @@ func (c *call) login() error {
 	return nil
 }
 
-// BeginSession begins a session of a user who has proved elsewhere who they are, and sends the browser on to a page.
+// BeginSession begins a session of a user who was authenticated elsewhere, and redirects the browser to a page.
 func BeginSession(s *service.Service, w http.ResponseWriter, r *http.Request, user, to string) error {
 	from, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -168,7 +168,7 @@ func BeginSession(s *service.Service, w http.ResponseWriter, r *http.Request, us
 	return nil
 }
 
-// logout ends the session: its token is good for nothing any more.
+// logout ends the session, and revokes its token.
 func (c *call) logout() error {
 	if err := c.DeleteToken(c.actor, c.actor.Token.ID); err != nil && !errors.Is(err, service.ErrNotFound) {
 		return err
@@ -178,7 +178,7 @@ func (c *call) logout() error {
 	return nil
 }
 
-// tries bounds how often somebody at an address may try to log in.
+// tries limits the rate of login attempts from an address.
 type tries struct {
 	mu sync.Mutex // guards by
 	by map[string]*rate.Limiter

@@ -9,14 +9,14 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// variablesPage is the variables of a workspace.
+// variablesPage shows the variables of a workspace.
 type variablesPage struct {
 	Rows     []*record.Variable
 	Sets     []setRows
 	MayWrite bool
 }
 
-// setRows are the variables that come from a set.
+// setRows are the variables of one set.
 type setRows struct {
 	Name string
 	Rows []*record.Variable
@@ -44,7 +44,7 @@ func (c *call) variables() error {
 	})
 }
 
-// changeVariables makes, changes or removes a variable.
+// changeVariables creates, changes or removes a variable.
 func (c *call) changeVariables() error {
 	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *call) changeVariables() error {
 	id, key, done := f.Get("id"), strings.TrimSpace(f.Get("key")), ""
 	switch f.Get("action") {
 	case "delete":
-		err, done = c.DeleteVariable(c.actor, w.ID, id), "The variable is removed."
+		err, done = c.DeleteVariable(c.actor, w.ID, id), "The variable was removed."
 	case "put":
 		value, category, description := f.Get("value"), f.Get("category"), f.Get("description")
 		hcl, sensitive := f.Get("hcl") != "", f.Get("sensitive") != ""
@@ -63,9 +63,9 @@ func (c *call) changeVariables() error {
 			o.Key, o.Category, o.Description, o.Sensitive = &key, &category, &description, &sensitive
 		}
 		_, err = c.PutVariable(c.actor, w.ID, id, o)
-		done = "The variable is saved. Runs from now on have it."
+		done = "The variable was saved. Later runs will use it."
 	default:
-		return &failure{http.StatusBadRequest, "The form asks for nothing that can be done with variables."}
+		return &failure{http.StatusBadRequest, "The form has no valid action for variables."}
 	}
 	if err != nil {
 		return err
@@ -73,11 +73,11 @@ func (c *call) changeVariables() error {
 	return c.back(at("app", w.Organization, w.Name, "variables"), done)
 }
 
-// settingsPage is the settings of a workspace, and its lock.
+// settingsPage shows the settings of a workspace, and its lock.
 type settingsPage struct {
 	MayChange, MayLock, Mine bool
 	Hours                    int
-	Period                   string // in which everything is read through; 0 for never
+	Period                   string // the drift period; 0 for never
 }
 
 func (c *call) settings() error {
@@ -104,13 +104,13 @@ func (c *call) changeSettings() error {
 		done = "You have unlocked the workspace."
 	case "force-unlock":
 		_, err = c.ForceUnlock(c.actor, w.ID)
-		done = "You have taken the lock away."
+		done = "You have removed the lock."
 	case "drain", "stop":
 		err = c.Halt(c.actor, w.ID, record.Halt{Reason: f.Get("why"), Emergency: f.Get("action") == "stop"})
-		done = "No run starts until you let them."
+		done = "No run starts until you allow it again."
 	case "lift":
 		err = c.Lift(c.actor, w.ID)
-		done = "Runs start again."
+		done = "Runs can start again."
 	case "save":
 		description, mode, dir := f.Get("description"), f.Get("mode"), f.Get("directory")
 		auto, destroy, global := f.Get("auto") != "", f.Get("destroy") != "", f.Get("global") != ""
@@ -122,9 +122,9 @@ func (c *call) changeSettings() error {
 		_, err = c.ChangeWorkspace(c.actor, w.ID, service.WorkspaceSettings{Description: &description,
 			ExecutionMode: &mode, WorkingDirectory: &dir, AutoApply: &auto, AllowDestroy: &destroy,
 			GlobalState: &global, ObjectLocks: &objects, Refresh: &refresh, DriftPeriod: &period})
-		done = "The settings are saved."
+		done = "The settings were saved."
 	default:
-		return &failure{http.StatusBadRequest, "The form asks for nothing that can be done with a workspace."}
+		return &failure{http.StatusBadRequest, "The form has no valid action for a workspace."}
 	}
 	if err != nil {
 		return err

@@ -13,31 +13,31 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// statePage is a version of a state.
+// statePage shows a version of a state.
 type statePage struct {
 	listing
 	Version *record.StateVersion
 	Current bool
 	Who     string
 	Outputs []outputRow
-	// Drift is what is known of the current version by reading the objects in the background; nil where nobody does.
+	// Drift has the results of watching the workspace; nil if it is not watched.
 	Drift   *service.Watched
-	MayPlan bool // the person may make a plan
+	MayPlan bool // the person may create a plan
 }
 
 // outputRow is an output value.
 type outputRow struct{ Name, Value string }
 
-// lastChange says who made an object as it is.
+// lastChange describes the last change of an object.
 type lastChange struct {
 	Who, Run, RunAddress, VersionAddress string
 	Serial                               uint64
 	At                                   time.Time
-	// First tells that it may have been so before: what was is not known.
+	// First says that the object may have been the same before: earlier versions are unknown.
 	First bool
 }
 
-// versionAsked returns the version that the query or the path names; else the current one, which may be nil.
+// versionAsked returns the version in the query or the path, or else the current one, which may be nil.
 func (c *call) versionAsked(v *service.Overview, id string) (*record.StateVersion, error) {
 	if id == "" {
 		id = v.CurrentState
@@ -90,7 +90,7 @@ func (c *call) state() error {
 	})
 }
 
-// marked are objects with those marked that have drifted.
+// marked returns the objects with the drifted ones marked.
 func marked(all []outline.Object, known *service.Watched) []outline.Object {
 	if len(known.Drifted) == 0 {
 		return all
@@ -104,9 +104,9 @@ func marked(all []outline.Object, known *service.Watched) []outline.Object {
 	return out
 }
 
-// driftText says what is known of an object that has drifted.
+// driftText describes the drift of an object.
 func (c *call) driftText(d *record.Drift) string {
-	text := "does not exist any more"
+	text := "no longer exists"
 	if !d.Gone {
 		text = "differs from the state"
 		if len(d.Attributes) > 0 {
@@ -116,23 +116,24 @@ func (c *call) driftText(d *record.Drift) string {
 	return text + "; found " + since(c.o.Now().Sub(d.Since))
 }
 
-// actOnState makes a plan that only refreshes.
+// actOnState creates a refresh-only plan.
 func (c *call) actOnState() error {
 	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
 	if err != nil {
 		return err
 	}
 	if c.r.PostForm.Get("action") != "refresh" {
-		return &failure{http.StatusBadRequest, "The form asks for nothing that can be done with a state."}
+		return &failure{http.StatusBadRequest, "The form has no valid action for a state."}
 	}
 	r, err := c.TakeOver(c.actor, w.ID)
 	if err != nil {
 		return err
 	}
-	return c.back(at("app", w.Organization, w.Name, "runs", r.ID), "The plan is made. It changes nothing but the state.")
+	return c.back(at("app", w.Organization, w.Name, "runs", r.ID),
+		"The plan was created. Applying it changes only the state.")
 }
 
-// object shows one object of a version of a state.
+// object shows one object of a state version.
 func (c *call) object() error {
 	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
 	if err != nil {
@@ -185,12 +186,12 @@ type versionRow struct {
 	Before          string // the ID of the version before
 }
 
-// versionsPage is the history of a state.
+// versionsPage shows the versions of a state.
 type versionsPage struct {
 	Rows    []versionRow
 	Pager   pager
 	MayRead bool
-	// MayWrite tells that the person may restore a version.
+	// MayWrite says that the person may restore a version.
 	MayWrite bool
 }
 
@@ -222,7 +223,7 @@ func (c *call) versions() error {
 	})
 }
 
-// restore makes an earlier version the current one.
+// restore makes the content of an earlier version current.
 func (c *call) restore() error {
 	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
 	if err != nil {
@@ -239,17 +240,17 @@ func (c *call) restore() error {
 	if err != nil {
 		return err
 	}
-	return c.back(at("app", w.Organization, w.Name, "versions"), "The state is as it was with serial "+
-		strconv.FormatUint(v.Serial, 10)+". Its serial is "+strconv.FormatUint(restored.Serial, 10)+" now.")
+	return c.back(at("app", w.Organization, w.Name, "versions"), "The content of serial "+
+		strconv.FormatUint(v.Serial, 10)+" is current again, with serial "+strconv.FormatUint(restored.Serial, 10)+".")
 }
 
-// comparisonPage is the difference of two versions.
+// comparisonPage shows the differences between two versions.
 type comparisonPage struct {
 	listing
 	From, To *record.StateVersion
 }
 
-// comparison finds the versions of the query, and the objects in which they differ.
+// comparison returns the versions in the query, and the objects that differ.
 func (c *call) comparison(v *service.WorkspaceView) (p comparisonPage, changes []service.StateChange, err error) {
 	q := c.r.URL.Query()
 	for id, to := range map[string]**record.StateVersion{q.Get("from"): &p.From, q.Get("to"): &p.To} {
@@ -260,7 +261,7 @@ func (c *call) comparison(v *service.WorkspaceView) (p comparisonPage, changes [
 			return p, nil, errNotThere
 		}
 	}
-	if p.From == nil || p.To == nil { // both are the same
+	if p.From == nil || p.To == nil { // the same version twice
 		return p, nil, &failure{http.StatusUnprocessableEntity, "Choose two different versions to compare."}
 	}
 	changes, err = c.StateDifference(c.actor, p.From.ID, p.To.ID)
@@ -294,7 +295,7 @@ func (c *call) difference() error {
 	})
 }
 
-// differenceOf shows how one object differs between two versions.
+// differenceOf shows the differences of one object.
 func (c *call) differenceOf() error {
 	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
 	if err != nil {

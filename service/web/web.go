@@ -1,8 +1,9 @@
-// Package web is the pages for people: what happens, what will happen, what happened, and what can be done about it.
+// Package web is the web interface of the service: what is happening, what will happen, what has happened, and
+// what people can do about it.
 //
-// It turns requests of browsers into calls of the service, with the rights of the person who has logged in, and what
-// comes back into HTML. It decides nothing. Everything that it sends is made here: no page loads anything from
-// elsewhere, and none runs a script that is not a file of this package.
+// It translates requests of browsers into calls of the service, with the rights of the person who has logged
+// in, and results into HTML. It makes no decisions. Pages load nothing from other hosts, and run no script that
+// is not a file of this package.
 package web
 
 import (
@@ -26,14 +27,14 @@ import (
 	"github.com/millipede-iac/millipede/view/picture"
 )
 
-// Options are what the pages work with.
+// Options configure the web interface.
 type Options struct {
 	Service *service.Service
 	Now     func() time.Time // default time.Now
 	Logger  *slog.Logger     // default: nothing is logged
-	// Poll is how long a request for the rest of a log waits for something to be written; default 20 s.
+	// Poll is how long a request for the rest of a log waits for new text; default 20 s.
 	Poll time.Duration
-	// Elsewhere is where people log in with an account of their organization; empty where they have none.
+	// Elsewhere is the address for logging in with an account of an organization; empty if there is none.
 	Elsewhere string
 }
 
@@ -43,7 +44,7 @@ var pageFiles embed.FS
 //go:embed assets
 var assetFiles embed.FS
 
-// site answers requests.
+// site serves the pages.
 type site struct {
 	*service.Service
 	o      Options
@@ -52,13 +53,13 @@ type site struct {
 	tries  tries
 }
 
-// asset is a file that pages refer to. Its address changes with its content, so that browsers may keep it.
+// asset is a file that pages refer to. Its address changes with its content, so that browsers may cache it.
 type asset struct {
 	data []byte
 	kind string
 }
 
-// Paths are the patterns that Handler answers.
+// Paths are the patterns of the paths that Handler serves.
 var Paths = []string{"/{$}", "/app", "/app/", "/assets/"}
 
 // Handler returns the pages.
@@ -79,7 +80,7 @@ func Handler(o Options) http.Handler {
 	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(s.serve))
 }
 
-// loadAssets takes in the files of a directory, with something before their names.
+// loadAssets loads the files of a directory, with a prefix for their names.
 func (s *site) loadAssets(files fs.FS, dir, before string) {
 	err := fs.WalkDir(files, dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -98,8 +99,8 @@ func (s *site) loadAssets(files fs.FS, dir, before string) {
 	}
 }
 
-// assetVersion changes when any asset does. It is part of the addresses, so that modules that import each other by
-// relative addresses change together.
+// assetVersion changes whenever an asset does. It is part of the addresses, so that modules that import each
+// other by relative addresses change together.
 func (s *site) assetVersion() string {
 	sum := sha256.New()
 	for _, name := range sortedKeys(s.assets) {
@@ -109,7 +110,7 @@ func (s *site) assetVersion() string {
 	return hex.EncodeToString(sum.Sum(nil))[:12]
 }
 
-// loadPages parses the templates. Each page has the layout, and what it defines itself.
+// loadPages parses the templates. Each page consists of the layout and its own definitions.
 func (s *site) loadPages() {
 	version := s.assetVersion()
 	functions := template.FuncMap{
@@ -128,7 +129,7 @@ func (s *site) loadPages() {
 	s.pages = map[string]*template.Template{}
 	names, err := fs.Glob(pageFiles, "pages/*.html")
 	if err != nil {
-		panic(err) // the pattern is a good one
+		panic(err) // the pattern is valid
 	}
 	for _, name := range names {
 		page := template.Must(template.Must(layout.Clone()).ParseFS(pageFiles, name))
@@ -143,14 +144,14 @@ type call struct {
 	r     *http.Request
 	args  map[string]string
 	from  string
-	actor *service.Actor // nil before somebody has logged in
+	actor *service.Actor // nil before the login
 	token string         // of the session
 }
 
-// arg returns a part of the path.
+// arg returns a parameter of the path.
 func (c *call) arg(name string) string { return c.args[name] }
 
-// serve answers a request.
+// serve handles a request.
 func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
@@ -175,8 +176,8 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// asset sends a file. Any version in the address is answered with the one that there is: an old page of a service that
-// was started anew works on.
+// asset sends a file. It ignores the version in the address, so that an old page still works after an update of
+// the service.
 func (s *site) asset(w http.ResponseWriter, r *http.Request, rest string) {
 	_, name, _ := strings.Cut(rest, "/")
 	a, ok := s.assets[name]
@@ -186,10 +187,10 @@ func (s *site) asset(w http.ResponseWriter, r *http.Request, rest string) {
 	}
 	w.Header().Set("Content-Type", a.kind)
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	_, _ = w.Write(a.data) // who asked has gone away otherwise
+	_, _ = w.Write(a.data) // an error means that the client has disconnected
 }
 
-// answer finds out who asks and for what.
+// answer authenticates a request and calls its handler.
 func (c *call) answer() error {
 	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, 1<<20)
 	route, args := match(c.r.URL.Path)
@@ -220,19 +221,19 @@ func (c *call) answer() error {
 			break
 		}
 		if err := c.r.ParseForm(); err != nil {
-			return &failure{http.StatusBadRequest, "The form cannot be read."}
+			return &failure{http.StatusBadRequest, "The form is invalid."}
 		}
 		if !c.genuine() {
-			return &failure{http.StatusForbidden, "This form is not from a page of yours, or you have logged in anew " +
+			return &failure{http.StatusForbidden, "This form is not from a page of your session, or you have logged in again " +
 				"since it was opened. Go back, load the page again, and repeat what you did."}
 		}
 		return route.post(c)
 	}
 	c.w.Header().Set("Allow", "GET, HEAD")
-	return &failure{http.StatusMethodNotAllowed, "There is nothing here that can be asked for in this way."}
+	return &failure{http.StatusMethodNotAllowed, "This method is not supported at this address."}
 }
 
-// failure is an answer that is an error.
+// failure is an error response.
 type failure struct {
 	status int
 	text   string
@@ -242,9 +243,9 @@ func (f *failure) Error() string { return f.text }
 
 var errNotThere = &failure{http.StatusNotFound, "There is nothing at this address, or you have no access to it."}
 
-// fail answers with an error, as a page.
+// fail sends an error page.
 func (c *call) fail(err error) {
-	f := &failure{http.StatusInternalServerError, "The service could not do this. Its log says why."}
+	f := &failure{http.StatusInternalServerError, "Internal error. See the log of the service."}
 	switch {
 	case errors.As(err, &f):
 	case errors.Is(err, service.ErrUnauthorized):
@@ -260,16 +261,16 @@ func (c *call) fail(err error) {
 	case errors.Is(err, service.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
 		f = &failure{http.StatusRequestEntityTooLarge, sentence(err)}
 	case errors.Is(err, context.Canceled):
-		return // nobody is there to be answered
+		return // the client has disconnected
 	default:
-		c.o.Logger.Error("a page could not be made", "path", c.r.URL.Path, "error", err)
+		c.o.Logger.Error("cannot make a page", "path", c.r.URL.Path, "error", err)
 	}
 	if err := c.render(f.status, "error", page{Title: http.StatusText(f.status)}, f.text); err != nil {
-		c.o.Logger.Error("a page could not be made", "path", c.r.URL.Path, "error", err)
+		c.o.Logger.Error("cannot make a page", "path", c.r.URL.Path, "error", err)
 	}
 }
 
-// sentence is an error's text for people.
+// sentence returns the text of an error for people.
 func sentence(err error) string {
 	text := err.Error()
 	if text == "" {
@@ -282,30 +283,30 @@ func sentence(err error) string {
 	return text
 }
 
-// page is what the layout needs.
+// page is the data of the layout.
 type page struct {
 	Title string
-	// Crumbs lead here, from the widest place.
+	// Crumbs are links to the pages above this one, from the top.
 	Crumbs []crumb
-	// Section is the entry of the main navigation that this page belongs to.
+	// Section is the entry of the main navigation to which this page belongs.
 	Section string
-	// Events is the address of the stream that tells when the page has changed; empty for pages that do not.
+	// Events is the address of the stream of changes; empty for pages that do not change.
 	Events string
-	// Every is after how many seconds the live parts of the page are read again; 0 for not.
+	// Every is the interval in seconds at which the live parts of the page are refreshed; 0 for never.
 	Every int
 
-	// What follows is filled in by render.
+	// render sets the fields below.
 	User  string
 	Admin bool
-	Form  string // the token of forms
-	Flash string // what was just done
+	Form  string // the form token
+	Flash string // a message about the previous action
 	Path  string
 	Data  any
 }
 
 type crumb struct{ Name, Address string }
 
-// render sends a page. It is made as a whole before anything is sent, so that an error is answered as one.
+// render sends a page. It renders the whole page first, so that an error can still be sent as an error page.
 func (c *call) render(status int, name string, p page, data any) error {
 	p.Data, p.Path = data, c.r.URL.RequestURI()
 	if c.actor != nil {
@@ -318,11 +319,11 @@ func (c *call) render(status int, name string, p page, data any) error {
 	}
 	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(b.Bytes()) // who asked has gone away otherwise
+	_, _ = c.w.Write(b.Bytes()) // an error means that the client has disconnected
 	return nil
 }
 
-// back sends the browser to a page of this site, with a word about what was done.
+// back redirects the browser to a page of this site, with a message about the action.
 func (c *call) back(to, done string) error {
 	c.setFlash(done)
 	http.Redirect(c.w, c.r, to, http.StatusSeeOther)

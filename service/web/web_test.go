@@ -134,7 +134,7 @@ func TestNoPageIsShownWithoutLoggingIn(t *testing.T) {
 func TestLoggingInAndOut(t *testing.T) {
 	b := newBrowser(t)
 	if status, _, text := b.login("root", "wrong"); status != http.StatusUnauthorized ||
-		!strings.Contains(text, "do not fit") {
+		!strings.Contains(text, "Wrong user name or password") {
 		t.Errorf("a wrong password: %d", status)
 	}
 	status, at, text := b.login("root", b.Token)

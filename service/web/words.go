@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// functions are what templates call.
+// functions are the functions of templates.
 func (s *site) functions() template.FuncMap {
 	return template.FuncMap{
 		"at":     at,
@@ -23,7 +23,7 @@ func (s *site) functions() template.FuncMap {
 		"mark":   func(action string) string { return actionWords[action][0] },
 		"verb":   func(action string) string { return actionWords[action][1] },
 		"todo": func(action string) string {
-			if action == "drift" { // nobody has planned that
+			if action == "drift" { // it is not planned
 				return actionWords[action][1]
 			}
 			return "to " + actionWords[action][1]
@@ -40,7 +40,7 @@ func (s *site) functions() template.FuncMap {
 // dict makes a map of its arguments, for templates that call others with several values.
 func dict(pairs ...any) (map[string]any, error) {
 	if len(pairs)%2 != 0 {
-		return nil, fmt.Errorf("%d arguments are no pairs", len(pairs))
+		return nil, fmt.Errorf("%d arguments are not pairs", len(pairs))
 	}
 	m := map[string]any{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -49,7 +49,7 @@ func dict(pairs ...any) (map[string]any, error) {
 	return m, nil
 }
 
-// since says how long ago something was.
+// since describes how long ago something was.
 func since(d time.Duration) string {
 	switch {
 	case d < 10*time.Second:
@@ -64,7 +64,7 @@ func since(d time.Duration) string {
 	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
 }
 
-// took says how long something lasted.
+// took describes a duration.
 func took(from, to time.Time) string {
 	if from.IsZero() || to.IsZero() {
 		return ""
@@ -81,7 +81,7 @@ func took(from, to time.Time) string {
 	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// count is a number with its noun.
+// count returns a number with its noun.
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -94,7 +94,7 @@ func count(n int, noun string) string {
 		"y")]
 }
 
-// size is a number of bytes.
+// size formats a number of bytes.
 func size(n int64) string {
 	switch {
 	case n < 1<<10:
@@ -105,7 +105,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
-// short cuts a text for a place with little room.
+// short shortens a text.
 func short(n int, text string) string {
 	text, _, _ = strings.Cut(text, "\n")
 	if runes := []rune(text); len(runes) > n {
@@ -114,14 +114,14 @@ func short(n int, text string) string {
 	return text
 }
 
-// badge is a status as people read it: a word, and a tone that the colour and the mark are chosen by.
+// badge is a status for people: a text, and a tone that determines colour and mark.
 type badge struct{ Text, Tone string }
 
-// statusOf says where a run stands.
+// statusOf returns the status of a run for people.
 func statusOf(s record.RunStatus) badge {
 	switch s {
 	case record.Pending:
-		return badge{"Waits for its turn", "wait"}
+		return badge{"Queued", "wait"}
 	case record.PlanQueued:
 		return badge{"Waits to plan", "wait"}
 	case record.Planning:
@@ -141,14 +141,14 @@ func statusOf(s record.RunStatus) badge {
 	case record.Canceled:
 		return badge{"Canceled", "quiet"}
 	case record.ForceCanceled:
-		return badge{"Left in its midst", "bad"}
+		return badge{"Force-canceled", "bad"}
 	case record.Errored:
 		return badge{"Failed", "bad"}
 	}
 	return badge{string(s), "quiet"}
 }
 
-// needs says why a workspace needs a person; empty when it does not.
+// needs says why a workspace needs a person; empty if it does not.
 func needs(a service.Attention) string {
 	switch a {
 	case service.HasDoubts:
@@ -160,7 +160,7 @@ func needs(a service.Attention) string {
 	case service.LastFailed:
 		return "The last run failed."
 	case service.HasDrifted:
-		return "Objects are not as the state has them."
+		return "Objects differ from the state."
 	}
 	return ""
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// workspacePage is what all pages of a workspace show above what is their own.
+// workspacePage is the common part of all pages of a workspace.
 type workspacePage struct {
 	*service.Overview
 	Address string
@@ -20,7 +20,7 @@ type workspacePage struct {
 // tab is one of the pages of a workspace.
 type tab struct{ ID, Name, Address string }
 
-// showWorkspace sends one of the pages of a workspace.
+// showWorkspace sends a page of a workspace.
 func (c *call) showWorkspace(name, heading string, rest func(*service.Overview) (any, error)) error {
 	cursor := c.Stream().Now()
 	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
@@ -51,8 +51,8 @@ func (c *call) showWorkspace(name, heading string, rest func(*service.Overview) 
 	}, p)
 }
 
-// tabs are the pages of a workspace, and who sees what is on them. The service decides; a page that would only say that
-// somebody may not see it is not offered.
+// tabs are the pages of a workspace, with the right to see each. The service checks the rights; a tab is hidden
+// if its page would only refuse access.
 var tabs = []struct {
 	id, name string
 	may      func(record.Permissions) bool
@@ -70,14 +70,14 @@ type runRow struct {
 	Who string
 }
 
-// runsPage is the list of the runs of a workspace.
+// runsPage shows the runs of a workspace.
 type runsPage struct {
 	Rows  []runRow
 	Pager pager
 	Now   time.Time
 }
 
-// maxRuns is how many runs of a workspace the list goes back.
+// maxRuns is how many runs of a workspace are listed.
 const maxRuns = 1000
 
 func (c *call) workspace() error {

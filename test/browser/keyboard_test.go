@@ -42,7 +42,7 @@ func TestAVersionOfAStateIsRestoredByKeyboard(t *testing.T) {
 	s.open("/app/acme/network/versions")
 	s.tabTo("the summary of the older version", `e.matches("tbody tr:nth-child(2) summary")`, "\r")
 	s.tabTo("the button that restores it", `e.matches("tbody tr:nth-child(2) details button")`, "\r")
-	s.shows("The state is as it was with serial 1. Its serial is 3 now.")
+	s.shows("The content of serial 1 is current again, with serial 3.")
 }
 
 func TestADoubtIsResolvedByKeyboard(t *testing.T) {
@@ -105,5 +105,5 @@ func TestTheOverviewShowsWhatIsAskedFor(t *testing.T) {
 	choose("#sort", "name")
 	rows("by name", "locked quiet waits")
 	choose("#q", "nothing of that name")
-	s.shows("No workspace is chosen by this.")
+	s.shows("No workspace matches.")
 }

@@ -78,7 +78,7 @@ func TestAStateIsLookedAtComparedAndRestored(t *testing.T) {
 	s.shows("module.zone[3].fleet_vm.node3")
 	s.shows("(sensitive value)")
 	s.do(chromedp.Click(`.objects li:nth-child(4) summary`, chromedp.ByQuery))
-	s.shows("As it is since")
+	s.shows("Last changed")
 	s.shows("debian-12")
 	s.screenshot("state", 1100, 800)
 	s.open("/app/acme/network/versions")
@@ -90,5 +90,5 @@ func TestAStateIsLookedAtComparedAndRestored(t *testing.T) {
 	s.screenshot("difference", 1100, 600)
 	s.open("/app/acme/network/versions")
 	s.do(chromedp.Click(`tbody tr:nth-child(3) details summary`, chromedp.ByQuery), chromedp.Click(`tbody tr:nth-child(3) details button`, chromedp.ByQuery))
-	s.shows("The state is as it was with serial 1. Its serial is 4 now.")
+	s.shows("The content of serial 1 is current again, with serial 4.")
 }

@@ -56,11 +56,11 @@ func TestTheOverviewAnswersWithinThreeClicks(t *testing.T) {
 		"who holds the permits": {[]string{`//nav//a[text()="Workers and limits"]`},
 			[]string{"quota", "1 of 2 permits held", "1 waiting", "slow: a slow one"}},
 		"what changed this object last": {[]string{`//table//a[text()="network"]`, `//a[text()="State"]`,
-			`//summary[contains(., "module.zone[1].fleet_vm.node2")]`}, []string{"As it is since", "the first zones"}},
+			`//summary[contains(., "module.zone[1].fleet_vm.node2")]`}, []string{"Last changed", "the first zones"}},
 		"what would this plan destroy": {[]string{`//section[@id="needs"]//a[text()="network"]`,
 			`//a[contains(., "to destroy")]`}, []string{"fleet_vm.old"}},
 		"what broke, and why": {[]string{`//section[@id="needs"]//a[text()="broken"]`},
-			[]string{"What went wrong", "the quota of networks is used up", "not begun because of it"}},
+			[]string{"What went wrong", "the quota of networks is used up", "skipped because of it"}},
 	} {
 		if len(answer.clicks) > 3 {
 			t.Errorf("%s: %d clicks", question, len(answer.clicks))

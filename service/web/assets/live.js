@@ -1,9 +1,10 @@
-// A page that names a stream is read again when the stream says that something has changed, and those parts of it that
-// are marked as live are replaced where they differ. Focus, and what is typed, stay.
+// If a page names an event stream, it is fetched again when the stream reports a change, and those of its parts
+// that are marked as live are replaced if they differ. The focus and typed text are preserved.
 
 const policy = window.trustedTypes?.createPolicy("millipede", { createHTML: (text) => text });
 
-// parse makes a document of a page of this service. Scripts in it do not run, and the page has escaped what it shows.
+// parse parses the HTML of a page of this service. Scripts in it do not run, and the server has escaped its
+// content.
 export function parse(text) {
   return new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, "text/html");
 }
@@ -11,7 +12,7 @@ export function parse(text) {
 let reading = false;
 let again = false;
 
-// refresh reads the page again. While it does, further wishes are one more.
+// refresh fetches the page again. Requests that arrive meanwhile cause one more fetch.
 export async function refresh() {
   if (reading) {
     again = true;
@@ -23,7 +24,7 @@ export async function refresh() {
     if (answer.status === 401) location.reload();
     if (answer.ok) merge(parse(await answer.text()));
   } catch {
-    // The stream notices, too, that the service is not there, and says so.
+    // The stream detects a lost connection as well, and shows it.
   }
   reading = false;
   if (again) {
@@ -37,7 +38,7 @@ function merge(fresh) {
     const then = fresh.getElementById(now.id);
     if (then) replace(now, then);
   }
-  // A part that has come into being is put in its place; one that follows something is started.
+  // A new part is inserted at its position, and started if necessary.
   for (const part of fresh.querySelectorAll("main > section[id]")) {
     if (document.getElementById(part.id)) continue;
     let before = part.nextElementSibling;
@@ -55,7 +56,7 @@ function merge(fresh) {
   }
 }
 
-// replace makes one element like another, child by child, and leaves alone what is alike.
+// replace updates an element to equal another one, child by child, and keeps equal children.
 function replace(now, then) {
   if (now.isEqualNode(then)) return;
   const kept = now.matches("input, textarea, select, details");
@@ -80,7 +81,7 @@ function replace(now, then) {
   for (const rest of before.slice(after.length)) rest.remove();
 }
 
-// follow listens to the stream of the page.
+// follow listens to the event stream of the page.
 export function follow() {
   const every = Number(document.body.dataset.every);
   if (every) setInterval(() => { if (!document.hidden) refresh(); }, every * 1000);
@@ -100,8 +101,9 @@ export function follow() {
   });
 }
 
-// listen opens a stream of events, and opens it again behind the last event when it breaks. The kinds of events are
-// called with their data; "open" and "lost" tell of the connection. It returns what ends it.
+// listen opens an event stream, and opens it again after the last event when it breaks. kinds has a function
+// for each kind of event, which is called with its data; "open" and "lost" are called when the connection
+// changes. It returns a function that closes the stream.
 export function listen(address, kinds) {
   let source;
   let last = "";

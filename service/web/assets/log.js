@@ -1,5 +1,5 @@
-// A log that grows: its end is followed, and earlier parts are brought when somebody asks for them. However long the log
-// is, the page holds a few hundred kilobytes of it.
+// A growing log: its end is followed, and earlier parts are fetched on request. The page holds a few hundred
+// kilobytes of it at most.
 
 const most = 12; // parts of at most 64 KiB
 

@@ -1,4 +1,4 @@
-// What pages do beyond showing themselves: they follow what happens, follow logs, and keep times current.
+// The dynamic behaviour of pages: they follow changes and logs, and keep times current.
 import { follow, parse } from "./live.js";
 import { followLog } from "./log.js";
 
@@ -6,7 +6,7 @@ follow();
 start(document);
 document.addEventListener("part", (event) => start(event.detail));
 
-// What is closed is fetched when somebody opens it.
+// Closed details are fetched when they are opened.
 document.addEventListener("toggle", async (event) => {
   const box = event.target;
   const address = box.dataset?.fetch;
@@ -19,17 +19,17 @@ document.addEventListener("toggle", async (event) => {
     body.removeAttribute("id");
     box.querySelector("p").replaceWith(document.importNode(body, true));
   } catch {
-    box.dataset.fetch = address; // the link to the page of its own is still there
+    box.dataset.fetch = address; // the link to the object's own page still works
   }
 }, true);
 
-// start sets going what a part of the page has: logs, the picture of a run.
+// start starts the scripts of a part of the page: logs, the picture of a run.
 function start(part) {
   for (const log of part.querySelectorAll("[data-log]")) followLog(log);
   const picture = part.querySelector("[data-picture]");
   if (picture) {
     import("./run.js").then((run) => run.show(picture)).catch(() => {
-      picture.textContent = "The drawing could not be loaded. Load the page again.";
+      picture.textContent = "The drawing could not be loaded. Reload the page.";
     });
   }
 }

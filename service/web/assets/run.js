@@ -1,10 +1,11 @@
-// The picture of a run on its page: the model is fetched, changes are followed while the phase goes on.
+// The picture of a run on its page: the model is fetched, and changes are followed while the phase is in
+// progress.
 import { mount } from "./picture/run.js";
 import { listen, parse } from "./live.js";
 
 const address = (base, key, value) => `${base}?${new URLSearchParams({ [key]: value })}`;
 
-// show draws the timeline that the element names, and goes on until the element leaves the page.
+// show draws the timeline for an element until the element leaves the page.
 export async function show(box) {
   const root = document.createElement("div");
   let picture = null;
@@ -17,7 +18,7 @@ export async function show(box) {
   });
 
   const options = {
-    failures: false, // the page has them above
+    failures: false, // they are shown above on the page
     async plan(vertex) {
       const answer = await fetch(address(box.dataset.plan, "address", vertex.address));
       if (answer.status === 204) return null;
@@ -32,7 +33,7 @@ export async function show(box) {
     },
   };
 
-  // load fetches the model, and shows it. It returns whether the phase goes on.
+  // load fetches and shows the model. It returns whether the phase is in progress.
   async function load() {
     const answer = await fetch(box.dataset.picture, { headers: { Accept: "application/json" } });
     if (answer.status === 204) return answer.headers.get("X-Live") === "true" ? null : false;
@@ -50,7 +51,7 @@ export async function show(box) {
     box.dataset.cursor = model.cursor;
     fetch(address(box.dataset.picture, "story", "yes")).then(async (told) => {
       if (told.status === 200 && !gone) picture.story(await told.json());
-    }).catch(() => {}); // without it, waits that are over are not drawn
+    }).catch(() => {}); // without it, past waits are not drawn
     return answer.headers.get("X-Live") === "true";
   }
 
