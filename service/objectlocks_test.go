@@ -223,3 +223,25 @@ func TestADoubtIsResolvedWhileNobodyHasObjects(t *testing.T) {
 	x.Await(b.ID, record.Applied)
 	x.Await(c.ID, record.Applied)
 }
+
+// The setting could be changed while a plan without an apply, which has no lock of the workspace, had the state open: the
+// next run waited for the state, which the plan shared with others, and failed.
+func TestTheLockingOfAStateIsNotChangedWhileAPlanHasItOpen(t *testing.T) {
+	x := shares(t)
+	planning, ends := make(chan struct{}), make(chan struct{})
+	x.Engine.PlanFunc = func(context.Context, *service.Job) (*service.PlanResult, error) {
+		close(planning)
+		<-ends
+		return &service.PlanResult{}, nil
+	}
+	no := false
+	r := x.NewRun(x.w, func(r *record.Run) { r.PlanOnly = true })
+	<-planning
+	_, err := x.ChangeWorkspace(x.Admin, x.w.ID, service.WorkspaceSettings{ObjectLocks: &no})
+	x.refuses("the setting", r, err)
+	close(ends)
+	x.Await(r.ID, record.PlannedAndFinished)
+	if _, err := x.ChangeWorkspace(x.Admin, x.w.ID, service.WorkspaceSettings{ObjectLocks: &no}); err != nil {
+		t.Error(err)
+	}
+}

@@ -178,9 +178,6 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 	set(&w.SourceName, o.SourceName)
 	set(&w.SourceURL, o.SourceURL)
 	set(&w.ApprovalExpiry, o.ApprovalExpiry)
-	if o.ObjectLocks != nil && *o.ObjectLocks != w.ObjectLocks && w.Lock.Kind == "run" {
-		return conflict("the run %s is in progress: change the locking of the state when it has ended", w.Lock.ID)
-	}
 	set(&w.ObjectLocks, o.ObjectLocks)
 	set(&w.Refresh, o.Refresh)
 	set(&w.DriftPeriod, o.DriftPeriod)
@@ -350,6 +347,11 @@ func (s *Service) ChangeWorkspace(a *Actor, id string, o WorkspaceSettings) (v *
 		if err != nil {
 			return err
 		}
+		if o.ObjectLocks != nil && *o.ObjectLocks != w.ObjectLocks {
+			if err := noneInProgress(tx, w); err != nil {
+				return err
+			}
+		}
 		if o.Project != nil && *o.Project != w.Project {
 			org, err := a.organization(tx, w.Organization)
 			if err != nil {
@@ -387,6 +389,28 @@ func (s *Service) ChangeWorkspace(a *Actor, id string, o WorkspaceSettings) (v *
 		return err
 	})
 	return v, err
+}
+
+// noneInProgress returns ErrConflict while a run of a workspace, or one of its phases, is in progress: the engine has
+// the state open then, either for all runs or for that run alone.
+func noneInProgress(tx *store.Tx, w *record.Workspace) error {
+	at := ""
+	if w.Lock.Kind == "run" {
+		at = w.Lock.ID
+	}
+	for _, id := range runs.List(tx, "active", w.ID) {
+		r, err := runs.Get(tx, id)
+		if err != nil {
+			return err
+		}
+		if at == "" && r.Status.Computes() { // a plan without an apply has no lock
+			at = r.ID
+		}
+	}
+	if at != "" {
+		return conflict("the run %s is in progress: change the locking of the state when it has ended", at)
+	}
+	return nil
 }
 
 // SetTags adds tags to a workspace, and removes others.
