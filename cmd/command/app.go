@@ -1,6 +1,6 @@
-// Package command is the framework of the commands of a program: it finds the command that is meant, reads its options,
-// opens what it works with, shows what it says as text and as JSON, and turns signals, panics and problems into exit
-// codes.
+// Package command is the framework for the commands of a program: it selects the command, parses its options,
+// opens its logs, connections and estate, shows its output as text or JSON, and converts signals, panics and
+// problems to exit codes.
 //
 // It has no commands of its own.
 package command
@@ -36,43 +36,43 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// Program is a program of commands.
+// Program is a program with its commands.
 type Program struct {
-	// Version is the program's own; EngineVersion is the version of OpenTofu whose behaviour and formats it has, which
-	// is what drivers ask for.
+	// Version is the version of the program; EngineVersion is the version of OpenTofu with the same behaviour
+	// and formats, which drivers ask for.
 	Version, EngineVersion string
-	// Commands are in the order in which the help lists them.
+	// Commands are listed in this order in the help.
 	Commands []Command
-	// Absent are options that commands of OpenTofu have and these have not, behind the name of the command, with the
-	// reason that users are told.
+	// Absent has the options of OpenTofu's commands that are not supported, keyed by the command's name and the
+	// option, with the explanation for users.
 	Absent map[string]string
-	// FileFlags are the options whose value is the name of a file or a folder. FileArguments are the commands whose
-	// arguments are such names, WorkspaceArguments those whose argument is a workspace.
+	// FileFlags are the options whose value is the name of a file or a directory. FileArguments are the
+	// commands whose arguments are such names; WorkspaceArguments are those whose argument is a workspace.
 	FileFlags, FileArguments, WorkspaceArguments []string
 }
 
-// Command is one of the commands of a program.
+// Command is a command of a program.
 type Command struct {
 	// Name is one word, or two for commands like `state list`.
 	Name string
-	// Synopsis is what the list of all commands says.
+	// Synopsis is the description in the list of commands.
 	Synopsis string
-	// Run gets the arguments behind the name, and returns the exit code.
+	// Run gets the arguments after the name, and returns the exit code.
 	Run func(ctx context.Context, a *App, args []string) int
-	// Hidden keeps the command out of the list of all commands.
+	// Hidden omits the command from the list of commands.
 	Hidden bool
-	// Document tells that the JSON form is one document, so that problems are text: there is no stream of messages for
-	// them.
+	// Document says that the JSON form is a single document; diagnostics are then text, because there is no
+	// stream of messages for them.
 	Document bool
-	// Apart tells that the command has nothing to do with workspaces, so that it does not matter which one is selected.
+	// Apart says that the command does not use workspaces, so that the selected workspace does not matter.
 	Apart bool
-	// Lasts tells that the command goes on until it is interrupted, which is no failure then.
+	// Lasts says that the command runs until it is interrupted, which is then not a failure.
 	Lasts bool
-	// Use is what the command opens the estate of the working directory for.
+	// Use says for what the command opens the estate of the working directory.
 	Use estate.Use
 }
 
-// App is one invocation of a program: its streams, its environment, its global options. New makes one.
+// App is one invocation of a program: its streams, its environment, its global options. New creates one.
 type App struct {
 	program *Program
 
@@ -80,34 +80,33 @@ type App struct {
 	Stdout, Stderr io.Writer
 	Environ        environ.Variables
 	Interrupts     *Interrupts
-	// Alone tells that the process has no other invocation: what is the process's is this one's.
+	// Alone says that the process has no other invocations, so that this one may use process-wide settings.
 	Alone  bool
-	bug    bool          // a run was ended by a mistake of ours
-	lasts  bool          // the command goes on until it is interrupted
+	bug    bool          // a bug of ours has ended a run
+	lasts  bool          // the command runs until it is interrupted
 	reader *bufio.Reader // of Stdin; see ReadLine
 
-	// CLI and Services are there once LoadCLIConfig was called.
+	// CLI and Services are set by LoadCLIConfig.
 	CLI      *cliconfig.Config
 	Services *services.Services
 
-	// Shared connects the estate in the place of Connector where a process has several invocations; nil for one that has
-	// its process to itself. Plugins and provisioners see the invocation's environment then, not that of a worker.
+	// Shared replaces the Connector of the estate if a process has several invocations; nil if there is only
+	// one. With Shared, plugins and provisioners get the environment of the invocation, not that of a worker.
 	Shared estate.Connector
 
-	// Logs are what TF_LOG asks for. They, the connector and the estate of the working directory are there while a
-	// command runs.
+	// Logs are the logs that TF_LOG enables. The logs, the connector and the estate exist while a command runs.
 	Logs      *logging.Logs
 	Connector *adapters.Connector
 	Estate    *estate.Estate
 
 	chdir   string
-	cwd     string            // where the command was given; empty when the system does not tell
-	Dir     string            // the directory to work in, absolute: cwd, or what -chdir names; see Path
-	nats    natsconn.Settings // what the options say
+	cwd     string            // the directory in which the command was started; empty if unknown
+	Dir     string            // the absolute working directory: cwd, or that of -chdir; see Path
+	nats    natsconn.Settings // from the options
 	Command string            // its name
 	streams bool              // its JSON form is a stream of messages
-	apart   bool              // the command has nothing to do with workspaces
-	Flags   *flag.FlagSet     // of the command, once it has made them
+	apart   bool              // the command does not use workspaces
+	Flags   *flag.FlagSet     // the flags of the command, once it has created them
 }
 
 // New returns an invocation of a program.
@@ -117,20 +116,20 @@ func New(p *Program, stdin io.Reader, stdout, stderr io.Writer, env environ.Vari
 	return a
 }
 
-// Getenv returns the value of an environment variable, the last one where there are several.
+// Getenv returns the value of an environment variable; if it is set several times, the last value.
 func (a *App) Getenv(name string) string { return a.Environ.Get(name) }
 
-// Automated tells whether the command runs under a driver: hints for people are left out then.
+// Automated reports whether the command runs in automation; hints for people are omitted then.
 func (a *App) Automated() bool { return a.Getenv("TF_IN_AUTOMATION") != "" }
 
-// Terminal tells whether a stream is a terminal.
+// Terminal reports whether a stream is a terminal.
 func Terminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// Run dispatches to a command and returns the exit code. args are those of the program. A panic ends this invocation
-// with its trace, and not the process. Several invocations can run in one process at the same time.
+// Run executes a command and returns the exit code. args are the arguments of the program. A panic ends this
+// invocation, with its trace, but not the process. Several invocations can run in one process at the same time.
 func (a *App) Run(ctx context.Context, args []string) (code int) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -141,9 +140,9 @@ func (a *App) Run(ctx context.Context, args []string) (code int) {
 	if done {
 		return code
 	}
-	a.cwd, _ = os.Getwd() // where the system does not tell, relative names are left to it
+	a.cwd, _ = os.Getwd() // if it is unknown, the system resolves relative names
 	a.Dir = a.cwd
-	a.LoadCLIConfig() // before -chdir: a relative name in the environment is meant where the command was given
+	a.LoadCLIConfig() // before -chdir: relative names in the environment refer to the original directory
 	if err := a.enter(); err != nil {
 		fmt.Fprintf(a.Stderr, "Error handling -chdir option: %s\n", err)
 		return 1
@@ -191,14 +190,14 @@ func (a *App) Run(ctx context.Context, args []string) (code int) {
 	return code
 }
 
-// enter makes the directory that -chdir names the one to work in. The process stays where it is: it may have other
-// invocations, in other directories.
+// enter makes the directory of -chdir the working directory of the invocation. That of the process does not
+// change, because other invocations may use other directories.
 func (a *App) enter() error {
 	if a.chdir == "" {
 		return nil
 	}
 	dir := environ.Path(a.cwd, a.chdir)
-	_, err := os.Stat(dir + string(filepath.Separator) + ".") // fails for a directory that cannot be entered, too
+	_, err := os.Stat(dir + string(filepath.Separator) + ".") // also fails if the directory is not searchable
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
@@ -209,8 +208,8 @@ func (a *App) enter() error {
 	return err
 }
 
-// Path returns the path of a file that an option, an argument or a variable of the environment names: relative names
-// start from the directory to work in. Where that is the process's own, names stay as people wrote them.
+// Path returns the path of a file that an option, an argument or an environment variable names: relative names
+// are relative to the working directory. If that is the directory of the process, names stay as they are.
 func (a *App) Path(name string) string {
 	if a.chdir == "" || name == "" {
 		return name
@@ -218,8 +217,8 @@ func (a *App) Path(name string) string {
 	return environ.Path(a.Dir, name)
 }
 
-// exitCode is the exit code of a command that has ended with code. One that was interrupted never ends as if nothing
-// had been, unless it goes on until it is interrupted.
+// exitCode returns the exit code of the process for that of a command. An interrupted command never exits with
+// success, unless it is one that runs until it is interrupted.
 func (a *App) exitCode(code int) int {
 	switch {
 	case a.bug:
@@ -233,13 +232,13 @@ func (a *App) exitCode(code int) int {
 	return 1
 }
 
-// versionWords ask for the version, wherever they stand; helpWords for help, wherever they stand before "--".
+// versionWords request the version, anywhere in the arguments; helpWords request help, anywhere before "--".
 var (
 	versionWords = []string{"-v", "-version", "--version"}
 	helpWords    = []string{"-h", "-help", "--help"}
 )
 
-// AsksHelp tells whether one of the arguments asks for help.
+// AsksHelp reports whether one of the arguments requests help.
 func AsksHelp(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
@@ -247,7 +246,7 @@ func AsksHelp(args []string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(helpWords, arg) })
 }
 
-// globals takes the options before the command off.
+// globals parses the options before the command.
 func (a *App) globals(args []string) (rest []string, code int, done bool) {
 	if slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(versionWords, arg) }) {
 		args = versionFirst(args)
@@ -289,14 +288,14 @@ func (a *App) globals(args []string) (rest []string, code int, done bool) {
 	}
 	fmt.Fprintf(a.Stderr, "Invalid global option %s: write -chdir=DIR, -nats=URL, -help, -version or another global "+
 		"option before "+
-		"the command, and the options of the command behind it; %s -help lists them.\n", unknown, diag.Program())
+		"the command, and the options of the command after it; %s -help lists them.\n", unknown, diag.Program())
 	if len(args) == 0 {
 		return nil, 127, true
 	}
 	return nil, 1, true
 }
 
-// versionFirst makes a command line of the version command: the global options stay before it.
+// versionFirst makes a command line of the version command, with the global options before it.
 func versionFirst(args []string) []string {
 	var before, behind []string
 	for _, arg := range args {
@@ -311,8 +310,8 @@ func versionFirst(args []string) []string {
 	return slices.Concat(before, []string{"version"}, behind)
 }
 
-// findCommand returns the command that the arguments name (two words for commands like `state list`), and what
-// follows.
+// findCommand returns the command that the arguments name (with two words for commands like `state list`), and
+// the remaining arguments.
 func (a *App) findCommand(args []string) (*Command, []string) {
 	for words := min(2, len(args)); words > 0; words-- {
 		name := strings.Join(args[:words], " ")
@@ -325,7 +324,8 @@ func (a *App) findCommand(args []string) (*Command, []string) {
 	return nil, args
 }
 
-// argsFromEnvironment returns the arguments that TF_CLI_ARGS and TF_CLI_ARGS_name add, split as a shell splits words.
+// argsFromEnvironment returns the arguments in TF_CLI_ARGS and TF_CLI_ARGS_name, split into words like a shell
+// does.
 func (a *App) argsFromEnvironment(name string) ([]string, error) {
 	var out []string
 	for _, v := range []string{"TF_CLI_ARGS_" + strings.NewReplacer(" ", "_", "-", "_").Replace(name), "TF_CLI_ARGS"} {
@@ -347,8 +347,8 @@ func (a *App) NewFlags() *flag.FlagSet {
 	return f
 }
 
-// Parse parses the arguments of a command. When the command is over with that (help was asked for, or the arguments
-// are wrong) done is set and code is its exit code.
+// Parse parses the arguments of a command. If help was requested or the arguments are invalid, done is true,
+// and the command must exit with code.
 func (a *App) Parse(f *flag.FlagSet, usage string, args []string) (code int, done bool) {
 	if AsksHelp(args) {
 		PrintUsage(a.Stdout, usage)
@@ -381,19 +381,19 @@ func (a *App) Parse(f *flag.FlagSet, usage string, args []string) (code int, don
 	return 1, true
 }
 
-// Tell tells people something on standard error.
+// Tell prints a text for people on standard error.
 func (a *App) Tell(text string) { fmt.Fprint(view.Clean(a.Stderr, false), text) }
 
-// jsonAsked tells whether -json was parsed, which it was when it stands before the mistake.
+// jsonAsked reports whether -json was parsed, i.e. whether it precedes the invalid argument.
 func jsonAsked(f *flag.FlagSet) bool {
 	asked := f.Lookup("json")
 	return asked != nil && asked.Value.String() == "true"
 }
 
-// viewArgs are the flags about how things are shown. They may stand anywhere, behind other arguments too.
+// viewArgs are the flags about output. They may also follow other arguments.
 var viewArgs = []string{"no-color", "compact-warnings", "consolidate-warnings", "consolidate-errors", "concise"}
 
-// viewFirst moves the flags of viewArgs that the command has to the front, where they are parsed.
+// viewFirst moves the command's flags of viewArgs to the front, where they are parsed.
 func viewFirst(f *flag.FlagSet, args []string) []string {
 	var first, rest []string
 	for _, arg := range args {

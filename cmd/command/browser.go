@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// OpenBrowser shows a page in the user's browser: with the program that the variable BROWSER names, when there is one,
-// or with what the system opens pages with. It returns when that program has ended; the end of the context ends it.
+// OpenBrowser shows a page in the user's browser: with the program in the variable BROWSER if set, or else with
+// the system's program for opening pages. It returns when that program has ended, and kills it when ctx ends.
 func (a *App) OpenBrowser(ctx context.Context, url string) error {
 	openers := [][]string{{"xdg-open"}, {"x-www-browser"}, {"www-browser"}, {"wslview"}}
 	switch runtime.GOOS {
@@ -18,7 +18,7 @@ func (a *App) OpenBrowser(ctx context.Context, url string) error {
 		openers = [][]string{{"rundll32", "url.dll,FileProtocolHandler"}}
 	}
 	if name := a.Getenv("BROWSER"); name != "" && runtime.GOOS != "windows" {
-		// other programs may mean something else by it: it need not exist
+		// BROWSER may name a missing program: other tools interpret it differently.
 		openers = append([][]string{{name}}, openers...)
 	}
 	for _, words := range openers {
@@ -30,5 +30,5 @@ func (a *App) OpenBrowser(ctx context.Context, url string) error {
 		cmd.Env = a.Environ
 		return cmd.Run()
 	}
-	return errors.New("there is no program that opens pages")
+	return errors.New("no program for opening pages was found")
 }

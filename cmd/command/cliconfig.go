@@ -10,9 +10,9 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
-// LoadCLIConfig reads the CLI configuration, once. What is wrong with it concerns the machine and not the command: it
-// is told on standard error, whatever form the command's output has, and the command goes on with what can be read.
-// Only installing providers fails, when it is not clear where they may come from; see cliconfig.Config.Unclear.
+// LoadCLIConfig reads the CLI configuration, once. Its problems concern the machine and not the command, so
+// they are printed on standard error as text, and the command continues with the valid parts. Only the
+// installation of providers fails if their source is unclear; see cliconfig.Config.Unclear.
 func (a *App) LoadCLIConfig() *cliconfig.Config {
 	if a.CLI != nil {
 		return a.CLI
@@ -24,7 +24,7 @@ func (a *App) LoadCLIConfig() *cliconfig.Config {
 	})
 	if _, err := os.Stat(cli.CacheDir); cli.CacheDir != "" && err != nil {
 		diags = diags.Append(diag.New(diag.Error, "The plugin cache directory cannot be opened",
-			fmt.Sprintf("%s. A command that installs providers tries to make it.", err), nil))
+			fmt.Sprintf("%s. A command that installs providers tries to create it.", err), nil))
 	}
 	if len(diags) > 0 {
 		fmt.Fprint(a.Stderr, "There are some problems with the CLI configuration:\n")
@@ -41,7 +41,7 @@ func (a *App) LoadCLIConfig() *cliconfig.Config {
 		fmt.Fprintf(a.Stderr, "%s\n", d.Detail)
 	}
 	if diags.HasErrors() {
-		fmt.Fprint(a.Stderr, "\nThe command goes on without what could not be read of the CLI configuration, and may "+
+		fmt.Fprint(a.Stderr, "\nThe command ignores the invalid parts of the CLI configuration, and may "+
 			"not do what you expect.\n\n")
 	}
 	return cli

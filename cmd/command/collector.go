@@ -5,12 +5,13 @@ import (
 	"runtime/debug"
 )
 
-// heapGrowth is by how many percent the heap may grow before garbage is collected again: a fifth of a plan's CPU time
-// goes into that at Go's 100, and this saves a quarter of it. It is the same for small heaps and large ones, so that
-// time stays in proportion to size; more would take the apply of 100,000 instances over its budget of memory.
+// heapGrowth is by how many percent the heap may grow before the next garbage collection. At Go's default of
+// 100, garbage collection takes a fifth of a plan's CPU time; this value saves a quarter of that. It is the
+// same for all heap sizes, so that time stays proportional to size. A larger value would exceed the memory
+// budget of applying 100,000 instances.
 const heapGrowth = 130
 
-// tuneCollector sets heapGrowth. Who says how memory is to be used, with GOGC or GOMEMLIMIT, gets exactly that.
+// tuneCollector sets heapGrowth, unless the user has set GOGC or GOMEMLIMIT.
 func tuneCollector() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(heapGrowth)

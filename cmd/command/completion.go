@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/estate"
 )
 
-// Completing returns the command line that a shell wants completed, up to the cursor: bash's way, which zsh and fish
-// can be taught (see installCompletion).
+// Completing returns the command line to complete, up to the cursor, if a shell has requested it: in bash's
+// way, which zsh and fish can use as well (see installCompletion).
 func (a *App) Completing() (line string, ok bool) {
 	line = a.Getenv("COMP_LINE")
 	if point, err := strconv.Atoi(a.Getenv("COMP_POINT")); err == nil && point >= 0 && point < len(line) {
@@ -23,7 +23,7 @@ func (a *App) Completing() (line string, ok bool) {
 	return line, line != ""
 }
 
-// Complete returns what the last word of a command line may become.
+// Complete returns the possible completions of the last word of a command line.
 func (a *App) Complete(ctx context.Context, line string) []string {
 	words := strings.Fields(line)
 	last := ""
@@ -35,7 +35,7 @@ func (a *App) Complete(ctx context.Context, line string) []string {
 		words = words[1:]
 	}
 	if option, value, has := strings.Cut(last, "="); has && strings.HasPrefix(last, "-") {
-		// Shells take what is behind the sign for a word of its own.
+		// Shells treat the text after the equals sign as a separate word.
 		if slices.Contains(a.program.FileFlags, strings.TrimLeft(option, "-")) {
 			return files(value)
 		}
@@ -63,7 +63,7 @@ func (a *App) Complete(ctx context.Context, line string) []string {
 	return nil
 }
 
-// nextWords are the words with which the names of commands go on after these.
+// nextWords returns the words that can follow in the name of a command.
 func (a *App) nextWords(words []string) []string {
 	var out []string
 	for _, c := range a.program.Commands {
@@ -76,12 +76,12 @@ func (a *App) nextWords(words []string) []string {
 	return out
 }
 
-// optionsOf are the options of a command, or, for nil, those before the command.
+// optionsOf returns the options of a command or, for nil, the global options.
 func (a *App) optionsOf(ctx context.Context, c *Command) []string {
 	if c == nil {
 		return []string{"-chdir", "-help", "-nats", "-version"}
 	}
-	// A command tells its options when it is asked for help.
+	// A command registers its options when it is asked for help.
 	var nobody bytes.Buffer
 	asked := New(a.program, strings.NewReader(""), &nobody, &nobody, nil)
 	asked.Command, asked.Estate = c.Name, estate.New(estate.Options{})
@@ -94,7 +94,7 @@ func (a *App) optionsOf(ctx context.Context, c *Command) []string {
 	return out
 }
 
-// workspaceNames are those that the workspace list command shows; none where it fails.
+// workspaceNames returns the workspaces that the command workspace list shows; none if it fails.
 func (a *App) workspaceNames(ctx context.Context) []string {
 	var out, nobody bytes.Buffer
 	asked := New(a.program, strings.NewReader(""), &out, &nobody, a.Environ)
@@ -110,7 +110,7 @@ func (a *App) workspaceNames(ctx context.Context) []string {
 	return names
 }
 
-// files are the files and folders whose names begin with a prefix. Folders end with a slash.
+// files returns the files and directories whose names begin with a prefix. Directories end with a slash.
 func files(prefix string) []string {
 	dir, start := filepath.Split(prefix)
 	entries, err := os.ReadDir(filepath.Clean("./" + dir))

@@ -13,16 +13,16 @@ import (
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
-// shellFile is where a shell is told how to complete commands.
+// shellFile is a configuration file of a shell for completion.
 type shellFile struct {
 	path  string
-	lines []string // that say it
-	// whole tells that the file is there for nothing else.
+	lines []string // the lines to add
+	// whole says that the file has no other purpose.
 	whole bool
 }
 
-// shellFiles are those of the user's shells: of bash and zsh where they have a start-up file, of fish where it has a
-// configuration.
+// shellFiles returns the files of the user's shells: for bash and zsh if they have a start-up file, for fish if
+// it has a configuration directory.
 func (a *App) shellFiles(name, binary string) []shellFile {
 	home := a.Getenv("HOME")
 	there := func(path string) bool {
@@ -62,7 +62,8 @@ func (a *App) shellFiles(name, binary string) []shellFile {
 	return out
 }
 
-// installCompletion has the user's shells complete command lines by calling this program, or no longer do so.
+// installCompletion configures the user's shells to complete command lines with this program, or removes that
+// configuration.
 func (a *App) installCompletion(install bool) error {
 	binary, err := os.Executable()
 	if err != nil {
@@ -94,7 +95,7 @@ func (a *App) installCompletion(install bool) error {
 	return errors.Join(failed...)
 }
 
-// add writes the lines behind what is in the file; those that are there already are not repeated.
+// add appends the lines to the file, except those that it already has.
 func (f shellFile) add(text string) error {
 	if f.whole {
 		if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
@@ -114,7 +115,7 @@ func (f shellFile) add(text string) error {
 	return f.replace(text)
 }
 
-// remove takes the last line out: what comes before it may be of use to others.
+// remove removes the last line: the lines before it may be needed by other programs.
 func (f shellFile) remove(text string) error {
 	if f.whole {
 		return os.Remove(f.path)
@@ -124,7 +125,7 @@ func (f shellFile) remove(text string) error {
 	return f.replace(strings.Join(lines, "\n"))
 }
 
-// replace writes the file anew; a link stays one, because start-up files are often kept elsewhere.
+// replace writes the file. A symbolic link is kept, because start-up files are often stored elsewhere.
 func (f shellFile) replace(text string) error {
 	path, err := filepath.EvalSymlinks(f.path)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/millipede-iac/millipede/view"
 )
 
-// InputAllowed tells whether somebody may be asked.
+// InputAllowed reports whether the user may be asked.
 func (a *App) InputAllowed(flag bool) bool { return flag && a.Estate.InputAllowed() }
 
-// Answered tells whether a line is the one answer that approves: the word alone. A line that has no end may be a part
-// of another answer, so that callers ask for the whole line.
+// Answered reports whether a line approves: it must be the word "yes" alone. Callers pass a complete line,
+// because an incomplete one may be the beginning of another answer.
 func Answered(line string) bool { return strings.TrimRight(line, "\r\n") == "yes" }
 
-// Confirm asks for a "yes". Where nobody may be asked, or nobody is there to answer, that is an error.
+// Confirm asks for a "yes". It returns an error if input is disabled or standard input has ended.
 func (s *Screen) Confirm(question, what string, input bool) (bool, diag.List) {
 	if !s.App.InputAllowed(input) || !s.ForPeople() {
 		return false, diag.Errors("Approval is needed", "Nobody can be asked because input is turned off: "+question,
@@ -37,7 +37,7 @@ func (s *Screen) Confirm(question, what string, input bool) (bool, diag.List) {
 	return Answered(line), nil
 }
 
-// Enter asks for a line of text, without the blanks around it.
+// Enter asks for a line of text, and trims it.
 func (s *Screen) Enter(question, what string) (string, diag.List) {
 	s.Print(fmt.Sprintf("\n%s\n  %s\n\n  Enter a value: ", s.App.Ink(s.Flags).Bold(question), what))
 	line, err := s.App.ReadLine()
@@ -53,7 +53,7 @@ func (s *Screen) Enter(question, what string) (string, diag.List) {
 
 // ask prompts for the value of a required variable.
 func (a *App) ask(v *config.Variable) (string, error) {
-	fmt.Fprint(view.Clean(a.Stdout, false), v.Prompt()) // a module's words
+	fmt.Fprint(view.Clean(a.Stdout, false), v.Prompt()) // the text is the module's
 	line, err := a.ReadLine()
 	if err != nil && line == "" {
 		return "", errors.New("no value was entered")
@@ -61,17 +61,17 @@ func (a *App) ask(v *config.Variable) (string, error) {
 	return strings.TrimRight(line, "\r\n"), nil
 }
 
-// maxLine is how long a line of standard input may be.
+// maxLine is the maximum length of a line of standard input.
 const maxLine = 16 << 20
 
-// ReadLine reads a line of standard input; all prompts share what was read ahead. A stop ends the waiting for a line,
-// with operation.ErrInterrupted. Nothing may be read after that, because what comes in then is lost.
+// ReadLine reads a line of standard input. All prompts share the same buffer. A stop ends the wait for a line
+// with operation.ErrInterrupted; nothing may be read after that, because further input is lost.
 func (a *App) ReadLine() (string, error) { return a.ReadLineUntil(nil) }
 
 // ErrAnsweredElsewhere means that a question was answered elsewhere.
 var ErrAnsweredElsewhere = errors.New("the question was answered elsewhere")
 
-// ReadLineUntil is readLine, but gives the waiting up with ErrAnsweredElsewhere when done is closed. It may be nil.
+// ReadLineUntil is ReadLine, but returns ErrAnsweredElsewhere when done is closed. done may be nil.
 func (a *App) ReadLineUntil(done <-chan struct{}) (string, error) {
 	if a.Interrupts.Asked() {
 		return "", operation.ErrInterrupted

@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// crashed is the exit code of a command that a mistake of ours has ended. It is OpenTofu's; Go's own, 2, says of a plan
-// with -detailed-exitcode that it has changes.
+// crashed is the exit code of a command that a bug of ours has ended. It is the same as OpenTofu's. Go's own
+// code, 2, would mean "changes" for a plan with -detailed-exitcode.
 const crashed = 11
 
 // Crash reports a panic of the command itself and returns the exit code.
@@ -29,7 +29,7 @@ Millipede v%s, command %q: %v
 	return crashed
 }
 
-// NoteBugs remembers that a run was ended by a mistake of ours, whose diagnostic is among the problems that are shown.
+// NoteBugs records whether a bug of ours has ended a run; its diagnostic is among the ones that are shown.
 func (a *App) NoteBugs(l diag.List) {
 	for _, d := range l {
 		var bug *coordinator.Bug

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// newEstate returns the estate of the working directory, for the command that is run.
+// newEstate returns the estate of the working directory for the current command.
 func (a *App) newEstate(use estate.Use) *estate.Estate {
 	connector := estate.Connector(a.Connector)
 	if a.Shared != nil {
@@ -31,7 +31,7 @@ func (a *App) newEstate(use estate.Use) *estate.Estate {
 	})
 }
 
-// Who is the user, on this machine.
+// Who returns the user and the host name.
 func Who() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {

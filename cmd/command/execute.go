@@ -10,7 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Execute runs one command line in this process, with its streams, environment and signals. It returns the exit code.
+// Execute runs one command line in this process, with its streams, environment and signals. It returns the exit
+// code.
 func Execute(p *Program, args []string) int {
 	diag.CalledAs(os.Args[0])
 	tuneCollector()

@@ -8,16 +8,16 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// ViewFlags are how a command shows things.
+// ViewFlags are the options about output.
 type ViewFlags struct {
 	NoColor, JSON, CompactWarnings, Concise, ShowSensitive bool
 	ConsolidateWarnings, ConsolidateErrors                 bool
 	Deprecations                                           document.Deprecations
-	// JSONInto is the file that gets the JSON form beside the text; empty for none.
+	// JSONInto is the file for the JSON form in addition to text; empty for none.
 	JSONInto string
 }
 
-// RegisterText registers what every command has.
+// RegisterText registers the options of all commands.
 func (v *ViewFlags) RegisterText(f *flag.FlagSet) {
 	f.BoolVar(&v.NoColor, "no-color", false, "")
 	f.BoolVar(&v.CompactWarnings, "compact-warnings", false, "")
@@ -25,14 +25,14 @@ func (v *ViewFlags) RegisterText(f *flag.FlagSet) {
 	f.BoolVar(&v.ConsolidateErrors, "consolidate-errors", false, "")
 }
 
-// RegisterJSON registers that, and the JSON form.
+// RegisterJSON registers the options of all commands, and -json.
 func (v *ViewFlags) RegisterJSON(f *flag.FlagSet) {
 	v.RegisterText(f)
 	f.BoolVar(&v.JSON, "json", false, "")
 	f.StringVar(&v.JSONInto, "json-into", "", "")
 }
 
-// RegisterRun registers those of commands that carry out runs.
+// RegisterRun registers the options of commands that execute runs.
 func (v *ViewFlags) RegisterRun(f *flag.FlagSet) {
 	f.BoolVar(&v.NoColor, "no-color", false, "")
 	f.BoolVar(&v.JSON, "json", false, "")
@@ -49,14 +49,14 @@ func (v *ViewFlags) RegisterReveal(f *flag.FlagSet) {
 	f.BoolVar(&v.ShowSensitive, "show-sensitive", false, "")
 }
 
-// Checked is a flag whose value may be refused although it can be parsed.
+// Checked is a flag whose value can be invalid even though it could be parsed.
 type Checked interface {
 	flag.Value
-	// Check says what is wrong with the value.
+	// Check returns the problems of the value.
 	Check() diag.List
 }
 
-// checkFlags says what is wrong with the values of the flags that were given.
+// checkFlags returns the problems of the values of all given flags.
 func checkFlags(f *flag.FlagSet) diag.List {
 	var diags diag.List
 	f.Visit(func(given *flag.Flag) {
@@ -67,7 +67,7 @@ func checkFlags(f *flag.FlagSet) diag.List {
 	return diags
 }
 
-// absence returns why the option that could not be parsed is not there; empty when nothing is known of it.
+// absence explains why an option is not supported; empty if it is unknown.
 func (a *App) absence(command string, err error) string {
 	name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !ok {

@@ -9,34 +9,33 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/operation"
 )
 
-// How long a command may take to end once it was asked to. A command that was interrupted, and is at nothing that must
-// be finished, is told to leave after stopGrace; one that was told to leave is ended after leaveGrace, whatever it
-// does.
+// The time in which a command must end. After the first interrupt, a command that holds nothing is asked to
+// leave after stopGrace. After that, the process is ended after leaveGrace in any case.
 const (
 	stopGrace  = 700 * time.Millisecond
 	leaveGrace = 500 * time.Millisecond
-	// lastGrace is how long the last duties take at most.
+	// lastGrace bounds the functions of AtEnd.
 	lastGrace = 150 * time.Millisecond
 )
 
-// Interrupts is what signals ask of a command: the first to stop, the second to leave. It latches, so that every phase
-// of the command hears of it, and it is enforced, because not all code can: an expression that is being evaluated, or a
-// file that has no end, does not look at a context.
+// Interrupts converts signals to requests: the first signal requests the command to stop, the second to leave.
+// Requests latch, so that every phase of the command sees them. They are enforced, because some code cannot
+// check a context: an expression that is being evaluated, or the reading of an endless file.
 //
-// What must be finished after the first signal, such as a run that changes the world, is within hold. All else ends by
-// itself or is ended.
+// Work that must be completed after the first signal, such as a run that changes objects, is done under Hold.
+// Everything else ends by itself, or is ended.
 type Interrupts struct {
 	operation.Stop
 	stop, leave context.CancelCauseFunc
 	// exit ends the process.
 	exit func(code int)
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	tell   func(text string)
-	parts  string // what leaving means
+	parts  string // the consequence of leaving, for users
 	held   int
 	duties map[int]func(context.Context)
-	last   int // the key of the last duty
+	last   int // the key of the last function of AtEnd
 }
 
 func newInterrupts(ctx context.Context, tell func(text string), exit func(code int)) *Interrupts {
@@ -45,7 +44,8 @@ func newInterrupts(ctx context.Context, tell func(text string), exit func(code i
 	return i
 }
 
-// Hold keeps the first signal from ending the process until release is called: something goes on that must be finished.
+// Hold prevents the first signal from ending the process until release is called, for work that must be
+// completed.
 func (i *Interrupts) Hold() (release func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -57,7 +57,7 @@ func (i *Interrupts) Hold() (release func()) {
 	})
 }
 
-// Say has tell speak to the user, until the returned function is called.
+// Say sets the function for messages to the user, until the returned function is called.
 func (i *Interrupts) Say(tell func(text string)) (back func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -70,8 +70,8 @@ func (i *Interrupts) Say(tell func(text string)) (back func()) {
 	}
 }
 
-// What the second interrupt means: for commands that carry out a run, for those whose run a service carries out, and
-// for the service.
+// The consequences of a second interrupt: for commands that execute a run, for commands whose run a service
+// executes, and for the service.
 const (
 	PartsFromWorker  = "What runs with the embedded worker is in doubt now."
 	PartsFromRun     = "The service continues the run, or stops it as it was asked to."
@@ -79,7 +79,7 @@ const (
 		"be in doubt then."
 )
 
-// Parts says what the second interrupt means, until the returned function is called.
+// Parts sets the consequence of a second interrupt, until the returned function is called.
 func (i *Interrupts) Parts(how string) (back func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -98,8 +98,8 @@ func (i *Interrupts) parting() string {
 	return i.parts
 }
 
-// AtEnd has fn called when the process is ended at once, beside whatever else it does. The context of fn ends soon.
-// forget takes that back.
+// AtEnd registers a function to be called when the process is ended at once. Its context ends soon. forget
+// removes it.
 func (i *Interrupts) AtEnd(fn func(context.Context)) (forget func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -113,11 +113,11 @@ func (i *Interrupts) AtEnd(fn func(context.Context)) (forget func()) {
 	}
 }
 
-// watch takes signals until done is closed.
+// watch handles signals until done is closed.
 func (i *Interrupts) watch(signals <-chan os.Signal, done <-chan struct{}) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	var idle, left time.Time // since when nothing was held after the stop, and since when the command is to leave
+	var idle, left time.Time // the time since which nothing is held after the stop, and that of the request to leave
 	for {
 		select {
 		case <-done:
@@ -142,7 +142,7 @@ func (i *Interrupts) watch(signals <-chan os.Signal, done <-chan struct{}) {
 					i.end()
 					return
 				}
-			case i.holding(), idle.IsZero(): // the latter: it was demanded
+			case i.holding(), idle.IsZero(): // idle is zero if Demand has requested the stop
 				idle = time.Now()
 			case time.Since(idle) > stopGrace:
 				i.leave(operation.ErrInterrupted)
@@ -152,7 +152,7 @@ func (i *Interrupts) watch(signals <-chan os.Signal, done <-chan struct{}) {
 	}
 }
 
-// Demand asks the command to stop as the first signal does, for a reason that the user is told.
+// Demand requests the command to stop, as the first signal does, for a reason that is shown to the user.
 func (i *Interrupts) Demand(reason string) {
 	if !i.Asked() {
 		i.note(reason)
@@ -164,7 +164,7 @@ func (i *Interrupts) note(text string) {
 	i.mu.Lock()
 	tell := i.tell
 	i.mu.Unlock()
-	// Whoever is told may be busy, or its stream blocked; a signal does not wait for that.
+	// The function may be slow, or its stream blocked; a signal must not wait for that.
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
@@ -203,6 +203,6 @@ func (i *Interrupts) end() {
 	case <-over:
 	case <-ctx.Done():
 	}
-	i.note("\nError: Operation interrupted\n\nThe command was ended before it had ended by itself.\n\n")
+	i.note("\nError: Operation interrupted\n\nThe command was terminated before it was complete.\n\n")
 	i.exit(1)
 }

@@ -18,27 +18,27 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// Screen is where a command talks that runs no plan: text for people on standard output and error, JSON for programs
-// instead of that (-json) or beside it (-json-into). The JSON is either a stream of messages or one document. Close it
-// with End.
+// Screen is the output of a command: text for people on standard output and standard error, and JSON for
+// programs instead of the text (-json) or in addition to it (-json-into). The JSON form is either a stream of
+// messages or one document. The caller ends it with End.
 type Screen struct {
 	App     *App
 	Flags   ViewFlags
 	Printer *view.Printer
-	// StorageOnly tells that the command needs the configuration only to find the state; see config.TreeOptions.
+	// StorageOnly says that the command uses the configuration only to find the state; see config.TreeOptions.
 	StorageOnly bool
-	// WholeConfig tells that the command wants every module to be installed and valid, though it looks at the state
-	// alone. Which ones do is as in OpenTofu.
+	// WholeConfig says that all modules must be installed and valid, although the command uses only the state.
+	// This is so for the same commands as in OpenTofu.
 	WholeConfig bool
-	Stream      *document.Stream // nil when nobody wants messages
-	// Document receives the JSON of commands that write one; nil when nobody wants it.
+	Stream      *document.Stream // nil if messages are not requested
+	// Document receives the JSON document; nil if it is not requested.
 	Document io.Writer
-	file     *os.File // of -json-into
-	failed   bool     // something could not be written
+	file     *os.File // the file of -json-into
+	failed   bool     // a write has failed
 }
 
-// NewScreen returns the screen of a command whose JSON form is one document; problems are always text then. sources
-// returns the files that were loaded; it may be nil.
+// NewScreen returns the screen of a command whose JSON form is one document; diagnostics are then always text.
+// sources returns the loaded files for source lines; it may be nil.
 func (a *App) NewScreen(f ViewFlags, sources func() map[string]*hcl.File) (*Screen, diag.List) {
 	s := &Screen{App: a, Flags: f, Printer: a.Printer(f)}
 	s.Printer.Sources = sources
@@ -64,7 +64,8 @@ func (a *App) TextScreen(f ViewFlags) *Screen {
 	return &Screen{App: a, Flags: f, Printer: a.Printer(f)}
 }
 
-// NewStreamScreen returns the screen of a command whose JSON form is a stream of messages, problems among them.
+// NewStreamScreen returns the screen of a command whose JSON form is a stream of messages, including
+// diagnostics.
 func (a *App) NewStreamScreen(f ViewFlags, sources func() map[string]*hcl.File) (*Screen, diag.List) {
 	s, diags := a.NewScreen(f, sources)
 	if s.Document != nil {
@@ -74,15 +75,15 @@ func (a *App) NewStreamScreen(f ViewFlags, sources func() map[string]*hcl.File) 
 	return s, diags
 }
 
-// ForPeople tells whether standard output is text.
+// ForPeople reports whether standard output is text.
 func (s *Screen) ForPeople() bool { return !s.Flags.JSON }
 
-// Options are how the views write text.
+// Options returns the options for writing text.
 func (s *Screen) Options() view.TextOptions {
 	return s.App.Text(s.Flags)
 }
 
-// Say tells something: the text with a line break for people, the same on one line for programs.
+// Say shows a message: with a line break for people, and as one message for programs.
 func (s *Screen) Say(text string) {
 	s.Print(text + "\n")
 	if s.Stream != nil {
@@ -90,14 +91,14 @@ func (s *Screen) Say(text string) {
 	}
 }
 
-// Print writes text for people alone.
+// Print writes text if the output is for people.
 func (s *Screen) Print(text string) {
 	if s.ForPeople() {
 		s.Write(s.App.People(s.Flags), []byte(text))
 	}
 }
 
-// Printed writes what a view writes, for people alone.
+// Printed calls show with the output if that is for people.
 func (s *Screen) Printed(show func(io.Writer) error) {
 	if s.ForPeople() {
 		if err := show(s.App.People(s.Flags)); err != nil {
@@ -106,7 +107,7 @@ func (s *Screen) Printed(show func(io.Writer) error) {
 	}
 }
 
-// Check reports that a stream cannot be written; there is nothing else to be done about it.
+// Check reports a failure to write the output on standard error.
 func (s *Screen) Check(err error) {
 	if err != nil {
 		s.failed = true
@@ -114,17 +115,17 @@ func (s *Screen) Check(err error) {
 	}
 }
 
-// Message writes a message for programs alone.
+// Message writes a message if the output is for programs.
 func (s *Screen) Message(kind, text string, fields map[string]any) {
 	if s.Stream != nil {
 		s.Stream.Message(kind, text, fields)
 	}
 }
 
-// WantsDocument tells whether somebody wants the JSON document.
+// WantsDocument reports whether the JSON document is requested.
 func (s *Screen) WantsDocument() bool { return s.Document != nil }
 
-// WriteDocument writes the JSON document, if somebody wants it. An error in making it is a bug of ours, shown as such.
+// WriteDocument writes the JSON document if it is requested. An error in making it is reported as a bug.
 func (s *Screen) WriteDocument(text []byte, err error) diag.List {
 	if s.Document == nil {
 		return nil
@@ -136,7 +137,7 @@ func (s *Screen) WriteDocument(text []byte, err error) diag.List {
 	return nil
 }
 
-// Diagnostics shows problems.
+// Diagnostics shows diagnostics.
 func (s *Screen) Diagnostics(l diag.List) {
 	s.App.NoteBugs(l)
 	if s.Stream != nil {
@@ -147,7 +148,7 @@ func (s *Screen) Diagnostics(l diag.List) {
 	}
 }
 
-// End shows the last problems and returns the exit code.
+// End shows the last diagnostics and returns the exit code.
 func (s *Screen) End(l diag.List) int {
 	s.Diagnostics(l)
 	code := 0
@@ -172,14 +173,13 @@ func (s *Screen) Write(w io.Writer, text []byte) {
 	s.Check(err)
 }
 
-// WrongUsage ends a command whose arguments are wrong.
+// WrongUsage ends a command with invalid arguments.
 func (s *Screen) WrongUsage(summary, detail string) int {
 	return s.End(diag.Errors(summary, fmt.Sprintf("%s\n\nFor the options of the command, run:\n  "+diag.Program()+
 		" %s -help", detail, s.App.Command), nil))
 }
 
-// checkWorkspace says whether the name that TF_WORKSPACE gives can be one of a workspace, for commands that have to do
-// with workspaces.
+// checkWorkspace checks that TF_WORKSPACE is a valid name, for commands that use workspaces.
 func (a *App) checkWorkspace() diag.List {
 	if name := a.Getenv("TF_WORKSPACE"); name != "" && !a.apart && !estate.ValidWorkspace(name) {
 		return diag.Errors("Invalid workspace name set using TF_WORKSPACE", fmt.Sprintf("The workspace name %q is "+
@@ -188,7 +188,7 @@ func (a *App) checkWorkspace() diag.List {
 	return nil
 }
 
-// From tells the screen where the text of files is, for snippets.
+// From sets the source of files for the source lines of diagnostics.
 func (s *Screen) From(sources func() map[string]*hcl.File) {
 	s.Printer.Sources = sources
 	if s.Stream != nil {
@@ -196,27 +196,28 @@ func (s *Screen) From(sources func() map[string]*hcl.File) {
 	}
 }
 
-// Finding says how the command finds the state.
+// Finding returns how the command finds the state.
 func (s *Screen) Finding(vars estate.Variables) estate.Finding {
 	return estate.Finding{Variables: vars, StorageOnly: s.StorageOnly, Whole: s.WholeConfig, Sources: s.From}
 }
 
-// WithState opens the state of the workspace, or that in the file of -state, calls fn and closes it. operation names
-// what the command does in the lock; empty for commands that only read. It returns the exit code.
+// WithState opens the state of the workspace, or that in the file of -state, calls fn, and closes the state.
+// operation is the name of the operation in the lock; empty for commands that only read. It returns the exit
+// code.
 func (s *Screen) WithState(ctx context.Context, vars estate.Variables, f estate.StateOptions, operation string,
 	fn func(estate.Changeable) diag.List) (code int) {
 	at, diags := s.App.Estate.OpenChangeable(ctx, s.Finding(vars), f, operation)
 	if diags.HasErrors() {
 		return s.End(diags)
 	}
-	defer func() { // after a panic, too: the state is locked
+	defer func() { // after a panic too, because the state is locked
 		code = s.End(diags.Append(at.Close(ctx)))
 	}()
 	diags = diags.Append(fn(at))
 	return code
 }
 
-// ReadState is withState for commands that only look at the state.
+// ReadState is WithState for commands that only read the state.
 func (s *Screen) ReadState(ctx context.Context, vars estate.Variables, file string,
 	fn func(*state.State) diag.List) int {
 	return s.WithState(ctx, vars, estate.StateOptions{File: file}, "",
@@ -229,7 +230,7 @@ func (s *Screen) ReadState(ctx context.Context, vars estate.Variables, file stri
 		})
 }
 
-// openInto opens the file of -json-into. What it held is lost.
+// openInto creates the file of -json-into, or truncates it.
 func openInto(name string) (*os.File, diag.List) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"github.com/millipede-iac/millipede/view"
 )
 
-// Ink tells whether standard output takes colours.
+// Ink returns the colours for standard output.
 func (a *App) Ink(f ViewFlags) view.Ink {
 	return view.Ink(!f.NoColor && a.Getenv("NO_COLOR") == "" && Terminal(a.Stdout))
 }
 
-// People returns standard output for text, which what others say cannot make control the terminal; see view.Clean.
+// People returns standard output for text. It removes control characters from text of others; see view.Clean.
 func (a *App) People(f ViewFlags) io.Writer { return view.Clean(a.Stdout, a.Ink(f)) }
 
-// Text returns how text for people is written to standard output.
+// Text returns the options for text on standard output.
 func (a *App) Text(f ViewFlags) view.TextOptions {
 	return view.TextOptions{
 		Ink: a.Ink(f), Width: Width(a.Stdout),
@@ -25,7 +25,7 @@ func (a *App) Text(f ViewFlags) view.TextOptions {
 	}
 }
 
-// Width is the number of columns of a stream; 0 when it is no terminal.
+// Width returns the number of columns of a stream; 0 if it is not a terminal.
 func Width(stream any) int {
 	f, ok := stream.(*os.File)
 	if !ok || !Terminal(stream) {
@@ -38,7 +38,7 @@ func Width(stream any) int {
 	return w
 }
 
-// Printer returns what shows problems to people.
+// Printer returns the printer of diagnostics for people.
 func (a *App) Printer(f ViewFlags) *view.Printer {
 	return &view.Printer{
 		Out: a.Stdout, Err: a.Stderr, Ink: view.Ink(!f.NoColor && a.Getenv("NO_COLOR") == "" && Terminal(a.Stderr)),

@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/trace"
 )
 
-// traced begins the span of a command, where the environment asks for traces. ended ends it, and sends what is left.
-// Traces that cannot be sent are told of, and change nothing else: they are about the command, not part of it.
+// traced begins the span of a command if the environment enables traces. ended ends the span, and sends pending
+// ones. A failure to send traces is reported, but has no effect on the command.
 func (a *App) traced(ctx context.Context, name string) (traced context.Context, ended func(code int)) {
 	warn := func(err error) {
 		if err != nil {
@@ -23,7 +23,7 @@ func (a *App) traced(ctx context.Context, name string) (traced context.Context, 
 		return ctx, func(int) {}
 	}
 	var span *trace.Span
-	if name != "serve" { // it lasts for as long as the service, whose runs have traces of their own
+	if name != "serve" { // a service runs indefinitely, and its runs have traces of their own
 		ctx, span = trace.Start(ctx, name, trace.Internal)
 	}
 	return ctx, func(code int) {

@@ -1,10 +1,8 @@
-// Package instance evaluates one instance of a resource: its provider, where it is to be worked on, its conditions,
-// the body
-// of its block.
+// Package instance evaluates one instance of a resource: its provider, its placement, its conditions, and the
+// body of its block.
 //
-// Planning and applying go by what it finds; see named.go for what they and others evaluate besides instances. The
-// package
-// decides nothing, keeps nothing, and asks no worker.
+// Planning and applying use the results; named.go has the evaluation of named values, which is shared as well.
+// The package makes no decisions, keeps no state, and asks no worker.
 package instance
 
 import (
@@ -32,40 +30,38 @@ type Evaluator struct {
 	Package func(addr.Provider) wire.Package
 }
 
-// Instance is what is known of one instance before a worker is asked. Of one without a block, Resource is nil, and so
-// is all
-// that comes from the block.
+// Instance is an instance as evaluated before a worker is asked. For an instance without a block, Resource and
+// all fields that come from the block are nil.
 type Instance struct {
 	Addr addr.Instance
-	// Provider serves the instance; Wire is how workers are told so. Place is where they are.
+	// Provider is the provider instance; Wire is its form for workers. Place is the pool and the limits.
 	Provider addr.ProviderInstance
 	Wire     wire.Provider
 	Place    program.Placement
 	Schema   *schema.Schema
 	Identity *schema.Identity // nil for a type without one
-	// Meta is what the module tells the provider, coded for the wire; see values.Code.Meta.
+	// Meta is the module's provider_meta, encoded for the wire; see values.Code.Meta.
 	Meta []byte
 
-	// Resource is the block in its module instance, Rep the instance's count or each.
+	// Resource is the block in its module instance, Rep the values of count and each.
 	Resource *values.Resource
 	Rep      eval.Repetition
-	// Config is the evaluated body, with marks, and Bare without; Sensitive are the paths that the configuration made
-	// so.
+	// Config is the evaluated body with marks, Bare the same without marks; Sensitive are the paths that the
+	// configuration made sensitive.
 	Config, Bare cty.Value
 	Sensitive    []cty.Path
 	// Checks are the outcomes of the preconditions.
 	Checks []Outcome
 }
 
-// Options say how a block is evaluated.
+// Options configure the evaluation of a block.
 type Options struct {
-	// Lenient takes a body that cannot be evaluated for a null object.
+	// Lenient makes the result a null object if the body cannot be evaluated.
 	Lenient bool
 }
 
-// Block evaluates the block of an instance: its provider, then its preconditions, then its body. With errors, the
-// instance
-// holds what was found until then.
+// Block evaluates the block of an instance: its provider, then its preconditions, then its body. If there are
+// errors, the instance has the results up to the first one.
 func (e Evaluator) Block(r *values.Resource, k addr.Key, o Options) (*Instance, diag.List) {
 	in := &Instance{Addr: r.Addr().Instance(k), Resource: r, Schema: r.Code.Schema, Identity: r.Code.Identity}
 	expansion, diags := r.Expansion()
@@ -102,9 +98,9 @@ func (e Evaluator) Block(r *values.Resource, k addr.Key, o Options) (*Instance, 
 	return in, diags
 }
 
-// Stored returns an instance by what the state has of it: the provider that the object belongs to, and the schema
-// that it is
-// read by. object is its value, as far as that says in which region it is; cty.NilVal when it cannot be read.
+// Stored returns an instance for an object of the state, without its block: with the provider that the object
+// belongs to, and the schema for reading it. object is its value, which may determine its region; cty.NilVal if
+// the object cannot be read.
 func (e Evaluator) Stored(
 	a addr.Instance, p addr.ProviderInstance, s *schema.Schema, object cty.Value,
 ) (*Instance, diag.List) {
@@ -116,7 +112,7 @@ func (e Evaluator) Stored(
 	return in, diags
 }
 
-// served evaluates the configuration of the provider, and what the module tells it.
+// served evaluates the configuration of the provider, and the module's provider_meta.
 func (e Evaluator) served(in *Instance) diag.List {
 	wp, cfg, diags := values.WireProvider(e.Store, in.Provider, e.Package(in.Provider.Provider), in.Addr.Config())
 	if in.Wire = wp; diags.HasErrors() {
@@ -140,8 +136,8 @@ func (in *Instance) Postconditions(self cty.Value) ([]Outcome, diag.List) {
 	return Outcomes("resource", in.Addr.Config().String(), c), c.Diags
 }
 
-// Range returns where a path of the object leads to in its block: the block itself where nothing there is about it, nil
-// without a block. The body is expanded for it, which is only done when there is a problem.
+// Range returns the place of a path in the block: the block itself if the path is not there, nil without a
+// block. It expands the body, so it is called only when there is a problem.
 func (in *Instance) Range(path cty.Path) *hcl.Range {
 	if in.Resource == nil {
 		return nil
@@ -149,7 +145,7 @@ func (in *Instance) Range(path cty.Path) *hcl.Range {
 	return Range(in.Resource, in.Rep, path)
 }
 
-// Range returns where a path of an instance leads to in the block of its resource.
+// Range returns the place of a path of an instance in the block of its resource.
 func Range(r *values.Resource, rep eval.Repetition, path cty.Path) *hcl.Range {
 	if len(path) > 0 && r.Code.Body != nil {
 		if rng := eval.ConfigRange(r.Bound().Expanded(rep, cty.NilVal), path); rng != nil {
@@ -159,15 +155,15 @@ func Range(r *values.Resource, rep eval.Repetition, path cty.Path) *hcl.Range {
 	return r.Code.Config.Range.Ptr()
 }
 
-// EncodeConfig codes the evaluated body, without its marks, for the wire.
+// EncodeConfig encodes the evaluated body, without its marks, for the wire.
 func (in *Instance) EncodeConfig() ([]byte, error) {
 	return coding.EncodeValue(in.Bare, in.Schema.Block.ImpliedType())
 }
 
-// Decode decodes an object of the type; the value comes without marks. No bytes are a null object.
+// Decode decodes an object of the type, without marks. Empty bytes are a null object.
 func (in *Instance) Decode(b []byte) (cty.Value, error) { return Decode(b, in.Schema) }
 
-// DecodeUnless is Decode, unless the bytes are the same as those of a value that is there already.
+// DecodeUnless returns v if b equals same, and otherwise decodes b.
 func (in *Instance) DecodeUnless(b, same []byte, v cty.Value) (cty.Value, error) {
 	if (b == nil) == (same == nil) && bytes.Equal(b, same) {
 		return v, nil
@@ -175,7 +171,7 @@ func (in *Instance) DecodeUnless(b, same []byte, v cty.Value) (cty.Value, error)
 	return in.Decode(b)
 }
 
-// DecodeIdentity decodes an identity object; cty.NilVal when there is none.
+// DecodeIdentity decodes an identity object; the result is cty.NilVal for empty bytes.
 func (in *Instance) DecodeIdentity(b []byte) (cty.Value, error) {
 	if b == nil || in.Identity == nil {
 		return cty.NilVal, nil
@@ -183,23 +179,24 @@ func (in *Instance) DecodeIdentity(b []byte) (cty.Value, error) {
 	return coding.DecodeValue(b, in.Identity.Body.ImpliedType())
 }
 
-// Marked marks a value of the object with what the schema, and what the configuration makes sensitive.
+// Marked marks the parts of a value that are sensitive by the schema or by the configuration.
 func (in *Instance) Marked(v cty.Value) cty.Value {
 	return values.MarkSensitive(v, in.Schema.Block, in.Sensitive)
 }
 
-// Unread is the value of data that nobody has read yet: the configuration, with all unknown that reading finds.
+// Unread is the value of data that has not been read yet: the configuration, with all computed attributes
+// unknown.
 func (in *Instance) Unread() cty.Value {
 	return in.Marked(values.UnknownComputed(in.Config, in.Schema.Block))
 }
 
-// Encode codes a value for the wire, without its marks.
+// Encode encodes a value for the wire, without its marks.
 func Encode(v cty.Value, s *schema.Schema) ([]byte, error) {
 	bare, _ := v.UnmarkDeep()
 	return coding.EncodeValue(bare, s.Block.ImpliedType())
 }
 
-// Decode decodes an object by a schema; the value comes without marks. No bytes are a null object.
+// Decode decodes an object with a schema, without marks. Empty bytes are a null object.
 func Decode(b []byte, s *schema.Schema) (cty.Value, error) {
 	if b == nil {
 		return cty.NullVal(s.Block.ImpliedType()), nil
@@ -207,19 +204,20 @@ func Decode(b []byte, s *schema.Schema) (cty.Value, error) {
 	return coding.DecodeValue(b, s.Block.ImpliedType())
 }
 
-// Broken is the step of a vertex that ends by a mistake of ours, or of a worker, in what travelled between the two.
+// Broken is the step of a vertex that ends because of a bug, of ours or of a worker's, in a message between the
+// two.
 func Broken(doing string, err error) program.Step {
 	return program.Step{Diags: diag.Errors("Failed to exchange a value with a worker",
 		doing+": "+err.Error()+".\n\nThis is a bug in Millipede.", nil)}
 }
 
-// Notes are what views want to know of an object that something was done to.
+// Notes returns the notes for views about an object that was changed or read.
 func Notes(action string, v cty.Value) program.Notes {
 	key, id := values.IDOf(v)
 	return program.Notes{Action: action, ID: id, IDKey: key}
 }
 
-// UnknownType is the diagnostic of a resource type that its provider does not have.
+// UnknownType is the diagnostic for a resource type that the provider does not have.
 func UnknownType(p addr.Provider, r addr.Resource, subject *hcl.Range) *diag.Diagnostic {
 	summary, what := "Invalid resource type", "resource type"
 	switch r.Mode {

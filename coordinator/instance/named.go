@@ -6,9 +6,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Value evaluates the named value that a vertex of the plan graph stands for, or the repetition of a module call, in
-// one
-// instance of its module. Other vertices have no value.
+// Value evaluates, in one instance of its module, the named value of a vertex of the plan graph, or the
+// repetition of a module call. Other vertices have no value.
 func Value(m *values.Module, n *graph.Node) (diags diag.List) {
 	switch n.Kind {
 	case graph.VariableNode:
@@ -23,9 +22,8 @@ func Value(m *values.Module, n *graph.Node) (diags diag.List) {
 	return diags
 }
 
-// Rules evaluates the rules of a variable, an output or a check in one instance of its module, with what is to be
-// recorded of
-// them. Other vertices have none; those of resources belong to their instances.
+// Rules evaluates, in one instance of its module, the rules of a variable, an output or a check, and returns
+// the outcomes to record. Other vertices have none; the rules of resources belong to their instances.
 func Rules(m *values.Module, n *graph.Node) ([]Outcome, diag.List) {
 	var c values.Conditions
 	kind := ""

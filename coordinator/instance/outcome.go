@@ -8,14 +8,15 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// Outcome is what the rules of one object came to, as plans and states record it.
+// Outcome is the result of the rules of one object, as plans and states record it.
 type Outcome struct {
-	// Kind is what has the rules: resource, output_value, input_variable or check. Config is its static address.
+	// Kind is the kind of the object: resource, output_value, input_variable or check. Config is its static
+	// address.
 	Kind, Config string
 	Object       state.CheckObject
 }
 
-// Outcomes returns what is to be recorded of rules: nothing when there are none.
+// Outcomes returns the outcomes to record; none if there are no rules.
 func Outcomes(kind, config string, c values.Conditions) []Outcome {
 	if c.Rules == 0 {
 		return nil
@@ -31,9 +32,8 @@ func Unreadable(data *values.Resource, problems diag.List) Outcome {
 	}}
 }
 
-// Both is what two sets of rules of one object came to, the later one last: that of postconditions never improves on
-// that of
-// preconditions.
+// Both combines the outcomes of two sets of rules of one object, in the order in which they were evaluated:
+// postconditions do not improve the outcome of preconditions.
 func Both(earlier, later state.CheckObject) state.CheckObject {
 	later.Failures = slices.Concat(earlier.Failures, later.Failures)
 	later.Status = Worst(earlier.Status, later.Status)

@@ -1,8 +1,8 @@
-// Package layout knows where a working directory keeps what belongs to Millipede: the stores of its workspaces, and
-// what the embedded server and worker of each need.
+// Package layout defines where a working directory keeps Millipede's files: the stores of its workspaces, and
+// the files of their embedded servers and workers.
 //
-// It knows paths and names. It opens no store and starts nothing, and it reads no environment: callers say where the
-// directory is.
+// It knows paths and names. It opens no store, starts nothing, and does not read the environment: callers pass
+// the directory.
 package layout
 
 import (
@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// ownName is the directory beside the configuration.
+	// ownName is the name of the directory beside the configuration.
 	ownName = ".millipede"
-	// movedName is its name in a data directory that the user has chosen.
+	// movedName is its name in a data directory that the user has set.
 	movedName = "millipede"
 
 	workspacesName = "workspaces"
@@ -32,11 +32,11 @@ const (
 	removedPrefix  = ".removed-"
 )
 
-// Directory is the directory that belongs to Millipede. docs/format/directory.md describes it.
+// Directory is the directory for Millipede's files. docs/format/directory.md describes it.
 type Directory struct{ path string }
 
-// At returns the directory of a working directory, where empty is that of the process. dataDir is TF_DATA_DIR: when it
-// is set, everything lies below it, so that the working directory may be one that nobody can write to.
+// At returns the directory of a working directory; empty means that of the process. dataDir is the value of
+// TF_DATA_DIR: if set, all files are below it, so that the working directory may be read-only.
 func At(dir, dataDir string) Directory {
 	switch {
 	case dataDir == "":
@@ -47,17 +47,17 @@ func At(dir, dataDir string) Directory {
 	return Directory{filepath.Join(dir, dataDir, movedName)}
 }
 
-// Path is where the directory is.
+// Path returns the path of the directory.
 func (d Directory) Path() string { return d.path }
 
-// Make creates the directory, for its owner only, with a .gitignore: the states in it hold secrets.
+// Make creates the directory, accessible to its owner only because states contain secrets, with a .gitignore.
 func (d Directory) Make() error {
 	if err := os.MkdirAll(d.path, 0o700); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(filepath.Join(d.path, ignoreName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil // the user's own wishes count
+		return nil // keep the user's own file
 	}
 	if err != nil {
 		return err
@@ -66,8 +66,8 @@ func (d Directory) Make() error {
 	return errors.Join(err, f.Close())
 }
 
-// Home is the part of the directory that belongs to one workspace, or to one state file that -state names. One process
-// at a time has its store open for writing, and with it the rest of the home.
+// Home is the directory of one workspace, or of one state file of -state. Only one process at a time can have
+// its store open for writing, and that process owns the rest of the home.
 type Home struct{ path string }
 
 // Workspace returns the home of a workspace.
@@ -75,11 +75,11 @@ func (d Directory) Workspace(name string) Home {
 	return Home{filepath.Join(d.path, workspacesName, encode(name))}
 }
 
-// HomeAt returns the home in a directory, for a coordinator in whose name runs of many workspaces are carried out.
+// HomeAt returns the home in a given directory, for a coordinator that executes runs of many workspaces.
 func HomeAt(dir string) Home { return Home{dir} }
 
-// File returns the home of the state files that -state and -state-out name: they have nothing to do with the state of
-// a workspace.
+// File returns the home for the state files of -state and -state-out, which is independent of the homes of
+// workspaces.
 func (d Directory) File(state, stateOut string) Home {
 	return Home{filepath.Join(d.path, filesName, fileID(state, stateOut))}
 }
@@ -89,7 +89,7 @@ func fileID(state, stateOut string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// encode makes a name of a directory of the name of a workspace. The names that may be chosen today stay as they are.
+// encode converts the name of a workspace to that of a directory. Valid workspace names stay unchanged.
 func encode(workspace string) string {
 	name := url.PathEscape(workspace)
 	if name == "" || name[0] == '.' {
@@ -98,7 +98,7 @@ func encode(workspace string) string {
 	return name
 }
 
-// Workspaces lists the workspaces that have a home, sorted.
+// Workspaces returns the workspaces that have a home, sorted.
 func (d Directory) Workspaces() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(d.path, workspacesName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
@@ -114,23 +114,23 @@ func (d Directory) Workspaces() ([]string, error) {
 	return names, nil
 }
 
-// Path is where the home is.
+// Path returns the path of the home.
 func (h Home) Path() string { return h.path }
 
-// Store is the file of the store.
+// Store returns the path of the store.
 func (h Home) Store() string { return filepath.Join(h.path, storeName) }
 
-// Identity is the file that says which coordinator the runs of this home belong to.
+// Identity returns the path of the file with the identity of the coordinator.
 func (h Home) Identity() string { return filepath.Join(h.path, "coordinator") }
 
-// Messages is where the embedded NATS server keeps its streams.
+// Messages returns the directory of the embedded NATS server's streams.
 func (h Home) Messages() string { return filepath.Join(h.path, "nats") }
 
-// Worker is where the embedded worker keeps its journal.
+// Worker returns the directory of the embedded worker's journal.
 func (h Home) Worker() string { return filepath.Join(h.path, "worker") }
 
-// Remove removes the home of a workspace that is deleted. The caller has its store open, so that nobody else does;
-// whoever waits for the store finds that it has lost its name.
+// Remove removes the home of a deleted workspace. The caller has its store open, so that no other process does;
+// processes that wait for the store find that its path is gone.
 func (h Home) Remove() error {
 	gone := filepath.Join(filepath.Dir(h.path), fmt.Sprintf("%s%s-%d", removedPrefix,
 		filepath.Base(h.path), os.Getpid()))
@@ -140,13 +140,13 @@ func (h Home) Remove() error {
 	return os.RemoveAll(gone)
 }
 
-// abandoned is the age at which a copy was left behind by a reader that was killed.
+// abandoned is the age from which a copy is considered left behind by a killed reader.
 const abandoned = 10 * time.Minute
 
-// MakeCopyDir makes a directory for a copy of the store that a reader asked for. The reader removes it.
+// MakeCopyDir creates a directory for a copy of the store that a reader has requested. The reader removes it.
 func (h Home) MakeCopyDir() (string, error) { return os.MkdirTemp(h.path, copyPrefix) }
 
-// Tidy removes the copies that readers have left behind when they were killed.
+// Tidy removes copies that killed readers have left behind.
 func (h Home) Tidy(now time.Time) error {
 	entries, err := filepath.Glob(filepath.Join(h.path, copyPrefix+"*"))
 	for _, dir := range entries {

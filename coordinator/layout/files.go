@@ -24,7 +24,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// syncDir makes names in a directory durable, where directories can be opened.
+// syncDir makes the entries of a directory durable, on systems where directories can be opened.
 func syncDir(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -8,21 +8,22 @@ import (
 	"path/filepath"
 )
 
-// Before there was a home for each workspace, one store in the directory had all workspaces, and all runs had one
-// embedded server. Such a directory is laid out anew by whoever writes to it first:
+// In the old layout, one store in the directory had all workspaces, and all runs shared one embedded server.
+// The first process that writes to such a directory converts it:
 //
 //	state.db, coordinator, nats, worker  ->  workspaces/NAME/{state.db,coordinator,nats,worker}
 //
-// All homes are made under another name, which then becomes the name "workspaces" in one step: a crash before leaves
-// the old layout, which is taken up again, a crash after leaves at most old files that nothing reads any more.
+// It makes all homes under a temporary name, and then renames that to "workspaces" in one step. A crash before
+// this step leaves the old layout, which the next process converts; a crash after it leaves at most old files
+// that are no longer read.
 
 const (
 	buildingSuffix = ".new"
-	// KeptName is the name that the store of the old layout gets: nothing reads it, and nothing in it is lost.
+	// KeptName is the name under which the store of the old layout is kept. It is no longer read.
 	KeptName = "state.db.before-workspaces"
 )
 
-// Former is the store of the old layout, which has all workspaces; false where there is none.
+// Former returns the store of the old layout, which has all workspaces; is is false if there is none.
 func (d Directory) Former() (path string, is bool) {
 	path = filepath.Join(d.path, storeName)
 	if exists(filepath.Join(d.path, workspacesName)) || !exists(path) {
@@ -31,11 +32,11 @@ func (d Directory) Former() (path string, is bool) {
 	return path, true
 }
 
-// FormerIdentity is where the old layout has the identity of the coordinator.
+// FormerIdentity returns the path of the coordinator's identity in the old layout.
 func (d Directory) FormerIdentity() string { return filepath.Join(d.path, "coordinator") }
 
-// Divide lays the directory out anew. The caller has the former store open, so that nobody else does. split makes the
-// store of each workspace, under the name that it gets from the function that it is given.
+// Divide converts the directory. The caller has the old store open, so that no other process does. split makes
+// the store of each workspace, at the path that storeOf returns for it.
 func (d Directory) Divide(split func(storeOf func(workspace string) string) error) error {
 	building := filepath.Join(d.path, workspacesName+buildingSuffix)
 	if err := os.RemoveAll(building); err != nil {
@@ -55,7 +56,7 @@ func (d Directory) Divide(split func(storeOf func(workspace string) string) erro
 	if err = errors.Join(failed, err); err != nil {
 		return fmt.Errorf("dividing the store by workspaces: %w", err)
 	}
-	// A run that was cut off may have left messages, and a workspace's home has to have the server that holds them.
+	// An interrupted run may have left messages, so each home needs a copy of the server that has them.
 	for _, home := range homes {
 		for _, name := range []string{"coordinator", "nats", "worker"} {
 			if err := copyTree(filepath.Join(d.path, name), filepath.Join(home, name)); err != nil {
@@ -81,7 +82,7 @@ func (d Directory) Divide(split func(storeOf func(workspace string) string) erro
 	return errors.Join(err, os.Rename(filepath.Join(d.path, storeName), filepath.Join(d.path, KeptName)))
 }
 
-// TakeFile gives the store of a state file of -state its home, where the old layout has one.
+// TakeFile moves the store for a state file of -state to its home, if it is in the old layout.
 func (d Directory) TakeFile(state, stateOut string) error {
 	old, home := filepath.Join(d.path, "file-"+fileID(state, stateOut)+".db"), d.File(state, stateOut)
 	if !exists(old) || exists(home.Store()) {
@@ -98,8 +99,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// copyTree copies a file or a directory; that there is none is no error. What it has written is on the disk when it
-// returns.
+// copyTree copies a file or a directory, and does nothing if it does not exist. The copy is durable when
+// copyTree returns.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) && path == from {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sameUser tells whether the other side of a connection is a process of this user, or of root.
+// sameUser reports whether the peer of a connection is a process of this user or of root.
 func sameUser(conn net.Conn) bool {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {

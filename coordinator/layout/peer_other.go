@@ -4,5 +4,5 @@ package layout
 
 import "net"
 
-// sameUser trusts the modes of the directory and the socket, which only their owner can open.
+// sameUser relies on the modes of the directory and the socket, which only their owner can open.
 func sameUser(net.Conn) bool { return true }

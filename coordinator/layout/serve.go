@@ -18,14 +18,14 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// The process that has a store open answers other processes of the same user on a socket in the home, one request on
-// a connection: a line of JSON each way. docs/format/directory.md describes it. What it does not know it refuses by
-// name, so that later versions can ask for more.
+// The process that has a store open serves requests of other processes of the same user on a socket in the
+// home. There is one request per connection: a line of JSON in each direction. docs/format/directory.md
+// describes it. An unknown request is refused with its name, so that later versions can add requests.
 
-// ServeVersion is the version of the requests that this code makes and understands.
+// ServeVersion is the version of the requests that this code supports.
 const ServeVersion = 1
 
-// OpCopy asks for a copy of the store as it was last committed.
+// OpCopy requests a copy of the store as of its last commit.
 const OpCopy = "copy"
 
 const (
@@ -39,36 +39,36 @@ const (
 	copyTime      = 2 * time.Minute
 )
 
-// Request is what another process asks for.
+// Request is a request of another process.
 type Request struct {
 	Version int    `json:"version"`
 	Op      string `json:"op"`
 }
 
-// Reply is the answer.
+// Reply is the reply to a request.
 type Reply struct {
 	Version int `json:"version"`
-	// Error says why there is no answer; empty when there is one.
+	// Error is the reason for a failure; empty for success.
 	Error string `json:"error,omitempty"`
-	// Dir is the directory below the home that has the copy; whoever asked removes it.
+	// Dir is the directory with the copy, relative to the home; the requester removes it.
 	Dir string `json:"dir,omitempty"`
-	// Pulled tells that the store had taken over what others did to the snapshot before the copy was made.
+	// Pulled says that the store had taken over the changes of others to the snapshot before the copy was made.
 	Pulled bool `json:"pulled,omitempty"`
 }
 
 // Source is a store that is open in this process.
 type Source interface {
-	// CopyTo writes a copy of the store, as it was last committed, to a new file.
+	// CopyTo writes a copy of the store as of its last commit to a new file.
 	CopyTo(ctx context.Context, to string) error
 }
 
-// Server answers for a store that this process has open. Close it before the store.
+// Server serves requests about a store that this process has open. Close it before the store.
 type Server struct {
 	home     Home
 	source   Source
 	listener net.Listener
 	temp     string // the directory for temporary files
-	apart    string // the directory that was made for the socket; empty where it is in the home
+	apart    string // the directory that was created for the socket; empty if the socket is in the home
 	pulled   atomic.Bool
 	copies   chan struct{}
 	conns    chan struct{}
@@ -77,12 +77,13 @@ type Server struct {
 	working  sync.WaitGroup
 
 	watching sync.Mutex     // guards book and begun
-	book     *timeline.Book // of the run that is carried out; nil before one has begun
-	begun    chan struct{}  // closed, and replaced, when one begins
+	book     *timeline.Book // the timeline of the current run; nil before the first one
+	begun    chan struct{}  // closed and replaced when a run begins
 }
 
-// Serve answers other processes from now on. The caller has the store open for writing, so what another server has left
-// in the home is of a process that is gone. temp is the directory for temporary files. Close the server.
+// Serve starts to serve other processes. The caller has the store open for writing, so files of another server
+// in the home belong to an ended process. temp is the directory for temporary files. The caller closes the
+// server.
 func (h Home) Serve(source Source, temp string) (*Server, error) {
 	s := &Server{home: h, source: source, temp: temp, copies: make(chan struct{}, maxCopies),
 		conns: make(chan struct{}, maxConns), begun: make(chan struct{})}
@@ -95,8 +96,8 @@ func (h Home) Serve(source Source, temp string) (*Server, error) {
 	return s, nil
 }
 
-// listen opens the socket in the home or, where its name is too long for one or the file system has none, in a
-// directory of its own, whose name is in a file of the home.
+// listen opens the socket in the home. If the path is too long for a socket, or the file system does not
+// support sockets, it uses a directory of its own, and writes its name to a file in the home.
 func (s *Server) listen() (err error) {
 	path, note := filepath.Join(s.home.path, socketName), filepath.Join(s.home.path, addressName)
 	for _, old := range []string{path, note} {
@@ -119,10 +120,10 @@ func (s *Server) listen() (err error) {
 	return errors.Join(os.Chmod(path, 0o600), os.WriteFile(note, []byte(path), 0o600))
 }
 
-// Pulled tells readers from now on that the store has taken over what others did to the snapshot.
+// Pulled reports to later readers that the store has taken over the changes of others to the snapshot.
 func (s *Server) Pulled() { s.pulled.Store(true) }
 
-// Close stops answering and waits for the answers that are under way.
+// Close stops serving, and waits for the replies in progress.
 func (s *Server) Close() error {
 	err := s.listener.Close() // removes the socket
 	s.leave()
@@ -150,7 +151,7 @@ func (s *Server) accept() {
 		conn, err := s.listener.Accept()
 		if err != nil {
 			if s.ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-				select { // no file descriptor is left, for example
+				select { // for example, no file descriptor is available
 				case <-s.ctx.Done():
 				case <-time.After(100 * time.Millisecond):
 				}
@@ -161,7 +162,7 @@ func (s *Server) accept() {
 		select {
 		case s.conns <- struct{}{}:
 		default:
-			closeQuietly(conn) // whoever was turned away tries again
+			closeQuietly(conn) // the client retries
 			continue
 		}
 		s.working.Add(1)
@@ -174,12 +175,12 @@ func (s *Server) accept() {
 	}
 }
 
-// closeQuietly closes a connection of which nothing more is wanted.
+// closeQuietly closes a connection whose errors no longer matter.
 func closeQuietly(c net.Conn) {
 	_ = c.Close() //nolint:errcheck // the other side sees the end in any case
 }
 
-// answer answers one request. That nobody waits for the answer any more is no loss.
+// answer handles one request. Write errors are ignored: the client has gone away.
 func (s *Server) answer(conn net.Conn) {
 	if !sameUser(conn) || conn.SetDeadline(time.Now().Add(requestTime)) != nil {
 		return
@@ -192,7 +193,7 @@ func (s *Server) answer(conn net.Conn) {
 		return
 	}
 	if r.Op == OpWatch && r.Version <= ServeVersion {
-		stop() // the end of the run is told although the server is being closed
+		stop() // the end of the run is sent although the server is being closed
 		s.watch(conn)
 		return
 	}
@@ -235,12 +236,12 @@ func (s *Server) reply(r Request) Reply {
 	return Reply{Dir: filepath.Base(dir), Pulled: pulled}
 }
 
-// ErrNobody means that no process answers for the store at the moment.
-var ErrNobody = errors.New("no process answers for the state store")
+// ErrNobody means that no process currently serves the store.
+var ErrNobody = errors.New("no process serves the state store")
 
-// Ask has the process that has the store open make a copy of it. It returns the directory of the copy, which has the
-// name of a store in it and which the caller removes, and whether the store had taken over the snapshot. The error is
-// ErrNobody when the process cannot be reached: it has just begun, is about to end, or has died.
+// Ask requests a copy of the store from the process that has it open. It returns the directory of the copy,
+// which contains a file with the name of a store, and which the caller removes, and whether the store had taken
+// over the snapshot. The error is ErrNobody if the process cannot be reached: it is starting, ending, or dead.
 func (h Home) Ask(ctx context.Context) (dir string, pulled bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, copyTime)
 	defer cancel()
@@ -274,7 +275,7 @@ func (h Home) Ask(ctx context.Context) (dir string, pulled bool, err error) {
 	return filepath.Join(h.path, r.Dir), r.Pulled, nil
 }
 
-// dial connects to the process that has the store open; the error is ErrNobody when there is none.
+// dial connects to the process that has the store open; the error is ErrNobody if there is none.
 func (h Home) dial(ctx context.Context) (net.Conn, error) {
 	path := filepath.Join(h.path, socketName)
 	if text, err := os.ReadFile(filepath.Join(h.path, addressName)); err == nil {

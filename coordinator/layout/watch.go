@@ -13,20 +13,21 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// OpWatch asks for the run that the process carries out, or is about to: after the answer come lines of JSON, first the
-// model of the run as soon as it has begun, then its changes, until it has ended.
+// OpWatch requests the progress of the current run, or of the next one. The reply is followed by lines of JSON:
+// first the model of the run when it has begun, then its changes until it has ended.
 const OpWatch = "watch"
 
 const (
-	// watchEvery is how often the changes of a run are sent at most.
+	// watchEvery is the minimum interval between changes of a run.
 	watchEvery = 100 * time.Millisecond
-	// watchAtLeast is how often a line is sent when nothing changes, so that either side hears that the other is gone.
+	// watchAtLeast is the interval of lines when nothing changes; they reveal a broken connection to both
+	// sides.
 	watchAtLeast = 2 * time.Second
-	// maxLine is how long a line is at most: that of a model of a million vertices.
+	// maxLine is the maximum length of a line, enough for a model of a million vertices.
 	maxLine = 256 << 20
 )
 
-// Watched has those who watch see a run from now on.
+// Watched sets the timeline that watching clients see from now on.
 func (s *Server) Watched(b *timeline.Book) {
 	s.watching.Lock()
 	defer s.watching.Unlock()
@@ -35,19 +36,20 @@ func (s *Server) Watched(b *timeline.Book) {
 	s.begun = make(chan struct{})
 }
 
-// current returns the run under way, nil without one, and what is closed when another one begins.
+// current returns the timeline of the current run, nil if there is none, and a channel that is closed when
+// another run begins.
 func (s *Server) current() (*timeline.Book, <-chan struct{}) {
 	s.watching.Lock()
 	defer s.watching.Unlock()
 	return s.book, s.begun
 }
 
-// watch sends a run to somebody who watches it.
+// watch sends the progress of a run to a client.
 func (s *Server) watch(conn net.Conn) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	s.working.Add(1)
-	go func() { // it ends with the connection
+	go func() { // ends with the connection
 		defer s.working.Done()
 		defer cancel()
 		_, _ = io.Copy(io.Discard, conn) //nolint:errcheck // nothing is expected but the end
@@ -81,7 +83,7 @@ func (s *Server) watch(conn net.Conn) {
 	}
 	for cursor := m.Cursor; ; {
 		waiting, stop := context.WithTimeout(ctx, watchAtLeast)
-		_ = book.Wait(waiting, cursor) //nolint:errcheck // what there is is sent in any case
+		_ = book.Wait(waiting, cursor) //nolint:errcheck // the present changes are sent in any case
 		stop()
 		if ctx.Err() != nil {
 			return
@@ -94,15 +96,16 @@ func (s *Server) watch(conn net.Conn) {
 		select {
 		case <-time.After(watchEvery):
 		case <-ctx.Done():
-			// The process is about to end: what it has written last is the outcome of the run.
+			// The process is about to end: the last changes have the outcome of the run.
 			send(book.Since(cursor, since()))
 			return
 		}
 	}
 }
 
-// Watch has the process that has the store open tell of its run: see is called with each line that it sends, until the
-// run has ended, see returns an error, or ctx ends. The error is ErrNobody when there is no such process.
+// Watch requests the progress of the run from the process that has the store open. It calls see with each line
+// until the run has ended, see returns an error, or ctx ends. The error is ErrNobody if there is no such
+// process.
 func (h Home) Watch(ctx context.Context, see func(line []byte) error) error {
 	conn, err := h.dial(ctx)
 	if err != nil {

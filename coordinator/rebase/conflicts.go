@@ -1,7 +1,7 @@
-// Package rebase carries a saved plan over to a later version of the state, if nothing that the plan rests on has
-// changed since it was made.
+// Package rebase adapts a saved plan to a later version of the state, unless something that the plan depends on
+// has changed since.
 //
-// It only compares and rewrites data: who reads the store, and who applies the plan, is coordinator/estate.
+// It only compares and rewrites data: coordinator/estate reads the store and applies the plan.
 package rebase
 
 import (
@@ -15,17 +15,18 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// Conflict is something that a plan rests on and that has changed since.
+// Conflict is a change of something that a plan depends on.
 type Conflict struct {
-	// What is the address that has changed.
+	// What is the address of the changed object.
 	What string
-	// Role says what the plan does with it, Event what became of it: both end a sentence about What.
+	// Role says what the plan does with it, Event how it has changed. Each continues a sentence that begins
+	// with What.
 	Role, Event string
-	// By is the version that changed it last; its serial is 0 where that is not known.
+	// By is the version that changed it last; its serial is 0 if that is unknown.
 	By journal.VersionInfo
 }
 
-// String is the conflict as a line for people.
+// String returns the conflict as a line for people.
 func (c Conflict) String() string {
 	line := fmt.Sprintf("%s, which %s, was %s", c.What, c.Role, c.Event)
 	var by []string
@@ -47,14 +48,14 @@ func (c Conflict) String() string {
 	return line
 }
 
-// Conflicts returns what keeps a plan from being carried out on a state that differs from the one that it was made for.
-// The plan must say what it rests on.
+// Conflicts returns the changes that prevent the application of a plan. changed are the differences between the
+// state for which the plan was made and the present one. The plan must record its dependencies.
 func Conflicts(p *plan.Plan, changed []journal.Difference) []Conflict {
 	var out []Conflict
 	for _, d := range changed {
 		switch {
 		case d.Checks:
-			// Results of checks are what a run saw; nothing is computed from them.
+			// Results of checks are only informative: no value depends on them.
 		case d.Output != "":
 			if slices.Contains(p.RestsOn.Outputs, d.Output) {
 				out = append(out, Conflict{"output." + d.Output, changes, "changed", d.By})
@@ -68,32 +69,32 @@ func Conflicts(p *plan.Plan, changed []journal.Difference) []Conflict {
 	return out
 }
 
-// What a plan does with an instance.
+// The roles of an instance in a plan.
 const (
 	changes = "the plan changes"
-	reads   = "the plan goes by"
+	reads   = "the plan depends on"
 )
 
-// differs tells whether an instance that was changed since a plan was made is another one than the plan goes by. What
-// others have changed back is as it was, but the plan may have read it in between.
+// differs reports whether an instance that was changed since a plan was made differs from what the plan has
+// seen. If others have changed it back, the plan may still have read it in between.
 func differs(p *plan.Plan, d state.Difference) bool {
 	return d.Matters() || !d.Now.Same(p.Prior.Instance(d.Instance))
 }
 
-// Differs tells whether anything is not as a plan goes by, whether the plan rests on it or not.
+// Differs reports whether anything differs from what a plan has seen, whether or not the plan depends on it.
 func Differs(p *plan.Plan, changed []journal.Difference) bool {
 	return slices.ContainsFunc(changed, func(d journal.Difference) bool {
 		return !d.Back || differs(p, d.Difference)
 	})
 }
 
-// roleOf says what a plan does with an instance, if the difference is one for it; else it returns nothing.
+// roleOf returns the role of an instance in a plan, if the difference matters to it; otherwise "".
 func roleOf(p *plan.Plan, d state.Difference) string {
 	r, differs := p.RestsOn, differs(p, d)
 	if differs {
 		switch {
 		case addr.ContainsInstance(r.Writes, d.Instance):
-			// What the plan reads anew when it is carried out may have been read since.
+			// The plan reads data sources again when it is applied, so their stored results may differ.
 			if d.Instance.Resource.Mode != addr.Data {
 				return changes
 			}
@@ -102,11 +103,12 @@ func roleOf(p *plan.Plan, d state.Difference) string {
 		}
 	}
 	if addr.ContainsInstance(r.Writes, d.Instance) {
-		return "" // what the plan changes or ends may depend on what it ends
+		return "" // a changed or destroyed object may depend on a destroyed one
 	}
 	for _, k := range r.Keeps {
 		on := state.DependOn(k)
-		// Who depended on it before, and was changed, may have been made from it anew: the plan has seen how it was.
+		// An object that depended on it before and was changed may have been changed because of it; the plan
+		// has seen the object as it was.
 		if d.Now.Depends(on) && (differs || !d.Then.Depends(on) || !p.Prior.Instance(d.Instance).Depends(on)) {
 			return fmt.Sprintf("depends on %s, of which the plan destroys objects", k)
 		}
@@ -114,7 +116,7 @@ func roleOf(p *plan.Plan, d state.Difference) string {
 	return ""
 }
 
-// event says what became of an instance.
+// event describes the change of an instance.
 func event(d state.Difference) string {
 	switch {
 	case d.Back:
@@ -127,9 +129,10 @@ func event(d state.Difference) string {
 	return "changed"
 }
 
-// Compare returns what has changed since a plan was made, by comparing what the plan knows of the state that it was
-// made for with the state that is there now. It takes time for all that exists, and cannot tell who changed anything,
-// nor what was changed back: if there was another version meanwhile, what refreshing found otherwise counts as that.
+// Compare returns what has changed since a plan was made, by comparing the plan's record of its state with the
+// present state. Its cost is proportional to the whole state, and it does not know who made a change, or
+// whether something was changed back: if there was a version in between, it counts everything that refreshing
+// found changed.
 func Compare(p *plan.Plan, now *state.State) []journal.Difference {
 	found := map[addr.Instance]bool{}
 	for _, f := range p.RestsOn.Found {
@@ -154,7 +157,7 @@ func Compare(p *plan.Plan, now *state.State) []journal.Difference {
 		switch {
 		case same:
 			d.Then, d.ThenBy, d.Back = i, d.NowBy, true
-		case f.Stored != (state.Digest{}): // what it was is not known, but that it was something
+		case f.Stored != (state.Digest{}): // it existed, but its content is unknown
 			d.Then, d.ThenBy = &state.Instance{}, d.NowBy
 		}
 		out = append(out, journal.Difference{Difference: d})

@@ -9,13 +9,12 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// Onto returns a plan as it is to be carried out on the state that is there now, which differs as changed says from the
-// one that it was made for. There must be no Conflicts. The plan makes the same changes; what has changed besides stays
-// as it is now:
+// Onto returns a plan for the present state, which differs by changed from the state for which the plan was
+// made. There must be no Conflicts. The plan makes the same changes; everything else keeps its present value:
 //
-//   - of what refreshing found, only that is stored which nobody has changed since;
-//   - what depends on something that has changed, and is not changed itself, is not looked at again: no root output is
-//     stored, and no check is made, with the values that the plan knew.
+//   - results of refreshing are stored only for objects that nobody has changed since;
+//   - objects, outputs and checks that depend on a change, and are not changed by the plan, are not evaluated again: root
+//     outputs and check results with values from the plan are not stored.
 func Onto(p *plan.Plan, now *state.State, changed []journal.Difference) *plan.Plan {
 	out := *p
 	out.BaseLineage, out.BaseSerial = now.Lineage, now.Serial
@@ -43,8 +42,8 @@ func Onto(p *plan.Plan, now *state.State, changed []journal.Difference) *plan.Pl
 	return &out
 }
 
-// Reduced returns a plan of whose state only that is left which differs from a version of the store: Complete makes it
-// whole again. ok is false where it would not, because the plan was made for another version.
+// Reduced returns a plan whose state contains only the differences from a version of the store; Complete
+// restores it. ok is false if that is impossible, because the plan was made for another version.
 func Reduced(p *plan.Plan, version *state.State) (reduced *plan.Plan, ok bool) {
 	if p.RestsOn == nil || p.BaseLineage != version.Lineage || p.BaseSerial != version.Serial {
 		return nil, false
@@ -67,14 +66,14 @@ func Reduced(p *plan.Plan, version *state.State) (reduced *plan.Plan, ok bool) {
 	return &out, Complete(&out, version).Prior.SameContent(p.Prior)
 }
 
-// Complete returns a plan that was Reduced as it was before, with the same version of the state.
+// Complete restores a plan from Reduced, with the same version of the state.
 func Complete(p *plan.Plan, version *state.State) *plan.Plan {
 	out := *p
 	out.Prior = prior(p, version, nil)
 	return &out
 }
 
-// prior is the state that is there now, with what the plan found about objects that nobody has changed since.
+// prior returns the present state, with the plan's refreshed objects that nobody has changed since.
 func prior(p *plan.Plan, now *state.State, changed []journal.Difference) *state.State {
 	since := map[addr.Instance]bool{}
 	for _, d := range changed {
@@ -112,8 +111,8 @@ func prior(p *plan.Plan, now *state.State, changed []journal.Difference) *state.
 	return out
 }
 
-// passedBy tells which vertices of the apply graph are not carried out: those that stand for what has changed since,
-// and those that its value flows to. None of these changes an object or an output, or it would be in conflict.
+// passedBy returns which vertices of the apply graph are skipped: those of changed objects, and those that
+// depend on their values. None of these changes an object or an output; otherwise there would be a conflict.
 func passedBy(p *plan.Plan, changed []journal.Difference) []bool {
 	at := newPlaces(p)
 	passed := make([]bool, len(p.Graph.Vertices))
@@ -146,7 +145,7 @@ func passedBy(p *plan.Plan, changed []journal.Difference) []bool {
 	return passed
 }
 
-// places are where things are in an apply graph.
+// places has the positions of objects in an apply graph.
 type places struct {
 	instances map[addr.Instance]int32
 	nodes     map[plan.Node]int32
@@ -165,8 +164,8 @@ func newPlaces(p *plan.Plan) places {
 	return at
 }
 
-// of returns the vertex that has the value in which states differ. There is none for what the plan changes itself, nor
-// for what had no value when it was made.
+// of returns the vertex with the value in which states differ. There is none if the plan changes the object
+// itself, or if the value did not exist when the plan was made.
 func (at places) of(p *plan.Plan, d state.Difference) (int32, bool) {
 	if d.Checks {
 		return 0, false

@@ -94,10 +94,10 @@ func TestAPlanIsInConflictWithChangesOfWhatItRestsOn(t *testing.T) {
 			now: then, outputs: []string{"o"}, want: "output.o, which the plan changes, was changed",
 		},
 		"reads: an object was changed": {
-			now: replace(then, "t.r 1", "t.r 2"), want: "t.r, which the plan goes by, was changed",
+			now: replace(then, "t.r 1", "t.r 2"), want: "t.r, which the plan depends on, was changed",
 		},
 		"reads: data was read anew": {
-			now: replace(then, "data.t.d 1", "data.t.d 2"), want: "data.t.d, which the plan goes by, was changed",
+			now: replace(then, "data.t.d 1", "data.t.d 2"), want: "data.t.d, which the plan depends on, was changed",
 		},
 		"keeps: something new depends on what goes": {
 			now:  append(then, "t.v 1: t.k"),
@@ -243,7 +243,7 @@ func TestWhatWasChangedBackIsInConflictWithAPlanThatSawItInBetween(t *testing.T)
 		"it saw what it changes": {[]string{"t.w 2", "t.r 1", "t.u 1: t.k"}, "t.w",
 			"t.w, which the plan changes, was changed, and changed back"},
 		"it saw what it goes by": {[]string{"t.w 1", "t.r 2", "t.u 1: t.k"}, "t.r",
-			"t.r, which the plan goes by, was changed, and changed back"},
+			"t.r, which the plan depends on, was changed, and changed back"},
 		"what it creates was there": {[]string{"t.w 1", "t.r 1", "t.new 1", "t.u 1: t.k"}, "t.new",
 			"t.new, which the plan changes, was changed, and changed back"},
 		"what depends on what goes was another": {[]string{"t.w 1", "t.r 1", "t.u 2: t.k"}, "t.u",

@@ -15,9 +15,9 @@ import (
 	"strings"
 )
 
-// Pack writes the archive of a configuration: the tree below a directory, without what .terraformignore in it and the
-// rules that always hold leave out. Links that stay inside are kept, those that lead out are replaced by what they lead
-// to.
+// Pack writes the archive of a configuration: all files below a directory, except those that the built-in rules
+// or its .terraformignore exclude. Links to files within the directory are kept; other links are replaced by
+// their targets.
 func Pack(ctx context.Context, dir string, w io.Writer) error {
 	rules, err := readRules(filepath.Join(dir, ignoreName))
 	if err != nil {
@@ -42,10 +42,11 @@ type packer struct {
 	tar   *tar.Writer
 }
 
-// maxLinks is how often a link may lead to a directory that has a link in it, and so on.
+// maxLinks bounds how many links to directories a path may contain.
 const maxLinks = 20
 
-// directory packs what is in a directory, under a name in the archive. links counts the links that led there.
+// directory packs the content of a directory, under a name in the archive. links counts the links on the path
+// to it.
 func (p *packer) directory(dir, name string, links int) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -68,7 +69,7 @@ func (p *packer) entry(file, name string, links int) error {
 		return err
 	}
 	if info.IsDir() {
-		// A directory that is left out may hold what a later rule takes back.
+		// An excluded directory may contain files that a later rule includes again.
 		if p.rules.leavesOut(name, true) && !p.rules.mayTakeBack(name) {
 			return nil
 		}
@@ -81,7 +82,7 @@ func (p *packer) entry(file, name string, links int) error {
 		return p.link(file, name, links)
 	}
 	if !info.Mode().IsRegular() {
-		return nil // a socket or a device is no part of a configuration
+		return nil // sockets and devices are not part of a configuration
 	}
 	return p.file(file, name, info)
 }
@@ -101,7 +102,7 @@ func (p *packer) link(file, name string, links int) error {
 	}
 	target, err := filepath.EvalSymlinks(file)
 	if err != nil {
-		return fmt.Errorf("the link %s leads nowhere: %w", name, err)
+		return fmt.Errorf("the link %s has no target: %w", name, err)
 	}
 	inside, err := filepath.Rel(p.root, target)
 	if err == nil && filepath.IsLocal(inside) && !filepath.IsAbs(to) && links == 0 {
@@ -115,7 +116,7 @@ func (p *packer) link(file, name string, links int) error {
 	case !info.IsDir():
 		return p.file(target, name, info)
 	case links >= maxLinks:
-		return fmt.Errorf("the link %s leads to a directory that it is in itself", name)
+		return fmt.Errorf("the link %s points to a directory that contains it", name)
 	}
 	return p.packDirectory(target, name, info, links+1)
 }
@@ -138,22 +139,22 @@ func (p *packer) file(file, name string, info fs.FileInfo) error {
 	return err
 }
 
-// ignoreName is the file with rules about what is not uploaded.
+// ignoreName is the file with rules about files that are not uploaded.
 const ignoreName = ".terraformignore"
 
-// A rule leaves out, or takes back, what its pattern matches: the last one that matches counts. The patterns are those
-// of .gitignore files: one with a slash at its beginning is about the root of the configuration alone, one with a slash
-// at its end about directories, and ** stands for any number of directories.
+// rule excludes, or includes again, the files that its pattern matches; the last matching rule counts. Patterns
+// are those of .gitignore files: a leading slash anchors a pattern at the root of the configuration, a trailing
+// slash restricts it to directories, and ** matches any number of directories.
 type rule struct {
 	back bool
-	// parts of the pattern, and whether only directories match it.
+	// parts are the elements of the pattern; directory says that only directories match it.
 	parts     []string
 	directory bool
 }
 
 type rules []rule
 
-// always are the rules that hold before those of the file. The stores of Millipede hold states and keys.
+// always are the built-in rules, which precede those of the file. Millipede's stores contain states and keys.
 var always = []string{".git/", ".terraform/", "!.terraform/modules/", ".millipede/"}
 
 func readRules(file string) (rules, error) {
@@ -188,7 +189,7 @@ func readRules(file string) (rules, error) {
 			r.parts = append([]string{"**"}, r.parts...)
 		}
 		if _, err := path.Match(strings.Join(r.parts, "/"), ""); err != nil {
-			return nil, fmt.Errorf("%s: the pattern %q cannot be understood", ignoreName, line)
+			return nil, fmt.Errorf("%s: invalid pattern %q", ignoreName, line)
 		}
 		out = append(out, r)
 	}
@@ -200,7 +201,7 @@ func cutPrefix(s, prefix string) (string, bool) {
 	return strings.TrimSpace(rest), is
 }
 
-// leavesOut tells whether a file or a directory is not packed.
+// leavesOut reports whether a file or a directory is excluded.
 func (rs rules) leavesOut(name string, dir bool) bool {
 	parts := strings.Split(name, "/")
 	out := false
@@ -212,7 +213,7 @@ func (rs rules) leavesOut(name string, dir bool) bool {
 	return out
 }
 
-// covers tells whether a rule matches what has this name, or a directory that it is in.
+// covers reports whether a rule matches a name, or a directory above it.
 func (r rule) covers(parts []string, dir bool) bool {
 	for n := 1; n <= len(parts); n++ {
 		if (n < len(parts) || dir || !r.directory) && matches(r.parts, parts[:n]) {
@@ -222,7 +223,7 @@ func (r rule) covers(parts []string, dir bool) bool {
 	return false
 }
 
-// mayTakeBack tells whether a rule could take back something in a directory.
+// mayTakeBack reports whether a rule could include something in a directory again.
 func (rs rules) mayTakeBack(name string) bool {
 	parts := strings.Split(name, "/")
 	for _, r := range rs {
@@ -233,7 +234,7 @@ func (rs rules) mayTakeBack(name string) bool {
 	return false
 }
 
-// begins tells whether a pattern could match something below a directory.
+// begins reports whether a pattern could match something below a directory.
 func begins(pattern, dir []string) bool {
 	for i, part := range dir {
 		if i >= len(pattern) {
@@ -241,7 +242,8 @@ func begins(pattern, dir []string) bool {
 		}
 		if pattern[i] == "**" {
 			if i+1 < len(pattern) && pattern[i+1] != "**" && i == 0 {
-				// A pattern that holds anywhere is looked for where its first part is: not below what is left out as a whole.
+				// An unanchored pattern is searched for where its first element is: not below a directory that
+				// is excluded as a whole.
 				return begins(pattern[1:], dir)
 			}
 			return true
@@ -253,7 +255,7 @@ func begins(pattern, dir []string) bool {
 	return len(pattern) > len(dir)
 }
 
-// matches tells whether a pattern matches a name as a whole.
+// matches reports whether a pattern matches a whole name.
 func matches(pattern, parts []string) bool {
 	if len(pattern) == 0 {
 		return len(parts) == 0

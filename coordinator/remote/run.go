@@ -1,8 +1,8 @@
-// Package remote has a service carry out plans and applies: it uploads the configuration, asks for the run, and follows
-// it.
+// Package remote executes plans and applies in a service: it uploads the configuration, creates the run, and
+// follows it.
 //
-// It shows nothing and asks nobody; what lines of logs mean is for its callers. States in the service are the business
-// of state/snapshot/tfcstore.
+// It prints nothing and asks nobody; callers interpret the lines of logs. state/snapshot/tfcstore handles
+// states in the service.
 package remote
 
 import (
@@ -20,32 +20,33 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Session is where runs of one workspace are asked for.
+// Session is access to one workspace in which runs are created.
 type Session struct {
 	Client             *tfc.Client
 	Host, Organization string
 	Workspace          *tfc.Workspace
-	// Tell tells people something meanwhile.
+	// Tell is called with progress messages for people.
 	Tell func(text string)
-	// Pause is the first pause between two looks at something; the longest is ten times that. Default 0.3 s.
+	// Pause is the first interval between two polls; the longest is ten times that. Default 0.3 s.
 	Pause time.Duration
 }
 
-// Request says what run to make.
+// Request describes a run to create.
 type Request struct {
-	// Dir is the absolute directory of the configuration; empty to do without one. Temp is where the archive lies.
+	// Dir is the absolute directory of the configuration; empty for none. Temp is the directory for the
+	// archive.
 	Dir, Temp string
-	// PlanOnly: nothing can be applied. Saved: the plan waits to be applied by a later command.
+	// PlanOnly: the plan cannot be applied. Saved: a later command applies the plan.
 	PlanOnly, Saved bool
 	tfc.NewRun
 }
 
-// URL is where people find a run.
+// URL returns the address of a run for people.
 func (s *Session) URL(run string) string {
 	return fmt.Sprintf("https://%s/app/%s/%s/runs/%s", s.Host, s.Organization, s.Workspace.Name, run)
 }
 
-// MayPlan and MayApply say that the token has no right to do so.
+// MayPlan returns an error if the token has no right to plan.
 func (s *Session) MayPlan() diag.List {
 	if may := s.Workspace.Permissions.Run; may != nil && !*may {
 		return diag.Errors("Insufficient rights to generate a plan", fmt.Sprintf("The token for %s gives no right to "+
@@ -54,7 +55,8 @@ func (s *Session) MayPlan() diag.List {
 	return nil
 }
 
-// MayApply is as MayPlan. Nothing is applied from here where the service takes the configuration from a repository.
+// MayApply returns an error if the token has no right to apply, or if the service takes the configuration from
+// a repository, in which case nothing can be applied from here.
 func (s *Session) MayApply() diag.List {
 	p := s.Workspace.Permissions
 	apply, update := p.Apply, p.Update
@@ -70,8 +72,8 @@ func (s *Session) MayApply() diag.List {
 	return nil
 }
 
-// Begin uploads the configuration and asks for a run. The end of stopping ends what comes before the run is asked for:
-// an answer that is not awaited would leave a run behind that nobody knows of.
+// Begin uploads the configuration and creates a run. stopping ends the upload, but not the request that creates
+// the run: if its response were not awaited, the run would remain unnoticed.
 func (s *Session) Begin(ctx, stopping context.Context, r Request) (*tfc.Run, diag.List) {
 	dir, cleanUp, err := s.upload(r)
 	if err != nil {
@@ -94,8 +96,8 @@ func (s *Session) Begin(ctx, stopping context.Context, r Request) (*tfc.Run, dia
 	return run, nil
 }
 
-// upload returns the directory to upload. Where the runs of a workspace start in a directory below, it is the one above
-// this one from where that leads here.
+// upload returns the directory to upload. If runs of the workspace start in a subdirectory, and this directory
+// matches it, that is the directory above.
 func (s *Session) upload(r Request) (dir string, cleanUp func(), err error) {
 	below := filepath.Clean(filepath.FromSlash(s.Workspace.WorkingDirectory))
 	if r.Dir == "" {
@@ -113,12 +115,12 @@ func (s *Session) upload(r Request) (dir string, cleanUp func(), err error) {
 	if !is || above == "" {
 		return r.Dir, cleanUp, nil
 	}
-	s.Tell(fmt.Sprintf("Runs of the workspace start in its directory %s, so all of %s is uploaded. What has no business "+
-		"there can be named in the file %s in that directory.\n\n", s.Workspace.WorkingDirectory, above, ignoreName))
+	s.Tell(fmt.Sprintf("Runs of the workspace start in its directory %s, so all of %s is uploaded. Files that runs do "+
+		"not need can be excluded by the file %s in that directory.\n\n", s.Workspace.WorkingDirectory, above, ignoreName))
 	return above, cleanUp, nil
 }
 
-// send packs a directory, uploads it, and waits until the service has it.
+// send packs a directory, uploads it, and waits until the service has processed it.
 func (s *Session) send(ctx context.Context, v *tfc.Configuration, dir, temp string) (err error) {
 	archive, err := os.CreateTemp(temp, "millipede-upload-")
 	if err != nil {
@@ -138,8 +140,8 @@ func (s *Session) send(ctx context.Context, v *tfc.Configuration, dir, temp stri
 	if err != nil {
 		return err
 	}
-	const patience = 5 * time.Minute // large archives are unpacked before they count
-	waiting, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the service has not taken it in for %s",
+	const patience = 5 * time.Minute // the service unpacks large archives first
+	waiting, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the service has not processed it within %s",
 		patience))
 	defer cancel()
 	for pause := s.pause() / 6; ; pause = min(2*pause, 10*s.pause()) {
@@ -152,7 +154,7 @@ func (s *Session) send(ctx context.Context, v *tfc.Configuration, dir, temp stri
 		case now.Status == tfc.ConfigurationErrored && now.Problem != "":
 			return errors.New(now.Problem)
 		case now.Status == tfc.ConfigurationErrored:
-			return errors.New("the service cannot use what was uploaded")
+			return errors.New("the service has rejected the upload")
 		}
 		if err := sleep(waiting, pause); err != nil {
 			return err
@@ -178,21 +180,21 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tellEvery is how often people are told why a run waits.
+// tellEvery is the interval of messages about why a run waits.
 const tellEvery = 30 * time.Second
 
-// AwaitPlan waits until a run has begun to plan, or is over. One that waits for longer than lockTimeout is cancelled; 0
-// is for ever.
+// AwaitPlan waits until a run has begun to plan, or has ended. It cancels a run that waits longer than
+// lockTimeout; 0 means to wait without limit.
 func (s *Session) AwaitPlan(ctx context.Context, id string, lockTimeout time.Duration) (*tfc.Run, error) {
 	return s.await(ctx, id, lockTimeout, tfc.Pending)
 }
 
-// AwaitApply waits until a run that is to be applied has begun to, or is over.
+// AwaitApply waits until a run has begun to apply, or has ended.
 func (s *Session) AwaitApply(ctx context.Context, id string) (*tfc.Run, error) {
 	return s.await(ctx, id, 0, tfc.Planned)
 }
 
-// await waits while a run waits for its turn, or has this status.
+// await waits while a run is queued, or has the given status.
 func (s *Session) await(ctx context.Context, id string, lockTimeout time.Duration, status tfc.Status) (*tfc.Run,
 	error) {
 	begun := time.Now()
@@ -209,7 +211,7 @@ func (s *Session) await(ctx context.Context, id string, lockTimeout time.Duratio
 		if lockTimeout > 0 && !asked && time.Since(begun) > lockTimeout && r.Status == tfc.Pending &&
 			r.Actions.Cancelable {
 			asked = true
-			s.Tell(fmt.Sprintf("The run still waits after %s (-lock-timeout), so it is cancelled.\n", lockTimeout))
+			s.Tell(fmt.Sprintf("The run is cancelled, because it still waits after %s (-lock-timeout).\n", lockTimeout))
 			if err := s.Client.Cancel(ctx, id, "it has waited for -lock-timeout"); err != nil && !tfc.Conflict(err) {
 				return nil, fmt.Errorf("cancelling the run %s: %w", id, err)
 			}
@@ -224,12 +226,12 @@ func (s *Session) await(ctx context.Context, id string, lockTimeout time.Duratio
 	}
 }
 
-// why says what a run waits for, as far as the service tells.
+// why describes what a run waits for, as far as the service reports it.
 func (s *Session) why(ctx context.Context, r *tfc.Run) string {
 	if r.Waits != "" {
 		return "The run waits: " + r.Waits
 	}
-	general := "The run waits for the service to begin"
+	general := "The run waits to be started by the service"
 	if r.Status != tfc.Pending {
 		return general
 	}
@@ -265,7 +267,8 @@ func (s *Session) why(ctx context.Context, r *tfc.Run) string {
 	return fmt.Sprintf("The run waits for %d run(s), the first of which is %s", before, w.CurrentRun)
 }
 
-// Settled waits, once the log of a plan has ended, until it is clear what comes of the run: checks may come between.
+// Settled waits after the end of a plan's log until the next status of the run is known, because the service
+// may make checks first.
 func (s *Session) Settled(ctx context.Context, id string) (*tfc.Run, error) {
 	for pause := s.pause() / 6; ; pause = min(2*pause, 10*s.pause()) {
 		r, err := s.Client.RunWith(ctx, id)
@@ -284,7 +287,7 @@ func (s *Session) Settled(ctx context.Context, id string) (*tfc.Run, error) {
 	}
 }
 
-// Ended waits until a run is over.
+// Ended waits until a run has ended.
 func (s *Session) Ended(ctx context.Context, id string) (*tfc.Run, error) {
 	for pause := s.pause() / 6; ; pause = min(2*pause, 10*s.pause()) {
 		r, err := s.Client.Run(ctx, id)
@@ -300,7 +303,7 @@ func (s *Session) Ended(ctx context.Context, id string) (*tfc.Run, error) {
 	}
 }
 
-// maxLine is how long a line of a log may be before it is cut into several.
+// maxLine is the maximum length of a line of a log; longer ones are split.
 const maxLine = 16 << 20
 
 // Follow reads the log of a phase to its end, line by line.
@@ -333,8 +336,8 @@ func (s *Session) Follow(ctx context.Context, kind, id string, line func([]byte)
 	return err
 }
 
-// Stop asks the service to end a run: to cancel what goes on, or to discard a plan that waits to be applied. It returns
-// what was asked for; empty when nothing was to be done.
+// Stop requests the end of a run: the cancellation of a phase in progress, or the discarding of a plan that
+// waits to be applied. It returns which was requested; empty if neither was necessary.
 func (s *Session) Stop(ctx context.Context, id, comment string) (string, error) {
 	r, err := s.Client.Run(ctx, id)
 	if err != nil {
@@ -349,8 +352,8 @@ func (s *Session) Stop(ctx context.Context, id, comment string) (string, error) 
 	return "", nil
 }
 
-// Approved waits, while somebody is asked for approval here, for it to be given or refused elsewhere. It returns the
-// run as it is then.
+// Approved waits, while the user is asked for approval here, until the plan is approved or discarded elsewhere.
+// It returns the run in its status then.
 func (s *Session) Approved(ctx context.Context, id string) (*tfc.Run, error) {
 	for {
 		if err := sleep(ctx, 10*s.pause()); err != nil {

@@ -8,18 +8,18 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Saved is the file of a plan that a service has made and keeps: it names the run. The form is OpenTofu's.
+// Saved is the file of a plan that a service keeps: it identifies the run. The format is OpenTofu's.
 type Saved struct {
 	Format int    `json:"remote_plan_format"`
 	Run    string `json:"run_id"`
 	Host   string `json:"hostname"`
 }
 
-// MaxSaved is how long such a file may be, in bytes.
+// MaxSaved is the maximum size of such a file in bytes.
 const MaxSaved = 64 << 10
 
-// ReadSaved reads the file of a plan that a service keeps; nil when it is something else. The problems are about a file
-// that is one, and of no use.
+// ReadSaved reads the file of a plan that a service keeps. It returns nil without errors for any other file.
+// The errors concern such a file that is unusable.
 func ReadSaved(text []byte) (*Saved, diag.List) {
 	var s Saved
 	if len(text) > MaxSaved || json.Unmarshal(text, &s) != nil || s.Format == 0 && s.Run == "" {
@@ -37,12 +37,12 @@ func (s Saved) Encode() []byte {
 	s.Format = 1
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // strings and a number
+		panic(err) // strings and numbers can always be marshalled
 	}
 	return append(text, '\n')
 }
 
-// Unusable says why a saved plan cannot be applied; nothing when it can.
+// Unusable returns the reason why a saved plan cannot be applied, or nothing if it can.
 func (s *Session) Unusable(r *tfc.Run) diag.List {
 	if r.Actions.Confirmable {
 		return nil

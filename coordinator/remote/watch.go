@@ -12,7 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// Seen is a line of what a run does. Again tells that the model is one of a phase that is watched already.
+// Seen is a line of the progress of a run. Again says that the model is of a phase that is already being
+// watched.
 type Seen struct {
 	Phase   string            `json:"phase"`
 	Model   *timeline.Model   `json:"model"`
@@ -22,22 +23,23 @@ type Seen struct {
 	Again   bool              `json:"-"`
 }
 
-// longestRest is the longest pause before the service is asked again, and lostAfter how long nothing may be heard: the
-// service sends something every two seconds.
+// longestRest is the longest pause before reconnecting. lostAfter is the time without data after which a
+// connection counts as lost: the service sends something every two seconds.
 const (
 	longestRest = 10 * time.Second
 	lostAfter   = 15 * time.Second
 )
 
-// errEnded says that the service has ended the answer before the run was over.
-var errEnded = errors.New("the service has ended the answer")
+// errEnded means that the service has closed the stream before the run ended.
+var errEnded = errors.New("the service has closed the stream")
 
-// errSilent says that nothing was heard for too long.
-var errSilent = fmt.Errorf("nothing was heard for %s", lostAfter)
+// errSilent means that nothing was received for too long.
+var errSilent = fmt.Errorf("nothing was received for %s", lostAfter)
 
-// Watch calls see with what a run does until it is over. When the connection is lost it goes on where it was, for as
-// long as it takes; tell, which may be nil, is told once each time. It returns when the run is over, see returns an
-// error, the service refuses, or ctx ends, which is heard at once.
+// Watch calls see with the progress of a run until the run has ended. If the connection is lost, Watch
+// reconnects and continues at the same position, without a time limit; tell, which may be nil, is called once
+// each time. It returns when the run has ended, see returns an error, the service refuses the request, or ctx
+// ends, which takes effect at once.
 func Watch(ctx context.Context, c *tfc.Client, run string, tell func(string), see func(*Seen) error) error {
 	phase, cursor := "", uint64(0)
 	over, stopped := false, false
@@ -49,7 +51,7 @@ func Watch(ctx context.Context, c *tfc.Client, run string, tell func(string), se
 				heard()
 				var s Seen
 				if err := json.Unmarshal(line, &s); err != nil {
-					return fmt.Errorf("what the service tells of the run cannot be read: %w", err)
+					return fmt.Errorf("reading the progress of the run: %w", err)
 				}
 				pause, told = 250*time.Millisecond, false
 				switch {
@@ -77,7 +79,7 @@ func Watch(ctx context.Context, c *tfc.Client, run string, tell func(string), se
 			err = errEnded
 		}
 		if tell != nil && !told {
-			tell(fmt.Sprintf("The service is not heard of: %s. It is asked again.\n", err))
+			tell(fmt.Sprintf("The connection to the service is lost: %s. Reconnecting.\n", err))
 			told = true
 		}
 		if err := sleep(ctx, pause); err != nil {
@@ -87,7 +89,7 @@ func Watch(ctx context.Context, c *tfc.Client, run string, tell func(string), se
 	}
 }
 
-// attached calls fn with a context that ends when heard is not called for too long.
+// attached calls fn with a context that ends if heard is not called for too long.
 func attached(ctx context.Context, fn func(ctx context.Context, heard func()) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

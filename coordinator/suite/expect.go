@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/eval"
 )
 
-// expectations are the objects whose conditions a run expects to fail, in the order in which they are named.
+// expectations are the checkable objects that a run expects to fail, in the order of its expect_failures.
 type expectations struct {
 	names []string
 	found map[string]bool
@@ -24,7 +24,7 @@ func newExpectations(r *config.TestRun) *expectations {
 	for _, t := range r.ExpectFailures {
 		ref, diags := config.CheckableOf(t)
 		if diags.HasErrors() {
-			continue // the run has not begun with these
+			continue // the run has not checked these
 		}
 		name := ref.Subject.String()
 		if _, dup := e.at[name]; !dup {
@@ -35,14 +35,15 @@ func newExpectations(r *config.TestRun) *expectations {
 	return e
 }
 
-// meet notes that the conditions of an object of the root module failed, and tells whether that was expected.
+// meet records that conditions of an object of the root module failed, and reports whether the run expects
+// that.
 func (e *expectations) meet(object string) bool {
 	candidates := []string{object}
 	if i, diags := addr.ParseInstance(object); !diags.HasErrors() {
 		if !i.Module.IsRoot() {
 			return false
 		}
-		candidates = append(candidates, i.Resource.String()) // all instances are expected to fail, or some
+		candidates = append(candidates, i.Resource.String()) // the resource covers all of its instances
 	}
 	for _, c := range candidates {
 		if _, ok := e.at[c]; ok {
@@ -53,8 +54,8 @@ func (e *expectations) meet(object string) bool {
 	return false
 }
 
-// judge takes failures that are expected out, makes those of check blocks errors that are not, and complains about
-// expected failures that did not come.
+// judge returns the diagnostics of a run: without expected failures, with failures of check blocks that are not
+// expected as errors, and with an error for each expected failure that did not occur.
 func (e *expectations) judge(diags diag.List) diag.List {
 	var out diag.List
 	for _, d := range diags {
@@ -93,8 +94,8 @@ func asError(d *diag.Diagnostic) *diag.Diagnostic {
 	return &c
 }
 
-// warn adds a word about variables that are expected to be invalid in a run that is to be applied: without valid
-// variables nothing can be.
+// warn adds a warning for each expected failure of a variable in a run that must be applied: with invalid
+// variables nothing can be applied.
 func (e *expectations) warn(diags diag.List) diag.List {
 	out := diags
 	for _, d := range diags {
@@ -115,7 +116,8 @@ func objectOf(r *eval.Rule) string {
 	return r.Object
 }
 
-// withoutChecks takes out what check blocks say when planning: the apply says it again, unless it is past.
+// withoutChecks removes the diagnostics of check blocks from a plan, because the apply repeats them if they
+// still hold.
 func withoutChecks(diags diag.List) diag.List {
 	var out diag.List
 	for _, d := range diags {
@@ -130,7 +132,7 @@ func withoutChecks(diags diag.List) diag.List {
 	return out
 }
 
-// statusOf is what an assertion makes of its run.
+// statusOf converts the status of an assertion to that of its run.
 func statusOf(s eval.Status) Status {
 	switch s {
 	case eval.StatusPass:
@@ -142,7 +144,7 @@ func statusOf(s eval.Status) Status {
 	}
 }
 
-// fresh returns those of more that are not in known: a validation and a plan say the same.
+// fresh returns the diagnostics in more that are not in known: validation and planning report the same ones.
 func fresh(known, more diag.List) diag.List {
 	seen := map[string]bool{}
 	for _, d := range known {

@@ -18,23 +18,24 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// fileRunner carries one file out.
+// fileRunner executes one file.
 type fileRunner struct {
 	*Runner
 	file *File
-	// tracks are the states of the file's modules by their source; that of the module under test has an empty one.
+	// tracks are the states of the file's modules by source address; that of the module under test has the key
+	// "".
 	tracks map[string]*track
 }
 
 // track is the state of one module.
 type track struct {
 	store journal.Store
-	// run is the last run that was applied, session what it went through; nil as long as there is none.
+	// run is the last run that was applied, and session its session; nil until there is one.
 	run     *Run
 	session *operation.Session
 }
 
-// load returns the state; the caller owns it.
+// load returns a copy of the state, which belongs to the caller.
 func (t *track) load(ctx context.Context) (*state.State, diag.List) {
 	s, err := t.store.Load(ctx, journal.DefaultWorkspace)
 	if err != nil {
@@ -47,7 +48,7 @@ func (f *fileRunner) run(ctx context.Context) {
 	f.file.Status = Pass
 	for _, r := range f.file.Runs {
 		if f.cancelled() {
-			return // what did not begin stays pending, and nothing is said of it
+			return // runs that have not started stay pending, and are not reported
 		}
 		if f.Stop.Asked() || f.file.Status == Error {
 			r.Status = Skip
@@ -62,7 +63,7 @@ func (f *fileRunner) run(ctx context.Context) {
 	f.clean(ctx)
 }
 
-// close ends the use of the states.
+// close closes the states.
 func (f *fileRunner) close() error {
 	var all []error
 	for _, t := range f.tracks {
@@ -71,7 +72,7 @@ func (f *fileRunner) close() error {
 	return errors.Join(all...)
 }
 
-// trackOf returns the state that a run works on.
+// trackOf returns the state on which a run works.
 func (f *fileRunner) trackOf(r *Run) *track {
 	key := ""
 	if r.Config.Module != nil {
@@ -83,7 +84,7 @@ func (f *fileRunner) trackOf(r *Run) *track {
 	return f.tracks[key]
 }
 
-// treeOf is the configuration that a run is about.
+// treeOf returns the configuration that a run plans.
 func (f *fileRunner) treeOf(r *Run) *config.Tree {
 	if r.Config.Tree != nil {
 		return r.Config.Tree
@@ -91,7 +92,7 @@ func (f *fileRunner) treeOf(r *Run) *config.Tree {
 	return f.Tree
 }
 
-// carryOut carries one run out.
+// carryOut executes one run.
 func (f *fileRunner) carryOut(ctx context.Context, r *Run) {
 	fail := func(diags diag.List) bool {
 		r.Diags = append(r.Diags, fresh(r.Diags, diags)...)
@@ -129,7 +130,7 @@ func (f *fileRunner) carryOut(ctx context.Context, r *Run) {
 		if fail(expected.judge(diags)) {
 			return
 		}
-		if planned == nil { // the failures that were expected left nothing to plan
+		if planned == nil { // an expected failure has prevented the plan
 			r.Status = Pass
 			return
 		}
@@ -148,7 +149,7 @@ func (f *fileRunner) carryOut(ctx context.Context, r *Run) {
 	f.apply(ctx, r, t, s, scope, planned.Plan, expected, fail)
 }
 
-// apply carries the plan of a run out.
+// apply applies the plan of a run.
 func (f *fileRunner) apply(ctx context.Context, r *Run, t *track, s *operation.Session, scope *scope, p *plan.Plan,
 	expected *expectations, fail func(diag.List) bool) {
 	applied, diags := applyTo(ctx, s, p)
@@ -166,7 +167,7 @@ func (f *fileRunner) apply(ctx context.Context, r *Run, t *track, s *operation.S
 	}
 }
 
-// assert evaluates the assertions of a run. left are the objects that the run may not have touched.
+// assert evaluates the assertions of a run. left has the objects that the run may not have touched.
 func (f *fileRunner) assert(r *Run, scope *scope, store *values.Store, left *state.State) {
 	store.Complete(left)
 	given, diags := scope.all(r)
@@ -183,15 +184,15 @@ func (f *fileRunner) assert(r *Run, scope *scope, store *values.Store, left *sta
 	}
 }
 
-// settled adds what has to be said when an operation was left because the suite was cancelled: what exists, and what
-// the plan p, if there is one, was about to create.
+// settled adds information about an operation that was abandoned because the suite was cancelled: the existing
+// objects, and the objects that the plan p (may be nil) was about to create.
 func (f *fileRunner) settled(diags diag.List, r *Run, p *plan.Plan) diag.List {
 	if !f.cancelled() {
 		return diags
 	}
 	a := Abandoned{File: f.file, Run: r, Main: state.Empty(), Others: map[*Run]*state.State{}}
 	for key, t := range f.tracks {
-		s, _ := t.load(context.Background()) // what cannot be read cannot be shown
+		s, _ := t.load(context.Background()) // an unreadable state is shown as empty
 		if key == "" {
 			a.Main = s
 		} else if t.run != nil {
@@ -205,14 +206,14 @@ func (f *fileRunner) settled(diags diag.List, r *Run, p *plan.Plan) diag.List {
 			}
 		}
 	}
-	f.tellCancelled() // that comes first
+	f.tellCancelled() // before the list of objects
 	f.View.Abandoned(a)
 	return diags.Append(diag.New(diag.Error, "Test interrupted",
 		"The run was interrupted before it was over. See what else is said for what is left behind, and has to be "+
 			"cleaned up by hand.", nil))
 }
 
-// session returns what a run goes through, with the scope of its expressions.
+// session returns the session of a run, with the scope of its expressions.
 func (f *fileRunner) session(ctx context.Context, r *Run) (*operation.Session, *scope, diag.List) {
 	tree := f.treeOf(r)
 	scope, diags := f.scope(ctx, tree)
@@ -225,12 +226,12 @@ func (f *fileRunner) session(ctx context.Context, r *Run) (*operation.Session, *
 	diags = diags.Append(more)
 	s := *f.Session
 	s.Tree, s.Inputs, s.Store, s.Workspace = variant, inputs, f.trackOf(r).store, journal.DefaultWorkspace
-	// What a run of the file has begun is finished, and what it made is destroyed, also after Stopping.
+	// Runs of the file that have started are completed, and their objects destroyed, even after Stopping.
 	s.Stop = operation.Stop{Stopping: f.Stop.Leaving, Leaving: f.Stop.Leaving}
 	return &s, scope, diags
 }
 
-// planOptions are the options of a run's plan.
+// planOptions returns the options of a run's plan.
 func planOptions(r *config.TestRun) (operation.PlanOptions, diag.List) {
 	o := operation.PlanOptions{SkipRefresh: !r.Refresh}
 	if r.RefreshOnly {
@@ -268,7 +269,7 @@ func planOptions(r *config.TestRun) (operation.PlanOptions, diag.List) {
 	return o, diags
 }
 
-// clean destroys what the runs made, the last first.
+// clean destroys the objects of the runs, in reverse order.
 func (f *fileRunner) clean(ctx context.Context) {
 	var tracks []*track
 	for _, t := range f.tracks {
@@ -301,7 +302,7 @@ func (f *fileRunner) destroy(ctx context.Context, t *track) diag.List {
 	return diags.Append(f.settled(more, t.run, planned.Plan))
 }
 
-// planFor makes a plan, as an operation of its own.
+// planFor plans, as a separate operation.
 func planFor(
 	ctx context.Context, s *operation.Session, prior *state.State, o operation.PlanOptions,
 ) (*operation.Planned, diag.List) {
@@ -311,7 +312,7 @@ func planFor(
 	})
 }
 
-// applyTo carries a plan out, as an operation of its own.
+// applyTo applies a plan, as a separate operation.
 func applyTo(ctx context.Context, s *operation.Session, p *plan.Plan) (*operation.Applied, diag.List) {
 	return operation.Do(ctx, s, "test", func(ctx context.Context, s *operation.Session) (*operation.Applied,
 		diag.List) {
@@ -319,7 +320,8 @@ func applyTo(ctx context.Context, s *operation.Session, p *plan.Plan) (*operatio
 	})
 }
 
-// outputs returns what expressions see as run.NAME: the outputs of each state, by the run that was applied last.
+// outputs returns the values of run.NAME in expressions: the outputs of each state, by the last run that was
+// applied to it.
 func (f *fileRunner) outputs(ctx context.Context) (cty.Value, diag.List) {
 	runs := map[string]cty.Value{}
 	for _, t := range f.tracks {

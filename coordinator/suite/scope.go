@@ -15,8 +15,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/funcs"
 )
 
-// scope is where the expressions of a test file are evaluated: they see the outputs of earlier runs, and variables as
-// they would be without the file.
+// scope evaluates the expressions of a test file: they can refer to the outputs of earlier runs, and to
+// variables that are given outside of the file.
 type scope struct {
 	file     *config.TestFile
 	declared map[string]*config.Variable
@@ -24,7 +24,7 @@ type scope struct {
 	ctx      *hcl.EvalContext
 }
 
-// scope returns the scope of a run about this configuration.
+// scope returns the scope of a run of a configuration.
 func (f *fileRunner) scope(ctx context.Context, tree *config.Tree) (*scope, diag.List) {
 	s := &scope{file: f.file.Config, declared: tree.Root.Module.Variables}
 	runs, diags := f.outputs(ctx)
@@ -48,7 +48,7 @@ func (f *fileRunner) scope(ctx context.Context, tree *config.Tree) (*scope, diag
 	return s, diags
 }
 
-// withDefaults fills in what optional attributes of a variable's type fall back to.
+// withDefaults adds the defaults of optional attributes of a variable's type.
 func withDefaults(v *config.Variable, given cty.Value) cty.Value {
 	if v == nil || v.TypeDefaults == nil || given.IsNull() {
 		return given
@@ -56,8 +56,8 @@ func withDefaults(v *config.Variable, given cty.Value) cty.Value {
 	return v.TypeDefaults.Apply(given)
 }
 
-// inputs returns the values of the variables that the configuration declares: those of the run, of the file, or given
-// to the command.
+// inputs returns the values of the configuration's variables: from the run, from the file, or from the command
+// line.
 func (s *scope) inputs(r *Run) (map[string]values.Input, diag.List) {
 	out := map[string]values.Input{}
 	var diags diag.List
@@ -81,7 +81,7 @@ func (s *scope) inputs(r *Run) (map[string]values.Input, diag.List) {
 	return out, diags
 }
 
-// expr returns what the run or the file says of a variable, or nil.
+// expr returns the expression for a variable in the run or the file, or nil.
 func (s *scope) expr(r *Run, name string) hcl.Expression {
 	if e, ok := r.Config.Variables[name]; ok {
 		return e
@@ -92,7 +92,8 @@ func (s *scope) expr(r *Run, name string) hcl.Expression {
 	return nil
 }
 
-// all returns the values of all variables, declared or not, as assertions see those that are not declared.
+// all returns the values of all variables, declared or not, because assertions can also refer to undeclared
+// ones.
 func (s *scope) all(r *Run) (map[string]cty.Value, diag.List) {
 	out := map[string]cty.Value{}
 	for name, g := range s.given {
@@ -109,9 +110,9 @@ func (s *scope) all(r *Run) (map[string]cty.Value, diag.List) {
 	return out, diags
 }
 
-// forProviders evaluates the expressions of provider blocks that the module itself cannot: once there are earlier runs,
-// those that refer to them, or to variables that were given and that the module does not declare. Expressions see the
-// variables of the run here.
+// forProviders returns a function that evaluates expressions in provider blocks which the module itself cannot
+// evaluate: if there are earlier runs, those that refer to runs or to variables that are given but not
+// declared. In these expressions, variables have the values of the run.
 func (s *scope) forProviders(inputs map[string]values.Input) func(hcl.Expression, bool) (cty.Value, bool,
 	hcl.Diagnostics) {
 	vars := s.ctx.Variables["var"].AsValueMap()
@@ -132,13 +133,13 @@ func (s *scope) forProviders(inputs map[string]values.Input) func(hcl.Expression
 		}
 		v, diags := e.Value(ctx)
 		if diags.HasErrors() && !all {
-			return cty.NilVal, false, nil // the module cannot tell either, and says so
+			return cty.NilVal, false, nil // the module reports the error
 		}
 		return v, true, diags
 	}
 }
 
-// foreign tells whether a module knows nothing of what a traversal refers to.
+// foreign reports whether a traversal refers to something that modules do not have.
 func (s *scope) foreign(t hcl.Traversal) bool {
 	switch t.RootName() {
 	case "run":

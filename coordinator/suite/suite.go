@@ -1,9 +1,9 @@
-// Package suite carries out the test files of a configuration: plans and applies on states of their own, with
-// assertions about what comes of them, and the destruction of what they made.
+// Package suite executes the test files of a configuration: it plans and applies on separate states, evaluates
+// assertions about the results, and destroys the objects that it has created.
 //
-// Every run goes through the same session as the plan and apply commands do: the same programs, workers and messages.
-// Nothing of it outlives the process, so the states are kept in memory. The package shows nothing: a View is told what
-// happens. What must hold is what OpenTofu 1.12 does (website/docs/cli/commands/test there).
+// Every run uses the same session as the commands plan and apply: the same programs, workers and messages.
+// States are kept in memory, because nothing outlives the process. The package prints nothing: it reports to a
+// View. The required behaviour is that of OpenTofu 1.12 (website/docs/cli/commands/test there).
 package suite
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// Status is what came of a run, a file or the suite: the worst of its parts.
+// Status is the status of a run, of a file (the worst of its runs), or of the suite (the worst of its files).
 type Status byte
 
 // The statuses, from the best to the worst.
@@ -33,10 +33,10 @@ const (
 	Error
 )
 
-// String returns the word of the JSON forms.
+// String returns the word for the status in JSON.
 func (s Status) String() string { return [...]string{"pending", "skip", "pass", "fail", "error"}[s] }
 
-// Suite is all the files that are carried out.
+// Suite has all files that are executed.
 type Suite struct {
 	Files  []*File
 	Status Status
@@ -58,13 +58,13 @@ type Run struct {
 	Index  int
 	Status Status
 	Diags  diag.List
-	// Took is how long the run went on.
+	// Took is the duration of the run.
 	Took time.Duration
-	// Verbose is what the run came to, where that was asked for; else nil.
+	// Verbose is the result of the run if the verbose option is set; otherwise nil.
 	Verbose *Verbose
 }
 
-// Verbose is the plan of a run, or the state after it when it was applied.
+// Verbose is the plan of a run or, if it was applied, the state after it.
 type Verbose struct {
 	Plan    *plan.Plan
 	State   *state.State // nil for a plan
@@ -72,17 +72,17 @@ type Verbose struct {
 	Tree    *config.Tree
 }
 
-// View is told what happens. Its methods are called one after the other, but for Interrupted and Cancelled, which
-// another goroutine calls.
+// View receives the progress. Its methods are called sequentially, except Interrupted and Cancelled, which are
+// called by another goroutine.
 type View interface {
-	// Begin is called once, before anything is carried out.
+	// Begin is called once, before the first run.
 	Begin(*Suite)
-	// Ran is called when all runs of a file are over.
+	// Ran is called after all runs of a file.
 	Ran(*File)
-	// Cleaned is called when what a run made was destroyed; left holds what is still there.
+	// Cleaned is called when the objects of a run were destroyed; left has the ones that still exist.
 	Cleaned(f *File, r *Run, left *state.State, problems diag.List)
-	// Interrupted is called when the suite is asked to stop, Cancelled when it is asked again. What existed then is
-	// told by Abandoned.
+	// Interrupted is called at the first request to stop, Cancelled at the second one. Abandoned reports the
+	// objects that exist then.
 	Interrupted()
 	Cancelled()
 	Abandoned(Abandoned)
@@ -90,38 +90,39 @@ type View interface {
 	End(*Suite)
 }
 
-// Abandoned is what a suite left behind that was cancelled.
+// Abandoned describes what a cancelled suite has left behind.
 type Abandoned struct {
 	File *File
 	Run  *Run
-	// Main is the state of the module under test, Others those of other modules by the run that made them last.
+	// Main is the state of the module under test; Others are those of other modules, by the last run that was
+	// applied to each.
 	Main   *state.State
 	Others map[*Run]*state.State
-	// Creating are the addresses of what was about to be created.
+	// Creating are the addresses of objects that were about to be created.
 	Creating []string
 }
 
-// Options say what to carry out.
+// Options configure a suite.
 type Options struct {
-	// Session is what each run goes through, but for its configuration, variables and store.
+	// Session is the template for the session of each run, without configuration, variables and store.
 	Session *operation.Session
 	Tree    *config.Tree
 	Given   *config.GivenValues
-	// NewStore returns an empty store; it is closed when its file is over.
+	// NewStore returns an empty store; the runner closes it after its file.
 	NewStore func() journal.Store
-	// Filter names the files to carry out; nil is all.
+	// Filter lists the files to execute; nil selects all.
 	Filter  []string
 	Verbose bool
 	View    View
-	// Refusal is why nothing can be carried out: the first run of each file fails with it. The session then needs
-	// nothing but a clock.
+	// Refusal is the reason why nothing can be executed: the first run of each file fails with it. The session
+	// then needs only a clock.
 	Refusal diag.List
-	// Stop asks to stop: Stopping after the current run, with everything cleaned up; Leaving at once. It takes the
-	// place of the session's. The zero value never asks.
+	// Stop requests the end: Stopping after the current run, with a complete cleanup; Leaving at once. It
+	// replaces the Stop of the session. The zero value never requests it.
 	Stop operation.Stop
 }
 
-// Runner is a suite that is carried out once.
+// Runner executes a suite once.
 type Runner struct {
 	Options
 	suite Suite
@@ -129,7 +130,7 @@ type Runner struct {
 	saidStopped, saidCancelled sync.Once
 }
 
-// New returns the runner of a suite, and what is to be said of its files.
+// New returns the runner of a suite, with warnings about its files.
 func New(o Options) (*Runner, diag.List) {
 	r := &Runner{Options: o}
 	var diags diag.List
@@ -157,7 +158,7 @@ func New(o Options) (*Runner, diag.List) {
 	return r, diags
 }
 
-// Run carries the suite out, and tells whether all of it has passed.
+// Run executes the suite, and reports whether all of it has passed.
 func (r *Runner) Run(ctx context.Context) bool {
 	unwatched := r.watch()
 	r.View.Begin(&r.suite)
@@ -181,7 +182,7 @@ func (r *Runner) Run(ctx context.Context) bool {
 	return r.suite.Status == Pass
 }
 
-// watch tells the view as soon as the suite is asked to stop, until the returned function is called.
+// watch informs the view as soon as the suite is asked to stop, until the returned function is called.
 func (r *Runner) watch() (unwatched func()) {
 	var telling sync.WaitGroup
 	tell := func(ctx context.Context, fn func()) (forget func()) {
@@ -207,14 +208,14 @@ func (r *Runner) watch() (unwatched func()) {
 	}
 }
 
-// tellStopped tells the view, once, that the suite was asked to stop.
+// tellStopped informs the view, once, that the suite was asked to stop.
 func (r *Runner) tellStopped() { r.saidStopped.Do(r.View.Interrupted) }
 
-// tellCancelled tells the view, once, that the suite was asked to leave at once.
+// tellCancelled informs the view, once, that the suite was asked to end at once.
 func (r *Runner) tellCancelled() {
 	r.tellStopped()
 	r.saidCancelled.Do(r.View.Cancelled)
 }
 
-// cancelled tells whether the suite is to leave at once.
+// cancelled reports whether the suite must end at once.
 func (r *Runner) cancelled() bool { return r.Stop.Leaving != nil && r.Stop.Leaving.Err() != nil }

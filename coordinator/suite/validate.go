@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Validate checks the test files of a configuration, and the modules in local directories that their runs name: others
-// are their authors' to check.
+// Validate checks the test files of a configuration, and the local modules that their runs use. Modules from
+// elsewhere are not checked.
 func Validate(ctx context.Context, s *operation.Session, tree *config.Tree) diag.List {
 	var diags diag.List
 	checked := map[string]bool{}

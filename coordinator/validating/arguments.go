@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// ignored checks what ignore_changes names.
+// ignored checks the elements of ignore_changes.
 func ignored(config *config.Resource, block *schema.Block) diag.List {
 	var diags diag.List
 	paths := values.IgnorePaths(config)
@@ -29,15 +29,16 @@ func ignored(config *config.Resource, block *schema.Block) diag.List {
 		}
 		if a := block.AttributeAt(paths[i]); a != nil && a.Computed && !a.Optional {
 			diags = diags.Append(diag.New(diag.Warning, "Redundant ignore_changes element", fmt.Sprintf(
-				"ignore_changes keeps the values that arguments had when the object was created. %s is no argument: "+
-					"the provider alone decides about it, so naming it has no effect. Take it out of the list.",
+				"ignore_changes keeps the values that arguments had when the object was created. %s is not an argument: "+
+					"only the provider sets it, so listing it has no effect. Remove it from the list.",
 				values.FormatPath(paths[i])[1:]), &config.TypeRange))
 		}
 	}
 	return diags
 }
 
-// protection refuses a constant prevent_destroy that is no bool. What it refers to is looked at when it is planned.
+// protection reports a constant prevent_destroy that is not a bool. Expressions with references are checked in
+// planning.
 func protection(r *config.Resource) diag.List {
 	if r.PreventDestroy == nil {
 		return nil
@@ -54,13 +55,13 @@ func protection(r *config.Resource) diag.List {
 	return nil
 }
 
-// winRM warns of a connection of a type that OpenTofu gives up, and that no worker speaks: that of a provisioner or of
-// the whole resource. body may be nil.
+// winRM warns about a connection of the type winrm, which OpenTofu has deprecated and workers do not support,
+// in a provisioner or in the whole resource. body may be nil.
 func winRM(m *values.Module, body hcl.Body, rep eval.Repetition, self cty.Value) diag.List {
 	if body == nil {
 		return nil
 	}
-	attrs, _ := body.JustAttributes() // the evaluation has said what is wrong with the body
+	attrs, _ := body.JustAttributes() // the evaluation has reported errors in the body
 	a := attrs["type"]
 	if a == nil {
 		return nil

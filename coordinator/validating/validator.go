@@ -1,5 +1,5 @@
-// Package validating is the program that checks a configuration without state or real values: each block is evaluated
-// once, with everything unknown that only a run can know; its provider checks the result.
+// Package validating is the program that checks a configuration without a state: each block is evaluated once,
+// with unknown values for everything that only a run can determine, and checked by its provider.
 package validating
 
 import (
@@ -21,20 +21,19 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Validator is the validating program. Store must be of phase values.Validating.
+// Validator is the validating program. The phase of Store must be values.Validating.
 type Validator struct {
 	Static  *graph.Static
 	Code    *values.Code
 	Store   *values.Store
 	Package func(addr.Provider) wire.Package
-	// Sparing leaves it to planning to ask providers about blocks that are sure to have one instance, and are sure to
-	// be planned, read or opened then. Their own configuration is asked about all the same: planning only configures
-	// them with it.
+	// Sparing omits the provider's check of blocks that are certain to have an instance that planning plans,
+	// reads or opens anyway. Provider blocks are always checked, because planning only configures providers.
 	Sparing bool
 }
 
-// Graph implements program.Program. Validation waits for nothing: a mistake in one block must not hide those in the
-// blocks that refer to it. So the graph has no edges.
+// Graph implements program.Program. The graph has no edges: a mistake in one block must not hide mistakes in
+// blocks that refer to it.
 func (v *Validator) Graph() *dag.Graph { return dag.New(len(v.Static.Nodes)) }
 
 // Describe implements program.Program.
@@ -42,7 +41,7 @@ func (v *Validator) Describe(i int) program.Description {
 	return program.Description{Address: v.Static.Nodes[i].Address(), Hidden: true}
 }
 
-// Accept implements program.Program: nothing of a validation is kept.
+// Accept implements program.Program: results of a validation are not kept.
 func (v *Validator) Accept(int, *program.Step) {}
 
 // Prepare implements program.Program.
@@ -50,7 +49,7 @@ func (v *Validator) Prepare(_ context.Context, i int) program.Step {
 	n := &v.Static.Nodes[i]
 	var step program.Step
 	if n.Kind == graph.OrphanNode {
-		return step // has no block, and may be in a module that is gone
+		return step // has no block; its module may be gone, too
 	}
 	for _, m := range v.Store.Instances(n.Module) {
 		switch n.Kind {
@@ -76,8 +75,8 @@ func rules(m *values.Module, n *graph.Node) diag.List {
 	return diags
 }
 
-// provider evaluates a provider block and asks its provider. The block of a provider that is not there was reported
-// when the schemas were loaded.
+// provider evaluates a provider block and has its provider check it. A missing provider was reported when the
+// schemas were loaded.
 func (v *Validator) provider(step *program.Step, m *values.Module, n *graph.Node) {
 	schemas := v.Code.Schemas.Provider(n.ProviderAddr.Provider)
 	if schemas == nil || schemas.Provider.Block == nil || n.Provider.Mock != nil {
@@ -103,7 +102,7 @@ func (v *Validator) provider(step *program.Step, m *values.Module, n *graph.Node
 	v.ask(step, n.ProviderAddr.Provider, "provider", "", encoded)
 }
 
-// resource evaluates a resource block, its conditions and provisioners, and asks its provider.
+// resource evaluates a resource block, its conditions and its provisioners, and has its provider check it.
 func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node) {
 	r := m.ResourceBlock(n.Resource.Addr)
 	_, diags := r.Expansion()
@@ -148,8 +147,8 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 	v.ask(step, config.Source, n.Resource.Addr.Mode.String(), n.Resource.Addr.Type, encoded)
 }
 
-// planned tells whether planning is sure to ask the provider about a block of the root module. It puts off reading or
-// opening what depends on something that the apply changes, and would ask only then.
+// planned reports whether planning is certain to ask the provider about a block of the root module. Reading
+// or opening an object may be deferred to the apply if it has dependencies or unknown arguments.
 func planned(config *config.Resource, value cty.Value) bool {
 	if config.Count != nil || config.ForEach != nil || config.Enabled != nil {
 		return false
@@ -158,7 +157,7 @@ func planned(config *config.Resource, value cty.Value) bool {
 	return config.Addr.Mode == addr.Managed || !waits
 }
 
-// first is the repetition of the first instance of a resource, or that of a single one where there is none.
+// first returns the repetition of the first instance of a resource, or of a single one if there are none.
 func first(r *values.Resource) eval.Repetition {
 	if expansion, _ := r.Expansion(); len(expansion.Keys) > 0 {
 		return expansion.Repetition(expansion.Keys[0])
@@ -166,7 +165,7 @@ func first(r *values.Resource) eval.Repetition {
 	return eval.Once
 }
 
-// imports checks what repeats the import blocks for a resource, their ids and their identities.
+// imports checks the repetitions, the IDs and the identities of the import blocks for a resource.
 func (v *Validator) imports(n *graph.Node) diag.List {
 	var diags diag.List
 	root := v.Store.Root().Scope
@@ -195,7 +194,8 @@ func (v *Validator) imports(n *graph.Node) diag.List {
 	return diags
 }
 
-// ask makes the provider's check the vertex's task. A vertex asks once: a module has one instance in validation.
+// ask sets the provider's check as the vertex's task. There is at most one per vertex: in validation, a module
+// has one instance.
 func (v *Validator) ask(step *program.Step, p addr.Provider, kind, typeName string, config []byte) {
 	step.Lane = program.Fast
 	step.Place = program.Placement{Provider: addr.ProviderInstance{Provider: p}, Address: p.Display(),
@@ -225,7 +225,7 @@ func (v *Validator) Complete(_ context.Context, i int, r *wire.Result) program.S
 	return program.Step{Diags: values.WireDiags(r.Diagnostics, ranges).WithAddress(n.Address())}
 }
 
-// dependsOn checks what depends_on names.
+// dependsOn checks the elements of depends_on.
 func dependsOn(m *values.Module, list []hcl.Traversal) diag.List {
 	var diags diag.List
 	for _, t := range list {
@@ -237,7 +237,7 @@ func dependsOn(m *values.Module, list []hcl.Traversal) diag.List {
 		if len(ref.Remaining) > 0 {
 			rng := ref.Remaining.SourceRange()
 			diags = diags.Append(diag.New(diag.Error, "Invalid depends_on reference",
-				"An element of depends_on names a whole object, such as a resource or a module, and not an "+
+				"An element of depends_on must name a whole object, such as a resource or a module, and not an "+
 					"attribute of one.", &rng))
 			continue
 		}

@@ -1,9 +1,9 @@
-// Package values holds what expressions see during one run: the values of variables, locals, outputs, module calls,
-// providers, resource instances, for every module instance.
+// Package values holds the values to which expressions can refer during one run: variables, locals, outputs,
+// module calls, providers and resource instances of every module instance.
 //
-// Values are computed once and are immutable, except those of resource instances while an apply replaces planned
-// values with real ones. The package decides no order: whoever asks for a value makes sure, by the graph, that what
-// it is made from is there. It calls no provider.
+// Values are computed once and are immutable, except those of resource instances, whose planned values an apply
+// replaces. The package does not order evaluations: the caller ensures, by means of the graph, that the values
+// to which an expression refers are available. It does not call providers.
 package values
 
 import (
@@ -28,13 +28,13 @@ type Schemas struct {
 // NewSchemas returns schemas by provider. The map is not copied.
 func NewSchemas(m map[addr.Provider]*provider.Schemas) *Schemas { return &Schemas{m} }
 
-// Provider returns what is known of a provider, or nil.
+// Provider returns the schemas of a provider, or nil.
 func (s *Schemas) Provider(p addr.Provider) *provider.Schemas { return s.byProvider[p] }
 
-// All returns what is known, by provider. The map is not to be changed.
+// All returns the schemas by provider. The map must not be modified.
 func (s *Schemas) All() map[addr.Provider]*provider.Schemas { return s.byProvider }
 
-// Resource returns the schema of a resource type, or nil when the provider has no such type.
+// Resource returns the schema of a resource type, or nil if the provider does not have it.
 func (s *Schemas) Resource(p addr.Provider, mode addr.Mode, typeName string) *schema.Schema {
 	ps := s.byProvider[p]
 	if ps == nil {
@@ -69,12 +69,12 @@ func (s *Schemas) Identity(p addr.Provider, typeName string) *schema.Identity {
 	return &id
 }
 
-// Code is a configuration prepared for evaluation: each block's templates are made once, when first asked for, and
+// Code is a configuration prepared for evaluation. The templates of each block are made at their first use, and
 // shared by all module instances and by the phases of a run. Safe for concurrent use.
 type Code struct {
 	Tree    *config.Tree
 	Schemas *Schemas
-	imports map[addr.ConfigResource][]*config.Import // does not change
+	imports map[addr.ConfigResource][]*config.Import // immutable
 
 	mu        sync.Mutex // guards the maps below
 	resources map[*config.Resource]*ResourceCode
@@ -103,15 +103,15 @@ func NewCode(tree *config.Tree, schemas *Schemas) *Code {
 // ResourceCode is a resource block prepared for evaluation.
 type ResourceCode struct {
 	Config *config.Resource
-	// Schema is nil when the provider has no such type; Body is nil then, too.
+	// Schema and Body are nil if the provider does not have the type.
 	Schema   *schema.Schema
 	Identity *schema.Identity
 	Body     *eval.Template
-	// References are all that the block refers to.
+	// References are all references in the block.
 	References []eval.Reference
-	// deprecated tells that the resource type, or something in it, is deprecated.
+	// deprecated says that the resource type, or a part of it, is deprecated.
 	deprecated bool
-	// expandsByItself tells that count, for_each or enabled refers to the resource itself.
+	// expandsByItself says that count, for_each or enabled refers to the resource itself.
 	expandsByItself bool
 }
 
@@ -146,7 +146,7 @@ func (c *Code) Resource(r *config.Resource) *ResourceCode {
 	rc.References = append(rc.References, c.rules(r.Postconditions)...)
 	for _, p := range r.Provisioners {
 		if p.Destroy {
-			continue // may refer to self, count and each only
+			continue // can refer only to self, count and each
 		}
 		rc.References = append(rc.References, bodyReferences(p.Config)...)
 		rc.References = append(rc.References, bodyReferences(p.Connection)...)
@@ -172,7 +172,7 @@ func (c *Code) rules(rules []*config.CheckRule) []eval.Reference {
 	return out
 }
 
-// Expr returns the prepared form of an expression. A nil expression has a form without references.
+// Expr returns the prepared form of an expression. That of a nil expression has no references.
 func (c *Code) Expr(e hcl.Expression) *eval.Expr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +188,7 @@ func (c *Code) expr(e hcl.Expression) *eval.Expr {
 	return p
 }
 
-// Body returns the prepared form of a body with a schema that never changes for it.
+// Body returns the prepared form of a body. The schema must be the same in each call for that body.
 func (c *Code) Body(b hcl.Body, block *schema.Block) *eval.Template {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -302,18 +302,18 @@ func traversalReferences(list []hcl.Traversal) []eval.Reference {
 	return out
 }
 
-// triggerReferences returns what a replace_triggered_by expression names.
+// triggerReferences returns the references in a replace_triggered_by expression.
 func triggerReferences(e hcl.Expression) []eval.Reference {
 	refs, _ := eval.ExprReferences(e) // problems are reported when the expression is evaluated
 	return refs
 }
 
-// bodyReferences returns everything that the attributes of a body of unknown shape refer to.
+// bodyReferences returns the references in all attributes of a body without schema.
 func bodyReferences(b hcl.Body) []eval.Reference {
 	if b == nil {
 		return nil
 	}
-	attrs, _ := b.JustAttributes() // nested blocks are no attributes; provisioners have none
+	attrs, _ := b.JustAttributes() // ignores nested blocks; provisioners have none
 	var out []eval.Reference
 	for _, a := range attrs {
 		refs, _ := eval.ExprReferences(a.Expr)

@@ -18,8 +18,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// DecodeStored returns the value of a stored object of the current schema version, with its sensitive marks. An
-// object of another version, or in the old flatmap form, is an error: only its provider can read it.
+// DecodeStored returns the value of a stored object of the current schema version, with its sensitive marks. It
+// is an error if the object has another schema version or the old flatmap form, which only its provider can
+// read.
 func DecodeStored(o *state.Object, s *schema.Schema) (cty.Value, error) {
 	if o.SchemaVersion != s.Version || o.Flatmap != nil {
 		return cty.DynamicVal, fmt.Errorf("the object is stored with schema version %d, and the provider's is %d",
@@ -32,7 +33,7 @@ func DecodeStored(o *state.Object, s *schema.Schema) (cty.Value, error) {
 	return MarkSensitive(v, s.Block, o.Sensitive), nil
 }
 
-// MarkSensitive marks what the schema declares sensitive and what is at the given paths.
+// MarkSensitive marks the attributes that the schema declares sensitive, and the given paths.
 func MarkSensitive(v cty.Value, b *schema.Block, paths []cty.Path) cty.Value {
 	v = marks.Apply(v, marks.Sensitive, paths)
 	if declared := b.SensitivePaths(v); len(declared) > 0 {
@@ -41,22 +42,22 @@ func MarkSensitive(v cty.Value, b *schema.Block, paths []cty.Path) cty.Value {
 	return v
 }
 
-// EncodeStoredData is EncodeStored for what a data source answered: of that the state keeps only the paths that its
-// configuration made sensitive, as OpenTofu has it. The schema says the rest whenever the value is used.
+// EncodeStoredData is EncodeStored for the result of a data source: as in OpenTofu, the state keeps only the
+// paths that the configuration made sensitive, because the schema adds the others whenever the value is used.
 func EncodeStoredData(v cty.Value, b *schema.Block, marked []cty.Path) ([]byte, []cty.Path, error) {
 	bare, _ := v.UnmarkDeep()
 	return EncodeStored(marks.Apply(bare, marks.Sensitive, marked), b)
 }
 
-// EncodeStored returns what the state keeps of a value: its JSON, and the paths of its sensitive parts, those included
-// that the schema declares so.
+// EncodeStored returns the stored form of a value: its JSON, and the paths of its sensitive parts, including
+// those that are sensitive by the schema.
 func EncodeStored(v cty.Value, b *schema.Block) (attrs []byte, sensitive []cty.Path, err error) {
 	bare, sensitive := marks.Separate(v, marks.Sensitive)
 	attrs, err = coding.EncodeJSON(bare, b.ImpliedType())
 	return attrs, sensitive, err
 }
 
-// PathKey returns a text that is the same for equal paths only.
+// PathKey returns a text that is equal for equal paths and different for different ones.
 func PathKey(p cty.Path) string {
 	s := ""
 	for _, step := range p {
@@ -70,7 +71,7 @@ func PathKey(p cty.Path) string {
 	return s
 }
 
-// StoredForWire returns a stored object as workers take it.
+// StoredForWire returns the form of a stored object for workers.
 func StoredForWire(o *state.Object) *wire.StoredObject {
 	if o == nil {
 		return nil
@@ -81,9 +82,9 @@ func StoredForWire(o *state.Object) *wire.StoredObject {
 	}
 }
 
-// WireProvider returns a provider instance as workers need it for the objects of a resource, evaluated. Problems of the
-// provider block were reported by its own vertex, so they come back as one failure without text when nothing else is
-// known.
+// WireProvider returns the evaluated provider instance for the objects of a resource, in the form for workers.
+// The vertex of a provider block reports its problems, so WireProvider returns a failure without text if there
+// is no other problem.
 func WireProvider(s *Store, pi addr.ProviderInstance, pkg wire.Package, of addr.ConfigResource) (wire.Provider,
 	*Provider, diag.List) {
 	p, diags := s.Provider(pi)
@@ -94,14 +95,15 @@ func WireProvider(s *Store, pi addr.ProviderInstance, pkg wire.Package, of addr.
 	if given, mocked := s.mocked(p, of); mocked {
 		out.Config, out.Digest, out.Mock = nil, "", &wire.Mock{}
 		if len(given) > 0 {
-			// literals: they have JSON
+			// literals can always be marshalled
 			out.Mock.Values, _ = ctyjson.Marshal(cty.ObjectVal(given), cty.ObjectVal(given).Type())
 		}
 	}
 	return out, p, diags
 }
 
-// mocked tells whether a test answers for the provider about a resource, and what it gives for what that computes.
+// mocked reports whether a test mocks the provider for a resource, and returns the given values of computed
+// attributes.
 func (s *Store) mocked(p *Provider, of addr.ConfigResource) (given map[string]cty.Value, mocked bool) {
 	if o := s.Code.Tree.Override(of); o != nil {
 		return o.Values, true
@@ -112,16 +114,16 @@ func (s *Store) mocked(p *Provider, of addr.ConfigResource) (given map[string]ct
 	return nil, false
 }
 
-// Observed is the Extra of a problem that a check block has met when it read its data source: a warning, because a
-// check observes.
+// Observed is the Extra of a problem with the data source of a check block. The problem becomes a warning,
+// because a check only observes.
 type Observed struct {
 	// Check is the address of the check block.
 	Check string
-	// Problem is what it was.
+	// Problem is the original problem.
 	Problem *diag.Diagnostic
 }
 
-// Observe returns the problems of reading the data source of a check block as what they are to the run.
+// Observe converts the problems of reading the data source of a check block to warnings.
 func Observe(r *config.Resource, at addr.ModuleInstance, problems diag.List) diag.List {
 	check := "check." + r.Check
 	if !at.IsRoot() {
@@ -134,7 +136,7 @@ func Observe(r *config.Resource, at addr.ModuleInstance, problems diag.List) dia
 	return out
 }
 
-// OfCheck tells whether a diagnostic is about a check block: about what it asserts, or about reading its data source.
+// OfCheck reports whether a diagnostic concerns a check block: one of its assertions, or its data source.
 func OfCheck(d *diag.Diagnostic) bool {
 	switch of := d.Extra.(type) {
 	case *Observed:
@@ -145,7 +147,8 @@ func OfCheck(d *diag.Diagnostic) bool {
 	return false
 }
 
-// WireDiags converts what a worker reports. ranges, when not nil, finds the place of a path in the configuration.
+// WireDiags converts diagnostics of a worker. ranges, if not nil, returns the place of a path in the
+// configuration.
 func WireDiags(list []wire.Diagnostic, ranges func(cty.Path) *hcl.Range) diag.List {
 	diags := wire.DiagsFromWire(list)
 	if ranges == nil {
@@ -159,7 +162,7 @@ func WireDiags(list []wire.Diagnostic, ranges func(cty.Path) *hcl.Range) diag.Li
 	return diags
 }
 
-// EncodePaths codes paths for the wire.
+// EncodePaths encodes paths for the wire.
 func EncodePaths(paths []cty.Path) ([][]byte, error) {
 	var out [][]byte
 	for _, p := range paths {

@@ -15,17 +15,17 @@ import (
 
 // Conditions is the outcome of the check rules of one object.
 type Conditions struct {
-	// Address is the object, an instance.
+	// Address is the address of the object, an instance.
 	Address string
-	// Status is the worst of the rules; CheckPass for an object without rules.
+	// Status is the worst status of the rules; CheckPass if there are none.
 	Status   state.CheckStatus
 	Failures []string
-	// Rules is the number of rules; an object without any has no outcome to record.
+	// Rules is the number of rules; the outcome of an object without rules is not recorded.
 	Rules int
 	Diags diag.List
 }
 
-// check evaluates rules. severity is that of a failure.
+// check evaluates rules. severity is the severity of a failure.
 func (m *Module) check(scope *eval.Scope, kind eval.RuleKind, rules []*config.CheckRule, address string,
 	severity diag.Severity, rep eval.Repetition, self cty.Value, given *hcl.Range) Conditions {
 	c := Conditions{Address: address, Status: state.CheckPass, Rules: len(rules)}
@@ -37,7 +37,7 @@ func (m *Module) check(scope *eval.Scope, kind eval.RuleKind, rules []*config.Ch
 		}
 		verdict, diags := rule.Check(scope, rep, self, severity)
 		if m.store.Phase == Validating && !diags.HasErrors() {
-			diags = nil // what is unknown for now is no news
+			diags = nil // the result is not known yet
 		}
 		c.Diags = c.Diags.Append(diags)
 		switch verdict.Status {
@@ -47,12 +47,12 @@ func (m *Module) check(scope *eval.Scope, kind eval.RuleKind, rules []*config.Ch
 			c.worsen(state.CheckUnknown)
 		case eval.StatusFail:
 			c.worsen(state.CheckFail)
-			if verdict.Message != "" { // else there is none that can be shown
+			if verdict.Message != "" { // otherwise it cannot be shown
 				c.Failures = append(c.Failures, verdict.Message)
 			}
 		}
 		if kind == eval.VariableValidation && diags.HasErrors() {
-			break // as in OpenTofu, the rules of a variable after one that does not hold are not looked at
+			break // as in OpenTofu, the rules of a variable after a failed one are not evaluated
 		}
 	}
 	return c
@@ -64,7 +64,7 @@ func (c *Conditions) worsen(s state.CheckStatus) {
 	}
 }
 
-// WorseCheck tells whether a is worse news than b.
+// WorseCheck reports whether a is worse than b.
 func WorseCheck(a, b state.CheckStatus) bool {
 	return checkRank[a] > checkRank[b]
 }
@@ -72,7 +72,7 @@ func WorseCheck(a, b state.CheckStatus) bool {
 var checkRank = map[state.CheckStatus]int{state.CheckPass: 0, state.CheckUnknown: 1, state.CheckFail: 2,
 	state.CheckError: 3}
 
-// severity is that of a failed condition of a resource or an output.
+// severity returns the severity of a failed condition of a resource or an output.
 func (s *Store) severity() diag.Severity {
 	if s.Lenient {
 		return diag.Warning
@@ -92,8 +92,8 @@ func (r *Resource) CheckPostconditions(address string, rep eval.Repetition, self
 		r.module.store.severity(), rep, self, nil)
 }
 
-// EvaluateConditions reports what keeps the conditions of a resource from being evaluated. As in OpenTofu, whether they
-// hold is for planning to find out.
+// EvaluateConditions returns the errors in the conditions of a resource. As in OpenTofu, only planning checks
+// whether they hold.
 func (r *Resource) EvaluateConditions(rep eval.Repetition, self cty.Value) diag.List {
 	var diags diag.List
 	evaluate := func(rules []*config.CheckRule, self cty.Value) {
@@ -115,7 +115,7 @@ func (m *Module) CheckOutput(o *config.Output) Conditions {
 		eval.Once, cty.NilVal, nil)
 }
 
-// ProblemText is what a check result says of problems with the data of the check, in the form that OpenTofu has.
+// ProblemText returns the text for problems with the data of a check in a check result, in OpenTofu's form.
 func ProblemText(l diag.List) string {
 	var lines []string
 	for _, d := range l {
@@ -131,7 +131,7 @@ func ProblemText(l diag.List) string {
 	return fmt.Sprintf("%d problems:\n\n- %s", len(lines), strings.Join(lines, "\n- "))
 }
 
-// CheckAround returns the check block that a data block stands in: its static address, and that of its instance.
+// CheckAround returns the check block that contains a data block: its static address, and that of its instance.
 func CheckAround(r *Resource) (static, instance string) {
 	static = "check." + r.Code.Config.Check
 	if path := r.module.Node.Path; !path.IsRoot() {
@@ -140,7 +140,7 @@ func CheckAround(r *Resource) (static, instance string) {
 	return static, r.module.qualified("check." + r.Code.Config.Check)
 }
 
-// CheckAddress is the address of a check block in this module instance.
+// CheckAddress returns the address of a check block in this module instance.
 func (m *Module) CheckAddress(c *config.Check) string { return m.qualified("check." + c.Name) }
 
 // CheckAsserts evaluates the assertions of a check block; a failed one is a warning.

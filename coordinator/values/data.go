@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
-// A Module answers the evaluator's questions. Problems of the value that is referred to are not repeated here: they
-// were reported by its own vertex.
+// Module implements eval.Data. It does not repeat the problems of referenced values: their own vertices report
+// them.
 
 // Variable implements eval.Data.
 func (m *Module) Variable(v addr.Variable, _ hcl.Range) (cty.Value, diag.List) {
@@ -25,8 +25,8 @@ func (m *Module) Variable(v addr.Variable, _ hcl.Range) (cty.Value, diag.List) {
 	return value, nil
 }
 
-// VariableValue returns the final value of an input variable, with its marks, and the problems of computing it
-// (those of its validations not included). An undeclared variable is unknown.
+// VariableValue returns the final value of an input variable, with its marks, and the problems of computing it,
+// except those of its validations. An undeclared variable is unknown.
 func (m *Module) VariableValue(name string) (cty.Value, diag.List) {
 	c := m.variables[name]
 	if c == nil {
@@ -42,7 +42,7 @@ func (m *Module) VariableValue(name string) (cty.Value, diag.List) {
 	return value, c.diags
 }
 
-// rootVariable takes a variable's value from outside. During validation it is unknown.
+// rootVariable returns the given value of a root variable. During validation it is unknown.
 func (m *Module) rootVariable(v *config.Variable) (cty.Value, diag.List) {
 	in := m.store.Inputs[v.Name]
 	if m.store.Phase == Validating {
@@ -68,7 +68,7 @@ func (m *Module) rootVariable(v *config.Variable) (cty.Value, diag.List) {
 	return m.convertVariable(v, in.Value, rng, in.Source)
 }
 
-// calledVariable takes a variable's value from the argument of the module call.
+// calledVariable returns the value of a variable from the argument of the module call.
 func (m *Module) calledVariable(v *config.Variable) (cty.Value, diag.List) {
 	attr := m.store.Code.Arguments(m.Node.Call)[v.Name]
 	if attr == nil {
@@ -94,8 +94,8 @@ func (m *Module) calledVariable(v *config.Variable) (cty.Value, diag.List) {
 	return value, diags
 }
 
-// convertVariable brings a given value to its declared type: null falls back to the default where the variable is
-// not nullable, optional attributes get their defaults.
+// convertVariable converts a given value to the declared type: null becomes the default if the variable is not
+// nullable, and optional attributes get their defaults.
 func (m *Module) convertVariable(v *config.Variable, given cty.Value, rng *hcl.Range,
 	source string) (cty.Value, diag.List) {
 	what := fmt.Sprintf("The given value is not suitable for %s declared at %s: ", m.qualified("var."+v.Name), v.Range)
@@ -146,7 +146,7 @@ func (m *Module) qualified(name string) string {
 	return m.Addr.String() + "." + name
 }
 
-// conversionText says what does not fit, with the path to it.
+// conversionText describes a conversion error with its path.
 func conversionText(err error) string {
 	if pe, ok := err.(cty.PathError); ok && len(pe.Path) > 0 {
 		return "attribute " + strings.TrimPrefix(FormatPath(pe.Path), ".") + ": " + pe.Error()
@@ -238,8 +238,8 @@ func (m *Module) Module(c addr.ModuleCall, _ hcl.Range) (cty.Value, diag.List) {
 	}
 }
 
-// anyInstances is what validation sees of a module call that repeats: so many instances, nobody knows, with outputs of
-// which nothing but the names are known.
+// anyInstances is the value of a repeated module call in validation: an unknown number of instances, with
+// unknown outputs whose names are known.
 func (m *Module) anyInstances(call string, mode Mode) cty.Value {
 	outputs := m.Node.Children[call].Module.Outputs
 	attrs := make(map[string]cty.Type, len(outputs))

@@ -21,7 +21,7 @@ func (r *Resource) SetStored(stored *state.Resource) diag.List {
 		if i.Current == nil {
 			continue
 		}
-		// An object of another schema version that fits is good enough to look at; nobody is asked to upgrade it.
+		// For display, an object of another schema version is not upgraded if it fits the schema.
 		o := *i.Current
 		o.SchemaVersion = r.Code.Schema.Version
 		v, err := DecodeStored(&o, r.Code.Schema)
@@ -36,8 +36,8 @@ func (r *Resource) SetStored(stored *state.Resource) diag.List {
 	return diags
 }
 
-// existing is what Evaluating sees: the instances that the state has, whatever count and for_each say. What does not
-// exist is unknown.
+// existing returns the value in the phase Evaluating: the instances in the state, regardless of count and
+// for_each. Everything else is unknown.
 func (r *Resource) existing() cty.Value {
 	c := r.Code.Config
 	mode := modeOf(c.Count, c.ForEach, c.Enabled)
@@ -65,7 +65,7 @@ func (r *Resource) existing() cty.Value {
 	return r.nothing(cty.UnknownVal(r.Code.Schema.Block.ImpliedType()))
 }
 
-// counted needs the lock.
+// counted returns the value of a resource with count. The caller holds the lock.
 func (r *Resource) counted() cty.Value {
 	var elements []cty.Value
 	for k, v := range r.values {
@@ -81,7 +81,7 @@ func (r *Resource) counted() cty.Value {
 	return cty.TupleVal(elements)
 }
 
-// nothing marks what stands for something that does not exist.
+// nothing marks a value that stands for a missing object.
 func (r *Resource) nothing(v cty.Value) cty.Value {
 	if r.Code.Config.Addr.Mode == addr.Ephemeral {
 		return v.Mark(marks.Ephemeral)

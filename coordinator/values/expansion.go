@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/eval"
 )
 
-// Mode is how something repeats.
+// Mode is how a block repeats.
 type Mode byte
 
 // The modes.
@@ -23,17 +23,17 @@ const (
 	Enabled
 )
 
-// Expansion is the instances of something that may repeat.
+// Expansion has the instances of a block that may repeat.
 type Expansion struct {
 	Mode Mode
-	// Keys are in order. With Unknown set they are empty: an error was reported, or only validation goes on.
+	// Keys are sorted. They are empty if Unknown is set: an error was reported, or the phase is validation.
 	Keys    []addr.Key
 	Unknown bool
 	each    map[addr.Key]eval.Repetition
 	wild    eval.Repetition
 }
 
-// Repetition returns what count and each mean for the instance with this key.
+// Repetition returns the values of count and each for the instance with this key.
 func (e *Expansion) Repetition(k addr.Key) eval.Repetition {
 	if k == addr.WildcardKey {
 		return e.wild
@@ -44,7 +44,7 @@ func (e *Expansion) Repetition(k addr.Key) eval.Repetition {
 	return RepetitionOf(k)
 }
 
-// RepetitionOf returns what can be told from a key alone: each.value is missing.
+// RepetitionOf returns the values that follow from the key alone: each.value is missing.
 func RepetitionOf(k addr.Key) eval.Repetition {
 	if n, ok := k.Int(); ok {
 		return eval.Repetition{CountIndex: cty.NumberIntVal(int64(n))}
@@ -55,7 +55,7 @@ func RepetitionOf(k addr.Key) eval.Repetition {
 	return eval.Once
 }
 
-// Has tells whether an instance with this key is among the instances.
+// Has reports whether there is an instance with this key.
 func (e *Expansion) Has(k addr.Key) bool {
 	switch e.Mode {
 	case ForEach:
@@ -69,7 +69,7 @@ func (e *Expansion) Has(k addr.Key) bool {
 	}
 }
 
-// modeOf tells how a block with these arguments repeats.
+// modeOf returns how a block with these arguments repeats.
 func modeOf(count, forEach, enabled hcl.Expression) Mode {
 	switch {
 	case count != nil:
@@ -83,8 +83,8 @@ func modeOf(count, forEach, enabled hcl.Expression) Mode {
 	}
 }
 
-// expand evaluates the repetition arguments of a block in m. In validation there is one instance that stands for all
-// that there may be. exclude is what -exclude can name when the number of instances is unknown.
+// expand evaluates the repetition arguments of a block in m. In validation, one instance stands for all.
+// exclude is the address for the -exclude option that is proposed if the number of instances is unknown.
 func (m *Module) expand(count, forEach, enabled hcl.Expression, exclude string) (Expansion, diag.List) {
 	e := Expansion{Mode: modeOf(count, forEach, enabled), Keys: []addr.Key{addr.NoKey}}
 	validating := m.store.Phase == Validating
@@ -117,7 +117,7 @@ func (m *Module) expand(count, forEach, enabled hcl.Expression, exclude string) 
 		}
 	case Enabled:
 		if validating {
-			return e, nil // OpenTofu looks at the argument when it plans
+			return e, nil // OpenTofu evaluates the argument in planning
 		}
 		var on bool
 		on, known, diags = m.Scope.EvalEnabled(m.store.Code.Expr(enabled), o)
@@ -133,7 +133,7 @@ func (m *Module) expand(count, forEach, enabled hcl.Expression, exclude string) 
 	return e, diags
 }
 
-// wildcard returns the expansion with the one instance that validation looks at.
+// wildcard returns the expansion with the single instance of validation.
 func (e Expansion) wildcard(rep eval.Repetition) Expansion {
 	e.Keys, e.wild = []addr.Key{addr.WildcardKey}, rep
 	return e

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/provider"
 )
 
-// metaKey names the provider_meta block of a module for one of its providers.
+// metaKey identifies the provider_meta block of a module for one of its providers.
 type metaKey struct {
 	module   addr.Module
 	provider addr.Provider
@@ -24,11 +24,11 @@ type metaValue struct {
 	diags diag.List
 }
 
-// constants is for bodies that refer to nothing: there is nothing to answer with.
+// constants is the data for bodies without references.
 type constants struct{ eval.Data }
 
-// Meta returns what the module of a resource tells the provider in a provider_meta block, coded for the wire. It is nil
-// where the module has no such block, or the resource has none any more. Ephemeral resources are not told.
+// Meta returns the encoded provider_meta of a resource's module for the provider. It is nil if the module has
+// no such block, or the resource no longer has a block. Ephemeral resources do not get it.
 func (c *Code) Meta(r addr.ConfigResource, p addr.Provider) ([]byte, diag.List) {
 	node := c.Tree.Modules[r.Module]
 	if node == nil || node.Module.Resources[r.Resource] == nil || r.Resource.Mode == addr.Ephemeral {
@@ -56,7 +56,7 @@ func (c *Code) Meta(r addr.ConfigResource, p addr.Provider) ([]byte, diag.List) 
 }
 
 func evaluateMeta(block *config.ProviderMeta, schemas *provider.Schemas) metaValue {
-	scope := eval.New(eval.Options{Data: constants{}}) // loading refused all but constants
+	scope := eval.New(eval.Options{Data: constants{}}) // the loader allows only constants
 	value, _, diags := scope.Body(block.Config, schemas.ProviderMeta.Block, eval.Once, cty.NilVal)
 	if diags.HasErrors() {
 		return metaValue{nil, diags}
@@ -65,7 +65,7 @@ func evaluateMeta(block *config.ProviderMeta, schemas *provider.Schemas) metaVal
 	coded, err := coding.EncodeValue(bare, schemas.ProviderMeta.Block.ImpliedType())
 	if err != nil {
 		diags = diags.Append(diag.New(diag.Error, "Invalid provider_meta block",
-			fmt.Sprintf("The block cannot be told to the provider: %s.", err), block.Range.Ptr()))
+			fmt.Sprintf("The block cannot be encoded for the provider: %s.", err), block.Range.Ptr()))
 	}
 	return metaValue{coded, diags}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// Region returns the region that an object's own arguments name: its region or location, when known. Sensitive
-// values name none.
+// Region returns the region in an object's own arguments: its region or location, if known. Sensitive values
+// are ignored.
 func Region(v cty.Value) string {
 	if v == cty.NilVal || v.IsMarked() || v.IsNull() || !v.IsKnown() || !v.Type().IsObjectType() {
 		return ""
@@ -38,7 +38,7 @@ func Region(v cty.Value) string {
 // SensitivePaths returns the paths that the expressions of a configuration made sensitive.
 func SensitivePaths(v cty.Value) []cty.Path { return marks.PathsWith(v, marks.Sensitive) }
 
-// SameMarks tells whether the same parts of two values are sensitive.
+// SameMarks reports whether the same parts of two values are sensitive.
 func SameMarks(a, b cty.Value) bool {
 	if !a.ContainsMarked() && !b.ContainsMarked() {
 		return true
@@ -80,7 +80,7 @@ func FormatPath(p cty.Path) string {
 	return s
 }
 
-// IgnorePaths returns the paths of a resource's ignore_changes.
+// IgnorePaths returns the paths in a resource's ignore_changes.
 func IgnorePaths(c *config.Resource) []cty.Path {
 	var out []cty.Path
 	for _, t := range c.IgnoreChanges {
@@ -100,7 +100,7 @@ func IgnorePaths(c *config.Resource) []cty.Path {
 	return out
 }
 
-// NoIdentity is the problem of an import by identity where the resource type has none.
+// NoIdentity is the error for an import by identity of a resource type without identity.
 func NoIdentity(resourceType string, subject *hcl.Range) *diag.Diagnostic {
 	return diag.New(diag.Error, "Unable to determine identity schema for import identity",
 		fmt.Sprintf("Objects of type %q cannot be imported by identity, because the provider declares none; "+
@@ -111,12 +111,13 @@ func NoIdentity(resourceType string, subject *hcl.Range) *diag.Diagnostic {
 func EncodeIdentity(v cty.Value) []byte {
 	b, err := ctyjson.Marshal(v, v.Type())
 	if err != nil {
-		return nil // an identity that is not wholly known is not stored
+		return nil // a partly unknown identity is not stored
 	}
 	return b
 }
 
-// IDOf returns what people call an object by: its id or name, with the attribute's name. Empty when it has none.
+// IDOf returns what identifies an object for people: its id or name, with the name of the attribute. Both are
+// empty if it has none.
 func IDOf(v cty.Value) (key, id string) {
 	if v == cty.NilVal || v.IsNull() || !v.IsKnown() || !v.Type().IsObjectType() {
 		return "", ""
@@ -124,7 +125,8 @@ func IDOf(v cty.Value) (key, id string) {
 	return firstText(v, "id", "name")
 }
 
-// firstText returns the first of some attributes of an object that says something, with its name.
+// firstText returns the first of the named attributes of an object that is a known, nonempty text, with its
+// name.
 func firstText(v cty.Value, names ...string) (name, text string) {
 	for _, name := range names {
 		if !v.Type().HasAttribute(name) {
@@ -138,8 +140,8 @@ func firstText(v cty.Value, names ...string) (name, text string) {
 	return "", ""
 }
 
-// IDOfImport returns what people call an object that is about to be imported by: the ID that it is imported by, or what
-// says most in an identity, with the name of that.
+// IDOfImport returns what identifies an object to be imported for people: the import ID, or the most telling
+// attribute of an identity, with the name of the attribute.
 func IDOfImport(i *plan.Importing) (key, id string) {
 	if i.ID != "" {
 		return "id", i.ID
@@ -151,7 +153,7 @@ func IDOfImport(i *plan.Importing) (key, id string) {
 	return firstText(i.Identity, slices.Sorted(maps.Keys(i.Identity.Type().AttributeTypes()))...)
 }
 
-// IDOfStored is IDOf for an object of the state, which is not decoded for it.
+// IDOfStored is IDOf for an object of the state, without decoding it completely.
 func IDOfStored(o *state.Object) (key, id string) {
 	if o == nil || o.Attrs == nil {
 		return "", ""
@@ -164,7 +166,7 @@ func IDOfStored(o *state.Object) (key, id string) {
 	return "", ""
 }
 
-// hides tells whether an attribute is among the sensitive paths.
+// hides reports whether an attribute is among the sensitive paths.
 func hides(paths []cty.Path, name string) bool {
 	return slices.ContainsFunc(paths, func(p cty.Path) bool {
 		if len(p) == 0 {
@@ -175,8 +177,8 @@ func hides(paths []cty.Path, name string) bool {
 	})
 }
 
-// UnknownComputed returns a configuration with everything unknown that the provider computes and the configuration
-// leaves out: what a data source or an ephemeral object that cannot be read yet looks like.
+// UnknownComputed returns a configuration in which all computed attributes without a value are unknown: the
+// value of a data source or an ephemeral object that cannot be read yet.
 func UnknownComputed(v cty.Value, b *schema.Block) cty.Value {
 	v, pvms := v.UnmarkDeepWithPaths()
 	return unknownBlock(v, b).MarkWithPaths(pvms)
@@ -237,14 +239,15 @@ func unknownNested(v cty.Value, nb *schema.NestedBlock) cty.Value {
 	}
 }
 
-// EphemeralValue marks the value of an ephemeral object: sensitive parts, and all of it ephemeral.
+// EphemeralValue marks the value of an ephemeral object: its sensitive parts as sensitive, and all of it as
+// ephemeral.
 func EphemeralValue(v cty.Value, b *schema.Block, sensitive []cty.Path) cty.Value {
 	v, _ = v.UnmarkDeep()
 	return MarkSensitive(v, b, sensitive).Mark(marks.Ephemeral)
 }
 
-// SentJSON returns what is known of a planned object as JSON, without what is sensitive or not known yet: for people
-// who must find out what became of an operation. Nil when nothing is left.
+// SentJSON returns the known, insensitive attributes of a planned object as JSON, for people who must find out
+// the outcome of an operation. It is nil if there are none.
 func SentJSON(v cty.Value, b *schema.Block) []byte {
 	if v == cty.NilVal || v.IsNull() {
 		return nil

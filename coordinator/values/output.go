@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
-// outputCell is the value of an output. It is set by the output's own vertex and not computed on demand: a
-// reference to one output of a module must not compute the others before their time.
+// outputCell is the value of an output. The output's own vertex sets it. It is not computed on demand, because
+// a reference to one output of a module must not compute the others too early.
 type outputCell struct {
 	mu    sync.RWMutex
 	value cty.Value
@@ -33,8 +33,7 @@ func (c *outputCell) get() cty.Value {
 	return c.value
 }
 
-// EvalOutput evaluates an output of this module instance and keeps the value for its users. Preconditions are not
-// checked here.
+// EvalOutput evaluates an output of this module instance and stores its value. It does not check preconditions.
 func (m *Module) EvalOutput(name string) (cty.Value, diag.List) {
 	o := m.Node.Module.Outputs[name]
 	v, diags := m.store.Code.Expr(o.Expr).Eval(m.Scope, cty.DynamicPseudoType, eval.Once, cty.NilVal)
@@ -75,8 +74,8 @@ func (m *Module) EvalOutput(name string) (cty.Value, diag.List) {
 			Remote: m.Node.Remote()})
 	}
 	if !root && m.store.Phase == Validating {
-		// As in OpenTofu, validation knows nothing of what called modules return, not even that it is sensitive: a plan
-		// does.
+		// As in OpenTofu, validation does not know the outputs of called modules, not even whether they are
+		// sensitive; planning does.
 		m.outputs[name].set(cty.DynamicVal)
 		return v, diags
 	}
@@ -84,18 +83,18 @@ func (m *Module) EvalOutput(name string) (cty.Value, diag.List) {
 	return v, diags
 }
 
-// OutputValue returns what EvalOutput found, or an unknown value.
+// OutputValue returns the value that EvalOutput or SetOutput has stored, or an unknown value.
 func (m *Module) OutputValue(name string) cty.Value { return m.outputs[name].get() }
 
-// SetOutput puts a value that was found in another phase (a saved plan's, a state's).
+// SetOutput stores a value from another phase (from a saved plan or a state).
 func (m *Module) SetOutput(name string, v cty.Value) {
 	if c := m.outputs[name]; c != nil {
 		c.set(v)
 	}
 }
 
-// PlainZeros returns a value without marks with zeros in the place of negative zeros: a plan of OpenTofu knows no
-// others, so what is known of an output when it is planned has none.
+// PlainZeros returns a value without marks in which zeros replace negative zeros. OpenTofu's plans have no
+// negative zeros, so planned outputs must not have them either.
 func PlainZeros(v cty.Value) cty.Value {
 	negative := func(v cty.Value) bool {
 		if v.Type() != cty.Number || v.IsNull() || !v.IsKnown() {
@@ -124,7 +123,7 @@ func PlainZeros(v cty.Value) cty.Value {
 	return plain
 }
 
-// outputObject is the module instance as its users see it.
+// outputObject returns the value of the module instance in expressions.
 func (m *Module) outputObject() cty.Value {
 	attrs := make(map[string]cty.Value, len(m.outputs))
 	for name, c := range m.outputs {

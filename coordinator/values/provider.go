@@ -22,13 +22,14 @@ import (
 // Provider is the evaluated configuration of one provider instance.
 type Provider struct {
 	Addr addr.ProviderInstance
-	// Value is of the provider's schema, with marks; Encoded the bytes that travel; Digest identifies both.
+	// Value conforms to the provider's schema, with marks; Encoded is its form for workers; Digest identifies
+	// both.
 	Value   cty.Value
 	Encoded []byte
 	Digest  string
-	// Strings are the top-level known strings that are not sensitive, for placement rules.
+	// Strings are the known, insensitive top-level strings, for placement rules.
 	Strings map[string]string
-	// Block is nil when the configuration has no provider block.
+	// Block is nil if the configuration has no provider block.
 	Block *config.ProviderConfig
 }
 
@@ -38,8 +39,8 @@ type providerCell struct {
 	diags diag.List
 }
 
-// Provider returns the configuration of a provider instance, evaluated when first asked for. What the block refers
-// to must be there. The problems are returned each time.
+// Provider returns the configuration of a provider instance, which is evaluated at its first use. The values to
+// which the block refers must be available. Problems are returned in each call.
 func (s *Store) Provider(a addr.ProviderInstance) (*Provider, diag.List) {
 	s.provMu.Lock()
 	c := s.providers[a]
@@ -67,7 +68,7 @@ func (s *Store) evalProvider(a addr.ProviderInstance) (*Provider, diag.List) {
 	}
 	var diags diag.List
 	if p.Block != nil && p.Block.Mock != nil {
-		return p, nil // nobody configures it
+		return p, nil // not configured
 	}
 	if p.Block != nil {
 		rep := RepetitionOf(a.Key)
@@ -107,8 +108,8 @@ func (m *Module) ProviderKeys(block *config.ProviderConfig) []addr.Key {
 	return keys
 }
 
-// HasProvider tells whether the configuration has a provider configuration: a block, or a module that may use the
-// provider without one.
+// HasProvider reports whether the configuration has a provider configuration: a block, or a module that may use
+// the provider without one.
 func (s *Store) HasProvider(pc addr.ProviderConfig) bool {
 	node := s.Code.Tree.Modules[pc.Module]
 	if node == nil {
@@ -117,7 +118,7 @@ func (s *Store) HasProvider(pc addr.ProviderConfig) bool {
 	return node.ProviderBlock(pc.Provider, pc.Alias) != nil || (pc.Module.IsRoot() && pc.Alias == "")
 }
 
-// HasInstance tells whether a provider configuration that is there has the instance.
+// HasInstance reports whether an existing provider configuration has the instance.
 func (s *Store) HasInstance(pi addr.ProviderInstance) bool {
 	pc := pi.Config()
 	node := s.Code.Tree.Modules[pc.Module]
@@ -130,7 +131,7 @@ func (s *Store) HasInstance(pi addr.ProviderInstance) bool {
 	return isString && ok
 }
 
-// ProviderOf returns the provider instance that serves an instance of a resource block.
+// ProviderOf returns the provider instance of an instance of a resource block.
 func (m *Module) ProviderOf(r *config.Resource, rep eval.Repetition) (addr.ProviderInstance, diag.List) {
 	resolved, diags := m.Node.ResolveProvider(r.Provider)
 	if diags.HasErrors() {
@@ -180,7 +181,7 @@ func (m *Module) ProviderOf(r *config.Resource, rep eval.Repetition) (addr.Provi
 	return out, diags
 }
 
-// above returns the instance of a static module that m is in, or m itself.
+// above returns the instance of a static module that contains m, or m itself.
 func (m *Module) above(path addr.Module) *Module {
 	for m.Node.Path != path {
 		m = m.parent

@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// EvalProvisioner evaluates a provisioner block, with its own connection over the one that is given; self is the
-// object that it provisions.
+// EvalProvisioner evaluates a provisioner block. Its own connection overrides the given one; self is the object
+// that it provisions.
 func (m *Module) EvalProvisioner(p *config.Provisioner, connection hcl.Body, rep eval.Repetition, self cty.Value) (
 	wire.Provisioner, diag.List) {
 	out := wire.Provisioner{Type: p.Type, Continue: p.Continue}
@@ -47,7 +47,7 @@ func (m *Module) EvalProvisioner(p *config.Provisioner, connection hcl.Body, rep
 	return out, diags
 }
 
-// evalProvision evaluates what a provisioner is to do.
+// evalProvision evaluates the arguments of a provisioner.
 func (m *Module) evalProvision(out *wire.Provisioner, p *config.Provisioner, block *schema.Block, rep eval.Repetition,
 	self cty.Value) diag.List {
 	value, diags := m.store.Code.Body(p.Config, block).Eval(m.Scope, rep, self)
@@ -66,10 +66,9 @@ func (m *Module) evalProvision(out *wire.Provisioner, p *config.Provisioner, blo
 	return diags
 }
 
-// leftOut says what else is wrong with a provisioner block that cannot be evaluated, because of the arguments that it
-// does not have.
+// leftOut reports required arguments that are missing in a provisioner block whose evaluation has failed.
 func leftOut(p *config.Provisioner, block *schema.Block) diag.List {
-	given, _ := p.Config.JustAttributes() // the evaluation has said what is wrong with the body
+	given, _ := p.Config.JustAttributes() // the evaluation has reported errors in the body
 	attrs := make(map[string]cty.Value, len(block.Attributes))
 	for name, a := range block.Attributes {
 		attrs[name] = cty.NullVal(a.ImpliedType())

@@ -25,9 +25,9 @@ type Resource struct {
 	bind      sync.Once
 	bound     *eval.Bound
 
-	mu     sync.RWMutex // guards all below
+	mu     sync.RWMutex // guards the fields below
 	values map[addr.Key]cty.Value
-	// stored are objects of the state that become values when somebody asks for them. About most nobody does.
+	// stored are objects of the state that are decoded at their first use. Most are never used.
 	stored map[addr.Key]*state.Object
 	whole  cty.Value
 }
@@ -44,8 +44,8 @@ func (r *Resource) Addr() addr.AbsResource { return r.Code.Config.Addr.Absolute(
 // Module returns the module instance that the resource is in.
 func (r *Resource) Module() *Module { return r.module }
 
-// Expansion returns the instances. What count and for_each refer to must be there. The problems are returned each
-// time; the resource's own vertex reports them.
+// Expansion returns the instances. The values to which count and for_each refer must be available. Problems are
+// returned in each call; the resource's own vertex reports them.
 func (r *Resource) Expansion() (*Expansion, diag.List) {
 	r.expand.Do(func() {
 		c := r.Code.Config
@@ -61,7 +61,7 @@ func (r *Resource) Bound() *eval.Bound {
 	return r.bound
 }
 
-// Set makes the value of an instance known, or replaces it.
+// Set sets or replaces the value of an instance.
 func (r *Resource) Set(k addr.Key, v cty.Value) {
 	v = r.markDeprecated(k, v)
 	r.mu.Lock()
@@ -74,7 +74,8 @@ func (r *Resource) Set(k addr.Key, v cty.Value) {
 	r.whole = cty.NilVal
 }
 
-// Keep makes a stored object the value of an instance. One that the schema does not fit is unknown.
+// Keep makes a stored object the value of an instance. The value is unknown if the object does not fit the
+// schema.
 func (r *Resource) Keep(k addr.Key, o *state.Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,8 +87,9 @@ func (r *Resource) Keep(k addr.Key, o *state.Object) {
 	r.whole = cty.NilVal
 }
 
-// SetGone tells that an instance has no object and gets none: it is left out of the resource. One without a key is
-// null where lifecycle.enabled could have left it out; else nothing is known of it, not even its type, as in OpenTofu.
+// SetGone records that an instance has no object and will get none: it is omitted from the resource. A single
+// instance is null if lifecycle.enabled could have removed it; otherwise its value and type are unknown, as in
+// OpenTofu.
 func (r *Resource) SetGone(k addr.Key) {
 	switch {
 	case k != addr.NoKey:
@@ -99,7 +101,7 @@ func (r *Resource) SetGone(k addr.Key) {
 	}
 }
 
-// LeaveOutMissing is SetGone for all instances that have no value.
+// LeaveOutMissing calls SetGone for all instances without a value.
 func (r *Resource) LeaveOutMissing() {
 	e, _ := r.Expansion()
 	for _, k := range e.Keys {
@@ -109,14 +111,14 @@ func (r *Resource) LeaveOutMissing() {
 	}
 }
 
-// SetUnknown tells that not even the instances of the resource are known.
+// SetUnknown records that not even the instances of the resource are known.
 func (r *Resource) SetUnknown() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.whole = cty.DynamicVal
 }
 
-// has tells whether the value of an instance is known here.
+// has reports whether the value of an instance is set.
 func (r *Resource) has(k addr.Key) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -124,7 +126,8 @@ func (r *Resource) has(k addr.Key) bool {
 	return ok || r.stored[k] != nil
 }
 
-// markDeprecated marks what the schema declares deprecated in the value of an instance, so that its users are warned.
+// markDeprecated marks the deprecated parts of an instance's value according to the schema, so that expressions
+// that use them get a warning.
 func (r *Resource) markDeprecated(k addr.Key, v cty.Value) cty.Value {
 	if !r.Code.deprecated || v == cty.NilVal || v.IsNull() {
 		return v
@@ -140,10 +143,10 @@ func (r *Resource) markDeprecated(k addr.Key, v cty.Value) cty.Value {
 	return v
 }
 
-// Instance returns the value of one instance of the expansion; ok is false when there is no such instance.
+// Instance returns the value of an instance of the expansion; ok is false if there is no such instance.
 func (r *Resource) Instance(k addr.Key) (v cty.Value, ok bool) {
 	if r.module.store.Phase == Evaluating || r.premature() {
-		return cty.NilVal, false // only the whole can tell
+		return cty.NilVal, false // only Whole is defined
 	}
 	e, _ := r.Expansion()
 	if e.Unknown || !e.Has(k) {
@@ -160,7 +163,8 @@ func (r *Resource) Instance(k addr.Key) (v cty.Value, ok bool) {
 	return v, v != cty.NilVal
 }
 
-// instance needs the lock, to write. What is not there yet is unknown; an instance that is gone has no value.
+// instance returns the value of an instance, which is unknown if it is not set; an instance that is gone has no
+// value. The caller holds the lock for writing.
 func (r *Resource) instance(k addr.Key) cty.Value {
 	if v, ok := r.values[k]; ok {
 		return v
@@ -181,7 +185,7 @@ func (r *Resource) instance(k addr.Key) cty.Value {
 	return r.values[k]
 }
 
-// Whole returns the resource as expressions see it without a key: an object, a tuple or an object by key.
+// Whole returns the value of the resource without a key: an object, a tuple, or an object by key.
 func (r *Resource) Whole() cty.Value {
 	if r.module.store.Phase == Evaluating {
 		return r.existing()
@@ -213,11 +217,10 @@ func (r *Resource) Whole() cty.Value {
 	return r.whole
 }
 
-// premature tells that somebody asks for the resource while it is not known yet how often it repeats, and that this
-// depends on the answer.
+// premature reports whether the expansion of the resource depends on itself and is not complete.
 func (r *Resource) premature() bool { return r.Code.expandsByItself && !r.expanded.Load() }
 
-// unexpanded is what such a resource is to itself: nothing, as in OpenTofu.
+// unexpanded is the value of such a resource in its own expansion: empty, as in OpenTofu.
 func (r *Resource) unexpanded() cty.Value {
 	c := r.Code.Config
 	switch mode := modeOf(c.Count, c.ForEach, c.Enabled); {
@@ -232,12 +235,12 @@ func (r *Resource) unexpanded() cty.Value {
 	}
 }
 
-// build needs the lock.
+// build computes the value of Whole. The caller holds the lock.
 func (r *Resource) build(e *Expansion) cty.Value {
 	switch e.Mode {
 	case Count:
 		elements := make([]cty.Value, len(e.Keys))
-		there := 0 // what comes after the last that is not gone is left out
+		there := 0 // the length up to the last instance that is not gone
 		for i, k := range e.Keys {
 			if elements[i] = r.instance(k); elements[i] != cty.NilVal {
 				there = i + 1
@@ -263,8 +266,8 @@ func (r *Resource) build(e *Expansion) cty.Value {
 	}
 }
 
-// wild is what validation sees: a value of the right type of which nothing is known, with what it does know of it
-// when the instance was validated.
+// wild is the value in validation: of the right type and unknown, except the parts that the validation of the
+// instance has determined.
 func (r *Resource) wild(e *Expansion) cty.Value {
 	if r.Code.Schema == nil || e.Mode == Count || e.Mode == ForEach {
 		return cty.DynamicVal

@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/eval"
 )
 
-// static answers what a module declares; it implements eval.Static.
+// static describes the declarations of a module; it implements eval.Static.
 type static struct {
 	node *config.Node
 	code *Code
@@ -71,12 +71,12 @@ func (s static) Resource(r addr.Resource) (eval.StaticResource, bool) {
 	return out, true
 }
 
-// CheckReference finds what is wrong with a reference outside of expressions, as in depends_on.
+// CheckReference returns the problems of a reference outside of expressions, such as in depends_on.
 func (m *Module) CheckReference(r *addr.Reference) diag.List {
 	return eval.CheckOrder(eval.Reference{Reference: r}, static{m.Node, m.store.Code})
 }
 
-// testStatic is static with variables that only a test has.
+// testStatic is static with the additional variables of a test.
 type testStatic struct {
 	static
 	given map[string]cty.Value
@@ -91,10 +91,10 @@ func (s testStatic) Declares(n addr.Named) bool {
 	return s.static.Declares(n)
 }
 
-// CheckTrigger returns what an element of replace_triggered_by names for an instance with a repetition.
+// CheckTrigger returns the reference in an element of replace_triggered_by, for an instance with a repetition.
 func (m *Module) CheckTrigger(e hcl.Expression, rep eval.Repetition) (*addr.Reference, diag.List) {
 	if m.store.Phase == Validating && rep.CountIndex != cty.NilVal {
-		rep.CountIndex = cty.Zero // any will do
+		rep.CountIndex = cty.Zero // any number is valid
 	}
 	if m.store.Phase == Validating && rep.EachKey != cty.NilVal {
 		rep.EachKey = cty.StringVal("")

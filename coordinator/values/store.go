@@ -14,30 +14,32 @@ import (
 	"github.com/millipede-iac/millipede/provider"
 )
 
-// Phase tells what unknown things look like.
+// Phase determines the form of values that are not known.
 type Phase byte
 
 const (
-	// Validating: nothing is known that the configuration does not say.
+	// Validating: only the configuration is known.
 	Validating Phase = iota
-	// Planning: what does not exist yet is unknown.
+	// Planning: objects that do not exist yet are unknown.
 	Planning
-	// Applying: everything becomes known.
+	// Applying: all values become known.
 	Applying
-	// Evaluating: nothing is done; what exists is what the state says (see Resource.SetStored), all else is unknown.
+	// Evaluating: nothing is changed; the objects in the state have values (see Resource.SetStored), everything
+	// else is unknown.
 	Evaluating
 )
 
-// Input is the value of a root variable as given.
+// Input is the given value of a root variable.
 type Input struct {
-	// Value is cty.NilVal when none was given.
+	// Value is cty.NilVal if none was given.
 	Value cty.Value
-	// Range is where the value stands in a file, nil when it came another way; Source names that way in words.
+	// Range is the place of the value in a file, nil if it is not from a file; Source describes the other
+	// origin.
 	Range  *hcl.Range
 	Source string
 }
 
-// InputOf is a value that was given to the command for a root variable.
+// InputOf returns the input for a value that was given to the command.
 func InputOf(name string, given config.VariableValue) Input {
 	in := Input{Value: given.Value}
 	switch given.Source {
@@ -62,13 +64,13 @@ type Options struct {
 	Inputs map[string]Input
 	// Functions is the table of functions of this phase.
 	Functions map[string]function.Function
-	// Cwd is path.cwd; WorkDir is where plugins run, absolute, or empty for where their workers do.
+	// Cwd is path.cwd; WorkDir is the absolute working directory of plugins, empty for that of their workers.
 	Cwd, WorkDir string
 	Workspace    string
-	// Lenient makes failed conditions of resources and outputs warnings: where nothing is going to be made, they stop
-	// nothing.
+	// Lenient turns failed conditions of resources and outputs into warnings, for operations that do not create
+	// anything.
 	Lenient bool
-	// ProviderFunction returns a callable function of a provider. May be nil where none can be called.
+	// ProviderFunction returns a callable function of a provider. It may be nil if functions cannot be called.
 	ProviderFunction func(p addr.Provider, name string, signature provider.Function) function.Function
 }
 
@@ -79,14 +81,14 @@ type Store struct {
 
 	mu      sync.RWMutex // guards modules and presets
 	modules map[addr.ModuleInstance]*Module
-	// presets are values of resource instances whose modules are not there yet.
+	// presets are values of resource instances whose modules are not expanded yet.
 	presets map[addr.AbsResource]map[addr.Key]cty.Value
 
 	provMu    sync.Mutex // guards providers
 	providers map[addr.ProviderInstance]*providerCell
 }
 
-// NewStore returns a store in which nothing is computed yet.
+// NewStore returns a store without computed values.
 func NewStore(o Options) *Store {
 	s := &Store{Options: o, modules: map[addr.ModuleInstance]*Module{},
 		presets: map[addr.AbsResource]map[addr.Key]cty.Value{}, providers: map[addr.ProviderInstance]*providerCell{}}
@@ -94,8 +96,9 @@ func NewStore(o Options) *Store {
 	return s
 }
 
-// Preset makes the value of a resource instance known without expanding anything: what repeats its module may depend on
-// values that are not final yet, and an expansion is never computed again. Instances without a block are passed over.
+// Preset sets the value of a resource instance without expanding anything: the repetition of its module may
+// depend on values that are not final yet, and an expansion is computed only once. It ignores instances without
+// a block.
 func (s *Store) Preset(a addr.Instance, v cty.Value) {
 	s.mu.Lock()
 	m := s.modules[a.Module]
@@ -115,10 +118,10 @@ func (s *Store) Preset(a addr.Instance, v cty.Value) {
 	}
 }
 
-// Root returns the root module's instance.
+// Root returns the instance of the root module.
 func (s *Store) Root() *Module { return s.root }
 
-// Module returns a module instance, or nil when no expansion made it.
+// Module returns a module instance, or nil if no expansion has it.
 func (s *Store) Module(m addr.ModuleInstance) *Module {
 	s.mu.RLock()
 	found := s.modules[m]
@@ -126,7 +129,7 @@ func (s *Store) Module(m addr.ModuleInstance) *Module {
 	if found != nil || m.IsRoot() {
 		return found
 	}
-	// The calls on the way may not have been expanded yet in this phase.
+	// The calls on the path may not have been expanded yet in this phase.
 	parentAddr, step := m.Parent()
 	parent := s.Module(parentAddr)
 	if parent == nil || parent.calls[step.Name] == nil {
@@ -135,8 +138,7 @@ func (s *Store) Module(m addr.ModuleInstance) *Module {
 	return parent.Call(step.Name).children[step.Key]
 }
 
-// Instances returns the instances of a static module, in the order of their keys; every call on the way is
-// expanded.
+// Instances returns the instances of a static module, sorted by their keys. It expands every call on the path.
 func (s *Store) Instances(m addr.Module) []*Module {
 	out := []*Module{s.root}
 	for _, name := range m.Path() {
@@ -152,14 +154,14 @@ func (s *Store) Instances(m addr.Module) []*Module {
 	return out
 }
 
-// cell is a value that is computed once, by whoever asks first.
+// cell is a value that is computed once, at its first use.
 type cell struct {
 	once  sync.Once
 	value cty.Value
 	diags diag.List
 }
 
-// get computes the cell if nobody has, and returns its value: unknown when computing it failed.
+// get returns the value, and computes it at the first call. The value is unknown if computing it failed.
 func (c *cell) get(compute func() (cty.Value, diag.List)) cty.Value {
 	c.once.Do(func() {
 		c.value, c.diags = compute()
@@ -174,7 +176,7 @@ func (c *cell) get(compute func() (cty.Value, diag.List)) cty.Value {
 type Module struct {
 	Addr addr.ModuleInstance
 	Node *config.Node
-	// Repetition is what count and each mean in the arguments of the call that made the instance.
+	// Repetition has the values of count and each in the arguments of the call that made the instance.
 	Repetition eval.Repetition
 	Scope      *eval.Scope
 
@@ -231,7 +233,7 @@ func (s *Store) scopeOptions(m *Module, check string) eval.Options {
 	}
 }
 
-// CheckScope returns the scope in which the expressions of a check block are evaluated.
+// CheckScope returns the scope for the expressions of a check block.
 func (m *Module) CheckScope(name string) *eval.Scope {
 	return eval.New(m.store.scopeOptions(m, name))
 }
@@ -247,7 +249,7 @@ type Call struct {
 	children  map[addr.Key]*Module
 }
 
-// Call returns the expansion of a module call. What count and for_each refer to must be there.
+// Call returns a module call, expanded. The values to which count and for_each refer must be available.
 func (m *Module) Call(name string) *Call {
 	c := m.calls[name]
 	c.once.Do(func() {

@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// CheckTest evaluates the assertions of a test about the root module, in the order in which they stand. given are the
-// variables of the test; those that the module declares have the values that the module sees.
+// CheckTest evaluates the assertions of a test about the root module, in their order. given are the variables
+// of the test; a variable that the module declares has its value in the module.
 func (s *Store) CheckTest(asserts []*config.CheckRule, given map[string]cty.Value) ([]eval.Status, diag.List) {
 	o := s.scopeOptions(s.root, "")
 	o.Data = testData{s.root, given}
@@ -32,7 +32,8 @@ func (s *Store) CheckTest(asserts []*config.CheckRule, given map[string]cty.Valu
 	return statuses, diags
 }
 
-// Complete gives the resource instances that the run of this store left alone the values that a state has of them.
+// Complete sets the values of resource instances that the run of this store has not touched to those in a
+// state.
 func (s *Store) Complete(from *state.State) {
 	for abs, r := range from.Resources {
 		m := s.Module(abs.Module)
@@ -51,10 +52,11 @@ func (s *Store) Complete(from *state.State) {
 	}
 }
 
-// module is Module under a name that leaves its method Module visible where it is embedded.
+// module is an alias of Module for embedding, which keeps its method Module accessible.
 type module = Module
 
-// testData is what the assertions of a test see: the root module, with its outputs, and the variables of the test.
+// testData is the data for assertions of a test: the root module with its outputs, and the variables of the
+// test.
 type testData struct {
 	*module
 	given map[string]cty.Value

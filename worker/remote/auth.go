@@ -16,13 +16,13 @@ import (
 	"github.com/millipede-iac/millipede/environ"
 )
 
-// keyAgent is a connection to the SSH agent. Close it.
+// keyAgent is a connection to the SSH agent. The caller closes it.
 type keyAgent struct {
 	agent.ExtendedAgent
 	conn net.Conn
 	// identity is the key to try first.
 	identity string
-	// dir is where the name of its file starts from.
+	// dir is the directory to which the name of its file is relative.
 	dir string
 }
 
@@ -44,7 +44,7 @@ func (a *keyAgent) close() error {
 	return a.conn.Close()
 }
 
-// signers are the agent's keys, the preferred one first: a server admits only so many tries.
+// signers returns the agent's keys, the preferred one first, because servers limit the number of attempts.
 func (a *keyAgent) signers() ([]ssh.Signer, error) {
 	if a == nil {
 		return nil, nil
@@ -60,7 +60,7 @@ func (a *keyAgent) signers() ([]ssh.Signer, error) {
 	return list, nil
 }
 
-// rank is 0 for the key that is meant, 1 for one whose comment ends like it, 2 for others.
+// rank returns 0 for the preferred key, 1 for a key whose comment ends like it, 2 for others.
 func (a *keyAgent) rank(s ssh.Signer, key []byte) int {
 	public := s.PublicKey()
 	if key != nil && bytes.Equal(public.Marshal(), key) {
@@ -76,8 +76,8 @@ func (a *keyAgent) rank(s ssh.Signer, key []byte) int {
 	return 2
 }
 
-// identityKey reads the public key from the file that names an identity, or from the one beside it that ends in .pub;
-// nil when neither holds a key.
+// identityKey reads the public key from the file that identity names, or from the same name with .pub; nil if
+// neither has a key.
 func identityKey(path string) []byte {
 	for _, name := range []string{path, path + ".pub"} {
 		data, err := bounds.ReadFile(name, bounds.Text)
@@ -94,8 +94,8 @@ func identityKey(path string) []byte {
 	return nil
 }
 
-// clientConfig says how to log in. The keys of the block and of the agent are one method, because a method is tried
-// once.
+// clientConfig returns the SSH client configuration. The keys of the block and of the agent form one method,
+// because each method is tried only once.
 func clientConfig(l Login, a *keyAgent) (*ssh.ClientConfig, error) {
 	var own []ssh.Signer
 	if l.PrivateKey != "" {
@@ -162,7 +162,7 @@ func privateSigner(l Login) (ssh.Signer, error) {
 	return signer, nil
 }
 
-// checkHost has the machine show a key, or a certificate that it signed.
+// checkHost sets how the host is authenticated: by a key, or by a certificate that was signed with it.
 func checkHost(c *ssh.ClientConfig, text string) error {
 	want, _, _, _, err := ssh.ParseAuthorizedKey([]byte(text))
 	if err != nil {
@@ -180,7 +180,7 @@ func checkHost(c *ssh.ClientConfig, text string) error {
 		},
 	}
 	c.HostKeyCallback = checker.CheckHostKey
-	// A host has several keys: it shall show the one that is known, or any that is certified.
+	// A host has several keys: it must offer the known one, or any certified one.
 	c.HostKeyAlgorithms = []string{
 		ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01, ssh.CertAlgoECDSA521v01,
 		ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// retryFirst and retryMost bound the pause between two tries to connect, which doubles.
+	// retryFirst and retryMost bound the pause between connection attempts, which doubles each time.
 	retryFirst = time.Second
 	retryMost  = 20 * time.Second
-	// keepAlive is how often a machine is asked whether it is there; keepAliveLost is for how long it may be silent.
+	// keepAlive is the interval of keep-alive requests; keepAliveLost is how long the host may be silent.
 	keepAlive     = 2 * time.Second
 	keepAliveLost = 2 * time.Minute
 )
 
-// Client is a connection to a machine. It is for one goroutine. Close it.
+// Client is a connection to a host. It is for use by one goroutine. The caller closes it.
 type Client struct {
 	settings        *Settings
 	agent           *keyAgent
@@ -30,12 +30,13 @@ type Client struct {
 
 	ssh  *ssh.Client
 	stop context.CancelFunc
-	// Around waits for what keeps the connection alive.
+	// around waits for the goroutine that keeps the connection alive.
 	around sync.WaitGroup
 }
 
-// Connect tries to connect for as long as the settings allow: a machine that was just made takes its time. tell, unless
-// it is nil, hears of each try. A key that cannot be read, or an agent that is not there, is not tried again.
+// Connect connects to a host, and retries for as long as the settings allow, because a new machine takes a
+// while to start. tell, if not nil, is called with each attempt. An unreadable key or a missing agent is not
+// retried.
 func Connect(ctx context.Context, s *Settings, tell func(text string)) (*Client, error) {
 	c := &Client{settings: s}
 	var err error
@@ -86,7 +87,7 @@ func (c *Client) keepTrying(ctx context.Context, tell func(string)) error {
 	}
 }
 
-// announce says what is tried, and by which means, in OpenTofu's words.
+// announce describes a connection attempt, in OpenTofu's words.
 func (s *Settings) announce() string {
 	var b strings.Builder
 	means := func(l Login) {
@@ -109,7 +110,7 @@ func (s *Settings) announce() string {
 	return b.String()
 }
 
-// begin keeps the connection alive, and ends it with ctx.
+// begin keeps the connection alive, and closes it when ctx ends.
 func (c *Client) begin(ctx context.Context, client *ssh.Client) {
 	c.ssh = client
 	ctx, c.stop = context.WithCancel(ctx)
@@ -136,7 +137,7 @@ func (c *Client) begin(ctx context.Context, client *ssh.Client) {
 	})
 }
 
-// forwardAgent lets programs at the other end use the agent, where the server has no objection.
+// forwardAgent lets programs on the host use the agent, if the server allows it.
 func (c *Client) forwardAgent() error {
 	if c.agent == nil {
 		return nil
@@ -148,12 +149,12 @@ func (c *Client) forwardAgent() error {
 	if err != nil {
 		return fmt.Errorf("forwarding the SSH agent: %w", err)
 	}
-	defer session.Close()                     //nolint:errcheck // nothing runs in it
-	_ = agent.RequestAgentForwarding(session) // a server may say no
+	defer session.Close()                     //nolint:errcheck // no command was started in it
+	_ = agent.RequestAgentForwarding(session) // a server may refuse
 	return nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *Client) Close() error {
 	if c.stop != nil {
 		c.stop()
@@ -162,8 +163,9 @@ func (c *Client) Close() error {
 	return c.agent.close()
 }
 
-// Run runs a command in the user's shell, and waits for its end. What it writes goes to out; on Unix it has a terminal,
-// as programs expect that talk while they work. A command that fails returns a *CommandError.
+// Run runs a command in the user's shell, and waits for its end. Its output goes to out. On Unix it has a
+// terminal, because programs often buffer their output otherwise. If the command fails, the error is a
+// *CommandError.
 func (c *Client) Run(command string, out io.Writer) error {
 	session, err := c.ssh.NewSession()
 	if err != nil {
@@ -184,7 +186,7 @@ func (c *Client) Run(command string, out io.Writer) error {
 	return nil
 }
 
-// shared is a writer for two streams.
+// shared serializes the writes of two streams.
 type shared struct {
 	mu  sync.Mutex // held while something is written
 	out io.Writer
@@ -196,7 +198,8 @@ func (s *shared) Write(p []byte) (int, error) {
 	return s.out.Write(p)
 }
 
-// CommandError says that a command failed: it ended with a status, or the connection did while it ran.
+// CommandError means that a command has failed: it exited with a nonzero status, or the connection was lost
+// while it ran.
 type CommandError struct {
 	Command string
 	Err     error

@@ -14,17 +14,17 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Tree is a directory to copy, or a file.
+// Tree is a file or a directory to copy.
 type Tree struct {
 	Name string
-	// Entries are what is in a directory; nil for a file, which Open opens for reading Size bytes.
+	// Entries are the entries of a directory; nil for a file, whose Size bytes Open opens for reading.
 	Entries []*Tree
 	Dir     bool
 	Size    int64
 	Open    func() (io.ReadCloser, error)
 }
 
-// Bytes is a file in memory.
+// Bytes returns a file with content in memory.
 func Bytes(name string, data []byte) *Tree {
 	return &Tree{Name: name, Size: int64(len(data)), Open: func() (io.ReadCloser,
 		error) {
@@ -32,7 +32,7 @@ func Bytes(name string, data []byte) *Tree {
 	}}
 }
 
-// Copy writes a file to a path.
+// Copy writes a file to a path on the host.
 func (c *Client) Copy(destination string, file *Tree) error {
 	destination = strings.ReplaceAll(destination, `\`, map[string]string{Windows: "/", Unix: `\`}[c.settings.Platform])
 	whole := *file
@@ -40,8 +40,8 @@ func (c *Client) Copy(destination string, file *Tree) error {
 	return c.scp("-t", path.Dir(destination), func(s *sink) error { return s.file(&whole) })
 }
 
-// CopyDir writes a directory into an existing one, or as a new one, or, if only its contents are meant, what is in it
-// into an existing one.
+// CopyDir copies a directory: into an existing directory, or as a new one. With contents, it copies only the
+// entries of dir into an existing directory.
 func (c *Client) CopyDir(destination string, dir *Tree, contents bool) error {
 	return c.scp("-rt", destination, func(s *sink) error {
 		if contents {
@@ -51,8 +51,8 @@ func (c *Client) CopyDir(destination string, dir *Tree, contents bool) error {
 	})
 }
 
-// RunScript puts a script on the machine, runs it, and empties it again, because scripts hold secrets. Without an
-// interpreter of its own it is one for /bin/sh. What it writes goes to out.
+// RunScript uploads a script, runs it, and then empties its file, because scripts may contain secrets. A script
+// without an interpreter line is run by /bin/sh. Its output goes to out.
 func (c *Client) RunScript(script []byte, out io.Writer) error {
 	file := strings.ReplaceAll(c.settings.ScriptPath, "%RAND%", strconv.Itoa(int(rand.Int32())))
 	if c.settings.Platform == Unix && !bytes.HasPrefix(script, []byte("#!")) {
@@ -71,12 +71,12 @@ func (c *Client) RunScript(script []byte, out io.Writer) error {
 	}
 	err := c.Run(file, out)
 	if left := c.Copy(file, Bytes("", nil)); err == nil && left != nil {
-		return fmt.Errorf("the script has run, and could not be emptied: %w", left)
+		return fmt.Errorf("the script has run, but its file could not be emptied: %w", left)
 	}
 	return err
 }
 
-// scp has the program scp at the other end receive what send sends.
+// scp runs the program scp on the host to receive the files that send sends.
 func (c *Client) scp(flags, target string, send func(*sink) error) error {
 	session, err := c.ssh.NewSession()
 	if err != nil {
@@ -104,7 +104,8 @@ func (c *Client) scp(flags, target string, send func(*sink) error) error {
 	return scpEnd(session.Wait(), sent)
 }
 
-// scpEnd says what the end of the program means. That it ended early matters only if it does not tell why.
+// scpEnd returns the error of a copy. That the connection ended early matters only if scp has not reported a
+// reason.
 func scpEnd(ended, sent error) error {
 	if status := (*ssh.ExitError)(nil); errors.As(ended, &status) && status.ExitStatus() == 127 {
 		return errors.New("SCP failed to start. This usually means that SCP is not properly installed on the " +
@@ -119,7 +120,7 @@ func scpEnd(ended, sent error) error {
 	return nil
 }
 
-// quote makes one word of a path for the shell at the other end.
+// quote quotes a path for the shell on the host.
 func (c *Client) quote(path string) string {
 	if c.settings.Platform == Windows {
 		if strings.ContainsAny(path, " \t") {
@@ -130,7 +131,7 @@ func (c *Client) quote(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// sink is the program scp that receives.
+// sink is the receiving program scp.
 type sink struct {
 	w io.Writer
 	r *bufio.Reader
@@ -151,7 +152,7 @@ func (s *sink) file(f *Tree) error {
 	return s.say("\x00")
 }
 
-// noEnd keeps the end of a file that became shorter apart from the end of the program.
+// noEnd distinguishes the end of a file that became shorter from the end of the program.
 func noEnd(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -16,11 +16,11 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// dialTimeout is how long one machine may take to answer.
+// dialTimeout bounds each attempt to connect to one host.
 const dialTimeout = 15 * time.Second
 
-// dial logs into the target, over the proxy and the bastion if there are any. The connection ends when ctx does before
-// dial has returned.
+// dial logs in to the target, through the proxy and the bastion if there are any. If ctx ends before dial has
+// returned, the connection is closed.
 func (c *Client) dial(ctx context.Context) (*ssh.Client, error) {
 	s := c.settings
 	first := s.Target
@@ -50,7 +50,7 @@ func (c *Client) dial(ctx context.Context) (*ssh.Client, error) {
 	return client, nil
 }
 
-// through is a connection that ends with the bastion that it goes through.
+// through is a connection that is closed together with the bastion through which it goes.
 type through struct {
 	net.Conn
 	bastion *ssh.Client
@@ -58,9 +58,9 @@ type through struct {
 
 func (t through) Close() error { return errors.Join(t.Conn.Close(), t.bastion.Close()) }
 
-// login speaks SSH over a connection, which it owns.
+// login starts SSH on a connection, which it owns.
 func login(ctx context.Context, conn net.Conn, l Login, config *ssh.ClientConfig) (*ssh.Client, error) {
-	defer context.AfterFunc(ctx, func() { conn.Close() })() // what is waited for then ends
+	defer context.AfterFunc(ctx, func() { conn.Close() })() // unblocks the handshake
 	c, channels, requests, err := ssh.NewClientConn(conn, l.address(), config)
 	if err != nil {
 		conn.Close()
@@ -69,11 +69,11 @@ func login(ctx context.Context, conn net.Conn, l Login, config *ssh.ClientConfig
 	return ssh.NewClient(c, channels, requests), nil
 }
 
-// connect opens a connection, by an HTTP proxy if there is one.
+// connect opens a connection, through an HTTP proxy if there is one.
 func connect(ctx context.Context, p Proxy, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	var dialer net.Dialer // which keeps connections alive
+	var dialer net.Dialer // it enables TCP keep-alive
 	if p.Host == "" {
 		return dialer.DialContext(ctx, "tcp", address)
 	}
@@ -92,7 +92,7 @@ func connect(ctx context.Context, p Proxy, address string) (net.Conn, error) {
 	return tunnel, nil
 }
 
-// open asks the proxy at the other end of a connection to connect to an address.
+// open asks the proxy of a connection to connect to an address.
 func (p Proxy) open(conn net.Conn, address string) (net.Conn, error) {
 	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address,
 		Header: http.Header{}}
@@ -115,7 +115,7 @@ func (p Proxy) open(conn net.Conn, address string) (net.Conn, error) {
 	return buffered{conn, in}, nil
 }
 
-// buffered is a connection of which something was read already: a server may speak first.
+// buffered is a connection of which some bytes were already read: a server may speak first.
 type buffered struct {
 	net.Conn
 	in *bufio.Reader

@@ -1,6 +1,7 @@
-// Package remote works on other machines over SSH: it connects, copies files there, runs programs.
+// Package remote works on other hosts over SSH: it connects, copies files, and runs programs.
 //
-// It takes the evaluated arguments of a connection block, and knows nothing of provisioners, tasks or workers.
+// It gets the evaluated arguments of a connection block, and has no knowledge of provisioners, tasks or
+// workers.
 package remote
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// The platforms of the machines at the other end. Others have no scripts of a known kind.
+// The platforms of hosts, which determine the kind of scripts.
 const (
 	Unix    = "unix"
 	Windows = "windows"
@@ -30,22 +31,22 @@ const (
 // Settings are the arguments of a connection block, with their defaults.
 type Settings struct {
 	Target Login
-	// Bastion is the machine in between; its address is empty when there is none.
+	// Bastion is the host in between; its address is empty if there is none.
 	Bastion Login
-	// Agent is the socket of the SSH agent; empty when none is asked. AgentIdentity is the key in it to try first: a
-	// file of the key, or the end of its comment.
+	// Agent is the socket of the SSH agent; empty if the agent is not used. AgentIdentity is the key to try
+	// first: a file with the key, or the end of its comment.
 	Agent, AgentIdentity string
-	// Dir is where AgentIdentity starts from when it is relative.
+	// Dir is the directory to which AgentIdentity is relative.
 	Dir   string
 	Proxy Proxy
-	// Timeout is for how long connecting is tried.
+	// Timeout is how long connecting is retried.
 	Timeout time.Duration
-	// ScriptPath is where scripts are put; %RAND% in it stands for digits.
+	// ScriptPath is the path for scripts; %RAND% in it is replaced by digits.
 	ScriptPath string
 	Platform   string
 }
 
-// Login says how to get into a machine.
+// Login has the address and credentials of a host.
 type Login struct {
 	// Host is a name or an address, without the brackets of IPv6.
 	Host string
@@ -53,27 +54,28 @@ type Login struct {
 	User string
 
 	Password, PrivateKey, Certificate string
-	// HostKey is the machine's key, or that of who signs such keys, as in authorized_keys. Empty: any is taken.
+	// HostKey is the key of the host, or of the authority that signs host keys, in the format of
+	// authorized_keys. If it is empty, any key is accepted.
 	HostKey string
 }
 
 func (l Login) address() string { return net.JoinHostPort(l.Host, strconv.Itoa(l.Port)) }
 
-// Proxy is an HTTP proxy that connects to others; its host is empty when there is none.
+// Proxy is an HTTP proxy; its host is empty if there is none.
 type Proxy struct {
 	Scheme, Host   string
 	Port           int
 	User, Password string
 }
 
-// ErrWinRM says that the connection is of a kind that is not spoken here.
+// ErrWinRM means that the connection has the unsupported type winrm.
 var ErrWinRM = errors.New("connections of the type winrm are not supported. " +
 	"Install the OpenSSH server that comes with Windows on the machine, and use a connection of the type ssh with " +
 	"target_platform = \"windows\"")
 
-// NewSettings reads the value of a connection block, by the schema of package provider/provisioner. agent is the socket
-// of the SSH agent, empty when there is none; dir is where the relative name of a key's file starts from. It returns
-// ErrWinRM for such a connection.
+// NewSettings reads the value of a connection block, which has the schema in package provider/provisioner.
+// agent is the socket of the SSH agent, empty if there is none; dir is the directory to which the name of a
+// key's file is relative. The error is ErrWinRM for a connection of that type.
 func NewSettings(v cty.Value, agent, dir string) (*Settings, error) {
 	r := reader{v: v}
 	s := &Settings{
@@ -110,7 +112,7 @@ func NewSettings(v cty.Value, agent, dir string) (*Settings, error) {
 	return s, s.complete()
 }
 
-// agent decides whether the agent is asked: always when there is one, unless the block says otherwise.
+// agent decides whether the agent is used: if there is one, unless the block disables it.
 func (s *Settings) agent(wanted cty.Value, socket string) error {
 	switch {
 	case wanted.IsNull() || wanted.True() && socket != "":
@@ -121,7 +123,7 @@ func (s *Settings) agent(wanted cty.Value, socket string) error {
 	return nil
 }
 
-// complete fills in the defaults.
+// complete sets the defaults.
 func (s *Settings) complete() error {
 	t, b := &s.Target, &s.Bastion
 	if t.Host == "" {
@@ -162,7 +164,7 @@ func defaultTo[T comparable](v *T, standard T) {
 	}
 }
 
-// bareHost takes the brackets off an IPv6 address.
+// bareHost removes the brackets of an IPv6 address.
 func bareHost(host string) string {
 	if inside, ok := strings.CutPrefix(host, "["); ok {
 		return strings.TrimSuffix(inside, "]")
@@ -170,7 +172,7 @@ func bareHost(host string) string {
 	return host
 }
 
-// reader reads attributes of an object, and keeps the first problem.
+// reader reads attributes of an object, and keeps the first error.
 type reader struct {
 	v   cty.Value
 	err error
@@ -205,7 +207,7 @@ func (r *reader) duration(name string) time.Duration {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return defaultTimeout // OpenTofu takes anything here
+		return defaultTimeout // like OpenTofu, ignore invalid values
 	}
 	return d
 }
