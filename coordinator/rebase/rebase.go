@@ -13,8 +13,8 @@ import (
 // made. There must be no Conflicts. The plan makes the same changes; everything else keeps its present value:
 //
 //   - results of refreshing are stored only for objects that nobody has changed since;
-//   - objects, outputs and checks that depend on a change, and are not changed by the plan, are not evaluated again: root
-//     outputs and check results with values from the plan are not stored.
+//   - objects, outputs and checks that depend on a change, and are not changed by the plan, are not evaluated again:
+//     root outputs and check results with values from the plan are not stored.
 func Onto(p *plan.Plan, now *state.State, changed []journal.Difference) *plan.Plan {
 	out := *p
 	out.BaseLineage, out.BaseSerial = now.Lineage, now.Serial
