@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/millipede-iac/millipede/cmd/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
@@ -136,11 +137,17 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 	switch {
 	case diags.HasErrors():
 		return fail(diags)
-	case f.NArg() > 1 || (f.NArg() == 1 && destroys):
+	case f.NArg() == 1 && destroys:
+		return fail(diag.Errors("Destroy can't be called with a plan file", "To destroy what a plan of plan -destroy says, "+
+			"apply that plan. To work in another directory, give the global option -chdir=DIR.", nil))
+	case f.NArg() > 1:
 		return fail(diag.Errors("Too many command line arguments", fmt.Sprintf("The %s command got %q. To work in "+
 			"another directory, give the global option -chdir=DIR.", command, f.Args()), nil))
 	case f.NArg() == 1:
 		return u.Close(a.applySaved(ctx, u, f.Arg(0), pf, o, *detach))
+	case destroys && pf.refreshOnly:
+		return fail(diag.Errors("Invalid mode option", "The -refresh-only option is for apply and plan: the destroy "+
+			"command needs no mode.", nil))
 	case destroys && given(f, "destroy") && pf.destroy:
 		return fail(diag.Errors("Invalid mode option", "The -destroy option is for apply and plan: the destroy "+
 			"command needs no mode.", nil))
@@ -240,15 +247,16 @@ func applyPlanFile(ctx context.Context, r *running.Run, saved *planfile.Saved, p
 	if !diags.HasErrors() {
 		diags = r.Mismatch
 	}
-	if !diags.HasErrors() && pf.differs(saved.Plan) {
-		diags = diag.Errors("Cannot change a saved plan", "What a saved plan does was decided when it was made: "+
-			"-target, -exclude, -replace and -refresh-only do not go with one.", nil)
-	}
 	if diags.HasErrors() {
 		r.UI.Diagnostics(diags)
 		return 1
 	}
 	r.UI.Saved(saved.Plan)
+	if ignored := pf.ignored(saved.Plan); len(ignored) > 0 {
+		r.UI.Diagnostics(diag.List{diag.New(diag.Warning, "A saved plan is applied as it was made", "What a saved plan "+
+			"does was decided when it was made. These options have no effect on it: "+strings.Join(ignored, ", ")+
+			". To apply something else, make another plan.", nil)})
+	}
 	if pf.destroy && saved.Plan.Mode != plan.Destroy {
 		r.UI.Diagnostics(diag.List{diag.New(diag.Warning, "A saved plan does not become a destroy plan",
 			"What a saved plan does was decided when it was made, so -destroy has no effect on it. To destroy, leave "+

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -62,7 +63,11 @@ func runConsole(ctx context.Context, a *app, args []string) int {
 		diags = diags.Append(diag.New(diag.Error, "Output only in json is not allowed", "A console is for people. To "+
 			"have its output as JSON beside that, give -json-into=FILE.", nil))
 	}
-	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
+	if f.NArg() > 0 {
+		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments", fmt.Sprintf("The console command "+
+			"takes no arguments, and %q is one.", f.Arg(0)), nil))
+	}
+	if diags.HasErrors() {
 		return s.End(diags)
 	}
 	return s.End(a.Estate.Inspect(ctx, estate.InspectOptions{Variables: vars.Variables, State: sf.StateOptions,

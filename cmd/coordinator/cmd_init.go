@@ -150,7 +150,10 @@ immediately by creating some.`)
 		return nil
 	}
 	root, problems := i.wd.LoadRoot(false)
-	if problems.HasErrors() {
+	// The test files of the root module are part of it: what cannot be read of them ends the command before anything
+	// is prepared or installed.
+	_, inTests := i.wd.Loader.LoadTests(".", i.wd.TestDir)
+	if problems = problems.Append(estate.Errors(inTests)); problems.HasErrors() {
 		return problems
 	}
 	// Its warnings come again with those of the whole configuration.

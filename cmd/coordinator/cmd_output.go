@@ -83,10 +83,10 @@ func (s *screen) output(st *state.State, name string, raw bool) diag.List {
 			"The state has no output value of this name. One that was added to the configuration gets there when "+
 				"that is applied.", nil)
 	}
+	if s.WantsDocument() { // -json, or -json-into, which goes with -raw too
+		s.WriteDocument(document.ValueJSON(o.Value), nil)
+	}
 	if !raw {
-		if s.WantsDocument() {
-			s.WriteDocument(document.ValueJSON(o.Value), nil)
-		}
 		s.Print(view.FormatValue(o.Value) + "\n")
 		return nil
 	}

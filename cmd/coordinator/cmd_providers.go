@@ -32,7 +32,8 @@ Options:
 ` + textHelp
 
 func runProviders(ctx context.Context, a *app, args []string) int {
-	return a.withConfiguration(ctx, args, providersUsage, registerTestDir, func(s *screen, wd *estate.Configuration,
+	c := treeCommand{usage: providersUsage, show: (*viewFlags).RegisterText, register: registerTestDir}
+	return a.withConfiguration(ctx, args, c, func(s *screen, wd *estate.Configuration,
 		prior *state.State, args []string) diag.List {
 		if len(args) > 0 {
 			return unexpected(args[0])
@@ -68,13 +69,22 @@ Options:
 
 func runProvidersSchema(ctx context.Context, a *app, args []string) int {
 	json := false
-	register := func(f *flag.FlagSet) { f.BoolVar(&json, "json", false, "") }
-	return a.withConfiguration(ctx, args, providersSchemaUsage, register, func(s *screen, wd *estate.Configuration,
-		prior *state.State, _ []string) diag.List {
-		if !json {
-			return diag.Errors("The -json flag is required", "Schemas have no form for people. Give the option -json.",
-				nil)
+	c := treeCommand{usage: providersSchemaUsage, show: (*viewFlags).RegisterText}
+	c.register = func(f *flag.FlagSet) { f.BoolVar(&json, "json", false, "") }
+	c.check = func(args []string) diag.List {
+		var diags diag.List
+		if len(args) > 0 {
+			diags = diag.Errors("Too many command line arguments", fmt.Sprintf("The command takes no arguments, and "+
+				"%q is one.", args[0]), nil)
 		}
+		if !json {
+			diags = diags.Append(diag.New(diag.Error, "Output only in json is allowed", "Schemas have no form for "+
+				"people. Give the option -json.", nil))
+		}
+		return diags
+	}
+	return a.withConfiguration(ctx, args, c, func(s *screen, wd *estate.Configuration,
+		prior *state.State, _ []string) diag.List {
 		s.Printer.Out = a.Stderr // standard output is the document's alone
 		schemas, diags := a.Estate.AllSchemas(ctx, wd.Tree, wd.Loader, prior)
 		if diags.HasErrors() {
@@ -90,10 +100,10 @@ func runProvidersSchema(ctx context.Context, a *app, args []string) int {
 }
 
 // withConfiguration loads the configuration and the state for a command about providers, and calls fn with them and the
-// arguments. register adds the command's own flags; nil for none. The state is nil when there is none.
-func (a *app) withConfiguration(ctx context.Context, args []string, usage string, register func(*flag.FlagSet),
+// arguments. The state is nil when there is none.
+func (a *app) withConfiguration(ctx context.Context, args []string, c treeCommand,
 	fn func(*screen, *estate.Configuration, *state.State, []string) diag.List) int {
-	return a.withTree(args, usage, (*viewFlags).RegisterText, register, func(s *screen, wd *estate.Configuration,
+	return a.withTree(args, c, func(s *screen, wd *estate.Configuration,
 		args []string) diag.List {
 		prior, diags := a.Estate.Snapshot(ctx, wd.Tree.Root)
 		if diags.HasErrors() {
@@ -103,22 +113,34 @@ func (a *app) withConfiguration(ctx context.Context, args []string, usage string
 	})
 }
 
-// withTree loads the configuration for a command about providers, and calls fn with it and the arguments. show adds the
-// flags that say how problems are shown, register the command's own flags; nil for none.
-func (a *app) withTree(args []string, usage string, show func(*viewFlags, *flag.FlagSet), register func(*flag.FlagSet),
-	fn func(*screen, *estate.Configuration, []string) diag.List) int {
+// treeCommand is a command about providers.
+type treeCommand struct {
+	usage string
+	// show adds the flags that say how problems are shown.
+	show func(*viewFlags, *flag.FlagSet)
+	// register adds the command's own flags; nil for none.
+	register func(*flag.FlagSet)
+	// check complains about the options and the arguments, before anything is loaded; nil if all are allowed.
+	check func(args []string) diag.List
+}
+
+// withTree loads the configuration for a command about providers, and calls fn with it and the arguments.
+func (a *app) withTree(args []string, c treeCommand, fn func(*screen, *estate.Configuration, []string) diag.List) int {
 	var sf viewFlags
 	var vars variableFlags
 	f := a.NewFlags()
-	show(&sf, f)
+	c.show(&sf, f)
 	vars.registerValues(f)
-	if register != nil {
-		register(f)
+	if c.register != nil {
+		c.register(f)
 	}
-	if code, done := a.Parse(f, usage, args); done {
+	if code, done := a.Parse(f, c.usage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
+	if c.check != nil {
+		diags = diags.Append(c.check(f.Args()))
+	}
 	if diags.HasErrors() {
 		return s.End(diags)
 	}

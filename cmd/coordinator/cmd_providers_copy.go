@@ -38,15 +38,20 @@ Options:
 func runProvidersLock(ctx context.Context, a *app, args []string) int {
 	var directory, mirror string
 	var platforms []string
-	register := func(f *flag.FlagSet) {
+	c := treeCommand{usage: providersLockUsage, show: (*viewFlags).RegisterJSON}
+	c.register = func(f *flag.FlagSet) {
 		f.StringVar(&directory, "fs-mirror", "", "")
 		f.StringVar(&mirror, "net-mirror", "", "")
 		registerPlatforms(f, &platforms)
 	}
-	return a.withTree(args, providersLockUsage, (*viewFlags).RegisterJSON, register,
+	var method cliconfig.Method
+	c.check = func([]string) (diags diag.List) {
+		method, diags = lockMethod(directory, mirror)
+		return diags
+	}
+	return a.withTree(args, c,
 		func(s *screen, wd *estate.Configuration, names []string) diag.List {
-			method, diags := lockMethod(directory, mirror)
-			if diags = diags.Append(checkPlatforms(platforms)); diags.HasErrors() {
+			if diags := checkPlatforms(platforms); diags.HasErrors() {
 				return diags
 			}
 			o, diags := a.Estate.ChangingOptions(wd.Tree, nil)
@@ -110,16 +115,19 @@ Options:
 func runProvidersMirror(ctx context.Context, a *app, args []string) int {
 	var platforms []string
 	useLocks := true
-	register := func(f *flag.FlagSet) {
+	c := treeCommand{usage: providersMirrorUsage, show: (*viewFlags).RegisterJSON}
+	c.register = func(f *flag.FlagSet) {
 		registerPlatforms(f, &platforms)
 		f.BoolVar(&useLocks, "lock-file", true, "")
 	}
-	return a.withTree(args, providersMirrorUsage, (*viewFlags).RegisterJSON, register,
+	c.check = func(names []string) diag.List {
+		if len(names) == 1 {
+			return nil
+		}
+		return diag.Errors("Wrong number of arguments", "The command takes one argument: the directory to copy to.", nil)
+	}
+	return a.withTree(args, c,
 		func(s *screen, wd *estate.Configuration, names []string) diag.List {
-			if len(names) != 1 {
-				return diag.Errors("No output directory specified", "The command takes one argument: the directory to "+
-					"copy to.", nil)
-			}
 			o, diags := a.Estate.ChangingOptions(wd.Tree, nil)
 			if diags = diags.Append(checkPlatforms(platforms)); diags.HasErrors() {
 				return diags

@@ -48,12 +48,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 		return s.WrongUsage("Invalid combination of arguments", "The -backup-out option is about the file of "+
 			"-state-out, and there is none.")
 	}
-	from, more := addr.ParseTarget(f.Arg(0))
-	diags = diags.Append(more)
-	to, more := addr.ParseTarget(f.Arg(1))
-	if diags = diags.Append(more); diags.HasErrors() {
-		return s.End(diags)
-	}
+	ends, malformed := parseTargets(f.Args())
 	operation := "state-mv"
 	if *dryRun {
 		operation = ""
@@ -72,8 +67,10 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 			return diags
 		case estate.NeverStored(source):
 			return noStateFile()
+		case malformed.HasErrors():
+			return malformed
 		case elsewhere.File == "":
-			return diags.Append(s.move(ctx, at, source, at, source, from, to, *dryRun))
+			return diags.Append(s.move(ctx, at, source, at, source, ends[0], ends[1], *dryRun))
 		}
 		file, more := a.Estate.OpenFile(ctx, vars.Variables, elsewhere.StateOptions, operation)
 		if diags = diags.Append(more); diags.HasErrors() {
@@ -81,7 +78,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 		}
 		target, more := file.Load(ctx)
 		if diags = diags.Append(more); !diags.HasErrors() {
-			diags = diags.Append(s.move(ctx, at, source, file, target, from, to, *dryRun))
+			diags = diags.Append(s.move(ctx, at, source, file, target, ends[0], ends[1], *dryRun))
 		}
 		return diags.Append(file.Close(ctx))
 	})

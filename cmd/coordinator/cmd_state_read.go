@@ -53,18 +53,16 @@ func runStateList(ctx context.Context, a *app, args []string) int {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
-	var targets []addr.Target
-	for _, arg := range f.Args() {
-		t, more := addr.ParseTarget(arg)
-		diags = diags.Append(more)
-		targets = append(targets, t)
-	}
 	if diags.HasErrors() {
 		return s.End(diags)
 	}
+	targets, malformed := parseTargets(f.Args())
 	return s.ReadState(ctx, vars.Variables, *file, func(st *state.State) diag.List {
-		if estate.NeverStored(st) {
+		switch {
+		case estate.NeverStored(st):
 			return noStateFile()
+		case malformed.HasErrors():
+			return malformed
 		}
 		found, diags := estate.Matching(st, targets)
 		for _, at := range found {

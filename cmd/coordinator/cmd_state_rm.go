@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
-	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 )
@@ -37,15 +36,10 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 	if f.NArg() == 0 && !diags.HasErrors() {
 		return s.WrongUsage("Invalid number of arguments", "At least one address is required.")
 	}
-	var targets []addr.Target
-	for _, arg := range f.Args() {
-		t, more := addr.ParseTarget(arg)
-		diags = diags.Append(more)
-		targets = append(targets, t)
-	}
 	if diags.HasErrors() {
 		return s.End(diags)
 	}
+	targets, malformed := parseTargets(f.Args())
 	operation := "state-rm"
 	if *dryRun {
 		operation = ""
@@ -56,8 +50,11 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 		if diags.HasErrors() {
 			return diags
 		}
-		if estate.NeverStored(st) {
+		switch {
+		case estate.NeverStored(st):
 			return noStateFile()
+		case malformed.HasErrors():
+			return malformed
 		}
 		found, problems := estate.Matching(st, targets)
 		if len(found) == 0 { // as in OpenTofu, some of several may be gone already

@@ -193,11 +193,25 @@ func wrongAddress(what, text string, problems diag.List) diag.List {
 	return diag.Errors(fmt.Sprintf("Invalid %s %q", what, text), problems[0].Detail, nil)
 }
 
-// differs tells whether the flags ask for something that a saved plan does not do. That it was made without refreshing,
-// or is carried out with another parallelism, is nothing that it would have to agree with.
-func (p *planFlags) differs(saved *plan.Plan) bool {
-	narrowed := len(p.targets) + len(p.excludes) + len(p.replace) + len(p.targetFiles) + len(p.excludeFiles)
-	return narrowed > 0 || p.refreshOnly && saved.Mode != plan.RefreshOnly // -destroy is warned of: OpenTofu goes on
+// ignored returns the flags that were given and ask for something that a saved plan does not do. That it was made
+// without refreshing, or is carried out with another parallelism, is nothing that it would have to agree with; of
+// -destroy there is a warning of its own.
+func (p *planFlags) ignored(saved *plan.Plan) []string {
+	var out []string
+	for _, given := range []struct {
+		name string
+		is   bool
+	}{
+		{"-target", len(p.targets)+len(p.targetFiles) > 0},
+		{"-exclude", len(p.excludes)+len(p.excludeFiles) > 0},
+		{"-replace", len(p.replace) > 0},
+		{"-refresh-only", p.refreshOnly && saved.Mode != plan.RefreshOnly},
+	} {
+		if given.is {
+			out = append(out, given.name)
+		}
+	}
+	return out
 }
 
 // spec checks the flags against each other and parses the addresses. path says where the files with addresses are.

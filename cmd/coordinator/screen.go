@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/millipede-iac/millipede/cmd/command"
+	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -52,4 +53,17 @@ func unexpected(arg string) diag.List {
 func noStateFile() diag.List {
 	return diag.Errors("No state file was found", "There is no state here that the command could work on. Run it in "+
 		"a directory where something was applied, or name a state file with -state.", nil)
+}
+
+// parseTargets parses the addresses that a command on the state was given. What is wrong with them is told after the
+// state was found: where there is none, that is what is wrong.
+func parseTargets(args []string) ([]addr.Target, diag.List) {
+	var targets []addr.Target
+	var diags diag.List
+	for _, arg := range args {
+		t, more := addr.ParseTarget(arg)
+		diags = diags.Append(more)
+		targets = append(targets, t)
+	}
+	return targets, diags
 }

@@ -59,7 +59,11 @@ func (a *Applier) apply(v int, c *plan.Change) program.Step {
 	if task.IgnorePaths, err = values.EncodePaths(values.IgnorePaths(ev.Resource.Code.Config)); err != nil {
 		return instance.Broken("encoding ignore_changes of "+c.Addr.String(), err)
 	}
-	a.work[v].then = func(res *wire.Result) program.Step { return a.applied(v, c, r, ev, res) }
+	a.work[v].then = func(res *wire.Result) program.Step {
+		step := a.applied(v, c, r, ev, res)
+		step.Diags = diags.Append(step.Diags) // what is said of deprecated values
+		return step
+	}
 	return program.Step{
 		Lane: lane(ev.Provider.Provider), Place: ev.Place,
 		Task: &wire.Task{Address: c.Addr.String(), Provider: ev.Wire, Apply: task,
@@ -206,8 +210,8 @@ func (a *Applier) providerOf(i addr.Instance) addr.ProviderInstance {
 	return a.state.ProviderOf(i)
 }
 
-// unreadable is the step for data of a check that cannot be read: the check has failed, and only the configuration is
-// stored.
+// unreadable is the step for data of a check that cannot be read: the check has failed. Of data that the plan has tried
+// to read, the configuration is stored; of data that it has left to the apply, nothing is, and what was stored goes.
 func unreadable(c *plan.Change, r *values.Resource, ev *instance.Instance, diags diag.List) program.Step {
 	value := ev.Unread()
 	r.Set(c.Addr.Key, value)
@@ -215,6 +219,10 @@ func unreadable(c *plan.Change, r *values.Resource, ev *instance.Instance, diags
 		Diags: values.Observe(ev.Resource.Code.Config, c.Addr.Module, diags),
 		Value: &effect{checks: []instance.Outcome{instance.Unreadable(r, diags)}},
 		Notes: program.Notes{Quiet: true},
+	}
+	if c.Reason != plan.ReadBecauseCheckNested {
+		step.Changes = []state.Change{state.SetObject{Addr: c.Addr}}
+		return step
 	}
 	bare, _ := value.UnmarkDeep()
 	o := &state.Object{Status: state.Ready, SchemaVersion: ev.Schema.Version}
@@ -233,12 +241,12 @@ func (a *Applier) read(v int, c *plan.Change) program.Step {
 	if r == nil {
 		return program.Step{}
 	}
-	ev, diags := a.evaluate(r, c.Addr.Key)
-	if diags.HasErrors() {
-		return unmet(ev, diags)
+	ev, said := a.evaluate(r, c.Addr.Key)
+	if said.HasErrors() {
+		return unmet(ev, said)
 	}
 	if !ev.Config.IsWhollyKnown() {
-		return program.Step{Diags: diags.Append(diag.New(diag.Error, "Configuration contains unknown value",
+		return program.Step{Diags: said.Append(diag.New(diag.Error, "Configuration contains unknown value",
 			fmt.Sprintf("The configuration of %s still has values that are not known, so it cannot be read.", c.Addr),
 			ev.Resource.Code.Config.Range.Ptr()))}
 	}
@@ -249,10 +257,10 @@ func (a *Applier) read(v int, c *plan.Change) program.Step {
 	nested := ev.Resource.Code.Config.Check != ""
 	a.work[v].then = func(res *wire.Result) program.Step {
 		diags := values.WireDiags(res.Diagnostics, ev.Range)
-		if diags.HasErrors() {
-			if nested {
-				return unreadable(c, r, ev, diags)
-			}
+		if diags.HasErrors() && nested {
+			return unreadable(c, r, ev, diags)
+		}
+		if diags = said.Append(diags); diags.HasErrors() {
 			return program.Step{Diags: diags}
 		}
 		value, err := instance.Decode(res.Value, ev.Schema)

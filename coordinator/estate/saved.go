@@ -278,7 +278,7 @@ func savedVariable(p *plan.Plan) func(*config.Variable) (cty.Value, diag.List) {
 }
 
 // savedInputs returns the variables that a plan was made with. Those that are given now must agree with them;
-// ephemeral ones, which no plan holds, must be given again.
+// ephemeral ones, which no plan holds, must be given again, unless they have a default.
 func savedInputs(p *plan.Plan, c *Configuration) (map[string]values.Input, diag.List) {
 	given, diags := c.Given.Given(c.Tree.Root.Module.Variables)
 	out := map[string]values.Input{}
@@ -288,6 +288,9 @@ func savedInputs(p *plan.Plan, c *Configuration) (map[string]values.Input, diag.
 		if planned.Ephemeral && isGiven {
 			out[name] = values.Input{Value: now.Value}
 			continue
+		}
+		if planned.Ephemeral && planned.Value == cty.NilVal && !declared.Required() {
+			continue // its default, as for any variable that is not given
 		}
 		if planned.Ephemeral && planned.Value == cty.NilVal {
 			diags = diags.Append(diag.New(diag.Error, "No value for required variable",

@@ -190,7 +190,8 @@ func (w *Workspaces) deleteOpened(ctx context.Context, at *Opened, name string, 
 		return diags
 	}
 	if name == journal.DefaultWorkspace {
-		return diags.Append(diag.New(diag.Error, "The default workspace cannot be deleted", "It always exists.", nil))
+		return diags.Append(diag.New(diag.Error, "Workspace deletion failed", "The default workspace always exists, so it "+
+			"cannot be deleted.", nil))
 	}
 	// The backend first: a workspace that only has a home is seen, and can be deleted again.
 	remove := w.backend.Delete

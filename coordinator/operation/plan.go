@@ -96,6 +96,9 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	}
 	code := values.NewCode(s.Tree, schemas)
 	static := graph.Build(s.Tree, moved.State, code)
+	if unknown := unknownProviders(static, code); unknown.HasErrors() {
+		return nil, diags.Append(unknown)
+	}
 	cycles := cycleDiags(static)
 	if o.Mode != plan.Destroy || !prior.IsEmpty() { // OpenTofu looks at them where it plans instances
 		cycles = cycles.Append(selfReferences(static, code))
@@ -375,6 +378,9 @@ func (s *Session) Validate(ctx context.Context) (diags diag.List) {
 	}
 	code := values.NewCode(s.Tree, schemas)
 	static := graph.Build(s.Tree, nil, code)
+	if unknown := unknownProviders(static, code); unknown.HasErrors() {
+		return diags.Append(unknown)
+	}
 	if cycles := cycleDiags(static); cycles.HasErrors() {
 		return diags.Append(cycles)
 	}

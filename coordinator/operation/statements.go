@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
 )
 
 // checkStatements reports import and removed blocks that contradict the configuration. Where nothing exists that could
@@ -25,7 +26,7 @@ func checkStatements(tree *config.Tree, imports bool) diag.List {
 		if n == nil || n.Module.Resources[b.StaticTo.Resource] == nil {
 			diags = diags.Append(diag.New(diag.Error, "Configuration for import target does not exist",
 				fmt.Sprintf("The configuration for the import target %s does not exist. An object can only be "+
-					"imported into a resource block; add one for it.", b.StaticTo), b.To.Range().Ptr()))
+					"imported into a resource block; add one for it.", b.StaticTo), b.Range.Ptr()))
 		}
 	}
 	for path, n := range tree.Modules {
@@ -49,6 +50,31 @@ func checkLifecycles(tree *config.Tree) diag.List {
 		for _, r := range list {
 			_, more := resources[r].Destroys()
 			diags = diags.Append(more)
+		}
+	}
+	return diags
+}
+
+// unknownProviders reports calls of functions whose provider the module does not require. As in OpenTofu that is told
+// before anything is evaluated, and by itself: what else is wrong with the expressions may come from it.
+func unknownProviders(s *graph.Static, code *values.Code) diag.List {
+	var diags diag.List
+	report := func(n *config.Node, calls []eval.Call) {
+		for _, c := range calls {
+			if unknown := values.UnknownProvider(n.Module, c.Function, c.Range); unknown != nil {
+				diags = append(diags, unknown)
+			}
+		}
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		node := n.Tree
+		if node == nil {
+			continue
+		}
+		report(node, code.Calls(n))
+		if n.Kind == graph.VariableNode && node.Parent != nil {
+			report(node.Parent, code.ArgumentCalls(node, n.Variable.Name))
 		}
 	}
 	return diags

@@ -22,6 +22,10 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 	f := &found{node: node}
 	var diags diag.List
 	imports, more := p.imports(n)
+	if more.HasErrors() {
+		// What is to be imported is not known, so nothing of the resource is planned: it could be an object to create.
+		return program.Step{Diags: more}
+	}
 	diags = diags.Append(more)
 	destroy := p.Mode == plan.Destroy && n.Resource.Addr.Mode == addr.Managed
 	wanted := func(a addr.Instance) bool { return !destroy && p.placed(a) }

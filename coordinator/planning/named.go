@@ -1,6 +1,8 @@
 package planning
 
 import (
+	"slices"
+
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coordinator/instance"
@@ -9,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -76,7 +79,7 @@ func (p *Planner) output(n *graph.Node) program.Step {
 		}
 		v, diags := m.EvalOutput(n.Output.Name)
 		if p.Mode == plan.Destroy {
-			diags = warningsOnly(diags) // what is about to go cannot be wrong
+			diags = unwarned(warningsOnly(diags), n.Module.IsRoot()) // what is about to go cannot be wrong
 		}
 		step.Diags = step.Diags.Append(diags)
 		if n.Module.IsRoot() && !diags.HasErrors() {
@@ -95,6 +98,18 @@ func warningsOnly(l diag.List) diag.List {
 		}
 	}
 	return out
+}
+
+// unwarned leaves out what is said of deprecated values in a root output that is about to go: nobody has to replace
+// them.
+func unwarned(l diag.List, root bool) diag.List {
+	if !root {
+		return l
+	}
+	return slices.DeleteFunc(l, func(d *diag.Diagnostic) bool {
+		_, deprecated := d.Extra.(marks.Deprecated)
+		return deprecated
+	})
 }
 
 // outputChange compares a root output with its stored value.

@@ -266,12 +266,10 @@ func (m *Module) ModuleInstance(c addr.ModuleCall, k addr.Key, _ hcl.Range) (cty
 
 // Function implements eval.Data.
 func (m *Module) Function(f eval.ProviderFunction, rng hcl.Range) (function.Function, diag.List) {
-	source, ok := m.Node.Module.Required[f.Provider.Name]
-	if !ok || source.Implied {
-		return function.Function{}, diag.Errors("Unknown function provider",
-			fmt.Sprintf("Provider %q does not exist within the required_providers of this module", f.Provider.Name),
-			&rng)
+	if unknown := UnknownProvider(m.Node.Module, f, rng); unknown != nil {
+		return function.Function{}, diag.List{unknown}
 	}
+	source := m.Node.Module.Required[f.Provider.Name]
 	schemas := m.store.Code.Schemas.Provider(source.Source)
 	if schemas == nil {
 		return function.Function{}, diag.Errors("Unknown function provider",

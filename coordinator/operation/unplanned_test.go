@@ -1,0 +1,55 @@
+package operation_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// A resource whose import could not be evaluated was planned as an object to create, in a plan that had failed for it.
+func TestAResourceWhoseImportIsNotKnownIsNotPlanned(t *testing.T) {
+	e := newEstate(t)
+	e.configure("import {\n to = fake_thing.a\n id = fake_thing.b.id\n}\n" + block("a", `name = "a"`) +
+		block("b", `name = "b"`))
+	planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+	if !says(diags, "Invalid import id argument") {
+		t.Errorf("said: %v", diags)
+	}
+	e.equal("plan", changes(planned.Plan), []string{"create fake_thing.b"})
+}
+
+// Data of a check that the plan leaves to the apply was stored with its configuration alone when it could not be read
+// there. Nothing is, as in OpenTofu; only what the plan has tried to read itself is stored so.
+func TestDataOfACheckThatOnlyTheApplyReadsIsNotStoredUnread(t *testing.T) {
+	const lookup = `
+resource "fake_thing" "a" { name = "a" }
+check "lookup" {
+  data "fake_lookup" "d" { key = %s }
+  assert {
+    condition     = data.fake_lookup.d.value != ""
+    error_message = "empty"
+  }
+}
+`
+	data, _ := addr.ParseInstance("data.fake_lookup.d")
+	for key, stored := range map[string]bool{
+		`fake_thing.a.id == "" ? "k" : "nothing"`: false,
+		`"nothing"`: true,
+	} {
+		e := newEstate(t)
+		e.configure(fmt.Sprintf(lookup, key))
+		planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+		e.clean(diags)
+		_, diags = e.tryApply(planned.Plan)
+		e.clean(diags)
+		if !says(diags, "there is nothing of that key") {
+			t.Errorf("said: %v", diags)
+		}
+		if got := e.state().Object(data, state.CurrentObject) != nil; got != stored {
+			t.Errorf("with the key %s, stored: %v", key, got)
+		}
+	}
+}
