@@ -129,10 +129,14 @@ const marksBucket = "highwater"
 // olderMark is the mark of a run that a version of Millipede with another protocol has begun.
 var olderMark = new(wire.HighWater)
 
+// markForm is the form of the marks that this version stores. Before form 1 a mark was about one stream with the
+// results of all pools, which is no more: nothing can be compared with it.
+const markForm = 1
+
 // storedMark is a mark as it is stored. Protocol version 1 stored none with the mark.
 type storedMark struct {
-	Protocol int
-	Mark     json.RawMessage
+	Protocol, Form int
+	Mark           json.RawMessage
 }
 
 // loadMark returns the high-water mark that the run saw last in the transport; nil if it has seen none.
@@ -150,6 +154,9 @@ func loadMark(ctx context.Context, v Values, run string) (*wire.HighWater, error
 	if err == nil && stored.Protocol != wire.ProtocolVersion {
 		return olderMark, nil
 	}
+	if err == nil && stored.Form != markForm {
+		return nil, nil
+	}
 	if err == nil {
 		err = json.Unmarshal(stored.Mark, mark)
 	}
@@ -164,7 +171,7 @@ func saveMark(ctx context.Context, v Values, run string, mark wire.HighWater) er
 	if err != nil {
 		panic("coordinator: a mark does not encode: " + err.Error())
 	}
-	data, err := json.Marshal(storedMark{wire.ProtocolVersion, text})
+	data, err := json.Marshal(storedMark{wire.ProtocolVersion, markForm, text})
 	if err != nil {
 		panic("coordinator: a mark does not encode: " + err.Error())
 	}

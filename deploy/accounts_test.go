@@ -360,7 +360,7 @@ func TestAnObserverSeesWhoAndHowMuchAndChangesNothing(t *testing.T) {
 	g.no(err)
 	for subject, request := range map[string]string{
 		"$JS.API.STREAM.MSG.GET.TASKS":            `{"seq":1}`,
-		"$JS.API.STREAM.MSG.GET.RESULTS":          `{"seq":1}`,
+		"$JS.API.STREAM.MSG.GET.RESULTS-eu":       `{"seq":1}`,
 		"$JS.API.STREAM.MSG.GET.KEYS-eu":          `{"seq":1}`,
 		"$JS.API.STREAM.MSG.GET.CLAIMS-eu":        `{"seq":1}`,
 		"$JS.API.DIRECT.GET.OBJ_BLOB":             `{"seq":1}`,

@@ -3,6 +3,8 @@ package deploy_test
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"runtime"
@@ -10,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
 	"github.com/millipede-iac/millipede/wire"
@@ -121,4 +124,59 @@ func TestWhoOwnsAPoolSpeaksForNoWorkerOfAnother(t *testing.T) {
 	}
 	stop()
 	g.no(<-watched)
+}
+
+// The results of all pools were in one stream, and no stream had a bound: who owned pool eu could fill the storage of the
+// server with results that nobody had asked for, with claims and with blobs, and no pool could claim or report anything.
+func TestWhoOwnsAPoolFillsNothingThatOthersNeed(t *testing.T) {
+	g := start(t)
+	ctx, raw, us := t.Context(), g.raw("worker-eu"), euTask
+	us.Pool = "us"
+	for _, ref := range []wire.TaskRef{us, euTask} {
+		g.no(g.coordinator.PublishTask(ctx, ref, []byte("task")))
+	}
+	js, err := jetstream.New(g.raw("coordinator"))
+	g.no(err)
+	for stream, subject := range map[string]string{
+		"RESULTS-eu": "result.eu.nobody.run.a%d", "CLAIMS-eu": "claim.eu.run.a%d", "OBJ_BLOB_eu": "$O.BLOB_eu.C.x%d",
+	} {
+		s, err := js.Stream(ctx, stream)
+		g.no(err)
+		cfg := s.CachedInfo().Config
+		if cfg.MaxBytes <= 0 {
+			t.Errorf("%s has no bound", stream)
+		}
+		cfg.MaxBytes = 1 << 20 // reached soon
+		_, err = js.UpdateStream(ctx, cfg)
+		g.no(err)
+		full := false
+		for n := 0; !full && n < 1000; n++ {
+			m, err := raw.Request(fmt.Sprintf(subject, n), make([]byte, 8<<10), 2*time.Second)
+			g.no(err)
+			full = strings.Contains(string(m.Data), "maximum bytes exceeded")
+		}
+		if !full {
+			t.Errorf("%s takes whatever comes", stream)
+		}
+	}
+	worker := g.connect("worker-us")
+	tasks, err := worker.FetchTasks(ctx, "us", 1)
+	g.no(err)
+	_, err = worker.Claim(ctx, us, wire.Claim{Nonce: "n", Worker: "w"})
+	g.no(err)
+	g.no(tasks[0].Ack(ctx))
+	data := make([]byte, 1<<20)
+	sum := sha256.Sum256(data)
+	g.no(worker.PoolBlobs("us").PutBlob(ctx, hex.EncodeToString(sum[:]), data))
+	g.no(worker.PublishResult(ctx, us, []byte("result")))
+	results, err := g.coordinator.FetchResults(ctx, us.Coordinator, 1)
+	g.no(err)
+	if results[0].Ref() != us {
+		t.Errorf("the result is of %+v", results[0].Ref())
+	}
+	mark, err := g.coordinator.HighWater(ctx, []string{"eu", "us"})
+	g.no(err)
+	if mark.Of([]string{"us"}).Room() != nil || mark.Of([]string{"eu"}).Room() == nil {
+		t.Errorf("full is %v", mark.Full)
+	}
 }

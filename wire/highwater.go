@@ -1,13 +1,59 @@
 package wire
 
-import "maps"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // HighWater is what a coordinator records about the transport in order to notice lost data.
 type HighWater struct {
+	// Tasks and Results are the last sequences of the streams of all pools, and Incarnation is that of these streams.
+	// Results is 0 where each pool has a stream for its own.
 	Tasks, Results uint64
-	Incarnation    string // of both streams
-	// Claims are the positions of the registers, by pool, for the pools that were asked for.
-	Claims map[string]Position
+	Incarnation    string
+	// Claims are the positions of the registers, by pool, for the pools that were asked for; Outcomes are those of the
+	// results, where each pool has its own.
+	Claims, Outcomes map[string]Position
+	// Full says, by pool, what takes no more messages and what is to be done. It is about the moment, and neither
+	// compared nor recorded.
+	Full map[string]string `json:"-"`
+}
+
+// Of returns the mark for some of its pools.
+func (h HighWater) Of(pools []string) HighWater {
+	of := func(all map[string]Position) map[string]Position {
+		var some map[string]Position
+		for _, pool := range pools {
+			if at, ok := all[pool]; ok {
+				if some == nil {
+					some = map[string]Position{}
+				}
+				some[pool] = at
+			}
+		}
+		return some
+	}
+	h.Claims, h.Outcomes = of(h.Claims), of(h.Outcomes)
+	var full map[string]string
+	for _, pool := range pools {
+		if text, ok := h.Full[pool]; ok {
+			if full == nil {
+				full = map[string]string{}
+			}
+			full[pool] = text
+		}
+	}
+	h.Full = full
+	return h
+}
+
+// Room returns ErrFull with what is full and what is to be done, and nil if nothing is.
+func (h HighWater) Room() error {
+	for _, pool := range slices.Sorted(maps.Keys(h.Full)) {
+		return fmt.Errorf("%w: %s", ErrFull, h.Full[pool])
+	}
+	return nil
 }
 
 // Position is the last sequence of a stream, and when the stream was created.
@@ -19,7 +65,7 @@ type Position struct {
 // Equal reports whether two marks are the same.
 func (h HighWater) Equal(o HighWater) bool {
 	return h.Tasks == o.Tasks && h.Results == o.Results && h.Incarnation == o.Incarnation &&
-		maps.Equal(h.Claims, o.Claims)
+		maps.Equal(h.Claims, o.Claims) && maps.Equal(h.Outcomes, o.Outcomes)
 }
 
 // Lost reports whether a later mark shows that acknowledged data was lost since this one. Pools that only one of the
@@ -28,8 +74,12 @@ func (h HighWater) Lost(later HighWater) bool {
 	if h.Incarnation != later.Incarnation || later.Tasks < h.Tasks || later.Results < h.Results {
 		return true
 	}
-	for pool, was := range h.Claims {
-		if now, asked := later.Claims[pool]; asked && (now.Incarnation != was.Incarnation || now.Last < was.Last) {
+	return lost(h.Claims, later.Claims) || lost(h.Outcomes, later.Outcomes)
+}
+
+func lost(was, now map[string]Position) bool {
+	for pool, before := range was {
+		if after, asked := now[pool]; asked && (after.Incarnation != before.Incarnation || after.Last < before.Last) {
 			return true
 		}
 	}

@@ -9,6 +9,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -40,6 +41,9 @@ var (
 	// has reached its limit, or the server still refuses writes after an earlier failure. The message may have been stored
 	// nevertheless.
 	ErrStore = errors.New("the message store does not store what it is sent")
+	// ErrFull is an ErrStore: a stream has reached its bound. It takes messages again when some are removed, or when it is
+	// given more room.
+	ErrFull = fmt.Errorf("%w, because a stream is full", ErrStore)
 	// ErrUnanswered means that the transport is connected but did not answer, as while a cluster elects a leader. The
 	// request may have been executed nevertheless.
 	ErrUnanswered = errors.New("NATS did not answer")

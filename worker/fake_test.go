@@ -58,6 +58,7 @@ type bus struct {
 	onFetch   func() error
 	onClaim   func(wire.Claim) error
 	onPublish func() error
+	most      int // how many bytes a result may have; 0 for any number
 }
 
 type published struct {
@@ -154,6 +155,9 @@ func (b *bus) PublishResult(_ context.Context, ref wire.TaskRef, data []byte) er
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.most > 0 && len(data) > b.most {
+		return errors.New("message size exceeds maximum allowed")
+	}
 	b.results = append(b.results, published{ref, data})
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/worker/journal"
 )
 
@@ -35,8 +36,7 @@ func (w *Worker) settle(ctx context.Context, e journal.Entry) {
 			return
 		}
 	}
-	whole := func(context.Context) ([]byte, error) { return e.Message, nil }
-	if !w.publish(ctx, e.Ref, whole) {
+	if !w.publish(ctx, e.Ref, func(ctx context.Context) ([]byte, error) { return w.lightenKept(ctx, e), nil }) {
 		return
 	}
 	if e.Phase == journal.Started {
@@ -49,4 +49,27 @@ func (w *Worker) settle(ctx context.Context, e journal.Entry) {
 		}
 	}
 	w.forget(e.Ref)
+}
+
+// lightenKept returns the message of an entry to publish. The journal has it whole, and a stream takes no large one, so
+// that is moved to a blob. Only who has the run's key can do that; until somebody shares it with this process, which
+// the coordinator does when it resumes the run, the message is what it was.
+func (w *Worker) lightenKept(ctx context.Context, e journal.Entry) []byte {
+	if len(e.Message) <= wire.SpillOver {
+		return e.Message
+	}
+	mail, err := w.mailOf(ctx, e.Ref)
+	defer mail.held.Give()
+	var plain, light []byte
+	if err == nil {
+		plain, err = mail.packer().Unpack(ctx, wire.ResultSubject(e.Ref), e.Message)
+	}
+	if err == nil {
+		light, err = mail.packer().Pack(ctx, wire.ResultSubject(e.Ref), plain)
+	}
+	if err != nil {
+		w.Log.Warn("a large result of the journal cannot be moved to a blob now", "attempt", e.Ref.Attempt, "error", err)
+		return e.Message
+	}
+	return light
 }

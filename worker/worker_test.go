@@ -306,6 +306,52 @@ func TestTheNextStartReportsWhatTheJournalHolds(t *testing.T) {
 	}
 }
 
+// lateKeys are those of a worker that has been started again, whose coordinator shares the key after a while.
+type lateKeys struct {
+	keys
+	from time.Time
+}
+
+func (k lateKeys) Open(ctx context.Context, pool, run string) (*wire.Sealer, error) {
+	if time.Now().Before(k.from) {
+		return nil, wire.ErrNoKey
+	}
+	return k.keys.Open(ctx, pool, run)
+}
+
+// The journal has a large result whole, and the next start published it as it was: NATS refused it for its size, for
+// ever, and the run that was resumed waited for it.
+func TestTheNextStartPublishesALargeResultThroughABlob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ref := wire.TaskRef{Pool: "eu", Coordinator: "c", Run: "r", Attempt: "a0"}
+		b := newBench(t, func(o *Options) {
+			o.Keys = lateKeys{o.Keys.(keys), time.Now().Add(time.Minute)}
+		})
+		b.bus.most = 2 * wire.SpillOver
+		large := make([]byte, 3*wire.SpillOver)
+		if _, err := b.opts.Rand.Read(large); err != nil {
+			t.Fatal(err)
+		}
+		j, _, err := journal.Open(b.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := b.sealed(&wire.Result{Apply: &wire.ApplyResult{Private: large}})
+		if err := errors.Join(j.Intend(ref, "n", nil), j.Start(ref, nil), j.End(ref, whole), j.Close()); err != nil {
+			t.Fatal(err)
+		}
+		b.start()
+		elapse(10 * time.Minute)
+		synctest.Wait()
+		if r := b.one(); !bytes.Equal(r.Apply.Private, large) {
+			t.Error("the private data is not what the provider gave")
+		}
+		if left := b.opts.Journal.Pending(); len(left) != 0 {
+			t.Errorf("the journal still holds %v", left)
+		}
+	})
+}
+
 // sealed messages as an earlier life of the worker has noted them.
 func (b *bench) sealed(r *wire.Result) []byte {
 	b.Helper()

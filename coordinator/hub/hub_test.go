@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -166,6 +167,45 @@ func TestAllRunsAreProbedByOneQuestionAboutTheirOwnPools(t *testing.T) {
 		}
 		if asked > 13 {
 			t.Errorf("the transport was asked %d times in 10 s", asked)
+		}
+	})
+}
+
+// crammed is a transport whose pool eu takes no more messages.
+type crammed struct{ wire.Transport }
+
+func (c crammed) HighWater(ctx context.Context, pools []string) (wire.HighWater, error) {
+	mark, err := c.Transport.HighWater(ctx, pools)
+	mark.Full = map[string]string{"eu": "stream RESULTS-eu is full"}
+	return mark, err
+}
+
+// All runs of a process are told what the transport says to one question; a pool that is full is no matter of theirs
+// who do not use it.
+func TestThatAPoolIsFullIsToldToTheRunsThatUseIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hub.New(crammed{mem.New(mem.Options{}).Connect("coordinator")}, "c1")
+		defer h.Close()
+		told := map[string]error{}
+		var mu sync.Mutex // guards told
+		var group sync.WaitGroup
+		for _, pools := range [][]string{{"eu"}, {"us"}, {"ap", "eu"}, nil} {
+			group.Go(func() {
+				n := 0
+				h.Probe(t.Context(), func() []string { return pools }, func(_ wire.HighWater, err error) bool {
+					mu.Lock()
+					defer mu.Unlock()
+					told[strings.Join(pools, " ")] = err
+					n++
+					return n < 3
+				})
+			})
+		}
+		group.Wait()
+		for pools, err := range told {
+			if want := strings.Contains(pools, "eu"); errors.Is(err, wire.ErrStore) != want {
+				t.Errorf("a run with the pools %q is told: %v", pools, err)
+			}
 		}
 	})
 }

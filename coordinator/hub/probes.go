@@ -98,15 +98,9 @@ func (p *probes) round(ctx context.Context) {
 		return
 	}
 	for b, pools := range asked {
-		own := mark
-		own.Claims = nil
-		for _, pool := range pools {
-			if at, ok := mark.Claims[pool]; ok {
-				if own.Claims == nil {
-					own.Claims = map[string]wire.Position{}
-				}
-				own.Claims[pool] = at
-			}
+		own, err := mark.Of(pools), err
+		if err == nil {
+			err = own.Room()
 		}
 		select {
 		case <-b.mail: // it has not read the last one, which is old now

@@ -32,9 +32,17 @@ type results struct {
 
 	mu     sync.Mutex // guards the rest
 	takers map[string]*taker
-	strays map[uint64]wire.Delivery // by their place in the stream
-	bytes  int                      // of the strays
+	strays map[place]wire.Delivery
+	bytes  int // of the strays
 }
+
+// place is where a result is stored: its pool, and its sequence among the results of the pool.
+type place struct {
+	pool     string
+	sequence uint64
+}
+
+func placeOf(d wire.Delivery) place { return place{d.Ref().Pool, d.Sequence()} }
 
 // taker receives the results of a run.
 type taker struct {
@@ -43,7 +51,7 @@ type taker struct {
 }
 
 func (r *results) init(fetch func(ctx context.Context, n int) ([]wire.Delivery, error)) {
-	r.fetch, r.takers, r.strays = fetch, map[string]*taker{}, map[uint64]wire.Delivery{}
+	r.fetch, r.takers, r.strays = fetch, map[string]*taker{}, map[place]wire.Delivery{}
 	r.shared.run = r.run
 }
 
@@ -128,15 +136,15 @@ func (r *results) route(d wire.Delivery) {
 
 // keep keeps a stray. The caller has the lock.
 func (r *results) keep(d wire.Delivery) {
-	r.drop(d.Sequence()) // an earlier delivery of the same message
+	r.drop(placeOf(d)) // an earlier delivery of the same message
 	if len(r.strays) < maxStrays && r.bytes+len(d.Data()) <= maxStrayBytes {
-		r.strays[d.Sequence()] = d
+		r.strays[placeOf(d)] = d
 		r.bytes += len(d.Data())
 	}
 }
 
 // drop forgets a stray. The caller has the lock.
-func (r *results) drop(at uint64) {
+func (r *results) drop(at place) {
 	if d := r.strays[at]; d != nil {
 		r.bytes -= len(d.Data())
 		delete(r.strays, at)

@@ -33,13 +33,16 @@ func (l *Loop) onProbed(e Probed) {
 	case errors.Is(e.Err, wire.ErrStore):
 		if !l.refusing {
 			l.refusing = true
-			l.tell(-1, diag.List{diag.New(diag.Warning, "NATS stores nothing", fmt.Sprintf(
+			summary, remedy := "NATS stores nothing", "Make room on the disk of NATS. A server of its own must be "+
+				"started again then, because it refuses all that comes after a write that failed; "+
+				"the one inside this process is opened again by itself. "
+			if errors.Is(e.Err, wire.ErrFull) {
+				summary, remedy = "A stream of NATS is full", ""
+			}
+			l.tell(-1, diag.List{diag.New(diag.Warning, summary, fmt.Sprintf(
 				"The run pauses, because the message store does not take messages: %s.\n\n"+
-					"Make room on the disk of NATS. A server of its own must be started again then, because it "+
-					"refuses all that comes after a write that failed; "+
-					"the one inside this process is opened again by itself. If nothing changes within %s, the run "+
-					"ends, and can be resumed.",
-				e.Err, StorePatience), nil)})
+					"%sIf nothing changes within %s, the run ends, and can be resumed.",
+				e.Err, remedy, StorePatience), nil)})
 		}
 		if spent > 0 {
 			l.breakOff(fmt.Errorf("%w for %s: %w", ErrStore, spent.Round(time.Second), e.Err))

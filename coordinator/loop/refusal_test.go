@@ -73,6 +73,27 @@ func troubled(t *testing.T, until time.Duration) *world {
 	return w
 }
 
+// Of a stream that had reached its bound the run said that the disk of NATS was full, and that NATS must be restarted.
+func TestARunSaysThatAStreamIsFullAndWhatToDo(t *testing.T) {
+	p := numbers.New(t, 1)
+	p.Lane, p.Stored = program.Safe, true
+	w := newWorld(t, 1, p)
+	w.boot()
+	w.loop.onProbed(Probed{Err: fmt.Errorf("%w: stream RESULTS-eu is full. Remove those", wire.ErrFull)})
+	text := ""
+	for _, p := range w.loop.problems {
+		for _, d := range p.list {
+			text += d.Summary + ": " + d.Detail
+		}
+	}
+	for part, want := range map[string]bool{"A stream of NATS is full": true, "stream RESULTS-eu is full": true,
+		"and can be resumed": true, "started again": false, "disk": false} {
+		if strings.Contains(text, part) != want {
+			t.Errorf("%q: %t in %q", part, !want, text)
+		}
+	}
+}
+
 // told counts how often the user was told of something.
 func (w *world) told(summary string) (n int) {
 	for _, p := range w.loop.problems {

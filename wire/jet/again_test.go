@@ -31,7 +31,7 @@ func TestAResultWhoseDeliveryWasLostComesAgainSoon(t *testing.T) {
 	}
 	must(c.FetchResults(ctx, taskRef.Coordinator, 1))(t) // this one is lost
 	began := time.Now()
-	leader := must(c.JetStream().(jetstream.JetStream).Stream(ctx, "RESULTS"))(t).CachedInfo().Cluster.Leader
+	leader := must(c.JetStream().(jetstream.JetStream).Stream(ctx, "RESULTS-eu"))(t).CachedInfo().Cluster.Leader
 	for _, s := range servers {
 		if s.Name() == leader {
 			s.Shutdown()

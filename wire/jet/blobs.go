@@ -67,13 +67,17 @@ func (c *Conn) LookupBlob(ctx context.Context, name string) (string, error) {
 	return c.blobs().LookupBlob(ctx, name)
 }
 
-// preparePool creates what the workers of a pool use and may not create: registers, keys, a bucket. It does so once for
-// each connection that may, except on an embedded server, where workers may create it, too.
+// preparePool creates what the workers of a pool use and may not create: registers, keys, the stream of results, a
+// bucket. It does so once for each connection that may. On an embedded server workers may create all but the results,
+// which coordinators read.
 func (c *Conn) preparePool(ctx context.Context, pool string) error {
-	if !c.opts.Provision || c.opts.inProcess != nil {
+	if !c.opts.Provision {
 		return nil
 	}
-	for _, name := range []string{claimsStream(pool), keysStream(pool)} {
+	if c.opts.inProcess != nil {
+		return c.topology.ensure(ctx, resultsStream(pool))
+	}
+	for _, name := range []string{claimsStream(pool), keysStream(pool), resultsStream(pool)} {
 		if err := c.topology.ensure(ctx, name); err != nil {
 			return err
 		}
@@ -90,18 +94,34 @@ func (b bucket) open(ctx context.Context) (jetstream.ObjectStore, error) {
 		if !b.c.opts.Provision {
 			return b.c.js.ObjectStore(ctx, b.name)
 		}
-		store, err := b.c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
-			Bucket: b.name, Storage: b.c.opts.storage(), Replicas: b.c.topology.replicas(),
-		})
-		if errors.Is(err, jetstream.ErrBucketExists) {
-			return b.c.js.ObjectStore(ctx, b.name)
-		}
-		return store, err
+		return b.create(ctx)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the blob store: %w", problem(err))
 	}
 	return store, nil
+}
+
+func (b bucket) create(ctx context.Context) (store jetstream.ObjectStore, err error) {
+	t := &b.c.topology
+	replicas := t.replicas()
+	err = t.within(ctx, b.stream(), replicas, func(bytes int64) error {
+		store, err = b.c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
+			Bucket: b.name, Storage: b.c.opts.storage(), Replicas: replicas, MaxBytes: bytes,
+		})
+		return err
+	})
+	if !errors.Is(err, jetstream.ErrBucketExists) {
+		return store, err
+	}
+	s, err := b.c.js.Stream(ctx, b.stream())
+	if err == nil {
+		_, err = t.bind(ctx, s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.c.js.ObjectStore(ctx, b.name)
 }
 
 // PutBlob implements wire.Blobs.

@@ -27,7 +27,7 @@ func TestABoundThatAnOperatorGivesAStreamIsToldAsTheStores(t *testing.T) {
 			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
 		},
 		{
-			Name: "RESULTS", Subjects: []string{"result.>"}, MaxMsgs: 10,
+			Name: "RESULTS-eu", Subjects: []string{"result.eu.>"}, MaxMsgs: 10,
 			Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew,
 		},
 	} {

@@ -105,6 +105,7 @@ type Conn struct {
 	link      link
 	denials   denials
 	topology  topology
+	outcomes  outcomes
 	fetched   fetchTimes
 	calls     calls
 	presence  presence
@@ -143,6 +144,7 @@ func Connect(ctx context.Context, o Options) (*Conn, error) {
 		return nil, err
 	}
 	c.topology.init(c)
+	c.outcomes.init(c)
 	c.calls.init(c)
 	c.presence.init(c)
 	c.semaphore.init(c)
@@ -328,13 +330,14 @@ func (l *link) since(now time.Time) time.Duration {
 	return max(now.Sub(l.start), 1)
 }
 
-// begin runs fn on a goroutine unless the connection is closed. Close ends c.ctx and waits for it.
-func (c *Conn) begin(fn func()) {
+// begin runs fn on a goroutine, and returns true, unless the connection is closed. Close ends c.ctx and waits for it.
+func (c *Conn) begin(fn func()) bool {
 	c.life.RLock()
 	defer c.life.RUnlock()
 	if !c.closed {
 		c.group.Go(fn)
 	}
+	return !c.closed
 }
 
 // bounded returns ctx with the request time-out, unless it has a deadline of its own.

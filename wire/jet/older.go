@@ -31,6 +31,9 @@ func (e *OlderRunsError) Error() string {
 // retireOlder removes the streams of protocol version 1 when nothing in them is needed any more. It returns an
 // *OlderRunsError when runs are left that were not ended.
 func (c *Conn) retireOlder(ctx context.Context) error {
+	if err := c.splitResults(ctx); err != nil {
+		return fmt.Errorf("moving the results of all pools to streams of each pool: %w", err)
+	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	s, err := c.js.Stream(ctx, olderStreams[0])
@@ -75,6 +78,67 @@ func (c *Conn) retireOlder(ctx context.Context) error {
 		if err := c.js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("removing stream %s of an earlier version: %w", name, problem(err))
 		}
+	}
+	return nil
+}
+
+const (
+	// sharedResults held the results of all pools in earlier versions.
+	sharedResults = "RESULTS"
+	// noResults is the subject that it gets while its messages move, because the streams of pools need its own.
+	noResults = "moved-results"
+)
+
+// splitResults moves the results of all pools to streams of each pool. It may be repeated at any point, by several
+// processes at once: a result that is stored twice is recognized by its attempt.
+func (c *Conn) splitResults(ctx context.Context) error {
+	asking, cancel := c.bounded(ctx)
+	defer cancel()
+	s, err := c.js.Stream(asking, sharedResults)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return problem(err)
+	}
+	cfg := s.CachedInfo().Config
+	if !slices.Equal(cfg.Subjects, []string{noResults}) {
+		cfg.Subjects = []string{noResults}
+		if _, err := c.js.UpdateStream(asking, cfg); err != nil {
+			return problem(err)
+		}
+	}
+	names, err := c.poolStreams(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names { // what workers of runs under way publish has a place again
+		if pool, kind := poolOf(name); kind == registersOfPool {
+			if err := c.topology.ensure(ctx, resultsPrefix+pool); err != nil {
+				return err
+			}
+		}
+	}
+	for next := uint64(1); ; {
+		m, err := c.getMessage(ctx, sharedResults, map[string]any{"seq": next, "next_by_subj": ">"})
+		if errors.Is(err, wire.ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		ref, err := wire.ParseRef(m.Subject)
+		if err == nil {
+			if err := c.PublishResult(ctx, ref, m.Data); err != nil {
+				return err
+			}
+		}
+		next = m.Sequence + 1
+	}
+	removing, cancel := c.bounded(ctx)
+	defer cancel()
+	if err := c.js.DeleteStream(removing, sharedResults); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return problem(err)
 	}
 	return nil
 }

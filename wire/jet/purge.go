@@ -21,7 +21,6 @@ func (c *Conn) PurgeRun(ctx context.Context, run string) error {
 	token := wire.Token(run)
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.purge(gctx, tasksStream, "task.*.*."+token+".*") })
-	group.Go(func() error { return c.purge(gctx, resultsStream, "result.*.*."+token+".*") })
 	group.Go(func() error { return c.dropSpilled(gctx, run) })
 	group.Go(func() error { return c.dropAdmissions(gctx, run) })
 	pools, err := c.poolStreams(ctx)
@@ -29,15 +28,18 @@ func (c *Conn) PurgeRun(ctx context.Context, run string) error {
 		return fmt.Errorf("removing what run %s left: %w", run, errors.Join(err, group.Wait()))
 	}
 	for _, name := range pools {
-		if pool, _, sealed := poolOf(name); sealed {
+		switch pool, kind := poolOf(name); kind {
+		case keysOfPool:
 			group.Go(func() error { return c.purge(gctx, name, "key."+pool+"."+token+".*") })
+		case resultsOfPool:
+			group.Go(func() error { return c.purge(gctx, name, "result."+pool+".*."+token+".*") })
 		}
 	}
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("removing what run %s left: %w", run, err)
 	}
 	for _, name := range pools {
-		if _, registers, _ := poolOf(name); !registers {
+		if _, kind := poolOf(name); kind != registersOfPool {
 			continue
 		}
 		if err := c.markDone(ctx, name, token); err != nil {
@@ -50,14 +52,14 @@ func (c *Conn) PurgeRun(ctx context.Context, run string) error {
 	return nil
 }
 
-// poolStreams returns the names of the streams with registers and keys, of all pools.
+// poolStreams returns the names of the streams with registers, keys and results, of all pools.
 func (c *Conn) poolStreams(ctx context.Context) ([]string, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	var names []string
 	list := c.js.StreamNames(ctx)
 	for name := range list.Name() {
-		if _, registers, sealed := poolOf(name); registers || sealed {
+		if _, kind := poolOf(name); kind != ofNoPool && kind != blobsOfPool {
 			names = append(names, name)
 		}
 	}
@@ -118,7 +120,7 @@ func (c *Conn) markDone(ctx context.Context, stream, run string) error {
 	if err != nil || s == nil {
 		return err
 	}
-	pool, _, _ := poolOf(stream)
+	pool, _ := poolOf(stream)
 	used, err := c.lastMessage(ctx, stream, "claim."+pool+"."+run+".*")
 	if used == nil {
 		return ignore(err, wire.ErrNotFound)
@@ -144,7 +146,7 @@ func (c *Conn) emptyRegisters(ctx context.Context, grace time.Duration) error {
 		return err
 	}
 	for _, name := range names {
-		if pool, registers, _ := poolOf(name); registers {
+		if pool, kind := poolOf(name); kind == registersOfPool {
 			if err := c.emptyPool(ctx, name, pool, grace); err != nil {
 				return err
 			}

@@ -27,8 +27,8 @@ const (
 	topologyPoll = 250 * time.Millisecond
 )
 
-// PublishTask implements wire.Queue. It first creates the pool's consumer, registers, keys and bucket if they do not
-// exist, so that workers need no permission for that.
+// PublishTask implements wire.Queue. It first creates the pool's consumer, registers, keys, bucket and the stream of
+// its results if they do not exist, so that workers need no permission for that.
 func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	if c.opts.Provision {
 		if _, err := c.topology.consumer(ctx, tasksStream,
@@ -49,7 +49,7 @@ func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) e
 
 // PublishResult implements wire.Queue.
 func (c *Conn) PublishResult(ctx context.Context, ref wire.TaskRef, data []byte) error {
-	if err := c.topology.ensure(ctx, resultsStream); err != nil {
+	if err := c.topology.ensure(ctx, resultsStream(ref.Pool)); err != nil {
 		return err
 	}
 	// No message ID: a late result and a report of doubt about the same attempt must both be stored.
@@ -76,15 +76,6 @@ func (c *Conn) FetchTasks(ctx context.Context, pool string, n int) ([]wire.Deliv
 	now := time.Now()
 	for _, d := range list {
 		c.fetched.note(d.Ref().Attempt, now)
-	}
-	return list, nil
-}
-
-// FetchResults implements wire.Queue.
-func (c *Conn) FetchResults(ctx context.Context, coordinator string, n int) ([]wire.Delivery, error) {
-	list, err := c.fetch(ctx, resultsStream, resultConsumer(coordinator, c.opts.ackWait(resultAckWait)), n)
-	if err != nil {
-		return nil, fmt.Errorf("fetching results for coordinator %s: %w", coordinator, err)
 	}
 	return list, nil
 }
@@ -233,34 +224,72 @@ func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, e
 	if err := c.writable(ctx); err != nil {
 		return wire.HighWater{}, err
 	}
-	names := []string{tasksStream, resultsStream}
+	names := []string{tasksStream}
 	for _, pool := range pools {
-		names = append(names, claimsStream(pool))
+		names = append(names, claimsStream(pool), resultsStream(pool))
 	}
-	at := make([]wire.Position, len(names))
+	external := c.opts.inProcess == nil // else nothing has a bound
+	infos := make([]*jetstream.StreamInfo, len(names)+len(pools))
 	group, gctx := errgroup.WithContext(ctx)
 	for i, name := range names {
-		group.Go(func() error {
-			info, err := c.streamInfo(gctx, name)
-			if err != nil {
+		group.Go(func() (err error) {
+			if infos[i], err = c.streamInfo(gctx, name); err != nil {
 				return fmt.Errorf("reading the position of stream %s: %w", name, problem(err))
 			}
-			at[i] = wire.Position{Last: info.State.LastSeq, Incarnation: strconv.FormatInt(info.Created.UnixNano(), 36)}
 			return nil
 		})
+	}
+	for i, pool := range pools {
+		if external {
+			group.Go(func() (err error) {
+				infos[len(names)+i], err = c.bucketInfo(gctx, bucket{c, poolBucket(pool)})
+				return err
+			})
+		}
 	}
 	if err := group.Wait(); err != nil {
 		return wire.HighWater{}, err
 	}
-	mark := wire.HighWater{Tasks: at[0].Last, Results: at[1].Last, Incarnation: at[0].Incarnation + "-" +
-		at[1].Incarnation}
+	at := func(i int) wire.Position {
+		created := strconv.FormatInt(infos[i].Created.UnixNano(), 36)
+		return wire.Position{Last: infos[i].State.LastSeq, Incarnation: created}
+	}
+	tasks := at(0)
+	mark := wire.HighWater{Tasks: tasks.Last, Incarnation: tasks.Incarnation}
 	for i, pool := range pools {
 		if mark.Claims == nil {
-			mark.Claims = map[string]wire.Position{}
+			mark.Claims, mark.Outcomes = map[string]wire.Position{}, map[string]wire.Position{}
 		}
-		mark.Claims[pool] = at[2+i]
+		mark.Claims[pool], mark.Outcomes[pool] = at(1+2*i), at(2+2*i)
+		for _, info := range []*jetstream.StreamInfo{infos[1+2*i], infos[2+2*i], infos[len(names)+i]} {
+			if info == nil {
+				continue
+			}
+			if text := full(info); text != "" {
+				if mark.Full == nil {
+					mark.Full = map[string]string{}
+				}
+				mark.Full[pool] = text
+				break
+			}
+		}
 	}
 	return mark, nil
+}
+
+// bucketInfo returns what the server says of a bucket's stream; nil if nobody has made it.
+func (c *Conn) bucketInfo(ctx context.Context, b bucket) (*jetstream.StreamInfo, error) {
+	s, err := c.existing(ctx, b.stream())
+	if s == nil || err != nil {
+		return nil, err
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	info, err := s.Info(ctx)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil
+	}
+	return info, problem(err)
 }
 
 // streamInfo asks the stream's leader. A stream that has vanished since its first use is created again, and shows that

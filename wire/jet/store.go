@@ -40,6 +40,9 @@ func (c *Conn) store(ctx context.Context, m *nats.Msg, opts ...jetstream.Publish
 		try, end := context.WithTimeout(whole, c.tryFor())
 		_, err := c.js.PublishMsg(try, m, opts...)
 		end()
+		if reachedBound(err) {
+			return tooFull(err, m.Subject)
+		}
 		if err = c.denied(problem(err), m.Subject); !errors.Is(err, wire.ErrUnanswered) {
 			return err
 		}
@@ -58,6 +61,24 @@ func (c *Conn) store(ctx context.Context, m *nats.Msg, opts ...jetstream.Publish
 			return err
 		}
 	}
+}
+
+// reachedBound reports whether a stream refuses a message because of its bound.
+func reachedBound(err error) bool {
+	apiErr := (*jetstream.APIError)(nil)
+	return errors.As(err, &apiErr) && (strings.Contains(apiErr.Description, tooManyBytes) ||
+		strings.Contains(apiErr.Description, tooManyMessages))
+}
+
+// tooFull tells a publisher which stream is full, and what to do.
+func tooFull(err error, subject string) error {
+	t := strings.SplitN(subject, ".", 3)
+	stream := map[string]string{"task": tasksStream, "admit": admitStream, "claim": claimsPrefix, "done": claimsPrefix,
+		"key": keysPrefix, "result": resultsPrefix}[t[0]]
+	if strings.HasSuffix(stream, "-") && len(t) > 1 {
+		stream += t[1]
+	}
+	return fmt.Errorf("%w: %s (%w)", wire.ErrFull, fullText(stream, ""), err)
 }
 
 // awaitLeader waits until a stream answers for a subject, or ctx ends.

@@ -18,19 +18,43 @@ import (
 
 // The streams. docs/format/wire.md explains each setting.
 const (
-	tasksStream   = "TASKS"
-	resultsStream = "RESULTS"
-	admitStream   = "ADMIT"
-	blobBucket    = "BLOB"
+	tasksStream = "TASKS"
+	admitStream = "ADMIT"
+	blobBucket  = "BLOB"
 
 	// The registers and the keys of each pool are in streams of their own, because permissions to read a stream cannot be
-	// limited to subjects.
-	claimsPrefix = "CLAIMS-"
-	keysPrefix   = "KEYS-"
+	// limited to subjects; the results are, because the bytes of a stream can be limited, and those of a subject cannot.
+	claimsPrefix  = "CLAIMS-"
+	keysPrefix    = "KEYS-"
+	resultsPrefix = "RESULTS-"
 )
 
-func claimsStream(pool string) string { return claimsPrefix + wire.Token(pool) }
-func keysStream(pool string) string   { return keysPrefix + wire.Token(pool) }
+func claimsStream(pool string) string  { return claimsPrefix + wire.Token(pool) }
+func keysStream(pool string) string    { return keysPrefix + wire.Token(pool) }
+func resultsStream(pool string) string { return resultsPrefix + wire.Token(pool) }
+
+// kind is what a stream of a pool holds.
+type kind byte
+
+const (
+	ofNoPool kind = iota
+	registersOfPool
+	keysOfPool
+	resultsOfPool
+	blobsOfPool
+)
+
+// poolOf returns the token of the pool that a stream belongs to, and what it holds. For blobs the name of the pool is
+// coded as in names of buckets.
+func poolOf(stream string) (pool string, k kind) {
+	for k, prefix := range map[kind]string{registersOfPool: claimsPrefix, keysOfPool: keysPrefix,
+		resultsOfPool: resultsPrefix, blobsOfPool: bucket{name: blobBucket}.stream() + "_"} {
+		if pool, ok := strings.CutPrefix(stream, prefix); ok {
+			return pool, k
+		}
+	}
+	return "", ofNoPool
+}
 
 const (
 	// A message is delivered again after this time if the server or the process that had it died. A process needs some ten
@@ -59,46 +83,38 @@ func streamConfig(name string, replicas int, storage jetstream.StorageType) jets
 		MaxMsgSize: -1,
 		Duplicates: dedupWindow,
 	}
-	switch pool, registers, sealed := poolOf(name); {
-	case registers:
+	switch pool, kind := poolOf(name); kind {
+	case registersOfPool:
 		cfg.Subjects = []string{"claim." + pool + ".>", "done." + pool + ".*"}
 		cfg.MaxMsgsPerSubject, cfg.DiscardNewPerSubject, cfg.DenyDelete = 1, true, true
 		return cfg
-	case sealed:
+	case keysOfPool:
 		cfg.Subjects = []string{"key." + pool + ".>"}
-		cfg.MaxMsgsPerSubject, cfg.Discard = 1, jetstream.DiscardOld
+		cfg.MaxMsgsPerSubject = 1
+		return cfg
+	case resultsOfPool:
+		cfg.Subjects, cfg.Retention = []string{"result." + pool + ".>"}, jetstream.WorkQueuePolicy
 		return cfg
 	}
 	switch name {
 	case tasksStream:
 		cfg.Subjects, cfg.Retention = []string{"task.>"}, jetstream.WorkQueuePolicy
-	case resultsStream:
-		cfg.Subjects, cfg.Retention = []string{"result.>"}, jetstream.WorkQueuePolicy
 	case admitStream:
 		cfg.Subjects, cfg.Retention = []string{"admit.>"}, jetstream.WorkQueuePolicy
 	}
 	return cfg
 }
 
-// poolOf returns the token of the pool whose registers, or whose keys, a stream holds.
-func poolOf(stream string) (pool string, registers, sealed bool) {
-	if pool, registers = strings.CutPrefix(stream, claimsPrefix); registers {
-		return pool, true, false
-	}
-	pool, sealed = strings.CutPrefix(stream, keysPrefix)
-	return pool, false, sealed
-}
-
 // checkStream returns an error if a stream that somebody created by hand lacks a setting that the protocol needs.
 func checkStream(have jetstream.StreamConfig, storage jetstream.StorageType) error {
 	want := streamConfig(have.Name, have.Replicas, storage)
-	_, registers, _ := poolOf(have.Name)
+	_, kind := poolOf(have.Name)
 	switch {
 	case have.Retention != want.Retention:
 		return fmt.Errorf("stream %s has retention %s instead of %s", have.Name, have.Retention, want.Retention)
 	case have.Storage != storage:
 		return fmt.Errorf("stream %s is kept in memory: what it acknowledged would be lost with the server", have.Name)
-	case registers && (have.MaxMsgsPerSubject != 1 || !have.DiscardNewPerSubject ||
+	case kind == registersOfPool && (have.MaxMsgsPerSubject != 1 || !have.DiscardNewPerSubject ||
 		have.Discard != jetstream.DiscardNew):
 		return fmt.Errorf("stream %s is not write-once: it needs max_msgs_per_subject 1, discard new, "+
 			"discard_new_per_subject", have.Name)
@@ -111,10 +127,11 @@ func checkStream(have jetstream.StreamConfig, storage jetstream.StorageType) err
 // topology keeps the handles of streams and consumers, each made on its first use.
 type topology struct {
 	c         *Conn
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the maps
 	streams   map[string]*lazy[jetstream.Stream]
 	consumers map[string]*lazy[jetstream.Consumer]
 	buckets   map[string]*lazy[jetstream.ObjectStore]
+	allowed   lazy[int64] // see allowedBytes
 }
 
 func (t *topology) init(c *Conn) {
@@ -131,11 +148,10 @@ func (t *topology) names() []string {
 	return slices.Sorted(maps.Keys(t.streams))
 }
 
-// createAll creates what workers may need before a coordinator does. The streams of each pool are created before the
-// pool's first task.
+// createAll creates what is not of a pool. The streams of each pool are created before the pool's first task.
 func (t *topology) createAll(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, name := range []string{tasksStream, resultsStream, admitStream} {
+	for _, name := range []string{tasksStream, admitStream} {
 		group.Go(func() error { return t.ensure(ctx, name) })
 	}
 	group.Go(func() error {
@@ -183,6 +199,9 @@ func (t *topology) stream(ctx context.Context, name string) (jetstream.Stream, e
 		if err := checkStream(s.CachedInfo().Config, t.c.opts.storage()); err != nil {
 			return nil, err
 		}
+		if pool, kind := poolOf(name); kind == resultsOfPool {
+			t.c.outcomes.know(pool)
+		}
 		return s, nil
 	})
 }
@@ -193,16 +212,33 @@ func (t *topology) create(ctx context.Context, name string) (jetstream.Stream, e
 		return js.Stream(ctx, name)
 	}
 	replicas := t.replicas()
-	s, err := js.CreateStream(ctx, streamConfig(name, replicas, t.c.opts.storage()))
+	s, err := t.make(ctx, name, replicas)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return js.Stream(ctx, name) // with other replicas, limits or placement, as somebody chose them
+		if s, err = js.Stream(ctx, name); err != nil {
+			return nil, err
+		}
+		return t.bind(ctx, s) // other replicas, limits or placement stay as somebody has chosen them
 	}
 	if apiErr := (*jetstream.APIError)(nil); errors.As(err, &apiErr) && replicas > 1 &&
 		apiErr.ErrorCode == codeNoPeers {
 		t.c.opts.Log(fmt.Sprintf("the cluster has no %d servers for stream %s: creating it with one replica",
 			replicas, name))
-		return js.CreateStream(ctx, streamConfig(name, 1, t.c.opts.storage()))
+		return t.make(ctx, name, 1)
 	}
+	return s, err
+}
+
+// make creates a stream with the bound that it is to have.
+func (t *topology) make(ctx context.Context, name string, replicas int) (s jetstream.Stream, err error) {
+	cfg := streamConfig(name, replicas, t.c.opts.storage())
+	if b := boundOf(name); b.message > 0 && t.c.opts.inProcess == nil {
+		cfg.MaxMsgSize = int32(b.message) //nolint:gosec // at most 1 MiB
+	}
+	err = t.within(ctx, name, replicas, func(bytes int64) error {
+		cfg.MaxBytes = bytes
+		s, err = t.c.js.CreateStream(ctx, cfg)
+		return err
+	})
 	return s, err
 }
 
@@ -294,9 +330,10 @@ func poolConsumer(pool string, ackWait time.Duration) jetstream.ConsumerConfig {
 	}
 }
 
+// resultConsumer returns the configuration of a coordinator's consumer, without its filter.
 func resultConsumer(coordinator string, ackWait time.Duration) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
-		Durable: "coordinator-" + wire.Token(coordinator), FilterSubject: "result.*." + wire.Token(coordinator) + ".>",
+		Durable:   "coordinator-" + wire.Token(coordinator),
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1, MaxAckPending: maxUnacked,
 		// The consumer of a coordinator that never returns is removed; its results stay in the stream.
 		InactiveThreshold: 7 * 24 * time.Hour,

@@ -1,0 +1,277 @@
+package jet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/wire/jet"
+)
+
+// external starts a server on loopback that may store that many bytes, and returns a function that connects to it as a
+// coordinator does.
+func external(t *testing.T, store int64) func() *jet.Conn {
+	t.Helper()
+	url := startServer(t, server.Options{
+		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		JetStreamMaxStore: store,
+	}).ClientURL()
+	return func() *jet.Conn {
+		c := must(jet.Connect(t.Context(), jet.Options{URL: url, Provision: true, AckWait: ackWait, Log: logTo(t)}))(t)
+		t.Cleanup(func() { closeAll(t, c) })
+		return c
+	}
+}
+
+func js(c *jet.Conn) jetstream.JetStream { return c.JetStream().(jetstream.JetStream) }
+
+func configOf(t *testing.T, c *jet.Conn, stream string) jetstream.StreamConfig {
+	t.Helper()
+	return must(js(c).Stream(t.Context(), stream))(t).CachedInfo().Config
+}
+
+var (
+	poolStreams = []string{"CLAIMS-eu", "KEYS-eu", "RESULTS-eu", "OBJ_BLOB_eu"}
+	allStreams  = append([]string{"TASKS", "ADMIT", "OBJ_BLOB"}, poolStreams...)
+)
+
+// No stream had a bound. The results of all pools were in one stream, which a worker of any pool could fill, with the
+// storage of the server: then no pool could claim or report anything.
+func TestAPoolThatFloodsItsStreamsLeavesOthersTheirRoom(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	connect := external(t, 40<<30)
+	c := connect()
+	us := attemptNo(1)
+	us.Pool = "us"
+	for name, cfg := range map[string]jetstream.StreamConfig{ // with bounds that are reached soon
+		"result.eu.nobody.run.a%d": {Name: "RESULTS-eu", Subjects: []string{"result.eu.>"}, MaxBytes: 4 << 20,
+			Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew},
+		"claim.eu.run.a%d": {Name: "CLAIMS-eu", Subjects: []string{"claim.eu.>", "done.eu.*"}, MaxBytes: 1 << 20, DenyDelete: true,
+			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true},
+	} {
+		must(js(c).CreateStream(ctx, cfg))(t)
+		var err error
+		for n := 0; err == nil && n < 1e5; n++ {
+			_, err = js(c).Publish(ctx, fmt.Sprintf(name, n), make([]byte, 8<<10))
+		}
+		if err == nil {
+			t.Fatalf("%s has no bound", cfg.Name)
+		}
+	}
+	for _, ref := range []wire.TaskRef{attemptNo(1), us} {
+		if err := c.PublishTask(ctx, ref, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	var err error
+	for n := 0; err == nil && n < 100; n++ { // a small one may fit still
+		_, err = c.Claim(ctx, attemptNo(n), wire.Claim{Nonce: fmt.Sprint(n), Reason: strings.Repeat("x", 1000)})
+	}
+	for what, err := range map[string]error{"CLAIMS-eu": err, "RESULTS-eu": c.PublishResult(ctx, attemptNo(1), nil)} {
+		if what == "RESULTS-eu" && err == nil { // as above
+			err = c.PublishResult(ctx, attemptNo(1), make([]byte, 16<<10))
+		}
+		if !errors.Is(err, wire.ErrStore) || !strings.Contains(err.Error(), what) ||
+			!strings.Contains(err.Error(), "nats stream edit --max-bytes") {
+			t.Errorf("publishing beyond the bound of %s: %v", what, err)
+		}
+	}
+	must(c.Claim(ctx, us, wire.Claim{Nonce: "n"}))(t)
+	if err := c.PublishResult(ctx, us, []byte("of us")); err != nil {
+		t.Errorf("the other pool reports: %v", err)
+	}
+	if got := must(c.FetchResults(ctx, us.Coordinator, 1))(t)[0]; string(got.Data()) != "of us" {
+		t.Errorf("%+v came", got.Ref())
+	}
+	mark := must(c.HighWater(ctx, []string{"eu", "us"}))(t)
+	if err := mark.Of([]string{"us"}).Room(); err != nil {
+		t.Errorf("the other pool is told: %v", err)
+	}
+	if err := mark.Room(); !errors.Is(err, wire.ErrStore) || !strings.Contains(err.Error(), `pool "eu" is full`) {
+		t.Errorf("a run of the pool is told: %v", err)
+	}
+
+	for stream, subject := range map[string]string{"RESULTS-eu": "result.eu.>", "CLAIMS-eu": "claim.eu.>"} {
+		if err := must(js(c).Stream(ctx, stream))(t).Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(c.Claim(ctx, attemptNo(99), wire.Claim{Nonce: "n"}))(t)
+	if err := c.PublishResult(ctx, attemptNo(1), nil); err != nil {
+		t.Errorf("when there is room again: %v", err)
+	}
+	if mark := must(c.HighWater(ctx, []string{"eu", "us"}))(t); mark.Room() != nil {
+		t.Errorf("when there is room again a run is told: %v", mark.Room())
+	}
+}
+
+// Results of all pools came in the order in which they were published: one of pool us waited behind all that a worker of
+// eu had made up.
+func TestNoResultWaitsBehindThoseOfAnotherPool(t *testing.T) {
+	ctx := t.Context()
+	connect := external(t, 40<<30)
+	c := connect()
+	us := attemptNo(1)
+	us.Pool = "us"
+	for _, ref := range []wire.TaskRef{attemptNo(1), us} {
+		if err := c.PublishTask(ctx, ref, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, ref := range []wire.TaskRef{us, attemptNo(1)} { // after which both streams have their consumer
+		if err := c.PublishResult(ctx, ref, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := must(c.FetchResults(ctx, us.Coordinator, 1))(t)[0].Ack(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const flood = 4000
+	for n := range flood {
+		must(js(c).PublishAsync(wire.ResultSubject(attemptNo(n)), nil))(t)
+	}
+	<-js(c).PublishAsyncComplete()
+	if err := c.PublishResult(ctx, us, nil); err != nil {
+		t.Fatal(err)
+	}
+	before := 0
+	for came := false; !came; {
+		for _, d := range must(c.FetchResults(ctx, us.Coordinator, 64))(t) {
+			if came = came || d.Ref() == us; !came {
+				before++
+			}
+		}
+	}
+	if before > flood/2 {
+		t.Errorf("%d results of the other pool came before it", before)
+	}
+}
+
+func TestEachStreamOfAnExternalServerHasABound(t *testing.T) {
+	for name, store := range map[string]int64{"as recommended": 20 << 30, "less than all the bounds": 256 << 20} {
+		t.Run(name, func(t *testing.T) {
+			c := external(t, store)()
+			if err := c.PublishTask(t.Context(), taskRef, nil); err != nil {
+				t.Fatal(err)
+			}
+			var sum int64
+			for _, stream := range allStreams {
+				cfg := configOf(t, c, stream)
+				if cfg.MaxBytes <= 0 || cfg.Discard != jetstream.DiscardNew {
+					t.Errorf("%s holds %d bytes, and discards %s", stream, cfg.MaxBytes, cfg.Discard)
+				}
+				sum += cfg.MaxBytes
+			}
+			if sum > store {
+				t.Errorf("the streams may hold %d MiB, and the server %d MiB", sum>>20, store>>20)
+			}
+		})
+	}
+}
+
+// The server's reservations were the account's too: a third of its bytes for streams with three replicas.
+func TestAnAccountThatMayStoreLittleGetsItsPartOfEachBound(t *testing.T) {
+	account := server.NewAccount("A")
+	s := startServer(t, server.Options{
+		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		JetStreamMaxStore: 40 << 30, Accounts: []*server.Account{account},
+		Users: []*server.User{{Username: "c", Password: "c", Account: account}},
+	})
+	account = must(s.LookupAccount("A"))(t)
+	if err := account.EnableJetStream(map[string]server.JetStreamAccountLimits{
+		"": {MaxMemory: -1, MaxStore: 2 << 30, MaxStreams: -1, MaxConsumers: -1},
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	c := must(jet.Connect(t.Context(), jet.Options{URL: s.ClientURL(), User: "c", Password: "c", Provision: true,
+		Log: logTo(t)}))(t)
+	t.Cleanup(func() { closeAll(t, c) })
+	if err := c.PublishTask(t.Context(), taskRef, nil); err != nil {
+		t.Fatal(err)
+	}
+	for stream, most := range map[string]int64{"TASKS": 1 << 30 / 10, "RESULTS-eu": 256 << 20 / 10} {
+		if got := configOf(t, c, stream).MaxBytes; got <= 0 || got > most {
+			t.Errorf("%s holds %d bytes, a tenth of the usual bound is %d", stream, got, most)
+		}
+	}
+}
+
+// A stream that was there kept its settings, and so no bound.
+func TestAStreamOfAnEarlierVersionGetsItsBoundAndAChosenOneStays(t *testing.T) {
+	ctx := t.Context()
+	connect := external(t, 40<<30)
+	c := connect()
+	old := []jetstream.StreamConfig{
+		{Name: "KEYS-eu", Subjects: []string{"key.eu.>"}, MaxMsgsPerSubject: 1},
+		{Name: "CLAIMS-eu", Subjects: []string{"claim.eu.>", "done.eu.*"}, MaxMsgsPerSubject: 1, DenyDelete: true,
+			Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxBytes: 7 << 20},
+	}
+	for _, cfg := range old {
+		must(js(c).CreateStream(ctx, cfg))(t)
+	}
+	must(js(c).CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: "BLOB_eu"}))(t)
+	must(js(c).Publish(ctx, "key.eu.r.W", []byte("old")))(t)
+	next := connect()
+	if err := next.PublishTask(ctx, taskRef, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, stream := range poolStreams {
+		cfg := configOf(t, c, stream)
+		if cfg.MaxBytes <= 0 || cfg.Discard != jetstream.DiscardNew {
+			t.Errorf("%s holds %d bytes, and discards %s", stream, cfg.MaxBytes, cfg.Discard)
+		}
+	}
+	if got := configOf(t, c, "CLAIMS-eu").MaxBytes; got != 7<<20 {
+		t.Errorf("the bound that somebody has chosen is %d", got)
+	}
+	if err := next.PutKey(ctx, "eu", "r", "W", []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	if got := must(next.GetKey(ctx, "eu", "r", "W"))(t); string(got) != "new" {
+		t.Errorf("the key is %q", got)
+	}
+}
+
+// The stream with the results of all pools has the subjects of those that each pool has now, so they cannot be made
+// beside it; and it may hold results that nobody has recorded.
+func TestTheResultsOfAnEarlierVersionMoveToTheStreamsOfTheirPools(t *testing.T) {
+	ctx := t.Context()
+	connect := external(t, 40<<30)
+	c := connect()
+	must(js(c).CreateStream(ctx, jetstream.StreamConfig{Name: "RESULTS", Subjects: []string{"result.>"},
+		Retention: jetstream.WorkQueuePolicy}))(t)
+	must(js(c).CreateConsumer(ctx, "RESULTS", jetstream.ConsumerConfig{Durable: "coordinator-alice",
+		FilterSubject: "result.*.alice.>", AckPolicy: jetstream.AckExplicitPolicy}))(t)
+	want := map[wire.TaskRef]bool{}
+	for _, pool := range []string{"eu", "us", "eu"} {
+		ref := attemptNo(len(want))
+		ref.Pool = pool
+		want[ref] = true
+		must(js(c).Publish(ctx, wire.ResultSubject(ref), []byte(ref.Attempt)))(t)
+	}
+	next := connect()
+	for len(want) > 0 {
+		for _, d := range must(next.FetchResults(ctx, taskRef.Coordinator, 4))(t) {
+			if string(d.Data()) != string(d.Ref().Attempt) {
+				t.Errorf("%+v brings %q", d.Ref(), d.Data())
+			}
+			delete(want, d.Ref())
+			if err := d.Ack(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := js(c).Stream(ctx, "RESULTS"); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("the stream of the earlier version: %v", err)
+	}
+	connect()
+}
