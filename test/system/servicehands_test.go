@@ -15,20 +15,7 @@ import (
 // objectLocks has the runs of a workspace lock objects.
 func objectLocks(t *testing.T, v *site.Service, w *client.Workspace) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, v.Address+"/api/v2/workspaces/"+w.ID,
-		strings.NewReader(`{"data": {"type": "workspaces", "attributes": {"object-locks": true}}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/vnd.api+json")
-	r.Header.Set("Authorization", "Bearer "+v.Token)
-	answer, err := v.HTTP.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := answer.Body.Close(); err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatal(answer.Status, err)
-	}
+	set(t, v, w, "object-locks", "true")
 }
 
 // waitsForObjects tells whether a run waits for objects of others, and how it says so.

@@ -37,6 +37,8 @@ type sharedState struct {
 	// every is how often is asked for a run: as often as clients do. Eight of them that ask a hundred times a second would
 	// be what is measured.
 	every time.Duration
+	// refresh is the option of the runs of this name; nil leaves it to the workspace.
+	refresh *bool
 }
 
 func newSharedState(t *testing.T) *sharedState {
@@ -53,7 +55,10 @@ resource "fleet_machine" "t%[1]d" {
 }
 `, i, *teamObjects / *teamCount, *teamChanges, teamLasts.Milliseconds())
 	}
-	return newState(t, text.String(), true)
+	e := newState(t, text.String(), true)
+	set(t, e.v, e.w, "refresh", `"changed"`) // nobody who shares a large state reads all of it for each change
+	e.refresh = nil
+	return e
 }
 
 // newState makes what a configuration describes, with a service and four workers. Runs lock objects, or the whole state.
@@ -67,7 +72,7 @@ func newState(t *testing.T, text string, objects bool) *sharedState {
 		w.Start()
 	}
 	e := &sharedState{Site: s, v: s.Service(), every: 200 * time.Millisecond}
-	e.w = e.v.Workspace("one")
+	e.w, e.refresh = e.v.Workspace("one"), new(bool)
 	if objects {
 		objectLocks(t, e.v, e.w)
 	}
@@ -90,8 +95,8 @@ func newState(t *testing.T, text string, objects bool) *sharedState {
 
 // run has a run applied, and returns it when it is over, however often the service is killed meanwhile.
 func (e *sharedState) run(o client.RunCreateOptions) *client.Run {
-	t, yes, no := e.T, true, false
-	o.Workspace, o.ConfigurationVersion, o.AutoApply, o.Refresh = e.w, e.config, &yes, &no
+	t, yes := e.T, true
+	o.Workspace, o.ConfigurationVersion, o.AutoApply, o.Refresh = e.w, e.config, &yes, e.refresh
 	r, err := e.v.Client.Runs.Create(t.Context(), o)
 	if err != nil {
 		t.Error(err)
