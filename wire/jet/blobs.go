@@ -161,14 +161,18 @@ func (b bucket) GetBlobIf(ctx context.Context, sum string, ok func(bytes int64) 
 
 // HasBlob implements wire.Blobs.
 func (b bucket) HasBlob(ctx context.Context, sum string) (bool, error) {
-	_, err := b.info(ctx, sum)
+	info, err := b.info(ctx, sum)
 	if errors.Is(err, wire.ErrNotFound) {
 		return false, nil
+	}
+	there := false
+	if err == nil {
+		there, err = b.whole(ctx, info)
 	}
 	if err != nil {
 		return false, fmt.Errorf("looking for blob %s: %w", sum, err)
 	}
-	return true, nil
+	return there, nil
 }
 
 // NameBlob implements wire.Blobs.

@@ -37,6 +37,40 @@ func (b bucket) info(ctx context.Context, name string) (*jetstream.ObjectInfo, e
 	return info, nil
 }
 
+// whole reports whether the stream's leader has all parts of an object. Parts and description are published without
+// waiting for each other, and a client that misses one acknowledgment removes the parts, though the description may be
+// stored.
+func (b bucket) whole(ctx context.Context, info *jetstream.ObjectInfo) (bool, error) {
+	if info.Chunks == 0 {
+		return true, nil
+	}
+	parts := b.parts(info)
+	body, err := json.Marshal(map[string]any{"subjects_filter": parts})
+	if err != nil {
+		return false, err
+	}
+	answer, err := b.c.request(ctx, jetstream.DefaultAPIPrefix+"STREAM.INFO."+b.stream(), body)
+	if err != nil {
+		return false, err
+	}
+	var got struct {
+		State struct {
+			Subjects map[string]uint64 `json:"subjects"`
+		} `json:"state"`
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(answer.Data, &got); err != nil {
+		return false, fmt.Errorf("reading the answer of stream %s: %w", b.stream(), err)
+	}
+	if got.Error != nil {
+		return false, problem(got.Error)
+	}
+	return got.State.Subjects[parts] >= uint64(info.Chunks), nil
+}
+
+// parts is the subject of an object's parts.
+func (b bucket) parts(info *jetstream.ObjectInfo) string { return "$O." + b.name + ".C." + info.NUID }
+
 const (
 	// chunkBatch is how many bytes of an object one request may bring.
 	chunkBatch = 4 << 20
@@ -45,7 +79,7 @@ const (
 )
 
 // read returns an object's content, unless ok returns an error for its size. The parts come from any replica, which may
-// be behind the leader for a while.
+// be behind the leader for a while. An object of which the leader has no part counts as not found; see whole.
 func (b bucket) read(ctx context.Context, name string, ok func(bytes int64) error) ([]byte, error) {
 	info, err := b.info(ctx, name)
 	if err != nil {
@@ -57,12 +91,18 @@ func (b bucket) read(ctx context.Context, name string, ok func(bytes int64) erro
 	if err := ok(int64(info.Size)); err != nil { //nolint:gosec // bounded
 		return nil, err
 	}
-	data, next := make([]byte, 0, info.Size), uint64(1)
+	data, next, asked := make([]byte, 0, info.Size), uint64(1), false
 	giveUp := time.Now().Add(b.c.opts.Timeout)
 	for uint64(len(data)) < info.Size {
 		had := len(data)
-		if data, next, err = b.readOn(ctx, info.NUID, data, next); err != nil {
+		if data, next, err = b.readOn(ctx, b.parts(info), data, next); err != nil {
 			return nil, err
+		}
+		if len(data) == 0 && !asked {
+			asked = true
+			if _, err := b.c.lastMessage(ctx, b.stream(), b.parts(info)); err != nil {
+				return nil, err
+			}
 		}
 		switch {
 		case uint64(len(data)) > info.Size:
@@ -81,7 +121,7 @@ func (b bucket) read(ctx context.Context, name string, ok func(bytes int64) erro
 }
 
 // readOn appends a batch of an object's parts, from the message next on, to data.
-func (b bucket) readOn(ctx context.Context, nuid string, data []byte, next uint64) ([]byte, uint64, error) {
+func (b bucket) readOn(ctx context.Context, parts string, data []byte, next uint64) ([]byte, uint64, error) {
 	ctx, cancel := b.c.bounded(ctx)
 	defer cancel()
 	sub, err := b.c.nc.SubscribeSync(b.c.nc.NewInbox())
@@ -89,7 +129,7 @@ func (b bucket) readOn(ctx context.Context, nuid string, data []byte, next uint6
 		return data, next, problem(err)
 	}
 	defer b.c.unsubscribe(sub) //nolint:errcheck // it ends with the connection at the latest
-	ask, err := json.Marshal(map[string]any{"seq": next, "next_by_subj": "$O." + b.name + ".C." + nuid, "batch": 1000,
+	ask, err := json.Marshal(map[string]any{"seq": next, "next_by_subj": parts, "batch": 1000,
 		"max_bytes": chunkBatch})
 	if err != nil {
 		return data, next, err

@@ -1,0 +1,73 @@
+package jet_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/wire/jet"
+)
+
+// The server lost its power between the parts of a blob and the acknowledgment of its description. The client removed
+// the parts, the description was there: the blob counted as stored for ever, and no worker could fetch it.
+func TestABlobThatLostItsPartsIsStoredAgain(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	e := embed(t, t.TempDir())
+	t.Cleanup(func() { closeAll(t, e) })
+	c := must(e.Connect(ctx, jet.Options{}))(t)
+	t.Cleanup(func() { closeAll(t, c) })
+	data := bytes.Repeat([]byte("x"), 1<<20)
+	sum := sha256.Sum256(data)
+	name := hex.EncodeToString(sum[:])
+	bucket := func() jetstream.Stream {
+		return must(c.JetStream().(jetstream.JetStream).Stream(ctx, "OBJ_BLOB"))(t)
+	}
+	for _, lose := range []string{"all", "one"} {
+		if err := errors.Join(c.PutBlob(ctx, name, data), c.NameBlob(ctx, "n", name)); err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range []string{name, "name/n"} {
+			meta := must(bucket().GetLastMsgForSubject(ctx, "$O.BLOB.M."+
+				base64.URLEncoding.EncodeToString([]byte(object))))(t)
+			info := new(jetstream.ObjectInfo)
+			if err := json.Unmarshal(meta.Data, info); err != nil {
+				t.Fatal(err)
+			}
+			var keep []jetstream.StreamPurgeOpt
+			if lose == "one" && info.Chunks > 1 {
+				keep = append(keep, jetstream.WithPurgeKeep(uint64(info.Chunks)-1))
+			}
+			if err := bucket().Purge(ctx, append(keep, jetstream.WithPurgeSubject("$O.BLOB.C."+info.NUID))...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if there, err := c.HasBlob(ctx, name); err != nil || there {
+			t.Errorf("%s of its parts lost: it is there: %t, %v", lose, there, err)
+		}
+		if _, err := c.LookupBlob(ctx, "n"); !errors.Is(err, wire.ErrNotFound) {
+			t.Errorf("%s of its parts lost: its name: %v", lose, err)
+		}
+		if _, err := c.GetBlob(ctx, name); lose == "all" && !errors.Is(err, wire.ErrNotFound) {
+			t.Errorf("%s of its parts lost: %v", lose, err)
+		}
+		if err := errors.Join(c.PutBlob(ctx, name, data), c.NameBlob(ctx, "n", name)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.GetBlob(ctx, name); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("stored again, it has %d bytes, %v", len(got), err)
+		}
+		if got, err := c.LookupBlob(ctx, "n"); err != nil || got != name {
+			t.Errorf("named again, it is %q, %v", got, err)
+		}
+	}
+}
