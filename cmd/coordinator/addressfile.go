@@ -7,14 +7,14 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// readAddressFiles adds the addresses in files, one a line, to those on the command line. Empty lines and comments
-// (#) are passed over. path says where the files are.
+// readAddressFiles appends the addresses in files to those on the command line. The files have one address per
+// line; empty lines and comments (#) are ignored. path resolves the name of a file.
 func readAddressFiles(addresses, files []string, path func(name string) string) ([]string, diag.List) {
 	var diags diag.List
 	for _, name := range files {
 		text, err := bounds.ReadFile(path(name), bounds.Text)
 		if err != nil {
-			diags = diags.Append(diag.New(diag.Error, err.Error(), "The file was to have addresses, one a line.", nil))
+			diags = diags.Append(diag.New(diag.Error, err.Error(), "The file must have one address per line.", nil))
 			continue
 		}
 		for _, l := range strings.Split(string(text), "\n") {

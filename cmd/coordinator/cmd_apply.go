@@ -18,10 +18,10 @@ import (
 const applyUsage = `
 Usage: coordinator [global options] apply [options] [PLAN]
 
-  Makes a plan, shows it, asks for approval and carries it out; or carries out a plan that plan -out=FILE has saved,
+  Makes a plan, shows it, asks for approval, and applies it; or applies a plan that plan -out=FILE has saved,
   without asking.
 
-  A saved plan is applied as it is: the options for planning are for a new one.
+  A saved plan is applied as it is: the options for planning can only be used for a new plan.
 ` + modesHelp + planningHelp + approvingHelp + `
 Other options:
 ` + detachHelp + runningHelp
@@ -29,7 +29,7 @@ Other options:
 const destroyUsage = `
 Usage: coordinator [global options] destroy [options]
 
-  Destroys everything that exists in the selected workspace: the same as apply -destroy.
+  Destroys all objects of the selected workspace: the same as apply -destroy.
 ` + modesHelp + planningHelp + approvingHelp + `
 Other options:
 ` + detachHelp + runningHelp
@@ -37,8 +37,8 @@ Other options:
 const refreshUsage = `
 Usage: coordinator [global options] refresh [options]
 
-  Records in the state what was changed outside. The command apply -refresh-only is to be preferred, because it shows
-  what it found and asks.
+  Updates the state with changes made outside of Millipede. Prefer the command apply -refresh-only, which shows the
+  changes and asks for approval.
 ` + scopeHelp + `
 Other options:
 ` + runningHelp
@@ -75,16 +75,16 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 		u.Diagnostics(diags)
 		return u.Close(1)
 	}
-	vars.Input = vars.Input && !vf.JSON // nobody can be asked in JSON
+	vars.Input = vars.Input && !vf.JSON // no prompts with JSON output
 	o := estate.OperationOptions{Name: "refresh", Bare: true, Variables: vars.Variables, State: sf.StateOptions,
 		Parallelism: pf.parallelism.value, LockAs: "OperationTypeRefresh"}
-	spec.Mode, spec.SkipRefresh, spec.Refresh = plan.RefreshOnly, false, placement.RefreshAll // whatever the rules say
+	spec.Mode, spec.SkipRefresh, spec.Refresh = plan.RefreshOnly, false, placement.RefreshAll // regardless of the rules
 	service := running.Request{Spec: spec, Applies: true, Approved: true, Refuses: pf.serviceOnly(),
 		LockTimeout: sf.LockTimeout}
 	spec.Mode = plan.Normal
 	elsewhere := func(d *estate.Delegated) int { return running.AtService(a.App, u, d, service) }
 	return u.Close(running.Operate(ctx, a.App, u, o, elsewhere, func(r *running.Run) int {
-		// A whole plan, so that outputs are what they will be; all but what it found out is dropped.
+		// A complete plan, so that outputs are up to date; only the results of refreshing are kept.
 		planned, diags := r.Prepare(ctx, spec)
 		if planned == nil || diags.HasErrors() {
 			r.UI.Diagnostics(diags)
@@ -98,7 +98,7 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 	}))
 }
 
-// anyManaged tells whether a state holds anything but what data sources have read.
+// anyManaged reports whether a state has anything but data sources.
 func anyManaged(s *state.State) bool {
 	for r := range s.Resources {
 		if r.Resource.Mode == addr.Managed {
@@ -108,9 +108,9 @@ func anyManaged(s *state.State) bool {
 	return false
 }
 
-// apply is the common path of apply and destroy.
+// apply implements the commands apply and destroy.
 func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, approved bool, args []string) int {
-	destroys := pf.destroy // that is all the command does
+	destroys := pf.destroy // the command is destroy
 	var vars variableFlags
 	var vf viewFlags
 	var sf stateFlags
@@ -131,7 +131,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 		u.Diagnostics(l)
 		return u.Close(1)
 	}
-	vars.Input = vars.Input && !vf.JSON // nobody can be asked in JSON
+	vars.Input = vars.Input && !vf.JSON // no prompts with JSON output
 	o := estate.OperationOptions{Name: command, Bare: pf.destroy, Variables: vars.Variables, State: sf.StateOptions,
 		Parallelism: pf.parallelism.value, LockAs: "OperationTypeApply"}
 	switch {
@@ -152,7 +152,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 		return fail(diag.Errors("Invalid mode option", "The -destroy option is for apply and plan: the destroy "+
 			"command needs no mode.", nil))
 	case vf.JSON && !approved:
-		return fail(diag.Errors("Plan file or auto-approve required", "With -json nobody can be asked, so give a "+
+		return fail(diag.Errors("Plan file or auto-approve required", "With -json no approval can be asked for, so give a "+
 			"saved plan or -auto-approve.", nil))
 	}
 	spec, diags := pf.spec(a.Path)
@@ -186,7 +186,8 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 	}))
 }
 
-// leftBehind turns the success of a destroy that left objects behind into an error, unless the flags say otherwise.
+// leftBehind returns an error for a successful destroy that has left objects behind, unless the flags allow
+// that.
 func leftBehind(p *plan.Plan, pf planFlags) diag.List {
 	forgotten := countForgotten(p)
 	if p.Mode != plan.Destroy || forgotten == 0 || pf.keepQuiet {
@@ -197,7 +198,7 @@ func leftBehind(p *plan.Plan, pf planFlags) diag.List {
 			"says so. They still exist. With -suppress-forget-errors that is no error.", forgotten), nil)
 }
 
-// countForgotten is how many objects a plan forgets.
+// countForgotten returns how many objects a plan forgets.
 func countForgotten(p *plan.Plan) int {
 	n := 0
 	for _, c := range p.Changes {
@@ -208,7 +209,7 @@ func countForgotten(p *plan.Plan) int {
 	return n
 }
 
-// refresh writes what a refresh-only plan found.
+// refresh writes the results of a refresh-only plan.
 func refresh(ctx context.Context, r *running.Run, p *plan.Plan, approved bool) int {
 	if p.Applyable() && !approved && !r.Approve(p) {
 		return 1
@@ -216,7 +217,7 @@ func refresh(ctx context.Context, r *running.Run, p *plan.Plan, approved bool) i
 	return r.CarryOut(ctx, p, "refresh")
 }
 
-// applySaved carries a saved plan out.
+// applySaved applies a saved plan.
 func (a *app) applySaved(ctx context.Context, u *running.Screen, name string, pf planFlags, o estate.OperationOptions,
 	detach bool) int {
 	d, run, diags := a.Estate.DelegatedRun(ctx, name, estate.Finding{Variables: o.Variables, Sources: u.From})
@@ -237,11 +238,11 @@ func (a *app) applySaved(ctx context.Context, u *running.Screen, name string, pf
 		return 1
 	}
 	o.Saved = saved
-	refused := func(*estate.Delegated) int { return 1 } // Begin has said why
+	refused := func(*estate.Delegated) int { return 1 } // Begin has reported the reason
 	return running.Operate(ctx, a.App, u, o, refused, func(r *running.Run) int { return applyPlanFile(ctx, r, saved, pf) })
 }
 
-// applyPlanFile checks that a saved plan still fits, and carries it out.
+// applyPlanFile checks that a saved plan is still valid, and applies it.
 func applyPlanFile(ctx context.Context, r *running.Run, saved *planfile.Saved, pf planFlags) int {
 	fit, diags := r.Fit(ctx, saved.Plan)
 	if !diags.HasErrors() {
@@ -253,14 +254,14 @@ func applyPlanFile(ctx context.Context, r *running.Run, saved *planfile.Saved, p
 	}
 	r.UI.Saved(saved.Plan)
 	if ignored := pf.ignored(saved.Plan); len(ignored) > 0 {
-		r.UI.Diagnostics(diag.List{diag.New(diag.Warning, "A saved plan is applied as it was made", "What a saved plan "+
-			"does was decided when it was made. These options have no effect on it: "+strings.Join(ignored, ", ")+
+		r.UI.Diagnostics(diag.List{diag.New(diag.Warning, "A saved plan is applied as it was made", "The changes "+
+			"of a saved plan are fixed. These options have no effect on it: "+strings.Join(ignored, ", ")+
 			". To apply something else, make another plan.", nil)})
 	}
 	if pf.destroy && saved.Plan.Mode != plan.Destroy {
 		r.UI.Diagnostics(diag.List{diag.New(diag.Warning, "A saved plan does not become a destroy plan",
-			"What a saved plan does was decided when it was made, so -destroy has no effect on it. To destroy, leave "+
-				"the plan out, or make one with plan -destroy.", nil)})
+			"The changes of a saved plan are fixed, so -destroy has no effect on it. To destroy, omit "+
+				"the plan, or make one with plan -destroy.", nil)})
 	}
 	r.Left = leftBehind(fit, pf)
 	return r.CarryOut(ctx, fit, "apply")

@@ -21,19 +21,19 @@ import (
 const consoleUsage = `
 Usage: coordinator [global options] console [options]
 
-  Evaluates expressions, with the variables, locals and outputs of the configuration and the objects of the state. What
-  neither says shows as (known after apply). Nothing is changed.
+  Evaluates expressions, with the variables, locals and outputs of the configuration and the objects of the state. Other
+  values are shown as (known after apply). Nothing is changed.
 
-  On a terminal it asks for one expression after the other; an open bracket, or a backslash at the end of a line, goes on in
-  the next line. Otherwise it reads standard input, and ends with the first expression that fails.
+  On a terminal it prompts for expressions; an open bracket, or a backslash at the end of a line, continues in
+  the next line. Otherwise it reads standard input, and ends at the first expression that fails.
 
 Options:
   -state=FILE           Read this state file, not the state of the workspace.
-  -var 'NAME=VALUE'     Set an input variable of the root module. May be given often.
+  -var 'NAME=VALUE'     Set an input variable of the root module. May be given several times.
   -var-file=FILE        Set the variables in a file, beside terraform.tfvars and *.auto.tfvars.
   -input=false          Never ask for anything.
   -json-into=FILE       Write everything as JSON to a file too, a line for each message.
-  -lock, -lock-timeout  Without effect: a console reads what was committed last, whoever works on the state, and locks nothing.
+  -lock, -lock-timeout  Without effect: a console reads the last committed version of the state, without a lock.
 ` + textHelp
 
 const consoleHelp = `Every line is an expression of the language, and its value is shown. It can
@@ -56,12 +56,12 @@ func runConsole(ctx context.Context, a *app, args []string) int {
 		return code
 	}
 	json := show.JSON
-	show.JSON = false // problems are shown as text in any case
+	show.JSON = false // diagnostics are always text
 	s, diags := a.newStreamScreen(show, nil)
-	s.Printer.Out = a.Stderr // standard output is for values
+	s.Printer.Out = a.Stderr // standard output is reserved for values
 	if json {
-		diags = diags.Append(diag.New(diag.Error, "Output only in json is not allowed", "A console is for people. To "+
-			"have its output as JSON beside that, give -json-into=FILE.", nil))
+		diags = diags.Append(diag.New(diag.Error, "Output only in json is not allowed", "The console is interactive. To "+
+			"write its output as JSON too, give -json-into=FILE.", nil))
 	}
 	if f.NArg() > 0 {
 		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments", fmt.Sprintf("The console command "+
@@ -80,15 +80,15 @@ func runConsole(ctx context.Context, a *app, args []string) int {
 	}))
 }
 
-// consoleSession is a console that talks with somebody.
+// consoleSession is an interactive or piped console.
 type consoleSession struct {
 	*screen
 	console *operation.Console
 	config  *estate.Configuration
 }
 
-// run shows the problems so far and answers until there are no more questions. It returns the problems that are not
-// shown yet.
+// run shows the diagnostics so far, and evaluates expressions until the input ends. It returns the diagnostics
+// that have not been shown.
 func (c *consoleSession) run(diags diag.List) diag.List {
 	if c.console == nil {
 		return diags
@@ -104,7 +104,7 @@ func (c *consoleSession) run(diags diag.List) diag.List {
 	return c.piped()
 }
 
-// piped answers the lines of standard input, up to the first that fails.
+// piped evaluates the lines of standard input, up to the first one that fails.
 func (c *consoleSession) piped() diag.List {
 	var lines operation.ConsoleLines
 	for {
@@ -128,7 +128,7 @@ func (c *consoleSession) piped() diag.List {
 	}
 }
 
-// interactive answers somebody at a terminal.
+// interactive evaluates expressions from a terminal.
 func (c *consoleSession) interactive(in *os.File) diag.List {
 	const prompt = "> "
 	editor := term.NewTerminal(struct {
@@ -162,13 +162,13 @@ func (c *consoleSession) interactive(in *os.File) diag.List {
 	}
 }
 
-// stopped is how a console ends that was interrupted.
+// stopped returns the error of an interrupted console.
 func stopped() diag.List {
-	return diag.Errors("Operation interrupted", "The console was ended.", nil)
+	return diag.Errors("Operation interrupted", "The console was interrupted.", nil)
 }
 
-// editLine reads a line, with the terminal in raw mode only meanwhile. columns is 0 when nothing tells how wide it is.
-// A stop ends it with operation.ErrInterrupted; nothing may be read after that.
+// editLine reads a line; the terminal is in raw mode only meanwhile. columns is 0 if the width is unknown. A
+// stop ends it with operation.ErrInterrupted; nothing may be read after that.
 func (c *consoleSession) editLine(editor *term.Terminal, in *os.File, columns int) (line string, err error) {
 	before, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
@@ -176,7 +176,7 @@ func (c *consoleSession) editLine(editor *term.Terminal, in *os.File, columns in
 	}
 	defer func() { err = errors.Join(err, term.Restore(int(in.Fd()), before)) }()
 	if columns > 0 {
-		const anyHeight = 24 // the editor looks at the width alone
+		const anyHeight = 24 // the editor uses only the width
 		if err := editor.SetSize(columns, anyHeight); err != nil {
 			return "", err
 		}
@@ -198,7 +198,8 @@ func (c *consoleSession) editLine(editor *term.Terminal, in *os.File, columns in
 	}
 }
 
-// answer shows what a line asks for; exit tells that it asks for the end. Problems are left to the caller.
+// answer evaluates a line and shows the result; exit is true for a request to exit. The caller shows the
+// diagnostics.
 func (c *consoleSession) answer(expression string) (exit bool, diags diag.List) {
 	text := ""
 	switch strings.TrimSpace(expression) {

@@ -18,18 +18,18 @@ const fmtUsage = `
 Usage: coordinator [global options] fmt [options] [FILE | DIR | -]...
 
   Rewrites configuration files (.tf, .tofu), files of variables (.tfvars) and of tests (.tftest.hcl, .tofutest.hcl)
-  in their usual form: those that are named, and those in directories that are named. Without an argument, those in
-  this directory. With "-", standard input is written to standard output. JSON is left alone.
+  in canonical form: the named files, and those in the named directories. Without an argument, the files in
+  this directory. With "-", formats standard input to standard output. JSON files are not changed.
 
 Options:
-  -check                Change nothing, and exit with 3 when a file is not in its usual form.
-  -diff                 Show what changes.
-  -list=false           Do not show the names of the files that change.
+  -check                Change nothing, and exit with 3 if a file is not in canonical form.
+  -diff                 Show the changes.
+  -list=false           Do not list the changed files.
   -write=false          Do not write files.
   -recursive            Descend into directories.
 ` + textHelp
 
-// Exit codes of fmt beside 0 and 1.
+// Exit codes of fmt other than 0 and 1.
 const (
 	fmtFailed      = 2
 	fmtUnformatted = 3
@@ -62,7 +62,7 @@ func runFmt(ctx context.Context, a *app, args []string) int {
 	}
 	if diags.HasErrors() {
 		if !w.Check {
-			s.Write(a.Stdout, w.Out.Bytes()) // what became of the other files
+			s.Write(a.Stdout, w.Out.Bytes()) // the results of the other files
 		}
 		s.End(diags)
 		return fmtFailed
@@ -74,8 +74,8 @@ func runFmt(ctx context.Context, a *app, args []string) int {
 	return 0
 }
 
-// unified returns a difference as `diff -u` writes it: where that program is installed its own answer, since which of
-// several equal lines it pairs is its choice, and scripts may compare the text.
+// unified returns a difference in the format of `diff -u`: the output of that program if it is installed,
+// because programs differ in which of several equal lines they match, and scripts may compare the text.
 func unified(ctx context.Context, path string, old, now []byte) []byte {
 	if text, err := installedDiff(ctx, path, old, now); err == nil {
 		return text
@@ -85,7 +85,7 @@ func unified(ctx context.Context, path string, old, now []byte) []byte {
 	return text
 }
 
-// installedDiff has the program diff compare. Its exit status is 1 where there are differences.
+// installedDiff runs the program diff. Its exit status is 1 if there are differences.
 func installedDiff(ctx context.Context, path string, old, now []byte) (text []byte, err error) {
 	program, err := exec.LookPath("diff")
 	if err != nil {

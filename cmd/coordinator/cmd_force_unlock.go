@@ -11,9 +11,9 @@ import (
 const forceUnlockUsage = `
 Usage: coordinator [global options] force-unlock [options] LOCK_ID
 
-  Releases a lock that somebody left on the state of the workspace. What its holder still writes is refused from then
-  on. A lock whose process has ended on this machine is free by itself, and a local state file that another process
-  has locked cannot be unlocked.
+  Releases a lock that was left on the state of the workspace. Later writes of its holder are refused. A lock whose
+  process on this machine has ended is released automatically. A local state file that another process has locked
+  cannot be unlocked.
 
 Options:
   -force                Do not ask.
@@ -34,10 +34,10 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 	case diags.HasErrors():
 		return s.End(diags)
 	case f.NArg() != 1:
-		return s.WrongUsage("Wrong number of arguments", "The command takes the ID of a lock, which the message "+
-			"about the lock names.")
+		return s.WrongUsage("Wrong number of arguments", "The command takes the ID of a lock, which is part of the message "+
+			"about the lock.")
 	case sf.JSON && !*force:
-		return s.WrongUsage("Invalid usage", "With -json nobody can be asked, so -force is required.")
+		return s.WrongUsage("Invalid usage", "With -json no confirmation can be asked for, so -force is required.")
 	}
 	if diags.HasErrors() {
 		return s.End(diags)
@@ -52,12 +52,12 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 	}
 	if d := backend.Describe(a.Estate.Workspace()); d.Unlockable {
 		return s.End(diags.Append(diag.New(diag.Error, "Failed to unlock state",
-			fmt.Sprintf("Locking is switched off for the backend of %s, so there is no lock to release.", d.Where),
+			fmt.Sprintf("Locking is disabled for the backend of %s, so there is no lock to release.", d.Where),
 			nil), a.Estate.CloseBackend(backend)))
 	}
 	if !*force {
 		yes, more := s.Confirm("Do you really want to force-unlock?",
-			"Whoever holds the lock may still be at work, and two commands at one time can damage what they "+
+			"The holder of the lock may still be working, and two commands at the same time can damage the objects they "+
 				"manage.\n  Only 'yes' will be accepted to confirm.", true)
 		if diags = diags.Append(more); more.HasErrors() || !yes {
 			s.Say("force-unlock cancelled.")

@@ -9,14 +9,14 @@ import (
 const getUsage = `
 Usage: coordinator [global options] get [options]
 
-  Installs the modules that the configuration calls, as init does too.
+  Installs the modules that the configuration calls. The command init does so, too.
 
 Options:
-  -update               Install again what is installed already.
-  -test-directory=DIR   Where test files lie, whose modules are installed too. The default is tests.
+  -update               Install all modules again.
+  -test-directory=DIR   The directory of test files, whose modules are installed too. The default is tests.
   -input=false          Never ask for anything.
   -var 'NAME=VALUE', -var-file=FILE
-                        Variables that module sources depend on. May be given often.
+                        Variables that module sources depend on. May be given several times.
 ` + jsonHelp
 
 func runGet(ctx context.Context, a *app, args []string) int {

@@ -17,21 +17,21 @@ import (
 const graphUsage = `
 Usage: coordinator [global options] graph [options]
 
-  Draws the graph of what depends on what: an arrow leads from what waits to what it waits for.
+  Draws the dependency graph: an arrow leads from a vertex to its dependency.
 
 Options:
   -type=TYPE            Which graph: plan, plan-refresh-only, plan-destroy or apply. Default: plan, or apply with -plan.
   -plan=FILE            Draw the graph of this saved plan, not that of the configuration in this directory.
   -format=FORMAT        The form of the drawing: dot, for Graphviz, mermaid, svg, which browsers show, or json, for
                         programs. Default: dot.
-  -draw-cycles          Draw cycles, too, with coloured arrows.
-  -module-depth=N       Draw modules below this depth as one each; 0 shows nothing but the root module. Default: all.
-  -verbose              Draw what is there for the sake of the order alone, too.
+  -draw-cycles          Highlight cycles with coloured arrows.
+  -module-depth=N       Draw each module below this depth as one vertex; 0 shows only the root module. Default: all.
+  -verbose              Also draw vertices that exist only to order others.
   -var 'NAME=VALUE', -var-file=FILE
-                        Variables that sources of modules depend on. May be given often.
+                        Variables that module sources depend on. May be given several times.
 ` + textHelp
 
-// drawingFormats are the forms that a drawing can have.
+// drawingFormats are the output formats.
 var drawingFormats = map[string]func(*view.Drawing) func(io.Writer) error{
 	"dot":     func(d *view.Drawing) func(io.Writer) error { return d.DOT },
 	"mermaid": func(d *view.Drawing) func(io.Writer) error { return d.Mermaid },
@@ -39,7 +39,7 @@ var drawingFormats = map[string]func(*view.Drawing) func(io.Writer) error{
 	"json":    func(d *view.Drawing) func(io.Writer) error { return d.JSON },
 }
 
-// graphRequest says what to draw.
+// graphRequest says which graph to draw.
 type graphRequest struct {
 	kind, file, format string
 	drawing            view.DrawingOptions
@@ -63,7 +63,7 @@ func runGraph(ctx context.Context, a *app, args []string) int {
 		return code
 	}
 	s, diags := a.newScreen(show, nil)
-	s.Printer.Out = a.Stderr // standard output is for the drawing
+	s.Printer.Out = a.Stderr // standard output is reserved for the drawing
 	if diags = diags.Append(noArguments(f), r.check(ctx, a, vars)); diags.HasErrors() {
 		return s.End(diags)
 	}
@@ -78,13 +78,13 @@ func runGraph(ctx context.Context, a *app, args []string) int {
 	}))
 }
 
-// check looks at the options, and opens the saved plan if one is named.
+// check validates the options, and opens the saved plan if one is named.
 func (r *graphRequest) check(ctx context.Context, a *app, vars variableFlags) diag.List {
 	switch r.kind {
 	case "", "plan", "plan-refresh-only", "plan-destroy", "apply":
 	case "eval", "validate":
-		return diag.Errors("Graph type no longer available", fmt.Sprintf("There is no graph of the type %q any more. "+
-			"The graph of -type=plan shows as much.", r.kind), nil)
+		return diag.Errors("Graph type no longer available", fmt.Sprintf("Graphs of the type %q are no longer available. "+
+			"Use -type=plan instead.", r.kind), nil)
 	default:
 		return diag.Errors("Unsupported graph type", fmt.Sprintf("There is no graph of the type %q; there are plan, "+
 			"plan-refresh-only, plan-destroy and apply.", r.kind), nil)
@@ -107,7 +107,7 @@ func (r *graphRequest) check(ctx context.Context, a *app, vars variableFlags) di
 	return nil
 }
 
-// draw makes the drawing that is asked for.
+// draw makes the requested drawing.
 func (r *graphRequest) draw(static *graph.Static, i *estate.Inspection) *view.Drawing {
 	var p *plan.Plan
 	switch r.kind {

@@ -19,12 +19,12 @@ import (
 const importUsage = `
 Usage: coordinator [global options] import [options] ADDRESS ID
 
-  Takes an object that exists into the state, as the resource instance at ADDRESS, for which the configuration must
-  have a block. What ID looks like is said in the documentation of the resource type. Nothing is changed outside.
+  Imports an existing object into the state, as the resource instance at ADDRESS, for which the configuration must
+  have a block. The documentation of the resource type describes the ID. No real object is changed.
 
 Options:
   -config=DIR           Where the configuration is. Default: the working directory.
-  -var 'NAME=VALUE'     Set an input variable of the root module. May be given often.
+  -var 'NAME=VALUE'     Set an input variable of the root module. May be given several times.
   -var-file=FILE        Set the variables in a file, beside terraform.tfvars and *.auto.tfvars.
 ` + remoteVersionHelp + operatingHelp + writingHelp + deprecationHelp + jsonHelp
 
@@ -49,14 +49,14 @@ func runImport(ctx context.Context, a *app, args []string) int {
 		u.Diagnostics(diags)
 		return u.Close(1)
 	}
-	vars.Input = vars.Input && !vf.JSON // nobody can be asked in JSON
+	vars.Input = vars.Input && !vf.JSON // no prompts with JSON output
 	o := estate.OperationOptions{Name: "import", Variables: vars.Variables, State: sf.StateOptions,
 		Parallelism: parallelism.value, LockAs: "OperationTypeInvalid", Dir: *dir}
 	o.Suits = func(tree *config.Tree) diag.List { return importable(tree, at) }
 	return u.Close(running.Here(ctx, a.App, u, o, func(r *running.Run) int { return importOne(ctx, r, at, f.Arg(1)) }))
 }
 
-// importAddress returns what the arguments of the command name: the place of an object to be.
+// importAddress parses the arguments: the address of the instance, and the ID.
 func importAddress(args []string) (addr.Instance, diag.List) {
 	if len(args) != 2 {
 		return addr.Instance{}, diag.Errors("Invalid number of arguments", "The import command takes two arguments: "+
@@ -64,14 +64,14 @@ func importAddress(args []string) (addr.Instance, diag.List) {
 	}
 	at, diags := addr.ParseInstance(args[0])
 	if !diags.HasErrors() && at.Resource.Mode != addr.Managed {
-		diags = diag.Errors("Invalid target resource address", fmt.Sprintf("Only managed resources are imported, and "+
+		diags = diag.Errors("Invalid target resource address", fmt.Sprintf("Only managed resources can be imported, and "+
 			"%s is none.", at), nil)
 	}
 	return at, diags
 }
 
-// importable tells whether the configuration has a block for what is to be imported: else the next plan would destroy
-// it.
+// importable checks that the configuration has a block for the instance: otherwise the next plan would destroy
+// the object.
 func importable(tree *config.Tree, at addr.Instance) diag.List {
 	n := tree.Modules[at.Module.Module()]
 	if n == nil {
@@ -86,7 +86,7 @@ func importable(tree *config.Tree, at addr.Instance) diag.List {
 	return nil
 }
 
-// importOne finds an object and takes it into the state.
+// importOne reads an object and adds it to the state.
 func importOne(ctx context.Context, r *running.Run, at addr.Instance, id string) int {
 	planned, diags := r.Prepare(ctx, running.Spec{
 		Mode: plan.RefreshOnly, Imports: map[addr.Instance]*planning.ImportTarget{at: {ID: id}},
@@ -99,7 +99,7 @@ func importOne(ctx context.Context, r *running.Run, at addr.Instance, id string)
 		if o.Action == plan.Delete {
 			o.Action = plan.NoOp
 		} else {
-			o.After = cty.UnknownAsNull(o.After) // nothing was planned that could make it known
+			o.After = cty.UnknownAsNull(o.After) // without a plan, unknown values cannot become known
 		}
 	}
 	if planned.Plan.Prior.Object(at, state.CurrentObject) == nil {
@@ -110,7 +110,7 @@ func importOne(ctx context.Context, r *running.Run, at addr.Instance, id string)
 	return adopt(ctx, r, planned.Plan, "import", diags)
 }
 
-// adopt makes what a plan has found out the state, with the outputs that are known.
+// adopt writes the results of a plan into the state, with the outputs that are known.
 func adopt(ctx context.Context, r *running.Run, found *plan.Plan, command string, diags diag.List) int {
 	r.UI.Diagnostics(diags)
 	return r.CarryOut(ctx, estate.Adopt(found), command)

@@ -27,23 +27,23 @@ Usage: coordinator [global options] init [options]
   any time, and never deletes configuration or state.
 
 Options:
-  -upgrade              Select the newest modules and providers that the constraints allow, whatever the lock file says.
+  -upgrade              Select the newest modules and providers that the constraints allow, regardless of the lock file.
   -get=false            Install no modules.
-  -from-module=SOURCE   Copy a module into this directory first, which has to be empty. It may come from anywhere that
-                        the source of a module block may name.
-  -plugin-dir=DIR       Install providers from this directory alone. May be given often.
-  -test-directory=DIR   Where test files lie, whose modules and providers are installed too. The default is tests.
-  -lockfile=readonly    Fail when the lock file would have to change.
+  -from-module=SOURCE   Copy a module into this directory first, which must be empty. SOURCE can be any source that
+                        a module block can have.
+  -plugin-dir=DIR       Install providers only from this directory. May be given several times.
+  -test-directory=DIR   The directory of test files, whose modules and providers are installed too. The default is tests.
+  -lockfile=readonly    Fail if the lock file would have to change.
   -backend=false, -cloud=false
-                        Leave the backend as it was prepared before. Both mean the same.
+                        Do not change the initialized backend. Both options mean the same.
   -backend-config=FILE, -backend-config='NAME=VALUE'
-                        Arguments for the backend beside those in its block. May be given often.
-  -reconfigure          Use the backend as it is configured now, with the state that is there.
-  -migrate-state        Bring the state to the backend that is configured now.
-  -force-copy           Do not ask before that (implies -migrate-state, unless -reconfigure is given).
+                        Arguments for the backend in addition to those in its block. May be given several times.
+  -reconfigure          Use the present backend configuration, with the state that it already has.
+  -migrate-state        Migrate the state to the presently configured backend.
+  -force-copy           Migrate without asking (implies -migrate-state, unless -reconfigure is given).
   -input=false          Never ask for anything.
 ` + lockHelp + `  -var 'NAME=VALUE', -var-file=FILE
-                        Variables that module sources or the backend depend on. May be given often.
+                        Variables that module sources or the backend depend on. May be given several times.
 ` + remoteVersionHelp + jsonHelp
 
 // initOptions are the flags of init.
@@ -101,14 +101,14 @@ func runInit(ctx context.Context, a *app, args []string) int {
 	return s.End(diags)
 }
 
-// given tells whether a flag was on the command line.
+// given reports whether a flag was given.
 func given(f *flag.FlagSet, name string) bool {
 	found := false
 	f.Visit(func(set *flag.Flag) { found = found || set.Name == name })
 	return found
 }
 
-// check complains about options that exclude each other. twice tells that both -backend and -cloud were given.
+// check reports options that exclude each other. twice says that both -backend and -cloud were given.
 func (o *initOptions) check(twice bool) diag.List {
 	switch {
 	case twice:
@@ -133,7 +133,7 @@ type initialisation struct {
 	options initOptions
 	wd      *estate.Configuration
 
-	signed bool // some package has a signature
+	signed bool // some package is signed
 }
 
 func (i *initialisation) run(ctx context.Context) diag.List {
@@ -156,7 +156,7 @@ immediately by creating some.`)
 	if problems = problems.Append(estate.Errors(inTests)); problems.HasErrors() {
 		return problems
 	}
-	// Its warnings come again with those of the whole configuration.
+	// Its warnings are repeated for the whole configuration.
 	var diags diag.List
 	var prior *state.State
 	if i.options.backend {
@@ -187,7 +187,7 @@ immediately by creating some.`)
 	return nil
 }
 
-// heading begins a part.
+// heading shows the heading of a section.
 func (i *initialisation) heading(text string) {
 	i.Print("\n" + i.App.Ink(i.Flags).Bold(text) + "\n")
 	if i.Stream != nil {
@@ -202,8 +202,8 @@ func (i *initialisation) done() {
 		i.Print("\n")
 		i.Say(fmt.Sprintf(`Run "%[1]s plan" to see what would change, then "%[1]s apply".
 
-When modules, required providers or the backend change, run "%[1]s init"
-again. The other commands say so when they notice.`, diag.Program()))
+If modules, required providers or the backend change, run "%[1]s init"
+again. Other commands remind you of it if necessary.`, diag.Program()))
 	}
 }
 
@@ -213,12 +213,12 @@ func (i *initialisation) copyModule(ctx context.Context) diag.List {
 	return i.wd.Populate(ctx, i.options.fromModule)
 }
 
-// prior returns the state that the snapshot holds: its providers are needed too.
+// prior returns the state in the snapshot, whose providers are required too.
 func (i *initialisation) prior(ctx context.Context, root *config.Node) (*state.State, diag.List) {
 	return i.App.Estate.Snapshot(ctx, root)
 }
 
-// modules installs the modules that the configuration calls, and loads all of it.
+// modules installs the modules that the configuration calls, and loads the whole configuration.
 func (i *initialisation) modules(ctx context.Context, root *config.Node) diag.List {
 	if !i.options.get {
 		return i.wd.Load()
@@ -236,8 +236,8 @@ func (i *initialisation) modules(ctx context.Context, root *config.Node) diag.Li
 	return i.wd.Install(ctx, i.options.upgrade, i.fetching())
 }
 
-// modulesAlone installs the modules where the backend could not be set up: what only needs them, as validate does,
-// works then, as with OpenTofu. What is wrong with them comes first.
+// modulesAlone installs the modules although the backend could not be initialized: as in OpenTofu, commands
+// like validate then work. Errors in the modules come first.
 func (i *initialisation) modulesAlone(ctx context.Context, root *config.Node, failed diag.List) diag.List {
 	if !i.options.get || ctx.Err() != nil {
 		return failed
@@ -248,7 +248,7 @@ func (i *initialisation) modulesAlone(ctx context.Context, root *config.Node, fa
 	return failed
 }
 
-// testsCall tells whether test files name modules. What is wrong with the files is found when all is loaded.
+// testsCall reports whether test files use modules. Errors in the files are reported when everything is loaded.
 func (i *initialisation) testsCall() bool {
 	files, _ := i.wd.Loader.LoadTests(".", i.wd.TestDir)
 	return slices.ContainsFunc(files, func(f *config.TestFile) bool {
@@ -256,7 +256,7 @@ func (i *initialisation) testsCall() bool {
 	})
 }
 
-// fetching shows what the installation of modules does.
+// fetching shows the installation of modules.
 func (s *screen) fetching() estate.Fetching {
 	return estate.Fetching{
 		Downloading: func(r config.ModuleRequest, from, version string) {
@@ -271,14 +271,14 @@ func (s *screen) fetching() estate.Fetching {
 	}
 }
 
-// prepareBackend records the backend of the configuration, and tells what has become of the states.
+// prepareBackend records the backend of the configuration, and reports what was done with the states.
 func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) diag.List {
 	o := i.options
 	options := estate.BackendOptions{
 		Arguments: o.backendConfig, Reconfigure: o.reconfigure, Migrate: o.migrate, Force: o.force,
 		Lock: o.state.Lock, LockTimeout: o.state.LockTimeout, CanAsk: i.App.InputAllowed(o.input) && i.ForPeople(),
 		Confirm: func(question, what string) (bool, diag.List) { return i.Confirm(question, what, o.input) },
-		Moving:  func() { i.Say("Backend configuration changed! The state is brought over.") },
+		Moving:  func() { i.Say("Backend configuration changed! The state is being migrated.") },
 		Name:    i.workspaceName, Choose: i.chooseWorkspace,
 	}
 	change, diags := i.wd.PrepareBackend(ctx, root, options)
@@ -299,12 +299,13 @@ func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) 
 			"this backend unless the backend configuration changes.", change.Now)))
 	case change.Was != "":
 		i.Print("\n")
-		i.Say(fmt.Sprintf("Successfully unset the backend %q. The state is beside the configuration now.", change.Was))
+		i.Say(fmt.Sprintf("Successfully unset the backend %q. The state is now stored next to the configuration.",
+			change.Was))
 	}
 	return diags
 }
 
-// workspaceName asks how a workspace of a service is to be called.
+// workspaceName asks for the name of a workspace of a service.
 func (i *initialisation) workspaceName(question, what string) (string, diag.List) {
 	name, diags := i.Enter(question, what)
 	if diags.HasErrors() {
@@ -317,7 +318,7 @@ func (i *initialisation) workspaceName(question, what string) (string, diag.List
 	return name, nil
 }
 
-// chooseWorkspace asks which of several workspaces is to be selected.
+// chooseWorkspace asks which of several workspaces to select.
 func (i *initialisation) chooseWorkspace(missing string, names []string) (string, diag.List) {
 	var list strings.Builder
 	for n, name := range names {
@@ -330,13 +331,13 @@ func (i *initialisation) chooseWorkspace(missing string, names []string) (string
 	}
 	number, err := strconv.Atoi(answer)
 	if err != nil || number < 1 || number > len(names) {
-		return "", diag.Errors("Failed to select a workspace", fmt.Sprintf("%q is none of the numbers from 1 to %d.",
+		return "", diag.Errors("Failed to select a workspace", fmt.Sprintf("%q is not a number from 1 to %d.",
 			answer, len(names)), nil)
 	}
 	return names[number-1], nil
 }
 
-// providers installs what the configuration and the state require, and tells of the lock file.
+// providers installs the providers of the configuration and the state, and reports changes of the lock file.
 func (i *initialisation) providers(ctx context.Context, prior *state.State) diag.List {
 	locks, diags := i.App.Estate.InstallProviders(ctx, i.wd.Tree, estate.ProvidersOf(prior), estate.InstallOptions{
 		Upgrade: i.options.upgrade, Dirs: i.options.pluginDirs, ReadOnly: i.options.lockfile != "",

@@ -18,19 +18,19 @@ import (
 const loginUsage = `
 Usage: coordinator [global options] login [options] HOST
 
-  Gets a token from a host, such as a registry, and keeps it for later commands: with the credentials helper that the
-  CLI configuration names, or in credentials.tfrc.json in the directory of the CLI configuration. The host's page is shown
-  in a browser: in the one that the environment variable BROWSER names, or in that of the system.
+  Gets a token from a host, such as a registry, and stores it for later commands: in the credentials helper that the
+  CLI configuration names, or in credentials.tfrc.json in the directory of the CLI configuration. The host's page is
+  opened in the browser that the environment variable BROWSER names, or else in the system's browser.
 
 Options:
-  -input=false          Never ask for anything: the command ends with an error then.
+  -input=false          Never ask for anything: the command then fails.
 ` + jsonHelp
 
 func runLogin(ctx context.Context, a *app, args []string) int {
 	input := true
 	return a.withHost(args, loginUsage, &input, func(s *screen, host string) diag.List {
 		if !a.InputAllowed(input) || !s.ForPeople() {
-			return diag.Errors("Login is an interactive command", "Nobody can be asked because input is turned off. "+
+			return diag.Errors("Login is an interactive command", "Input is disabled. "+
 				"Write the token into a credentials block of the CLI configuration, or into an environment variable "+
 				"whose name begins with TF_TOKEN_.", nil)
 		}
@@ -46,39 +46,40 @@ func runLogin(ctx context.Context, a *app, args []string) int {
 			return diags
 		}
 		if err := a.Services.Keep(ctx, host, token); err != nil {
-			return diags.Append(diag.New(diag.Error, "Failed to save API token", fmt.Sprintf("The host has given a "+
-				"token, and it cannot be kept: %s.", err), nil))
+			return diags.Append(diag.New(diag.Error, "Failed to save API token", fmt.Sprintf("The host has issued a "+
+				"token, but it cannot be stored: %s.", err), nil))
 		}
 		s.Say(a.Ink(s.Flags).Success("Success!") + fmt.Sprintf(" Millipede has obtained and saved an API "+
-			"token.\n\nIt goes with every request to %s from now on.", host))
+			"token.\n\nIt will be sent with every request to %s.", host))
 		return diags
 	})
 }
 
-// notLoggedIn says why a host gives no token.
+// notLoggedIn explains why a host issues no token.
 func notLoggedIn(host string, err error) diag.List {
 	var missing *services.NoServiceError
 	var unreachable *services.UnreachableError
 	switch {
 	case errors.As(err, &missing):
 		return diag.Errors("Host does not support OpenTofu tokens API",
-			fmt.Sprintf("%s offers no way to make tokens.", host), nil)
+			fmt.Sprintf("%s has no function for creating tokens.", host), nil)
 	case errors.As(err, &unreachable):
 		return diag.Errors("Service discovery failed for "+host, unreachable.Err.Error()+".", nil)
 	default:
 		return diag.Errors("Host does not support OpenTofu login",
-			fmt.Sprintf("With %s it is not possible to log in: %s.", host, err), nil)
+			fmt.Sprintf("Logging in to %s is not possible: %s.", host, err), nil)
 	}
 }
 
-// token asks the user to let a host give a token, and gets it.
+// token asks the user for permission to request a token from a host, and requests it.
 func (s *screen) token(ctx context.Context, host string, login *services.Login) (string, diag.List) {
 	where := "in plain text in the following file:\n    " + s.App.CLI.CredentialsFile
 	if h := s.App.CLI.Helper; h != nil {
 		where = fmt.Sprintf("with the credentials helper %q", h.Name)
 	}
 	yes, diags := s.Confirm(fmt.Sprintf("Millipede will request an API token for %s.", host),
-		fmt.Sprintf("The token is kept %s\n\n  Do you want to proceed? Only 'yes' will be accepted to confirm.", where),
+		fmt.Sprintf("The token will be stored %s\n\n  Do you want to proceed? Only 'yes' will be accepted to confirm.",
+			where),
 		true)
 	if diags.HasErrors() {
 		return "", diags
@@ -87,7 +88,7 @@ func (s *screen) token(ctx context.Context, host string, login *services.Login) 
 		return "", diag.Errors("Login cancelled", "The login was not confirmed.", nil)
 	}
 	if err := s.App.OpenBrowser(ctx, login.URL); err == nil {
-		s.Say(fmt.Sprintf("A browser was opened. If it does not show this address, open it there:\n    %s\n",
+		s.Say(fmt.Sprintf("A browser was opened. If it does not show this address, open it yourself:\n    %s\n",
 			login.URL))
 	} else {
 		s.Say(fmt.Sprintf("Open this address in a browser:\n    %s\n", login.URL))
@@ -111,20 +112,20 @@ func (s *screen) token(ctx context.Context, host string, login *services.Login) 
 	case ctx.Err() != nil:
 		return "", diag.Errors("Action aborted", "The login was interrupted.", nil)
 	case waiting.Err() != nil:
-		return "", diag.Errors("Failed to obtain auth token", fmt.Sprintf("The host %s has not answered for %s, so "+
-			"the login was given up. Run the command again.", host, loginPatience), nil)
+		return "", diag.Errors("Failed to obtain auth token", fmt.Sprintf("The host %s has not responded within %s, so "+
+			"the login was canceled. Run the command again.", host, loginPatience), nil)
 	}
 	if err != nil {
-		return "", diag.Errors("Failed to obtain auth token", fmt.Sprintf("The host %s has given no token: %s.",
+		return "", diag.Errors("Failed to obtain auth token", fmt.Sprintf("The host %s has not issued a token: %s.",
 			host, err), nil)
 	}
 	return token, nil
 }
 
-// loginPatience is how long a login waits for the user to allow it on a page of the host.
+// loginPatience is how long a login waits until the user has allowed it on a page of the host.
 const loginPatience = 15 * time.Minute
 
-// enterToken lets the user enter a token, which is not shown.
+// enterToken prompts for a token, without echo.
 func (s *screen) enterToken(host string) (string, diag.List) {
 	s.Print(fmt.Sprintf("Token for %s: ", host))
 	var text string
@@ -146,7 +147,7 @@ func (s *screen) enterToken(host string) (string, diag.List) {
 const logoutUsage = `
 Usage: coordinator [global options] logout [options] HOST
 
-  Forgets the token that login has kept for a host. The token stays valid: the host can revoke it.
+  Removes the token that login has stored for a host. The token stays valid until it is revoked at the host.
 
 Options:
 ` + jsonHelp
@@ -176,8 +177,8 @@ func runLogout(ctx context.Context, a *app, args []string) int {
 	})
 }
 
-// withHost parses the arguments of a command about the credentials for one host, and calls fn with it. input is the
-// flag of that name; nil for none.
+// withHost parses the arguments of a command about the credentials for one host, and calls fn. input is the
+// flag -input; nil for none.
 func (a *app) withHost(args []string, usage string, input *bool, fn func(s *screen, host string) diag.List) int {
 	var sf viewFlags
 	f := a.NewFlags()
@@ -203,7 +204,7 @@ func (a *app) withHost(args []string, usage string, input *bool, fn func(s *scre
 	}
 	if place == services.ByHand {
 		return s.End(diag.Errors(fmt.Sprintf("Credentials for %s are manually configured", host),
-			"They stand in a file of the CLI configuration that is yours alone to change. Revoke them, and take that "+
+			"They are in a file of the CLI configuration that Millipede does not change. Revoke them, and remove that "+
 				"block out.", nil))
 	}
 	return s.End(fn(s, host))

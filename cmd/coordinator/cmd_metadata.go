@@ -23,7 +23,7 @@ Usage: coordinator [global options] metadata functions -json
   Shows the functions of the language, with the types of their arguments and results.
 
 Options:
-  -json                 Required: there is no form for people.
+  -json                 Required: there is no text form.
 ` + textHelp
 
 func runMetadataFunctions(_ context.Context, a *app, args []string) int {
@@ -38,7 +38,7 @@ func runMetadataFunctions(_ context.Context, a *app, args []string) int {
 	diags = diags.Append(noArguments(f))
 	if !sf.JSON && !diags.HasErrors() {
 		diags = diags.Append(diag.New(diag.Error, "The -json flag is required", "The signatures of functions have no "+
-			"form for people. Give the option -json.", nil))
+			"text form. Give the option -json.", nil))
 	}
 	if diags.HasErrors() {
 		return s.End(diags)

@@ -13,26 +13,26 @@ import (
 const migrateUsage = `
 Usage: coordinator [global options] migrate [options] NAME
 
-  Takes the states of this directory to a service that speaks the API of HCP Terraform, such as coordinator serve: the
-  states of all workspaces, with the earlier versions that the store here has. The default workspace becomes the
-  workspace NAME of the service; another one, WORKSPACE, becomes NAME-WORKSPACE. Where there are others, all of them get
+  Migrates the states of this directory to a service with the API of HCP Terraform, such as coordinator serve: the
+  states of all workspaces, with the earlier versions in the local store. The default workspace becomes the
+  workspace NAME of the service; another one, WORKSPACE, becomes NAME-WORKSPACE. If there are others, all of them get
   the tag NAME.
 
-  Nothing is changed where the states are now, nor in the configuration: the command prints the block that goes there,
-  and the commands that take the states back. Serial, lineage and content are compared, and a plan must have no changes
-  before and after. A run that was cut off, or an operation in doubt, has to be settled first. When the command is cut
-  off, it can be run again: it goes on with what is missing.
+  The present states and the configuration are not changed: the command prints the block for the configuration,
+  and the commands for moving the states back. It compares serial, lineage and content, and makes a plan before and
+  after, neither of which may have changes. Interrupted runs and operations in doubt must be settled first. If the
+  command is interrupted, run it again: it continues with the missing workspaces.
 
 Options:
-  -hostname=HOST        The host of the service. The default is what TF_CLOUD_HOSTNAME says.
-  -organization=NAME    The organization there. The default is what TF_CLOUD_ORGANIZATION says.
+  -hostname=HOST        The host of the service. The default is the value of TF_CLOUD_HOSTNAME.
+  -organization=NAME    The organization there. The default is the value of TF_CLOUD_ORGANIZATION.
   -project=NAME         The project that new workspaces belong to.
-  -execution-mode=MODE  Of new workspaces: remote, for runs that the service carries out, or local. The default is the
+  -execution-mode=MODE  The mode of new workspaces: remote, for runs that the service executes, or local. The default is the
                         service's.
-  -skip-plan            Do not make plans: compare the states alone.
-  -lock-timeout=0s      How long to wait for a lock that another command holds.
+  -skip-plan            Do not make plans; only compare the states.
+  -lock-timeout=0s      How long to wait for a lock of another command.
   -var 'NAME=VALUE', -var-file=FILE
-                        Variables for the plans. May be given often.
+                        Variables for the plans. May be given several times.
 ` + jsonHelp
 
 func runMigrate(ctx context.Context, a *app, args []string) int {
@@ -56,7 +56,7 @@ func runMigrate(ctx context.Context, a *app, args []string) int {
 	case diags.HasErrors():
 		return s.End(diags)
 	case f.NArg() != 1 || !estate.ValidWorkspace(o.Name):
-		return s.WrongUsage("Invalid arguments list", "The command takes the name that the workspace of the service is to "+
+		return s.WrongUsage("Invalid arguments list", "The command takes the name that the workspace of the service should "+
 			"have.")
 	case o.ExecutionMode != "" && o.ExecutionMode != "remote" && o.ExecutionMode != "local":
 		return s.WrongUsage("Invalid execution mode", fmt.Sprintf("The mode is remote or local, not %q.", o.ExecutionMode))
@@ -90,7 +90,7 @@ func runMigrate(ctx context.Context, a *app, args []string) int {
 	taken, more := wd.TakeToService(a.Interrupts.Leaving, root, o)
 	if diags = diags.Append(more); diags.HasErrors() {
 		if taken != nil && len(taken.Workspaces) > 0 {
-			diags = diags.Append(diag.New(diag.Warning, "Some workspaces are at the service already", "Their states are "+
+			diags = diags.Append(diag.New(diag.Warning, "Some workspaces have already been migrated", "Their states are "+
 				"where they were, too. Run the command again for the rest; until then, work with the states that are here.",
 				nil))
 		}

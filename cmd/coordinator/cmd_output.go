@@ -17,11 +17,11 @@ import (
 const outputUsage = `
 Usage: coordinator [global options] output [options] [NAME]
 
-  Shows the output values of the root module, or one of them, as the last apply left them in the state.
+  Shows the output values of the root module, or one of them, as of the last apply.
 
 Options:
-  -raw                  Show the one value as it is, without quotes. It must be a string, a number or a bool.
-  -show-sensitive       Show sensitive values too. One that is named is always shown.
+  -raw                  Show the value of NAME without quotes. It must be a string, a number or a bool.
+  -show-sensitive       Show sensitive values too. The value of NAME is always shown.
   -state=FILE           Read this state file, not the state of the workspace.
 ` + variablesHelp + documentHelp
 
@@ -38,7 +38,7 @@ func runOutput(ctx context.Context, a *app, args []string) int {
 		return code
 	}
 	s, diags := a.newScreen(sf, nil)
-	s.Printer.Out = a.Stderr // standard output is for values
+	s.Printer.Out = a.Stderr // standard output is reserved for values
 	s.StorageOnly = true
 	if diags.HasErrors() {
 		return s.End(diags)
@@ -51,7 +51,7 @@ func runOutput(ctx context.Context, a *app, args []string) int {
 	case *raw && sf.JSON:
 		return s.WrongUsage("Invalid output format", "The -raw and -json options exclude each other.")
 	case *raw && name == "":
-		return s.WrongUsage("Output name required", "With -raw, the name of one output value has to be given.")
+		return s.WrongUsage("Output name required", "With -raw, the name of one output value is required.")
 	}
 	return s.ReadState(ctx, vars.Variables, *file, func(st *state.State) diag.List {
 		switch {
@@ -80,8 +80,8 @@ func (s *screen) output(st *state.State, name string, raw bool) diag.List {
 	o := st.Outputs[name]
 	if o == nil {
 		return diag.Errors(fmt.Sprintf("Output %q not found", name),
-			"The state has no output value of this name. One that was added to the configuration gets there when "+
-				"that is applied.", nil)
+			"The state has no output value of this name. A new output of the configuration is stored in the state when "+
+				"the configuration is applied.", nil)
 	}
 	if s.WantsDocument() { // -json, or -json-into, which goes with -raw too
 		s.WriteDocument(document.ValueJSON(o.Value), nil)
@@ -103,6 +103,6 @@ func (s *screen) output(st *state.State, name string, raw bool) diag.List {
 		return diag.Errors("Unsupported value for raw output", fmt.Sprintf("The output value %q is not known.", name),
 			nil)
 	}
-	s.Write(s.App.Stdout, []byte(text.AsString())) // exactly, whatever it does to a terminal
+	s.Write(s.App.Stdout, []byte(text.AsString())) // unchanged, including control characters
 	return nil
 }

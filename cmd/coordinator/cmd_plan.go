@@ -16,13 +16,13 @@ import (
 const planUsage = `
 Usage: coordinator [global options] plan [options]
 
-  Shows what would change to bring what exists in line with the configuration. Nothing is changed.
+  Shows the changes that would bring the real objects in line with the configuration. Nothing is changed.
 ` + modesHelp + planningHelp + `
 Other options:
-  -out=FILE             Save the plan to a file, to apply exactly that.
+  -out=FILE             Save the plan to a file, for apply.
   -generate-config-out=FILE
-                        Write resource blocks for import blocks without one to this new file.
-` + detachHelp + `  -detailed-exitcode    Exit with 0 when nothing would change, with 2 when something would, with 1 after an error.
+                        Write the missing resource blocks of import blocks to this new file.
+` + detachHelp + `  -detailed-exitcode    Exit with 0 if there are no changes, 2 if there are changes, and 1 after an error.
 ` + operatingHelp + shownHelp + jsonHelp
 
 func runPlan(ctx context.Context, a *app, args []string) int {
@@ -56,7 +56,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 		return u.Close(1)
 	}
 	spec.Spare = *out == "" && *generated == "" && !vf.JSON && vf.JSONInto == ""
-	vars.Input = vars.Input && !vf.JSON // nobody can be asked in JSON
+	vars.Input = vars.Input && !vf.JSON // no prompts with JSON output
 	service := running.Request{
 		Spec: spec, Detach: *detach, Refuses: pf.serviceOnly(), Out: *out, GeneratedInto: *generated, Detailed: *detailed,
 		LockTimeout: sf.LockTimeout,
@@ -101,7 +101,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	}))
 }
 
-// newFile checks that the file of -generate-config-out can be made.
+// newFile checks that the file of -generate-config-out can be created.
 func (a *app) newFile(name string, mode plan.Mode) diag.List {
 	switch {
 	case name == "":
@@ -112,8 +112,8 @@ func (a *app) newFile(name string, mode plan.Mode) diag.List {
 	}
 	if _, err := os.Stat(a.Path(name)); !errors.Is(err, fs.ErrNotExist) {
 		return diag.Errors("Target generated file already exists",
-			fmt.Sprintf("The file %s is there already, and generated configuration goes only to a new file. Name "+
-				"another one, or move what is in this one to another file and remove it.", name), nil)
+			fmt.Sprintf("The file %s already exists, and generated configuration is written only to a new file. Name "+
+				"another file, or move the content of this one and remove it.", name), nil)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 const providersUsage = `
 Usage: coordinator [global options] providers [options]
 
-  Shows which modules of the configuration require which providers, and which providers the state needs.
+  Shows the providers that the modules of the configuration and the state require.
 
 Subcommands:
   lock                  Write checksums of providers to the lock file
@@ -27,8 +27,8 @@ Subcommands:
 
 Options:
   -var 'NAME=VALUE', -var-file=FILE
-                        Variables that module sources depend on. May be given often.
-  -test-directory=DIR   Where test files lie, beside those in the working directory. The default is tests.
+                        Variables that module sources depend on. May be given several times.
+  -test-directory=DIR   The directory of test files besides the working directory. The default is tests.
 ` + textHelp
 
 func runProviders(ctx context.Context, a *app, args []string) int {
@@ -51,7 +51,7 @@ func runProviders(ctx context.Context, a *app, args []string) int {
 	})
 }
 
-// testDirFlag is the option that has withTree load test files from a directory, too.
+// testDirFlag is the option with which withTree loads test files from a directory, too.
 const testDirFlag = "test-directory"
 
 func registerTestDir(f *flag.FlagSet) { f.String(testDirFlag, config.DefaultTestDir, "") }
@@ -59,12 +59,12 @@ func registerTestDir(f *flag.FlagSet) { f.String(testDirFlag, config.DefaultTest
 const providersSchemaUsage = `
 Usage: coordinator [global options] providers schema -json [options]
 
-  Shows everything that the providers of the configuration and of the state declare.
+  Shows the schemas of the providers of the configuration and of the state.
 
 Options:
-  -json                 Required: there is no form for people.
+  -json                 Required: there is no text form.
   -var 'NAME=VALUE', -var-file=FILE
-                        Variables that module sources depend on. May be given often.
+                        Variables that module sources depend on. May be given several times.
 ` + textHelp
 
 func runProvidersSchema(ctx context.Context, a *app, args []string) int {
@@ -78,14 +78,14 @@ func runProvidersSchema(ctx context.Context, a *app, args []string) int {
 				"%q is one.", args[0]), nil)
 		}
 		if !json {
-			diags = diags.Append(diag.New(diag.Error, "Output only in json is allowed", "Schemas have no form for "+
-				"people. Give the option -json.", nil))
+			diags = diags.Append(diag.New(diag.Error, "Output only in json is allowed", "Schemas have no text "+
+				"form. Give the option -json.", nil))
 		}
 		return diags
 	}
 	return a.withConfiguration(ctx, args, c, func(s *screen, wd *estate.Configuration,
 		prior *state.State, _ []string) diag.List {
-		s.Printer.Out = a.Stderr // standard output is the document's alone
+		s.Printer.Out = a.Stderr // standard output is reserved for the document
 		schemas, diags := a.Estate.AllSchemas(ctx, wd.Tree, wd.Loader, prior)
 		if diags.HasErrors() {
 			return diags
@@ -100,7 +100,7 @@ func runProvidersSchema(ctx context.Context, a *app, args []string) int {
 }
 
 // withConfiguration loads the configuration and the state for a command about providers, and calls fn with them and the
-// arguments. The state is nil when there is none.
+// arguments. The state is nil if there is none.
 func (a *app) withConfiguration(ctx context.Context, args []string, c treeCommand,
 	fn func(*screen, *estate.Configuration, *state.State, []string) diag.List) int {
 	return a.withTree(args, c, func(s *screen, wd *estate.Configuration,
@@ -116,11 +116,11 @@ func (a *app) withConfiguration(ctx context.Context, args []string, c treeComman
 // treeCommand is a command about providers.
 type treeCommand struct {
 	usage string
-	// show adds the flags that say how problems are shown.
+	// show registers the flags about output.
 	show func(*viewFlags, *flag.FlagSet)
-	// register adds the command's own flags; nil for none.
+	// register registers the command's own flags; nil for none.
 	register func(*flag.FlagSet)
-	// check complains about the options and the arguments, before anything is loaded; nil if all are allowed.
+	// check validates the options and the arguments before anything is loaded; nil if all are valid.
 	check func(args []string) diag.List
 }
 

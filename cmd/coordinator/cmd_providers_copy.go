@@ -21,18 +21,18 @@ import (
 const providersLockUsage = `
 Usage: coordinator [global options] providers lock [options] [PROVIDER]...
 
-  Writes checksums of provider packages to the lock file, so that init works on other platforms too: of the providers
-  that are named, or of all that the configuration requires. Nothing is installed.
+  Writes checksums of provider packages to the lock file, so that init works on other platforms too: for the named
+  providers, or for all that the configuration requires. Nothing is installed.
 
-  The packages come from the registries of the providers, whatever the CLI configuration says: so what a mirror has can
-  be compared with them.
+  The packages come from the registries of the providers, regardless of the CLI configuration: so the content of a
+  mirror can be compared with them.
 
 Options:
-  -fs-mirror=DIR        Take the packages from this directory, which is a filesystem mirror.
-  -net-mirror=URL       Take the packages from the network mirror at this URL.
-  -platform=OS_ARCH     A platform to write checksums for, such as linux_amd64. May be given often. Default: this one.
+  -fs-mirror=DIR        Use the packages from this directory, which is a filesystem mirror.
+  -net-mirror=URL       Use the packages from the network mirror at this URL.
+  -platform=OS_ARCH     A platform to write checksums for, such as linux_amd64. May be given several times. Default: this one.
   -var 'NAME=VALUE', -var-file=FILE
-                        Variables that module sources depend on. May be given often.
+                        Variables that module sources depend on. May be given several times.
 ` + jsonHelp
 
 func runProvidersLock(ctx context.Context, a *app, args []string) int {
@@ -68,18 +68,18 @@ func runProvidersLock(ctx context.Context, a *app, args []string) int {
 				return diags
 			}
 			if string(locks.Encode()) == string(o.Locks.Encode()) {
-				s.Say("\nSuccess! The lock file holds all these checksums already.")
+				s.Say("\nSuccess! The lock file already has all of these checksums.")
 				return diags
 			}
 			if err := locks.Write(a.Estate.LockFile()); err != nil {
 				return diags.Append(diag.New(diag.Error, "Failed to save dependency lock file", err.Error()+".", nil))
 			}
-			s.Say("\nSuccess! The checksums are in the lock file now. Review the changes and commit them.")
+			s.Say("\nSuccess! The checksums were added to the lock file. Review the changes and commit them.")
 			return diags
 		})
 }
 
-// lockMethod returns where the packages come from whose checksums are locked.
+// lockMethod returns where to get the packages whose checksums are locked.
 func lockMethod(directory, mirror string) (cliconfig.Method, diag.List) {
 	switch {
 	case directory != "" && mirror != "":
@@ -90,7 +90,7 @@ func lockMethod(directory, mirror string) (cliconfig.Method, diag.List) {
 	case mirror != "":
 		if u, err := url.Parse(mirror); err != nil || u.Scheme != "https" || u.Host == "" {
 			return cliconfig.Method{}, diag.Errors("Invalid network mirror URL", fmt.Sprintf("The URL of -net-mirror "+
-				"has to begin with https://, and %q does not.", mirror), nil)
+				"must begin with https://, and %q does not.", mirror), nil)
 		}
 		return cliconfig.Method{Kind: cliconfig.NetworkMirror, Location: mirror}, nil
 	default:
@@ -102,14 +102,14 @@ const providersMirrorUsage = `
 Usage: coordinator [global options] providers mirror [options] DIR
 
   Copies the packages of the required providers into a directory, which can then be a filesystem mirror, or a network
-  mirror when a web server shows it. The packages come from the registries of the providers, whatever the CLI
+  mirror if a web server serves it. The packages come from the registries of the providers, regardless of the CLI
   configuration says.
 
 Options:
-  -platform=OS_ARCH     A platform to copy packages for, such as linux_amd64. May be given often. Default: this one.
-  -lock-file=false      Copy the newest packages that the constraints allow, whatever the lock file says.
+  -platform=OS_ARCH     A platform to copy packages for, such as linux_amd64. May be given several times. Default: this one.
+  -lock-file=false      Copy the newest packages that the constraints allow, regardless of the lock file.
   -var 'NAME=VALUE', -var-file=FILE
-                        Variables that module sources depend on. May be given often.
+                        Variables that module sources depend on. May be given several times.
 ` + jsonHelp
 
 func runProvidersMirror(ctx context.Context, a *app, args []string) int {
@@ -140,7 +140,7 @@ func runProvidersMirror(ctx context.Context, a *app, args []string) int {
 		})
 }
 
-// platformName is how a platform is written.
+// platformName is the form of a platform.
 var platformName = pattern.Lazy(`^[a-z0-9]+_[a-z0-9]+$`)
 
 func registerPlatforms(f *flag.FlagSet, to *[]string) {
@@ -152,20 +152,20 @@ func registerPlatforms(f *flag.FlagSet, to *[]string) {
 	})
 }
 
-// checkPlatforms complains about what is no platform.
+// checkPlatforms reports invalid platforms.
 func checkPlatforms(platforms []string) diag.List {
 	var diags diag.List
 	for _, p := range platforms {
 		if !platformName().MatchString(p) {
 			diags = diags.Append(diag.New(diag.Error, "Invalid target platform",
-				fmt.Sprintf("%q is no platform: write the operating system and the processor, such as linux_amd64.", p),
+				fmt.Sprintf("%q is not a platform: write the operating system and the architecture, such as linux_amd64.", p),
 				nil))
 		}
 	}
 	return diags
 }
 
-// orThis returns the platforms, or this one when none was given.
+// orThis returns the platforms, or the present platform if there are none.
 func orThis(platforms []string) []string {
 	if len(platforms) == 0 {
 		return []string{hosting.Platform}
@@ -173,7 +173,7 @@ func orThis(platforms []string) []string {
 	return platforms
 }
 
-// onlyNamed leaves only the named providers required.
+// onlyNamed restricts the required providers to the named ones.
 func onlyNamed(o *install.Options, names []string) diag.List {
 	if len(names) == 0 {
 		return nil
@@ -197,7 +197,7 @@ func onlyNamed(o *install.Options, names []string) diag.List {
 	return diags
 }
 
-// step tells of one step: an item of a list for people.
+// step reports a step: for people, as an item of a list.
 func (s *screen) step(text string) {
 	s.Print("- " + text + "\n")
 	if s.Stream != nil {
@@ -205,7 +205,7 @@ func (s *screen) step(text string) {
 	}
 }
 
-// steps tells of each step of an installation.
+// steps returns a function that reports each step of an installation.
 func (s *screen) steps(text func(install.Event) []string) func(install.Event) {
 	return func(e install.Event) {
 		for _, step := range text(e) {

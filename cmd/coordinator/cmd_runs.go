@@ -17,25 +17,25 @@ import (
 const runsUsage = `
 Usage: coordinator [global options] runs <subcommand> [options]
 
-  What ran on the state of this directory.
+  Works on the runs of this directory.
 
 Subcommands:
   list       List the runs of the workspace.
-  show       Show what a run did, and where.
-  watch      Show the run that another process carries out, while it goes on.
+  show       Show the operations of a run.
+  watch      Show the progress of the run of another process.
   report     Write a report about a run, as an HTML file.
-  resume     Go on with a run that was cut off.
-  cancel     End a run for good, here or in another process.
-  resolve    Say what became of an operation whose outcome is not known.
+  resume     Resume an interrupted run.
+  cancel     Cancel a run, here or in another process.
+  resolve    Record the outcome of an operation in doubt.
 `
 
 const runsListUsage = `
 Usage: coordinator [global options] runs list [options]
 
-  Lists the runs of the selected workspace, the newest first. The last 50 that ended are kept.
+  Lists the runs of the selected workspace, the newest first. The last 50 ended runs are kept.
 
 Options:
-  -no-color             Use no colours.
+  -no-color             Do not use colours.
 ` + variablesHelp
 
 func runRunsList(ctx context.Context, a *app, args []string) int {
@@ -51,7 +51,7 @@ func runRunsList(ctx context.Context, a *app, args []string) int {
 	})
 }
 
-// standing is a run with the status that it has for people.
+// standing returns a run with its status for people.
 func standing(runs *estate.Runs, r journal.Run) journal.Run {
 	if r.Status == journal.Running && !runs.Running(r) {
 		r.Status = view.CutOff
@@ -62,12 +62,12 @@ func standing(runs *estate.Runs, r journal.Run) journal.Run {
 const runsShowUsage = `
 Usage: coordinator [global options] runs show [options] [RUN]
 
-  Shows a run: what its plan rested on, what it did, in which pool and on which worker, how long each operation waited
-  for a slot and for permits, how long it took itself, what failed, and what is in doubt.
+  Shows a run: what its plan depended on, its operations with their pools and workers, how long each operation waited
+  for a slot and for permits, how long it took, what failed, and what is in doubt.
   Without a name, the newest run.
 
 Options:
-  -no-color             Use no colours.
+  -no-color             Do not use colours.
 ` + variablesHelp
 
 func runRunsShow(ctx context.Context, a *app, args []string) int {
@@ -102,7 +102,7 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 	})
 }
 
-// readRuns opens the store for a command that shows runs; most is how many arguments it takes.
+// readRuns opens the store for a command that shows runs; most is the maximum number of arguments.
 func (a *app) readRuns(ctx context.Context, usage string, args []string, most int, show func(store *estate.Runs,
 	name string) error) int {
 	return a.readRunsWith(ctx, usage, args, most, func(*flag.FlagSet) {}, show)
@@ -115,7 +115,7 @@ func (a *app) readRunsWith(ctx context.Context, usage string, args []string, mos
 	f := a.NewFlags()
 	more(f)
 	f.BoolVar(&vf.NoColor, "no-color", false, "")
-	var vars variableFlags // the passphrase of an encrypted state may be one
+	var vars variableFlags // the passphrase of an encrypted state may be a variable
 	vars.registerValues(f)
 	if code, done := a.Parse(f, usage, args); done {
 		return code

@@ -13,13 +13,13 @@ import (
 const cancelUsage = `
 Usage: coordinator [global options] runs cancel [options] [RUN]
 
-  Ends a run for good: what nobody has begun yet is never begun, what is under way is awaited, and its outcome is in the
-  state. Without a name, the last run that did not end. A run that another process carries out at the moment is told to
-  end, over the NATS server that both use.
+  Cancels a run: operations that have not started will never start, running ones are awaited, and their results are
+  stored in the state. Without a name, cancels the last run that has not ended. A run that another process is
+  executing is canceled over the NATS server that both use.
 
 Options:
 ` + lockHelp + `  -var 'NAME=VALUE', -var-file=FILE
-                        Ephemeral variables, which no plan holds, must be given again.
+                        Ephemeral variables, which plans do not store, must be given again.
   -concise              Do not show the refreshing.
 ` + shownHelp + jsonHelp
 
@@ -27,8 +27,8 @@ func runCancel(ctx context.Context, a *app, args []string) int {
 	return a.goOn(ctx, cancelUsage, args, true)
 }
 
-// cancelElsewhere has the process that holds the store end its run. Its name is that of the coordinator of this
-// directory.
+// cancelElsewhere requests the process that holds the store to end its run, which it finds under the name of
+// the coordinator of this directory.
 func (a *app) cancelElsewhere(ctx context.Context, u *running.Screen, held diag.List) int {
 	fail := func(diags diag.List) int {
 		u.Diagnostics(diags)
@@ -41,7 +41,7 @@ func (a *app) cancelElsewhere(ctx context.Context, u *running.Screen, held diag.
 	server := a.Connector.Server(rules)
 	if server.URL == "" {
 		return fail(diag.Errors("The run is inside another process",
-			"Without a NATS server everything of a run is inside the process that carries it out, and only that can "+
+			"Without a NATS server, only the process that executes a run can "+
 				"end it: press Ctrl-C there, or send it SIGINT.\n\n"+held[0].Detail, nil))
 	}
 	name, err := a.Estate.Coordinator()

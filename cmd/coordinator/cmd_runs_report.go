@@ -21,13 +21,13 @@ import (
 const runsReportUsage = `
 Usage: coordinator [global options] runs report -out=FILE [options] [RUN]
 
-  Writes a report about a run: a single HTML file with what failed, a Gantt of who did what when and what was waited
-  for, and the graph. It opens from the disk, loads nothing, and holds no values of attributes.
-  Without a name, the newest run. One that is still going on is shown as it is now.
+  Writes a report about a run: a single HTML file with the failures, a Gantt chart of the operations of all workers
+  with their waits, and the graph. It can be opened from disk, loads nothing, and has no values of attributes.
+  Without a name, the newest run. A run in progress is shown in its present status.
 
 Options:
   -out=FILE             Where to write the report.
-  -no-color             Use no colours.
+  -no-color             Do not use colours.
 ` + variablesHelp
 
 func runRunsReport(ctx context.Context, a *app, args []string) int {
@@ -35,7 +35,7 @@ func runRunsReport(ctx context.Context, a *app, args []string) int {
 	more := func(f *flag.FlagSet) { f.StringVar(&out, "out", "", "") }
 	return a.readRunsWith(ctx, runsReportUsage, args, 1, more, func(store *estate.Runs, name string) error {
 		if out == "" {
-			return errors.New("the option -out=FILE says where to write the report, and it is missing")
+			return errors.New("the option -out=FILE for the report is missing")
 		}
 		if name == "" {
 			runs, err := store.Journal().Runs(ctx, a.Estate.Workspace())

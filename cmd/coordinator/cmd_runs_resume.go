@@ -15,13 +15,13 @@ import (
 const resumeUsage = `
 Usage: coordinator [global options] runs resume [options] [RUN]
 
-  Goes on with a run that a crash or an interrupt ended: results that are waiting are taken, operations that workers
-  still carry out are awaited, what was not started is done. Without a name, the last run that did not end is resumed.
+  Resumes a run that was ended by a crash or an interrupt: collects pending results, waits for operations that workers
+  still execute, and starts the remaining ones. Without a name, resumes the last run that has not ended.
 
 Options:
-  -parallelism=N        How many operations may go on at one time, over all runs. Default: 10.
+  -parallelism=N        How many operations may run at the same time, over all runs. Default: 10.
 ` + lockHelp + `  -var 'NAME=VALUE', -var-file=FILE
-                        Ephemeral variables, which no plan holds, must be given again.
+                        Ephemeral variables, which plans do not store, must be given again.
   -concise              Do not show the refreshing.
 ` + shownHelp + jsonHelp
 
@@ -29,7 +29,7 @@ func runResume(ctx context.Context, a *app, args []string) int {
 	return a.goOn(ctx, resumeUsage, args, false)
 }
 
-// goOn resumes a run, to carry it out or to cancel it.
+// goOn resumes a run, in order to complete or to cancel it.
 func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool) int {
 	var vars variableFlags
 	var vf viewFlags
@@ -75,12 +75,12 @@ const resolveUsage = `
 Usage: coordinator [global options] runs resolve ADDRESS -created=ID
        coordinator [global options] runs resolve ADDRESS -not-created
 
-  Says what became of an operation whose outcome is not known. If the run that it belongs to is resumed, it goes on
-  behind the operation, or begins it anew. Where a service carries out the runs of this directory, the service does it.
+  Records the outcome of an operation in doubt. If its run is resumed, it continues after the operation, or starts it
+  again. If a service executes the runs of this directory, the service records it.
 
 Options:
-  -created=ID           The object with this ID exists: it is read and taken into the state.
-  -not-created          There is no object; of an update, nothing happened. After a deletion, this and -created have the
+  -created=ID           The object with this ID exists: it is read and stored in the state.
+  -not-created          There is no object; or an update changed nothing. After a deletion, both options have the
                         object read.
 ` + lockHelp + textHelp
 

@@ -17,21 +17,21 @@ import (
 const runsWatchUsage = `
 Usage: coordinator [global options] runs watch [options] [RUN]
 
-  Shows the run that another process carries out in this directory while it goes on: operations as they start and end,
-  and on a terminal a line below with what runs for how long. Before the run has begun, it waits for it. It ends with
-  the run, and its exit code is 0 if everything was done. An interrupt ends the watching alone; the run goes on.
-  A run that has ended is told of as its outcome.
+  Shows the progress of the run that another process executes in this directory: operations as they start and end,
+  and on a terminal a status line with the running ones. It waits for the run to begin, and ends with
+  the run; its exit code is 0 if the run was successful. An interrupt ends only the watching; the run continues.
+  For a run that has ended, it shows the outcome.
 
-  Where the configuration has its runs carried out by a service, RUN is the ID of a run there; without it, the newest
-  one that is not over. The address of a run's page names a run of any service that there is a token for. When the
-  connection is lost, the command connects again and goes on where it was.
+  If a service executes the runs of the configuration, RUN is the ID of a run there; without it, the newest run
+  in progress. RUN can also be the address of a run's page at any service for which there is a token. If the
+  connection is lost, the command reconnects and continues.
 
 Options:
-  -no-color             Use no colours.
+  -no-color             Do not use colours.
 ` + variablesHelp
 
-// errOtherRun ends the watching of a run that is not the one that was asked for.
-var errOtherRun = errors.New("the process in this directory carries out another run")
+// errOtherRun ends the watching if the process executes a run other than the requested one.
+var errOtherRun = errors.New("the process in this directory is executing another run")
 
 func runRunsWatch(ctx context.Context, a *app, args []string) int {
 	var vf viewFlags
@@ -73,19 +73,19 @@ func runRunsWatch(ctx context.Context, a *app, args []string) int {
 	case settled != nil:
 		diags = diag.Errors("Failed to write", settled.Error()+".", nil)
 	case ctx.Err() != nil:
-		diags = diag.Errors("Stopped watching", "The run goes on.", nil)
+		diags = diag.Errors("Stopped watching", "The run continues.", nil)
 	case errors.Is(err, layout.ErrNobody) && !begun:
 		return a.ended(ctx, u, f.Arg(0), vars.Variables)
 	case errors.Is(err, errOtherRun):
-		diags = diag.Errors("The run is not carried out", fmt.Sprintf("The process in this directory carries out the "+
+		diags = diag.Errors("The run is not in progress", fmt.Sprintf("The process in this directory is executing the "+
 			"run %s, and not %s.", head.Run, f.Arg(0)), nil)
 	case err != nil:
 		diags = diag.Errors("Failed to watch the run", err.Error()+".", nil)
 	case !begun:
 		diags = diag.Errors("No run has begun", "The process that worked on the state has ended without a run.", nil)
 	case head.Outcome == "":
-		diags = diag.Errors("The run was cut off", fmt.Sprintf("The process that carried out the run %s has ended "+
-			"before it. To resume it: %s runs resume %s", head.Run, diag.Program(), head.Run), nil)
+		diags = diag.Errors("The run was cut off", fmt.Sprintf("The process that executed the run %s has ended "+
+			"before the run. To resume it: %s runs resume %s", head.Run, diag.Program(), head.Run), nil)
 	case head.Outcome != "done":
 		u.Diagnostics(nil)
 		return 1
@@ -93,7 +93,7 @@ func runRunsWatch(ctx context.Context, a *app, args []string) int {
 	return u.End(diags)
 }
 
-// follow shows the run of another process until it ends.
+// follow shows the progress of another process's run until it ends.
 func (a *app) follow(ctx context.Context, w *view.Watch, name string) error {
 	defer a.refreshing(ctx, w)()
 	return a.Estate.WatchRun(ctx, func(line []byte) error {
@@ -107,11 +107,11 @@ func (a *app) follow(ctx context.Context, w *view.Watch, name string) error {
 	})
 }
 
-// refreshing draws the live line again each second, until what it returns is called.
+// refreshing redraws the status line each second until the returned function is called.
 func (a *app) refreshing(ctx context.Context, w *view.Watch) (end func()) {
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	go func() { // awaited by end
+	go func() { // end waits for it
 		defer close(ended)
 		for {
 			select {
@@ -125,7 +125,7 @@ func (a *app) refreshing(ctx context.Context, w *view.Watch) (end func()) {
 	return func() { stop(); <-ended }
 }
 
-// ended tells of a run that no process carries out.
+// ended shows a run that no process executes.
 func (a *app) ended(ctx context.Context, u *screen, name string, vars estate.Variables) int {
 	store, diags := a.Estate.OpenRuns(ctx, vars, false)
 	if diags.HasErrors() {
@@ -148,7 +148,7 @@ func (a *app) ended(ctx context.Context, u *screen, name string, vars estate.Var
 			}
 			return u.End(diags)
 		case journal.Running, view.CutOff, "interrupted":
-			return u.End(diags.Append(diag.New(diag.Error, "Nobody carries the run out", fmt.Sprintf("The run %s is %s. "+
+			return u.End(diags.Append(diag.New(diag.Error, "The run is not in progress", fmt.Sprintf("The run %s is %s. "+
 				"To resume it: %s runs resume %s", r.ID, r.Status, diag.Program(), r.ID), nil)))
 		}
 		return u.End(diags.Append(diag.New(diag.Error, "The run has ended", fmt.Sprintf("The run %s is %s. See: "+

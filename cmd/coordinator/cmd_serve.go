@@ -13,39 +13,39 @@ import (
 const serveUsage = `
 Usage: coordinator [global options] serve [options]
 
-  Keeps the states of many workspaces, and carries out their runs, for many people and programs: command lines with a cloud
-  block or the backends "remote" and "http", and everything else that speaks the API of HCP Terraform.
+  Manages the states of many workspaces, and executes their runs, for many people and programs: command lines with a
+  cloud block or the backends "remote" and "http", and other clients of the API of HCP Terraform.
 
 Options:
-  -listen=ADDRESS       Where to listen; default 127.0.0.1:8443.
-  -address=URL          What clients reach the service at, when that is not where it listens: https://HOST.
-  -data=DIR             Where everything is kept; default millipede in the user's data directory.
-  -key-file=FILE        The key that seals the data. It is made when it is not there; keep it elsewhere than the data. Default
+  -listen=ADDRESS       The address to listen on; default 127.0.0.1:8443.
+  -address=URL          The address of the service for clients, if it differs from that of -listen: https://HOST.
+  -data=DIR             The directory for all data; default millipede in the user's data directory.
+  -key-file=FILE        The key that encrypts the data. It is created if missing; back it up apart from the data. Default
                         millipede/service.key in the user's configuration directory.
   -tls-cert=FILE, -tls-key=FILE
-                        The certificate and its key. They are read again when they change. Without them the service makes its
-                        own, of an authority of its own.
-  -organization=NAME    The organization that is made at the first start; default main.
-  -plans=N, -applies=N  How many plans compute, and how many applies go on, at a time; default the number of processors, and 50.
-  -watch-reads=N        How many objects are read at a time to watch for drift, of all workspaces together; default 20.
+                        The certificate and its key, which are reloaded when they change. By default the service creates a
+                        certificate with an authority of its own.
+  -organization=NAME    The organization that is created at the first start; default main.
+  -plans=N, -applies=N  How many plans and applies run at the same time; default the number of processors, and 50.
+  -watch-reads=N        How many objects are read at the same time to watch for drift, over all workspaces; default 20.
   -keep-runs=N          How many ended runs a workspace keeps, with their logs, plans and configurations; default all.
   -keep-states=N        How many versions of its state a workspace keeps; default all.
-  -keep-for=DURATION    How old runs and versions are at least that go, such as 720h; default 0.
-  -parallelism=N        How many operations of a run go on at a time; default 10.
-  -metrics=ADDRESS      Answer scrapes of Prometheus there, at /metrics, without a token and without TLS. Give an address
-                        that only the scraper reaches, such as 127.0.0.1:9464. Default: none.
+  -keep-for=DURATION    The minimum age of removed runs and versions, such as 720h; default 0.
+  -parallelism=N        How many operations of a run are executed at the same time; default 10.
+  -metrics=ADDRESS      Serve Prometheus metrics there, at /metrics, without a token and without TLS. Use an address
+                        that only the scraper can reach, such as 127.0.0.1:9464. Default: none.
   -oidc-issuer=URL, -oidc-client=ID, -oidc-secret-file=FILE
-                        Let people log in with their organization's OpenID provider: its address, and what it knows the
-                        service by. It sends them back to /oauth/callback. Teams whose sso-team-id is a group there have
-                        the members that the provider says.
-  -oidc-groups=CLAIM    The claim with the groups that somebody is in; default groups.
+                        Let people log in with their organization's OpenID provider: its address, and the credentials of the
+                        service there. The redirect path is /oauth/callback. Teams whose sso-team-id is a group there get
+                        the group's members.
+  -oidc-groups=CLAIM    The claim with the groups of a person; default groups.
   -log-level=LEVEL      ` + logflags.UsageLevel + `
   -log-format=FORMAT    ` + logflags.UsageFormat + `
-  -notify-private       Let notifications go to addresses that are not public: this machine, private networks. Who may
-                        administer a workspace can then have the service send requests there.
+  -notify-private       Allow notifications to addresses that are not public: this machine, private networks. People who may
+                        administer a workspace can then make the service send requests there.
   -smtp=URL, -smtp-from=ADDRESS, -smtp-password-file=FILE
-                        The server that takes notifications by mail, whom they come from, and the password of the user:
-                        smtp://[USER@]HOST[:PORT], or smtps:// for a server that encrypts from the beginning.
+                        The server for notifications by mail, their sender, and the password of USER:
+                        smtp://[USER@]HOST[:PORT], or smtps:// for a server with implicit TLS.
 `
 
 func runServe(ctx context.Context, a *app, args []string) int {
@@ -86,7 +86,7 @@ func runServe(ctx context.Context, a *app, args []string) int {
 	}
 	o.Parallelism = parallelism.value
 	fail := func(what string, err error) int {
-		a.Printer(viewFlags{}).Diagnostics(diag.Errors(what, err.Error()+".", nil)) //nolint:errcheck // there is nobody else to tell
+		a.Printer(viewFlags{}).Diagnostics(diag.Errors(what, err.Error()+".", nil)) //nolint:errcheck // there is no other output
 		return 1
 	}
 	var err error

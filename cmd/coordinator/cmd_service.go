@@ -18,36 +18,36 @@ import (
 const serviceUsage = `
 Usage: coordinator [global options] service <subcommand> [options]
 
-  What operators of a service do beside "serve".
+  Backs up and restores a service.
 
 Subcommands:
-  backup    Write everything that a service keeps to a file, while it goes on
-  restore   Make the directory of a service of a backup
+  backup    Write a backup of a running service to a file
+  restore   Create the directory of a service from a backup
 `
 
 const serviceBackupUsage = `
 Usage: coordinator [global options] service backup -address=URL -out=FILE
 
-  Writes everything that a service keeps to a file, as it is at one moment, while runs go on. Who asks has to be an
-  administrator of the service, and to have logged in there, or to have the token in TF_TOKEN_host. What is in the file
-  is sealed with the key of the service: keep that elsewhere.
+  Writes a consistent backup of all data of a service to a file, while runs continue. The user must be an
+  administrator of the service, and have logged in there or have the token in TF_TOKEN_host. The content of the file
+  is encrypted with the key of the service: store the key elsewhere.
 
 Options:
-  -address=URL   Where the service is: https://HOST.
+  -address=URL   The address of the service: https://HOST.
   -out=FILE      The file to write. It must not exist.
 `
 
 const serviceRestoreUsage = `
 Usage: coordinator [global options] service restore -in=FILE -data=DIR -key-file=FILE
 
-  Makes the directory of a service of a backup. Then start the service with "serve -data=DIR" and the same key. What was
-  done after the backup is not known to it. So no run goes on: those that had not ended are canceled, what their applies
-  had begun is settled or in doubt, and nothing starts until an administrator has looked and lifts the drain.
+  Creates the directory of a service from a backup. Then start the service with "serve -data=DIR" and the same key.
+  The service does not know what was done after the backup, so it resumes no runs: it cancels runs that had not ended,
+  settles the operations of their applies or marks them as in doubt, and starts nothing until an administrator lifts the
 
 Options:
   -in=FILE         The backup.
-  -data=DIR        The directory to make. It must be empty, or not exist.
-  -key-file=FILE   The key that sealed the data.
+  -data=DIR        The directory to create. It must be empty or missing.
+  -key-file=FILE   The key that encrypts the data.
 `
 
 func runServiceBackup(ctx context.Context, a *app, args []string) int {
@@ -68,12 +68,12 @@ func runServiceRestore(_ context.Context, a *app, args []string) int {
 	return a.operated("Failed to restore the backup", a.restore(*in, *data, *keyFile))
 }
 
-// operated is the exit code of what an operator does.
+// operated returns the exit code of an operator's command, and shows its error.
 func (a *app) operated(what string, err error) int {
 	if err == nil {
 		return 0
 	}
-	a.Printer(viewFlags{}).Diagnostics(diag.Errors(what, err.Error()+".", nil)) //nolint:errcheck // nobody else to tell
+	a.Printer(viewFlags{}).Diagnostics(diag.Errors(what, err.Error()+".", nil)) //nolint:errcheck // there is no other output
 	return 1
 }
 
@@ -97,8 +97,8 @@ func (a *app) backup(ctx context.Context, address, out string) (err error) {
 	}
 	defer func() { err = errors.Join(err, answer.Body.Close()) }()
 	if answer.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10)) // what there is of it
-		return fmt.Errorf("the service answers %s: %s", answer.Status, text)
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10)) // as much as can be read
+		return fmt.Errorf("the service responded %s: %s", answer.Status, text)
 	}
 	out = environ.Path(a.Dir, out)
 	file, err := os.OpenFile(out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -107,7 +107,7 @@ func (a *app) backup(ctx context.Context, address, out string) (err error) {
 	}
 	_, err = io.Copy(file, answer.Body)
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return errors.Join(fmt.Errorf("the backup was cut off: %w", err), os.Remove(out))
+		return errors.Join(fmt.Errorf("the backup is incomplete: %w", err), os.Remove(out))
 	}
 	fmt.Fprintf(a.Stdout, "The backup is in %s.\n", out)
 	return nil
@@ -128,6 +128,6 @@ func (a *app) restore(in, data, keyFile string) (err error) {
 	if err := serving.Restore(file, data, keyFile); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Stdout, "The service is restored to %s.\n", data)
+	fmt.Fprintf(a.Stdout, "The service was restored to %s.\n", data)
 	return nil
 }

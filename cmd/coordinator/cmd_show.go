@@ -21,13 +21,14 @@ import (
 const showUsage = `
 Usage: coordinator [global options] show [options] [FILE]
 
-  Shows the state of the workspace, or what is in a file: a saved plan, or a state; or, with -json, the configuration.
+  Shows the state of the workspace, or the content of a file: a saved plan or a state. With -json it can also show the
+  configuration.
 
 What to show:
-  -state                The state of the workspace. This is what is shown when nothing else is said.
+  -state                The state of the workspace. This is the default.
   -plan=FILE            The plan in a file.
   -config               The configuration in this directory with all of its modules. Only as JSON.
-  -module=DIR           The module in a directory, by itself: what it declares. Neither the modules that it calls nor
+  -module=DIR           The declarations of the module in a directory. Neither the modules that it calls nor
                         its providers need be installed. Only as JSON.
 
 Options:
@@ -62,17 +63,17 @@ func runShow(ctx context.Context, a *app, args []string) int {
 	shown.options.Reveal = *reveal
 	switch {
 	case *configuration && !sf.JSON:
-		return s.WrongUsage("JSON output required for configuration", "The -config option has a form for programs "+
-			"alone: give -json too.")
+		return s.WrongUsage("JSON output required for configuration", "The -config option has no text form: "+
+			"give -json too.")
 	case *module != "" && !sf.JSON:
-		return s.WrongUsage("JSON output required for module", "The -module option has a form for programs alone: "+
+		return s.WrongUsage("JSON output required for module", "The -module option has no text form: "+
 			"give -json too.")
 	case selected > 1:
 		return s.WrongUsage("Conflicting object types to show", "The options -state, -plan, -config and -module "+
-			"exclude each other: the command shows one thing.")
+			"exclude each other.")
 	case selected == 1 && f.NArg() > 0:
-		return s.WrongUsage("Unexpected command line arguments", "With an option that says what to show there is no "+
-			"argument beside it.")
+		return s.WrongUsage("Unexpected command line arguments", "An option that selects what to show excludes an "+
+			"argument.")
 	case f.NArg() > 1:
 		return s.WrongUsage("Too many command line arguments", "The show command shows one thing: the state, a plan, "+
 			"or what is in one file.")
@@ -102,14 +103,14 @@ func runShow(ctx context.Context, a *app, args []string) int {
 	})
 }
 
-// shown is what the show command works with.
+// shown is the screen and the options of the show command.
 type shown struct {
 	*screen
 	options view.TextOptions
 	vars    variableFlags
 }
 
-// file shows a plan or a state.
+// file shows the plan or the state in a file.
 func (s *shown) file(ctx context.Context, name string) diag.List {
 	if done, diags := s.atService(ctx, name); done || diags.HasErrors() {
 		return diags
@@ -124,7 +125,7 @@ func (s *shown) file(ctx context.Context, name string) diag.List {
 	return diags.Append(s.state(ctx, st))
 }
 
-// atService shows a plan that a service keeps, if that is what the file names.
+// atService shows a plan that a service keeps, if the file refers to one.
 func (s *shown) atService(ctx context.Context, name string) (done bool, diags diag.List) {
 	d, r, diags := s.App.Estate.DelegatedRun(ctx, name, s.Finding(s.vars.Variables))
 	if d == nil || diags.HasErrors() {
@@ -133,7 +134,7 @@ func (s *shown) atService(ctx context.Context, name string) (done bool, diags di
 	if s.WantsDocument() {
 		text, err := d.Client.PlanJSON(ctx, r.Plan, false)
 		if err == nil && text == nil {
-			err = errors.New("the service has none, or the token gives no right to see it")
+			err = errors.New("the service has none, or the token has no right to see it")
 		}
 		if diags = diags.Append(s.WriteDocument(append(bytes.TrimRight(text, "\n"), '\n'), err)); diags.HasErrors() {
 			return true, diags
@@ -146,15 +147,15 @@ func (s *shown) atService(ctx context.Context, name string) (done bool, diags di
 	switch diags = diags.Append(more); {
 	case diags.HasErrors():
 	case p == nil:
-		diags = diags.Append(diag.New(diag.Error, "The plan cannot be shown", fmt.Sprintf("The service has no form of it "+
-			"that can be shown here. See the run:\n  %s", d.URL(r.ID)), nil))
+		diags = diags.Append(diag.New(diag.Error, "The plan cannot be shown", fmt.Sprintf("The service has no form "+
+			"of the plan that can be shown here. See the run:\n  %s", d.URL(r.ID)), nil))
 	default:
 		s.Printed(func(w io.Writer) error { return view.PlanText(w, p, schemas, s.options) })
 	}
 	return true, diags
 }
 
-// state shows a state; nil when there is none.
+// state shows a state; nil if there is none.
 func (s *shown) state(ctx context.Context, st *state.State) diag.List {
 	if st == nil || estate.NeverStored(st) {
 		text, err := document.NoStateJSON()
@@ -180,7 +181,7 @@ func (s *shown) state(ctx context.Context, st *state.State) diag.List {
 	return diags
 }
 
-// plan shows a saved plan, with the configuration that it was made from.
+// plan shows a saved plan, with the configuration from which it was made.
 func (s *shown) plan(ctx context.Context, saved *planfile.Saved) diag.List {
 	wd, diags := s.App.Estate.SavedConfiguration(saved, nil)
 	s.Printer.Sources = wd.Sources

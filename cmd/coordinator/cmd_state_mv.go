@@ -13,14 +13,14 @@ import (
 const stateMvUsage = `
 Usage: coordinator [global options] state mv [options] SOURCE DESTINATION
 
-  Gives what has one address in the state another one: a resource instance, a resource with all its instances, or a
-  module with all that is in it. With -state-out the objects move to another state file.
+  Changes the address of objects in the state: of a resource instance, of a resource with all its instances, or of a
+  module with everything in it. With -state-out the objects move to another state file.
 
-  A "moved" block in the configuration does the same for everybody who uses it, and is planned first.
+  A "moved" block in the configuration does the same for all users of the configuration, and is planned first.
 
 Options:
   -dry-run              Only show what would be moved.
-  -backup-out=FILE      With -state-out: where the state in that file before the change is written.
+  -backup-out=FILE      With -state-out: the file for a copy of that state before the change.
 ` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runStateMv(ctx context.Context, a *app, args []string) int {
@@ -43,10 +43,10 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 		return s.End(diags)
 	case f.NArg() != 2:
 		return s.WrongUsage("Invalid number of arguments",
-			"The command takes two addresses: what to move, and where to.")
+			"The command takes two addresses: the source and the destination.")
 	case *backupOut != "" && lf.StateOut == "":
-		return s.WrongUsage("Invalid combination of arguments", "The -backup-out option is about the file of "+
-			"-state-out, and there is none.")
+		return s.WrongUsage("Invalid combination of arguments", "The -backup-out option can be used only with "+
+			"-state-out.")
 	}
 	ends, malformed := parseTargets(f.Args())
 	operation := "state-mv"
@@ -84,7 +84,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 	})
 }
 
-// move moves objects from a state to the same or another one, and tells what it did.
+// move moves objects from a state to the same or another one, and reports it.
 func (s *screen) move(ctx context.Context, at estate.Changeable, source *state.State, to estate.Changeable,
 	target *state.State, from, dest addr.Target, dryRun bool) diag.List {
 	moves, diags := estate.PlannedMoves(source, target, from, dest)
@@ -102,7 +102,8 @@ func (s *screen) move(ctx context.Context, at estate.Changeable, source *state.S
 		return diags
 	}
 	changes := estate.Changes(moves, source, target, from)
-	// What arrives is durable before it leaves: a crash between the two leaves it in both states, never in none.
+	// The target is written before the source: after a crash between the two, the objects are in both states,
+	// but never in none.
 	if len(changes.Arrive) > 0 {
 		diags = diags.Append(to.Commit(ctx, changes.Arrive))
 	}

@@ -14,12 +14,12 @@ import (
 const replaceProviderUsage = `
 Usage: coordinator [global options] state replace-provider [options] FROM TO
 
-  Makes all objects in the state that belong to the provider FROM belong to the provider TO. Both are source addresses,
+  Assigns all objects in the state that belong to the provider FROM to the provider TO. Both are source addresses,
   such as hashicorp/time.
 
 Options:
   -auto-approve         Do not ask.
-  -input=false          Do not ask, and fail when -auto-approve is not given.
+  -input=false          Do not ask, and fail if -auto-approve is not given.
 ` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runReplaceProvider(ctx context.Context, a *app, args []string) int {
@@ -43,7 +43,7 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 	case f.NArg() != 2:
 		return s.WrongUsage("Invalid number of arguments", "The command takes two source addresses of providers.")
 	case sf.JSON && !*approved:
-		return s.WrongUsage("Invalid usage", "With -json nobody can be asked, so -auto-approve is required.")
+		return s.WrongUsage("Invalid usage", "With -json no approval can be asked for, so -auto-approve is required.")
 	}
 	from, more := parseProviderArgument("from", f.Arg(0))
 	diags = diags.Append(more)

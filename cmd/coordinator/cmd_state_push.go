@@ -14,11 +14,11 @@ import (
 const statePushUsage = `
 Usage: coordinator [global options] state push [options] FILE
 
-  Replaces the state of the workspace by the one in a file, or, with "-", on standard input. A state of another lineage
-  and one that is older than what it would replace are refused.
+  Replaces the state of the workspace with the one in a file or, with "-", on standard input. A state with another
+  lineage, or one that is older than the present state, is refused.
 
 Options:
-  -force                Replace it all the same. What was there stays readable as an earlier version.
+  -force                Replace it anyway. The replaced state is kept as an earlier version.
 ` + remoteVersionHelp + lockHelp + variablesHelp + jsonHelp
 
 func runStatePush(ctx context.Context, a *app, args []string) int {
@@ -53,14 +53,14 @@ func runStatePush(ctx context.Context, a *app, args []string) int {
 			return diags
 		}
 		if ours.Lineage == theirs.Lineage && ours.Serial == theirs.Serial && ours.SameContent(theirs) {
-			return diags.Append(at.(*estate.Opened).Push(ctx)) // it may not have reached the backend: errored.tfstate
+			return diags.Append(at.(*estate.Opened).Push(ctx)) // if it has not reached the backend, it is in errored.tfstate
 		}
 		if !*force {
 			if why := refusal(ours, theirs); why != "" {
 				return diag.Errors("Failed to write the imported state", why, nil)
 			}
 		}
-		// The push itself is a version of its own, as with OpenTofu: the serial that the file has stays that of the
+		// As in OpenTofu, the push creates a version of its own: the serial in the file remains that of the
 		// file.
 		theirs.Serial++
 		return diags.Append(at.(*estate.Opened).Replace(ctx, theirs, "state push"))
@@ -85,16 +85,16 @@ func (a *app) readStateFile(name string) (*state.State, diag.List) {
 	case diags.HasErrors():
 		return nil, diag.Errors(what, diags.Err().Error(), nil)
 	case st == nil:
-		return nil, diag.Errors(what, "There is no state in it.", nil)
+		return nil, diag.Errors(what, "The file has no state.", nil)
 	}
 	return st, diags
 }
 
-// refusal says why a state may not take the place of another one; empty when it may.
+// refusal returns the reason why a state may not replace another one; empty if it may.
 func refusal(ours, theirs *state.State) string {
 	switch {
 	case ours.IsEmpty(), theirs.Lineage == "":
-		return "" // nothing can be lost; or it is from a time without lineages, of which nothing is known
+		return "" // nothing can be lost, or the state is from a version without lineages
 	case ours.Lineage != "" && theirs.Lineage != "" && ours.Lineage != theirs.Lineage:
 		return fmt.Sprintf("cannot import state with lineage %q over unrelated state with lineage %q",
 			theirs.Lineage, ours.Lineage)

@@ -19,25 +19,25 @@ import (
 const stateUsage = `
 Usage: coordinator [global options] state <subcommand> [options] [arguments]
 
-  Works on the state. Commands that change it keep what it was before.
+  Works on the state. Commands that change it keep the previous version.
 
 Subcommands:
   list                  List what is in the state
   show                  Show one object of the state
   pull                  Write the state to standard output
-  push                  Replace the state by a file
-  mv                    Give objects of the state another address
-  rm                    Forget objects without destroying them
-  replace-provider      Make objects belong to another provider
+  push                  Replace the state with a file
+  mv                    Change the address of objects in the state
+  rm                    Remove objects from the state without destroying them
+  replace-provider      Assign objects to another provider
 `
 
 const stateListUsage = `
 Usage: coordinator [global options] state list [options] [ADDRESS]...
 
-  Lists the resource instances in the state: all of them, or those of the resources and modules that are named.
+  Lists the resource instances in the state: all of them, or those of the named resources and modules.
 
 Options:
-  -id=ID                List only instances whose attribute "id" is this.
+  -id=ID                List only instances whose attribute "id" has this value.
   -state=FILE           Read this state file, not the state of the workspace.
 ` + variablesHelp + jsonHelp
 
@@ -75,7 +75,7 @@ func runStateList(ctx context.Context, a *app, args []string) int {
 	})
 }
 
-// objectID returns the id of an object, empty when it has none.
+// objectID returns the id of an object; empty if it has none.
 func objectID(o *state.Object) string {
 	if o == nil {
 		return ""
@@ -181,7 +181,7 @@ func runStatePull(ctx context.Context, a *app, args []string) int {
 		return code
 	}
 	s, diags := a.newScreen(sf, nil)
-	s.Printer.Out = a.Stderr // standard output is the state's alone
+	s.Printer.Out = a.Stderr // standard output is reserved for the state
 	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
 		return s.End(diags)
 	}

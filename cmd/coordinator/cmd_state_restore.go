@@ -14,7 +14,7 @@ import (
 const stateRestoreUsage = `
 Usage: coordinator [global options] state restore [options] [SERIAL]
 
-  Brings an earlier version of the state back, as a new version. Every version is kept. Without a serial, the versions
+  Restores an earlier version of the state, as a new version. Every version is kept. Without a serial, the versions
   are listed.
 
 Options:
@@ -41,7 +41,7 @@ func runStateRestore(ctx context.Context, a *app, args []string) int {
 		return s.WrongUsage("Invalid number of arguments", "The command takes the serial of one version, or nothing.")
 	case f.NArg() == 1:
 		if serial, err = strconv.ParseUint(f.Arg(0), 10, 64); err != nil {
-			return s.WrongUsage("Invalid serial", fmt.Sprintf("%q is no serial: it is a whole number.", f.Arg(0)))
+			return s.WrongUsage("Invalid serial", fmt.Sprintf("%q is not a serial: a serial is a whole number.", f.Arg(0)))
 		}
 	}
 	list := f.NArg() == 0
@@ -56,7 +56,7 @@ func runStateRestore(ctx context.Context, a *app, args []string) int {
 		switch {
 		case errors.Is(err, journal.ErrVersion):
 			return diag.Errors("No such version",
-				fmt.Sprintf("No version of the state with the serial %d is kept. See: "+diag.Program()+" state restore",
+				fmt.Sprintf("There is no version of the state with the serial %d. See: "+diag.Program()+" state restore",
 					serial), nil)
 		case err != nil:
 			return diag.Errors("Failed to load state", err.Error()+".", nil)
@@ -70,7 +70,7 @@ func runStateRestore(ctx context.Context, a *app, args []string) int {
 	})
 }
 
-// versions lists the versions that are kept, the newest first.
+// versions lists the stored versions, the newest first.
 func (s *screen) versions(ctx context.Context, o *estate.Opened) diag.List {
 	all, err := o.Versions().Versions(ctx, o.Workspace)
 	if err != nil {

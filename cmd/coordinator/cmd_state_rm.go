@@ -12,8 +12,8 @@ import (
 const stateRmUsage = `
 Usage: coordinator [global options] state rm [options] ADDRESS...
 
-  Takes resource instances out of the state: those that are named, all of a resource, or all of a module and of those
-  below it. The objects themselves are not destroyed, they are forgotten.
+  Removes resource instances from the state: named ones, all of a resource, or all of a module and of the modules
+  below it. The objects are not destroyed; Millipede no longer manages them.
 
 Options:
   -dry-run              Only show what would be removed.
@@ -57,7 +57,7 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 			return malformed
 		}
 		found, problems := estate.Matching(st, targets)
-		if len(found) == 0 { // as in OpenTofu, some of several may be gone already
+		if len(found) == 0 { // as in OpenTofu, some of several may be missing
 			return diag.Errors("Invalid target address",
 				"No matching objects found: "+problems[0].Detail+" To see the addresses, run: "+diag.Program()+
 					" state list", nil)

@@ -17,16 +17,16 @@ Usage: coordinator [global options] taint [options] ADDRESS
   the same in one step.
 
 Options:
-  -allow-missing        Succeed when there is no such instance.
+  -allow-missing        Succeed if there is no such instance.
 ` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 const untaintUsage = `
 Usage: coordinator [global options] untaint [options] ADDRESS
 
-  Takes the mark of a tainted resource instance away: its object is taken to be whole.
+  Removes the mark from a tainted resource instance: its object counts as intact again.
 
 Options:
-  -allow-missing        Succeed when there is no such instance.
+  -allow-missing        Succeed if there is no such instance.
 ` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runTaint(ctx context.Context, a *app, args []string) int {
@@ -48,7 +48,7 @@ func runUntaint(ctx context.Context, a *app, args []string) int {
 		string, diag.List) {
 		if o.Status != state.Tainted {
 			return nil, "", diag.Errors("Resource instance is not tainted",
-				fmt.Sprintf("Resource instance %s is not tainted, so there is no mark to take away.", at), nil)
+				fmt.Sprintf("Resource instance %s is not tainted, so there is no mark to remove.", at), nil)
 		}
 		marked := *o
 		marked.Status = state.Ready
@@ -56,7 +56,7 @@ func runUntaint(ctx context.Context, a *app, args []string) int {
 	})
 }
 
-// mark carries out taint and untaint: change returns the object as it shall be, and what to say then.
+// mark implements taint and untaint: change returns the changed object, and the message.
 func (a *app) mark(ctx context.Context, args []string, name, usage string,
 	change func(addr.Instance, *state.Object) (*state.Object, string, diag.List)) int {
 	var sf viewFlags
@@ -98,13 +98,13 @@ func (a *app) mark(ctx context.Context, args []string, name, usage string,
 		if o == nil {
 			if *allowMissing {
 				return diags.Append(diag.New(diag.Warning, "No such resource instance",
-					fmt.Sprintf("There is no resource instance %s in the state. That is no error because of "+
+					fmt.Sprintf("There is no resource instance %s in the state. That is not an error because of "+
 						"-allow-missing.", at), nil))
 			}
-			why := fmt.Sprintf("There is no resource instance %s in the state. One that was added to the "+
-				"configuration gets there when that is applied.", at)
+			why := fmt.Sprintf("There is no resource instance %s in the state. A new one of the "+
+				"configuration is added to the state when it is applied.", at)
 			if len(st.Resources) == 0 {
-				why = "There are no resource instances in the state at all: nothing was applied yet, or everything " +
+				why = "There are no resource instances in the state at all: nothing has been applied yet, or everything " +
 					"was destroyed."
 			}
 			return diags.Append(diag.New(diag.Error, "No such resource instance", why, nil))

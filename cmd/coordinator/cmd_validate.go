@@ -18,14 +18,14 @@ import (
 const validateUsage = `
 Usage: coordinator [global options] validate [options] [DIR]
 
-  Checks the configuration in this directory, or in DIR: its syntax, its references, its arguments by the schemas of the
-  providers. Neither the state nor anything outside is looked at.
+  Checks the configuration in this directory, or in DIR: its syntax, its references, and its arguments against the
+  schemas of the providers. It reads neither the state nor real objects.
 
 Options:
   -no-tests             Do not check the test files.
-  -test-directory=DIR   Where test files lie, beside those in the working directory. The default is tests.
+  -test-directory=DIR   The directory of test files besides the working directory. The default is tests.
   -var 'NAME=VALUE', -var-file=FILE
-                        Variables that sources of modules depend on.
+                        Variables that module sources depend on.
 ` + documentHelp
 
 func runValidate(ctx context.Context, a *app, args []string) int {
@@ -70,8 +70,8 @@ func runValidate(ctx context.Context, a *app, args []string) int {
 	return 0
 }
 
-// verdict shows what validation found: as JSON to those who want that, and to people, who get the problems left over,
-// with a last word.
+// verdict shows the result of a validation: as a JSON document if requested, and to people as the remaining
+// diagnostics with a summary.
 func (s *screen) verdict(diags diag.List, document []byte) diag.List {
 	problems := s.WriteDocument(document, nil)
 	if !s.ForPeople() {
@@ -86,8 +86,8 @@ func (s *screen) verdict(diags diag.List, document []byte) diag.List {
 
 // validate checks a loaded configuration.
 func (a *app) validate(ctx context.Context, wd *estate.Configuration) diag.List {
-	// As in OpenTofu, a configuration is valid by the schemas of what is installed: whether that is of a version that
-	// it asks for, the commands that go by it look at.
+	// As in OpenTofu, a configuration is validated with the schemas of the installed providers: other commands
+	// check whether their versions match the constraints.
 	e, diags := a.Estate.OpenEngine(ctx, estate.EngineOptions{Tree: wd.Tree, Loader: wd.Loader,
 		Observer: coordinator.Silent{}, AnyVersion: true})
 	if diags.HasErrors() {

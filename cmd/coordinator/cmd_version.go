@@ -12,15 +12,15 @@ import (
 const versionUsage = `
 Usage: coordinator [global options] version [options]
 
-  Shows the version of OpenTofu whose behaviour this is, on the first line and in OpenTofu's form, because other programs
-  read it there; then the version of Millipede, and the providers that are selected for the configuration in this
+  Shows the version of OpenTofu with the same behaviour, on the first line and in OpenTofu's form, because other
+  programs read it there; then the version of Millipede, and the selected providers of the configuration in this
   directory.
 
 Options:
-  -json                 Show that as JSON.
+  -json                 Show the versions as JSON.
 ` + textHelp
 
-// versionForm is the JSON form. terraform_version is what drivers decide by, so it is OpenTofu's.
+// versionForm is the JSON form. Drivers read terraform_version, so it is OpenTofu's.
 type versionForm struct {
 	Version    string            `json:"terraform_version"`
 	Platform   string            `json:"platform"`
@@ -37,7 +37,7 @@ func runVersion(_ context.Context, a *app, args []string) int {
 		return code
 	}
 	s, diags := a.newScreen(sf, nil) // whatever else the command line holds, as in "plan -version", does not matter
-	// A lock file that cannot be read is the problem of the commands that need it.
+	// An invalid lock file is reported by the commands that need it.
 	locks, _ := lock.Read(a.Estate.LockFile())
 	form := versionForm{Version: engineVersion, Platform: hosting.Platform, Selections: map[string]string{},
 		Millipede: version}

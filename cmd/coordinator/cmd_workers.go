@@ -17,24 +17,24 @@ import (
 const workersUsage = `
 Usage: coordinator [global options] workers <subcommand>
 
-  Who carries out operations.
+  Shows the workers, which execute operations.
 
 Subcommands:
-  list       List the live workers, with their pools and what they carry out.
+  list       List the live workers, with their pools and operations.
 `
 
 const workersListUsage = `
 Usage: coordinator -nats=URL workers list [options]
 
-  Lists the workers that are alive: their pools, their slots, what they carry out at the moment.
+  Lists the live workers: their pools, their slots, and their running operations.
 
 Options:
-  -no-color             Use no colours.
+  -no-color             Do not use colours.
 `
 
 func runWorkersList(ctx context.Context, a *app, args []string) int {
 	return a.overNATS(ctx, workersListUsage, args, 0, func(conn *jet.Conn, _ []string) error {
-		// Workers answer this at once; others are heard of within a second.
+		// Current workers answer this at once; older ones send a heartbeat within a second.
 		if err := conn.Control(ctx, "", wire.Control{Kind: "announce"}); err != nil {
 			return err
 		}
@@ -47,17 +47,17 @@ func runWorkersList(ctx context.Context, a *app, args []string) int {
 	})
 }
 
-// announceWait is how long workers may take to answer that they are there.
+// announceWait is how long to wait for the answers of workers.
 const announceWait = 300 * time.Millisecond
 
 const limitsUsage = `
 Usage: coordinator -nats=URL limits [options] [NAME=SLOTS ...]
 
-  Shows the limits: how many operations may go on at one time, who holds their permits, who waits. With NAME=SLOTS, a
-  limit is changed, also while runs go on.
+  Shows the limits: how many operations may run at the same time, who holds their permits, and who waits. NAME=SLOTS
+  changes a limit; runs may be in progress.
 
 Options:
-  -no-color             Use no colours.
+  -no-color             Do not use colours.
 `
 
 func runLimits(ctx context.Context, a *app, args []string) int {
@@ -66,7 +66,7 @@ func runLimits(ctx context.Context, a *app, args []string) int {
 			name, text, ok := strings.Cut(c, "=")
 			slots, err := strconv.Atoi(text)
 			if !ok || err != nil || slots < 1 {
-				return fmt.Errorf("%q is no change of a limit: write NAME=SLOTS, with at least one slot", c)
+				return fmt.Errorf("%q is not a valid change of a limit: write NAME=SLOTS, with at least one slot", c)
 			}
 			if pool, place := wire.LimitedPool(name); place {
 				return fmt.Errorf("the limit %q follows the slots of the workers of pool %q: start more workers, or "+
@@ -84,7 +84,8 @@ func runLimits(ctx context.Context, a *app, args []string) int {
 	})
 }
 
-// overNATS connects to a NATS server for a command that looks at it; most is how many arguments it takes, -1 any.
+// overNATS connects to a NATS server for a command that reads from it; most is the maximum number of arguments,
+// -1 any.
 func (a *app) overNATS(ctx context.Context, usage string, args []string, most int,
 	do func(*jet.Conn, []string) error) int {
 	var vf viewFlags
@@ -108,9 +109,9 @@ func (a *app) overNATS(ctx context.Context, usage string, args []string, most in
 		return fail(diag.Errors("Too many command line arguments",
 			fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
 	case server.URL == "":
-		return fail(diag.Errors("No NATS server", "Workers and limits are those of a NATS server: say which with the "+
-			"global option -nats=URL, or in MILLIPEDE_NATS. The embedded default has one worker, and limits of its "+
-			"own, for as long as a command runs.", nil))
+		return fail(diag.Errors("No NATS server", "Workers and limits belong to a NATS server: set it with the "+
+			"global option -nats=URL, or in MILLIPEDE_NATS. The default, an embedded server, has one worker and its own "+
+			"limits, which exist only while a command runs.", nil))
 	}
 	conn, diags := a.Connector.Dial(ctx, server, false)
 	if diags.HasErrors() {

@@ -14,22 +14,22 @@ import (
 const workspaceUsage = `
 Usage: coordinator [global options] workspace <subcommand> [options]
 
-  Several states for one configuration. The name of the selected one is terraform.workspace.
+  Manages workspaces: several states for one configuration. terraform.workspace is the name of the selected one.
 
 Subcommands:
   list                  List the workspaces
   show                  Show the name of the selected workspace
-  new                   Make a workspace, and select it
+  new                   Create a workspace, and select it
   select                Select another workspace
   delete                Delete a workspace
 `
 
-// deprecatedEnv is an old name of a workspace command.
+// deprecatedEnv wraps a workspace command for its old name.
 func deprecatedEnv(run func(context.Context, *app, []string) int) func(context.Context, *app, []string) int {
 	return func(ctx context.Context, a *app, args []string) int {
 		if !command.AsksHelp(args) {
 			fmt.Fprintf(a.Stderr, "\nWarning: The \"%s env\" family of commands is deprecated\n\n"+
-				"These commands are called \"workspace\" now, and the old name will go.\n\n", diag.Program())
+				"These commands are now called \"workspace\", and the old name will be removed.\n\n", diag.Program())
 		}
 		return run(ctx, a, args)
 	}
@@ -38,7 +38,7 @@ func deprecatedEnv(run func(context.Context, *app, []string) int) func(context.C
 const workspaceListUsage = `
 Usage: coordinator [global options] workspace list [options]
 
-  Lists the workspaces. The selected one has a star.
+  Lists the workspaces. The selected one is marked with a star.
 
 Options:
 ` + variablesHelp + jsonHelp
@@ -104,10 +104,10 @@ func runWorkspaceShow(_ context.Context, a *app, args []string) int {
 const workspaceNewUsage = `
 Usage: coordinator [global options] workspace new [options] NAME
 
-  Makes a workspace, and selects it.
+  Creates a workspace, and selects it.
 
 Options:
-  -state=FILE           Begin with a copy of this state.
+  -state=FILE           Start with a copy of this state.
 ` + lockHelp + variablesHelp + jsonHelp
 
 func runWorkspaceNew(ctx context.Context, a *app, args []string) int {
@@ -128,7 +128,7 @@ func runWorkspaceNew(ctx context.Context, a *app, args []string) int {
 	}
 	if override := a.Getenv("TF_WORKSPACE"); override != "" && override != name {
 		return s.End(diag.Errors("The workspace is overridden using the TF_WORKSPACE environment variable",
-			"To make another workspace, unset the variable, or set it to the name of that workspace, and run the "+
+			"To create another workspace, unset the variable, or set it to the name of that workspace, and run the "+
 				"command again.", nil))
 	}
 	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
@@ -154,7 +154,7 @@ Usage: coordinator [global options] workspace select [options] NAME
   Selects another workspace.
 
 Options:
-  -or-create            Make the workspace when it does not exist.
+  -or-create            Create the workspace if it does not exist.
 ` + variablesHelp + jsonHelp
 
 func runWorkspaceSelect(ctx context.Context, a *app, args []string) int {
@@ -198,7 +198,7 @@ Usage: coordinator [global options] workspace delete [options] NAME
   Deletes a workspace with its state.
 
 Options:
-  -force                Delete it even if there are objects in its state: they go on to exist, and nobody knows of them.
+  -force                Delete it even if its state has objects, which continue to exist but are no longer managed.
 ` + lockHelp + variablesHelp + jsonHelp
 
 func runWorkspaceDelete(ctx context.Context, a *app, args []string) int {
@@ -246,7 +246,7 @@ func (s *screen) withWorkspaces(ctx context.Context, vars variableFlags, fn func
 	return s.End(diags.Append(fn(w), w.Close()))
 }
 
-// createWorkspace makes a workspace and selects it. initial is its state; nil for an empty one.
+// createWorkspace creates a workspace and selects it. initial is its state; nil for an empty one.
 func (s *screen) createWorkspace(ctx context.Context, w *estate.Workspaces, name string, initial *state.State,
 	lf stateFlags) diag.List {
 	diags := w.Create(ctx, name, initial, lf.StateOptions)
@@ -276,5 +276,5 @@ func (a *app) workspaceName(args []string, sf viewFlags) (*screen, string, diag.
 
 func noSuchWorkspace(name string) diag.List {
 	return diag.Errors(fmt.Sprintf("Workspace %q doesn't exist", name),
-		"The command \"workspace new\" makes one, and so does \"workspace select -or-create\".", nil)
+		"The command \"workspace new\" creates one, and so does \"workspace select -or-create\".", nil)
 }

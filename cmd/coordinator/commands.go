@@ -10,7 +10,7 @@ import (
 // commands are all commands, in the order in which the help lists them.
 var commands []command.Command
 
-// They are set here because the help command, inside of them, lists them.
+// The table is set here because the help command, which is part of it, lists it.
 func init() {
 	commands = []command.Command{
 		{Name: "init", Synopsis: "Prepare the directory: modules, providers, backend", Run: own(runInit),
@@ -22,23 +22,23 @@ func init() {
 		{Name: "apply", Synopsis: "Make the changes", Run: own(runApply)},
 		{Name: "destroy", Synopsis: "Destroy everything", Run: own(runDestroy)},
 
-		{Name: "console", Synopsis: "Try expressions, with what the state holds", Run: own(runConsole), Document: true,
+		{Name: "console", Synopsis: "Evaluate expressions with the state", Run: own(runConsole), Document: true,
 			Use: estate.Use{LooksOnly: true, ShowsMethods: true}},
-		{Name: "fmt", Synopsis: "Rewrite configuration files in their usual form", Run: own(runFmt), Apart: true,
+		{Name: "fmt", Synopsis: "Rewrite configuration files in canonical form", Run: own(runFmt), Apart: true,
 			Document: true},
 		{Name: "force-unlock", Synopsis: "Release a lock that was left on the state", Run: own(runForceUnlock)},
 		{Name: "get", Synopsis: "Install the modules", Run: own(runGet)},
-		{Name: "graph", Synopsis: "Draw what depends on what", Run: own(runGraph), Document: true,
+		{Name: "graph", Synopsis: "Draw the dependency graph", Run: own(runGraph), Document: true,
 			Use: estate.Use{LooksOnly: true}},
-		{Name: "import", Synopsis: "Take an object that exists into the state", Run: own(runImport),
+		{Name: "import", Synopsis: "Import an existing object into the state", Run: own(runImport),
 			Use: estate.Use{ShowsMethods: true}},
-		{Name: "limits", Synopsis: "Show who holds the limits, and who waits", Run: own(runLimits), Apart: true},
-		{Name: "login", Synopsis: "Get a token from a host, and keep it", Run: own(runLogin), Apart: true},
-		{Name: "logout", Synopsis: "Forget the token for a host", Run: own(runLogout), Apart: true},
+		{Name: "limits", Synopsis: "Show limits, and who holds or waits for permits", Run: own(runLimits), Apart: true},
+		{Name: "login", Synopsis: "Get and store a token for a host", Run: own(runLogin), Apart: true},
+		{Name: "logout", Synopsis: "Remove the stored token for a host", Run: own(runLogout), Apart: true},
 		{Name: "metadata", Synopsis: "Facts about the engine", Run: own(group(metadataUsage)), Hidden: true},
 		{Name: "metadata functions", Synopsis: "Show the functions of the language", Run: own(runMetadataFunctions),
 			Apart: true, Document: true},
-		{Name: "migrate", Synopsis: "Take the states of this directory to a service", Run: own(runMigrate)},
+		{Name: "migrate", Synopsis: "Migrate the states of this directory to a service", Run: own(runMigrate)},
 		{Name: "output", Synopsis: "Show output values", Run: own(runOutput), Document: true,
 			Use: estate.Use{Unreadable: estate.Unreadable{Own: true}}},
 		{Name: "providers", Synopsis: "Show which modules require which providers", Run: own(runProviders),
@@ -49,22 +49,22 @@ func init() {
 			Use: estate.Use{Unreadable: estate.Unreadable{Summary: "Failed refreshing the state"}}},
 		{Name: "providers schema", Synopsis: "Show the schemas of the required providers", Run: own(runProvidersSchema),
 			Document: true, Use: estate.Use{Unreadable: estate.Unreadable{Summary: "Failed refreshing the state"}}},
-		{Name: "refresh", Synopsis: "Bring the state in line with what exists", Run: own(runRefresh),
+		{Name: "refresh", Synopsis: "Update the state from the real objects", Run: own(runRefresh),
 			Use: estate.Use{ShowsMethods: true}},
-		{Name: "runs", Synopsis: "What ran on the state", Run: own(group(runsUsage)), Hidden: true},
+		{Name: "runs", Synopsis: "Work on runs", Run: own(group(runsUsage)), Hidden: true},
 		{Name: "runs list", Synopsis: "List the runs of the workspace", Run: own(runRunsList)},
-		{Name: "runs show", Synopsis: "Show what a run did, and where", Run: own(runRunsShow)},
-		{Name: "runs watch", Synopsis: "Show the run of another process while it goes on", Run: own(runRunsWatch)},
+		{Name: "runs show", Synopsis: "Show the operations of a run", Run: own(runRunsShow)},
+		{Name: "runs watch", Synopsis: "Show the progress of another process's run", Run: own(runRunsWatch)},
 		{Name: "runs report", Synopsis: "Write a report about a run as an HTML file", Run: own(runRunsReport)},
-		{Name: "runs resume", Synopsis: "Resume a run that was cut off", Run: own(runResume)},
-		{Name: "runs cancel", Synopsis: "End a run for good", Run: own(runCancel)},
+		{Name: "runs resume", Synopsis: "Resume an interrupted run", Run: own(runResume)},
+		{Name: "runs cancel", Synopsis: "Cancel a run", Run: own(runCancel)},
 		{Name: "runs resolve", Synopsis: "Record the outcome of an operation in doubt", Run: own(runResolve)},
 		{Name: "serve", Synopsis: "Serve many workspaces to many people", Run: own(runServe), Apart: true, Document: true,
 			Lasts: true},
 		{Name: "service", Synopsis: "Back up a service, or restore it", Run: own(group(serviceUsage))},
-		{Name: "service backup", Synopsis: "Write everything that a service keeps to a file", Run: own(runServiceBackup),
+		{Name: "service backup", Synopsis: "Write a backup of a service to a file", Run: own(runServiceBackup),
 			Apart: true, Document: true},
-		{Name: "service restore", Synopsis: "Make the directory of a service of a backup", Run: own(runServiceRestore),
+		{Name: "service restore", Synopsis: "Create the directory of a service from a backup", Run: own(runServiceRestore),
 			Apart: true, Document: true},
 		{Name: "show", Synopsis: "Show the state or a saved plan", Run: own(runShow), Document: true,
 			Use: estate.Use{Unreadable: estate.Unreadable{Summary: "failed to load state", Named: true}}},
@@ -76,26 +76,26 @@ func init() {
 		{Name: "state show", Synopsis: "Show one object of the state", Run: own(runStateShow)},
 		{Name: "state pull", Synopsis: "Write the state to standard output", Run: own(runStatePull), Document: true,
 			Use: estate.Use{Unreadable: estate.Unreadable{Summary: "Failed to refresh state", Named: true}}},
-		{Name: "state push", Synopsis: "Replace the state by a file", Run: own(runStatePush)},
-		{Name: "state restore", Synopsis: "Bring an earlier version of the state back", Run: own(runStateRestore)},
-		{Name: "state mv", Synopsis: "Give objects of the state another address", Run: own(runStateMv),
+		{Name: "state push", Synopsis: "Replace the state with a file", Run: own(runStatePush)},
+		{Name: "state restore", Synopsis: "Restore an earlier version of the state", Run: own(runStateRestore)},
+		{Name: "state mv", Synopsis: "Change the address of objects in the state", Run: own(runStateMv),
 			Use: estate.Use{ClearFiles: true}},
 		{Name: "state move", Run: own(runStateMv), Hidden: true, Use: estate.Use{ClearFiles: true}},
-		{Name: "state rm", Synopsis: "Forget objects without destroying them", Run: own(runStateRm),
+		{Name: "state rm", Synopsis: "Remove objects from the state without destroying them", Run: own(runStateRm),
 			Use: estate.Use{ClearFiles: true}},
 		{Name: "state remove", Run: own(runStateRm), Hidden: true, Use: estate.Use{ClearFiles: true}},
-		{Name: "state replace-provider", Synopsis: "Make objects belong to another provider", Run: own(runReplaceProvider),
+		{Name: "state replace-provider", Synopsis: "Assign objects to another provider", Run: own(runReplaceProvider),
 			Use: estate.Use{ClearFiles: true}},
-		{Name: "taint", Synopsis: "Mark an object to be replaced", Run: own(runTaint)},
-		{Name: "test", Synopsis: "Carry out the tests of the configuration", Run: own(runTest)},
-		{Name: "untaint", Synopsis: "Take that mark away", Run: own(runUntaint)},
+		{Name: "taint", Synopsis: "Mark an object for replacement", Run: own(runTaint)},
+		{Name: "test", Synopsis: "Run the tests of the configuration", Run: own(runTest)},
+		{Name: "untaint", Synopsis: "Remove the mark for replacement", Run: own(runUntaint)},
 		{Name: "version", Synopsis: "Show the version", Run: own(runVersion), Apart: true, Document: true},
-		{Name: "workers", Synopsis: "Who carries out operations", Run: own(group(workersUsage)), Hidden: true},
+		{Name: "workers", Synopsis: "Show workers", Run: own(group(workersUsage)), Hidden: true},
 		{Name: "workers list", Synopsis: "List the live workers", Run: own(runWorkersList), Apart: true},
 		{Name: "workspace", Synopsis: "Several states for one configuration", Run: own(group(workspaceUsage)), Hidden: true},
 		{Name: "workspace list", Synopsis: "List the workspaces", Run: own(runWorkspaceList)},
 		{Name: "workspace show", Synopsis: "Show the name of the selected workspace", Run: own(runWorkspaceShow)},
-		{Name: "workspace new", Synopsis: "Make a workspace, and select it", Run: own(runWorkspaceNew)},
+		{Name: "workspace new", Synopsis: "Create a workspace, and select it", Run: own(runWorkspaceNew)},
 		{Name: "workspace select", Synopsis: "Select another workspace", Run: own(runWorkspaceSelect)},
 		{Name: "workspace delete", Synopsis: "Delete a workspace", Run: own(runWorkspaceDelete)},
 		{Name: "env", Run: own(deprecatedEnv(group(workspaceUsage))), Hidden: true},
@@ -106,7 +106,7 @@ func init() {
 	}
 }
 
-// group returns what runs where only the first word of commands like `state list` is given: it shows how to go on.
+// group returns the function for the first word of commands like `state list` alone: it shows the help.
 func group(usage string) func(context.Context, *app, []string) int {
 	return func(_ context.Context, a *app, args []string) int {
 		code := 1
@@ -118,19 +118,19 @@ func group(usage string) func(context.Context, *app, []string) int {
 	}
 }
 
-// own gives a command the invocation with the methods of this package.
+// own adapts a command of this package to the framework.
 func own(run func(context.Context, *app, []string) int) func(context.Context, *command.App, []string) int {
 	return func(ctx context.Context, a *command.App, args []string) int { return run(ctx, &app{a}, args) }
 }
 
-// version is what the command reports as its own; engineVersion the version of OpenTofu whose behaviour and formats
-// it has, which is what drivers ask for.
+// version is the version of the command; engineVersion is the version of OpenTofu with the same behaviour and
+// formats, which drivers ask for.
 const (
 	version       = "0.1.0"
 	engineVersion = "1.12.6"
 )
 
-// program returns what the framework has to know.
+// program returns the description of the program for the framework.
 func program() *command.Program {
 	return &command.Program{
 		Version: version, EngineVersion: engineVersion, Commands: commands, Absent: absent,

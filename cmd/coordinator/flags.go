@@ -23,7 +23,7 @@ func (v *variableFlags) register(f *flag.FlagSet) {
 	f.BoolVar(&v.Input, "input", true, "")
 }
 
-// registerValues registers -var and -var-file for commands that ask for nothing.
+// registerValues registers -var and -var-file for commands that have no prompts.
 func (v *variableFlags) registerValues(f *flag.FlagSet) {
 	f.Func("var", "", func(s string) error {
 		v.List = append(v.List, config.VariableFlag{Text: s})
@@ -35,7 +35,7 @@ func (v *variableFlags) registerValues(f *flag.FlagSet) {
 	})
 }
 
-// stateFlags are -lock and where the state is.
+// stateFlags are -lock and the options for the location of the state.
 type stateFlags struct{ estate.StateOptions }
 
 func (s *stateFlags) register(f *flag.FlagSet) {
@@ -44,7 +44,7 @@ func (s *stateFlags) register(f *flag.FlagSet) {
 	f.StringVar(&s.Backup, "backup", "", "")
 }
 
-// registerFile registers -lock, -lock-timeout and the old options of the local backend, for commands that rearrange
+// registerFile registers -lock, -lock-timeout and the old options of the local backend, for commands that edit
 // the state.
 func (s *stateFlags) registerFile(f *flag.FlagSet) {
 	s.register(f)
@@ -57,29 +57,30 @@ func (s *stateFlags) registerLock(f *flag.FlagSet) {
 	f.DurationVar(&s.LockTimeout, "lock-timeout", 0, "")
 }
 
-// registerPrior registers those that commands have that write no state, and others too.
+// registerPrior registers the flags of commands that do not write a state; others have them too.
 func (s *stateFlags) registerPrior(f *flag.FlagSet) {
 	s.registerLock(f)
 	f.StringVar(&s.File, "state", "", "")
 }
 
-// absent are the options of OpenTofu's commands that are not there, behind the name of the command, with the reason
-// that users are told.
+// absent has the options of OpenTofu's commands that are not supported, keyed by command and option, with the
+// explanation for users.
 var absent = map[string]string{
-	"plan state-out":        "a plan writes no state; give it to apply",
-	"plan backup":           "a plan writes no state; give it to apply",
+	"plan state-out":        "a plan writes no state; give the option to apply",
+	"plan backup":           "a plan writes no state; give the option to apply",
 	"import show-sensitive": "an import shows no values",
 }
 
-// registerRemoteVersion registers -ignore-remote-version: workspaces of a service take the state although they are for
-// another version of the engine. Command lines for all backends carry it.
+// registerRemoteVersion registers -ignore-remote-version, with which workspaces of a service accept the state
+// although they are set to another version of the engine. It is accepted for all backends.
 func (a *app) registerRemoteVersion(f *flag.FlagSet) {
 	f.BoolVar(&a.Estate.AnyVersion, "ignore-remote-version", false, "")
 }
 
-// parallelismFlag is -parallelism. It implements flag.Value, and command.Checked: parse refuses a number that is none.
+// parallelismFlag is -parallelism. It implements flag.Value and command.Checked: invalid numbers are reported
+// by Check.
 type parallelismFlag struct {
-	// zero where the command line does not say: millipede.hcl, or else the default, says it then
+	// zero if the option was not given: millipede.hcl or the default then determines the value
 	value placement.Parallelism
 	wrong error
 }
@@ -110,9 +111,9 @@ func (p *parallelismFlag) Check() diag.List {
 	return diag.Errors("Invalid parallelism value", "The option -parallelism "+p.wrong.Error()+".", nil)
 }
 
-// planFlags say what to plan.
+// planFlags are the options for planning.
 type planFlags struct {
-	// keepQuiet is -suppress-forget-errors, of the commands that destroy.
+	// keepQuiet is -suppress-forget-errors, for commands that destroy.
 	keepQuiet bool
 
 	destroy, refreshOnly, noVerdicts bool
@@ -131,7 +132,7 @@ func (p *planFlags) register(f *flag.FlagSet) {
 	p.registerScope(f)
 }
 
-// registerScope registers -parallelism, and what says which part of the configuration to look at.
+// registerScope registers -parallelism and the options that select a part of the configuration.
 func (p *planFlags) registerScope(f *flag.FlagSet) {
 	p.parallelism.register(f)
 	listFlag(f, "target", &p.targets)
@@ -140,10 +141,11 @@ func (p *planFlags) registerScope(f *flag.FlagSet) {
 	listFlag(f, "exclude-file", &p.excludeFiles)
 }
 
-// refreshFlag is -refresh: how much of what exists a plan reads. Without it the rules say so. It implements flag.Value.
+// refreshFlag is -refresh: how many existing objects a plan reads. Without it the rules determine that. It
+// implements flag.Value.
 type refreshFlag struct {
 	off    bool
-	amount string // placement.RefreshAll or RefreshChanged; empty where the command line does not say
+	amount string // placement.RefreshAll or RefreshChanged; empty if the option was not given
 }
 
 // IsBoolFlag tells package flag that -refresh alone is -refresh=true.
@@ -177,7 +179,7 @@ func (r *refreshFlag) Set(text string) error {
 	return nil
 }
 
-// listFlag registers a flag that may be given often.
+// listFlag registers a flag that may be given several times.
 func listFlag(f *flag.FlagSet, name string, to *[]string) {
 	f.Func(name, "", func(s string) error {
 		*to = append(*to, s)
@@ -185,7 +187,7 @@ func listFlag(f *flag.FlagSet, name string, to *[]string) {
 	})
 }
 
-// wrongAddress says of which option the address is that cannot be parsed.
+// wrongAddress names the option whose address is invalid.
 func wrongAddress(what, text string, problems diag.List) diag.List {
 	if !problems.HasErrors() {
 		return problems
@@ -193,9 +195,8 @@ func wrongAddress(what, text string, problems diag.List) diag.List {
 	return diag.Errors(fmt.Sprintf("Invalid %s %q", what, text), problems[0].Detail, nil)
 }
 
-// ignored returns the flags that were given and ask for something that a saved plan does not do. That it was made
-// without refreshing, or is carried out with another parallelism, is nothing that it would have to agree with; of
-// -destroy there is a warning of its own.
+// ignored returns the given flags that request something that a saved plan does not do. Options about refreshing and
+// parallelism do not matter for a saved plan, and -destroy has a warning of its own.
 func (p *planFlags) ignored(saved *plan.Plan) []string {
 	var out []string
 	for _, given := range []struct {
@@ -214,7 +215,8 @@ func (p *planFlags) ignored(saved *plan.Plan) []string {
 	return out
 }
 
-// spec checks the flags against each other and parses the addresses. path says where the files with addresses are.
+// spec validates the combination of flags and parses the addresses. path resolves the names of files with
+// addresses.
 func (p *planFlags) spec(path func(name string) string) (running.Spec, diag.List) {
 	out := running.Spec{SkipRefresh: p.refresh.off, Refresh: p.refresh.amount, NoVerdicts: p.noVerdicts}
 	var diags diag.List
@@ -227,13 +229,13 @@ func (p *planFlags) spec(path func(name string) string) (running.Spec, diag.List
 	case p.refreshOnly:
 		out.Mode = plan.RefreshOnly
 		if p.refresh.off || p.refresh.amount == placement.RefreshChanged {
-			diags = diags.Append(diag.New(diag.Error, "Incompatible refresh options", "Refreshing is all that "+
-				"-refresh-only does, so it does not go with -refresh="+p.refresh.String()+".", nil))
+			diags = diags.Append(diag.New(diag.Error, "Incompatible refresh options", "A plan with "+
+				"-refresh-only only refreshes, so it cannot be combined with -refresh="+p.refresh.String()+".", nil))
 		}
 	}
 	if len(p.replace) > 0 && (p.destroy || p.refreshOnly) {
-		diags = diags.Append(diag.New(diag.Error, "Unsupported plan mode", "The -replace option asks for new "+
-			"objects, and neither -destroy nor -refresh-only makes any.", nil))
+		diags = diags.Append(diag.New(diag.Error, "Unsupported plan mode", "The -replace option creates new "+
+			"objects, which neither -destroy nor -refresh-only does.", nil))
 	}
 	targets, more := readAddressFiles(p.targets, p.targetFiles, path)
 	diags = diags.Append(more)
@@ -264,10 +266,10 @@ func (p *planFlags) spec(path func(name string) string) (running.Spec, diag.List
 	return out, diags
 }
 
-// serviceOnly are the problems of options that a service cannot follow.
+// serviceOnly returns errors for options that a service does not support.
 func (p *planFlags) serviceOnly() (diags diag.List) {
 	if len(p.excludes)+len(p.excludeFiles) > 0 {
-		diags = diags.Append(diag.New(diag.Error, "-exclude option is not supported", "The service that carries the run "+
+		diags = diags.Append(diag.New(diag.Error, "-exclude option is not supported", "The service that executes the run "+
 			"out has no way to leave parts out. It can be given what is to be planned, with -target.", nil))
 	}
 	if n := p.parallelism.value; n != 0 && n != placement.DefaultParallelism { // drivers say the default, too
@@ -275,7 +277,7 @@ func (p *planFlags) serviceOnly() (diags diag.List) {
 			"operations go on at a time is for the service to say that carries the run out.", nil))
 	}
 	if p.refresh.amount == placement.RefreshChanged || p.noVerdicts {
-		diags = diags.Append(diag.New(diag.Error, "-refresh=changed is not supported", "The service that carries the run "+
+		diags = diags.Append(diag.New(diag.Error, "-refresh=changed is not supported", "The service that executes the run "+
 			"out cannot be told how much to read with an option. Where it is a Millipede, refresh = \"changed\" in "+
 			"the configuration's millipede.hcl tells it.", nil))
 	}

@@ -69,7 +69,7 @@ func TestAnOptionOfOpenTofuThatIsNotThereIsRefusedWithTheReason(t *testing.T) {
 		"plan -state-out=x":                      "-state-out: a plan writes no state",
 		"plan -backup=x":                         "-backup: a plan writes no state",
 		"import -show-sensitive a.b c":           "-show-sensitive: an import shows no values",
-		"state mv -backup-out=x a.b a.c":         "The -backup-out option is about the file of -state-out",
+		"state mv -backup-out=x a.b a.c":         "The -backup-out option can be used only with -state-out",
 		"validate -never-was-one-and-never-will": "not defined: -never-was-one-and-never-will\n",
 	} {
 		var out, problems bytes.Buffer

@@ -1,5 +1,5 @@
-// Command coordinator plans and applies configuration: it builds the graph, decides what is ready, dispatches it to
-// workers, owns the state.
+// Command coordinator is the command line of Millipede: it plans and applies configurations, manages their
+// states, and serves the service.
 package main
 
 import (

@@ -14,10 +14,10 @@ import (
 // app is one invocation.
 type app struct{ *command.App }
 
-// screen is where a command talks that runs no plan.
+// screen is the output of a command that executes no run.
 type screen struct{ *command.Screen }
 
-// viewFlags are how a command shows things.
+// viewFlags are the options about output.
 type viewFlags = command.ViewFlags
 
 // newScreen is command.App.NewScreen.
@@ -35,7 +35,7 @@ func (a *app) newStreamScreen(f viewFlags, sources func() map[string]*hcl.File) 
 // textScreen is command.App.TextScreen.
 func (a *app) textScreen(f viewFlags) *screen { return &screen{a.TextScreen(f)} }
 
-// noArguments complains about arguments of a command that takes none.
+// noArguments returns an error if there are arguments, for a command that takes none.
 func noArguments(f *flag.FlagSet) diag.List {
 	if f.NArg() == 0 {
 		return nil
@@ -43,16 +43,16 @@ func noArguments(f *flag.FlagSet) diag.List {
 	return unexpected(f.Arg(0))
 }
 
-// unexpected complains about the first argument of a command that takes none.
+// unexpected returns the error for the first argument of a command that takes none.
 func unexpected(arg string) diag.List {
 	return diag.Errors("Unexpected argument", fmt.Sprintf("Too many command line arguments: %q is not expected. To "+
 		"work in another directory, give the global option -chdir=DIR.", arg), nil)
 }
 
-// noStateFile is what commands on the state say where nothing was ever stored.
+// noStateFile is the error of commands on the state if nothing was ever stored.
 func noStateFile() diag.List {
-	return diag.Errors("No state file was found", "There is no state here that the command could work on. Run it in "+
-		"a directory where something was applied, or name a state file with -state.", nil)
+	return diag.Errors("No state file was found", "There is no state in this directory. Run the command in "+
+		"a directory in which something was applied, or name a state file with -state.", nil)
 }
 
 // parseTargets parses the addresses that a command on the state was given. What is wrong with them is told after the

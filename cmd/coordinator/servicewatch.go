@@ -14,16 +14,16 @@ import (
 	"github.com/millipede-iac/millipede/view"
 )
 
-// watchedRun is a run of a service that is to be watched.
+// watchedRun is a run of a service to watch.
 type watchedRun struct {
 	client *tfc.Client
 	id     string
-	url    string // where people find it
+	url    string // its page
 }
 
-// servedRun finds the run of a service that is meant: by its address, by its ID in the workspace that the configuration
-// names, or, without either, the newest of that workspace that is not over. It is nil where the configuration names no
-// service that carries runs out.
+// servedRun finds a run of a service: by its address, by its ID in the workspace of the configuration, or,
+// without either, the newest unfinished run of that workspace. It is nil if the configuration uses no service
+// that executes runs.
 func (a *app) servedRun(ctx context.Context, name string, vars estate.Variables) (*watchedRun, diag.List) {
 	if strings.HasPrefix(name, "https://") {
 		return a.runAt(ctx, name)
@@ -52,7 +52,7 @@ func (a *app) servedRun(ctx context.Context, name string, vars estate.Variables)
 	return &watchedRun{d.Client, name, d.URL(name)}, diags
 }
 
-// runAt finds the run that the address of its page names.
+// runAt finds the run with the given page address.
 func (a *app) runAt(ctx context.Context, address string) (*watchedRun, diag.List) {
 	u, err := url.Parse(address)
 	id := ""
@@ -63,7 +63,7 @@ func (a *app) runAt(ctx context.Context, address string) (*watchedRun, diag.List
 		}
 	}
 	if id == "" || u.Host == "" {
-		return nil, diag.Errors("This is no address of a run", fmt.Sprintf("The address of the page of a run ends with "+
+		return nil, diag.Errors("This is not the address of a run", fmt.Sprintf("The address of the page of a run ends with "+
 			"/runs/ID, and %q does not.", address), nil)
 	}
 	base, err := a.Services.Find(ctx, u.Host, "tfe.v2")
@@ -83,10 +83,10 @@ func (a *app) runAt(ctx context.Context, address string) (*watchedRun, diag.List
 	return &watchedRun{client, id, address}, nil
 }
 
-// watchServed shows a run of a service until it is over, and returns how it stands then.
+// watchServed shows a run of a service until it ends, and returns its status then.
 func (a *app) watchServed(ctx context.Context, w *view.Watch, r *watchedRun) (tfc.Status, error) {
 	defer a.refreshing(ctx, w)()
-	w.Note(fmt.Sprintf("The run %s is carried out by a service:\n  %s\n", r.id, r.url))
+	w.Note(fmt.Sprintf("A service executes the run %s:\n  %s\n", r.id, r.url))
 	var status tfc.Status
 	err := remote.Watch(ctx, r.client, r.id, w.Note, func(s *remote.Seen) error {
 		if s.Status != status && s.Status != "" {
@@ -104,14 +104,14 @@ func (a *app) watchServed(ctx context.Context, w *view.Watch, r *watchedRun) (tf
 	return status, err
 }
 
-// servedWatched are the problems at the end of watching a run of a service.
+// servedWatched returns the diagnostics at the end of watching a run of a service.
 func servedWatched(ctx context.Context, r *watchedRun, status tfc.Status, err error) diag.List {
 	switch {
 	case ctx.Err() != nil:
-		return diag.Errors("Stopped watching", fmt.Sprintf("The run goes on:\n  %s", r.url), nil)
+		return diag.Errors("Stopped watching", fmt.Sprintf("The run continues:\n  %s", r.url), nil)
 	case tfc.NotFound(err):
-		return diag.Errors("The run cannot be watched", fmt.Sprintf("The service knows no run %s that the token may see, "+
-			"or it is no Millipede: other services do not tell what a run does.", r.id), nil)
+		return diag.Errors("The run cannot be watched", fmt.Sprintf("The service has no run %s that the token may see, "+
+			"or it is another product: only Millipede reports the progress of a run.", r.id), nil)
 	case err != nil && !errors.Is(err, context.Canceled):
 		return diag.Errors("Failed to watch the run", err.Error()+".", nil)
 	}

@@ -28,26 +28,26 @@ import (
 const testUsage = `
 Usage: coordinator [global options] test [options]
 
-  Carries out the tests of the configuration in this directory: the files *.tftest.hcl and *.tofutest.hcl (and their
-  JSON forms) here and in the directory tests. Each run plans or applies the configuration, or another module, on a
-  state of its own, and checks its assertions about what came of it. What the runs of a file made is destroyed at the
+  Runs the tests of the configuration in this directory: the files *.tftest.hcl and *.tofutest.hcl (and their
+  JSON forms) here and in the directory tests. Each run plans or applies the configuration, or another module, with a
+  state of its own, and checks its assertions about the result. The objects of a file's runs are destroyed at the
   end of the file.
 
-  Tests make real infrastructure, unless their providers are mocked. See to it that it is gone when they are over.
+  Tests create real infrastructure, unless their providers are mocked. Make sure that it is gone afterwards.
 
 Options:
-  -filter=FILE          Carry out this test file alone. The path is relative to the working directory. May be given
-                        often.
-  -test-directory=DIR   Look for test files in this directory, beside those in the working directory. The default is
+  -filter=FILE          Run only this test file. The path is relative to the working directory. May be given
+                        several times.
+  -test-directory=DIR   Look for test files in this directory besides the working directory. The default is
                         tests.
   -verbose              Show the plan of each run, or the state after it.
-  -junit-xml=FILE       Write a report in the form of JUnit's to a file, too.
+  -junit-xml=FILE       Also write a report in JUnit's format to a file.
   -parallelism=N        How many operations may run at the same time.
   -var 'NAME=VALUE', -var-file=FILE
-                        Values for variables, unless a test file has its own. May be given often.
+                        Values for variables, unless a test file has its own. May be given several times.
 ` + jsonHelp
 
-// erroredTestState is where the state goes of what a test could not destroy.
+// erroredTestState is the file for the state of objects that a test could not destroy.
 const erroredTestState = "errored_test.tfstate"
 
 // testFlags are the flags of the test command.
@@ -94,23 +94,23 @@ func runTest(ctx context.Context, a *app, args []string) int {
 	return t.run(ctx, diags)
 }
 
-// testRun is one call of the test command.
+// testRun is one execution of the test command.
 type testRun struct {
 	*screen
 	wd    *estate.Configuration
 	flags testFlags
 	view  document.TestViews
-	// problem is an error that came while the tests ran.
+	// problem collects errors that occur while the tests run.
 	problem diag.List
 }
 
-// run opens what the tests need, carries them out, and returns the exit code.
+// run opens the dependencies of the tests, runs them, and returns the exit code.
 func (t *testRun) run(ctx context.Context, diags diag.List) int {
 	t.view = t.views()
 	e, more := t.App.Estate.OpenEngine(ctx, estate.EngineOptions{
 		Tree: t.wd.Tree, Loader: t.wd.Loader, Observer: coordinator.Silent{}, Parallelism: t.flags.parallelism.value,
-		Note:       func(string) {}, // the view tells of interrupts, when the suite has taken notice
-		AnyVersion: true,            // as in OpenTofu, tests take what is installed
+		Note:       func(string) {}, // the view reports interrupts when the suite has noticed them
+		AnyVersion: true,            // as in OpenTofu, tests use the installed versions
 	})
 	o := suite.Options{
 		Tree: t.wd.Tree, Given: t.wd.Given, Filter: t.flags.filter, Verbose: t.flags.verbose,
@@ -127,7 +127,7 @@ func (t *testRun) run(ctx context.Context, diags diag.List) int {
 	}
 	runner, more := suite.New(o)
 	t.Diagnostics(diags.Append(more))  // warnings
-	release := t.App.Interrupts.Hold() // what the tests made is destroyed
+	release := t.App.Interrupts.Hold() // the objects of the tests must be destroyed
 	passed := runner.Run(t.App.Interrupts.Leaving)
 	release()
 	if e != nil {
@@ -140,8 +140,8 @@ func (t *testRun) run(ctx context.Context, diags diag.List) int {
 	return code
 }
 
-// allUnavailable tells whether there are errors, and all of them say that a provider is not installed: without tests
-// that matters to nobody, and else their runs fail.
+// allUnavailable reports whether there are errors, and all of them say that a provider is not installed. They
+// do not matter if there are no tests; otherwise the runs fail.
 func allUnavailable(l diag.List) bool {
 	return l.HasErrors() && !slices.ContainsFunc(l, func(d *diag.Diagnostic) bool {
 		return d.Severity == diag.Error && d.Extra != install.ErrUnavailable
@@ -153,7 +153,7 @@ func newTestStore() journal.Store {
 	return statemem.New(statemem.Options{Now: time.Now, NewID: rand.Text, EngineVersion: engineVersion})
 }
 
-// views are all that is told of the tests.
+// views returns all views of the tests.
 func (t *testRun) views() document.TestViews {
 	var out document.TestViews
 	if t.ForPeople() {
@@ -169,7 +169,7 @@ func (t *testRun) views() document.TestViews {
 	return append(out, &testFiles{testRun: t})
 }
 
-// flatName is the path of a test file as one name.
+// flatName converts the path of a test file to a file name.
 func flatName(path string) string { return strings.NewReplacer("/", "_", ".", "_").Replace(path) }
 
 func (t *testRun) failed(err error) {
@@ -178,7 +178,7 @@ func (t *testRun) failed(err error) {
 	}
 }
 
-// testFiles writes what tests leave in files. It implements suite.View.
+// testFiles writes the states that tests leave behind to files. It implements suite.View.
 type testFiles struct {
 	*testRun
 	left bool
@@ -190,12 +190,13 @@ func (t *testFiles) Begin(*suite.Suite) {}
 // Ran implements suite.View.
 func (t *testFiles) Ran(*suite.File) {}
 
-// Cleaned implements suite.View: the state of what could not be destroyed is kept, so that it can be destroyed by it.
+// Cleaned implements suite.View: it stores the state of objects that could not be destroyed, so that they can
+// be destroyed later.
 func (t *testFiles) Cleaned(f *suite.File, r *suite.Run, left *state.State, _ diag.List) {
 	t.keep(f, r, left)
 }
 
-// Abandoned implements suite.View: what there was no time to destroy is kept likewise.
+// Abandoned implements suite.View: it stores the state of objects that there was no time to destroy.
 func (t *testFiles) Abandoned(a suite.Abandoned) {
 	t.keep(a.File, a.Run, a.Main)
 	for _, r := range a.File.Runs {
@@ -210,7 +211,7 @@ func (t *testFiles) keep(f *suite.File, r *suite.Run, left *state.State) {
 		return
 	}
 	name := erroredTestState
-	if t.left { // there is one of this call already
+	if t.left { // this command has written one already
 		name = fmt.Sprintf("errored_test.%s.%s.tfstate", flatName(f.Name), r.Name)
 	}
 	t.left = true
@@ -223,8 +224,8 @@ func (t *testFiles) keep(f *suite.File, r *suite.Run, left *state.State) {
 	if err != nil {
 		t.Write(t.App.Stderr, text.Bytes())
 		t.problem = t.problem.Append(diag.New(diag.Error, "Failed to persist state",
-			fmt.Sprintf("The state of what %s/%s has left behind cannot be written to %s: %s. It was printed "+
-				"instead, as far as it could be made.", f.Name, r.Name, name, err), nil))
+			fmt.Sprintf("The state of objects that %s/%s has left behind cannot be written to %s: %s. It was printed "+
+				"instead, as far as possible.", f.Name, r.Name, name, err), nil))
 	}
 }
 

@@ -40,8 +40,8 @@ Options:
                      their own (the attribute environment of millipede.hcl) are refused. Default: any.
   -log-level=LEVEL   ` + logflags.UsageLevel + `
   -log-format=FORMAT ` + logflags.UsageFormat + `
-  -metrics=ADDRESS   Answer scrapes of Prometheus there, at /metrics, without a token and without TLS. Give an address
-                     that only the scraper reaches, such as 127.0.0.1:9464. Default: none.
+  -metrics=ADDRESS   Serve Prometheus metrics there, at /metrics, without a token and without TLS. Use an address
+                     that only the scraper can reach, such as 127.0.0.1:9464. Default: none.
   -version           Show the version.
 ` + natsconn.Usage + `
   The first SIGTERM or Ctrl-C drains: nothing new is taken, what runs is finished and reported. The second one leaves
