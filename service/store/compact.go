@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// compactFrom is the minimum of free bytes for compaction; they must also be half of the file.
+	// compactFrom is the minimum of free bytes for compaction; they must also be half of what the file has used.
 	compactFrom = 4 << 20
 	// compactStep is the size of a copying transaction, in bytes: it bounds the memory.
 	compactStep = 1 << 20
@@ -36,19 +36,17 @@ func open(path string) (*bbolt.DB, error) {
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a crash
 		return nil, errors.Join(err, db.Close())
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
 	tx, err := db.Begin(true) // the number of free pages is computed at the end of a write transaction
+	used := int64(0)          // without the end of the file, which bbolt has allocated in advance
 	if err == nil {
+		used = tx.Size()
 		err = tx.Rollback()
 	}
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	free := int64(db.Stats().FreePageN) * int64(db.Info().PageSize)
-	if free < compactFrom || free < info.Size()/2 {
+	if free < compactFrom || free < used/2 {
 		return db, nil
 	}
 	to, err := bbolt.Open(fresh, 0o600, options)
