@@ -311,25 +311,54 @@ func (a *Applier) End() []state.Change {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	changes := []state.Change{a.endChecks()}
-	if p := a.Plan; p.Mode == plan.Destroy && len(p.Targets)+len(p.Excludes) == 0 {
+	if a.Plan.Mode == plan.Destroy {
 		changes = append(changes, a.dataGone()...)
 	}
 	a.state.Apply(changes...)
 	return changes
 }
 
-// dataGone forgets all data that was read, because nothing is left that uses it. The caller has the lock.
+// dataGone forgets the data that was read, because nothing is left that uses it; of a part of a configuration, that of
+// the part: what is targeted itself, or neither excluded nor what an excluded object depends on. The caller has the
+// lock.
 func (a *Applier) dataGone() []state.Change {
 	var out []state.Change
+	kept := a.keptData()
 	for abs, r := range a.state.Resources {
 		if abs.Resource.Mode != addr.Data {
 			continue
 		}
 		for k := range r.Instances {
-			out = append(out, state.SetObject{Addr: abs.Instance(k)})
+			if at := abs.Instance(k); !kept(at) {
+				out = append(out, state.SetObject{Addr: at})
+			}
 		}
 	}
 	return out
+}
+
+// keptData tells which data a destroy leaves. The caller has the lock.
+func (a *Applier) keptData() func(addr.Instance) bool {
+	p := a.Plan
+	among := func(list []addr.Target, i addr.Instance) bool {
+		return slices.ContainsFunc(list, func(t addr.Target) bool { return t.Contains(i) })
+	}
+	if len(p.Targets) > 0 {
+		return func(i addr.Instance) bool { return !among(p.Targets, i) }
+	}
+	needed := map[addr.ConfigResource]bool{}
+	for abs, r := range a.state.Resources {
+		for k, i := range r.Instances {
+			if len(p.Excludes) == 0 || i.Current == nil || i.Current.Dependencies == nil ||
+				!among(p.Excludes, abs.Instance(k)) {
+				continue
+			}
+			for d := range i.Current.Dependencies.All() {
+				needed[d.Value()] = true
+			}
+		}
+	}
+	return func(i addr.Instance) bool { return among(p.Excludes, i) || needed[i.Config()] }
 }
 
 // State returns the current state. The caller must not modify it, nor call it while the run goes on.

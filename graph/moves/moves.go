@@ -106,12 +106,12 @@ func contradictions(all []statement) diag.List {
 	return diags
 }
 
-// order sorts statements so that a chain's beginning comes before its end, and what is outside before what is inside.
+// order sorts statements so that each comes after those that it depends on.
 func order(all []statement) ([]int, diag.List) {
 	g := dag.New(len(all))
 	for i := range all {
 		for j := range all {
-			if i != j && (all[j].move.ChainsFrom(all[i].move) || all[j].move.NestedIn(all[i].move)) {
+			if i != j && all[j].move.DependsOn(all[i].move) {
 				g.Edge(i, j)
 			}
 		}

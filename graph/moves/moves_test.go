@@ -94,6 +94,12 @@ func TestWhereObjectsMove(t *testing.T) {
 			map[string]string{".": block("b", "count = 2") + moved("t.a", "t.b")},
 			[]string{"t.a[0]", "t.a[1]"}, []string{"t.a[0] -> t.b[0]", "t.a[1] -> t.b[1]"}, "",
 		},
+		"what is moved out of a module is not moved with it": {
+			map[string]string{".": call("n", "") + block("z", "") + moved("module.m", "module.n") +
+				moved("module.m.t.a", "t.z"), "n": block("a", "") + block("b", "")},
+			[]string{"module.m.t.a", "module.m.t.b"},
+			[]string{"module.m.t.a -> t.z", "module.m.t.b -> module.n.t.b"}, "",
+		},
 		"a chain leads to its end from its beginning": {
 			map[string]string{".": block("c", "") + moved("t.b", "t.c") + moved("t.a", "t.b")},
 			[]string{"t.a"}, []string{"t.a -> t.c"}, "",
@@ -243,6 +249,9 @@ func TestACycleOfMovesIsAnErrorThatNamesThem(t *testing.T) {
 		"of two resources": {moved("t.a", "t.b") + moved("t.b", "t.a"), "t.a[*] → t.b[*]"},
 		"of three":         {moved("t.a", "t.b") + moved("t.b", "t.c") + moved("t.c", "t.a"), "t.c[*] → t.a[*]"},
 		"of two instances": {moved("t.a[0]", "t.a[1]") + moved("t.a[1]", "t.a[0]"), "t.a[0] → t.a[1]"},
+		"of a module and what it has, into the same module": {
+			moved("module.a", "module.b") + moved("module.a.t.x[1]", "module.b.t.x[3]"),
+			"module.a[*] → module.b[*]"},
 		"of two modules": {moved("module.a", "module.b") + moved("module.b", "module.a"),
 			"module.a[*] → module.b[*]"},
 	} {

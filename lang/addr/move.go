@@ -1,6 +1,10 @@
 package addr
 
-import "github.com/hashicorp/hcl/v2"
+import (
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+)
 
 // Move says that what was From is now To, in every instance of Module. It is the meaning of a moved block;
 // which moves apply, and in which order, is the planner's business.
@@ -221,10 +225,26 @@ func sameThing(am Move, a *MoveEndpoint, bm Move, b *MoveEndpoint) bool {
 	}
 }
 
-// NestedIn tells whether m's From names something inside what other's From names, so that other has to be
-// done first.
-func (m Move) NestedIn(other Move) bool {
-	inner, outer := m.steps(m.From), other.steps(other.From)
+// DependsOn tells whether other has to be done before m: because m moves on what other moves, or because the one names
+// something inside what the other names. A move of something inside comes before that of what it is inside of, because
+// afterwards nothing is at its From; and one that leads into something comes after the move that brings that there.
+// Both together make a cycle.
+func (m Move) DependsOn(other Move) bool {
+	if m.ChainsFrom(other) {
+		return true
+	}
+	if !within(m, m.From, other, other.To) && !within(m, m.To, other, other.To) &&
+		!within(other, other.From, m, m.From) && !within(other, other.To, m, m.From) {
+		return false
+	}
+	// What a module says of its own things lies both inside of the From and inside of the To of a move of the outer
+	// module that gives it another key only; the outer move comes first then.
+	return len(m.Module.Path()) >= len(other.Module.Path()) || !m.rekeysModule()
+}
+
+// within tells whether an endpoint of m names something inside what an endpoint of other names.
+func within(m Move, a *MoveEndpoint, other Move, b *MoveEndpoint) bool {
+	inner, outer := m.steps(a), other.steps(b)
 	if !stepsMatch(outer, inner, false) {
 		return false
 	}
@@ -232,10 +252,17 @@ func (m Move) NestedIn(other Move) bool {
 	case movesCall, movesModule:
 		return !m.IsModule() || len(inner) > len(outer)
 	case movesResource:
-		return len(inner) == len(outer) && m.scope == movesInstance && m.From.Resource == other.From.Resource
+		return len(inner) == len(outer) && m.scope == movesInstance && a.Resource == b.Resource
 	default:
 		return false
 	}
+}
+
+// rekeysModule tells whether the move changes nothing but keys of module instances.
+func (m Move) rekeysModule() bool {
+	return m.scope == movesModule && slices.EqualFunc(m.From.Steps, m.To.Steps, func(a, b Step) bool {
+		return a.Name == b.Name
+	})
 }
 
 // stepsMatch tells whether pattern matches the front of steps, or all of them. A WildcardKey on either side

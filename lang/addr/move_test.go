@@ -110,7 +110,9 @@ func TestMovesThatFollowEachOther(t *testing.T) {
 	}
 }
 
-func TestMovesInsideOfOthersAreNested(t *testing.T) {
+// What is inside was moved after what it is inside of, when it was no longer there: module.m.a.b, which was to become
+// a.z, went along into module.n.
+func TestMovesInsideOfOthersComeFirst(t *testing.T) {
 	outer := move(t, "", "module.m", "module.n")
 	for from, want := range map[string]bool{
 		"module.m.a.b": true, "module.m[1].a.b[0]": true, "module.m.module.o": true,
@@ -120,15 +122,29 @@ func TestMovesInsideOfOthersAreNested(t *testing.T) {
 		if from == "module.m.module.o" {
 			to = "module.z"
 		}
-		if got := move(t, "", from, to).NestedIn(outer); got != want {
-			t.Errorf("%s: %v", from, got)
+		inner := move(t, "", from, to)
+		if got := outer.DependsOn(inner); got != want {
+			t.Errorf("%s comes first: %v", from, got)
+		}
+		if inner.DependsOn(outer) {
+			t.Errorf("%s comes last, too", from)
 		}
 	}
-	if !move(t, "", "a.b[0]", "a.c").NestedIn(move(t, "", "a.b", "a.d")) {
-		t.Error("an instance is inside of its resource")
+	instance, resource := move(t, "", "a.b[0]", "a.c"), move(t, "", "a.b", "a.d")
+	if !resource.DependsOn(instance) || instance.DependsOn(resource) {
+		t.Error("an instance is moved out of its resource first")
 	}
-	if move(t, "", "a.b", "a.c").NestedIn(move(t, "", "a.b", "a.d")) {
+	if move(t, "", "a.b", "a.c").DependsOn(resource) {
 		t.Error("a resource is not inside of itself")
+	}
+	within := move(t, "", "module.m.a.b[1]", "module.n.a.b[3]")
+	if !outer.DependsOn(within) || !within.DependsOn(outer) {
+		t.Error("what is moved with its module into the same module, but elsewhere, has no order")
+	}
+	own := move(t, "m", "a.b", "a.c")
+	rekeyed := move(t, "", "module.m", "module.m[0]")
+	if !own.DependsOn(rekeyed) || rekeyed.DependsOn(own) {
+		t.Error("what a module says of itself comes after the new key of the module")
 	}
 }
 
