@@ -180,13 +180,13 @@ func (r *Operation) fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.Lis
 	return rebase.Onto(p, r.Prior, changed), nil
 }
 
-// stale says what has changed that a plan rests on.
+// stale returns the error for a plan whose dependencies have changed.
 func stale(p *plan.Plan, now *state.State, conflicts []rebase.Conflict) diag.List {
-	detail := "The state was changed by another operation after the plan was made, so the plan cannot be applied any " +
-		"more. Make a new one."
+	detail := "The state was changed by another operation after the plan was made, so the plan can no longer be " +
+		"applied. Make a new one."
 	if len(conflicts) > 0 {
-		detail = fmt.Sprintf("The plan was made for serial %d of the state, which has serial %d now. Not everything "+
-			"that the plan rests on is as it was:\n", p.BaseSerial, now.Serial)
+		detail = fmt.Sprintf("The plan was made for serial %d of the state, which now has serial %d. Something "+
+			"that the plan depends on has changed since:\n", p.BaseSerial, now.Serial)
 		const most = 10
 		for i, c := range conflicts {
 			if i == most {
@@ -195,7 +195,7 @@ func stale(p *plan.Plan, now *state.State, conflicts []rebase.Conflict) diag.Lis
 			}
 			detail += fmt.Sprintf("  - %s\n", c)
 		}
-		detail += "\nSo the plan cannot be applied any more. Make a new one."
+		detail += "\nSo the plan can no longer be applied. Make a new one."
 	}
 	list := diag.Errors("Saved plan is stale", detail, nil)
 	list[0].Extra = staleness{}
