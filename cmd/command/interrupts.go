@@ -75,7 +75,7 @@ func (i *Interrupts) Say(tell func(text string)) (back func()) {
 const (
 	PartsFromWorker  = "What runs with the embedded worker is in doubt now."
 	PartsFromRun     = "The service continues the run, or stops it as it was asked to."
-	PartsFromService = "The next start continues the runs that are under way. Operations of the embedded worker may " +
+	PartsFromService = "The next start continues the runs in progress. Operations of the embedded worker may " +
 		"be in doubt then."
 )
 

@@ -60,7 +60,7 @@ func (a *app) cancelElsewhere(ctx context.Context, u *running.Screen, held diag.
 		return fail(diags)
 	}
 	u.Diagnostics(diags)
-	fmt.Fprintln(a.Stdout, "The run that goes on here was told to end: nothing more is begun, what is under way is "+
+	fmt.Fprintln(a.Stdout, "The run in progress here was asked to end: nothing more is started, running operations are "+
 		"finished.")
 	return 0
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 )
 
-// apply carries the plan out, or goes on with what was begun of it.
+// apply applies the plan, or resumes an interrupted apply of it.
 func (p *phase) apply(ctx context.Context) (result *service.ApplyResult, diags diag.List) {
 	saved, err := keptPlan(p.job.Plan)
 	if err != nil {
@@ -45,7 +45,7 @@ func (p *phase) apply(ctx context.Context) (result *service.ApplyResult, diags d
 	return result, diags
 }
 
-// settle takes the results of what the run had begun, and goes on with nothing.
+// settle collects the results of the operations that the run has started, and starts nothing.
 func (p *phase) settle(ctx context.Context) (diags diag.List) {
 	diags = p.install(ctx)
 	if diags.HasErrors() {
@@ -58,7 +58,7 @@ func (p *phase) settle(ctx context.Context) (diags diag.List) {
 	defer closing(ctx, op, &diags)
 	p.doubtful(op.Prior)
 	return diags.Append(diag.Errors("The run was canceled",
-		"The service has not continued it. The state has the results of what the run had begun, as far as they are "+
+		"The service has not continued it. The state has the results of the operations that had started, as far as they are "+
 			"known.", nil))
 }
 
@@ -70,13 +70,14 @@ func counted(a *operation.Applied) *service.ApplyResult {
 		Import: a.Counts.Imported}
 }
 
-// planAgain makes a new plan for a run that is applied without being asked, where others have changed what the first
-// one rests on. The run has the whole state from then on: it comes after them, as it would without locks of objects.
+// planAgain makes a new plan for an auto-applied run if others have changed something that its first plan
+// depends on. From then on the run has the whole state for itself: it is ordered after the other changes, as
+// without locks of objects.
 func (p *phase) planAgain(ctx context.Context, op *estate.Operation, stale diag.List) (*plan.Plan, diag.List) {
 	for _, d := range stale {
 		p.screen.note(d.Detail + "\n")
 	}
-	p.screen.note("The run is to be applied without being asked, so it plans again, with the state for itself.\n")
+	p.screen.note("The run applies automatically, so it plans again, with the state for itself.\n")
 	options, diags := p.planOptions()
 	if diags = diags.Append(op.LockAll(ctx)); diags.HasErrors() {
 		return nil, diags

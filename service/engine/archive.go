@@ -14,8 +14,8 @@ import (
 	"github.com/millipede-iac/millipede/unpacking"
 )
 
-// unpack writes the files of a configuration's archive, gzip of tar, below an empty directory. Nothing is written
-// outside of it, and no link that is left leads out.
+// unpack writes the files of a configuration's archive, a gzipped tar, into an empty directory. It writes
+// nothing outside of the directory, and leaves no link that points outside.
 func unpack(archive io.Reader, dir string, bounds unpacking.Bounds) error {
 	z, err := gzip.NewReader(archive)
 	if err != nil {
@@ -64,7 +64,7 @@ func unpackEntry(root *os.Root, t *tar.Reader, h *tar.Header, budget *unpacking.
 	case tar.TypeReg:
 		mode := fs.FileMode(0o600)
 		if h.FileInfo().Mode()&0o100 != 0 {
-			mode = 0o700 // scripts of the configuration are run
+			mode = 0o700 // scripts of the configuration must be executable
 		}
 		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
 		if err != nil {
@@ -82,7 +82,7 @@ func unpackEntry(root *os.Root, t *tar.Reader, h *tar.Header, budget *unpacking.
 	return errors.New("it is neither a file, nor a directory, nor a link")
 }
 
-// linksStay checks that no link below a directory leads out of it, by whichever way.
+// linksStay checks that no link below a directory points outside, directly or indirectly.
 func linksStay(dir string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -94,7 +94,7 @@ func linksStay(dir string) error {
 		}
 		to, err := filepath.EvalSymlinks(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return os.Remove(path) // it leads to nothing, and is not to lead to what comes later
+			return os.Remove(path) // it is dangling; a later file must not become its target
 		}
 		if err != nil {
 			return err

@@ -8,7 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// backend keeps the snapshot of one workspace in the service. The service has locked the workspace for the run already.
+// backend stores the snapshot of one workspace in the service, which has already locked the workspace for the
+// run.
 type backend struct {
 	state          service.State
 	workspace, run string

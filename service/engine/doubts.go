@@ -22,7 +22,8 @@ func (e *Engine) Resolve(ctx context.Context, j *service.Job, r service.Resoluti
 	return p.end(p.resolve(ctx, r, who))
 }
 
-// resolve takes the results of a run that was left, if there is one, and then the word of who resolves a doubt.
+// resolve first collects the results of an abandoned run, if there is one, and then records a person's
+// resolution of a doubt.
 func (p *phase) resolve(ctx context.Context, r service.Resolution, who string) (diags diag.List) {
 	at, diags := addr.ParseInstance(r.Address)
 	if diags.HasErrors() {
@@ -51,12 +52,13 @@ func (p *phase) resolve(ctx context.Context, r service.Resolution, who string) (
 	return diags
 }
 
-// leftBehind opens the estate after a run that does not go on, and takes the results of that first. As is what for.
+// leftBehind opens the estate after a run that is not continued, and collects its results first. as is the
+// purpose, for the names of requests.
 func (p *phase) leftBehind(ctx context.Context, as string) (*estate.Operation, diag.List) {
 	o := estate.StateOptions{Lock: true, LockTimeout: storeWait}
 	if run := p.job.Run.ID; p.job.Workspace.ObjectLocks {
 		o = p.shared()
-		o.Sharing.Request = as + "-" + run // the run may have left a request of its own
+		o.Sharing.Request = as + "-" + run // the run itself may have left a request
 		alive := o.Sharing.Alive
 		o.Sharing.Alive = func(request string) bool { return request != run && alive(request) }
 	}
@@ -66,7 +68,7 @@ func (p *phase) leftBehind(ctx context.Context, as string) (*estate.Operation, d
 	})
 }
 
-// doubtful tells the service which operations a state has in doubt.
+// doubtful reports the operations in doubt in a state to the service.
 func (p *phase) doubtful(st *state.State) {
 	if p.job.Doubtful == nil || st == nil {
 		return

@@ -1,7 +1,7 @@
-// Package engine carries out the phases of the service's runs, with the library that the command line uses as well.
+// Package engine executes the phases of the service's runs, with the same library as the command line.
 //
-// It turns a job of the service into an estate, a plan or an apply there, and text for people or lines for programs. It
-// knows nothing of workspaces, of rights, or of who waits for whom.
+// It turns a job of the service into an estate with a plan or an apply, and its progress into text for people
+// or lines for programs. It has no knowledge of workspaces, permissions or the queue.
 package engine
 
 import (
@@ -35,42 +35,43 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// Place is where a phase is carried out.
+// Place is the environment in which a phase is executed.
 type Place struct {
-	// Dir is the directory of the configuration; Data is where what belongs to the workspace stays.
+	// Dir is the directory of the configuration; Data is the permanent directory of the workspace.
 	Dir, Data string
 	Environ   environ.Variables
-	Brought   environ.Variables // of Environ, what is the run's own: workers elsewhere get it on top of theirs
-	// Backend keeps the state.
+	Brought   environ.Variables // the run's own part of Environ, which external workers add to theirs
+	// Backend stores the state.
 	Backend snapshot.Backend
 	Stop    operation.Stop
-	// Tell says something to people.
+	// Tell prints a message for people.
 	Tell func(text string)
 }
 
-// Options are what the engine works with.
+// Options configure the engine.
 type Options struct {
-	// Open returns the estate of a place: what a process has beside that is added.
+	// Open returns the estate of a place, with the connections of the process.
 	Open func(Place) *estate.Estate
-	// Environ is what every run sees, before its own variables.
+	// Environ is the environment of every run, to which its own variables are added.
 	Environ     environ.Variables
 	Parallelism placement.Parallelism
-	// EngineVersion is that of OpenTofu whose behaviour runs have.
+	// EngineVersion is the version of OpenTofu whose behaviour runs have.
 	EngineVersion string
 	Now           func() time.Time
-	// Connected returns for how long workers could be reached without a break; 0 where they cannot be. May be nil.
+	// Connected returns for how long workers have been reachable without interruption; 0 if they are not
+	// reachable. May be nil.
 	Connected func() time.Duration
-	// Observe returns an observer that passes on what it is told, and what is called when there is nothing more to tell;
-	// may be nil.
+	// Observe returns an observer that wraps inner, and a function that is called when there are no further
+	// events; may be nil.
 	Observe func(run string, inner coordinator.Observer) (o coordinator.Observer, end func())
-	// Unpack bounds what a configuration may become.
+	// Unpack bounds the size of an unpacked configuration.
 	Unpack unpacking.Bounds
 }
 
 // Engine implements service.Engine. Safe for concurrent use.
 type Engine struct {
 	o     Options
-	hands estate.Hands // what runs share that work on one state
+	hands estate.Hands // shared by runs that work on one state
 }
 
 var _ service.Engine = (*Engine)(nil)
@@ -78,17 +79,17 @@ var _ service.Engine = (*Engine)(nil)
 // New returns the engine.
 func New(o Options) *Engine { return &Engine{o: o} }
 
-// phase is one phase of a run while it goes on.
+// phase is a phase of a run in progress.
 type phase struct {
 	*Engine
 	job    *service.Job
 	estate *estate.Estate
 	screen screen
 	vars   estate.Variables
-	// unwatched is called when there is nothing more to tell.
+	// unwatched is called when there are no further events.
 	unwatched func()
 	began     time.Time
-	// settles tells that the run was canceled before this phase, which was to go on with it.
+	// settles says that the run was canceled before this phase could resume it.
 	settles bool
 }
 
@@ -119,7 +120,8 @@ func (e *Engine) Apply(ctx context.Context, j *service.Job) (_ *service.ApplyRes
 	return result, p.end(diags)
 }
 
-// phaseSpan begins the trace of a phase: the two of a run may be days apart, and each has its own.
+// phaseSpan begins the trace of a phase. The phases of a run have separate traces, because they may be days
+// apart.
 func phaseSpan(ctx context.Context, name string, j *service.Job) (context.Context, *trace.Span) {
 	ctx, span := trace.Start(ctx, name, trace.Internal)
 	span.Set("millipede.run", j.Run.ID)
@@ -134,7 +136,7 @@ func endSpan(span *trace.Span, err error) {
 	span.End()
 }
 
-// begin unpacks the configuration and makes the estate.
+// begin unpacks the configuration and opens the estate.
 func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
 	p := &phase{Engine: e, job: j, began: e.o.Now()}
 	root := filepath.Join(j.Scratch, "configuration")
@@ -162,7 +164,7 @@ func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
 	p.unwatched = func() {}
 	until := stopping(j.Stopping)
 	if p.settles = j.Resumed && until.Err() != nil && !errors.Is(context.Cause(until), operation.ErrSuspended); p.settles {
-		until = context.WithoutCancel(until) // it starts nothing, so that there is nothing to stop
+		until = context.WithoutCancel(until) // it starts nothing, so there is nothing to stop
 	}
 	environment, brought := e.environ(j)
 	p.estate = e.o.Open(Place{
@@ -173,7 +175,7 @@ func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
 	return p, nil
 }
 
-// stopping is what the engine takes for the context that stops a phase: the causes are its own.
+// stopping converts the context that stops a phase for the engine, which has causes of its own.
 func stopping(of context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(of))
 	end := func() {
@@ -191,7 +193,7 @@ func stopping(of context.Context) context.Context {
 	return ctx
 }
 
-// unpackOnce is unpack; in a directory that is kept, the first time alone.
+// unpackOnce is unpack; into a directory that is kept, it unpacks only once.
 func (p *phase) unpackOnce(dir string) error {
 	if p.job.Kept == "" {
 		return p.unpack(dir)
@@ -227,12 +229,12 @@ func (p *phase) unpack(dir string) error {
 	return nil
 }
 
-// unheard are variables by which a run would reach into the process and the files of the service: they name programs
-// that it talks to, and directories that it writes to.
+// unheard are variables with which a run could access the process and the files of the service: they name
+// programs that it connects to, and directories that it writes to.
 var unheard = []string{"TF_REATTACH_PROVIDERS", "TF_DATA_DIR", "TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG"}
 
-// environ is what the programs of a run see here, and what workers elsewhere get of it: a home, a way out to the
-// network and programs they have themselves.
+// environ returns the environment of the run's programs on this machine, and the part of it that external
+// workers get, which have their own home, network settings and programs.
 func (e *Engine) environ(j *service.Job) (all, brought environ.Variables) {
 	brought = slices.DeleteFunc(slices.Clone(j.Environment), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -246,7 +248,7 @@ func (e *Engine) environ(j *service.Job) (all, brought environ.Variables) {
 	return e.o.Environ.With("HOME=" + j.Scratch).With(brought...), brought
 }
 
-// end shows problems, and returns what the service is told of them.
+// end shows diagnostics, and returns the error for the service.
 func (p *phase) end(diags diag.List) error {
 	p.unwatched()
 	p.screen.diagnostics(diags)
@@ -263,12 +265,12 @@ func (p *phase) end(diags diag.List) error {
 	return errors.Join(service.ErrReported, err)
 }
 
-// storeWait is how long a phase waits for the store of its workspace. Only the end of the phase before it, of a run
-// that was left, can still have it.
+// storeWait is how long a phase waits for the store of its workspace, which only the previous phase, of an
+// abandoned run, can still have open.
 const storeWait = 20 * time.Second
 
-// state says how the state is opened. A plan that does not have the workspace reads what was last committed: others
-// may plan and apply there at the same time.
+// state returns the options for opening the state. A plan that does not hold the workspace reads the last
+// committed state: others may plan and apply at the same time.
 func (p *phase) state(applies bool) estate.StateOptions {
 	if p.job.Workspace.ObjectLocks {
 		return p.shared()
@@ -279,10 +281,10 @@ func (p *phase) state(applies bool) estate.StateOptions {
 	return estate.StateOptions{Lock: true, LockTimeout: storeWait}
 }
 
-// plansOnly reports whether the run plans without having the workspace.
+// plansOnly reports whether the run plans without holding the workspace.
 func (p *phase) plansOnly() bool { return p.job.Run.PlanOnly || p.job.Run.SavePlan }
 
-// shared says how a state is opened that several runs work on at the same time.
+// shared returns the options for opening a state on which several runs work at the same time.
 func (p *phase) shared() estate.StateOptions {
 	j := p.job
 	return estate.StateOptions{LockTimeout: storeWait, Sharing: &estate.Sharing{
@@ -302,8 +304,8 @@ func (p *phase) shared() estate.StateOptions {
 	}}
 }
 
-// operation opens the estate for this phase. saved is the plan to apply; nil for none. A phase that resumes a run
-// settles it by that.
+// operation opens the estate for this phase. saved is the plan to apply, nil if there is none. If the phase
+// resumes a run, the plan determines which run is settled.
 func (p *phase) operation(ctx context.Context, saved *planfile.Saved, resumes bool) (*estate.Operation, diag.List) {
 	r := &p.job.Run
 	o := estate.OperationOptions{
@@ -317,7 +319,7 @@ func (p *phase) operation(ctx context.Context, saved *planfile.Saved, resumes bo
 	return p.estate.Begin(ctx, o)
 }
 
-// watch is who watches an operation: the log, and the book in which people look at its vertices.
+// watch returns the observers of an operation: the log, and the timeline.
 func (p *phase) watch() estate.Watch {
 	w := p.screen.watch()
 	if p.job.Watched != nil {
@@ -330,13 +332,13 @@ func (p *phase) watch() estate.Watch {
 		}
 	}
 	if p.o.Observe != nil {
-		p.unwatched() // those of an earlier operation of the phase, if there was one
+		p.unwatched() // the observers of an earlier operation of the phase, if any
 		w.Observer, p.unwatched = p.o.Observe(p.job.Run.ID, w.Observer)
 	}
 	return w
 }
 
-// plan installs what the configuration needs, and makes the plan.
+// plan installs the dependencies of the configuration, and makes the plan.
 func (p *phase) plan(ctx context.Context) (result *service.PlanResult, diags diag.List) {
 	if diags := p.install(ctx); diags.HasErrors() {
 		return nil, diags
@@ -371,20 +373,20 @@ func (p *phase) plan(ctx context.Context) (result *service.PlanResult, diags dia
 			result.Generated = len(generated) > 0
 		}
 		if !planned.Plan.Applyable() && !p.plansOnly() {
-			// No apply follows that would write the snapshot, which an earlier run may have failed to write.
+			// No apply follows that would write the snapshot; an earlier run may have failed to write it.
 			diags = diags.Append(op.State.Push(ctx))
 		}
 	}
 	return result, diags
 }
 
-// closing closes an operation, whose phase may have ended with a panic: the process goes on, and nobody else could open
-// what the operation had open. It is to be deferred.
+// closing closes an operation, even after a panic in its phase: otherwise nobody could open its store again in
+// this process. Use it with defer.
 func closing(ctx context.Context, op *estate.Operation, diags *diag.List) {
 	*diags = diags.Append(op.Close(ctx))
 }
 
-// planOptions say what the run asks for.
+// planOptions returns the options of the run's plan.
 func (p *phase) planOptions() (o operation.PlanOptions, diags diag.List) {
 	r := &p.job.Run
 	o.SkipRefresh, o.Refresh = !r.Refresh, p.job.Workspace.Refresh
@@ -407,8 +409,8 @@ func (p *phase) planOptions() (o operation.PlanOptions, diags diag.List) {
 	return o, diags
 }
 
-// documents puts together what is kept of a plan. The whole document, which is as large as the state, is made of that
-// when somebody asks for it: see PlanJSON.
+// documents makes the stored results of a plan. The complete document, which is as large as the state, is made
+// from them on request: see PlanJSON.
 func (p *phase) documents(ctx context.Context, op *estate.Operation, planned *operation.Planned) (*service.PlanResult,
 	error) {
 	text, err := op.Kept(ctx, planned.Plan)
@@ -427,7 +429,7 @@ func (p *phase) documents(ctx context.Context, op *estate.Operation, planned *op
 	}, nil
 }
 
-// sensitiveVariables are the names of those that are declared so.
+// sensitiveVariables returns the names of variables that are declared sensitive.
 func sensitiveVariables(all map[string]*config.Variable) (names []string) {
 	for name, v := range all {
 		if v.Sensitive || v.Ephemeral {
@@ -438,7 +440,7 @@ func sensitiveVariables(all map[string]*config.Variable) (names []string) {
 	return names
 }
 
-// install brings modules and providers here, as the command init does.
+// install installs modules and providers, as the command init does.
 func (p *phase) install(ctx context.Context) diag.List {
 	c, diags := p.estate.Configuration(p.vars)
 	if diags.HasErrors() {
@@ -446,7 +448,7 @@ func (p *phase) install(ctx context.Context) diag.List {
 	}
 	p.screen.sources(c.Sources)
 	if !c.HasFiles() {
-		return nil // a destroying run may do without; others are told by the plan
+		return nil // a destroy does not need one; for other runs the plan reports the error
 	}
 	diags = c.Install(ctx, false, estate.Fetching{
 		Downloading: func(config.ModuleRequest, string, string) {}, Done: func(addr.Module, config.Installed) {},
@@ -467,8 +469,8 @@ func (p *phase) install(ctx context.Context) diag.List {
 	return diags.Append(more)
 }
 
-// usedProviders returns the providers that the objects of the state belong to. The service has noted them of each
-// version that it could look into; of others the whole state is read.
+// usedProviders returns the providers of the objects in the state. The service has recorded them for each
+// version that it could read; for other versions the whole state is read.
 func (p *phase) usedProviders(ctx context.Context, c *estate.Configuration) ([]addr.Provider, diag.List) {
 	noted, err := p.job.State.Providers(ctx)
 	if err != nil {
@@ -478,7 +480,7 @@ func (p *phase) usedProviders(ctx context.Context, c *estate.Configuration) ([]a
 	used := make([]addr.Provider, 0, len(noted))
 	for _, text := range noted {
 		config, diags := addr.ParseProviderConfig(text)
-		known = known && !diags.HasErrors() // of an old state it may say less
+		known = known && !diags.HasErrors() // that of an old state may be incomplete
 		used = append(used, config.Provider)
 	}
 	if known {

@@ -9,11 +9,11 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// unchangedKey is where the redacted document has the number of resources that stay as they are.
+// unchangedKey is the key of the number of unchanged resources in the redacted document.
 const unchangedKey = "millipede_unchanged"
 
-// redact makes the document of a plan that clients show: what changes, without sensitive values, with the schemas of
-// every resource, without which clients crash. What stays as it is, they do not show: it is counted.
+// redact makes the document of a plan for clients: the changes, without sensitive values, with the schemas of
+// all resources, without which clients crash. Unchanged resources, which clients do not show, are only counted.
 func redact(of *plan.Plan, schemas *values.Schemas) ([]byte, error) {
 	changes, unchanged, err := document.PlanChangesJSON(of)
 	if err != nil {
@@ -59,7 +59,7 @@ func redact(of *plan.Plan, schemas *values.Schemas) ([]byte, error) {
 	})
 }
 
-// withoutValues takes the values of variables out of a plan's document: those that the service keeps write-only.
+// withoutValues removes the values of write-only variables from a plan's document.
 func withoutValues(full []byte, names []string) ([]byte, error) {
 	if len(names) == 0 {
 		return full, nil
@@ -86,17 +86,17 @@ func withoutValues(full []byte, names []string) ([]byte, error) {
 	return json.Marshal(document)
 }
 
-// redactChange takes the sensitive values out of a change.
+// redactChange removes the sensitive values from a change.
 func redactChange(change map[string]any) {
 	for _, side := range []string{"before", "after"} {
 		change[side] = redactValue(change[side], change[side+"_sensitive"])
 	}
 }
 
-// redacted stands for a sensitive value.
+// redacted replaces a sensitive value.
 const redacted = "REDACTED"
 
-// redactValue takes the parts out of a value that are marked: marks have true where a value is sensitive.
+// redactValue replaces the marked parts of a value: marks are true where a value is sensitive.
 func redactValue(v, marks any) any {
 	switch m := marks.(type) {
 	case bool:

@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// resume goes on with the run that the service has left in its midst, or tells what came of it if it has ended since.
-// over is false when nothing of it was begun.
+// resume resumes an interrupted run, or returns its result if it has ended since. over is false if the run had
+// not started anything.
 func (p *phase) resume(ctx context.Context) (result *service.ApplyResult, diags diag.List, over bool) {
 	run, saved, diags := p.begun(ctx)
 	switch {
@@ -38,7 +38,7 @@ func (p *phase) resume(ctx context.Context) (result *service.ApplyResult, diags 
 		applied, after, more = op.GoOn(ctx, *run, saved.Plan, false)
 	}
 	diags = diags.Append(more)
-	if applied != nil { // of the whole run, as if nothing had come between
+	if applied != nil { // of the whole run, including the part before the interruption
 		applied.Counts, applied.Before = applied.Counts.Plus(applied.Before), applying.Counts{}
 	}
 	p.doubtful(after)
@@ -46,7 +46,7 @@ func (p *phase) resume(ctx context.Context) (result *service.ApplyResult, diags 
 	return counted(applied), diags, true
 }
 
-// begun finds the engine's run of the phase; nil for none.
+// begun finds the engine's run of the phase; nil if there is none.
 func (p *phase) begun(ctx context.Context) (*journal.Run, *planfile.Saved, diag.List) {
 	if p.job.Workspace.ObjectLocks {
 		return p.estate.Requested(ctx, p.shared())

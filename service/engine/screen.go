@@ -18,7 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// screen is how a phase shows itself in its log: as text, or as a line of JSON for each message.
+// screen writes the log of a phase: as text, or as JSON messages, one per line.
 type screen interface {
 	watch() estate.Watch
 	sources(func() map[string]*hcl.File)
@@ -27,7 +27,7 @@ type screen interface {
 	plan(*operation.Planned)
 	applying(*plan.Plan)
 	applied(a *operation.Applied, after *state.State, ok bool)
-	// end writes what is left. The error is that something could not be written.
+	// end writes the remaining output. It returns the first error of writing.
 	end() error
 }
 
@@ -42,7 +42,7 @@ func newScreen(j *service.Job, o Options) screen {
 	return t
 }
 
-// text is for people.
+// text writes text for people.
 type text struct {
 	out      io.Writer
 	printer  *view.Printer
@@ -105,7 +105,7 @@ func summaryOf(a *operation.Applied, destroys bool) document.Summary {
 	}
 }
 
-// lines is for programs.
+// lines writes JSON lines for programs.
 type lines struct {
 	stream   *document.Stream
 	destroys bool

@@ -16,9 +16,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// shape is what the JSON document of a plan needs besides the plan itself, so that it can be made at any time without a
-// worker: the schemas that the plan was made with, as workers send them, and the variables whose values the service
-// keeps write-only.
+// shape is the data, besides the plan itself, from which the JSON document of a plan can be made at any time
+// without a worker: the schemas that the plan used, in the form of workers' messages, and the write-only
+// variables.
 type shape struct {
 	Schemas map[string][]byte `msgpack:"s"` // by the provider's address
 	Hidden  []string          `msgpack:"h"`

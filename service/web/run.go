@@ -132,7 +132,7 @@ func (c *call) actions(v *service.RunView) []action {
 		out = append(out, action{"force-cancel", "Force cancel", "danger", "The run ends at once. Operations that " +
 			"are in progress are abandoned: their outcomes are in doubt."})
 	case v.Status.Cancelable() && plans && v.CancelAsked.IsZero():
-		out = append(out, action{"cancel", "Cancel", "danger", "Nothing new is begun. What is under way is ended and kept."})
+		out = append(out, action{"cancel", "Cancel", "danger", "Interrupts running operations, and stores their results."})
 	}
 	return out
 }

@@ -51,7 +51,7 @@ func TestARunInAnotherProcessIsCancelled(t *testing.T) {
 	s.Must("init")
 	p := s.Start("apply", "-auto-approve", "-no-color", "-parallelism=4")
 	site.Eventually(t, "some machines were created", func() bool { return s.Finished("create") >= 4 })
-	site.Wants(t, s.Must("runs", "cancel"), "was told to end")
+	site.Wants(t, s.Must("runs", "cancel"), "was asked to end")
 	if code := site.Exit(t, p); code != 1 {
 		t.Errorf("a cancelled apply has exit status %d", code)
 	}
