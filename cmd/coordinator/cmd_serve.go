@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"runtime"
 
 	"github.com/millipede-iac/millipede/cmd/command"
@@ -102,7 +103,11 @@ func runServe(ctx context.Context, a *app, args []string) int {
 		}
 	}
 	defer a.Interrupts.Parts(command.PartsFromService)()
-	if err := serving.Serve(ctx, o); err != nil {
+	err = serving.Serve(ctx, o)
+	switch {
+	case errors.As(err, new(*serving.StartError)):
+		return fail("The service cannot start", err)
+	case err != nil:
 		return fail("The service has ended", err)
 	}
 	return 0

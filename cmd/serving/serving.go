@@ -190,8 +190,21 @@ type serving struct {
 	hashes  *install.Hashes // of the packages that runs use
 }
 
-// Serve runs the service until it is interrupted. The options are complete.
+// StartError says that the service could not start: it has answered nobody.
+type StartError struct{ Err error }
+
+func (e *StartError) Error() string { return e.Err.Error() }
+func (e *StartError) Unwrap() error { return e.Err }
+
+// Serve runs the service until it is interrupted. The options are complete. It returns a *StartError for a service that
+// does not come to work.
 func Serve(ctx context.Context, o Options) (err error) {
+	started := false
+	defer func() {
+		if err != nil && !started {
+			err = &StartError{err}
+		}
+	}()
 	s := &serving{Options: o, hashes: install.NewHashes(time.Now)}
 	mail, err := o.mail()
 	if err != nil {
@@ -262,6 +275,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
+	started = true
 	s.announce(o, listener.Addr(), trust, token)
 	sender := notify.New(notify.Options{Service: svc, Address: "https://" + hostOf(o, listener.Addr()),
 		Private: o.NotifyPrivate, Mail: mail, Now: time.Now, Logger: log})
@@ -306,7 +320,7 @@ func (o *Options) mail() (*notify.Mail, error) {
 	if o.MailPasswordFile != "" {
 		var err error
 		if password, err = os.ReadFile(o.MailPasswordFile); err != nil {
-			return nil, fmt.Errorf("reading the password for the mail server: %w", err)
+			return nil, fmt.Errorf("-smtp-password-file: reading the password for the mail server: %w", err)
 		}
 	}
 	m, err := notify.ParseMail(o.MailServer, o.MailFrom, strings.TrimSpace(string(password)))

@@ -1,0 +1,83 @@
+package fault
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	natsio "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millipede-iac/millipede/test/nats"
+	"github.com/millipede-iac/millipede/test/site"
+)
+
+// inRegion is a trial whose machines are in a region, which is the name of their pool.
+func inRegion(t *testing.T, region string, count int) *trial {
+	s := newTrial(t, count, 100)
+	s.Write("main.tf", strings.ReplaceAll(machines("a", count, 100, "small"), "  name ",
+		fmt.Sprintf("  region = %q\n  name ", region)))
+	return s
+}
+
+// as connects to the server of a guarded site as one of its users.
+func as(s *site.Site, user string) *natsio.Conn {
+	s.T.Helper()
+	nc, err := natsio.Connect(s.NATS, natsio.UserInfo(user, user), natsio.RootCAs(s.Guard.CA),
+		natsio.ClientCert(s.Guard.ClientCert, s.Guard.ClientKey))
+	must(s.T, err)
+	s.T.Cleanup(nc.Close)
+	return nc
+}
+
+// The results of all pools were in one stream without a bound. Who had the password of a worker of one pool could fill
+// the storage of NATS with results that nobody had asked for, and all runs stood still.
+func TestAPoolWhoseResultsAreFloodedStopsItsOwnRunsAlone(t *testing.T) {
+	t.Parallel()
+	us, eu := inRegion(t, "us", crowd), inRegion(t, "eu", crowd)
+	certificates, err := nats.MakeCertificates(t.TempDir())
+	must(t, err)
+	us.Guard = &certificates
+	us.Server()
+	eu.NATS, eu.Guard = us.NATS, us.Guard
+	for _, s := range []*trial{us, eu} {
+		s.Must("init")
+	}
+	us.Worker("us")
+	eu.Worker("eu")
+
+	hit := eu.Start(apply...)
+	site.Eventually(t, "some machines of eu are there", func() bool { return eu.Finished("create") >= 4 })
+	js, err := jetstream.New(as(us.Site, "coordinator"))
+	must(t, err)
+	stream, err := js.Stream(site.Waiting(t), "RESULTS-eu")
+	must(t, err)
+	cfg := stream.CachedInfo().Config
+	if cfg.MaxBytes <= 0 {
+		t.Error("the results of the pool have no bound")
+	}
+	cfg.MaxBytes = 4 << 20 // reached soon
+	_, err = js.UpdateStream(site.Waiting(t), cfg)
+	must(t, err)
+	flood, n := as(us.Site, "worker-eu"), 0
+	for _, size := range []int{256 << 10, 4 << 10, 0} { // to the last byte
+		for full := false; !full; n++ {
+			m, err := flood.Request(fmt.Sprintf("result.eu.nobody.run.a%d", n), make([]byte, size), site.Patience)
+			must(t, err)
+			full = strings.Contains(string(m.Data), "maximum bytes exceeded")
+			if n > 1e5 {
+				t.Fatal("the stream takes whatever comes")
+			}
+		}
+	}
+	us.Must(apply...)
+	us.complete(crowd)
+
+	if code := site.Exit(t, hit); code != 1 || !strings.Contains(hit.Output(), "A stream of NATS is full") ||
+		!strings.Contains(hit.Output(), "RESULTS-eu") {
+		t.Errorf("the run of the pool ended with %d\n%s", code, site.Tail(hit.Output()))
+	}
+	must(t, stream.Purge(site.Waiting(t), jetstream.WithPurgeSubject("result.eu.nobody.>")))
+	eu.goOn(apply)
+	eu.complete(crowd)
+}
