@@ -10,13 +10,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/coordinator/estate"
-	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -91,13 +91,14 @@ func (c *Connector) Connect(ctx context.Context, o estate.ConnectOptions) (estat
 	}
 	t := &transport{}
 	if home == nil {
-		dir, err := os.MkdirTemp("", "millipede-")
+		removeRemains(os.TempDir(), time.Now())
+		dir, err := os.MkdirTemp("", temporaryPrefix)
 		if err != nil {
 			return nil, diag.Errors("Failed to start the embedded NATS server", err.Error()+".", nil)
 		}
 		t.temporary = dir
 		c.AtEnd(func(context.Context) { removing(dir) })
-		h := layout.At("", dir).Workspace("default")
+		h := temporaryHome(dir)
 		home = &h
 	}
 	failed := func(what string, err error, more ...error) (estate.Connection, diag.List) {

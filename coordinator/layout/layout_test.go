@@ -98,6 +98,53 @@ func TestTheSocketOfAProcessThatDiedIsInNobodysWay(t *testing.T) {
 	}
 }
 
+// A socket that has no room in the home is in a directory of its own, below the one for temporary files. A process that
+// was killed left it there, and the next one made another.
+func TestTheDirectoryOfTheSocketOfAProcessThatDiedGoes(t *testing.T) {
+	h := home(t, filepath.Join(t.TempDir(), strings.Repeat("a-directory-with-a-long-name/", 6)))
+	temp, err := os.MkdirTemp("/tmp", "s") // a socket in t.TempDir has no room either
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(temp); err != nil {
+			t.Error(err)
+		}
+	})
+	died := func(more string) {
+		dir, err := os.MkdirTemp(temp, "millipede-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		socket := filepath.Join(dir, "socket")
+		if err := errors.Join(os.WriteFile(socket, nil, 0o600), os.WriteFile(filepath.Join(h.Path(), "socket.path"),
+			[]byte(socket), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if more != "" {
+			if err := os.WriteFile(filepath.Join(dir, more), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range []struct {
+		more string
+		left int
+	}{{"", 1}, {"somebody's", 2}} {
+		died(c.more)
+		server, err := h.Serve(store(func() error { return nil }), temp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left, err := filepath.Glob(filepath.Join(temp, "*")); err != nil || len(left) != c.left {
+			t.Errorf("beside %q there are %q (%v)", c.more, left, err)
+		}
+		if err := server.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestACopyThatFailsLeavesNothing(t *testing.T) {
 	h := home(t, t.TempDir())
 	serve(t, h, func() error { return errors.New("no space left on device") })

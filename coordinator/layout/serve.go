@@ -31,6 +31,7 @@ const OpCopy = "copy"
 const (
 	socketName    = "socket"
 	addressName   = "socket.path"
+	apartPrefix   = "millipede-"
 	maxSocketPath = 100 // systems take 104 to 108 bytes
 	maxRequest    = 4 << 10
 	maxConns      = 64
@@ -100,6 +101,7 @@ func (h Home) Serve(source Source, temp string) (*Server, error) {
 // support sockets, it uses a directory of its own, and writes its name to a file in the home.
 func (s *Server) listen() (err error) {
 	path, note := filepath.Join(s.home.path, socketName), filepath.Join(s.home.path, addressName)
+	removeApart(note)
 	for _, old := range []string{path, note} {
 		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -110,14 +112,32 @@ func (s *Server) listen() (err error) {
 			return os.Chmod(path, 0o600)
 		}
 	}
-	if s.apart, err = os.MkdirTemp(s.temp, "millipede-"); err != nil {
+	if s.apart, err = os.MkdirTemp(s.temp, apartPrefix); err != nil {
 		return err
 	}
 	path = filepath.Join(s.apart, socketName)
+	// First the note, so that the next process finds the directory if this one is killed.
+	if err := os.WriteFile(note, []byte(path), 0o600); err != nil {
+		return err
+	}
 	if s.listener, err = net.Listen("unix", path); err != nil {
 		return err
 	}
-	return errors.Join(os.Chmod(path, 0o600), os.WriteFile(note, []byte(path), 0o600))
+	return os.Chmod(path, 0o600)
+}
+
+// removeApart removes the directory of the socket that a note names. The process that wrote the note has ended: who
+// serves has the store. What is not the directory of a socket alone stays, and so does what cannot be removed; it is in
+// nobody's way.
+func removeApart(note string) {
+	text, err := os.ReadFile(note)
+	path := strings.TrimSpace(string(text))
+	dir := filepath.Dir(path)
+	if err != nil || filepath.Base(path) != socketName || !strings.HasPrefix(filepath.Base(dir), apartPrefix) {
+		return
+	}
+	_ = os.Remove(path)
+	_ = os.Remove(dir) // if nothing else is in it
 }
 
 // Pulled reports to later readers that the store has taken over the changes of others to the snapshot.

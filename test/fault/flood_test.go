@@ -46,7 +46,10 @@ func TestAPoolWhoseResultsAreFloodedStopsItsOwnRunsAlone(t *testing.T) {
 	us.Worker("us")
 	eu.Worker("eu")
 
-	hit := eu.Start(apply...)
+	// All runs share the limit of -parallelism: it must have room beside the operations of eu, whose permits stay held
+	// while nobody hears of their end.
+	wide := []string{"apply", "-auto-approve", "-no-color", "-parallelism=40"}
+	hit := eu.Start(wide...)
 	site.Eventually(t, "some machines of eu are there", func() bool { return eu.Finished("create") >= 4 })
 	js, err := jetstream.New(as(us.Site, "coordinator"))
 	must(t, err)
@@ -70,7 +73,7 @@ func TestAPoolWhoseResultsAreFloodedStopsItsOwnRunsAlone(t *testing.T) {
 			}
 		}
 	}
-	us.Must(apply...)
+	us.Must(wide...)
 	us.complete(crowd)
 
 	if code := site.Exit(t, hit); code != 1 || !strings.Contains(hit.Output(), "A stream of NATS is full") ||
@@ -78,6 +81,6 @@ func TestAPoolWhoseResultsAreFloodedStopsItsOwnRunsAlone(t *testing.T) {
 		t.Errorf("the run of the pool ended with %d\n%s", code, site.Tail(hit.Output()))
 	}
 	must(t, stream.Purge(site.Waiting(t), jetstream.WithPurgeSubject("result.eu.nobody.>")))
-	eu.goOn(apply)
+	eu.goOn(wide)
 	eu.complete(crowd)
 }
