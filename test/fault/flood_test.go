@@ -12,12 +12,10 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// inRegion is a trial whose machines are in a region, which is the name of their pool.
-func inRegion(t *testing.T, region string, count int) *trial {
-	s := newTrial(t, count, 100)
-	s.Write("main.tf", strings.ReplaceAll(machines("a", count, 100, "small"), "  name ",
-		fmt.Sprintf("  region = %q\n  name ", region)))
-	return s
+// inRegion are machines in a region, which is the name of their pool.
+func inRegion(region, size string) string {
+	return strings.ReplaceAll(machines("a", crowd, 100, size), "  name ",
+		fmt.Sprintf("  region = %q\n  name ", region))
 }
 
 // as connects to the server of a guarded site as one of its users.
@@ -34,7 +32,9 @@ func as(s *site.Site, user string) *natsio.Conn {
 // the storage of NATS with results that nobody had asked for, and all runs stood still.
 func TestAPoolWhoseResultsAreFloodedStopsItsOwnRunsAlone(t *testing.T) {
 	t.Parallel()
-	us, eu := inRegion(t, "us", crowd), inRegion(t, "eu", crowd)
+	us, eu := newTrial(t, crowd, 100), newTrial(t, crowd, 100)
+	us.Write("main.tf", inRegion("us", "small"))
+	eu.Write("main.tf", inRegion("eu", "small"))
 	certificates, err := nats.MakeCertificates(t.TempDir())
 	must(t, err)
 	us.Guard = &certificates
@@ -49,8 +49,7 @@ func TestAPoolWhoseResultsAreFloodedStopsItsOwnRunsAlone(t *testing.T) {
 	// All runs share the limit of -parallelism: it must have room beside the operations of eu, whose permits stay held
 	// while nobody hears of their end.
 	wide := []string{"apply", "-auto-approve", "-no-color", "-parallelism=40"}
-	hit := eu.Start(wide...)
-	site.Eventually(t, "some machines of eu are there", func() bool { return eu.Finished("create") >= 4 })
+	eu.Must(wide...) // which makes the streams of its pool
 	js, err := jetstream.New(as(us.Site, "coordinator"))
 	must(t, err)
 	stream, err := js.Stream(site.Waiting(t), "RESULTS-eu")
@@ -73,6 +72,8 @@ func TestAPoolWhoseResultsAreFloodedStopsItsOwnRunsAlone(t *testing.T) {
 			}
 		}
 	}
+	eu.Write("main.tf", inRegion("eu", "large"))
+	hit := eu.Start(wide...)
 	us.Must(wide...)
 	us.complete(crowd)
 
