@@ -1,5 +1,5 @@
-// Package authority makes certificates for a service that nobody has given any: its own authority, which clients are
-// told to trust, and a certificate of that for the names at which the service listens.
+// Package authority issues certificates for a service without a configured certificate: it has its own
+// authority, which clients must trust, and certificates for the names at which the service listens.
 package authority
 
 import (
@@ -22,13 +22,14 @@ import (
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// The terms of an authority and of its certificates, which are made anew with each start of the service.
+// The validity of an authority and of its certificates; a new certificate is issued at each start of the
+// service.
 const (
 	authorityTerm   = 10 * 365 * 24 * time.Hour
 	certificateTerm = 365 * 24 * time.Hour
 )
 
-// keyPlace is what the sealed key of the authority is bound to.
+// keyPlace is the additional data for encrypting the authority's key.
 var keyPlace = []byte("tls/ca.key")
 
 // Authority signs certificates.
@@ -38,8 +39,8 @@ type Authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// Open returns the authority of a directory, which is made at the first time. Its key lies in the directory, sealed:
-// who copies the directory cannot make certificates that clients trust.
+// Open returns the authority in a directory, and creates it if necessary. Its key is encrypted in the
+// directory: a copy of the directory is not sufficient for issuing certificates.
 func Open(dir string, sealing *seal.Key, now time.Time) (*Authority, error) {
 	a := &Authority{file: filepath.Join(dir, "ca.pem")}
 	keyFile := filepath.Join(dir, "ca.key")
@@ -69,7 +70,7 @@ func Open(dir string, sealing *seal.Key, now time.Time) (*Authority, error) {
 	return a, nil
 }
 
-// make makes a new authority. The certificate is written last: without it the key is not used.
+// make creates a new authority. It writes the certificate last: without it the key is not used.
 func (a *Authority) make(keyFile string, sealing *seal.Key, now time.Time) (err error) {
 	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return err
@@ -103,10 +104,10 @@ func (a *Authority) make(keyFile string, sealing *seal.Key, now time.Time) (err 
 
 func serial() (*big.Int, error) { return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)) }
 
-// File is where the certificate lies that clients are to trust.
+// File returns the path of the certificate that clients must trust.
 func (a *Authority) File() string { return a.file }
 
-// Issue makes a certificate for a server with these names and addresses.
+// Issue issues a certificate for a server with these names and addresses.
 func (a *Authority) Issue(hosts []string, now time.Time) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -305,7 +305,7 @@ func (p *phase) shared() estate.StateOptions {
 }
 
 // operation opens the estate for this phase. saved is the plan to apply, nil if there is none. If the phase
-// resumes a run, the plan determines which run is settled.
+// resumes a run, it settles the run with that plan.
 func (p *phase) operation(ctx context.Context, saved *planfile.Saved, resumes bool) (*estate.Operation, diag.List) {
 	r := &p.job.Run
 	o := estate.OperationOptions{

@@ -1,8 +1,8 @@
-// Package httpstate serves the state of each workspace in the protocol of the backend "http": GET, POST, LOCK and
-// UNLOCK of one address.
+// Package httpstate serves the state of each workspace in the protocol of the backend "http": GET, POST, LOCK
+// and UNLOCK of one address.
 //
-// It turns requests into calls of the service and decides nothing. The contract was observed with OpenTofu's client;
-// comments name what that fails without.
+// It translates requests into calls of the service, and makes no decisions. The contract was observed with
+// OpenTofu's client; comments name the failures of clients without a rule.
 package httpstate
 
 import (
@@ -21,14 +21,14 @@ import (
 	"github.com/millipede-iac/millipede/service"
 )
 
-// Prefix is where the addresses begin: PREFIX/organization/workspace.
+// Prefix is the prefix of the addresses: PREFIX/organization/workspace.
 const Prefix = "/state/"
 
-// maxLock bounds what a client says of a lock.
+// maxLock bounds the description of a client's lock, in bytes.
 const maxLock = 64 << 10
 
-// Handler serves the addresses below Prefix. Clients say who they are with a token, as the password of basic
-// authentication or as a bearer.
+// Handler serves the addresses below Prefix. Clients authenticate with a token, as the password of basic
+// authentication or as a bearer token.
 func Handler(s *service.Service, log *slog.Logger) http.Handler {
 	h := &server{s, log}
 	mux := http.NewServeMux()
@@ -40,7 +40,7 @@ func Handler(s *service.Service, log *slog.Logger) http.Handler {
 		mux.HandleFunc(method+" "+Prefix+"{org}/{name}",
 			func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, serve) })
 	}
-	// Clients that cannot send methods of their own lock by a POST to an address beside the state's.
+	// Clients that cannot use other methods lock with a POST to a separate address.
 	mux.HandleFunc("POST "+Prefix+"{org}/{name}/lock", func(w http.ResponseWriter, r *http.Request) {
 		h.serve(w, r,
 			(*server).lock)
@@ -61,7 +61,7 @@ type server struct {
 	log *slog.Logger
 }
 
-// call is a request of somebody who is known, for a workspace that there is.
+// call is an authenticated request for an existing workspace.
 type call struct {
 	w         http.ResponseWriter
 	r         *http.Request
@@ -82,7 +82,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, do func(*server, 
 	if c.actor, err = s.Authenticate(token, from); err == nil {
 		c.workspace, err = s.WorkspaceNamed(c.actor, r.PathValue("org"), r.PathValue("name"))
 		if errors.Is(err, service.ErrNotFound) {
-			// A client takes 404 for a state that is empty, and would make everything anew.
+			// Clients interpret 404 as an empty state, and would create all objects again.
 			err = &refused{http.StatusForbidden, err.Error()}
 		}
 		if err == nil {
@@ -94,7 +94,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, do func(*server, 
 	}
 }
 
-// refused is an answer that is an error.
+// refused is an error response.
 type refused struct {
 	status int
 	text   string
@@ -110,7 +110,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	)
 	switch {
 	case errors.As(err, &locked):
-		// Clients show the lock that is in the way.
+		// Clients show the conflicting lock.
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusLocked)
 		_, _ = w.Write(locked.Holder)
@@ -156,8 +156,9 @@ func (s *server) get(c *call) error {
 	c.w.Header().Set("Content-MD5", base64.StdEncoding.EncodeToString(sum))
 	c.w.Header().Set("Content-Length", strconv.FormatInt(v.Size, 10))
 	if _, err := io.Copy(c.w, data); err != nil {
-		// The file cannot be read to its end, or who asked has gone away. The length tells the client that it has not all.
-		s.log.Warn("a state was not answered to its end", "version", v.ID, "error", err)
+		// The file cannot be read completely, or the client has disconnected. The announced length shows the
+		// client that the response is incomplete.
+		s.log.Warn("cannot send a state completely", "version", v.ID, "error", err)
 	}
 	return nil
 }
@@ -168,12 +169,12 @@ func (s *server) post(c *call) error {
 	}, c.r.Body, c.r.ContentLength)
 }
 
-// remove is never sent by commands: a workspace is deleted in the API.
+// remove refuses a request that commands never send: workspaces are deleted with the API.
 func (s *server) remove(*call) error {
 	return &refused{http.StatusMethodNotAllowed, "delete the workspace instead"}
 }
 
-// lockInfo reads what a client says of its lock.
+// lockInfo reads the description of a client's lock.
 func (c *call) lockInfo() (service.ForeignLock, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxLock))
 	if err != nil {
@@ -182,7 +183,7 @@ func (c *call) lockInfo() (service.ForeignLock, error) {
 	var info struct{ ID string }
 	if len(data) > 0 {
 		if err := json.Unmarshal(data, &info); err != nil {
-			return service.ForeignLock{}, &refused{http.StatusBadRequest, "this is no lock: " + err.Error()}
+			return service.ForeignLock{}, &refused{http.StatusBadRequest, "this is not a lock: " + err.Error()}
 		}
 	}
 	return service.ForeignLock{ID: info.ID, Info: data}, nil

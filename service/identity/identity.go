@@ -1,7 +1,7 @@
-// Package identity is how a run proves to others which run it is: keys that take turns, and the tokens that they sign,
-// in the form of OpenID Connect.
+// Package identity makes the tokens with which a run proves its identity to others, in the form of OpenID
+// Connect, and the keys that sign them in turn.
 //
-// It keeps nothing and answers nobody: service keeps the keys, service/issuer publishes them.
+// It stores and serves nothing: service stores the keys, service/issuer publishes them.
 package identity
 
 import (
@@ -17,24 +17,24 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// Term is how long a token is good.
+// Term is how long a token is valid.
 const Term = 2 * time.Hour
 
-// turn is how long a key signs. It is published for as long before, so that nobody who keeps the published keys for a
-// while meets one that they do not know.
+// turn is how long a key signs. It is published for the same time before, so that clients that cache the
+// published keys know each key in time.
 const turn = 30 * 24 * time.Hour
 
-// Algorithm is how tokens are signed: what every cloud takes.
+// Algorithm is the signature algorithm, which every cloud supports.
 const Algorithm = jose.RS256
 
-// Key is a key that signs tokens from a moment on.
+// Key is a key that signs tokens from a given time on.
 type Key struct {
 	ID   string
 	From time.Time
 	pair *rsa.PrivateKey
 }
 
-// NewKey makes a key that signs from a moment on.
+// NewKey makes a key that signs from a given time on.
 func NewKey(from time.Time) (*Key, error) {
 	pair, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -43,7 +43,7 @@ func NewKey(from time.Time) (*Key, error) {
 	return &Key{ID: rand.Text(), From: from, pair: pair}, nil
 }
 
-// ParseKey reads a key as Key.Bytes has written it.
+// ParseKey parses a key from the output of Key.Bytes.
 func ParseKey(id string, from time.Time, text []byte) (*Key, error) {
 	parsed, err := x509.ParsePKCS8PrivateKey(text)
 	if err != nil {
@@ -56,10 +56,10 @@ func ParseKey(id string, from time.Time, text []byte) (*Key, error) {
 	return &Key{ID: id, From: from, pair: pair}, nil
 }
 
-// Bytes is the key in PKCS #8. It is secret.
+// Bytes returns the key in PKCS #8. It is secret.
 func (k *Key) Bytes() ([]byte, error) { return x509.MarshalPKCS8PrivateKey(k.pair) }
 
-// Current returns the key whose turn it is; nil when there is none.
+// Current returns the key that signs now; nil if there is none.
 func Current(keys []*Key, now time.Time) (current *Key) {
 	for _, k := range keys {
 		if !k.From.After(now) && (current == nil || k.From.After(current.From)) {
@@ -69,8 +69,8 @@ func Current(keys []*Key, now time.Time) (current *Key) {
 	return current
 }
 
-// Wanted returns from when on a key has to sign that is still to be made. There is to be one whose turn it is, and one
-// whose turn is next.
+// Wanted returns the time from which the next missing key must sign. There must be a current key and a next
+// one.
 func Wanted(keys []*Key, now time.Time) (from time.Time, wanted bool) {
 	current := Current(keys, now)
 	if current == nil || now.Sub(current.From) >= turn {
@@ -80,7 +80,8 @@ func Wanted(keys []*Key, now time.Time) (from time.Time, wanted bool) {
 	return current.From.Add(turn), !next
 }
 
-// Spent tells whether no token that a key has signed is good any more: an hour is for clocks that go wrong.
+// Spent reports whether all tokens that a key has signed have expired, with an hour of tolerance for wrong
+// clocks.
 func Spent(k *Key, keys []*Key, now time.Time) bool {
 	return slices.ContainsFunc(keys, func(o *Key) bool {
 		return o.From.After(k.From) && now.Sub(o.From) > Term+time.Hour
@@ -97,7 +98,7 @@ func (k *Key) Sign(claims any) (string, error) {
 	return jwt.Signed(signer).Claims(claims).Serialize()
 }
 
-// Set is what others check tokens with: the public halves of the keys.
+// Set returns the public keys with which others verify tokens.
 func Set(keys []*Key) (set jose.JSONWebKeySet) {
 	set.Keys = []jose.JSONWebKey{}
 	for _, k := range keys {
@@ -107,7 +108,7 @@ func Set(keys []*Key) (set jose.JSONWebKeySet) {
 	return set
 }
 
-// Claims are what a token says, in the words that trust policies of clouds have for runs.
+// Claims are the claims of a token, with the names that clouds' trust policies use for runs.
 type Claims struct {
 	ID        string           `json:"jti"`
 	Issuer    string           `json:"iss"`
@@ -128,10 +129,10 @@ type Claims struct {
 	RunPhase         string `json:"terraform_run_phase"`
 }
 
-// ErrAudience means that a token was asked for that is for nobody.
+// ErrAudience means that no audience was given for a token.
 var ErrAudience = errors.New("a token needs an audience")
 
-// Complete sets what follows from the other claims, for a token that is made now.
+// Complete sets the claims that follow from the others, for a token that is made now.
 func (c *Claims) Complete(now time.Time) error {
 	if c.Audience == "" {
 		return ErrAudience

@@ -1,7 +1,7 @@
-// Package issuer publishes what others check the tokens of runs with: OpenID Connect's discovery document, and the
-// public keys.
+// Package issuer publishes the data for verifying the tokens of runs: OpenID Connect's discovery document, and
+// the public keys.
 //
-// It signs nothing, and everybody may ask it.
+// It signs nothing, and requires no authentication.
 package issuer
 
 import (
@@ -13,20 +13,21 @@ import (
 	"github.com/millipede-iac/millipede/service/identity"
 )
 
-// The paths that Handler answers.
+// The paths that Handler serves.
 const (
 	Discovery = "/.well-known/openid-configuration"
 	Keys      = "/.well-known/jwks"
 )
 
-// claims are what a token says.
+// claims are the claims of a token.
 var claims = []string{
 	"sub", "aud", "exp", "iat", "iss", "jti", "nbf", "terraform_organization_id", "terraform_organization_name",
 	"terraform_project_id", "terraform_project_name", "terraform_workspace_id", "terraform_workspace_name",
 	"terraform_full_workspace", "terraform_run_id", "terraform_run_phase",
 }
 
-// Handler answers with the documents. A service that does not know how it is reached issues no tokens, and has none.
+// Handler serves the documents. A service that does not know its own address issues no tokens, and has no
+// documents.
 func Handler(s *service.Service, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Discovery, func(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +48,7 @@ func Handler(s *service.Service, log *slog.Logger) http.Handler {
 		}
 		keys, err := s.SigningKeys()
 		if err != nil {
-			log.Error("the keys that sign tokens of runs cannot be read", "error", err)
+			log.Error("cannot read the signing keys", "error", err)
 			http.Error(w, "the keys cannot be read", http.StatusInternalServerError)
 			return
 		}

@@ -1,8 +1,9 @@
-// Package login gives command lines tokens by a browser: OAuth 2.0's authorization code grant with a proof key (RFC
-// 7636), for the service's own users, or for those of a provider of OpenID Connect, who come to the pages by it, too.
+// Package login issues tokens to command lines by way of a browser: OAuth 2.0's authorization code grant with
+// PKCE (RFC 7636), for the service's own users, or for those of an OpenID Connect provider, who also log in to
+// the web pages with it.
 //
-// It keeps nothing but codes that wait to be exchanged, and visits to the provider, in memory, and decides nothing
-// about users: the service does.
+// It keeps only pending codes, and logins in progress at the provider, in memory. It makes no decisions about
+// users: the service does.
 package login
 
 import (
@@ -28,16 +29,16 @@ import (
 	"github.com/millipede-iac/millipede/service"
 )
 
-// Client is the one client that may ask: the command line.
+// Client is the only permitted client: the command line.
 const Client = "millipede-cli"
 
-// The ports at which a command line listens for its code.
+// The ports on which a command line listens for its code.
 const (
 	FirstPort = 10000
 	LastPort  = 10010
 )
 
-// Discovery is what the document of services says of this one.
+// Discovery returns this service's entry in the discovery document.
 func Discovery() map[string]any {
 	return map[string]any{
 		"client": Client, "grant_types": []string{"authz_code"}, "authz": "/oauth/authorize", "token": "/oauth/token",
@@ -45,10 +46,10 @@ func Discovery() map[string]any {
 	}
 }
 
-// codeTerm is how long a code can be exchanged.
+// codeTerm is how long a code is valid.
 const codeTerm = time.Minute
 
-// maxCodes bounds the codes that wait.
+// maxCodes bounds the number of pending codes.
 const maxCodes = 1000
 
 //go:embed login.html
@@ -56,34 +57,35 @@ var files embed.FS
 
 var page = template.Must(template.ParseFS(files, "login.html"))
 
-// server gives tokens.
+// server issues tokens.
 type server struct {
 	o Options
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	codes  map[string]*code
 	visits map[string]*visit        // by their state
 	tries  map[string]*rate.Limiter // by address
 }
 
-// Options say how people log in.
+// Options configure the login.
 type Options struct {
 	Service *service.Service
 	Now     func() time.Time
 	Logger  *slog.Logger
-	// Provider is where people have their identities; nil where they are users of the service alone.
+	// Provider is the identity provider; nil if there are only the service's own users.
 	Provider *Provider
-	// Session begins a session of a user at the pages, and sends the browser on to one; with a Provider.
+	// Session begins a session of a user in the web pages, and redirects the browser to one of them; required
+	// with a Provider.
 	Session func(w http.ResponseWriter, r *http.Request, user, to string) error
 }
 
-// code is one that waits to be exchanged.
+// code is a pending code.
 type code struct {
 	challenge, redirect, user string
 	expires                   time.Time
 }
 
-// Handler serves the addresses that Discovery names, and those of the provider.
+// Handler serves the addresses of Discovery, and those for the provider.
 func Handler(o Options) http.Handler {
 	h := &server{o: o, codes: map[string]*code{}, visits: map[string]*visit{}, tries: map[string]*rate.Limiter{}}
 	mux := http.NewServeMux()
@@ -97,19 +99,19 @@ func Handler(o Options) http.Handler {
 	return mux
 }
 
-// ask is what a command line asks the browser for.
+// ask is the authorization request of a command line.
 type ask struct {
 	State, Challenge, Redirect string
 	Problem                    string
-	Elsewhere                  string // the address at which the provider is asked instead; empty for none
+	Elsewhere                  string // the address for logging in with the provider; empty for none
 }
 
-// read checks the request of a command line. It never redirects anywhere but to the same machine.
+// read validates the request of a command line. It permits redirects only to the same machine.
 func read(q url.Values) (ask, error) {
 	a := ask{State: q.Get("state"), Challenge: q.Get("code_challenge"), Redirect: q.Get("redirect_uri")}
 	to, err := url.Parse(a.Redirect)
 	if err != nil {
-		return a, errors.New("the address to return to cannot be read")
+		return a, errors.New("invalid redirect address")
 	}
 	port, err := strconv.Atoi(to.Port())
 	local := to.Hostname() == "localhost" || to.Hostname() == "127.0.0.1"
@@ -150,7 +152,7 @@ func (s *server) form(w http.ResponseWriter, r *http.Request) {
 	s.show(w, http.StatusOK, a)
 }
 
-// authorize checks who somebody is, and sends the browser back with a code.
+// authorize authenticates a user, and redirects the browser with a code.
 func (s *server) authorize(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
 	if err := r.ParseForm(); err != nil {
@@ -174,7 +176,7 @@ func (s *server) authorize(w http.ResponseWriter, r *http.Request) {
 	user, err := s.o.Service.LogIn(r.PostForm.Get("username"), r.PostForm.Get("password"), from)
 	if err != nil {
 		if !errors.Is(err, service.ErrUnauthorized) {
-			s.o.Logger.Error("somebody could not log in", "error", err)
+			s.o.Logger.Error("a login has failed", "error", err)
 		}
 		a.Problem = "Wrong user name or password."
 		s.show(w, http.StatusUnauthorized, a)
@@ -183,7 +185,7 @@ func (s *server) authorize(w http.ResponseWriter, r *http.Request) {
 	s.giveCode(w, r, a, user)
 }
 
-// giveCode sends the browser back to the command line, with a code.
+// giveCode redirects the browser to the command line, with a code.
 func (s *server) giveCode(w http.ResponseWriter, r *http.Request, a ask, user string) {
 	secret := rand.Text()
 	s.mu.Lock()
@@ -197,7 +199,7 @@ func (s *server) giveCode(w http.ResponseWriter, r *http.Request, a ask, user st
 	http.Redirect(w, r, a.Redirect+"?"+url.Values{"code": {secret}, "state": {a.State}}.Encode(), http.StatusSeeOther)
 }
 
-// mayTry tells whether somebody at an address may try to log in once more.
+// mayTry reports whether another login attempt from an address is permitted.
 func (s *server) mayTry(from string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,39 +19,40 @@ import (
 	"github.com/millipede-iac/millipede/service"
 )
 
-// Provider is where the people of an organization have their identities: a provider of OpenID Connect.
+// Provider is the OpenID Connect provider of an organization.
 type Provider struct {
 	Issuer, Client, Secret string
-	// Groups is the claim with the groups that somebody is in; default groups.
+	// Groups is the claim with the groups of a person; default groups.
 	Groups string
-	// Organization is the one whose teams are groups there.
+	// Organization is the organization whose teams are linked to groups.
 	Organization string
-	// Address is how browsers reach the service, https://HOST: the provider sends them back to Callback there.
+	// Address is the address of the service for browsers, https://HOST: the provider redirects to Callback
+	// there.
 	Address string
-	// HTTP asks the provider; default a client that gives up after 15 s.
+	// HTTP is the client for requests to the provider; default a client with a timeout of 15 s.
 	HTTP *http.Client
 
 	mu    sync.Mutex // guards known
 	known *oidc.Provider
 }
 
-// Begin is where browsers go to log in with the provider: with the query of a command line, or with to, the page to go
-// to afterwards. Callback is where the provider sends them back.
+// Begin is the path for logging in with the provider: with the query of a command line, or with to, the page to
+// go to afterwards. Callback is the path to which the provider redirects.
 const (
 	Begin    = "/oauth/provider"
 	Callback = "/oauth/callback"
 )
 
-// Visits that are with the provider: for how long, and how many at most.
+// Logins in progress at the provider: their time limit, and their maximum number.
 const (
 	visitTerm = 10 * time.Minute
 	maxVisits = 1000
 )
 
-// visitCookie binds a visit to the browser that has begun it: nobody else's can end it.
+// visitCookie binds a login to the browser that has begun it: no other browser can complete it.
 const visitCookie = "__Host-millipede-visit"
 
-// visit is somebody who is with the provider.
+// visit is a login in progress at the provider.
 type visit struct {
 	browser, nonce, verifier string
 	ask                      *ask   // of a command line; nil for the pages
@@ -59,7 +60,8 @@ type visit struct {
 	expires                  time.Time
 }
 
-// discover returns the provider, once it has said how it is asked. One that cannot be reached is asked again later.
+// discover returns the provider after reading its discovery document. If the provider cannot be reached, the
+// next call retries.
 func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
 	p.mu.Lock()
 	known := p.known
@@ -67,7 +69,7 @@ func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
 	if known != nil {
 		return known, nil
 	}
-	// The provider keeps the context, to fetch keys later.
+	// The provider keeps the context for fetching keys later.
 	known, err := oidc.NewProvider(context.WithoutCancel(p.context(ctx)), p.Issuer)
 	if err != nil {
 		return nil, err
@@ -78,7 +80,7 @@ func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
 	return known, nil
 }
 
-// context has the provider asked by the client.
+// context returns a context with the HTTP client for the provider.
 func (p *Provider) context(ctx context.Context) context.Context {
 	c := p.HTTP
 	if c == nil {
@@ -87,14 +89,14 @@ func (p *Provider) context(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, c)
 }
 
-// config is how codes are asked for and exchanged.
+// config returns the configuration for requesting and exchanging codes.
 func (p *Provider) config(known *oidc.Provider) *oauth2.Config {
 	return &oauth2.Config{ClientID: p.Client, ClientSecret: p.Secret, Endpoint: known.Endpoint(),
 		RedirectURL: strings.TrimSuffix(p.Address, "/") + Callback,
 		Scopes:      []string{oidc.ScopeOpenID, "profile", "email"}}
 }
 
-// begin sends a browser to the provider.
+// begin redirects a browser to the provider.
 func (s *server) begin(w http.ResponseWriter, r *http.Request) {
 	v := &visit{browser: rand.Text(), nonce: rand.Text(), verifier: oauth2.GenerateVerifier(),
 		to: r.URL.Query().Get("to"), expires: s.o.Now().Add(visitTerm)}
@@ -108,8 +110,8 @@ func (s *server) begin(w http.ResponseWriter, r *http.Request) {
 	}
 	known, err := s.o.Provider.discover(r.Context())
 	if err != nil {
-		s.o.Logger.Error("the provider of identities cannot be reached", "issuer", s.o.Provider.Issuer, "error", err)
-		http.Error(w, "the provider of identities cannot be reached; try again later", http.StatusBadGateway)
+		s.o.Logger.Error("the identity provider cannot be reached", "issuer", s.o.Provider.Issuer, "error", err)
+		http.Error(w, "the identity provider cannot be reached; try again later", http.StatusBadGateway)
 		return
 	}
 	state := rand.Text()
@@ -128,7 +130,7 @@ func (s *server) begin(w http.ResponseWriter, r *http.Request) {
 		oauth2.S256ChallengeOption(v.verifier)), http.StatusSeeOther)
 }
 
-// callback takes a browser in that the provider sends back.
+// callback completes a login when the provider redirects the browser.
 func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	s.mu.Lock()
@@ -140,7 +142,7 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 	cookie, err := r.Cookie(visitCookie)
 	if v == nil || err != nil || !s.o.Now().Before(v.expires) ||
 		subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(v.browser)) != 1 {
-		http.Error(w, "this log-in was begun elsewhere, has ended, or took too long: begin again", http.StatusBadRequest)
+		http.Error(w, "this login was started elsewhere, has ended, or took too long: start again", http.StatusBadRequest)
 		return
 	}
 	http.SetCookie(w, &http.Cookie{Name: visitCookie, Path: "/", Secure: true, HttpOnly: true, MaxAge: -1})
@@ -154,8 +156,8 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	case err != nil:
-		s.o.Logger.Error("somebody could not log in with the provider of identities", "error", err)
-		http.Error(w, "the provider of identities has not confirmed who you are", http.StatusForbidden)
+		s.o.Logger.Error("a login with the identity provider has failed", "error", err)
+		http.Error(w, "the identity provider has not confirmed your identity", http.StatusForbidden)
 		return
 	}
 	if v.ask != nil {
@@ -168,7 +170,7 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// identify returns the user that the provider says somebody is.
+// identify returns the user for the identity that the provider has confirmed.
 func (s *server) identify(ctx context.Context, v *visit, q url.Values, from string) (string, error) {
 	p := s.o.Provider
 	if problem := q.Get("error"); problem != "" {
@@ -184,14 +186,14 @@ func (s *server) identify(ctx context.Context, v *visit, q url.Values, from stri
 	}
 	text, ok := answer.Extra("id_token").(string)
 	if !ok {
-		return "", errors.New("the provider has sent no token that says who it is")
+		return "", errors.New("the provider has sent no ID token")
 	}
 	token, err := known.Verifier(&oidc.Config{ClientID: p.Client, Now: s.o.Now}).Verify(p.context(ctx), text)
 	if err != nil {
 		return "", fmt.Errorf("checking the token: %w", err)
 	}
 	if subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(v.nonce)) != 1 {
-		return "", errors.New("the token is of another log-in")
+		return "", errors.New("the token belongs to another login")
 	}
 	var claims map[string]any
 	if err := token.Claims(&claims); err != nil {
@@ -217,7 +219,7 @@ func (p *Provider) groups() string {
 	return p.Groups
 }
 
-// texts reads a claim that is a text or a list of texts.
+// texts returns the values of a claim that is a text or a list of texts.
 func texts(claim any) (out []string) {
 	switch v := claim.(type) {
 	case string:

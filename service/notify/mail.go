@@ -15,17 +15,17 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// Mail is the server that takes notifications by mail. Make it with ParseMail.
+// Mail is the server for notifications by mail. ParseMail makes it.
 type Mail struct {
-	// From is the address that mails come from.
+	// From is the sender of mails.
 	From string
 
 	host    string
 	options []mail.Option
 }
 
-// ParseMail reads where mail goes: smtp://[USER@]HOST[:PORT], port 587, encrypted by STARTTLS where the server offers
-// that, and always when there is a user; or smtps://[USER@]HOST[:PORT], port 465, encrypted from the beginning.
+// ParseMail parses the address of a mail server: smtp://[USER@]HOST[:PORT], port 587, with STARTTLS if the
+// server offers it, and always if there is a user; or smtps://[USER@]HOST[:PORT], port 465, with implicit TLS.
 func ParseMail(address, from, password string) (*Mail, error) {
 	u, err := url.Parse(address)
 	switch {
@@ -33,15 +33,15 @@ func ParseMail(address, from, password string) (*Mail, error) {
 		u.RawQuery != "":
 		return nil, errors.New("the mail server must be smtp://[USER@]HOST[:PORT] or smtps://[USER@]HOST[:PORT]")
 	case withPassword(u):
-		return nil, errors.New("the address of the mail server has a password, which every process of this machine may " +
-			"read; it belongs into a file")
+		return nil, errors.New("the address of the mail server has a password, which every process on this machine may " +
+			"read; put it into a file")
 	case (u.User == nil) != (password == ""):
 		return nil, errors.New("the user of the mail server and the file with the password belong together")
 	}
 	m := &Mail{host: u.Hostname()}
 	sender, err := stdmail.ParseAddress(from)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no address for mails to come from: %w", from, err)
+		return nil, fmt.Errorf("%q is not a valid sender address: %w", from, err)
 	}
 	m.From = sender.String()
 	port := 587
@@ -72,12 +72,12 @@ func withPassword(u *url.URL) bool {
 	return has
 }
 
-// mail sends a notification to people, one mail each, so that none learns of the others. It counts as taken when all
-// were; after a failure that may pass all get it again.
+// mail sends a notification to all recipients, in one mail each, so that they do not see each other. It
+// succeeds if the server accepts all; after a temporary failure all get it again.
 func (s *Sender) mail(ctx context.Context, o service.Outgoing) (r record.Response, again bool) {
 	r.SentAt = s.o.Now().UTC()
 	if s.o.Mail == nil {
-		r.Body = "the service has no mail server: serve -smtp names one"
+		r.Body = "the service has no mail server: set one with serve -smtp"
 		return r, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -101,7 +101,7 @@ func (s *Sender) mail(ctx context.Context, o service.Outgoing) (r record.Respons
 	return r, again
 }
 
-// send returns the messages that it has made, with what came of each. The error tells whether any was not taken.
+// send returns the messages with the result of each. The error says that some were not accepted.
 func (m *Mail) send(ctx context.Context, to []string, subject, text string) ([]*mail.Msg, error) {
 	messages := make([]*mail.Msg, len(to))
 	for i, address := range to {
@@ -126,7 +126,7 @@ func subject(o service.Outgoing) string {
 	return fmt.Sprintf("%s: %s/%s", o.Delivery.Message, o.Workspace.Organization, o.Workspace.Name)
 }
 
-// text is what a mail says.
+// text returns the text of a mail.
 func (s *Sender) text(o service.Outgoing) string {
 	var b strings.Builder
 	line := func(what, value string) {

@@ -1,8 +1,8 @@
-// Package notify sends what happens to runs to the receivers that notification configurations name.
+// Package notify sends notifications about runs to the receivers in notification configurations.
 //
-// What is to be sent is kept by the service, so that a restart loses nothing; who reads it gets it at least once, and
-// the notifications of one configuration in their order. A receiver that is slow or gone delays its own notifications
-// and nothing else. The package decides nothing about runs.
+// The service stores pending notifications, so that a restart loses none; each is delivered at least once, and
+// those of one configuration in order. A slow or unreachable receiver delays only its own notifications. The
+// package makes no decisions about runs.
 package notify
 
 import (
@@ -29,28 +29,29 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// Options say how notifications are sent.
+// Options configure the sending of notifications.
 type Options struct {
 	Service *service.Service
-	// Address is what people reach the service at, as https://HOST.
+	// Address is the address of the service for people, as https://HOST.
 	Address string
-	// Private lets receivers be at addresses that are not public: loopback, private networks, link-local.
+	// Private permits receivers at addresses that are not public: loopback, private networks, link-local.
 	Private bool
-	Mail    *Mail // nil for none: what is to go by mail is not sent then
+	Mail    *Mail // nil if there is none: mails are then not sent
 	Now     func() time.Time
 	Logger  *slog.Logger
-	// Pauses are those before each further try; default: from 10 seconds to an hour, six in all.
+	// Pauses are the pauses before each retry; default: six, from 10 seconds to an hour.
 	Pauses []time.Duration
 }
 
 const (
-	// most is how many are sent at a time; patience is how long a receiver has for its answer, of which maxBody is kept.
+	// most is how many notifications are sent at the same time; patience is the time limit for a response, of
+	// which maxBody bytes are kept.
 	most     = 8
 	patience = 10 * time.Second
 	maxBody  = 1 << 10
 )
 
-// Sender sends notifications. Make it with New, and call Run once.
+// Sender sends notifications. New makes it; call Run once.
 type Sender struct {
 	o      Options
 	client *http.Client
@@ -71,10 +72,10 @@ func New(o Options) *Sender {
 	}
 	return &Sender{o: o, busy: map[string]bool{}, client: &http.Client{
 		Timeout: patience,
-		// There is no proxy: behind one the address that is reached could not be held against what is allowed.
+		// No proxy: with a proxy, the address of the receiver could not be checked.
 		Transport: &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: patience,
 			MaxIdleConns: most, IdleConnTimeout: 30 * time.Second},
-		// Who redirects is not who was named.
+		// Redirects are not followed, because their targets were not configured.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
@@ -85,8 +86,8 @@ var errPrivate = errors.New("the receiver's address is not a public one; serve -
 // shared is the address space between providers and their customers (RFC 6598).
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
-// publicOnly looks at the address that a connection is about to be made to, after names were resolved, so that no name
-// leads to what is meant for this machine or its network alone.
+// publicOnly checks the address of a connection after the resolution of names, so that no name gives access to
+// this machine or its private network.
 func publicOnly(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -99,8 +100,8 @@ func publicOnly(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// Run sends notifications until ctx ends. What is being sent then is sent again after the next start, unless its
-// answer was written.
+// Run sends notifications until ctx ends. Notifications in progress are sent again after the next start, unless
+// their response was recorded.
 func (s *Sender) Run(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
 	var sending sync.WaitGroup
@@ -119,7 +120,7 @@ func (s *Sender) Run(ctx context.Context) {
 		}
 		due, next, err := s.o.Service.DueNotifications(s.isBusy)
 		if err != nil {
-			s.o.Logger.Error("notifications cannot be read; it is tried again", "error", err)
+			s.o.Logger.Error("cannot read notifications; will retry", "error", err)
 			next = s.o.Now().Add(10 * time.Second)
 		}
 		for _, o := range due {
@@ -161,13 +162,13 @@ func (s *Sender) setBusy(configuration string, busy bool) {
 	}
 }
 
-// deliver sends one notification, and writes what came of it.
+// deliver sends one notification, and records the result.
 func (s *Sender) deliver(ctx context.Context, o service.Outgoing) {
 	r, again := record.Response{}, false
-	if o.Configuration.Destination != "" { // else it was removed meanwhile
+	if o.Configuration.Destination != "" { // otherwise it was removed meanwhile
 		r, again = s.send(ctx, o)
 		if ctx.Err() != nil {
-			return // it is tried after the next start
+			return // the next start retries it
 		}
 	}
 	var next time.Time
@@ -175,12 +176,12 @@ func (s *Sender) deliver(ctx context.Context, o service.Outgoing) {
 		next = s.o.Now().Add(s.o.Pauses[o.Delivery.Attempts])
 	}
 	if !r.Successful() {
-		s.o.Logger.Warn("a notification was not taken", "configuration", o.Configuration.ID, "run", o.Delivery.Run,
+		s.o.Logger.Warn("a notification was not accepted", "configuration", o.Configuration.ID, "run", o.Delivery.Run,
 			"trigger", o.Delivery.Trigger, "code", r.Code, "attempt", o.Delivery.Attempts+1, "again", !next.IsZero())
 	}
 	if err := s.o.Service.Delivered(o, r, next); err != nil {
-		s.o.Logger.Error("what came of a notification cannot be written", "run", o.Delivery.Run, "error", err)
-		timer := time.NewTimer(10 * time.Second) // it is sent again, and not at once
+		s.o.Logger.Error("cannot record the result of a notification", "run", o.Delivery.Run, "error", err)
+		timer := time.NewTimer(10 * time.Second) // it will be sent again, but not at once
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -189,7 +190,7 @@ func (s *Sender) deliver(ctx context.Context, o service.Outgoing) {
 	}
 }
 
-// Verify sends a notification that says nothing, and returns what the receiver has answered.
+// Verify sends an empty notification, and returns the response of the receiver.
 func (s *Sender) Verify(ctx context.Context, a *service.Actor, configuration string) (*record.Response, error) {
 	o, err := s.o.Service.Verification(a, configuration)
 	if err != nil {
@@ -200,7 +201,7 @@ func (s *Sender) Verify(ctx context.Context, a *service.Actor, configuration str
 	return &r, s.o.Service.Delivered(o, r, time.Time{})
 }
 
-// send sends one notification. again tells whether it is worth another try.
+// send sends one notification. again says whether to retry.
 func (s *Sender) send(ctx context.Context, o service.Outgoing) (r record.Response, again bool) {
 	if o.Configuration.Destination == service.DestinationEmail {
 		return s.mail(ctx, o)
@@ -232,7 +233,7 @@ func (s *Sender) send(ctx context.Context, o service.Outgoing) (r record.Respons
 		return r, !errors.Is(err, errPrivate)
 	}
 	defer answer.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxBody)) // as much as came
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxBody)) // as much as was received
 	r.Code, r.Body = answer.StatusCode, clip(string(text))
 	r.Headers = map[string][]string{}
 	for _, name := range []string{"Content-Type", "Date", "Server", "Retry-After"} {
@@ -245,7 +246,7 @@ func (s *Sender) send(ctx context.Context, o service.Outgoing) (r record.Respons
 
 func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxBody)], "\ufffd") }
 
-// page is the address of the page that shows what a notification is about; empty for none.
+// page returns the address of the page about the subject of a notification; empty if there is none.
 func (s *Sender) page(o service.Outgoing) string {
 	workspace := fmt.Sprintf("%s/app/%s/%s", strings.TrimSuffix(s.o.Address, "/"),
 		url.PathEscape(o.Workspace.Organization), url.PathEscape(o.Workspace.Name))
@@ -258,7 +259,7 @@ func (s *Sender) page(o service.Outgoing) string {
 	return ""
 }
 
-// payload is what is sent: as the API has it (version 1), or a message for people.
+// payload returns the body: the API's payload (version 1), or a message for people.
 func (s *Sender) payload(o service.Outgoing) any {
 	address := s.page(o)
 	switch o.Configuration.Destination {
@@ -281,8 +282,8 @@ func (s *Sender) payload(o service.Outgoing) any {
 	}
 }
 
-// assessment is what is sent of drift: as the API has it (version 2). There are no assessments here that have addresses
-// of their own.
+// assessment returns the body about drift: the API's payload (version 2). There are no assessments with
+// addresses of their own.
 func assessment(o service.Outgoing, address string) any {
 	d, base := o.Delivery, strings.TrimSuffix(address, "/")
 	return map[string]any{
@@ -301,7 +302,7 @@ func assessment(o service.Outgoing, address string) any {
 	}
 }
 
-// line says it in a sentence, with the run linked in the form that the receiver has for links.
+// line returns a sentence, with a link to the run in the form for the receiver.
 func line(o service.Outgoing, address, link string) string {
 	plain := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 	where := plain.Replace(o.Workspace.Organization + "/" + o.Workspace.Name)

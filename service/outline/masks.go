@@ -29,7 +29,7 @@ func (m Masks) read(d *skim.Reader) error {
 	})
 }
 
-// block is what is read of a block of a schema.
+// block is the relevant part of a schema block.
 type block struct {
 	Attributes map[string]attribute `json:"attributes"`
 	Blocks     map[string]struct {
@@ -62,14 +62,14 @@ func collect(all map[string]attribute, at string, paths *[]string) {
 	}
 }
 
-// Hidden stands for a value that is not shown.
+// Hidden replaces a value that is not shown.
 type Hidden struct{}
 
-// MarshalJSON lets a value that was hidden be written, too.
+// MarshalJSON implements json.Marshaler.
 func (Hidden) MarshalJSON() ([]byte, error) { return json.Marshal("(sensitive)") }
 
-// Attributes returns the attributes of an instance of a state without its sensitive values: Hidden stands in their
-// places. masks are the sensitive paths of its type, and known tells that they are: without them every value is hidden.
+// Attributes returns the attributes of an instance in a state, with Hidden in place of sensitive values. masks
+// are the sensitive paths of its type; if known is false, they are unknown and every value is hidden.
 func Attributes(instance []byte, masks []string, known bool) (map[string]any, error) {
 	var i struct {
 		Attributes map[string]any    `json:"attributes"`
@@ -103,8 +103,9 @@ func Attributes(instance []byte, masks []string, known bool) (map[string]any, er
 	return out, nil
 }
 
-// marked reads which paths the configuration made sensitive: names alone, so that all elements of a list or a map are
-// hidden where one is. A path that cannot be read hides what its beginning leads to.
+// marked returns the paths that the configuration made sensitive, as names only: if one element of a list or a
+// map is sensitive, all are hidden. For a path that cannot be read, everything below its readable beginning is
+// hidden.
 func marked(raw json.RawMessage) [][]string {
 	type step struct {
 		Type  string          `json:"type"`
@@ -131,8 +132,7 @@ func marked(raw json.RawMessage) [][]string {
 	return out
 }
 
-// hide puts Hidden in the places that a path of names leads to. Lists and maps on the way are passed through, so that
-// it holds for all of their elements.
+// hide puts Hidden at a path of names. It descends into all elements of lists and maps on the path.
 func hide(v any, path []string) {
 	switch v := v.(type) {
 	case []any:

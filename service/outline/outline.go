@@ -1,8 +1,8 @@
-// Package outline reads large documents, plans and states, once and from front to back, and keeps of each object in
-// them what lists and trees show, and where in the document the rest of it lies.
+// Package outline reads large documents (plans and states) once, as a stream, and keeps for each object the
+// data for lists and trees, and the position of its JSON in the document.
 //
-// So a page shows one object of a hundred thousand without reading the others. It knows no files and no rights. Values
-// of attributes never enter an outline.
+// So a page can show one of a hundred thousand objects without reading the others. The package has no knowledge
+// of files or rights. Values of attributes are never part of an outline.
 package outline
 
 import (
@@ -20,36 +20,37 @@ import (
 	"github.com/millipede-iac/millipede/service/skim"
 )
 
-// Version changes when outlines get another form; those with another one are made anew.
+// Version is the version of the format of outlines; those in another format are made again.
 const Version = 1
 
-// Object is what an outline has of an object.
+// Object is the entry of an object in an outline.
 type Object struct {
-	// Address is whole; Module is the path of the module in it, empty for the root module.
+	// Address is the full address; Module is the path of its module, empty for the root module.
 	Address, Module string
 	// Mode is "managed" or "data".
 	Mode, Type string
-	// Action is what a plan does: create, read, update, delete, replace, forget, move, import, no-op; empty in a state.
+	// Action is the action in a plan: create, read, update, delete, replace, forget, move, import, no-op; empty
+	// in a state.
 	Action string
-	// Reason is why, in the words of the document; empty for none.
+	// Reason is the reason of the action, in the words of the document; empty for none.
 	Reason string
-	// Start and Size are where its JSON lies in the document, in bytes.
+	// Start and Size are the position of the object's JSON in the document, in bytes.
 	Start, Size int64
-	// Sum is a digest of all that a state has of the object.
+	// Sum is a digest of the object in a state.
 	Sum uint64
-	// Since is the version of the state in which it became as it is; empty when that is not known.
+	// Since is the version of the state in which the object last changed; empty if that is unknown.
 	Since string
 }
 
 // Plan is the outline of a plan.
 type Plan struct {
 	Version int
-	// Changes are in the order of the plan; those that do nothing are left out, and counted in Same.
+	// Changes are in the order of the plan; objects without changes are omitted, and counted in Same.
 	Changes, Drift []Object
 	Same           int
-	// Outputs are the changes of output values, as the redacted document has them, if they are not too large.
+	// Outputs are the changes of output values in the redacted document, if they are not too large.
 	Outputs []byte
-	// Masks say what the schemas make sensitive.
+	// Masks are the sensitive attributes according to the schemas.
 	Masks Masks
 }
 
@@ -57,15 +58,16 @@ type Plan struct {
 type State struct {
 	Version int
 	Objects []Object // in the order of the document
-	// Before is the version that Since was compared with first: what is as it was there has an empty Since.
+	// Before is the oldest version that was compared: Since is empty for objects that have not changed since
+	// then.
 	Before string
 }
 
-// Masks are the paths of sensitive attributes by mode and type, as in "managed aws_db_instance". A type that is not
-// here is not known: nothing says which of its values are sensitive.
+// Masks are the paths of sensitive attributes by mode and type, as in "managed aws_db_instance". For a type
+// that is missing, the sensitive attributes are unknown.
 type Masks map[string][]string
 
-// Encode and Decode are the form in which outlines are kept.
+// Encode encodes an outline for storage.
 func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := msgpack.NewEncoder(&b)
@@ -74,10 +76,10 @@ func Encode(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// ErrVersion means that an outline has to be made anew.
+// ErrVersion means that an outline must be made again.
 var ErrVersion = errors.New("the outline has another form")
 
-// DecodePlan reads what Encode has made of a plan's outline.
+// DecodePlan decodes the outline of a plan.
 func DecodePlan(data []byte) (*Plan, error) {
 	p := new(Plan)
 	err := msgpack.Unmarshal(data, p)
@@ -87,7 +89,7 @@ func DecodePlan(data []byte) (*Plan, error) {
 	return p, err
 }
 
-// DecodeState reads what Encode has made of a state's outline.
+// DecodeState decodes the outline of a state.
 func DecodeState(data []byte) (*State, error) {
 	s := new(State)
 	err := msgpack.Unmarshal(data, s)
