@@ -5,6 +5,8 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/renewal"
@@ -24,9 +26,12 @@ func (a *Applier) sync(n *graph.Node) program.Step {
 	if a.Plan.Mode == plan.Destroy {
 		return step
 	}
-	if n.Kind == graph.ResourceNode && n.Resource.Addr.Mode == addr.Managed && a.Plan.Mode == plan.RefreshOnly {
+	if n.Kind == graph.ResourceNode && n.Resource.Addr.Mode == addr.Managed &&
+		(a.Plan.Mode == plan.RefreshOnly || len(a.Plan.Targets)+len(a.Plan.Excludes) > 0) {
 		for _, m := range a.Store.Instances(n.Module) {
-			m.ResourceBlock(n.Resource.Addr).LeaveOutMissing()
+			m.ResourceBlock(n.Resource.Addr).LeaveOutMissing(func(i addr.Instance) *state.Object {
+				return a.object(i, state.CurrentObject)
+			})
 		}
 	}
 	if n.Kind != graph.VariableNode && n.Kind != graph.LocalNode && n.Kind != graph.CallNode {
@@ -111,10 +116,9 @@ func (a *Applier) output(n *graph.Node, needed bool) program.Step {
 		}
 		set := state.SetOutput{Name: name}
 		if !bare.IsNull() {
-			if !bare.IsWhollyKnown() {
-				continue // what it is made from was left out of the plan; the stored value stays
-			}
-			set.Output = &state.Output{Value: bare, Sensitive: n.Output.Sensitive, Deprecated: n.Output.Deprecated}
+			// What it is made from and was left out of the plan is null, as in OpenTofu.
+			set.Output = &state.Output{Value: cty.UnknownAsNull(bare),
+				Sensitive: n.Output.Sensitive, Deprecated: n.Output.Deprecated}
 		}
 		step.Changes = append(step.Changes, set)
 	}

@@ -101,13 +101,19 @@ func (r *Resource) SetGone(k addr.Key) {
 	}
 }
 
-// LeaveOutMissing calls SetGone for all instances without a value.
-func (r *Resource) LeaveOutMissing() {
+// LeaveOutMissing gives the instances without a value the stored object, if there is one, and calls SetGone for the
+// others.
+func (r *Resource) LeaveOutMissing(stored func(addr.Instance) *state.Object) {
 	e, _ := r.Expansion()
 	for _, k := range e.Keys {
-		if !r.has(k) {
-			r.SetGone(k)
+		if r.has(k) {
+			continue
 		}
+		if o := stored(r.Addr().Instance(k)); o != nil && r.Code.Schema != nil {
+			r.Keep(k, o)
+			continue
+		}
+		r.SetGone(k)
 	}
 }
 
@@ -246,7 +252,9 @@ func (r *Resource) build(e *Expansion) cty.Value {
 				there = i + 1
 				continue
 			}
-			elements[i] = cty.DynamicVal
+			if elements[i] = cty.DynamicVal; r.Code.Schema != nil {
+				elements[i] = cty.UnknownVal(r.Code.Schema.Block.ImpliedType())
+			}
 		}
 		return cty.TupleVal(elements[:there])
 	case ForEach:
