@@ -104,7 +104,7 @@ func (o *outcomes) fetch(ctx context.Context, coordinator string, n int) ([]wire
 		if err := o.list(ctx); err != nil && ctx.Err() == nil && !temporary(err) {
 			return nil, err
 		}
-		list, err, wake := o.next(r, n)
+		list, wake, err := o.next(r, n)
 		if len(list) > 0 || err != nil {
 			return list, err
 		}
@@ -179,7 +179,7 @@ func (r *reader) changed() {
 }
 
 // next returns what has arrived. The pools take turns.
-func (o *outcomes) next(r *reader, n int) ([]wire.Delivery, error, <-chan struct{}) {
+func (o *outcomes) next(r *reader, n int) ([]wire.Delivery, <-chan struct{}, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var list []wire.Delivery
@@ -200,7 +200,7 @@ func (o *outcomes) next(r *reader, n int) ([]wire.Delivery, error, <-chan struct
 	} else {
 		r.err = nil
 	}
-	return list, err, r.wake
+	return list, r.wake, err
 }
 
 // pump starts the goroutines that are missing. The caller has the lock.
