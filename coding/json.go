@@ -103,7 +103,7 @@ func skipText(data []byte, i int) int {
 	return min(i, len(data))
 }
 
-// isDigit tells whether a byte can be part of a number.
+// isDigit reports whether a byte can be part of a number.
 func isDigit(c byte) bool {
 	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
 }

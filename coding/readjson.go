@@ -165,7 +165,7 @@ func (r *jsonReader) number() (cty.Value, bool) {
 	return cty.NumberVal(new(big.Float).SetPrec(512).SetInt64(n)), true
 }
 
-// decimal tells whether a text is one digit or more, and nothing else.
+// decimal reports whether a text is one digit or more, and nothing else.
 func decimal(text string) bool {
 	for i := range len(text) {
 		if text[i] < '0' || text[i] > '9' {
@@ -347,8 +347,8 @@ func (r *jsonReader) leaf() bool {
 	return r.word("null") || r.word("true") || r.word("false") || r.numeral()
 }
 
-// Fits tells that UnmarshalJSON reads a value of the given type from the data, without making it. It says false of what
-// it does not look into.
+// Fits tells that UnmarshalJSON reads a value of the given type from the data, without making it. It says false of
+// what it does not look into.
 func Fits(data []byte, ty cty.Type) bool {
 	r := jsonReader{rest: data}
 	return r.fits(ty, maxShort) && r.peek() == 0 && len(r.rest) == 0

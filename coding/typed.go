@@ -169,7 +169,7 @@ func checkMagnitudes(v cty.Value) error {
 	})
 }
 
-// hasNumbers tells whether a value of the type can hold a number.
+// hasNumbers reports whether a value of the type can hold a number.
 func hasNumbers(ty cty.Type) bool {
 	switch {
 	case ty == cty.Number, ty == cty.DynamicPseudoType:

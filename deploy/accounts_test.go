@@ -222,7 +222,7 @@ func TestAWorkerOfAPoolAnswersCallsAndBeats(t *testing.T) {
 	g.no(<-taken)
 }
 
-// refusal tells whether nobody took a request: the server says no, or nobody is there, or nothing comes.
+// refusal reports whether nobody took a request: the server says no, or nobody is there, or nothing comes.
 func refusal(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrTimeout) ||
 		errors.Is(err, nats.ErrPermissionViolation)

@@ -208,7 +208,7 @@ func stepsOf(g plan.Graph) steps {
 	return s
 }
 
-// before tells whether b waits for a.
+// before reports whether b waits for a.
 func (s steps) before(t testing.TB, a, b string) bool {
 	t.Helper()
 	for _, name := range []string{a, b} {

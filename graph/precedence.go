@@ -6,13 +6,13 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// precedence decides which of the objects that only go wait until what depends on them has changed, as if something new
-// took their place first: those that the plan says are created first, deposed ones, and all that these depend on. A
-// replacement's own order is in its action, and stays.
+// precedence decides which of the objects that only go wait until what depends on them has changed, as if something
+// new took their place first: those that the plan says are created first, deposed ones, and all that these depend
+// on. A replacement's own order is in its action, and stays.
 //
-// Where something that such an object depends on is replaced by ending first, its dependents change after that ending,
-// which comes after the object's own. Then the object goes like any other, or the order would be a circle. That happens
-// where create_before_destroy is still recorded of an object, but was taken out of the configuration.
+// Where something that such an object depends on is replaced by ending first, its dependents change after that
+// ending, which comes after the object's own. Then the object goes like any other, or the order would be a circle.
+// That happens where create_before_destroy is still recorded of an object, but was taken out of the configuration.
 func (b *applyBuilder) precedence() map[*plan.Change]bool {
 	plain, first := b.order()
 	out := map[*plan.Change]bool{}
@@ -32,9 +32,9 @@ func (b *applyBuilder) precedence() map[*plan.Change]bool {
 // onlyEnds reports whether a change destroys or forgets an object without a replacement.
 func onlyEnds(c *plan.Change) bool { return c.Action == plan.Delete || c.Action == plan.Forget }
 
-// forgetsAside tells whether a change forgets an object whose block says that the new one is created first. Forgetting
-// changes nothing outside of the state, so all that waits for it is the new object, which nothing else may wait behind:
-// what depends on it changes after that, and its other objects end still later.
+// forgetsAside reports whether a change forgets an object whose block says that the new one is created first.
+// Forgetting changes nothing outside of the state, so all that waits for it is the new object, which nothing else
+// may wait behind: what depends on it changes after that, and its other objects end still later.
 func forgetsAside(c *plan.Change) bool {
 	return c.Action == plan.ForgetThenCreate && c.CreateBeforeDestroy
 }

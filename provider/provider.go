@@ -85,7 +85,7 @@ type Function struct {
 	DeprecationMessage string
 }
 
-// Admit tells whether the function is to be called with these arguments. Without an error, false means that the
+// Admit reports whether the function is to be called with these arguments. Without an error, false means that the
 // result is unknown: an argument is so in some part, and its parameter does not allow that. The error says that
 // there are too few or too many arguments, or, as a function.ArgError, that one is null and must not be.
 func (f *Function) Admit(args []cty.Value) (bool, error) {

@@ -142,7 +142,7 @@ func (d *Dependencies) numbers() iter.Seq[int32] {
 	}
 }
 
-// has tells whether the resource with a number is in the set.
+// has reports whether the resource with a number is in the set.
 func (d *Dependencies) has(n int32) bool {
 	if d.words == nil {
 		_, ok := slices.BinarySearch(d.few, n)
@@ -151,7 +151,7 @@ func (d *Dependencies) has(n int32) bool {
 	return int(n)/64 < len(d.words) && d.words[n/64]&(1<<(n%64)) != 0
 }
 
-// Has tells whether a resource is in the set.
+// Has reports whether a resource is in the set.
 func (d *Dependencies) Has(r Dependency) bool {
 	if d == nil {
 		return false
@@ -235,7 +235,7 @@ func (u *Universe) sorted() (texts []string, order []int32) {
 	return u.texts, u.order
 }
 
-// Equal tells whether two sets hold the same resources, whatever their universes.
+// Equal reports whether two sets hold the same resources, whatever their universes.
 func (d *Dependencies) Equal(e *Dependencies) bool {
 	switch {
 	case d == e:

@@ -20,8 +20,8 @@ import (
 // Difference is one thing that is not the same in two states: an instance of a resource, a root output, or the check
 // results; or an instance that was not the same in between.
 type Difference struct {
-	// Instance is the address where objects differ, if Output is empty and Checks is false. Then and Now are what exists
-	// there; nil for nothing. ThenBy and NowBy are whose they are.
+	// Instance is the address where objects differ, if Output is empty and Checks is false. Then and Now are what
+	// exists there; nil for nothing. ThenBy and NowBy are whose they are.
 	Instance      addr.Instance
 	Then, Now     *Instance
 	ThenBy, NowBy addr.ProviderInstance
@@ -108,14 +108,14 @@ func Differences(then, now *State, touched ...addr.Instance) []Difference {
 	return out
 }
 
-// Matters tells whether an instance differs for somebody who reads its values or changes it. What an object depends on,
-// and how it is to be destroyed, is not among that; nor is the layout of the JSON, which another engine may have
-// written.
+// Matters reports whether an instance differs for somebody who reads its values or changes it. What an object
+// depends on, and how it is to be destroyed, is not among that; nor is the layout of the JSON, which another engine
+// may have written.
 func (d Difference) Matters() bool {
 	return d.ThenBy.Config() != d.NowBy.Config() || d.ThenBy.Key != d.NowBy.Key || !d.Then.Same(d.Now)
 }
 
-// Same tells whether the objects of two instances are the same for somebody who reads or changes them; see
+// Same reports whether the objects of two instances are the same for somebody who reads or changes them; see
 // Difference.Matters.
 func (i *Instance) Same(j *Instance) bool {
 	if i == nil || j == nil {
@@ -124,7 +124,7 @@ func (i *Instance) Same(j *Instance) bool {
 	return i.Current.Same(j.Current) && maps.EqualFunc(i.Deposed, j.Deposed, (*Object).Same)
 }
 
-// Same tells whether two objects are the same for somebody who reads or changes them; see Difference.Matters.
+// Same reports whether two objects are the same for somebody who reads or changes them; see Difference.Matters.
 func (o *Object) Same(p *Object) bool {
 	if o == p {
 		return true
@@ -138,7 +138,7 @@ func (o *Object) Same(p *Object) bool {
 		o.Doubt.equal(p.Doubt)
 }
 
-// sameJSON tells whether two texts hold the same value.
+// sameJSON reports whether two texts hold the same value.
 func sameJSON(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -155,7 +155,7 @@ func parsed(text []byte) (v any, err error) {
 	return v, err
 }
 
-// Depends tells whether an object of the instance was recorded to depend on a resource.
+// Depends reports whether an object of the instance was recorded to depend on a resource.
 func (i *Instance) Depends(on Dependency) bool {
 	if i == nil {
 		return false

@@ -172,7 +172,7 @@ func Empty() *State {
 	return &State{Resources: map[addr.AbsResource]*Resource{}, Outputs: map[string]*Output{}}
 }
 
-// IsEmpty tells whether nothing exists: no resource and no output.
+// IsEmpty reports whether nothing exists: no resource and no output.
 func (s *State) IsEmpty() bool { return len(s.Resources) == 0 && len(s.Outputs) == 0 }
 
 // Instance returns what exists of an instance, or nil.

@@ -15,7 +15,7 @@ type Context struct {
 	State string
 }
 
-// Valid tells whether the context names a span.
+// Valid reports whether the context names a span.
 func (c Context) Valid() bool { return c.Trace != [16]byte{} && c.Span != [8]byte{} }
 
 // Header returns the context in the form of the header traceparent; empty where there is none.

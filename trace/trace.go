@@ -115,7 +115,7 @@ func Under(ctx context.Context, c Context) context.Context {
 // Current returns the current span, which messages carry.
 func Current(ctx context.Context) Context { return of(ctx).at }
 
-// On tells whether spans are recorded.
+// On reports whether spans are recorded.
 func On(ctx context.Context) bool { return of(ctx).tracer != nil }
 
 // Span is a span that has begun. A nil *Span is one that is not recorded: all its methods do nothing. It may be used

@@ -85,7 +85,7 @@ func clean(text string, ink Ink) string {
 	return b.String()
 }
 
-// suspect tells whether a character controls a terminal. Bytes that are no text count as such, because terminals may
+// suspect reports whether a character controls a terminal. Bytes that are no text count as such, because terminals may
 // take some for control characters.
 func suspect(r rune) bool {
 	return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r <= 0x9f || r == utf8.RuneError

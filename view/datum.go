@@ -172,7 +172,7 @@ func decodedDatum(v any) *datum {
 func (d *datum) isUnknown() bool   { return d != nil && d.unknown }
 func (d *datum) isSensitive() bool { return d != nil && d.sensitive }
 
-// nothing tells whether there is no value to show: it is absent, null or unknown.
+// nothing reports whether there is no value to show: it is absent, null or unknown.
 func (d *datum) nothing() bool { return d == nil || d.kind == nullKind }
 
 // bare returns the datum without its own sensitivity.
@@ -243,7 +243,7 @@ func (d *datum) appendKey(b []byte) []byte {
 	return b
 }
 
-// same tells whether two data are equal in the sense of key.
+// same reports whether two data are equal in the sense of key.
 func same(a, b *datum) bool {
 	switch {
 	case a == nil || b == nil:
@@ -263,7 +263,7 @@ func same(a, b *datum) bool {
 	return true
 }
 
-// within tells whether every known attribute of a is in b and the same there.
+// within reports whether every known attribute of a is in b and the same there.
 func within(a, b *datum) bool {
 	for name, av := range a.attrs {
 		bv := b.attrs[name]

@@ -164,7 +164,7 @@ type trail struct {
 
 var everywhere = trail{everywhere: true}
 
-// ends tells whether one of the paths ends here.
+// ends reports whether one of the paths ends here.
 func (t trail) ends() bool {
 	if t.everywhere {
 		return true
@@ -177,7 +177,7 @@ func (t trail) ends() bool {
 	return false
 }
 
-// any tells whether one of the paths goes through here.
+// any reports whether one of the paths goes through here.
 func (t trail) any() bool { return t.everywhere || len(t.paths) > 0 }
 
 func (t trail) child(name string) trail {
@@ -229,7 +229,7 @@ func (t trail) down(follows func(cty.PathStep) bool) trail {
 	return out
 }
 
-// linesInCommon tells whether two strings are texts of several lines that share one.
+// linesInCommon reports whether two strings are texts of several lines that share one.
 func linesInCommon(a, b *datum) bool {
 	if a == nil || b == nil || a.kind != stringKind || b.kind != stringKind || !strings.Contains(a.text+b.text, "\n") {
 		return false

@@ -2,7 +2,7 @@ package view
 
 import "strings"
 
-// Ink tells whether text is coloured. The escape sequences are the ones that OpenTofu writes, so that what
+// Ink reports whether text is coloured. The escape sequences are the ones that OpenTofu writes, so that what
 // post-processes its coloured output keeps working.
 type Ink bool
 

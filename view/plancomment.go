@@ -148,7 +148,7 @@ func (t *planText) reason(c *plan.Change) string {
 	return "\n  # (" + text + ")"
 }
 
-// drift writes what changed outside, and tells whether there was something. When the plan does nothing, only a
+// drift writes what changed outside, and reports whether there was something. When the plan does nothing, only a
 // refresh-only plan tells.
 func (t *planText) drift(idle bool) bool {
 	refreshing := t.plan.Mode == plan.RefreshOnly

@@ -67,7 +67,7 @@ func runTook(r journal.Run, now time.Time) string {
 	return document.Seconds(max(r.Ended.Sub(r.Started), 0)) // it may have begun by another clock
 }
 
-// RunText shows one run: how far it is, what was done where, what failed, what is under way, and what is known of
+// RunText shows one run: how far it is, what was done where, what failed, what is in progress, and what is known of
 // everything whose outcome is not known. p is its plan, s the state of its workspace. An error of the journal's events
 // is returned.
 func RunText(w io.Writer, r journal.Run, p *plan.Plan, events []journal.Event, s *state.State, now time.Time) error {

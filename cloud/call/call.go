@@ -75,8 +75,8 @@ type Error struct {
 	RequestID string
 	// Body is the answer as it came, for services that say it otherwise; at most 64 KiB.
 	Body []byte
-	// Attempt tells which attempt was answered so, the first being 1: an earlier one may have been carried out although
-	// its answer was lost.
+	// Attempt tells which attempt was answered so, the first being 1: an earlier one may have been carried out
+	// although its answer was lost.
 	Attempt int
 
 	after time.Duration // what the service asks to wait
@@ -105,7 +105,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// IsStatus tells whether an error is an *Error with one of these statuses.
+// IsStatus reports whether an error is an *Error with one of these statuses.
 func IsStatus(err error, statuses ...int) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -119,7 +119,7 @@ func IsStatus(err error, statuses ...int) bool {
 	return false
 }
 
-// IsCode tells whether an error is an *Error with one of these codes.
+// IsCode reports whether an error is an *Error with one of these codes.
 func IsCode(err error, codes ...string) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -210,7 +210,7 @@ func (c *Caller) Repeat(ctx context.Context, try func(attempt int) error) error 
 // maxPause is the longest pause between two attempts, whatever a service asks for.
 const maxPause = 20 * time.Second
 
-// again tells whether an attempt that failed so may succeed a moment later.
+// again reports whether an attempt that failed so may succeed a moment later.
 func again(err error) bool {
 	var e *Error
 	if errors.As(err, &e) {
@@ -225,7 +225,7 @@ func again(err error) bool {
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
 }
 
-// silent tells whether an attempt failed because nothing was heard of the service for too long.
+// silent reports whether an attempt failed because nothing was heard of the service for too long.
 func silent(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) && network.Timeout()

@@ -1,7 +1,7 @@
 // Package oci asks OCI registries for manifests, tags and blobs, with the credentials that a user's configuration has.
 //
-// The library of the ORAS project speaks the protocol. What the artifacts mean is for the packages that ask; nothing is
-// pushed.
+// The library of the ORAS project speaks the protocol. What the artifacts mean is for the packages that ask;
+// nothing is pushed.
 package oci
 
 import (
@@ -161,7 +161,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.text }
 
-// Missing tells whether an error says that there is no such repository, manifest or blob.
+// Missing reports whether an error says that there is no such repository, manifest or blob.
 func Missing(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.Status == http.StatusNotFound ||

@@ -79,16 +79,16 @@ func (r *Refusal) Error() string {
 	return r.Said
 }
 
-// Refused tells whether an error is an answer with this status.
+// Refused reports whether an error is an answer with this status.
 func Refused(err error, code int) bool {
 	var r *Refusal
 	return errors.As(err, &r) && r.Code == code
 }
 
-// NotFound tells whether the service says that there is no such thing, or none that the token may see.
+// NotFound reports whether the service says that there is no such thing, or none that the token may see.
 func NotFound(err error) bool { return Refused(err, http.StatusNotFound) }
 
-// Conflict tells whether the service says that this cannot be done as things are.
+// Conflict reports whether the service says that this cannot be done as things are.
 func Conflict(err error) bool { return Refused(err, http.StatusConflict) }
 
 // request is one request, which can be made more than once.

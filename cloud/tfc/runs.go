@@ -52,7 +52,8 @@ func (c *Client) configuration(ctx context.Context, method, path string, body an
 	return v, doc.Data.into("configuration-versions", v)
 }
 
-// UploadConfiguration uploads a configuration: a packed archive of this length, which body opens once for each attempt.
+// UploadConfiguration uploads a configuration: a packed archive of this length, which body opens once for each
+// attempt.
 func (c *Client) UploadConfiguration(ctx context.Context, v *Configuration, length int64,
 	body func() (io.ReadCloser, error)) error {
 	return c.put(ctx, v.Upload, body, length)
@@ -84,7 +85,7 @@ const (
 	ForceCanceled      Status = "force_canceled"
 )
 
-// Final tells whether a run is over.
+// Final reports whether a run is over.
 func (s Status) Final() bool {
 	switch s {
 	case Applied, PlannedAndFinished, Discarded, Errored, Canceled, ForceCanceled:
@@ -93,7 +94,7 @@ func (s Status) Final() bool {
 	return false
 }
 
-// Waiting tells whether a run has not begun to plan, or, once it was confirmed, to apply.
+// Waiting reports whether a run has not begun to plan, or, once it was confirmed, to apply.
 func (s Status) Waiting() bool {
 	switch s {
 	case Pending, Fetching, Queuing, PlanQueued, Confirmed, QueuingApply, ApplyQueued:
@@ -281,7 +282,7 @@ type Phase struct {
 	Generated bool `json:"generated-configuration"`
 }
 
-// Over tells whether a phase has ended, so that its log has, too.
+// Over reports whether a phase has ended, so that its log has, too.
 func (p *Phase) Over() bool {
 	switch p.Status {
 	case "finished", "errored", "canceled", "unreachable":

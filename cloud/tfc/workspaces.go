@@ -41,7 +41,7 @@ type Permissions struct {
 	ForceDelete *bool `json:"can-force-delete"`
 }
 
-// RunsHere tells whether runs are carried out by the command line, and the service keeps the state alone.
+// RunsHere reports whether runs are carried out by the command line, and the service keeps the state alone.
 func (w *Workspace) RunsHere() bool {
 	return w.ExecutionMode == Local || w.ExecutionMode == "" && w.Operations != nil && !*w.Operations
 }
@@ -63,7 +63,7 @@ func (c *Client) workspace(ctx context.Context, method, path string, body any) (
 	return workspaceOf(doc.Data)
 }
 
-// Entitlements tells whether an organization can have runs that the service carries out. It is the first question: a
+// Entitlements reports whether an organization can have runs that the service carries out. It is the first question: a
 // service that is not there is found out soon.
 func (c *Client) Entitlements(ctx context.Context, organization string) (operations bool, err error) {
 	var doc one

@@ -93,7 +93,7 @@ func (l *locking) change(c *plan.Change) {
 	}
 }
 
-// notedAnew tells whether an object that does not change is stored otherwise all the same; see recheck.
+// notedAnew reports whether an object that does not change is stored otherwise all the same; see recheck.
 func (l *locking) notedAnew(c *plan.Change, o *state.Object) bool {
 	if o == nil || c.Deposed != state.CurrentObject {
 		return false
@@ -116,8 +116,8 @@ func (l *locking) depends(now, recorded *state.Dependencies) {
 	}
 }
 
-// found locks what storing what refreshing found needs: the resource of what is gone, or has another provider, and what
-// its objects depend on by now.
+// found locks what storing what refreshing found needs: the resource of what is gone, or has another provider, and
+// what its objects depend on by now.
 func (l *locking) found(at addr.Instance) {
 	was, is := l.state.Instance(at), l.Plan.Prior.Instance(at)
 	if was == nil || is == nil || l.state.ProviderOf(at).Config() != l.Plan.Prior.ProviderOf(at).Config() {
@@ -185,7 +185,7 @@ func (l *locking) checks() {
 	}
 }
 
-// owns tells whether the run may change something. Without locks of objects it has everything.
+// owns reports whether the run may change something. Without locks of objects it has everything.
 func (a *Applier) owns(o locks.Object) bool { return a.Own == nil || a.Own.Writes(o) }
 
 // ownsInstance is owns for an instance.

@@ -79,7 +79,7 @@ func (e *Estate) writeBackendRecord(r backendRecord) error {
 	return os.WriteFile(e.recordFile(), append(text, '\n'), 0o600)
 }
 
-// same tells whether two records name the same place. An argument that one of them does not have is as good as null:
+// same reports whether two records name the same place. An argument that one of them does not have is as good as null:
 // who wrote the record may have known fewer.
 func (r backendRecord) same(o backendRecord) bool {
 	if r.Type != o.Type || r.Type == "" {
@@ -178,8 +178,8 @@ func describeBackend(block *config.Backend, own cty.Value, others map[string]cty
 	return backendRecord{Type: block.Type, Config: text, Hash: uint64(hash)}, diags
 }
 
-// preparedBackend returns the arguments of the backend that init has prepared for the block of the root module. A block
-// that is not the one that init saw is an error: the state has to be brought over first.
+// preparedBackend returns the arguments of the backend that init has prepared for the block of the root module. A
+// block that is not the one that init saw is an error: the state has to be brought over first.
 func (e *Estate) preparedBackend(block *config.Backend, own cty.Value) (cty.Value, diag.List) {
 	recorded, diags := e.readBackendRecord()
 	if diags.HasErrors() {

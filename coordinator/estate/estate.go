@@ -43,8 +43,8 @@ type Options struct {
 	// directory of the process, so that files are opened, and errors name them, as people wrote them.
 	Dir  string
 	Here bool
-	// Home is the directory for Millipede's own files; nil for the one that the environment names, or by default the one
-	// beside the configuration.
+	// Home is the directory for Millipede's own files; nil for the one that the environment names, or by default
+	// the one beside the configuration.
 	Home *layout.Directory
 	// Backend replaces the backend of the configuration; nil for that.
 	Backend snapshot.Backend
@@ -56,11 +56,12 @@ type Options struct {
 	Temp string
 	// Environ is the environment of the operations.
 	Environ environ.Variables
-	// Isolated: plugins and provisioners get Environ and nothing else. Otherwise they get their worker's environment, and
-	// the variables that millipede.hcl names.
+	// Isolated: plugins and provisioners get Environ and nothing else. Otherwise they get their worker's
+	// environment, and the variables that millipede.hcl names.
 	Isolated bool
-	// Brought is, with Isolated, what workers elsewhere get of Environ, on top of their own: those variables that are
-	// about what is done, and not about the machine where the coordinator is. Nil is Environ, and nothing of their own.
+	// Brought is, with Isolated, what workers elsewhere get of Environ, on top of their own: those variables that
+	// are about what is done, and not about the machine where the coordinator is. Nil is Environ, and nothing of
+	// their own.
 	Brought environ.Variables
 	// Version is the version of Millipede, EngineVersion the version of OpenTofu whose behaviour it has.
 	Version, EngineVersion string
@@ -75,8 +76,8 @@ type Options struct {
 
 	Stores    Stores
 	Connector Connector
-	// Own returns the function that executes the tasks that only the coordinator's process can, because they read other
-	// states.
+	// Own returns the function that executes the tasks that only the coordinator's process can, because they read
+	// other states.
 	Own func(builtin.StateReader, builtin.ConfigCheck) func(context.Context, *wire.Task) *wire.Result
 	// Reattached returns the providers that are already running, each with the name that replaces its version.
 	Reattached func() (map[addr.Provider]string, error)
@@ -94,7 +95,7 @@ type Options struct {
 	Process Process
 	// Ask asks people for the value of a variable; nil if nobody can be asked.
 	Ask func(*config.Variable) (string, error)
-	// Tell shows people a text while an operation is under way; nil drops it.
+	// Tell shows people a text while an operation is in progress; nil drops it.
 	Tell func(text string)
 	// Use says what the estate is opened for.
 	Use Use
@@ -105,15 +106,15 @@ type Options struct {
 // Sealer encrypts and decrypts a key. *encryption.Target is one.
 type Sealer interface {
 	Seal(ctx context.Context, key []byte) ([]byte, error)
-	// Open decrypts the result of Seal. stale says that Seal would encrypt it differently now. valid checks a key that was
-	// never sealed; it may be nil.
+	// Open decrypts the result of Seal. stale says that Seal would encrypt it differently now. valid checks a key
+	// that was never sealed; it may be nil.
 	Open(ctx context.Context, sealed []byte, valid func() error) (key []byte, stale bool, err error)
 }
 
 // Use says what an estate is opened for, as far as that changes how it is opened.
 type Use struct {
-	// LooksOnly: an engine is opened, but nothing is changed. Then an encrypted state's key is not required only to write
-	// the coordinator's identity.
+	// LooksOnly: an engine is opened, but nothing is changed. Then an encrypted state's key is not required only to
+	// write the coordinator's identity.
 	LooksOnly bool
 	// ShowsMethods: warnings are shown about encryption methods that encrypt nothing.
 	ShowsMethods bool
@@ -146,8 +147,8 @@ type Process interface {
 
 // Stores opens the stores of workspaces.
 type Stores interface {
-	// Open opens a store, or creates it. It returns *journal.Held if another process still has it after the timeout. Close
-	// the store.
+	// Open opens a store, or creates it. It returns *journal.Held if another process still has it after the
+	// timeout. Close the store.
 	Open(path string, info journal.LockInfo, timeout time.Duration, o StoreOptions) (Store, error)
 	// Copy copies a store that no process has open; otherwise it returns *journal.Held.
 	Copy(path, to string) error
@@ -171,8 +172,8 @@ type Store interface {
 
 // Connector connects estates to a transport with workers.
 type Connector interface {
-	// Connect connects. An embedded server and its worker keep their files in the Home of the options; without one, in a
-	// temporary directory. Close the connection.
+	// Connect connects. An embedded server and its worker keep their files in the Home of the options; without one,
+	// in a temporary directory. Close the connection.
 	Connect(ctx context.Context, o ConnectOptions) (Connection, diag.List)
 	// Elsewhere reports whether the workers belong to a separate server, so that they outlive this process.
 	Elsewhere(rules *placement.Rules) bool
@@ -295,7 +296,7 @@ func (e *Estate) Workspace() string {
 	return journal.DefaultWorkspace
 }
 
-// ValidWorkspace tells whether a workspace may have this name: what a URL and a path hold as it is.
+// ValidWorkspace reports whether a workspace may have this name: what a URL and a path hold as it is.
 func ValidWorkspace(name string) bool {
 	return name != "" && name == url.PathEscape(name) && name != "." && name != ".."
 }
@@ -315,7 +316,7 @@ func (e *Estate) Rules(loader *config.Loader) (*placement.Rules, diag.List) {
 	return placement.Parse(text, placement.FileName)
 }
 
-// exists tells whether a file is there.
+// exists reports whether a file is there.
 func exists(name string) bool {
 	_, err := os.Stat(name)
 	return !errors.Is(err, fs.ErrNotExist)

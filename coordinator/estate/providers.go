@@ -152,7 +152,7 @@ func (e *Estate) succession(tree *config.Tree, st *state.State) []state.Change {
 	return state.Succession(st, named(tree))
 }
 
-// keepsProviders tells whether the environment turns succession off.
+// keepsProviders reports whether the environment turns succession off.
 func (e *Estate) keepsProviders() bool {
 	return e.Environ.Get("OPENTOFU_STATEFILE_PROVIDER_ADDRESS_TRANSLATION") == "0"
 }

@@ -55,8 +55,8 @@ type Journal interface {
 	journal.Runs
 }
 
-// Running tells whether a process carries a run out. The journal says that a run is running until its end is recorded;
-// when no process has the store open, nobody carries it on.
+// Running reports whether a process carries a run out. The journal says that a run is running until its end is
+// recorded; when no process has the store open, nobody carries it on.
 func (r *Runs) Running(run journal.Run) bool {
 	return run.Status == journal.Running && r.store.elsewhere
 }
@@ -64,8 +64,8 @@ func (r *Runs) Running(run journal.Run) bool {
 // Close closes the store.
 func (r *Runs) Close() diag.List { return r.store.close() }
 
-// FindRun reads a run that did not end, and its plan. An empty name means the last one. The problems are HeldBy another
-// process when that carries runs out.
+// FindRun reads a run that did not end, and its plan. An empty name means the last one. The problems are HeldBy
+// another process when that carries runs out.
 func (e *Estate) FindRun(ctx context.Context, name string, vars Variables) (r journal.Run, saved *planfile.Saved,
 	diags diag.List) {
 	opened, diags := e.OpenRuns(ctx, vars, true)
@@ -191,9 +191,9 @@ func (e *Estate) Coordinator() (string, error) {
 	return name, err
 }
 
-// WatchRun has the process that works on the state of the selected workspace tell of the run that it carries out, or is
-// about to: see is called with each line of it (see layout.Home.Watch). The error is layout.ErrNobody when there is no
-// such process.
+// WatchRun has the process that works on the state of the selected workspace tell of the run that it carries out,
+// or is about to: see is called with each line of it (see layout.Home.Watch). The error is layout.ErrNobody when
+// there is no such process.
 func (e *Estate) WatchRun(ctx context.Context, see func(line []byte) error) error {
 	return e.home(StateOptions{}).Watch(ctx, see)
 }

@@ -205,7 +205,7 @@ func stale(p *plan.Plan, now *state.State, conflicts []rebase.Conflict) diag.Lis
 // staleness marks the problem that others have changed what a plan rests on.
 type staleness struct{}
 
-// Stale tells whether problems of Fit are that others have changed what the plan rests on: a new plan is what helps.
+// Stale reports whether problems of Fit are that others have changed what the plan rests on: a new plan is what helps.
 func Stale(list diag.List) bool {
 	return slices.ContainsFunc(list, func(d *diag.Diagnostic) bool { _, is := d.Extra.(staleness); return is })
 }

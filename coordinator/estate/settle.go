@@ -11,10 +11,10 @@ import (
 	"github.com/millipede-iac/millipede/state/locks"
 )
 
-// settleLeft settles the runs that nobody will go on with and that have locks: it takes their results, notes what is in
-// doubt, and gives their locks up. With former it also settles a run that was cut off before the state was shared, for
-// which it needs all of the state. Whoever has locks, or waits for some, must not wait for that: it calls without, and
-// leaves it to whoever settles already.
+// settleLeft settles the runs that nobody will go on with and that have locks: it takes their results, notes what
+// is in doubt, and gives their locks up. With former it also settles a run that was cut off before the state was
+// shared, for which it needs all of the state. Whoever has locks, or waits for some, must not wait for that: it
+// calls without, and leaves it to whoever settles already.
 func (r *Operation) settleLeft(ctx context.Context, former bool) diag.List {
 	s := r.State
 	if former {
@@ -118,7 +118,7 @@ func (s *Opened) dropRequests(ctx context.Context) error {
 	return nil
 }
 
-// underWay returns the run that has a request, and tells whether anything of it may still go on.
+// underWay returns the run that has a request, and reports whether anything of it may still go on.
 func (s *Opened) underWay(ctx context.Context, q locks.Request) (run journal.Run, under bool, err error) {
 	if q.Run == "" {
 		return run, false, nil
@@ -133,7 +133,7 @@ func (s *Opened) underWay(ctx context.Context, q locks.Request) (run journal.Run
 	return run, under, err
 }
 
-// settleRequest settles the run that has a request, if anything of it is under way.
+// settleRequest settles the run that has a request, if anything of it is in progress.
 func (r *Operation) settleRequest(ctx context.Context, q locks.Request) diag.List {
 	run, under, err := r.State.underWay(ctx, q)
 	switch {

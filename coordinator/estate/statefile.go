@@ -28,8 +28,8 @@ type StateOptions struct {
 	KeepsEach bool
 	// KeepsNothing: the operation writes no state, so without a lock it reads what was last committed.
 	KeepsNothing bool
-	// Settle: the operation puts a whole state in the place of whatever there is, so it is no obstacle that the state was
-	// changed in two places.
+	// Settle: the operation puts a whole state in the place of whatever there is, so it is no obstacle that the
+	// state was changed in two places.
 	Settle bool
 	// Sharing has several operations of this process work on the state at the same time; nil has it for one alone.
 	Sharing *Sharing
@@ -188,7 +188,7 @@ func (f *fileState) Close(ctx context.Context) diag.List {
 	return nil
 }
 
-// NeverStored tells whether nothing was ever put into the state. One of an old format has no lineage.
+// NeverStored reports whether nothing was ever put into the state. One of an old format has no lineage.
 func NeverStored(st *state.State) bool { return st.Lineage == "" && st.Serial == 0 && st.IsEmpty() }
 
 // backupName is where a state in a file that is rearranged is kept as it was before.

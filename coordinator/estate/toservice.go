@@ -30,7 +30,7 @@ func (e *Estate) Service(ctx context.Context, root *config.Node) (*tfcstore.Stor
 	return s, diags
 }
 
-// namesService tells whether a block names a service.
+// namesService reports whether a block names a service.
 func namesService(block *config.Backend) bool {
 	return block.OwnBlock || block.Type == tfcstore.Remote().Name
 }
@@ -169,7 +169,7 @@ func (i *migration) sources(ctx context.Context, from snapshot.Backend) ([]strin
 	return slices.Compact(names), nil
 }
 
-// holdsState tells whether something was ever stored in a workspace of the former backend. A state whose operations
+// holdsState reports whether something was ever stored in a workspace of the former backend. A state whose operations
 // are in doubt stays: nothing but the store knows of them.
 func (i *migration) holdsState(ctx context.Context, m *moving, name string) (bool, diag.List) {
 	at, diags := i.openWorkspace(ctx, name, m.from, "init", i.options.LockTimeout)

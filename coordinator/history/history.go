@@ -36,7 +36,7 @@ func HeadOf(r journal.Run) timeline.Head {
 	return h
 }
 
-// Of returns the timeline of a recorded run. alive tells whether a process carries it out; now is the time.
+// Of returns the timeline of a recorded run. alive reports whether a process carries it out; now is the time.
 func Of(r journal.Run, p *plan.Plan, events []journal.Event, alive bool, now time.Time) *timeline.Model {
 	head := HeadOf(r)
 	book := timeline.NewBook(head)

@@ -10,10 +10,10 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/operation"
 )
 
-// While an operation was under way its object was in doubt in the state; the result came when that was durable, in the
-// process that wrote it or in the one that resumed the run. What was in doubt was then taken for the object of before:
-// an update stayed in doubt although it was known, a replacement put the doubt over the old object that it had deposed,
-// and what had failed or never begun stayed in doubt for ever.
+// While an operation was in progress its object was in doubt in the state; the result came when that was durable,
+// in the process that wrote it or in the one that resumed the run. What was in doubt was then taken for the object
+// of before: an update stayed in doubt although it was known, a replacement put the doubt over the old object that
+// it had deposed, and what had failed or never begun stayed in doubt for ever.
 func TestAResultThatComesAfterTheRunWasLeftEndsTheDoubt(t *testing.T) {
 	const replaced = `
 resource "fake_thing" "a" {
@@ -27,7 +27,7 @@ resource "fake_thing" "a" {
 }`
 	for claim, c := range map[string]struct {
 		before, after string
-		deed          string // the one that is under way when the run is left
+		deed          string // the one that is in progress when the run is left
 		fails         error
 		doubtful, end []string // the state while it is in doubt, and when the run was resumed
 		failed        bool

@@ -289,7 +289,7 @@ func (e *estate) equal(what string, got, want []string) {
 	}
 }
 
-// says tells whether some diagnostic holds the text.
+// says reports whether some diagnostic holds the text.
 func says(diags diag.List, text string) bool {
 	return slices.ContainsFunc(diags, func(d *diag.Diagnostic) bool {
 		return strings.Contains(d.Summary, text) || strings.Contains(d.Detail, text)

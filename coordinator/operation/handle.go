@@ -25,9 +25,9 @@ type Handle[T any] struct {
 	diags  diag.List
 }
 
-// Start starts an operation and returns at once. fn is the operation. It must use the session that it gets: a copy of s
-// whose Stop also ends when that of s does, and when ctx ends. Wait for the handle before closing anything that the
-// session uses.
+// Start starts an operation and returns at once. fn is the operation. It must use the session that it gets: a copy
+// of s whose Stop also ends when that of s does, and when ctx ends. Wait for the handle before closing anything
+// that the session uses.
 func Start[T any](
 	ctx context.Context, s *Session, kind string, fn func(context.Context, *Session) (T, diag.List),
 ) *Handle[T] {
@@ -65,10 +65,10 @@ func Do[T any](
 	return Start(ctx, s, kind, fn).Wait()
 }
 
-// Stop asks the operation to start nothing new. Operations that are under way, and change something, are awaited.
+// Stop asks the operation to start nothing new. Operations that are in progress, and change something, are awaited.
 func (h *Handle[T]) Stop() { h.stop(ErrInterrupted) }
 
-// Leave asks the operation to return at once, whatever is still under way.
+// Leave asks the operation to return at once, whatever is still in progress.
 func (h *Handle[T]) Leave() { h.leave(ErrInterrupted) }
 
 // Done is closed when the operation is over.
@@ -81,9 +81,9 @@ func (h *Handle[T]) Wait() (T, diag.List) {
 }
 
 // Events returns events of the operation since a cursor, at most a few hundred at a time, with the next cursor; the
-// first cursor is 0. It waits while there are none. Only the last maxEvents events are kept: missed counts those after
-// the cursor that are gone. It returns no events when the operation is over and all were returned, and the error of ctx
-// if that ends first.
+// first cursor is 0. It waits while there are none. Only the last maxEvents events are kept: missed counts those
+// after the cursor that are gone. It returns no events when the operation is over and all were returned, and the
+// error of ctx if that ends first.
 func (h *Handle[T]) Events(ctx context.Context, since uint64) (events []Event, next, missed uint64, err error) {
 	return h.log.since(ctx, since)
 }

@@ -149,7 +149,7 @@ func TestAStopOfTheSessionOrTheEndOfTheContextReachesTheOperation(t *testing.T) 
 }
 
 // The context of a command ends with its first interrupt. An operation's own Leaving ended with that context, so that
-// what was under way was left in doubt by one interrupt, instead of being awaited.
+// what was in progress was left in doubt by one interrupt, instead of being awaited.
 func TestTheEndOfTheContextStopsAndDoesNotLeave(t *testing.T) {
 	e := newEstate(t)
 	e.configure(`resource "fake_thing" "a" { name = "a" }`)

@@ -116,7 +116,7 @@ func (s *Session) withType(ctx context.Context, schemas *values.Schemas, p addr.
 	return values.NewSchemas(all), diags
 }
 
-// exists reads a stored object and tells whether it is there.
+// exists reads a stored object and reports whether it is there.
 func (s *Session) exists(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, o *state.Object) (
 	bool, diag.List) {
 	_, wp, diags := s.providerOf(ctx, at, pi)

@@ -15,9 +15,10 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// CutOff returns a run of the workspace that was cut off with operations under way, or nil. They may still be executed,
-// or their results wait. Until those are recorded the state is incomplete, and another plan could do the same things
-// twice. Runs with locks of objects do not count: what they change stays locked until they are settled or resumed.
+// CutOff returns a run of the workspace that was cut off with operations in progress, or nil. They may still be
+// executed, or their results wait. Until those are recorded the state is incomplete, and another plan could do the
+// same things twice. Runs with locks of objects do not count: what they change stays locked until they are settled
+// or resumed.
 func CutOff(ctx context.Context, store RunsAndLocks, workspace string) (*journal.Run, error) {
 	runs, err := store.Runs(ctx, workspace)
 	if err != nil {
@@ -58,10 +59,11 @@ func UnderWay(ctx context.Context, store journal.Runs, r journal.Run) (bool, err
 	return slices.Contains(statuses, journal.Dispatched), nil
 }
 
-// Resolve returns what ends the doubt about an object, as who says what became of it: id names the object that there is
-// now, which is read; empty means that the operation never took place. A deletion needs no word: its object is there or
-// not. Nobody can begin the operation any more when Resolve returns. The transaction tells the run too, if it is not
-// over, so that it goes on behind the operation when it is resumed, or begins it anew. prior is the stored state.
+// Resolve returns what ends the doubt about an object, as who says what became of it: id names the object that
+// there is now, which is read; empty means that the operation never took place. A deletion needs no word: its
+// object is there or not. Nobody can begin the operation any more when Resolve returns. The transaction tells the
+// run too, if it is not over, so that it goes on behind the operation when it is resumed, or begins it anew. prior
+// is the stored state.
 //
 // Where a worker has begun the operation since the doubt was noted, the word is not taken: there are errors, and the
 // transaction, to be made durable nevertheless, notes who has begun.
@@ -130,9 +132,9 @@ func doubtful(s *state.State, at addr.Instance) (state.DeposedKey, *state.Object
 	return "", nil
 }
 
-// bury makes sure that no worker starts the operation in doubt any more: its task may still be waiting in a stream. It
-// fails, and names the worker, if one has started it since it was marked as in doubt. An embedded worker has ended with
-// its run.
+// bury makes sure that no worker starts the operation in doubt any more: its task may still be waiting in a stream.
+// It fails, and names the worker, if one has started it since it was marked as in doubt. An embedded worker has
+// ended with its run.
 func (s *Session) bury(ctx context.Context, d *state.Doubt, why string) (begun string, diags diag.List) {
 	ref := wire.TaskRef{Pool: d.Pool, Coordinator: s.Hub.Coordinator(), Run: d.Run, Attempt: wire.AttemptID(d.Attempt)}
 	c, err := s.Hub.Claim(ctx, ref, wire.Claim{Nonce: s.NewID(), At: s.Now(), Tombstone: true, Reason: why})

@@ -36,7 +36,7 @@ func (e *estate) resolve(at addr.Instance, id string) {
 	e.check(e.store.Commit(e.t.Context(), "default", "", tx))
 }
 
-// buried tells whether nobody can begin the attempt any more.
+// buried reports whether nobody can begin the attempt any more.
 func (e *estate) buried() bool {
 	e.t.Helper()
 	c, err := e.session.Hub.ReadClaim(e.t.Context(), wire.TaskRef{Pool: "default", Coordinator: "c", Run: "gone",
@@ -105,8 +105,8 @@ func TestADeletionInDoubtIsResolvedByLooking(t *testing.T) {
 	}
 }
 
-// The apply made the graph of the configuration anew, with fewer vertices than the plan had seen: one for each resource
-// without a block that is still there.
+// The apply made the graph of the configuration anew, with fewer vertices than the plan had seen: one for each
+// resource without a block that is still there.
 func TestAnObjectWithoutABlockThatIsGoneAlreadyDoesNotStopTheApply(t *testing.T) {
 	e := newEstate(t)
 	e.apply(two)

@@ -175,7 +175,7 @@ func stillDeclared(store *values.Store, in addr.ModuleInstance, b *config.Moved)
 	return r.Addr().Instance(b.From.Key).String()
 }
 
-// wholeCall tells whether a moved block is about all instances of a module call.
+// wholeCall reports whether a moved block is about all instances of a module call.
 func wholeCall(b *config.Moved) bool {
 	last := func(e *addr.MoveEndpoint) addr.Key { return e.Steps[len(e.Steps)-1].Key }
 	return last(b.From) == addr.NoKey && last(b.To) == addr.NoKey

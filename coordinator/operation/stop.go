@@ -9,14 +9,14 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Stop has the caller's requests to stop operations. It latches: a request stays in force, so that no later phase of an
-// operation begins although only an earlier one has noticed it. Both contexts are children of the caller's. In the zero
-// value neither ever ends.
+// Stop has the caller's requests to stop operations. It latches: a request stays in force, so that no later phase
+// of an operation begins although only an earlier one has noticed it. Both contexts are children of the caller's.
+// In the zero value neither ever ends.
 type Stop struct {
-	// Stopping ends when nothing new may be started: no run, no phase, no vertex, no call to a worker. Operations that are
-	// under way, and change something, are awaited.
+	// Stopping ends when nothing new may be started: no run, no phase, no vertex, no call to a worker. Operations
+	// that are in progress, and change something, are awaited.
 	Stopping context.Context
-	// Leaving ends when operations must return at once, whatever is still under way. Stopping ends with it.
+	// Leaving ends when operations must return at once, whatever is still in progress. Stopping ends with it.
 	Leaving context.Context
 }
 
@@ -78,7 +78,7 @@ func (s Stop) running(ctx context.Context) context.Context {
 // ErrInterrupted is the usual cause of a Stop.
 var ErrInterrupted = errors.New("the command was interrupted")
 
-// ErrSuspended is the cause of a Stop after which the run will be continued: operations that are under way finish
+// ErrSuspended is the cause of a Stop after which the run will be continued: operations that are in progress finish
 // normally, because they would fail if they were asked to stop.
 var ErrSuspended = errors.New("the run is suspended")
 

@@ -1,5 +1,5 @@
-// Package placement decides, by the rules of millipede.hcl and by regions, which pool a vertex runs in and which limits
-// apply to it.
+// Package placement decides, by the rules of millipede.hcl and by regions, which pool a vertex runs in and which
+// limits apply to it.
 //
 // It knows neither workers nor permits: the caller says which pools have live workers, and acquires permits.
 package placement
@@ -33,8 +33,8 @@ type Rules struct {
 	// Workers are the public nkeys of the workers that the operator stands for, by pool. Of a pool that is not named
 	// here every worker is one whom the NATS server lets speak for it.
 	Workers map[string][]string
-	// Environment has patterns for the variables of the coordinator's environment that are sent with tasks; * stands for
-	// any text.
+	// Environment has patterns for the variables of the coordinator's environment that are sent with tasks; *
+	// stands for any text.
 	Environment []string
 	// Parallelism is the size of the default limit according to the file; zero if it has none.
 	Parallelism Parallelism
@@ -58,8 +58,8 @@ func (r *Rules) RefreshesChanged() bool { return r != nil && r.Refresh == Refres
 // WholeEdges reports whether a reference to one instance waits for all of its resource.
 func (r *Rules) WholeEdges() bool { return r != nil && r.Edges == ResourceEdges }
 
-// Vouches tells whether the operator stands for the worker that sent a heartbeat, so that it may be given the keys of
-// runs for its pool. The heartbeat has passed wire.ReadHeartbeat.
+// Vouches reports whether the operator stands for the worker that sent a heartbeat, so that it may be given the
+// keys of runs for its pool. The heartbeat has passed wire.ReadHeartbeat.
 func (r *Rules) Vouches(h wire.Heartbeat) bool {
 	if r == nil {
 		return true

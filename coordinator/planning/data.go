@@ -39,8 +39,8 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	}
 	switch {
 	case reason != plan.NoReason && p.Mode == plan.Destroy:
-		// What it is to be read with does not exist, and nothing will make it: a reading that is put off could never be
-		// done.
+		// What it is to be read with does not exist, and nothing will make it: a reading that is put off could
+		// never be done.
 		if w.prior == nil {
 			return p.skipData(o, diags)
 		}
@@ -62,7 +62,7 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	}
 }
 
-// dependencyPending tells whether something will change in the apply so that reading, or opening, now could be too
+// dependencyPending reports whether something will change in the apply so that reading, or opening, now could be too
 // early: the managed resources that depends_on names, or that the block refers to, even where what it takes from them
 // is known. What such a resource depends on itself does not count, as in OpenTofu. For a module, an output or another
 // value in depends_on, and for the depends_on of the module calls around the block, everything behind it counts. A
@@ -163,8 +163,8 @@ func (p *Planner) readAgain(o *object, v cty.Value) *plan.Change {
 	}
 }
 
-// unreadable is the step for data of a check that cannot be read: because a check only observes, that is a warning, the
-// check has failed, and the value is unknown.
+// unreadable is the step for data of a check that cannot be read: because a check only observes, that is a warning,
+// the check has failed, and the value is unknown.
 func (p *Planner) unreadable(o *object, diags diag.List) program.Step {
 	w := o.work
 	v := w.Unread()

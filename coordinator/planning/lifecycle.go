@@ -29,10 +29,10 @@ func (p *Planner) skipsDestroy(o *object) bool {
 	return !destroys
 }
 
-// forgets tells whether the end of an orphan is to be forgotten instead of destroyed. A removed block decides, which is
-// the latest that the user said about it; else lifecycle.destroy = false, in the configuration or, by what the state
-// remembers, when the object was made. What is remembered of an instance that has its place in a block is what the
-// block says, as soon as it is refreshed: so a destroy that refreshes goes by the block alone.
+// forgets reports whether the end of an orphan is to be forgotten instead of destroyed. A removed block decides,
+// which is the latest that the user said about it; else lifecycle.destroy = false, in the configuration or, by what
+// the state remembers, when the object was made. What is remembered of an instance that has its place in a block is
+// what the block says, as soon as it is refreshed: so a destroy that refreshes goes by the block alone.
 func (p *Planner) forgets(o *object) bool {
 	if removed := p.removed(o); removed != nil {
 		return !removed.Destroy
@@ -137,8 +137,8 @@ func (p *Planner) instanceChanges(r *values.Resource, keys []addr.Key, at hcl.Tr
 	return false
 }
 
-// attributeChanges reports whether the value at a traversal differs before and after a change. An attribute that exists
-// on one side only differs.
+// attributeChanges reports whether the value at a traversal differs before and after a change. An attribute that
+// exists on one side only differs.
 func attributeChanges(c *plan.Change, at hcl.Traversal) bool {
 	path := make(cty.Path, len(at))
 	for i, step := range at {

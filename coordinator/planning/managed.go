@@ -219,8 +219,8 @@ func (p *Planner) settled(o *object, a answer, diags diag.List) program.Step {
 // answer is a decoded PlanResult.
 type answer struct {
 	*wire.PlanResult
-	// upgraded, before and after are with marks. upgraded is what was stored, before what is there now; same tells that
-	// those two are equal, marks aside.
+	// upgraded, before and after are with marks. upgraded is what was stored, before what is there now; same tells
+	// that those two are equal, marks aside.
 	upgraded, before, after cty.Value
 	same                    bool
 	// decided tells that a verdict gave the answer, not a worker.
@@ -248,8 +248,8 @@ func (p *Planner) planned(o *object, r *wire.Result) (answer, diag.List) {
 	return a, diags
 }
 
-// answer decodes a worker's answer. Most objects are as they were and stay so: equal bytes are one value then, which is
-// decoded, and kept in the plan, once.
+// answer decodes a worker's answer. Most objects are as they were and stay so: equal bytes are one value then,
+// which is decoded, and kept in the plan, once.
 func (p *Planner) answer(o *object, r *wire.PlanResult) (a answer, err error) {
 	w := o.work
 	a.PlanResult = r
@@ -321,8 +321,8 @@ func (p *Planner) refreshedObject(o *object, a answer) state.Change {
 	return set
 }
 
-// sameFound tells whether two objects say the same of what refreshing finds: their dependencies, which may be many, do
-// not come into it.
+// sameFound reports whether two objects say the same of what refreshing finds: their dependencies, which may be
+// many, do not come into it.
 func sameFound(a, b *state.Object) bool {
 	x, y := *a, *b
 	x.Dependencies, y.Dependencies = nil, nil

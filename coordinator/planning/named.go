@@ -45,7 +45,7 @@ func (p *Planner) named(node int, n *graph.Node) program.Step {
 	return step
 }
 
-// configures tells whether a vertex has a part in the configuration of a provider that something is stored of.
+// configures reports whether a vertex has a part in the configuration of a provider that something is stored of.
 func (p *Planner) configures(node int) bool {
 	p.configuringOnce.Do(func() {
 		var providers []int

@@ -30,7 +30,8 @@ type Options struct {
 	Code   *values.Code
 	Store  *values.Store
 	Static *graph.Static
-	// Prior is the stored state after moves; the planner refreshes its own copy of it. Stored is the state before moves.
+	// Prior is the stored state after moves; the planner refreshes its own copy of it. Stored is the state before
+	// moves.
 	Prior, Stored *state.State
 	// Previous maps the addresses of moved instances to where they were.
 	Previous map[addr.Instance]addr.Instance
@@ -39,8 +40,8 @@ type Options struct {
 	Mode         plan.Mode
 	// SkipRefresh plans with what the state says; Refreshed tells that a plan before this one has refreshed it.
 	SkipRefresh, Refreshed bool
-	// OnlyChanged reads an object only if planning against what is stored comes to a change of it, or something that it
-	// depends on changes.
+	// OnlyChanged reads an object only if planning against what is stored comes to a change of it, or something
+	// that it depends on changes.
 	OnlyChanged bool
 	// Verdicts are those about instances that OnlyChanged may go by, under their addresses; nil to ask about all.
 	Verdicts map[string]journal.Verdict
@@ -66,7 +67,8 @@ type Options struct {
 type Planner struct {
 	Options
 
-	// closure answers which resources a vertex waits for; first, which resources are created before they are destroyed.
+	// closure answers which resources a vertex waits for; first, which resources are created before they are
+	// destroyed.
 	closure *graph.Closure
 	first   map[addr.ConfigResource]bool
 
@@ -334,8 +336,8 @@ func (p *Planner) change(a addr.Instance) *plan.Change {
 	return p.changes[changeKey{addr: a}]
 }
 
-// anyPending tells whether a managed resource of a set will change: in the given module instance, where the resource is
-// of the same static module.
+// anyPending reports whether a managed resource of a set will change: in the given module instance, where the
+// resource is of the same static module.
 func (p *Planner) anyPending(set *state.Dependencies, in addr.ModuleInstance) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -350,14 +352,15 @@ func (p *Planner) anyPending(set *state.Dependencies, in addr.ModuleInstance) bo
 	return false
 }
 
-// willChange tells whether a managed resource will change, in the given module instance if it is of that static module.
+// willChange reports whether a managed resource will change, in the given module instance if it is of that static
+// module.
 func (p *Planner) willChange(r addr.ConfigResource, in addr.ModuleInstance) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.isPending(r, in)
 }
 
-// isPending needs the lock. It tells whether a managed resource will change.
+// isPending needs the lock. It reports whether a managed resource will change.
 func (p *Planner) isPending(r addr.ConfigResource, in addr.ModuleInstance) bool {
 	if r.Resource.Mode != addr.Managed || p.pending[r] == nil {
 		return false

@@ -171,7 +171,7 @@ func (s *Scope) outputs(g *graph.Static) {
 	}
 }
 
-// Node tells whether a static vertex is covered.
+// Node reports whether a static vertex is covered.
 func (s Scope) Node(i int) bool { return s.nodes == nil || s.nodes[i] }
 
 func resourcesOf(s *graph.Static, vertices, but []int) map[addr.ConfigResource]bool {
@@ -188,10 +188,10 @@ func resourcesOf(s *graph.Static, vertices, but []int) map[addr.ConfigResource]b
 	return out
 }
 
-// Whole tells whether the plan covers everything.
+// Whole reports whether the plan covers everything.
 func (s Scope) Whole() bool { return len(s.targets)+len(s.excludes) == 0 && s.reads == nil }
 
-// Instance tells whether an instance is covered.
+// Instance reports whether an instance is covered.
 func (s Scope) Instance(a addr.Instance) bool {
 	switch {
 	case s.reads != nil:
@@ -208,7 +208,7 @@ func (s Scope) Instance(a addr.Instance) bool {
 	}
 }
 
-// Named tells whether an instance is covered for its own sake, not only because a target needs it.
+// Named reports whether an instance is covered for its own sake, not only because a target needs it.
 func (s Scope) Named(a addr.Instance) bool {
 	return len(s.targets) == 0 && s.Instance(a) || containsAny(s.targets, a)
 }

@@ -85,14 +85,14 @@ func (s Sights) UnreadIn(reads journal.Reads) *plan.Unread {
 	return out
 }
 
-// mayGoByStored tells whether an object need not be read as long as nothing about it changes: a managed one that the
+// mayGoByStored reports whether an object need not be read as long as nothing about it changes: a managed one that the
 // configuration wants.
 func (p *Planner) mayGoByStored(o *object) bool {
 	return p.OnlyChanged && p.Mode == plan.Normal && o.orphan == plan.NoReason && o.addr.Resource.Mode == addr.Managed &&
 		o.imported == nil
 }
 
-// goesByStored tells whether a worker may take an object as it is stored: nothing that it depends on changes, and it
+// goesByStored reports whether a worker may take an object as it is stored: nothing that it depends on changes, and it
 // is where it was.
 func (p *Planner) goesByStored(node int, o *object) bool {
 	if !p.mayGoByStored(o) {
@@ -189,7 +189,7 @@ func (p *Planner) spared(o *object) *found {
 		state: []state.Change{p.refreshedObject(o, a)}}
 }
 
-// declares tells whether the schema says itself that what is at some paths is sensitive.
+// declares reports whether the schema says itself that what is at some paths is sensitive.
 func (w *work) declares(paths []cty.Path) bool {
 	for _, path := range paths {
 		if len(path) != 1 {

@@ -1,9 +1,9 @@
-// Package renewal keeps ephemeral objects alive between their opening and their closing: it has them renewed when their
-// provider said that it must be done. It opens and closes nothing.
+// Package renewal keeps ephemeral objects alive between their opening and their closing: it has them renewed when
+// their provider said that it must be done. It opens and closes nothing.
 //
-// Renewals are no vertices of a run. They change nothing that a journal would have to know of, they hold no permit, and
-// nothing waits for them but the closing of their object: what was opened in a run that was cut off is opened anew when
-// the run is resumed.
+// Renewals are no vertices of a run. They change nothing that a journal would have to know of, they hold no permit,
+// and nothing waits for them but the closing of their object: what was opened in a run that was cut off is opened
+// anew when the run is resumed.
 package renewal
 
 import (
@@ -109,7 +109,7 @@ func bugOf(address string, err error) diag.List {
 	return diag.List{d}.WithAddress(address)
 }
 
-// Release ends the renewals of an object that is about to be closed; it waits for one that is under way. It returns
+// Release ends the renewals of an object that is about to be closed; it waits for one that is in progress. It returns
 // what to close the object with (the given private data, when it was never renewed) and what went wrong meanwhile.
 func (k *Keeper) Release(address string, private []byte) ([]byte, diag.List) {
 	if k == nil {

@@ -109,7 +109,7 @@ func TestStopEndsWhatIsKept(t *testing.T) {
 		k := NewKeeper(p.call)
 		k.Keep(open())
 		time.Sleep(5*time.Second + time.Millisecond)
-		k.Stop() // while a renewal is under way; synctest fails when a goroutine is left
+		k.Stop() // while a renewal is in progress; synctest fails when a goroutine is left
 		time.Sleep(time.Minute)
 		if p.renewed != 0 {
 			t.Errorf("it was renewed %d times", p.renewed)

@@ -161,7 +161,7 @@ func (f *loopFinder) through(start int32, limit int) (loop []int, cost int) {
 		f.reached = f.reached[:0]
 	}()
 	f.reached = append(f.reached, start)
-	length, layerEnd := 1, 1 // a loop that closes from the layer under way has this length
+	length, layerEnd := 1, 1 // a loop that closes from the layer in progress has this length
 	for i := 0; i < len(f.reached); i++ {
 		if i == layerEnd {
 			length, layerEnd = length+1, len(f.reached)

@@ -49,7 +49,7 @@ func rekeyed(count, forEach hcl.Expression, exists func(addr.Key) bool) (from, t
 	}
 }
 
-// named tells whether an explicit statement names the resource.
+// named reports whether an explicit statement names the resource.
 func named(explicit []statement, abs addr.AbsResource) bool {
 	for _, s := range explicit {
 		if s.move.SelectsResource(s.move.From, abs) || s.move.SelectsResource(s.move.To, abs) {

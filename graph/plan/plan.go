@@ -40,7 +40,7 @@ const (
 	ForgetThenCreate Action = "forget-create"
 )
 
-// IsReplace tells whether the action ends one object and begins another.
+// IsReplace reports whether the action ends one object and begins another.
 func (a Action) IsReplace() bool {
 	return a == DeleteThenCreate || a == CreateThenDelete || a == ForgetThenCreate
 }
@@ -104,7 +104,7 @@ type Change struct {
 	Tainted bool
 }
 
-// Moved tells whether the object is at another address than before.
+// Moved reports whether the object is at another address than before.
 func (c *Change) Moved() bool { return c.Previous != c.Addr }
 
 // Importing says that the object is imported by this plan.
@@ -166,8 +166,8 @@ type Plan struct {
 	Graph Graph
 	// RestsOn is what has to be as it was when the plan was made, so that it can be carried out; nil when that is all.
 	RestsOn *RestsOn
-	// Untouched are the configuration objects whose check results stay as they are stored, because what they look at has
-	// changed since the plan was made.
+	// Untouched are the configuration objects whose check results stay as they are stored, because what they look
+	// at has changed since the plan was made.
 	Untouched []string
 
 	// Unread says which objects the plan took as they are stored because nothing about them changes; nil for none.
@@ -175,8 +175,8 @@ type Plan struct {
 
 	// Errored is set when planning failed: the plan can be shown, never applied.
 	Errored bool
-	// Circle names changes each of which waits for the next one, and the last one for the first: everything was planned,
-	// but there is no order to carry it out in. Errored is set then, too. Nil when there is an order.
+	// Circle names changes each of which waits for the next one, and the last one for the first: everything was
+	// planned, but there is no order to carry it out in. Errored is set then, too. Nil when there is an order.
 	Circle []string
 	// Providers are the packages that the plan was made with: source, version and hashes.
 	Providers []ProviderSelection
@@ -195,7 +195,7 @@ type Relevant struct {
 	Attribute cty.Path
 }
 
-// Applyable tells whether carrying the plan out would change anything, the state included.
+// Applyable reports whether carrying the plan out would change anything, the state included.
 func (p *Plan) Applyable() bool {
 	if p.Errored {
 		return false
@@ -206,7 +206,7 @@ func (p *Plan) Applyable() bool {
 	return p.HasChanges()
 }
 
-// Differs tells whether the plan found or plans anything but what is: what -detailed-exitcode asks. Other than for
+// Differs reports whether the plan found or plans anything but what is: what -detailed-exitcode asks. Other than for
 // HasChanges, a refresh that only finds that something has another address is nothing.
 func (p *Plan) Differs() bool {
 	if p.Mode != RefreshOnly {
@@ -220,7 +220,7 @@ func (p *Plan) Differs() bool {
 	return p.outputsChange()
 }
 
-// HasChanges tells whether the plan changes an object, an output, or an address.
+// HasChanges reports whether the plan changes an object, an output, or an address.
 func (p *Plan) HasChanges() bool {
 	for _, c := range p.Changes {
 		if c.Action != NoOp || c.Moved() || c.Importing != nil {

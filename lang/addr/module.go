@@ -138,10 +138,10 @@ func (m Module) Parent() (Module, string) {
 	return m[:i], string(m[i+1:])
 }
 
-// IsRoot tells whether m is the root module.
+// IsRoot reports whether m is the root module.
 func (m Module) IsRoot() bool { return m == "" }
 
-// Contains tells whether o is m or below it.
+// Contains reports whether o is m or below it.
 func (m Module) Contains(o Module) bool {
 	return m == "" || m == o || (strings.HasPrefix(string(o), string(m)) && o[len(m)] == '.')
 }
@@ -184,7 +184,7 @@ func ModuleInstanceOf(steps ...Step) ModuleInstance {
 	return m
 }
 
-// IsRoot tells whether m is the root module's instance.
+// IsRoot reports whether m is the root module's instance.
 func (m ModuleInstance) IsRoot() bool { return m.text == "" }
 
 // String returns the address as users write it; empty for the root.
@@ -296,7 +296,7 @@ func (m ModuleInstance) Module() Module {
 	return ModuleOf(names...)
 }
 
-// Contains tells whether o is m or below it.
+// Contains reports whether o is m or below it.
 func (m ModuleInstance) Contains(o ModuleInstance) bool {
 	return m.text == "" || m.text == o.text || (strings.HasPrefix(o.text, m.text) && o.text[len(m.text)] == '.')
 }

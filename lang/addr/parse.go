@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// ValidIdentifier tells whether s can name something in the language: a letter or underscore, then letters,
+// ValidIdentifier reports whether s can name something in the language: a letter or underscore, then letters,
 // digits, underscores and dashes.
 func ValidIdentifier(s string) bool {
 	if _, rest := scanName(s); s != "" && rest == "" {
@@ -154,7 +154,7 @@ func modulePrefix(trav hcl.Traversal) ([]Step, hcl.Traversal, diag.List) {
 	return steps, rooted(rest), nil
 }
 
-// moduleStep tells whether rest starts with module.NAME.
+// moduleStep reports whether rest starts with module.NAME.
 func moduleStep(rest hcl.Traversal) (name string, is bool, diags diag.List) {
 	word, ok := stepName(rest[0])
 	if !ok {

@@ -16,7 +16,7 @@ import (
 // LegacyNamespace is the namespace of providers in states that are older than source addresses.
 const LegacyNamespace = "-"
 
-// IsLegacy tells whether p comes from a state that is older than source addresses, so that its source is not
+// IsLegacy reports whether p comes from a state that is older than source addresses, so that its source is not
 // known.
 func (p Provider) IsLegacy() bool { return p.Namespace == LegacyNamespace }
 
@@ -58,13 +58,13 @@ func scanSource(text string) (Provider, bool) {
 	return Provider{host, namespace, name}, true
 }
 
-// plainHost tells whether s is a host name of two or more plain labels, which normalising leaves alone.
+// plainHost reports whether s is a host name of two or more plain labels, which normalising leaves alone.
 func plainHost(s string) bool {
 	label, rest, more := strings.Cut(s, ".")
 	return more && plainLabel(label) && (plainHost(rest) || plainLabel(rest))
 }
 
-// plainLabel tells whether s is made of lower case letters, digits and single inner dashes.
+// plainLabel reports whether s is made of lower case letters, digits and single inner dashes.
 func plainLabel(s string) bool {
 	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' || strings.Contains(s, "--") {
 		return false

@@ -4,8 +4,8 @@ package addr
 // of the addresses in existing states and lock files.
 const DefaultHost = "registry.opentofu.org"
 
-// PredecessorHost is the registry that a provider source without a host means for Terraform. States and lock files that
-// it has written name it; OpenTofu's registry has the same providers.
+// PredecessorHost is the registry that a provider source without a host means for Terraform. States and lock files
+// that it has written name it; OpenTofu's registry has the same providers.
 const PredecessorHost = "registry.terraform.io"
 
 // BuiltinHost is the pseudo host of providers that need no plugin.
@@ -36,10 +36,10 @@ func (p Provider) Display() string {
 	return p.String()
 }
 
-// IsBuiltin tells whether the provider needs no plugin.
+// IsBuiltin reports whether the provider needs no plugin.
 func (p Provider) IsBuiltin() bool { return p.Host == BuiltinHost && p.Namespace == "builtin" }
 
-// IsZero tells whether p names nothing.
+// IsZero reports whether p names nothing.
 func (p Provider) IsZero() bool { return p == Provider{} }
 
 // Less orders by the full text.

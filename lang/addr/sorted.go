@@ -22,7 +22,7 @@ func (i Instance) Compare(o Instance) int {
 	return 1
 }
 
-// ContainsInstance tells whether a sorted list has an instance.
+// ContainsInstance reports whether a sorted list has an instance.
 func ContainsInstance(sorted []Instance, i Instance) bool {
 	at := sort.Search(len(sorted), func(n int) bool { return !sorted[n].Less(i) })
 	return at < len(sorted) && sorted[at] == i

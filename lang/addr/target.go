@@ -27,7 +27,7 @@ func (t Target) String() string {
 	}
 }
 
-// Contains tells whether the instance is the target or in it. As in OpenTofu, a module target whose last step
+// Contains reports whether the instance is the target or in it. As in OpenTofu, a module target whose last step
 // has no key means every instance of that call, and a resource target without a key every instance of the
 // resource; a step without a key anywhere else means the instance without a key.
 func (t Target) Contains(i Instance) bool {
@@ -45,7 +45,7 @@ func (t Target) Contains(i Instance) bool {
 	}
 }
 
-// ContainsModule tells whether all that is in the module instance, and below it, is in the target.
+// ContainsModule reports whether all that is in the module instance, and below it, is in the target.
 func (t Target) ContainsModule(m ModuleInstance) bool {
 	switch t.Kind {
 	case TargetModule:
@@ -63,7 +63,7 @@ func (t Target) ContainsModule(m ModuleInstance) bool {
 	}
 }
 
-// MayContain tells whether some instance of the resource could be in the target: what is asked before the
+// MayContain reports whether some instance of the resource could be in the target: what is asked before the
 // instances are known.
 func (t Target) MayContain(r ConfigResource) bool {
 	switch t.Kind {
@@ -78,7 +78,7 @@ func (t Target) MayContain(r ConfigResource) bool {
 	}
 }
 
-// TouchesResource tells whether any instance of a resource block can be in the target.
+// TouchesResource reports whether any instance of a resource block can be in the target.
 func (t Target) TouchesResource(r ConfigResource) bool {
 	switch t.Kind {
 	case TargetModule:
@@ -92,7 +92,7 @@ func (t Target) TouchesResource(r ConfigResource) bool {
 	}
 }
 
-// CoversResource tells whether all instances of a resource block are in the target, whatever instances there are.
+// CoversResource reports whether all instances of a resource block are in the target, whatever instances there are.
 func (t Target) CoversResource(r ConfigResource) bool {
 	if !t.TouchesResource(r) || t.Kind == TargetInstance {
 		return false

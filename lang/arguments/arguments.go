@@ -61,8 +61,8 @@ func blockType(b *schema.Block) cty.Type {
 	return cty.ObjectWithOptionalAttrs(atys, names)
 }
 
-// Decode converts the value of a block, or of a map of arguments, to the schema's types. Arguments that are not set are
-// null. Required arguments are not asked for, because the environment may set them.
+// Decode converts the value of a block, or of a map of arguments, to the schema's types. Arguments that are not set
+// are null. Required arguments are not asked for, because the environment may set them.
 func (s Spec) Decode(config cty.Value) (Arguments, diag.List) {
 	none := Arguments{value: cty.NullVal(cty.EmptyObject)}
 	if config == cty.NilVal {
@@ -130,8 +130,8 @@ func asBlocks(v cty.Value, block *schema.NestedBlock) cty.Value {
 	return v
 }
 
-// Complete fills in the environment and the defaults. An argument that is set to "" stops the environment from standing
-// in for it, and then counts as not given.
+// Complete fills in the environment and the defaults. An argument that is set to "" stops the environment from
+// standing in for it, and then counts as not given.
 func (s Spec) Complete(a Arguments, env func(string) string) (Arguments, diag.List) {
 	var diags diag.List
 	values := map[string]cty.Value{}
@@ -221,10 +221,10 @@ func (a Arguments) at(name string) cty.Value {
 	return a.value.GetAttr(name)
 }
 
-// Known tells whether it is known what an argument is.
+// Known reports whether it is known what an argument is.
 func (a Arguments) Known(name string) bool { return a.at(name).IsKnown() }
 
-// Given tells whether an argument is set to something other than an empty string, list, set or map.
+// Given reports whether an argument is set to something other than an empty string, list, set or map.
 func (a Arguments) Given(name string) bool {
 	v := a.at(name)
 	switch {
@@ -349,13 +349,13 @@ func (a Arguments) Recorded(k interface{ Type() cty.Type }) cty.Value {
 	return cty.ObjectVal(values)
 }
 
-// Set tells whether an argument is set at all, be it to something empty.
+// Set reports whether an argument is set at all, be it to something empty.
 func (a Arguments) Set(name string) bool { return !a.at(name).IsNull() }
 
-// WhollyKnown tells whether nothing in the arguments is unknown.
+// WhollyKnown reports whether nothing in the arguments is unknown.
 func (a Arguments) WhollyKnown() bool { return a.value == cty.NilVal || a.value.IsWhollyKnown() }
 
-// Has tells whether the block can have an argument, be it set or not.
+// Has reports whether the block can have an argument, be it set or not.
 func (a Arguments) Has(name string) bool {
 	return a.value != cty.NilVal && !a.value.IsNull() && a.value.Type().HasAttribute(name)
 }

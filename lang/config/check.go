@@ -69,13 +69,13 @@ func (n *Node) checkProviderUse(called bool) diag.List {
 	return diags
 }
 
-// wants tells whether the node is the root module, and wants this provider configuration from a caller.
+// wants reports whether the node is the root module, and wants this provider configuration from a caller.
 func (n *Node) wants(l addr.LocalProvider) bool {
 	r := n.Module.Required[l.Name]
 	return n.Parent == nil && r != nil && slices.Contains(r.Aliases, l)
 }
 
-// fromOutside tells whether a provider configuration is one that the root module wants from a caller, and passes on.
+// fromOutside reports whether a provider configuration is one that the root module wants from a caller, and passes on.
 func (n *Node) fromOutside(l addr.LocalProvider) bool {
 	for n.Call != nil {
 		i := slices.IndexFunc(n.Call.Providers, func(p PassedProvider) bool { return p.InChild == l })

@@ -37,7 +37,7 @@ func text(format string, args []any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// add takes over problems, and tells whether there are errors among them.
+// add takes over problems, and reports whether there are errors among them.
 func (d *decoder) add(more hcl.Diagnostics) (failed bool) {
 	d.diags = d.diags.Append(more)
 	return more.HasErrors()
@@ -57,7 +57,7 @@ func (d *decoder) partial(body hcl.Body, schema *hcl.BodySchema) (*hcl.BodyConte
 	return c, rest
 }
 
-// constant decodes an attribute in which nothing can be referred to. It tells whether the attribute is there.
+// constant decodes an attribute in which nothing can be referred to. It reports whether the attribute is there.
 func (d *decoder) constant(c *hcl.BodyContent, name string, into any) bool {
 	attr, ok := c.Attributes[name]
 	if ok {
@@ -89,7 +89,7 @@ func (d *decoder) label(b *hcl.Block, n int, summary string) {
 	}
 }
 
-// once tells whether a nested block is the first of its type within its parent, and complains if not. seen holds
+// once reports whether a nested block is the first of its type within its parent, and complains if not. seen holds
 // the first.
 func (d *decoder) once(seen **hcl.Block, b *hcl.Block, what string) bool {
 	if *seen != nil {
@@ -213,7 +213,7 @@ func (d *decoder) insideQuotes(e hcl.Expression) (hcl.Expression, bool) {
 	return &hclsyntax.ScopeTraversalExpr{Traversal: trav, SrcRange: e.Range()}, true
 }
 
-// isQuoted tells whether an expression is a string in quotes of the native syntax.
+// isQuoted reports whether an expression is a string in quotes of the native syntax.
 func isQuoted(e hcl.Expression) bool {
 	_, ok := e.(*hclsyntax.TemplateExpr)
 	return ok

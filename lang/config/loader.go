@@ -90,7 +90,7 @@ func (l *Loader) keep(name string, f *hcl.File) {
 	l.files[name] = f
 }
 
-// HasConfig tells whether the directory holds configuration files.
+// HasConfig reports whether the directory holds configuration files.
 func (l *Loader) HasConfig(dir string) bool {
 	files, diags := l.list(dir)
 	return !diags.HasErrors() && len(files.primary)+len(files.override) > 0
@@ -241,7 +241,7 @@ func isTofuFile(name string) bool {
 	return strings.HasSuffix(name, ".tofu") || strings.HasSuffix(name, ".tofu.json")
 }
 
-// ignoredFile tells whether a file is hidden or left behind by an editor.
+// ignoredFile reports whether a file is hidden or left behind by an editor.
 func ignoredFile(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") ||
 		strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")

@@ -52,8 +52,8 @@ type Node struct {
 	providers map[providerKey]providerHome
 }
 
-// Remote tells whether the module, or one that it is called through, comes from a registry or a package: it is not part
-// of the configuration that its user writes.
+// Remote reports whether the module, or one that it is called through, comes from a registry or a package: it is
+// not part of the configuration that its user writes.
 func (n *Node) Remote() bool {
 	for ; n.Parent != nil; n = n.Parent {
 		if n.Call.parsed.Kind != LocalSource {
@@ -192,7 +192,7 @@ type Variable struct {
 	Range        hcl.Range // the block's header
 }
 
-// Required tells whether a value must be given.
+// Required reports whether a value must be given.
 func (v *Variable) Required() bool { return v.Default == cty.NilVal }
 
 // Local is one local value.

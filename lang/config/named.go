@@ -68,7 +68,7 @@ func (d *decoder) variable(b *hcl.Block) *Variable {
 	return v
 }
 
-// reservedVariable tells whether a module block could not set a variable of this name.
+// reservedVariable reports whether a module block could not set a variable of this name.
 func reservedVariable(name string) bool {
 	return slices.ContainsFunc(moduleSchema.Attributes, func(a hcl.AttributeSchema) bool { return a.Name == name }) ||
 		slices.ContainsFunc(moduleSchema.Blocks, func(b hcl.BlockHeaderSchema) bool { return b.Type == name })

@@ -103,8 +103,8 @@ func (d *decoder) lifecycle(r *Resource, c *hcl.BodyContent) {
 	d.rules(r, c.Blocks)
 }
 
-// Destroys tells whether the end of an object of the resource is to be destroyed, which is so where the block does not
-// say otherwise: what lifecycle.destroy says. It must be a constant. Where it is not, the object is kept.
+// Destroys reports whether the end of an object of the resource is to be destroyed, which is so where the block
+// does not say otherwise: what lifecycle.destroy says. It must be a constant. Where it is not, the object is kept.
 func (r *Resource) Destroys() (bool, diag.List) {
 	if r.Destroy == nil {
 		return true, nil
@@ -148,7 +148,7 @@ func (d *decoder) ignoreChanges(r *Resource, e hcl.Expression) {
 	}
 }
 
-// isStar tells whether an expression is the string "*", which earlier versions of the language had.
+// isStar reports whether an expression is the string "*", which earlier versions of the language had.
 func isStar(e hcl.Expression) bool {
 	v, diags := e.Value(nil)
 	return !diags.HasErrors() && v.Type() == cty.String && !v.IsNull() && v.IsKnown() && v.AsString() == "*"

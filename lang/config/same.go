@@ -6,7 +6,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// sameExpression tells whether two expressions are written alike, up to parentheses and space. False can mean
+// sameExpression reports whether two expressions are written alike, up to parentheses and space. False can mean
 // that it is not known.
 func sameExpression(a, b hcl.Expression) bool {
 	x, ok := a.(hclsyntax.Expression)

@@ -25,9 +25,9 @@ type TestFile struct {
 	Name string
 	// Variables are the values that runs give to variables, unless they have their own.
 	Variables map[string]hcl.Expression
-	// Providers are the provider and mock_provider blocks, which take the place of those of the module under test; a
-	// mock_provider block has Mock set. Where both are there for one configuration, Providers holds the provider block,
-	// and Mocks the other one: which of them counts depends on the run.
+	// Providers are the provider and mock_provider blocks, which take the place of those of the module under test;
+	// a mock_provider block has Mock set. Where both are there for one configuration, Providers holds the provider
+	// block, and Mocks the other one: which of them counts depends on the run.
 	Providers map[addr.LocalProvider]*ProviderConfig
 	Mocks     map[addr.LocalProvider]*ProviderConfig
 	Overrides Overrides
@@ -112,7 +112,7 @@ func (l *Loader) listTests(dir, testDir string) ([]string, diag.List) {
 	return names, diags
 }
 
-// testFileName tells whether a file of this name holds tests, and which file would take its place.
+// testFileName reports whether a file of this name holds tests, and which file would take its place.
 func testFileName(name string) (is bool, rival string) {
 	for _, ext := range []string{".hcl", ".json"} {
 		if stem, ok := strings.CutSuffix(name, ".tftest"+ext); ok {
@@ -307,7 +307,7 @@ func (t *Tree) testProviderType(f *TestFile, name string) addr.Provider {
 	return t.Root.Module.ProviderFor(name)
 }
 
-// named tells whether the file has a provider block of the name, whatever its alias.
+// named reports whether the file has a provider block of the name, whatever its alias.
 func (f *TestFile) named(name string) bool {
 	for _, blocks := range []map[addr.LocalProvider]*ProviderConfig{f.Providers, f.Mocks} {
 		for l := range blocks {
@@ -319,7 +319,7 @@ func (f *TestFile) named(name string) bool {
 	return false
 }
 
-// hasRuns tells whether a test file has something to run.
+// hasRuns reports whether a test file has something to run.
 func (t *Tree) hasRuns() bool {
 	return slices.ContainsFunc(t.Tests, func(f *TestFile) bool { return len(f.Runs) > 0 })
 }

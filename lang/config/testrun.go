@@ -13,7 +13,7 @@ import (
 // TestRun is one run of a test file: a plan, or a plan that is applied, with assertions about the outcome.
 type TestRun struct {
 	Name string
-	// Apply tells whether the plan is carried out.
+	// Apply reports whether the plan is carried out.
 	Apply bool
 	// RefreshOnly and Refresh are the options of the plan; Replace and Target are the addresses of its options.
 	RefreshOnly     bool
@@ -162,7 +162,7 @@ func (r *TestRun) staticValue(root *Node, v *Variable) (cty.Value, diag.List) {
 	return cty.NilVal, nil
 }
 
-// Local tells whether the module that the run is about lies in a directory beside the configuration.
+// Local reports whether the module that the run is about lies in a directory beside the configuration.
 func (r *TestRun) Local() bool { return r.Module != nil && r.Module.parsed.Kind == LocalSource }
 
 // Check finds what is wrong with the run beyond its syntax.

@@ -36,8 +36,8 @@ type TreeOptions struct {
 	// RunsOnly tells that the root module serves the runs of the test files alone: without a run, nobody asks whether
 	// import blocks and their targets choose the same providers.
 	RunsOnly bool
-	// Base is the absolute directory that relative paths in the configuration start from, and path.cwd before planning.
-	// Env is the environment of the operation.
+	// Base is the absolute directory that relative paths in the configuration start from, and path.cwd before
+	// planning. Env is the environment of the operation.
 	Base string
 	Env  environ.Variables
 }
@@ -58,7 +58,7 @@ type ModuleRequest struct {
 	Source ModuleSource
 }
 
-// Accepts tells whether the call takes a module of this version ("" is none).
+// Accepts reports whether the call takes a module of this version ("" is none).
 func (r ModuleRequest) Accepts(version string) bool {
 	constraints, err := goversion.NewConstraint(r.Call.Version)
 	if r.Call.Version == "" || err != nil { // a wrong constraint is reported where it stands

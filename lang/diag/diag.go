@@ -12,7 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Severity tells whether a problem stops the operation.
+// Severity reports whether a problem stops the operation.
 type Severity byte
 
 const (
@@ -83,7 +83,7 @@ func (d *Diagnostic) WithSubject(subject *hcl.Range) *Diagnostic {
 // List is all the problems of an operation, in the order in which they were found. The zero value is ready.
 type List []*Diagnostic
 
-// HasErrors tells whether any of the problems is an error.
+// HasErrors reports whether any of the problems is an error.
 func (l List) HasErrors() bool {
 	for _, d := range l {
 		if d.Severity == Error {

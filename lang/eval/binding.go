@@ -134,7 +134,7 @@ func (b *binding) whole(rep Repetition, self cty.Value) (*hcl.EvalContext, diag.
 	return ctx, diags
 }
 
-// exact tells whether context and whole are the same.
+// exact reports whether context and whole are the same.
 func (b *binding) exact() bool {
 	for _, src := range b.program.sources {
 		if src.instances != nil {

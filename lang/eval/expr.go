@@ -64,7 +64,7 @@ func (e *Expr) Calls() []Call { return e.program.calls }
 // Invalid returns the mistakes that are visible without evaluating: references that are none.
 func (e *Expr) Invalid() diag.List { return e.program.invalid }
 
-// Repeats tells whether the expression refers to count, each or self.
+// Repeats reports whether the expression refers to count, each or self.
 func (e *Expr) Repeats() bool { return e.program.repeats() }
 
 // Eval evaluates the expression and converts the result to a type; cty.DynamicPseudoType leaves it as it is. self is

@@ -13,7 +13,7 @@ import (
 // bigNumber finds numbers whose decimal form would fill the memory: go-cty writes all their digits.
 var bigNumber = regexp.MustCompile(`[eE]\+?[0-9_]{4,}`)
 
-// cheap tells whether evaluating a source ends soon: it is short, and does not loop inside of a loop.
+// cheap reports whether evaluating a source ends soon: it is short, and does not loop inside of a loop.
 func cheap(src string) bool {
 	return len(src) <= 2048 && !bigNumber.MatchString(src) && strings.Count(src, "for") <= 2 &&
 		strings.Count(src, "range") <= 1 &&

@@ -126,7 +126,7 @@ func at(origin, name string) string {
 	return origin + "." + name
 }
 
-// hasMarks tells whether an attribute, or one inside it, asks for a mark.
+// hasMarks reports whether an attribute, or one inside it, asks for a mark.
 func hasMarks(a *schema.Attribute) bool {
 	if a.Sensitive || a.Deprecated {
 		return true

@@ -159,7 +159,7 @@ func (p *program) settle() {
 	}
 }
 
-// plain tells whether a program refers to named values only.
+// plain reports whether a program refers to named values only.
 func (p *program) plain() bool {
 	for _, s := range p.sources {
 		if repeats(s.subject) {
@@ -169,10 +169,10 @@ func (p *program) plain() bool {
 	return true
 }
 
-// repeats tells whether a program refers to count, each or self.
+// repeats reports whether a program refers to count, each or self.
 func (p *program) repeats() bool { return len(p.count)+len(p.each)+len(p.self) > 0 }
 
-// local tells whether any of a range of references has a value of its own in each instance.
+// local reports whether any of a range of references has a value of its own in each instance.
 func (p *program) varies(from, to int) bool {
 	for _, n := range p.sourceOf[from:to] {
 		if n < 0 || p.sources[n].local {
@@ -228,7 +228,7 @@ func plant(level []*branch, path []string, source int) []*branch {
 	return level
 }
 
-// any tells whether test holds for a source in the tree.
+// any reports whether test holds for a source in the tree.
 func (b *branch) any(test func(source int) bool) bool {
 	if b.source >= 0 {
 		return test(b.source)

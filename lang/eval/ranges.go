@@ -70,7 +70,7 @@ func findBlock(body hcl.Body, name string, path cty.Path) (*hcl.Block, cty.Path)
 	return nil, nil
 }
 
-// isIndex tells whether a key means the block with this number or these labels.
+// isIndex reports whether a key means the block with this number or these labels.
 func isIndex(key cty.Value, number int, labels []string) bool {
 	key, _ = key.Unmark()
 	if !key.IsKnown() || key.IsNull() {

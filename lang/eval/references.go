@@ -82,7 +82,7 @@ type Call struct {
 	Range hcl.Range
 }
 
-// parseProviderFunction reads a called name. is tells whether it is in the namespace of providers at all.
+// parseProviderFunction reads a called name. is reports whether it is in the namespace of providers at all.
 func parseProviderFunction(name string) (f ProviderFunction, is bool, err error) {
 	parts := strings.Split(name, "::")
 	if len(parts) < 2 || parts[0] != "provider" {
@@ -185,7 +185,7 @@ func (w *finder) Exit(n hclsyntax.Node) hcl.Diagnostics {
 	return nil
 }
 
-// bound tells whether a root name is bound by something around the place that the walk has reached.
+// bound reports whether a root name is bound by something around the place that the walk has reached.
 func (w *finder) bound(name string) bool {
 	if slices.Contains(w.hidden, name) {
 		return true
@@ -198,7 +198,7 @@ func (w *finder) bound(name string) bool {
 	return false
 }
 
-// free tells whether a key uses no bound name and gives the same result each time.
+// free reports whether a key uses no bound name and gives the same result each time.
 func (w *finder) free(key hclsyntax.Expression) bool {
 	for _, t := range key.Variables() {
 		if w.bound(t.RootName()) {
@@ -286,7 +286,7 @@ func jsonTemplate(expr hcl.Expression) hclsyntax.Expression {
 	return native
 }
 
-// repeats tells whether a subject stands for what may have several instances.
+// repeats reports whether a subject stands for what may have several instances.
 func repeats(subject addr.Named) bool {
 	switch subject.(type) {
 	case addr.Resource, addr.ModuleCall:

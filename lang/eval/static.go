@@ -16,7 +16,7 @@ import (
 type Static interface {
 	// Module is the module that declares, for messages.
 	Module() addr.Module
-	// Declares tells whether there is such a Variable, Local, ModuleCall or Output.
+	// Declares reports whether there is such a Variable, Local, ModuleCall or Output.
 	Declares(addr.Named) bool
 	// Names returns the names of everything of the same kind as like, in any order. It is asked only to suggest one.
 	Names(like addr.Named) []string

@@ -26,10 +26,10 @@ type Deprecated struct {
 	Remote bool
 }
 
-// Has tells whether v itself (not something inside it) carries m.
+// Has reports whether v itself (not something inside it) carries m.
 func Has(v cty.Value, m any) bool { return v.IsMarked() && v.HasMark(m) }
 
-// Contains tells whether v, or anything inside it, carries m.
+// Contains reports whether v, or anything inside it, carries m.
 func Contains(v cty.Value, m any) bool {
 	if !anywhere(v) {
 		return false
@@ -59,8 +59,8 @@ func Separate(v cty.Value, m any) (bare cty.Value, paths []cty.Path) {
 	return bare, paths
 }
 
-// anywhere tells whether v, or anything inside it, is marked. Most values are not, and cty's own walks build the path
-// to each of the parts that they look at.
+// anywhere reports whether v, or anything inside it, is marked. Most values are not, and cty's own walks build the
+// path to each of the parts that they look at.
 func anywhere(v cty.Value) bool {
 	switch ty := v.Type(); {
 	case v.IsMarked():

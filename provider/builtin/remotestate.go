@@ -128,7 +128,7 @@ func at(attribute, summary, detail string) *diag.Diagnostic {
 	return d
 }
 
-// objectLike tells whether the value is, or may turn out to be, an object or a map.
+// objectLike reports whether the value is, or may turn out to be, an object or a map.
 func objectLike(v cty.Value) bool {
 	ty := v.Type()
 	return ty == cty.DynamicPseudoType || ty.IsObjectType() || ty.IsMapType()

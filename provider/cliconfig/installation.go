@@ -38,7 +38,7 @@ type Method struct {
 	MayMiss bool
 }
 
-// Covers tells whether a provider is to be looked for with this method.
+// Covers reports whether a provider is to be looked for with this method.
 func (m Method) Covers(p addr.Provider) bool {
 	if slices.ContainsFunc(m.Exclude, func(pattern string) bool { return matches(pattern, p) }) {
 		return false
@@ -47,7 +47,7 @@ func (m Method) Covers(p addr.Provider) bool {
 		slices.ContainsFunc(m.Include, func(pattern string) bool { return matches(pattern, p) })
 }
 
-// matches tells whether a pattern such as registry.example.com/*/* covers a provider.
+// matches reports whether a pattern such as registry.example.com/*/* covers a provider.
 func matches(pattern string, p addr.Provider) bool {
 	parts := patternParts(pattern)
 	if len(parts) != 3 {

@@ -53,7 +53,8 @@ type checks struct {
 	provider addr.Provider
 	platform string
 
-	// accepted are the hashes of a mirror; none when it gives none. trusted are more of its hashes, which are believed.
+	// accepted are the hashes of a mirror; none when it gives none. trusted are more of its hashes, which are
+	// believed.
 	accepted, trusted []string
 
 	// sum is the SHA-256 hash that a registry gives, file the name of the package in sums; packages what it says about
@@ -217,13 +218,13 @@ func (c checks) signer() (id string, expired bool, err error) {
 	return "", false, errors.New("authentication signature from unknown issuer")
 }
 
-// mustBeSigned tells whether a provider has to have a signature. The default registry has providers whose authors
+// mustBeSigned reports whether a provider has to have a signature. The default registry has providers whose authors
 // have given no key; OPENTOFU_ENFORCE_GPG_VALIDATION=true refuses those.
 func mustBeSigned(p addr.Provider, env environ.Variables) bool {
 	return p.Host != addr.DefaultHost || env.Get("OPENTOFU_ENFORCE_GPG_VALIDATION") == "true"
 }
 
-// validHash tells whether a hash has a scheme, and the right form where the scheme is known.
+// validHash reports whether a hash has a scheme, and the right form where the scheme is known.
 func validHash(h string) bool {
 	scheme, value, ok := strings.Cut(h, ":")
 	if scheme == "zh" {

@@ -237,7 +237,7 @@ func (o Options) one(ctx context.Context, places sources, p addr.Provider) (*loc
 	return selection, diags.Append(more)
 }
 
-// mirrored tells whether the user has named a mirror for a provider. It is asked even when the selected package is
+// mirrored reports whether the user has named a mirror for a provider. It is asked even when the selected package is
 // installed: whoever keeps it decides which versions may be used.
 func (o Options) mirrored(p addr.Provider) bool {
 	methods := o.Methods
@@ -291,7 +291,7 @@ func allowedVersions(texts []string) (string, versions.Set, error) {
 	return normal, allowed, err
 }
 
-// present tells whether the selected package is installed and whole.
+// present reports whether the selected package is installed and whole.
 func (o Options) present(p addr.Provider, l *lock.Provider) bool {
 	if len(l.Hashes) == 0 {
 		return false

@@ -205,7 +205,7 @@ func unpackVerified(p addr.Provider, c candidate, archive, dir string, known []s
 	return h1, nil
 }
 
-// holds tells whether a directory has the content that a hash says. A directory with other content is an error:
+// holds reports whether a directory has the content that a hash says. A directory with other content is an error:
 // somebody has changed it, on purpose or to do harm, and should look at it before it is gone. A link is none, because
 // what it leads to stays where it is.
 func holds(dir, h1 string) (bool, error) {

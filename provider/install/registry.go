@@ -165,7 +165,7 @@ func (r *origin) speaks(ctx context.Context, p addr.Provider, v versions.Version
 	return wrong
 }
 
-// spoken tells whether a version of the plugin protocol is known here.
+// spoken reports whether a version of the plugin protocol is known here.
 func spoken(protocol string) bool {
 	major, _, _ := strings.Cut(protocol, ".")
 	return major == "5" || major == "6"

@@ -14,7 +14,7 @@ import (
 // process is a plugin that can be called.
 type process interface {
 	provider() provider.Provider
-	// alive tells whether calls may still succeed. Once false, it stays so.
+	// alive reports whether calls may still succeed. Once false, it stays so.
 	alive() bool
 	// close ends the process, if this host started it, and returns when it is gone.
 	close()

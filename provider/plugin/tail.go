@@ -78,7 +78,7 @@ func (t *tail) add(line string) {
 	}
 }
 
-// chatter tells whether a line is one that hclog wrote for debugging.
+// chatter reports whether a line is one that hclog wrote for debugging.
 func chatter(line string) bool {
 	return strings.HasPrefix(line, "{") &&
 		(strings.Contains(line, `"@level":"trace"`) || strings.Contains(line, `"@level":"debug"`))

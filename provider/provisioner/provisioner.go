@@ -70,7 +70,7 @@ func Files(typeName string, config cty.Value, env environ.Variables) []string {
 	return out
 }
 
-// empty tells whether a value is surely no text.
+// empty reports whether a value is surely no text.
 func empty(v cty.Value) bool { return v.IsKnown() && (v.IsNull() || v.AsString() == "") }
 
 // given counts the arguments that are not null, as far as is known.

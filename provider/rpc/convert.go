@@ -30,7 +30,7 @@ type converter struct {
 // and working out their types takes time by the square of their depth.
 const maxNesting = 50
 
-// enter tells whether what is nested here may be looked at; leave ends that.
+// enter reports whether what is nested here may be looked at; leave ends that.
 func (c *converter) enter(at string) bool {
 	if c.depth == maxNesting {
 		c.complain(at[:min(len(at), 100)], fmt.Sprintf("blocks and types are nested deeper than %d", maxNesting))
@@ -287,7 +287,7 @@ func (c *converter) complain(at, what string) {
 		at, what), nil))
 }
 
-// sound tells whether the implied types of the owner's parts can be worked out so far.
+// sound reports whether the implied types of the owner's parts can be worked out so far.
 func (c *converter) sound() bool { return len(c.problems) == c.before }
 
 func capabilities(from *tfplugin6.ServerCapabilities) provider.Capabilities {

@@ -98,7 +98,7 @@ func (p *Provider) misfit(method, what string, err error) *diag.Diagnostic {
 }
 
 // survive makes a complaint of a panic over a plugin's answer, which must not end the process that asked: other
-// plugins' operations are under way in it.
+// plugins' operations are in progress in it.
 func (p *Provider) survive(method string, diags *diag.List) {
 	if r := recover(); r != nil {
 		p.options.Log("panic over an answer", "provider", p.options.Name, "method", method, "panic", r, "stack",

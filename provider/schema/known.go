@@ -7,8 +7,8 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// Hides tells whether messages must not show the attribute's value: it is sensitive or write-only, or something in it
-// is.
+// Hides reports whether messages must not show the attribute's value: it is sensitive or write-only, or something
+// in it is.
 func (a *Attribute) Hides() bool {
 	return a.any(func(a *Attribute) bool { return a.Sensitive || a.WriteOnly })
 }
@@ -47,8 +47,8 @@ func (b *Block) Known(attrs map[string]cty.Value, secrets []cty.Path) []byte {
 	return text
 }
 
-// hides tells whether messages must not show an attribute, or the blocks of a name. What the block does not have is not
-// shown.
+// hides reports whether messages must not show an attribute, or the blocks of a name. What the block does not have
+// is not shown.
 func (b *Block) hides(name string) bool {
 	if a, ok := b.Attributes[name]; ok {
 		return a.Hides()

@@ -60,7 +60,7 @@ func (b *Block) DeprecatedPaths(v cty.Value) []cty.Path {
 	return b.paths(v, nil, true, func(a *Attribute) bool { return a.Deprecated })
 }
 
-// ContainsDeprecated tells whether an attribute of the block, at any depth, is deprecated.
+// ContainsDeprecated reports whether an attribute of the block, at any depth, is deprecated.
 func (b *Block) ContainsDeprecated() bool {
 	return b.any(func(a *Attribute) bool { return a.Deprecated })
 }

@@ -27,7 +27,7 @@ const (
 	NestingMap
 )
 
-// StringKind tells whether a description is plain text or Markdown.
+// StringKind reports whether a description is plain text or Markdown.
 type StringKind byte
 
 const (
@@ -222,12 +222,12 @@ func (nb *NestedBlock) EmptyValue() cty.Value {
 	}
 }
 
-// ContainsSensitive tells whether any attribute in the block, at any depth, is sensitive.
+// ContainsSensitive reports whether any attribute in the block, at any depth, is sensitive.
 func (b *Block) ContainsSensitive() bool {
 	return b.any(func(a *Attribute) bool { return a.Sensitive })
 }
 
-// ContainsWriteOnly tells whether any attribute in the block, at any depth, is write-only.
+// ContainsWriteOnly reports whether any attribute in the block, at any depth, is write-only.
 func (b *Block) ContainsWriteOnly() bool {
 	return b.any(func(a *Attribute) bool { return a.WriteOnly })
 }

@@ -40,8 +40,8 @@ type Options struct {
 	// Wait is the pause before a request is made a second time; it doubles with each. 0 is one second. What a host
 	// asks for itself (Retry-After) comes first.
 	Wait time.Duration
-	// Surroundings are the operation's environment, for stores that have credentials of their own: those of clouds, and
-	// OCI registries. Without an Environ it is the environment that Config was read in.
+	// Surroundings are the operation's environment, for stores that have credentials of their own: those of clouds,
+	// and OCI registries. Without an Environ it is the environment that Config was read in.
 	Surroundings cloud.Surroundings
 }
 
@@ -217,7 +217,7 @@ func (s *Services) authorize(ctx context.Context, r *http.Request, host string) 
 // Retries is how often a request to a registry is tried again.
 func (s *Services) Retries() int { return s.options.Config.Retries }
 
-// HasCredentials tells whether requests to a host carry credentials.
+// HasCredentials reports whether requests to a host carry credentials.
 func (s *Services) HasCredentials(ctx context.Context, host string) bool {
 	name, err := hostname(host)
 	if err != nil {

@@ -27,7 +27,8 @@ const (
 	ByHelper       // with the credentials helper, as far as it has any
 )
 
-// Kept tells where the credentials for a host are kept, variables aside: those come before, and are nobody's to change.
+// Kept tells where the credentials for a host are kept, variables aside: those come before, and are nobody's to
+// change.
 func (s *Services) Kept(host string) (Place, error) {
 	name, err := hostname(host)
 	if err != nil {
@@ -102,7 +103,7 @@ func (s *Services) change(ctx context.Context, host, verb string, to map[string]
 	return s.write(file)
 }
 
-// written reads the file that login writes to, and tells whether it has credentials for a host.
+// written reads the file that login writes to, and reports whether it has credentials for a host.
 func (s *Services) written(host svchost.Hostname) (file map[string]any, has bool, err error) {
 	file = map[string]any{}
 	name := s.options.Config.CredentialsFile

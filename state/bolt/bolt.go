@@ -77,7 +77,8 @@ type Store struct {
 	keeping sync.Mutex // guards kept, and is held while a state is loaded; taken before mu
 	kept    *keptState
 
-	// mu guards what follows. It is held for reading while the file is used, and for writing while the file is replaced.
+	// mu guards what follows. It is held for reading while the file is used, and for writing while the file is
+	// replaced.
 	mu        sync.RWMutex
 	db        *bbolt.DB
 	unlocked  bool      // key, stale and unlockErr are known
@@ -165,7 +166,7 @@ func layOut(tx *bbolt.Tx) error {
 	return putFormat(tx, plainFormat)
 }
 
-// Close waits for commits that are under way, and lets other processes open the file.
+// Close waits for commits that are in progress, and lets other processes open the file.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.queue.close()

@@ -34,9 +34,9 @@ type Wrapper interface {
 	Open(ctx context.Context, wrapped []byte, valid func() error) (key []byte, stale bool, err error)
 }
 
-// sealedFormat is the format of stores that are sealed; the others have plainFormat, so that older versions read them.
-// While somebody asks for locks of objects it is sharedFormat: who does not know those would take what is being changed
-// for what an ended version has.
+// sealedFormat is the format of stores that are sealed; the others have plainFormat, so that older versions read
+// them. While somebody asks for locks of objects it is sharedFormat: who does not know those would take what is
+// being changed for what an ended version has.
 const (
 	plainFormat  = 1
 	sealedFormat = 2
@@ -83,7 +83,7 @@ func (s *Store) box(b *bbolt.Bucket, path ...string) box {
 // sealedParts are the buckets of a workspace whose values are sealed.
 var sealedParts = []string{string(dataBucket), string(undoBucket), string(verdictsBucket)}
 
-// sealed tells whether the value under a key of the bucket at a path is one that is sealed.
+// sealed reports whether the value under a key of the bucket at a path is one that is sealed.
 func sealed(path []string, key []byte) bool {
 	switch {
 	case path[0] == string(workspacesBucket) && len(path) == 2:
@@ -138,7 +138,8 @@ func (s *Store) openKey(ctx context.Context) (key *seal.Key, stale bool, err err
 	case wrapped == nil && empty:
 		return nil, true, nil
 	case wrapped == nil:
-		// Content in the clear could have been written by anybody, so it is refused unless the configuration allows it.
+		// Content in the clear could have been written by anybody, so it is refused unless the configuration allows
+		// it.
 		_, _, err = w.Open(ctx, []byte("in the clear"), func() error { return nil })
 	case w == nil:
 		err = errors.New("it is encrypted, and there is no encryption configuration")
@@ -264,8 +265,8 @@ func (s *Store) reseal(ctx context.Context) (err error) {
 // newSuffix is that of the copy while it is made.
 const newSuffix = ".new"
 
-// replaceBy replaces the file of the store. A process that waits for the lock of the old one notices afterwards that it
-// has no name any more; see openFile.
+// replaceBy replaces the file of the store. A process that waits for the lock of the old one notices afterwards
+// that it has no name any more; see openFile.
 func (s *Store) replaceBy(db *bbolt.DB, path string) error {
 	if runtime.GOOS == "windows" { // where an open file cannot be renamed
 		if err := errors.Join(db.Close(), s.db.Close(), os.Rename(path, s.path)); err != nil {

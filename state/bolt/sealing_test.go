@@ -98,7 +98,7 @@ func check(t *testing.T, s *bolt.Store) {
 	}
 }
 
-// lies tells whether the secret is in a file of the directory.
+// lies reports whether the secret is in a file of the directory.
 func lies(t *testing.T, dir string) bool {
 	t.Helper()
 	files, err := os.ReadDir(dir)

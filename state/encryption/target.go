@@ -102,7 +102,7 @@ type identity struct {
 	Engine  string  `json:"terraform_version"`
 }
 
-// IsEncrypted tells whether data is an envelope.
+// IsEncrypted reports whether data is an envelope.
 func IsEncrypted(data []byte) bool {
 	if !bytes.Contains(data, []byte(`"encryption_version"`)) {
 		return false // without decoding a state, which may be large
@@ -111,7 +111,7 @@ func IsEncrypted(data []byte) bool {
 	return json.Unmarshal(data, &e) == nil && e.Version != ""
 }
 
-// Encrypts tells whether what is sealed is really encrypted; false for a nil target too.
+// Encrypts reports whether what is sealed is really encrypted; false for a nil target too.
 func (t *Target) Encrypts() bool { return t != nil && t.methods[0].Type != unencryptedType }
 
 func (t *Target) seal(ctx context.Context, data []byte, e envelope) ([]byte, error) {

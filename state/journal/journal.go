@@ -75,7 +75,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("unknown kind %d", byte(k))
 }
 
-// KeptRuns is how many ended runs of a workspace a store keeps, the newest ones. It keeps all runs that have not ended.
+// KeptRuns is how many ended runs of a workspace a store keeps, the newest ones. It keeps all runs that have not
+// ended.
 const KeptRuns = 50
 
 // DefaultWorkspace is the workspace that always exists.
@@ -118,12 +119,12 @@ type Event struct {
 	Worker  string    `msgpack:"w,omitempty"`
 	Permits []string  `msgpack:"pm,omitempty"` // request ids of the permits held, widest last
 	Action  string    `msgpack:"ac,omitempty"`
-	// Took is how long the operations of an ended vertex took. Waited is how long it was ready before and between them: it
-	// waited for a slot, for permits, or for messages. A dispatch has the time since the vertex was ready.
+	// Took is how long the operations of an ended vertex took. Waited is how long it was ready before and between
+	// them: it waited for a slot, for permits, or for messages. A dispatch has the time since the vertex was ready.
 	Took   time.Duration `msgpack:"d,omitempty"`
 	Waited time.Duration `msgpack:"wt,omitempty"`
-	// Waits lists what the vertex has waited for since it was ready. The rest of Waited was spent on messages. Waits of a
-	// few milliseconds are left out.
+	// Waits lists what the vertex has waited for since it was ready. The rest of Waited was spent on messages.
+	// Waits of a few milliseconds are left out.
 	Waits []Wait `msgpack:"ws,omitempty"`
 	// Sequence is the position of the accepted result in the result stream.
 	Sequence uint64 `msgpack:"s,omitempty"`
@@ -161,7 +162,8 @@ type Run struct {
 	Command     string    `json:"command"` // apply, destroy, refresh...
 	Started     time.Time `json:"started"`
 	Ended       time.Time `json:"ended,omitempty"`
-	// Status is running, done, failed, interrupted or cancelled. A run whose process crashed still has the status running.
+	// Status is running, done, failed, interrupted or cancelled. A run whose process crashed still has the status
+	// running.
 	Status string `json:"status"`
 	Who    string `json:"who,omitempty"`
 	// Vertices is the number of vertices of the apply graph.
@@ -192,7 +194,7 @@ func ParsePermit(name string) (limit, id string, ok bool) {
 	return name[:i], name[i+1:], true
 }
 
-// Fold returns the status of each vertex, and the last dispatch of each vertex that is under way. The error wraps
+// Fold returns the status of each vertex, and the last dispatch of each vertex that is in progress. The error wraps
 // ErrTransition.
 func Fold(n int, events []Event) ([]Status, map[int]Event, error) {
 	statuses := make([]Status, n)
@@ -266,9 +268,10 @@ type Tx struct {
 	// Events are appended to the journal of Run. Without events Run may be empty.
 	Run    string
 	Events []Event
-	// EndVersion ends a version of the state: the serial grows by one, and the version before stays readable. Changes that
-	// are committed without it belong to the version that is being made. If all changes since the version before cancel
-	// each other out, no version ends and the serial stays the same; the first version always ends.
+	// EndVersion ends a version of the state: the serial grows by one, and the version before stays readable.
+	// Changes that are committed without it belong to the version that is being made. If all changes since the
+	// version before cancel each other out, no version ends and the serial stays the same; the first version always
+	// ends.
 	EndVersion bool
 	// EndUnfinished ends the version that is being made, if earlier commits have left changes in it.
 	EndUnfinished bool
@@ -311,10 +314,10 @@ type SnapshotMark struct {
 	SHA256  string `json:"sha256"`
 }
 
-// Store keeps the states and journals of all workspaces. It has all roles of a store; code that needs only some of them
-// takes those interfaces. Every method that changes something returns when the change is durable (fsync), at a cost
-// proportional to the change. It is safe for concurrent use within a process. It keeps a second process out: opening
-// the store there returns *Held.
+// Store keeps the states and journals of all workspaces. It has all roles of a store; code that needs only some of
+// them takes those interfaces. Every method that changes something returns when the change is durable (fsync), at a
+// cost proportional to the change. It is safe for concurrent use within a process. It keeps a second process out:
+// opening the store there returns *Held.
 type Store interface {
 	Workspaces
 	States
@@ -339,8 +342,8 @@ type Workspaces interface {
 type States interface {
 	// Load returns the workspace's state, which is empty if none was stored. The caller owns it.
 	Load(ctx context.Context, workspace string) (*state.State, error)
-	// Commit applies a transaction under the lock with this ID; "" stands for no lock. It returns ErrFenced if that lock
-	// is not held, or if there is a lock although none is named.
+	// Commit applies a transaction under the lock with this ID; "" stands for no lock. It returns ErrFenced if that
+	// lock is not held, or if there is a lock although none is named.
 	Commit(ctx context.Context, workspace, lockID string, tx Tx) error
 	// Replace stores a whole state (from state push, or from a snapshot) as a new version, with its own lineage and
 	// serial. The state before it stays readable as an earlier version; a version that was being made ends first.
@@ -355,10 +358,10 @@ type Versions interface {
 	LoadVersion(ctx context.Context, workspace string, serial uint64) (*state.State, error)
 	// LoadExactly is LoadVersion of the one version with this lineage, serial and time.
 	LoadExactly(ctx context.Context, workspace string, v VersionInfo) (*state.State, error)
-	// Since returns how the state differs from the version with this lineage and serial, as state.Differences does, at a
-	// cost proportional to the changes since then. Instances that were changed and changed back are listed too. Serial 0
-	// without a lineage is the state before the first version. It returns ErrVersion if there is no such version, or
-	// several with this serial because a state was pushed.
+	// Since returns how the state differs from the version with this lineage and serial, as state.Differences does,
+	// at a cost proportional to the changes since then. Instances that were changed and changed back are listed
+	// too. Serial 0 without a lineage is the state before the first version. It returns ErrVersion if there is no
+	// such version, or several with this serial because a state was pushed.
 	Since(ctx context.Context, workspace, lineage string, serial uint64) ([]Difference, error)
 }
 
@@ -379,9 +382,9 @@ type Marks interface {
 
 // Runs are the runs on the states, with their plans and events.
 type Runs interface {
-	// BeginRun records a run and its plan, and removes all but the newest KeptRuns ended runs of the workspace. Like a
-	// commit, BeginRun and EndRun are refused under a lock that is not held: a process that has lost the lock must not end
-	// the run of another.
+	// BeginRun records a run and its plan, and removes all but the newest KeptRuns ended runs of the workspace.
+	// Like a commit, BeginRun and EndRun are refused under a lock that is not held: a process that has lost the
+	// lock must not end the run of another.
 	BeginRun(ctx context.Context, lockID string, r Run, plan []byte) error
 	EndRun(ctx context.Context, lockID, id, status string, at time.Time) error // ErrNoRun
 	Runs(ctx context.Context, workspace string) ([]Run, error)                 // newest first

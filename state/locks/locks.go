@@ -33,8 +33,8 @@ const (
 // Instance is an instance of a resource with all its objects, by its address.
 func Instance(address string) Object { return object(instanceKind, address) }
 
-// Resource is that a resource has instances at all, and whose they are: what its first instance brings and its last one
-// takes away.
+// Resource is that a resource has instances at all, and whose they are: what its first instance brings and its last
+// one takes away.
 func Resource(address string) Object { return object(resourceKind, address) }
 
 // Output is a root output.
@@ -90,13 +90,13 @@ func (s Set) Add(o Object, m Mode) {
 	s[o] = m
 }
 
-// Whole tells whether everything may be changed.
+// Whole reports whether everything may be changed.
 func (s Set) Whole() bool { return s[All] == Write }
 
-// Writes tells whether an object may be changed.
+// Writes reports whether an object may be changed.
 func (s Set) Writes(o Object) bool { return s.Whole() || s[o] == Write }
 
-// Covers tells whether what another set locks is locked by this one too.
+// Covers reports whether what another set locks is locked by this one too.
 func (s Set) Covers(other Set) bool {
 	if s.Whole() {
 		return true
@@ -122,11 +122,11 @@ type Request struct {
 	Set       Set       `json:"set"`
 }
 
-// Blocker is why a request waits: another one was there before it that has, or wants, an object in a mode that does not
-// go with its own.
+// Blocker is why a request waits: another one was there before it that has, or wants, an object in a mode that does
+// not go with its own.
 type Blocker struct {
 	Object Object
-	// By is who was there before; Granted tells whether it has its locks, or waits itself.
+	// By is who was there before; Granted reports whether it has its locks, or waits itself.
 	By      Request
 	Granted bool
 }
@@ -303,8 +303,9 @@ func (t *Table) Blockers(id string, most int) []Blocker {
 	return out
 }
 
-// firstAgainst returns the first request in the line that keeps a place, which is not at the front, from getting there.
-// Those at the front need not: they may want the object in the same mode, and have somebody else behind them.
+// firstAgainst returns the first request in the line that keeps a place, which is not at the front, from getting
+// there. Those at the front need not: they may want the object in the same mode, and have somebody else behind
+// them.
 func (l *line) firstAgainst(p *place) *request {
 	for e := l.places.Front(); ; e = e.Next() {
 		if other := e.Value.(*place); other.mode != p.mode || p.mode == Write {

@@ -287,7 +287,7 @@ func (l *Local) backUp(ctx context.Context, f *os.File, path string) error {
 	return errors.Join(err, to.Close())
 }
 
-// sameContent tells whether an open file has the content of another one.
+// sameContent reports whether an open file has the content of another one.
 func sameContent(f *os.File, path string) (bool, error) {
 	other, err := os.Open(path)
 	if err != nil {
@@ -302,8 +302,8 @@ func sameContent(f *os.File, path string) (bool, error) {
 	return a == b, err
 }
 
-// overwrite replaces the content of a file by that of the one beside it, in place, and removes that one. A crash at any
-// moment leaves the old content, or the new one, or what is not JSON and the new one beside it.
+// overwrite replaces the content of a file by that of the one beside it, in place, and removes that one. A crash at
+// any moment leaves the old content, or the new one, or what is not JSON and the new one beside it.
 func overwrite(f *os.File, redo string) error {
 	from, err := os.Open(redo)
 	if err != nil {

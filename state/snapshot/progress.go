@@ -73,7 +73,8 @@ func (p *Progress) Commit(ctx context.Context, workspace, lockID string, tx jour
 // after the last one.
 const lastWait = 30 * time.Second
 
-// Start begins to write. stop ends it, and returns when nothing is under way any more; it may be called more than once.
+// Start begins to write. stop ends it, and returns when nothing is in progress any more; it may be called more than
+// once.
 func (p *Progress) Start(ctx context.Context) (stop func()) {
 	end, over := make(chan struct{}), make(chan struct{})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -46,8 +46,8 @@ type Sync struct {
 	Backend Backend
 	// Version is the version of OpenTofu that snapshots say has written them.
 	Version string
-	// Settle has Pull take both states as versions where the state was changed in two places, the snapshot's as the newer
-	// one: for commands that put a whole state there in any case.
+	// Settle has Pull take both states as versions where the state was changed in two places, the snapshot's as the
+	// newer one: for commands that put a whole state there in any case.
 	Settle bool
 	// Restore is the command that brings an earlier version back, with a place for the serial; default
 	// "coordinator state restore %d".
@@ -158,7 +158,7 @@ func (y *Sync) announce(ctx context.Context, workspace, digest string) error {
 	return y.Store.PutValue(ctx, announced, workspace, []byte(digest))
 }
 
-// own tells whether a snapshot is one that a run was about to write when its process died, or its answer was lost.
+// own reports whether a snapshot is one that a run was about to write when its process died, or its answer was lost.
 func (y *Sync) own(ctx context.Context, p *picture) (bool, error) {
 	value, err := y.Store.GetValue(ctx, announced, p.workspace)
 	return p.data != nil && string(value) == hash(p.data), err
@@ -261,12 +261,12 @@ func (y *Sync) head(ctx context.Context, workspace string) (journal.VersionInfo,
 	return versions[0], nil
 }
 
-// agrees tells whether a mark says that a snapshot holds a version.
+// agrees reports whether a mark says that a snapshot holds a version.
 func agrees(m journal.SnapshotMark, where string, v journal.VersionInfo) bool {
 	return m.Where == where && m.Lineage == v.Lineage && m.Serial == v.Serial
 }
 
-// same tells whether two states make the same snapshot.
+// same reports whether two states make the same snapshot.
 func (y *Sync) same(a, b *state.State, form tfstate.Form) (bool, error) {
 	var texts [2]bytes.Buffer
 	for i, s := range []*state.State{a, b} {
@@ -356,8 +356,8 @@ func (y *Sync) settle(ctx context.Context, p *picture, lockID string, theirs *st
 		"that of the snapshot with the serial %d.", p.where, p.head.Serial, theirs.Serial), nil
 }
 
-// carryDoubts keeps doubts that another engine dropped when it wrote the state, and returns how many. An object that it
-// changed since has been looked at: that doubt is resolved.
+// carryDoubts keeps doubts that another engine dropped when it wrote the state, and returns how many. An object
+// that it changed since has been looked at: that doubt is resolved.
 func carryDoubts(theirs, ours *state.State) int {
 	kept := 0
 	for _, a := range ours.Addrs() {

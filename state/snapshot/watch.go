@@ -32,9 +32,9 @@ type watch struct {
 // errReleased is why a watch ends that nobody needs any more.
 var errReleased = errors.New("the lock is not watched any more")
 
-// Start watches the lock of a workspace that was just taken, until Stop or Close, and returns it. held tells whether it
-// is still held; an error means that it cannot be told, and the lock is taken to be held. The watch outlives the
-// context, of which it takes the values alone.
+// Start watches the lock of a workspace that was just taken, until Stop or Close, and returns it. held reports
+// whether it is still held; an error means that it cannot be told, and the lock is taken to be held. The watch
+// outlives the context, of which it takes the values alone.
 func (w *Watches) Start(ctx context.Context, every time.Duration, workspace, id string,
 	held func(ctx context.Context) (bool, error),
 ) Lock {
@@ -77,7 +77,7 @@ func (w *Watches) Start(ctx context.Context, every time.Duration, workspace, id 
 // lockCheck is how often a lock is looked at.
 const lockCheck = 20 * time.Second
 
-// Stop ends the watch over a lock, before the lock is released. It tells whether there was one.
+// Stop ends the watch over a lock, before the lock is released. It reports whether there was one.
 func (w *Watches) Stop(workspace, id string) bool {
 	w.mu.Lock()
 	n := w.all[workspace]

@@ -29,7 +29,7 @@ func askFor(t *testing.T, s journal.Store, id string, set locks.Set) {
 	ok(t, s.AskLocks(t.Context(), ws, locks.Request{ID: id, Who: "who of " + id, At: now(1), Set: set}))
 }
 
-// isGranted tells whether a request has its locks: a commit of nothing under it is taken then.
+// isGranted reports whether a request has its locks: a commit of nothing under it is taken then.
 func isGranted(t *testing.T, s journal.Store, id string) bool {
 	t.Helper()
 	err := s.Commit(t.Context(), ws, id, journal.Tx{Changes: []state.Change{state.SetOutput{Name: "not there"}}})

@@ -89,7 +89,7 @@ func sinceTells(t *testing.T, f Fixture) {
 	}
 }
 
-// changedBetween tells whether two states differ in what a difference is about.
+// changedBetween reports whether two states differ in what a difference is about.
 func changedBetween(then, now *state.State, in state.Difference) bool {
 	for _, d := range state.Differences(then, now) {
 		if d.Instance == in.Instance && d.Output == in.Output && d.Checks == in.Checks {

@@ -126,5 +126,5 @@ func (d *indenter) line(out []byte) []byte {
 	return append(out, spaces[:n]...)
 }
 
-// isNull tells whether a part of a file is absent or null.
+// isNull reports whether a part of a file is absent or null.
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }

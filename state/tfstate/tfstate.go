@@ -104,7 +104,7 @@ func statusOf(o *state.Object) state.Status {
 	return o.Status
 }
 
-// neverSeen tells whether an object consists of nothing but a doubt: the operation that may have created it was the
+// neverSeen reports whether an object consists of nothing but a doubt: the operation that may have created it was the
 // first one.
 func neverSeen(o *state.Object) bool {
 	return o.Status == state.InDoubt && o.Attrs == nil && o.Flatmap == nil

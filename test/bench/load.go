@@ -174,7 +174,7 @@ func (h *host) person(ctx context.Context, space string, n int) error {
 	return again(func() error { _, err := h.becomes(ctx, r.ID, "applied"); return err })
 }
 
-// away tells whether an error says that the service does not answer.
+// away reports whether an error says that the service does not answer.
 func away(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "connection refused") || strings.Contains(text, "EOF") ||

@@ -29,7 +29,7 @@ func some(points []failpoint.Point, always ...failpoint.Point) []failpoint.Point
 
 // at is the variable that has a process killed at a point, or paused.
 func at(p failpoint.Point, how string) string {
-	times := 2 // by then something has been finished, and something is under way
+	times := 2 // by then something has been finished, and something is in progress
 	if slices.Contains(once, p) {
 		times = 1
 	}
@@ -106,7 +106,7 @@ func TestAWorkerMayDieAtAnyPoint(t *testing.T) {
 			w.Env = []string{at(point, "")}
 			w.Start()
 			s.Must("init")
-			p := s.Start("apply", "-auto-approve", "-no-color", "-parallelism=1") // so that nothing else is under way
+			p := s.Start("apply", "-auto-approve", "-no-color", "-parallelism=1") // so that nothing else is in progress
 			killed(t, w, site.Exit(t, w.Process))
 			w.Env = nil
 			w.Start()

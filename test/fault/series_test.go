@@ -129,7 +129,7 @@ func (s *series) suffer(command []string) {
 	site.Exit(s.T, s.running)
 }
 
-// over waits a while, and tells whether the command has ended.
+// over waits a while, and reports whether the command has ended.
 func (s *series) over(d time.Duration) bool {
 	select {
 	case <-s.running.Done():

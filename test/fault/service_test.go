@@ -59,10 +59,11 @@ type siege struct {
 	doubtful int // runs that failed, because a worker was killed in the midst of an operation
 }
 
-// TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice has people apply changes through a service, over and over, while
-// the service, workers and the NATS server are killed, and disks are full. Whatever was acknowledged has to be there,
-// every run has to end as an undisturbed one does, unless a worker was killed in the midst of an operation: then the
-// run says what is in doubt, and once that is resolved the next one comes to what an undisturbed run comes to.
+// TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice has people apply changes through a service, over and over,
+// while the service, workers and the NATS server are killed, and disks are full. Whatever was acknowledged has to
+// be there, every run has to end as an undisturbed one does, unless a worker was killed in the midst of an
+// operation: then the run says what is in doubt, and once that is resolved the next one comes to what an
+// undisturbed run comes to.
 func TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 	t.Parallel()
 	t.Logf("seed %d", *seed)
@@ -108,7 +109,7 @@ func TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 		s.Begun("create"), s.Begun("update"), s.doubts)
 }
 
-// within waits a while, or until a channel is closed, and tells whether it is.
+// within waits a while, or until a channel is closed, and reports whether it is.
 func within(ended <-chan struct{}, d time.Duration) bool {
 	select {
 	case <-ended:
@@ -232,7 +233,7 @@ func (s *siege) person(ctx context.Context, w *client.Workspace) error {
 	return nil
 }
 
-// apply has a configuration applied, and tells whether it is. It resolves what is left in doubt.
+// apply has a configuration applied, and reports whether it is. It resolves what is left in doubt.
 func (s *siege) apply(ctx context.Context, w *client.Workspace, dir, message string) (bool, error) {
 	id, err := s.queue(ctx, w, dir, message)
 	if err != nil {

@@ -43,7 +43,8 @@ resource "fleet_machine" "a" {
 `, generation, count, ms, size)
 }
 
-// settled waits until no provider is at work any more: every call that has not ended belongs to a process that is gone.
+// settled waits until no provider is at work any more: every call that has not ended belongs to a process that is
+// gone.
 func (s *trial) settled() {
 	s.T.Helper()
 	site.Eventually(s.T, "no provider is at work", func() bool {
@@ -56,7 +57,7 @@ func (s *trial) settled() {
 	})
 }
 
-// alive tells whether a process runs. One that has ended, and waits for its parent to hear of it, does not.
+// alive reports whether a process runs. One that has ended, and waits for its parent to hear of it, does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -136,8 +137,8 @@ func (s *trial) goOn(command []string) {
 	s.T.Fatalf("%q does not come to an end", command)
 }
 
-// holds claims what must hold at any time when no command runs: nothing was begun twice; state and cloud tell the same,
-// but for what the state has in doubt.
+// holds claims what must hold at any time when no command runs: nothing was begun twice; state and cloud tell the
+// same, but for what the state has in doubt.
 func (s *trial) holds() {
 	s.T.Helper()
 	planned := map[string]bool{}

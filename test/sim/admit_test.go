@@ -24,8 +24,8 @@ type limit struct {
 	next  time.Time // when hand will be called; zero if nobody has asked for that
 }
 
-// admission is the message that asks for a permit. While it is delivered and not acknowledged it takes a slot, whatever
-// became of whom it was delivered to; after a while it is delivered again.
+// admission is the message that asks for a permit. While it is delivered and not acknowledged it takes a slot,
+// whatever became of whom it was delivered to; after a while it is delivered again.
 type admission struct {
 	wire.PermitRequest
 	subject   string
@@ -86,7 +86,8 @@ func (l *limit) free(subject string) {
 	l.hand()
 }
 
-// extends tells whether whom an admission was delivered to keeps it, and if not, since when it counts as undelivered.
+// extends reports whether whom an admission was delivered to keeps it, and if not, since when it counts as
+// undelivered.
 func (a *admission) extends() (bool, time.Time) {
 	if a.to == nil {
 		return false, a.expires
@@ -356,7 +357,8 @@ func (c *conn) Acquire(ctx context.Context, name string, r wire.PermitRequest) (
 	return &permit{c, q}, nil
 }
 
-// admit stores the admission, and looks for it now and then: somebody who believed this process dead may have freed it.
+// admit stores the admission, and looks for it now and then: somebody who believed this process dead may have freed
+// it.
 func (c *conn) admit(q *request) {
 	if q.status != waiting || c.p.dead || q.o.over() {
 		return

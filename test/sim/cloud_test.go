@@ -36,7 +36,7 @@ type thing struct {
 	half  bool // its creation failed halfway
 }
 
-// is tells whether an object is what an update was to make of it.
+// is reports whether an object is what an update was to make of it.
 func (t *thing) is(size int64, refs []string) bool {
 	have := []string{}
 	if v := t.value.GetAttr("refs"); !v.IsNull() {
@@ -72,8 +72,8 @@ func (c *cloud) named(name string) (found *thing) {
 	return found
 }
 
-// replaced tells whether an object is one of a team's that was replaced and is still to go. Somebody whose branch has
-// the block as it was before makes one of the same name.
+// replaced reports whether an object is one of a team's that was replaced and is still to go. Somebody whose branch
+// has the block as it was before makes one of the same name.
 func (c *cloud) replaced(t *thing) bool {
 	s := c.w.siteOf(t.name())
 	return s != nil && s.team != nil && slices.ContainsFunc(s.records(), func(r record) bool {
@@ -90,7 +90,7 @@ func (c *cloud) ids() []string {
 	return ids
 }
 
-// isBusy tells whether something about a site's objects may still take effect.
+// isBusy reports whether something about a site's objects may still take effect.
 func (c *cloud) isBusy(site string) bool {
 	for e := range c.busy {
 		if strings.HasPrefix(e.name, site+"-") {
@@ -348,8 +348,9 @@ func (g *plugin) ApplyResourceChange(ctx context.Context, r provider.ApplyReques
 	return provider.ApplyResponse{Object: after}, nil
 }
 
-// unkeepable draws whether the answer to a request that has taken effect is one that cannot be kept, and which: 0 is an
-// answer that can. It depends on the seed and the request alone, so that it does not change what else a seed draws.
+// unkeepable draws whether the answer to a request that has taken effect is one that cannot be kept, and which: 0
+// is an answer that can. It depends on the seed and the request alone, so that it does not change what else a seed
+// draws.
 func (c *cloud) unkeepable(e *errand) int {
 	if c.w.options.fair {
 		return 0

@@ -83,7 +83,7 @@ func (p *process) stand(ctx context.Context, o *op) error {
 	}
 }
 
-// like tells whether nothing but the scheduler decides which of two comes first, if they come at one moment.
+// like reports whether nothing but the scheduler decides which of two comes first, if they come at one moment.
 func (o *op) like(b *op) bool {
 	return o.p == b.p && o.name == b.name && o.key == b.key && o.from == b.from
 }

@@ -176,9 +176,9 @@ func (d *workerDisk) Room() error {
 	})
 }
 
-// holds tells whether a worker's process that lives has the attempt, so that its operation may still begin. An intent
-// to claim what another claim has won stays in the journal of a worker whose disk was full just then: nothing comes of
-// it.
+// holds reports whether a worker's process that lives has the attempt, so that its operation may still begin. An
+// intent to claim what another claim has won stays in the journal of a worker whose disk was full just then:
+// nothing comes of it.
 func (w *world) holds(attempt string) bool {
 	for _, h := range w.hosts {
 		if h.p == nil || h.p.dead {

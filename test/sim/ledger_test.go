@@ -19,10 +19,10 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// ledger is the oracle of a state that several change at once. It hears of each call that changes the store, and keeps
-// what must come of it: who may have which locks, what each run has changed, and the versions, each of which is that of
-// the one before with the changes of one run. So the versions are a serial order of the runs; that each run did what it
-// would have done alone, in its place in that order, is checked by what its objects were made from.
+// ledger is the oracle of a state that several change at once. It hears of each call that changes the store, and
+// keeps what must come of it: who may have which locks, what each run has changed, and the versions, each of which
+// is that of the one before with the changes of one run. So the versions are a serial order of the runs; that each
+// run did what it would have done alone, in its place in that order, is checked by what its objects were made from.
 type ledger struct {
 	t        *team
 	line     []*asked // in the order in which they asked
@@ -69,7 +69,7 @@ func (l *ledger) find(id string) *asked {
 	return nil
 }
 
-// inConflict tells whether two sets cannot be had at the same time.
+// inConflict reports whether two sets cannot be had at the same time.
 func inConflict(x, y locks.Set) bool {
 	if x.Whole() || y.Whole() {
 		return true

@@ -17,12 +17,12 @@ import (
 // sold is the pool that the liar may work for. What is in it may come to any harm; what is outside it must not.
 const sold = "east"
 
-// lied tells whether a pool is the liar's.
+// lied reports whether a pool is the liar's.
 func (w *world) lied(pool string) bool { return w.options.liar && pool == sold }
 
-// liar is a worker of one pool that knows all attempts of all pools, and says about them whatever it likes: heartbeats,
-// claims, tombstones and results, of which some are sealed with the keys that it is given. NATS holds it to the
-// subjects of its pool. It has chance of its own.
+// liar is a worker of one pool that knows all attempts of all pools, and says about them whatever it likes:
+// heartbeats, claims, tombstones and results, of which some are sealed with the keys that it is given. NATS holds
+// it to the subjects of its pool. It has chance of its own.
 type liar struct {
 	w      *world
 	chance *rand.Rand

@@ -94,8 +94,8 @@ func (w *world) mustBeRecorded(ref wire.TaskRef) {
 	w.violate("lost", "the result of %s was acknowledged before it was durable", ref.Attempt)
 }
 
-// mustAllBeKnown checks, when no run of the site is under way or cut off, that whatever exists in the cloud is in the
-// state, or in doubt there.
+// mustAllBeKnown checks, when no run of the site is in progress or cut off, that whatever exists in the cloud is in
+// the state, or in doubt there.
 func (s *site) mustAllBeKnown() {
 	w := s.w
 	w.mu.Lock()
@@ -292,9 +292,9 @@ func unreplaced(blocks []*block, generations []int) []*block {
 	return out
 }
 
-// forget takes references out of blocks. Where what a block does not refer to any more is replaced together with it,
-// the plan may have no order: what was made from an object ends before it, and ends only when what depends on it now has
-// changed, which may wait for that very object to be made anew. See takeTwoSteps.
+// forget takes references out of blocks. Where what a block does not refer to any more is replaced together with
+// it, the plan may have no order: what was made from an object ends before it, and ends only when what depends on
+// it now has changed, which may wait for that very object to be made anew. See takeTwoSteps.
 func (w *world) forget(blocks []*block) {
 	for _, b := range blocks {
 		b.refs = slices.DeleteFunc(slices.Clone(b.refs), func(int) bool { return w.chance.IntN(4) == 0 })

@@ -110,8 +110,8 @@ func (w *world) addPools(dir string) {
 }
 
 const (
-	// tick is how long a slot may be idle while something waits that fits it. Two coordinators may count the slots of a
-	// pool differently for two seconds (ADR 0011).
+	// tick is how long a slot may be idle while something waits that fits it. Two coordinators may count the slots
+	// of a pool differently for two seconds (ADR 0011).
 	tick = 3 * time.Second
 	// sample is how often that is looked at, besides the moments at which something begins.
 	sample = 100 * time.Millisecond
@@ -119,7 +119,7 @@ const (
 	unbounded = 1 << 15
 )
 
-// isPlaces tells whether a limit is that of the places in a pool.
+// isPlaces reports whether a limit is that of the places in a pool.
 func isPlaces(limit string) bool { return strings.HasPrefix(limit, wire.PoolLimit("")) }
 
 // carryOut notes that a plan begins to be carried out, or no longer is.
@@ -197,7 +197,7 @@ func (w *world) poolOf(name string) string {
 }
 
 // ready lists what could be made in a pool now: what the first plan of a site, which is being carried out, wants, of
-// which nothing is there or under way, and all that it refers to is durable as it is to be.
+// which nothing is there or in progress, and all that it refers to is durable as it is to be.
 func (w *world) ready(pool string) (names []string) {
 	for _, s := range w.sites {
 		if !s.applying || s.at > 0 { // later plans delete, and what waits for that is not known here
@@ -227,7 +227,7 @@ func (w *world) ready(pool string) (names []string) {
 	return names
 }
 
-// isUnderWay tells whether something is done to an object.
+// isUnderWay reports whether something is done to an object.
 func (c *cloud) isUnderWay(name string) bool {
 	for e := range c.busy {
 		if e.name == name {
@@ -237,7 +237,7 @@ func (c *cloud) isUnderWay(name string) bool {
 	return false
 }
 
-// isAs tells whether an object exists, of that size.
+// isAs reports whether an object exists, of that size.
 func (c *cloud) isAs(name string, size int) bool {
 	t := c.named(name)
 	if t == nil {

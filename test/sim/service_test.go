@@ -329,7 +329,7 @@ func (v *service) toss(n int) bool {
 	return v.s.w.chance.IntN(n) == 0
 }
 
-// mayStillBegin tells whether an operation in doubt may still take effect.
+// mayStillBegin reports whether an operation in doubt may still take effect.
 func (v *service) mayStillBegin(list []doubted) (yes bool) {
 	_ = v.p.do(context.Background(), local, "look", "", func(o *op) {
 		for _, d := range list {
@@ -341,7 +341,7 @@ func (v *service) mayStillBegin(list []doubted) (yes bool) {
 	return yes
 }
 
-// goesOnAlone tells whether something may still come of a request about a site's objects whose provider is dead.
+// goesOnAlone reports whether something may still come of a request about a site's objects whose provider is dead.
 func (c *cloud) goesOnAlone(site string) bool {
 	for e := range c.busy {
 		if e.by.dead && c.w.siteOf(e.name) != nil && c.w.siteOf(e.name).name == site {

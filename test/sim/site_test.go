@@ -207,7 +207,7 @@ func (c *command) toss(n int) bool {
 	return c.w.chance.IntN(n) == 0
 }
 
-// inDoubt lists the operations of which it is not known what became of them, and tells whether there are creations
+// inDoubt lists the operations of which it is not known what became of them, and reports whether there are creations
 // among them, which no plan can read.
 func inDoubt(s *state.State) (list []doubted, created bool) {
 	for _, a := range s.Addrs() {
@@ -369,7 +369,7 @@ func (c *command) takeTwoSteps(ctx context.Context) {
 	})
 }
 
-// inFlight tells whether an update or a deletion in doubt may still take effect: a careful user waits for that.
+// inFlight reports whether an update or a deletion in doubt may still take effect: a careful user waits for that.
 func (c *command) inFlight(prior *state.State) (yes bool) {
 	var attempts []string
 	for d := range prior.Doubts() {
@@ -413,7 +413,7 @@ func (h *handle) write(ctx context.Context, name, key string, fn func() error) e
 	})
 }
 
-// gone tells whether nobody has the lock any more who could give it back.
+// gone reports whether nobody has the lock any more who could give it back.
 func (h *handle) gone(lock string) bool {
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
@@ -468,7 +468,8 @@ func (h *handle) fence(lockID string) string {
 	return lockID
 }
 
-// early tells whether the store answers before the transaction is durable, because the guard is away that forbids it.
+// early reports whether the store answers before the transaction is durable, because the guard is away that forbids
+// it.
 func (h *handle) early(tx journal.Tx) bool {
 	for _, e := range tx.Events {
 		switch e.Kind {

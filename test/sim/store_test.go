@@ -12,8 +12,8 @@ import (
 // though it answers, until it is started again. What it holds can be read all the while.
 
 const (
-	// refusedFor is how long a command may go on that the message store refuses all along: each of its phases waits for
-	// half a minute (loop.StorePatience), and a network and a disk are slow now and then.
+	// refusedFor is how long a command may go on that the message store refuses all along: each of its phases waits
+	// for half a minute (loop.StorePatience), and a network and a disk are slow now and then.
 	refusedFor = 150 * time.Second
 	// storeLook is how often that is looked at.
 	storeLook = time.Second
@@ -25,7 +25,7 @@ var errStore = fmt.Errorf("%w: no space left on device", wire.ErrStore)
 var stores = map[string]bool{"PublishTask": true, "PublishResult": true, "Claim": true, "PutKey": true, "Acquire": true,
 	"DeclareLimit": true, "ResizeLimit": true}
 
-// refuses answers a call that writes while nothing can be stored, and tells whether it did.
+// refuses answers a call that writes while nothing can be stored, and reports whether it did.
 func (n *nats) refuses(o *op) bool {
 	switch {
 	case n.failing.IsZero() || !stores[o.name] && o.name != "HighWater":

@@ -110,7 +110,7 @@ const (
 	removes
 )
 
-// teamed tells whether a seed plays a state that several change at once.
+// teamed reports whether a seed plays a state that several change at once.
 func teamed(seed uint64) bool { return seed%5 == 1 }
 
 func at(blocks []thingBlock, index int) int {
@@ -314,7 +314,7 @@ func (p *person) press() {
 	}
 }
 
-// isAlive tells whether the apply that has a request for locks is under way, or will be gone on with.
+// isAlive reports whether the apply that has a request for locks is in progress, or will be gone on with.
 func (t *team) isAlive(request string) bool {
 	t.s.w.mu.Lock()
 	defer t.s.w.mu.Unlock()
@@ -357,7 +357,7 @@ func (p *person) achieve(r *teamRun) {
 	p.closing = !slices.ContainsFunc(p.people, func(p *person) bool { return p.at < len(p.rounds) })
 }
 
-// idles tells whether somebody has nothing to do. It needs the world's lock.
+// idles reports whether somebody has nothing to do. It needs the world's lock.
 func (p *person) idles() bool {
 	if p.s.reached || p != p.people[0] && p.people[0].at == 0 {
 		return true

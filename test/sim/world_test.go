@@ -152,7 +152,7 @@ func (w *world) violate(promise, format string, args ...any) {
 	w.wrong = append(w.wrong, v)
 }
 
-// odds tells whether something that has a chance of one in n happens. In calm weather nothing does.
+// odds reports whether something that has a chance of one in n happens. In calm weather nothing does.
 func (w *world) odds(n int) bool { return !w.calm && n > 0 && w.chance.IntN(n) == 0 }
 
 // between draws a duration. Its odd nanoseconds keep things from happening at the same instant.

@@ -135,7 +135,7 @@ func (w *world) sorted(m map[string]*record.Run) (list []*record.Run) {
 	return list
 }
 
-// changes tells whether a run waits for the others of its workspace from its beginning on.
+// changes reports whether a run waits for the others of its workspace from its beginning on.
 func waitsInLine(r *record.Run) bool { return !r.PlanOnly && !r.SavePlan }
 
 // turn checks that it was a run's turn to get on.
@@ -373,7 +373,7 @@ func (w *world) ended() []*record.Run {
 	return slices.DeleteFunc(w.sorted(w.known), func(r *record.Run) bool { return !r.Status.Final() })
 }
 
-// mayEndAs tells whether a run may have come to its end.
+// mayEndAs reports whether a run may have come to its end.
 func (w *world) mayEndAs(o *order, r *record.Run) bool {
 	s := w.script(o.message)
 	applies := !r.PlanOnly && s.changes && !s.planFails

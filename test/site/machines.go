@@ -39,7 +39,7 @@ func (s *Site) Cut(worker string) []string {
 	return out
 }
 
-// Busy tells whether a worker has finished a creation and has begun another one.
+// Busy reports whether a worker has finished a creation and has begun another one.
 func (s *Site) Busy(w *Worker) bool {
 	s.T.Helper()
 	var begun, ended int

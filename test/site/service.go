@@ -168,7 +168,7 @@ func (v *Service) Apply(w *client.Workspace, configuration string) *client.Run {
 	return r
 }
 
-// Over tells whether a run has ended.
+// Over reports whether a run has ended.
 func Over(s client.RunStatus) bool {
 	switch s {
 	case client.RunApplied, client.RunErrored, client.RunCanceled, client.RunDiscarded, client.RunPlannedAndFinished,

@@ -119,7 +119,7 @@ func (e *Exporter) ending() bool {
 	}
 }
 
-// send sends a batch, and tells whether there is enough for another one.
+// send sends a batch, and reports whether there is enough for another one.
 func (e *Exporter) send(ctx context.Context) bool {
 	e.mu.Lock()
 	batch := e.spans[:min(len(e.spans), e.batch)]

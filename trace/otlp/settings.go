@@ -17,7 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/trace"
 )
 
-// Enabled tells whether the environment asks for traces: OTEL_TRACES_EXPORTER=otlp does, as in OpenTofu, and nothing
+// Enabled reports whether the environment asks for traces: OTEL_TRACES_EXPORTER=otlp does, as in OpenTofu, and nothing
 // else, so that variables that are there for other programs switch nothing on.
 func Enabled(env cloud.Surroundings) bool {
 	env = env.Completed()

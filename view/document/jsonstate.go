@@ -69,8 +69,9 @@ func StateJSON(s *state.State, schemas *values.Schemas, engineVersion string) ([
 	return line(form)
 }
 
-// SameSchemas tells whether the current objects of a state are stored by the schemas of the providers. As in OpenTofu,
-// a state with others is not shown: only its provider can bring an object to another version of its schema.
+// SameSchemas reports whether the current objects of a state are stored by the schemas of the providers. As in
+// OpenTofu, a state with others is not shown: only its provider can bring an object to another version of its
+// schema.
 func SameSchemas(s *state.State, schemas *values.Schemas) diag.List {
 	var diags diag.List
 	for _, a := range s.Addrs() {

@@ -15,7 +15,7 @@ import (
 // run's loop, which calls the observer.
 type Begun map[int]bool
 
-// End tells whether the vertex had begun, and forgets it.
+// End reports whether the vertex had begun, and forgets it.
 func (b Begun) End(vertex int) bool {
 	yes := b[vertex]
 	delete(b, vertex)

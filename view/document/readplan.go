@@ -70,7 +70,7 @@ func ReadPlan(data []byte) (*plan.Plan, *values.Schemas, error) {
 	return out, schemas, nil
 }
 
-// bare takes the mark off the whole of a value, and tells whether there was one.
+// bare takes the mark off the whole of a value, and reports whether there was one.
 func bare(v cty.Value) (cty.Value, bool) {
 	marked := v.IsMarked()
 	v, _ = v.UnmarkDeep()
@@ -187,7 +187,7 @@ func (f form) value(text json.RawMessage, ty cty.Type) (cty.Value, error) {
 	return f.read(raw, ty)
 }
 
-// anyTrue tells whether a part of a value is unknown.
+// anyTrue reports whether a part of a value is unknown.
 func anyTrue(form any) bool {
 	switch form := form.(type) {
 	case bool:

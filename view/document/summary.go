@@ -78,7 +78,7 @@ func (s Summary) counted(to, imported, added, changed, destroyed, forgotten stri
 	return text + "."
 }
 
-// interesting tells whether people and programs are told of a change.
+// interesting reports whether people and programs are told of a change.
 func Shown(c *plan.Change) bool {
 	mode := c.Addr.Resource.Mode
 	switch {

@@ -65,7 +65,7 @@ type Leftover struct {
 	DeposedKey string `json:"deposed_key,omitempty"`
 }
 
-// LeftBehind tells whether a test has left managed objects behind.
+// LeftBehind reports whether a test has left managed objects behind.
 func LeftBehind(s *state.State) bool { return len(Leftovers(s)) > 0 }
 
 // Leftovers are the objects of a state, if any of them is managed.

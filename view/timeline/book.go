@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Book is a run under way: it is written by one, and read by any number of others at any time, each with a cursor of
+// Book is a run in progress: it is written by one, and read by any number of others at any time, each with a cursor of
 // its own.
 //
 // It keeps each vertex once, as it is now, in the order of the last changes. So a reader that was away for long gets
@@ -203,8 +203,8 @@ func (b *Book) headAt(now int64) Head {
 	return h
 }
 
-// Since returns what is different since a cursor, oldest change first. now is as with Model. A cursor that the book has
-// not given yet, because it belongs to another process of the run, brings everything.
+// Since returns what is different since a cursor, oldest change first. now is as with Model. A cursor that the book
+// has not given yet, because it belongs to another process of the run, brings everything.
 func (b *Book) Since(cursor uint64, now int64) *Changes {
 	b.mu.Lock()
 	defer b.mu.Unlock()

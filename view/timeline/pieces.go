@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Piece is one of the two parts that a large run is read in: a page draws the Shape, and asks for the Story afterwards.
+// Piece is one of the two parts that a large run is read in: a page draws the Shape, and asks for the Story
+// afterwards.
 type Piece int
 
 // The pieces.
@@ -147,7 +148,7 @@ func (c *column) text(s string) {
 	*c = append(*c, quoted...)
 }
 
-// plain tells whether a text is its own JSON form, in HTML too.
+// plain reports whether a text is its own JSON form, in HTML too.
 func plain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {

@@ -232,7 +232,7 @@ func (c *Conn) decide(ctx context.Context, name string, q *request) {
 	}
 }
 
-// lapsed tells whether the connection has been gone for longer than wait. s.mu is held.
+// lapsed reports whether the connection has been gone for longer than wait. s.mu is held.
 func (c *Conn) lapsed(now time.Time, wait time.Duration) bool {
 	return c.closed && wait == 0 || !c.cutAt.IsZero() && now.Sub(c.cutAt) >= wait
 }

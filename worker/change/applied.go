@@ -186,7 +186,7 @@ func pairUp(l *breaches, planned, actual cty.Value, path cty.Path, secret bool,
 	}
 }
 
-// holds tells whether the set certainly has the element.
+// holds reports whether the set certainly has the element.
 func holds(set, element cty.Value) bool {
 	has := set.HasElement(element)
 	return has.IsKnown() && has.True()

@@ -64,7 +64,7 @@ func (l *breaches) dynamicBlocks(b *schema.Block, v cty.Value, path cty.Path) {
 	}
 }
 
-// dynamicCollection tells whether v can be taken for nested blocks.
+// dynamicCollection reports whether v can be taken for nested blocks.
 func (l *breaches) dynamicCollection(nb *schema.NestedBlock, v cty.Value, path cty.Path) bool {
 	ty, want := v.Type(), "a list of blocks"
 	fits := ty.IsTupleType() || ty.IsListType()

@@ -129,7 +129,7 @@ func restoreKey(v, prior cty.Value, key string) cty.Value {
 	}
 }
 
-// uniform tells whether all values have one type, as the elements of a map must: an attribute of the dynamic type
+// uniform reports whether all values have one type, as the elements of a map must: an attribute of the dynamic type
 // may have held a map of another type before.
 func uniform(vals map[string]cty.Value) bool {
 	ty := cty.NilType

@@ -154,7 +154,7 @@ func (i instance) checkIdentity(identity cty.Value, doing string) (cty.Value, di
 	return identity, nil
 }
 
-// writeOnly tells whether the path leads to a write-only attribute.
+// writeOnly reports whether the path leads to a write-only attribute.
 func writeOnly(b *schema.Block, path cty.Path) bool {
 	a := b.AttributeAt(path)
 	return a != nil && a.WriteOnly

@@ -189,7 +189,7 @@ func countText(v cty.Value) string {
 	return "a number not yet known"
 }
 
-// hasElement tells whether a collection, or an object in the place of a map, has an element with the key.
+// hasElement reports whether a collection, or an object in the place of a map, has an element with the key.
 func hasElement(v, key cty.Value) bool {
 	if v.IsNull() || !v.IsKnown() {
 		return false

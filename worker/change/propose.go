@@ -81,7 +81,7 @@ func proposeAttribute(a *schema.Attribute, prior, config cty.Value) cty.Value {
 	}
 }
 
-// holdsConfigured tells whether a prior value holds something that cannot have been computed, so that an earlier
+// holdsConfigured reports whether a prior value holds something that cannot have been computed, so that an earlier
 // configuration must have set it.
 func holdsConfigured(o *schema.Object, prior cty.Value) bool {
 	found := false
@@ -182,7 +182,7 @@ func (s shape) proposeSet(prior, config cty.Value) cty.Value {
 	return cty.SetVal(vals)
 }
 
-// couldLeadTo tells whether prior can be what a provider made of config: it differs only in computed attributes
+// couldLeadTo reports whether prior can be what a provider made of config: it differs only in computed attributes
 // that the configuration left open.
 func (s shape) couldLeadTo(config, prior cty.Value) bool {
 	if sameButRefinements(config, prior) || prior.IsNull() {

@@ -77,7 +77,7 @@ const (
 	ReasonCannotUpdate = "cannot_update"
 )
 
-// equal tells whether two values are known to be equal.
+// equal reports whether two values are known to be equal.
 func equal(a, b cty.Value) bool {
 	eq := a.Equals(b)
 	return eq.IsKnown() && eq.True()

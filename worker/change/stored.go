@@ -132,7 +132,7 @@ func withoutRemoved(attrs []byte, ty cty.Type) []byte {
 	return out
 }
 
-// dropRemoved tells whether it removed anything. It looks no deeper than the static types reach.
+// dropRemoved reports whether it removed anything. It looks no deeper than the static types reach.
 func dropRemoved(v any, ty cty.Type) bool {
 	dropped := false
 	switch v := v.(type) {

@@ -64,7 +64,7 @@ func (p Phase) String() string {
 	}
 }
 
-// follows tells whether an event that leads to the phase is legal for an attempt in the other one (0: not held).
+// follows reports whether an event that leads to the phase is legal for an attempt in the other one (0: not held).
 func (p Phase) follows(before Phase) bool {
 	switch p {
 	case Intended:

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// full tells whether a write failed for want of room.
+// full reports whether a write failed for want of room.
 func full(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG)
 }

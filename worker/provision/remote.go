@@ -144,7 +144,7 @@ func (c call) here(name string) string {
 	return filepath.Join(c.dir, name)
 }
 
-// missing tells whether a value is no text.
+// missing reports whether a value is no text.
 func missing(v cty.Value) bool { return v.IsNull() || v.AsString() == "" }
 
 // source is what a path names: what came along from the coordinator, or else what this machine has there.

@@ -61,11 +61,12 @@ type Saved struct {
 	Plan *plan.Plan
 	// Engine is the version of Millipede that saved the plan.
 	Engine string
-	// Older tells that the plan was read from an older format, which leaves out what only carrying it out needs. Decode
-	// returns no such plan, DecodeRecorded may; Encode takes none.
+	// Older tells that the plan was read from an older format, which leaves out what only carrying it out needs.
+	// Decode returns no such plan, DecodeRecorded may; Encode takes none.
 	Older bool
-	// BaseAt is set in a plan that is reduced: its state has only what differs from a version of the store, that of the
-	// plan's BaseLineage and BaseSerial, which ended at this time. Decode returns no such plan, DecodeRecorded may.
+	// BaseAt is set in a plan that is reduced: its state has only what differs from a version of the store, that of
+	// the plan's BaseLineage and BaseSerial, which ended at this time. Decode returns no such plan, DecodeRecorded
+	// may.
 	BaseAt time.Time
 	// Config are the source files of all modules by name, as the loader named them, and the module manifest.
 	Config Config
@@ -80,10 +81,10 @@ type Config struct {
 	Lock []byte `msgpack:"l"`
 }
 
-// Reduced tells whether the plan needs a version of the store to be whole.
+// Reduced reports whether the plan needs a version of the store to be whole.
 func (s *Saved) Reduced() bool { return !s.BaseAt.IsZero() }
 
-// infinite tells whether a value is or holds an infinite number, which JSON cannot write.
+// infinite reports whether a value is or holds an infinite number, which JSON cannot write.
 func infinite(v cty.Value) bool {
 	found := false
 	_ = cty.Walk(v, func(_ cty.Path, v cty.Value) (bool, error) { // the callback never fails
@@ -152,10 +153,10 @@ func Decode(data []byte) (Saved, error) {
 	return s, err
 }
 
-// DecodeRecorded reads the plan of a run as the journal keeps it. Other than Decode it reads plans that are Reduced,
-// for who has the store, and older formats, because results of such a run may wait, and its operations may still go on:
-// a plan that is Older says which objects they are about, so that the run can be shown, settled and cancelled, but not
-// carried on.
+// DecodeRecorded reads the plan of a run as the journal keeps it. Other than Decode it reads plans that are
+// Reduced, for who has the store, and older formats, because results of such a run may wait, and its operations may
+// still go on: a plan that is Older says which objects they are about, so that the run can be shown, settled and
+// cancelled, but not carried on.
 func DecodeRecorded(data []byte) (Saved, error) {
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {

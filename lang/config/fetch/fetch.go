@@ -158,7 +158,7 @@ func (i *installer) local(r config.ModuleRequest) (config.Installed, diag.List) 
 	return config.Installed{Source: r.Source.Text, Dir: real}, nil
 }
 
-// escapes tells whether a local directory lies outside of the package that its callers came in.
+// escapes reports whether a local directory lies outside of the package that its callers came in.
 func escapes(r config.ModuleRequest) bool {
 	at := r.Source.Text
 	for n := r.Parent; n != nil && n.Call != nil; n = n.Parent {

@@ -162,7 +162,7 @@ func choose(r config.ModuleRequest, all []string) (string, diag.List) {
 	return match.String(), diags
 }
 
-// exactly tells whether constraints ask for a pre-release by its name.
+// exactly reports whether constraints ask for a pre-release by its name.
 func exactly(constraints string, v *goversion.Version) bool {
 	parsed, err := versions.ParseVersion(v.String())
 	if err != nil || constraints == "" {

@@ -87,7 +87,8 @@ func connect(s cloud.Surroundings, at *url.URL, token string) (*server, error) {
 	return out, nil
 }
 
-// certificates reads what the environment says about certificates; what it leaves open is as in base, which may be nil.
+// certificates reads what the environment says about certificates; what it leaves open is as in base, which may be
+// nil.
 func certificates(s cloud.Surroundings, base *tls.Config) (*tls.Config, error) {
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
 	if base != nil {
@@ -187,7 +188,7 @@ func (s *server) put(ctx context.Context, path string, in any) (answer, error) {
 	}
 }
 
-// again tells whether an attempt that failed so may succeed a moment later.
+// again reports whether an attempt that failed so may succeed a moment later.
 func again(err error) bool {
 	var no *refused
 	if errors.As(err, &no) {

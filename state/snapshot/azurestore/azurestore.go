@@ -104,7 +104,7 @@ func (b *backend) explain(err error) error {
 	return err
 }
 
-// missing tells whether an error says that there is no such blob.
+// missing reports whether an error says that there is no such blob.
 func missing(err error) bool { return call.IsStatus(err, http.StatusNotFound) }
 
 // lease returns the header that names the lease of this process on a workspace's blob; nil when there is none.

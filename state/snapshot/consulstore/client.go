@@ -68,13 +68,13 @@ func (e *refusal) Error() string {
 	return fmt.Sprintf("%s: Consul answered %d %s", e.doing, e.status, text)
 }
 
-// isStatus tells whether an error is an answer with one of these statuses.
+// isStatus reports whether an error is an answer with one of these statuses.
 func isStatus(err error, status int) bool {
 	var e *refusal
 	return errors.As(err, &e) && e.status == status
 }
 
-// tooLarge tells whether Consul refuses something for its size.
+// tooLarge reports whether Consul refuses something for its size.
 func tooLarge(err error) bool {
 	var e *refusal
 	return errors.As(err, &e) && (e.status == http.StatusRequestEntityTooLarge || strings.Contains(e.text, "too large"))
@@ -283,7 +283,7 @@ func (c *client) createSession(ctx context.Context, name string, ttl, delay time
 	return answer.ID, nil
 }
 
-// renewSession renews a session, and tells whether there is still one. It is tried once.
+// renewSession renews a session, and reports whether there is still one. It is tried once.
 func (c *client) renewSession(ctx context.Context, id string) (bool, error) {
 	_, err := c.call(ctx, c.once, http.MethodPut, "/v1/session/renew/"+id, nil, nil)
 	if isStatus(err, http.StatusNotFound) {

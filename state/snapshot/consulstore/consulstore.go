@@ -207,8 +207,8 @@ func pack(data []byte) ([]byte, error) {
 }
 
 // Write implements snapshot.Backend. What was read or written here last is compared with what is there. While this
-// process has the lock, Consul compares the lock in the same transaction, so that a lock which was lost writes nothing.
-// The chunks of the former state are deleted last: a crash before that leaves keys that nothing refers to.
+// process has the lock, Consul compares the lock in the same transaction, so that a lock which was lost writes
+// nothing. The chunks of the former state are deleted last: a crash before that leaves keys that nothing refers to.
 func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
 	former, err := b.client.get(ctx, b.key(workspace), nil)
 	if err != nil {
@@ -241,7 +241,7 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 	return nil
 }
 
-// isLast tells whether an index is that of the value that was read or written here last.
+// isLast reports whether an index is that of the value that was read or written here last.
 func (b *backend) isLast(workspace string, index uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -113,7 +113,7 @@ func (b *backend) explain(err error) error {
 	return err
 }
 
-// missing tells whether an error says that there is no such object.
+// missing reports whether an error says that there is no such object.
 func missing(err error) bool { return call.IsStatus(err, http.StatusNotFound) }
 
 // get reads an object, of a generation unless that is empty; nil when there is none.

@@ -30,7 +30,7 @@ type api struct {
 	userAgent string
 }
 
-// retry tells whether a request is sent again: only when the server says that it has not looked at it.
+// retry reports whether a request is sent again: only when the server says that it has not looked at it.
 func retry(ctx context.Context, answer *http.Response, err error) (bool, error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)

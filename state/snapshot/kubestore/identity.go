@@ -91,7 +91,7 @@ func (i *identity) clientCertificate(request *tls.CertificateRequestInfo) (*tls.
 	return &tls.Certificate{}, nil
 }
 
-// forget drops the credential of a program, because the server does not accept it; it tells whether there was one.
+// forget drops the credential of a program, because the server does not accept it; it reports whether there was one.
 func (i *identity) forget() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -97,7 +97,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	return lock, nil
 }
 
-// holds tells whether a lock is still held, in all places that it was taken in.
+// holds reports whether a lock is still held, in all places that it was taken in.
 func (b *backend) holds(ctx context.Context, key, id string) (bool, error) {
 	if b.lockFile {
 		if holder, err := b.holderOfFile(ctx, key); err != nil || holder == nil || holder.ID != id {
@@ -112,7 +112,7 @@ func (b *backend) holds(ctx context.Context, key, id string) (bool, error) {
 	return true, nil
 }
 
-// isOwn tells whether the lock that keeps this process out is its own: the answer to an earlier try was lost.
+// isOwn reports whether the lock that keeps this process out is its own: the answer to an earlier try was lost.
 func isOwn(err error, id string) bool {
 	var held *journal.Held
 	return errors.As(err, &held) && held.Holder.ID == id

@@ -54,7 +54,7 @@ func kind(name string, workspaces map[string]*schema.Attribute, env map[string][
 	}
 }
 
-// integrated tells whether the requests are those of a cloud block.
+// integrated reports whether the requests are those of a cloud block.
 func (s *Store) integrated() bool { return s.kind == snapshot.Cloud }
 
 func open(ctx context.Context, kind string, p snapshot.Place, a snapshot.Arguments) (snapshot.Backend, diag.List) {

@@ -1,5 +1,5 @@
-// Package tfcstore keeps snapshots in the workspaces of a service that speaks the API of HCP Terraform: the cloud block
-// and the backend "remote".
+// Package tfcstore keeps snapshots in the workspaces of a service that speaks the API of HCP Terraform: the cloud
+// block and the backend "remote".
 //
 // It keeps states and their locks. Runs that the service carries out are the business of coordinator/remote.
 package tfcstore
@@ -60,7 +60,7 @@ func (s *Store) Host() string { return s.host }
 // Organization is whose workspaces these are.
 func (s *Store) Organization() string { return s.organization }
 
-// Integrated tells whether it is a cloud block that names them.
+// Integrated reports whether it is a cloud block that names them.
 func (s *Store) Integrated() bool { return s.integrated() }
 
 // Tags are those that select the workspaces; none where one is named, or a prefix is.
@@ -105,7 +105,7 @@ func (s *Store) Workspace(ctx context.Context, workspace string) (*tfc.Workspace
 	return w, nil
 }
 
-// RunsHere tells whether the runs of a workspace are carried out by the command line.
+// RunsHere reports whether the runs of a workspace are carried out by the command line.
 func (s *Store) RunsHere(w *tfc.Workspace) bool { return s.here || w.RunsHere() }
 
 // find returns a workspace as it was at first, and makes it if it is to.
@@ -221,7 +221,8 @@ func document(data []byte) (c content) {
 	return c
 }
 
-// outputs are those of a snapshot in the form that services take; nil for one that is encrypted: nobody is to see them.
+// outputs are those of a snapshot in the form that services take; nil for one that is encrypted: nobody is to see
+// them.
 func (c content) outputs() []byte {
 	if c.Encrypted != "" || c.Outputs == nil {
 		return nil
@@ -332,7 +333,7 @@ func (s *Store) Workspaces(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// tagged tells whether a workspace has all the tags.
+// tagged reports whether a workspace has all the tags.
 func (s *Store) tagged(w *tfc.Workspace) bool {
 	return !slices.ContainsFunc(s.tags, func(tag string) bool { return !slices.Contains(w.TagNames, tag) })
 }
