@@ -9,13 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// Clean returns a writer for text that people read. It is the one place that keeps control characters from the
-// terminal: values, addresses, reasons, names and lines of output are words of providers, provisioners, workers and
-// modules, who are not trusted with it. What is left are line breaks, tabs and colours, where ink has any; colours are
-// left out where it has none. Everything else is written as a sign that can be seen. Documents for programs are not
-// written through it.
+// Clean returns a writer for text that people read. It replaces control characters: values, addresses, reasons,
+// names and lines of output come from providers, provisioners, workers and modules, which must not control the
+// terminal. Line breaks and tabs are kept, colours only if ink has colours. Other control characters are replaced
+// by visible symbols. JSON documents are not written through it.
 //
-// Each call of Write is cleaned by itself, except for a character that is spread over two.
+// Each call of Write is cleaned separately, except that a character may be split between two calls.
 func Clean(w io.Writer, ink Ink) io.Writer {
 	if c, ok := w.(*cleaner); ok {
 		w = c.out
@@ -26,7 +25,7 @@ func Clean(w io.Writer, ink Ink) io.Writer {
 type cleaner struct {
 	out  io.Writer
 	ink  Ink
-	rest []byte // the begin of a character whose end has not come yet
+	rest []byte // the beginning of a character that is still incomplete
 }
 
 func (c *cleaner) Write(p []byte) (int, error) {
@@ -43,7 +42,7 @@ func (c *cleaner) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// whole returns how much of text ends with a whole character.
+// whole returns the length of the longest prefix of text that ends with a complete character.
 func whole(text []byte) int {
 	for i := len(text) - 1; i >= 0 && i >= len(text)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(text[i]) {
@@ -85,13 +84,14 @@ func clean(text string, ink Ink) string {
 	return b.String()
 }
 
-// suspect reports whether a character controls a terminal. Bytes that are no text count as such, because terminals may
-// take some for control characters.
+// suspect reports whether a terminal may interpret a character as a control character. Invalid UTF-8 counts as
+// such.
 func suspect(r rune) bool {
 	return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r <= 0x9f || r == utf8.RuneError
 }
 
-// sign returns what stands for a suspect character. Only the first set of control characters has signs of its own.
+// sign returns the visible symbol for a suspect character. Only the C0 control characters have symbols of their
+// own.
 func sign(r rune) rune {
 	switch {
 	case r < ' ':
@@ -103,8 +103,8 @@ func sign(r rune) rune {
 	}
 }
 
-// colour returns the length of what follows an escape character, when both only choose how the characters behind
-// them look, and do not hide them; else 0.
+// colour returns the length of a sequence after an escape character if it only changes colours or weight and does
+// not hide text; otherwise 0.
 func colour(rest string) int {
 	const longest = 16
 	if !strings.HasPrefix(rest, "[") {
@@ -126,5 +126,5 @@ func colour(rest string) int {
 	return end + 1
 }
 
-// printable is clean for a part of a text that has no colours of its own.
+// printable returns a text that has no colours of its own, cleaned.
 func printable(s string) string { return clean(s, false) }

@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// What workers, providers and provisioners said reached the terminal as it was: a worker's name could clear the screen,
-// a provisioner's line change the window's title, and a value in the state draw over the line before it.
+// Text from workers, providers and provisioners was written to the terminal unchanged: a worker's name could clear
+// the screen, a provisioner's line change the window's title, and a value in the state overwrite the line above it.
 func TestWhatOthersSayDoesNotControlTheTerminal(t *testing.T) {
 	const evil = "x\x1b]0;owned\x07\x1b[2J\x1b[8m\u009b2J\rover\x9b\x7f"
 	show := map[string]func(b *strings.Builder, ink Ink) error{
@@ -70,7 +70,7 @@ func TestWhatOthersSayDoesNotControlTheTerminal(t *testing.T) {
 	}
 }
 
-// written tells when something was written.
+// written reports each write on a channel.
 type written struct {
 	strings.Builder
 	once  sync.Once
@@ -82,12 +82,12 @@ func (w *written) Write(p []byte) (int, error) {
 	return w.Builder.Write(p)
 }
 
-// The live line names pools, as workers call them, and was written as they are.
+// The live line contains names of pools, which workers choose; they were written unchanged.
 func TestTheLiveLineHasNoControlCharactersOfOthers(t *testing.T) {
 	b := written{first: make(chan struct{})}
 	p := NewProgress(ProgressOptions{Out: &b, Width: func() int { return 200 }})
 	p.Counts(coordinator.Counts{Total: 2, Pools: map[string]coordinator.PoolCounts{"a\x1b[2J\r": {Running: 1}}})
-	<-b.first // what is settled before that has no live line
+	<-b.first // nothing settled earlier has a live line
 	if err := p.Settle(); err != nil {
 		t.Fatal(err)
 	}
@@ -96,8 +96,8 @@ func TestTheLiveLineHasNoControlCharactersOfOthers(t *testing.T) {
 	}
 }
 
-// Tools that provisioners call colour what they say. That harms nobody: it is kept on a terminal, and left out where
-// text has no colours.
+// Tools that provisioners call colour their output. This is harmless: colours are kept on a terminal, and removed
+// where text has no colours.
 func TestColoursOfOthersAreKeptWhereThereAreColours(t *testing.T) {
 	const said = "\x1b[1;32mok\x1b[0m \x1b[01;31mbad\x1b[m"
 	if got := clean(said, true); got != said {

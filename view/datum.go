@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
-// datum is a value as differences see it: without types, with what is not known or not to be shown. The absence of a
-// value is a nil datum; an explicit null is one of nullKind. Immutable.
+// datum is a value for comparison: without types, with its unknown and sensitive parts marked. An absent value is a
+// nil datum; an explicit null has kind nullKind. Immutable.
 type datum struct {
 	kind datumKind
 	// text is a number's digits, a string, or true and false.
@@ -22,7 +22,7 @@ type datum struct {
 	items []*datum          // of a sequence
 	attrs map[string]*datum // of an object or map
 
-	unknown   bool // the kind is nullKind then
+	unknown   bool // then the kind is nullKind
 	sensitive bool
 }
 
@@ -79,7 +79,7 @@ func datumOf(v cty.Value) *datum {
 	return d
 }
 
-// jsonDatum returns what a string holds when it is a JSON object or array, as policies and definitions often are.
+// jsonDatum decodes a string that contains a JSON object or array, as policies and definitions often do.
 func jsonDatum(s string) (*datum, bool) {
 	if !strings.HasPrefix(s, "{") && !strings.HasPrefix(s, "[") {
 		return nil, false
@@ -93,7 +93,8 @@ func jsonDatum(s string) (*datum, bool) {
 	return decodedDatum(v), true
 }
 
-// formDatum returns the datum of a value in a JSON form, with the forms that tell what is unknown and sensitive in it.
+// formDatum returns the datum of a value in its JSON form, with the forms that mark its unknown and sensitive
+// parts.
 func formDatum(value, unknown, sensitive json.RawMessage) *datum {
 	return shadedDatum(decodedForm(value), decodedForm(unknown), decodedForm(sensitive))
 }
@@ -172,7 +173,7 @@ func decodedDatum(v any) *datum {
 func (d *datum) isUnknown() bool   { return d != nil && d.unknown }
 func (d *datum) isSensitive() bool { return d != nil && d.sensitive }
 
-// nothing reports whether there is no value to show: it is absent, null or unknown.
+// nothing reports whether there is no value to show: the value is absent, null or unknown.
 func (d *datum) nothing() bool { return d == nil || d.kind == nullKind }
 
 // bare returns the datum without its own sensitivity.
@@ -208,8 +209,8 @@ func (d *datum) len() int {
 	return len(d.items)
 }
 
-// key returns a text that is the same for equal data. What is sensitive equals what is not; attributes that are not
-// known are as if they were absent, because that is how they compare with what is stored.
+// key returns a text that is the same for equal data. Sensitivity is ignored. Unknown attributes are treated as
+// absent, because that is how they compare with stored values.
 func (d *datum) key() string {
 	if d == nil {
 		return ""
@@ -243,7 +244,7 @@ func (d *datum) appendKey(b []byte) []byte {
 	return b
 }
 
-// same reports whether two data are equal in the sense of key.
+// same reports whether two data have the same key.
 func same(a, b *datum) bool {
 	switch {
 	case a == nil || b == nil:
@@ -263,7 +264,7 @@ func same(a, b *datum) bool {
 	return true
 }
 
-// within reports whether every known attribute of a is in b and the same there.
+// within reports whether every known attribute of a has the same value in b.
 func within(a, b *datum) bool {
 	for name, av := range a.attrs {
 		bv := b.attrs[name]
@@ -277,7 +278,7 @@ func within(a, b *datum) bool {
 	return true
 }
 
-// open returns the datum without sensitivity at any depth.
+// open returns the datum without sensitivity marks at any depth.
 func (d *datum) open() *datum {
 	if d == nil {
 		return nil

@@ -9,31 +9,32 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// delta is the difference between two values, ready to be shown. A delta whose action is NoOp stands for a value that
-// did not change.
+// delta is the difference between two values, ready to be shown. A delta whose action is NoOp is an unchanged
+// value.
 type delta struct {
 	kind   deltaKind
 	action plan.Action
-	// forces tells that this difference is why the object is replaced.
+	// forces is set if this difference causes the replacement of the object.
 	forces bool
 
 	// before and after are set for primitives.
 	before, after *datum
-	// items are elements, or the attributes and elements that names has in the same place, sorted.
+	// items are the elements, or else the attributes and elements whose names are at the same index of names,
+	// sorted.
 	items  []*delta
 	names  []string
 	blocks []blockDelta
-	// inner is what is behind something unknown (the value before, nil when there was none), sensitive, or of another
-	// type before; other the value of the other type after.
+	// inner is the content of an unknown value (its value before; nil if there was none), of a sensitive one, or of
+	// a value whose type changes; in the last case other is the new value.
 	inner, other *delta
-	// hidBefore and hidAfter tell on which side a value is sensitive.
+	// hidBefore and hidAfter are set if the value is sensitive before or after.
 	hidBefore, hidAfter bool
 }
 
 // blockDelta are the nested blocks of one type.
 type blockDelta struct {
 	name string
-	// items are the blocks; labels their keys for nesting by map, else nil.
+	// items are the blocks. For nesting by map, labels are their keys; otherwise it is nil.
 	items               []*delta
 	labels              []string
 	forces              bool
@@ -60,14 +61,14 @@ const (
 	retypedDelta
 )
 
-// pair is a value before and after. Where strict is set a null is a value of its own, as in lists and maps; else it is
-// the same as an absent value, as for attributes.
+// pair is a value before and after. If strict is set, a null is a value of its own, as in lists and maps; otherwise
+// it equals an absent value, as for attributes.
 type pair struct {
 	before, after *datum
 	strict        bool
-	// openEnded makes every child unknown afterwards: the value is, and its shape is shown.
+	// openEnded makes every child unknown afterwards: the value itself is unknown, and its shape is shown.
 	openEnded bool
-	// forces are the paths that force a replacement; shown what is to be shown at all.
+	// forces are the paths that force a replacement; shown are the paths to show.
 	forces, shown trail
 }
 
@@ -91,7 +92,7 @@ func (p pair) action() plan.Action {
 	}
 }
 
-// base is the action of something with parts, before its parts are looked at.
+// base returns the action of a compound value before its parts are compared.
 func (p pair) base() plan.Action {
 	switch noBefore, noAfter := p.before.nothing(), p.after.nothing(); {
 	case noBefore == noAfter:
@@ -103,7 +104,7 @@ func (p pair) base() plan.Action {
 	}
 }
 
-// merge returns the action of something with parts, given the one of another part.
+// merge returns the action of a compound value, given its action so far and that of another part.
 func merge(current, part plan.Action) plan.Action {
 	switch part {
 	case plan.NoOp, current:
@@ -113,14 +114,14 @@ func merge(current, part plan.Action) plan.Action {
 	}
 }
 
-// attr is the pair of an attribute, where null means absent.
+// attr returns the pair of an attribute, where null means absent.
 func (p pair) attr(name string) pair {
 	c := p.element(name)
 	c.strict = false
 	return c
 }
 
-// element is the pair of an element of a map.
+// element returns the pair of an element of a map.
 func (p pair) element(name string) pair {
 	c := pair{before: p.before.attr(name), after: p.after.attr(name), strict: true, forces: p.forces.child(name),
 		shown: p.shown.child(name)}
@@ -130,7 +131,7 @@ func (p pair) element(name string) pair {
 	return c.settled()
 }
 
-// item is the pair of two elements of a sequence; an index of -1 means that there is none.
+// item returns the pair of two elements of a sequence; an index of -1 means that there is none.
 func (p pair) item(b, a int) pair {
 	c := pair{strict: true}
 	at := b
@@ -146,7 +147,7 @@ func (p pair) item(b, a int) pair {
 	return c
 }
 
-// settled makes a pair that is not to be shown one without a difference.
+// settled returns a pair without a difference if the value is not to be shown; otherwise p.
 func (p pair) settled() pair {
 	if !p.shown.any() {
 		p.after = p.before
@@ -155,10 +156,10 @@ func (p pair) settled() pair {
 	return p
 }
 
-// trail is a set of paths, seen from a place on them.
+// trail is a set of paths, relative to a position within them.
 type trail struct {
 	paths []cty.Path
-	// deep makes what is below the end of a path part of it; everywhere makes everything.
+	// deep adds everything below the end of a path; everywhere adds everything.
 	deep, everywhere bool
 }
 
@@ -177,7 +178,7 @@ func (t trail) ends() bool {
 	return false
 }
 
-// any reports whether one of the paths goes through here.
+// any reports whether one of the paths passes through this position.
 func (t trail) any() bool { return t.everywhere || len(t.paths) > 0 }
 
 func (t trail) child(name string) trail {
@@ -203,7 +204,7 @@ func (t trail) at(i int) trail {
 			n, _ := step.Key.AsBigFloat().Int64()
 			return int(n) == i
 		case cty.String:
-			// The language takes a["0"] for a[0].
+			// In the language a["0"] means a[0].
 			n, err := strconv.ParseFloat(step.Key.AsString(), 64)
 			return err == nil && int(n) == i
 		}
@@ -229,7 +230,7 @@ func (t trail) down(follows func(cty.PathStep) bool) trail {
 	return out
 }
 
-// linesInCommon reports whether two strings are texts of several lines that share one.
+// linesInCommon reports whether two strings have several lines each and share one.
 func linesInCommon(a, b *datum) bool {
 	if a == nil || b == nil || a.kind != stringKind || b.kind != stringKind || !strings.Contains(a.text+b.text, "\n") {
 		return false

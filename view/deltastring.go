@@ -33,7 +33,8 @@ func (d *delta) primitiveText(depth int, m manner) string {
 	}
 }
 
-// stringText writes a string: quoted; as a heredoc when it has several lines; as a call of jsonencode when it is JSON.
+// stringText writes a string: quoted, as a heredoc if it has several lines, or as a call of jsonencode if it is
+// JSON.
 func (d *delta) stringText(depth int, m manner) string {
 	var lines []string
 	switch d.action {
@@ -82,7 +83,7 @@ func (d *delta) stringText(depth int, m manner) string {
 		"EOT" + m.toNull(d.action)
 }
 
-// textOrJSON returns what a string holds when that is JSON, else the string itself.
+// textOrJSON returns the decoded content of a string that is JSON; other strings unchanged.
 func textOrJSON(v *datum) (*datum, bool) {
 	if v.nothing() {
 		return &datum{}, false
@@ -100,7 +101,7 @@ func (m manner) quoted(v *datum) string {
 	return fmt.Sprintf("%q", v.text)
 }
 
-// lines are the lines of a string that is compared with another one; a string of one line is itself.
+// lines returns the lines of a string that is compared with another one; a string of one line unchanged.
 func (m manner) lines(v *datum) []string {
 	switch {
 	case v.nothing():
@@ -112,7 +113,7 @@ func (m manner) lines(v *datum) []string {
 	}
 }
 
-// jsonText writes a string of JSON that comes, goes or stays.
+// jsonText writes a string of JSON that is created, deleted or unchanged.
 func (d *delta) jsonText(inner *datum, depth int, m manner) string {
 	switch d.action {
 	case plan.Create:
@@ -124,7 +125,7 @@ func (d *delta) jsonText(inner *datum, depth int, m manner) string {
 	}
 }
 
-// jsonChangeText writes the difference of two strings of JSON as that of what they hold.
+// jsonChangeText writes the difference of two strings of JSON as the difference of their contents.
 func (d *delta) jsonChangeText(before, after *datum, depth int, m manner) string {
 	content := diffDynamic(pair{before: before, after: after, strict: true, shown: everywhere})
 	how, action := m.inside(), d.action
@@ -139,7 +140,7 @@ func (d *delta) jsonChangeText(before, after *datum, depth int, m manner) string
 		how.whole, action = true, plan.NoOp
 	}
 	if action == plan.Create || action == plan.Delete {
-		action = plan.NoOp // the sign stands before the attribute already
+		action = plan.NoOp // the symbol is already written before the attribute
 	}
 	text := content.text(depth+1, how)
 	if !strings.Contains(text, "\n") {
@@ -149,7 +150,8 @@ func (d *delta) jsonChangeText(before, after *datum, depth int, m manner) string
 		m.margin(depth, plan.NoOp) + ")" + m.toNull(d.action)
 }
 
-// differenceText writes the difference between the sides of a comparison below the source code of a diagnostic.
+// differenceText writes the difference between the two sides of a comparison, below the source code of a
+// diagnostic.
 func differenceText(b *strings.Builder, c *document.Change, k Ink) {
 	bar := "    " + k.on(grayCode) + "│" + k.off()
 	fmt.Fprintf(b, "    %s├────────────────%s\n%s%s %sDiff: %s", k.on(grayCode), k.off(), k.off(), bar, k.on(boldCode),

@@ -9,30 +9,30 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// manner says how differences are written.
+// manner says how differences are formatted.
 type manner struct {
 	ink Ink
-	// bare leaves out the symbols of actions and the room for them; whole shows what did not change, too.
+	// bare leaves out the symbols of actions and their indentation; whole shows unchanged parts, too.
 	bare, whole bool
-	// noNull leaves out "-> null" behind what goes away, where that is plain.
+	// noNull leaves out "-> null" after deleted values where it is obvious.
 	noNull bool
-	// forces says of each value that it forces a replacement, since it does together with its siblings. It does not
-	// pass to what is inside.
+	// forces notes "forces replacement" at each value, because its siblings together force it. It does not apply to
+	// the parts of a value.
 	forces bool
 	// reveal shows sensitive values.
 	reveal bool
 }
 
-// inside is the manner for the parts of a value.
+// inside returns the manner for the parts of a value.
 func (m manner) inside() manner {
 	m.forces = false
 	return m
 }
 
-// important are the attributes that people know objects by: they are shown even when they do not change.
+// important reports whether people identify objects by an attribute: it is then shown even if unchanged.
 func important(name string) bool { return name == "id" || name == "name" || name == "tags" }
 
-// symbol is the sign of an action, three columns wide.
+// symbol returns the symbol of an action, three columns wide.
 func (k Ink) symbol(a plan.Action) string {
 	if a == plan.NoOp {
 		return "   "
@@ -40,7 +40,7 @@ func (k Ink) symbol(a plan.Action) string {
 	return k.sign(a) + k.off()
 }
 
-// sign is a symbol inside of a coloured text, which ends all colours once more at its own end.
+// sign returns a symbol within coloured text; the text resets all colours again at its own end.
 func (k Ink) sign(a plan.Action) string {
 	plus, minus, dot := k.on(greenCode)+"+"+k.off(), k.on(redCode)+"-"+k.off(), k.on(redCode)+"."+k.off()
 	switch a {
@@ -65,7 +65,7 @@ func (k Ink) sign(a plan.Action) string {
 	}
 }
 
-// margin is what stands before a line at a depth, for something with this action.
+// margin returns the indentation and symbol of a line at a depth, for a value with this action.
 func (m manner) margin(depth int, a plan.Action) string {
 	indent := strings.Repeat("    ", depth)
 	if m.bare {
@@ -98,7 +98,7 @@ func (m manner) hidden(n int, what string) string {
 	return fmt.Sprintf("%s# (%d unchanged %s hidden)%s%s", m.ink.on(grayCode), n, what, m.ink.off(), m.ink.off())
 }
 
-// attributeName quotes a name that is no identifier.
+// attributeName quotes a name that is not an identifier.
 func attributeName(name string) string {
 	if hclsyntax.ValidIdentifier(name) {
 		return name
@@ -106,7 +106,7 @@ func attributeName(name string) string {
 	return fmt.Sprintf("%q", name)
 }
 
-// text writes a difference; its first line continues the line that it is on, the others begin at the depth.
+// text formats a difference. Its first line continues the current line; the others are indented by the depth.
 func (d *delta) text(depth int, m manner) string {
 	switch d.kind {
 	case primitiveDelta:
@@ -150,7 +150,7 @@ func (d *delta) text(depth int, m manner) string {
 	}
 }
 
-// warnings are the comments above a value whose sensitivity changes.
+// warnings returns the comments above a value whose sensitivity changes.
 func (d *delta) warnings(depth int, m manner) []string {
 	if d.kind != sensitiveDelta && d.kind != sensitiveBlockDelta || d.hidBefore == d.hidAfter {
 		return nil
@@ -191,7 +191,7 @@ func (d *delta) listText(depth int, m manner) string {
 	var b strings.Builder
 	b.WriteString("[" + m.forcing(d.forces) + "\n")
 	var skipped []*delta
-	neighbour := false // the element before was a change
+	neighbour := false // the previous element was a change
 	for _, e := range d.items {
 		if e.action == plan.NoOp && !neighbour && !m.whole {
 			skipped = append(skipped, e)
@@ -224,7 +224,7 @@ func (d *delta) listText(depth int, m manner) string {
 }
 
 func (d *delta) setText(depth int, m manner) string {
-	// Of a nested set it is the elements that say that they force a replacement.
+	// In a nested set, the elements are marked as forcing a replacement.
 	nested := d.kind == nestedSetDelta
 	own := d.forces && !nested
 	if len(d.items) == 0 {
@@ -324,7 +324,7 @@ func (d *delta) attributesText(b *strings.Builder, depth int, m, inside manner) 
 	}
 }
 
-// bodyText writes a block: its attributes, then its nested blocks, type by type.
+// bodyText writes a block: its attributes, then its nested blocks grouped by type.
 func (d *delta) bodyText(depth int, m manner) string {
 	if len(d.items) == 0 && len(d.blocks) == 0 {
 		return "{}" + m.forcing(d.forces)
@@ -343,7 +343,7 @@ func (d *delta) bodyText(depth int, m manner) string {
 	return b.String()
 }
 
-// blockTypeText writes the nested blocks of one type, and returns how many it left out.
+// blockTypeText writes the nested blocks of one type, and returns the number of omitted ones.
 func (d *delta) blockTypeText(b *strings.Builder, group *blockDelta, depth int, m manner) (unchanged int) {
 	apart := false
 	for i, e := range group.items {
@@ -369,7 +369,7 @@ func (d *delta) blockTypeText(b *strings.Builder, group *blockDelta, depth int, 
 	return unchanged
 }
 
-// hide puts a block behind a delta that does not show it, when all blocks of its type are sensitive together.
+// hide wraps a block in a delta that hides it, if all blocks of its type are sensitive together.
 func (g *blockDelta) hide(d *delta) *delta {
 	var hidden bool
 	switch d.action {

@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// guarded finds the difference of what may be sensitive or unknown as a whole; known is called for what is neither.
-// Sensitive values hide behind a delta of the given kind.
+// guarded returns the difference of a value that may be sensitive or unknown as a whole, and calls known for a
+// value that is neither. Sensitive values are wrapped in a delta of the given kind.
 func guarded(p pair, hide deltaKind, known func(pair) *delta) *delta {
 	if was, is := p.before.isSensitive(), p.after.isSensitive(); was || is {
 		open := p
@@ -20,7 +20,7 @@ func guarded(p pair, hide deltaKind, known func(pair) *delta) *delta {
 			forces: p.forces.ends()}
 		d.action = d.inner.action
 		if d.action == plan.NoOp && was != is && !(p.missing(p.before) && p.missing(p.after)) {
-			d.action = plan.Update // what can be seen changes
+			d.action = plan.Update // a visible part changes
 		}
 		return d
 	}
@@ -37,12 +37,12 @@ func guarded(p pair, hide deltaKind, known func(pair) *delta) *delta {
 	return d
 }
 
-// diffAttribute finds the difference of an attribute. parent is the action of what it belongs to, as far as it is
-// known.
+// diffAttribute returns the difference of an attribute. parent is the action of the object or block that contains
+// it, as far as it is known.
 func diffAttribute(p pair, a *schema.Attribute, parent plan.Action) *delta {
 	switch {
 	case a.WriteOnly:
-		// It has no values; it is shown with what it belongs to.
+		// It has no values; it is shown together with its parent.
 		if parent == plan.NoOp && p.forces.ends() {
 			parent = plan.Update
 		}
@@ -54,13 +54,13 @@ func diffAttribute(p pair, a *schema.Attribute, parent plan.Action) *delta {
 	}
 }
 
-// diffNested finds the difference of a nested attribute.
+// diffNested returns the difference of a nested attribute.
 func diffNested(p pair, o *schema.Object, nesting schema.Nesting) *delta {
 	single := func(p pair) *delta { return diffNested(p, o, schema.NestingSingle) }
 	return guarded(p, sensitiveDelta, func(p pair) *delta {
 		switch nesting {
 		case schema.NestingMap:
-			// What is inside comes from before and after; the children of an unknown map are not known.
+			// The children come from before and after; those of an unknown map are unknown.
 			p.openEnded = false
 			return diffMapping(p, nestedMapDelta, single)
 		case schema.NestingList:
@@ -76,7 +76,7 @@ func diffNested(p pair, o *schema.Object, nesting schema.Nesting) *delta {
 	})
 }
 
-// diffType finds the difference of two values of a type.
+// diffType returns the difference of two values of a type.
 func diffType(p pair, ty cty.Type) *delta {
 	return guarded(p, sensitiveDelta, func(p pair) *delta {
 		p.openEnded = false
@@ -110,9 +110,9 @@ func diffPrimitive(p pair) *delta {
 	return &delta{action: p.action(), before: p.before, after: p.after, forces: p.forces.ends()}
 }
 
-// diffDynamic finds the difference of two values of which nothing but themselves tells the type.
+// diffDynamic returns the difference of two values whose type is known only from the values.
 func diffDynamic(p pair) *delta {
-	p.forces = trail{} // nothing inside can be told apart well enough to say that it forces a replacement
+	p.forces = trail{} // the parts cannot be identified well enough to say that one forces a replacement
 	return guarded(p, sensitiveDelta, func(p pair) *delta {
 		p.openEnded = false
 		b, a := kindOf(p.before), kindOf(p.after)
@@ -145,7 +145,7 @@ func kindOf(d *datum) datumKind {
 	return d.kind
 }
 
-// diffObject finds the difference of values with fixed attributes.
+// diffObject returns the difference of values with fixed attributes.
 func diffObject(p pair, kind deltaKind, names []string, attribute func(name string, p pair,
 	parent plan.Action) *delta) *delta {
 	d := &delta{kind: kind, action: p.base(), forces: p.forces.ends()}
@@ -153,7 +153,7 @@ func diffObject(p pair, kind deltaKind, names []string, attribute func(name stri
 		child := p.attr(name)
 		ad := attribute(name, child, d.action)
 		if ad.action == plan.NoOp && child.missing(child.before) && child.missing(child.after) {
-			continue // null before and after: not even worth counting
+			continue // null before and after: not counted as unchanged
 		}
 		d.names, d.items = append(d.names, name), append(d.items, ad)
 		d.action = merge(d.action, ad.action)
@@ -161,7 +161,7 @@ func diffObject(p pair, kind deltaKind, names []string, attribute func(name stri
 	return d
 }
 
-// diffMapping finds the difference of values whose keys are part of the value.
+// diffMapping returns the difference of values whose keys are part of the value.
 func diffMapping(p pair, kind deltaKind, element func(pair) *delta) *delta {
 	d := &delta{kind: kind, action: p.base(), forces: p.forces.ends()}
 	keys := map[string]bool{}
@@ -181,7 +181,7 @@ func diffMapping(p pair, kind deltaKind, element func(pair) *delta) *delta {
 	return d
 }
 
-// diffSequence finds the difference of lists: elements that moved are paired by what they are.
+// diffSequence returns the difference of lists; elements that moved are matched by their content.
 func diffSequence(p pair, element func(pair) *delta, pairUp func(b, a *datum) bool) *delta {
 	d := &delta{kind: listDelta, action: p.base(), forces: p.forces.ends()}
 	// Elements are either all shown or none: their indexes before and after differ.
@@ -195,7 +195,7 @@ func diffSequence(p pair, element func(pair) *delta, pairUp func(b, a *datum) bo
 	return d
 }
 
-// diffInPlace finds the difference of lists, each element compared with the one of the same index.
+// diffInPlace returns the difference of lists, comparing elements of the same index.
 func diffInPlace(p pair, kind deltaKind, element func(pair) *delta) *delta {
 	d := &delta{kind: kind, action: p.base(), forces: p.forces.ends()}
 	for i := range max(p.before.len(), p.after.len()) {
@@ -212,7 +212,7 @@ func diffTuple(p pair, types []cty.Type) *delta {
 	return d
 }
 
-// diffSet finds the difference of sets: an element is there on both sides, or it came, or it went.
+// diffSet returns the difference of sets: an element is on both sides, added or removed.
 func diffSet(p pair, kind deltaKind, element func(pair) *delta) *delta {
 	d := &delta{kind: kind, action: p.base(), forces: p.forces.ends()}
 	partner, fresh := pairs(itemKeys(p.before), itemKeys(p.after), func(b, a int) bool {
@@ -248,12 +248,12 @@ func itemKeys(d *datum) []string {
 	return out
 }
 
-// diffBody finds the difference of two objects by the schema of a block.
+// diffBody returns the difference of two objects by the schema of a block.
 func diffBody(p pair, b *schema.Block) *delta {
 	return guarded(p, sensitiveBlockDelta, func(p pair) *delta {
 		d := &delta{kind: bodyDelta, action: p.base(), forces: p.forces.ends()}
 		names := slices.Sorted(maps.Keys(b.Attributes))
-		// What is write-only is shown when something else changes, so it comes last.
+		// Write-only attributes are shown if something else changes, so they are compared last.
 		slices.SortStableFunc(names,
 			func(x, y string) int { return last(b.Attributes[x].WriteOnly) - last(b.Attributes[y].WriteOnly) })
 		found := make(map[string]*delta, len(names))
@@ -267,7 +267,7 @@ func diffBody(p pair, b *schema.Block) *delta {
 		for _, name := range d.names {
 			d.items = append(d.items, found[name])
 		}
-		p.openEnded = false // of an unknown block only the attributes are sure to come
+		p.openEnded = false // of an unknown block only the attributes are certain
 		for _, name := range slices.Sorted(maps.Keys(b.Blocks)) {
 			if bd, action, ok := diffBlocks(p.attr(name), name, b.Blocks[name]); ok {
 				d.blocks = append(d.blocks, bd)
@@ -285,9 +285,9 @@ func last(yes bool) int {
 	return 0
 }
 
-// diffBodyAttribute finds the difference of an attribute of a block, nil when there is nothing to say.
+// diffBodyAttribute returns the difference of an attribute of a block; nil if there is nothing to show.
 func diffBodyAttribute(p pair, a *schema.Attribute, parent plan.Action) *delta {
-	// Old SDKs have no null strings: an empty one means that there is none.
+	// Old SDKs have no null strings: an empty string means that there is none.
 	p.before, p.after = withoutEmpty(p.before), withoutEmpty(p.after)
 	d := diffAttribute(p, a, parent)
 	if d.action == plan.NoOp && p.missing(p.before) && p.missing(p.after) && !a.WriteOnly {
@@ -303,7 +303,7 @@ func withoutEmpty(d *datum) *datum {
 	return d
 }
 
-// diffBlocks finds the differences of the nested blocks of one type.
+// diffBlocks returns the differences of the nested blocks of one type.
 func diffBlocks(p pair, name string, nb *schema.NestedBlock) (blockDelta, plan.Action, bool) {
 	out := blockDelta{name: name, forces: p.forces.ends(), hidBefore: p.before.isSensitive(),
 		hidAfter: p.after.isSensitive()}

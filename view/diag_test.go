@@ -19,7 +19,8 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// problems is what OpenTofu 1.12.6 said to a configuration with mistakes: as JSON, as text with and without colours.
+// problems is OpenTofu 1.12.6's output for a configuration with mistakes: as JSON, as text with and without
+// colours.
 type problems struct {
 	*txtar.Archive
 	list []*document.Diagnostic
@@ -117,7 +118,7 @@ func TestSnippetsAreCutAsOpenTofuCutsThem(t *testing.T) {
 			subject := &hcl.Range{Filename: want.Range.Filename, Start: pos(want.Range.Start), End: pos(want.Range.End)}
 			got := document.DiagnosticJSON(diag.New(diag.Error, want.Summary, want.Detail, subject), sources)
 			if want.Snippet.Code != got.Snippet.Code && strings.Contains(want.Snippet.Code, got.Snippet.Code) {
-				continue // OpenTofu shows more, whose range the recording does not tell
+				continue // OpenTofu shows more lines, whose range the recording does not contain
 			}
 			want.Snippet.Values, want.Snippet.FunctionCall = got.Snippet.Values, nil
 			if d := cmp.Diff(want.Snippet, got.Snippet); d != "" {

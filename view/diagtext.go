@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// DefaultWidth is how many columns text has where nothing tells how wide it is shown.
+// DefaultWidth is the number of columns of text whose display width is unknown.
 const DefaultWidth = 78
 
 // Printer shows diagnostics to people: warnings on Out, errors on Err.
@@ -34,8 +34,8 @@ type Printer struct {
 	Deprecations                           document.Deprecations
 }
 
-// Diagnostics shows a list: warnings before errors, each in the order of their files and lines. The list is not
-// changed. The error is that of writing.
+// Diagnostics shows a list: warnings before errors, each sorted by file and line. The list is not changed. It
+// returns the first error of writing.
 func (p *Printer) Diagnostics(l diag.List) error {
 	if l = p.Deprecations.Of(l); len(l) == 0 {
 		return nil
@@ -64,7 +64,7 @@ func (p *Printer) Diagnostics(l diag.List) error {
 	return nil
 }
 
-// Text returns a diagnostic as text: with a coloured rule at its left side, or plain.
+// Text returns a diagnostic as text: with a coloured bar on its left side, or plain.
 func (p *Printer) Text(d *document.Diagnostic) string {
 	width := p.Width
 	if width == 0 {
@@ -89,7 +89,7 @@ func headline(d *document.Diagnostic) string {
 	return "Error"
 }
 
-// ruled is the coloured form of a diagnostic.
+// ruled returns the coloured form of a diagnostic.
 func ruled(d *document.Diagnostic, width int) string {
 	const k = Ink(true)
 	color := redCode
@@ -102,7 +102,7 @@ func ruled(d *document.Diagnostic, width int) string {
 	snippetText(&b, d, k)
 	if d.Detail != "" {
 		if width > 3 {
-			b.WriteString(wrapped(printable(d.Detail), width-3) + "\n") // the rule takes three columns
+			b.WriteString(wrapped(printable(d.Detail), width-3) + "\n") // the bar takes three columns
 		} else {
 			b.WriteString(printable(d.Detail) + "\n")
 		}
@@ -117,7 +117,7 @@ func ruled(d *document.Diagnostic, width int) string {
 	return out.String()
 }
 
-// wrapped breaks lines at spaces to fit into a width; lines that begin with a space are left alone.
+// wrapped breaks lines at spaces to fit into a width; lines that begin with a space are kept.
 func wrapped(text string, width int) string {
 	if width < 1 {
 		return text
@@ -131,7 +131,7 @@ func wrapped(text string, width int) string {
 	return strings.Join(lines, "\n")
 }
 
-// Wrap breaks text to fit into a width, where 0 means DefaultWidth; lines that begin with a space are left alone.
+// Wrap breaks text to fit into a width, where 0 means DefaultWidth; lines that begin with a space are kept.
 func Wrap(text string, width int) string {
 	if width == 0 {
 		width = DefaultWidth
@@ -139,7 +139,7 @@ func Wrap(text string, width int) string {
 	return wrapped(text, width-1)
 }
 
-// snippetText writes what a diagnostic is about: address, source code, values.
+// snippetText writes the context of a diagnostic: address, source code, values.
 func snippetText(b *strings.Builder, d *document.Diagnostic, k Ink) {
 	if d.Address != "" {
 		fmt.Fprintf(b, "  with %s,\n", d.Address)
@@ -187,7 +187,7 @@ type group struct{ members diag.List }
 
 func (g *group) first() *diag.Diagnostic { return g.members[0] }
 
-// shown is the first problem, with a word about the others.
+// shown returns the first problem, with a note about the others.
 func (g *group) shown() *diag.Diagnostic {
 	d := g.first()
 	more := len(g.members) - 1
@@ -206,8 +206,8 @@ func (g *group) shown() *diag.Diagnostic {
 	return &c
 }
 
-// gather makes groups of the problems with the same summary, of the severities that are asked for. Problems without a
-// place, and those of the user's own rules, stand alone.
+// gather groups the problems with the same summary, for the severities that asked accepts. Problems without a
+// source range, and those of the user's own rules, are not grouped.
 func gather(l diag.List, asked func(diag.Severity) bool) []*group {
 	var out []*group
 	groups := map[string]*group{}
@@ -248,8 +248,9 @@ func withoutRepeatedDeprecations(l diag.List) diag.List {
 	return out
 }
 
-// sortDiagnostics orders problems for people: warnings first, so that errors are what is seen last; problems without
-// a place before those with one; then by file, shorter paths first, and by place. The rest keeps its order.
+// sortDiagnostics orders problems for people: warnings first, so that errors are at the end of the output; then
+// problems without a source range before those with one; then by file, shorter paths first, and by position. The
+// sort is stable.
 func sortDiagnostics(l diag.List) diag.List {
 	slices.SortStableFunc(l, func(a, b *diag.Diagnostic) int {
 		switch {
@@ -286,7 +287,7 @@ func compareRanges(a, b *hcl.Range) int {
 	return a.End.Byte - b.End.Byte
 }
 
-// compact lists warnings by their summaries.
+// compact returns a list of warnings by their summaries.
 func (p *Printer) compact(groups []*group) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%sWarnings:%s\n\n%s", p.Ink.on(boldCode+yellowCode), p.Ink.off(), p.Ink.off())

@@ -11,10 +11,10 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// Drawing is a graph for people to look at.
+// Drawing is a graph to be shown to people.
 type Drawing struct {
 	vertices []drawn
-	// edges are pairs of what waits and what it waits for, sorted when the drawing is finished.
+	// edges are pairs of a vertex and one that it depends on, sorted when the drawing is finished.
 	edges [][2]int
 	// red are the edges that make up cycles.
 	red   map[[2]int]bool
@@ -24,15 +24,17 @@ type Drawing struct {
 // drawn is a vertex.
 type drawn struct {
 	name string // unique
-	// label and shape are how the vertex is drawn; without a shape it shows by its name, where an edge needs it.
+	// label and shape are how the vertex is drawn; a vertex without a shape is drawn by its name, if an edge needs
+	// it.
 	label, shape string
 }
 
 // DrawingOptions say how much of a graph is drawn.
 type DrawingOptions struct {
-	// Depth is how many levels of modules are shown; what is deeper is drawn as its module. Negative for all.
+	// Depth is the number of levels of modules that are shown; deeper vertices are drawn as their module. Negative
+	// for all.
 	Depth int
-	// Verbose draws the vertices, too, that are there for the sake of the order alone.
+	// Verbose also draws the vertices that exist only to order others.
 	Verbose bool
 	// Cycles paints the edges of cycles.
 	Cycles bool
@@ -40,7 +42,7 @@ type DrawingOptions struct {
 
 func newDrawing() *Drawing { return &Drawing{index: map[string]int{}, red: map[[2]int]bool{}} }
 
-// vertex returns the vertex of a name; it is added when there is none.
+// vertex returns the vertex with a name, adding it if there is none.
 func (d *Drawing) vertex(v drawn) int {
 	i, ok := d.index[v.name]
 	if !ok {
@@ -51,14 +53,14 @@ func (d *Drawing) vertex(v drawn) int {
 	return i
 }
 
-// edge draws an arrow from what waits to what it waits for.
+// edge adds an edge from a vertex to one that it depends on.
 func (d *Drawing) edge(after, before int) {
 	if after != before {
 		d.edges = append(d.edges, [2]int{after, before})
 	}
 }
 
-// PlanDrawing draws the graph that a plan is made by.
+// PlanDrawing draws the plan graph.
 func PlanDrawing(s *graph.Static, o DrawingOptions) *Drawing {
 	d := newDrawing()
 	at := make([]int, len(s.Nodes))
@@ -84,7 +86,8 @@ func PlanDrawing(s *graph.Static, o DrawingOptions) *Drawing {
 	return d.finish()
 }
 
-// shallow returns what stands for a vertex of a module: the vertex, or a module around it that is not looked into.
+// shallow returns the vertex to draw for a vertex of a module: the vertex itself, or the enclosing module at the
+// maximum depth.
 func (o DrawingOptions) shallow(m addr.Module, v drawn) drawn {
 	path := m.Path()
 	if o.Depth < 0 || len(path) <= o.Depth {
@@ -97,7 +100,7 @@ func (o DrawingOptions) shallow(m addr.Module, v drawn) drawn {
 	return drawn{name: name.String() + " (expand)"}
 }
 
-// nodeDrawn is the vertex of a block. done tells that the end of a resource is a vertex of its own.
+// nodeDrawn returns the vertex of a block. done is set if the end of a resource is a vertex of its own.
 func nodeDrawn(n *graph.Node, done bool) drawn {
 	address := n.Address()
 	switch n.Kind {
@@ -122,7 +125,7 @@ func nodeDrawn(n *graph.Node, done bool) drawn {
 	return drawn{name: address + " (expand)"}
 }
 
-// ApplyDrawing draws the graph that a plan is carried out by. s is the plan graph that it was made of.
+// ApplyDrawing draws the apply graph of a plan. s is the plan graph from which it was made.
 func ApplyDrawing(s *graph.Static, p *plan.Plan, g *plan.Graph, o DrawingOptions) *Drawing {
 	d := newDrawing()
 	useful := orderingThatMatters(g, o.Verbose)
@@ -141,7 +144,7 @@ func ApplyDrawing(s *graph.Static, p *plan.Plan, g *plan.Graph, o DrawingOptions
 	return d.finish()
 }
 
-// applyDrawn is vertex i of an apply graph. The vertices of blocks come first in it, in the order of the plan graph.
+// applyDrawn returns vertex i of an apply graph. The vertices of blocks come first, in the order of the plan graph.
 func applyDrawn(s *graph.Static, p *plan.Plan, v *plan.Vertex, i int, o DrawingOptions) drawn {
 	switch {
 	case v.Change >= 0:
@@ -158,8 +161,8 @@ func applyDrawn(s *graph.Static, p *plan.Plan, v *plan.Vertex, i int, o DrawingO
 	}
 }
 
-// orderingThatMatters tells which vertices of an apply graph are drawn: all, or those that something is done in, those
-// of blocks, and of the nameless ones those that are on a way between two of these.
+// orderingThatMatters returns which vertices of an apply graph are drawn: all if verbose; otherwise those with an
+// operation, those of blocks, and the unnamed ones on a path between two of these.
 func orderingThatMatters(g *plan.Graph, verbose bool) []bool {
 	n := len(g.Vertices)
 	named := func(i int) bool { return verbose || g.Vertices[i].Address != "" }
@@ -196,7 +199,7 @@ func orderingThatMatters(g *plan.Graph, verbose bool) []bool {
 	return out
 }
 
-// finish puts the edges in order, each once.
+// finish sorts the edges and removes duplicates.
 func (d *Drawing) finish() *Drawing {
 	slices.SortFunc(d.edges, func(a, b [2]int) int {
 		if c := strings.Compare(d.vertices[a[0]].name, d.vertices[b[0]].name); c != 0 {
@@ -208,8 +211,7 @@ func (d *Drawing) finish() *Drawing {
 	return d
 }
 
-// sorted returns the vertices that are drawn by themselves, by name: those with a shape, and those that no edge
-// touches.
+// sorted returns the vertices to draw explicitly, by name: those with a shape, and those without edges.
 func (d *Drawing) sorted() []drawn {
 	touched := make([]bool, len(d.vertices))
 	for _, e := range d.edges {
@@ -225,8 +227,8 @@ func (d *Drawing) sorted() []drawn {
 	return out
 }
 
-// DOT writes the drawing in the language of Graphviz, in the form that OpenTofu gives it, which other tools read. The
-// error is that of writing.
+// DOT writes the drawing in the language of Graphviz, in OpenTofu's form, which other tools read. It returns the
+// error of writing.
 func (d *Drawing) DOT(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("digraph {\n\tcompound = \"true\"\n\tnewrank = \"true\"\n\tsubgraph \"root\" {\n")
@@ -250,12 +252,12 @@ func (d *Drawing) DOT(w io.Writer) error {
 	return err
 }
 
-// dotQuote writes a string of DOT.
+// dotQuote returns a string literal of DOT.
 func dotQuote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// Mermaid writes the drawing as a Mermaid flowchart. The error is that of writing.
+// Mermaid writes the drawing as a Mermaid flowchart. It returns the error of writing.
 func (d *Drawing) Mermaid(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")

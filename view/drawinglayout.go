@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Sizes of an SVG drawing, in pixels. The widths of letters are those of the widest usual font, because nothing here
-// measures text.
+// Sizes of an SVG drawing, in pixels. The widths of letters are those of the widest common font, because text
+// cannot be measured here.
 const (
 	svgLetter  = 7.3
 	svgHeight  = 26.0
@@ -20,19 +20,19 @@ const (
 	svgGapX    = 60.0
 	svgGapY    = 12.0
 	svgMargin  = 20.0
-	// svgSweeps is how often the layers are put in order by their neighbours, to and fro.
+	// svgSweeps is the number of passes, forward and back, that order the layers by their neighbours.
 	svgSweeps = 6
 )
 
-// placed is a drawing with a place for each vertex.
+// placed is a drawing with a position for each vertex.
 type placed struct {
 	order         []int // the vertices by name
 	x, y, w       []float64
 	width, height float64
 }
 
-// layers returns the layer of each vertex: 0 for what waits for nothing, else one behind the last of what it waits for.
-// An edge that closes a circle counts for nothing; which that is depends on the order of the vertices alone.
+// layers returns the layer of each vertex: 0 for a vertex without dependencies, else one more than the highest of
+// its dependencies. Edges that close a cycle are ignored; which ones depends only on the order of the vertices.
 func (d *Drawing) layers(order []int) []int {
 	n := len(d.vertices)
 	before := make([][]int, n)
@@ -75,8 +75,8 @@ func (d *Drawing) layers(order []int) []int {
 	return layer
 }
 
-// place lays the drawing out in layers from left to right: what is on the left comes first. The outcome depends on the
-// drawing alone.
+// place lays out the drawing in layers from left to right, dependencies on the left. The result depends only on the
+// drawing.
 func (d *Drawing) place() *placed {
 	n := len(d.vertices)
 	p := &placed{order: make([]int, n), x: make([]float64, n), y: make([]float64, n), w: make([]float64, n)}
@@ -108,7 +108,7 @@ func (d *Drawing) place() *placed {
 		}
 		right += widest + svgGapX
 	}
-	for _, column := range columns { // short columns stand in the middle
+	for _, column := range columns { // short columns are centred
 		free := p.height - 2*svgMargin - float64(len(column))*(svgHeight+svgGapY) + svgGapY
 		for _, v := range column {
 			p.y[v] += free / 2
@@ -118,7 +118,7 @@ func (d *Drawing) place() *placed {
 	return p
 }
 
-// untangle puts each layer in the order of the middles of what its vertices are joined with.
+// untangle orders each layer by the mean positions of the neighbours of its vertices.
 func (d *Drawing) untangle(columns [][]int, layer []int) {
 	n := len(d.vertices)
 	left, right := make([][]int, n), make([][]int, n)
@@ -161,7 +161,7 @@ func (d *Drawing) untangle(columns [][]int, layer []int) {
 	}
 }
 
-// text is what is written on a vertex.
+// text returns the label of a vertex.
 func (v drawn) text() string {
 	switch {
 	case v.shape == "point":
@@ -179,7 +179,7 @@ const svgStyle = `text{font:12px ui-monospace,"DejaVu Sans Mono",monospace;fill:
 	`@media(prefers-color-scheme:dark){svg{background:#15181c}text{fill:#e4e8ed}rect,polygon,circle{fill:#1e2329;` +
 	`stroke:#a3adb9}path{stroke:#6b7683}#head path{fill:#6b7683}.red{stroke:#ff8f93}#redhead path{fill:#ff8f93}}`
 
-// SVG writes the drawing as a picture: an arrow leads from what waits to what it waits for. The error is that of
+// SVG writes the drawing as a picture, with arrows from a vertex to its dependencies. It returns the error of
 // writing.
 func (d *Drawing) SVG(w io.Writer) error {
 	p := d.place()
@@ -207,7 +207,7 @@ func (d *Drawing) SVG(w io.Writer) error {
 	return err
 }
 
-// curve is the way of an edge, from the left side of what waits to the right side of what it waits for.
+// curve returns the path of an edge, from the left side of a vertex to the right side of one that it depends on.
 func (p *placed) curve(e [2]int) string {
 	x1, y1 := p.x[e[0]], p.y[e[0]]+svgHeight/2
 	x2, y2 := p.x[e[1]]+p.w[e[1]], p.y[e[1]]+svgHeight/2
@@ -244,11 +244,11 @@ type drawingForm struct {
 type vertexForm struct {
 	Name  string `json:"name"`
 	Label string `json:"label,omitempty"`
-	// Kind is "block", "provider", "variable", "order", or empty for what is there for an edge alone.
+	// Kind is "block", "provider", "variable", "order", or empty for a vertex that exists only for an edge.
 	Kind string `json:"kind,omitempty"`
 }
 
-// edgeForm says that From waits for To.
+// edgeForm is an edge: From depends on To.
 type edgeForm struct {
 	From  string `json:"from"`
 	To    string `json:"to"`
@@ -257,7 +257,7 @@ type edgeForm struct {
 
 var drawnKinds = map[string]string{"box": "block", "diamond": "provider", "note": "variable", "point": "order"}
 
-// JSON writes the drawing for programs. The error is that of writing.
+// JSON writes the drawing for programs. It returns the error of writing.
 func (d *Drawing) JSON(w io.Writer) error {
 	form := drawingForm{FormatVersion: "1.0", Vertices: []vertexForm{}, Edges: []edgeForm{}}
 	vertices := slices.Clone(d.vertices)

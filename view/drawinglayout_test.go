@@ -29,13 +29,13 @@ func TestPicturesOfAGraphPutWhatComesFirstOnTheLeftAndNothingOnTopOfEachOther(t 
 	p := d.place()
 	for _, e := range d.edges {
 		if p.x[e[0]] < p.x[e[1]]+p.w[e[1]] {
-			t.Fatalf("%s waits for %s, and is left of it", d.vertices[e[0]].name, d.vertices[e[1]].name)
+			t.Fatalf("%s depends on %s, and is left of it", d.vertices[e[0]].name, d.vertices[e[1]].name)
 		}
 	}
 	for a := range d.vertices {
 		for b := range a {
 			if p.x[a] == p.x[b] && p.y[a] < p.y[b]+svgHeight && p.y[b] < p.y[a]+svgHeight {
-				t.Fatalf("%s and %s lie on each other", d.vertices[a].name, d.vertices[b].name)
+				t.Fatalf("%s and %s overlap", d.vertices[a].name, d.vertices[b].name)
 			}
 		}
 		if p.x[a]+p.w[a] > p.width || p.y[a]+svgHeight > p.height || p.x[a] < 0 || p.y[a] < 0 {
@@ -47,7 +47,7 @@ func TestPicturesOfAGraphPutWhatComesFirstOnTheLeftAndNothingOnTopOfEachOther(t 
 func TestAPictureIsTheSameEachTimeAndWellFormedWhateverNamesAre(t *testing.T) {
 	make := func() string {
 		d := drawnExample(40)
-		d.edge(0, 39) // a circle
+		d.edge(0, 39) // a cycle
 		d.edge(d.vertex(drawn{`x["</text><script>alert(1)</script>&"]`, `x["<script>"]`, "box"}), 0)
 		d.finish()
 		d.red[[2]int{0, 39}] = true
@@ -59,10 +59,10 @@ func TestAPictureIsTheSameEachTimeAndWellFormedWhateverNamesAre(t *testing.T) {
 	}
 	text := make()
 	if again := make(); again != text {
-		t.Error("it is another one the second time")
+		t.Error("two drawings of the same graph differ")
 	}
 	if strings.Contains(text, "<script") || !strings.Contains(text, `class="red"`) {
-		t.Error("a name is taken for a tag, or the circle is not red")
+		t.Error("a name is taken for a tag, or the cycle is not red")
 	}
 	for x := xml.NewDecoder(strings.NewReader(text)); ; {
 		if _, err := x.Token(); errors.Is(err, io.EOF) {

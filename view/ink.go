@@ -2,8 +2,8 @@ package view
 
 import "strings"
 
-// Ink reports whether text is coloured. The escape sequences are the ones that OpenTofu writes, so that what
-// post-processes its coloured output keeps working.
+// Ink says whether text is coloured. The escape sequences are those of OpenTofu, so that programs that post-process
+// its coloured output keep working.
 type Ink bool
 
 const (
@@ -17,7 +17,7 @@ const (
 	grayCode      = "\x1b[90m"
 )
 
-// on returns the escape sequences, or nothing when text is not coloured.
+// on returns the escape sequences, or nothing if text is not coloured.
 func (k Ink) on(codes string) string {
 	if !k {
 		return ""
@@ -25,7 +25,7 @@ func (k Ink) on(codes string) string {
 	return codes
 }
 
-// off ends all colours.
+// off resets all colours.
 func (k Ink) off() string { return k.on(resetCode) }
 
 // Bold returns text in bold, as headlines are.

@@ -6,7 +6,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/install"
 )
 
-// InstallText tells what the installer does, a sentence for each step.
+// InstallText describes a step of the installer, a sentence for each line.
 func InstallText(e install.Event) []string {
 	one := func(format string, args ...any) []string { return []string{fmt.Sprintf(format, args...)} }
 	name := e.Provider.Display()
@@ -41,7 +41,7 @@ func InstallText(e install.Event) []string {
 	return nil
 }
 
-// installedText tells that a package is there, and who vouches for it.
+// installedText says that a package is installed, and how it was authenticated.
 func installedText(e install.Event) []string {
 	auth := e.Authentication
 	if auth != nil && auth.SigningSkipped {
@@ -55,7 +55,7 @@ func installedText(e install.Event) []string {
 	return out
 }
 
-// authenticated says who vouches for a package.
+// authenticated describes how a package was authenticated.
 func authenticated(auth *install.Authentication) string {
 	text := auth.String()
 	if auth != nil && auth.KeyID != "" {
@@ -64,7 +64,7 @@ func authenticated(auth *install.Authentication) string {
 	return text
 }
 
-// LockingText tells of each package whose checksums are locked.
+// LockingText describes a package whose checksums are locked.
 func LockingText(e install.Event) []string {
 	name := fmt.Sprintf("%s %s for %s", e.Provider.Display(), e.Version, e.Platform)
 	switch e.Kind {
@@ -76,7 +76,7 @@ func LockingText(e install.Event) []string {
 	return nil
 }
 
-// MirroringText tells of each package that is copied.
+// MirroringText describes a package that is copied.
 func MirroringText(e install.Event) []string {
 	name := fmt.Sprintf("%s v%s package for %s", e.Provider.Display(), e.Version, e.Platform)
 	switch e.Kind {

@@ -36,7 +36,7 @@ func TestPlansInJSONAreAsOpenTofuWritesThem(t *testing.T) {
 	}
 }
 
-// comparable reads a plan's JSON without what a recording cannot tell.
+// comparable decodes a plan's JSON and removes what a recording cannot contain.
 func comparable(t *testing.T, data []byte) map[string]any {
 	var out map[string]any
 	if err := json.Unmarshal(data, &out); err != nil {
@@ -45,12 +45,12 @@ func comparable(t *testing.T, data []byte) map[string]any {
 	for _, name := range []string{"prior_state", "timestamp", "variables", "checks"} {
 		delete(out, name)
 	}
-	// OpenTofu forgets here what the schemas of replaced objects say is sensitive.
+	// Here OpenTofu loses which attributes of replaced objects are sensitive by their schemas.
 	if values, ok := out["planned_values"].(map[string]any); ok {
 		withoutSensitive(values["root_module"].(map[string]any))
 		outputs, _ := values["outputs"].(map[string]any)
 		for _, o := range outputs {
-			delete(o.(map[string]any), "type") // JSON does not tell objects from maps
+			delete(o.(map[string]any), "type") // JSON does not distinguish objects from maps
 		}
 	}
 	for _, list := range []string{"resource_changes", "resource_drift"} {
@@ -96,7 +96,7 @@ func withoutSensitive(module map[string]any) {
 	}
 }
 
-// treeOf loads the configuration that a recording planned.
+// treeOf loads the configuration of a recording.
 func treeOf(t *testing.T, a *txtar.Archive) *config.Tree {
 	files := fstest.MapFS{}
 	for _, f := range a.Files {
@@ -125,7 +125,7 @@ func (m memory) ReadDir(name string) ([]fs.DirEntry, error) {
 	return m.fs.ReadDir(filepath.ToSlash(filepath.Clean(name)))
 }
 
-// beside finds modules in their folders.
+// beside finds modules in their directories.
 type beside struct{}
 
 func (beside) Locate(r config.ModuleRequest) (config.Installed, diag.List) {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// live makes the live line: how much of how many is done, runs, waits; what went wrong; how long it may take; the
-// pools, as far as there is room.
+// live returns the live line: counts of done, running and waiting vertices; failures; the estimated time left; and
+// the pools, as far as there is room.
 func (p *Progress) live() string {
 	width := p.Width()
 	p.mu.Lock()
@@ -52,7 +52,7 @@ func (p *Progress) live() string {
 	return p.Ink.on(grayCode) + fitting(parts, " · ", width-1) + p.Ink.off()
 }
 
-// fitting joins as many parts as there is room for. The first one is cut when there is none even for that.
+// fitting joins as many parts as fit into the width. If not even the first one fits, it is cut.
 func fitting(parts []string, between string, width int) string {
 	var b strings.Builder
 	used := 0
@@ -73,7 +73,7 @@ func fitting(parts []string, between string, width int) string {
 	return b.String()
 }
 
-// roughly writes an estimate no more exactly than it is known.
+// roughly formats an estimate, rounded to its precision.
 func roughly(d time.Duration) string {
 	switch {
 	case d >= 10*time.Minute:

@@ -8,7 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// MigratedText says what to do once the states are at a service, and how to take them back.
+// MigratedText says what to do after states were migrated to a service, and how to undo the migration.
 func MigratedText(taken *estate.TakenToService, o estate.ServiceMigration) string {
 	var b strings.Builder
 	selects := fmt.Sprintf("name = %q", o.Name)
@@ -20,8 +20,8 @@ func MigratedText(taken *estate.TakenToService, o estate.ServiceMigration) strin
 		project = fmt.Sprintf("\n        project = %q", o.Project)
 	}
 	fmt.Fprintf(&b, `
-The states are at the service, and unchanged where they were. To work with those
-at the service, put this into the configuration in place of the backend block:
+The states were copied to the service; the originals are unchanged. To work with the
+states at the service, replace the backend block of the configuration by this block:
 
   terraform {
     cloud {
@@ -37,15 +37,15 @@ and run:
 
   %[5]s init -reconfigure
 
-The way back, before anything is applied at the service: take the cloud block out,
-put the backend block back, and run the same command. Afterwards, also bring back
-what was applied there. With the cloud block still in place:
+To go back before anything is applied at the service, replace the cloud block by the
+backend block, and run the same command. After an apply at the service, also copy the
+states back. With the cloud block still in place:
 
 `, o.Host, o.Organization, selects, project, diag.Program())
 	for _, t := range taken.Workspaces {
 		fmt.Fprintf(&b, "  TF_WORKSPACE=%s %s state pull > %s.tfstate\n", t.Target, diag.Program(), t.Target)
 	}
-	fmt.Fprintf(&b, "\nthen, with the backend block:\n\n  %s init -reconfigure\n", diag.Program())
+	fmt.Fprintf(&b, "\nThen, with the backend block:\n\n  %s init -reconfigure\n", diag.Program())
 	for _, t := range taken.Workspaces {
 		fmt.Fprintf(&b, "  TF_WORKSPACE=%s %s state push %s.tfstate\n", t.Workspace, diag.Program(), t.Target)
 	}

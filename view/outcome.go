@@ -10,11 +10,11 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// shownSkipped is how many of the objects that one failure stopped are named.
+// shownSkipped is the maximum number of skipped objects that are listed for one failure.
 const shownSkipped = 10
 
-// OutcomeText tells how a run ended that did not do everything: what failed, what was skipped because of it, what is in
-// doubt, and how to go on. It is empty for a run that did everything. s is the state afterwards; it may be nil.
+// OutcomeText describes the end of an incomplete run: what failed, what was skipped because of it, what is in
+// doubt, and how to continue. It is empty for a run that did everything. s is the state afterwards; it may be nil.
 func OutcomeText(run string, o coordinator.Outcome, s *state.State, t TextOptions) string {
 	if len(o.Failed)+len(o.Skipped)+len(o.InDoubt) == 0 && !o.Interrupted {
 		return ""
@@ -49,12 +49,12 @@ func OutcomeText(run string, o coordinator.Outcome, s *state.State, t TextOption
 		b.WriteString(DoubtsText(s, run))
 	}
 	if o.Interrupted && !o.Cancelled && !t.Automated {
-		fmt.Fprintf(&b, "\nTo go on where the run stopped:\n  "+diag.Program()+" runs resume %s\n", run)
+		fmt.Fprintf(&b, "\nTo resume the run where it stopped:\n  "+diag.Program()+" runs resume %s\n", run)
 	}
 	return b.String()
 }
 
-// skippedText names what was skipped below what it waited for.
+// skippedText lists the skipped objects below the failed ones that they depended on.
 func skippedText(list []coordinator.Skipped) string {
 	var causes []string
 	by := map[string][]string{}
@@ -78,7 +78,7 @@ func skippedText(list []coordinator.Skipped) string {
 	return b.String()
 }
 
-// SummaryText is the summary of an apply as people see it, with its line breaks.
+// SummaryText returns the summary of an apply for people, with its line breaks.
 func SummaryText(s document.Summary, k Ink) string {
 	return k.off() + k.on(boldCode+greenCode) + "\n" + s.String() + "\n" + k.off()
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// The JSON form of schemas and plans, to be read back.
+// The JSON form of schemas and plans, for decoding.
 type (
 	jsonSchemas struct {
 		Schemas map[string]jsonProvider `json:"provider_schemas"`
@@ -207,7 +207,7 @@ func schemasOf(t *testing.T, form []byte) map[addr.Provider]*provider.Schemas {
 	return out
 }
 
-// The schemas of time, fleet and fleet5, as OpenTofu 1.12.6 wrote them, are written the same again.
+// The schemas of time, fleet and fleet5, as OpenTofu 1.12.6 wrote them, are reproduced exactly.
 func TestSchemasInJSONAreAsOpenTofuWritesThem(t *testing.T) {
 	want, err := os.ReadFile("testdata/tofu-schemas.json")
 	if err != nil {
@@ -331,7 +331,7 @@ func path(steps []any) cty.Path {
 	return out
 }
 
-// value reads a value back from its JSON, with the forms of what is unknown and of what is sensitive.
+// value decodes a value from its JSON, with the forms that mark its unknown and sensitive parts.
 func value(ty cty.Type, v, unknown, sensitive any) cty.Value {
 	out := bareValue(ty, v, unknown, sensitive)
 	if sensitive == true {

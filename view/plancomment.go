@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// comment writes what stands above a change: what happens to which object, and why.
+// comment returns the comment above a change: what happens to which object, and why.
 func (t *planText) comment(c *plan.Change, drift bool) string {
 	k := t.Ink
 	name := c.Addr.String()
@@ -111,7 +111,7 @@ func (t *planText) leftOver(c *plan.Change) string {
 	return "\n  # (left over from a partially-failed replacement of this instance)"
 }
 
-// reason says in a line why an object is deleted or read.
+// reason returns a line that says why an object is deleted or read.
 func (t *planText) reason(c *plan.Change) string {
 	text := ""
 	switch c.Reason {
@@ -148,8 +148,8 @@ func (t *planText) reason(c *plan.Change) string {
 	return "\n  # (" + text + ")"
 }
 
-// drift writes what changed outside, and reports whether there was something. When the plan does nothing, only a
-// refresh-only plan tells.
+// drift writes the changes made outside, and reports whether there were any. If the plan does nothing, they are
+// shown only for a refresh-only plan.
 func (t *planText) drift(idle bool) bool {
 	refreshing := t.plan.Mode == plan.RefreshOnly
 	if idle && !refreshing {
@@ -173,23 +173,24 @@ func (t *planText) drift(idle bool) bool {
 	t.b.WriteString("\n" + k.on(boldCode+cyanCode) + "Note:" + k.off() + k.on(boldCode) + " Objects have changed " +
 		"outside of OpenTofu\n" + k.off())
 	t.line("")
-	t.line(t.wrap("The following was found to be different from what the last apply left, and may be a reason for " +
-		"what this plan does:"))
+	t.line(t.wrap("The following objects differ from the result of the last apply, which may be the reason for " +
+		"changes in this plan:"))
 	for _, text := range texts {
 		t.line("")
 		t.line(text)
 	}
 	if refreshing {
-		t.line(t.wrap("\n\nThis plan only refreshes: it takes nothing of this back. Applying it records these values " +
+		t.line(t.wrap("\n\nThis is a refresh-only plan: it does not revert these changes. Applying it records these values " +
 			"in the state, and changes no real object."))
 	} else {
-		t.line(t.wrap("\n\nWhere the configuration does not say the same, and does not ignore the changes with " +
-			"ignore_changes, the plan below may undo them."))
+		t.line(t.wrap("\n\nUnless the configuration ignores these changes with ignore_changes, the plan below may revert " +
+			"those that differ from it."))
 	}
 	return true
 }
 
-// relevant are the attributes of an object that something in the plan refers to; in a refresh-only plan, all.
+// relevant returns the attributes of an object that something in the plan refers to; all of them in a refresh-only
+// plan.
 func (t *planText) relevant(c *plan.Change) trail {
 	if t.plan.Mode == plan.RefreshOnly {
 		return everywhere

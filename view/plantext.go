@@ -26,7 +26,7 @@ type TextOptions struct {
 	Width int
 	// Reveal shows sensitive values.
 	Reveal bool
-	// Automated leaves out hints at commands, for drivers.
+	// Automated leaves out suggestions of commands, for programs that drive the command line.
 	Automated bool
 }
 
@@ -39,7 +39,7 @@ func (o TextOptions) width() int {
 
 func (o TextOptions) wrap(text string) string { return wrapped(text, o.width()-1) }
 
-// rule is a line across, with an empty line before it.
+// rule returns a horizontal line, with an empty line above it.
 func (o TextOptions) rule() string {
 	if o.width() <= 1 {
 		return "\n"
@@ -47,7 +47,7 @@ func (o TextOptions) rule() string {
 	return o.Ink.on(grayCode) + "\n" + strings.Repeat("─", o.width()-1) + o.Ink.off()
 }
 
-// PlanText writes a plan for people. The error is that of writing.
+// PlanText writes a plan for people. It returns the error of writing.
 func PlanText(w io.Writer, p *plan.Plan, schemas *values.Schemas, o TextOptions) error {
 	t := planText{TextOptions: o, plan: p, schemas: schemas}
 	t.write()
@@ -64,8 +64,8 @@ type planText struct {
 	schemas *values.Schemas
 	b       bytes.Buffer
 
-	counts map[plan.Action]int // of what is shown, without no-ops
-	// referred are the attributes that the plan refers to, made when first asked for.
+	counts map[plan.Action]int // of the shown changes, without no-ops
+	// referred are the attributes that the plan refers to, computed at first use.
 	referred map[addr.Instance][]cty.Path
 }
 
@@ -101,14 +101,14 @@ func (t *planText) write() {
 	if outputs != "" {
 		t.line("\nChanges to Outputs:\n" + outputs)
 		if len(t.counts) == 0 {
-			t.line(t.wrap("\nNothing but these output values would change: applying the plan saves them to the state " +
-				"and leaves the infrastructure alone."))
+			t.line(t.wrap("\nOnly these output values would change: applying the plan saves them to the state and " +
+				"does not change the infrastructure."))
 		}
 	}
 }
 
-// shown are the changes that a plan shows: not those that do nothing, nor reading of what is not in the configuration
-// any more.
+// shown returns the changes to show: all but those that do nothing, and those that read objects that are no longer
+// in the configuration.
 func (t *planText) shown() []*plan.Change {
 	var out []*plan.Change
 	for _, c := range t.plan.Changes {
@@ -152,7 +152,7 @@ func (t *planText) legend() {
 	}
 }
 
-// change writes a change, or what drifted, with the comments above it.
+// change returns a change, or drift, with the comments above it.
 func (t *planText) change(c *plan.Change, drift bool) string {
 	m := manner{ink: t.Ink, reveal: t.Reveal, whole: c.Importing != nil}
 	if c.Action == plan.Forget {
@@ -170,14 +170,15 @@ func (t *planText) change(c *plan.Change, drift bool) string {
 		c.Addr.Resource.Name, d.text(0, m))
 }
 
-// difference finds what a change does to the attributes that are shown.
+// difference returns the difference of the shown attributes.
 func (t *planText) difference(c *plan.Change, shown trail) *delta {
 	p := pair{before: datumOf(c.Before), after: datumOf(c.After), forces: trail{paths: c.ReplacePaths}, shown: shown}
 	s := t.schemas.Resource(c.Provider.Provider, c.Addr.Resource.Mode, c.Addr.Resource.Type)
 	return diffBody(p, blockOf(s))
 }
 
-// blockOf returns the block of a schema. The provider may have lost the type of an object that is to be forgotten.
+// blockOf returns the block of a schema. The provider may no longer have the type of an object that is to be
+// forgotten.
 func blockOf(s *schema.Schema) *schema.Block {
 	if s == nil || s.Block == nil {
 		return &schema.Block{}
@@ -185,7 +186,7 @@ func blockOf(s *schema.Schema) *schema.Block {
 	return s.Block
 }
 
-// outputs writes the changes of root outputs, empty when there are none.
+// outputs returns the changes of root outputs; empty if there are none.
 func (t *planText) outputs() string {
 	width := 0
 	for _, o := range t.plan.Outputs {
@@ -212,7 +213,7 @@ func (t *planText) outputs() string {
 	return strings.Join(lines, "\n")
 }
 
-// nothing says that there is nothing to do.
+// nothing writes that there is nothing to do.
 func (t *planText) nothing(drifted bool) {
 	k := t.Ink
 	headline := func(color, head, rest string) {
@@ -227,7 +228,7 @@ func (t *planText) nothing(drifted bool) {
 	case t.plan.Errored:
 		headline(redCode, "Planning failed.", "There was an error before the plan was complete.")
 	case t.plan.Mode == plan.RefreshOnly && drifted:
-		// What was found is what applying the plan records; that was said.
+		// The drift shown above is what applying the plan records.
 	case t.plan.Mode == plan.RefreshOnly:
 		green("Your infrastructure still matches the configuration.")
 		t.line(t.wrap("The real objects were compared with the result of the last changes, and there is no " +
@@ -239,16 +240,16 @@ func (t *planText) nothing(drifted bool) {
 		green("Your infrastructure matches the configuration.")
 		switch {
 		case drifted && t.plan.Applyable():
-			t.line(t.wrap("The changes above are what the configuration asks for, so applying this plan only records " +
+			t.line(t.wrap("The changes above match the configuration, so applying this plan only records " +
 				"them in the state."))
 		case drifted && t.Automated:
-			t.line(t.wrap("The changes above are what the configuration asks for. A refresh-only plan records them " +
+			t.line(t.wrap("The changes above match the configuration. A refresh-only plan records them " +
 				"in the state."))
 		case drifted:
-			t.line(t.wrap("The changes above are what the configuration asks for. To record them in the state, apply " +
+			t.line(t.wrap("The changes above match the configuration. To record them in the state, apply " +
 				"a refresh-only plan:\n  " + diag.Program() + " apply -refresh-only"))
 		case t.plan.Unread != nil:
-			t.line(t.wrap("What is stored was compared with the configuration, and there is no difference: nothing " +
+			t.line(t.wrap("The stored state was compared with the configuration, and there is no difference: nothing " +
 				"needs to be done."))
 		default:
 			t.line(t.wrap("The real infrastructure was compared with the configuration, and there is no difference: " +
@@ -257,8 +258,8 @@ func (t *planText) nothing(drifted bool) {
 	}
 }
 
-// NextStepText writes what may follow a plan that was not applied: saved is the name of the plan file, or empty;
-// generated that of the configuration that the plan wrote, or empty.
+// NextStepText writes the possible next steps after a plan that was not applied. saved is the name of the plan
+// file, generated that of the configuration file that the plan has written; each may be empty.
 func NextStepText(w io.Writer, saved, generated string, o TextOptions) error {
 	if o.Automated {
 		return nil
@@ -266,11 +267,11 @@ func NextStepText(w io.Writer, saved, generated string, o TextOptions) error {
 	var b strings.Builder
 	b.WriteString(o.rule() + "\n")
 	if generated != "" {
-		b.WriteString(o.wrap(fmt.Sprintf("\nThe configuration of what is imported was written to %s. Look through it "+
+		b.WriteString(o.wrap(fmt.Sprintf("\nThe configuration of the imported objects was written to %s. Review it "+
 			"before you keep it.", generated)) + "\n")
 	}
 	text := "\nNote: The plan was not saved with the option -out, so a later \"" + diag.Program() +
-		" apply\" makes a new plan, which may be another one."
+		" apply\" makes a new plan, which may differ."
 	if saved != "" {
 		text = fmt.Sprintf("\nSaved the plan to: %s\n\nTo perform exactly these actions, run the following command "+
 			"to apply:\n    "+diag.Program()+" apply %q", saved, saved)
@@ -280,7 +281,7 @@ func NextStepText(w io.Writer, saved, generated string, o TextOptions) error {
 	return err
 }
 
-// identityText writes an identity as indented JSON inside of a comment.
+// identityText returns an identity as indented JSON within a comment.
 func identityText(form json.RawMessage) string {
 	var b bytes.Buffer
 	if err := json.Indent(&b, form, "  # ", "  "); err != nil {

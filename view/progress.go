@@ -20,28 +20,28 @@ import (
 type ProgressOptions struct {
 	Out io.Writer
 	Ink Ink
-	// Width returns how many columns the terminal has at the moment; nil where Out is no terminal: there is no live
-	// line then.
+	// Width returns the current number of columns of the terminal. It is nil if Out is not a terminal: then there
+	// is no live line.
 	Width func() int
-	// Quiet leaves out the lines about single objects.
+	// Quiet leaves out the lines about individual objects.
 	Quiet bool
-	// ByCommand tells that it is the import command that imports what is imported, and no plan.
+	// ByCommand is set if objects are imported by the import command, not by a plan.
 	ByCommand bool
 }
 
-// Progress shows a run to people while it goes on: a line when something starts and when it ends, and on a terminal a
-// live line below. It implements coordinator.Observer. Settle must be called before anybody else writes to the
-// same stream.
+// Progress shows a run to people while it is running: a line when something starts and when it ends, and on a
+// terminal a live line below. It implements coordinator.Observer. Settle must be called before anything else is
+// written to the same stream.
 type Progress struct {
 	ProgressOptions
 	outlet *outlet.Outlet
 	begun  document.Begun
 
-	mu      sync.Mutex // guards the fields below; the live line is made on another goroutine
+	mu      sync.Mutex // guards the fields below; another goroutine makes the live line
 	counts  coordinator.Counts
 	counted bool
 	waits   []coordinator.Wait
-	told    map[string]bool // the waits that a line was written for
+	told    map[string]bool // the waits for which a line was written
 }
 
 var _ coordinator.Observer = (*Progress)(nil)
@@ -58,8 +58,8 @@ func NewProgress(o ProgressOptions) *Progress {
 	return p
 }
 
-// Settle writes what is left and takes the live line away. It may be called any number of times; what is told
-// afterwards is shown anew. The error is that of writing since the last call.
+// Settle flushes the lines and removes the live line. It may be called any number of times; later events start it
+// again. It returns the first error of writing since the last call.
 func (p *Progress) Settle() error {
 	err := p.outlet.Settle()
 	p.mu.Lock()
@@ -69,7 +69,8 @@ func (p *Progress) Settle() error {
 	return err
 }
 
-// named returns what a line calls an object: a deposed one with its key, beside the one that took its place.
+// named returns the name of an object in a line: for a deposed one with its key, to distinguish it from its
+// replacement.
 func named(d program.Description) string {
 	if d.Deposed != "" {
 		return fmt.Sprintf("%s (deposed object %s)", d.Address, d.Deposed)
@@ -104,7 +105,7 @@ func (p *Progress) Started(vertex int, d program.Description, _ string, _ time.T
 	p.say(named(d) + ": " + v.Starts + suffix + p.Ink.off())
 }
 
-// importing tells that an object is looked up, to be imported.
+// importing writes that an object is looked up for import.
 func (p *Progress) importing(d program.Description) {
 	key, id := document.IDOf(d)
 	if p.ByCommand {
@@ -114,7 +115,7 @@ func (p *Progress) importing(d program.Description) {
 	p.say(d.Address + ": Preparing import..." + document.Called(key, id) + p.Ink.off())
 }
 
-// imported tells that an object was found. The task has read it, too; what it is called is known only now.
+// imported writes that an object was found. The same task has read it, so its ID is known only now.
 func (p *Progress) imported(d program.Description, n program.Notes) {
 	if k := p.Ink; p.ByCommand {
 		p.say(k.on(greenCode) + d.Address + ": Import prepared!" + k.off())
@@ -123,7 +124,7 @@ func (p *Progress) imported(d program.Description, n program.Notes) {
 	p.say(d.Address + ": " + document.VerbsOf["refresh"].Starts + document.Called(n.IDKey, n.ID) + p.Ink.off())
 }
 
-// Imports tells what a plan imports that is about to be carried out. Planning did the work.
+// Imports writes the imports of a plan that is about to be applied. They were done while planning.
 func (p *Progress) Imports(of *plan.Plan) {
 	for _, c := range of.Changes {
 		if c.Importing != nil {
@@ -149,7 +150,7 @@ func (p *Progress) Progress(_ int, d program.Description, elapsed time.Duration)
 	p.say(fmt.Sprintf("%s: %s [%s%s elapsed]", named(d), v.GoesOn, id, document.Seconds(elapsed)) + p.Ink.off())
 }
 
-// shortened leaves out the middle of a long id.
+// shortened omits the middle of a long id.
 func shortened(id string) string {
 	const most = 80
 	r := []rune(id)
@@ -198,7 +199,7 @@ func (p *Progress) Doubtful(_ int, d program.Description, reason string) {
 // Diagnostics implements coordinator.Observer. Problems are shown when the run has ended.
 func (p *Progress) Diagnostics(diag.List) {}
 
-// Waiting implements coordinator.Observer: a line tells once what is waited for.
+// Waiting implements coordinator.Observer: each wait is reported once.
 func (p *Progress) Waiting(waits []coordinator.Wait) {
 	p.mu.Lock()
 	p.waits = waits
@@ -228,10 +229,10 @@ func (p *Progress) Counts(c coordinator.Counts) {
 	p.outlet.Refresh()
 }
 
-// Note writes text for people between the lines about objects; it may be called from any goroutine.
+// Note writes text for people between the lines about objects. It may be called from any goroutine.
 func (p *Progress) Note(text string) { p.outlet.Add(text) }
 
-// Event shows what a provisioner says. It may be called from any goroutine.
+// Event shows the output of a provisioner. It may be called from any goroutine.
 func (p *Progress) Event(e wire.Event) {
 	k := p.Ink
 	switch e.Kind {

@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// writes records every write by itself.
+// writes records each write separately.
 type writes struct {
 	mu   sync.Mutex
 	list []string

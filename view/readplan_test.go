@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// A plan that comes from a service as JSON reads as the plan itself does: the recorded plans of OpenTofu, with the
-// schemas that a service sends along.
+// A plan from a service, as JSON, is shown like the plan itself: the recorded plans of OpenTofu, with the schemas
+// that a service sends with them.
 func TestAPlanOfAServiceReadsAsOneMadeHere(t *testing.T) {
 	for name, a := range recordings(t) {
 		t.Run(name, func(t *testing.T) {

@@ -12,19 +12,19 @@ import (
 	"github.com/millipede-iac/millipede/provider/lock"
 )
 
-// RequirementsText shows which module and which test file of a configuration requires which providers, as a tree.
+// RequirementsText returns a tree of the providers that each module and each test file of a configuration requires.
 func RequirementsText(tree *config.Tree) string {
 	return requirementsOf(tree.Root, testBranches(tree)).text("")
 }
 
-// requirements is what a part of the configuration requires, and what its own parts do.
+// requirements is a node of the tree: the providers required by a part of the configuration, and its sub-parts.
 type requirements struct {
 	name      string
 	providers map[addr.Provider][]string
 	parts     []requirements
 }
 
-// requirementsOf are those of a module and of the modules that it calls, with more parts behind these.
+// requirementsOf returns the requirements of a module and of the modules that it calls, followed by more parts.
 func requirementsOf(n *config.Node, more []requirements) requirements {
 	out := requirements{providers: n.Module.Requirements()}
 	for _, name := range slices.Sorted(maps.Keys(n.Children)) {
@@ -36,7 +36,7 @@ func requirementsOf(n *config.Node, more []requirements) requirements {
 	return out
 }
 
-// testBranches are what the test files require.
+// testBranches returns the requirements of the test files.
 func testBranches(tree *config.Tree) []requirements {
 	var out []requirements
 	for _, f := range tree.Tests {
@@ -54,12 +54,12 @@ func testBranches(tree *config.Tree) []requirements {
 	return out
 }
 
-// text writes the requirements as a tree.
+// text returns the requirements as a tree.
 func (r requirements) text(indent string) string {
 	var lines []string
 	for _, p := range slices.SortedFunc(maps.Keys(r.providers), estate.CompareProviders) {
 		line := fmt.Sprintf("provider[%s]", p)
-		// A constraint that cannot be read is a problem of loading.
+		// An invalid constraint is reported when the configuration is loaded.
 		if constraints, err := lock.Constraints(r.providers[p]); err == nil && constraints != "" {
 			line += " " + constraints
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// restsText says what a plan has not read and what it rests on; nothing for a plan that does not say so.
+// restsText lists what a plan has not read and what it depends on; empty for a plan without this information.
 func restsText(p *plan.Plan) string {
 	r := p.RestsOn
 	if r == nil {
@@ -33,10 +33,10 @@ func restsText(p *plan.Plan) string {
 		unread = text + "\n"
 	}
 	return unread + restsLine("Its plan writes:", writes) + restsLine("It reads:", reads) +
-		restsLine("It destroys of:", keeps)
+		restsLine("It removes from:", keeps)
 }
 
-// restsLine lists addresses; of many the first ones.
+// restsLine lists addresses; only the first ones if there are many.
 func restsLine(title string, list []string) string {
 	const most = 10
 	if len(list) == 0 {

@@ -1,8 +1,8 @@
 package view
 
-// align walks two sequences of keys side by side, so that what both have in the same order is a pair: match gets the
-// indexes of each step, -1 where one side has nothing. It is used for what is shown of lists and of lines. pairUp tells
-// whether two different elements are one that changed, rather than one that went and one that came.
+// align walks two sequences of keys in parallel and pairs the elements of a longest common subsequence. It calls
+// match with the indexes of each step, -1 where one side has no element. pairUp reports whether two different
+// elements are one changed element, rather than a removed one and an added one.
 //
 // The time is proportional to the product of the parts that differ, not of the lengths.
 func align(before, after []string, pairUp func(b, a int) bool, match func(b, a int)) {
@@ -35,7 +35,7 @@ func align(before, after []string, pairUp func(b, a int) bool, match func(b, a i
 	}
 }
 
-// longestCommon returns a longest sequence of keys that both have in the same order.
+// longestCommon returns a longest common subsequence.
 func longestCommon(xs, ys []string) []string {
 	head := 0
 	for head < len(xs) && head < len(ys) && xs[head] == ys[head] {
@@ -54,7 +54,7 @@ func longestCommonMiddle(xs, ys []string) []string {
 	if len(xs) == 0 || len(ys) == 0 {
 		return nil
 	}
-	// length[y*w+x] is the length for the first x of xs and y of ys.
+	// length[y*w+x] is the length for the first x elements of xs and the first y of ys.
 	w := len(xs) + 1
 	length := make([]int32, w*(len(ys)+1))
 	for y := 1; y <= len(ys); y++ {
@@ -81,8 +81,8 @@ func longestCommonMiddle(xs, ys []string) []string {
 	return out
 }
 
-// pairs matches the elements of two sets: for each of before the index of its equal in after, or -1; and which of after
-// have none.
+// pairs matches the elements of two sets. partner is, for each element of before, the index of its equal in after,
+// or -1; the second result marks the elements of after without a partner.
 func pairs(before, after []string, mayMatch func(b, a int) bool) (partner []int, fresh []bool) {
 	places := make(map[string][]int, len(after))
 	for a, key := range after {

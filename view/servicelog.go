@@ -15,22 +15,23 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// ServiceLog shows the log of a run that a service carries out. Lines of JSON are shown as the same run would be here;
-// other lines as they are.
+// ServiceLog shows the log of a run that a service executes. JSON lines are shown like a local run; other lines
+// unchanged.
 type ServiceLog struct {
 	Out     io.Writer
 	Options TextOptions
-	// Applying tells that it is the log of an apply; else it is that of a plan.
+	// Applying is set for the log of an apply; otherwise it is that of a plan.
 	Applying bool
 	// Problems shows problems.
 	Problems func(diag.List)
 
-	plain   int    // lines so far that are no JSON
-	summary string // what a plan says of itself
+	plain   int    // number of lines so far that are not JSON
+	summary string // the summary of a plan
 	failed  error  // the first error of writing
 }
 
-// preamble is how many lines an apply's log begins with that say who writes it: those of the plan have said so.
+// preamble is the number of lines at the beginning of an apply's log that say who writes it. They repeat those of
+// the plan.
 const preamble = 3
 
 // serviceMessage is a line of JSON.
@@ -77,10 +78,10 @@ func (l *ServiceLog) Line(line []byte) {
 	}
 }
 
-// Summary is what a plan's log says of what would change; empty when it does not.
+// Summary returns the summary of changes in a plan's log; empty if it has none.
 func (l *ServiceLog) Summary() string { return l.summary }
 
-// Err is the first error of writing.
+// Err returns the first error of writing.
 func (l *ServiceLog) Err() error { return l.failed }
 
 func (l *ServiceLog) print(text string) {
@@ -109,7 +110,7 @@ func (l *ServiceLog) outputs(m serviceMessage) {
 	l.print(AppliedOutputsText(s, l.Options))
 }
 
-// problemOf is a problem that somebody else has found. Its lines are shown from the files that are here.
+// problemOf converts a diagnostic from a service. Its source lines are taken from the local files.
 func problemOf(d *document.Diagnostic) *diag.Diagnostic {
 	severity := diag.Error
 	if d.Severity == "warning" {

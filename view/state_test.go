@@ -20,7 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// recordedState is a state that OpenTofu 1.12.6 made, with what it shows of it.
+// recordedState is a state that OpenTofu 1.12.6 made, with the output of its commands that show it.
 type recordedState struct {
 	*txtar.Archive
 	state   *state.State
@@ -134,7 +134,7 @@ func TestStatesReadAsOpenTofuWritesThem(t *testing.T) {
 	}
 }
 
-// withoutWords takes out what explains.
+// withoutWords removes explanations.
 func withoutWords(s string) string {
 	var kept []string
 	for line := range strings.SplitSeq(s, "\n") {

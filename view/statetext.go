@@ -88,8 +88,8 @@ func objectText(b *bytes.Buffer, a addr.Instance, note string, object *state.Obj
 		objectDifference(object, s).text(0, m))
 }
 
-// objectDifference is a stored object as a difference from itself. An object that was stored by another version of the
-// schema, or whose schema is not known, is shown as it is stored.
+// objectDifference returns a stored object as an unchanged delta. An object that was stored with another version of
+// the schema, or whose schema is unknown, is shown as stored.
 func objectDifference(object *state.Object, s *schema.Schema) *delta {
 	unchanged := func(v cty.Value) pair {
 		d := datumOf(v)
@@ -108,7 +108,8 @@ func objectDifference(object *state.Object, s *schema.Schema) *delta {
 	return diffBody(unchanged(v), block)
 }
 
-// storedAsItIs reads the attributes of a stored object without a schema. What configuration made sensitive stays so.
+// storedAsItIs decodes the attributes of a stored object without a schema. Values that are sensitive because of the
+// configuration stay so.
 func storedAsItIs(object *state.Object) cty.Value {
 	if object.Attrs == nil {
 		attrs := make(map[string]cty.Value, len(object.Flatmap))
@@ -167,8 +168,8 @@ func AppliedOutputsText(s *state.State, o TextOptions) string {
 	return o.Ink.off() + o.Ink.on(boldCode+greenCode) + "\nOutputs:\n\n" + o.Ink.off() + OutputsText(s, o)
 }
 
-// nested orders instances so that each module is followed by those within it, as the text of a state lists them. They
-// come in order of depth.
+// nested orders instances so that each module is followed by the modules within it, as a state lists them. The
+// input is sorted by depth.
 func nested(all []addr.Instance) []addr.Instance {
 	slices.SortStableFunc(all, func(a, b addr.Instance) int {
 		x, y := a.Module.Steps(), b.Module.Steps()

@@ -18,7 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// message is one line of OpenTofu's.
+// message is one line of OpenTofu's output.
 type message struct {
 	Text string `json:"@message"`
 	Type string `json:"type"`
@@ -35,7 +35,7 @@ type message struct {
 	} `json:"hook"`
 }
 
-// The messages of an apply, recorded from OpenTofu 1.12.6, come out of a Stream that is told the same.
+// The messages of an apply, recorded from OpenTofu 1.12.6, are reproduced by a Stream with the same events.
 func TestMessagesAreAsOpenTofuWritesThem(t *testing.T) {
 	a := recordedMessages(t)
 	var out bytes.Buffer
@@ -70,7 +70,8 @@ func TestMessagesAreAsOpenTofuWritesThem(t *testing.T) {
 	}
 }
 
-// tell tells the stream what made OpenTofu write a message; false when something else than a run did.
+// tell sends the stream the event for which OpenTofu wrote a message; it returns false if the event is not part of
+// a run.
 func tell(s *document.Stream, m message) bool {
 	h := m.Hook
 	called := func() (string, string) { return h.IDKey, h.IDValue }
@@ -115,7 +116,7 @@ func tell(s *document.Stream, m message) bool {
 	return true
 }
 
-// timeless reads a message without what differs from run to run.
+// timeless decodes a message without the fields that differ from run to run.
 func timeless(t *testing.T, line string) map[string]any {
 	var m map[string]any
 	if err := json.Unmarshal([]byte(strings.ReplaceAll(line, "1.12.6-dev", "1.12.6")), &m); err != nil {
@@ -128,7 +129,7 @@ func timeless(t *testing.T, line string) map[string]any {
 	return m
 }
 
-// The messages about a plan, recorded from OpenTofu 1.12.6, come out of a Stream that is shown the same plan.
+// The messages about a plan, recorded from OpenTofu 1.12.6, are reproduced by a Stream that is shown the same plan.
 func TestMessagesAboutAPlanAreAsOpenTofuWritesThem(t *testing.T) {
 	a := recordedMessages(t)
 	p, _ := planOf(t, content(a, "plan.json"), content(a, "schemas.json"))
@@ -157,7 +158,7 @@ func TestMessagesAboutAPlanAreAsOpenTofuWritesThem(t *testing.T) {
 		}
 		return out
 	}
-	// OpenTofu writes them in no certain order.
+	// OpenTofu writes them in no defined order.
 	if d := cmp.Diff(byText(want), byText(got)); d != "" {
 		t.Errorf("-OpenTofu +Millipede\n%s", d)
 	}
@@ -208,7 +209,7 @@ func recordedMessages(t *testing.T) *txtar.Archive {
 	return a
 }
 
-// A failed end of a deposed object was told as an event of the object that took its place.
+// The failed destruction of a deposed object was reported as an event of the object that replaced it.
 func TestAFailedEndOfADeposedObjectIsNoEventOfTheCurrentOne(t *testing.T) {
 	var out strings.Builder
 	s := document.NewStream(document.StreamOptions{Out: &out, Now: time.Now})
@@ -223,8 +224,8 @@ func TestAFailedEndOfADeposedObjectIsNoEventOfTheCurrentOne(t *testing.T) {
 	}
 }
 
-// A data source that could not be read was told as an apply_errored event, which OpenTofu never sends of one; and so
-// was one that was read and did not meet a postcondition.
+// A data source that could not be read was reported as an apply_errored event, which OpenTofu never sends for data
+// sources; likewise one that was read and did not meet a postcondition.
 func TestADataSourceThatFailsIsNoErroredApply(t *testing.T) {
 	for name, c := range map[string]struct {
 		notes program.Notes

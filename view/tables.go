@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// timeFormat is how times are shown: to the second, in the zone that they are given in.
+// timeFormat is the format of times: to the second, in the time zone of the value.
 const timeFormat = "2006-01-02 15:04:05"
 
 // table writes rows in columns; the first row is the heading.
@@ -54,22 +54,22 @@ func RunsText(w io.Writer, runs []journal.Run, now time.Time) error {
 	return table(w, rows)
 }
 
-// CutOff is the status, for people, of a run that did not end and that no process carries on.
+// CutOff is the status, for people, of a run that did not end and that no process executes.
 const CutOff = "cut off"
 
 func runTook(r journal.Run, now time.Time) string {
 	switch {
 	case r.Ended.IsZero() && r.Status == CutOff:
-		return "?" // nobody knows when it was cut off
+		return "?" // it is unknown when it was cut off
 	case r.Ended.IsZero():
 		return document.Seconds(max(now.Sub(r.Started), 0)) + " so far"
 	}
-	return document.Seconds(max(r.Ended.Sub(r.Started), 0)) // it may have begun by another clock
+	return document.Seconds(max(r.Ended.Sub(r.Started), 0)) // it may have begun on a machine with another clock
 }
 
-// RunText shows one run: how far it is, what was done where, what failed, what is in progress, and what is known of
-// everything whose outcome is not known. p is its plan, s the state of its workspace. An error of the journal's events
-// is returned.
+// RunText shows one run: its progress, the finished operations with their places, failures, running operations, and
+// everything known about operations of unknown outcome. p is its plan, s the state of its workspace. It returns an
+// error if the journal's events are invalid.
 func RunText(w io.Writer, r journal.Run, p *plan.Plan, events []journal.Event, s *state.State, now time.Time) error {
 	statuses, open, err := journal.Fold(r.Vertices, events)
 	if err != nil {
@@ -107,7 +107,7 @@ func RunText(w io.Writer, r journal.Run, p *plan.Plan, events []journal.Event, s
 	return err
 }
 
-// doneTable lists what was done, in the order in which it ended, with the place where it ran.
+// doneTable lists the finished operations in the order in which they ended, with the place where each ran.
 func doneTable(w io.Writer, events []journal.Event) error {
 	rows := [][]string{{"  ADDRESS", "OPERATION", "POOL", "WORKER", "WAITED", "TOOK"}}
 	for _, e := range events {
@@ -160,8 +160,8 @@ func failuresText(events []journal.Event, statuses []journal.Status) string {
 	return b.String()
 }
 
-// DoubtsText tells everything that is known of the objects in doubt: those of one run, or all when run is empty. It is
-// empty when there are none.
+// DoubtsText describes the objects in doubt: those of one run, or all if run is empty. It is empty if there are
+// none.
 func DoubtsText(s *state.State, run string) string {
 	if s == nil {
 		return ""
@@ -179,7 +179,7 @@ func DoubtsText(s *state.State, run string) string {
 	if b.Len() == 0 {
 		return ""
 	}
-	return "\nIn doubt (nobody knows whether the operation took effect):\n" + b.String()
+	return "\nIn doubt (it is unknown whether the operation took effect):\n" + b.String()
 }
 
 func doubtText(b *strings.Builder, a addr.Instance, key state.DeposedKey, o *state.Object, run string) {
@@ -224,7 +224,7 @@ func WorkersText(w io.Writer, workers []wire.Worker) error {
 		return cmp.Or(strings.Compare(a.Worker, b.Worker), strings.Compare(a.PublicKey, b.PublicKey),
 			slices.Compare(a.Pools, b.Pools))
 	})
-	// A worker speaks for each of its pools by itself; two that only share a name have different keys.
+	// A worker is listed once for each of its pools; two workers that only share a name have different keys.
 	for i := len(workers) - 1; i > 0; i-- {
 		if one, more := &workers[i-1], workers[i]; one.Worker == more.Worker && one.PublicKey == more.PublicKey {
 			one.Pools = slices.Concat(one.Pools, more.Pools)
@@ -250,7 +250,7 @@ func WorkersText(w io.Writer, workers []wire.Worker) error {
 	return table(w, rows)
 }
 
-// LimitsText lists limits, and below each who holds its permits and who waits for one.
+// LimitsText lists limits, each with the holders of its permits and those waiting for one.
 func LimitsText(w io.Writer, limits []wire.LimitStatus, now time.Time) error {
 	if len(limits) == 0 {
 		_, err := fmt.Fprintln(w, "No limit is declared.")

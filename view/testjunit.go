@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// The form that test reports of JUnit have, as far as CI systems agree on it.
+// The form of JUnit test reports, as far as CI systems agree on it.
 type (
 	junitSuites struct {
 		XMLName xml.Name     `xml:"testsuites"`
@@ -45,7 +45,7 @@ type (
 	}
 )
 
-// TestJUnit writes the outcome of a suite in the form of JUnit's reports: a suite for each file, a case for each run.
+// TestJUnit writes the results of a suite as a JUnit report: a test suite for each file, a test case for each run.
 func TestJUnit(w io.Writer, s *suite.Suite, sources map[string]*hcl.File) error {
 	var report junitSuites
 	for _, f := range s.Files {

@@ -13,12 +13,12 @@ import (
 
 // TestText shows a suite of tests to people. It implements suite.View.
 type TestText struct {
-	// Out receives what the tests come to, Err what is left behind.
+	// Out receives the results of the tests, Err the objects left behind.
 	Out, Err io.Writer
 	Options  TextOptions
 	// Problems shows diagnostics.
 	Problems func(diag.List)
-	// Failed is told that a stream cannot be written.
+	// Failed is called with the error if a stream cannot be written.
 	Failed func(error)
 }
 
@@ -30,7 +30,7 @@ func (t *TestText) write(w io.Writer, text string) {
 	}
 }
 
-// Begin implements suite.View: people see what is carried out when it is over.
+// Begin implements suite.View: results are shown only when a file is finished.
 func (t *TestText) Begin(*suite.Suite) {}
 
 // Ran implements suite.View.
@@ -53,7 +53,7 @@ func (t *TestText) Ran(f *suite.File) {
 	}
 }
 
-// word is a status for people, who need not know why something failed to see that it did.
+// word returns a status for people; why a test failed is not distinguished.
 func (t *TestText) word(s suite.Status) string {
 	k := t.Options.Ink
 	switch s {
@@ -76,7 +76,7 @@ func (t *TestText) Cleaned(f *suite.File, r *suite.Run, left *state.State, probl
 	t.Problems(problems)
 	if objects := document.Leftovers(left); len(objects) > 0 {
 		t.write(t.Err, "\n"+t.Options.wrap(fmt.Sprintf("Millipede left the following resources in state after "+
-			"executing %s. They have to be cleaned up manually; the state that knows them is written to "+
+			"executing %s. They have to be cleaned up manually; their state is written to "+
 			"errored_test.tfstate:", name))+"\n")
 		t.list(objects)
 	}

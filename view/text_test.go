@@ -347,7 +347,7 @@ func TestARunShowsWhatIsKnownOfWhatIsInDoubt(t *testing.T) {
 	run := journal.Run{ID: "01", Workspace: "default", Command: "apply", Status: "running", Started: noon,
 		Who: "me", Vertices: 7}
 	at := func(text string) addr.Instance { i, _ := addr.ParseInstance(text); return i }
-	// The last two vertices are no operations: they belong to no change.
+	// The last two vertices are not operations: they belong to no change.
 	p := &plan.Plan{
 		Changes: []*plan.Change{{Action: plan.Create}},
 		Graph:   plan.Graph{Vertices: []plan.Vertex{5: {Change: -1}, 6: {Change: -1}}},
@@ -364,7 +364,7 @@ func TestARunShowsWhatIsKnownOfWhatIsInDoubt(t *testing.T) {
 			"1 in doubt)",
 		"a.a: create, sent to the pool eu 1m0s ago (attempt at)", "a.c: Quota exceeded",
 		"reason:    the worker is gone", "Its plan writes: a.a, a.c, output.o\nIt reads:        a.v\n" +
-			"It destroys of:  a.d\n",
+			"It removes from: a.d\n",
 		`sent:      {"name":"x"}`, `coordinator runs resolve 'a.b["x"]' -created=ID`,
 	} {
 		if !strings.Contains(b.String(), want) {
@@ -401,7 +401,7 @@ Skipped, because of a.f:
   a.s[9]
   and 2 more
 
-To go on where the run stopped:
+To resume the run where it stopped:
   coordinator runs resume 01
 `
 	if d := cmp.Diff(want, view.OutcomeText("01", o, nil, view.TextOptions{})); d != "" {

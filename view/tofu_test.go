@@ -21,7 +21,7 @@ import (
 var record = flag.Bool("record", false, "record again what OpenTofu (TOFU, with TF_CLI_CONFIG_FILE naming the mirror "+
 	"of test/providers) answers in testdata/tofu")
 
-// The files of testdata/tofu are configurations, one or two steps of each, with what OpenTofu 1.12.6 answered: its
+// The files of testdata/tofu are configurations, one or two steps of each, with the output of OpenTofu 1.12.6: its
 // plan as JSON, with the providers' schemas, and as text with and without colours.
 //
 //	go test -run OpenTofu -record
@@ -76,15 +76,15 @@ func recordings(t *testing.T) map[string]*txtar.Archive {
 	return out
 }
 
-// escaped writes escape characters in a way that a text file can hold.
+// escaped replaces escape characters by a symbol that a text file can contain.
 func escaped(s string) string { return strings.ReplaceAll(s, "\x1b", "␛") }
 
-// explains finds the parts of explaining sentences that stand between attributes.
+// explains matches the explanatory sentences between attributes.
 var explains = regexp.MustCompile(
-	`sensitive|last "tofu apply"|what this plan does:|after applying|once this change|display in UI|contents will not|lifecycle.destroy`)
+	`sensitive|last "tofu apply"|changes in this plan:|after applying|once this change|display in UI|contents will not|lifecycle.destroy`)
 
-// inOurWords takes out the sentences that explain: they are our own. What is left stands at the beginning of a line, is
-// short and ends without a full stop; or it is indented; or it is one of the phrases.
+// inOurWords removes explanatory sentences, whose wording is our own. It keeps lines that begin without
+// indentation, are short and end without a full stop; indented lines; and the phrases listed here.
 func inOurWords(s string) string {
 	var kept []string
 	for line := range strings.SplitSeq(s, "\n") {
@@ -122,8 +122,8 @@ func setContent(a *txtar.Archive, name string, data []byte) {
 	a.Files = append(a.Files, txtar.File{Name: name, Data: data})
 }
 
-// recordAnswers applies 1.tf, if there is one, does what drift.sh says, plans 2.tf with the flags in the comment, and
-// keeps the answers.
+// recordAnswers applies 1.tf, if there is one, runs drift.sh, plans 2.tf with the flags in the comment, and stores
+// the output.
 func recordAnswers(t *testing.T, a *txtar.Archive) {
 	tofu := os.Getenv("TOFU")
 	if tofu == "" {
@@ -185,7 +185,7 @@ func indented(t *testing.T, data []byte) []byte {
 	return append(b.Bytes(), '\n')
 }
 
-// usedSchemas keeps of the providers' schemas what the plan needs.
+// usedSchemas reduces the providers' schemas to those that the plan needs.
 func usedSchemas(t *testing.T, data, planJSON []byte) []byte {
 	var all jsonSchemas
 	if err := json.Unmarshal(data, &all); err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// TypeText writes a type much as it would be declared: what the console shows for type(). Objects and tuples take a
-// line for each attribute and element.
+// TypeText returns a type in the syntax of its declaration, as the console shows it for type(). Objects and tuples
+// have a line for each attribute and element.
 func TypeText(ty cty.Type) string { return typeText(ty, "\n") }
 
-// typeText writes a type inside of something whose lines begin with start, a line break included.
+// typeText returns a nested type. Its lines begin with start, which includes a line break.
 func typeText(ty cty.Type, start string) string {
 	const step = "    "
 	var b strings.Builder

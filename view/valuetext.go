@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
-// FormatValue writes a value as an expression that gives it, with its type where the expression alone would not tell
-// it: what `output` and `console` print.
+// FormatValue returns an expression for a value, with its type if the expression alone is ambiguous. `output` and
+// `console` print it.
 func FormatValue(v cty.Value) string { return valueText(v, 0) }
 
 func valueText(v cty.Value, indent int) string {
@@ -73,7 +73,7 @@ func nullText(ty cty.Type) string {
 	}
 }
 
-// heredoc writes a text of several lines, with an end mark that is none of them.
+// heredoc returns a text of several lines as a heredoc, with an end marker that does not occur in it.
 func heredoc(s string, indent int) string {
 	operator := "<<"
 	if indent > 0 {

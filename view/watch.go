@@ -18,18 +18,18 @@ import (
 type WatchOptions struct {
 	Out io.Writer
 	Ink Ink
-	// Width returns how many columns the terminal has at the moment; nil where Out is no terminal.
+	// Width returns the current number of columns of the terminal; nil if Out is not a terminal.
 	Width func() int
 	Now   func() time.Time
 }
 
-// Watch shows the run of another process while it goes on: a line when an operation starts and when it ends, and on a
-// terminal a live line below with what runs for how long. Settle ends it.
+// Watch shows the run of another process while it is running: a line when an operation starts and when it ends, and
+// on a terminal a live line below with the running operations and their durations. Settle ends it.
 type Watch struct {
 	WatchOptions
 	outlet *outlet.Outlet
 
-	mu       sync.Mutex // guards the fields below; the live line is made on another goroutine
+	mu       sync.Mutex // guards the fields below; another goroutine makes the live line
 	begun    bool
 	head     timeline.Head
 	counts   timeline.Counts
@@ -51,23 +51,23 @@ func NewWatch(o WatchOptions) *Watch {
 	return w
 }
 
-// Settle writes what is left, and takes the live line away.
+// Settle flushes the lines, and removes the live line.
 func (w *Watch) Settle() error { return w.outlet.Settle() }
 
-// Refresh draws the live line again: time has passed.
+// Refresh redraws the live line, whose durations have changed.
 func (w *Watch) Refresh() { w.outlet.Refresh() }
 
 // Note writes a text above the live line.
 func (w *Watch) Note(text string) { w.outlet.Add(text) }
 
-// Head is what is known of the run as a whole; false before anything is.
+// Head returns the data of the run as a whole; false before any have arrived.
 func (w *Watch) Head() (timeline.Head, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.head, w.begun
 }
 
-// See takes a line of the other process: first a model, then changes.
+// See processes a line of the other process: first a model, then changes.
 func (w *Watch) See(line []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,7 +89,7 @@ func (w *Watch) See(line []byte) error {
 	return nil
 }
 
-// Model takes a run as it is: one that begins to be watched, or, with again, the one that is watched already.
+// Model shows a run as it is: a newly watched one or, with again, the one that is already watched.
 func (w *Watch) Model(m *timeline.Model, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +103,7 @@ func (w *Watch) Model(m *timeline.Model, again bool) {
 	w.opened(m)
 }
 
-// Changes takes what is new.
+// Changes shows what has changed.
 func (w *Watch) Changes(c *timeline.Changes) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +111,7 @@ func (w *Watch) Changes(c *timeline.Changes) {
 	w.change(c)
 }
 
-// change needs the lock.
+// change requires the lock.
 func (w *Watch) change(c *timeline.Changes) {
 	w.head, w.counts = c.Head, c.Counts
 	w.lacking(c.Shortages)
@@ -121,7 +121,7 @@ func (w *Watch) change(c *timeline.Changes) {
 	w.outlet.Refresh()
 }
 
-// opened tells what the run is, and what went on before somebody watched.
+// opened describes the run and what happened before the watching began.
 func (w *Watch) opened(m *timeline.Model) {
 	k := w.Ink
 	by := ""
@@ -145,7 +145,7 @@ func (w *Watch) opened(m *timeline.Model) {
 	w.lacking(m.Shortages)
 }
 
-// since is for how long a vertex runs.
+// since returns how long a vertex has been running.
 func (w *Watch) since(v *timeline.Vertex) string {
 	now := w.head.Now
 	if w.head.Outcome == "" {
@@ -165,13 +165,13 @@ func titleOf(v *timeline.Vertex) string {
 	return v.Address
 }
 
-// changed takes the new state of a vertex.
+// changed processes the new state of a vertex.
 func (w *Watch) changed(v *timeline.Vertex) {
 	had := w.vertices[v.Number]
 	was := timeline.Waiting
 	if had != nil {
 		was = had.Status
-		if v.Address == "" { // it leaves out what never changes
+		if v.Address == "" { // later states omit fields that never change
 			v.Address, v.Module, v.Type, v.Deposed, v.After = had.Address, had.Module, had.Type, had.Deposed, had.After
 		}
 	}
@@ -185,7 +185,7 @@ func (w *Watch) changed(v *timeline.Vertex) {
 	}
 }
 
-// tell writes a line about the status that a vertex has come to.
+// tell writes a line about the new status of a vertex.
 func (w *Watch) tell(v *timeline.Vertex) {
 	k := w.Ink
 	verbs := document.VerbsOf[v.Action]
@@ -209,7 +209,7 @@ func (w *Watch) tell(v *timeline.Vertex) {
 	}
 }
 
-// lacking tells once of each thing that the run waits for.
+// lacking reports each thing that the run waits for once.
 func (w *Watch) lacking(lacks []timeline.Shortage) {
 	for _, s := range lacks {
 		told := slices.ContainsFunc(w.lacks, func(o timeline.Shortage) bool { return o.Kind == s.Kind && o.Name == s.Name })
@@ -227,7 +227,7 @@ func lackText(s timeline.Shortage) string {
 	return fmt.Sprintf("Waiting for a permit of the limit %s (%s)", s.Name, s.Example)
 }
 
-// live makes the live line.
+// live returns the live line.
 func (w *Watch) live() string {
 	width := w.Width()
 	w.mu.Lock()
@@ -252,7 +252,7 @@ func (w *Watch) live() string {
 	for n := range w.running {
 		numbers = append(numbers, n)
 	}
-	slices.SortFunc(numbers, func(a, b int) int { // what runs longest first
+	slices.SortFunc(numbers, func(a, b int) int { // longest running first
 		if d := w.vertices[a].Started - w.vertices[b].Started; d != 0 {
 			return int(d)
 		}
@@ -264,7 +264,7 @@ func (w *Watch) live() string {
 	return w.Ink.on(grayCode) + fitting(parts, " · ", width-1) + w.Ink.off()
 }
 
-// End writes how the run has ended.
+// End writes the outcome of the run.
 func (w *Watch) End() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

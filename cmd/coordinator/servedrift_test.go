@@ -95,7 +95,7 @@ output "id" { value = terraform_data.a.id }
 	}
 	// What plans read is a setting, too.
 	r := s.runDir(w, dir, o)
-	if text := s.log(s.client.Plans.Logs(t.Context(), r.Plan.ID)); !strings.Contains(text, "Not read were 4 objects") {
+	if text := s.log(s.client.Plans.Logs(t.Context(), r.Plan.ID)); !strings.Contains(text, "4 objects were not read") {
 		t.Errorf("the plan has read everything: %s: %s", r.Status, text)
 	}
 }

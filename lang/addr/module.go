@@ -1,8 +1,8 @@
-// Package addr names the things of a configuration and of a state: modules, resources, instances, providers,
-// named values, references.
+// Package addr defines the addresses of objects in configurations and states: modules, resources, instances,
+// providers, named values, references.
 //
-// Addresses are small comparable values: they are map keys, and two of them are the same thing exactly when
-// they are ==. The package parses and prints them; it does not know whether what they name exists.
+// Addresses are small comparable values: they are map keys, and two of them identify the same object exactly if
+// they are ==. The package parses and prints them; it does not know whether the objects exist.
 package addr
 
 import (
@@ -10,23 +10,23 @@ import (
 	"strings"
 )
 
-// Key is the key of one instance of something that repeats. The zero value is NoKey.
+// Key is the key of one instance of a repeated object. The zero value is NoKey.
 type Key struct {
 	kind byte // 0 none, 'i' number, 's' string, '*' unknown
 	n    int
 	s    string
 }
 
-// NoKey is the key of the single instance of what does not repeat.
+// NoKey is the key of the single instance of an object that does not repeat.
 var NoKey = Key{}
 
 // WildcardKey stands for all the instances whose keys are not known yet, in partially expanded addresses.
 var WildcardKey = Key{kind: '*'}
 
-// IntKey returns the key of an instance of something with count.
+// IntKey returns the key of an instance of an object with count.
 func IntKey(n int) Key { return Key{kind: 'i', n: n} }
 
-// StringKey returns the key of an instance of something with for_each.
+// StringKey returns the key of an instance of an object with for_each.
 func StringKey(s string) Key { return Key{kind: 's', s: s} }
 
 // Int returns the number of a count key.
@@ -121,7 +121,7 @@ func (m Module) Path() []string {
 	return strings.Split(string(m), ".")
 }
 
-// Child returns the module that the call of this name in m leads to.
+// Child returns the module that is called by this name in m.
 func (m Module) Child(name string) Module {
 	if m == "" {
 		return Module(name)
@@ -169,7 +169,7 @@ type ModuleInstance struct{ text string }
 // RootInstance is the root module's only instance.
 var RootInstance = ModuleInstance{}
 
-// Step is one module call on the way from the root.
+// Step is one module call in the path from the root.
 type Step struct {
 	Name string
 	Key  Key
@@ -190,7 +190,7 @@ func (m ModuleInstance) IsRoot() bool { return m.text == "" }
 // String returns the address as users write it; empty for the root.
 func (m ModuleInstance) String() string { return m.text }
 
-// Display names the module instance in a message; the root module in words.
+// Display returns the module instance for a message; the root module in words.
 func (m ModuleInstance) Display() string {
 	if m.IsRoot() {
 		return "the root module"
@@ -219,7 +219,7 @@ func (m ModuleInstance) Steps() []Step {
 	return out
 }
 
-// cutStep takes the first step off canonical text.
+// cutStep removes the first step from canonical text.
 func cutStep(text string) (Step, string) {
 	text = strings.TrimPrefix(text, "module.")
 	end := strings.IndexAny(text, ".[")
@@ -234,7 +234,7 @@ func cutStep(text string) (Step, string) {
 	return s, strings.TrimPrefix(text, ".")
 }
 
-// cutKey takes a bracketed key off canonical text.
+// cutKey removes a bracketed key from canonical text.
 func cutKey(text string) (Key, string) {
 	if text[1] == '*' {
 		return WildcardKey, text[3:]

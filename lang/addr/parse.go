@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// ValidIdentifier reports whether s can name something in the language: a letter or underscore, then letters,
-// digits, underscores and dashes.
+// ValidIdentifier reports whether s is a valid name in the language: a letter or underscore, then letters, digits,
+// underscores and dashes.
 func ValidIdentifier(s string) bool {
 	if _, rest := scanName(s); s != "" && rest == "" {
 		return true
@@ -20,8 +20,8 @@ func ValidIdentifier(s string) bool {
 	return hclsyntax.ValidIdentifier(s)
 }
 
-// ParseInstance parses the absolute address of a resource instance. Canonical text, which is what states and
-// plans hold, is parsed without the HCL parser.
+// ParseInstance parses the absolute address of a resource instance. Canonical text, as in states and plans, is
+// parsed without the HCL parser.
 func ParseInstance(text string) (Instance, diag.List) {
 	if i, ok := scanInstance(text); ok {
 		return i, nil
@@ -57,8 +57,8 @@ func ParseAbsResource(text string) (AbsResource, diag.List) {
 	}
 }
 
-// ParseModuleInstance parses the absolute address of a module instance. The empty text is an error; the root
-// has no address that can be written.
+// ParseModuleInstance parses the absolute address of a module instance. The empty text is an error: the root has no
+// written address.
 func ParseModuleInstance(text string) (ModuleInstance, diag.List) {
 	trav, diags := parseText(text)
 	if diags.HasErrors() {
@@ -80,7 +80,7 @@ func ParseModuleInstance(text string) (ModuleInstance, diag.List) {
 	return ModuleInstanceOf(steps...), diags
 }
 
-// ParseTarget parses what -target, -exclude, -replace and the state commands take.
+// ParseTarget parses the addresses that -target, -exclude, -replace and the state commands accept.
 func ParseTarget(text string) (Target, diag.List) {
 	if i, ok := scanInstance(text); ok {
 		return targetOf(i), nil
@@ -124,7 +124,7 @@ func parseText(text string) (hcl.Traversal, diag.List) {
 	return trav, diag.List(nil).Append(hclDiags)
 }
 
-// modulePrefix takes the module steps off the front of an address. What is left starts with a root step.
+// modulePrefix removes the module steps from the front of an address. The rest starts with a root step.
 func modulePrefix(trav hcl.Traversal) ([]Step, hcl.Traversal, diag.List) {
 	var steps []Step
 	rest := trav
@@ -175,7 +175,7 @@ func moduleStep(rest hcl.Traversal) (name string, is bool, diags diag.List) {
 		&subject)
 }
 
-// rooted returns rest with its first step as a root step, so that it is an absolute traversal again.
+// rooted converts the first step of rest to a root step, so that it is an absolute traversal again.
 func rooted(rest hcl.Traversal) hcl.Traversal {
 	if len(rest) == 0 {
 		return nil
@@ -200,7 +200,7 @@ func stepName(s hcl.Traverser) (string, bool) {
 	}
 }
 
-// resourceInstance parses [data.|ephemeral.]TYPE.NAME[KEY], where nothing may follow.
+// resourceInstance parses [data.|ephemeral.]TYPE.NAME[KEY], with nothing after it.
 func resourceInstance(trav hcl.Traversal) (Resource, Key, diag.List) {
 	r, rest, diags := resourceName(trav)
 	if diags.HasErrors() {
@@ -225,7 +225,7 @@ func resourceInstance(trav hcl.Traversal) (Resource, Key, diag.List) {
 	}
 }
 
-// resourceName takes [data.|ephemeral.]TYPE.NAME off the front.
+// resourceName removes [data.|ephemeral.]TYPE.NAME from the front.
 func resourceName(trav hcl.Traversal) (Resource, hcl.Traversal, diag.List) {
 	r := Resource{Mode: Managed}
 	what := "resource type"
@@ -259,8 +259,8 @@ func invalidAddress(detail string, subject *hcl.Range) diag.List {
 	return diag.Errors("Invalid address", detail, subject)
 }
 
-// ParseKey returns the instance key that the value of an index stands for. The value must be known, not null
-// and unmarked, as it is in every traversal.
+// ParseKey converts the value of an index to an instance key. The value must be known, not null and unmarked, as it
+// is in every traversal.
 func ParseKey(v cty.Value) (Key, error) {
 	switch v.Type() {
 	case cty.String:

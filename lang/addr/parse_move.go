@@ -116,7 +116,7 @@ func (t *RemoveTarget) String() string {
 	return t.Resource.In(t.Module).String()
 }
 
-// Covers reports whether the resource is what t names, or in the module that t names. t is relative to in.
+// Covers reports whether t is the resource, or a module that contains it. t is relative to in.
 func (t *RemoveTarget) Covers(in Module, r ConfigResource) bool {
 	m := in
 	for _, name := range t.Module.Path() {
@@ -128,7 +128,7 @@ func (t *RemoveTarget) Covers(in Module, r ConfigResource) bool {
 	return r == t.Resource.In(m)
 }
 
-// Names reports whether t names the module. t is relative to in.
+// Names reports whether t is the module. t is relative to in.
 func (t *RemoveTarget) Names(in, module Module) bool {
 	for _, name := range t.Module.Path() {
 		in = in.Child(name)

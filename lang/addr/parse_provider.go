@@ -16,8 +16,7 @@ import (
 // LegacyNamespace is the namespace of providers in states that are older than source addresses.
 const LegacyNamespace = "-"
 
-// IsLegacy reports whether p comes from a state that is older than source addresses, so that its source is not
-// known.
+// IsLegacy reports whether p comes from a state that is older than source addresses, so that its source is unknown.
 func (p Provider) IsLegacy() bool { return p.Namespace == LegacyNamespace }
 
 // ParseProviderSource parses [HOST/][NAMESPACE/]TYPE and normalises it. Problems have no source range.
@@ -47,7 +46,7 @@ func ParseProviderLabel(text string) (string, error) {
 	return regaddr.ParseProviderPart(text)
 }
 
-// scanSource takes HOST/NAMESPACE/TYPE that is normal already, as states and lock files hold it.
+// scanSource parses HOST/NAMESPACE/TYPE in its normalized form, as in states and lock files.
 func scanSource(text string) (Provider, bool) {
 	host, rest, ok := strings.Cut(text, "/")
 	namespace, name, ok2 := strings.Cut(rest, "/")
@@ -58,13 +57,13 @@ func scanSource(text string) (Provider, bool) {
 	return Provider{host, namespace, name}, true
 }
 
-// plainHost reports whether s is a host name of two or more plain labels, which normalising leaves alone.
+// plainHost reports whether s is a host name of two or more plain labels, which normalization does not change.
 func plainHost(s string) bool {
 	label, rest, more := strings.Cut(s, ".")
 	return more && plainLabel(label) && (plainHost(rest) || plainLabel(rest))
 }
 
-// plainLabel reports whether s is made of lower case letters, digits and single inner dashes.
+// plainLabel reports whether s consists of lower case letters, digits and single inner dashes.
 func plainLabel(s string) bool {
 	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' || strings.Contains(s, "--") {
 		return false
@@ -77,8 +76,8 @@ func plainLabel(s string) bool {
 	return true
 }
 
-// ParseProviderInstance parses the forms that states and messages hold: module.a.provider["host/ns/type"],
-// with .ALIAS and [KEY] behind it, and the legacy provider.aws.ALIAS.
+// ParseProviderInstance parses the forms in states and messages: module.a.provider["host/ns/type"], optionally
+// followed by .ALIAS and [KEY], and the legacy provider.aws.ALIAS.
 func ParseProviderInstance(text string) (ProviderInstance, diag.List) {
 	trav, diags := parseText(text)
 	if diags.HasErrors() {
@@ -94,7 +93,7 @@ func ParseProviderInstance(text string) (ProviderInstance, diag.List) {
 	return p, diags.Append(more)
 }
 
-// ParseProviderConfig is ParseProviderInstance where neither the modules nor the configuration may have keys.
+// ParseProviderConfig is ParseProviderInstance without keys in the modules and the configuration.
 func ParseProviderConfig(text string) (ProviderConfig, diag.List) {
 	p, diags := ParseProviderInstance(text)
 	if diags.HasErrors() {
@@ -165,7 +164,7 @@ func (p *ProviderInstance) parseRest(rest hcl.Traversal, whole hcl.Range) diag.L
 	return nil
 }
 
-// ParseLocalProvider parses NAME or NAME.ALIAS, as a module's author refers to a provider configuration.
+// ParseLocalProvider parses NAME or NAME.ALIAS, which refer to a provider configuration within a module.
 func ParseLocalProvider(trav hcl.Traversal) (LocalProvider, diag.List) {
 	l := LocalProvider{Name: trav.RootName()}
 	if len(trav) == 1 {

@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// ParseReference finds what an absolute traversal of an expression refers to. Whether that exists is not
-// asked. On errors the reference is nil.
+// ParseReference returns the object to which an absolute traversal of an expression refers, whether or not it
+// exists. On errors the reference is nil.
 func ParseReference(trav hcl.Traversal) (*Reference, diag.List) {
 	rootRange := trav[0].SourceRange()
 	switch root := trav.RootName(); root {
@@ -45,7 +45,7 @@ func ParseReference(trav hcl.Traversal) (*Reference, diag.List) {
 	}
 }
 
-// ParseReferenceText is ParseReference for text, whose problems have no file name.
+// ParseReferenceText is ParseReference for text; its diagnostics have no file name.
 func ParseReferenceText(text string) (*Reference, diag.List) {
 	trav, diags := parseText(text)
 	if diags.HasErrors() {
@@ -55,8 +55,8 @@ func ParseReferenceText(text string) (*Reference, diag.List) {
 	return ref, diags.Append(more)
 }
 
-// ParseTestReference is ParseReference in the scope of test assertions, which has the outputs and checks of the
-// root module too.
+// ParseTestReference is ParseReference in the scope of test assertions, which also contains the outputs and checks
+// of the root module.
 func ParseTestReference(trav hcl.Traversal) (*Reference, diag.List) {
 	switch trav.RootName() {
 	case "output":
@@ -88,7 +88,7 @@ func attrReference(trav hcl.Traversal, subject func(name string) Named) (*Refere
 	}, nil
 }
 
-// resourceReference parses data.TYPE.NAME and its like.
+// resourceReference parses data.TYPE.NAME and similar references.
 func resourceReference(mode Mode, what string, trav hcl.Traversal) (*Reference, diag.List) {
 	if len(trav) < 3 {
 		return nil, invalidReference(fmt.Sprintf(
@@ -98,7 +98,7 @@ func resourceReference(mode Mode, what string, trav hcl.Traversal) (*Reference, 
 	return typeReference(mode, what, trav[0].SourceRange(), trav[1:])
 }
 
-// typeReference parses TYPE.NAME[KEY]. start is where the whole reference begins.
+// typeReference parses TYPE.NAME[KEY]. start is the beginning of the whole reference.
 func typeReference(mode Mode, what string, start hcl.Range, trav hcl.Traversal) (*Reference, diag.List) {
 	if len(trav) < 2 {
 		return nil, invalidReference(

@@ -1,23 +1,23 @@
 package addr
 
-// DefaultHost is the registry that a provider source without a host means. It is OpenTofu's default, and part
-// of the addresses in existing states and lock files.
+// DefaultHost is the registry of a provider source without a host. It is OpenTofu's default, and part of the
+// addresses in existing states and lock files.
 const DefaultHost = "registry.opentofu.org"
 
-// PredecessorHost is the registry that a provider source without a host means for Terraform. States and lock files
-// that it has written name it; OpenTofu's registry has the same providers.
+// PredecessorHost is the registry of a provider source without a host in Terraform. States and lock files that
+// Terraform has written contain it; OpenTofu's registry has the same providers.
 const PredecessorHost = "registry.terraform.io"
 
 // BuiltinHost is the pseudo host of providers that need no plugin.
 const BuiltinHost = "terraform.io"
 
-// Provider names a provider by its source address.
+// Provider is the source address of a provider.
 type Provider struct{ Host, Namespace, Type string }
 
 // BuiltinTerraform is the built-in provider of terraform_data and terraform_remote_state.
 var BuiltinTerraform = Provider{BuiltinHost, "builtin", "terraform"}
 
-// DefaultProvider returns the provider that a local name without an entry in required_providers means.
+// DefaultProvider returns the provider of a local name without an entry in required_providers.
 func DefaultProvider(localName string) Provider {
 	if localName == "terraform" {
 		return BuiltinTerraform
@@ -28,7 +28,7 @@ func DefaultProvider(localName string) Provider {
 // String returns host/namespace/type.
 func (p Provider) String() string { return p.Host + "/" + p.Namespace + "/" + p.Type }
 
-// Display returns the shortest form that users write: the default host is left out.
+// Display returns the shortest form: the default host is left out.
 func (p Provider) Display() string {
 	if p.Host == DefaultHost {
 		return p.Namespace + "/" + p.Type
@@ -39,13 +39,13 @@ func (p Provider) Display() string {
 // IsBuiltin reports whether the provider needs no plugin.
 func (p Provider) IsBuiltin() bool { return p.Host == BuiltinHost && p.Namespace == "builtin" }
 
-// IsZero reports whether p names nothing.
+// IsZero reports whether p is the zero value.
 func (p Provider) IsZero() bool { return p == Provider{} }
 
 // Less orders by the full text.
 func (p Provider) Less(o Provider) bool { return p.String() < o.String() }
 
-// LocalProvider names a provider configuration as a module's author writes it: a local name, perhaps an alias.
+// LocalProvider identifies a provider configuration within a module: a local name, and optionally an alias.
 type LocalProvider struct{ Name, Alias string }
 
 func (l LocalProvider) String() string {
@@ -55,14 +55,14 @@ func (l LocalProvider) String() string {
 	return l.Name + "." + l.Alias
 }
 
-// ProviderConfig names a provider configuration block in the static tree.
+// ProviderConfig is the address of a provider configuration block in the static tree.
 type ProviderConfig struct {
 	Module   Module
 	Provider Provider
 	Alias    string
 }
 
-// String returns the form that state files hold: module.a.provider["host/ns/type"].alias.
+// String returns the form in state files: module.a.provider["host/ns/type"].alias.
 func (p ProviderConfig) String() string {
 	s := `provider["` + p.Provider.String() + `"]`
 	if p.Alias != "" {
@@ -77,7 +77,7 @@ func (p ProviderConfig) Instance(m ModuleInstance, k Key) ProviderInstance {
 	return ProviderInstance{m, p.Provider, p.Alias, k}
 }
 
-// ProviderInstance names one configured provider: what a plugin process is configured for.
+// ProviderInstance is the address of one configured provider, for which a plugin process is configured.
 type ProviderInstance struct {
 	Module   ModuleInstance
 	Provider Provider

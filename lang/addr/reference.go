@@ -4,19 +4,19 @@ import "github.com/hashicorp/hcl/v2"
 
 // Reference is one use of a named object in an expression.
 type Reference struct {
-	// Subject is what is referred to, as far as the traversal tells statically: a ResourceRef for
+	// Subject is the referenced object, as far as the traversal determines it statically: a ResourceRef for
 	// aws_x.y[0], a Resource for aws_x.y or aws_x.y[expr], a ModuleOutput, ModuleCallInstance or ModuleCall.
 	Subject Named
-	// Range covers the part of the traversal that names Subject; Remaining is what follows it.
+	// Range covers the part of the traversal that refers to Subject; Remaining is the rest.
 	Range     hcl.Range
 	Remaining hcl.Traversal
 }
 
-// Target is what -target, -exclude and -replace name: a module instance (all in it and below), a resource, or
-// an instance. Module-wide targets may be static (every instance of the call): then Module names it and
-// ModuleInstance is not used.
+// Target is the address of -target, -exclude or -replace: a module instance (including everything in it and below),
+// a resource, or an instance. A module target may be static (every instance of the call): then Module is set
+// instead of ModuleInstance.
 type Target struct {
-	// Kind tells which of the fields below are set.
+	// Kind determines which of the fields below are set.
 	Kind     TargetKind
 	Module   Module         // TargetModule: module.a.module.b without keys (matches every instance)
 	Instance ModuleInstance // TargetModuleInstance, TargetResource, TargetInstance: where
@@ -24,7 +24,7 @@ type Target struct {
 	Key      Key            // TargetInstance
 }
 
-// TargetKind is what a target names.
+// TargetKind is the kind of object to which a target refers.
 type TargetKind byte
 
 // The kinds of targets.
@@ -39,10 +39,10 @@ const (
 // MoveEndpoint is one side of a moved block, relative to the module that declares it: a module call (with or
 // without key) or a resource (with or without key) below a relative module path.
 type MoveEndpoint struct {
-	// Steps are the module calls. NoKey is the instance without a key, but at the end of a module endpoint,
+	// Steps are the module calls. NoKey is the instance without a key, except at the end of a module endpoint,
 	// where it means the whole call if the other side has no key there either.
 	Steps []Step
-	// IsModule is true when the endpoint names the module at the end of Steps itself.
+	// IsModule is true if the endpoint is the module at the end of Steps itself.
 	IsModule bool
 	Resource Resource
 	// Key is the resource's key. NoKey means the whole resource if the other side has no key either.

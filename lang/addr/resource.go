@@ -14,7 +14,7 @@ const (
 	Ephemeral Mode = 'E'
 )
 
-// String returns the word of the JSON forms: managed, data, ephemeral.
+// String returns the word in the JSON forms: managed, data, ephemeral.
 func (m Mode) String() string {
 	switch m {
 	case Managed:
@@ -28,14 +28,14 @@ func (m Mode) String() string {
 	}
 }
 
-// Resource names a resource block within its module.
+// Resource is the address of a resource block within its module.
 type Resource struct {
 	Mode Mode
 	Type string
 	Name string
 }
 
-// String returns type.name, with the prefix data. or ephemeral. where that is the mode.
+// String returns type.name, with the prefix data. or ephemeral. in these modes.
 func (r Resource) String() string {
 	switch r.Mode {
 	case Data:
@@ -72,7 +72,8 @@ func (r Resource) ImpliedProvider() string {
 	return r.Type
 }
 
-// ConfigResource names a resource block in the static tree: all its instances in all instances of its module.
+// ConfigResource is the address of a resource block in the static tree: all its instances in all instances of its
+// module.
 type ConfigResource struct {
 	Module   Module
 	Resource Resource
@@ -88,7 +89,7 @@ func (r ConfigResource) Less(o ConfigResource) bool {
 	return r.Resource.Less(o.Resource)
 }
 
-// AbsResource names a resource in one instance of its module: all its instances there.
+// AbsResource is the address of a resource in one instance of its module: all its instances there.
 type AbsResource struct {
 	Module   ModuleInstance
 	Resource Resource
@@ -110,7 +111,7 @@ func (r AbsResource) Less(o AbsResource) bool {
 	return r.Resource.Less(o.Resource)
 }
 
-// Instance names one instance of a resource, absolutely: the unit that is planned, applied and stored.
+// Instance is the absolute address of one instance of a resource: the unit that is planned, applied and stored.
 type Instance struct {
 	Module   ModuleInstance
 	Resource Resource

@@ -2,9 +2,9 @@ package addr
 
 import "strings"
 
-// scanInstance parses the canonical text of an instance's address in one pass without allocating. It gives up
-// (false) on anything out of the ordinary: letters outside ASCII, escapes, spaces, errors. The HCL parser then
-// decides, so a text that is accepted here means the same to both.
+// scanInstance parses the canonical text of an instance's address in one pass without allocating. It returns false
+// for anything unusual: letters outside ASCII, escapes, spaces, errors. Such text is left to the HCL parser, so
+// text that is accepted here means the same to both.
 func scanInstance(text string) (Instance, bool) {
 	var i Instance
 	rest := text
@@ -37,7 +37,7 @@ func scanInstance(text string) (Instance, bool) {
 	return i, ok && rest == ""
 }
 
-// scanName takes an identifier off the front of text; "" when there is none or it goes on outside ASCII.
+// scanName removes an identifier from the front of text; "" if there is none or it contains letters outside ASCII.
 func scanName(text string) (name, rest string) {
 	n := 0
 	for n < len(text) {
@@ -62,7 +62,7 @@ func scanAttr(text string) (name, rest string, ok bool) {
 	return name, rest, name != ""
 }
 
-// scanKey takes a key in brackets off the front of text. No bracket is NoKey.
+// scanKey removes a key in brackets from the front of text. Without a bracket, it returns NoKey.
 func scanKey(text string) (Key, string, bool) {
 	if text == "" || text[0] != '[' {
 		return NoKey, text, true

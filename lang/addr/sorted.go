@@ -5,7 +5,7 @@ import (
 	"sort"
 )
 
-// SortedInstances sorts a list of instances as OpenTofu lists them, in place, and leaves out what is there twice.
+// SortedInstances sorts a list of instances as OpenTofu lists them, in place, and removes duplicates.
 func SortedInstances(list []Instance) []Instance {
 	slices.SortFunc(list, Instance.Compare)
 	return slices.Compact(list)

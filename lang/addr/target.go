@@ -2,8 +2,8 @@ package addr
 
 import "slices"
 
-// AsInstance returns the instance that a target of kind TargetResource (the instance without a key) or
-// TargetInstance names. Other kinds name no instance, and give the zero value.
+// AsInstance returns the instance of a target of kind TargetResource (the instance without a key) or
+// TargetInstance. Other kinds give the zero value.
 func (t Target) AsInstance() Instance {
 	switch t.Kind {
 	case TargetResource, TargetInstance:
@@ -54,7 +54,7 @@ func (t Target) ContainsModule(m ModuleInstance) bool {
 		if t.Instance.Contains(m) {
 			return true
 		}
-		// The last step without a key stands for any key.
+		// The last step without a key matches any key.
 		n := len(t.Instance.text)
 		return n > 0 && t.Instance.text[n-1] != ']' &&
 			len(m.text) > n && m.text[:n] == t.Instance.text && m.text[n] == '['
@@ -63,8 +63,7 @@ func (t Target) ContainsModule(m ModuleInstance) bool {
 	}
 }
 
-// MayContain reports whether some instance of the resource could be in the target: what is asked before the
-// instances are known.
+// MayContain reports whether some instance of the resource could be in the target, before the instances are known.
 func (t Target) MayContain(r ConfigResource) bool {
 	switch t.Kind {
 	case TargetModule:
@@ -92,7 +91,7 @@ func (t Target) TouchesResource(r ConfigResource) bool {
 	}
 }
 
-// CoversResource reports whether all instances of a resource block are in the target, whatever instances there are.
+// CoversResource reports whether all possible instances of a resource block are in the target.
 func (t Target) CoversResource(r ConfigResource) bool {
 	if !t.TouchesResource(r) || t.Kind == TargetInstance {
 		return false
@@ -103,8 +102,7 @@ func (t Target) CoversResource(r ConfigResource) bool {
 	return !slices.ContainsFunc(t.Instance.Steps(), func(s Step) bool { return s.Key != NoKey })
 }
 
-// ConfigResource returns the resource block that a target without keys names; the zero value for a target that
-// names none.
+// ConfigResource returns the resource block of a target without keys; the zero value for other targets.
 func (t Target) ConfigResource() ConfigResource {
 	switch t.Kind {
 	case TargetConfigResource:

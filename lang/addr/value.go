@@ -1,8 +1,8 @@
 package addr
 
-// Named is a named value or another object within a module that expressions can refer to. The implementations
-// are comparable structs of this package: Variable, Local, Output, ModuleCall, ModuleOutput, Resource,
-// ResourceRef, CountAttr, ForEachAttr, PathAttr, EngineAttr, Self, CheckRef, and for vertices ProviderConfig.
+// Named is a named value or another object within a module that expressions can refer to. The implementations are
+// comparable structs of this package: Variable, Local, Output, ModuleCall, ModuleOutput, Resource, ResourceRef,
+// CountAttr, ForEachAttr, PathAttr, EngineAttr, Self, CheckRef, and, for vertices, ProviderConfig.
 type Named interface {
 	String() string
 	named()
@@ -14,7 +14,7 @@ type Variable struct{ Name string }
 // Local is local.NAME.
 type Local struct{ Name string }
 
-// Output is the output NAME of the module that it is used in (in vertices; expressions use ModuleOutput).
+// Output is the output NAME of a module (in vertices; expressions use ModuleOutput).
 type Output struct{ Name string }
 
 // ModuleCall is module.NAME: all the instances of the call.
@@ -46,7 +46,7 @@ type (
 	EngineAttr  struct{ Prefix, Name string }
 )
 
-// Self is self, where a block has one.
+// Self is self, in blocks that have it.
 type Self struct{}
 
 // Check is a check block.

@@ -7,15 +7,15 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// assembler puts the files of a module together.
+// assembler merges the files of a module.
 type assembler struct {
 	decoder
 	m        *Module
 	required *requiredProviders          // the block of the primary files
-	imported map[addr.Instance]hcl.Range // what import blocks import to
+	imported map[addr.Instance]hcl.Range // targets of import blocks
 }
 
-// assemble makes a module of its primary files, then of those that override them, each in order.
+// assemble makes a module from its primary files, then from the override files, each in order.
 func assemble(dir string, primary, override []*file) (*Module, diag.List) {
 	a := &assembler{m: &Module{
 		SourceDir: dir,
@@ -39,7 +39,7 @@ func assemble(dir string, primary, override []*file) (*Module, diag.List) {
 	return a.m, a.diags
 }
 
-// requirements finds what local names of providers mean. All else depends on it.
+// requirements resolves the local names of providers. Everything else depends on it.
 func (a *assembler) requirements(primary, override []*file) {
 	a.m.Required = map[string]*RequiredProvider{}
 	for _, f := range primary {
@@ -64,7 +64,7 @@ func (a *assembler) requirements(primary, override []*file) {
 	}
 }
 
-// add adds what a primary file declares.
+// add adds the declarations of a primary file.
 func (a *assembler) add(f *file) {
 	m := a.m
 	m.Engine = append(m.Engine, f.engine...)
@@ -122,7 +122,7 @@ func (a *assembler) duplicate(at hcl.Range, summary, what, name string, first hc
 	a.err(at, summary, "The module has a %s %q already, at %s.", what, name, first)
 }
 
-// addSettings adds what terraform blocks say.
+// addSettings adds the settings of terraform blocks.
 func (a *assembler) addSettings(f *file) {
 	m := a.m
 	for _, b := range f.backends {
@@ -179,8 +179,8 @@ func (a *assembler) addResource(r *Resource) bool {
 	return true
 }
 
-// resourceSource finds the provider of a resource. An invalid local name has none, which is reported with what
-// concerns the providers of the tree.
+// resourceSource finds the provider of a resource. Invalid local names are reported when the providers of the tree
+// are checked.
 func (a *assembler) resourceSource(r *Resource) {
 	if _, err := addr.ParseProviderLabel(r.Provider.Name); err == nil {
 		r.Source = a.m.ProviderFor(r.Provider.Name)
@@ -221,7 +221,7 @@ func (m *Module) ProviderFor(localName string) addr.Provider {
 	return addr.DefaultProvider(localName)
 }
 
-// imply adds to the required providers those whose local names are only used.
+// imply adds the local names that are used without being declared to the required providers.
 func (a *assembler) imply() {
 	m := a.m
 	use := func(name string, at hcl.Range) {

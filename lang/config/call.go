@@ -55,7 +55,8 @@ func (d *decoder) module(b *hcl.Block) *ModuleCall {
 	return m
 }
 
-// passedProviders decodes the providers argument: which configuration a child's local name stands for.
+// passedProviders decodes the providers argument, which maps local names of the child to configurations of the
+// caller.
 func (d *decoder) passedProviders(attr *hcl.Attribute) []PassedProvider {
 	pairs, more := hcl.ExprMap(attr.Expr)
 	d.add(more)

@@ -10,14 +10,14 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Check checks what has to hold before a tree that was loaded without errors is validated or planned: every
-// module block sets the variables that its module needs and no others, and every resource and every providers
-// argument leads to a provider configuration. It is not part of loading because modules and providers of a tree
+// Check checks what must hold before a tree that was loaded without errors is validated or planned: every module
+// block sets the required variables of its module and no undeclared ones, and every resource and every providers
+// argument resolves to a provider configuration. It is not part of loading because modules and providers of a tree
 // that fails here can still be installed.
 func (t *Tree) Check() diag.List { return t.check(false) }
 
-// CheckReusable is Check for a root module that others may call: the provider configurations that it wants from its
-// caller count as there.
+// CheckReusable is Check for a root module that others may call: the provider configurations that it expects from
+// its caller count as present.
 func (t *Tree) CheckReusable() diag.List { return t.check(true) }
 
 func (t *Tree) check(called bool) diag.List {
@@ -55,7 +55,7 @@ func (n *Node) checkProviderUse(called bool) diag.List {
 			diags = append(diags, more.WithSubject(&p.Range)...)
 		}
 		if diags.HasErrors() {
-			return diags // the resources of the module would repeat it
+			return diags // each resource of the module would repeat the error
 		}
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(n.Module.Resources), compareResources) {
@@ -69,13 +69,14 @@ func (n *Node) checkProviderUse(called bool) diag.List {
 	return diags
 }
 
-// wants reports whether the node is the root module, and wants this provider configuration from a caller.
+// wants reports whether the node is the root module and expects this provider configuration from a caller.
 func (n *Node) wants(l addr.LocalProvider) bool {
 	r := n.Module.Required[l.Name]
 	return n.Parent == nil && r != nil && slices.Contains(r.Aliases, l)
 }
 
-// fromOutside reports whether a provider configuration is one that the root module wants from a caller, and passes on.
+// fromOutside reports whether a provider configuration is one that the root module expects from a caller and passes
+// on.
 func (n *Node) fromOutside(l addr.LocalProvider) bool {
 	for n.Call != nil {
 		i := slices.IndexFunc(n.Call.Providers, func(p PassedProvider) bool { return p.InChild == l })

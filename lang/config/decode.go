@@ -13,13 +13,13 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// decoder turns the blocks of one file into their model, and collects what is wrong with them.
+// decoder decodes the blocks of one file into the model, and collects the problems.
 type decoder struct {
 	override bool
 	diags    diag.List
 }
 
-// nameRule is what every name has to keep to, for the details of problems.
+// nameRule describes valid names, in the details of problems.
 const nameRule = "A name starts with a letter or an underscore; letters, digits, underscores and dashes can follow."
 
 func (d *decoder) err(subject hcl.Range, summary, format string, args ...any) {
@@ -37,27 +37,27 @@ func text(format string, args []any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// add takes over problems, and reports whether there are errors among them.
+// add adds diagnostics, and reports whether there are errors among them.
 func (d *decoder) add(more hcl.Diagnostics) (failed bool) {
 	d.diags = d.diags.Append(more)
 	return more.HasErrors()
 }
 
-// content decodes a body that may hold nothing else than the schema has.
+// content decodes a body that may contain only what the schema allows.
 func (d *decoder) content(body hcl.Body, schema *hcl.BodySchema) *hcl.BodyContent {
 	c, more := body.Content(schema)
 	d.add(more)
 	return c
 }
 
-// partial decodes a body, and returns the rest of it.
+// partial decodes a part of a body, and returns the rest.
 func (d *decoder) partial(body hcl.Body, schema *hcl.BodySchema) (*hcl.BodyContent, hcl.Body) {
 	c, rest, more := body.PartialContent(schema)
 	d.add(more)
 	return c, rest
 }
 
-// constant decodes an attribute in which nothing can be referred to. It reports whether the attribute is there.
+// constant decodes an attribute that must not contain references. It reports whether the attribute is set.
 func (d *decoder) constant(c *hcl.BodyContent, name string, into any) bool {
 	attr, ok := c.Attributes[name]
 	if ok {
@@ -74,7 +74,7 @@ func (d *decoder) decodeConstant(e hcl.Expression, into any) {
 	d.add(gohcl.DecodeExpression(e, nil, into))
 }
 
-// expr returns the expression of an attribute, nil without it.
+// expr returns the expression of an attribute; nil if it is not set.
 func expr(c *hcl.BodyContent, name string) hcl.Expression {
 	if attr, ok := c.Attributes[name]; ok {
 		return attr.Expr
@@ -89,8 +89,8 @@ func (d *decoder) label(b *hcl.Block, n int, summary string) {
 	}
 }
 
-// once reports whether a nested block is the first of its type within its parent, and complains if not. seen holds
-// the first.
+// once reports whether a nested block is the first of its type within its parent, and adds an error if not. seen
+// holds the first one.
 func (d *decoder) once(seen **hcl.Block, b *hcl.Block, what string) bool {
 	if *seen != nil {
 		d.err(b.DefRange, "Duplicate "+what+" block", "There is one already, at %s.", (*seen).DefRange)
@@ -107,19 +107,20 @@ func (d *decoder) escape(seen **hcl.Block, b *hcl.Block, body *hcl.Body) {
 	}
 }
 
-// joined is a body made of several. Bodies are keys of maps, so it is a pointer: the one that hcl makes is a slice.
+// joined is a body made of several. Bodies are used as map keys, so it is a pointer: hcl's own merged body is a
+// slice.
 type joined struct{ hcl.Body }
 
-// reserved complains about a block type that is kept free.
+// reserved reports the use of a reserved block type.
 func (d *decoder) reserved(b *hcl.Block, in string) {
 	d.err(b.TypeRange, "Reserved block type name in "+in+" block",
 		"The block type %q is kept free for later versions of the language.", b.Type)
 }
 
-// repetition is how often something exists: at most one of its fields may be set.
+// repetition holds the arguments that repeat a block: at most one of them may be set.
 type repetition struct{ count, forEach, enabled *hcl.Attribute }
 
-// check complains when there are several.
+// check reports an error if several are set.
 func (r repetition) check(d *decoder, of string) {
 	var names []string
 	var whole hcl.Range
@@ -174,7 +175,7 @@ func (d *decoder) references(c *hcl.BodyContent, argument string) []hcl.Traversa
 	return out
 }
 
-// unquote turns a reference that stands in quotes into an expression, with a warning.
+// unquote converts a quoted reference into an expression, with a warning.
 func (d *decoder) unquote(e hcl.Expression) hcl.Expression {
 	e, quoted := d.insideQuotes(e)
 	if quoted {
@@ -184,7 +185,7 @@ func (d *decoder) unquote(e hcl.Expression) hcl.Expression {
 	return e
 }
 
-// unquoteKeyword turns a keyword that stands in quotes into an expression, with a warning.
+// unquoteKeyword converts a quoted keyword into an expression, with a warning.
 func (d *decoder) unquoteKeyword(e hcl.Expression) hcl.Expression {
 	e, quoted := d.insideQuotes(e)
 	if quoted {
@@ -213,13 +214,13 @@ func (d *decoder) insideQuotes(e hcl.Expression) (hcl.Expression, bool) {
 	return &hclsyntax.ScopeTraversalExpr{Traversal: trav, SrcRange: e.Range()}, true
 }
 
-// isQuoted reports whether an expression is a string in quotes of the native syntax.
+// isQuoted reports whether an expression is a quoted string of the native syntax.
 func isQuoted(e hcl.Expression) bool {
 	_, ok := e.(*hclsyntax.TemplateExpr)
 	return ok
 }
 
-// native returns an expression of the native syntax: those of JSON hold it as the text of a string.
+// native returns an expression of the native syntax. In JSON, expressions are written as strings.
 func (d *decoder) native(e hcl.Expression) (hcl.Expression, bool) {
 	if !json.IsJSONExpression(e) {
 		return e, true
@@ -241,7 +242,7 @@ func (d *decoder) native(e hcl.Expression) (hcl.Expression, bool) {
 type providerRef struct {
 	local addr.LocalProvider
 	key   hcl.Expression
-	// nameRange is where the name stands.
+	// nameRange is the range of the name.
 	nameRange hcl.Range
 }
 
@@ -300,7 +301,7 @@ func (d *decoder) providerReference(e hcl.Expression, argument string) (ref prov
 	return ref, ok
 }
 
-// providerName checks that a local name of a provider is written the one way that it can be.
+// providerName checks that a local name of a provider is in its normalized form.
 func (d *decoder) providerName(name string, at hcl.Range) bool {
 	const summary = "Invalid provider local name"
 	normal, err := addr.ParseProviderLabel(name)

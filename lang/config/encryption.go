@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/pattern"
 )
 
-// The shape of an encryption block. What is in it is decoded by whoever encrypts.
+// The structure of an encryption block. Its content is decoded by the package that encrypts.
 var (
 	encryptionSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 		{Type: "key_provider", LabelNames: []string{"type", "name"}},
@@ -34,17 +34,17 @@ var (
 	}
 )
 
-// CheckEncryption says what is wrong with the content of an encryption block before anything in it is evaluated.
+// CheckEncryption reports the problems of an encryption block that are visible without evaluation.
 func CheckEncryption(body hcl.Body) diag.List {
 	d := &decoder{}
 	d.encryption(body)
 	return d.diags
 }
 
-// encryptionName is what types and names of key providers and methods may be made of, as OpenTofu has it.
+// encryptionName matches valid types and names of key providers and methods, as in OpenTofu.
 var encryptionName = pattern.Lazy(`^[a-zA-Z_0-9-]+$`)
 
-// encryption checks the shape of an encryption block.
+// encryption checks the structure of an encryption block.
 func (d *decoder) encryption(body hcl.Body) bool {
 	before := len(d.diags)
 	seen := map[string]*hcl.Block{}
@@ -105,8 +105,8 @@ func (d *decoder) encryptionTarget(body hcl.Body, schema *hcl.BodySchema) {
 	}
 }
 
-// overlaid is an encryption block overridden by another: blocks with the same type and labels become one, in
-// which what the override says counts. Other blocks are added.
+// overlaid is an encryption block overridden by another: blocks with the same type and labels are merged, and the
+// override's arguments take precedence. Other blocks are added.
 type overlaid struct{ base, override hcl.Body }
 
 // MergeEncryption returns the body of an encryption block overridden by that of another.
@@ -157,7 +157,7 @@ func (b overlaid) merge(base, over *hcl.BodyContent) *hcl.BodyContent {
 	return out
 }
 
-// enforceable is a target in which what one of the two bodies enforces is enforced: an override cannot take that back.
+// enforceable is a target that is enforced if one of the two bodies enforces it: an override cannot revoke that.
 type enforceable struct{ overridden }
 
 func (b enforceable) Content(schema *hcl.BodySchema) (*hcl.BodyContent, hcl.Diagnostics) {
@@ -167,7 +167,7 @@ func (b enforceable) Content(schema *hcl.BodySchema) (*hcl.BodyContent, hcl.Diag
 
 func (b enforceable) PartialContent(schema *hcl.BodySchema) (*hcl.BodyContent, hcl.Body, hcl.Diagnostics) {
 	content, rest, diags := b.overridden.PartialContent(schema)
-	base, _, _ := b.base.PartialContent(enforceableTargetSchema) // its problems are among those above
+	base, _, _ := b.base.PartialContent(enforceableTargetSchema) // its problems are already reported
 	if a := base.Attributes["enforced"]; a != nil && content.Attributes["enforced"] != nil {
 		if v, problems := a.Expr.Value(nil); !problems.HasErrors() && v.RawEquals(cty.True) {
 			content.Attributes["enforced"] = a

@@ -6,7 +6,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// file is what one file declares, before the files of a module are put together.
+// file has the declarations of one file, before the files of a module are merged.
 type file struct {
 	engine     []EngineVersion
 	backends   []*Backend
@@ -66,8 +66,7 @@ var terraformSchema = &hcl.BodySchema{
 	},
 }
 
-// decodeFile decodes the body of one file. override is true for files whose content overrides what others
-// declare.
+// decodeFile decodes the body of one file. override is true for files whose content overrides other declarations.
 func decodeFile(body hcl.Body, override bool) (*file, diag.List) {
 	d := &decoder{override: override}
 	f := &file{}
@@ -144,7 +143,7 @@ func (d *decoder) terraform(b *hcl.Block, f *file) {
 	}
 }
 
-// single complains about the second block of a type.
+// single reports the second block of a type.
 func (d *decoder) single(seen map[string]*hcl.Block, b *hcl.Block) bool {
 	if first := seen[b.Type]; first != nil {
 		d.err(b.DefRange, "Duplicate "+b.Type+" block", "Only one %s block is allowed here. The first is at %s.",

@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
-// LanguageVersion is the OpenTofu release whose language this package reads. Version constraints on OpenTofu
+// LanguageVersion is the OpenTofu release whose language this package implements. Version constraints on OpenTofu
 // are checked against it.
 const LanguageVersion = "1.12.6"
 
@@ -32,11 +32,10 @@ var (
 	compatibleSince  = goversion.Must(goversion.NewVersion("1.11.0"))
 )
 
-// incompatible marks the problem that a module is not made for this version of the language.
+// incompatible marks the problem that a module does not support this version of the language.
 type incompatible struct{}
 
-// onlyIncompatible leaves nothing else when there are such problems: whatever else is found could follow from
-// them.
+// onlyIncompatible removes all other problems if there are such, because the others could follow from them.
 func onlyIncompatible(diags diag.List) diag.List {
 	var out diag.List
 	for _, d := range diags {
@@ -50,8 +49,9 @@ func onlyIncompatible(diags diag.List) diag.List {
 	return out
 }
 
-// engineVersions collects the constraints on the version of OpenTofu, and checks those that are in force. They
-// are looked for before all else, and leniently, so that a module made for a later version says that first.
+// engineVersions collects the constraints on the version of OpenTofu, and checks those that are enforced. They are
+// decoded first and leniently, so that for a module that requires a later version this is reported before other
+// problems.
 func (d *decoder) engineVersions(file *hcl.BodyContent) []EngineVersion {
 	var out []EngineVersion
 	for _, b := range file.Blocks {
@@ -130,7 +130,7 @@ func (d *decoder) language(b *hcl.Block) {
 		if !d.once(&seen, b, "compatible_with") {
 			continue
 		}
-		c, _, _ := b.Body.PartialContent(compatibleSchema) // engineVersions told what is wrong with it
+		c, _, _ := b.Body.PartialContent(compatibleSchema) // engineVersions has reported its problems
 		attr, ok := c.Attributes["opentofu"]
 		if !ok {
 			continue
@@ -175,7 +175,7 @@ func (d *decoder) experiments(attr *hcl.Attribute) {
 	}
 }
 
-// versionAttribute decodes version constraints in which nothing can be referred to.
+// versionAttribute decodes version constraints, which must not contain references.
 func (d *decoder) versionAttribute(attr *hcl.Attribute) (goversion.Constraints, bool) {
 	v, more := attr.Expr.Value(nil)
 	if d.add(more) {
@@ -184,7 +184,7 @@ func (d *decoder) versionAttribute(attr *hcl.Attribute) (goversion.Constraints, 
 	return d.versionValue(attr, v)
 }
 
-// versionValue decodes version constraints. Null and unknown constrain nothing, and give false without a problem.
+// versionValue decodes version constraints. It returns false for null and unknown, without a problem.
 func (d *decoder) versionValue(attr *hcl.Attribute, v cty.Value) (goversion.Constraints, bool) {
 	const summary = "Invalid version constraint"
 	at := attr.Expr.Range()

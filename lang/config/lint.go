@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// conversionText says why a value cannot be converted, and where in it, if that is known.
+// conversionText says why a value cannot be converted and, if known, which part of it.
 func conversionText(err error) string {
 	var at cty.PathError
 	if !errors.As(err, &at) || len(at.Path) == 0 {
@@ -24,7 +24,7 @@ func conversionText(err error) string {
 	return pathText(at.Path) + ": " + err.Error()
 }
 
-// pathText writes a path the way that it would be written behind a value.
+// pathText returns a path as it would be written after a value.
 func pathText(path cty.Path) string {
 	var b strings.Builder
 	for _, step := range path {
@@ -47,7 +47,7 @@ func pathText(path cty.Path) string {
 	return b.String()
 }
 
-// suggestion returns the known name that a mistyped one may stand for, as a sentence with a space before it.
+// suggestion returns the sentence that suggests a known name in place of a mistyped one, with a leading space.
 func suggestion(given string, known []string) string {
 	slices.Sort(known)
 	for _, name := range known {
@@ -58,8 +58,8 @@ func suggestion(given string, known []string) string {
 	return ""
 }
 
-// unusedAttributes warns about attributes in an object literal that the type has not, so that the conversion to
-// it would drop them without a word.
+// unusedAttributes warns about attributes of an object literal that the type does not have, so that the conversion
+// would silently drop them.
 func (d *decoder) unusedAttributes(e hcl.Expression, ty cty.Type) {
 	if native, ok := e.(hclsyntax.Expression); ok {
 		d.unusedIn(native, ty, nil)
@@ -109,7 +109,7 @@ func (d *decoder) unused(name string, at, around hcl.Range, ty cty.Type, path ct
 	d.diags = append(d.diags, p)
 }
 
-// constantKey returns the key of an item of an object literal, if it is written out.
+// constantKey returns the key of an item of an object literal, if it is constant.
 func constantKey(e hclsyntax.Expression) (string, bool) {
 	v, diags := e.Value(nil)
 	if diags.HasErrors() || v.IsNull() || !v.IsKnown() || v.IsMarked() || v.Type() != cty.String {

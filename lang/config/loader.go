@@ -20,10 +20,10 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// FS is where configuration is read from. Names are as diagnostics show them: relative to the working directory
-// (they may lead above it) or absolute, with the separators of the system.
+// FS is the file system with the configuration. Names are as diagnostics show them: relative to the working
+// directory (possibly with ..) or absolute, with the separators of the system.
 type FS interface {
-	// ReadFile returns the whole content of a file.
+	// ReadFile returns the content of a file.
 	ReadFile(name string) ([]byte, error)
 	// ReadDir returns the entries of a directory, sorted by name.
 	ReadDir(name string) ([]fs.DirEntry, error)
@@ -31,7 +31,7 @@ type FS interface {
 
 // OS is the file system of the machine.
 type OS struct {
-	// Base is the directory that relative names start from; empty is the process's working directory.
+	// Base is the directory to which relative names refer; empty for the process's working directory.
 	Base string
 }
 
@@ -90,14 +90,14 @@ func (l *Loader) keep(name string, f *hcl.File) {
 	l.files[name] = f
 }
 
-// HasConfig reports whether the directory holds configuration files.
+// HasConfig reports whether the directory contains configuration files.
 func (l *Loader) HasConfig(dir string) bool {
 	files, diags := l.list(dir)
 	return !diags.HasErrors() && len(files.primary)+len(files.override) > 0
 }
 
-// LoadModule parses the files of one directory into a module on its own: what depends on its callers (the
-// sources of the modules that it calls) is left open. The module is nil only when the directory cannot be read.
+// LoadModule parses the files of one directory into a module. What depends on its callers (the sources of the
+// modules that it calls) is not evaluated. The module is nil only if the directory cannot be read.
 func (l *Loader) LoadModule(dir string) (*Module, diag.List) {
 	names, diags := l.list(dir)
 	if diags.HasErrors() {
@@ -126,7 +126,8 @@ func (l *Loader) LoadModule(dir string) (*Module, diag.List) {
 	return m, m.problems
 }
 
-// storageOnly leaves of files what says where the state is, and what that can refer to.
+// storageOnly removes from files everything that neither configures where the state is stored nor can be referred
+// to by that configuration.
 func storageOnly(files []*file) []*file {
 	out := make([]*file, len(files))
 	for i, f := range files {
@@ -143,13 +144,13 @@ func (l *Loader) ParseFile(name string) (hcl.Body, diag.List) {
 	return p.body, p.diags
 }
 
-// parsed is one file as syntax.
+// parsed is the syntax tree of one file.
 type parsed struct {
 	body  hcl.Body
 	diags diag.List
 }
 
-// parseAll parses files on all processors, and answers in the order of the names.
+// parseAll parses files in parallel, and returns them in the order of the names.
 func (l *Loader) parseAll(names []string) []parsed {
 	out := make([]parsed, len(names))
 	if len(names) == 1 {
@@ -165,7 +166,7 @@ func (l *Loader) parseAll(names []string) []parsed {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		panic(err) // parse has no errors but diagnostics
+		panic(err) // parse returns no errors, only diagnostics
 	}
 	return out
 }
@@ -194,8 +195,8 @@ func parseSyntax(name string, text []byte, isJSON bool) (*hcl.File, hcl.Diagnost
 // dirFiles are the configuration files of a directory.
 type dirFiles struct{ primary, override []string }
 
-// list finds the configuration files of a directory: not hidden ones, not what editors leave behind, and no
-// .tf file beside which a .tofu file of that name lies.
+// list finds the configuration files of a directory. Hidden files, editors' backup files, and .tf files that have a
+// .tofu file of the same name are left out.
 func (l *Loader) list(dir string) (dirFiles, diag.List) {
 	entries, err := l.fs.ReadDir(dir)
 	if err != nil {

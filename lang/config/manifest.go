@@ -21,9 +21,9 @@ type Manifest map[addr.Module]Installed
 
 // Installed is one installed module.
 type Installed struct {
-	// Source is the normal form of the source address, without its secrets; empty for the root.
+	// Source is the normalized source address, without its secrets; empty for the root.
 	Source string
-	// Version is that of a registry module, else empty.
+	// Version is the version of a registry module, else empty.
 	Version string
 	// Dir is the directory of the module, relative to the working directory.
 	Dir string
@@ -41,10 +41,10 @@ type manifestEntry struct {
 	Dir     string `json:"Dir"`
 }
 
-// ManifestPath returns where the manifest lies below the data directory (.terraform, or TF_DATA_DIR).
+// ManifestPath returns the path of the manifest in the data directory (.terraform, or TF_DATA_DIR).
 func ManifestPath(dataDir string) string { return filepath.Join(dataDir, "modules", "modules.json") }
 
-// ReadManifest reads the manifest below the data directory. Without one nothing is installed.
+// ReadManifest reads the manifest in the data directory. If there is none, nothing is installed.
 func ReadManifest(fsys FS, dataDir string) (Manifest, diag.List) {
 	name := ManifestPath(dataDir)
 	text, err := fsys.ReadFile(name)
@@ -99,12 +99,13 @@ func (m Manifest) Encode() []byte {
 	}
 	text, err := json.Marshal(file)
 	if err != nil {
-		panic(err) // strings only
+		panic(err) // only strings: cannot fail
 	}
 	return text
 }
 
-// Locate implements Locator: it finds what was installed, and refuses what is not what is asked for now.
+// Locate implements Locator: it finds installed modules, and returns an error for those that do not match the
+// request.
 func (m Manifest) Locate(r ModuleRequest) (Installed, diag.List) {
 	const again = `Run "init" to install the modules that the configuration calls.`
 	at := r.Call.Range

@@ -8,7 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 )
 
-// merge lets an override file change what the files before it declare.
+// merge applies the declarations of an override file to those of the files before it.
 func (a *assembler) merge(f *file) {
 	m := a.m
 	m.Engine = append(m.Engine, f.engine...)
@@ -78,7 +78,7 @@ func (a *assembler) merge(f *file) {
 	}
 }
 
-// nothing complains that there is nothing to override.
+// nothing reports that there is nothing to override.
 func (a *assembler) nothing(at hcl.Range, summary, what string) {
 	a.err(at, summary, "No other file declares %s, and an override file cannot add it.", what)
 }
@@ -93,7 +93,7 @@ func (a *assembler) mergeSettings(f *file) {
 	m := a.m
 	switch len(f.backends) {
 	case 0:
-	case 1: // takes the place of a cloud block, too
+	case 1: // also replaces a cloud block
 		m.Backend, m.Cloud = f.backends[0], nil
 	default:
 		a.err(f.backends[1].Range, "Duplicate backend configuration", "An override file has one backend block at "+
@@ -245,14 +245,14 @@ func (a *assembler) mergeResource(base, r *Resource) {
 	a.noDependsOn(r.DependsOn)
 }
 
-// overridden is a body some of which is overridden by another.
+// overridden is a body that is partly overridden by another.
 type overridden struct{ base, override hcl.Body }
 
-// MergeBodies returns a body that holds what base holds and override does not: an attribute takes the place of the one
-// of its name, blocks that of all blocks of their type. Equal arguments give equal bodies.
+// MergeBodies returns base overridden by override: an attribute replaces the one of the same name, blocks replace
+// all blocks of the same type. Equal arguments give equal bodies.
 func MergeBodies(base, override hcl.Body) hcl.Body { return overridden{base, override} }
 
-// Content accepts what the schema does not have, as OpenTofu does in overridden blocks.
+// Content accepts arguments that the schema does not have, as OpenTofu does in overridden blocks.
 func (b overridden) Content(schema *hcl.BodySchema) (*hcl.BodyContent, hcl.Diagnostics) {
 	content, _, diags := b.PartialContent(schema)
 	return content, diags
@@ -301,7 +301,7 @@ func overlay(base, over *hcl.BodyContent) *hcl.BodyContent {
 	return out
 }
 
-// producedType is the type of a block, or of those that a dynamic block makes.
+// producedType returns the type of a block, or of the blocks that a dynamic block produces.
 func producedType(b *hcl.Block) string {
 	if b.Type == "dynamic" && len(b.Labels) > 0 {
 		return b.Labels[0]
@@ -309,7 +309,7 @@ func producedType(b *hcl.Block) string {
 	return b.Type
 }
 
-// withDynamic returns the schema with dynamic blocks, which can stand for any of its block types.
+// withDynamic returns the schema extended by dynamic blocks, which can produce any of its block types.
 func withDynamic(schema *hcl.BodySchema) *hcl.BodySchema {
 	if slices.ContainsFunc(schema.Blocks, func(b hcl.BlockHeaderSchema) bool { return b.Type == "dynamic" }) {
 		return schema

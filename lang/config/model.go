@@ -1,7 +1,7 @@
-// Package config turns files into a static module tree; bodies and expressions stay unevaluated.
+// Package config loads files into a static module tree; bodies and expressions stay unevaluated.
 //
-// It decides everything that can be decided from syntax alone. It asks no provider, reads no state and
-// evaluates nothing but what OpenTofu evaluates early (module sources, encryption, backends).
+// It decides everything that can be decided from syntax alone. It does not use providers or states, and evaluates
+// only what OpenTofu evaluates early (module sources, encryption, backends).
 package config
 
 import (
@@ -15,36 +15,36 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Tree is a whole configuration: the root module and what it calls.
+// Tree is a whole configuration: the root module and all modules that it calls.
 type Tree struct {
 	Root *Node
-	// Modules finds a node by its static path.
+	// Modules contains the nodes by their static paths.
 	Modules map[addr.Module]*Node
-	// Tests are the test files of the root module, in the order of their names, where they were asked for.
+	// Tests are the test files of the root module, sorted by name, if they were requested.
 	Tests []*TestFile
 
 	overrides map[addr.ConfigResource]*ResourceOverride
 }
 
-// Override returns what a test says of the objects of a resource, also of those that its block is gone of: their
-// provider is not asked. It is nil for a resource that is not overridden.
+// Override returns the values that a test sets for the objects of a resource, even if its block has been removed:
+// the provider is not called for them. It is nil for a resource that is not overridden.
 func (t *Tree) Override(r addr.ConfigResource) *ResourceOverride { return t.overrides[r] }
 
-// Node is one module of the tree, at one place. The same source called twice makes two nodes that share one
-// parsed Module.
+// Node is one module of the tree at one path. If the same source is called twice, the two nodes share one parsed
+// Module.
 type Node struct {
 	Path     addr.Module
 	Parent   *Node // nil for the root
 	Call     *ModuleCall
 	Module   *Module
 	Children map[string]*Node
-	// SourceDir is the directory of the module's files as shown to users (relative to the root module);
-	// path.module is this.
+	// SourceDir is the directory of the module's files as shown to users (relative to the root module); it is also
+	// the value of path.module.
 	SourceDir string
 	// Version is the version of a registry module, else empty.
 	Version string
-	// ProviderInstances are the for_each elements, by key, of the provider blocks that have one. OpenTofu evaluates
-	// them before planning; so they depend on variables and locals alone.
+	// ProviderInstances are the for_each elements, by key, of the provider blocks that have for_each. As in
+	// OpenTofu they are evaluated before planning, so they depend only on variables and locals.
 	ProviderInstances map[addr.LocalProvider]map[string]cty.Value
 
 	static    *Static
@@ -52,8 +52,8 @@ type Node struct {
 	providers map[providerKey]providerHome
 }
 
-// Remote reports whether the module, or one that it is called through, comes from a registry or a package: it is
-// not part of the configuration that its user writes.
+// Remote reports whether the module, or one of its callers, comes from a registry or a package: it is not part of
+// the user's own configuration.
 func (n *Node) Remote() bool {
 	for ; n.Parent != nil; n = n.Parent {
 		if n.Call.parsed.Kind != LocalSource {
@@ -74,8 +74,8 @@ type Module struct {
 	// EncryptionRange is the header of the encryption block.
 	EncryptionRange hcl.Range
 
-	// Required maps local names to the providers that required_providers names, in full (defaults filled in
-	// for local names that are only used).
+	// Required maps local names to providers: the entries of required_providers, with defaults for local names that
+	// are only used.
 	Required map[string]*RequiredProvider
 	// Providers are the provider blocks by local name and alias.
 	Providers map[addr.LocalProvider]*ProviderConfig
@@ -97,9 +97,9 @@ type Module struct {
 	// Files are the source files of the module, in the order in which they were merged.
 	Files []string
 
-	// problems are what loading the module without its callers found.
+	// problems are those found when the module was loaded, without its callers.
 	problems diag.List
-	// storageProblems are those of them that are visible in one file, or concern where the state is.
+	// storageProblems are the problems that are visible in one file, or that concern where the state is stored.
 	storageProblems diag.List
 }
 
@@ -116,9 +116,9 @@ type Backend struct {
 	Type  string
 	Body  hcl.Body
 	Range hcl.Range
-	// TypeRange is where the type's label stands.
+	// TypeRange is the range of the type's label.
 	TypeRange hcl.Range
-	// OwnBlock tells that it is a cloud block, which has no label.
+	// OwnBlock is set for a cloud block, which has no label.
 	OwnBlock bool
 }
 
@@ -131,7 +131,7 @@ type RequiredProvider struct {
 	ConstraintsRange hcl.Range
 	Aliases          []addr.LocalProvider // configuration_aliases
 	Range            hcl.Range
-	// Implied is true when nothing but the use of the name declares it.
+	// Implied is true if only the use of the name declares it.
 	Implied bool
 }
 
@@ -146,7 +146,7 @@ type ProviderConfig struct {
 	Config       hcl.Body
 	Range        hcl.Range
 	NameRange    hcl.Range
-	// Mock is set for a mock_provider block of a test: the provider is neither configured nor asked.
+	// Mock is set for a mock_provider block of a test: the provider is neither configured nor called.
 	Mock *Mock
 }
 
@@ -160,7 +160,7 @@ type ProviderMeta struct {
 	Provider addr.Provider
 	Config   hcl.Body // constants only
 	Range    hcl.Range
-	// NameRange is where the block names the provider.
+	// NameRange is the range of the provider's name.
 	NameRange hcl.Range
 }
 
@@ -169,8 +169,9 @@ type Variable struct {
 	Name           string
 	Description    string
 	DescriptionSet bool
-	// ConstraintType is the type as declared, with its optional() attributes: what given values are converted to.
-	// Type is the same without optional(): what values have then. Both are cty.DynamicPseudoType when absent.
+	// ConstraintType is the declared type, with its optional() attributes, to which given values are converted.
+	// Type is the same type without optional(): the type of the converted values. Both are cty.DynamicPseudoType if
+	// no type is declared.
 	ConstraintType cty.Type
 	Type           cty.Type
 	TypeDefaults   *TypeDefaults
@@ -240,11 +241,11 @@ type ModuleCall struct {
 type PassedProvider struct {
 	InChild  addr.LocalProvider
 	InParent addr.LocalProvider
-	// KeyExpr is the instance key expression of a parent configuration with for_each, else nil. It is evaluated
-	// in the calling module, for the instance of the call.
+	// KeyExpr is the instance key expression of a parent configuration with for_each, else nil. It is evaluated in
+	// the calling module, for the instance of the call.
 	KeyExpr hcl.Expression
 	Range   hcl.Range
-	// InChildRange and InParentRange are where the names of the providers stand.
+	// InChildRange and InParentRange are the ranges of the names of the providers.
 	InChildRange, InParentRange hcl.Range
 
 	inChildKey hcl.Expression
@@ -261,7 +262,7 @@ type Resource struct {
 	ProviderSet     bool
 	ProviderKeyExpr hcl.Expression // provider = aws.by_region[each.key]
 	ProviderRange   hcl.Range      // the provider's name in the provider argument
-	// Source is the provider that Provider means in this module.
+	// Source is the provider to which Provider resolves in this module.
 	Source addr.Provider
 
 	DependsOn       []hcl.Traversal
@@ -271,8 +272,8 @@ type Resource struct {
 
 	CreateBeforeDestroy    bool
 	CreateBeforeDestroySet bool
-	// PreventDestroy is an expression (variables are allowed), Destroy a constant, which Destroys evaluates; nil when
-	// absent.
+	// PreventDestroy is an expression (variables are allowed), Destroy a constant, which Destroys evaluates; nil if
+	// not set.
 	PreventDestroy hcl.Expression
 	Destroy        hcl.Expression
 	IgnoreChanges  []hcl.Traversal
@@ -281,7 +282,7 @@ type Resource struct {
 	Provisioners []*Provisioner
 	Connection   hcl.Body // the resource-level connection block
 
-	// Check is the check block that holds this data block, else empty.
+	// Check is the check block that contains this data block, else empty.
 	Check string
 
 	Range     hcl.Range
@@ -335,9 +336,9 @@ type Removed struct {
 type Import struct {
 	// To is the target expression: an address whose keys may be expressions when ForEach is set.
 	To hcl.Expression
-	// StaticTo is the resource that To names, without its keys.
+	// StaticTo is the resource of To, without keys.
 	StaticTo addr.ConfigResource
-	// ResolvedTo is what To names if there are no expressions in its keys, else nil.
+	// ResolvedTo is the instance of To if its keys contain no expressions, else nil.
 	ResolvedTo  *addr.Instance
 	ID          hcl.Expression
 	Identity    hcl.Expression
@@ -347,10 +348,10 @@ type Import struct {
 	// ProviderKeyExpr is the instance key of a provider configuration with for_each.
 	ProviderKeyExpr hcl.Expression
 	ProviderRange   hcl.Range // the provider argument
-	// Source is the provider that imports, as the module that holds the block sees it.
+	// Source is the provider that imports, as resolved in the module that contains the block.
 	Source addr.Provider
 	Range  hcl.Range
 }
 
-// TypeDefaults is what optional() attributes of a type constraint fall back to.
+// TypeDefaults are the defaults of the optional() attributes of a type constraint.
 type TypeDefaults = typeexpr.Defaults

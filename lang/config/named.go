@@ -68,7 +68,7 @@ func (d *decoder) variable(b *hcl.Block) *Variable {
 	return v
 }
 
-// reservedVariable reports whether a module block could not set a variable of this name.
+// reservedVariable reports whether a variable of this name could not be set by a module block.
 func reservedVariable(name string) bool {
 	return slices.ContainsFunc(moduleSchema.Attributes, func(a hcl.AttributeSchema) bool { return a.Name == name }) ||
 		slices.ContainsFunc(moduleSchema.Blocks, func(b hcl.BlockHeaderSchema) bool { return b.Type == name })
@@ -82,7 +82,7 @@ func (d *decoder) variableType(v *Variable, e hcl.Expression) {
 	}
 	var ty cty.Type
 	switch hcl.ExprAsKeyword(e) {
-	case "list": // of whatever, as before types had arguments
+	case "list": // of any element type, as before types had arguments
 		ty = cty.List(cty.DynamicPseudoType)
 	case "map":
 		ty = cty.Map(cty.DynamicPseudoType)
@@ -99,7 +99,7 @@ func (d *decoder) variableType(v *Variable, e hcl.Expression) {
 	v.ParseLiteral = ty.IsPrimitiveType()
 }
 
-// quotedType complains about a type in quotes.
+// quotedType reports a quoted type.
 func (d *decoder) quotedType(v *Variable, e hcl.Expression) {
 	value, more := e.Value(nil)
 	if d.add(more) {
@@ -136,7 +136,7 @@ func (d *decoder) variableDefault(v *Variable, e hcl.Expression) {
 	v.Default = value
 }
 
-// validation decodes a validation block, whose condition has to look at the variable.
+// validation decodes a validation block, whose condition must refer to the variable.
 func (d *decoder) validation(variable string, b *hcl.Block) *CheckRule {
 	r := d.rule(b)
 	if r.Condition == nil {
@@ -153,7 +153,7 @@ func (d *decoder) validation(variable string, b *hcl.Block) *CheckRule {
 	return r
 }
 
-// rule decodes what all checks consist of.
+// rule decodes the arguments that all checks share.
 func (d *decoder) rule(b *hcl.Block) *CheckRule {
 	r := &CheckRule{Range: b.DefRange}
 	if d.override {
@@ -169,8 +169,7 @@ func (d *decoder) rule(b *hcl.Block) *CheckRule {
 	return r
 }
 
-// rules decodes precondition and postcondition blocks. They cannot look at the resource that they belong to
-// other than by self.
+// rules decodes precondition and postcondition blocks. They can refer to their own resource only by self.
 func (d *decoder) rules(r *Resource, blocks hcl.Blocks) {
 	for _, b := range blocks {
 		rule := d.rule(b)
@@ -222,7 +221,7 @@ func (d *decoder) locals(b *hcl.Block) []*Local {
 	return out
 }
 
-// inOrder returns attributes as they follow each other in the source.
+// inOrder returns attributes in the order of the source.
 func inOrder(attrs hcl.Attributes) []*hcl.Attribute {
 	out := make([]*hcl.Attribute, 0, len(attrs))
 	for _, a := range attrs {

@@ -19,8 +19,9 @@ func checkProviders(t *Tree) diag.List {
 	return d.diags
 }
 
-// providersOf checks one node after those below it. single is where the node, or one above it, is repeated or
-// made to wait, which a module with provider blocks cannot be; nil if it is not.
+// providersOf checks one node after those below it. single is the range of a count, for_each, enabled or depends_on
+// argument of the call of the node, or of a call above it; a module with provider blocks must not have one. It is
+// nil if there is none.
 func (d *decoder) providersOf(n *Node, single *hcl.Range) {
 	for _, name := range slices.Sorted(maps.Keys(n.Children)) {
 		call := n.Module.Calls[name]
@@ -48,17 +49,17 @@ func (d *decoder) providersOf(n *Node, single *hcl.Range) {
 	}
 }
 
-// providerCheck is what one module says about providers.
+// providerCheck checks the provider configurations of one module.
 type providerCheck struct {
 	*decoder
 	n *Node
-	// configured are the blocks with something in them, empty those with nothing, both by NAME.ALIAS.
+	// configured are the non-empty blocks, empty the empty ones, both by NAME.ALIAS.
 	configured, empty map[string]*ProviderConfig
 	forEach           map[string]hcl.Expression
-	// declared is what required_providers says, aliases its configuration_aliases.
+	// declared are the entries of required_providers, aliases its configuration_aliases.
 	declared map[string]addr.Provider
 	aliases  map[string]addr.Provider
-	// passed is what the caller passes.
+	// passed are the configurations that the caller passes.
 	passed map[string]*PassedProvider
 }
 
@@ -95,7 +96,7 @@ func newProviderCheck(d *decoder, n *Node) *providerCheck {
 	return c
 }
 
-// where names the module, and caller the one that calls it, for the details of problems.
+// where describes the module, and caller the one that calls it, in the details of problems.
 func (c *providerCheck) where() string { return moduleText(c.n) }
 
 func moduleText(n *Node) string {
@@ -105,7 +106,7 @@ func moduleText(n *Node) string {
 	return n.Path.String()
 }
 
-// typeOf is the provider that a local name means in a module, for which nobody may have declared it.
+// typeOf returns the provider of a local name in a module, which may not be declared.
 func typeOf(n *Node, name string) addr.Provider {
 	if r, ok := n.Module.Required[name]; ok && !r.Implied {
 		return r.Source
@@ -115,7 +116,7 @@ func typeOf(n *Node, name string) addr.Provider {
 
 func isDefault(p addr.Provider) bool { return p.Host == addr.DefaultHost && p.Namespace == "hashicorp" }
 
-// duplicates warns about one provider with two local names.
+// duplicates warns about providers with two local names.
 func (c *providerCheck) duplicates() {
 	const summary = "Duplicate required provider"
 	first := map[addr.Provider]string{}
@@ -140,14 +141,14 @@ func (c *providerCheck) duplicates() {
 	}
 }
 
-// implied checks the local names that follow from the types of resources.
+// implied checks the local names that are implied by the types of resources.
 func (c *providerCheck) implied() {
-	wrong := map[string]error{}         // names that no provider can have
-	renamed := map[addr.Provider]bool{} // providers that required_providers calls by some name
+	wrong := map[string]error{}         // invalid names of providers
+	renamed := map[addr.Provider]bool{} // providers that required_providers declares
 	for _, p := range c.declared {
 		renamed[p] = true
 	}
-	seen := map[string]bool{} // names, and whether there is something to say about them
+	seen := map[string]bool{} // names, and whether there is a problem to report
 	for _, r := range c.resources(func(r *Resource) bool {
 		name := r.Provider.Name
 		if r.ProviderSet {
@@ -180,8 +181,8 @@ func (c *providerCheck) implied() {
 	}
 }
 
-// resources returns those resources of the module that want says, in order. There can be very many, and mostly
-// nothing is to be said about any.
+// resources returns the resources of the module that want selects, sorted. There can be very many, and mostly none
+// is selected, so only the selected ones are sorted.
 func (c *providerCheck) resources(want func(*Resource) bool) []*Resource {
 	var out []*Resource
 	for _, r := range c.n.Module.Resources {
@@ -193,14 +194,14 @@ func (c *providerCheck) resources(want func(*Resource) bool) []*Resource {
 	return out
 }
 
-// calls returns the module calls in the order of their names.
+// calls returns the module calls, sorted by name.
 func (c *providerCheck) calls() []*ModuleCall {
 	out := slices.Collect(maps.Values(c.n.Module.Calls))
 	slices.SortFunc(out, func(a, b *ModuleCall) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
-// keys checks that an instance is chosen of provider configurations with for_each, and of those only.
+// keys checks that an instance key is given for provider configurations with for_each, and only for these.
 func (c *providerCheck) keys() {
 	for _, call := range c.calls() {
 		for _, p := range call.Providers {
@@ -240,8 +241,8 @@ func (c *providerCheck) key(block string, p addr.LocalProvider, key hcl.Expressi
 	}
 }
 
-// sameForEach warns that a resource and its provider configuration would lose their instances together, when the
-// one is needed to destroy the other.
+// sameForEach warns that a resource and its provider configuration would lose their instances together, although
+// the provider is needed to destroy the resource.
 func (c *providerCheck) sameForEach(block, target string, a, b hcl.Expression) {
 	if a == nil || b == nil || len(a.Variables()) == 0 || len(b.Variables()) == 0 || !sameExpression(a, b) {
 		return
@@ -254,7 +255,7 @@ func (c *providerCheck) sameForEach(block, target string, a, b hcl.Expression) {
 			"to get rid of these objects first, use apply -destroy -target=%s.", target)
 }
 
-// outgoing checks what the module passes to those that it calls.
+// outgoing checks the configurations that the module passes to the modules that it calls.
 func (c *providerCheck) outgoing() {
 	for _, call := range c.calls() {
 		for _, p := range call.Providers {
@@ -282,7 +283,7 @@ func (c *providerCheck) outgoing() {
 	}
 }
 
-// incoming checks what the caller passes against what the module takes.
+// incoming checks the configurations that the caller passes against those that the module accepts.
 func (c *providerCheck) incoming(single *hcl.Range) {
 	if len(c.configured) > 0 && single != nil {
 		c.err(*single, "Module is incompatible with count, for_each, enabled and depends_on",
@@ -354,10 +355,11 @@ func (c *providerCheck) accepts(name string, p *PassedProvider) {
 		moduleText(c.n.Parent), p.InParent.String(), gets.Display(), c.where(), p.InChild.String(), wants.Display())
 }
 
-// typeHere is typeOf in the module that is checked.
+// typeHere is typeOf for the module that is checked.
 func (c *providerCheck) typeHere(name string) addr.Provider { return typeOf(c.n, name) }
 
-// emptyBlocks warns about provider blocks with nothing in them, by which modules once said what they take.
+// emptyBlocks warns about empty provider blocks, by which modules formerly declared which configurations they
+// accept.
 func (c *providerCheck) emptyBlocks() {
 	byName := map[string][]string{}
 	for name, p := range c.empty {
@@ -388,8 +390,8 @@ func (c *providerCheck) emptyBlocks() {
 	}
 }
 
-// checkImports checks that an import block and its target choose the same provider configuration. Only the root module
-// has import blocks.
+// checkImports checks that an import block and its target select the same provider configuration. Only the root
+// module has import blocks.
 func checkImports(t *Tree) diag.List {
 	c := &decoder{}
 	for _, i := range t.Root.Module.Imports {

@@ -14,7 +14,7 @@ var providerSchema = &hcl.BodySchema{
 	Blocks: []hcl.BlockHeaderSchema{{Type: "_"}, {Type: "lifecycle"}, {Type: "locals"}},
 }
 
-// provider decodes a provider block; nil when its name cannot be one.
+// provider decodes a provider block; nil if its name is invalid.
 func (d *decoder) provider(b *hcl.Block) *ProviderConfig {
 	c, rest := d.partial(b.Body, providerSchema)
 	if !d.providerName(b.Labels[0], b.DefRange) {
@@ -97,7 +97,7 @@ func (d *decoder) requiredVersion(attr *hcl.Attribute) *RequiredProvider {
 	return r
 }
 
-// impliedSource fills in the source of a provider that names none.
+// impliedSource sets the default source of a provider without one.
 func (d *decoder) impliedSource(r *RequiredProvider) bool {
 	label, err := addr.ParseProviderLabel(r.Name)
 	if err != nil {
@@ -198,7 +198,7 @@ func (d *decoder) configurationAliases(name string, e hcl.Expression) []addr.Loc
 	return out
 }
 
-// providerMeta is a provider_meta block before it is known which provider its name means.
+// providerMeta is a provider_meta block before its provider is resolved.
 type providerMeta struct {
 	name string
 	body hcl.Body

@@ -7,7 +7,7 @@ var provisionerSchema = &hcl.BodySchema{
 	Blocks:     []hcl.BlockHeaderSchema{{Type: "connection"}, {Type: "_"}, {Type: "lifecycle"}},
 }
 
-// provisioner decodes a provisioner block; nil for those types that OpenTofu removed.
+// provisioner decodes a provisioner block; nil for types that OpenTofu has removed.
 func (d *decoder) provisioner(b *hcl.Block) *Provisioner {
 	p := &Provisioner{Type: b.Labels[0], Range: b.DefRange}
 	c, rest := d.partial(b.Body, provisionerSchema)
@@ -60,9 +60,10 @@ func (d *decoder) provisioner(b *hcl.Block) *Provisioner {
 	return p
 }
 
-// onlySelf checks that what runs when a resource is destroyed refers to nothing that may be gone by then.
+// onlySelf checks that a provisioner that runs at destroy refers only to self: other objects may no longer exist
+// then.
 func (d *decoder) onlySelf(body hcl.Body) {
-	attrs, _ := body.JustAttributes() // what else is in the body is checked by whoever decodes it
+	attrs, _ := body.JustAttributes() // the rest of the body is checked when it is decoded
 	for _, attr := range inOrder(attrs) {
 		for _, trav := range attr.Expr.Variables() {
 			if !usableAtDestroy(trav) {

@@ -13,15 +13,16 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// ResolvedProvider is where a local name of a provider leads to.
+// ResolvedProvider is the provider configuration to which a local name resolves.
 type ResolvedProvider struct {
-	// Config is the configuration: where its block is, or the root module where the provider needs none.
+	// Config is the address of the configuration: in the module with its block, or in the root module if there is
+	// no block.
 	Config addr.ProviderConfig
-	// Block is its block; nil where there is none and the provider is used without configuration.
+	// Block is its block; nil if there is none and the provider is used without configuration.
 	Block *ProviderConfig
-	// Key chooses among the instances of a block with for_each when the choice is made by a providers argument on
-	// the way, else nil. It is evaluated in the module that holds the call of KeyCall, for the instance of that
-	// call which the resource is in.
+	// Key selects an instance of a block with for_each if a providers argument between the block and the resource
+	// selects it; else nil. It is evaluated in the module that contains the call KeyCall, for the instance of that
+	// call that contains the resource.
 	Key     hcl.Expression
 	KeyCall *Node
 }
@@ -32,14 +33,14 @@ type providerKey struct {
 	alias    string
 }
 
-// providerHome says where a module has a provider configuration from: a block of its own, or its caller.
+// providerHome is the origin of a provider configuration of a module: a block of its own, or its caller.
 type providerHome struct {
 	block  *ProviderConfig
 	passed *PassedProvider
 }
 
-// homes returns the index of the provider configurations that the module itself has. It is made on first use, and runs
-// ask for it from many goroutines.
+// homes returns the index of the provider configurations of the module. It is built at first use; concurrent calls
+// are allowed.
 func (n *Node) homes() map[providerKey]providerHome {
 	n.indexing.Do(n.indexProviders)
 	return n.providers
@@ -66,7 +67,7 @@ func (n *Node) indexProviders() {
 	for i := range n.Call.Providers {
 		p := &n.Call.Providers[i]
 		key := providerKey{n.Module.ProviderFor(p.InChild.Name), p.InChild.Alias}
-		// An empty block only says that the caller has to pass a configuration.
+		// An empty block only declares that the caller has to pass a configuration.
 		if home, has := n.providers[key]; !has || home.block != nil && isEmptyBody(home.block.Config) {
 			n.providers[key] = providerHome{passed: p}
 		}
@@ -78,8 +79,8 @@ func isEmptyBody(b hcl.Body) bool {
 	return !diags.HasErrors()
 }
 
-// ResolveProvider returns the configuration that a reference to a provider in this module means: one of the
-// module, one that the caller passes, or, when there is no alias, that of a module above.
+// ResolveProvider returns the configuration to which a reference to a provider in this module resolves: one of the
+// module, one that the caller passes, or, without an alias, that of an ancestor module.
 func (n *Node) ResolveProvider(l addr.LocalProvider) (ResolvedProvider, diag.List) {
 	provider := n.Module.ProviderFor(l.Name)
 	for at := n; ; at = at.Parent {
@@ -99,14 +100,14 @@ func (n *Node) ResolveProvider(l addr.LocalProvider) (ResolvedProvider, diag.Lis
 		addr.ProviderConfig{Module: n.Path, Provider: provider, Alias: l.Alias}), nil)
 }
 
-// ProviderFor returns the configuration that ResolveProvider finds, or the zero value where it finds none; so it
-// is of use for trees in which Check finds nothing wrong.
+// ProviderFor returns the configuration that ResolveProvider finds, or the zero value if there is none, which
+// cannot happen if Check finds no errors.
 func (n *Node) ProviderFor(l addr.LocalProvider) addr.ProviderConfig {
 	r, _ := n.ResolveProvider(l)
 	return r.Config
 }
 
-// follow goes from module to caller for as long as the configuration is passed.
+// follow goes from module to caller while the configuration is passed.
 func (n *Node) follow(provider addr.Provider, alias string) (ResolvedProvider, diag.List) {
 	var out ResolvedProvider
 	for {
@@ -128,8 +129,8 @@ func (n *Node) follow(provider addr.Provider, alias string) (ResolvedProvider, d
 	}
 }
 
-// Requirements returns the providers that the configuration uses, with all version constraints on each.
-// Providers without constraints are there too, and so are those that are built in, and those of the tests.
+// Requirements returns the providers that the configuration uses, with all version constraints on each. Providers
+// without constraints, built-in providers, and those of the tests are included.
 func (t *Tree) Requirements() map[addr.Provider][]string {
 	out := map[addr.Provider][]string{}
 	add := func(p addr.Provider, constraints []string) { out[p] = append(out[p], constraints...) }
@@ -176,8 +177,8 @@ func (m *Module) Requirements() map[addr.Provider][]string {
 	return out
 }
 
-// Inferred returns a resource whose type alone says that it belongs to a provider, when no module names that provider
-// in required_providers: so somebody may have meant another. It is nil when there is none.
+// Inferred returns a resource whose provider is inferred only from its type, if no module declares that provider in
+// required_providers, so that another one may have been meant. It is nil if there is none.
 func (t *Tree) Inferred(p addr.Provider) *Resource {
 	var found *Resource
 	for _, path := range slices.Sorted(maps.Keys(t.Modules)) {
@@ -196,7 +197,7 @@ func (t *Tree) Inferred(p addr.Provider) *Resource {
 	return found
 }
 
-// compareResources orders managed resources first, then data sources, then ephemeral ones; each by name.
+// compareResources sorts managed resources first, then data sources, then ephemeral ones; each by name.
 func compareResources(a, b addr.Resource) int {
 	const order = "MDE"
 	return cmp.Or(strings.IndexByte(order, byte(a.Mode))-strings.IndexByte(order, byte(b.Mode)),

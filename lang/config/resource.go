@@ -28,7 +28,7 @@ var (
 	}
 )
 
-// header decodes what resource, data and ephemeral blocks have in common.
+// header decodes the arguments that resource, data and ephemeral blocks share.
 func (d *decoder) header(r *Resource, c *hcl.BodyContent) repetition {
 	r.Count, r.ForEach = expr(c, "count"), expr(c, "for_each")
 	r.Provider = addr.LocalProvider{Name: r.Addr.ImpliedProvider()}
@@ -103,8 +103,8 @@ func (d *decoder) lifecycle(r *Resource, c *hcl.BodyContent) {
 	d.rules(r, c.Blocks)
 }
 
-// Destroys reports whether the end of an object of the resource is to be destroyed, which is so where the block
-// does not say otherwise: what lifecycle.destroy says. It must be a constant. Where it is not, the object is kept.
+// Destroys evaluates lifecycle.destroy: it reports whether removing an object of the resource destroys it, which is
+// the default. The argument must be a constant; if it is not, the object is kept.
 func (r *Resource) Destroys() (bool, diag.List) {
 	if r.Destroy == nil {
 		return true, nil
@@ -148,13 +148,13 @@ func (d *decoder) ignoreChanges(r *Resource, e hcl.Expression) {
 	}
 }
 
-// isStar reports whether an expression is the string "*", which earlier versions of the language had.
+// isStar reports whether an expression is the string "*" of earlier versions of the language.
 func isStar(e hcl.Expression) bool {
 	v, diags := e.Value(nil)
 	return !diags.HasErrors() && v.Type() == cty.String && !v.IsNull() && v.IsKnown() && v.AsString() == "*"
 }
 
-// triggers decodes replace_triggered_by: each element refers to one resource, or to something in it.
+// triggers decodes replace_triggered_by: each element refers to one resource, or to an attribute of it.
 func (d *decoder) triggers(e hcl.Expression) []hcl.Expression {
 	list, more := hcl.ExprList(e)
 	d.add(more)

@@ -6,15 +6,15 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// sameExpression reports whether two expressions are written alike, up to parentheses and space. False can mean
-// that it is not known.
+// sameExpression reports whether two expressions are written in the same way, up to parentheses and space. It may
+// return false for some that are.
 func sameExpression(a, b hcl.Expression) bool {
 	x, ok := a.(hclsyntax.Expression)
 	y, ok2 := b.(hclsyntax.Expression)
 	return ok && ok2 && sameNode(bare(x), bare(y))
 }
 
-// bare takes parentheses away.
+// bare removes parentheses.
 func bare(e hclsyntax.Expression) hclsyntax.Expression {
 	for {
 		switch w := e.(type) {

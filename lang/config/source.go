@@ -10,14 +10,15 @@ import (
 	regaddr "github.com/opentofu/registry-address/v2"
 )
 
-// ModuleSource is the address that a module is installed from.
+// ModuleSource is the address from which a module is installed.
 type ModuleSource struct {
 	Kind SourceKind
-	// Text is the normal form: what the manifest holds.
+	// Text is the normalized form, as in the manifest.
 	Text string
 	// Registry is set for registry modules.
 	Registry regaddr.Module
-	// Package and Subdir are set for remote packages: what to fetch, and where the module lies in it.
+	// Package and Subdir are set for remote packages: the address to fetch, and the module's directory within the
+	// package.
 	Package, Subdir string
 }
 
@@ -31,11 +32,11 @@ const (
 	RemoteSource                         // a package that is fetched: git, an archive, ...
 )
 
-// errMaybeLocal is the error of a source that looks as if ./ was forgotten.
+// errMaybeLocal is the error for a source that seems to lack a leading ./.
 var errMaybeLocal = errors.New("not a source that can be fetched; a directory beside the module starts with ./")
 
-// ParseModuleSource parses the source argument of a module block. registryOnly is true when a version is
-// given, which only registries have.
+// ParseModuleSource parses the source argument of a module block. registryOnly is true if a version is given, which
+// only registries have.
 func ParseModuleSource(text string, registryOnly bool) (ModuleSource, error) {
 	if isLocalSource(text) {
 		if registryOnly {
@@ -66,7 +67,7 @@ func isLocalSource(text string) bool {
 	return false
 }
 
-// parseRemote normalises the address of a package, and splits the directory within it off.
+// parseRemote normalises the address of a package, and separates the directory within it.
 func parseRemote(text string) (ModuleSource, error) {
 	pkg, subdir := splitSubdir(text)
 	if strings.HasPrefix(subdir, "../") {
@@ -82,8 +83,8 @@ func parseRemote(text string) (ModuleSource, error) {
 	return ModuleSource{Kind: RemoteSource, Text: joinSubdir(pkg, subdir), Package: pkg, Subdir: subdir}, nil
 }
 
-// splitSubdir cuts an address at the // that starts the directory within the package. The query stays with
-// the package.
+// splitSubdir splits an address at the // before the directory within the package. The query stays with the
+// package.
 func splitSubdir(text string) (pkg, subdir string) {
 	end := len(text)
 	if i := strings.IndexByte(text, '?'); i >= 0 {
@@ -111,7 +112,7 @@ func joinSubdir(pkg, subdir string) string {
 	return pkg + "//" + subdir
 }
 
-// normalPackage writes out what the short forms of package addresses mean.
+// normalPackage expands the short forms of package addresses.
 func normalPackage(text string) (pkg, subdir string, err error) {
 	if forced, rest, ok := strings.Cut(text, "::"); ok && isScheme(forced) {
 		return forcedPackage(forced, rest)
@@ -139,7 +140,7 @@ func normalPackage(text string) (pkg, subdir string, err error) {
 		return googlePackage(text)
 	}
 	if u, err := url.Parse(text); err == nil && u.Scheme != "" {
-		return text, "", nil // whoever fetches it says that nothing can
+		return text, "", nil // the error is reported when it is fetched
 	}
 	return "", "", errMaybeLocal
 }
@@ -162,7 +163,7 @@ func hostedRepository(host, rest string) (pkg, subdir string, err error) {
 	return pkg, subdir, nil
 }
 
-// amazonPackage writes out the address of an object in S3, in the form that has the bucket in the path.
+// amazonPackage normalizes the address of an object in S3 to the form with the bucket in the path.
 func amazonPackage(text string) (pkg, subdir string, err error) {
 	host, object, _ := strings.Cut(text, "/")
 	parts := strings.Split(host, ".")
@@ -177,7 +178,7 @@ func amazonPackage(text string) (pkg, subdir string, err error) {
 	return "", "", fmt.Errorf("the host %q is not one of Amazon S3", host)
 }
 
-// googlePackage writes out the address of an object in Google Cloud Storage: HOST/storage/VERSION/BUCKET/OBJECT.
+// googlePackage normalizes the address of an object in Google Cloud Storage: HOST/storage/VERSION/BUCKET/OBJECT.
 func googlePackage(text string) (pkg, subdir string, err error) {
 	parts := strings.SplitN(text, "/", 5)
 	if len(parts) < 5 {
@@ -186,14 +187,14 @@ func googlePackage(text string) (pkg, subdir string, err error) {
 	return "gcs::https://www.googleapis.com/storage/" + strings.Join(parts[2:], "/"), "", nil
 }
 
-// Shown returns an address without its secrets: what is printed, and what the manifest holds. Passwords, keys and
-// tokens in it become "redacted".
+// Shown returns an address without its secrets, for output and for the manifest. Passwords, keys and tokens in it
+// become "redacted".
 func Shown(address string) string {
 	shown, _ := redact(address)
 	return shown
 }
 
-// Conceal takes the secrets of an address out of a text about it, such as an error.
+// Conceal removes the secrets of an address from a text about it, such as an error.
 func Conceal(text, address string) string {
 	_, secrets := redact(address)
 	for _, s := range secrets {
@@ -205,10 +206,10 @@ func Conceal(text, address string) string {
 	return text
 }
 
-// hidden stands where a secret was.
+// hidden replaces secrets.
 const hidden = "redacted"
 
-// redact returns an address without its secrets, and these.
+// redact returns an address without its secrets, and the secrets.
 func redact(address string) (shown string, secrets []string) {
 	hide := func(secret string) string {
 		if secret == "" || secret == hidden {
@@ -245,14 +246,14 @@ func redact(address string) (shown string, secrets []string) {
 	return head + host + "?" + strings.Join(arguments, "&"), secrets
 }
 
-// secretArguments are the arguments of queries that hold secrets.
+// secretArguments are the query arguments that contain secrets.
 var secretArguments = map[string]bool{
 	"aws_access_key_id": true, "aws_access_key_secret": true, "aws_access_token": true, "sshkey": true,
 	"x-amz-signature": true, "x-amz-security-token": true, "x-amz-credential": true,
 	"x-goog-signature": true, "sig": true,
 }
 
-// forcedPackage writes out the short form behind a scheme that says how to fetch: git::git@example.com:a/b.git.
+// forcedPackage expands the short form after a prefix that selects how to fetch: git::git@example.com:a/b.git.
 func forcedPackage(forced, rest string) (pkg, subdir string, err error) {
 	if scheme, _, ok := strings.Cut(rest, "://"); ok && isScheme(scheme) {
 		return forced + "::" + rest, "", nil

@@ -140,7 +140,7 @@ func (d *decoder) importBlock(b *hcl.Block) *Import {
 	return i
 }
 
-// importTarget decodes what an import block imports to: an address in which the keys can be expressions.
+// importTarget decodes the target of an import block: an address whose keys can be expressions.
 func (d *decoder) importTarget(i *Import, e hcl.Expression) bool {
 	e, ok := d.native(e)
 	if !ok {
@@ -173,7 +173,7 @@ func (d *decoder) importTarget(i *Import, e hcl.Expression) bool {
 	return true
 }
 
-// withoutKeys returns the traversal of an address, leaving out the keys that are expressions.
+// withoutKeys returns the traversal of an address without the keys that are expressions.
 func withoutKeys(e hcl.Expression) (hcl.Traversal, bool) {
 	switch e := e.(type) {
 	case *hclsyntax.IndexExpr:

@@ -16,10 +16,9 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
-// Static evaluates, for one place in the tree, what OpenTofu evaluates before it plans: module sources and
-// versions, backends, encryption, for_each of provider blocks. Such expressions can use variables, locals,
-// path, terraform.workspace and functions; nothing else has a value so early. It is not safe for concurrent
-// use.
+// Static evaluates, in one module of the tree, what OpenTofu evaluates before it plans: module sources and
+// versions, backends, encryption, for_each of provider blocks. Such expressions can use variables, locals, path,
+// terraform.workspace and functions; nothing else is known so early. It is not safe for concurrent use.
 type Static struct {
 	module    *Module
 	path      addr.Module
@@ -27,7 +26,7 @@ type Static struct {
 	workspace string
 	cwd       string
 	functions func() map[string]function.Function
-	// variable returns the value that a variable of the module is given, its default when it is given none.
+	// variable returns the value given to a variable of the module, or its default.
 	variable func(*Variable) (cty.Value, diag.List)
 
 	values map[addr.Named]evaluated
@@ -38,11 +37,11 @@ type evaluated struct {
 	diags diag.List
 }
 
-// StaticUse is what a value is wanted for.
+// StaticUse says what a value is needed for.
 type StaticUse struct {
 	// Subject names it, for diagnostics: module.a.source, backend.s3.
 	Subject string
-	// Range is where it stands.
+	// Range is its source range.
 	Range hcl.Range
 }
 
@@ -68,7 +67,7 @@ func (s *Static) value(e hcl.Expression, stack []StaticUse) (cty.Value, diag.Lis
 	return v, diags
 }
 
-// literal returns the value of the plain text that most of these expressions are.
+// literal returns the value of a string literal, which most of these expressions are.
 func literal(e hcl.Expression) (cty.Value, bool) {
 	t, ok := e.(*hclsyntax.TemplateExpr)
 	if !ok || !t.IsStringLiteral() {
@@ -78,7 +77,7 @@ func literal(e hcl.Expression) (cty.Value, bool) {
 	return v, !diags.HasErrors()
 }
 
-// Context returns what expressions that use these variables are evaluated in.
+// Context returns the context for expressions that use these variables.
 func (s *Static) Context(uses []hcl.Traversal, use StaticUse) (*hcl.EvalContext, diag.List) {
 	return s.context(uses, []StaticUse{use})
 }
@@ -123,7 +122,7 @@ func rootAndName(n addr.Named) (root, name string) {
 	return root, name
 }
 
-// allowed complains about what has no value before planning.
+// allowed reports references to objects that have no value before planning.
 func (s *Static) allowed(ref *addr.Reference, stack []StaticUse) diag.List {
 	summary := "Dynamic value in static context"
 	switch ref.Subject.(type) {
@@ -138,7 +137,7 @@ func (s *Static) allowed(ref *addr.Reference, stack []StaticUse) diag.List {
 		s.name(top(stack)), ref.Subject), &ref.Range)
 }
 
-// noProviderFunctions complains about calls of functions for which a provider would have to run.
+// noProviderFunctions reports calls of provider functions, which would need a running provider.
 func (s *Static) noProviderFunctions(e hcl.Expression, stack []StaticUse) diag.List {
 	native, ok := e.(hclsyntax.Expression)
 	if !ok {
@@ -158,7 +157,7 @@ func (s *Static) noProviderFunctions(e hcl.Expression, stack []StaticUse) diag.L
 
 func top(stack []StaticUse) StaticUse { return stack[len(stack)-1] }
 
-// name is what is evaluated, with its module.
+// name describes what is evaluated, with its module.
 func (s *Static) name(u StaticUse) string {
 	if s.path.IsRoot() {
 		return u.Subject
@@ -204,7 +203,7 @@ func (s *Static) named(ref *addr.Reference, stack []StaticUse) (cty.Value, diag.
 	}
 }
 
-// once evaluates a named value, unless that is done, and says what failed because of it.
+// once evaluates a named value at its first use, and reports its errors.
 func (s *Static) once(n addr.Named, rng hcl.Range, stack []StaticUse, f func([]StaticUse) (cty.Value, diag.List)) (
 	cty.Value, diag.List) {
 	use := StaticUse{n.String(), rng}
@@ -230,7 +229,7 @@ func (s *Static) once(n addr.Named, rng hcl.Range, stack []StaticUse, f func([]S
 	return done.value, diags
 }
 
-// converted returns the value of a variable as the module's expressions see it.
+// converted returns the value of a variable, converted to its type.
 func (s *Static) converted(v *Variable, given cty.Value) (cty.Value, diag.List) {
 	name := addr.Variable{Name: v.Name}.String()
 	if !s.path.IsRoot() {
@@ -277,7 +276,7 @@ func (s *Static) engineAttr(n addr.EngineAttr, rng hcl.Range) (cty.Value, diag.L
 	}
 }
 
-// Text evaluates an expression to a string, which must not be sensitive or ephemeral, null or unknown.
+// Text evaluates an expression to a string, which must not be sensitive, ephemeral, null or unknown.
 func (s *Static) Text(e hcl.Expression, use StaticUse) (string, diag.List) {
 	at := e.Range()
 	v, diags := s.Value(e, use)

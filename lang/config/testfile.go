@@ -16,18 +16,18 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// DefaultTestDir is where test files lie, beside those in the directory of the module itself.
+// DefaultTestDir is the directory of test files, besides those in the directory of the module itself.
 const DefaultTestDir = "tests"
 
-// TestFile is a file of tests: runs that are carried out one after the other on states of their own.
+// TestFile is a file of tests: runs that are executed one after the other on states of their own.
 type TestFile struct {
 	// Name is the path of the file, relative to the module that it tests.
 	Name string
 	// Variables are the values that runs give to variables, unless they have their own.
 	Variables map[string]hcl.Expression
-	// Providers are the provider and mock_provider blocks, which take the place of those of the module under test;
-	// a mock_provider block has Mock set. Where both are there for one configuration, Providers holds the provider
-	// block, and Mocks the other one: which of them counts depends on the run.
+	// Providers are the provider and mock_provider blocks, which replace those of the module under test; a
+	// mock_provider block has Mock set. If both exist for one configuration, Providers contains the provider block
+	// and Mocks the other one; the run determines which of them is used.
 	Providers map[addr.LocalProvider]*ProviderConfig
 	Mocks     map[addr.LocalProvider]*ProviderConfig
 	Overrides Overrides
@@ -36,7 +36,7 @@ type TestFile struct {
 	variables hcl.Range
 }
 
-// Provider returns the provider or mock_provider block that a run names in its providers argument, or nil.
+// Provider returns the provider or mock_provider block to which a run's providers argument refers, or nil.
 func (f *TestFile) Provider(l addr.LocalProvider) *ProviderConfig {
 	if p := f.Providers[l]; p != nil {
 		return p
@@ -44,7 +44,7 @@ func (f *TestFile) Provider(l addr.LocalProvider) *ProviderConfig {
 	return f.Mocks[l]
 }
 
-// Check finds what is wrong with the file beyond its syntax; what is wrong with its runs they say themselves.
+// Check checks the file beyond its syntax. Its runs are checked separately.
 func (f *TestFile) Check() diag.List { return f.Overrides.duplicates() }
 
 var testFileSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
@@ -57,8 +57,8 @@ var testFileSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 	{Type: "override_module"},
 }}
 
-// LoadTests parses the test files of the module in dir: those in dir itself, and those in testDir below it. They come
-// in the order of their names. The modules that runs name are not loaded.
+// LoadTests parses the test files of the module in dir: those in dir itself, and those in testDir below it, sorted
+// by name. The modules of the runs are not loaded.
 func (l *Loader) LoadTests(dir, testDir string) ([]*TestFile, diag.List) {
 	names, diags := l.listTests(dir, testDir)
 	var files []*TestFile
@@ -77,7 +77,7 @@ func (l *Loader) LoadTests(dir, testDir string) ([]*TestFile, diag.List) {
 	return files, diags
 }
 
-// listTests finds test files. A .tofutest file takes the place of the .tftest file of its name.
+// listTests finds test files. A .tofutest file replaces the .tftest file of the same name.
 func (l *Loader) listTests(dir, testDir string) ([]string, diag.List) {
 	var names []string
 	var diags diag.List
@@ -112,7 +112,7 @@ func (l *Loader) listTests(dir, testDir string) ([]string, diag.List) {
 	return names, diags
 }
 
-// testFileName reports whether a file of this name holds tests, and which file would take its place.
+// testFileName reports whether a file of this name contains tests, and the name of the file that would replace it.
 func testFileName(name string) (is bool, rival string) {
 	for _, ext := range []string{".hcl", ".json"} {
 		if stem, ok := strings.CutSuffix(name, ".tftest"+ext); ok {
@@ -176,7 +176,7 @@ func (d *decoder) addMock(f *TestFile, b *hcl.Block) {
 	f.Mocks[p.Local()] = p
 }
 
-// loadTests loads the test files of the tree's root module, and the modules that their runs name.
+// loadTests loads the test files of the tree's root module, and the modules that their runs test.
 func (b *treeBuilder) loadTests() diag.List {
 	files, diags := b.loader.LoadTests(b.options.Dir, b.options.TestDir)
 	if diags.HasErrors() {
@@ -193,7 +193,7 @@ func (b *treeBuilder) loadTests() diag.List {
 	return diags
 }
 
-// testModule loads the module that a run names, as the root of a tree of its own.
+// testModule loads the module of a run as the root of a separate tree.
 func (b *treeBuilder) testModule(f *TestFile, r *TestRun) diag.List {
 	root := b.tree.Root
 	diags := root.evaluateCall(r.Module)
@@ -230,7 +230,7 @@ func (b *treeBuilder) testModule(f *TestFile, r *TestRun) diag.List {
 	return diags
 }
 
-// testModulePath is where the manifest has the module of a run. OpenTofu uses the same names.
+// testModulePath returns the path of a run's module in the manifest. OpenTofu uses the same names.
 func testModulePath(f *TestFile, r *TestRun) addr.Module {
 	path := []string{"test"}
 	dir, base := filepath.Split(filepath.FromSlash(f.Name))
@@ -287,8 +287,7 @@ func (t *Tree) TestProviders(f *TestFile) map[addr.Provider][]string {
 	return out
 }
 
-// testProviderType is the provider that a local name in a test file means: what the first run that uses it takes it
-// for.
+// testProviderType returns the provider of a local name in a test file, as the first run that uses it resolves it.
 func (t *Tree) testProviderType(f *TestFile, name string) addr.Provider {
 	for _, r := range f.Runs {
 		m := t.Root.Module
@@ -307,7 +306,7 @@ func (t *Tree) testProviderType(f *TestFile, name string) addr.Provider {
 	return t.Root.Module.ProviderFor(name)
 }
 
-// named reports whether the file has a provider block of the name, whatever its alias.
+// named reports whether the file has a provider block of the name, with any alias.
 func (f *TestFile) named(name string) bool {
 	for _, blocks := range []map[addr.LocalProvider]*ProviderConfig{f.Providers, f.Mocks} {
 		for l := range blocks {
@@ -319,12 +318,12 @@ func (f *TestFile) named(name string) bool {
 	return false
 }
 
-// hasRuns reports whether a test file has something to run.
+// hasRuns reports whether a test file has runs.
 func (t *Tree) hasRuns() bool {
 	return slices.ContainsFunc(t.Tests, func(f *TestFile) bool { return len(f.Runs) > 0 })
 }
 
-// checkTestProviders checks that a provider block of a test file is one provider's, whatever run uses it.
+// checkTestProviders checks that a provider block of a test file resolves to the same provider in every run.
 func checkTestProviders(t *Tree) diag.List {
 	d := &decoder{}
 	for _, f := range t.Tests {

@@ -10,15 +10,16 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Mock is what a mock_provider block says: what stands for the objects of a provider that is never asked.
+// Mock is the content of a mock_provider block: values that replace the objects of a provider, which is never
+// called.
 type Mock struct {
 	// Defaults are computed attributes of all objects of a type; the names of the resources are empty.
 	Defaults map[addr.Resource]map[string]cty.Value
-	// Overrides are computed attributes of certain resources, and win.
+	// Overrides are computed attributes of certain resources; they take precedence.
 	Overrides map[addr.ConfigResource]map[string]cty.Value
 }
 
-// Values returns what the mock says of the computed attributes of a resource's objects.
+// Values returns the mocked values of the computed attributes of a resource's objects.
 func (m *Mock) Values(r addr.ConfigResource) map[string]cty.Value {
 	if v, ok := m.Overrides[r]; ok {
 		return v
@@ -32,7 +33,7 @@ type Overrides struct {
 	Modules   []*ModuleOverride
 }
 
-// ResourceOverride is an override_resource or override_data block: the provider is not asked about the target.
+// ResourceOverride is an override_resource or override_data block: the provider is not called for the target.
 type ResourceOverride struct {
 	// Block is the type of the block.
 	Block  string
@@ -43,7 +44,8 @@ type ResourceOverride struct {
 	Range  hcl.Range // the target
 }
 
-// ModuleOverride is an override_module block: nothing in the module is done, and its outputs are as Outputs says.
+// ModuleOverride is an override_module block: nothing in the module is executed, and its outputs have the values in
+// Outputs.
 type ModuleOverride struct {
 	Target addr.Module
 	// Outputs are the values of outputs; those that are missing are null.
@@ -108,7 +110,7 @@ func (d *decoder) overrideModule(b *hcl.Block) *ModuleOverride {
 	return o
 }
 
-// target decodes the address that a block is about; nil when it is none.
+// target decodes the target of a block; nil if it is not an address.
 func (d *decoder) target(c *hcl.BodyContent, at *hcl.Range) hcl.Traversal {
 	attr, ok := c.Attributes["target"]
 	if !ok {
@@ -122,7 +124,7 @@ func (d *decoder) target(c *hcl.BodyContent, at *hcl.Range) hcl.Traversal {
 	return trav
 }
 
-// constantObject decodes an attribute that is an object in which nothing is referred to.
+// constantObject decodes an attribute that is an object without references.
 func (d *decoder) constantObject(c *hcl.BodyContent, name string) map[string]cty.Value {
 	attr, ok := c.Attributes[name]
 	if !ok {
@@ -139,7 +141,7 @@ func (d *decoder) constantObject(c *hcl.BodyContent, name string) map[string]cty
 	return v.AsValueMap()
 }
 
-// mockProvider decodes a mock_provider block; nil when its name cannot be one.
+// mockProvider decodes a mock_provider block; nil if its name is invalid.
 func (d *decoder) mockProvider(b *hcl.Block) *ProviderConfig {
 	c := d.content(b.Body, mockProviderSchema)
 	if !d.providerName(b.Labels[0], b.DefRange) {
@@ -196,7 +198,7 @@ func (d *decoder) mockResource(m *Mock, p *ProviderConfig, b *hcl.Block) {
 	m.Defaults[of] = values
 }
 
-// duplicates complains about two blocks for one target.
+// duplicates reports targets with two blocks.
 func (o *Overrides) duplicates() diag.List {
 	var diags diag.List
 	resources := map[addr.ConfigResource]bool{}

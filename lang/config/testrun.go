@@ -10,10 +10,10 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// TestRun is one run of a test file: a plan, or a plan that is applied, with assertions about the outcome.
+// TestRun is one run of a test file: a plan, optionally applied, with assertions about the result.
 type TestRun struct {
 	Name string
-	// Apply reports whether the plan is carried out.
+	// Apply is true if the plan is applied.
 	Apply bool
 	// RefreshOnly and Refresh are the options of the plan; Replace and Target are the addresses of its options.
 	RefreshOnly     bool
@@ -21,12 +21,12 @@ type TestRun struct {
 	Replace, Target []hcl.Traversal
 	// Variables take precedence over those of the file.
 	Variables map[string]hcl.Expression
-	// Providers says which of the file's providers the run uses, and as what; without any it uses all.
+	// Providers selects which of the file's providers the run uses, and under which names; if empty, it uses all.
 	Providers []PassedProvider
 	Asserts   []*CheckRule
-	// ExpectFailures name objects of the root module whose conditions have to fail.
+	// ExpectFailures name objects of the root module whose conditions must fail.
 	ExpectFailures []hcl.Traversal
-	// Module calls the module that the run is about; nil for the module under test. Tree is its configuration.
+	// Module is the call of the tested module; nil for the module under test. Tree is its configuration.
 	Module    *ModuleCall
 	Tree      *Tree
 	Overrides Overrides
@@ -50,7 +50,7 @@ var (
 	testModuleSchema = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "source"}, {Name: "version"}}}
 )
 
-// testRun decodes a run block; nil when there are errors in it.
+// testRun decodes a run block; nil if it contains errors.
 func (d *decoder) testRun(b *hcl.Block) *TestRun {
 	before := len(d.diags)
 	r := &TestRun{Name: b.Labels[0], Range: b.DefRange, Refresh: true}
@@ -150,8 +150,8 @@ func (d *decoder) testModule(run string, b *hcl.Block) *ModuleCall {
 	return m
 }
 
-// staticValue returns what the run gives to a variable of its module that is needed before planning. What is not known
-// by then is unknown: it may come from an earlier run.
+// staticValue returns the value that the run gives to a variable of its module that is needed before planning. A
+// value that depends on an earlier run is unknown.
 func (r *TestRun) staticValue(root *Node, v *Variable) (cty.Value, diag.List) {
 	if e, ok := r.Variables[v.Name]; ok {
 		return root.static.Value(e, StaticUse{"var." + v.Name, e.Range()})
@@ -162,10 +162,10 @@ func (r *TestRun) staticValue(root *Node, v *Variable) (cty.Value, diag.List) {
 	return cty.NilVal, nil
 }
 
-// Local reports whether the module that the run is about lies in a directory beside the configuration.
+// Local reports whether the module that the run is about is in a local directory.
 func (r *TestRun) Local() bool { return r.Module != nil && r.Module.parsed.Kind == LocalSource }
 
-// Check finds what is wrong with the run beyond its syntax.
+// Check checks the run beyond its syntax.
 func (r *TestRun) Check() diag.List {
 	var diags diag.List
 	for _, t := range r.ExpectFailures {
@@ -175,8 +175,8 @@ func (r *TestRun) Check() diag.List {
 	return append(diags, r.Overrides.duplicates()...)
 }
 
-// CheckableOf returns the object of the root module that expect_failures names: a variable, an output, a check block,
-// a resource or an instance of one.
+// CheckableOf returns the object of the root module to which an element of expect_failures refers: a variable, an
+// output, a check block, a resource or an instance of one.
 func CheckableOf(t hcl.Traversal) (*addr.Reference, diag.List) {
 	ref, diags := addr.ParseTestReference(t)
 	if diags.HasErrors() {

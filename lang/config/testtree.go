@@ -12,11 +12,11 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// ForTest returns the configuration as a run of a test sees it: with the providers of the file in place of its own, and
-// without what the file or the run overrides. t is the tree of the module that the run is about, and stays as it is.
+// ForTest returns the configuration for a run of a test: with the providers of the file in place of its own, and
+// without what the file or the run overrides. t is the tree of the module that the run tests; it is not changed.
 //
-// evaluate gives expressions of provider blocks in the file their values, where these need more than the module knows:
-// it returns ok false for those that the module evaluates by itself, unless all is asked for.
+// evaluate evaluates expressions of provider blocks in the file that refer to more than the module knows. It
+// returns ok false for expressions that the module can evaluate itself, unless all is set.
 func (t *Tree) ForTest(f *TestFile, r *TestRun, evaluate func(e hcl.Expression, all bool) (v cty.Value, ok bool,
 	diags hcl.Diagnostics)) (*Tree, diag.List) {
 	v := &testVariant{tree: t.copy(), file: f, run: r, evaluate: evaluate}
@@ -26,7 +26,7 @@ func (t *Tree) ForTest(f *TestFile, r *TestRun, evaluate func(e hcl.Expression, 
 	return v.tree, v.diags
 }
 
-// copy returns a tree with nodes and modules of its own, whose maps are shared.
+// copy returns a tree with copied nodes and modules; their maps are shared.
 func (t *Tree) copy() *Tree {
 	out := &Tree{Modules: make(map[addr.Module]*Node, len(t.Modules))}
 	out.Root = out.copyNode(t.Root, nil)
@@ -46,7 +46,7 @@ func (t *Tree) copyNode(n, parent *Node) *Node {
 	return out
 }
 
-// testVariant makes the changes.
+// testVariant applies the changes.
 type testVariant struct {
 	tree     *Tree
 	file     *TestFile
@@ -90,7 +90,7 @@ func (v *testVariant) providers() {
 	}
 }
 
-// provider puts one block in, under the name that the module has for it.
+// provider puts one block into the root module, under the module's name for it.
 func (v *testVariant) provider(block *ProviderConfig, as addr.LocalProvider) {
 	root := v.tree.Root
 	own := *block
@@ -181,7 +181,7 @@ func (v *testVariant) modules() {
 	}
 }
 
-// module leaves nothing of a module but its variables and the outputs with the values that the override gives them.
+// module removes everything from a module but its variables and its outputs, which get the values of the override.
 func (v *testVariant) module(o *ModuleOverride) {
 	n := v.tree.Modules[o.Target]
 	if n == nil {
@@ -216,7 +216,7 @@ func (v *testVariant) module(o *ModuleOverride) {
 	n.Children = map[string]*Node{}
 }
 
-// selfContained returns variables without the validations that look at more than variables.
+// selfContained returns variables without the validations that refer to more than variables.
 func selfContained(all map[string]*Variable) map[string]*Variable {
 	out := make(map[string]*Variable, len(all))
 	for name, v := range all {
@@ -230,8 +230,8 @@ func selfContained(all map[string]*Variable) map[string]*Variable {
 	return out
 }
 
-// testBody is the body of a provider block in a test file, in which values stand for the expressions that only the
-// test can evaluate.
+// testBody is the body of a provider block in a test file, in which the expressions that only the test can evaluate
+// are replaced by values.
 type testBody struct {
 	hcl.Body
 	variant *testVariant

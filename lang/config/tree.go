@@ -17,63 +17,64 @@ import (
 	"github.com/millipede-iac/millipede/lang/funcs"
 )
 
-// TreeOptions say what tree to load.
+// TreeOptions are the options of LoadTree.
 type TreeOptions struct {
 	// Dir is the directory of the root module; empty is the working directory.
 	Dir string
-	// Variable returns the value that a variable of the root module is given; cty.NilVal when none is. It is asked
-	// only for what is needed before planning. Nil gives every variable its default, and no value to the others.
+	// Variable returns the value given to a variable of the root module; cty.NilVal if none is given. It is called
+	// only for variables that are needed before planning. If nil, variables have their defaults.
 	Variable func(*Variable) (cty.Value, diag.List)
 	// Workspace is terraform.workspace; empty is "default".
 	Workspace string
-	// Locator finds the modules that are called: the manifest of what was installed, or what installs it now.
+	// Locator finds the called modules: the manifest of installed modules, or an installer.
 	Locator Locator
-	// StorageOnly leaves out what is wrong only because of several blocks together, such as two resources of one name,
-	// unless it concerns where the state is: for commands to which the configuration says nothing else.
+	// StorageOnly leaves out problems that are caused by several blocks together, such as two resources of one
+	// name, unless they concern where the state is stored: for commands that use only that part of the
+	// configuration.
 	StorageOnly bool
-	// TestDir is where test files lie, beside those in Dir; empty loads none.
+	// TestDir is the directory of test files, besides those in Dir; empty loads none.
 	TestDir string
-	// RunsOnly tells that the root module serves the runs of the test files alone: without a run, nobody asks whether
-	// import blocks and their targets choose the same providers.
+	// RunsOnly is set if the root module is used only by the runs of the test files. Without runs, it is not
+	// checked whether import blocks and their targets select the same providers.
 	RunsOnly bool
-	// Base is the absolute directory that relative paths in the configuration start from, and path.cwd before
-	// planning. Env is the environment of the operation.
+	// Base is the absolute directory to which relative paths in the configuration refer, and the value of path.cwd
+	// before planning. Env is the environment of the operation.
 	Base string
 	Env  environ.Variables
 }
 
 // Locator finds the modules that a module calls.
 type Locator interface {
-	// Locate returns where the module is. An empty Dir leaves the module out of the tree.
+	// Locate returns the location of the module. An empty Dir leaves the module out of the tree.
 	Locate(ModuleRequest) (Installed, diag.List)
 }
 
-// ModuleRequest asks for the module of one call.
+// ModuleRequest is the request for the module of one call.
 type ModuleRequest struct {
-	// Path is where in the tree the module is.
+	// Path is the path of the module in the tree.
 	Path   addr.Module
 	Parent *Node
 	Call   *ModuleCall
-	// Source is the parsed source of the call; its Kind is 0 when the source is wrong or missing.
+	// Source is the parsed source of the call; its Kind is 0 if the source is invalid or missing.
 	Source ModuleSource
 }
 
-// Accepts reports whether the call takes a module of this version ("" is none).
+// Accepts reports whether the call accepts this version of the module ("" for none).
 func (r ModuleRequest) Accepts(version string) bool {
 	constraints, err := goversion.NewConstraint(r.Call.Version)
-	if r.Call.Version == "" || err != nil { // a wrong constraint is reported where it stands
+	if r.Call.Version == "" || err != nil { // an invalid constraint is reported where it is decoded
 		return true
 	}
 	v, err := goversion.NewVersion(version)
 	return err == nil && constraints.Check(v)
 }
 
-// maxDepth ends the descent into modules that call themselves.
+// maxDepth bounds the depth of the tree, for modules that call themselves.
 const maxDepth = 250
 
-// LoadTree loads the root module and all that it calls, and checks what can be checked without providers,
-// state or values. The tree is as complete as the problems allow; its Root is nil only if the directory cannot
-// be read.
+// LoadTree loads the root module and all modules that it calls, and checks what can be checked without providers,
+// state or values. The tree is as complete as the problems allow; its Root is nil only if the directory cannot be
+// read.
 func (l *Loader) LoadTree(o TreeOptions) (*Tree, diag.List) {
 	if o.Dir == "" {
 		o.Dir = "."
@@ -108,7 +109,7 @@ func (l *Loader) LoadTree(o TreeOptions) (*Tree, diag.List) {
 	return b.tree, diags
 }
 
-// load loads the root module and all that it calls.
+// load loads the root module and all modules that it calls.
 func (b *treeBuilder) load(at Installed) diag.List {
 	root, diags := b.node(ModuleRequest{}, at)
 	b.tree.Root = root
@@ -123,7 +124,7 @@ func (b *treeBuilder) load(at Installed) diag.List {
 	return diags
 }
 
-// defaultsOnly gives no values.
+// defaultsOnly returns no value for any variable.
 func defaultsOnly(v *Variable) (cty.Value, diag.List) {
 	if v.Required() {
 		return cty.DynamicVal, diag.Errors("No value for required variable",
@@ -136,7 +137,7 @@ type treeBuilder struct {
 	loader  *Loader
 	options TreeOptions
 	modules map[string]*Module // by directory
-	// functions returns the table that static expressions use. Nothing in it depends on a plan.
+	// functions returns the function table of static expressions. It does not depend on a plan.
 	functions func() map[string]function.Function
 	tree      *Tree
 }
@@ -172,12 +173,12 @@ func (b *treeBuilder) node(r ModuleRequest, at Installed) (*Node, diag.List) {
 	return n, onlyIncompatible(diags)
 }
 
-// Static returns the evaluator of what has to be known before planning.
+// Static returns the evaluator for values that are needed before planning.
 func (n *Node) Static() *Static { return n.static }
 
-// argumentsOf returns what gives the variables of a called module their values.
+// argumentsOf returns the function that provides the values of a called module's variables.
 func (n *Node) argumentsOf(call *ModuleCall) func(*Variable) (cty.Value, diag.List) {
-	attrs, _ := call.Config.JustAttributes() // blocks in a module block are complained about by whoever evaluates it
+	attrs, _ := call.Config.JustAttributes() // blocks are reported when the module block is evaluated
 	return func(v *Variable) (cty.Value, diag.List) {
 		attr, ok := attrs[v.Name]
 		switch {
@@ -192,8 +193,8 @@ func (n *Node) argumentsOf(call *ModuleCall) func(*Variable) (cty.Value, diag.Li
 	}
 }
 
-// evaluateCalls evaluates the sources and versions of the modules that this one calls. Where they depend on
-// variables, the node gets a module of its own, which is else shared by all that have the same files.
+// evaluateCalls evaluates the sources and versions of the modules that this one calls. If they depend on variables,
+// the node gets its own copy of the module, which is otherwise shared by all nodes with the same files.
 func (n *Node) evaluateCalls() diag.List {
 	var diags diag.List
 	shared := true
@@ -297,7 +298,7 @@ func (n *Node) evaluateConstants() diag.List {
 	return diags
 }
 
-// children loads what the node calls, and what that calls.
+// children loads the modules that the node calls, recursively.
 func (b *treeBuilder) children(n *Node) diag.List {
 	var diags diag.List
 	for _, name := range slices.Sorted(maps.Keys(n.Module.Calls)) {
@@ -349,7 +350,7 @@ func misplacedImport(i *Import, module string) *diag.Diagnostic {
 		fmt.Sprintf("Import blocks stand in the root module, and this one is in %s.", module), &i.Range)
 }
 
-// sortedProviders returns the provider blocks in the order of their names.
+// sortedProviders returns the provider blocks, sorted by name.
 func (m *Module) sortedProviders() []*ProviderConfig {
 	out := slices.Collect(maps.Values(m.Providers))
 	slices.SortFunc(out, func(a, b *ProviderConfig) int { return compareLocal(a.Local(), b.Local()) })

@@ -15,10 +15,10 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// ValueSource says where the value of a root variable comes from.
+// ValueSource is the origin of the value of a root variable.
 type ValueSource byte
 
-// The sources, from the weakest to the strongest where they compete.
+// The sources, in increasing precedence.
 const (
 	FromDefault   ValueSource = iota + 1 // the variable block
 	FromEnv                              // a TF_VAR_ environment variable
@@ -50,7 +50,7 @@ func (g GivenValue) Parse(v *Variable) (cty.Value, diag.List) {
 	return v.ParseValue(g.Text)
 }
 
-// Range is where the value stands; empty when it is not from a file.
+// Range is the source range of the value; empty if it is not from a file.
 func (g GivenValue) Range() hcl.Range {
 	if g.Expr == nil {
 		return hcl.Range{}
@@ -58,8 +58,8 @@ func (g GivenValue) Range() hcl.Range {
 	return g.Expr.Range()
 }
 
-// ParseValue evaluates text given for the variable on the command line or in the environment: a literal string
-// if the variable has a primitive type, an expression else.
+// ParseValue evaluates text given for the variable on the command line or in the environment: as a literal string
+// if the variable has a primitive type, otherwise as an expression.
 func (v *Variable) ParseValue(text string) (cty.Value, diag.List) {
 	if v.ParseLiteral {
 		return cty.StringVal(text), nil
@@ -72,7 +72,7 @@ func (v *Variable) ParseValue(text string) (cty.Value, diag.List) {
 	return value, diag.List(nil).Append(more, evalDiags)
 }
 
-// Prompt is what the user is asked for a value with.
+// Prompt returns the text that asks the user for a value.
 func (v *Variable) Prompt() string {
 	if v.Deprecated == "" {
 		return v.Description
@@ -92,19 +92,19 @@ type VariableFlag struct {
 	Text string
 }
 
-// VariableOptions say where to look for the values of root variables.
+// VariableOptions are the sources of values of root variables.
 type VariableOptions struct {
-	// Weak are files of values that everything else wins over.
+	// Weak are files of values with lower precedence than all other sources.
 	Weak []string
-	// Environ are entries NAME=VALUE; only those with TF_VAR_ are looked at.
+	// Environ are entries NAME=VALUE; only those beginning with TF_VAR_ are used.
 	Environ []string
-	// Dir is where terraform.tfvars and *.auto.tfvars lie; empty is the working directory.
+	// Dir is the directory of terraform.tfvars and *.auto.tfvars; empty is the working directory.
 	Dir string
-	// TestDir is where the test command looks for such files, too; empty for other commands.
+	// TestDir is another directory with such files, for the test command; empty for other commands.
 	TestDir string
-	// Flags are in the order of the command line, in which later ones win.
+	// Flags are in the order of the command line; later ones take precedence.
 	Flags []VariableFlag
-	// Ask asks the user for the value of a required variable. Nil when nobody can be asked.
+	// Ask asks the user for the value of a required variable. Nil if there is no user to ask.
 	Ask func(*Variable) (string, error)
 }
 
@@ -121,8 +121,8 @@ const (
 	autoVarsExt = ".auto.tfvars"
 )
 
-// CollectVariables finds all values given for root variables: of each, the one that counts. Nothing is
-// evaluated, because the variables are not known yet.
+// CollectVariables collects the values given for root variables: for each, the one with the highest precedence.
+// They are not evaluated, because the declarations are not known yet.
 func (l *Loader) CollectVariables(o VariableOptions) (*GivenValues, diag.List) {
 	g := &GivenValues{values: map[string]GivenValue{}, ask: o.Ask}
 	var diags diag.List
@@ -152,14 +152,14 @@ func (l *Loader) CollectVariables(o VariableOptions) (*GivenValues, diag.List) {
 	return g, diags
 }
 
-// autoVarFiles are the files of values that are read unasked, the weakest first.
+// autoVarFiles returns the variable files that are loaded automatically, in increasing precedence.
 func (l *Loader) autoVarFiles(dir string) []string {
 	if dir == "" {
 		dir = "."
 	}
 	entries, err := l.fs.ReadDir(dir)
 	if err != nil {
-		return nil // the loader of the module reports that
+		return nil // reported when the module is loaded
 	}
 	var first, auto []string
 	for _, e := range entries {
@@ -199,8 +199,8 @@ func (g *GivenValues) addFile(l *Loader, name string, source ValueSource) diag.L
 	return diags
 }
 
-// ParseVarsFile parses a file of values for variables, .tfvars or its JSON form; what the file is called and
-// how it begins tells which.
+// ParseVarsFile parses a variables file, .tfvars or its JSON form, which it determines from the name and the
+// beginning of the file.
 func (l *Loader) ParseVarsFile(name string) (map[string]GivenValue, diag.List) {
 	const summary = "Failed to read variables file"
 	src, err := l.fs.ReadFile(name)
@@ -238,8 +238,8 @@ func (l *Loader) ParseVarsFile(name string) (map[string]GivenValue, diag.List) {
 	return out, d.diags
 }
 
-// Static answers for TreeOptions.Variable: what is given for a variable, when it is needed before planning. The
-// user is asked for what is missing, and not asked again later.
+// Static implements TreeOptions.Variable: it returns the value given for a variable that is needed before planning.
+// It asks the user for missing values, once.
 func (g *GivenValues) Static(v *Variable) (cty.Value, diag.List) {
 	given, ok := g.values[v.Name]
 	if !ok && v.Required() {
@@ -262,7 +262,7 @@ func (g *GivenValues) prompt(v *Variable) bool {
 	}
 	text, err := g.ask(v)
 	if err != nil {
-		return false // what is missing is reported as missing
+		return false // reported as a missing value
 	}
 	g.values[v.Name] = GivenValue{Name: v.Name, Source: FromPrompt, Text: text}
 	return true

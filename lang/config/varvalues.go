@@ -14,15 +14,15 @@ import (
 
 // VariableValue is the value of a declared root variable, not yet converted to its type.
 type VariableValue struct {
-	// Value is cty.NilVal when none is given, so that the default counts.
+	// Value is cty.NilVal if none is given, so that the default is used.
 	Value  cty.Value
 	Source ValueSource
-	// Range is where the value stands; empty when it is not from a file.
+	// Range is the source range of the value; empty if it is not from a file.
 	Range hcl.Range
 }
 
-// Final evaluates the values for the variables that the root module declares. It asks the user for those that
-// are required and missing, and complains about values for variables that are not declared.
+// Final evaluates the values of the variables that the root module declares. It asks the user for missing values of
+// required variables, and reports values for undeclared variables.
 func (g *GivenValues) Final(declared map[string]*Variable) (map[string]VariableValue, diag.List) {
 	out := make(map[string]VariableValue, len(declared))
 	var diags diag.List
@@ -52,8 +52,8 @@ func (g *GivenValues) Final(declared map[string]*Variable) (map[string]VariableV
 	return out, append(diags, g.undeclared(declared)...)
 }
 
-// undeclared complains about values that nothing uses: in a file, which may serve several configurations, with
-// a warning; on the command line with an error; in the environment not at all.
+// undeclared reports values for undeclared variables: from a file, which may serve several configurations, as a
+// warning; from the command line as an error; from the environment not at all.
 func (g *GivenValues) undeclared(declared map[string]*Variable) diag.List {
 	var diags diag.List
 	inFiles := 0
@@ -87,8 +87,8 @@ func (g *GivenValues) undeclared(declared map[string]*Variable) diag.List {
 	return diags
 }
 
-// Convert converts a value given for the variable to its type, fills in what its optional() attributes and its
-// default say, and checks null. Validations are not run. Name is how diagnostics call the variable, for example
+// Convert converts a value given for the variable to its type, sets defaults, including those of optional()
+// attributes, and checks null. Validations are not run. Name identifies the variable in diagnostics, for example
 // module.a.var.x.
 func (v *Variable) Convert(name string, given VariableValue) (cty.Value, diag.List) {
 	value := given.Value
@@ -123,7 +123,7 @@ func (v *Variable) Convert(name string, given VariableValue) (cty.Value, diag.Li
 	return converted.WithMarks(valueMarks), nil
 }
 
-// origin says where the value is from.
+// origin describes the origin of the value.
 func (g VariableValue) origin(v *Variable) string {
 	switch g.Source {
 	case FromArgument:
@@ -140,8 +140,7 @@ func (g VariableValue) origin(v *Variable) string {
 	}
 }
 
-// All evaluates all values that were given, also those for variables that are not declared. Nobody is asked for what is
-// missing.
+// All evaluates all given values, including those for undeclared variables. The user is not asked for missing ones.
 func (g *GivenValues) All(declared map[string]*Variable) (map[string]VariableValue, diag.List) {
 	out := make(map[string]VariableValue, len(g.values))
 	var diags diag.List
@@ -156,8 +155,8 @@ func (g *GivenValues) All(declared map[string]*Variable) (map[string]VariableVal
 	return out, diags
 }
 
-// Given evaluates the values that were given for declared variables, and complains about those for variables that are
-// not declared. Nobody is asked for what is missing.
+// Given evaluates the values given for declared variables, and reports those for undeclared variables. The user is
+// not asked for missing ones.
 func (g *GivenValues) Given(declared map[string]*Variable) (map[string]VariableValue, diag.List) {
 	out := map[string]VariableValue{}
 	var diags diag.List

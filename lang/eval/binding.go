@@ -17,16 +17,16 @@ import (
 type binding struct {
 	program *program
 	scope   *Scope
-	// ctx holds what is the same for all instances.
+	// ctx has the variables that are the same for all instances.
 	ctx *hcl.EvalContext
-	// values are those of the sources; the local ones are missing (cty.NilVal).
+	// values are the values of the sources; those of local sources are missing (cty.NilVal).
 	values []cty.Value
-	// failed are the diagnostics of making the binding; with errors in it nothing is evaluated. It has no spare
-	// capacity, so that appending to it copies it.
+	// failed are the diagnostics of making the binding; if they contain errors, nothing is evaluated. The slice has
+	// no spare capacity, so that appending to it copies it.
 	failed diag.List
 }
 
-// bind fetches all that does not depend on the repetition.
+// bind fetches everything that does not depend on the repetition.
 func (p *program) bind(s *Scope) *binding {
 	b := &binding{program: p, scope: s, ctx: s.base, failed: slices.Clone(p.invalid)}
 	if !b.failed.HasErrors() && s.options.Static != nil {
@@ -39,14 +39,14 @@ func (p *program) bind(s *Scope) *binding {
 	return b
 }
 
-// load fetches the shared values and makes the context of them.
+// load fetches the shared values and makes the context from them.
 func (b *binding) load() {
 	p, s := b.program, b.scope
 	b.ctx = s.base.NewChild()
 	b.ctx.Variables = make(map[string]cty.Value, len(p.shared))
 	b.ctx.Functions = b.functions()
 	b.values = make([]cty.Value, len(p.sources))
-	// Named values come first, because keys are made of them.
+	// Named values come first, because instance keys are computed from them.
 	for i, src := range p.sources {
 		if !repeats(src.subject) {
 			b.values[i] = b.fetch(src.subject, src.rng, &b.failed)
@@ -69,7 +69,7 @@ func (b *binding) load() {
 	}
 }
 
-// functions returns the provider functions that are called; nil when there are none.
+// functions returns the provider functions that are called; nil if there are none.
 func (b *binding) functions() map[string]function.Function {
 	if len(b.program.calls) == 0 {
 		return nil
@@ -89,7 +89,7 @@ func (b *binding) functions() map[string]function.Function {
 	return out
 }
 
-// context returns where one instance is evaluated.
+// context returns the context in which one instance is evaluated.
 func (b *binding) context(rep Repetition, self cty.Value) (*hcl.EvalContext, diag.List) {
 	p := b.program
 	if b.failed.HasErrors() || (!p.repeats() && len(p.local) == 0) {
@@ -112,8 +112,8 @@ func (b *binding) context(rep Repetition, self cty.Value) (*hcl.EvalContext, dia
 	return ctx, diags
 }
 
-// whole is context with every resource and module in full, which is what the user means, and what diagnostics show.
-// Evaluating in context gives the same values wherever it gives any.
+// whole is context with every resource and module complete, as the user understands the expression and as
+// diagnostics show it. Where evaluation in context succeeds, it gives the same values.
 func (b *binding) whole(rep Repetition, self cty.Value) (*hcl.EvalContext, diag.List) {
 	if b.failed.HasErrors() {
 		return b.ctx, b.failed
@@ -144,7 +144,7 @@ func (b *binding) exact() bool {
 	return true
 }
 
-// repetition returns a child of the shared context with count, each and self, as far as they are referred to.
+// repetition returns a child of the shared context with count, each and self, as far as they are used.
 func (b *binding) repetition(rep Repetition, self cty.Value) (*hcl.EvalContext, diag.List) {
 	p := b.program
 	diags := b.failed
@@ -213,9 +213,9 @@ func invalidSelf(rng hcl.Range) *diag.Diagnostic {
 		`There is no "self" here. It exists only in provisioner and connection blocks of a resource and in its postconditions.`, &rng)
 }
 
-// collection returns the value of a resource or a module call: in full, or an object that holds just the instances
-// that are looked up. An index finds in that object what it would find in the whole, because HCL converts the index
-// to the key of the element.
+// collection returns the value of a resource or a module call: complete, or an object with only the instances that
+// are looked up. An index has the same result in that object as in the complete value, because HCL converts the
+// index to the key of the element.
 func (b *binding) collection(src source, ctx *hcl.EvalContext, rep Repetition, self cty.Value,
 	diags *diag.List) cty.Value {
 	if src.instances == nil {
@@ -256,7 +256,7 @@ func (b *binding) element(src source, key addr.Key) (cty.Value, bool, diag.List)
 	return data.ModuleInstance(src.subject.(addr.ModuleCall), key, src.rng)
 }
 
-// fetch asks for one value. After an error the value is unknown, so that what follows gives no second error.
+// fetch requests one value. After an error the value is unknown, so that there are no consequential errors.
 func (b *binding) fetch(subject addr.Named, rng hcl.Range, diags *diag.List) cty.Value {
 	o := &b.scope.options
 	var v cty.Value

@@ -11,30 +11,31 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// Template is a body whose structure and references have been worked out for a schema. It is immutable and safe for
+// Template is a body whose structure and references have been analysed for a schema. It is immutable and safe for
 // concurrent use.
 type Template struct {
 	body    hcl.Body
 	block   *schema.Block
 	shape   *shape
 	program *program
-	// layout is the body in the form that decodes fast; nil when only hcldec can tell what is wrong with it.
+	// layout is the body in the form for fast decoding; nil if hcldec must report what is wrong with it.
 	layout *layout
-	// dynamic tells that there are dynamic blocks in the body, at any depth.
+	// dynamic is set if there are dynamic blocks in the body, at any depth.
 	dynamic bool
 }
 
-// layout is one body: what it has of what its shape allows.
+// layout is one body: those of its attributes and blocks that its shape allows.
 type layout struct {
 	shape  *shape
 	attrs  []attrLayout
 	groups []groupLayout
 	spread
-	// scratch holds maps with what is absent, in which every evaluation replaces what is present.
+	// scratch holds maps with the values of absent attributes and blocks, in which every evaluation replaces those
+	// that are present.
 	scratch sync.Pool
 }
 
-// attrLayout is an attribute that a body has.
+// attrLayout is an attribute of a body.
 type attrLayout struct {
 	name string
 	expr hcl.Expression
@@ -42,7 +43,7 @@ type attrLayout struct {
 	spread
 }
 
-// groupLayout is all the blocks of one type in a body.
+// groupLayout is the group of all blocks of one type in a body.
 type groupLayout struct {
 	name   string
 	shape  *blockShape
@@ -50,21 +51,21 @@ type groupLayout struct {
 	spread
 }
 
-// blockLayout is a block, or a dynamic block that makes any number of them.
+// blockLayout is a block, or a dynamic block that produces any number of them.
 type blockLayout struct {
 	label   string // of a NestingMap block
 	body    *layout
 	dynamic *dynamicLayout
 }
 
-// dynamicLayout is what a dynamic block says about the blocks that it makes.
+// dynamicLayout is the specification of the blocks that a dynamic block produces.
 type dynamicLayout struct {
 	iterator string
 	forEach  hcl.Expression
 	label    hcl.Expression // of a NestingMap block
 }
 
-// spread tells which references a part of a body has, and whether its value is the same in all instances.
+// spread is the range of references of a part of a body, and whether its value is the same in all instances.
 type spread struct {
 	from, to int
 	impure   bool
@@ -81,8 +82,7 @@ var (
 	}
 )
 
-// PrepareBody finds the structure and the references of a body that is decoded by a schema. The schema must not change
-// afterwards.
+// PrepareBody finds the structure and the references of a body for a schema. The schema must not change afterwards.
 func PrepareBody(body hcl.Body, block *schema.Block) *Template {
 	c := &compiler{finding: finding{parse: addr.ParseReference}, exact: true}
 	t := &Template{body: body, block: block, shape: shapeOf(block)}
@@ -100,25 +100,25 @@ func PrepareBody(body hcl.Body, block *schema.Block) *Template {
 	return t
 }
 
-// References returns what the body refers to: in its attributes, then in its blocks, each in the order of the source.
-// That includes what dynamic blocks need.
+// References returns the references of the body: in its attributes, then in its blocks, each in the order of the
+// source. This includes those of dynamic blocks.
 func (t *Template) References() []Reference { return t.program.refs }
 
 // Calls returns the provider functions that the body calls.
 func (t *Template) Calls() []Call { return t.program.calls }
 
-// Invalid returns the mistakes that are visible without evaluating: references that are none.
+// Invalid returns the problems that are visible without evaluating: invalid references.
 func (t *Template) Invalid() diag.List { return t.program.invalid }
 
-// compiler makes the layout of a body. It visits all expressions, so it finds the references on the way.
+// compiler makes the layout of a body. It also finds the references, since it visits all expressions.
 type compiler struct {
 	finding
-	// exact is lost when the body is not what its schema allows.
+	// exact becomes false if the body does not match its schema.
 	exact   bool
 	dynamic bool
 }
 
-// body compiles one body. hidden are the iterators of the dynamic blocks around it.
+// body compiles one body. hidden are the iterators of the enclosing dynamic blocks.
 func (c *compiler) body(body hcl.Body, s *shape, hidden []string) *layout {
 	asBlocks := s.writtenAsBlocks(body, false)
 	want := withBlocks(s.body, asBlocks)
@@ -173,7 +173,7 @@ func (c *compiler) block(l *layout, block *hcl.Block, hidden []string) {
 	l.impure = l.impure || bl.body.impure
 }
 
-// dynamicBlock compiles what a dynamic block makes. What is wrong with it is left to hcldec to say.
+// dynamicBlock compiles a dynamic block. Its problems are reported by hcldec.
 func (c *compiler) dynamicBlock(l *layout, block *hcl.Block, hidden []string) {
 	c.dynamic = true
 	name := block.Labels[0]
@@ -218,7 +218,7 @@ func (c *compiler) dynamicBlock(l *layout, block *hcl.Block, hidden []string) {
 		inner = bs.shape
 	}
 	if inner == nil {
-		c.exact = false // not a block type: hcldec says so
+		c.exact = false // not a block type: hcldec reports it
 		return
 	}
 	if len(content.Blocks) != 1 || bs == nil || (bs.nesting == schema.NestingMap) != (d.label != nil) {
@@ -241,7 +241,7 @@ func (c *compiler) expr(expr hcl.Expression, hidden []string) spread {
 	return spread{from: from, to: len(c.refs), impure: !pure}
 }
 
-// count finds groups whose number of blocks is wrong whatever dynamic blocks make.
+// count checks for groups whose number of blocks is wrong for any result of the dynamic blocks.
 func (c *compiler) count(l *layout) {
 	for name, bs := range l.shape.blocks {
 		if bs.min == 0 {
@@ -253,7 +253,7 @@ func (c *compiler) count(l *layout) {
 	}
 }
 
-// group returns the group of a block type, with a new one if there is none yet.
+// group returns the group of a block type, adding it if necessary.
 func (l *layout) group(name string) *groupLayout {
 	for i := range l.groups {
 		if l.groups[i].name == name {
@@ -264,7 +264,7 @@ func (l *layout) group(name string) *groupLayout {
 	return &l.groups[len(l.groups)-1]
 }
 
-// add puts a block into the group. The references of a group are all those from its first block to its last one.
+// add adds a block to the group. The references of a group are all those from its first block to its last one.
 func (g *groupLayout) add(b blockLayout, s spread) {
 	if g.from < 0 {
 		g.from = s.from
@@ -274,7 +274,7 @@ func (g *groupLayout) add(b blockLayout, s spread) {
 	g.blocks = append(g.blocks, b)
 }
 
-// settle decides what is shared between instances.
+// settle determines what is shared between instances.
 func (l *layout) settle(p *program) {
 	l.shared = l.spread.same(p)
 	for i := range l.attrs {

@@ -14,39 +14,39 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// Eval evaluates the body of an object that exists once, or one instance of it where nothing is worth sharing. See
+// Eval evaluates the body of an object that exists once, or of one instance if sharing is not worthwhile. See
 // Bound.Eval.
 func (t *Template) Eval(s *Scope, rep Repetition, self cty.Value) (cty.Value, diag.List) {
 	return t.Bind(s).Eval(rep, self)
 }
 
-// Bound is a template with the values of one scope. It is safe for concurrent use, and stays right for as long as what
-// its body refers to as a whole does not change. What is looked up by a key that depends on count, each or self is
-// asked for at every Eval.
+// Bound is a template with the values of one scope. It is safe for concurrent use, and valid as long as the
+// complete values to which its body refers do not change. Values that are looked up by a key that depends on count,
+// each or self are requested at every Eval.
 type Bound struct {
 	template *Template
 	binding  *binding
 
 	once sync.Once
-	// frozen is the part of the value that is the same in all instances, set by once: the values of the attributes and
-	// groups of the outermost layout that are shared. It is nil when the fast decoder gave up on one of them.
+	// frozen is the part of the value that is the same in all instances, set by once: the shared attributes and
+	// groups of the outermost layout. It is nil if the fast decoder failed on one of them.
 	frozen map[string]cty.Value
-	// marked tells that there is a mark in frozen.
+	// marked is set if frozen contains a mark.
 	marked bool
-	// scratch holds copies of frozen, in which every evaluation replaces all that is not shared.
+	// scratch holds copies of frozen, in which every evaluation replaces the values that are not shared.
 	scratch sync.Pool
 }
 
-// Bind fetches what the body needs and what is the same in all instances.
+// Bind fetches the values that the body needs and that are the same in all instances.
 func (t *Template) Bind(s *Scope) *Bound {
 	return &Bound{template: t, binding: t.program.bind(s)}
 }
 
-// Eval evaluates the body for one instance: dynamic blocks are expanded, and the result is of the type that the schema
-// implies. self is cty.NilVal where there is none. On errors the result is incomplete, but of that type.
+// Eval evaluates the body for one instance: dynamic blocks are expanded, and the result has the type that the
+// schema implies. self is cty.NilVal if there is none. On errors the result is incomplete, but of that type.
 //
-// There are two decoders. The fast one knows only how things go well; whenever something does not, or is rare, hcldec
-// and dynblock decide instead, with every reference in full. So the diagnostics are theirs.
+// There are two decoders. The fast one handles only common cases without errors; in all others, hcldec and dynblock
+// decode the body again, with every reference complete. So the diagnostics are theirs.
 func (b *Bound) Eval(rep Repetition, self cty.Value) (cty.Value, diag.List) {
 	ctx, diags := b.binding.context(rep, self)
 	if diags.HasErrors() {
@@ -74,7 +74,7 @@ func (b *Bound) Expanded(rep Repetition, self cty.Value) hcl.Body {
 	return dynblock.Expand(b.template.body, ctx)
 }
 
-// slow decodes with hcldec.
+// slow decodes using hcldec.
 func (b *Bound) slow(rep Repetition, self cty.Value) (cty.Value, diag.List) {
 	t := b.template
 	ctx, diags := b.binding.whole(rep, self)
@@ -91,7 +91,7 @@ func (b *Bound) slow(rep Repetition, self cty.Value) (cty.Value, diag.List) {
 	return v, inSourceOrder(diags)
 }
 
-// checkMarks refuses ephemeral values where they would be stored, and reports deprecated ones.
+// checkMarks reports ephemeral values that would be stored, and deprecated values.
 func (b *Bound) checkMarks(v cty.Value, rep Repetition, self cty.Value, diags diag.List) (cty.Value, diag.List) {
 	if !containsMarks(v) {
 		return v, diags
@@ -112,7 +112,7 @@ func (b *Bound) checkMarks(v cty.Value, rep Repetition, self cty.Value, diags di
 	return v, append(diags[:len(diags):len(diags)], AtSource(found, b.Expanded(rep, self))...)
 }
 
-// fast decodes by the layout. It gives up (ok is false) on everything that is not plainly right.
+// fast decodes using the layout. It gives up (ok is false) on any error or uncommon case.
 func (b *Bound) fast(ctx *hcl.EvalContext) (v cty.Value, marked, ok bool) {
 	l := b.template.layout
 	if l == nil {
@@ -142,8 +142,8 @@ func (b *Bound) fast(ctx *hcl.EvalContext) (v cty.Value, marked, ok bool) {
 	return cty.ObjectVal(values), d.marked, true
 }
 
-// borrow returns a map with at least what is in the original. cty.ObjectVal copies what it gets, so the map can go back
-// into the pool.
+// borrow returns a map with at least the entries of the original. cty.ObjectVal copies its argument, so the map can
+// be returned to the pool.
 func borrow(pool *sync.Pool, original map[string]cty.Value) map[string]cty.Value {
 	if m, ok := pool.Get().(map[string]cty.Value); ok {
 		return m
@@ -151,7 +151,7 @@ func borrow(pool *sync.Pool, original map[string]cty.Value) map[string]cty.Value
 	return maps.Clone(original)
 }
 
-// freeze evaluates what all instances share.
+// freeze evaluates the parts that all instances share.
 func (b *Bound) freeze() {
 	l := b.template.layout
 	d := decoder{}
@@ -174,7 +174,7 @@ func (b *Bound) freeze() {
 	b.frozen, b.marked = values, d.marked
 }
 
-// decoder decodes by layouts, and notes whether it has seen a mark.
+// decoder decodes using layouts, and records whether it has seen a mark.
 type decoder struct{ marked bool }
 
 func (d *decoder) body(l *layout, ctx *hcl.EvalContext) (v cty.Value, ok bool) {
@@ -247,7 +247,7 @@ func (d *decoder) group(g *groupLayout, ctx *hcl.EvalContext) (v cty.Value, ok b
 	return bs.assemble(elements, byKey)
 }
 
-// assemble makes the value of all blocks of a type. Numbers of blocks that are not allowed are left to hcldec.
+// assemble makes the value of all blocks of a type. A disallowed number of blocks is left to hcldec.
 func (bs *blockShape) assemble(elements []cty.Value, byKey map[string]cty.Value) (cty.Value, bool) {
 	n := len(elements) + len(byKey)
 	if n < bs.min || (bs.max > 0 && n > bs.max) {
@@ -266,7 +266,7 @@ func (bs *blockShape) assemble(elements []cty.Value, byKey map[string]cty.Value)
 		return cty.MapVal(byKey), true
 	case schema.NestingSet:
 		if bs.loose {
-			return cty.NilVal, false // the types of the elements have to be brought together first
+			return cty.NilVal, false // the types of the elements must be unified first
 		}
 		return cty.SetVal(elements), true
 	default:
@@ -277,7 +277,7 @@ func (bs *blockShape) assemble(elements []cty.Value, byKey map[string]cty.Value)
 	}
 }
 
-// expand decodes the blocks that a dynamic block makes. known is false when their number is not known yet.
+// expand decodes the blocks that a dynamic block produces. known is false if their number is not known yet.
 func (d *decoder) expand(block *blockLayout, ctx *hcl.EvalContext, add func(label string, v cty.Value) bool) (
 	known, ok bool) {
 	dyn := block.dynamic

@@ -13,11 +13,11 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
-// warnDeprecated takes the marks of deprecated objects off a value, at any depth, and makes a warning of each. The
-// warning comes from newWarning with the subject of its sentence as the detail. Its Extra is the mark.
+// warnDeprecated removes the marks of deprecated objects from a value, at any depth, and returns a warning for
+// each. newWarning makes the warning with the subject of its sentence as the detail. Its Extra is the mark.
 func warnDeprecated(v cty.Value, newWarning func(cty.Path) *diag.Diagnostic) (cty.Value, diag.List) {
 	var diags diag.List
-	// The callback never fails, so neither does the walk.
+	// The callback never fails, so neither does the traversal.
 	out, _ := v.WrangleMarksDeep(func(mark any, path cty.Path) (ctymarks.WrangleAction, error) {
 		m, ok := mark.(marks.Deprecated)
 		if !ok {
@@ -37,7 +37,7 @@ func warnDeprecated(v cty.Value, newWarning func(cty.Path) *diag.Diagnostic) (ct
 	return out, diags
 }
 
-// pathText writes a path as users write it: .a[0].b["x"].
+// pathText formats a path in the syntax of the language: .a[0].b["x"].
 func pathText(path cty.Path) string {
 	var b strings.Builder
 	for _, step := range path {
@@ -61,7 +61,7 @@ func pathText(path cty.Path) string {
 	return b.String()
 }
 
-// describe is the text of an error of go-cty, with the path that it points to in front.
+// describe returns the text of an error of go-cty, prefixed by its path.
 func describe(err error) string {
 	var at cty.PathError
 	if errors.As(err, &at) && len(at.Path) > 0 {

@@ -1,10 +1,11 @@
 // Package eval turns expressions into values: references, scopes, bodies, marks.
 //
-// Work that depends on the source text alone is done once, by PrepareBody and PrepareExpr. What depends on one module
-// instance is done once, by Bind. What is left for each resource instance is what depends on count, each or self.
+// Work that depends only on the source text is done once, by PrepareBody and PrepareExpr. Work that depends on one
+// module instance is done once, by Bind. Only what depends on count, each or self is done for each resource
+// instance.
 //
-// The package asks a Data for the values of what expressions refer to. It does not know files, states, providers or
-// the order in which things become known: whoever calls it makes sure that the value of what is referred to is there.
+// The package gets the values of referenced objects from a Data. It does not know files, states, providers or the
+// order of evaluation: the caller makes sure that the referenced values are available.
 package eval
 
 import (
@@ -18,18 +19,19 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// Data answers with the values of one module instance.
+// Data provides the values of one module instance.
 //
-// Values carry their marks. The range is where the reference stands, for diagnostics. When the diagnostics hold errors
-// the value only serves for its type. Methods are called by several goroutines at once.
+// Values carry their marks. The range is the position of the reference, for diagnostics. If the diagnostics contain
+// errors, only the type of the value is used. Methods are called concurrently.
 type Data interface {
 	Variable(addr.Variable, hcl.Range) (cty.Value, diag.List)
 	Local(addr.Local, hcl.Range) (cty.Value, diag.List)
-	// Resource returns the whole resource: an object, a tuple (count), or an object by key (for_each); null where
+	// Resource returns the complete resource: an object, a tuple (count), or an object by key (for_each); null if
 	// enabled is false.
 	Resource(addr.Resource, hcl.Range) (cty.Value, diag.List)
-	// ResourceInstance returns one element of what Resource returns, without building the rest. ok is false when there
-	// is no such element, when the key is of the wrong kind, or when only the whole can tell; Resource is asked then.
+	// ResourceInstance returns one element of the result of Resource, without building the rest. ok is false if
+	// there is no such element, the key has the wrong type, or the complete value is needed to decide; then
+	// Resource is called.
 	ResourceInstance(addr.Resource, addr.Key, hcl.Range) (v cty.Value, ok bool, diags diag.List)
 	// Module returns the outputs of a call: an object, a tuple of objects (count), or an object of objects (for_each).
 	Module(addr.ModuleCall, hcl.Range) (cty.Value, diag.List)
@@ -39,20 +41,21 @@ type Data interface {
 	Function(ProviderFunction, hcl.Range) (function.Function, diag.List)
 }
 
-// TestData is what a Data implements, too, when expressions are prepared with PrepareTestExpr.
+// TestData is also implemented by a Data for expressions that are prepared with PrepareTestExpr.
 type TestData interface {
 	Data
 	Output(addr.Output, hcl.Range) (cty.Value, diag.List)
 }
 
-// Repetition is what count and each mean for one instance. A field is cty.NilVal where the object has no such thing.
+// Repetition has the values of count and each for one instance. A field is cty.NilVal if the object has no such
+// value.
 type Repetition struct {
 	CountIndex cty.Value
 	EachKey    cty.Value
 	EachValue  cty.Value
 }
 
-// Once is the repetition of what does not repeat.
+// Once is the repetition of an object that does not repeat.
 var Once = Repetition{}
 
 // Options describe the scope of one module instance.
@@ -60,11 +63,11 @@ type Options struct {
 	Data Data
 	// Functions is the table of functions (see lang/funcs). It is shared, and not changed.
 	Functions map[string]function.Function
-	// Static, when set, is asked at every Bind whether what is referred to is declared; see CheckReferences. Without it
-	// such mistakes are reported by Data, or as an unsupported attribute.
+	// Static, if set, is used at every Bind to check whether referenced objects are declared; see CheckReferences.
+	// Without it such mistakes are reported by Data, or as an unsupported attribute.
 	Static Static
-	// CheckBlock is the name of the check block whose expressions are evaluated, or empty. What is declared inside of
-	// a check block can be referred to only there.
+	// CheckBlock is the name of the check block whose expressions are evaluated, or empty. Objects declared in a
+	// check block can be referenced only there.
 	CheckBlock string
 	// Paths are the values of path.cwd, path.module and path.root, with slashes.
 	Paths Paths
@@ -77,10 +80,10 @@ type Options struct {
 // Paths are the attributes of path.
 type Paths struct{ Cwd, Module, Root string }
 
-// Scope is where the expressions of one module instance are evaluated. It is immutable and safe for concurrent use.
+// Scope is the scope of the expressions of one module instance. It is immutable and safe for concurrent use.
 type Scope struct {
 	options Options
-	// base holds the functions and is the parent of every other context.
+	// base has the functions and is the parent of all other contexts.
 	base *hcl.EvalContext
 }
 
@@ -96,13 +99,13 @@ func New(options Options) *Scope {
 	return &Scope{options: options, base: &hcl.EvalContext{Functions: functions}}
 }
 
-// Expr evaluates an expression that is not worth preparing, because it is evaluated once. See Expr.Eval.
+// Expr evaluates an expression without preparing it, for expressions that are evaluated once. See Expr.Eval.
 func (s *Scope) Expr(expr hcl.Expression, want cty.Type, rep Repetition, self cty.Value) (cty.Value, diag.List) {
 	return PrepareExpr(expr).Eval(s, want, rep, self)
 }
 
-// Body evaluates a body that is not worth preparing, because it is evaluated once. The body that it returns has its
-// dynamic blocks expanded; ConfigRange finds source ranges in it. See Template.Eval.
+// Body evaluates a body without preparing it, for bodies that are evaluated once. The dynamic blocks of the
+// returned body are expanded; ConfigRange finds source ranges in it. See Template.Eval.
 func (s *Scope) Body(body hcl.Body, block *schema.Block, rep Repetition, self cty.Value) (cty.Value,
 	hcl.Body, diag.List) {
 	bound := PrepareBody(body, block).Bind(s)

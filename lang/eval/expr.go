@@ -17,7 +17,7 @@ import (
 type Expr struct {
 	source  hcl.Expression
 	program *program
-	// shortcut is set for the two expressions that most keys are.
+	// shortcut is set for the two most common expressions of keys.
 	shortcut shortcut
 }
 
@@ -32,8 +32,8 @@ const (
 // PrepareExpr finds the references of an expression. Nil is allowed: it evaluates to null.
 func PrepareExpr(expr hcl.Expression) *Expr { return prepareExpr(expr, addr.ParseReference) }
 
-// PrepareTestExpr is PrepareExpr for an expression in a test, which can refer to outputs. The scope that it is
-// evaluated in needs a TestData.
+// PrepareTestExpr is PrepareExpr for an expression in a test, which can refer to outputs. It needs a scope with a
+// TestData.
 func PrepareTestExpr(expr hcl.Expression) *Expr { return prepareExpr(expr, addr.ParseTestReference) }
 
 func prepareExpr(expr hcl.Expression, parse func(hcl.Traversal) (*addr.Reference, diag.List)) *Expr {
@@ -55,22 +55,22 @@ func prepareExpr(expr hcl.Expression, parse func(hcl.Traversal) (*addr.Reference
 // Source returns the expression that was prepared.
 func (e *Expr) Source() hcl.Expression { return e.source }
 
-// References returns what the expression refers to, in the order of the source.
+// References returns the references of the expression, in the order of the source.
 func (e *Expr) References() []Reference { return e.program.refs }
 
 // Calls returns the provider functions that the expression calls.
 func (e *Expr) Calls() []Call { return e.program.calls }
 
-// Invalid returns the mistakes that are visible without evaluating: references that are none.
+// Invalid returns the problems that are visible without evaluating: invalid references.
 func (e *Expr) Invalid() diag.List { return e.program.invalid }
 
 // Repeats reports whether the expression refers to count, each or self.
 func (e *Expr) Repeats() bool { return e.program.repeats() }
 
-// Eval evaluates the expression and converts the result to a type; cty.DynamicPseudoType leaves it as it is. self is
-// cty.NilVal where there is none. On errors the result is an unknown value of the type.
+// Eval evaluates the expression and converts the result to a type; cty.DynamicPseudoType means no conversion. self
+// is cty.NilVal if there is none. On errors the result is an unknown value of the type.
 //
-// Marks stay, except that of deprecated objects, which becomes a warning.
+// Marks are kept, except those of deprecated objects, which become warnings.
 func (e *Expr) Eval(s *Scope, want cty.Type, rep Repetition, self cty.Value) (cty.Value, diag.List) {
 	return e.Bind(s).Eval(want, rep, self)
 }
@@ -81,7 +81,7 @@ type BoundExpr struct {
 	binding *binding
 }
 
-// Bind fetches what the expression needs and what is the same in all instances.
+// Bind fetches the values that the expression needs and that are the same in all instances.
 func (e *Expr) Bind(s *Scope) *BoundExpr { return &BoundExpr{e, e.program.bind(s)} }
 
 // Eval is Expr.Eval for one instance.
@@ -90,7 +90,7 @@ func (b *BoundExpr) Eval(want cty.Type, rep Repetition, self cty.Value) (cty.Val
 	return v, diags
 }
 
-// eval returns, too, the context that diagnostics about the value should show.
+// eval also returns the context that diagnostics about the value should show.
 func (b *BoundExpr) eval(want cty.Type, rep Repetition, self cty.Value) (cty.Value, *hcl.EvalContext, diag.List) {
 	expr := b.expr.source
 	if expr == nil {
@@ -132,7 +132,7 @@ func (b *BoundExpr) eval(want cty.Type, rep Repetition, self cty.Value) (cty.Val
 	return v, ctx, append(diags, warnings...)
 }
 
-// valueAs evaluates and converts; err is that of the conversion.
+// valueAs evaluates and converts; err is the error of the conversion.
 func valueAs(expr hcl.Expression, ctx *hcl.EvalContext, want cty.Type) (v cty.Value, diags hcl.Diagnostics, err error) {
 	v, diags = expr.Value(ctx)
 	if !diags.HasErrors() {
@@ -141,7 +141,7 @@ func valueAs(expr hcl.Expression, ctx *hcl.EvalContext, want cty.Type) (v cty.Va
 	return v, diags, err
 }
 
-// containsMarks is v.ContainsMarked without its walk for values that hold nothing.
+// containsMarks is v.ContainsMarked, but does not traverse values that cannot contain marks.
 func containsMarks(v cty.Value) bool {
 	if v.IsMarked() {
 		return true
@@ -152,8 +152,8 @@ func containsMarks(v cty.Value) bool {
 	return v.ContainsMarked()
 }
 
-// key evaluates the expression as the key of an instance, in the context of its referrer. ok is false when it gives
-// none.
+// key evaluates the expression as an instance key, in the context of the referring object. ok is false if there is
+// no such key.
 func (e *Expr) key(ctx *hcl.EvalContext, rep Repetition) (addr.Key, bool) {
 	switch e.shortcut {
 	case countIndex:
@@ -168,7 +168,7 @@ func (e *Expr) key(ctx *hcl.EvalContext, rep Repetition) (addr.Key, bool) {
 	return keyOf(v)
 }
 
-// explainFunctions says more about calls of functions that do not exist than HCL can.
+// explainFunctions adds details to errors about calls of unknown functions.
 func explainFunctions(in hcl.Diagnostics) hcl.Diagnostics {
 	out := in
 	for i, d := range in {
@@ -182,7 +182,7 @@ func explainFunctions(in hcl.Diagnostics) hcl.Diagnostics {
 		case "core":
 			better.Summary = "Call to unknown function"
 			better.Detail = fmt.Sprintf("There is no function core::%s.", name)
-		case "provider": // Data has said, or will say, what is wrong
+		case "provider": // reported by Data
 		default:
 			better.Summary = "Unknown function namespace"
 			better.Detail = fmt.Sprintf("%q is in no namespace that exists; these do: provider, core.", space+name)

@@ -8,12 +8,12 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// Before version 0.12 of the language, attributes and blocks were one thing. Providers made for that time declare some
-// of what users write as blocks as attributes whose type is a list or a set of objects. For their schemas, and only for
+// Before version 0.12 of the language, attributes and blocks were not distinguished. Providers from that time
+// declare some blocks as attributes whose type is a list or a set of objects. For their schemas, and only for
 // those, such an attribute may still be written as blocks.
 
-// isModern tells that a schema cannot come from such a provider: it has a nested attribute, or a type that there was
-// no way to declare then.
+// isModern reports whether a schema cannot come from such a provider: it has a nested attribute, or a type that
+// could not be declared then.
 func isModern(block *schema.Block) bool {
 	for _, a := range block.Attributes {
 		if a.Nested != nil || isModernType(a.Type) {
@@ -61,7 +61,7 @@ func isBlocky(ty cty.Type) bool {
 	return (ty.IsListType() || ty.IsSetType()) && ty.ElementType().IsObjectType()
 }
 
-// elementShape is the shape of a block that gives an object of a type. All its attributes may be left out.
+// elementShape returns the shape of a block that produces an object of a type. All its attributes are optional.
 func elementShape(ty cty.Type) *shape {
 	block := &schema.Block{Attributes: map[string]*schema.Attribute{}}
 	for name, aty := range ty.AttributeTypes() {
@@ -70,9 +70,9 @@ func elementShape(ty cty.Type) *shape {
 	return newShape(block)
 }
 
-// writtenAsBlocks tells which of the blocky attributes a body has as blocks. A name that is there as an attribute is
-// one; in JSON both readings are possible, and this one wins. A name that is not there at all counts as blocks once
-// dynamic blocks have been expanded, because they may have made none.
+// writtenAsBlocks returns which of the blocky attributes a body contains as blocks. If a name exists as an
+// attribute, it is treated as one; in JSON both readings are possible, and this one takes precedence. A name that
+// does not occur counts as blocks if dynamic blocks have been expanded, because they may have produced none.
 func (s *shape) writtenAsBlocks(body hcl.Body, expanded bool) map[string]bool {
 	if len(s.blocky) == 0 {
 		return nil
@@ -129,7 +129,7 @@ func withBlocks(in *hcl.BodySchema, blocks map[string]bool) *hcl.BodySchema {
 	return out
 }
 
-// fixedBody presents blocks as attributes where the shape wants that. Its dynamic blocks have been expanded.
+// fixedBody presents blocks as attributes if the shape requires it. Its dynamic blocks have been expanded.
 type fixedBody struct {
 	hcl.Body
 	shape *shape
@@ -178,7 +178,7 @@ func (b *fixedBody) rewrite(in *hcl.BodyContent, asBlocks map[string]bool) *hcl.
 			out.Blocks = append(out.Blocks, block)
 			continue
 		}
-		// There is one attribute for all the blocks; it stands where the first one does.
+		// All the blocks become one attribute, at the position of the first one.
 		a := out.Attributes[block.Type]
 		if a == nil {
 			a = &hcl.Attribute{

@@ -7,9 +7,9 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// MarkObject puts the marks on an object of a resource that its schema asks for: sensitive attributes, null ones too;
-// the whole of an ephemeral object; and, unless origin is empty, what is deprecated. origin is the address of the
-// resource, for the warnings that uses of deprecated attributes give. Marks that v has stay.
+// MarkObject adds the marks that a schema requires to an object of a resource: on sensitive attributes, including
+// null ones; on the whole of an ephemeral object; and, unless origin is empty, on deprecated attributes. origin is
+// the address of the resource, for the warnings about uses of deprecated attributes. Existing marks of v are kept.
 func MarkObject(v cty.Value, block *schema.Block, origin string) cty.Value {
 	if !shapeOf(block).marked {
 		return v
@@ -71,7 +71,7 @@ func markAttribute(v cty.Value, a *schema.Attribute, origin string) cty.Value {
 	return v
 }
 
-// within changes the attributes of an object that is known and not null.
+// within applies change to the attributes of an object that is known and not null.
 func within(v cty.Value, change func(map[string]cty.Value)) cty.Value {
 	if v.IsNull() || !v.IsKnown() {
 		return v
@@ -85,7 +85,7 @@ func within(v cty.Value, change func(map[string]cty.Value)) cty.Value {
 	return cty.ObjectVal(attrs).WithMarks(outer)
 }
 
-// markElements changes the elements of a collection of nested objects.
+// markElements applies change to the elements of a collection of nested objects.
 func markElements(v cty.Value, change func(cty.Value) cty.Value) cty.Value {
 	if v.IsNull() || !v.IsKnown() {
 		return v
@@ -126,7 +126,7 @@ func at(origin, name string) string {
 	return origin + "." + name
 }
 
-// hasMarks reports whether an attribute, or one inside it, asks for a mark.
+// hasMarks reports whether an attribute, or one inside it, requires a mark.
 func hasMarks(a *schema.Attribute) bool {
 	if a.Sensitive || a.Deprecated {
 		return true

@@ -10,20 +10,20 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// program is what an expression or a body needs from its scope, worked out once.
+// program describes the values that an expression or a body needs from its scope, determined once.
 //
-// Each object that is referred to is one source. A source whose value can differ between the instances of one resource
+// Each referenced object is one source. A source whose value can differ between the instances of one resource
 // (b[count.index]) is local; the others are fetched once per binding.
 type program struct {
 	refs  []Reference
 	calls []Call
-	// invalid are the mistakes that are visible without any value; nothing is evaluated then.
+	// invalid are the problems that are visible without values; nothing is evaluated if there are any.
 	invalid diag.List
 
 	sources []source
-	// sourceOf finds the source of each of refs; -1 for count, each and self.
+	// sourceOf is the index of the source of each of refs; -1 for count, each and self.
 	sourceOf []int
-	// shared and local are the trees of the roots without and with a local source.
+	// shared and local are the trees of the roots without and with local sources.
 	shared, local []*branch
 	// count, each and self are the references to those.
 	count, each, self []Reference
@@ -33,7 +33,7 @@ type program struct {
 type source struct {
 	subject addr.Named // Variable, Local, Output, PathAttr, EngineAttr, Resource or ModuleCall
 	rng     hcl.Range
-	// instances is what is asked for instead of the whole; nil means the whole.
+	// instances are the instances to fetch; nil means the complete object.
 	instances []instance
 	local     bool
 }
@@ -44,14 +44,14 @@ type instance struct {
 	expr *Expr
 }
 
-// branch is a part of the tree of names that a scope is made of: data, aws_ami, x.
+// branch is a node in the tree of names in a scope: data, aws_ami, x.
 type branch struct {
 	name   string
 	kids   []*branch
 	source int // of a leaf, else -1
 }
 
-// newProgram sorts out what was found.
+// newProgram makes a program from the references found.
 func newProgram(f *finding) *program {
 	p := &program{refs: f.refs, calls: f.calls, invalid: f.invalid, sourceOf: make([]int, len(f.refs))}
 	bySubject := map[addr.Named]int{}
@@ -107,7 +107,7 @@ func newProgram(f *finding) *program {
 	return p
 }
 
-// target returns what has to be fetched for a reference, and which instance of it; nil for all of it.
+// target returns the object to fetch for a reference, and which instance of it; nil for all of it.
 func target(r Reference) (whole addr.Named, wanted *instance) {
 	switch subject := r.Subject.(type) {
 	case addr.ResourceRef:
@@ -128,7 +128,7 @@ func target(r Reference) (whole addr.Named, wanted *instance) {
 	return whole, wanted
 }
 
-// ask adds one use: once the whole is wanted, instances are not fetched one by one any more.
+// ask adds one use: once the complete object is needed, instances are not fetched individually.
 func (s *source) ask(wanted *instance, first bool) {
 	switch {
 	case wanted == nil:
@@ -138,8 +138,8 @@ func (s *source) ask(wanted *instance, first bool) {
 	}
 }
 
-// settle decides which sources are local. A key may use what is shared, but no source that is itself looked up by a
-// key, or that could be: resources and modules. Those fall back to the whole.
+// settle determines which sources are local. A key may refer to shared sources, but not to sources that are, or
+// could be, looked up by a key: resources and modules. Otherwise the complete object is fetched.
 func (p *program) settle() {
 	for i := range p.sources {
 		s := &p.sources[i]

@@ -10,11 +10,12 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// quick returns an expression with the same value in less time, for the fast decoder. Its diagnostics need not be
-// right, because after any the original is evaluated.
+// quick returns an expression that evaluates faster to the same value, for the fast decoder. Its diagnostics need
+// not be accurate, because if there are any, the original is evaluated.
 //
-// Two things take long: whole numbers in templates, as in "web-${count.index}", because go-cty writes them digit by
-// digit from a big.Float (half the time of a usual block); and strings in JSON, which HCL parses at every evaluation.
+// Two cases are slow: whole numbers in templates, as in "web-${count.index}", because go-cty formats them from a
+// big.Float digit by digit (half the time of a typical block); and strings in JSON, which HCL parses at every
+// evaluation.
 func quick(expr hcl.Expression) hcl.Expression {
 	if native, ok := expr.(hclsyntax.Expression); ok {
 		return quickNative(native)
@@ -77,7 +78,7 @@ func quickAll(in []hclsyntax.Expression) []hclsyntax.Expression {
 // inTemplate is a part of a template, where every value becomes text.
 type inTemplate struct{ hclsyntax.Expression }
 
-// Value returns whole numbers as text, and everything else as it is.
+// Value returns whole numbers as text, and other values unchanged.
 func (e inTemplate) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	v, diags := e.Expression.Value(ctx)
 	if len(diags) > 0 || v.Type() != cty.Number || v.IsMarked() || v.IsNull() || !v.IsKnown() {

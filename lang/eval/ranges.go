@@ -11,9 +11,9 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// ConfigRange returns where in a body the value at a path comes from: the attribute, an element of it that is written
-// out, or the block. What is not there is placed where it could be written. The result is nil when nothing in the body
-// corresponds, as with elements of sets.
+// ConfigRange returns the source range in a body of the value at a path: the attribute, an element of a literal in
+// it, or the block. For something that is not written, it returns where it could be written. The result is nil if
+// nothing in the body corresponds to the path, as with elements of sets.
 //
 // The body's dynamic blocks should be expanded (Bound.Expanded).
 func ConfigRange(body hcl.Body, path cty.Path) *hcl.Range {
@@ -44,7 +44,7 @@ func ConfigRange(body hcl.Body, path cty.Path) *hcl.Range {
 	return &missing
 }
 
-// findBlock finds the block that a path goes through, and what is left of the path behind it.
+// findBlock finds the block that a path passes through, and returns the rest of the path.
 func findBlock(body hcl.Body, name string, path cty.Path) (*hcl.Block, cty.Path) {
 	var index *cty.IndexStep
 	if len(path) > 0 {
@@ -70,7 +70,7 @@ func findBlock(body hcl.Body, name string, path cty.Path) (*hcl.Block, cty.Path)
 	return nil, nil
 }
 
-// isIndex reports whether a key means the block with this number or these labels.
+// isIndex reports whether a key selects the block with this number or these labels.
 func isIndex(key cty.Value, number int, labels []string) bool {
 	key, _ = key.Unmark()
 	if !key.IsKnown() || key.IsNull() {
@@ -86,7 +86,7 @@ func isIndex(key cty.Value, number int, labels []string) bool {
 	}
 }
 
-// expressionRange follows a path into an expression for as long as that is written out as an object or a list.
+// expressionRange follows a path into an expression as long as the expression is an object or list literal.
 func expressionRange(expr hcl.Expression, path cty.Path) *hcl.Range {
 	for ; len(path) > 0; path = path[1:] {
 		next := element(expr, path[0])
@@ -135,7 +135,8 @@ func element(expr hcl.Expression, step cty.PathStep) hcl.Expression {
 	return nil
 }
 
-// AtSource gives the diagnostics that have a path the source range that it leads to in a body (see ConfigRange).
+// AtSource sets the source ranges of the diagnostics that have a path, by the position of the path in a body (see
+// ConfigRange).
 func AtSource(diags diag.List, body hcl.Body) diag.List {
 	out := make(diag.List, len(diags))
 	for i, d := range diags {
@@ -147,7 +148,7 @@ func AtSource(diags diag.List, body hcl.Body) diag.List {
 	return out
 }
 
-// refuseEphemeral finds ephemeral values in attributes that are stored.
+// refuseEphemeral reports ephemeral values in attributes that are stored.
 func refuseEphemeral(v cty.Value, block *schema.Block) diag.List {
 	var diags diag.List
 	for _, path := range marks.PathsWith(v, marks.Ephemeral) {

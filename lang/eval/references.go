@@ -19,19 +19,19 @@ import (
 // Reference is one use of a named object in an expression, found without evaluating it.
 type Reference struct {
 	*addr.Reference
-	// Key is the expression in the brackets of b[count.index], where the subject is a resource or a module call and
-	// which of its instances is meant depends on a value; else nil. It uses no name that is bound by a for expression.
+	// Key is the expression in the brackets of b[count.index] if the subject is a resource or a module call and the
+	// instance depends on a value; else nil. It uses no name that is bound by a for expression.
 	Key hcl.Expression
-	// KeyByRepetition tells that Key depends on count.index, each.key and each.value alone, so that the instance is
-	// known as soon as the referrer's own repetition is.
+	// KeyByRepetition is set if Key depends only on count.index, each.key and each.value, so that the instance is
+	// known as soon as the repetition of the referring object is.
 	KeyByRepetition bool
 
-	// path is the names that lead from the root of the scope to the subject: data, aws_ami, x.
+	// path contains the names from the root of the scope to the subject: data, aws_ami, x.
 	path []string
 }
 
-// InstanceKey returns the key of the one instance that is referred to, for a referrer with this repetition. ok is
-// false when the reference is to all instances, or when the key is not known.
+// InstanceKey returns the key of the referenced instance, if the referring object has this repetition. ok is false
+// if the reference is to all instances, or if the key is unknown.
 func (r Reference) InstanceKey(s *Scope, rep Repetition) (key addr.Key, ok bool) {
 	switch subject := r.Subject.(type) {
 	case addr.ResourceRef:
@@ -51,7 +51,7 @@ func (r Reference) InstanceKey(s *Scope, rep Repetition) (key addr.Key, ok bool)
 	return keyOf(v)
 }
 
-// keyOf returns the instance key that a value stands for as an index.
+// keyOf converts the value of an index to an instance key.
 func keyOf(v cty.Value) (addr.Key, bool) {
 	if v == cty.NilVal || v.IsMarked() || !v.IsKnown() || v.IsNull() {
 		return addr.NoKey, false
@@ -60,14 +60,14 @@ func keyOf(v cty.Value) (addr.Key, bool) {
 	return key, err == nil
 }
 
-// ProviderFunction names a function that a provider defines: provider::NAME::FUNCTION or
+// ProviderFunction is the name of a function that a provider defines: provider::NAME::FUNCTION or
 // provider::NAME::ALIAS::FUNCTION.
 type ProviderFunction struct {
 	Provider addr.LocalProvider
 	Name     string
 }
 
-// String returns the name as it is called.
+// String returns the name in the form of a call.
 func (f ProviderFunction) String() string {
 	if f.Provider.Alias == "" {
 		return "provider::" + f.Provider.Name + "::" + f.Name
@@ -78,11 +78,12 @@ func (f ProviderFunction) String() string {
 // Call is one call of a provider's function.
 type Call struct {
 	Function ProviderFunction
-	// Range is where the function's name stands.
+	// Range is the range of the function's name.
 	Range hcl.Range
 }
 
-// parseProviderFunction reads a called name. is reports whether it is in the namespace of providers at all.
+// parseProviderFunction parses the name of a called function. is reports whether it is in the namespace of
+// providers.
 func parseProviderFunction(name string) (f ProviderFunction, is bool, err error) {
 	parts := strings.Split(name, "::")
 	if len(parts) < 2 || parts[0] != "provider" {
@@ -99,13 +100,13 @@ func parseProviderFunction(name string) (f ProviderFunction, is bool, err error)
 	}
 }
 
-// ExprReferences returns what an expression refers to, in the order of the source. Nil has no references.
+// ExprReferences returns the references of an expression, in the order of the source. Nil has none.
 func ExprReferences(expr hcl.Expression) ([]Reference, diag.List) {
 	e := PrepareExpr(expr)
 	return e.References(), e.Invalid()
 }
 
-// BodyReferences returns what a body refers to where it is decoded by this schema; see Template.References.
+// BodyReferences returns the references of a body that is decoded with this schema; see Template.References.
 func BodyReferences(body hcl.Body, block *schema.Block) ([]Reference, diag.List) {
 	t := PrepareBody(body, block)
 	return t.References(), t.Invalid()
@@ -119,8 +120,8 @@ type finding struct {
 	invalid diag.List
 }
 
-// expression collects the references in expr. hidden are root names that something around the expression binds. It
-// returns false when evaluating expr again may give another result although nothing that it refers to has changed.
+// expression collects the references in expr. hidden are root names that an enclosing construct binds. It returns
+// false if evaluating expr again may give another result although no referenced value has changed.
 func (f *finding) expression(expr hcl.Expression, hidden []string) (pure bool) {
 	w := &finder{finding: f, hidden: hidden, pure: true}
 	switch e := expr.(type) {
@@ -145,7 +146,7 @@ type finder struct {
 	*finding
 	hidden []string
 	scopes []map[string]struct{}
-	// keys holds the index expressions by the collection that they index, seen before the collection itself.
+	// keys maps collections to their index expressions, which are visited before the collection itself.
 	keys map[*hclsyntax.ScopeTraversalExpr]hclsyntax.Expression
 	pure bool
 }
@@ -185,7 +186,7 @@ func (w *finder) Exit(n hclsyntax.Node) hcl.Diagnostics {
 	return nil
 }
 
-// bound reports whether a root name is bound by something around the place that the walk has reached.
+// bound reports whether a root name is bound by a construct that encloses the current position of the walk.
 func (w *finder) bound(name string) bool {
 	if slices.Contains(w.hidden, name) {
 		return true
@@ -198,7 +199,7 @@ func (w *finder) bound(name string) bool {
 	return false
 }
 
-// free reports whether a key uses no bound name and gives the same result each time.
+// free reports whether a key uses no bound name and is deterministic.
 func (w *finder) free(key hclsyntax.Expression) bool {
 	for _, t := range key.Variables() {
 		if w.bound(t.RootName()) {
@@ -268,17 +269,17 @@ func (w *finder) json(expr hcl.Expression) {
 	}
 }
 
-// jsonTemplate returns the template that a JSON string is; nil when expr is no string, or no template. HCL itself
-// parses it again at every evaluation.
+// jsonTemplate returns the template in a JSON string; nil if expr is not a string, or the string not a template.
+// HCL itself parses it again at every evaluation.
 func jsonTemplate(expr hcl.Expression) hclsyntax.Expression {
-	// Without a context the text of a JSON string comes back as it is written.
+	// Without a context, Value returns the text of a JSON string unevaluated.
 	v, diags := expr.Value(nil)
 	if diags.HasErrors() || v.Type() != cty.String || v.IsNull() {
 		return nil
 	}
 	rng := expr.Range()
 	start := rng.Start
-	start.Byte, start.Column = start.Byte+1, start.Column+1 // behind the quote
+	start.Byte, start.Column = start.Byte+1, start.Column+1 // after the quote
 	native, diags := hclsyntax.ParseTemplate([]byte(v.AsString()), rng.Filename, start)
 	if diags.HasErrors() {
 		return nil // reported when the expression is evaluated
@@ -286,7 +287,7 @@ func jsonTemplate(expr hcl.Expression) hclsyntax.Expression {
 	return native
 }
 
-// repeats reports whether a subject stands for what may have several instances.
+// repeats reports whether a subject may have several instances.
 func repeats(subject addr.Named) bool {
 	switch subject.(type) {
 	case addr.Resource, addr.ModuleCall:
@@ -296,7 +297,7 @@ func repeats(subject addr.Named) bool {
 	}
 }
 
-// scopePath returns the names in a traversal that name the subject.
+// scopePath returns the names of the subject in a traversal.
 func scopePath(subject addr.Named, t hcl.Traversal) []string {
 	length := 2
 	switch subject.(type) {
@@ -322,7 +323,7 @@ func scopePath(subject addr.Named, t hcl.Traversal) []string {
 	return path
 }
 
-// inSourceOrder sorts diagnostics by where they point, stably: HCL finds some of them by walking maps.
+// inSourceOrder sorts diagnostics by position, stably: HCL finds some of them by iterating over maps.
 func inSourceOrder(diags diag.List) diag.List {
 	position := func(d *diag.Diagnostic) hcl.Range {
 		if d.Subject == nil {

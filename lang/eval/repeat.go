@@ -13,24 +13,24 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
-// Cause is the Extra of a diagnostic about a value that was refused for a property of what it is made from. Views show
-// the references of the expression that have this property, which they leave out otherwise.
+// Cause is the Extra of a diagnostic about a value that was rejected because of a property of its inputs. Views
+// show the references in the expression that have this property, which they leave out otherwise.
 type Cause byte
 
 const (
-	// BecauseUnknown tells that something in the expression is not known yet.
+	// BecauseUnknown means that a part of the expression is unknown.
 	BecauseUnknown Cause = iota + 1
-	// BecauseConfidential tells that something in the expression is sensitive or ephemeral.
+	// BecauseConfidential means that a part of the expression is sensitive or ephemeral.
 	BecauseConfidential
 )
 
-// Repeating says how count, for_each and enabled are evaluated.
+// Repeating are the options for evaluating count, for_each and enabled.
 type Repeating struct {
-	// AllowUnknown makes an unknown value no error, as in validation. The result says that it is not known.
+	// AllowUnknown accepts an unknown value, as in validation. The result reports that it is unknown.
 	AllowUnknown bool
 	// AllowTuple accepts a tuple in for_each, as import blocks do.
 	AllowTuple bool
-	// Exclude is the address to suggest for -exclude when the value is unknown; empty when there is none to exclude.
+	// Exclude is the address to suggest for -exclude if the value is unknown; empty if there is none to exclude.
 	Exclude string
 }
 
@@ -41,7 +41,7 @@ func (s *Scope) EvalCount(expr *Expr, o Repeating) (n int, known bool, diags dia
 	if diags.HasErrors() {
 		return 0, false, diags
 	}
-	v, found := v.Unmark() // the number of instances of something sensitive may be seen; it is the user's own choice
+	v, found := v.Unmark() // showing the number of instances is the user's choice, even if it is sensitive
 	problem := func(cause any, detail string) diag.List {
 		return append(diags, about(expr.source, ctx, cause, summary, detail))
 	}
@@ -80,7 +80,7 @@ type Element struct {
 	Key, Value cty.Value
 }
 
-// Repetition returns what each means for the instance of this element.
+// Repetition returns the values of each for the instance of this element.
 func (e Element) Repetition() Repetition { return Repetition{EachKey: e.Key, EachValue: e.Value} }
 
 // EvalForEach evaluates a for_each argument. The elements are sorted by their keys. known is false after errors, too.
@@ -200,7 +200,7 @@ func (s *Scope) EvalEnabled(expr *Expr, o Repeating) (enabled, known bool, diags
 	return v.True(), true, diags
 }
 
-// advice is how to get on although a value is unknown.
+// advice suggests how to proceed although a value is unknown.
 func (o Repeating) advice(argument string) string {
 	if o.Exclude == "" {
 		return fmt.Sprintf("With the option -target, what %s depends on can be applied first, and the rest after it.",
@@ -210,7 +210,7 @@ func (o Repeating) advice(argument string) string {
 		shellWord(o.Exclude))
 }
 
-// about is an error about the value of an expression.
+// about returns an error about the value of an expression.
 func about(expr hcl.Expression, ctx *hcl.EvalContext, cause any, summary, detail string) *diag.Diagnostic {
 	d := diag.New(diag.Error, summary, detail, expr.Range().Ptr())
 	d.Expression, d.EvalContext, d.Extra = expr, ctx, cause

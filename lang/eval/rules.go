@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
-// RuleKind is where a condition stands.
+// RuleKind is the kind of block that contains a condition.
 type RuleKind byte
 
 // The kinds of rules.
@@ -23,11 +23,11 @@ const (
 	OutputPrecondition
 	CheckAssertion
 	VariableValidation
-	// TestAssertion is an assertion of a test. What cannot be known when it is evaluated is an error.
+	// TestAssertion is an assertion of a test. An unknown value in it is an error.
 	TestAssertion
 )
 
-// String returns the words that the summaries of failures start with. Tools match on them.
+// String returns the first words of the summaries of failures. Tools match on them.
 func (k RuleKind) String() string {
 	switch k {
 	case ResourcePrecondition:
@@ -50,20 +50,19 @@ func (k RuleKind) String() string {
 // Rule is a condition with a message: a precondition, postcondition, assertion or validation.
 type Rule struct {
 	Kind RuleKind
-	// Object is the address of what the rule belongs to: an instance.
+	// Object is the address of the instance to which the rule belongs.
 	Object             string
 	Condition, Message *Expr
-	// Range is where the rule's block stands.
+	// Range is the range of the rule's block.
 	Range hcl.Range
-	// Value is, for a validation, where the variable's value is given or, without such a place, where the variable is
-	// declared.
+	// Value is, for a validation, the range of the variable's value or, if it has none, of its declaration.
 	Value *hcl.Range
 }
 
-// Status is what came out of checking a rule.
+// Status is the result of checking a rule.
 type Status byte
 
-// The statuses. StatusError is that of a rule that could not be evaluated.
+// The statuses. StatusError means that the rule could not be evaluated.
 const (
 	StatusUnknown Status = iota
 	StatusPass
@@ -85,14 +84,15 @@ func (s Status) String() string {
 	}
 }
 
-// Verdict is the outcome of a rule; Message is the user's, after a failure, and empty when it must not be shown.
+// Verdict is the result of a rule. Message is the user's message after a failure; it is empty if it must not be
+// shown.
 type Verdict struct {
 	Status  Status
 	Message string
 }
 
-// Check evaluates a rule. A failure is reported with the severity that is given, mistakes in the rule are errors
-// always. The Extra of a failure is the rule.
+// Check evaluates a rule. A failure is reported with the given severity; mistakes in the rule are always errors.
+// The Extra of a failure is the rule.
 func (r *Rule) Check(s *Scope, rep Repetition, self cty.Value, severity diag.Severity) (Verdict, diag.List) {
 	if r.Kind == VariableValidation {
 		return r.validate(s, severity)
@@ -127,14 +127,14 @@ func (r *Rule) Check(s *Scope, rep Repetition, self cty.Value, severity diag.Sev
 	return Verdict{Status: status}, diags
 }
 
-// finding is a diagnostic that points to the condition.
+// finding returns a diagnostic that points to the condition.
 func (r *Rule) finding(severity diag.Severity, summary, detail string, ctx *hcl.EvalContext) *diag.Diagnostic {
 	d := diag.New(severity, summary, detail, r.Condition.source.Range().Ptr())
 	d.Expression, d.EvalContext, d.Extra = r.Condition.source, ctx, r
 	return d
 }
 
-// shown returns the context in which the values of the condition are shown: with every reference in full.
+// shown returns the context for showing the values of the condition, with every reference complete.
 func (r *Rule) shown(s *Scope, rep Repetition, self cty.Value, ctx *hcl.EvalContext) *hcl.EvalContext {
 	b := r.Condition.Bind(s).binding
 	if b.exact() {
@@ -146,7 +146,7 @@ func (r *Rule) shown(s *Scope, rep Repetition, self cty.Value, ctx *hcl.EvalCont
 	return ctx
 }
 
-// status turns the value of a condition into a status.
+// status converts the value of a condition to a status.
 func (r *Rule) status(v cty.Value, ctx *hcl.EvalContext) (Status, *diag.Diagnostic) {
 	summary := "Invalid condition result"
 	switch r.Kind {
@@ -175,7 +175,7 @@ func (r *Rule) status(v cty.Value, ctx *hcl.EvalContext) (Status, *diag.Diagnost
 	}
 }
 
-// message evaluates the message of a rule that is not a validation. It is empty when it is unknown or cannot be shown.
+// message evaluates the message of a rule other than a validation. It is empty if it is unknown or cannot be shown.
 func (r *Rule) message(s *Scope, rep Repetition, self cty.Value) (string, *hcl.EvalContext, diag.List) {
 	const invalid = "Invalid error message"
 	expr := r.Message.source
@@ -201,8 +201,8 @@ func (r *Rule) message(s *Scope, rep Repetition, self cty.Value) (string, *hcl.E
 	return strings.TrimSpace(v.AsString()), ctx, diags
 }
 
-// hiddenMessage stands for the message of a validation that must not be shown, where it is recorded with the outcome:
-// in the words that programs know from OpenTofu.
+// hiddenMessage returns the replacement for the message of a validation that must not be shown, as it is recorded
+// with the result. It is OpenTofu's wording, which programs know.
 func hiddenMessage(found cty.ValueMarks) string {
 	what := "an ephemeral"
 	if _, sensitive := found[marks.Sensitive]; sensitive {
@@ -211,7 +211,7 @@ func hiddenMessage(found cty.ValueMarks) string {
 	return fmt.Sprintf("The error message included %s value, so it will not be displayed.", what)
 }
 
-// confidentialMessage reports a message that must not be shown.
+// confidentialMessage returns the diagnostic about a message that must not be shown.
 func confidentialMessage(expr hcl.Expression, ctx *hcl.EvalContext, found cty.ValueMarks,
 	severity diag.Severity) *diag.Diagnostic {
 	what, help := "", ""
@@ -229,7 +229,7 @@ func confidentialMessage(expr hcl.Expression, ctx *hcl.EvalContext, found cty.Va
 	return d
 }
 
-// validate checks the validation of a variable, whose summaries differ.
+// validate evaluates the validation of a variable, which has different summaries.
 func (r *Rule) validate(s *Scope, severity diag.Severity) (Verdict, diag.List) {
 	condition, ctx, diags := r.Condition.Bind(s).eval(cty.DynamicPseudoType, Once, cty.NilVal)
 	conditionFailed := diags.HasErrors()
@@ -277,8 +277,8 @@ func (r *Rule) validate(s *Scope, severity diag.Severity) (Verdict, diag.List) {
 	return Verdict{StatusFail, message}, append(diags, failure)
 }
 
-// validationMessage evaluates the message of a validation. In JSON, text that is no valid template is taken as it is
-// written, with a warning: it always was.
+// validationMessage evaluates the message of a validation. In JSON, text that is not a valid template is used
+// literally, with a warning, for compatibility.
 func (r *Rule) validationMessage(s *Scope) (cty.Value, *hcl.EvalContext, diag.List) {
 	v, ctx, diags := r.Message.Bind(s).eval(cty.DynamicPseudoType, Once, cty.NilVal)
 	if !diags.HasErrors() || !json.IsJSONExpression(r.Message.source) {

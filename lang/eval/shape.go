@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// shape is a schema as bodies are decoded by it: in the form of hcldec, which is what decides, and taken apart, for
+// shape is a schema prepared for decoding bodies: in the form of hcldec, which is authoritative, and split up for
 // the decoder of this package.
 type shape struct {
 	spec    hcldec.ObjectSpec
@@ -23,37 +23,38 @@ type shape struct {
 	blocks  map[string]*blockShape
 	// absent holds the value of every attribute and block type that a body does not have.
 	absent map[string]cty.Value
-	// legacy schemas may have attributes that can be written as blocks: blocky, with the shape of one such block. See
-	// fixup.go.
+	// legacy schemas may have attributes that can be written as blocks: blocky, with the shape of one such block.
+	// See fixup.go.
 	legacy bool
 	blocky map[string]*shape
-	// marked tells that objects of this shape get marks; see MarkObject.
+	// marked is set if objects of this shape get marks; see MarkObject.
 	marked bool
 }
 
-// attrShape is how the expression of an attribute becomes its value.
+// attrShape describes how the expression of an attribute becomes its value.
 type attrShape struct {
-	// want is the type to convert to, with the optional attributes of nested attributes; result is it without.
+	// want is the type to convert to, with the optional attributes of nested attributes; result is the type without
+	// them.
 	want, result cty.Type
 	required     bool
-	// custom tells that the type decodes its expression in a way of its own, which is left to hcldec.
+	// custom is set if the type decodes its expression in a special way, which is left to hcldec.
 	custom bool
 }
 
-// blockShape is how the blocks of one type become a value.
+// blockShape describes how the blocks of one type become a value.
 type blockShape struct {
 	*shape
 	nesting  schema.Nesting
 	min, max int
-	// loose tells that elements may differ in type, so that they are kept in a tuple or an object.
+	// loose is set if elements may differ in type, so that they are stored in a tuple or an object.
 	loose bool
-	// result is the type of the value; a dynamic one when loose.
+	// result is the type of the value; dynamic if loose is set.
 	result cty.Type
-	// none is the value when there are no blocks.
+	// none is the value if there are no blocks.
 	none cty.Value
 }
 
-// shapes remembers the shape of each schema for as long as the schema lives.
+// shapes caches the shape of each schema for the lifetime of the schema.
 var shapes sync.Map // weak.Pointer[schema.Block] -> *shape
 
 // shapeOf returns the shape of a schema. The schema must not change afterwards. Nil is the schema of an empty body.
@@ -65,7 +66,7 @@ func shapeOf(block *schema.Block) *shape {
 	if s, ok := shapes.Load(key); ok {
 		return s.(*shape)
 	}
-	// A shape holds no pointer to its schema, else the schema would live for ever.
+	// A shape must not point to its schema, or the schema would never be collected.
 	s, loaded := shapes.LoadOrStore(key, newShape(block))
 	if !loaded {
 		runtime.AddCleanup(block, func(key weak.Pointer[schema.Block]) { shapes.Delete(key) }, key)
@@ -117,7 +118,8 @@ func newAttrShape(a *schema.Attribute) attrShape {
 	return attrShape{want: want, result: want.WithoutOptionalAttributesDeep(), required: a.Required}
 }
 
-// nestedType is the type that the value of a nested attribute is converted to: what may be left out is optional.
+// nestedType returns the type to which the value of a nested attribute is converted; attributes that are not
+// required are optional.
 func nestedType(o *schema.Object) cty.Type {
 	attrs := make(map[string]cty.Type, len(o.Attributes))
 	var optional []string

@@ -12,30 +12,30 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// Static answers what a module declares, without values. Methods are called by several goroutines at once.
+// Static describes what a module declares, without values. Methods are called concurrently.
 type Static interface {
-	// Module is the module that declares, for messages.
+	// Module returns the declaring module, for messages.
 	Module() addr.Module
 	// Declares reports whether there is such a Variable, Local, ModuleCall or Output.
 	Declares(addr.Named) bool
-	// Names returns the names of everything of the same kind as like, in any order. It is asked only to suggest one.
+	// Names returns the names of all objects of the same kind as like, in any order, for suggestions.
 	Names(like addr.Named) []string
-	// Resource returns what is known of a resource. ok is false when it is not declared.
+	// Resource returns the static properties of a resource. ok is false if it is not declared.
 	Resource(addr.Resource) (r StaticResource, ok bool)
 }
 
-// StaticResource is what can be known of a resource before any value.
+// StaticResource has the properties of a resource that are known before any value.
 type StaticResource struct {
-	// HasCount and HasForEach tell which repetition argument the block has.
+	// HasCount and HasForEach are set if the block has that argument.
 	HasCount, HasForEach bool
-	// Block is the schema of the resource's type. Nil when it is not known; attributes are not checked then.
+	// Block is the schema of the resource's type. If it is nil (unknown), attributes are not checked.
 	Block *schema.Block
-	// Check is the check block that the resource is declared inside of, or empty.
+	// Check is the check block in which the resource is declared, or empty.
 	Check string
 }
 
-// CheckReferences finds the references to what is not declared, to attributes that do not exist, and those that miss
-// an instance key or have one too many. inCheck is the check block that refers, or empty.
+// CheckReferences reports references to undeclared objects, to attributes that do not exist, and those with a
+// missing or superfluous instance key. inCheck is the check block that contains the references, or empty.
 func CheckReferences(refs []Reference, s Static, inCheck string) diag.List {
 	var diags diag.List
 	for _, r := range refs {
@@ -76,8 +76,8 @@ func CheckReferences(refs []Reference, s Static, inCheck string) diag.List {
 	return diags
 }
 
-// CheckOrder is CheckReferences for what depends_on names: it is the same for all instances of a block, so there is
-// neither count nor each.
+// CheckOrder is CheckReferences for elements of depends_on: they are the same for all instances of a block, so
+// count and each are not available.
 func CheckOrder(r Reference, s Static) diag.List {
 	switch r.Subject.(type) {
 	case addr.CountAttr:
@@ -148,7 +148,7 @@ func missingKey(r Reference, resource addr.Resource, argument, index string) *di
 		resource, argument, resource, index), &r.Range)
 }
 
-// otherMode suggests the resource of the same name that has another mode: data. or ephemeral. is easily forgotten.
+// otherMode suggests the resource of the same name in another mode: the prefix data. or ephemeral. may be missing.
 func otherMode(r addr.Resource, s Static) string {
 	for _, mode := range []addr.Mode{addr.Managed, addr.Data, addr.Ephemeral} {
 		other := r
@@ -160,7 +160,7 @@ func otherMode(r addr.Resource, s Static) string {
 	return ""
 }
 
-// CheckTraversal follows the steps behind a reference through a schema, as far as that is possible without values.
+// CheckTraversal checks the steps after a reference against a schema, as far as that is possible without values.
 func CheckTraversal(steps hcl.Traversal, block *schema.Block) diag.List {
 	if len(steps) == 0 {
 		return nil
@@ -188,7 +188,7 @@ func CheckTraversal(steps hcl.Traversal, block *schema.Block) diag.List {
 		didYouMean(attr.Name, names)), &attr.SrcRange)
 }
 
-// badStep is what to say of brackets where an attribute has to be.
+// badStep returns the error for an index in place of an attribute.
 func badStep(step hcl.Traverser) *diag.Diagnostic {
 	index, ok := step.(hcl.TraverseIndex)
 	if !ok {

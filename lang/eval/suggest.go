@@ -7,10 +7,10 @@ import (
 	"github.com/agext/levenshtein"
 )
 
-// didYouMean returns the sentence that offers the declared name that is most like the given one, with a space in front,
-// or nothing.
+// didYouMean returns a sentence that suggests the most similar declared name, with a leading space, or the empty
+// string.
 func didYouMean(given string, declared []string) string {
-	best, distance := "", 3 // two typing mistakes apart is where OpenTofu draws the line
+	best, distance := "", 3 // OpenTofu suggests names with an edit distance of at most 2
 	for _, name := range declared {
 		if d := levenshtein.Distance(given, name, nil); d < distance || (d == distance && best != "" && name < best) {
 			best, distance = name, d
@@ -22,7 +22,7 @@ func didYouMean(given string, declared []string) string {
 	return fmt.Sprintf(" Did you mean %q?", best)
 }
 
-// shellWord quotes an address for a POSIX shell, when it needs that.
+// shellWord quotes an address for a POSIX shell, if necessary.
 func shellWord(s string) string {
 	plain := func(r rune) bool {
 		return r == '.' || r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'

@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
-// traversal turns an expression that is an address, but for expressions in its brackets, into a traversal. ok is false
-// when it is something else.
+// traversal converts an expression that is an address, possibly with expressions as keys, into a traversal. ok is
+// false if it is not an address.
 func traversal(expr hcl.Expression, key func(hcl.Expression) (cty.Value, diag.List)) (trav hcl.Traversal, ok bool,
 	diags diag.List) {
 	switch e := expr.(type) {
@@ -36,7 +36,7 @@ func traversal(expr hcl.Expression, key func(hcl.Expression) (cty.Value, diag.Li
 	}
 }
 
-// EvalReference returns what an element of replace_triggered_by refers to for an instance with this repetition: a
+// EvalReference returns the target of an element of replace_triggered_by for an instance with this repetition: a
 // resource, one of its instances, or an attribute of one. Keys may be constant, count.index or each.key.
 func EvalReference(expr hcl.Expression, rep Repetition) (*addr.Reference, diag.List) {
 	trav, ok, diags := traversal(expr, func(key hcl.Expression) (cty.Value, diag.List) { return triggerKey(key, rep) })
@@ -75,7 +75,7 @@ func triggerKey(expr hcl.Expression, rep Repetition) (cty.Value, diag.List) {
 		"Only constants, count.index and each.key can be keys here.", &rng)
 }
 
-// EvalImportTarget returns the resource instance that the to argument of an import block names. Its keys may be
+// EvalImportTarget returns the resource instance in the to argument of an import block. Its keys may be
 // expressions. s is the scope of the root module.
 func (s *Scope) EvalImportTarget(to hcl.Expression, rep Repetition) (addr.Instance, diag.List) {
 	trav, ok, diags := traversal(to, func(key hcl.Expression) (cty.Value, diag.List) { return s.importKey(key, rep) })
@@ -129,7 +129,8 @@ func (s *Scope) importKey(expr hcl.Expression, rep Repetition) (cty.Value, diag.
 	}
 }
 
-// EvalImportID evaluates the id argument of an import block. known is false when it is unknown and that is allowed.
+// EvalImportID evaluates the id argument of an import block. known is false if it is unknown and allowUnknown is
+// set.
 func (s *Scope) EvalImportID(id *Expr, rep Repetition, allowUnknown bool) (text string, known bool, diags diag.List) {
 	v, known, diags := s.evalImport(id, cty.String, "id", rep, allowUnknown)
 	if !known {

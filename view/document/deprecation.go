@@ -9,13 +9,14 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
-// Deprecations say which warnings of the use of deprecated variables and outputs are shown. It implements flag.Value.
+// Deprecations selects which warnings about the use of deprecated variables and outputs are shown. It implements
+// flag.Value.
 type Deprecations byte
 
 const (
-	// AllDeprecations shows them all.
+	// AllDeprecations shows all of them.
 	AllDeprecations Deprecations = iota
-	// LocalDeprecations shows those of modules that belong to the configuration.
+	// LocalDeprecations shows those of local modules.
 	LocalDeprecations
 	// NoDeprecations shows none.
 	NoDeprecations
@@ -26,7 +27,7 @@ var deprecationWords = []string{"all", "local", "none"}
 // String implements flag.Value.
 func (d *Deprecations) String() string { return "module:" + deprecationWords[*d] }
 
-// Set implements flag.Value for module:all, module:local and module:none.
+// Set implements flag.Value. It accepts module:all, module:local and module:none.
 func (d *Deprecations) Set(text string) error {
 	word, ok := strings.CutPrefix(text, "module:")
 	i := slices.Index(deprecationWords, word)
@@ -37,7 +38,7 @@ func (d *Deprecations) Set(text string) error {
 	return nil
 }
 
-// Of returns the problems that are shown.
+// Of returns the diagnostics to show.
 func (d Deprecations) Of(l diag.List) diag.List {
 	if d == AllDeprecations {
 		return l

@@ -9,10 +9,10 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// validateFormat is the version of what `validate -json` prints.
+// validateFormat is the version of the output of `validate -json`.
 const validateFormat = "1.0"
 
-// Diagnostic is the JSON form of a diagnostic. The text form is made from it, so that both say the same.
+// Diagnostic is the JSON form of a diagnostic. The text form is made from it, so that both agree.
 type Diagnostic struct {
 	Severity   string   `json:"severity"`
 	Summary    string   `json:"summary"`
@@ -30,7 +30,7 @@ type Range struct {
 	End      Position `json:"end"`
 }
 
-// Position is a place in a source file: line and column count from one, bytes from zero.
+// Position is a position in a source file: lines and columns count from one, bytes from zero.
 type Position struct {
 	Line   int `json:"line"`
 	Column int `json:"column"`
@@ -39,20 +39,20 @@ type Position struct {
 
 // Snippet is the source code that a diagnostic is about.
 type Snippet struct {
-	// Context names the block around it, nil when there is none.
+	// Context is the header of the enclosing block; nil if there is none.
 	Context *string `json:"context"`
-	// Code are whole lines, of which StartLine is the number of the first.
+	// Code consists of whole lines; StartLine is the number of the first.
 	Code      string `json:"code"`
 	StartLine int    `json:"start_line"`
 	// The offsets delimit the subject, in bytes of Code.
 	HighlightStartOffset int `json:"highlight_start_offset"`
 	HighlightEndOffset   int `json:"highlight_end_offset"`
-	// Values are what the references in the expression stood for, by name.
+	// Values are the values of the references in the expression, by name.
 	Values       []ExpressionValue `json:"values"`
 	FunctionCall *FunctionCall     `json:"function_call,omitempty"`
 }
 
-// ExpressionValue says what a reference stood for when the problem was found.
+// ExpressionValue describes the value of a reference when the problem was found.
 type ExpressionValue struct {
 	Traversal string `json:"traversal"`
 	Statement string `json:"statement"`
@@ -64,8 +64,8 @@ type FunctionCall struct {
 	Signature *functionForm `json:"signature,omitempty"`
 }
 
-// DiagnosticJSON returns the JSON form of a diagnostic. sources are the parsed files by name; without the file of its
-// subject a diagnostic has no snippet.
+// DiagnosticJSON returns the JSON form of a diagnostic. sources are the parsed files by name; if they lack the file
+// of its subject, there is no snippet.
 func DiagnosticJSON(d *diag.Diagnostic, sources map[string]*hcl.File) *Diagnostic {
 	out := &Diagnostic{
 		Severity: d.Severity.String(), Summary: d.Summary, Detail: d.Detail, Address: d.Address,
@@ -85,8 +85,8 @@ func DiagnosticJSON(d *diag.Diagnostic, sources map[string]*hcl.File) *Diagnosti
 
 func position(p hcl.Pos) Position { return Position{Line: p.Line, Column: p.Column, Byte: p.Byte} }
 
-// ranges returns the subject of a diagnostic and the lines around it that are shown. Neither is empty, and the first
-// is inside the second.
+// ranges returns the subject of a diagnostic and the range of lines to show. Neither is empty, and the first is
+// inside the second.
 func ranges(d *diag.Diagnostic) (highlight, shown hcl.Range) {
 	highlight = *d.Subject
 	if highlight.End == (hcl.Pos{}) {
@@ -108,7 +108,7 @@ func widened(r hcl.Range) hcl.Range {
 	return r
 }
 
-// ValidateJSON returns what `validate -json` prints.
+// ValidateJSON returns the output of `validate -json`.
 func ValidateJSON(l diag.List, sources map[string]*hcl.File) []byte {
 	out := struct {
 		FormatVersion string        `json:"format_version"`

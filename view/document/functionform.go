@@ -8,7 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// functionForm is the JSON form of the signature of a function, as diagnostics and `metadata functions` have it.
+// functionForm is the JSON form of the signature of a function, in diagnostics and in `metadata functions`.
 type functionForm struct {
 	Name          string          `json:"name"`
 	Params        []paramForm     `json:"params"`
@@ -21,7 +21,7 @@ type paramForm struct {
 	Type json.RawMessage `json:"type"`
 }
 
-// describeFunction returns the signature of a function, under the name that it has without its namespace.
+// describeFunction returns the signature of a function; name has no namespace.
 func describeFunction(name string, f function.Function) *functionForm {
 	out := &functionForm{Name: name, Params: []paramForm{}}
 	var types []cty.Type
@@ -38,14 +38,14 @@ func describeFunction(name string, f function.Function) *functionForm {
 	}
 	result, err := f.ReturnType(types)
 	if err != nil {
-		// Some functions cannot tell from the widest types of their arguments.
+		// Some functions cannot determine a result type from arguments of dynamic type.
 		result = cty.DynamicPseudoType
 	}
 	out.ReturnType = typeForm(result)
 	return out
 }
 
-// ParameterList writes the names of the parameters as a call has them.
+// ParameterList returns the names of the parameters in the form of a call.
 func (f *functionForm) ParameterList() string {
 	names := make([]string, 0, len(f.Params)+1)
 	for _, p := range f.Params {

@@ -31,7 +31,7 @@ type jsonProviderConfig struct {
 	ModuleAddress     string         `json:"module_address,omitempty"`
 	Expressions       map[string]any `json:"expressions,omitempty"`
 
-	// parent is the key of the configuration in a calling module that this one stands for.
+	// parent is the key of the provider configuration in the calling module that is passed to this one.
 	parent string
 }
 
@@ -95,13 +95,13 @@ func ConfigJSON(tree *config.Tree, schemas *values.Schemas) ([]byte, error) {
 	return line(configurationForm(tree, schemas))
 }
 
-// ModuleJSON returns the JSON form of the root module alone, as `show -json -module=DIR` prints it: what can be told
-// without schemas and without the modules that it calls. No expressions are told, those of providers or not.
+// ModuleJSON returns the JSON form of the root module alone, as `show -json -module=DIR` prints it: without
+// schemas, called modules, and expressions.
 func ModuleJSON(tree *config.Tree) ([]byte, error) {
 	return line(configForm{schemas: values.NewSchemas(nil), alone: true}.of(tree))
 }
 
-// configurationForm is the JSON form of a configuration, as plans have it.
+// configurationForm returns the JSON form of a configuration, as plans contain it.
 func configurationForm(tree *config.Tree, schemas *values.Schemas) jsonConfig {
 	return configForm{schemas: schemas}.of(tree)
 }
@@ -122,11 +122,11 @@ type configForm struct {
 	schemas *values.Schemas
 	// providers are the provider configurations of all modules, by key.
 	providers map[string]jsonProviderConfig
-	// alone leaves out what a module does not say by itself.
+	// alone restricts the form to what the module itself contains.
 	alone bool
 }
 
-// configKey names a provider configuration of a module, unambiguously within the document.
+// configKey returns the key of a provider configuration of a module, unique within the document.
 func configKey(local string, m addr.Module) string {
 	if m.IsRoot() {
 		return local
@@ -134,8 +134,8 @@ func configKey(local string, m addr.Module) string {
 	return m.String() + ":" + local
 }
 
-// providerConfigs collects the provider configurations of a module and of those that it calls: written as blocks,
-// declared, or just used.
+// providerConfigs collects the provider configurations of a module and of the modules that it calls: written as
+// blocks, declared, or only used.
 func (f *configForm) providerConfigs(n *config.Node) {
 	m := n.Module
 	constraints := m.Requirements()
@@ -192,7 +192,7 @@ func (f *configForm) providerConfigs(n *config.Node) {
 	}
 }
 
-// origin follows a provider configuration to the module that it comes from.
+// origin returns the key of the configuration that is passed down to a provider configuration.
 func (f *configForm) origin(key string, source addr.Provider) string {
 	found := ""
 	for key != "" {
@@ -205,7 +205,7 @@ func (f *configForm) origin(key string, source addr.Provider) string {
 	return found
 }
 
-// constraintText writes version constraints in normal form.
+// constraintText returns version constraints in normalized form.
 func constraintText(constraints []string) string {
 	text, err := lock.Constraints(constraints)
 	if err != nil {
@@ -265,7 +265,7 @@ func (f *configForm) call(call *config.ModuleCall, child *config.Node) jsonModul
 		out.CountExpression, out.ForEachExpression = repetitionForms(call.Count, call.ForEach)
 	}
 	if child == nil {
-		return out // not installed, or not of interest
+		return out // not installed, or not needed
 	}
 	arguments := &schema.Block{Attributes: map[string]*schema.Attribute{}}
 	for name := range child.Module.Variables {
@@ -300,7 +300,7 @@ func (f *configForm) resource(r *config.Resource, n *config.Node) jsonConfigReso
 	return out
 }
 
-// keyOf is the key of the provider configuration that a local name means in the end.
+// keyOf returns the key of the provider configuration that a local name refers to after following module calls.
 func (f *configForm) keyOf(l addr.LocalProvider, n *config.Node) string {
 	key := configKey(l.String(), n.Path)
 	if parent := f.providers[key].parent; parent != "" {
@@ -314,7 +314,7 @@ func (f *configForm) keyOf(l addr.LocalProvider, n *config.Node) string {
 func dependencyForms(list []hcl.Traversal) []string {
 	var out []string
 	for _, t := range list {
-		// What is no reference was reported when the configuration was loaded.
+		// Invalid references were reported when the configuration was loaded.
 		if r, diags := addr.ParseReference(t); !diags.HasErrors() {
 			out = append(out, r.Subject.String())
 		}

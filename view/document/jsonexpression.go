@@ -13,26 +13,25 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// jsonExpression is what a program may want to know of an expression: its value when it refers to nothing, and what it
-// refers to.
+// jsonExpression is the JSON form of an expression: its value if it has no references, and its references.
 type jsonExpression struct {
 	ConstantValue json.RawMessage `json:"constant_value,omitempty"`
 	References    []string        `json:"references,omitempty"`
 }
 
-// expressionForm never returns nil: an expression without references and value has an empty form.
+// expressionForm returns the form of an expression, never nil: without references and value it is empty.
 func expressionForm(e hcl.Expression) *jsonExpression {
 	out := &jsonExpression{}
 	if e == nil {
 		return out
 	}
-	// An expression that needs something to refer to fails here, and has references instead.
+	// An expression with references fails here; they are listed instead.
 	if v, diags := e.Value(nil); v != cty.NilVal && !diags.HasErrors() {
 		if b, err := ctyjson.Marshal(v, v.Type()); err == nil {
 			out.ConstantValue = b
 		}
 	}
-	refs, _ := eval.ExprReferences(e) // what is wrong was reported when the configuration was loaded
+	refs, _ := eval.ExprReferences(e) // errors were reported when the configuration was loaded
 	for _, r := range refs {
 		out.References = append(out.References, referenceForms(r.Reference)...)
 	}
@@ -41,7 +40,8 @@ func expressionForm(e hcl.Expression) *jsonExpression {
 
 func (e *jsonExpression) isEmpty() bool { return e.ConstantValue == nil && e.References == nil }
 
-// referenceForms writes a reference from the most exact form to the widest: a.b.c[0].d, a.b.c[0], a.b.c, a.b.
+// referenceForms returns the forms of a reference from the most specific to the most general: a.b.c[0].d, a.b.c[0],
+// a.b.c, a.b.
 func referenceForms(r *addr.Reference) []string {
 	var out []string
 	subject := r.Subject.String()
@@ -64,7 +64,7 @@ func referenceForms(r *addr.Reference) []string {
 	return out
 }
 
-// repetitionForms are the forms of count and for_each, at most one of which is not nil.
+// repetitionForms returns the forms of count and for_each, at most one of which is not nil.
 func repetitionForms(count, forEach hcl.Expression) (*jsonExpression, *jsonExpression) {
 	if f := expressionForm(count); !f.isEmpty() {
 		return f, nil
@@ -75,7 +75,8 @@ func repetitionForms(count, forEach hcl.Expression) (*jsonExpression, *jsonExpre
 	return nil, nil
 }
 
-// expressionForms are the forms of the arguments in a body, nested blocks included. Dynamic blocks are left out.
+// expressionForms returns the forms of the arguments in a body, nested blocks included. Dynamic blocks are left
+// out.
 func expressionForms(body hcl.Body, block *schema.Block) map[string]any {
 	if body == nil || block == nil {
 		return nil

@@ -79,7 +79,8 @@ type jsonImporting struct {
 func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte, error) {
 	out := jsonPlan{
 		FormatVersion: planFormat, TerraformVersion: p.EngineVersion, Timestamp: p.Timestamp.UTC().Format(time.RFC3339),
-		// As in OpenTofu, a plan whose changes cannot be ordered is whole all the same: applying it tells of the circle.
+		// As in OpenTofu, a plan whose changes have a dependency cycle does not count as errored: applying it
+		// reports the cycle.
 		Errored:   p.Errored && len(p.Circle) == 0,
 		Variables: map[string]jsonVariable{}, OutputChanges: map[string]Change{},
 	}
@@ -109,8 +110,8 @@ func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte,
 	return line(out)
 }
 
-// PlanChangesJSON returns the part of a plan's JSON form that says what changes. The resources that stay as they are
-// are left out; unchanged counts them.
+// PlanChangesJSON returns the changes of a plan in JSON form. Unchanged resources are left out and counted in
+// unchanged.
 func PlanChangesJSON(p *plan.Plan) (text []byte, unchanged int, err error) {
 	out := jsonPlan{FormatVersion: planFormat, OutputChanges: map[string]Change{}}
 	out.takeChanges(p, func(c *plan.Change) bool {
@@ -127,11 +128,11 @@ func PlanChangesJSON(p *plan.Plan) (text []byte, unchanged int, err error) {
 	return text, unchanged, err
 }
 
-// takeChanges takes what a plan found and does; of the changes of resources those that it is told to list.
+// takeChanges adds the drift and the changes of a plan; of the resource changes only those that lists accepts.
 func (out *jsonPlan) takeChanges(p *plan.Plan, lists func(*plan.Change) bool) {
 	for _, c := range p.Drift {
 		if c.Deposed != state.CurrentObject {
-			continue // as in OpenTofu, what goes anyway does not drift
+			continue // as in OpenTofu, deleted objects have no drift
 		}
 		out.ResourceDrift = append(out.ResourceDrift, resourceChange(c))
 	}
@@ -149,7 +150,7 @@ func (out *jsonPlan) takeChanges(p *plan.Plan, lists func(*plan.Change) bool) {
 	}
 }
 
-// priorState is the state after refreshing. What outputs are known to become counts as found by refreshing.
+// priorState returns the state after refreshing. Outputs that are known while planning count as refreshed.
 func priorState(p *plan.Plan, tree *config.Tree) *state.State {
 	out := *p.Prior
 	out.Outputs = maps.Clone(p.Prior.Outputs)
@@ -230,7 +231,7 @@ func outputChange(o *plan.OutputChange) Change {
 	return out
 }
 
-// plannedValues is what the state will hold, as far as it is known.
+// plannedValues returns the values that the state will contain, as far as they are known.
 func plannedValues(p *plan.Plan) jsonValues {
 	out := jsonValues{Outputs: map[string]jsonOutput{}}
 	for _, o := range p.Outputs {
@@ -248,7 +249,7 @@ func plannedValues(p *plan.Plan) jsonValues {
 		if c.Action == plan.Delete || c.Deposed != state.CurrentObject {
 			continue
 		}
-		// What is forgotten is listed, without values.
+		// Forgotten objects are listed without values.
 		r := newResource(c.Addr, c.Provider.Provider)
 		r.SchemaVersion = c.SchemaVersion
 		r.Values = attributesOf(c.After)
@@ -263,7 +264,7 @@ func plannedValues(p *plan.Plan) jsonValues {
 	return out
 }
 
-// comparison is the form of the difference between two values that are compared.
+// comparison returns the JSON form of the difference between two compared values.
 func comparison(left, right cty.Value) *Change {
 	bare, _ := right.UnmarkDeep()
 	return &Change{

@@ -86,7 +86,7 @@ type jsonParameter struct {
 	IsNullable  bool            `json:"is_nullable,omitempty"`
 }
 
-// ProviderSchemasJSON returns what `providers schema -json` prints.
+// ProviderSchemasJSON returns the output of `providers schema -json`.
 func ProviderSchemasJSON(all map[addr.Provider]*provider.Schemas) ([]byte, error) {
 	out := struct {
 		FormatVersion string                  `json:"format_version"`
@@ -95,7 +95,7 @@ func ProviderSchemasJSON(all map[addr.Provider]*provider.Schemas) ([]byte, error
 	for p, s := range all {
 		form := providerForm(s)
 		if p.IsBuiltin() {
-			form.Provider = &jsonSchema{} // has nothing to configure
+			form.Provider = &jsonSchema{} // has no configuration
 		}
 		out.Schemas[p.String()] = form
 	}

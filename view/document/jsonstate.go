@@ -69,9 +69,8 @@ func StateJSON(s *state.State, schemas *values.Schemas, engineVersion string) ([
 	return line(form)
 }
 
-// SameSchemas reports whether the current objects of a state are stored by the schemas of the providers. As in
-// OpenTofu, a state with others is not shown: only its provider can bring an object to another version of its
-// schema.
+// SameSchemas returns errors for the current objects of a state that were stored with other schema versions than
+// the providers have. As in OpenTofu, such a state is not shown: only the provider can upgrade its objects.
 func SameSchemas(s *state.State, schemas *values.Schemas) diag.List {
 	var diags diag.List
 	for _, a := range s.Addrs() {
@@ -86,7 +85,7 @@ func SameSchemas(s *state.State, schemas *values.Schemas) diag.List {
 	return diags
 }
 
-// NoStateJSON is the form where nothing exists.
+// NoStateJSON returns the JSON form of an empty state.
 func NoStateJSON() ([]byte, error) { return line(jsonState{FormatVersion: stateFormat}) }
 
 func stateForm(s *state.State, schemas *values.Schemas, engineVersion string) (jsonState, error) {
@@ -118,7 +117,7 @@ func stateForm(s *state.State, schemas *values.Schemas, engineVersion string) (j
 	}
 	vals.RootModule = *tree.root
 	out.Values = vals
-	if !s.IsEmpty() { // as in OpenTofu, what holds nothing else says nothing of checks
+	if !s.IsEmpty() { // as in OpenTofu, an otherwise empty state has no checks
 		out.Checks = checkForms(s.Checks)
 	}
 	return out, nil
@@ -161,7 +160,7 @@ func stateResource(a addr.Instance, provider addr.Provider, o *state.Object, sch
 	}
 	v, err := values.DecodeStored(o, s)
 	if err != nil {
-		// Stored by another version of the schema: shown as it is.
+		// Stored with another version of the schema: shown unchanged.
 		r.SensitiveValues = json.RawMessage("{}")
 		return r, json.Unmarshal(o.Attrs, &r.Values)
 	}
@@ -170,7 +169,7 @@ func stateResource(a addr.Instance, provider addr.Provider, o *state.Object, sch
 	return r, nil
 }
 
-// moduleTree nests resources under their modules, in the order in which they come.
+// moduleTree groups resources by module, in the order in which they are added.
 type moduleTree struct {
 	root    *jsonModule
 	modules map[addr.ModuleInstance]*jsonModule
@@ -198,7 +197,7 @@ func (t *moduleTree) module(m addr.ModuleInstance) *jsonModule {
 	return mod
 }
 
-// sortByText orders the resources of each module, and the modules that the root calls, by their addresses as text.
+// sortByText sorts the resources of each module, and the modules that the root calls, by address.
 func (t *moduleTree) sortByText() {
 	for _, m := range t.modules {
 		slices.SortStableFunc(m.Resources, func(a, b jsonResource) int { return strings.Compare(a.Address, b.Address) })
@@ -207,7 +206,7 @@ func (t *moduleTree) sortByText() {
 		func(a, b *jsonModule) int { return strings.Compare(a.Address, b.Address) })
 }
 
-// OutputsJSON returns the form of `output -json`: all outputs with their types.
+// OutputsJSON returns the output of `output -json`: all outputs with their types.
 func OutputsJSON(s *state.State) ([]byte, error) {
 	out := map[string]jsonOutputValue{}
 	for name, o := range s.Outputs {

@@ -1,8 +1,8 @@
 // Package document makes the JSON documents and message lines that programs read: plans, states, configurations,
 // schemas, diagnostics, test results, and what happens during a run.
 //
-// Their fields and format versions are those of OpenTofu and do not change without a new version. The package only
-// reads what it is given; text for people is in package view.
+// Their fields and format versions are those of OpenTofu; they do not change without a new version. Text for people
+// is in package view.
 package document
 
 import (
@@ -22,8 +22,8 @@ const (
 	schemasFormat = "1.0"
 )
 
-// Raw returns the JSON of a value without its marks, with unknown parts left out: attributes of objects and elements
-// of maps disappear, elements of lists become null. nil stands for null.
+// Raw returns the JSON of a value without marks. Unknown attributes of objects and elements of maps are left out;
+// unknown elements of lists become null. nil stands for null.
 func Raw(v cty.Value) json.RawMessage {
 	if v == cty.NilVal {
 		return nil
@@ -72,8 +72,8 @@ func withoutUnknown(v cty.Value) cty.Value {
 	}
 }
 
-// asBool returns the JSON of a value of the same shape with true where test holds; what is false is left out of
-// objects. It is how after_unknown and the sensitive forms are written.
+// asBool returns the JSON of a value of the same shape, with true where test returns true. Attributes without true
+// are left out of objects. The form is used for after_unknown and sensitive values.
 func asBool(v cty.Value, test func(cty.Value) bool) json.RawMessage {
 	return appendBool(make([]byte, 0, 64), v, test)
 }
@@ -132,10 +132,10 @@ func isUnknown(v cty.Value) bool {
 	return !v.IsKnown()
 }
 
-// sensitiveForm is the JSON that tells which parts of a value are sensitive.
+// sensitiveForm returns the JSON that marks the sensitive parts of a value.
 func sensitiveForm(v cty.Value) json.RawMessage { return asBool(v, isSensitive) }
 
-// unknownForm is the JSON that tells which parts of a value are unknown.
+// unknownForm returns the JSON that marks the unknown parts of a value.
 func unknownForm(v cty.Value) json.RawMessage {
 	if v.IsWhollyKnown() {
 		return json.RawMessage("{}")
@@ -143,7 +143,7 @@ func unknownForm(v cty.Value) json.RawMessage {
 	return asBool(v, isUnknown)
 }
 
-// attributesOf returns the JSON of each attribute of an object, for forms that list them.
+// attributesOf returns the JSON of each attribute of an object.
 func attributesOf(v cty.Value) map[string]json.RawMessage {
 	if v == cty.NilVal || v.IsNull() {
 		return nil
@@ -162,7 +162,7 @@ func attributesOf(v cty.Value) map[string]json.RawMessage {
 	return out
 }
 
-// pathForm is the JSON form of a path: names and keys in order.
+// pathForm returns the JSON form of a path: names and keys in order.
 func pathForm(p cty.Path) []any {
 	out := []any{}
 	for _, s := range p {
@@ -179,12 +179,12 @@ func pathForm(p cty.Path) []any {
 func typeForm(t cty.Type) json.RawMessage {
 	b, err := ctyjson.MarshalType(t)
 	if err != nil {
-		return json.RawMessage(`"dynamic"`) // a capsule, as the arguments of try and can have: it takes any expression
+		return json.RawMessage(`"dynamic"`) // a capsule type: a parameter that accepts any expression
 	}
 	return b
 }
 
-// line returns a JSON document on one line, as OpenTofu prints them.
+// line returns a JSON document on one line, as OpenTofu prints it.
 func line(v any) ([]byte, error) {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// resourceMessage names an instance in the messages of a Stream.
+// resourceMessage identifies an instance in the messages of a Stream.
 type resourceMessage struct {
 	Addr            string          `json:"addr"`
 	Module          string          `json:"module"`
@@ -21,7 +21,8 @@ type resourceMessage struct {
 	ResourceKey     json.RawMessage `json:"resource_key"`
 }
 
-// resourceMessageOf takes the address as a run describes it, which may name a deposed object behind it.
+// resourceMessageOf parses the address in a run's description, which may be followed by the key of a deposed
+// object.
 func resourceMessageOf(address string) resourceMessage {
 	plain, _, _ := strings.Cut(address, " (deposed")
 	a, diags := addr.ParseInstance(plain)
@@ -77,7 +78,7 @@ func changeMessageOf(c *plan.Change) changeMessage {
 	return out
 }
 
-// actionWord is the word for an action in the messages of a Stream.
+// actionWord returns the word for an action in the messages of a Stream.
 func actionWord(a plan.Action) string {
 	switch a {
 	case plan.NoOp, plan.ForgetThenCreate:
@@ -114,7 +115,7 @@ type outputMessage struct {
 	Action     string          `json:"action,omitempty"`
 }
 
-// hookMessage says what happens to an object.
+// hookMessage describes an operation on an object.
 type hookMessage struct {
 	Resource    resourceMessage `json:"resource"`
 	Action      string          `json:"action,omitempty"`

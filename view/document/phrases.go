@@ -11,25 +11,25 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Begun are the vertices of a run whose operations went out: only of those there is an end to tell. It belongs to the
-// run's loop, which calls the observer.
+// Begun is the set of vertices whose operations were reported as started: an end is reported only for these. It
+// belongs to the run's loop, which calls the observer.
 type Begun map[int]bool
 
-// End reports whether the vertex had begun, and forgets it.
+// End removes a vertex and reports whether it had started.
 func (b Begun) End(vertex int) bool {
 	yes := b[vertex]
 	delete(b, vertex)
 	return yes
 }
 
-// Verbs are the words for what is done to an object.
+// Verbs are the words for an operation on an object.
 type Verbs struct{ Starts, GoesOn, Ended string }
 
-// WasDone tells of a vertex that failed that its operation was carried out all the same: a postcondition does not hold
-// of what came of it. As in OpenTofu, the operation is told as complete then.
+// WasDone reports whether the operation of a failed vertex was executed: only a postcondition on its result does
+// not hold. As in OpenTofu, such an operation is reported as complete.
 func WasDone(n program.Notes) bool { return n.Action != "" }
 
-// VerbsOf are the words for each action of a vertex.
+// VerbsOf has the words for each action of a vertex.
 var VerbsOf = map[string]Verbs{
 	"create":  {"Creating...", "Still creating...", "Creation complete"},
 	"update":  {"Modifying...", "Still modifying...", "Modifications complete"},
@@ -40,7 +40,7 @@ var VerbsOf = map[string]Verbs{
 	"close":   {"Closing...", "Still closing...", "Close complete"},
 }
 
-// Called returns " [id=...]" of an object, or nothing.
+// Called returns " [id=...]" for an object; empty if it has no id.
 func Called(key, id string) string {
 	if key == "" || id == "" {
 		return ""
@@ -48,7 +48,7 @@ func Called(key, id string) string {
 	return fmt.Sprintf(" [%s=%s]", key, id)
 }
 
-// IDOf returns what an object was called before the operation.
+// IDOf returns the identifying attribute of an object before the operation.
 func IDOf(d program.Description) (key, id string) {
 	if d.Called == nil {
 		return "", ""
@@ -56,10 +56,10 @@ func IDOf(d program.Description) (key, id string) {
 	return d.Called()
 }
 
-// Seconds writes a duration in whole seconds: 0s, 1m4s.
+// Seconds formats a duration in whole seconds: 0s, 1m4s.
 func Seconds(d time.Duration) string { return d.Round(time.Second).String() }
 
-// WaitText tells what vertices wait for, and who holds it.
+// WaitText describes what vertices wait for, and who holds it.
 func WaitText(w coordinator.Wait) string {
 	what := fmt.Sprintf("a worker of the pool %q", w.Pool)
 	if w.Limit != "" {
@@ -85,10 +85,10 @@ func WaitText(w coordinator.Wait) string {
 	return text
 }
 
-// shownDoubts is how many of the operations in doubt that hold permits are named.
+// shownDoubts is the maximum number of operations in doubt that are listed as holders of permits.
 const shownDoubts = 10
 
-// ShellWord quotes a word for a shell where that is needed.
+// ShellWord quotes a word for a shell if necessary.
 func ShellWord(s string) string {
 	if !strings.ContainsAny(s, "\"[]() *?$'") {
 		return s
@@ -96,7 +96,7 @@ func ShellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// OutputLines are the lines of a provisioner's output that hold something.
+// OutputLines returns the non-empty lines of a provisioner's output.
 func OutputLines(text string) []string {
 	var out []string
 	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {

@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// redactedPlan is a plan as services give it: without sensitive values, with the schemas of the providers.
+// redactedPlan is a plan in the form of a service: without sensitive values, with the schemas of the providers.
 type redactedPlan struct {
 	Changes  []jsonResourceChange    `json:"resource_changes"`
 	Drift    []jsonResourceChange    `json:"resource_drift"`
@@ -28,8 +28,8 @@ type redactedPlan struct {
 	Schemas  map[string]jsonProvider `json:"provider_schemas"`
 }
 
-// ReadPlan reads the JSON form of a plan that a service gives to be shown. The plan that comes of it can be shown and
-// nothing else: what it holds in place of sensitive values is marked as they are.
+// ReadPlan decodes the JSON form of a plan from a service. The result can only be shown: sensitive values are
+// replaced by placeholders with the same marks.
 func ReadPlan(data []byte) (*plan.Plan, *values.Schemas, error) {
 	var in redactedPlan
 	if err := json.Unmarshal(data, &in); err != nil {
@@ -70,7 +70,7 @@ func ReadPlan(data []byte) (*plan.Plan, *values.Schemas, error) {
 	return out, schemas, nil
 }
 
-// bare takes the mark off the whole of a value, and reports whether there was one.
+// bare removes the mark from a value as a whole, and reports whether there was one.
 func bare(v cty.Value) (cty.Value, bool) {
 	marked := v.IsMarked()
 	v, _ = v.UnmarkDeep()
@@ -164,7 +164,7 @@ func (c *Change) sides(ty cty.Type) (before, after cty.Value, err error) {
 	return before, after, nil
 }
 
-// decoded reads JSON; numbers keep every digit.
+// decoded decodes JSON; numbers keep every digit.
 func decoded(text json.RawMessage) (any, error) {
 	if len(text) == 0 {
 		return nil, nil
@@ -176,7 +176,7 @@ func decoded(text json.RawMessage) (any, error) {
 	return out, err
 }
 
-// form says which parts of a value are sensitive and which are unknown: true, or an object or a list of the same.
+// form marks which parts of a value are sensitive and which are unknown: true, or an object or a list of the same.
 type form struct{ sensitive, unknown any }
 
 func (f form) value(text json.RawMessage, ty cty.Type) (cty.Value, error) {
@@ -228,7 +228,7 @@ func (f form) read(raw any, ty cty.Type) (cty.Value, error) {
 	}
 	if f.sensitive == true {
 		v, err := form{unknown: f.unknown}.read(raw, ty)
-		if err != nil { // what stands for the value need not be of its type
+		if err != nil { // the placeholder may be of another type
 			v = cty.UnknownVal(ty).RefineNotNull()
 		}
 		return f.marked(v), nil
@@ -275,7 +275,7 @@ func (f form) marked(v cty.Value) cty.Value {
 	return v
 }
 
-// keys are the keys of an object: those with values, and those that are unknown.
+// keys returns the keys of an object: those with values, and those that are unknown.
 func (f form) keys(object map[string]any) []string {
 	all := maps.Clone(object)
 	if all == nil {
@@ -340,7 +340,7 @@ func (f form) sequence(raw any, ty cty.Type) (cty.Value, error) {
 	return safely(func() cty.Value { return cty.SetVal(all) })
 }
 
-// dynamic reads a value of any type: the one that its JSON has.
+// dynamic decodes a value of dynamic type: it gets the type of its JSON.
 func (f form) dynamic(raw any) (cty.Value, error) {
 	switch raw := raw.(type) {
 	case map[string]any:
@@ -379,7 +379,8 @@ func (f form) dynamicObject(raw map[string]any) (cty.Value, error) {
 	return cty.ObjectVal(all), nil
 }
 
-// safely makes a collection. Elements of several types, as an element type of any has them, are no collection.
+// safely makes a collection. It returns false if the elements have several types, which happens with an element
+// type of any.
 func safely(collection func() cty.Value) (v cty.Value, err error) {
 	defer func() {
 		if recover() != nil {

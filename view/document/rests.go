@@ -6,9 +6,9 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// restsForm is what a plan rests on, under a key of Millipede's own.
+// restsForm lists what a plan depends on, under a key that is specific to Millipede.
 type restsForm struct {
-	// Lineage and Serial are those of the stored state that the plan was made for.
+	// Lineage and Serial are those of the stored state for which the plan was made.
 	Lineage string   `json:"lineage"`
 	Serial  uint64   `json:"serial"`
 	Writes  []string `json:"writes"`
@@ -17,7 +17,7 @@ type restsForm struct {
 	Keeps   []string `json:"keeps"`
 }
 
-// restsOf is the form of what a plan rests on; nil for a plan that does not say so.
+// restsOf returns the form of what a plan depends on; nil for a plan without this information.
 func restsOf(p *plan.Plan) *restsForm {
 	r := p.RestsOn
 	if r == nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
-// snippet cuts the lines of shown out of their file, nil when the file is not there.
+// snippet returns the shown lines of a file; nil if the file is not among the sources.
 func snippet(highlight, shown hcl.Range, sources map[string]*hcl.File) *Snippet {
 	file := sources[shown.Filename]
 	if file == nil || file.Bytes == nil {
@@ -52,7 +52,8 @@ func snippet(highlight, shown hcl.Range, sources map[string]*hcl.File) *Snippet 
 	return out
 }
 
-// navigable returns the file with what finds the block at a place; files that were not made by a parser lack it.
+// navigable returns the file with the index that finds the block at a position. Files that were not made by a
+// parser lack it.
 func navigable(file *hcl.File, name string) *hcl.File {
 	if file.Nav != nil {
 		return file
@@ -68,8 +69,8 @@ func navigable(file *hcl.File, name string) *hcl.File {
 	return file
 }
 
-// expressionValues says what the references in the expression of a diagnostic stood for, sorted by reference. A
-// reference of which there is nothing to tell is left out.
+// expressionValues describes the values of the references in the expression of a diagnostic, sorted by reference.
+// References without anything to say are left out.
 func expressionValues(d *diag.Diagnostic) []ExpressionValue {
 	out := []ExpressionValue{}
 	if d.Expression == nil || d.EvalContext == nil {
@@ -94,10 +95,10 @@ func expressionValues(d *diag.Diagnostic) []ExpressionValue {
 	return out
 }
 
-// longestValid returns as much of a traversal as leads to a value, and the value.
+// longestValid returns the longest prefix of a traversal that has a value, and the value.
 func longestValid(t hcl.Traversal, ctx *hcl.EvalContext) (hcl.Traversal, cty.Value, bool) {
 	for ; len(t) > 0; t = t[:len(t)-1] {
-		// What fails here is what the diagnostic reports.
+		// A failure here is the one that the diagnostic reports.
 		if v, diags := t.TraverseAbs(ctx); !diags.HasErrors() {
 			return t, v, true
 		}
@@ -105,8 +106,8 @@ func longestValid(t hcl.Traversal, ctx *hcl.EvalContext) (hcl.Traversal, cty.Val
 	return nil, cty.NilVal, false
 }
 
-// statementOf says about a value what helps and does not give it away: nothing about confidential or unknown values
-// unless they caused the problem, because readers would take them for the cause.
+// statementOf describes a value without revealing secrets. It is empty for confidential and unknown values unless
+// they caused the problem, because readers would take them for the cause.
 func statementOf(v cty.Value, cause eval.Cause) string {
 	confidential := cause == eval.BecauseConfidential
 	switch {
@@ -139,7 +140,7 @@ func unknownStatement(v cty.Value, isCause bool) string {
 	case !ty.IsCollectionType():
 		return "is a " + ty.FriendlyName() + ", known only after apply"
 	}
-	const large = 1024 // a bound above says nothing
+	const large = 1024 // a larger upper bound is not informative
 	v, _ = v.Unmark()
 	low, high := v.Range().LengthLowerBound(), v.Range().LengthUpperBound()
 	size := ""
@@ -156,8 +157,8 @@ func unknownStatement(v cty.Value, isCause bool) string {
 	return "is a " + ty.FriendlyName() + size + ", known only after apply"
 }
 
-// compactText shows a value on one line: primitive values in full, of others only type and size, since parts of them
-// may be sensitive.
+// compactText returns a value on one line: primitive values in full; of others only type and size, since parts of
+// them may be sensitive.
 func compactText(v cty.Value) string {
 	if v.IsMarked() && (v.HasMark(marks.Sensitive) || v.HasMark(marks.Ephemeral)) {
 		return "(" + confidentialWord(v) + " value)"
@@ -205,7 +206,7 @@ func confidentialWord(v cty.Value) string {
 	return "ephemeral"
 }
 
-// traversalText writes a reference as users write it.
+// traversalText returns a reference in the syntax of the language.
 func traversalText(t hcl.Traversal) string {
 	var b strings.Builder
 	for _, step := range t {
@@ -225,7 +226,7 @@ func traversalText(t hcl.Traversal) string {
 	return b.String()
 }
 
-// functionCall describes the call that a diagnostic is about, nil when it is about none.
+// functionCall describes the call that a diagnostic is about; nil if it is not about a call.
 func functionCall(d *diag.Diagnostic) *FunctionCall {
 	if d.Expression == nil || d.EvalContext == nil {
 		return nil
@@ -244,7 +245,7 @@ func functionCall(d *diag.Diagnostic) *FunctionCall {
 	return out
 }
 
-// difference is the change from one side of a comparison to the other, for a diagnostic about `a == b`.
+// difference returns the difference between the sides of `a == b`, if a diagnostic is about such a comparison.
 func difference(d *diag.Diagnostic) *Change {
 	if d.Expression == nil || d.EvalContext == nil {
 		return nil
@@ -253,7 +254,7 @@ func difference(d *diag.Diagnostic) *Change {
 	if !ok || op.Op != hclsyntax.OpEqual {
 		return nil
 	}
-	// A side that cannot be evaluated is what the diagnostic reports.
+	// A side that cannot be evaluated is reported by the diagnostic itself.
 	left, _ := op.LHS.Value(d.EvalContext)
 	right, _ := op.RHS.Value(d.EvalContext)
 	if marks.Contains(left, marks.Ephemeral) || marks.Contains(right, marks.Ephemeral) {

@@ -20,23 +20,23 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// uiVersion is the version of the messages of a Stream.
+// uiVersion is the version of the message format of a Stream.
 const uiVersion = "1.2"
 
-// StreamOptions say where messages go to.
+// StreamOptions are the options of a Stream.
 type StreamOptions struct {
 	Out io.Writer
-	// Now tells the time.
+	// Now returns the current time.
 	Now func() time.Time
-	// EngineVersion is what the first message reports.
+	// EngineVersion is reported in the first message.
 	EngineVersion string
 	// Sources returns the files parsed so far, by name. May be nil.
 	Sources      func() map[string]*hcl.File
 	Deprecations Deprecations
 }
 
-// Stream shows a command to programs while it goes on: one JSON object a line, with the types and fields that OpenTofu
-// writes. It implements coordinator.Observer; its other methods may be called from any goroutine.
+// Stream reports the progress of a command to programs: one JSON object per line, with the types and fields of
+// OpenTofu. It implements coordinator.Observer; its other methods may be called from any goroutine.
 type Stream struct {
 	StreamOptions
 	outlet *outlet.Outlet
@@ -46,12 +46,12 @@ type Stream struct {
 
 var _ coordinator.Observer = (*Stream)(nil)
 
-// NewStream returns a Stream. Its first message, before any other, tells the versions.
+// NewStream returns a Stream. Its first message contains the versions.
 func NewStream(o StreamOptions) *Stream {
 	return &Stream{StreamOptions: o, outlet: outlet.New(o.Out, nil), begun: Begun{}}
 }
 
-// Settle writes what is left. The error is that of writing since the last call.
+// Settle flushes the stream. It returns the first error of writing since the last call.
 func (s *Stream) Settle() error {
 	s.first.Do(s.version)
 	return s.outlet.Settle()
@@ -88,15 +88,15 @@ func (s *Stream) write(level, kind, text string, fields map[string]any) {
 // Info writes a message that has no type.
 func (s *Stream) Info(text string) { s.message("info", "", text, nil) }
 
-// Log writes a message of an operation that has no type of its own.
+// Log writes a message of type log.
 func (s *Stream) Log(text string) { s.message("info", "log", text, nil) }
 
-// Message writes a message of some other type, with the fields of that type.
+// Message writes a message of another type, with its fields.
 func (s *Stream) Message(kind, text string, fields map[string]any) {
 	s.message("info", kind, text, fields)
 }
 
-// Pass writes a message that a service has written, a line of JSON.
+// Pass writes a line of JSON from a service unchanged.
 func (s *Stream) Pass(line []byte) {
 	s.first.Do(s.version)
 	s.outlet.Add(string(line) + "\n")
@@ -105,7 +105,7 @@ func (s *Stream) Pass(line []byte) {
 // Problems writes diagnostics, one message each.
 func (s *Stream) Problems(l diag.List) { s.problems(l, nil) }
 
-// problems writes diagnostics with fields of their context.
+// problems writes diagnostics with additional fields.
 func (s *Stream) problems(l diag.List, of map[string]any) {
 	var sources map[string]*hcl.File
 	if s.Sources != nil {
@@ -122,7 +122,7 @@ func (s *Stream) problems(l diag.List, of map[string]any) {
 	}
 }
 
-// Plan writes what a plan found and will do, with its summary and outputs.
+// Plan writes the drift and the changes of a plan, with its summary and outputs.
 func (s *Stream) Plan(p *plan.Plan) {
 	for _, c := range p.Drift {
 		if c.Deposed == state.CurrentObject && (c.Action != plan.NoOp || p.Mode == plan.RefreshOnly) {
@@ -142,8 +142,8 @@ func (s *Stream) Plan(p *plan.Plan) {
 	}
 }
 
-// Changes writes what a plan will do, one message for each object: for a plan that was saved, for each that something
-// is done to.
+// Changes writes the changes of a plan, one message for each object. For a saved plan only objects with an
+// operation are listed.
 func (s *Stream) Changes(p *plan.Plan, saved bool) {
 	for _, c := range p.Changes {
 		if Shown(c) && (!saved || c.Action != plan.NoOp) {
@@ -154,12 +154,12 @@ func (s *Stream) Changes(p *plan.Plan, saved bool) {
 	}
 }
 
-// Summary writes how much a plan does, or an apply did.
+// Summary writes the counts of a plan or an apply.
 func (s *Stream) Summary(sum Summary) {
 	s.message("info", "change_summary", sum.String(), map[string]any{"changes": sum})
 }
 
-// Unread writes which objects a plan has not read; nothing for a plan that has read everything.
+// Unread writes which objects a plan has not read; nothing if it has read all.
 func (s *Stream) Unread(p *plan.Plan) {
 	if p.Unread != nil {
 		s.message("info", "millipede_unread", UnreadSentence(p.Unread), map[string]any{"unread": unreadOf(p)})
@@ -183,7 +183,7 @@ func (s *Stream) outputs(outputs map[string]outputMessage) {
 	s.message("info", "outputs", fmt.Sprintf("Outputs: %d", len(outputs)), map[string]any{"outputs": outputs})
 }
 
-// hook writes a message about an object while a run goes on.
+// hook writes a message about an operation on an object.
 func (s *Stream) hook(kind, text string, h hookMessage) {
 	s.message("info", kind, h.Resource.Addr+": "+text, map[string]any{"hook": h})
 }
@@ -209,7 +209,7 @@ func (s *Stream) Started(vertex int, d program.Description, _ string, _ time.Tim
 	}
 }
 
-// hookWords are the words of the messages, which differ from those for people where something is read.
+// hookWords has the words of the messages, which differ from VerbsOf for reading.
 var hookWords = map[string]Verbs{
 	"create": {"Creating", "creating", "Creation"},
 	"update": {"Modifying", "modifying", "Modifications"},
@@ -241,12 +241,12 @@ func (s *Stream) Finished(vertex int, d program.Description, n program.Notes, to
 	}
 	switch d.Action {
 	case "import":
-		// One task looks it up and reads it; what it is called is known only now.
+		// The same task finds and reads the object, so its id is known only now.
 		s.hook("refresh_start", VerbsOf["refresh"].Starts+Called(h.IDKey, h.IDValue), h)
 		s.hook("refresh_complete", "Refresh complete"+Called(h.IDKey, h.IDValue), h)
 	case "refresh":
 		if h.IDKey == "" && n.Action == "" {
-			h.IDKey, h.IDValue = IDOf(d) // as it was called before
+			h.IDKey, h.IDValue = IDOf(d) // the id before the operation
 		}
 		s.hook("refresh_complete", "Refresh complete"+Called(h.IDKey, h.IDValue), h)
 	case "open", "close":
@@ -265,8 +265,8 @@ func (s *Stream) Finished(vertex int, d program.Description, n program.Notes, to
 	}
 }
 
-// Failed implements coordinator.Observer. As in OpenTofu, nothing but their diagnostics tells that a deposed object or
-// a data source failed.
+// Failed implements coordinator.Observer. As in OpenTofu, the failure of a deposed object or a data source is
+// reported only by its diagnostics.
 func (s *Stream) Failed(vertex int, d program.Description, n program.Notes, took time.Duration) {
 	if WasDone(n) {
 		s.Finished(vertex, d, n, took)
@@ -299,7 +299,7 @@ func (s *Stream) Counts(coordinator.Counts) {}
 // Diagnostics implements coordinator.Observer. Problems are written when the run has ended, by Problems.
 func (s *Stream) Diagnostics(diag.List) {}
 
-// Event writes what a provisioner says.
+// Event writes the output of a provisioner.
 func (s *Stream) Event(e wire.Event) {
 	h := hookMessage{Resource: resourceMessageOf(e.Address), Provisioner: e.Name}
 	switch {

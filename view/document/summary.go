@@ -7,7 +7,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// Summary counts what a plan does, or what an apply did.
+// Summary counts the operations of a plan or an apply.
 type Summary struct {
 	Add       int    `json:"add"`
 	Change    int    `json:"change"`
@@ -17,14 +17,14 @@ type Summary struct {
 	Operation string `json:"operation"` // PlanOperation, ApplyOperation or DestroyOperation
 }
 
-// What a summary is of.
+// The operations of a Summary.
 const (
 	PlanOperation    = "plan"
 	ApplyOperation   = "apply"
 	DestroyOperation = "destroy"
 )
 
-// PlanSummary counts what a plan does.
+// PlanSummary counts the operations of a plan.
 func PlanSummary(p *plan.Plan) Summary {
 	s := Summary{Operation: PlanOperation}
 	for _, c := range p.Changes {
@@ -54,7 +54,7 @@ func PlanSummary(p *plan.Plan) Summary {
 	return s
 }
 
-// String is the sentence that people and programs look for.
+// String returns the summary sentence, which people and programs search for.
 func (s Summary) String() string {
 	switch s.Operation {
 	case DestroyOperation:
@@ -78,7 +78,7 @@ func (s Summary) counted(to, imported, added, changed, destroyed, forgotten stri
 	return text + "."
 }
 
-// interesting reports whether people and programs are told of a change.
+// Shown reports whether a change is shown to people and programs.
 func Shown(c *plan.Change) bool {
 	mode := c.Addr.Resource.Mode
 	switch {

@@ -9,12 +9,12 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// TestStream shows a suite of tests to programs. It implements suite.View.
+// TestStream reports the results of a test suite to programs. It implements suite.View.
 type TestStream struct{ *Stream }
 
 var _ suite.View = TestStream{}
 
-// of are the fields that name the file, and the run, that a message is about.
+// of returns the fields that identify the file, and the run, of a message, together with more.
 func of(f *suite.File, r *suite.Run, more map[string]any) map[string]any {
 	out := map[string]any{"@testfile": f.Name}
 	if r != nil {
@@ -31,7 +31,7 @@ func (t TestStream) Begin(s *suite.Suite) {
 	abstract := map[string][]string{}
 	runs := 0
 	for _, f := range s.Files {
-		var names []string // null where there are none, as in OpenTofu
+		var names []string // null if there are none, as in OpenTofu
 		for _, r := range f.Runs {
 			names = append(names, r.Name)
 		}
@@ -65,7 +65,7 @@ func (t TestStream) Ran(f *suite.File) {
 	}
 }
 
-// shortWord is a status for the texts of messages.
+// shortWord returns a status for the texts of messages.
 func shortWord(s suite.Status) string {
 	if s == suite.Error {
 		s = suite.Fail
@@ -95,7 +95,7 @@ func (t TestStream) verbose(f *suite.File, r *suite.Run) {
 func (t TestStream) Cleaned(f *suite.File, r *suite.Run, left *state.State, problems diag.List) {
 	if objects := Leftovers(left); len(objects) > 0 {
 		t.message("error", "test_cleanup", fmt.Sprintf("Millipede left some resources in state after executing "+
-			"%s/%s. They have to be cleaned up manually; the state that knows them is written to errored_test.tfstate:",
+			"%s/%s. They have to be cleaned up manually; their state is written to errored_test.tfstate:",
 			f.Name, r.Name),
 			of(f, r, map[string]any{"test_cleanup": map[string]any{"failed_resources": objects}}))
 	}
@@ -134,7 +134,7 @@ func (t TestStream) End(s *suite.Suite) {
 	t.message("info", "test_summary", sum.Text(), map[string]any{"test_summary": sum})
 }
 
-// TestViews shows a suite in several ways at once.
+// TestViews shows a suite in several views at once.
 type TestViews []suite.View
 
 var _ suite.View = TestViews(nil)

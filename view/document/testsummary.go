@@ -9,14 +9,14 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// What is said when tests are interrupted once, and again.
+// The messages for the first and the second interrupt of tests.
 const (
 	InterruptedText = "\nInterrupt received.\nPlease wait for Millipede to exit or data loss may occur.\nGracefully " +
 		"shutting down...\n"
 	CancelledText = "\nTwo interrupts received. Exiting immediately. Note that data loss may have occurred.\n"
 )
 
-// TestSummary counts the runs of a suite by what came of them.
+// TestSummary counts the runs of a suite by status.
 type TestSummary struct {
 	Status  string `json:"status"`
 	Passed  int    `json:"passed"`

@@ -7,12 +7,12 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// unreadForm is what a plan has not read, under a key of Millipede's own.
+// unreadForm lists what a plan has not read, under a key that is specific to Millipede.
 type unreadForm struct {
 	Objects int `json:"objects"`
-	// ReadSince is when, at the latest, each of the objects had been read; absent where that is not known.
+	// ReadSince is the oldest time at which one of the objects was last read; absent if unknown.
 	ReadSince string `json:"read_since,omitempty"`
-	// Verdicts is how many of the objects no provider was asked about.
+	// Verdicts is the number of objects for which a verdict was used instead of asking the provider.
 	Verdicts int `json:"verdicts"`
 }
 
@@ -28,22 +28,22 @@ func unreadOf(p *plan.Plan) *unreadForm {
 	return out
 }
 
-// UnreadSentence says which objects a plan has not read; empty for a plan that has read everything.
+// UnreadSentence says which objects a plan has not read; empty if it has read all.
 func UnreadSentence(u *plan.Unread) string {
 	if u == nil {
 		return ""
 	}
-	text := fmt.Sprintf("Not read were %d objects that by what is stored do not change", u.Objects)
+	text := fmt.Sprintf("%d objects were not read, because by the stored state they do not change", u.Objects)
 	if u.Objects == 1 {
-		text = "Not read was 1 object that by what is stored does not change"
+		text = "1 object was not read, because by the stored state it does not change"
 	}
 	if u.Since.IsZero() {
-		text += "; when all of them were last read is not known."
+		text += "; it is unknown when all of them were last read."
 	} else {
-		text += fmt.Sprintf("; each had last been read on %s or later.", u.Since.UTC().Format("2006-01-02 15:04:05 UTC"))
+		text += fmt.Sprintf("; each was last read on %s or later.", u.Since.UTC().Format("2006-01-02 15:04:05 UTC"))
 	}
 	if u.Verdicts > 0 {
-		text += fmt.Sprintf(" About %d of them no provider was asked: they had been planned with the same inputs.",
+		text += fmt.Sprintf(" For %d of them the provider was not asked: an earlier plan had the same inputs.",
 			u.Verdicts)
 	}
 	return text

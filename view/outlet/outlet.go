@@ -1,6 +1,6 @@
-// Package outlet writes lines, and a live line below them, without making the speaker wait for a slow terminal.
+// Package outlet writes lines, and a live line below them, without blocking the caller on a slow terminal.
 //
-// It does not know what the lines say.
+// It does not interpret the lines.
 package outlet
 
 import (
@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// redrawEvery is how often a live line is drawn at most.
+// redrawEvery is the minimum time between two redraws of the live line.
 const redrawEvery = 200 * time.Millisecond
 
-// Outlet writes lines, and below them a live line that is drawn over, from a goroutine of its own: who has something to
-// say never waits for a slow terminal. The goroutine begins with the first line and ends with Settle.
+// Outlet writes lines, and below them a live line that is redrawn in place, from its own goroutine: callers never
+// wait for a slow terminal. The goroutine starts with the first line and ends with Settle.
 type Outlet struct {
 	out io.Writer
-	// Clean is applied to lines and to the live line; nil where the lines are for programs.
+	// Clean is applied to lines and to the live line; nil if the lines are for programs.
 	Clean func(string) string
-	// live returns the live line without control characters; nil where there is none.
+	// live returns the live line without control characters; nil if there is none.
 	live func() string
 
 	mu      sync.Mutex // guards the fields below
@@ -27,7 +27,7 @@ type Outlet struct {
 	running bool
 	stale   bool // the live line has changed
 
-	wake chan struct{} // holds one
+	wake chan struct{} // capacity 1
 	stop chan struct{}
 	done chan struct{}
 }
@@ -46,7 +46,7 @@ func (o *Outlet) Add(text string) {
 	o.mu.Unlock()
 }
 
-// Refresh has the live line drawn again.
+// Refresh requests a redraw of the live line.
 func (o *Outlet) Refresh() {
 	if o.live == nil {
 		return
@@ -57,7 +57,7 @@ func (o *Outlet) Refresh() {
 	o.mu.Unlock()
 }
 
-// rouse needs the lock.
+// rouse requires the lock.
 func (o *Outlet) rouse() {
 	if !o.running {
 		o.running = true
@@ -70,8 +70,8 @@ func (o *Outlet) rouse() {
 	}
 }
 
-// Settle writes what is left, removes the live line and waits until that is done. It returns the first error of
-// writing since the last time. What is added afterwards begins anew.
+// Settle flushes the lines, removes the live line and waits until that is done. It returns the first error of
+// writing since the last call. Lines that are added later start a new goroutine.
 func (o *Outlet) Settle() error {
 	o.mu.Lock()
 	running, stop, done := o.running, o.stop, o.done
@@ -102,7 +102,7 @@ func (o *Outlet) run(wake, stop, done chan struct{}) {
 		if o.live == nil {
 			continue
 		}
-		// What comes meanwhile is written together with the next drawing.
+		// Lines that arrive meanwhile are written together with the next redraw.
 		pause := time.NewTimer(redrawEvery)
 		select {
 		case <-pause.C:
@@ -114,8 +114,8 @@ func (o *Outlet) run(wake, stop, done chan struct{}) {
 	}
 }
 
-// flush writes the lines that wait, and then the live line if draw is set, in one go, so that neither tears the other
-// apart. It returns whether there is a live line now.
+// flush writes the pending lines, and then the live line if draw is set, in one write, so that they do not
+// interleave. It reports whether there is a live line now.
 func (o *Outlet) flush(drawn, draw bool) bool {
 	o.mu.Lock()
 	text := o.pending

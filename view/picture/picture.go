@@ -1,8 +1,9 @@
 // Package picture draws the timeline of a run: ES modules for browsers, without libraries, and a report in one file.
 //
-// It serves nothing and reads no store. A page loads run.js beside the other assets and calls mount; the comments of
-// run.js and details.js say what the page gives. Nothing that a timeline says is ever taken for HTML. The modules need
-// no inline script or style, so they work under a Content-Security-Policy of script-src 'self'; style-src 'self'.
+// It serves nothing and reads no store. A page loads run.js beside the other assets and calls mount; the comments
+// of run.js and details.js describe the arguments. Texts of a timeline are never interpreted as HTML. The modules
+// need no inline script or style, so they work under a Content-Security-Policy of script-src 'self'; style-src
+// 'self'.
 package picture
 
 import (
@@ -23,7 +24,7 @@ const (
 	Style = "picture.css"
 )
 
-// order is that of the modules in the bundle: each behind those that it imports.
+// order is the order of the modules in the bundle: each one after those that it imports.
 var order = []string{"model.js", "layout.js", "lanes.js", "canvas.js", "graph.js", "gantt.js", "list.js", "details.js",
 	"run.js"}
 
@@ -41,7 +42,7 @@ var (
 	exports = pattern.Lazy(`(?m)^export `)
 )
 
-// bundle is all modules as one: names at the top of a module are different in all of them, which a test checks.
+// bundle returns all modules as one. Top-level names are unique among the modules, which a test checks.
 func bundle() string {
 	var b strings.Builder
 	for _, name := range order {

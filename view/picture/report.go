@@ -14,15 +14,15 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// Report is what a report tells besides the timeline.
+// Report is the content of a report besides the timeline.
 type Report struct {
 	Model *timeline.Model
-	// Parts are what the plan says of a vertex, as text, by its number. It may be nil.
+	// Parts are the parts of the plan's text, by the number of the vertex. It may be nil.
 	Parts map[int]string
 }
 
-// start unpacks what the report holds, and draws it: the shape of the run first. The data are compressed: browsers
-// unpack them by themselves.
+// start unpacks the data of the report and draws them: the Shape of the run first. The data are compressed;
+// browsers decompress them natively.
 const start = `
 async function unpacked(id) {
   const packed = atob(document.getElementById(id).textContent.trim().replaceAll("-", "+").replaceAll("_", "/"));
@@ -52,7 +52,8 @@ const page = `body { margin: 1rem; font: 15px/1.45 system-ui, -apple-system, "Se
 h1 { font-size: 1.4rem; margin: 0 0 .3rem; overflow-wrap: anywhere }
 `
 
-// The script and the style are named by their hashes, so that nothing else in the file, whatever it holds, is either.
+// The Content-Security-Policy names the script and the style by their hashes, so that no other content of the file
+// can be executed.
 var html = template.Must(template.New("report").Parse(`<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -77,7 +78,8 @@ var html = template.Must(template.New("report").Parse(`<!DOCTYPE html>
 </html>
 `))
 
-// Write writes the report as one HTML file that needs nothing else, and may fetch nothing. Browsers since 2023 show it.
+// Write writes the report as one self-contained HTML file, which may not fetch anything. It needs a browser of 2023
+// or later.
 func (r *Report) Write(w io.Writer) error {
 	style, err := assets.ReadFile("assets/" + Style)
 	if err != nil {
@@ -98,7 +100,7 @@ func (r *Report) Write(w io.Writer) error {
 		"Begun": "Begun " + time.UnixMilli(h.Begun).UTC().Format("2006-01-02 15:04:05 UTC"),
 		"Policy": fmt.Sprintf("default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; base-uri 'none'; "+
 			"form-action 'none'", hash(script), hash(css)),
-		"Style": template.CSS(css), "Script": template.JS(script), //nolint:gosec // they are our own
+		"Style": template.CSS(css), "Script": template.JS(script), //nolint:gosec // constant content
 		"Data": parts, "Counts": fmt.Sprintf("%s: %d of %d operations done, %d failed, %d skipped, %d in doubt.",
 			h.Outcome, c.Done, c.Total, c.Failed, c.Skipped, c.Doubt),
 		"Failures": r.failures(),
@@ -117,12 +119,12 @@ func (r *Report) failures() (out []string) {
 	return out
 }
 
-// data is a part of what the report holds.
+// data is one data element of the report.
 type data struct{ ID, Text string }
 
-// data returns the parts of what the report holds, in the order in which they are unpacked.
+// data returns the data elements in the order in which they are unpacked.
 func (r *Report) data() ([]data, error) {
-	texts, at, of := []string{""}, map[string]int{"": 0}, map[int]int{} // most parts of a large plan are alike
+	texts, at, of := []string{""}, map[string]int{"": 0}, map[int]int{} // most parts of a large plan are equal
 	for number, text := range r.Parts {
 		i, ok := at[text]
 		if !ok {
@@ -152,7 +154,7 @@ func (r *Report) data() ([]data, error) {
 	return all, nil
 }
 
-// packed is what write writes, compressed, in the base64 of which no letter means anything in HTML.
+// packed returns the compressed output of write in base64, which contains no character that is special in HTML.
 func packed(write func(io.Writer) error) (string, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)

@@ -6,29 +6,30 @@ import (
 	"sync"
 )
 
-// Book is a run in progress: it is written by one, and read by any number of others at any time, each with a cursor of
-// its own.
+// Book is the timeline of a run in progress: it has one writer and any number of concurrent readers, each with its
+// own cursor.
 //
-// It keeps each vertex once, as it is now, in the order of the last changes. So a reader that was away for long gets
-// each vertex once, no reader ever misses anything, and the book costs the same for one reader and for a thousand.
+// It keeps only the current state of each vertex, in the order of the last changes. So a reader that was
+// disconnected for long gets each vertex once, no reader misses anything, and the cost does not depend on the
+// number of readers.
 type Book struct {
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	head     Head
 	counts   Counts
 	pages    []page
-	at       map[int]int // the index in pages of a number
-	newest   int         // the index of what changed last; -1: nothing has
+	at       map[int]int // the index in pages, by vertex number
+	newest   int         // the index of the page that changed last; -1: none
 	cursor   uint64
 	shorts   []Shortage
-	waiters  chan struct{} // closed, and replaced, when something changes
-	listened bool          // somebody waits for it
+	waiters  chan struct{} // closed and replaced at each change
+	listened bool          // a reader waits for waiters
 	clean    func(string) string
 }
 
-// page is a vertex in the list of what changed, newest first.
+// page is an entry in the list of vertices by their last change, newest first.
 type page struct {
 	Vertex
-	added, changed uint64 // the cursors at which that was
+	added, changed uint64 // the cursors of these events
 	older, newer   int    // -1: none
 }
 
@@ -37,15 +38,15 @@ func NewBook(head Head) *Book {
 	return &Book{head: head, at: map[int]int{}, newest: -1, waiters: make(chan struct{})}
 }
 
-// Clean has the texts that providers and programs have a say in go through fn, which takes secrets out of them:
-// failures, doubts, and errors of the run. Call it before there are any.
+// Clean sets a function that removes secrets from texts that providers and programs can influence: failures,
+// doubts, and errors of the run. Call it before any are added.
 func (b *Book) Clean(fn func(string) string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.clean = fn
 }
 
-// cleaned needs the lock.
+// cleaned requires the lock.
 func (b *Book) cleaned(texts ...*string) {
 	if b.clean == nil {
 		return
@@ -57,7 +58,7 @@ func (b *Book) cleaned(texts ...*string) {
 	}
 }
 
-// Add adds a vertex. The book owns its slices from now on, and replaces them as a whole when they change.
+// Add adds a vertex. The book takes ownership of its slices, and replaces them as a whole when they change.
 func (b *Book) Add(v Vertex) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -70,8 +71,8 @@ func (b *Book) Add(v Vertex) {
 	b.wake()
 }
 
-// Update changes a vertex. A number that the book does not have is passed over. change must not call the book, keep
-// its argument, or change what slices of the vertex hold; it may replace them.
+// Update changes a vertex. Unknown numbers are ignored. change must not call the book, keep its argument, or modify
+// elements of the vertex's slices; it may replace the slices.
 func (b *Book) Update(number int, change func(*Vertex)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +98,7 @@ func (b *Book) Update(number int, change func(*Vertex)) {
 	b.wake()
 }
 
-// Lookup returns a vertex, whose slices must not be changed. It returns false when there is none of the number.
+// Lookup returns a vertex, whose slices must not be modified. It returns false for an unknown number.
 func (b *Book) Lookup(number int) (Vertex, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,7 +109,7 @@ func (b *Book) Lookup(number int) (Vertex, bool) {
 	return b.pages[i].Vertex, true
 }
 
-// Note changes what is said of the run as a whole. The pointers are valid until change returns.
+// Note changes the data of the run as a whole. The pointers are valid until change returns.
 func (b *Book) Note(change func(head *Head, left *int64, shortages *[]Shortage)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,7 +122,7 @@ func (b *Book) Note(change func(head *Head, left *int64, shortages *[]Shortage))
 	b.wake()
 }
 
-// unlink takes a page out of the list; the caller puts it to the front.
+// unlink removes a page from the list; the caller moves it to the front.
 func (b *Book) unlink(i int) {
 	p := &b.pages[i]
 	if p.newer >= 0 {
@@ -143,7 +144,7 @@ func (b *Book) front(i int) {
 	b.newest = i
 }
 
-// wake needs the lock.
+// wake requires the lock.
 func (b *Book) wake() {
 	if b.listened {
 		close(b.waiters)
@@ -151,22 +152,22 @@ func (b *Book) wake() {
 	}
 }
 
-// Begun is Head.Begun.
+// Begun returns Head.Begun.
 func (b *Book) Begun() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.head.Begun
 }
 
-// Counts says how far the run is.
+// Counts returns the progress of the run.
 func (b *Book) Counts() Counts {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.counts
 }
 
-// Each calls see with each vertex, in the order in which they were added. see must neither change it, nor keep it, nor
-// call the book.
+// Each calls see with each vertex, in the order in which they were added. see must not modify it, keep it, or call
+// the book.
 func (b *Book) Each(see func(*Vertex)) {
 	for from := 0; ; from += chunk {
 		b.mu.Lock()
@@ -182,7 +183,7 @@ func (b *Book) Each(see func(*Vertex)) {
 	}
 }
 
-// Model returns the run as it is. now is the time since its beginning, in milliseconds.
+// Model returns the run as it is. now is the time since its start, in milliseconds.
 func (b *Book) Model(now int64) *Model {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -203,8 +204,8 @@ func (b *Book) headAt(now int64) Head {
 	return h
 }
 
-// Since returns what is different since a cursor, oldest change first. now is as with Model. A cursor that the book
-// has not given yet, because it belongs to another process of the run, brings everything.
+// Since returns the changes since a cursor, oldest first. now is as with Model. For a cursor that this book has not
+// issued, because it belongs to another process of the run, it returns everything.
 func (b *Book) Since(cursor uint64, now int64) *Changes {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -223,7 +224,7 @@ func (b *Book) Since(cursor uint64, now int64) *Changes {
 	return c
 }
 
-// Wait returns when there is something after the cursor, or with the error of ctx.
+// Wait blocks until there is a change after the cursor, or returns the error of ctx.
 func (b *Book) Wait(ctx context.Context, cursor uint64) error {
 	b.mu.Lock()
 	if b.cursor > cursor {

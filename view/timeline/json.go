@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// columns is the JSON form of the vertices of a Shape: a list for each field, with an entry for each vertex. Entries of
-// lists of numbers are those of the table of names where the field is a text.
+// columns is the JSON form of the vertices of a Shape: a list for each field, with an entry for each vertex. For
+// text fields with a list of numbers, the numbers are indexes into the table of names.
 type columns struct {
 	Number  []int    `json:"number"`
 	Module  []int    `json:"module"`
@@ -23,17 +23,17 @@ type columns struct {
 	Started []int64  `json:"started"`
 	Ended   []int64  `json:"ended"`
 	Took    []int64  `json:"took"`
-	Degree  []int    `json:"degree"` // how many entries of after belong to the vertex
+	Degree  []int    `json:"degree"` // the number of entries of after that belong to the vertex
 	After   []int    `json:"after"`
-	// More has the fields that few have, by the index in the lists above.
+	// More has the fields that few vertices have, by the index in the lists above.
 	More map[int]more `json:"more,omitempty"`
 }
 
-// storyColumns is the JSON form of a Story: the vertices that have one by their numbers, their waits one behind the
-// other.
+// storyColumns is the JSON form of a Story: the numbers of the vertices that have one, and the concatenation of
+// their waits.
 type storyColumns struct {
 	Number   []int    `json:"number"`
-	Waits    []int    `json:"waits"`   // how many of the waits belong to the vertex
+	Waits    []int    `json:"waits"`   // the number of waits of the vertex
 	Letters  string   `json:"letters"` // the kinds of the waits
 	Name     []int    `json:"name"`
 	From     []int64  `json:"from"`
@@ -123,7 +123,7 @@ func waitsOf(forms []waitForm) []Wait {
 	return ws
 }
 
-// MarshalJSON writes the model: its Shape, with its Story as a field.
+// MarshalJSON encodes the model: its Shape, with its Story as a field.
 func (m *Model) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	if err := m.Write(&b, Shape); err != nil {
@@ -139,7 +139,7 @@ func (m *Model) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON has written, or a Shape alone.
+// UnmarshalJSON decodes the output of MarshalJSON, or a Shape alone.
 func (m *Model) UnmarshalJSON(data []byte) error {
 	var f modelForm
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -159,7 +159,7 @@ func (m *Model) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// same checks that columns have as many entries as there are.
+// same returns an error unless all columns have n entries.
 func same(n int, have ...int) error {
 	for _, k := range have {
 		if k != n {
@@ -169,7 +169,7 @@ func same(n int, have ...int) error {
 	return nil
 }
 
-// nameAt is an entry of the table of names.
+// nameAt returns an entry of the table of names.
 func nameAt(names []string, i int) (string, error) {
 	if i < 0 || i >= len(names) {
 		return "", fmt.Errorf("the timeline has no name %d", i)
@@ -177,7 +177,7 @@ func nameAt(names []string, i int) (string, error) {
 	return names[i], nil
 }
 
-// take cuts as many entries from the front of a column as an entry of another one says.
+// take removes the first n entries of a column and returns them.
 func take[T any](from *[]T, n int) ([]T, error) {
 	if n < 0 || n > len(*from) {
 		return nil, fmt.Errorf("the timeline ends before %d further entries", n)
@@ -238,7 +238,7 @@ func (m *Model) story(c *storyColumns, names []string) error {
 	for i, number := range c.Number {
 		v, ok := at[number]
 		if !ok || c.Waits[i] < 0 || k+c.Waits[i] > len(c.Letters) {
-			return fmt.Errorf("the timeline tells of a vertex %d that it does not have", number)
+			return fmt.Errorf("the timeline refers to a vertex %d that it does not contain", number)
 		}
 		v.Attempts, v.Attempt = c.Attempts[i], c.Last[i]
 		for range c.Waits[i] {
@@ -256,7 +256,7 @@ func (m *Model) story(c *storyColumns, names []string) error {
 // changeForm is the JSON form of a vertex among changes.
 type changeForm struct {
 	Number  int     `json:"number"`
-	Address *string `json:"address,omitempty"` // whole; only in a vertex that is new
+	Address *string `json:"address,omitempty"` // the whole address; only for new vertices
 	Module  string  `json:"module,omitempty"`
 	Type    string  `json:"type,omitempty"`
 	After   []int   `json:"after,omitempty"`
@@ -271,7 +271,7 @@ type changeForm struct {
 	more
 }
 
-// MarshalJSON writes the changes, an object for each vertex.
+// MarshalJSON encodes the changes, an object for each vertex.
 func (c *Changes) MarshalJSON() ([]byte, error) {
 	form := struct {
 		Version   int          `json:"version"`
@@ -282,7 +282,7 @@ func (c *Changes) MarshalJSON() ([]byte, error) {
 		Shortages []Shortage   `json:"shortages"`
 	}{Version, c.Cursor, c.Head, c.Counts, make([]changeForm, len(c.Vertices)), c.Shortages}
 	if form.Shortages == nil {
-		form.Shortages = []Shortage{} // there are none any more
+		form.Shortages = []Shortage{} // there are no shortages any more
 	}
 	for i := range c.Vertices {
 		v := &c.Vertices[i]
@@ -296,7 +296,7 @@ func (c *Changes) MarshalJSON() ([]byte, error) {
 	return json.Marshal(form)
 }
 
-// UnmarshalJSON reads what MarshalJSON has written.
+// UnmarshalJSON decodes the output of MarshalJSON.
 func (c *Changes) UnmarshalJSON(data []byte) error {
 	var form struct {
 		Version   int          `json:"version"`

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Piece is one of the two parts that a large run is read in: a page draws the Shape, and asks for the Story
+// Piece is one of the two parts in which a large run is loaded: a page draws the Shape, and requests the Story
 // afterwards.
 type Piece int
 
@@ -20,11 +20,11 @@ const (
 	Story
 )
 
-// chunk is how many vertices are written while the book is locked: whoever carries the run out waits no longer.
+// chunk is the number of vertices that are written while the book is locked: it bounds how long the run waits.
 const chunk = 2000
 
-// Write writes a piece of the run as it is, as one JSON value with a line break behind it. now is as with Model. What
-// changes meanwhile may be in it or not; it comes with the changes since the cursor of the piece.
+// Write writes a piece of the run as it is, as one JSON value followed by a line break. now is as with Model.
+// Concurrent changes may be included or not; they are among the changes since the cursor of the piece.
 func (b *Book) Write(w io.Writer, piece Piece, now int64) error {
 	b.mu.Lock()
 	top := form{Version: Version, Cursor: b.cursor, Head: b.headAt(now), Counts: b.counts, Shortages: b.shorts}
@@ -54,7 +54,7 @@ func (m *Model) form() *form {
 	return &form{Version: Version, Cursor: m.Cursor, Head: m.Head, Counts: m.Counts, Shortages: m.Shortages}
 }
 
-// form is what pieces begin with.
+// form has the fields at the beginning of a piece.
 type form struct {
 	Version   int        `json:"version"`
 	Cursor    uint64     `json:"cursor"`
@@ -86,7 +86,7 @@ func CountsOf(shape []byte) (Counts, error) {
 	return Counts{}, io.ErrUnexpectedEOF
 }
 
-// tables are the columns of a piece while it is written.
+// tables collects the columns of a piece.
 type tables interface {
 	add(v *Vertex)
 	write(w io.Writer, top *form) error
@@ -103,7 +103,7 @@ func newTables(piece Piece, n int) tables {
 	return s
 }
 
-// names is the table of the names that many vertices have in common. Entry 0 is the empty name.
+// names is the table of the names that many vertices share. Entry 0 is the empty name.
 type names struct {
 	at   map[string]int
 	list []string
@@ -148,7 +148,7 @@ func (c *column) text(s string) {
 	*c = append(*c, quoted...)
 }
 
-// plain reports whether a text is its own JSON form, in HTML too.
+// plain reports whether a text needs no escaping in JSON and HTML.
 func plain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
@@ -158,7 +158,7 @@ func plain(s string) bool {
 	return true
 }
 
-// shape is the piece of the same name.
+// shape collects the Shape.
 type shape struct {
 	names
 	n                                                     int
@@ -200,7 +200,7 @@ func (s *shape) add(v *Vertex) {
 	s.n++
 }
 
-// splitKey splits the address of an instance within its module: the block, and the key with its brackets.
+// splitKey splits the address of an instance within its module into the block and the key with its brackets.
 func splitKey(local string) (block, key string) {
 	if !strings.HasSuffix(local, "]") {
 		return local, ""
@@ -219,7 +219,7 @@ func splitKey(local string) (block, key string) {
 	return local, ""
 }
 
-// columns are the columns with their names.
+// columns returns the columns with their names.
 func (s *shape) columns() []named {
 	return []named{{"number", &s.number}, {"module", &s.module}, {"block", &s.block}, {"key", &s.key}, {"type", &s.typ},
 		{"action", &s.action}, {"pool", &s.pool}, {"worker", &s.worker}, {"ready", &s.ready}, {"started", &s.started},
@@ -230,7 +230,7 @@ func (s *shape) write(w io.Writer, top *form) error {
 	return object(w, top, map[string]any{"more": s.more}, s.list, s.columns(), string(s.status), "vertices")
 }
 
-// story is the piece of the same name.
+// story collects the Story.
 type story struct {
 	names
 	number, waits, attempts column
@@ -265,7 +265,7 @@ type named struct {
 	list *column
 }
 
-// object writes a piece: what all pieces begin with, the names, and the columns with a text of letters.
+// object writes a piece: the common fields, the names, the columns, and a text of letters.
 func object(w io.Writer, top *form, more map[string]any, list []string, columns []named, letters, title string) error {
 	head, err := json.Marshal(top)
 	if err != nil {

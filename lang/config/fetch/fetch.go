@@ -1,7 +1,7 @@
 // Package fetch installs the modules that a configuration calls.
 //
-// It finds each module, or brings it here, and records where it is in the manifest that OpenTofu keeps too. It
-// does not parse configuration, and installs no providers.
+// It finds or downloads each module, and records its location in the manifest, which has OpenTofu's format. It does
+// not parse configuration, and does not install providers.
 package fetch
 
 import (
@@ -23,38 +23,38 @@ import (
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
-// Source installs modules of one kind of source address.
+// Source installs modules with one kind of source address.
 type Source interface {
-	// Fetch makes the module available, and returns where. into is a directory of the module's own that does not
-	// exist yet; sources that copy nothing leave it alone. Problems point at the call of the module.
+	// Fetch makes the module available, and returns its location. into is a directory for this module that does not
+	// exist yet; sources that copy nothing do not create it. Diagnostics point to the call of the module.
 	Fetch(ctx context.Context, r config.ModuleRequest, into string) (config.Installed, diag.List)
 }
 
-// Options say how to install.
+// Options are the options of an installation.
 type Options struct {
 	// Loader reads the configuration. Its names are relative to Base.
 	Loader *config.Loader
-	// Base is the directory that relative names start from, absolute.
+	// Base is the absolute directory to which relative names refer.
 	Base string
 	// Env is the environment of the operation.
 	Env environ.Variables
-	// DataDir is where installed modules lie: .terraform, or TF_DATA_DIR. Empty is .terraform.
+	// DataDir is the directory of installed modules: .terraform, or TF_DATA_DIR. Empty is .terraform.
 	DataDir string
-	// Upgrade installs again what is there.
+	// Upgrade reinstalls modules that are already installed.
 	Upgrade bool
-	// Variable and Workspace are what the sources of modules can depend on: see config.TreeOptions.
+	// Variable and Workspace provide values on which module sources can depend: see config.TreeOptions.
 	Variable  func(*config.Variable) (cty.Value, diag.List)
 	Workspace string
-	// TestDir is where test files lie, whose modules are installed too; empty installs none for tests.
+	// TestDir is the directory of test files, whose modules are installed too; empty installs none for tests.
 	TestDir string
-	// Sources installs modules by the kind of their source: see Network. Local directories need none; a kind that is
-	// missing cannot be installed, and is used when it is installed already.
+	// Sources installs modules by the kind of their source: see Network. Local directories need none; modules of a
+	// missing kind can be used only if they are already installed.
 	Sources map[config.SourceKind]Source
-	// Done, when set, is called for each module that was installed and not merely found again.
+	// Done, if set, is called for each module that was newly installed.
 	Done func(addr.Module, config.Installed)
 }
 
-// Result is what an installation found.
+// Result is the result of an installation.
 type Result struct {
 	// Tree is the configuration with all modules that could be loaded.
 	Tree     *config.Tree
@@ -62,8 +62,8 @@ type Result struct {
 }
 
 // Install loads the configuration in dir, installs the modules that it calls, at every depth, and writes the
-// manifest. The diagnostics are those of the whole configuration. With errors in the installation itself the
-// manifest stays as it was.
+// manifest. The diagnostics are those of the whole configuration. If the installation itself fails, the manifest is
+// not changed.
 func Install(ctx context.Context, dir string, o Options) (Result, diag.List) {
 	if o.DataDir == "" {
 		o.DataDir = ".terraform"
@@ -89,11 +89,11 @@ func Install(ctx context.Context, dir string, o Options) (Result, diag.List) {
 	return Result{tree, i.now}, diags
 }
 
-// installer answers where modules are by putting them there.
+// installer is the locator that installs the modules it is asked for.
 type installer struct {
 	ctx     context.Context
 	options Options
-	// now starts as a copy of old: what OpenTofu recorded for other purposes (tests) stays.
+	// now starts as a copy of old: entries that OpenTofu recorded for other purposes (tests) are kept.
 	old, now config.Manifest
 	failed   bool
 }
@@ -117,7 +117,7 @@ func (i *installer) Locate(r config.ModuleRequest) (config.Installed, diag.List)
 	return at, diags
 }
 
-// find returns what is installed already if it will do, and installs else.
+// find returns the installed module if it matches the request, and otherwise installs it.
 func (i *installer) find(r config.ModuleRequest) (config.Installed, diag.List) {
 	have, recorded := i.old[r.Path]
 	current := recorded && have.Source == config.Shown(r.Source.Text) && r.Accepts(have.Version) && i.isDir(have.Dir)
@@ -131,7 +131,7 @@ func (i *installer) find(r config.ModuleRequest) (config.Installed, diag.List) {
 	} else if source := i.options.Sources[r.Source.Kind]; source != nil {
 		at, diags = i.fetch(source, r)
 	} else if current {
-		return have, nil // nothing can fetch it again
+		return have, nil // there is no source to fetch it again
 	} else {
 		return at, notAvailable(r)
 	}
@@ -141,7 +141,7 @@ func (i *installer) find(r config.ModuleRequest) (config.Installed, diag.List) {
 	return at, diags
 }
 
-// local finds a module in a directory beside its caller.
+// local finds a module in a local directory.
 func (i *installer) local(r config.ModuleRequest) (config.Installed, diag.List) {
 	dir := filepath.Join(r.Parent.SourceDir, filepath.FromSlash(r.Source.Text))
 	real, err := i.resolve(dir)
@@ -158,7 +158,7 @@ func (i *installer) local(r config.ModuleRequest) (config.Installed, diag.List) 
 	return config.Installed{Source: r.Source.Text, Dir: real}, nil
 }
 
-// escapes reports whether a local directory lies outside of the package that its callers came in.
+// escapes reports whether a local directory is outside of the package that contains its callers.
 func escapes(r config.ModuleRequest) bool {
 	at := r.Source.Text
 	for n := r.Parent; n != nil && n.Call != nil; n = n.Parent {
@@ -193,7 +193,7 @@ func (i *installer) resolve(dir string) (string, error) {
 	return filepath.Rel(base, real)
 }
 
-// reason is an error without the path that the message around it has already.
+// reason returns an error without the path, which the surrounding message contains already.
 func reason(err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {
@@ -202,7 +202,7 @@ func reason(err error) error {
 	return err
 }
 
-// fetch installs into an empty place below the data directory.
+// fetch installs into a new directory below the data directory.
 func (i *installer) fetch(source Source, r config.ModuleRequest) (config.Installed, diag.List) {
 	into := filepath.Join(i.options.DataDir, "modules", string(r.Path))
 	if err := os.RemoveAll(i.path(into)); err != nil {
@@ -221,7 +221,7 @@ func notAvailable(r config.ModuleRequest) diag.List {
 		config.Shown(r.Source.Text)), r.Call.SourceRange.Ptr())
 }
 
-// write replaces the manifest in one step.
+// write replaces the manifest atomically.
 func (i *installer) write() diag.List {
 	name := i.path(config.ManifestPath(i.options.DataDir))
 	err := os.MkdirAll(filepath.Dir(name), 0o755)

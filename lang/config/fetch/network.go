@@ -13,9 +13,9 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
-// Network returns the sources of modules that are somewhere else: packages, and modules of registries. base is the
-// directory that relative names start from, absolute, and env the environment of the operation; downloading, when set,
-// is told what is fetched for which module, with its version when it has one. The sources live as long as one
+// Network returns the sources of remote modules: packages, and modules of registries. base is the absolute
+// directory to which relative names refer, and env the environment of the operation; downloading, if set, is called
+// with the address and the version (if any) of each module that is downloaded. The sources live as long as one
 // installation.
 func Network(s *services.Services, base string, env environ.Variables, downloading func(r config.ModuleRequest, from,
 	version string)) map[config.SourceKind]Source {
@@ -29,14 +29,14 @@ func Network(s *services.Services, base string, env environ.Variables, downloadi
 	}
 }
 
-// network is what all sources share.
+// network has the fields that all sources share.
 type network struct {
 	getter      *getter.Getter
 	base        string
 	downloading func(r config.ModuleRequest, from, version string)
 }
 
-// path returns the name of a directory for the system.
+// path returns the path of a directory for the operating system.
 func (n network) path(dir string) string {
 	return environ.Path(n.base, dir)
 }
@@ -53,11 +53,11 @@ func (p packages) Fetch(ctx context.Context, r config.ModuleRequest, into string
 	return p.installed(r, into, r.Source.Subdir, "")
 }
 
-// expanded is the summary of what is wrong with the directory within a package that is named by a source; with one that
-// a registry names it is another, as in OpenTofu.
+// expanded is the summary of errors about the directory within a package that a source names. If a registry names
+// it, the summary differs, as in OpenTofu.
 const expanded = "Failed to expand subdir globs"
 
-// installed finds the module in a package that is here.
+// installed finds the module in a package that has been downloaded.
 func (n network) installed(r config.ModuleRequest, into, subdir, version string) (config.Installed, diag.List) {
 	dir, err := getter.Subdir(n.path(into), subdir)
 	if err != nil {
@@ -75,12 +75,12 @@ func (n network) installed(r config.ModuleRequest, into, subdir, version string)
 	}
 	rel, err := filepath.Rel(n.path(into), dir)
 	if err != nil {
-		panic(err) // the one is below the other
+		panic(err) // into is below base
 	}
 	return config.Installed{Version: version, Dir: filepath.Join(into, rel)}, nil
 }
 
-// notDownloaded says why a package is not here.
+// notDownloaded reports why a package was not downloaded.
 func notDownloaded(ctx context.Context, r config.ModuleRequest, from string, err error) diag.List {
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return diag.Errors("Module download was interrupted", fmt.Sprintf("Stopped while the module %q was downloaded.",

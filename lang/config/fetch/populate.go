@@ -17,11 +17,11 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// own are the entries of a directory that are no configuration, so it counts as empty with them.
+// own are directory entries that are not configuration: a directory with only these counts as empty.
 var own = []string{".terraform", ".millipede"}
 
-// Populate copies a module from anywhere into the directory Options.Base, which has to be empty. What the module calls
-// is for Install. Hidden files stay behind.
+// Populate copies a module from any source into the directory Options.Base, which must be empty. The modules that
+// it calls are left to Install. Hidden files are not copied.
 func Populate(ctx context.Context, from string, o Options) diag.List {
 	if o.Loader.HasConfig(".") {
 		return diag.Errors("The working directory already contains files",
@@ -54,7 +54,7 @@ func Populate(ctx context.Context, from string, o Options) diag.List {
 	return diags.Append(parentCalls(from, o.Loader))
 }
 
-// mustBeEmpty complains about what lies in the working directory already.
+// mustBeEmpty reports files in the working directory.
 func mustBeEmpty(base string) diag.List {
 	entries, err := os.ReadDir(environ.Path(base, "."))
 	if err != nil {
@@ -69,7 +69,7 @@ func mustBeEmpty(base string) diag.List {
 	return nil
 }
 
-// packageOf parses a source that no module calls. A local directory is a package of its own then.
+// packageOf parses a source that is not part of a module call. A local directory is treated as a package.
 func packageOf(from, base string) (config.ModuleSource, diag.List) {
 	source, err := config.ParseModuleSource(from, false)
 	if from == "." || from == ".." || err == nil && source.Kind == config.LocalSource {
@@ -82,7 +82,7 @@ func packageOf(from, base string) (config.ModuleSource, diag.List) {
 	return source, nil
 }
 
-// copyVisible copies what is not hidden.
+// copyVisible copies all files that are not hidden.
 func copyVisible(from, into string) error {
 	from, err := filepath.EvalSymlinks(from)
 	if err != nil {
@@ -123,9 +123,9 @@ func copyVisible(from, into string) error {
 	})
 }
 
-// parentCalls complains about modules beside the one that was copied: they were not copied with it.
+// parentCalls reports calls of modules outside the copied directory, which were not copied.
 func parentCalls(from string, l *config.Loader) diag.List {
-	m, _ := l.LoadModule(".") // its problems are for whoever loads the configuration
+	m, _ := l.LoadModule(".") // its problems are reported when the configuration is loaded
 	if m == nil {
 		return nil
 	}

@@ -20,11 +20,11 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
-// published installs modules that registries know. The module registry protocol is documented by OpenTofu.
+// published installs modules from registries. The module registry protocol is documented by OpenTofu.
 type published struct {
 	network
 	services *services.Services
-	versions map[string][]string // what the registries have answered, by package
+	versions map[string][]string // responses of the registries, by package
 }
 
 // Fetch implements Source.
@@ -69,7 +69,7 @@ var (
 	errNoModule      = errors.New("the answer holds no module")
 )
 
-// notListed says why the versions of a module cannot be found out.
+// notListed reports why the versions of a module cannot be listed.
 func (g *published) notListed(ctx context.Context, r config.ModuleRequest, err error) diag.List {
 	host := r.Source.Registry.Package.Host
 	switch {
@@ -88,7 +88,7 @@ func (g *published) notListed(ctx context.Context, r config.ModuleRequest, err e
 	}
 }
 
-// available returns the versions that a registry has of a module.
+// available returns the versions of a module in a registry.
 func (g *published) available(ctx context.Context, r config.ModuleRequest) ([]string, error) {
 	key := r.Source.Registry.Package.String()
 	if known, ok := g.versions[key]; ok {
@@ -120,14 +120,14 @@ func (g *published) available(ctx context.Context, r config.ModuleRequest) ([]st
 		return nil, errNoModule
 	}
 	var out []string
-	for _, v := range answer.Modules[0].Versions { // the protocol allows for more modules, and means the first
+	for _, v := range answer.Modules[0].Versions { // the first is the requested one
 		out = append(out, v.Version)
 	}
 	g.versions[key] = out
 	return out, nil
 }
 
-// choose returns the newest version that the call accepts. A pre-release has to be asked for exactly.
+// choose returns the newest version that the call accepts. A pre-release must be requested exactly.
 func choose(r config.ModuleRequest, all []string) (string, diag.List) {
 	var diags diag.List
 	var latest, match *goversion.Version
@@ -162,7 +162,7 @@ func choose(r config.ModuleRequest, all []string) (string, diag.List) {
 	return match.String(), diags
 }
 
-// exactly reports whether constraints ask for a pre-release by its name.
+// exactly reports whether constraints request a pre-release by its exact version.
 func exactly(constraints string, v *goversion.Version) bool {
 	parsed, err := versions.ParseVersion(v.String())
 	if err != nil || constraints == "" {
@@ -172,11 +172,11 @@ func exactly(constraints string, v *goversion.Version) bool {
 	return err == nil && set.Has(parsed)
 }
 
-// location is where a registry says that a module is: a package, or an archive that the registry answers for.
+// location is the location of a module according to a registry: a package, or an archive that the registry serves.
 type location struct {
 	source      config.ModuleSource
 	archive     string
-	credentials bool // go with the request for the archive
+	credentials bool // are sent with the request for the archive
 }
 
 func (l location) String() string {
@@ -186,7 +186,7 @@ func (l location) String() string {
 	return l.source.Text
 }
 
-// locate asks where a version is.
+// locate requests the location of a version.
 func (g *published) locate(ctx context.Context, r config.ModuleRequest, version string) (location, error) {
 	resp, err := g.ask(ctx, r, version+"/download")
 	if err != nil {
@@ -222,7 +222,7 @@ func (g *published) locate(ctx context.Context, r config.ModuleRequest, version 
 	return indirect(resp.Request.URL, text)
 }
 
-// direct is an archive that the registry answers for.
+// direct returns the location of an archive that the registry serves.
 func direct(from *url.URL, text string, credentials bool) (location, error) {
 	u, err := from.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Fragment != "" {
@@ -231,7 +231,7 @@ func direct(from *url.URL, text string, credentials bool) (location, error) {
 	return location{archive: u.String(), credentials: credentials}, nil
 }
 
-// indirect is a package that the registry refers to.
+// indirect returns the location of a package to which the registry refers.
 func indirect(from *url.URL, text string) (location, error) {
 	if text == "" {
 		return location{}, errors.New("registry did not return a location for this package")
@@ -253,7 +253,7 @@ func indirect(from *url.URL, text string) (location, error) {
 	return location{source: source}, nil
 }
 
-// ask asks the registry of a module. The caller closes the body.
+// ask sends a request to the registry of a module. The caller closes the body.
 func (g *published) ask(ctx context.Context, r config.ModuleRequest, what string) (*http.Response, error) {
 	pkg := r.Source.Registry.Package
 	base, err := g.services.Find(ctx, string(pkg.Host), services.Modules)

@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/cloud/call"
 )
 
-// amazon gets a package from S3, or from what speaks its protocol.
+// amazon gets a package from S3, or from a compatible service.
 func (g *Getter) amazon(ctx context.Context, u *url.URL, into string) error {
 	at, err := amazonAddress(u)
 	if err != nil {
@@ -35,17 +35,17 @@ var amazonDomains = []string{
 	"cloud.adc-e.uk",
 }
 
-// amazonObject is where an object lies.
+// amazonObject is the location of an object.
 type amazonObject struct {
 	region, bucket, key string
-	// endpoint is the address of a service that is not Amazon's own; empty for that.
+	// endpoint is the address of a compatible service; empty for Amazon's own.
 	endpoint string
 }
 
-// errNoObject means that an address does not name a bucket and something in it.
+// errNoObject means that an address does not name a bucket and an object in it.
 var errNoObject = errors.New("the address does not name a bucket and an object in it")
 
-// amazonAddress reads an address: BUCKET.s3.REGION.DOMAIN/KEY, BUCKET.s3-REGION.DOMAIN/KEY,
+// amazonAddress parses an address: BUCKET.s3.REGION.DOMAIN/KEY, BUCKET.s3-REGION.DOMAIN/KEY,
 // s3[-REGION].DOMAIN/BUCKET/KEY, s3.REGION.DOMAIN/BUCKET/KEY, or with any other host HOST/BUCKET/KEY?region=REGION.
 func amazonAddress(u *url.URL) (amazonObject, error) {
 	var o amazonObject
@@ -86,7 +86,7 @@ func amazonAddress(u *url.URL) (amazonObject, error) {
 	return o, nil
 }
 
-// open finds the credentials: those of the address, or those that all tools of AWS find.
+// open opens the bucket with the credentials of the address, or else with those of the standard chain of AWS tools.
 func (o amazonObject) open(ctx context.Context, s cloud.Surroundings, u *url.URL) (*amazonBucket, error) {
 	q := query(u)
 	session, err := aws.Open(ctx, aws.Settings{
@@ -155,7 +155,7 @@ func (b *amazonBucket) list(ctx context.Context, prefix, more string) ([]string,
 	return names, answer.NextContinuationToken, nil
 }
 
-// maxList is how large a part of a list may be, in bytes: a thousand names of a kilobyte, and what is around them.
+// maxList bounds the size of one page of a list, in bytes: a thousand names of a kilobyte, and their markup.
 const maxList = 8 << 20
 
 // read implements bucket.

@@ -21,7 +21,7 @@ import (
 	"github.com/millipede-iac/millipede/unpacking"
 )
 
-// tarReaders decompress archives by the ends of their names. An entry without a reader is no tar archive.
+// tarReaders decompress archives, by file extension. An entry without a reader is not a tar archive.
 var tarReaders = map[string]func(io.Reader) (io.Reader, error){
 	"tar.gz": gunzip, "tgz": gunzip,
 	"tar.bz2": bunzip, "tar.tbz2": bunzip,
@@ -33,8 +33,8 @@ func gunzip(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }
 func bunzip(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }
 func unxz(r io.Reader) (io.Reader, error)   { return xz.NewReader(r) }
 
-// archiveKind returns the kind of archive that a URL names, by its query or its path, and the rest of the query. It is
-// empty for what is no archive.
+// archiveKind returns the kind of archive to which a URL refers, by its query or its path, and the rest of the
+// query. It is empty if the URL does not refer to an archive.
 func archiveKind(u *url.URL) (q url.Values, kind string) {
 	q = query(u)
 	if kind = q.Get("archive"); kind != "" {
@@ -75,7 +75,7 @@ func Sniff(name string) (string, error) {
 	return "", errors.New("it is neither a zip archive nor a tar archive that gzip, bzip2 or xz compressed")
 }
 
-// Unpack unpacks an archive into a directory that does not exist yet. Its kind shows in its content.
+// Unpack unpacks an archive, whose kind it determines from the content, into a directory that does not exist yet.
 func Unpack(name, into string) error {
 	kind, err := Sniff(name)
 	if err != nil {
@@ -89,7 +89,7 @@ func unpack(name, kind, into string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(into) // nothing is written outside of it, whatever the archive says
+	root, err := os.OpenRoot(into) // nothing is written outside of it, whatever the archive contains
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func unpack(name, kind, into string) error {
 	return w.checkLinks()
 }
 
-// bounds is what the archive of a module may unpack to; tests have less.
+// bounds limits what the archive of a module may unpack to; tests use smaller limits.
 var bounds = unpacking.Module
 
 func (w *writer) unpack(name, kind string) error {
@@ -127,8 +127,8 @@ type writer struct {
 	links []string // as they were written
 }
 
-// checkLinks fails when a link leads out of the archive. Where a link leads shows only when all are there: through
-// other links its target may be another place than its text says.
+// checkLinks fails if a link leads out of the archive. It is called after all entries are written, because other
+// links can change the meaning of a link's target.
 func (w *writer) checkLinks() error {
 	for _, link := range w.links {
 		if _, err := w.root.Stat(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -165,7 +165,7 @@ func (w *writer) unzip(name string) error {
 	return nil
 }
 
-// maxTarget is how long the target of a link may be.
+// maxTarget bounds the length of a link's target.
 const maxTarget = 4096
 
 func (w *writer) untar(r *tar.Reader) error {
@@ -186,7 +186,7 @@ func (w *writer) untar(r *tar.Reader) error {
 	}
 }
 
-// entry writes one entry: a directory, a file, or a link within the archive. Others are left out.
+// entry writes one entry: a directory, a file, or a link within the archive. Other entries are skipped.
 func (w *writer) entry(name string, mode fs.FileMode, target string, content io.Reader) error {
 	if err := w.left.Entry(); err != nil {
 		return err

@@ -10,19 +10,20 @@ import (
 	"strings"
 )
 
-// bucket is where objects lie: a bucket of S3 or of Google Cloud Storage.
+// bucket is a bucket of S3 or of Google Cloud Storage.
 type bucket interface {
-	// list returns the names of the objects that begin so; more continues a list that was cut, "" begins it.
+	// list returns the names of the objects with a prefix. more continues a truncated list; "" starts it.
 	list(ctx context.Context, prefix, more string) (names []string, next string, err error)
-	// read returns what an object holds, of at most limit bytes; version, unless it is empty, is the one of the object.
+	// read returns the content of an object, of at most limit bytes. version selects a version of the object; empty
+	// is the current one.
 	read(ctx context.Context, name, version string, limit int64) ([]byte, error)
 }
 
-// maxObject is how large an object may be, in bytes: it is held in memory.
+// maxObject bounds the size of an object, in bytes: it is held in memory.
 const maxObject = 256 << 20
 
-// getObjects gets what lies in a bucket: an archive, by its name's end, or else all objects below a name as a
-// directory. temp is the directory for temporary files.
+// getObjects gets an archive, recognized by its file extension, or all objects below a name as a directory. temp is
+// the directory for temporary files.
 func getObjects(ctx context.Context, b bucket, u *url.URL, name, version, into, temp string) error {
 	q, kind := archiveKind(u)
 	if kind != "" {
@@ -50,7 +51,7 @@ func getObjects(ctx context.Context, b bucket, u *url.URL, name, version, into, 
 	return copyObjects(ctx, b, name, into)
 }
 
-// copyObjects copies the objects below a name. Only what lies below it: dir does not bring dir2 along.
+// copyObjects copies the objects below a directory name: for dir, not those of dir2.
 func copyObjects(ctx context.Context, b bucket, name, into string) error {
 	prefix := name
 	if prefix != "" && !strings.HasSuffix(prefix, "/") {
@@ -59,7 +60,7 @@ func copyObjects(ctx context.Context, b bucket, name, into string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(into) // nothing is written outside of it, whatever the names say
+	root, err := os.OpenRoot(into) // nothing is written outside of it, whatever the names are
 	if err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func copyObjects(ctx context.Context, b bucket, name, into string) error {
 		for _, object := range names {
 			rest, ok := strings.CutPrefix(object, prefix)
 			if !ok || strings.HasSuffix(object, "/") || rest == "" {
-				continue // a folder's marker
+				continue // the marker of a folder
 			}
 			data, err := b.read(ctx, object, "", maxObject)
 			if err != nil {

@@ -1,7 +1,7 @@
 package getter
 
 import (
-	"crypto/md5"  //nolint:gosec // what users have in their sources
+	"crypto/md5"  //nolint:gosec // users have such checksums in their sources
 	"crypto/sha1" //nolint:gosec // the same
 	"crypto/sha256"
 	"crypto/sha512"
@@ -14,10 +14,11 @@ import (
 	"strings"
 )
 
-// sums are the hashes that a checksum may be made with.
+// sums are the supported hashes.
 var sums = map[string]func() hash.Hash{"md5": md5.New, "sha1": sha1.New, "sha256": sha256.New, "sha512": sha512.New}
 
-// checkSum checks the checksum of a file: TYPE:HEX, or HEX alone, whose length says what it is. An empty one is right.
+// checkSum checks the checksum of a file: TYPE:HEX, or HEX alone, whose length determines the type. An empty one
+// matches.
 func checkSum(name, want string) error {
 	if want == "" {
 		return nil

@@ -1,8 +1,8 @@
-// Package getter brings packages of modules here: from git and Mercurial repositories, archives on web servers and
-// disks, directories, OCI registries, buckets of Amazon S3 and Google Cloud Storage.
+// Package getter downloads packages of modules: from git and Mercurial repositories, archives on web servers and
+// local disks, directories, OCI registries, buckets of Amazon S3 and Google Cloud Storage.
 //
-// It knows no registries and parses no configuration. Repositories are read by the programs git and hg, so that users'
-// keys, proxies and settings for these count.
+// It knows no registries and parses no configuration. Repositories are read by the programs git and hg, so that
+// users' keys, proxies and settings for these apply.
 package getter
 
 import (
@@ -20,24 +20,24 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
-// Getter brings packages here. It brings each once, and copies that for those who want it again; so it lives as long
-// as one installation. It is safe for concurrent use, and works on one package at a time.
+// Getter downloads packages. It downloads each once, and copies it for later requests; so it lives as long as one
+// installation. It is safe for concurrent use, and handles one package at a time.
 type Getter struct {
 	services *services.Services
 	// env is the environment of the operation: git and hg run in it, and it names the user's .netrc file.
 	env environ.Variables
 
-	mu       sync.Mutex // guards previous, and that there is one package at a time
+	mu       sync.Mutex // guards previous; held while a package is handled
 	previous map[string]string
 }
 
-// New returns a getter that reaches web servers by the services, for an operation with this environment.
+// New returns a getter that uses services for HTTP, for an operation with this environment.
 func New(s *services.Services, env environ.Variables) *Getter {
 	return &Getter{services: s, env: env, previous: map[string]string{}}
 }
 
-// Get puts a package into a directory that does not exist yet, named absolutely. The address is in the normal form that
-// config.ModuleSource.Package has.
+// Get puts a package into a directory that does not exist yet, given by its absolute path. The address has the
+// normalized form of config.ModuleSource.Package.
 func (g *Getter) Get(ctx context.Context, address, into string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -54,10 +54,11 @@ func (g *Getter) Get(ctx context.Context, address, into string) error {
 	return nil
 }
 
-// maxRedirections ends chains of servers that name other sources.
+// maxRedirections bounds chains of servers that refer to other sources.
 const maxRedirections = 10
 
-// get gets a package that was not there before; hops is how many more servers may name another source.
+// get gets a package that has not been downloaded before; hops is the number of further references to other sources
+// that are allowed.
 func (g *Getter) get(ctx context.Context, address, into string, hops int) error {
 	forced, rest, isForced := strings.Cut(address, "::")
 	if !isForced || strings.ContainsAny(forced, ":/") {
@@ -91,7 +92,7 @@ func (g *Getter) get(ctx context.Context, address, into string, hops int) error 
 	}
 }
 
-// getSource gets what a server names as the source in its place: a package, or a directory in one.
+// getSource gets the source to which a server refers: a package, or a directory in one.
 func (g *Getter) getSource(ctx context.Context, text, into string, hops int) error {
 	source, err := config.ParseModuleSource(text, false)
 	if err != nil || source.Kind != config.RemoteSource {
@@ -116,7 +117,7 @@ func (g *Getter) getSource(ctx context.Context, text, into string, hops int) err
 	return duplicate(dir, into)
 }
 
-// Subdir returns a directory in a package, which may be named by a pattern that matches one directory alone.
+// Subdir returns a directory in a package, which may be given as a pattern that matches exactly one directory.
 func Subdir(dir, sub string) (string, error) {
 	if sub == "" {
 		return dir, nil
@@ -137,7 +138,7 @@ func Subdir(dir, sub string) (string, error) {
 	return matches[0], nil
 }
 
-// duplicate copies a directory. A link to one becomes a link to the same.
+// duplicate copies a directory. If it is a symbolic link, the copy is a link to the same target.
 func duplicate(from, into string) error {
 	info, err := os.Lstat(from)
 	if err != nil {
@@ -156,7 +157,7 @@ func duplicate(from, into string) error {
 	return os.CopyFS(into, os.DirFS(from))
 }
 
-// link gets a directory of this machine by a link, or an archive by unpacking it.
+// link gets a local directory by a symbolic link, or a local archive by unpacking it.
 func link(u *url.URL, into string) error {
 	q, kind := archiveKind(u)
 	path := filepath.FromSlash(u.Path)

@@ -29,7 +29,7 @@ func (g *Getter) google(ctx context.Context, u *url.URL, into string) error {
 	}
 	emulator := s.Either("STORAGE_EMULATOR_HOST")
 	if emulator != "" && settings.AccessToken == "" {
-		settings.AccessToken = "emulator" // which asks for none, and looks at none
+		settings.AccessToken = "emulator" // the emulator ignores the token
 	}
 	session, err := google.Open(ctx, settings)
 	if err != nil {

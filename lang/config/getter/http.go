@@ -20,7 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
-// http gets an archive from a web server, or what the server names as the source in its place.
+// http gets an archive from a web server, or the source to which the server refers.
 func (g *Getter) http(ctx context.Context, u *url.URL, into string, hops int) error {
 	q, kind := archiveKind(u)
 	header, err := netrcHeader(u, g.env)
@@ -43,10 +43,10 @@ func (g *Getter) http(ctx context.Context, u *url.URL, into string, hops int) er
 		})
 }
 
-// archiveRetries is how often the download of an archive is tried again.
+// archiveRetries is the number of retries of the download of an archive.
 const archiveRetries = 2
 
-// Archive downloads an archive, and calls fn with its file, which goes away afterwards.
+// Archive downloads an archive, and calls fn with its file, which is removed afterwards.
 func (g *Getter) Archive(ctx context.Context, d services.Download, fn func(file string) error) error {
 	f, err := os.CreateTemp(g.env.TempDir(), "module-*")
 	if err != nil {
@@ -60,7 +60,7 @@ func (g *Getter) Archive(ctx context.Context, d services.Download, fn func(file 
 	return fn(f.Name())
 }
 
-// named asks a web server for the source that it names in the place of a URL: in a header, or in a page.
+// named requests a URL and returns the source to which the web server refers, in a header or in a page.
 func (g *Getter) named(ctx context.Context, u *url.URL, header http.Header, into string, hops int) error {
 	if hops == 0 {
 		return errors.New("too many servers name another source")
@@ -104,17 +104,17 @@ func (g *Getter) named(ctx context.Context, u *url.URL, header http.Header, into
 	return g.getSource(ctx, source, into, hops-1)
 }
 
-// maxPage is how much of a page is read.
+// maxPage bounds how much of a page is read, in bytes.
 const maxPage = 1 << 20
 
-// metaSource returns the content of the meta element terraform-get in the head of a page; empty when there is none.
+// metaSource returns the content of the meta element terraform-get in the head of a page; empty if there is none.
 func metaSource(page io.Reader) string {
 	d := xml.NewDecoder(page)
 	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
 	for {
 		token, err := d.Token()
 		if err != nil {
-			return "" // what cannot be read names nothing
+			return "" // an unreadable page has none
 		}
 		switch t := token.(type) {
 		case xml.StartElement:
@@ -141,15 +141,15 @@ func attribute(e xml.StartElement, name string) string {
 	return ""
 }
 
-// netrcHeader returns the header for a server that the user's .netrc file knows; nil for others, and where the URL
-// names a user itself. A URL with a port needs an entry for MACHINE:PORT, as with OpenTofu: behind another port there
-// may be somebody else, who shall not be sent the password.
+// netrcHeader returns the header with the credentials of a server in the user's .netrc file. It is nil if there are
+// none, and if the URL itself contains a user. As with OpenTofu, a URL with a port needs an entry for MACHINE:PORT:
+// the server at another port may belong to someone else, who must not receive the password.
 func netrcHeader(u *url.URL, env environ.Variables) (http.Header, error) {
 	name := env.Get("NETRC")
 	if name == "" {
 		home, err := env.Home()
 		if err != nil {
-			return nil, nil // nobody has to have a home
+			return nil, nil // a home directory is not required
 		}
 		name = filepath.Join(home, ".netrc")
 		if runtime.GOOS == "windows" {

@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/cloud/oci"
 )
 
-// The types that the documents of OpenTofu give to a module's package in an OCI registry.
+// The media types of OpenTofu for a module's package in an OCI registry.
 const (
 	moduleArtifact = "application/vnd.opentofu.modulepkg"
 	zipLayer       = "archive/zip"
@@ -61,7 +61,7 @@ func (g *Getter) oci(ctx context.Context, u *url.URL, into string) error {
 	return unpack(f.Name(), "zip", into)
 }
 
-// ociReference returns the tag or the digest that an address names.
+// ociReference returns the tag or the digest in an address.
 func ociReference(u *url.URL) (string, error) {
 	if u.User != nil {
 		return "", errors.New(

@@ -16,16 +16,16 @@ import (
 	"github.com/millipede-iac/millipede/pattern"
 )
 
-// query reads the query of a git URL. A semicolon is part of a value, or of a name, as it is for git's servers; net/url
-// has dropped each argument with one since it stopped to take it for a separator.
+// query parses the query of a git URL. A semicolon is part of a value or name, as for git's servers; net/url drops
+// arguments that contain one.
 func query(u *url.URL) url.Values {
-	// what cannot be read is left out, as in url.URL.Query
+	// invalid arguments are left out, as in url.URL.Query
 	q, _ := url.ParseQuery(strings.ReplaceAll(u.RawQuery, ";", "%3B"))
 	return q
 }
 
-// clone clones a git repository. Of the query, ref names what to check out (the default branch else), depth how much of
-// the history to get, sshkey a private key in base64.
+// clone clones a git repository. In the query, ref is what to check out (default: the default branch), depth limits
+// the history, sshkey is a private key in base64.
 func (g *Getter) clone(ctx context.Context, u *url.URL, into string) error {
 	git, err := g.env.Program("", "git")
 	if err != nil {
@@ -67,7 +67,7 @@ func (g *Getter) clone(ctx context.Context, u *url.URL, into string) error {
 	return run(ctx, into, env, git, args...)
 }
 
-// commitID is what looks like the ID of a commit.
+// commitID matches what looks like the ID of a commit.
 var commitID = pattern.Lazy("^[0-9a-fA-F]{7,40}$")
 
 // checkout checks out a commit, a branch or a tag.
@@ -83,7 +83,7 @@ func (g *Getter) checkout(ctx context.Context, git, dir, ref string) error {
 	return fmt.Errorf("invalid ref: %q", ref)
 }
 
-// sshEnviron returns the environment with which ssh uses a private key. remove takes its file away.
+// sshEnviron returns an environment in which ssh uses a private key. remove removes the key's file.
 func (g *Getter) sshEnviron(key string) (env environ.Variables, remove func(), err error) {
 	if key == "" {
 		return g.env, func() {}, nil
@@ -92,11 +92,11 @@ func (g *Getter) sshEnviron(key string) (env environ.Variables, remove func(), e
 	if err != nil {
 		return nil, nil, fmt.Errorf("the sshkey of the source has to be in base64: %w", err)
 	}
-	f, err := os.CreateTemp(g.env.TempDir(), "module-key-*") // nobody else can read it
+	f, err := os.CreateTemp(g.env.TempDir(), "module-key-*") // readable only by the owner
 	if err != nil {
 		return nil, nil, err
 	}
-	remove = func() { os.Remove(f.Name()) } //nolint:errcheck // it is for the owner alone in any case
+	remove = func() { os.Remove(f.Name()) } //nolint:errcheck // it is readable only by the owner in any case
 	if _, err = f.Write(raw); err == nil {
 		err = f.Close()
 	}
@@ -111,7 +111,7 @@ func (g *Getter) sshEnviron(key string) (env environ.Variables, remove func(), e
 	return g.env.With("GIT_SSH_COMMAND=" + command + " -i " + f.Name()), remove, nil
 }
 
-// cloneMercurial clones a Mercurial repository. Of the query, rev names what to check out.
+// cloneMercurial clones a Mercurial repository. In the query, rev is what to check out.
 func (g *Getter) cloneMercurial(ctx context.Context, u *url.URL, into string) error {
 	hg, err := g.env.Program("", "hg")
 	if err != nil {
