@@ -1,12 +1,12 @@
-// Package provider says what a plugin can do, independent of the version of the plugin protocol.
+// Package provider defines the interfaces of providers, independent of the version of the plugin protocol.
 //
-// The contracts are small roles: a caller asks for the one that it needs. Values are cty values of the implied
-// types of the schemas; a nil private slice means that there is none. The package starts no process and
-// speaks no protocol; provider/rpc implements the roles over gRPC, provider/builtin in Go.
+// The interfaces are small roles: a caller uses the one that it needs. Values are cty values of the implied types
+// of the schemas; a nil private slice means that there is none. The package starts no process and implements no
+// protocol; provider/rpc implements the roles over gRPC, provider/builtin in Go.
 //
-// Every method returns the provider's own problems as diagnostics whose Path points into the value that was
-// passed. A transport problem (the process died, the context ended) is a diagnostic too, with the summary
-// that OpenTofu's users know, and with Extra set to a *Lost.
+// Every method returns the provider's own problems as diagnostics whose Path points into the value that was passed.
+// A transport problem (the process exited, the context ended) is a diagnostic too, with the summary that OpenTofu's
+// users know, and with Extra set to a *Lost.
 package provider
 
 import (
@@ -23,29 +23,28 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// Lost is the Extra of a diagnostic that says that the plugin did not answer: nothing is known of the effect
-// of the call.
+// Lost is the Extra of a diagnostic about a plugin that did not answer: the effect of the call is unknown.
 type Lost struct {
-	// Reason tells what happened: the process exited, the call's context ended, the stream broke.
+	// Reason says what happened: the process exited, the call's context ended, the stream broke.
 	Reason string
-	// Answer is what is known of an answer that came, but cannot be kept; nil when none came.
+	// Answer is the readable part of an answer that cannot be stored; nil if there was no answer.
 	Answer *Answer
 }
 
-// Answer is what is known of an object that a provider has answered with, and that cannot be kept as it is.
+// Answer is the readable part of an object in a provider's answer that cannot be stored as it is.
 type Answer struct {
-	// Attributes are those attributes of the object that could be read. They may be secrets.
+	// Attributes are those attributes of the object that could be decoded. They may be secrets.
 	Attributes map[string]cty.Value
-	// Private is what the provider keeps beside the object.
+	// Private is the provider's private data of the object.
 	Private []byte
-	// Raw is the object as it came; nil when it did not come as bytes.
+	// Raw is the encoded object as received; nil if there are no bytes.
 	Raw []byte
 }
 
-// Schemas is all that a provider declares.
+// Schemas is everything that a provider declares.
 type Schemas struct {
 	Provider     schema.Schema // its Block is never nil
-	ProviderMeta schema.Schema // Block nil when the provider takes none
+	ProviderMeta schema.Schema // Block is nil if the provider accepts none
 	Managed      map[string]schema.Schema
 	Data         map[string]schema.Schema
 	Ephemeral    map[string]schema.Schema
@@ -56,7 +55,7 @@ type Schemas struct {
 	ProtocolVersion int
 }
 
-// Metadata returns the names of what the schemas describe, each list sorted.
+// Metadata returns the names in the schemas, each list sorted.
 func (s *Schemas) Metadata() Metadata {
 	return Metadata{
 		Managed:      slices.Sorted(maps.Keys(s.Managed)),
@@ -67,7 +66,7 @@ func (s *Schemas) Metadata() Metadata {
 	}
 }
 
-// Capabilities are what a server says that it can do beyond the protocol's first version.
+// Capabilities are the optional features that a server declares.
 type Capabilities struct {
 	PlanDestroy               bool // PlanResourceChange is also called for a planned destroy
 	GetProviderSchemaOptional bool // calls work without GetProviderSchema before them
@@ -86,7 +85,7 @@ type Function struct {
 }
 
 // Admit reports whether the function is to be called with these arguments. Without an error, false means that the
-// result is unknown: an argument is so in some part, and its parameter does not allow that. The error says that
+// result is unknown: a part of an argument is unknown, and its parameter does not allow that. The error says that
 // there are too few or too many arguments, or, as a function.ArgError, that one is null and must not be.
 func (f *Function) Admit(args []cty.Value) (bool, error) {
 	if len(args) < len(f.Parameters) || len(args) > len(f.Parameters) && f.VariadicParameter == nil {
@@ -105,7 +104,7 @@ func (f *Function) Admit(args []cty.Value) (bool, error) {
 	return known, nil
 }
 
-// Parameter returns the parameter that takes the argument at this position. There must be one, see Admit.
+// Parameter returns the parameter for the argument at this position. It must exist, see Admit.
 func (f *Function) Parameter(i int) *Parameter {
 	if i < len(f.Parameters) {
 		return &f.Parameters[i]
@@ -129,8 +128,8 @@ type Metadata struct {
 	Capabilities                        Capabilities
 }
 
-// Provider is one provider, however it is hosted. Close ends what it holds (a process, a connection); calls
-// that are running fail as lost. A Provider is safe for concurrent use.
+// Provider is one provider, wherever it runs. Close releases its resources (a process, a connection); calls in
+// progress fail as lost. A Provider is safe for concurrent use.
 type Provider interface {
 	Describer
 	Configurer
@@ -142,15 +141,15 @@ type Provider interface {
 	Close() error
 }
 
-// Describer tells what a provider declares.
+// Describer returns the declarations of a provider.
 type Describer interface {
-	// Schemas returns everything; an implementation keeps the answer. The result is shared: do not change it.
+	// Schemas returns everything; implementations cache it. The result is shared and must not be changed.
 	Schemas(ctx context.Context) (*Schemas, diag.List)
-	// Metadata returns the names alone. Providers that cannot tell answer from their schemas.
+	// Metadata returns only the names. Providers without support for it derive them from their schemas.
 	Metadata(ctx context.Context) (Metadata, diag.List)
 }
 
-// Configurer checks a provider block's value, then hands it to the provider.
+// Configurer validates the value of a provider block, and configures the provider with it.
 type Configurer interface {
 	// ValidateProviderConfig returns the value to configure with (the legacy protocol may change it).
 	ValidateProviderConfig(ctx context.Context, config cty.Value) (cty.Value, diag.List)
@@ -158,7 +157,7 @@ type Configurer interface {
 	Configure(ctx context.Context, config cty.Value, engineVersion string) diag.List
 }
 
-// Managed is the life of managed resource objects.
+// Managed is the lifecycle of managed resource objects.
 type Managed interface {
 	ValidateResourceConfig(ctx context.Context, typeName string, config cty.Value) diag.List
 	UpgradeResourceState(ctx context.Context, r UpgradeRequest) (cty.Value, diag.List)
@@ -180,7 +179,7 @@ type UpgradeRequest struct {
 	Flatmap  map[string]string
 }
 
-// ReadRequest asks for the current value of an object.
+// ReadRequest requests the current value of an object.
 type ReadRequest struct {
 	TypeName     string
 	Prior        cty.Value
@@ -189,14 +188,14 @@ type ReadRequest struct {
 	Identity     cty.Value // cty.NilVal when there is none
 }
 
-// ReadResponse is what the provider found. A null Object means that it is gone.
+// ReadResponse is the object as read. A null Object means that it no longer exists.
 type ReadResponse struct {
 	Object   cty.Value
 	Private  []byte
 	Identity cty.Value // cty.NilVal when there is none
 }
 
-// PlanRequest asks what a change would do. Proposed is Config merged with Prior by the engine. For a planned
+// PlanRequest requests the plan of a change. Proposed is Config merged with Prior by the engine. For a planned
 // destroy Proposed and Config are null.
 type PlanRequest struct {
 	TypeName      string
@@ -218,7 +217,7 @@ type PlanResponse struct {
 	LegacyTypeSystem bool
 }
 
-// ApplyRequest carries a planned change out.
+// ApplyRequest requests that a planned change be applied.
 type ApplyRequest struct {
 	TypeName        string
 	Prior           cty.Value
@@ -229,7 +228,7 @@ type ApplyRequest struct {
 	PlannedIdentity cty.Value
 }
 
-// ApplyResponse is the object after the change. With errors it is what is known to exist (perhaps null).
+// ApplyResponse is the object after the change. With errors it is the part known to exist (perhaps null).
 type ApplyResponse struct {
 	Object           cty.Value
 	Private          []byte
@@ -237,7 +236,7 @@ type ApplyResponse struct {
 	LegacyTypeSystem bool
 }
 
-// ImportRequest names an existing object by ID or by Identity (one of the two).
+// ImportRequest identifies an existing object by ID or by Identity (one of the two).
 type ImportRequest struct {
 	TypeName string
 	ID       string
@@ -252,7 +251,7 @@ type Imported struct {
 	Identity cty.Value
 }
 
-// MoveRequest asks to convert an object of another resource type into one of TargetType.
+// MoveRequest requests the conversion of an object of another resource type into one of TargetType.
 type MoveRequest struct {
 	SourceProvider        string // "host/namespace/type"
 	SourceType            string
@@ -278,12 +277,12 @@ type DataSource interface {
 }
 
 // WithAddress returns a context for calls that concern the object with this address, which the built-in provider
-// names in its messages.
+// uses in its messages.
 func WithAddress(ctx context.Context, address string) context.Context {
 	return context.WithValue(ctx, addressKey{}, address)
 }
 
-// AddressOf returns the address that WithAddress put into the context; empty when there is none.
+// AddressOf returns the address that WithAddress has set; empty if there is none.
 func AddressOf(ctx context.Context) string {
 	address, _ := ctx.Value(addressKey{}).(string)
 	return address
@@ -291,7 +290,7 @@ func AddressOf(ctx context.Context) string {
 
 type addressKey struct{}
 
-// Ephemeral is the life of ephemeral resource objects.
+// Ephemeral is the lifecycle of ephemeral resource objects.
 type Ephemeral interface {
 	ValidateEphemeralConfig(ctx context.Context, typeName string, config cty.Value) diag.List
 	OpenEphemeral(ctx context.Context, typeName string, config cty.Value) (Opened, diag.List)
@@ -299,26 +298,27 @@ type Ephemeral interface {
 	CloseEphemeral(ctx context.Context, typeName string, private []byte) diag.List
 }
 
-// Opened is an open ephemeral object. A zero RenewAt means that it needs no renewal.
+// Opened is an open ephemeral object. A zero RenewAt means that it is not renewed.
 type Opened struct {
 	Object  cty.Value
 	Private []byte
 	RenewAt time.Time
 }
 
-// Renewed says when to renew next, and with what.
+// Renewed has the time and the private data of the next renewal.
 type Renewed struct {
 	Private []byte
 	RenewAt time.Time
 }
 
-// Functions runs a provider's functions.
+// Functions calls a provider's functions.
 type Functions interface {
-	// CallFunction runs a function. A problem with one argument is a function.ArgError.
+	// CallFunction calls a function. A problem with one argument is a function.ArgError.
 	CallFunction(ctx context.Context, name string, args []cty.Value) (cty.Value, error)
 }
 
-// Stopper asks a provider to end its running calls soon. It returns when the provider has taken notice.
+// Stopper asks a provider to end its running calls soon. Stop returns when the provider has acknowledged the
+// request.
 type Stopper interface {
 	Stop(ctx context.Context) error
 }

@@ -1,7 +1,7 @@
-// Package arguments reads the arguments of a block whose shape is a schema, and which variables of the environment may
-// stand in for.
+// Package arguments decodes the arguments of a block by a schema, with environment variables and defaults as
+// fallbacks.
 //
-// It evaluates no expressions: it takes the value that they had. Backends and key providers have such blocks.
+// It evaluates no expressions, only processes their values. Backends and key providers have such blocks.
 package arguments
 
 import (
@@ -17,33 +17,33 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// Arguments are the arguments of a block, or of a nested part of it, converted to the types of the schema. Those
-// that are complete have environment and defaults filled in. The zero value has none.
+// Arguments are the arguments of a block, or of a nested part of it, converted to the types of the schema. After
+// Complete, environment and defaults are included. The zero value has none.
 type Arguments struct {
-	value cty.Value // an object; NilVal for no arguments at all
+	value cty.Value // an object; NilVal if there are no arguments
 	path  cty.Path
 }
 
-// Spec says which arguments a block has. A Spec is immutable.
+// Spec describes the arguments of a block. A Spec is immutable.
 type Spec struct {
-	// Subject is what has the arguments, for messages: `the backend "s3"`.
+	// Subject names the block's owner in messages: `the backend "s3"`.
 	Subject string
-	// Schema holds the arguments and nested blocks. A nested attribute is an attribute of an object type with optional
-	// attributes; the schema's Nested objects are not used here.
+	// Schema has the arguments and nested blocks. A nested attribute is an attribute of an object type with
+	// optional attributes; the schema's Nested objects are not used here.
 	Schema *schema.Block
-	// Env names, by argument, the environment variables that stand in for it, the first that is not empty winning. An
-	// attribute of a nested attribute is written "endpoints.s3".
+	// Env maps arguments to the environment variables that are used as fallbacks; the first non-empty one is used.
+	// An attribute of a nested attribute is written "endpoints.s3".
 	Env map[string][]string
 	// Defaults are the values of arguments that neither the configuration nor the environment sets.
 	Defaults map[string]cty.Value
-	// Conflicts are the pairs of arguments of which a configuration may set one at most.
+	// Conflicts are pairs of arguments of which a configuration may set at most one.
 	Conflicts [][2]string
 }
 
 // Type returns the type of a complete configuration: an object with all arguments and nested blocks.
 func (s Spec) Type() cty.Type { return blockType(s.Schema) }
 
-// blockType is the type that a block's configuration is converted to: all of its arguments may be missing.
+// blockType returns the type to which a block's configuration is converted: all of its arguments are optional.
 func blockType(b *schema.Block) cty.Type {
 	atys := make(map[string]cty.Type, len(b.Attributes)+len(b.Blocks))
 	var names []string
@@ -62,7 +62,7 @@ func blockType(b *schema.Block) cty.Type {
 }
 
 // Decode converts the value of a block, or of a map of arguments, to the schema's types. Arguments that are not set
-// are null. Required arguments are not asked for, because the environment may set them.
+// are null. Missing required arguments are not reported, because the environment may set them.
 func (s Spec) Decode(config cty.Value) (Arguments, diag.List) {
 	none := Arguments{value: cty.NullVal(cty.EmptyObject)}
 	if config == cty.NilVal {
@@ -114,8 +114,8 @@ func (s Spec) Decode(config cty.Value) (Arguments, diag.List) {
 	return args, diags
 }
 
-// asBlocks lets one object stand for a list of one block, as it does where a configuration is written as a map, and
-// a list of one for a block that there is only once.
+// asBlocks accepts one object for a list of one block, as in a configuration that is written as a map, and a list
+// of one for a block that exists only once.
 func asBlocks(v cty.Value, block *schema.NestedBlock) cty.Value {
 	if block == nil || v.IsNull() || !v.IsKnown() {
 		return v
@@ -130,8 +130,8 @@ func asBlocks(v cty.Value, block *schema.NestedBlock) cty.Value {
 	return v
 }
 
-// Complete fills in the environment and the defaults. An argument that is set to "" stops the environment from
-// standing in for it, and then counts as not given.
+// Complete fills in the environment and the defaults. An argument that is set to "" is not replaced by the
+// environment, and then counts as not set.
 func (s Spec) Complete(a Arguments, env func(string) string) (Arguments, diag.List) {
 	var diags diag.List
 	values := map[string]cty.Value{}
@@ -160,7 +160,7 @@ func (s Spec) Complete(a Arguments, env func(string) string) (Arguments, diag.Li
 	return Arguments{value: cty.ObjectVal(values)}, diags
 }
 
-// fromEnvironment returns what the first variable that is not empty says; null where none says anything.
+// fromEnvironment returns the value of the first non-empty variable; null if all are empty.
 func fromEnvironment(argument string, ty cty.Type, names []string, env func(string) string) (cty.Value, diag.List) {
 	for _, n := range names {
 		text := env(n)
@@ -168,7 +168,7 @@ func fromEnvironment(argument string, ty cty.Type, names []string, env func(stri
 			continue
 		}
 		given := cty.StringVal(text)
-		if ty.IsListType() || ty.IsSetType() { // one element; kinds that know a separator read the variable themselves
+		if ty.IsListType() || ty.IsSetType() { // one element; kinds with a separator read the variable themselves
 			given = cty.TupleVal([]cty.Value{given})
 		}
 		v, err := convert.Convert(given, ty)
@@ -182,8 +182,8 @@ func fromEnvironment(argument string, ty cty.Type, names []string, env func(stri
 	return cty.NullVal(ty), nil
 }
 
-// completeNested fills in the environment for the attributes of one nested attribute. It makes the object where only
-// the environment has something to say.
+// completeNested fills in the environment for the attributes of one nested attribute. It creates the object if only
+// the environment sets attributes.
 func completeNested(name string, v cty.Value, ty cty.Type, envs map[string][]string, env func(string) string) (
 	cty.Value, diag.List) {
 	if !ty.IsObjectType() {
@@ -221,7 +221,7 @@ func (a Arguments) at(name string) cty.Value {
 	return a.value.GetAttr(name)
 }
 
-// Known reports whether it is known what an argument is.
+// Known reports whether the value of an argument is known.
 func (a Arguments) Known(name string) bool { return a.at(name).IsKnown() }
 
 // Given reports whether an argument is set to something other than an empty string, list, set or map.
@@ -336,8 +336,8 @@ func Problem(at cty.Path, summary, detail string) *diag.Diagnostic {
 	return d
 }
 
-// Recorded returns all arguments that a block can have, null where they are not set: what init records. Neither the
-// environment nor defaults are in it.
+// Recorded returns all arguments of a block, null if they are not set, for init to record. The environment and
+// defaults are not included.
 func (a Arguments) Recorded(k interface{ Type() cty.Type }) cty.Value {
 	if a.value != cty.NilVal && !a.value.IsNull() {
 		return a.value
@@ -349,13 +349,13 @@ func (a Arguments) Recorded(k interface{ Type() cty.Type }) cty.Value {
 	return cty.ObjectVal(values)
 }
 
-// Set reports whether an argument is set at all, be it to something empty.
+// Set reports whether an argument is set, possibly to an empty value.
 func (a Arguments) Set(name string) bool { return !a.at(name).IsNull() }
 
 // WhollyKnown reports whether nothing in the arguments is unknown.
 func (a Arguments) WhollyKnown() bool { return a.value == cty.NilVal || a.value.IsWhollyKnown() }
 
-// Has reports whether the block can have an argument, be it set or not.
+// Has reports whether the block has such an argument, set or not.
 func (a Arguments) Has(name string) bool {
 	return a.value != cty.NilVal && !a.value.IsNull() && a.value.Type().HasAttribute(name)
 }

@@ -1,7 +1,7 @@
 // Package diag models one user-facing problem, and lists of them.
 //
-// A diagnostic says what is wrong, where, and what to do about it. How it is printed is decided by the
-// views of the command line; this package formats nothing beyond a one-line error text.
+// A diagnostic says what is wrong, where, and what to do about it. The views of the command line format it; this
+// package only provides a one-line error text.
 package diag
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Severity reports whether a problem stops the operation.
+// Severity says whether a problem stops the operation.
 type Severity byte
 
 const (
@@ -22,7 +22,7 @@ const (
 	Warning Severity = 'W'
 )
 
-// String returns the word that the JSON forms use: "error" or "warning".
+// String returns the word in the JSON forms: "error" or "warning".
 func (s Severity) String() string {
 	if s == Warning {
 		return "warning"
@@ -37,18 +37,18 @@ type Diagnostic struct {
 	Summary string
 	// Detail is the full explanation, possibly several paragraphs.
 	Detail string
-	// Address names the object that the problem concerns, as users write it; empty when none.
+	// Address is the address of the object that the problem concerns; empty if there is none.
 	Address string
 	// Subject is the source range of the problem; Context a wider range to show around it. Both may be nil.
 	Subject *hcl.Range
 	Context *hcl.Range
-	// Expression and EvalContext, when both set, let a view show the values of the references in the expression.
+	// Expression and EvalContext, if both are set, let a view show the values of the references in the expression.
 	Expression  hcl.Expression
 	EvalContext *hcl.EvalContext
-	// Path points into the configuration body of the object at Address, for problems that a provider reports
-	// and whose source range is known only to whoever holds the body. Resolve with WithSubject.
+	// Path points into the configuration body of the object at Address. Providers report problems this way; the
+	// caller that has the body finds the source range and sets it using WithSubject.
 	Path cty.Path
-	// Extra carries what special views understand (function call errors of HCL, for instance).
+	// Extra contains data for specialised views (function call errors of HCL, for instance).
 	Extra any
 }
 
@@ -60,7 +60,7 @@ func (d *Diagnostic) Error() string {
 	return d.Summary + "; " + strings.ReplaceAll(d.Detail, "\n", " ")
 }
 
-// WithAddress returns a copy that names the address, unless one is named already.
+// WithAddress returns a copy with the address, unless there is one already.
 func (d *Diagnostic) WithAddress(address string) *Diagnostic {
 	if d.Address != "" {
 		return d
@@ -80,7 +80,8 @@ func (d *Diagnostic) WithSubject(subject *hcl.Range) *Diagnostic {
 	return &c
 }
 
-// List is all the problems of an operation, in the order in which they were found. The zero value is ready.
+// List contains the problems of an operation, in the order in which they were found. The zero value is ready for
+// use.
 type List []*Diagnostic
 
 // HasErrors reports whether any of the problems is an error.
@@ -93,7 +94,7 @@ func (l List) HasErrors() bool {
 	return false
 }
 
-// Err returns the list as an error when it holds at least one error, else nil. As recovers the list.
+// Err returns the list as an error if it contains at least one error, else nil. As recovers the list.
 func (l List) Err() error {
 	if !l.HasErrors() {
 		return nil
@@ -101,9 +102,9 @@ func (l List) Err() error {
 	return listError{l}
 }
 
-// Append returns the list with the problems of more behind it. It accepts nil, *Diagnostic, List,
-// *hcl.Diagnostic, hcl.Diagnostics and error (an error made by List.Err gives back its problems; any other
-// error becomes one problem with its text as the summary). Anything else is a bug and panics.
+// Append returns the list with the problems of more appended. It accepts nil, *Diagnostic, List, *hcl.Diagnostic,
+// hcl.Diagnostics and error (an error made by List.Err is converted back to its problems; any other error becomes
+// one problem with its text as the summary). Other types are a bug and panic.
 func (l List) Append(more ...any) List {
 	for _, m := range more {
 		switch m := m.(type) {
@@ -135,7 +136,7 @@ func (l List) Append(more ...any) List {
 	return l
 }
 
-// WithAddress returns the list with every problem that names no address naming this one.
+// WithAddress returns the list with the address set in every problem that has none.
 func (l List) WithAddress(address string) List {
 	for i, d := range l {
 		l[i] = d.WithAddress(address)
@@ -143,7 +144,7 @@ func (l List) WithAddress(address string) List {
 	return l
 }
 
-// WithSubject returns the list with every problem that has no source range having this one.
+// WithSubject returns the list with the source range set in every problem that has none.
 func (l List) WithSubject(subject *hcl.Range) List {
 	for i, d := range l {
 		l[i] = d.WithSubject(subject)
@@ -199,7 +200,7 @@ func As(err error) (List, bool) {
 	return nil, false
 }
 
-// AsWarnings returns the list with every error made a warning, for what only observes.
+// AsWarnings returns the list with every error changed to a warning, for conditions that only observe.
 func (l List) AsWarnings() List {
 	out := make(List, len(l))
 	for i, d := range l {

@@ -6,16 +6,15 @@ import (
 	"github.com/millipede-iac/millipede/pattern"
 )
 
-// program is the name that texts give to the program when they say what to run.
+// program is the name of the program in texts that suggest commands.
 var program = "coordinator"
 
-// Program returns the name under which the user called the program: "coordinator", or what a link to it is called.
-// Texts that tell the user what to run begin the command line with it. It holds no percent sign, so that it may be part
-// of a format.
+// Program returns the name under which the user called the program: "coordinator", or the name of a link to it.
+// Command lines in texts begin with it. It contains no percent sign, so that it may be part of a format string.
 func Program() string { return program }
 
-// CalledAs takes the name from the path under which the program was called. Only main calls it, before anything else
-// runs. A name that is no plain word stays out of the texts.
+// CalledAs sets the name from the path under which the program was called. Only main calls it, before anything else
+// runs. A name that is not a plain word is ignored.
 func CalledAs(path string) {
 	if name := filepath.Base(path); plainName().MatchString(name) {
 		program = name

@@ -18,23 +18,23 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// formatted are how the names of files end that fmt works on.
+// formatted are the suffixes of the files that fmt formats.
 var formatted = []string{".tf", ".tofu", ".tfvars", ".tftest.hcl", ".tofutest.hcl"}
 
-// Files formats files and directories. Its fields are not changed once the first file is named.
+// Files formats files and directories. Its fields must not be changed once the first file has been formatted.
 type Files struct {
-	// Open returns the path to open a file by, which is shown by the name that it was given; nil: that name.
+	// Open returns the path to open for a file name; messages use the name. nil means that they are the same.
 	Open func(name string) string
-	// Check only looks. Diff and List write what changes, and the names of the files, to Out. Write writes the files.
-	// Recursive descends into directories.
+	// Check changes no files. Diff and List write the changes and the names of the files to Out. Write writes the
+	// files. Recursive descends into directories.
 	Check, Diff, List, Write, Recursive bool
 	// Difference returns the difference between two texts of a file, for Diff.
 	Difference func(ctx context.Context, path string, old, now []byte) []byte
 
-	// Sources receives what was read. Out receives what is to be shown.
+	// Sources receives the parsed files. Out receives the output.
 	Sources map[string]*hcl.File
 	Out     bytes.Buffer
-	// Found tells that something was not in its usual form.
+	// Found is set if some file was not formatted.
 	Found bool
 }
 
@@ -45,7 +45,7 @@ func (w *Files) open(name string) string {
 	return w.Open(name)
 }
 
-// Stdin formats what is read from standard input; the result goes to Out.
+// Stdin formats standard input; the result is written to Out.
 func (w *Files) Stdin(ctx context.Context, in io.Reader) diag.List {
 	src, err := bounds.ReadAll(in, "standard input", bounds.Text)
 	if err != nil {
@@ -55,7 +55,7 @@ func (w *Files) Stdin(ctx context.Context, in io.Reader) diag.List {
 	return w.file(ctx, "<stdin>", src, true)
 }
 
-// Path formats what an argument names: a file, or the files in a directory.
+// Path formats an argument: a file, or the files in a directory.
 func (w *Files) Path(ctx context.Context, path string) diag.List {
 	info, err := os.Stat(w.open(path))
 	switch {
@@ -72,7 +72,7 @@ func (w *Files) Path(ctx context.Context, path string) diag.List {
 	return w.named(ctx, path)
 }
 
-// dir formats the files in a directory that the engine would load, and with -recursive those below it.
+// dir formats the configuration files in a directory, and with -recursive those below it.
 func (w *Files) dir(ctx context.Context, dir string) diag.List {
 	entries, err := os.ReadDir(w.open(dir))
 	if err != nil {
@@ -105,8 +105,8 @@ func (w *Files) named(ctx context.Context, path string) diag.List {
 	return w.file(ctx, path, src, false)
 }
 
-// file formats one source and says, writes or checks what came of it. What was formatted is shown when there is
-// nothing else to do with it.
+// file formats one source and lists, writes or checks the result. If none of these is requested, the result is
+// written to Out.
 func (w *Files) file(ctx context.Context, path string, src []byte, stdin bool) diag.List {
 	w.Sources[path] = &hcl.File{Bytes: src}
 	result, diags := Source(path, src)
@@ -133,7 +133,7 @@ func (w *Files) file(ctx context.Context, path string, src []byte, stdin bool) d
 	return diags
 }
 
-// rewrite puts new content into a file, which keeps its mode.
+// rewrite replaces the content of a file; its mode is kept.
 func rewrite(path string, content []byte) error {
 	info, err := os.Stat(path)
 	if err != nil {

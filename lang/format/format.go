@@ -1,7 +1,7 @@
-// Package format rewrites source code of the configuration language into its usual form.
+// Package format formats source code of the configuration language.
 //
-// Spacing and alignment are those of hclwrite. The package adds the rewriting of what older versions of the language
-// needed and the present one does not. It reads and writes no files, and leaves the meaning of code as it is.
+// Spacing and alignment are those of hclwrite. The package also modernizes constructs that only older versions of
+// the language required. It reads and writes no files, and does not change the meaning of code.
 package format
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Source returns src in its usual form; name is for diagnostics. Code that cannot be parsed is an error, and nil is
-// returned. Formatting what was formatted changes nothing.
+// Source returns src formatted; name is for diagnostics. Code that cannot be parsed is an error, and nil is
+// returned. Formatting is idempotent.
 func Source(name string, src []byte) ([]byte, diag.List) {
 	// hclwrite reports problems less precisely than the parser itself.
 	if _, problems := hclsyntax.ParseConfig(src, name, hcl.InitialPos); problems.HasErrors() {
@@ -49,9 +49,9 @@ func body(b *hclwrite.Body, blockType string) {
 	}
 }
 
-// unwrapped returns the expression inside of a string that is one interpolation and nothing else, as the language
-// required it before version 0.12; nil for other expressions. Where the inner expression has line breaks it gets
-// parentheses, because it is not enclosed by the string any more.
+// unwrapped returns the expression in a string that consists of one interpolation, as the language required before
+// version 0.12; nil for other expressions. If the inner expression has line breaks, parentheses are added, because
+// the string no longer encloses it.
 func unwrapped(tokens hclwrite.Tokens) hclwrite.Tokens {
 	last := len(tokens) - 1
 	if last < 3 || tokens[0].Type != hclsyntax.TokenOQuote || tokens[1].Type != hclsyntax.TokenTemplateInterp ||
@@ -94,8 +94,8 @@ func parenthesised(tokens hclwrite.Tokens) hclwrite.Tokens {
 	return append(out, &hclwrite.Token{Type: hclsyntax.TokenCParen, Bytes: []byte(")")})
 }
 
-// typeConstraint returns the present form of a variable's type as version 0.11 wrote it, in quotes and with elements
-// that were always strings, or of a collection type without its element type; nil for other types.
+// typeConstraint returns the current form of a variable's type in the form of version 0.11: quoted and with
+// elements that were always strings, or a collection type without its element type; nil for other types.
 func typeConstraint(tokens hclwrite.Tokens) hclwrite.Tokens {
 	switch {
 	case len(tokens) == 1 && tokens[0].Type == hclsyntax.TokenIdent:

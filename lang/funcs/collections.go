@@ -92,7 +92,7 @@ func anyTrue() function.Function {
 	}, plain("list", cty.List(cty.Bool)))
 }
 
-// coalesce differs from the one of go-cty in that it also skips empty strings.
+// coalesce differs from go-cty's function in that it also skips empty strings.
 func coalesce() function.Function {
 	return function.New(&function.Spec{
 		VarParam: &function.Parameter{
@@ -128,14 +128,14 @@ func coalesce() function.Function {
 	})
 }
 
-// contains refuses null as the value to look for, as OpenTofu does; the one of go-cty finds nulls.
+// contains rejects null as the value to search for, as OpenTofu does; go-cty's function finds nulls.
 func contains() function.Function {
 	return returning(cty.Bool, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		return stdlib.Contains(args[0], args[1])
 	}, plain("list", cty.DynamicPseudoType), plain("value", cty.DynamicPseudoType))
 }
 
-// index differs from the one of go-cty in what it says of things that are no lists.
+// index differs from go-cty's function in its errors for arguments that are not lists.
 func index() function.Function {
 	return returning(cty.Number, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		list, wanted := args[0], args[1]
@@ -183,7 +183,7 @@ func length() function.Function {
 	})
 }
 
-// lookup takes the default as an optional argument, where the one of go-cty requires it.
+// lookup has an optional default; go-cty's function requires it.
 func lookup() function.Function {
 	fallback := anything("default")
 	return function.New(&function.Spec{

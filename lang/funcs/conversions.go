@@ -24,11 +24,11 @@ func conversions() family {
 	}
 }
 
-// Type is the type of what the console's type() returns: a capsule around the cty.Type of its argument.
+// Type is the result type of the console's type(): a capsule around the cty.Type of its argument.
 var Type = cty.Capsule("type", reflect.TypeFor[cty.Type]())
 
-// TypeMark marks everything that was computed from a result of type(), so that the console can refuse to show more of
-// it than such a result alone.
+// TypeMark marks values computed from a result of type(), so that the console can reject anything but such a result
+// alone.
 const TypeMark marks.Mark = "type"
 
 func console() family {
@@ -47,8 +47,8 @@ func console() family {
 	}}
 }
 
-// TypeOf returns the type that a call of the console's type() was for; ok is false for every other value. Something
-// that was made from the result of such a call is an error.
+// TypeOf returns the result of a call of the console's type(); ok is false for every other value. A value computed
+// from such a result is an error.
 func TypeOf(v cty.Value) (ty cty.Type, ok bool, err error) {
 	if !marks.Contains(v, TypeMark) {
 		return cty.NilType, false, nil
@@ -61,8 +61,8 @@ func TypeOf(v cty.Value) (ty cty.Type, ok bool, err error) {
 	return *v.EncapsulatedValue().(*cty.Type), true, nil
 }
 
-// to builds the explicit conversion to a type or to a kind of type. Its argument has no type of its own, so that
-// failures read like those of a conversion that the user asked for.
+// to builds the explicit conversion to a type or to a kind of type. Its parameter is untyped, so that errors are
+// those of an explicit conversion.
 func to(want cty.Type) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{
@@ -87,7 +87,7 @@ func to(want cty.Type) function.Function {
 	})
 }
 
-// convertee names a value that cannot be converted: a string by its text, anything else by its type.
+// convertee describes a value that cannot be converted: a string by its text, anything else by its type.
 func convertee(v cty.Value) string {
 	ty := v.Type()
 	switch {
@@ -102,7 +102,7 @@ func convertee(v cty.Value) string {
 	return ty.FriendlyName()
 }
 
-// requirement says what a string must look like to be converted.
+// requirement says which strings can be converted.
 func requirement(from, to cty.Type) string {
 	switch {
 	case from == cty.String && to == cty.Bool:

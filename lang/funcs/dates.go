@@ -21,7 +21,7 @@ func dates() family {
 	}
 }
 
-// planned holds the one function that knows the plan's own time.
+// planned contains the function that returns the time of the plan.
 func planned(at time.Time) family {
 	return family{"plantimestamp": {
 		returning(cty.String, func([]cty.Value, cty.Type) (cty.Value, error) {
@@ -34,7 +34,7 @@ func planned(at time.Time) family {
 	}}
 }
 
-// impure holds the functions that give another result at each call. While defer is set they give unknown values.
+// impure contains the functions whose result differs at each call. If deferred is set, they return unknown values.
 func impure(now func() time.Time, deferred bool) family {
 	f := family{
 		"bcrypt": {bcryptHash(), "Hashes a password with bcrypt and a fresh salt."},
@@ -77,7 +77,8 @@ func timeCmp() function.Function {
 	}, plain("timestamp_a", cty.String), plain("timestamp_b", cty.String))
 }
 
-// rfc3339 parses a timestamp. Its errors name the parts of a timestamp by words, not by the numbers of Go's layouts.
+// rfc3339 parses a timestamp. Its errors describe the parts of a timestamp in words, not by the numbers of Go's
+// layouts.
 func rfc3339(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, s)
 	var wrong *time.ParseError

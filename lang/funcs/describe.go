@@ -7,13 +7,13 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// Signature is what tools need to know of a function. Its JSON form is the one that `metadata functions -json` prints
-// for each function.
+// Signature describes a function for tools. Its JSON form is the one that `metadata functions -json` prints for
+// each function.
 type Signature struct {
 	Description string     `json:"description,omitempty"`
 	ReturnType  cty.Type   `json:"return_type"`
 	Parameters  []Argument `json:"parameters,omitempty"`
-	// Variadic describes the arguments after Parameters; nil when there can be none.
+	// Variadic describes the arguments after Parameters; nil if there cannot be any.
 	Variadic *Argument `json:"variadic_parameter,omitempty"`
 }
 
@@ -25,8 +25,8 @@ type Argument struct {
 	Type        cty.Type `json:"type"`
 }
 
-// Describe returns the signature of each function that [Names] lists, by plain name. The same signatures hold for the
-// names under "core::".
+// Describe returns the signature of each function that [Names] lists, by plain name. The same signatures apply to
+// the names under "core::".
 func Describe() map[string]Signature {
 	all := Table(Options{})
 	out := make(map[string]Signature, len(names()))
@@ -36,13 +36,13 @@ func Describe() map[string]Signature {
 	return out
 }
 
-// SignatureOf describes any function, so that those of providers can be listed beside the ones of this package.
+// SignatureOf describes any function, so that providers' functions can be listed beside those of this package.
 //
-// The return type is the one for arguments of which nothing but the parameter's type is known.
+// The return type is the one for arguments of which only the type is known.
 func SignatureOf(fn function.Function) Signature {
 	sig := Signature{Description: fn.Description()}
 	var known []cty.Type
-	lazy := false // takes expressions rather than values, as try and can do
+	lazy := false // has expressions as parameters, like try and can
 	argument := func(p function.Parameter) Argument {
 		known = append(known, p.Type)
 		ty := p.Type

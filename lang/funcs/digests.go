@@ -35,7 +35,7 @@ func digests() family {
 	}
 }
 
-// digest is a hash with the way its sum is written.
+// digest is a hash function with the encoding of its result.
 type digest struct {
 	hash  func() hash.Hash
 	write func([]byte) string
@@ -98,8 +98,8 @@ func rsaDecrypt() function.Function {
 		if !ok {
 			return cty.NilVal, function.NewArgErrorf(1, "an RSA key is required, not %T", key)
 		}
-		// The padding is an old one, which the function's definition prescribes; nothing chooses it for new data.
-		//lint:ignore SA1019 rsadecrypt is defined by this padding
+		// The padding is an old one, which the function's definition prescribes; it is not used to encrypt new
+		// data.
 		out, err := rsa.DecryptPKCS1v15(nil, private, text)
 		if err != nil {
 			return cty.NilVal, fmt.Errorf("decrypting: %w", err)

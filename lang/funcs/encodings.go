@@ -59,7 +59,7 @@ func base64Decode() function.Function {
 	}, withMarks("str", cty.String))
 }
 
-// base64Gzip flushes before it closes, which adds an empty block that others expect in the result.
+// base64Gzip flushes before it closes, which adds an empty block that other implementations' results contain.
 func base64Gzip() function.Function {
 	return returning(cty.String, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		var b bytes.Buffer
@@ -124,8 +124,8 @@ func textDecode() function.Function {
 	}, plain("source", cty.String), plain("encoding", cty.String))
 }
 
-// charset finds a character encoding by its IANA name or alias. For names that IANA has and the library does not
-// implement, the library answers with neither an encoding nor an error.
+// charset finds a character encoding by its IANA name or alias. For IANA names that the library does not implement,
+// it returns neither an encoding nor an error.
 func charset(name string) (encoding.Encoding, error) {
 	enc, err := ianaindex.IANA.Encoding(name)
 	if err != nil || enc == nil {

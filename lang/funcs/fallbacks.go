@@ -8,7 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// fallbacks holds the functions that get their arguments as expressions and decide whether to evaluate them.
+// fallbacks contains the functions that get their arguments as expressions and decide whether to evaluate them.
 func fallbacks() family {
 	return family{
 		"can": {tryfunc.CanFunc, "Tells whether an expression can be evaluated without an error."},
@@ -17,7 +17,7 @@ func fallbacks() family {
 	}
 }
 
-// retired holds what to write instead of functions that exist only to say so.
+// retired maps removed functions, which exist only to report an error, to their replacements.
 var retired = map[string]string{
 	"list": "tolist([...])",
 	"map":  "tomap({...})",

@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/environ"
 )
 
-// filesystem holds the functions that read files, or whose result depends on where relative paths start.
+// filesystem contains the functions that read files, or whose result depends on the base directory.
 func filesystem(dir directory) family {
 	return family{
 		"abspath":          {dir.absPath(), "Turns a path into an absolute one."},
@@ -38,7 +38,7 @@ func filesystem(dir directory) family {
 	}
 }
 
-// paths holds the functions that only take a path apart.
+// paths contains the functions that only split a path.
 func paths() family {
 	return family{
 		"basename": {onPath(func(p string) (string, error) { return filepath.Base(p), nil }),
@@ -48,7 +48,7 @@ func paths() family {
 	}
 }
 
-// onPath returns the function that gives for a path what f does.
+// onPath makes a function of a path from f.
 func onPath(f func(string) (string, error)) function.Function {
 	return returning(cty.String, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		out, err := f(args[0].AsString())
@@ -59,13 +59,13 @@ func onPath(f func(string) (string, error)) function.Function {
 	}, plain("path", cty.String))
 }
 
-// directory is where relative paths start, and the environment that names the home directory.
+// directory is the base of relative paths, with the environment that determines the home directory.
 type directory struct {
 	base string
 	env  environ.Variables
 }
 
-// resolve makes a path of the configuration into one that can be opened.
+// resolve converts a path in the configuration to one that can be opened.
 func (d directory) resolve(path string) (string, error) {
 	path, err := d.expandHome(path)
 	if err != nil {
@@ -81,7 +81,7 @@ func (d directory) join(path string) string {
 	return filepath.Join(d.base, path)
 }
 
-// read returns what is in a file; pathMarks decide whether an error may name it.
+// read returns the content of a file; pathMarks decide whether an error may contain its name.
 func (d directory) read(path string, pathMarks cty.ValueMarks) ([]byte, error) {
 	full, err := d.resolve(path)
 	if err != nil {
@@ -99,7 +99,7 @@ func (d directory) read(path string, pathMarks cty.ValueMarks) ([]byte, error) {
 	return src, nil
 }
 
-// named is an error of the file system about a path below the directory, with the path as configurations write it.
+// named returns an error of the file system with the path as it is written in the configuration.
 func (d directory) named(err error) error {
 	var at *fs.PathError
 	if !errors.As(err, &at) {
@@ -112,7 +112,7 @@ func (d directory) named(err error) error {
 	return &fs.PathError{Op: at.Op, Path: short, Err: at.Err}
 }
 
-// reason is an error of the file system without the path that it names.
+// reason returns an error of the file system without its path.
 func reason(err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {
@@ -121,7 +121,7 @@ func reason(err error) error {
 	return err
 }
 
-// text returns what is in a file of UTF-8 text.
+// text returns the content of a UTF-8 file.
 func (d directory) text(path string, pathMarks cty.ValueMarks) (string, error) {
 	src, err := d.read(path, pathMarks)
 	if err != nil {
@@ -196,7 +196,7 @@ func (d directory) fileExists() function.Function {
 	}, withMarks("path", cty.String))
 }
 
-// kind names what is not a regular file.
+// kind returns the name of a type of file that is not regular.
 func kind(m fs.FileMode) string {
 	switch {
 	case m.IsDir():
@@ -249,10 +249,10 @@ func (d directory) fileSet() function.Function {
 	}, withMarks("path", cty.String), withMarks("pattern", cty.String))
 }
 
-// literally returns a pattern that matches a path alone.
+// literally returns a pattern that matches only the path itself.
 func literally(path string) string {
 	if filepath.Separator == '\\' {
-		return path // which cannot be escaped there
+		return path // patterns have no escapes on this system
 	}
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, "{", `\{`, "}",
 		`\}`).Replace(path)
@@ -264,7 +264,7 @@ func (d directory) absPath() function.Function {
 	}, plain("path", cty.String))
 }
 
-// expandHome replaces a leading ~ by the home directory of the user whose operation it is.
+// expandHome replaces a leading ~ by the home directory of the operation's user.
 func (d directory) expandHome(path string) (string, error) {
 	if !strings.HasPrefix(path, "~") {
 		return path, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/zclconf/go-cty/cty/gocty"
 )
 
-// networks holds the functions on IP prefixes. What they answer for host and subnet numbers out of range is what
-// go-cidr v1.1.0 answers, which is the version that OpenTofu has; later ones refuse some of these numbers.
+// networks contains the functions on IP prefixes. For host and subnet numbers out of range they behave like go-cidr
+// v1.1.0, which OpenTofu uses; later versions reject some of these numbers.
 func networks() family {
 	return family{
 		"cidrcontains": {cidrContains(), "Tells whether an address or a smaller prefix lies inside an IP prefix."},
@@ -72,8 +72,8 @@ func cidrSubnet() function.Function {
 	}, plain("prefix", cty.String), plain("newbits", cty.Number), plain("netnum", cty.Number))
 }
 
-// fitting gives what a function of go-cidr computes from a number. Some numbers that are too great for an address make
-// go-cidr panic, with an index out of range, rather than return an error.
+// fitting returns the result of a go-cidr function. For some numbers that are too large for an address, go-cidr
+// panics with an index out of range instead of returning an error.
 func fitting(compute func() (fmt.Stringer, error)) (v cty.Value, err error) {
 	defer func() {
 		if recover() != nil {
@@ -87,7 +87,7 @@ func fitting(compute func() (fmt.Stringer, error)) (v cty.Value, err error) {
 	return cty.StringVal(out.String()), nil
 }
 
-// maxExtension is how many bits cidrsubnets can add to a prefix. It is OpenTofu's limit.
+// maxExtension is the maximum number of bits that cidrsubnets can add to a prefix. It is OpenTofu's limit.
 const maxExtension = 32
 
 func cidrSubnets() function.Function {
@@ -157,7 +157,7 @@ func cidrContains() function.Function {
 	}, plain("containing_prefix", cty.String), plain("contained_ip_or_prefix", cty.String))
 }
 
-// parseCIDR reads a prefix such as 192.0.2.0/24 or 2001:db8::/32.
+// parseCIDR parses a prefix such as 192.0.2.0/24 or 2001:db8::/32.
 //
 // Unlike the standard library since Go 1.17 it accepts leading zeros and reads them as decimal: configurations that
 // were written before rely on it.
@@ -170,7 +170,7 @@ func parseCIDR(s string) (*net.IPNet, error) {
 	return network, nil
 }
 
-// withoutZeros takes the leading zeros off each part of an address.
+// withoutZeros removes the leading zeros from each part of an address.
 func withoutZeros(addr string) string {
 	var b strings.Builder
 	start := true // of a part

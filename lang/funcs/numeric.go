@@ -27,8 +27,8 @@ func numeric() family {
 	}
 }
 
-// onFloats builds a function of a number and a second one that computes in 64 bits. Those of go-cty panic where the
-// result is not defined.
+// onFloats builds a function of two numbers that computes in 64 bits. go-cty's functions panic if the result is
+// undefined.
 func onFloats(second string, compute func(a, b float64) float64) function.Function {
 	return returning(cty.Number, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		var in [2]float64

@@ -7,7 +7,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// show prints a value for an error message, or says why it must not be printed.
+// show formats a value for an error message, or a placeholder if it must not be shown.
 func show(v any, from ...cty.ValueMarks) string {
 	all := cty.NewValueMarks()
 	for _, m := range from {

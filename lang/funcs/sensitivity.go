@@ -17,7 +17,7 @@ func sensitivity() family {
 	}
 }
 
-// remarked builds a function that changes nothing but the marks of its argument.
+// remarked builds a function that changes only the marks of its argument.
 func remarked(change func(cty.Value) cty.Value) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{anything("value")},
@@ -32,8 +32,8 @@ func withoutSensitive(v cty.Value) cty.Value {
 	return bare.WithMarks(all)
 }
 
-// isSensitive does not answer for an unknown value: what makes the value known can still take the mark away, as the
-// condition of `unknown ? sensitive("a") : "b"` does.
+// isSensitive returns an unknown value for an unknown argument: the value that becomes known may not have the mark,
+// as with the condition of `unknown ? sensitive("a") : "b"`.
 func isSensitive() function.Function {
 	return returning(cty.Bool, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		if !args[0].IsKnown() {
@@ -51,7 +51,7 @@ func ephemeralAsNull() function.Function {
 				return v, nil
 			}
 			delete(all, marks.Ephemeral)
-			if !bare.IsKnown() { // refinements go too: the value may turn out to be ephemeral, and so become null
+			if !bare.IsKnown() { // without refinements: an ephemeral value becomes null
 				return cty.UnknownVal(bare.Type()).WithMarks(all), nil
 			}
 			return cty.NullVal(bare.Type()).WithMarks(all), nil

@@ -1,13 +1,13 @@
 // Package funcs is the table of the language's functions.
 //
-// It knows nothing of references, scopes or configuration files: it hands the evaluator a map to put into an
-// hcl.EvalContext. What a library already does (go-cty's stdlib, go-cty-yaml, go-cidr, doublestar) is taken from there;
-// the files of this package, one per family, hold only what differs or is missing.
+// It does not depend on references, scopes or configuration files: it provides a map for an hcl.EvalContext.
+// Functions that libraries already have (go-cty's stdlib, go-cty-yaml, go-cidr, doublestar) are used from there;
+// the files of this package, one per family, contain only what differs or is missing.
 //
-// Functions that providers define are not in the table. The evaluator asks the provider for its functions and merges
-// them under "provider::NAME::FUNCTION" (or "provider::NAME::ALIAS::FUNCTION") into the map that [Table] returns; that
-// map belongs to the caller. The templates of templatefile and templatestring render with this package's functions
-// only, so a template never needs a provider.
+// Providers' functions are not in the table. The evaluator asks the provider for its functions and adds them as
+// "provider::NAME::FUNCTION" (or "provider::NAME::ALIAS::FUNCTION") to the map that [Table] returns; that map
+// belongs to the caller. The templates of templatefile and templatestring can call only this package's functions,
+// so a template never needs a provider.
 package funcs
 
 import (
@@ -23,29 +23,28 @@ import (
 	"github.com/millipede-iac/millipede/environ"
 )
 
-// Options says where, when and for whom the functions of one table work.
+// Options are the options of a table.
 type Options struct {
-	// BaseDir is what relative paths start from; empty is the current directory.
+	// BaseDir is the base of relative paths; empty is the current directory.
 	BaseDir string
-	// Env is the environment of the operation: it names the home directory.
+	// Env is the environment of the operation: it determines the home directory.
 	Env environ.Variables
-	// PlanTimestamp is what plantimestamp() returns. While it is zero the function returns an unknown string, which is
-	// right for validation.
+	// PlanTimestamp is the result of plantimestamp(). If it is zero, as in validation, the function returns an
+	// unknown string.
 	PlanTimestamp time.Time
-	// Pure defers what gives another result at each call (timestamp, uuid, bcrypt): the result is unknown. For
-	// planning.
+	// Pure makes the results of functions that differ at each call (timestamp, uuid, bcrypt) unknown, for planning.
 	Pure bool
 	// Now is the clock of timestamp(); nil is the system's.
 	Now func() time.Time
-	// Console adds type(), and takes plantimestamp() away: there is no plan that it could name.
+	// Console adds type(), and removes plantimestamp(), since there is no plan.
 	Console bool
-	// TemplateDepth is how many templates may be nested in each other; zero is 1024.
+	// TemplateDepth is the maximum depth of nested templates; zero is 1024.
 	TemplateDepth int
 }
 
-// Table returns the functions by name, each under its plain name and again under "core::" and that name.
+// Table returns the functions by name, each under its plain name and also under "core::" and that name.
 //
-// The caller owns the map. The functions in it can be called by several goroutines at once.
+// The caller owns the map. The functions in it can be called concurrently.
 func Table(o Options) map[string]function.Function {
 	shared := maps.Clone(timeless())
 	shared.add(filesystem(directory{o.BaseDir, o.Env}))
@@ -79,7 +78,7 @@ var names = sync.OnceValue(func() []string {
 	return out
 })
 
-// timeless holds every function that no option changes, ready to be cloned.
+// timeless contains the functions that do not depend on options, ready to be cloned.
 var timeless = sync.OnceValue(func() table {
 	t := make(table)
 	for _, f := range []family{
@@ -92,7 +91,7 @@ var timeless = sync.OnceValue(func() table {
 	return t
 })
 
-// builtin is one function with the description that tools show to users.
+// builtin is one function with its description for users.
 type builtin struct {
 	fn  function.Function
 	doc string
@@ -101,10 +100,10 @@ type builtin struct {
 // family is a group of functions by plain name.
 type family map[string]builtin
 
-// table is functions by plain and by qualified name.
+// table maps plain and qualified names to functions.
 type table map[string]function.Function
 
-// add puts the described functions of f into t under both of their names.
+// add adds the functions of f to t, with their descriptions, under both of their names.
 func (t table) add(f family) {
 	for name, b := range f {
 		fn := describe(b)
@@ -113,7 +112,7 @@ func (t table) add(f family) {
 	}
 }
 
-// describe gives a function its description and keeps those of its parameters.
+// describe sets the description of a function; those of its parameters are kept.
 func describe(b builtin) function.Function {
 	var params []string
 	for _, p := range b.fn.Params() {
@@ -135,20 +134,20 @@ func returning(ty cty.Type, impl function.ImplFunc, params ...function.Parameter
 	})
 }
 
-// notNull lets `f(unknown) == null` be false already while planning.
+// notNull makes `f(unknown) == null` known to be false while planning.
 func notNull(b *cty.RefinementBuilder) *cty.RefinementBuilder { return b.NotNull() }
 
-// plain is a parameter whose marks go-cty takes off before the call, and puts onto the result.
+// plain is a parameter whose marks go-cty removes before the call, and adds to the result.
 func plain(name string, ty cty.Type) function.Parameter {
 	return function.Parameter{Name: name, Type: ty}
 }
 
-// withMarks is a parameter whose marks the function sees, so that its errors can hide what is secret.
+// withMarks is a parameter whose marks the function receives, so that its errors can hide secrets.
 func withMarks(name string, ty cty.Type) function.Parameter {
 	return function.Parameter{Name: name, Type: ty, AllowMarked: true}
 }
 
-// anything is a parameter that takes every value as it is: null, unknown, untyped or marked.
+// anything is a parameter that accepts every value: null, unknown, untyped or marked.
 func anything(name string) function.Parameter {
 	return function.Parameter{
 		Name: name, Type: cty.DynamicPseudoType,

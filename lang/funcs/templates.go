@@ -13,11 +13,11 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// renderer makes the functions that render templates.
+// renderer builds the functions that render templates.
 type renderer struct {
 	dir   directory
-	depth int // how many templates may be nested in each other
-	// funcs is what templates can call beside the template functions themselves.
+	depth int // the maximum depth of nested templates
+	// funcs are the functions that templates can call besides the template functions themselves.
 	funcs map[string]function.Function
 }
 
@@ -37,8 +37,8 @@ func (r *renderer) functions() family {
 	}
 }
 
-// templateFile and templateString leave the type of their result open: finding it takes a rendering, and one at each
-// level for the type and one for the value would double the work with each level of nesting.
+// templateFile and templateString have a dynamic result type: computing it requires rendering, and rendering once
+// for the type and once for the value would double the work with each level of nesting.
 
 func (r *renderer) templateFile(level int) function.Function {
 	return function.New(&function.Spec{
@@ -79,8 +79,8 @@ func (r *renderer) templateString(level int) function.Function {
 	})
 }
 
-// render evaluates a template that is nested in level other ones. The errors about its variables are about the second
-// argument of the calling function.
+// render evaluates a template at the given nesting level. Errors about its variables refer to the second argument
+// of the calling function.
 func (r *renderer) render(name, src string, vars cty.Value, level int) (cty.Value, error) {
 	if level > r.depth {
 		return cty.NilVal, tooDeepError{limit: r.depth}
@@ -114,8 +114,8 @@ func (r *renderer) render(name, src string, vars cty.Value, level int) (cty.Valu
 	return v, nil
 }
 
-// context is what a template at level sees. The template functions stand in the outer context: only they differ by
-// level, and so the big map is shared by all templates.
+// context returns the context of a template at a level. The template functions are in the outer context: only they
+// differ by level, so the big map is shared by all templates.
 func (r *renderer) context(variables map[string]cty.Value, level int) *hcl.EvalContext {
 	file, text := r.templateFile(level), r.templateString(level)
 	outer := &hcl.EvalContext{Functions: map[string]function.Function{
@@ -128,11 +128,11 @@ func (r *renderer) context(variables map[string]cty.Value, level int) *hcl.EvalC
 	return ctx
 }
 
-// tooDeepError says that templates are nested beyond the limit. It rises through all the calls as it is, so that the
-// message names each call once rather than repeating the levels inside one another.
+// tooDeepError means that templates are nested beyond the limit. It is passed unchanged through all the calls, so
+// that the message lists each call once instead of nesting the errors of all levels.
 type tooDeepError struct {
 	limit int
-	calls []string // the innermost first; a call that occurs again, as in a loop, is there once
+	calls []string // the innermost first; repeated calls, as in a loop, are listed once
 }
 
 func (e tooDeepError) Error() string {
@@ -140,11 +140,11 @@ func (e tooDeepError) Error() string {
 		strings.Join(e.calls, ", "))
 }
 
-// maxCalls is how many calls a tooDeepError names.
+// maxCalls is the maximum number of calls that a tooDeepError lists.
 const maxCalls = 16
 
-// asTooDeep returns diags as an error: the tooDeepError that caused them if there is one, with the call that it came
-// through added.
+// asTooDeep returns diags as an error: the tooDeepError that caused them if there is one, with the current call
+// added.
 func asTooDeep(diags hcl.Diagnostics) error {
 	for _, d := range diags {
 		extra, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d)

@@ -54,8 +54,7 @@ func strContains() function.Function {
 	}, plain("str", cty.String), plain("substr", cty.String))
 }
 
-// startsWith can often answer for a string of which only the beginning is known yet, such as "${aws_x.y.id}" after
-// "arn:".
+// startsWith can often decide for a string of which only the beginning is known, such as "arn:${aws_x.y.id}".
 func startsWith() function.Function {
 	str := plain("str", cty.String)
 	str.AllowUnknown = true

@@ -1,7 +1,7 @@
-// Package generate writes the resource block of an object that exists.
+// Package generate generates the resource block for an existing object.
 //
-// What it writes is a beginning for people to go on with: arguments whose values are secret are left out with a remark,
-// and nothing refers to other objects. It finds no object and stores nothing.
+// The result is a starting point for people: arguments with secret values are left out with a comment, and there
+// are no references to other objects. The package neither finds nor stores objects.
 package generate
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// Resource returns the block of a resource whose object has a value of the schema's implied type, formatted and without
-// a line break at the end. Arguments that only the provider sets, and deprecated ones, are left out, and so is an
-// optional "id": the old plugin SDK declares one for every type, and accepts none. provider is set in the block unless
-// it is the one that the type's name implies.
+// Resource returns the block of a resource, formatted and without a line break at the end. The object has the
+// schema's implied type. Arguments that only the provider sets, and deprecated ones, are left out, as is an
+// optional "id": the old plugin SDK declares one for every type, but accepts none. provider is set in the block
+// unless the type's name implies it.
 func Resource(r addr.Resource, provider addr.LocalProvider, block *schema.Block, v cty.Value) string {
 	w := &writer{}
 	fmt.Fprintf(w, "resource %q %q {\n", r.Type, r.Name)
@@ -79,7 +79,7 @@ func (w *writer) attributes(attrs map[string]*schema.Attribute, object cty.Value
 	}
 }
 
-// emptyOf is what stands for a value that is not shown.
+// emptyOf returns the placeholder for a value that is not shown.
 func emptyOf(a *schema.Attribute) string {
 	switch {
 	case a.Nested == nil:
@@ -91,8 +91,8 @@ func emptyOf(a *schema.Attribute) string {
 	}
 }
 
-// value writes a value. Text that holds a JSON object or array is written as a call of jsonencode, which people can
-// read.
+// value writes a value. A string that contains a JSON object or array is written as a call of jsonencode, which is
+// readable.
 func (w *writer) value(v cty.Value) {
 	if tokens := encoded(v); tokens != nil {
 		w.Write(tokens.Bytes())
@@ -120,7 +120,7 @@ func encoded(v cty.Value) hclwrite.Tokens {
 	return hclwrite.TokensForFunctionCall("jsonencode", hclwrite.TokensForValue(inside))
 }
 
-// nested writes the value of an attribute with a structure of its own.
+// nested writes the value of a nested attribute.
 func (w *writer) nested(o *schema.Object, v cty.Value) {
 	switch {
 	case v.IsNull() || !v.IsKnown():
@@ -157,7 +157,7 @@ func (w *writer) object(o *schema.Object, v cty.Value) {
 	w.WriteString("}")
 }
 
-// keyText is a key of an object as it is written.
+// keyText returns a key of an object in its source form.
 func keyText(key string) string {
 	if hclsyntax.ValidIdentifier(key) {
 		return key

@@ -1,7 +1,7 @@
-// Package marks names the marks that values of the language carry: sensitive, ephemeral, deprecated.
+// Package marks defines the marks of values of the language: sensitive, ephemeral, deprecated.
 //
-// A mark is a property of a value that travels through expressions by the rules of go-cty. This package
-// knows no expression, no schema and no printer.
+// A mark is a property of a value that is propagated through expressions by the rules of go-cty. This package does
+// not depend on expressions, schemas or printers.
 package marks
 
 import "github.com/zclconf/go-cty/cty"
@@ -12,17 +12,17 @@ type Mark string
 const (
 	// Sensitive marks a value that must not be shown.
 	Sensitive Mark = "sensitive"
-	// Ephemeral marks a value that lives only as long as one phase of one run and is never stored.
+	// Ephemeral marks a value that exists only during one phase of one run and is never stored.
 	Ephemeral Mark = "ephemeral"
 )
 
 // Deprecated marks a value that comes from a deprecated variable or output; each carries its own message.
 type Deprecated struct {
-	// Message is what the author of the deprecation wrote.
+	// Message is the message in the declaration.
 	Message string
 	// Origin is the address of the deprecated object, for the warning.
 	Origin string
-	// Remote tells that it belongs to a module from elsewhere, which its user cannot change.
+	// Remote is set if the object belongs to a remote module, which its user cannot change.
 	Remote bool
 }
 
@@ -39,13 +39,13 @@ func Contains(v cty.Value, m any) bool {
 	return ok
 }
 
-// PathsWith returns the paths of the values inside v that carry m, in the order that cty walks them.
+// PathsWith returns the paths of the values inside v that carry m, in the order of cty's traversal.
 func PathsWith(v cty.Value, m any) []cty.Path {
 	_, paths := Separate(v, m)
 	return paths
 }
 
-// Separate returns v without any mark, and what PathsWith returns: in one walk.
+// Separate returns v without any mark, and the result of PathsWith, in one traversal.
 func Separate(v cty.Value, m any) (bare cty.Value, paths []cty.Path) {
 	if !anywhere(v) {
 		return v, nil
@@ -59,8 +59,8 @@ func Separate(v cty.Value, m any) (bare cty.Value, paths []cty.Path) {
 	return bare, paths
 }
 
-// anywhere reports whether v, or anything inside it, is marked. Most values are not, and cty's own walks build the
-// path to each of the parts that they look at.
+// anywhere reports whether v, or anything inside it, is marked. It is faster than cty's traversals, which build the
+// path of each part; most values have no marks.
 func anywhere(v cty.Value) bool {
 	switch ty := v.Type(); {
 	case v.IsMarked():
@@ -85,7 +85,7 @@ func anywhere(v cty.Value) bool {
 	return false
 }
 
-// Apply returns v with m put on the value at each of the paths. A path that leads nowhere marks nothing.
+// Apply returns v with m added to the value at each of the paths. A path that does not exist is ignored.
 func Apply(v cty.Value, m any, paths []cty.Path) cty.Value {
 	if len(paths) == 0 {
 		return v

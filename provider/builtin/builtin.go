@@ -1,4 +1,5 @@
-// Package builtin is the provider terraform.io/builtin/terraform, in this process. It reads no state by itself.
+// Package builtin is the provider terraform.io/builtin/terraform, which runs in this process. It does not read
+// states itself.
 package builtin
 
 import (
@@ -13,21 +14,21 @@ import (
 )
 
 // StateReader returns the root outputs of the latest state in a workspace of a backend, without marks. A nil map
-// without problems means that there is no state. config is an object, wholly known; backend is the name that the
-// configuration gives.
+// without problems means that there is no state. config is a wholly known object; backend is the name of the
+// backend in the configuration.
 type StateReader func(ctx context.Context, backend string, config cty.Value, workspace string) (map[string]cty.Value,
 	diag.List)
 
-// ConfigCheck returns what is wrong with the configuration of a backend: an unknown backend, an argument that it does
-// not have. The paths of the problems begin in the configuration. config is as for StateReader.
+// ConfigCheck returns the problems with the configuration of a backend: an unknown backend, or an unsupported
+// argument. The paths of the problems begin in the configuration. config is as for StateReader.
 type ConfigCheck func(backend string, config cty.Value) diag.List
 
-// Options are what the provider needs of others.
+// Options are the dependencies of the provider.
 type Options struct {
-	// ReadState and CheckConfig serve terraform_remote_state.
+	// ReadState and CheckConfig are used by terraform_remote_state.
 	ReadState   StateReader
 	CheckConfig ConfigCheck
-	// NewID returns an id for a terraform_data, never the same again.
+	// NewID returns a unique id for a terraform_data.
 	NewID func() string
 }
 
@@ -41,7 +42,7 @@ func New(o Options) provider.Provider {
 
 type builtin struct{ options Options }
 
-// schemas is all that the provider declares. It is shared and never changed.
+// schemas is everything that the provider declares. It is shared and never changed.
 var schemas = &provider.Schemas{
 	Provider:  schema.Schema{Block: &schema.Block{Ephemeral: true}},
 	Managed:   map[string]schema.Schema{dataType: {Block: dataBlock}},

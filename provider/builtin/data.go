@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// dataType is the resource type that stores what it is given, and is replaced when its triggers change.
+// dataType is the resource type that stores its input, and is replaced when its triggers change.
 const dataType = "terraform_data"
 
 var dataBlock = &schema.Block{Attributes: map[string]*schema.Attribute{
@@ -41,7 +41,7 @@ func (b *builtin) ValidateResourceConfig(_ context.Context, typeName string, con
 	return diags
 }
 
-// UpgradeResourceState implements provider.Managed. There has been one version only.
+// UpgradeResourceState implements provider.Managed. There has been only one version.
 func (b *builtin) UpgradeResourceState(_ context.Context, r provider.UpgradeRequest) (cty.Value, diag.List) {
 	if r.TypeName != dataType {
 		return cty.NilVal, unknownType("resource type", r.TypeName)
@@ -61,7 +61,7 @@ func (b *builtin) UpgradeResourceIdentity(_ context.Context, typeName string, _ 
 		typeName), nil)
 }
 
-// ReadResource implements provider.Managed. What is stored in the state is nowhere else.
+// ReadResource implements provider.Managed. The object exists only in the state.
 func (b *builtin) ReadResource(_ context.Context, r provider.ReadRequest) (provider.ReadResponse, diag.List) {
 	if r.TypeName != dataType {
 		return provider.ReadResponse{}, unknownType("resource type", r.TypeName)
@@ -69,8 +69,8 @@ func (b *builtin) ReadResource(_ context.Context, r provider.ReadRequest) (provi
 	return provider.ReadResponse{Object: r.Prior, Private: r.Private}, nil
 }
 
-// PlanResourceChange implements provider.Managed. The output takes the type of the input at once and its value when
-// the change is applied.
+// PlanResourceChange implements provider.Managed. The output gets the type of the input when planned, and its value
+// when the change is applied.
 func (b *builtin) PlanResourceChange(_ context.Context, r provider.PlanRequest) (provider.PlanResponse, diag.List) {
 	if r.TypeName != dataType {
 		return provider.PlanResponse{}, unknownType("resource type", r.TypeName)
@@ -116,7 +116,7 @@ func (b *builtin) ApplyResourceChange(_ context.Context, r provider.ApplyRequest
 	return provider.ApplyResponse{Object: cty.ObjectVal(object), Private: r.PlannedPrivate}, nil
 }
 
-// ImportResourceState implements provider.Managed. All that is known of the object is its id.
+// ImportResourceState implements provider.Managed. Only the id of the object is known.
 func (b *builtin) ImportResourceState(_ context.Context, r provider.ImportRequest) ([]provider.Imported, diag.List) {
 	if r.TypeName != dataType {
 		return nil, unknownType("resource type", r.TypeName)
@@ -132,8 +132,8 @@ func (b *builtin) ImportResourceState(_ context.Context, r provider.ImportReques
 // nullObject is the type of a null_resource's object.
 var nullObject = cty.Object(map[string]cty.Type{"id": cty.String, "triggers": cty.Map(cty.String)})
 
-// MoveResourceState implements provider.Managed. A null_resource can become a terraform_data: the triggers of the
-// one, as an object, are the triggers of the other.
+// MoveResourceState implements provider.Managed. A null_resource can become a terraform_data: its triggers, as an
+// object, become the triggers of the other.
 func (b *builtin) MoveResourceState(_ context.Context, r provider.MoveRequest) (provider.MoveResponse, diag.List) {
 	if r.SourceType != "null_resource" || r.TargetType != dataType {
 		return provider.MoveResponse{}, diag.Errors(

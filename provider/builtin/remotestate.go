@@ -102,7 +102,7 @@ func (b *builtin) ReadDataSource(ctx context.Context, typeName string, config, _
 	return cty.ObjectVal(result), diags
 }
 
-// checkConfig checks a backend's configuration; its problems lie in the argument "config".
+// checkConfig checks a backend's configuration; its problems are in the argument "config".
 func (b *builtin) checkConfig(backend string, settings cty.Value) diag.List {
 	var diags diag.List
 	for _, d := range b.options.CheckConfig(backend, settings) {
@@ -113,7 +113,7 @@ func (b *builtin) checkConfig(backend string, settings cty.Value) diag.List {
 	return diags
 }
 
-// unreadable adds the problem that names the data source.
+// unreadable adds the problem with the name of the data source.
 func unreadable(ctx context.Context, diags diag.List) diag.List {
 	summary := "Unable to read remote state"
 	if address := provider.AddressOf(ctx); address != "" {
@@ -128,7 +128,7 @@ func at(attribute, summary, detail string) *diag.Diagnostic {
 	return d
 }
 
-// objectLike reports whether the value is, or may turn out to be, an object or a map.
+// objectLike reports whether the value is, or may become, an object or a map.
 func objectLike(v cty.Value) bool {
 	ty := v.Type()
 	return ty == cty.DynamicPseudoType || ty.IsObjectType() || ty.IsMapType()
@@ -142,7 +142,7 @@ func backendName(v cty.Value) string {
 	return "local"
 }
 
-// settingsObject returns a backend's configuration as an object; an absent one as one without attributes.
+// settingsObject returns a backend's configuration as an object; an absent one as an object without attributes.
 func settingsObject(v cty.Value) cty.Value {
 	switch {
 	case v.IsNull():

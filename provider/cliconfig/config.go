@@ -1,7 +1,7 @@
-// Package cliconfig reads the CLI configuration: what a user says about their machine and not about one estate, in
-// .tofurc or .terraformrc, in the directory of *.tfrc files, in environment variables.
+// Package cliconfig reads the CLI configuration: the settings of a user that do not belong to one configuration.
+// They are in .tofurc or .terraformrc, in the directory of *.tfrc files, and in environment variables.
 //
-// It reaches no host and installs nothing; it says where to look and with which credentials.
+// It connects to no host and installs nothing; it only says where to look for providers and with which credentials.
 package cliconfig
 
 import (
@@ -29,56 +29,59 @@ import (
 
 // Config is the whole of the CLI configuration.
 type Config struct {
-	// Methods are the places to look for providers in, in order; nil when no file names any, so the implied ones count.
+	// Methods are the places to look for providers in, in order; nil if no file contains any, so that the implied
+	// ones are used.
 	Methods []Method
-	// Unclear are the errors that leave open where providers may come from: a file that cannot be read, or a mistake in
-	// a provider_installation block. While there are any, nothing is installed from the places that Methods or the
-	// implied ones name, because the user may have meant to forbid them.
+	// Unclear are the errors because of which it is unknown where providers may come from: a file that cannot be
+	// read, or a mistake in a provider_installation block. If there are any, nothing is installed from Methods or
+	// the implied places, because the user may have meant to forbid them.
 	Unclear diag.List
-	// DevOverrides are directories that take the place of installed packages.
+	// DevOverrides are directories that replace installed packages.
 	DevOverrides map[addr.Provider]string
-	// CacheDir is where packages are shared between working directories; empty for none.
+	// CacheDir is the cache of packages that working directories share; empty for none.
 	CacheDir string
-	// CacheMayBreakLockFile allows to use what lies in CacheDir although no lock file vouches for it.
+	// CacheMayBreakLockFile allows using packages in CacheDir that the lock file does not cover.
 	CacheMayBreakLockFile bool
 
-	// Hosts are the services of hosts that are not asked for them.
+	// Hosts are the services of hosts for which discovery is not used.
 	Hosts map[svchost.Hostname]map[string]any
 	// EnvironmentTokens are the TF_TOKEN_... variables; Credentials what the files hold, for hosts that have no
 	// variable.
 	EnvironmentTokens map[svchost.Hostname]string
 	Credentials       map[svchost.Hostname]Credentials
-	// Helper is the program that is asked for the credentials of all other hosts; nil for none.
+	// Helper is the program that provides the credentials of all other hosts; nil for none.
 	Helper *Helper
 	// OCI are the credentials for OCI registries.
 	OCI oci.Policy
-	// CredentialsFile is where login writes to.
+	// CredentialsFile is the file that login writes.
 	CredentialsFile string
 
-	// Retries is how often a request to a registry is tried again; Timeout how long each may take.
+	// Retries is the number of retries of a request to a registry; Timeout bounds each of them.
 	Retries int
 	Timeout time.Duration
-	// DownloadRetries is how often the download of a provider package is tried again.
+	// DownloadRetries is the number of retries of the download of a provider package.
 	DownloadRetries int
 
 	defaultsForOCI bool // an oci_default_credentials block was read
-	// dir is where relative names start from; env is the environment that was read, in which helpers run too.
+	// dir is the directory to which relative names refer; env is the environment that was read, in which helpers
+	// run too.
 	dir string
 	env environ.Variables
 }
 
-// Environ is the environment that the configuration was read in, and Dir the directory that relative names start from.
+// Environ returns the environment in which the configuration was read, and Dir the directory to which relative
+// names refer.
 func (c *Config) Environ() environ.Variables { return c.env }
 func (c *Config) Dir() string                { return c.dir }
 
 // Credentials are those of one host.
 type Credentials struct {
 	Token string
-	// File is where they stand.
+	// File is the file that contains them.
 	File string
 }
 
-// Helper is a credentials helper: a program that keeps credentials somewhere else.
+// Helper is a credentials helper: a program that stores credentials elsewhere.
 type Helper struct {
 	Name string
 	Args []string
@@ -86,17 +89,17 @@ type Helper struct {
 	Program string
 }
 
-// What counts unless the user says otherwise: OpenTofu's values.
+// The defaults, which are OpenTofu's.
 const (
 	defaultRetries         = 1
 	defaultTimeout         = 10 * time.Second
 	defaultDownloadRetries = 2
 )
 
-// Load reads the CLI configuration: the file that the environment names, or else the one in the home directory and
-// the *.tfrc files in the configuration directory; then variables. Its warnings concern the user's machine and not the
-// configuration of an estate: a command shows them on standard error, once. dir is where relative names in the
-// environment, and those of development overrides, start from: the directory in which the command was given.
+// Load reads the CLI configuration: the file named by the environment, or else the one in the home directory and
+// the *.tfrc files in the configuration directory; then variables. Its warnings concern the user's machine and not
+// a configuration: a command shows them on standard error, once. dir is the directory to which relative names in
+// the environment, and those of development overrides, refer: the directory in which the command was run.
 func Load(dir string, env environ.Variables) (*Config, diag.List) {
 	p := newPlaces(env)
 	c := &Config{dir: dir, env: env, Retries: defaultRetries, Timeout: defaultTimeout,
@@ -121,7 +124,7 @@ func Load(dir string, env environ.Variables) (*Config, diag.List) {
 	return c, diags
 }
 
-// read adds what one file says.
+// read adds the content of one file.
 func (c *Config) read(name string, named bool) diag.List {
 	text, err := bounds.ReadFile(environ.Path(c.dir, name), bounds.Text)
 	switch {
@@ -138,7 +141,7 @@ func (c *Config) read(name string, named bool) diag.List {
 	}
 }
 
-// environment adds what variables say; they come before the files.
+// environment adds the settings in variables; they take precedence over the files.
 func (c *Config) environment() {
 	getenv := c.env.Get
 	if dir := getenv("TF_PLUGIN_CACHE_DIR"); dir != "" {
@@ -174,10 +177,10 @@ func tokenHost(encoded string) (svchost.Hostname, error) {
 	return svchost.ForComparison(svchost.ForDisplay(host))
 }
 
-// credentialsFileName is the file of the configuration directory that login writes.
+// credentialsFileName is the name of the file in the configuration directory that login writes.
 const credentialsFileName = "credentials.tfrc.json"
 
-// places are the directories of a user: config for settings, data for what is installed.
+// places are the directories of a user: config for settings, data for installed programs.
 type places struct {
 	env          environ.Variables
 	home, config string
@@ -213,7 +216,7 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// mainFile returns the file to read first; named tells that a variable names it.
+// mainFile returns the file to read first; named is set if a variable names it.
 func (p places) mainFile() (name string, named bool) {
 	for _, v := range []string{"TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG"} {
 		if name := p.env.Get(v); name != "" {
@@ -239,7 +242,7 @@ func (p places) mainFile() (name string, named bool) {
 func (p places) directoryFiles() []string {
 	entries, err := os.ReadDir(p.config)
 	if p.config == "" || err != nil {
-		return nil // nobody has to have the directory
+		return nil // the directory is optional
 	}
 	var out []string
 	for _, e := range entries {
@@ -250,7 +253,7 @@ func (p places) directoryFiles() []string {
 	return out
 }
 
-// helper returns the program of a credentials helper: terraform-credentials-NAME where plugins lie.
+// helper returns the program of a credentials helper: terraform-credentials-NAME in a plugin directory.
 func (p places) helper(name string) string {
 	file := "terraform-credentials-" + name
 	if runtime.GOOS == "windows" {
@@ -266,9 +269,10 @@ func (p places) helper(name string) string {
 	return ""
 }
 
-// MethodsOrImplied returns where to look for providers. When nothing is configured, these are the implied places, which
-// are those of OpenTofu: local directories, then the provider's registry for what none of them has. The directory
-// terraform.d/plugins is meant in the directory of the configuration. held returns what a directory has packages of.
+// MethodsOrImplied returns where to look for providers. If nothing is configured, these are OpenTofu's implied
+// places: local directories, then the provider's registry for providers that none of them has. The directory
+// terraform.d/plugins is relative to the configuration. held returns the providers of which a directory has
+// packages.
 func (c *Config) MethodsOrImplied(env environ.Variables, held func(dir string) []addr.Provider) []Method {
 	if c.Methods != nil {
 		return c.Methods
@@ -303,7 +307,7 @@ func (c *Config) MethodsOrImplied(env environ.Variables, held func(dir string) [
 	return append(out, direct)
 }
 
-// merge copies the entries of more into m, which it makes when it is nil.
+// merge copies the entries of more into m, which it creates if it is nil.
 func merge[K comparable, V any](m *map[K]V, more map[K]V) {
 	if *m == nil && len(more) > 0 {
 		*m = map[K]V{}

@@ -13,10 +13,10 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// MethodKind is a way to get packages.
+// MethodKind is an installation method.
 type MethodKind byte
 
-// The ways.
+// The installation methods.
 const (
 	FilesystemMirror MethodKind = iota + 1
 	NetworkMirror
@@ -30,15 +30,15 @@ type Method struct {
 	// Location is the directory, the URL or the template of the repository of a mirror.
 	Location         string
 	Include, Exclude []string
-	// Retries is how often a download is tried again; nil for what Config says.
+	// Retries is the number of retries of a download; nil for the value of Config.
 	Retries *int
-	// TrustAllHashes takes the hashes that a network mirror reports of other platforms into the lock file.
+	// TrustAllHashes adds the hashes that a network mirror reports for other platforms to the lock file.
 	TrustAllHashes bool
-	// MayMiss allows that the directory of a FilesystemMirror does not exist: it has no packages then.
+	// MayMiss allows that the directory of a FilesystemMirror does not exist: then it has no packages.
 	MayMiss bool
 }
 
-// Covers reports whether a provider is to be looked for with this method.
+// Covers reports whether the method applies to a provider.
 func (m Method) Covers(p addr.Provider) bool {
 	if slices.ContainsFunc(m.Exclude, func(pattern string) bool { return matches(pattern, p) }) {
 		return false
@@ -61,7 +61,7 @@ func matches(pattern string, p addr.Provider) bool {
 	return true
 }
 
-// patternParts splits a pattern into host, namespace and type; without a host the default one is meant.
+// patternParts splits a pattern into host, namespace and type; the host may be left out for the default one.
 func patternParts(pattern string) []string {
 	parts := strings.Split(pattern, "/")
 	if len(parts) == 2 {
@@ -70,7 +70,7 @@ func patternParts(pattern string) []string {
 	return parts
 }
 
-// checkPattern says what is wrong with a pattern of include or exclude: empty when nothing is.
+// checkPattern describes the problem with a pattern of include or exclude; empty if there is none.
 func checkPattern(pattern string) string {
 	parts := patternParts(pattern)
 	switch {
@@ -81,7 +81,7 @@ func checkPattern(pattern string) string {
 	case parts[1] == "*" && parts[2] != "*":
 		return "the namespace can be * only when the type is, too"
 	}
-	for i, part := range parts { // what stands for anything is put aside, so that the rest can be parsed
+	for i, part := range parts { // wildcards are replaced, so that the rest can be parsed
 		if part == "*" {
 			parts[i] = []string{"example.com", "any", "any"}[i]
 		}
@@ -92,7 +92,7 @@ func checkPattern(pattern string) string {
 	return ""
 }
 
-// installation reads the block that says where providers come from.
+// installation decodes the provider_installation block.
 func (c *Config) installation(r *reader, block *ast.ObjectItem) {
 	if c.Methods != nil {
 		r.fail(block, "Invalid provider_installation block", "There can be only one provider_installation block.")
@@ -116,7 +116,7 @@ func (c *Config) installation(r *reader, block *ast.ObjectItem) {
 	}
 }
 
-// methodKinds are the methods by their names, with the argument that says where.
+// methodKinds are the methods by their names, with the argument that has the location.
 var methodKinds = map[string]struct {
 	kind   MethodKind
 	needed string
@@ -127,7 +127,7 @@ var methodKinds = map[string]struct {
 	"direct":            {Direct, ""},
 }
 
-// method reads one installation method.
+// method decodes one installation method.
 func (c *Config) method(r *reader, item *ast.ObjectItem, name string) (Method, bool) {
 	k, ok := methodKinds[name]
 	if !ok {
@@ -147,7 +147,7 @@ func (c *Config) method(r *reader, item *ast.ObjectItem, name string) (Method, b
 			r.decode(arg, &m.Retries, "a number")
 		case key == "trust_all_hashes" && m.Kind == NetworkMirror:
 			r.decode(arg, &m.TrustAllHashes, "true or false")
-		default: // OpenTofu passes over it, and a later version may know it
+		default: // ignored, as in OpenTofu: a later version may support it
 			r.warn(arg, "Unknown argument in the CLI configuration",
 				fmt.Sprintf("A %s block has no argument %q.", name, key))
 		}
@@ -170,7 +170,7 @@ func (c *Config) method(r *reader, item *ast.ObjectItem, name string) (Method, b
 			r.fail(item, "Invalid URL for provider installation source",
 				fmt.Sprintf("A network mirror has to be at a URL that begins with https://, and %q does not.",
 					m.Location))
-			return m, false // so that nothing asks it
+			return m, false // so that it is not used
 		}
 	}
 	return m, true
@@ -178,7 +178,7 @@ func (c *Config) method(r *reader, item *ast.ObjectItem, name string) (Method, b
 
 const invalidMethod = "Invalid provider_installation method block"
 
-// patterns reads the value of include or exclude.
+// patterns decodes the value of include or exclude.
 func (r *reader) patterns(item *ast.ObjectItem) []string {
 	var out []string
 	r.decode(item, &out, "a list of strings")

@@ -24,7 +24,7 @@ const (
 // ociPrefix is HOST[:PORT][/PATH].
 var ociPrefix = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 
-// ociCredentials reads an oci_credentials block: its label is a host, or the beginning of repositories' names.
+// ociCredentials decodes an oci_credentials block: its label is a host, or a prefix of repositories' names.
 func (c *Config) ociCredentials(r *reader, item *ast.ObjectItem) {
 	object, ok := item.Val.(*ast.ObjectType)
 	if !ok || len(item.Keys) != 2 {
@@ -99,7 +99,7 @@ func (c *Config) ociCredentials(r *reader, item *ast.ObjectItem) {
 	}
 }
 
-// ociDefaults reads the oci_default_credentials block.
+// ociDefaults decodes the oci_default_credentials block.
 func (c *Config) ociDefaults(r *reader, item *ast.ObjectItem) {
 	if c.defaultsForOCI {
 		r.fail(item, "Duplicate oci_default_credentials block", "There can be only one oci_default_credentials block.")
@@ -143,11 +143,11 @@ func (c *Config) ociDefaults(r *reader, item *ast.ObjectItem) {
 	}
 }
 
-// The symbols of a repository_template, by the part of a pattern that they stand for.
+// The symbols of a repository_template, by the part of a pattern that they represent.
 var templateSymbols = []string{"hostname", "namespace", "type"}
 
-// checkTemplate says what is wrong with the template of an OCI mirror: empty when nothing is. Two providers must not
-// share a repository, so each part that include leaves open has to be used.
+// checkTemplate describes the problem with the template of an OCI mirror; empty if there is none. Two providers
+// must not share a repository, so each part that include leaves open has to be used.
 func checkTemplate(template string, include []string) string {
 	e, problems := hclsyntax.ParseTemplate([]byte(template), "repository_template", hcl2.InitialPos)
 	if problems.HasErrors() {

@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// hostBlocks are the blocks that are about hosts. HCL decodes them from both syntaxes.
+// hostBlocks are the blocks that configure hosts. HCL decodes them from both syntaxes.
 type hostBlocks struct {
 	Hosts map[string]*struct {
 		Services map[string]any `hcl:"services"`
@@ -27,8 +27,8 @@ type hostBlocks struct {
 	MayBreak bool `hcl:"plugin_cache_may_break_dependency_lock_file"`
 }
 
-// parse adds the content of a file, which is in the first version of HCL: keys may be quoted. Settings that this
-// version does not know are left alone, as OpenTofu leaves them.
+// parse adds the content of a file, which is in the first version of HCL: keys may be quoted. Unknown settings are
+// ignored, as in OpenTofu.
 func (c *Config) parse(name string, text []byte) diag.List {
 	unclear := func(why string) diag.List {
 		diags := diag.Errors("Error parsing the CLI configuration file", why, nil)
@@ -48,7 +48,7 @@ func (c *Config) parse(name string, text []byte) diag.List {
 	for _, item := range root.Items {
 		switch keyOf(item) {
 		case "plugin_cache_dir":
-			if dir, ok := r.text(item); ok && c.CacheDir == "" { // the main file comes before those of the directory
+			if dir, ok := r.text(item); ok && c.CacheDir == "" { // the main file takes precedence
 				c.CacheDir = c.expand(dir)
 			}
 		case "provider_installation":
@@ -81,7 +81,7 @@ func (c *Config) parse(name string, text []byte) diag.List {
 	return r.diags.Append(c.hosts(name, blocks))
 }
 
-// hosts adds the blocks about hosts of one file.
+// hosts adds the host blocks of one file.
 func (c *Config) hosts(name string, blocks hostBlocks) diag.List {
 	const invalid = "Invalid hostname in the CLI configuration"
 	var diags diag.List
@@ -105,7 +105,7 @@ func (c *Config) hosts(name string, blocks hostBlocks) diag.List {
 				"host: %s.", given, name, err), nil))
 			continue
 		}
-		token, _ := block["token"].(string) // other kinds of credentials are of no use to any service yet
+		token, _ := block["token"].(string) // no service supports other kinds of credentials yet
 		credentials[host] = Credentials{Token: token, File: name}
 	}
 	merge(&c.Credentials, credentials)
@@ -121,7 +121,7 @@ func (c *Config) hosts(name string, blocks hostBlocks) diag.List {
 	return diags
 }
 
-// protocols reads how registries are talked to.
+// protocols decodes the settings of registry protocols.
 func (c *Config) protocols(r *reader, block *ast.ObjectItem) {
 	var raw struct {
 		Retries *int `hcl:"retry_count"`
@@ -140,7 +140,7 @@ func (c *Config) protocols(r *reader, block *ast.ObjectItem) {
 	}
 }
 
-// expand replaces a leading ~ and environment variables, as in paths that people write.
+// expand replaces a leading ~ and environment variables in a path.
 func (c *Config) expand(path string) string {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		if home, err := c.env.Home(); err == nil {
@@ -150,7 +150,7 @@ func (c *Config) expand(path string) string {
 	return c.env.Expand(path)
 }
 
-// reader takes settings out of a file, and collects what is wrong with them.
+// reader decodes the settings of a file, and collects the problems.
 type reader struct {
 	name  string
 	diags diag.List
@@ -177,7 +177,7 @@ func (r *reader) warn(item *ast.ObjectItem, summary, detail string) {
 	r.diags = append(r.diags, diag.New(diag.Warning, summary, detail, r.at(item)))
 }
 
-// body returns what is in a block.
+// body returns the content of a block.
 func (r *reader) body(item *ast.ObjectItem) []*ast.ObjectItem {
 	object, ok := item.Val.(*ast.ObjectType)
 	assigned := item.Assign.Line != 0 && len(item.Keys) > 0 && !item.Keys[0].Token.JSON
@@ -200,7 +200,7 @@ func (r *reader) text(item *ast.ObjectItem) (string, bool) {
 	return "", false
 }
 
-// decode reads the value of an argument into a variable; what names the kind of values that it takes.
+// decode decodes the value of an argument into a variable; what describes the accepted kind of values.
 func (r *reader) decode(item *ast.ObjectItem, to any, what string) {
 	if err := hcl.DecodeObject(to, item.Val); err != nil {
 		r.fail(item, "Invalid CLI configuration", fmt.Sprintf("The value of %q has to be %s.", keyOf(item), what))

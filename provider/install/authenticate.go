@@ -17,21 +17,21 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// Authentication is what is known about where a package comes from.
+// Authentication says how the origin of a package was verified.
 type Authentication struct {
-	// KeyID is the key that signed the checksums of the package; empty when they are not signed.
+	// KeyID is the ID of the key that signed the checksums of the package; empty if they are not signed.
 	KeyID string
-	// SigningSkipped tells that the registry vouches for the package without a signature.
+	// SigningSkipped is set if the registry provides the package without a signature.
 	SigningSkipped bool
-	// KeyExpired tells that the key has expired, which is no error yet.
+	// KeyExpired is set if the key has expired, which is not an error yet.
 	KeyExpired bool
 
-	// verified are the hashes that were found to be those of the package; vouched those that whoever vouches for the
-	// package gives of it, on all platforms.
+	// verified are the hashes that were computed from the package; vouched are those that its registry or mirror
+	// reports for it, on all platforms.
 	verified, vouched []string
 }
 
-// String returns the words of OpenTofu for it.
+// String returns OpenTofu's description of it.
 func (a *Authentication) String() string {
 	switch {
 	case a == nil:
@@ -47,18 +47,18 @@ func (a *Authentication) String() string {
 	}
 }
 
-// checks are by what a downloaded package is recognised: the hashes of a mirror, or the checksums of a registry with
-// their signature.
+// checks are the data for verifying a downloaded package: the hashes of a mirror, or the checksums of a registry
+// with their signature.
 type checks struct {
 	provider addr.Provider
 	platform string
 
-	// accepted are the hashes of a mirror; none when it gives none. trusted are more of its hashes, which are
-	// believed.
+	// accepted are the hashes of a mirror; empty if it provides none. trusted are more of its hashes, which are
+	// used without verification.
 	accepted, trusted []string
 
-	// sum is the SHA-256 hash that a registry gives, file the name of the package in sums; packages what it says about
-	// the packages of all platforms, where it says that.
+	// sum is the SHA-256 hash that a registry reports, file the name of the package in sums; packages is what it
+	// reports about the packages of all platforms, if it does.
 	sum, file         string
 	packages          map[string]reported
 	sums, signature   []byte
@@ -67,7 +67,7 @@ type checks struct {
 	enforceExpiration bool
 }
 
-// reported is what a registry says about the package of a platform.
+// reported is what a registry reports about the package of a platform.
 type reported struct {
 	hashes []string
 	size   int64
@@ -96,7 +96,7 @@ func (c checks) verify(archive string) (*Authentication, error) {
 	return out, c.signed(out)
 }
 
-// mirrored checks the hashes of a mirror: the package has to have one of those that can be computed here.
+// mirrored checks the hashes of a mirror: the package must have one of those that can be computed here.
 func (c checks) mirrored(archive string) (*Authentication, error) {
 	if len(c.accepted) == 0 && len(c.trusted) == 0 {
 		return nil, nil
@@ -124,7 +124,7 @@ func (c checks) mirrored(archive string) (*Authentication, error) {
 	return out, nil
 }
 
-// reported compares a package with what the registry says about it.
+// reported compares a package with the data of the registry.
 func (c checks) reported(archive string, out *Authentication) error {
 	if len(c.packages) == 0 {
 		return nil
@@ -145,7 +145,7 @@ func (c checks) reported(archive string, out *Authentication) error {
 		return fmt.Errorf("registry response expected sha256sum is %q, which is not among the hashes that it gives "+
 			"for the platform", c.sum)
 	}
-	if !c.enforce { // with signatures, only what is signed counts
+	if !c.enforce { // with signatures, only signed hashes are used
 		for _, other := range c.packages {
 			out.vouched = append(out.vouched, other.hashes...)
 		}
@@ -153,7 +153,7 @@ func (c checks) reported(archive string, out *Authentication) error {
 	return nil
 }
 
-// listed checks that the list of checksums has that of the package.
+// listed checks that the list of checksums contains that of the package.
 func (c checks) listed() error {
 	for line := range strings.Lines(string(c.sums)) {
 		fields := strings.Fields(line)
@@ -168,7 +168,7 @@ func (c checks) listed() error {
 	return fmt.Errorf("checksum list has no SHA-256 hash for %q", c.file)
 }
 
-// signed checks the signature of the list, where there are keys or it is required, and takes its hashes.
+// signed checks the signature of the list if there are keys or it is required, and uses the hashes in the list.
 func (c checks) signed(out *Authentication) error {
 	if len(c.keys) > 0 || c.enforce {
 		id, expired, err := c.signer()
@@ -184,7 +184,7 @@ func (c checks) signed(out *Authentication) error {
 	for line := range strings.Lines(string(c.sums)) {
 		fields := strings.Fields(line)
 		if len(fields) < 2 || !validHash("zh:"+fields[0]) {
-			return nil // this is no list of checksums
+			return nil // this is not a list of checksums
 		}
 		hashes = append(hashes, "zh:"+strings.ToLower(fields[0]))
 	}
@@ -218,13 +218,13 @@ func (c checks) signer() (id string, expired bool, err error) {
 	return "", false, errors.New("authentication signature from unknown issuer")
 }
 
-// mustBeSigned reports whether a provider has to have a signature. The default registry has providers whose authors
-// have given no key; OPENTOFU_ENFORCE_GPG_VALIDATION=true refuses those.
+// mustBeSigned reports whether a provider must have a signature. The default registry has providers whose authors
+// have not provided a key; OPENTOFU_ENFORCE_GPG_VALIDATION=true rejects those.
 func mustBeSigned(p addr.Provider, env environ.Variables) bool {
 	return p.Host != addr.DefaultHost || env.Get("OPENTOFU_ENFORCE_GPG_VALIDATION") == "true"
 }
 
-// validHash reports whether a hash has a scheme, and the right form where the scheme is known.
+// validHash reports whether a hash has a scheme, and the right form if the scheme is known.
 func validHash(h string) bool {
 	scheme, value, ok := strings.Cut(h, ":")
 	if scheme == "zh" {

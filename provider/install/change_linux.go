@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// changeOf returns when a file or what is known of it last changed, which no program can set, and which file it is.
+// changeOf returns the time of the last change of a file or its metadata, which programs cannot set, and the
+// identity of the file.
 func changeOf(info fs.FileInfo) (at time.Time, identity string, ok bool) {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

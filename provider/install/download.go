@@ -8,7 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
-// download is a packed package at a URL, or one that get writes.
+// download is a packed package at a URL, or one that get writes to a file.
 type download struct {
 	services.Download
 	services *services.Services
@@ -16,8 +16,9 @@ type download struct {
 	verify   func(archive string) (*Authentication, error)
 }
 
-// fetch makes a package available on this machine: the name of its archive, empty when it is unpacked. What was
-// downloaded goes to the directory for temporary files, is authenticated, and goes away with remove.
+// fetch makes a package available on this machine and returns the name of its archive, which is empty for an
+// unpacked package. A downloaded archive is in the directory for temporary files, and is authenticated; remove
+// removes it.
 func (c candidate) fetch(ctx context.Context, temp string) (archive string, auth *Authentication, remove func(),
 	err error) {
 	if c.download == nil {
@@ -27,7 +28,7 @@ func (c candidate) fetch(ctx context.Context, temp string) (archive string, auth
 	if err != nil {
 		return "", nil, nil, err
 	}
-	remove = func() { os.Remove(f.Name()) } //nolint:errcheck // the system cleans its temporary directory, too
+	remove = func() { os.Remove(f.Name()) } //nolint:errcheck // the system cleans its temporary directory
 	if c.download.get != nil {
 		err = c.download.get(ctx, f)
 	} else {

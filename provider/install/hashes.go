@@ -11,9 +11,9 @@ import (
 	"golang.org/x/mod/sumdb/dirhash"
 )
 
-// Hashes remembers the hashes of installed packages for a process that needs them again and again: the package of a
-// large provider takes seconds to hash. What it remembers counts while no file of the package has changed, by what the
-// system keeps of a file that nobody can set. Safe for concurrent use. Nil remembers nothing.
+// Hashes caches the hashes of installed packages for a process that needs them repeatedly: hashing a large provider
+// takes seconds. An entry is valid while no file of the package has changed, according to metadata that programs
+// cannot set. Safe for concurrent use. A nil Hashes caches nothing.
 type Hashes struct {
 	now func() time.Time
 
@@ -21,26 +21,26 @@ type Hashes struct {
 	known map[string]hashed
 }
 
-// hashed is the hash of a directory whose files had this print.
+// hashed is the hash of a directory whose files had this footprint.
 type hashed struct {
 	print [sha256.Size]byte
 	h1    string
 }
 
-// NewHashes returns an empty memory.
+// NewHashes returns an empty cache.
 func NewHashes(now func() time.Time) *Hashes {
 	return &Hashes{now: now, known: map[string]hashed{}}
 }
 
 const (
-	// maxHashes bounds how many hashes are remembered.
+	// maxHashes bounds the number of cached hashes.
 	maxHashes = 1000
-	// settled is how old the last change of a package is at least for its hash to be remembered: another change might
+	// settled is the minimum age of the last change of a package for its hash to be cached: another change might
 	// have the same time.
 	settled = 2 * time.Second
 )
 
-// of returns the h1 hash of a package, which may be a link.
+// of returns the h1 hash of a package, which may be a symbolic link.
 func (h *Hashes) of(dir string) (string, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -70,8 +70,8 @@ func (h *Hashes) of(dir string) (string, error) {
 	return h1, nil
 }
 
-// footprint returns a digest of what the system says of the files of a directory, and when one of them changed last. ok
-// is false where that says too little: on some systems, and where a file is a link.
+// footprint returns a digest of the metadata of the files of a directory, and the time of the last change. ok is
+// false if the metadata is not sufficient: on some systems, and if a file is a symbolic link.
 func footprint(dir string) (print [sha256.Size]byte, changed time.Time, ok bool) {
 	digest := sha256.New()
 	ok = true

@@ -1,6 +1,6 @@
-// Package install makes the provider packages that a configuration and a state require available: it selects versions,
-// finds packages in registries and mirrors, verifies them by checksums, signatures and the lock file, links or unpacks
-// them into the working directory.
+// Package install makes the provider packages that a configuration and a state require available: it selects
+// versions, finds packages in registries and mirrors, verifies them by checksums, signatures and the lock file, and
+// links or unpacks them into the working directory.
 //
 // It starts no plugin. Workers do not use it: they get packages from the coordinator, by hash.
 package install
@@ -27,51 +27,51 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
-// Options say how to install.
+// Options are the options of an installation.
 type Options struct {
 	// Required are the version constraints on each provider.
 	Required map[addr.Provider][]string
-	// Locks are the selections so far; Install returns the new ones.
+	// Locks are the current selections; Install returns the new ones.
 	Locks *lock.Locks
 	CLI   *cliconfig.Config
-	// Hashes remembers the hashes of packages; may be nil.
+	// Hashes caches the hashes of packages; may be nil.
 	Hashes *Hashes
-	// Services reach registries and mirrors.
+	// Services are used for registries and mirrors.
 	Services *services.Services
-	// WorkDir is the directory of the configuration, absolute; relative names of files start from it. DataDir holds
-	// what is installed (.terraform).
+	// WorkDir is the absolute directory of the configuration, to which relative file names refer. DataDir contains
+	// the installed packages (.terraform).
 	WorkDir, DataDir string
-	// Methods, when set, take the place of all that are configured (init -plugin-dir, providers lock).
+	// Methods, if set, replaces all configured methods (init -plugin-dir, providers lock).
 	Methods  []cliconfig.Method
 	Platform string // os_arch
 	Upgrade  bool
-	// AnyVersion has Selected take what is locked and installed, whatever versions the configuration asks for. Each
-	// provider that is missing then has a diagnostic of its own, with ErrUnavailable.
+	// AnyVersion makes Selected return the locked and installed packages, whatever versions the configuration
+	// requires. Each missing provider then has a diagnostic of its own, with ErrUnavailable.
 	AnyVersion bool
 	// Env is the environment of the operation.
 	Env environ.Variables
-	// Managed are the providers that need no package: reattached ones.
+	// Managed are the providers that need no package: those that are attached to running processes.
 	Managed map[addr.Provider]bool
-	// Inferred, when set, returns what is to be said of a provider that its registry does not know: that it was only
-	// guessed from the type of a resource.
+	// Inferred, if set, returns additional diagnostics for a provider that its registry does not have: for one that
+	// was only inferred from the type of a resource.
 	Inferred func(addr.Provider) diag.List
-	// Report, when set, is told what happens; one call at a time.
+	// Report, if set, is called with each event; one call at a time.
 	Report func(Event)
 }
 
-// Event is what the installer does at the moment.
+// Event is a step of the installer.
 type Event struct {
 	Kind        EventKind
 	Provider    addr.Provider
 	Version     string
 	Constraints string // of Finding; empty when any version will do
 	Platform    string // of Installing and Installed while packages are copied for several platforms
-	// Shared tells that the shared cache directory is meant, not that of the configuration.
+	// Shared is set if the event concerns the shared cache directory, not that of the configuration.
 	Shared bool
-	// Authentication is that of an Installed package.
+	// Authentication is set for Installed packages.
 	Authentication *Authentication
-	// Incomplete tells of an Installed package that nobody vouches for its hashes on other platforms, so the lock file
-	// holds for this one alone.
+	// Incomplete is set for an Installed package whose hashes on other platforms are unknown, so that the lock file
+	// covers only this platform.
 	Incomplete bool
 }
 
@@ -82,39 +82,39 @@ type EventKind byte
 const (
 	Finding    EventKind = iota + 1 // looking for versions that meet Constraints
 	Reusing                         // the version of the lock file
-	Present                         // installed already
-	Installing                      // Installed follows, or a problem
+	Present                         // already installed
+	Installing                      // followed by Installed, or by a problem
 	Installed
 	Linked // made available from the shared cache directory
 	Builtin
 	Waiting // for another process that uses the shared cache directory
 )
 
-// InstallDir returns where a package lies in the data directory.
+// InstallDir returns the directory of a package in the data directory.
 func InstallDir(dataDir string, p addr.Provider, version, platform string) string {
 	return packageDir(filepath.Join(dataDir, "providers"), p, version, platform)
 }
 
-// packageDir returns where a package lies below a directory of unpacked packages.
+// packageDir returns the directory of a package below a directory of unpacked packages.
 func packageDir(base string, p addr.Provider, version, platform string) string {
 	return filepath.Join(base, p.Host, p.Namespace, p.Type, version, platform)
 }
 
-// installDir returns where a package lies, as the process can open it.
+// installDir returns the directory of a package, as the process can open it.
 func (o Options) installDir(p addr.Provider, version string) string {
 	return InstallDir(environ.Path(o.WorkDir, o.DataDir), p, version, o.Platform)
 }
 
-// sharedDir returns where a package lies in the shared cache directory, as the process can open it.
+// sharedDir returns the directory of a package in the shared cache directory, as the process can open it.
 func (o Options) sharedDir(p addr.Provider, version string) string {
 	return packageDir(environ.Path(o.WorkDir, o.CLI.CacheDir), p, version, o.Platform)
 }
 
-// downloads is how many packages are brought here at a time. Waiting for servers takes no processor.
+// downloads is the maximum number of concurrent downloads. Waiting for servers takes no processor time.
 const downloads = 10
 
-// Install makes all required providers available and returns the selections to write to the lock file. Providers that
-// could not be installed are all reported.
+// Install makes all required providers available and returns the selections to write to the lock file. All
+// providers that could not be installed are reported.
 func Install(ctx context.Context, o Options) (*lock.Locks, diag.List) {
 	if report := o.Report; report != nil {
 		var mu sync.Mutex // serialises report
@@ -237,8 +237,8 @@ func (o Options) one(ctx context.Context, places sources, p addr.Provider) (*loc
 	return selection, diags.Append(more)
 }
 
-// mirrored reports whether the user has named a mirror for a provider. It is asked even when the selected package is
-// installed: whoever keeps it decides which versions may be used.
+// mirrored reports whether the user has configured a mirror for a provider. The mirror is used even if the selected
+// package is installed, because its operator decides which versions may be used.
 func (o Options) mirrored(p addr.Provider) bool {
 	methods := o.Methods
 	if methods == nil {
@@ -277,8 +277,8 @@ func (o Options) selectVersion(ctx context.Context, places sources, p addr.Provi
 		unresolved(p, errors.New("no available releases match the given constraints "+constraints))
 }
 
-// allowedVersions returns the normal form of constraints, and what meets them. Where nothing is said, releases are
-// allowed and pre-releases are not.
+// allowedVersions returns the normalised form of constraints, and the set of versions that meet them. Without
+// constraints, releases are allowed and pre-releases are not.
 func allowedVersions(texts []string) (string, versions.Set, error) {
 	normal, err := lock.Constraints(texts)
 	if err != nil {
@@ -291,7 +291,7 @@ func allowedVersions(texts []string) (string, versions.Set, error) {
 	return normal, allowed, err
 }
 
-// present reports whether the selected package is installed and whole.
+// present reports whether the selected package is installed and intact.
 func (o Options) present(p addr.Provider, l *lock.Provider) bool {
 	if len(l.Hashes) == 0 {
 		return false
@@ -303,8 +303,7 @@ func (o Options) present(p addr.Provider, l *lock.Provider) bool {
 	return true
 }
 
-// cached links to the selected package when the shared cache directory has it, whole. Nobody has to be asked for it
-// then.
+// cached links to the selected package if the shared cache directory has it, intact. Then no source is needed.
 func (o Options) cached(p addr.Provider, l *lock.Provider) bool {
 	if o.CLI.CacheDir == "" || len(l.Hashes) == 0 {
 		return false
@@ -317,7 +316,7 @@ func (o Options) cached(p addr.Provider, l *lock.Provider) bool {
 	target := o.installDir(p, version)
 	unlock, err := lockDir(target)
 	if err != nil {
-		return false // whoever installs says why
+		return false // the error is reported by the installation
 	}
 	defer unlock()
 	if link(shared, target) != nil {
