@@ -45,7 +45,7 @@ type Config struct {
 
 	// Hosts are the services of hosts for which discovery is not used.
 	Hosts map[svchost.Hostname]map[string]any
-	// EnvironmentTokens are the TF_TOKEN_... variables; Credentials what the files hold, for hosts that have no
+	// EnvironmentTokens are the TF_TOKEN_... variables; Credentials are those of the files, for hosts that have no
 	// variable.
 	EnvironmentTokens map[svchost.Hostname]string
 	Credentials       map[svchost.Hostname]Credentials

@@ -16,7 +16,7 @@ import (
 type candidate struct {
 	version  versions.Version
 	platform string // os_arch
-	// dir is an unpacked package, archive a packed one, download one that is somewhere else; exactly one is set.
+	// dir is an unpacked package, archive a packed one, download a remote one; exactly one is set.
 	dir, archive string
 	download     *download
 }
@@ -24,9 +24,9 @@ type candidate struct {
 // filesystemMirror is a directory of packages, as a source.
 type filesystemMirror struct {
 	dir string
-	// name is the directory as the user has named it.
+	// name is the directory as the user has written it.
 	name string
-	// mayMiss allows that there is no such directory.
+	// mayMiss allows that the directory does not exist.
 	mayMiss bool
 }
 
@@ -56,7 +56,7 @@ func (f filesystemMirror) locate(_ context.Context, p addr.Provider, v versions.
 
 func (f filesystemMirror) where(addr.Provider) string { return f.name }
 
-// providersIn returns the providers that a filesystem mirror has packages of.
+// providersIn returns the providers of which a filesystem mirror has packages.
 func providersIn(dir string) []addr.Provider {
 	var out []addr.Provider
 	for _, host := range subdirs(dir) {
@@ -85,9 +85,9 @@ func subdirs(dir string) []string {
 	return out
 }
 
-// inMirror returns the packages that a filesystem mirror has of a provider: unpacked
-// HOST/NAMESPACE/TYPE/VERSION/PLATFORM directories, packed terraform-provider-TYPE_VERSION_PLATFORM.zip files. Of a
-// version that is there in both forms the unpacked one comes first.
+// inMirror returns the packages of a provider in a filesystem mirror: unpacked HOST/NAMESPACE/TYPE/VERSION/PLATFORM
+// directories, packed terraform-provider-TYPE_VERSION_PLATFORM.zip files. If a version exists in both forms, the
+// unpacked one comes first.
 func inMirror(dir string, p addr.Provider) []candidate {
 	base := filepath.Join(dir, p.Host, p.Namespace, p.Type)
 	var out []candidate
@@ -116,7 +116,7 @@ func inMirror(dir string, p addr.Provider) []candidate {
 	return out
 }
 
-// executable returns the plugin in an unpacked package, or "" when there is none.
+// executable returns the plugin in an unpacked package, or "" if there is none.
 func executable(dir string, p addr.Provider) string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
-// networkMirror is a web server that shows a directory of packages with index files, as a source. The provider network
-// mirror protocol is documented by OpenTofu.
+// networkMirror is a source: a web server that serves a directory of packages with index files. The provider
+// network mirror protocol is documented by OpenTofu.
 type networkMirror struct {
 	services *services.Services
 	base     string
@@ -39,7 +39,7 @@ func (n *networkMirror) available(ctx context.Context, p addr.Provider) ([]versi
 	}
 	var out []versions.Version
 	for text := range index.Versions {
-		if v, err := versions.ParseVersion(text); err == nil { // what is no version cannot be asked for
+		if v, err := versions.ParseVersion(text); err == nil { // others cannot be requested
 			out = append(out, v)
 		}
 	}
@@ -88,7 +88,7 @@ func (n *networkMirror) locate(ctx context.Context, p addr.Provider, v versions.
 
 var errNotThere = errors.New("not found")
 
-// get reads an index file, and returns where it was in the end.
+// get reads an index file, and returns its URL after redirects.
 func (n *networkMirror) get(ctx context.Context, p addr.Provider, file string, to any) (*url.URL, error) {
 	base, err := url.Parse(n.base)
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 	"github.com/millipede-iac/millipede/unpacking"
 )
 
-// The types that the documents of OpenTofu give to what an OCI registry has of a provider.
+// The media types of OpenTofu for the artifacts of a provider in an OCI registry.
 const (
 	providerArtifact = "application/vnd.opentofu.provider"
 	targetArtifact   = "application/vnd.opentofu.provider-target"
 	zipLayer         = "archive/zip"
 )
 
-// ociMirror is an OCI registry with a repository for each provider, as a source: a tag for each version, which is an
-// index with a manifest for each platform.
+// ociMirror is a source: an OCI registry with a repository for each provider, which has a tag for each version,
+// with an index that has a manifest for each platform.
 type ociMirror struct {
 	services *services.Services
 	method   cliconfig.Method
@@ -61,14 +61,14 @@ func (m *ociMirror) available(ctx context.Context, p addr.Provider) ([]versions.
 	}
 	var out []versions.Version
 	for _, tag := range tags {
-		if v, err := versions.ParseVersion(versionOf(tag)); err == nil { // other tags are none of ours
+		if v, err := versions.ParseVersion(versionOf(tag)); err == nil { // other tags are not versions
 			out = append(out, v)
 		}
 	}
 	return out, nil, nil
 }
 
-// A tag cannot have the plus sign that starts a version's metadata, so an underscore stands for it.
+// A tag cannot contain the plus sign before a version's metadata, so it is replaced by an underscore.
 func versionOf(tag string) string           { return strings.ReplaceAll(tag, "_", "+") }
 func tagOf(version versions.Version) string { return strings.ReplaceAll(version.String(), "+", "_") }
 
@@ -99,7 +99,7 @@ func (m *ociMirror) locate(
 			fmt.Errorf("its package has the digest %q, and only sha256 can be compared with lock files", layer.Digest),
 		)
 	}
-	// The digest is the hash of the package's archive, so it is checked like the hash of another mirror.
+	// The digest is the hash of the package's archive, so it is checked like the hash from any other mirror.
 	c := checks{platform: platform, accepted: []string{"zh:" + sum}}
 	return candidate{
 		version:  v,
@@ -110,7 +110,7 @@ func (m *ociMirror) locate(
 	}, nil
 }
 
-// target finds the package for a platform; a *platformError when there is none for it.
+// target finds the package for a platform; the error is a *platformError if there is none.
 func target(ctx context.Context, r *oci.Repository, v versions.Version, platform string) (oci.Descriptor, error) {
 	index, err := r.Manifest(ctx, tagOf(v), oci.ImageIndex)
 	if err != nil {

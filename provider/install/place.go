@@ -22,8 +22,8 @@ import (
 	"github.com/millipede-iac/millipede/unpacking"
 )
 
-// place verifies a package and puts it into the data directory: an unpacked one by a link, a packed one by unpacking
-// it there, or into the shared cache directory with a link from here. locked is the selection so far, or nil.
+// place verifies a package and puts it into the data directory: an unpacked one by a symbolic link; a packed one by
+// unpacking it there, or into the shared cache directory with a link to it. locked is the selection so far, or nil.
 func (o Options) place(ctx context.Context, p addr.Provider, c candidate, constraints string, locked *lock.Provider) (
 	*lock.Provider, diag.List) {
 	version := c.version.String()
@@ -44,19 +44,19 @@ func (o Options) place(ctx context.Context, p addr.Provider, c candidate, constr
 	return out, nil
 }
 
-// placement is the way of one package to where it is used.
+// placement is the installation of one package.
 type placement struct {
 	options   Options
 	provider  addr.Provider
 	candidate candidate
-	known     []string // the hashes that the lock file has of it
+	known     []string // its hashes in the lock file
 }
 
 func (t *placement) report(kind EventKind, shared bool) {
 	t.options.report(Event{Kind: kind, Provider: t.provider, Version: t.candidate.version.String(), Shared: shared})
 }
 
-// installed reports the end, and returns the hashes for the lock file.
+// installed reports the completion, and returns the hashes for the lock file.
 func (t *placement) installed(h1 string, auth *Authentication, shared bool) []string {
 	local := []string{h1}
 	var vouched []string
@@ -73,7 +73,7 @@ func (t *placement) installed(h1 string, auth *Authentication, shared bool) []st
 }
 
 // put makes the package available in target, and returns hashes of its content. Another process may be doing the
-// same: what is being made is locked, and appears whole or not at all.
+// same: the directory is locked meanwhile, and created atomically.
 func (t *placement) put(ctx context.Context, target string) ([]string, error) {
 	c := t.candidate
 	if c.dir != "" {
@@ -104,8 +104,8 @@ func (t *placement) put(ctx context.Context, target string) ([]string, error) {
 	return hashes, nil
 }
 
-// link makes an unpacked package of a mirror available. It is on this machine already; a copy in the cache would save
-// nothing.
+// link makes an unpacked package of a mirror available. It is already on this machine, so it is not copied to the
+// cache.
 func (t *placement) link(target string) ([]string, error) {
 	unlock, err := lockDir(target)
 	if err != nil {
@@ -132,7 +132,7 @@ func (t *placement) link(target string) ([]string, error) {
 	return t.installed(h1, nil, false), nil
 }
 
-// unpack brings a packed package here, verifies it, and unpacks it.
+// unpack downloads a packed package if necessary, verifies it, and unpacks it.
 func (t *placement) unpack(ctx context.Context, dir string, shared bool) ([]string, error) {
 	t.report(Installing, shared)
 	archive, auth, remove, err := t.candidate.fetch(ctx, t.options.Env.TempDir())
@@ -147,7 +147,7 @@ func (t *placement) unpack(ctx context.Context, dir string, shared bool) ([]stri
 	return t.installed(h1, auth, shared), nil
 }
 
-// share makes a packed package available in the shared cache directory, unless it is there.
+// share makes a packed package available in the shared cache directory, unless it is already there.
 func (t *placement) share(ctx context.Context, shared string) ([]string, error) {
 	slow := time.AfterFunc(patience, func() { t.report(Waiting, true) })
 	unlock, err := lockDir(shared)
@@ -156,7 +156,7 @@ func (t *placement) share(ctx context.Context, shared string) ([]string, error) 
 		return nil, err
 	}
 	defer unlock()
-	// Without a hash that the lock file vouches for nobody knows what lies in the cache.
+	// Without a hash in the lock file, the content of the cache cannot be verified.
 	if len(t.known) > 0 && t.options.verify(shared, t.provider, t.known) == nil ||
 		len(t.known) == 0 && t.options.CLI.CacheMayBreakLockFile && executable(shared, t.provider) != "" {
 		t.report(Present, true)
@@ -166,10 +166,11 @@ func (t *placement) share(ctx context.Context, shared string) ([]string, error) 
 	return t.unpack(ctx, shared, true)
 }
 
-// patience is how long another process may use the cache before the user is told of it.
+// patience is how long another process may hold the lock of the cache before the user is told.
 const patience = 5 * time.Second
 
-// lockDir keeps other processes from making the same directory. The lock is a file beside it, which stays.
+// lockDir locks a directory that is being created against other processes. The lock is a file beside it, which is
+// not removed.
 func lockDir(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, err
@@ -177,8 +178,8 @@ func lockDir(dir string) (unlock func(), err error) {
 	return lockedfile.MutexAt(dir + ".lock").Lock()
 }
 
-// unpackVerified unpacks an archive whose hash is one of those that are known, or any when none is known. What does
-// not match is never written.
+// unpackVerified unpacks an archive whose hash is one of the known ones, or any if none is known. An archive that
+// does not match is not unpacked.
 func unpackVerified(p addr.Provider, c candidate, archive, dir string, known []string) (h1 string, err error) {
 	if h1, err = dirhash.HashZip(archive, dirhash.Hash1); err != nil {
 		return "", err
@@ -205,9 +206,9 @@ func unpackVerified(p addr.Provider, c candidate, archive, dir string, known []s
 	return h1, nil
 }
 
-// holds reports whether a directory has the content that a hash says. A directory with other content is an error:
-// somebody has changed it, on purpose or to do harm, and should look at it before it is gone. A link is none, because
-// what it leads to stays where it is.
+// holds reports whether a directory has the content with this hash. A directory with other content is an error:
+// someone has changed it, perhaps maliciously, and should look at it before it is replaced. A symbolic link is not
+// an error, because its target is kept.
 func holds(dir, h1 string) (bool, error) {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return false, nil
@@ -232,7 +233,7 @@ func noExecutable(where string, p addr.Provider) error {
 		"terraform-provider-%s in %s", p.Type, where)
 }
 
-// link makes target a link to an unpacked package, in the place of what is there. source is absolute.
+// link replaces target by a symbolic link to an unpacked package. source is absolute.
 func link(source, target string) error {
 	if info, err := os.Lstat(target); err == nil && info.IsDir() {
 		if err := os.RemoveAll(target); err != nil { // a link cannot be renamed over a directory
@@ -240,7 +241,7 @@ func link(source, target string) error {
 		}
 	}
 	tmp := target + ".link"
-	if err := os.RemoveAll(tmp); err != nil { // of a process that died
+	if err := os.RemoveAll(tmp); err != nil { // left by a process that was killed
 		return err
 	}
 	if err := os.Symlink(source, tmp); err != nil {
@@ -263,7 +264,7 @@ func hashFile(name string) (string, error) {
 	return "zh:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// unpack unpacks an archive into dir, in the place of what is there. Plugins that run from there go on.
+// unpack unpacks an archive into dir, replacing its content. Plugins that run from there are not affected.
 func unpack(archive, dir string) error {
 	z, err := zip.OpenReader(archive)
 	if err != nil {
@@ -319,8 +320,8 @@ func unpackEntry(f *zip.File, name string, left *unpacking.Budget) error {
 	return errors.Join(left.Copy(w, r), w.Close())
 }
 
-// verify checks that an installed package is whole: its content has one of the hashes, where there are any. The error
-// is errHash when it has not, and wraps os.ErrNotExist when there is no package.
+// verify checks that an installed package is intact: its content has one of the hashes, if there are any. The error
+// is errHash if it has not, and wraps os.ErrNotExist if there is no package.
 func (o Options) verify(dir string, p addr.Provider, hashes []string) error {
 	if executable(dir, p) == "" {
 		return &os.PathError{Op: "open", Path: dir, Err: os.ErrNotExist}

@@ -21,7 +21,7 @@ func unresolved(p addr.Provider, why error) diag.List {
 		p.Display(), why), nil)
 }
 
-// notQueried says why the versions of a provider cannot be found out.
+// notQueried reports why the versions of a provider cannot be listed.
 func (o Options) notQueried(p addr.Provider, err error) diag.List {
 	var absent *absentError
 	var missing *services.NoServiceError
@@ -41,7 +41,7 @@ func (o Options) notQueried(p addr.Provider, err error) diag.List {
 	}
 }
 
-// advice says what to do about a provider that is nowhere.
+// advice suggests what to do about a provider that no source has.
 func (e *absentError) advice() string {
 	if !e.registry {
 		if len(e.looked) == 0 {
@@ -68,7 +68,7 @@ func noRegistry(p addr.Provider, e *services.NoServiceError) string {
 	}
 }
 
-// notLocated says why there is no package of a version.
+// notLocated reports why there is no package of a version.
 func (o Options) notLocated(p addr.Provider, v versions.Version, err error) diag.List {
 	const incompatible = "Incompatible provider version"
 	var platform *platformError

@@ -23,8 +23,8 @@ import (
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
-// Checksums adds the hashes of packages for several platforms to the selections, which it returns. What is selected
-// already stays selected. Nothing is installed.
+// Checksums adds the hashes of packages for several platforms to the selections, which it returns. Existing
+// selections are kept. Nothing is installed.
 func Checksums(ctx context.Context, o Options, platforms []string) (*lock.Locks, diag.List) {
 	out := &lock.Locks{}
 	for p, l := range o.Locks.Providers {
@@ -92,8 +92,9 @@ func Mirror(ctx context.Context, o Options, dir string, platforms []string) diag
 	return diags
 }
 
-// trouble are the summaries of what can go wrong with packages for several platforms: a selection that does not meet
-// the constraints, one that is missing from a lock file (empty when it may be), the search, the packages.
+// trouble has the summaries of errors about packages for several platforms: a selection that does not meet the
+// constraints, one that is missing from the lock file (empty if that is allowed), failures of listing versions,
+// finding and fetching packages.
 type trouble struct{ locked, missing, versions, located, fetched string }
 
 var (
@@ -169,7 +170,7 @@ func (o Options) eachPackage(ctx context.Context, platforms []string, t trouble,
 	return diags
 }
 
-// publish writes a package, packed or in a directory, as an archive, which appears whole or not at all.
+// publish writes a package, packed or in a directory, as an archive, atomically.
 func publish(archive, dir, name string) error {
 	return wholefile.Write(name, wholefile.Public, func(w io.Writer) error {
 		if archive != "" {
@@ -189,8 +190,8 @@ func copyFile(w io.Writer, name string) error {
 	return err
 }
 
-// Pack writes a zip archive of a directory, compressed at a level of compress/flate. It depends on names, modes and
-// contents alone, so the same package has the same archive everywhere.
+// Pack writes a zip archive of a directory, compressed at a level of compress/flate. The archive depends only on
+// names, modes and contents, so the same package has the same archive everywhere.
 func Pack(w io.Writer, dir string, level int) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -221,7 +222,7 @@ func Pack(w io.Writer, dir string, level int) error {
 	return errors.Join(err, z.Close())
 }
 
-// index writes the files by which a network mirror says what it has of a provider: all archives that are there.
+// index writes the index files of a network mirror for a provider: all its archives in the directory.
 func index(dir string, p addr.Provider) error {
 	type archive struct {
 		Hashes []string `json:"hashes"`

@@ -18,8 +18,8 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
-// origin is the registry that a provider's address names, as a source. The provider registry protocol is documented
-// by OpenTofu.
+// origin is a source: the registry in a provider's address. The provider registry protocol is documented by
+// OpenTofu.
 type origin struct {
 	services *services.Services
 	retries  int
@@ -28,7 +28,7 @@ type origin struct {
 
 func (r *origin) where(p addr.Provider) string { return "registry " + p.Host }
 
-// releases is a registry's answer to which versions there are.
+// releases is a registry's list of versions.
 type releases struct {
 	Versions []struct {
 		Version   string   `json:"version"`
@@ -37,7 +37,7 @@ type releases struct {
 	Warnings []string `json:"warnings"`
 }
 
-// release is a registry's answer to where one package is.
+// release is a registry's description of one package.
 type release struct {
 	Protocols    []string `json:"protocols"`
 	OS           string   `json:"os"`
@@ -113,7 +113,7 @@ func (r *origin) locate(ctx context.Context, p addr.Provider, v versions.Version
 	}}, nil
 }
 
-// checks collects by what a package can be recognised.
+// checks collects the data for verifying a package.
 func (r *origin) checks(ctx context.Context, p addr.Provider, rel release, from *url.URL) (checks, error) {
 	c := checks{provider: p, platform: rel.OS + "_" + rel.Arch, sum: rel.Sum, file: rel.Filename,
 		packages: map[string]reported{}}
@@ -143,7 +143,7 @@ func (r *origin) checks(ctx context.Context, p addr.Provider, rel release, from 
 	return c, nil
 }
 
-// speaks checks that the provider speaks plugin protocol 5 or 6; a registry that does not say so is believed.
+// speaks checks that the provider supports plugin protocol 5 or 6; a registry without this information is trusted.
 func (r *origin) speaks(ctx context.Context, p addr.Provider, v versions.Version, protocols []string) error {
 	if len(protocols) == 0 || slices.ContainsFunc(protocols, spoken) {
 		return nil
@@ -165,13 +165,13 @@ func (r *origin) speaks(ctx context.Context, p addr.Provider, v versions.Version
 	return wrong
 }
 
-// spoken reports whether a version of the plugin protocol is known here.
+// spoken reports whether a version of the plugin protocol is supported.
 func spoken(protocol string) bool {
 	major, _, _ := strings.Cut(protocol, ".")
 	return major == "5" || major == "6"
 }
 
-// get asks the registry of a provider, and returns where the answer was in the end.
+// get sends a request to the registry of a provider, and returns the URL of the response after redirects.
 func (r *origin) get(ctx context.Context, p addr.Provider, what string, to any) (*url.URL, error) {
 	base, err := r.services.Find(ctx, p.Host, services.Providers)
 	if err != nil {
@@ -201,7 +201,7 @@ func (r *origin) get(ctx context.Context, p addr.Provider, what string, to any) 
 	return resp.Request.URL, nil
 }
 
-// file reads a small file that an answer refers to.
+// file reads a small file to which a response refers.
 func (r *origin) file(ctx context.Context, from *url.URL, ref, what string) ([]byte, error) {
 	u, err := reference(from, ref, what)
 	if err != nil {
@@ -218,7 +218,7 @@ func (r *origin) file(ctx context.Context, from *url.URL, ref, what string) ([]b
 	return io.ReadAll(resp.Body)
 }
 
-// reference resolves a URL of an answer.
+// reference resolves a URL in a response.
 func reference(from *url.URL, ref, what string) (*url.URL, error) {
 	u, err := from.Parse(ref)
 	if err != nil {

@@ -22,13 +22,13 @@ type Package struct {
 	Version string
 	// Dir is the unpacked package; Executable the plugin in it.
 	Dir, Executable string
-	// Hashes are the acceptable ones of the lock file; Unlocked identifies a package that the lock file does not cover.
+	// Hashes are the hashes in the lock file; Unlocked identifies a package that the lock file does not cover.
 	Hashes   []string
 	Unlocked string
 }
 
-// Selected returns the packages of all required providers, as a former installation left them. A configuration that
-// asks for something else than what is installed is told to run init.
+// Selected returns the installed packages of all required providers. If they do not match the configuration, the
+// diagnostics say to run init.
 func Selected(o Options) (map[addr.Provider]Package, diag.List) {
 	providers := sortedProviders(o.Required)
 	packages := make([]*Package, len(providers))
@@ -72,8 +72,8 @@ func Selected(o Options) (map[addr.Provider]Package, diag.List) {
 // ErrUnavailable is the Extra of a diagnostic about a provider that has no package, from Selected with AnyVersion.
 var ErrUnavailable = errors.New("provider not available")
 
-// unavailable returns a diagnostic for each provider with a problem. Commands that take any version do not look at
-// what the dependency lock file selects, so to them it is the provider that is missing.
+// unavailable returns a diagnostic for each provider with a problem. Commands that accept any version ignore the
+// selections of the dependency lock file, so for them the provider itself is missing.
 func unavailable(providers []addr.Provider, problems []string) diag.List {
 	var out diag.List
 	for i, p := range providers {
@@ -89,7 +89,7 @@ func unavailable(providers []addr.Provider, problems []string) diag.List {
 	return out
 }
 
-// listed returns what is not empty, each on a line.
+// listed returns the non-empty texts, one per line.
 func listed(texts []string) string {
 	var b strings.Builder
 	for _, t := range texts {
@@ -100,7 +100,8 @@ func listed(texts []string) string {
 	return b.String()
 }
 
-// selected returns the package of one provider, or why there is none: the selection does not fit, or is not installed.
+// selected returns the package of one provider, or why there is none: the selection does not match, or is not
+// installed.
 func (o Options) selected(p addr.Provider) (pkg *Package, inconsistent, missing string) {
 	if dir, ok := o.CLI.DevOverrides[p]; ok {
 		pkg, err := overridden(dir, p)
@@ -131,7 +132,7 @@ func (o Options) selected(p addr.Provider) (pkg *Package, inconsistent, missing 
 	}
 }
 
-// meets says why a selection does not meet constraints; empty when it does.
+// meets says why a selection does not meet constraints; empty if it does.
 func meets(l *lock.Provider, texts []string) string {
 	normal, allowed, err := allowedVersions(texts)
 	switch {
@@ -144,8 +145,8 @@ func meets(l *lock.Provider, texts []string) string {
 	return ""
 }
 
-// overridden returns the package in a directory of a development override. Its content may change at any time, so it
-// is identified by the executable as it is now.
+// overridden returns the package in the directory of a development override. Its content may change at any time, so
+// it is identified by the current content of the executable.
 func overridden(dir string, p addr.Provider) (Package, error) {
 	exe := executable(dir, p)
 	if exe == "" {

@@ -15,21 +15,21 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
-// source is a place that packages come from.
+// source is a place from which packages are installed.
 type source interface {
-	// available returns the versions that the source has packages of, for any platform, and warnings of whoever keeps
-	// the source. The error is an absentError when it does not know the provider.
+	// available returns the versions of which the source has packages for any platform, and the warnings of its
+	// operator. The error is an absentError if the source does not have the provider.
 	available(ctx context.Context, p addr.Provider) ([]versions.Version, []string, error)
-	// locate finds one package. The error is a platformError when there is none of this version for the platform.
+	// locate finds one package. The error is a platformError if there is none of this version for the platform.
 	locate(ctx context.Context, p addr.Provider, v versions.Version, platform string) (candidate, error)
-	// where names the source for a message.
+	// where describes the source in a message.
 	where(p addr.Provider) string
 }
 
-// absentError tells that sources were asked and do not know a provider.
+// absentError means that none of the sources has a provider.
 type absentError struct {
 	provider addr.Provider
-	// registry is set when the provider's own registry has said so.
+	// registry is set if the provider's own registry does not have it.
 	registry bool
 	looked   []string
 }
@@ -41,7 +41,7 @@ func (e *absentError) Error() string {
 	return fmt.Sprintf("provider %s was not found in any of the search locations", e.provider)
 }
 
-// platformError tells that there is no package for a platform.
+// platformError means that there is no package for a platform.
 type platformError struct {
 	provider addr.Provider
 	version  versions.Version
@@ -57,8 +57,8 @@ func (e *platformError) Error() string {
 	return fmt.Sprintf("provider %s %s is not available for %s", e.provider, e.version, e.platform)
 }
 
-// protocolError tells that a provider speaks no plugin protocol that is spoken here. closest is the newest version
-// that does; nil when none does.
+// protocolError means that a provider supports none of the plugin protocols that Millipede supports. closest is the
+// newest version that does; nil if there is none.
 type protocolError struct {
 	provider addr.Provider
 	version  versions.Version
@@ -75,10 +75,10 @@ type methodSource struct {
 	source
 }
 
-// sources are all the places to look in, in their order.
+// sources are all sources, in the order in which they are used.
 type sources []methodSource
 
-// sources returns the places that the options name.
+// sources returns the sources that the options select.
 func (o Options) sources() sources {
 	methods := o.Methods
 	if methods == nil {
@@ -107,8 +107,8 @@ func (o Options) sources() sources {
 	return out
 }
 
-// unclear reports that the CLI configuration leaves open where providers may come from. It has no errors where that
-// does not matter.
+// unclear returns errors if the CLI configuration does not determine where providers may come from, and that
+// matters.
 func (o Options) unclear() diag.List {
 	if o.Methods != nil || len(o.CLI.Unclear) == 0 {
 		return nil
@@ -127,7 +127,7 @@ func (o Options) unclear() diag.List {
 			"\n\nCorrect the CLI configuration, and run the command again.", nil)
 }
 
-// Directories returns the methods that look for packages in directories alone. A directory that does not exist has
+// Directories returns the methods that look for packages only in directories. A directory that does not exist has
 // none.
 func Directories(dirs []string) []cliconfig.Method {
 	var out []cliconfig.Method
@@ -137,7 +137,7 @@ func Directories(dirs []string) []cliconfig.Method {
 	return out
 }
 
-// available returns what any of the sources has. One that fails fails the search: what it has is not known then.
+// available returns the versions of all sources. If one fails, the search fails, because its versions are unknown.
 func (s sources) available(ctx context.Context, p addr.Provider) ([]versions.Version, []string, error) {
 	if len(s) == 0 { // with an empty provider_installation block nothing has any version
 		return nil, nil, nil
@@ -189,7 +189,7 @@ func (s sources) locate(ctx context.Context, p addr.Provider, v versions.Version
 	return candidate{}, absent
 }
 
-// newest returns the newest of the versions that are allowed.
+// newest returns the newest of the allowed versions.
 func newest(found []versions.Version, allowed versions.Set) (versions.Version, bool) {
 	found = slices.DeleteFunc(slices.Clone(found), func(v versions.Version) bool { return !allowed.Has(v) })
 	if len(found) == 0 {
@@ -198,7 +198,7 @@ func newest(found []versions.Version, allowed versions.Set) (versions.Version, b
 	return versions.List(found).Newest(), true
 }
 
-// unauthorized says what a host that refuses wants.
+// unauthorized explains a host's refusal and what to do about it.
 func unauthorized(ctx context.Context, s *services.Services, host string) error {
 	if s.HasCredentials(ctx, host) {
 		return fmt.Errorf("host %s rejected the given authentication credentials", host)

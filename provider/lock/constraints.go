@@ -10,7 +10,7 @@ import (
 	"github.com/apparentlymart/go-versions/versions/constraints"
 )
 
-// operators are how constraints begin, in the order of those with the same version.
+// operators are the operators of constraints, in the order for constraints with the same version.
 var operators = []struct {
 	op   constraints.SelectionOp
 	text string
@@ -25,8 +25,8 @@ var operators = []struct {
 	{constraints.OpNotEqual, "!= "},
 }
 
-// Constraints returns version constraints in normal form: sorted by their versions, each once, blanks and missing
-// numbers as OpenTofu writes them. Text that is no constraint is an error.
+// Constraints returns version constraints in normalised form: sorted by version, without duplicates, with spaces
+// and missing numbers as OpenTofu writes them. Invalid constraints are an error.
 func Constraints(texts []string) (string, error) {
 	var specs constraints.IntersectionSpec
 	for _, text := range texts {
@@ -68,7 +68,7 @@ func rank(op constraints.SelectionOp) int {
 	return len(operators)
 }
 
-// boundary returns the version of a constraint, with zeros for the numbers that it leaves out.
+// boundary returns the version of a constraint, with zeros for missing numbers.
 func boundary(s constraints.SelectionSpec) versions.Version {
 	z := s.Boundary.ConstrainToZero()
 	return versions.Version{
@@ -77,7 +77,7 @@ func boundary(s constraints.SelectionSpec) versions.Version {
 	}
 }
 
-// selection writes one constraint. The operator ~> says by the number of numbers which of them may grow.
+// selection formats one constraint. For the operator ~> the number of components is significant.
 func selection(s constraints.SelectionSpec) string {
 	text := ""
 	if r := rank(s.Operator); r < len(operators) {

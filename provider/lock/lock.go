@@ -1,7 +1,8 @@
 // Package lock reads and writes the dependency lock file: which version of each provider is selected, with the hashes
 // of its packages.
 //
-// The file is OpenTofu's, byte for byte, so that the two can take turns. The package selects nothing.
+// The file has OpenTofu's format, byte for byte, so that both programs can be used alternately. The package does
+// not select versions.
 package lock
 
 import (
@@ -38,7 +39,7 @@ type Locks struct {
 // Provider is one selection.
 type Provider struct {
 	Version versions.Version
-	// Constraints are those that the selection was made with, in normal form.
+	// Constraints are the constraints for which the selection was made, in normalised form.
 	Constraints string
 	// Hashes are sorted and unique, with their schemes (h1:, zh:).
 	Hashes []string
@@ -52,7 +53,7 @@ func (l *Locks) Get(p addr.Provider) *Provider {
 	return l.Providers[p]
 }
 
-// Set makes a selection.
+// Set sets the selection of a provider.
 func (l *Locks) Set(p addr.Provider, s *Provider) {
 	if l.Providers == nil {
 		l.Providers = map[addr.Provider]*Provider{}
@@ -62,15 +63,15 @@ func (l *Locks) Set(p addr.Provider, s *Provider) {
 	l.Providers[p] = s
 }
 
-// Sorted returns the providers that have a selection, in the order of the file.
+// Sorted returns the providers with a selection, in the order of the file.
 func (l *Locks) Sorted() []addr.Provider {
 	return slices.SortedFunc(maps.Keys(l.Providers),
 		func(a, b addr.Provider) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// AdoptPredecessors adds the selections that a lock file of OpenTofu's predecessor has of providers that the OpenTofu
-// registry has too, and returns their old addresses. The versions stay; the packages are others, so no hash does. The
-// old selections are left to whoever knows whether something still requires those providers.
+// AdoptPredecessors copies the selections in a lock file of OpenTofu's predecessor to the providers of the same
+// name in OpenTofu's registry, and returns their old addresses. The versions are kept; the hashes are not, because
+// the packages differ. The caller decides whether the old selections are still required.
 func (l *Locks) AdoptPredecessors() []addr.Provider {
 	var adopted []addr.Provider
 	for _, old := range l.Sorted() {
@@ -84,7 +85,7 @@ func (l *Locks) AdoptPredecessors() []addr.Provider {
 	return adopted
 }
 
-// Read reads a lock file. One that does not exist has no selections.
+// Read reads a lock file. If it does not exist, there are no selections.
 func Read(name string) (*Locks, diag.List) {
 	text, err := bounds.ReadFile(name, bounds.Text)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -182,7 +183,7 @@ func (l *Locks) Encode() []byte {
 	return f.Bytes()
 }
 
-// hashTokens writes one hash a line, so that version control shows what changed.
+// hashTokens writes one hash per line, so that version control shows what changed.
 func hashTokens(hashes []string) hclwrite.Tokens {
 	newline := &hclwrite.Token{Type: hclsyntax.TokenNewline, Bytes: []byte("\n")}
 	out := hclwrite.Tokens{{Type: hclsyntax.TokenOBrack, Bytes: []byte("[")}, newline}
@@ -193,7 +194,7 @@ func hashTokens(hashes []string) hclwrite.Tokens {
 	return append(out, &hclwrite.Token{Type: hclsyntax.TokenCBrack, Bytes: []byte("]")})
 }
 
-// Write writes the file when its content changes, atomically.
+// Write writes the file atomically if its content has changed.
 func (l *Locks) Write(name string) error {
 	text := l.Encode()
 	if old, err := bounds.ReadFile(name, bounds.Text); err == nil && bytes.Equal(old, text) {

@@ -14,21 +14,21 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// composer makes an object of a configuration, of given values, and of what it makes up.
+// composer makes an object from its configuration, given values, and generated values.
 type composer struct {
 	rand  *rand.Rand
 	diags diag.List
 }
 
-// newComposer returns a composer of one object. The name of the type decides what is made up: OpenTofu makes up the
-// same strings, so that what tests say about them holds here too.
+// newComposer returns a composer of one object. The generated values depend on the name of the type: OpenTofu
+// generates the same strings, so that assertions about them hold here too.
 func newComposer(typeName string) *composer {
 	h := fnv.New32()
 	h.Write([]byte(typeName))
 	return &composer{rand: rand.New(rand.NewSource(int64(h.Sum32())))}
 }
 
-// block returns an object of the block's type. values are given for what a provider computes.
+// block returns an object of the block's type. values are the given values of computed attributes.
 func (c *composer) block(b *schema.Block, config cty.Value, values map[string]cty.Value) (cty.Value, diag.List) {
 	v := c.compose(b, config, values)
 	if c.diags.HasErrors() {
@@ -47,7 +47,7 @@ func (c *composer) compose(b *schema.Block, config cty.Value, values map[string]
 		configured = config.AsValueMap()
 	}
 	out := make(map[string]cty.Value, len(b.Attributes)+len(b.Blocks))
-	// The order decides which made-up string an attribute gets.
+	// The order determines which generated string an attribute gets.
 	for _, name := range slices.Sorted(maps.Keys(b.Attributes)) {
 		out[name] = c.attribute(name, b.Attributes[name], configured[name], values)
 	}
@@ -63,8 +63,8 @@ func (c *composer) compose(b *schema.Block, config cty.Value, values map[string]
 	return cty.ObjectVal(out)
 }
 
-// attribute returns the value of one attribute: what is configured, else what is given, else, for what a provider
-// computes, something made up.
+// attribute returns the value of one attribute: the configured value, else the given one, else, for a computed
+// attribute, a generated one.
 func (c *composer) attribute(name string, a *schema.Attribute, config cty.Value,
 	values map[string]cty.Value) cty.Value {
 	ty := a.ImpliedType()
@@ -111,8 +111,8 @@ func (c *composer) attribute(name string, a *schema.Attribute, config cty.Value,
 	}
 }
 
-// nested returns the value of the blocks of one type: those of the configuration, so that what a provider answers is
-// lawful, with what it would compute in each.
+// nested returns the value of the blocks of one type: those of the configuration, as the protocol requires, with
+// the computed values in each.
 func (c *composer) nested(name string, nb *schema.NestedBlock, config cty.Value,
 	values map[string]cty.Value) cty.Value {
 	given, isGiven := values[name]
@@ -174,7 +174,7 @@ func (c *composer) mapping(config cty.Value, each func(cty.Value) cty.Value) cty
 	return cty.ObjectVal(elements)
 }
 
-// madeUp returns a value of a type: zero, false, empty collections, and strings of letters and digits.
+// madeUp returns a generated value of a type: zero, false, empty collections, and strings of letters and digits.
 func (c *composer) madeUp(ty cty.Type) cty.Value {
 	switch {
 	case ty == cty.Number:

@@ -1,8 +1,8 @@
-// Package plugin hosts provider plugins as processes. It knows nothing of what they are asked to do.
+// Package plugin runs provider plugins as processes. It does not depend on the calls that are made.
 //
-// There is one process per package, directory, environment and configuration, started when first leased and ended when
-// it has been idle for a while. A process that failed is not leased again. Everything that a host started ends with
-// Host.Close, and on Linux also when the host's own process is killed.
+// There is one process per package, directory, environment and configuration. It is started when it is first
+// leased, and ended after it has been idle for a while. A process that has failed is not leased again. All started
+// processes end with Host.Close, and on Linux also if the host's own process is killed.
 package plugin
 
 import (
@@ -24,42 +24,41 @@ import (
 	"github.com/millipede-iac/millipede/provider/rpc"
 )
 
-// Options are the host's settings. The zero value is ready.
+// Options are the host's settings. The zero value is ready for use.
 type Options struct {
-	// IdleAfter is how long a process stays without a lease; 0 is a minute. MostIdle is how many stay at a time, the
-	// oldest going first; 0 is 64.
+	// IdleAfter is how long a process without a lease is kept; 0 is a minute. MostIdle is the maximum number of
+	// such processes; beyond it the oldest are ended; 0 is 64.
 	IdleAfter time.Duration
 	MostIdle  int
 	// StartTimeout is how long a process may take until it can be called; 0 is a minute.
 	StartTimeout time.Duration
-	// Log receives what plugins log, and what happens to them; nil for nothing. See LogFromEnvironment.
+	// Log receives the log output of plugins, and events of the processes; nil for nothing. See LogFromEnvironment.
 	Log hclog.Logger
 	// Env is the environment of the processes; nil is an empty one.
 	Env []string
-	// DisableTLS makes connections without mutual TLS, as TF_DISABLE_PLUGIN_TLS asks for.
+	// DisableTLS makes connections without mutual TLS, for TF_DISABLE_PLUGIN_TLS.
 	DisableTLS bool
 }
 
-// Package is what a process is started from, or, with Reattach, connected to.
+// Package describes the program of a process or, with Reattach, a running process to connect to.
 type Package struct {
 	// Source is the provider's address, "host/namespace/type".
 	Source string
-	// Version is for messages alone; it may be empty.
+	// Version is used only in messages; it may be empty.
 	Version string
-	// Executable is the plugin's file. When it is empty, the plugin is looked up in Dir, the unpacked package.
+	// Executable is the plugin's file. If it is empty, the plugin is looked up in Dir, the unpacked package.
 	Executable string
 	Dir        string
-	// Hash tells packages apart. When it is empty, the executable's path, size and time of change do.
+	// Hash identifies the package. If it is empty, the executable's path, size and modification time do.
 	Hash string
 	// Env is added to the environment.
 	Env []string
-	// Environ, when it is not nil, is the environment in the place of Options.Env. A process serves one environment
-	// alone.
+	// Environ, if not nil, replaces Options.Env. A process serves only one environment.
 	Environ environ.Variables
-	// WorkDir is the directory that the process runs in; empty for the host's own. A process serves one directory
-	// alone.
+	// WorkDir is the working directory of the process; empty for the host's own. A process serves only one
+	// directory.
 	WorkDir string
-	// Reattach is a process that somebody else started; nothing else but Source counts then.
+	// Reattach is a process that was started elsewhere; if set, only Source is used besides.
 	Reattach *Reattach
 }
 
@@ -97,20 +96,21 @@ func NewHost(o Options) *Host {
 type Host struct {
 	idleAfter time.Duration
 	mostIdle  int
-	// launch starts a process; tests put another in its place.
+	// launch starts a process; tests replace it.
 	launch  func(ctx context.Context, p Package, executable string, schemas *rpc.SchemaCache) (process, error)
 	sockets sockets
 
-	// mu guards all that follows, and the members' mutable fields. It is never held across a call to a process.
+	// mu guards the fields below, and the members' mutable fields. It is never held during a call to a process.
 	mu     sync.Mutex
 	closed bool
-	// pool holds the members that may be leased, by what processes are started as and by digest of the configuration.
+	// pool contains the members that may be leased, by the identity of their processes and by the digest of the
+	// configuration.
 	pool map[string]map[string]*member
-	// members holds all that have not ended, those too that may not be leased any more.
+	// members contains all members that have not ended, including those that may not be leased any more.
 	members map[*member]bool
 	schemas map[string]*rpc.SchemaCache // by identity of the package
-	idling  []*member                   // those whose timer runs, longest first
-	// work counts starts, ends and timers. It grows only under mu while the host is not closed.
+	idling  []*member                   // those with a running timer, longest first
+	// work counts starts, ends and timers. It is incremented only under mu while the host is not closed.
 	work sync.WaitGroup
 }
 
@@ -132,22 +132,21 @@ func (h *Host) Processes() (out []Running) {
 	return out
 }
 
-// Configure configures a provider that was just started. Warnings reach the caller whose Acquire started the process;
-// errors reach everybody who waits for it, and end it.
+// Configure configures a newly started provider. Warnings are returned to the caller whose Acquire started the
+// process; errors are returned to all callers that wait for it, and end it.
 type Configure func(context.Context, provider.Provider) diag.List
 
-// Acquire leases a process of the package that has the configuration with this digest. Callers that ask for the same
-// at the same time get the same process; the first one's configure is called, once in the life of the process.
+// Acquire leases a process of the package with the configuration that has this digest. Concurrent callers with the
+// same arguments get the same process; the first one's configure is called, once in the lifetime of the process.
 //
-// With an empty digest the process may be one without configuration or with any, so only schemas, metadata,
-// functions and the Validate and Upgrade families may be called. configure is then not used.
+// With an empty digest the process may be unconfigured or have any configuration, so only schemas, metadata,
+// functions and the Validate and Upgrade families may be called. configure is not used then.
 //
-// A process that somebody else started (Package.Reattach) cannot be had once per configuration: asking for another
-// digest configures it again, and then the configuration before is gone for those too who still hold a lease on it.
-// OpenTofu is no different there.
+// There is only one instance of a process that was started elsewhere (Package.Reattach): acquiring it with another
+// digest configures it again, which also replaces the configuration for existing leases. OpenTofu does the same.
 //
-// The lease must be released exactly when there are no errors. An ended context ends the waiting, and also the start
-// if nobody else waits for it.
+// The lease must be released if, and only if, there are no errors. If the context ends, Acquire stops waiting, and
+// the start is aborted if no one else waits for it.
 func (h *Host) Acquire(ctx context.Context, p Package, configDigest string, configure Configure) (*Lease, diag.List) {
 	identity, executable, err := p.identity()
 	if err != nil {
@@ -190,14 +189,14 @@ type Lease struct {
 	once   sync.Once
 }
 
-// Provider returns the provider. It is valid until Release. Its Close does nothing: the host ends processes.
+// Provider returns the provider. It is valid until Release. Its Close has no effect: the host ends processes.
 func (l *Lease) Provider() provider.Provider { return l.member.process.provider() }
 
-// Release gives the lease back. Releasing twice is releasing once.
+// Release returns the lease. Further calls have no effect.
 func (l *Lease) Release() { l.once.Do(func() { l.host.release(l.member) }) }
 
-// Stop asks every process to end its calls soon. It returns when all have taken notice, with their complaints. A
-// process that was asked takes no new lease, since plugins do not recover from being asked; the leases stay valid.
+// Stop asks every process to end its calls soon. It returns when all have acknowledged, with their errors. A
+// process that was stopped gets no new leases, since plugins do not recover from it; existing leases stay valid.
 func (h *Host) Stop(ctx context.Context) error {
 	h.mu.Lock()
 	var running []process
@@ -217,7 +216,7 @@ func (h *Host) Stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Close ends all processes that the host started and waits until they are gone. Calls that are running are lost.
+// Close ends all processes that the host started and waits until they have exited. Calls in progress are lost.
 func (h *Host) Close() {
 	h.mu.Lock()
 	h.closed = true
@@ -234,7 +233,8 @@ func (h *Host) Close() {
 	h.sockets.close()
 }
 
-// identity names what the package is, so that equal names mean equal programs, and the file to execute.
+// identity returns the identity of the package, such that equal identities mean equal programs, and the file to
+// execute.
 func (p Package) identity() (identity, executable string, err error) {
 	if r := p.Reattach; r != nil {
 		return fmt.Sprintf("attached %s %d %s %s", p.Source, r.ProtocolVersion, r.Network, r.Address), "", nil
@@ -245,7 +245,7 @@ func (p Package) identity() (identity, executable string, err error) {
 			return "", "", err
 		}
 	}
-	if !filepath.IsAbs(executable) { // it is started from another directory, perhaps
+	if !filepath.IsAbs(executable) { // it may be started from another directory
 		return "", "", fmt.Errorf("the file %s of the plugin is not named absolutely", executable)
 	}
 	if p.Hash != "" {
@@ -259,8 +259,8 @@ func (p Package) identity() (identity, executable string, err error) {
 		executable, nil
 }
 
-// process names what a process of the package is started as, so that equal names mean equal processes. identity is that
-// of the package.
+// process returns the identity of the package's processes, such that equal identities mean interchangeable
+// processes. identity is that of the package.
 func (p Package) process(identity string) string {
 	if p.Reattach != nil {
 		return identity
@@ -272,8 +272,8 @@ func (p Package) process(identity string) string {
 	return fmt.Sprintf("%s %q %q %s", identity, p.WorkDir, own, environ.Variables(p.Env).Digest())
 }
 
-// findExecutable returns the first file in the package whose name is terraform-provider-TYPE, with nothing behind it
-// but what an underscore or a dot begins.
+// findExecutable returns the first file in the package whose name is terraform-provider-TYPE, optionally followed
+// by a suffix that begins with an underscore or a dot.
 func findExecutable(dir, source string) (string, error) {
 	name := "terraform-provider-" + source[strings.LastIndex(source, "/")+1:]
 	files, err := os.ReadDir(dir)
@@ -289,7 +289,7 @@ func findExecutable(dir, source string) (string, error) {
 	return "", fmt.Errorf("the package in %s holds no file named %s", dir, name)
 }
 
-// cannotStart is the problem of a provider that cannot be leased.
+// cannotStart returns the problem of a provider that cannot be leased.
 func cannotStart(p Package, err error) diag.List {
 	name := p.Source
 	if p.Version != "" {

@@ -12,8 +12,8 @@ import (
 // logLevels are the values of TF_LOG and TF_LOG_PROVIDER. JSON, beside them, is TRACE in another form.
 var logLevels = []string{"TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF"}
 
-// LogFromEnvironment returns the logger for Options.Log that TF_LOG_PROVIDER, or else TF_LOG, asks for, writing to w.
-// An empty variable is one that is not set. An unknown level counts as TRACE, and a line on w says so.
+// LogFromEnvironment returns the logger for Options.Log according to TF_LOG_PROVIDER, or else TF_LOG, writing to w.
+// An empty variable counts as not set. An unknown level counts as TRACE, with a warning on w.
 func LogFromEnvironment(getenv func(string) string, w io.Writer) hclog.Logger {
 	level := strings.ToUpper(getenv("TF_LOG_PROVIDER"))
 	if level == "" {

@@ -11,45 +11,46 @@ import (
 	"github.com/millipede-iac/millipede/provider/rpc"
 )
 
-// process is a plugin that can be called.
+// process is a running plugin.
 type process interface {
 	provider() provider.Provider
 	// alive reports whether calls may still succeed. Once false, it stays so.
 	alive() bool
-	// close ends the process, if this host started it, and returns when it is gone.
+	// close ends the process, if this host started it, and returns after it has exited.
 	close()
 }
 
-// member is a process of the pool, or one on its way there.
+// member is a process of the pool, possibly still starting.
 //
 //	starting --> ready --> ended      ready is closed at the first arrow;
 //	    \---> failed ------^          problems is final from then on
 //
-// Beside that it is leasable (in Host.pool) or retired; a retired one ends with its last lease.
+// Independently of this, it is leasable (in Host.pool) or retired; a retired one ends with its last lease.
 type member struct {
 	pkg, digest string
 	source      string // the provider's address
-	// attached says that somebody else started the process.
+	// attached is set if the process was started elsewhere.
 	attached bool
 
-	// ready is closed when the start has ended. problems is valid then: errors if it failed, else warnings.
+	// ready is closed when the start has finished. Then problems is valid: errors if it failed, else warnings.
 	ready    chan struct{}
 	problems diag.List
-	// abandon ends the start.
+	// abandon aborts the start.
 	abandon context.CancelCauseFunc
 
-	// The host's mutex guards the rest. process is nil until there is one; it never changes after that.
+	// The host's mutex guards the other fields. process is nil until the process is running; it never changes after
+	// that.
 	process process
-	started bool // the same as ready being closed
-	holders int  // leases, and those who wait for one
+	started bool // ready is closed
+	holders int  // leases and waiting callers
 	idle    *time.Timer
 	ending  bool
 }
 
-// errNobodyWaits ends a start when all who wanted the process have gone.
+// errNobodyWaits aborts a start when no caller waits for the process any more.
 var errNobodyWaits = errors.New("nobody waits for the provider any more")
 
-// find returns a member that serves the wish, or nil. The host's mutex is held.
+// find returns a member that satisfies the request, or nil. The host's mutex is held.
 func (h *Host) find(pkg, digest string, attached bool) *member {
 	for _, m := range h.pool[pkg] {
 		if m.started && !m.process.alive() {
@@ -67,7 +68,7 @@ func (h *Host) find(pkg, digest string, attached bool) *member {
 	return nil
 }
 
-// begin makes a member and starts it. The host's mutex is held.
+// begin creates a member and starts it. The host's mutex is held.
 func (h *Host) begin(ctx context.Context, p Package, pkg, identity, executable, digest string,
 	configure Configure) *member {
 	if digest != "" && configure == nil {
@@ -99,8 +100,8 @@ func (h *Host) begin(ctx context.Context, p Package, pkg, identity, executable, 
 	return m
 }
 
-// makeRoom does for a member that will be configured what it needs of the others: it takes over the process of an
-// idle unconfigured one; and a process of somebody else forgets the configuration that it had.
+// makeRoom prepares other members for one that will be configured: the new member takes over the process of an idle
+// unconfigured one; and a process that was started elsewhere loses its previous configuration.
 func (h *Host) makeRoom(m *member) {
 	if m.attached {
 		for digest, other := range h.pool[m.pkg] {
@@ -118,7 +119,7 @@ func (h *Host) makeRoom(m *member) {
 	}
 }
 
-// bringUp launches and configures.
+// bringUp launches and configures the process.
 func (h *Host) bringUp(ctx context.Context, m *member, p Package, executable string, schemas *rpc.SchemaCache,
 	configure Configure) diag.List {
 	h.mu.Lock()
@@ -143,7 +144,8 @@ func (h *Host) bringUp(ctx context.Context, m *member, p Package, executable str
 	return diags
 }
 
-// arrived ends a member's start. One that failed is retired, and so ends with the last who waited for it.
+// arrived finishes a member's start. If the start failed, the member is retired, and so ends with the last waiting
+// caller.
 func (h *Host) arrived(m *member, diags diag.List) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -170,12 +172,13 @@ func (h *Host) release(m *member) {
 	}
 }
 
-// unheld does what follows from nobody holding the member: end it now, or after a while. The host's mutex is held.
+// unheld is called when a member has no holders: it ends the member immediately or after a while. The host's mutex
+// is held.
 func (h *Host) unheld(m *member) {
 	switch {
 	case !m.started:
 		m.abandon(errNobodyWaits)
-		h.retire(m) // whoever comes now gets a start of their own
+		h.retire(m) // later callers start another process
 	case m.process == nil:
 		delete(h.members, m)
 	case h.leasable(m) && m.process.alive():
@@ -188,7 +191,7 @@ func (h *Host) unheld(m *member) {
 
 func (h *Host) leasable(m *member) bool { return h.pool[m.pkg][m.digest] == m }
 
-// retire keeps the member from being leased again. The host's mutex is held.
+// retire prevents further leases of the member. The host's mutex is held.
 func (h *Host) retire(m *member) {
 	if !h.leasable(m) {
 		return
@@ -217,7 +220,7 @@ func (h *Host) startIdling(m *member) {
 		defer h.work.Done()
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if m.idle == timer { // else it was stopped too late
+		if m.idle == timer { // otherwise it was stopped too late
 			m.idle = nil
 			h.idling = slices.DeleteFunc(h.idling, func(other *member) bool { return other == m })
 			h.retire(m)

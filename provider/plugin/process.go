@@ -21,22 +21,22 @@ import (
 	"github.com/millipede-iac/millipede/provider/rpc"
 )
 
-// handshake is what plugins of the ecosystem expect of the program that starts them. The values are published.
+// handshake is the handshake that plugins expect from the host. The values are published.
 var handshake = goplugin.HandshakeConfig{
 	MagicCookieKey:   "TF_PLUGIN_MAGIC_COOKIE",
 	MagicCookieValue: "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2",
 }
 
-// service is the name under which plugins serve a provider.
+// service is the name of the gRPC service of a provider.
 const service = "provider"
 
-// started is a plugin process of ours.
+// started is a plugin process that this host has started.
 type started struct {
 	client   *goplugin.Client
 	runner   *runner
 	remote   *rpc.Provider
 	lastSaid *tail
-	lost     atomic.Bool // a call has found the process gone
+	lost     atomic.Bool // a call has found that the process has exited
 }
 
 func (s *started) provider() provider.Provider { return s.remote }
@@ -51,14 +51,15 @@ func (s *started) alive() bool {
 	}
 }
 
-// start starts a plugin and connects to it. It returns when the plugin can be called, has failed or has taken too
-// long, or when the context has ended; in all cases but the first nothing is left of it. Its socket is below the
-// directory sockets.
+// start starts a plugin and connects to it. It returns when the plugin is ready, has failed or timed out, or when
+// the context has ended; unless the plugin is ready, the process has ended. Its socket is below the directory
+// sockets.
 func start(ctx context.Context, p Package, executable, sockets string, o Options, schemas *rpc.SchemaCache) (
 	process, error) {
 	s, err := startIn(ctx, p, executable, sockets, o, schemas)
 	if err != nil && ctx.Err() == nil && p.WorkDir != "" {
-		// The directory is the coordinator's, who may remove it at any moment: when that was killed and starts again.
+		// The directory belongs to the coordinator, which may remove it at any moment if it was killed and
+		// restarted.
 		if _, gone := os.Stat(p.WorkDir); errors.Is(gone, os.ErrNotExist) {
 			p.WorkDir = ""
 			s, err = startIn(ctx, p, executable, sockets, o, schemas)
@@ -74,7 +75,7 @@ func startIn(ctx context.Context, p Package, executable, sockets string, o Optio
 	*started, error) {
 	s := &started{lastSaid: &tail{}}
 	s.runner = newRunner(executable, p.WorkDir, environment(o, p))
-	// Go plugins send on over the connection what they write to os.Stdout and os.Stderr once they serve.
+	// Go plugins send the output that they write to os.Stdout and os.Stderr while serving over the connection.
 	logged := o.Log.StandardWriter(&hclog.StandardLoggerOptions{InferLevels: true})
 	versions := map[int]goplugin.PluginSet{}
 	for _, v := range []int{5, 6} {
@@ -127,13 +128,13 @@ func (s *started) dial(p Package, o Options, schemas *rpc.SchemaCache) error {
 	return err
 }
 
-// failure says in our words what go-plugin reports, and adds what the process itself said.
+// failure converts an error of go-plugin, and adds the output of the process.
 func (s *started) failure(ctx context.Context, o Options, err error) error {
 	switch text := err.Error(); {
 	case ctx.Err() != nil:
 		return fmt.Errorf("its start was given up: %w", err)
 	case s.runner.ID() == "":
-		return err // there never was a process
+		return err // there was no process
 	case text == "timeout while waiting for plugin to start":
 		err = fmt.Errorf("it did not finish the handshake within %s", o.StartTimeout)
 	case text == "plugin exited before we could connect", strings.Contains(text, "Failed to read any lines from "+
@@ -151,7 +152,7 @@ func (s *started) failure(ctx context.Context, o Options, err error) error {
 	return fmt.Errorf("%w\n\n%s", err, said)
 }
 
-// patience is how long a call that failed waits to see its process end.
+// patience is how long a failed call waits for its process to exit.
 const patience = 2 * time.Second
 
 // obituary implements rpc.Options.
@@ -167,11 +168,12 @@ func (s *started) obituary() string {
 	}
 }
 
-// environment is what the process gets beside what go-plugin adds. Of two settings of a name the later one counts.
+// environment returns the environment of the process, to which go-plugin adds variables. If a name is set twice,
+// the later value is used.
 //
-// Plugins log everything unless they are told otherwise, and spend more time on that than on the calls. So they are
-// told, by the variables that their SDK documents, which level somebody reads: warnings for the last words, or what
-// Options.Log takes. What the host's own environment says counts more.
+// By default plugins log everything, and spend more time on that than on the calls. So the variables that their SDK
+// documents are set to the level that is used: warnings for the last output before a failure, or the level of
+// Options.Log. Variables in the host's own environment take precedence.
 func environment(o Options, p Package) []string {
 	base := o.Env
 	if p.Environ != nil {
@@ -192,7 +194,7 @@ func environment(o Options, p Package) []string {
 	return append(env, p.Env...)
 }
 
-// connection is the client's side of a plugin to go-plugin: the connection itself.
+// connection implements the client's side of a plugin for go-plugin: it is the connection itself.
 type connection struct {
 	goplugin.NetRPCUnsupportedPlugin
 }
@@ -204,7 +206,7 @@ func (connection) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *gr
 	return conn, nil
 }
 
-// GRPCServer fails: the host serves nothing.
+// GRPCServer fails: the host does not serve.
 func (connection) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
 	return errors.New("plugin: a host is no plugin")
 }

@@ -16,18 +16,18 @@ import (
 	"github.com/millipede-iac/millipede/provider/rpc"
 )
 
-// Reattach is a plugin process that somebody else started, and that somebody else will end.
+// Reattach is a plugin process that was started elsewhere, and that this host does not end.
 type Reattach struct {
 	// ProtocolVersion is 5 or 6.
 	ProtocolVersion int
 	// Network is "unix" or "tcp"; Address is a path or HOST:PORT.
 	Network, Address string
-	// PID is the process, for messages alone.
+	// PID is the process ID, used only in messages.
 	PID int
 }
 
-// ParseReattach reads the value of TF_REATTACH_PROVIDERS. An empty text is no process. The errors tell the user which
-// part of the value is wrong.
+// ParseReattach parses the value of TF_REATTACH_PROVIDERS. An empty text contains no process. The errors say which
+// part of the value is invalid.
 func ParseReattach(text string) (map[addr.Provider]*Reattach, error) {
 	if text == "" {
 		return nil, nil
@@ -56,7 +56,7 @@ func ParseReattach(text string) (map[addr.Provider]*Reattach, error) {
 		}
 		switch e.ProtocolVersion {
 		case 5, 6:
-		case 0: // plugins of the first SDK do not say, and there is only one version that they can mean
+		case 0: // plugins of the first SDK omit it; they support only one version
 			e.ProtocolVersion = 5
 		default:
 			return nil, fmt.Errorf("TF_REATTACH_PROVIDERS: %s speaks version %d of the plugin protocol; 5 and 6 are "+
@@ -68,7 +68,7 @@ func ParseReattach(text string) (map[addr.Provider]*Reattach, error) {
 	return out, nil
 }
 
-// attached is a connection to a process of somebody else.
+// attached is a connection to a process that was started elsewhere.
 type attached struct {
 	conn   *grpc.ClientConn
 	remote *rpc.Provider
@@ -79,8 +79,8 @@ func (a *attached) provider() provider.Provider { return a.remote }
 func (a *attached) alive() bool                 { return !a.lost.Load() }
 func (a *attached) close()                      { a.conn.Close() }
 
-// connect returns a connection to the process. It is made on the first call: a process that is not there is a lost
-// call.
+// connect returns a connection to the process. It is made at the first call: if there is no such process, that call
+// is lost.
 func connect(p Package, o Options) (process, error) {
 	r := p.Reattach
 	conn, err := grpc.NewClient("passthrough:"+r.Network,

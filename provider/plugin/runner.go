@@ -13,14 +13,14 @@ import (
 	pluginrunner "github.com/hashicorp/go-plugin/runner"
 )
 
-// runner starts and ends one process for go-plugin. Unlike go-plugin's own it notices the end of the process at
-// once, also when a child of the process holds its output open, and takes the process down with the host.
+// runner starts and ends one process for go-plugin. Unlike go-plugin's own it detects the end of the process
+// immediately, even if a child of the process holds its output open, and the process ends with the host.
 type runner struct {
 	path, dir string
 	env       []string
 
 	stdin io.Reader
-	// stdout and stderr are our ends of the pipes, valid after Start.
+	// stdout and stderr are the host's ends of the pipes, valid after Start.
 	stdout, stderr *os.File
 
 	// mu guards cmd and killed between Start and kill.
@@ -31,7 +31,7 @@ type runner struct {
 	read     chan struct{} // closed when go-plugin has read both pipes to their end
 	readOnce sync.Once
 	exited   chan struct{} // closed when the process has ended; err is valid then
-	drained  chan struct{} // closed when, beyond that, all that it said has been read
+	drained  chan struct{} // closed when, in addition, all its output has been read
 	err      error
 }
 
@@ -42,7 +42,7 @@ func newRunner(path, dir string, env []string) *runner {
 		drained: make(chan struct{})}
 }
 
-// adopt takes over what go-plugin wants of the process.
+// adopt copies the settings of go-plugin's command.
 func (r *runner) adopt(template *exec.Cmd) {
 	r.env = append(r.env, template.Env...)
 	r.stdin = template.Stdin
@@ -75,11 +75,11 @@ func (r *runner) Start(context.Context) error {
 		return err
 	}
 	r.cmd = cmd
-	go r.reap() // Wait waits for it, and go-plugin's Kill for that
+	go r.reap() // Wait waits for it, and go-plugin's Kill for Wait
 	return nil
 }
 
-// pid returns the number of the process, 0 before there is one.
+// pid returns the process ID; 0 before the process is started.
 func (r *runner) pid() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ func (r *runner) pid() int {
 	return r.cmd.Process.Pid
 }
 
-// grace is how long the output of a process that has ended may still hold something to read.
+// grace is how long the output of an exited process is read.
 const grace = time.Second
 
 func (r *runner) reap() {
@@ -106,14 +106,14 @@ func (r *runner) reap() {
 	close(r.drained)
 }
 
-// Wait is called by go-plugin when it has read all output.
+// Wait is called by go-plugin after it has read all output.
 func (r *runner) Wait(context.Context) error {
 	r.readOnce.Do(func() { close(r.read) })
 	<-r.drained
 	return r.err
 }
 
-// Kill ends the process without asking it.
+// Kill kills the process.
 func (r *runner) Kill(context.Context) error {
 	r.kill()
 	return nil
@@ -124,11 +124,11 @@ func (r *runner) kill() {
 	defer r.mu.Unlock()
 	r.killed = true
 	if r.cmd != nil {
-		r.cmd.Process.Kill() // fails only when there is nothing left to kill
+		r.cmd.Process.Kill() // fails only if the process has exited
 	}
 }
 
-// ending says how the process ended. It may be called once exited is closed, which Client.Kill waits for.
+// ending describes how the process ended. It may be called once exited is closed, for which Client.Kill waits.
 func (r *runner) ending() string { return r.cmd.ProcessState.String() }
 
 func (r *runner) Stdout() io.ReadCloser           { return r.stdout }
@@ -136,7 +136,7 @@ func (r *runner) Stderr() io.ReadCloser           { return r.stderr }
 func (r *runner) Name() string                    { return r.path }
 func (r *runner) Diagnose(context.Context) string { return "" }
 
-// ID returns the process id; empty when there is no process, which go-plugin takes for having nothing to end.
+// ID returns the process ID; empty if there is no process, for which go-plugin has nothing to end.
 func (r *runner) ID() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +146,7 @@ func (r *runner) ID() string {
 	return strconv.Itoa(r.cmd.Process.Pid)
 }
 
-// PluginToHost and HostToPlugin leave addresses as they are: the plugin runs on this machine.
+// PluginToHost and HostToPlugin return addresses unchanged: the plugin runs on this machine.
 func (r *runner) PluginToHost(network, address string) (string, string, error) {
 	return network, address, nil
 }

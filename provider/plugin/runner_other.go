@@ -4,5 +4,6 @@ package plugin
 
 import "os/exec"
 
-// endWithHost does nothing where the system offers nothing: a host that is killed leaves its plugins behind.
+// endWithHost does nothing, because the system does not support it: if a host is killed, its plugins continue to
+// run.
 func endWithHost(*exec.Cmd) {}

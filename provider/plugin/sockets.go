@@ -12,30 +12,30 @@ import (
 )
 
 const (
-	// socketsName begins the names of the directories of sockets, and socketsLock names the file in each that its host
-	// holds locked. The names are short, because systems bound the path of a socket to about a hundred bytes.
+	// socketsName is the prefix of the names of socket directories, and socketsLock is the name of the file in each
+	// that its host keeps locked. The names are short, because systems limit the path of a socket to about a
+	// hundred bytes.
 	socketsName = "mlp-"
 	socketsLock = "lock"
-	// longestBase is the longest name of a directory below which the path of a socket has room, with what go-plugin
-	// puts behind it.
+	// longestBase is the maximum length of the name of a directory below which the path of a socket fits, including
+	// the suffix that go-plugin adds.
 	longestBase = 60
-	// beginsWithin is how long a host may take to lock a directory that it has made.
+	// beginsWithin is how long a host may take to lock a directory that it has created.
 	beginsWithin = time.Minute
 )
 
-// sockets is the directory that the sockets of a host's processes are in, below the one for temporary files. Neither
-// processes nor a host that are killed remove anything, so the next host removes the directories whose lock nobody
-// holds.
+// sockets is the directory of the sockets of a host's processes, below the one for temporary files. Processes and
+// hosts that are killed do not remove their files, so the next host removes directories that are not locked.
 type sockets struct {
 	temp string // the directory for temporary files
 
-	mu   sync.Mutex // guards what follows
-	dir  string     // empty while there is none
+	mu   sync.Mutex // guards the fields below
+	dir  string     // empty if there is none
 	lock *os.File
 }
 
-// open returns the directory, made with the first call after another host's remains were removed. It is empty, which
-// stands for the system's own, where the system's is so deep that one below it has no room for sockets.
+// open returns the directory. The first call removes the remains of other hosts and creates it. It returns the
+// empty string, which means the system's own, if the path of that is too long for sockets in a directory below it.
 func (s *sockets) open() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *sockets) open() (string, error) {
 		if !errors.Is(err, filelock.ErrLocked) && !errors.Is(err, fs.ErrNotExist) {
 			return "", errors.Join(err, os.RemoveAll(dir))
 		}
-		// Another host took the new directory for remains before it was locked.
+		// Another host considered the new directory as remains before it was locked.
 	}
 }
 
@@ -68,7 +68,7 @@ func lockSockets(dir string) (*os.File, error) {
 		return nil, err
 	}
 	if err = filelock.Try(f); err == nil {
-		_, err = os.Stat(name) // else it was removed before it was locked
+		_, err = os.Stat(name) // otherwise it was removed before it was locked
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -76,8 +76,8 @@ func lockSockets(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// removeRemains removes what hosts that were killed have left. What cannot be removed, or belongs to somebody else,
-// stays: it is in nobody's way.
+// removeRemains removes the remains of hosts that were killed. Errors are ignored: directories that cannot be
+// removed, or belong to other users, do no harm.
 func removeRemains(base string, now time.Time) {
 	dirs, err := filepath.Glob(filepath.Join(base, socketsName+"*"))
 	if err != nil {
@@ -103,14 +103,14 @@ func removeRemains(base string, now time.Time) {
 	}
 }
 
-// close removes the directory. The processes have ended.
+// close removes the directory, after the processes have ended.
 func (s *sockets) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dir == "" {
 		return
 	}
-	_ = os.RemoveAll(s.dir) // the next host does it otherwise
+	_ = os.RemoveAll(s.dir) // otherwise the next host does it
 	_ = s.lock.Close()
 	s.dir, s.lock = "", nil
 }

@@ -11,9 +11,9 @@ import (
 	"sync"
 )
 
-// tail keeps the last lines that a plugin wrote to standard error, and the first lines of a panic, which the stacks
-// behind it would push out. Lines that hclog wrote in JSON are kept in short, and those for debugging not at all. It
-// is safe for concurrent use.
+// tail keeps the last lines that a plugin wrote to standard error, and the first lines of a panic, which the stack
+// traces after it would displace. JSON lines of hclog are shortened, and debug messages are dropped. It is safe for
+// concurrent use.
 type tail struct {
 	mu      sync.Mutex
 	writers []*tailWriter
@@ -27,7 +27,7 @@ const (
 	lineBytes  = 400
 )
 
-// writer returns a writer for one more source of output, whose lines do not mix with those of others.
+// writer returns a writer for another source of output, whose lines do not mix with those of others.
 func (t *tail) writer() io.Writer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -38,13 +38,13 @@ func (t *tail) writer() io.Writer {
 
 type tailWriter struct {
 	to   *tail
-	part []byte // of a line that has not ended, at most partBytes; guarded by the tail's mutex
+	part []byte // of an incomplete line, at most partBytes; guarded by the tail's mutex
 }
 
-// partBytes is enough for a line of JSON that is shortened in the end.
+// partBytes is enough for a line of JSON that is shortened afterwards.
 const partBytes = 64 << 10
 
-// Write takes a piece of output.
+// Write processes a piece of output.
 func (w *tailWriter) Write(b []byte) (int, error) {
 	w.to.mu.Lock()
 	defer w.to.mu.Unlock()
@@ -60,7 +60,7 @@ func (w *tailWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// add keeps a line. Plugins log a lot, so this looks at lines in JSON no closer than it must.
+// add keeps a line. Plugins log a lot, so lines in JSON are decoded only if necessary.
 func (t *tail) add(line string) {
 	if chatter(line) || line == "" && len(t.last) == 0 {
 		return
@@ -78,13 +78,13 @@ func (t *tail) add(line string) {
 	}
 }
 
-// chatter reports whether a line is one that hclog wrote for debugging.
+// chatter reports whether a line is a debug message of hclog.
 func chatter(line string) bool {
 	return strings.HasPrefix(line, "{") &&
 		(strings.Contains(line, `"@level":"trace"`) || strings.Contains(line, `"@level":"debug"`))
 }
 
-// readable shortens a line: to the message and the fields when it has hclog's JSON form, and to a decent length.
+// readable shortens a line: to the message and the fields if it has hclog's JSON form, and to a maximum length.
 func readable(line string) string {
 	var fields map[string]any
 	if strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &fields) == nil && fields["@message"] != nil {
@@ -101,7 +101,7 @@ func readable(line string) string {
 	return strings.TrimRight(line, "\r")
 }
 
-// text returns what was kept, with a heading; empty when there is nothing.
+// text returns the kept lines, with a heading; empty if there are none.
 func (t *tail) text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,6 +1,7 @@
-// Package provisioner says what provisioner and connection blocks hold: local-exec, remote-exec, file.
+// Package provisioner defines the schemas of provisioner and connection blocks: local-exec, remote-exec, file.
 //
-// The coordinator evaluates the blocks by these schemas, workers run what comes out. The package runs nothing.
+// The coordinator evaluates the blocks with these schemas, and workers execute the results. The package executes
+// nothing.
 package provisioner
 
 import (
@@ -13,11 +14,11 @@ import (
 // Block returns the schema of a provisioner type's block, or nil when there is no such provisioner.
 func Block(typeName string) *schema.Block { return blocks[typeName] }
 
-// Types are the names of the provisioners, sorted.
+// Types returns the names of the provisioners, sorted.
 func Types() []string { return []string{"file", "local-exec", "remote-exec"} }
 
-// Problem says what is wrong with the value of a provisioner's block beyond its schema: the summary that OpenTofu
-// gives it, and the details; both are empty when nothing is. Marks are ignored, and what is not known yet is lawful.
+// Problem describes what is wrong with the value of a provisioner's block beyond its schema: OpenTofu's summary,
+// and the details; both are empty if nothing is. Marks are ignored, and unknown values are accepted.
 func Problem(typeName string, config cty.Value) (summary, detail string) {
 	config, _ = config.UnmarkDeep()
 	switch typeName {
@@ -47,8 +48,8 @@ func Problem(typeName string, config cty.Value) (summary, detail string) {
 	return "", ""
 }
 
-// Files are the paths of files and directories that the value of a block names: scripts, or a source. A path that
-// begins with ~ is in the home directory that the environment names.
+// Files returns the paths of files and directories in the value of a block: scripts, or a source. A path that
+// begins with ~ is in the home directory of the environment.
 func Files(typeName string, config cty.Value, env environ.Variables) []string {
 	var out []string
 	add := func(v cty.Value) {
@@ -70,7 +71,7 @@ func Files(typeName string, config cty.Value, env environ.Variables) []string {
 	return out
 }
 
-// empty reports whether a value is surely no text.
+// empty reports whether a value is known to be null or empty.
 func empty(v cty.Value) bool { return v.IsKnown() && (v.IsNull() || v.AsString() == "") }
 
 // given counts the arguments that are not null, as far as is known.

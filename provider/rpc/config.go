@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/provider/tfplugin6"
 )
 
-// ValidateProviderConfig implements provider.Configurer. It returns the value that it was given: version 5 lets the
-// plugin prepare another, which engines have never used to configure with since 0.12.
+// ValidateProviderConfig implements provider.Configurer. It returns its argument: in version 5 the plugin can
+// return another value, but engines since 0.12 have never configured the plugin with it.
 func (p *Provider) ValidateProviderConfig(ctx context.Context, config cty.Value) (cty.Value, diag.List) {
 	d, diags := p.declared(ctx)
 	if diags.HasErrors() {

@@ -13,24 +13,24 @@ import (
 	"github.com/millipede-iac/millipede/provider/tfplugin6"
 )
 
-// converter turns a plugin's schemas into ours and gathers what is wrong with them. Schemas with problems must not be
-// used: their implied types may be impossible.
+// converter converts a plugin's schemas and collects the problems. Schemas with problems must not be used: their
+// implied types may be impossible.
 type converter struct {
 	name     string              // of the provider
 	types    map[string]cty.Type // by JSON form: a provider has thousands of attributes and few types
 	problems diag.List
 
-	owner  string // what is being converted, for complaints
-	before int    // how many problems there were before it
-	loose  bool   // whether rules that merely should be kept are not looked at
-	depth  int    // how many blocks and nested types are around the place
+	owner  string // what is being converted, for problems
+	before int    // the number of problems before it
+	loose  bool   // whether rules that are only recommendations are skipped
+	depth  int    // the number of enclosing blocks and nested types
 }
 
-// maxNesting is how deep blocks and nested types may be. Schemas that are deeper do not travel (wire.DecodeSchemas),
-// and working out their types takes time by the square of their depth.
+// maxNesting is the maximum depth of blocks and nested types. Deeper schemas cannot be transmitted
+// (wire.DecodeSchemas), and computing their types takes time quadratic in their depth.
 const maxNesting = 50
 
-// enter reports whether what is nested here may be looked at; leave ends that.
+// enter reports whether the next nesting level may be converted; leave ends it.
 func (c *converter) enter(at string) bool {
 	if c.depth == maxNesting {
 		c.complain(at[:min(len(at), 100)], fmt.Sprintf("blocks and types are nested deeper than %d", maxNesting))
@@ -103,7 +103,7 @@ func (c *converter) schema(from *tfplugin6.Schema) schema.Schema {
 	return schema.Schema{Version: from.Version, Block: c.block(from.Block, "")}
 }
 
-// block converts a block; at is the path to it with a dot behind, for complaints.
+// block converts a block; at is the path to it with a trailing dot, for problems.
 func (c *converter) block(from *tfplugin6.Schema_Block, at string) *schema.Block {
 	to := &schema.Block{}
 	if from == nil {
@@ -137,7 +137,7 @@ func (c *converter) block(from *tfplugin6.Schema_Block, at string) *schema.Block
 	return to
 }
 
-// checkNesting complains about limits as OpenTofu does, and about what has no implied type.
+// checkNesting reports invalid limits, as OpenTofu does, and nestings that have no implied type.
 func (c *converter) checkNesting(nb *schema.NestedBlock, at string) {
 	switch nb.Nesting {
 	case schema.NestingInvalid:
@@ -257,7 +257,7 @@ func (c *converter) parameter(from *tfplugin6.Function_Parameter) provider.Param
 	}
 }
 
-// typ reads a type. One that cannot be read is a complaint, and dynamic, so that the rest can be looked at.
+// typ decodes a type. An invalid type is reported and replaced by the dynamic one, so that the rest can be checked.
 func (c *converter) typ(from []byte, at string) cty.Type {
 	if ty, ok := c.types[string(from)]; ok {
 		return ty
@@ -271,7 +271,7 @@ func (c *converter) typ(from []byte, at string) cty.Type {
 	return ty
 }
 
-// rule complains about what providers that OpenTofu accepts do not do.
+// rule reports a violation that does not occur in providers that OpenTofu accepts.
 func (c *converter) rule(at, what string) {
 	if !c.loose {
 		c.complain(at, what)
@@ -287,7 +287,7 @@ func (c *converter) complain(at, what string) {
 		at, what), nil))
 }
 
-// sound reports whether the implied types of the owner's parts can be worked out so far.
+// sound reports whether no problems have been found in the owner, so that its implied types can be computed.
 func (c *converter) sound() bool { return len(c.problems) == c.before }
 
 func capabilities(from *tfplugin6.ServerCapabilities) provider.Capabilities {
@@ -298,7 +298,7 @@ func capabilities(from *tfplugin6.ServerCapabilities) provider.Capabilities {
 	}
 }
 
-// What the maps lack is schema.NestingInvalid.
+// Values that the maps do not contain give schema.NestingInvalid.
 var (
 	blockNesting = map[tfplugin6.Schema_NestedBlock_NestingMode]schema.Nesting{
 		tfplugin6.Schema_NestedBlock_SINGLE: schema.NestingSingle,

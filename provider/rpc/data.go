@@ -128,7 +128,7 @@ func (p *Provider) CloseEphemeral(ctx context.Context, typeName string, private 
 	return problems(resp.Diagnostics)
 }
 
-// instant is the zero time when the plugin named none.
+// instant converts a timestamp; the result is the zero time if there is none.
 func instant(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}

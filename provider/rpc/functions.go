@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/provider/tfplugin6"
 )
 
-// CallFunction implements provider.Functions. An argument that is unknown in any part, where the parameter does not
-// allow that, makes the result unknown without a call.
+// CallFunction implements provider.Functions. If an argument is partly unknown and the parameter does not allow
+// that, the result is unknown and the function is not called.
 func (p *Provider) CallFunction(ctx context.Context, name string, args []cty.Value) (cty.Value, error) {
 	f, err := p.function(ctx, name)
 	if err != nil {
@@ -47,7 +47,7 @@ func (p *Provider) CallFunction(ctx context.Context, name string, args []cty.Val
 	return v, nil
 }
 
-// function returns a function's signature. Plugins may have functions that their schema does not list: those that
+// function returns a function's signature. Plugins may have functions that are not in their schema: those that
 // depend on the configuration, which GetFunctions lists once the provider is configured.
 func (p *Provider) function(ctx context.Context, name string) (provider.Function, error) {
 	d, diags := p.declared(ctx)

@@ -115,8 +115,8 @@ func (p *Provider) ReadResource(ctx context.Context, r provider.ReadRequest) (pr
 	return out, d.diags
 }
 
-// PlanResourceChange implements provider.Managed. A planned destroy is answered here when the plugin does not say
-// that it wants to be asked.
+// PlanResourceChange implements provider.Managed. A planned destroy is answered here unless the plugin declares
+// that it handles it.
 func (p *Provider) PlanResourceChange(ctx context.Context, r provider.PlanRequest) (provider.PlanResponse, diag.List) {
 	all, s, diags := p.shape(ctx, managed, r.TypeName)
 	if diags.HasErrors() {
@@ -159,8 +159,8 @@ func (p *Provider) PlanResourceChange(ctx context.Context, r provider.PlanReques
 	return out, d.diags
 }
 
-// ApplyResourceChange implements provider.Managed. An answer whose object cannot be read counts as lost: something
-// may exist now, and nobody knows what.
+// ApplyResourceChange implements provider.Managed. An answer whose object cannot be decoded counts as lost: an
+// unknown object may exist now.
 func (p *Provider) ApplyResourceChange(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse,
 	diag.List) {
 	all, s, diags := p.shape(ctx, managed, r.TypeName)
@@ -201,7 +201,7 @@ func (p *Provider) ApplyResourceChange(ctx context.Context, r provider.ApplyRequ
 	return out, d.diags
 }
 
-// notBegun takes the mark of a lost call from problems that came before the call that matters.
+// notBegun removes the mark of a lost call from problems that occurred before the decisive call.
 func notBegun(diags diag.List) diag.List {
 	for i, d := range diags {
 		if _, lost := d.Extra.(*provider.Lost); lost {

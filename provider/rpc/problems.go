@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/tfplugin6"
 )
 
-// invalidResponse is the summary of every complaint about what a plugin answered; users' tools match on it.
+// invalidResponse is the summary of all problems with a plugin's answers; users' tools match on it.
 const invalidResponse = "Invalid provider response"
 
 // problems converts the plugin's diagnostics. One of an unknown severity counts as an error.
@@ -35,7 +35,7 @@ func problems(from []*tfplugin6.Diagnostic) diag.List {
 	return l
 }
 
-// path converts an attribute path. Steps that say nothing are passed over.
+// path converts an attribute path. Empty steps are ignored.
 func path(from *tfplugin6.AttributePath) cty.Path {
 	p := make(cty.Path, 0, len(from.Steps))
 	for _, step := range from.Steps {
@@ -51,7 +51,8 @@ func path(from *tfplugin6.AttributePath) cty.Path {
 	return p
 }
 
-// lost says that a call failed as a call. Every failure but "no such method" leaves open what the plugin did.
+// lost returns the problem of a failed call. After every failure except "no such method", it is unknown what the
+// plugin did.
 func (p *Provider) lost(ctx context.Context, method string, err error) diag.List {
 	name := p.options.Name
 	if name == "" {
@@ -89,7 +90,7 @@ func (p *Provider) lost(ctx context.Context, method string, err error) diag.List
 	return diag.List{d}
 }
 
-// misfit is the complaint about a value in an answer that its schema does not allow.
+// misfit returns the problem of a value in an answer that does not conform to its schema.
 func (p *Provider) misfit(method, what string, err error) *diag.Diagnostic {
 	detail := fmt.Sprintf("Provider %s answered the %s call with a %s that does not fit its schema: %s.\n\nThis is a "+
 		"bug in the provider.",
@@ -97,8 +98,8 @@ func (p *Provider) misfit(method, what string, err error) *diag.Diagnostic {
 	return diag.New(diag.Error, invalidResponse, detail, nil)
 }
 
-// survive makes a complaint of a panic over a plugin's answer, which must not end the process that asked: other
-// plugins' operations are in progress in it.
+// survive converts a panic caused by a plugin's answer into a problem. It must not end this process, in which
+// operations of other plugins are in progress.
 func (p *Provider) survive(method string, diags *diag.List) {
 	if r := recover(); r != nil {
 		p.options.Log("panic over an answer", "provider", p.options.Name, "method", method, "panic", r, "stack",
@@ -110,7 +111,7 @@ func (p *Provider) survive(method string, diags *diag.List) {
 	}
 }
 
-// pathError prints an error with the place in the value that it concerns.
+// pathError formats an error with the path of the value that it concerns.
 func pathError(err error) string {
 	if pe, ok := err.(cty.PathError); ok && len(pe.Path) > 0 {
 		return fmt.Sprintf("%s: %s", printPath(pe.Path), pe.Error())
@@ -118,7 +119,7 @@ func pathError(err error) string {
 	return err.Error()
 }
 
-// printPath prints a path as users would write it, with a dot before the first name as OpenTofu has it.
+// printPath formats a path in the syntax of the language, with a dot before the first name as in OpenTofu.
 func printPath(p cty.Path) string {
 	var b strings.Builder
 	for _, step := range p {

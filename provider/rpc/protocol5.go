@@ -12,9 +12,9 @@ import (
 	"github.com/millipede-iac/millipede/provider/tfplugin6"
 )
 
-// protocol5 speaks version 5 in the words of version 6. The embedded client sends the messages of version 6 to the
-// methods of version 5, whose messages look the same on the wire (the tests compare all of them, field by field).
-// The schema does not, so that is fetched with a stub of its own and converted.
+// protocol5 adapts version 5 to the messages of version 6. The embedded client sends the messages of version 6 to
+// the methods of version 5, whose messages have the same encoding (the tests compare all of them, field by field).
+// The schema's encoding differs, so that it is fetched with a stub of version 5 and converted.
 type protocol5 struct {
 	tfplugin6.ProviderClient
 	own tfplugin5.ProviderClient
@@ -35,7 +35,7 @@ const (
 	service6 = "/tfplugin6.Provider/"
 )
 
-// renamed turns a full method name of version 6 into that of version 5.
+// renamed converts a full method name of version 6 to that of version 5.
 func renamed(method string) string {
 	name := strings.TrimPrefix(method, service6)
 	if old, ok := namesIn5[name]; ok {
@@ -44,7 +44,7 @@ func renamed(method string) string {
 	return service5 + name
 }
 
-// GetProviderSchema fetches the schema in version 5 and restates it.
+// GetProviderSchema fetches the schema in version 5 and converts it.
 func (p protocol5) GetProviderSchema(ctx context.Context, _ *tfplugin6.GetProviderSchema_Request,
 	opts ...grpc.CallOption) (*tfplugin6.GetProviderSchema_Response, error) {
 	from, err := p.own.GetSchema(ctx, &tfplugin5.GetProviderSchema_Request{}, opts...)
@@ -126,7 +126,7 @@ func blockFrom5(from *tfplugin5.Schema_Block) *tfplugin6.Schema_Block {
 	return to
 }
 
-// recast reads a message of version 5 as its equal in version 6.
+// recast decodes a message of version 5 as one of version 6.
 func recast[M proto.Message](from proto.Message, to M) M {
 	b, err := proto.Marshal(from)
 	if err == nil {

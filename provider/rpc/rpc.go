@@ -1,13 +1,13 @@
-// Package rpc makes a provider.Provider of a gRPC connection to a plugin. It starts no process and pools nothing.
+// Package rpc implements provider.Provider over a gRPC connection to a plugin. It starts no process and has no
+// pool.
 //
-// Versions 5 and 6 of the protocol differ in names and in the schema of attributes; everything else is the same on
-// the wire. So the package is written once, against the messages of version 6, and protocol5.go restates the other
-// version in their terms.
+// Versions 5 and 6 of the protocol differ in names and in the schema of attributes; the encoding of everything else
+// is the same. So the package uses the messages of version 6, and protocol5.go adapts the other version.
 //
-// Values that are passed must be unmarked. Values that come back conform to the schema: a plugin that answers
-// otherwise gets an error diagnostic, and the value is the null of its type. A call runs until the plugin answers or
-// its context ends; in the second case nothing is known of its effect, so whoever applies a change passes a context
-// that a mere wish to stop does not end, and calls Stop.
+// Arguments must be unmarked. Returned values conform to the schema: if a plugin's answer does not, the result is
+// an error diagnostic and a null value of the type. A call runs until the plugin answers or its context ends; in
+// the second case its effect is unknown. So to apply a change, callers pass a context that a request to stop does
+// not end, and call Stop.
 package rpc
 
 import (
@@ -27,23 +27,24 @@ import (
 	"github.com/millipede-iac/millipede/trace"
 )
 
-// Options says what the connection alone does not tell. The zero value is ready.
+// Options are the options of a Provider. The zero value is ready for use.
 type Options struct {
-	// Name names the provider in diagnostics, as "host/namespace/type".
+	// Name is the name of the provider in diagnostics, as "host/namespace/type".
 	Name string
-	// Schemas is shared by the processes of one package; nil for a cache of this connection's own.
+	// Schemas is shared by the processes of one package; nil for a separate cache.
 	Schemas *SchemaCache
-	// Obituary is asked when a call got no answer. It may wait a moment for the process to end, and returns what
-	// is known of its end (whole lines, perhaps none). It is called by several goroutines at once.
+	// Obituary is called when a call got no answer. It may wait a moment for the process to exit, and returns what
+	// is known about the exit (complete lines, possibly none). It is called concurrently.
 	Obituary func() string
-	// Log takes what users need not see, in the form of hclog and slog: a message, then keys and values. May be nil.
+	// Log receives messages that users need not see, in the form of hclog and slog: a message, then keys and
+	// values. May be nil.
 	Log func(message string, args ...any)
-	// Close ends the connection and what is at its other end. May be nil.
+	// Close closes the connection and ends the process at its other end. May be nil.
 	Close func() error
 }
 
-// New returns the provider at the other end of the connection. The only error is an unknown protocol version.
-// The connection stays the caller's unless Options.Close ends it.
+// New returns the provider at the other end of the connection. It returns an error only for an unknown protocol
+// version. The caller owns the connection unless Options.Close closes it.
 func New(conn grpc.ClientConnInterface, protocol int, o Options) (*Provider, error) {
 	p := &Provider{protocol: protocol, options: o, turn: make(chan struct{}, 1)}
 	switch protocol {
@@ -68,14 +69,14 @@ func New(conn grpc.ClientConnInterface, protocol int, o Options) (*Provider, err
 	return p, nil
 }
 
-// Provider is a plugin behind a connection. It is safe for concurrent use.
+// Provider is a plugin at the other end of a connection. It is safe for concurrent use.
 type Provider struct {
 	conn     channel
 	stub     tfplugin6.ProviderClient
 	protocol int
 	options  Options
 
-	// asked is set once this very process has been asked for its schema; turn lets one caller at a time ask.
+	// asked is set once this process has been asked for its schema; turn serialises the requests.
 	asked atomic.Bool
 	turn  chan struct{}
 }
@@ -102,11 +103,10 @@ func (p *Provider) Close() error {
 	return p.options.Close()
 }
 
-// maxMessage is how large an answer may be, as OpenTofu has it (schemas of 100 MiB exist).
+// maxMessage is the maximum size of an answer, as in OpenTofu (schemas of 100 MiB exist).
 const maxMessage = 256 << 20
 
-// channel is a connection that takes messages of up to maxMessage and sends each call under the name that rename
-// gives it.
+// channel is a connection that accepts messages of up to maxMessage and renames the methods of calls.
 type channel struct {
 	grpc.ClientConnInterface
 	rename func(method string) string
@@ -123,8 +123,8 @@ func (c channel) Invoke(ctx context.Context, method string, args, reply any, opt
 	return err
 }
 
-// ended ends the span of a call. What a plugin says of an error may hold what must not be shown, so only the code of
-// the error is noted.
+// ended ends the span of a call. A plugin's error messages may contain secrets, so only the code of the error is
+// recorded.
 func ended(span *trace.Span, method string, err error) {
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	span.Set("rpc.system", "grpc")
@@ -140,5 +140,5 @@ func ended(span *trace.Span, method string, err error) {
 
 func sameName(method string) string { return method }
 
-// clientCapabilities is what the engine can handle. Deferred answers are not among it.
+// clientCapabilities are the features that the engine supports. Deferred actions are not among them.
 var clientCapabilities = &tfplugin6.ClientCapabilities{WriteOnlyAttributesAllowed: true}

@@ -17,35 +17,35 @@ import (
 	"github.com/millipede-iac/millipede/provider/tfplugin6"
 )
 
-// SchemaCache keeps what a package declares, so that its second process need not be asked in full. It is safe for
-// concurrent use. Answers with errors are not kept.
+// SchemaCache caches the schemas of a package, so that further processes need not be asked in full. It is safe for
+// concurrent use. Answers with errors are not cached.
 type SchemaCache struct {
-	turn chan struct{} // holds a token while somebody fetches
+	turn chan struct{} // contains a token during a fetch
 	kept atomic.Pointer[declared]
 }
 
 // NewSchemaCache returns an empty cache.
 func NewSchemaCache() *SchemaCache { return &SchemaCache{turn: make(chan struct{}, 1)} }
 
-// declared is a package's schemas with what is worked out from them once.
+// declared is a package's schemas with data that is derived from them once.
 type declared struct {
 	schemas  *provider.Schemas
 	warnings diag.List
 	config   shape
-	meta     *shape // nil when the provider takes no metadata
+	meta     *shape // nil if the provider accepts no metadata
 	managed  shapes
 	data     shapes
 	ephem    shapes
 }
 
-// shape is one kind of object, ready for encoding.
+// shape is one kind of object, prepared for encoding.
 type shape struct {
 	block    *schema.Block
 	ty       cty.Type
 	identity cty.Type // cty.NilType when there is none
 }
 
-// shapes are made when first asked for: a configuration uses few of a provider's types.
+// shapes are made at first use: a configuration uses few of a provider's types.
 type shapes struct {
 	from       map[string]schema.Schema
 	identities map[string]schema.Identity
@@ -68,8 +68,9 @@ func (s *shapes) get(name string) (*shape, bool) {
 	return made.(*shape), true
 }
 
-// Schemas implements provider.Describer. The first call of a process asks the plugin, also when the cache knows the
-// answer, unless the plugin has said that it need not be asked: old plugins must be, before anything else.
+// Schemas implements provider.Describer. The first call of a process asks the plugin, even if the schemas are
+// cached, unless the plugin has declared that this is not necessary: old plugins require this call before any
+// other.
 func (p *Provider) Schemas(ctx context.Context) (*provider.Schemas, diag.List) {
 	d, diags := p.declared(ctx)
 	if d == nil {
@@ -78,7 +79,7 @@ func (p *Provider) Schemas(ctx context.Context) (*provider.Schemas, diag.List) {
 	return d.schemas, append(diags, d.warnings...)
 }
 
-// declared returns nil exactly when it returns errors.
+// declared returns nil if, and only if, it returns errors.
 func (p *Provider) declared(ctx context.Context) (*declared, diag.List) {
 	cache := p.options.Schemas
 	if d := cache.kept.Load(); d != nil {
@@ -108,8 +109,8 @@ func (p *Provider) asking(ctx context.Context, d *declared) (*declared, diag.Lis
 	return d, nil
 }
 
-// ask makes the call that an old plugin insists on, for a process whose package is known already. The answer, which
-// may be large, is not decoded.
+// ask makes the call that old plugins require, for a process whose package is already known. The answer, which may
+// be large, is not decoded.
 func (p *Provider) ask(ctx context.Context, d *declared) diag.List {
 	if d.schemas.Capabilities.GetProviderSchemaOptional || p.asked.Load() {
 		return nil
@@ -162,8 +163,8 @@ func (p *Provider) fetch(ctx context.Context) (d *declared, diags diag.List) {
 	return d, nil
 }
 
-// identities fetches the identity schemas. A plugin that has none, or fails to tell them, is one without identities:
-// nothing but identities suffers.
+// identities fetches the identity schemas. A plugin that has none, or returns an error, is treated as one without
+// identities: nothing else is affected.
 func (p *Provider) identities(ctx context.Context) map[string]*tfplugin6.ResourceIdentitySchema {
 	resp, err := p.stub.GetResourceIdentitySchemas(ctx, &tfplugin6.GetResourceIdentitySchemas_Request{})
 	if status.Code(err) == codes.Unimplemented {
@@ -180,7 +181,7 @@ func (p *Provider) identities(ctx context.Context) map[string]*tfplugin6.Resourc
 	return resp.IdentitySchemas
 }
 
-// Metadata implements provider.Describer. It needs no schema, unless the plugin cannot tell its names alone.
+// Metadata implements provider.Describer. It needs no schema, unless the plugin cannot return only the names.
 func (p *Provider) Metadata(ctx context.Context) (provider.Metadata, diag.List) {
 	resp, err := p.stub.GetMetadata(ctx, &tfplugin6.GetMetadata_Request{})
 	if status.Code(err) == codes.Unimplemented {
@@ -209,7 +210,7 @@ func (p *Provider) Metadata(ctx context.Context) (provider.Metadata, diag.List) 
 	return m, problems(resp.Diagnostics)
 }
 
-// kind names a map of shapes in complaints.
+// kind is the name of a map of shapes in problems.
 type kind string
 
 const (
@@ -218,7 +219,7 @@ const (
 	ephemeral kind = "ephemeral resource"
 )
 
-// shape looks a type up.
+// shape returns the shape of a type.
 func (p *Provider) shape(ctx context.Context, k kind, typeName string) (d *declared, s *shape, diags diag.List) {
 	if d, diags = p.declared(ctx); diags.HasErrors() {
 		return nil, nil, diags

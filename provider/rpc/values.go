@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/tfplugin6"
 )
 
-// encoder writes the values of one request and remembers the first that it could not write.
+// encoder encodes the values of one request and records the first failure.
 type encoder struct {
 	err error
 }
@@ -32,7 +32,7 @@ func (e *encoder) value(v cty.Value, ty cty.Type) *tfplugin6.DynamicValue {
 	return &tfplugin6.DynamicValue{Msgpack: b}
 }
 
-// meta encodes the value of a provider_meta block, if the provider takes one.
+// meta encodes the value of a provider_meta block, if the provider accepts one.
 func (e *encoder) meta(v cty.Value, s *shape) *tfplugin6.DynamicValue {
 	if s == nil {
 		return nil
@@ -48,7 +48,7 @@ func (e *encoder) identity(v cty.Value, ty cty.Type) *tfplugin6.ResourceIdentity
 	return &tfplugin6.ResourceIdentityData{IdentityData: e.value(v, ty)}
 }
 
-// failed returns the complaint about the first value that did not fit its schema. Whoever made the value is wrong.
+// failed returns the problem of the first value that did not conform to its schema. It is a mistake of the caller.
 func (e *encoder) failed(typeName string) diag.List {
 	if e.err == nil {
 		return nil
@@ -57,22 +57,22 @@ func (e *encoder) failed(typeName string) diag.List {
 		fmt.Sprintf("A value for %s cannot be sent to its provider: %s.", typeName, pathError(e.err)), nil)
 }
 
-// decoder reads the values of one response and gathers what is wrong with it.
+// decoder decodes the values of one response and collects the problems.
 type decoder struct {
 	p        *Provider
 	method   string
 	typeName string
 	diags    diag.List
-	// unread is set when a value could not be read.
+	// unread is set if a value could not be decoded.
 	unread bool
 }
 
-// decode returns a decoder that begins with the plugin's own diagnostics.
+// decode returns a decoder whose problems begin with the plugin's own diagnostics.
 func (p *Provider) decode(method, typeName string, reported []*tfplugin6.Diagnostic) *decoder {
 	return &decoder{p: p, method: method, typeName: typeName, diags: problems(reported)}
 }
 
-// value decodes a value of the type; an absent one, or one that does not fit, is null.
+// value decodes a value of the type; an absent or invalid one is null.
 func (d *decoder) value(v *tfplugin6.DynamicValue, ty cty.Type) cty.Value {
 	read, err := decodeValue(v, ty)
 	if err != nil {
@@ -96,7 +96,7 @@ func (d *decoder) identity(v *tfplugin6.ResourceIdentityData, ty cty.Type) cty.V
 	return read
 }
 
-// noWriteOnly complains about write-only attributes that were sent back.
+// noWriteOnly reports write-only attributes in an answer.
 func (d *decoder) noWriteOnly(block *schema.Block, v cty.Value) {
 	for _, p := range block.WriteOnlyPaths(v) {
 		d.diags = d.diags.Append(diag.New(diag.Error, invalidResponse, fmt.Sprintf(
@@ -106,7 +106,7 @@ func (d *decoder) noWriteOnly(block *schema.Block, v cty.Value) {
 	}
 }
 
-// notDeferred complains about an answer that puts the operation off, which clientCapabilities does not allow.
+// notDeferred reports an answer that defers the operation, which clientCapabilities does not allow.
 func (d *decoder) notDeferred(deferred *tfplugin6.Deferred) {
 	if deferred == nil {
 		return
@@ -117,8 +117,8 @@ func (d *decoder) notDeferred(deferred *tfplugin6.Deferred) {
 		d.p.options.Name, d.method, d.typeName, deferred.Reason), nil))
 }
 
-// decodeValue reads a value in either encoding. An absent value is null. What comes from a plugin is anybody's bytes:
-// coding bounds what reading them may cost.
+// decodeValue decodes a value in either encoding. An absent value is null. The bytes come from a plugin and are not
+// trusted: coding bounds the cost of decoding.
 func decodeValue(v *tfplugin6.DynamicValue, ty cty.Type) (cty.Value, error) {
 	if len(v.GetMsgpack()) > 0 {
 		return coding.DecodeValue(v.Msgpack, ty)
@@ -126,12 +126,12 @@ func decodeValue(v *tfplugin6.DynamicValue, ty cty.Type) (cty.Value, error) {
 	return coding.DecodeJSON(v.GetJson(), ty)
 }
 
-// readable returns the attributes that can be read of an object that cannot be read as a whole.
+// readable returns the attributes that can be decoded of an object that cannot be decoded as a whole.
 func readable(v *tfplugin6.DynamicValue, ty cty.Type) map[string]cty.Value {
 	return coding.Readable(raw(v), len(v.GetMsgpack()) == 0, ty)
 }
 
-// raw returns a value as it came.
+// raw returns the bytes of a value as received.
 func raw(v *tfplugin6.DynamicValue) []byte {
 	if len(v.GetMsgpack()) > 0 {
 		return v.Msgpack

@@ -7,15 +7,15 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// Hides reports whether messages must not show the attribute's value: it is sensitive or write-only, or something
-// in it is.
+// Hides reports whether messages must not show the attribute's value: it, or a part of it, is sensitive or
+// write-only.
 func (a *Attribute) Hides() bool {
 	return a.any(func(a *Attribute) bool { return a.Sensitive || a.WriteOnly })
 }
 
-// Known returns the JSON of some attributes of an object of the block: of those that are known, that may be shown, and
-// that JSON can hold. It is nil when there are none. secrets are paths that must not be shown either; what they lead
-// into is left out as a whole.
+// Known returns the JSON of some attributes of an object of the block: those that are known, may be shown, and can
+// be represented in JSON. It is nil if there are none. secrets are further paths that must not be shown; attributes
+// that contain them are left out as a whole.
 func (b *Block) Known(attrs map[string]cty.Value, secrets []cty.Path) []byte {
 	hidden := map[string]bool{}
 	for _, path := range secrets {
@@ -32,7 +32,7 @@ func (b *Block) Known(attrs map[string]cty.Value, secrets []cty.Path) []byte {
 		if hidden[name] || b.hides(name) || v == cty.NilVal || v.IsNull() || !v.IsWhollyKnown() {
 			continue
 		}
-		// infinity is written, but is no JSON
+		// infinity is written, but is not JSON
 		if text, err := ctyjson.Marshal(v, v.Type()); err == nil && json.Valid(text) {
 			known[name] = text
 		}
@@ -47,8 +47,8 @@ func (b *Block) Known(attrs map[string]cty.Value, secrets []cty.Path) []byte {
 	return text
 }
 
-// hides reports whether messages must not show an attribute, or the blocks of a name. What the block does not have
-// is not shown.
+// hides reports whether messages must not show an attribute, or the blocks of a name. Names that the block does not
+// have are not shown.
 func (b *Block) hides(name string) bool {
 	if a, ok := b.Attributes[name]; ok {
 		return a.Hides()

@@ -2,8 +2,8 @@ package schema
 
 import "github.com/zclconf/go-cty/cty"
 
-// AttributeAt returns the attribute that a path through a value of this block leads to, or nil when it leads
-// to a block or nowhere. Index steps through collections are passed over.
+// AttributeAt returns the attribute at a path through a value of this block, or nil if the path leads to a block or
+// does not exist. Index steps through collections are ignored.
 func (b *Block) AttributeAt(path cty.Path) *Attribute {
 	block := b
 	var object *Object

@@ -1,6 +1,7 @@
-// Package schema describes the shape of provider objects and the cty type that it implies.
+// Package schema describes the structure of provider objects and the cty type that it implies.
 //
-// It holds no values and speaks no protocol: provider/rpc makes schemas, the language decodes bodies by them.
+// It contains no values and implements no protocol: provider/rpc makes schemas, and the language decodes bodies
+// using them.
 package schema
 
 import (
@@ -9,17 +10,17 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Nesting says how a nested block or a nested attribute repeats.
+// Nesting is how a nested block or a nested attribute repeats.
 type Nesting byte
 
 const (
-	// NestingInvalid is the zero value; a schema that holds it is broken.
+	// NestingInvalid is the zero value; a schema that contains it is invalid.
 	NestingInvalid Nesting = iota
 	// NestingSingle is at most one, null when absent.
 	NestingSingle
-	// NestingGroup is exactly one, present even when absent in configuration (blocks only).
+	// NestingGroup is exactly one, present even if absent in configuration (blocks only).
 	NestingGroup
-	// NestingList is a list (or a tuple, where an element's type is not exact).
+	// NestingList is a list (or a tuple, if an element's type is dynamic).
 	NestingList
 	// NestingSet is a set.
 	NestingSet
@@ -27,7 +28,7 @@ const (
 	NestingMap
 )
 
-// StringKind reports whether a description is plain text or Markdown.
+// StringKind says whether a description is plain text or Markdown.
 type StringKind byte
 
 const (
@@ -37,19 +38,19 @@ const (
 	Markdown
 )
 
-// Schema is the shape of one kind of object, with the version that stored objects are upgraded to.
+// Schema is the structure of one kind of object, with the version to which stored objects are upgraded.
 type Schema struct {
 	Version int64
 	Block   *Block
 }
 
-// Identity is the shape of the identity of a resource type. Nil where a type has none.
+// Identity is the structure of the identity of a resource type. Nil if a type has none.
 type Identity struct {
 	Version int64
 	Body    *Object
 }
 
-// ImportType is what users write to import by identity: the attributes that are not required may be left out.
+// ImportType returns the type of the identity in an import block: attributes that are not required may be left out.
 func (i *Identity) ImportType() cty.Type {
 	var optional []string
 	for name, a := range i.Body.Attributes {
@@ -70,11 +71,11 @@ type Block struct {
 	DescriptionKind    StringKind
 	Deprecated         bool
 	DeprecationMessage string
-	// Ephemeral marks a block whose values are never stored, so that ephemeral ones may stand in it: that of an
-	// ephemeral resource type, of a provider, of a provisioner.
+	// Ephemeral is set for a block whose values are never stored, so that it may contain ephemeral ones: that of an
+	// ephemeral resource type, a provider, or a provisioner.
 	Ephemeral bool
 
-	// implied is what ImpliedType has returned: it is asked for several times for each instance.
+	// implied caches the result of ImpliedType, which is called several times for each instance.
 	implied atomic.Pointer[cty.Type]
 }
 
@@ -111,8 +112,8 @@ type NestedBlock struct {
 	MinItems, MaxItems int
 }
 
-// ImpliedType returns the object type of a value of this block. All attributes of the type are present in
-// every value; absent ones are null. From the first call on the block must not change.
+// ImpliedType returns the object type of a value of this block. Every value has all attributes of the type; absent
+// ones are null. After the first call the block must not change.
 func (b *Block) ImpliedType() cty.Type {
 	if b == nil {
 		return cty.EmptyObject
@@ -159,8 +160,8 @@ func (nb *NestedBlock) ImpliedType() cty.Type {
 	return nest(nb.Block.ImpliedType(), nb.Nesting)
 }
 
-// nest wraps an element type. A list or map whose element type is not exact becomes cty.DynamicPseudoType,
-// because its value is then a tuple or an object.
+// nest returns the type of a nesting with an element type. If the element type of a list or map is dynamic, it is
+// cty.DynamicPseudoType, because the value is then a tuple or an object.
 func nest(element cty.Type, n Nesting) cty.Type {
 	switch n {
 	case NestingSingle, NestingGroup:
@@ -182,7 +183,7 @@ func nest(element cty.Type, n Nesting) cty.Type {
 	}
 }
 
-// NullBlock returns the value of an absent object of this shape.
+// NullBlock returns the value of an absent object of this type.
 func (b *Block) NullBlock() cty.Value { return cty.NullVal(b.ImpliedType()) }
 
 // EmptyValue returns the value of a block with nothing set: null attributes, empty collections of blocks.

@@ -18,7 +18,7 @@ import (
 // credentials finds the credentials for hosts: in the environment, then in the CLI configuration, then with its helper.
 type credentials struct{ config *cliconfig.Config }
 
-// ForHost implements svcauth.CredentialsSource. Nil stands for none.
+// ForHost implements svcauth.CredentialsSource. It returns nil if there are none.
 func (c credentials) ForHost(ctx context.Context, host svchost.Hostname) (svcauth.HostCredentials, error) {
 	if token, ok := c.config.EnvironmentTokens[host]; ok {
 		return svcauth.HostCredentialsToken(token), nil

@@ -13,20 +13,20 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// Download is a file to bring here.
+// Download is a request for a file.
 type Download struct {
 	URL string
-	// Host is whose credentials go with the request; empty for none.
+	// Host is the host whose credentials are sent with the request; empty for none.
 	Host string
 	// Header is added to the request.
 	Header http.Header
-	// Retries is how often the download is tried again when the server fails or the connection is cut.
+	// Retries is the number of retries after the server fails or the connection breaks.
 	Retries int
-	// NoContent also accepts an answer that has a header alone.
+	// NoContent also accepts a response without content.
 	NoContent bool
 }
 
-// StatusError is the answer of a server that does not have what was asked for, or does not give it.
+// StatusError is a response with an unexpected status.
 type StatusError struct {
 	URL    string
 	Code   int
@@ -37,8 +37,8 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("unsuccessful request to %s: %s", e.URL, e.Status)
 }
 
-// Download writes a file, from its beginning, and returns the header of the answer. With an error the content is
-// undefined. The error is a StatusError when a server answered with something else than the file.
+// Download writes the content to a file, from its beginning, and returns the header of the response. After an error
+// the content is undefined. The error is a StatusError if a server responds with another status.
 func (s *Services) Download(ctx context.Context, d Download, into *os.File) (http.Header, error) {
 	client := s.client(d.Retries, 0)
 	for attempt := 0; ; attempt++ {
@@ -52,10 +52,10 @@ func (s *Services) Download(ctx context.Context, d Download, into *os.File) (htt
 	}
 }
 
-// errCut is the error of a download that ended before its end.
+// errCut is the error of an incomplete download.
 var errCut = errors.New("the connection was cut during the download")
 
-// attempt downloads once; requests that get no file are repeated by the client.
+// attempt downloads once; the client repeats requests that fail before the content.
 func (s *Services) attempt(ctx context.Context, client *retryablehttp.Client, d Download,
 	into *os.File) (http.Header, error) {
 	r, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, d.URL, nil)
@@ -95,7 +95,7 @@ func (s *Services) attempt(ctx context.Context, client *retryablehttp.Client, d 
 	return resp.Header, nil
 }
 
-// pause waits, but not longer than the context lasts.
+// pause waits for a duration, or until the context ends.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -15,14 +15,14 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Login is a way to get a token from a host. Close it.
+// Login is a login in progress, which gets a token from a host. Close it.
 type Login struct {
-	// URL is where the user goes with a browser: to allow what asks for the token, or to make one.
+	// URL is the page that the user opens in a browser, to authorize the request for a token, or to create one.
 	URL string
-	// ByHand tells that the host shows the token to the user, who enters it.
+	// ByHand is set if the host shows the token to the user, who enters it.
 	ByHand bool
 
-	account  *url.URL // where a token that was entered is tried out
+	account  *url.URL // the address to verify an entered token
 	config   oauth2.Config
 	verifier string
 	services *Services
@@ -31,9 +31,9 @@ type Login struct {
 	codes    chan string
 }
 
-// Login begins to get a token, by the login protocol that OpenTofu documents: OAuth with an authorization code, which
-// comes to a server on this machine, or a page of the host. state is a random text. The error is a NoServiceError when
-// the host has no way.
+// Login starts the login protocol that OpenTofu documents: OAuth with an authorization code, which is sent to a
+// server on this machine, or a page of the host. state is a random text. The error is a NoServiceError if the host
+// supports neither.
 func (s *Services) Login(ctx context.Context, host, state string) (*Login, error) {
 	name, err := hostname(host)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Services) Login(ctx context.Context, host, state string) (*Login, error
 	return &Login{URL: page.String(), ByHand: true, account: account, services: s}, nil
 }
 
-// Check tries a token out that the user has entered.
+// Check verifies a token that the user has entered.
 func (l *Login) Check(ctx context.Context, token string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.account.String(), nil)
 	if err != nil {
@@ -83,11 +83,11 @@ func (l *Login) Check(ctx context.Context, token string) error {
 	return nil
 }
 
-// listen starts the server that the host sends the browser to.
+// listen starts the server to which the host redirects the browser.
 func (s *Services) listen(client *disco.OAuthClient, state string) (*Login, error) {
 	var listener net.Listener
 	for port := int(client.MinPort); port <= int(client.MaxPort) && listener == nil; port++ {
-		if l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port)); err == nil { // else it is taken
+		if l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port)); err == nil { // otherwise the port is in use
 			listener = l
 		}
 	}
@@ -106,13 +106,13 @@ func (s *Services) listen(client *disco.OAuthClient, state string) (*Login, erro
 	l.server = &http.Server{Handler: l.callback(state), ReadHeaderTimeout: time.Minute}
 	l.done.Go(func() {
 		if err := l.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			close(l.codes) // Token says so
+			close(l.codes) // Token reports the error
 		}
 	})
 	return l, nil
 }
 
-// callback takes the code that the host gives the browser.
+// callback handles the redirect with the authorization code.
 func (l *Login) callback(state string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		code := r.FormValue("code")
@@ -122,7 +122,7 @@ func (l *Login) callback(state string) http.HandlerFunc {
 		}
 		select {
 		case l.codes <- code:
-		default: // one is enough
+		default: // only the first code is used
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
@@ -132,7 +132,7 @@ func (l *Login) callback(state string) http.HandlerFunc {
 	}
 }
 
-// Token waits until the host has answered, and returns the token that it gives.
+// Token waits for the authorization, and returns the token of the host.
 func (l *Login) Token(ctx context.Context) (string, error) {
 	select {
 	case <-ctx.Done():
@@ -150,12 +150,12 @@ func (l *Login) Token(ctx context.Context) (string, error) {
 	}
 }
 
-// Close ends the server.
+// Close stops the server.
 func (l *Login) Close() error {
 	if l.server == nil {
 		return nil
 	}
-	// The page that the browser was promised is still written.
+	// The response to the browser is still written.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	err := l.server.Shutdown(ctx)

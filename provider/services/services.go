@@ -1,8 +1,8 @@
-// Package services reaches the network services of hosts: registries of providers and of modules, and what they refer
-// to.
+// Package services connects to the network services of hosts: registries of providers and of modules, and the
+// addresses to which they refer.
 //
-// It finds out which services a host has, adds the user's credentials, tries again what may succeed later. What the
-// answers mean is for its callers.
+// It discovers the services of a host, adds the user's credentials, and retries requests that may succeed later. It
+// does not interpret the responses.
 package services
 
 import (
@@ -29,23 +29,23 @@ const (
 	Modules   = "modules.v1"
 )
 
-// Options say how to reach hosts.
+// Options are the options of Services.
 type Options struct {
 	Config *cliconfig.Config
-	// Version is what requests say that they were made by, for hosts that answer by version.
+	// Version is the version of the program in requests, for hosts whose responses depend on it.
 	Version string
-	// Transport carries the requests; nil for the usual one, with the proxies of the
-	// Surroundings and the roots of the machine.
+	// Transport executes the requests; nil for the default one, with the proxies of the Surroundings and the root
+	// certificates of the machine.
 	Transport http.RoundTripper
-	// Wait is the pause before a request is made a second time; it doubles with each. 0 is one second. What a host
-	// asks for itself (Retry-After) comes first.
+	// Wait is the pause before the first retry of a request; it doubles with each. 0 is one second. If the host
+	// specifies a pause (Retry-After), that is used.
 	Wait time.Duration
-	// Surroundings are the operation's environment, for stores that have credentials of their own: those of clouds,
-	// and OCI registries. Without an Environ it is the environment that Config was read in.
+	// Surroundings are the operation's environment, for services that have credentials of their own: those of
+	// clouds, and OCI registries. Without an Environ it is the environment in which Config was read.
 	Surroundings cloud.Surroundings
 }
 
-// Services reaches hosts. It is safe for concurrent use, and asks each host for its services once.
+// Services connects to hosts. It is safe for concurrent use, and discovers the services of each host once.
 type Services struct {
 	options Options
 	disco   *disco.Disco
@@ -80,13 +80,13 @@ func New(o Options) *Services {
 	return s
 }
 
-// Surroundings returns what stores with credentials of their own are asked with.
+// Surroundings returns the environment for services with credentials of their own.
 func (s *Services) Surroundings() cloud.Surroundings { return s.options.Surroundings }
 
-// OCI asks OCI registries, with the credentials of the CLI configuration.
+// OCI returns the client of OCI registries, with the credentials of the CLI configuration.
 func (s *Services) OCI() *oci.Client { return s.oci }
 
-// agent names the program in each request.
+// agent adds the name of the program to each request.
 type agent struct {
 	version string
 	inner   http.RoundTripper
@@ -101,11 +101,11 @@ func (a agent) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.inner.RoundTrip(r)
 }
 
-// maxPause ends the doubling of pauses.
+// maxPause bounds the pauses between retries.
 const maxPause = 30 * time.Second
 
-// client makes requests that are repeated when a host is not there, has too much to do, or fails. The last answer is
-// returned as it is.
+// client returns a client that retries requests if a host is unreachable, overloaded, or fails. The last response
+// is returned unchanged.
 func (s *Services) client(retries int, timeout time.Duration) *retryablehttp.Client {
 	inner := *s.plain
 	inner.Timeout = timeout
@@ -117,10 +117,10 @@ func (s *Services) client(retries int, timeout time.Duration) *retryablehttp.Cli
 	}
 }
 
-// NoServiceError tells that a host does not offer a service, as far as its discovery document says.
+// NoServiceError means that a host does not offer a service, according to its discovery document.
 type NoServiceError struct {
 	Host string
-	// OtherVersion tells that the host offers the service in versions that are not known here.
+	// OtherVersion is set if the host offers the service only in versions that are not supported.
 	OtherVersion bool
 }
 
@@ -131,7 +131,7 @@ func (e *NoServiceError) Error() string {
 	return "the host " + e.Host + " does not offer this service"
 }
 
-// UnreachableError tells that the services of a host could not be found out.
+// UnreachableError means that the services of a host could not be discovered.
 type UnreachableError struct {
 	Host string
 	Err  error
@@ -141,11 +141,11 @@ func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("could not connect to %s: %s", e.Host, e.Err)
 }
 
-// Unwrap returns why.
+// Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// Find returns where a host offers a service. The URL ends with a slash. The error is a NoServiceError, an
-// UnreachableError, or says that the host's name is wrong.
+// Find returns the URL of a service of a host. It ends with a slash. The error is a NoServiceError, an
+// UnreachableError, or says that the host's name is invalid.
 func (s *Services) Find(ctx context.Context, host, service string) (*url.URL, error) {
 	name, err := hostname(host)
 	if err != nil {
@@ -173,16 +173,16 @@ func (s *Services) Find(ctx context.Context, host, service string) (*url.URL, er
 	return &out, nil
 }
 
-// hostname returns the form of a host's name that is compared and asked for.
+// hostname returns the normalised form of a host's name.
 func hostname(host string) (svchost.Hostname, error) {
 	return svchost.ForComparison(svchost.ForDisplay(host))
 }
 
-// versionHeader tells a registry which version asks.
+// versionHeader is the header with the version of the client.
 const versionHeader = "X-Terraform-Version"
 
-// Get asks a registry, with the credentials for a host (none when it is empty), and again when the answer may become
-// better. The caller closes the body.
+// Get sends a request to a registry, with the credentials for a host (none if it is empty), and retries it if the
+// failure may be temporary. The caller closes the body.
 func (s *Services) Get(ctx context.Context, u *url.URL, host string) (*http.Response, error) {
 	r, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -214,7 +214,7 @@ func (s *Services) authorize(ctx context.Context, r *http.Request, host string) 
 	return nil
 }
 
-// Retries is how often a request to a registry is tried again.
+// Retries returns the number of retries of a request to a registry.
 func (s *Services) Retries() int { return s.options.Config.Retries }
 
 // HasCredentials reports whether requests to a host carry credentials.
@@ -227,7 +227,7 @@ func (s *Services) HasCredentials(ctx context.Context, host string) bool {
 	return err == nil && creds != nil
 }
 
-// Token returns the user's token for a host; empty when there is none, or other credentials.
+// Token returns the user's token for a host; empty if there is none, or credentials of another kind.
 func (s *Services) Token(ctx context.Context, host string) (string, error) {
 	name, err := hostname(host)
 	if err != nil {
@@ -243,6 +243,5 @@ func (s *Services) Token(ctx context.Context, host string) (string, error) {
 	return "", nil
 }
 
-// HTTP carries requests to hosts as they are: with the proxies and the certificates of the operation, without
-// credentials, once.
+// HTTP returns a client with the proxies and the certificates of the operation, without credentials and retries.
 func (s *Services) HTTP() *http.Client { return s.plain }

@@ -16,19 +16,19 @@ import (
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
-// Place is where the credentials for a host are kept.
+// Place is where the credentials for a host are stored.
 type Place byte
 
 // The places.
 const (
 	Nowhere  Place = iota
-	InFile         // in the file that login writes to
+	InFile         // in the file that login writes
 	ByHand         // in another file of the CLI configuration
-	ByHelper       // with the credentials helper, as far as it has any
+	ByHelper       // in the credentials helper, if it has any
 )
 
-// Kept tells where the credentials for a host are kept, variables aside: those come before, and are nobody's to
-// change.
+// Kept returns where the credentials for a host are stored. Environment variables are ignored: they take
+// precedence, and cannot be changed here.
 func (s *Services) Kept(host string) (Place, error) {
 	name, err := hostname(host)
 	if err != nil {
@@ -50,17 +50,17 @@ func (s *Services) Kept(host string) (Place, error) {
 	}
 }
 
-// Keep keeps a token for a host: with the credentials helper, or in the user's file.
+// Keep stores a token for a host: in the credentials helper, or in the user's file.
 func (s *Services) Keep(ctx context.Context, host, token string) error {
 	return s.change(ctx, host, "store", map[string]any{"token": token})
 }
 
-// Forget forgets the token for a host.
+// Forget removes the token for a host.
 func (s *Services) Forget(ctx context.Context, host string) error {
 	return s.change(ctx, host, "forget", nil)
 }
 
-// change keeps other credentials for a host, none when they are nil.
+// change replaces the credentials for a host; nil removes them.
 func (s *Services) change(ctx context.Context, host, verb string, to map[string]any) error {
 	name, err := hostname(host)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Services) change(ctx context.Context, host, verb string, to map[string]
 	return s.write(file)
 }
 
-// written reads the file that login writes to, and reports whether it has credentials for a host.
+// written reads the file that login writes, and reports whether it contains credentials for a host.
 func (s *Services) written(host svchost.Hostname) (file map[string]any, has bool, err error) {
 	file = map[string]any{}
 	name := s.options.Config.CredentialsFile
@@ -115,7 +115,7 @@ func (s *Services) written(host svchost.Hostname) (file map[string]any, has bool
 		return nil, false, err
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber() // what others wrote stays as it is
+	d.UseNumber() // numbers of others stay unchanged
 	if err := d.Decode(&file); err != nil {
 		return nil, false, fmt.Errorf("the file %s cannot be read: %w", name, err)
 	}
@@ -132,7 +132,7 @@ func (s *Services) written(host svchost.Hostname) (file map[string]any, has bool
 	return file, has, nil
 }
 
-// write replaces the file in one step. Nobody else may read it.
+// write replaces the file atomically. It is readable only by the user.
 func (s *Services) write(file map[string]any) error {
 	name := s.options.Config.CredentialsFile
 	if name == "" {

@@ -9,9 +9,9 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// checkCompletes tells in what actual is no completion of planned: everything that the plan knew must be there
-// unchanged, and what it left unknown must fit the type and the range that it promised. It is asked of the second
-// plan made at apply time, and of the applied object.
+// checkCompletes reports how actual contradicts planned: everything known in the plan must be unchanged, and
+// unknown parts must have the promised type and range. It is used for the second plan, which is made at apply time,
+// and for the applied object.
 //
 // Both values are of the block's implied type.
 func checkCompletes(b *schema.Block, planned, actual cty.Value) breaches {
@@ -60,7 +60,7 @@ func (l *breaches) completedAttribute(a *schema.Attribute, planned, actual cty.V
 
 func (l *breaches) completedBlocks(nb *schema.NestedBlock, planned, actual cty.Value, path cty.Path) {
 	if nb.Nesting == schema.NestingSingle || nb.Nesting == schema.NestingGroup {
-		if planned.IsKnown() || !actual.IsNull() { // an unknown number of blocks may turn out to be none
+		if planned.IsKnown() || !actual.IsNull() { // an unknown number of blocks may become zero
 			l.completedBlock(&nb.Block, planned, actual, path)
 		}
 		return
@@ -92,7 +92,7 @@ func (l *breaches) completedBlocks(nb *schema.NestedBlock, planned, actual cty.V
 	}
 }
 
-// value compares two values of an attribute, or of something inside one.
+// value compares two values of an attribute, or of a part of one.
 func (l *breaches) value(planned, actual cty.Value, path cty.Path) {
 	if planned.Type() == cty.DynamicPseudoType {
 		return
@@ -157,9 +157,9 @@ func (l *breaches) elements(planned, actual cty.Value, path cty.Path) {
 	}
 }
 
-// pairUp compares sets, whose elements have no names: each planned element must be completed by some actual one,
-// and each actual one must complete some planned one. Elements may coalesce once they are known, but a set never
-// grows. secret keeps the elements out of the messages.
+// pairUp compares sets, whose elements have no names: some actual element must complete each planned one, and each
+// actual one must complete some planned one. Elements may coalesce when they become known, but a set never grows.
+// secret hides the elements in messages.
 func pairUp(l *breaches, planned, actual cty.Value, path cty.Path, secret bool,
 	completes func(planned, actual cty.Value) bool) {
 	if planned.RawEquals(actual) {
@@ -175,7 +175,7 @@ func pairUp(l *breaches, planned, actual cty.Value, path cty.Path, secret bool,
 	}
 	for _, a := range after {
 		if missing {
-			break // the same difference would be told a second time, from the other side
+			break // the same difference would be reported twice
 		}
 		if !holds(planned, a) && !slices.ContainsFunc(before, func(p cty.Value) bool { return completes(p, a) }) {
 			l.show(path, "actual set element %s was not planned", elementText(a, secret))
@@ -186,7 +186,7 @@ func pairUp(l *breaches, planned, actual cty.Value, path cty.Path, secret bool,
 	}
 }
 
-// holds reports whether the set certainly has the element.
+// holds reports whether the set is known to contain the element.
 func holds(set, element cty.Value) bool {
 	has := set.HasElement(element)
 	return has.IsKnown() && has.True()

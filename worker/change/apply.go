@@ -11,19 +11,19 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Applied is what came of carrying out one planned step.
+// Applied is the outcome of applying one planned step.
 type Applied struct {
-	// Result is the object as it is afterwards. It is nil when nothing was done (the diagnostics say why: the
-	// object is as it was), and when Doubt is set.
+	// Result is the object afterwards. It is nil if nothing was done (the diagnostics say why: the object is
+	// unchanged), and if Doubt is set.
 	Result *wire.ApplyResult
-	// Doubt tells why it cannot be known what happened: the provider was asked, and did not answer, or with something
-	// that cannot be kept.
+	// Doubt says why the outcome is unknown: the provider was called and did not answer, or its answer cannot be
+	// stored.
 	Doubt string
-	// Answer is what is known of an answer that cannot be kept; nil when there is none.
+	// Answer is the readable part of an answer that cannot be stored; nil if there is none.
 	Answer *wire.Answer
 }
 
-// Apply carries out one planned step on one object.
+// Apply applies one planned step to one object.
 func Apply(ctx context.Context, h Host, t *wire.ApplyTask) (Applied, diag.List) {
 	i, diags := h.managedInstance(t.Type, t.Meta, t.Sensitive)
 	if diags.HasErrors() {
@@ -39,7 +39,7 @@ func Apply(ctx context.Context, h Host, t *wire.ApplyTask) (Applied, diag.List) 
 	return i.createOrUpdate(ctx, t, prior, diags)
 }
 
-// priorOf returns the object that the step starts from.
+// priorOf returns the prior object of the step.
 func (i instance) priorOf(ctx context.Context, t *wire.ApplyTask) (object, diag.List) {
 	if t.Stored != nil {
 		return i.current(ctx, t.Stored, nil)
@@ -52,7 +52,7 @@ func (i instance) delete(ctx context.Context, t *wire.ApplyTask, prior object, d
 		return Applied{Result: i.result(i.absent())}, diags
 	}
 	want, more := i.decodeObject(nil, t.PlannedPrivate, t.PlannedIdentity, "planned object")
-	if t.Stored != nil { // a deposed object: nobody has asked the provider for a plan yet
+	if t.Stored != nil { // a deposed object: the provider has not planned yet
 		var p planned
 		p, more = i.planDestroy(ctx, prior)
 		want = p.object
@@ -90,7 +90,7 @@ func (i instance) createOrUpdate(ctx context.Context, t *wire.ApplyTask, prior o
 		return Applied{}, diags
 	}
 
-	// What was unknown when the step was planned is known now, so the provider completes its plan.
+	// Values that were unknown in the plan are known now, so the provider completes its plan.
 	final, more := i.planChange(ctx, prior, config, ignore, "")
 	if diags = append(diags, more...); diags.HasErrors() {
 		return Applied{}, diags
@@ -100,14 +100,14 @@ func (i instance) createOrUpdate(ctx context.Context, t *wire.ApplyTask, prior o
 	}
 	if final.action == plan.NoOp {
 		result := i.result(prior)
-		result.Unchanged = true // the values learnt since left nothing to change
+		result.Unchanged = true // with the values known now, nothing has to change
 		return Applied{Result: result}, diags
 	}
 	out, more := i.carryOut(ctx, step{action: t.Action, prior: prior, planned: final.object, config: config})
 	return out, append(diags, more...)
 }
 
-// checkFinalPlan compares the plan that was made with the final values with the one that was approved.
+// checkFinalPlan compares the plan made with the final values with the approved one.
 func (i instance) checkFinalPlan(action plan.Action, promised cty.Value, final planned) diag.List {
 	var diags diag.List
 	if final.action != action && !(action == plan.Update && final.action == plan.NoOp) {
@@ -120,7 +120,7 @@ func (i instance) checkFinalPlan(action plan.Action, promised cty.Value, final p
 	return append(diags, i.blameEach(inconsistentPlan, opening, checkCompletes(i.block, promised, final.value))...)
 }
 
-// step is one change as it is put to the provider.
+// step is one change as it is sent to the provider.
 type step struct {
 	action  plan.Action
 	prior   object
@@ -128,9 +128,9 @@ type step struct {
 	config  cty.Value
 }
 
-// carryOut asks the provider to carry out the step. From here on something may have happened: a partial object is kept
-// with the errors, and silence is doubt. So is an answer that can be kept nowhere: what has been made must be in the
-// state, or known to be in doubt.
+// carryOut calls the provider to apply the step. From here on it may have had an effect: a partial object is stored
+// with the errors, and if there is no answer the outcome is in doubt. The same holds for an answer that cannot be
+// stored: whatever was created must be in the state, or be recorded as in doubt.
 func (i instance) carryOut(ctx context.Context, s step) (Applied, diag.List) {
 	resp, diags := i.Provider.ApplyResourceChange(ctx, provider.ApplyRequest{
 		TypeName:        i.name,
@@ -156,25 +156,25 @@ func (i instance) carryOut(ctx context.Context, s step) (Applied, diag.List) {
 
 	switch {
 	case value.IsNull() && diags.HasErrors():
-		// Providers often answer a failure with null. If the object really is gone, the next refresh shows it.
+		// Providers often answer a failure with null. If the object no longer exists, the next refresh detects it.
 		return Applied{Result: i.result(s.prior)}, diags
 	case value.IsNull():
 		return Applied{Result: i.result(i.absent())}, diags
 	}
 	now := object{value: value, private: resp.Private, identity: identity}
-	// Whether a failed creation left something whole is unknown; a failed update tells by the object what it did.
+	// It is unknown whether a failed creation left a complete object; the object shows what a failed update did.
 	now.tainted = s.action == plan.Create && diags.HasErrors()
 	return Applied{Result: i.result(now)}, diags
 }
 
-// checkKept tells why the object that the provider answered with cannot be kept, if it cannot. A creation that failed
-// may have left nothing, and says so with null; one that has not failed has made something.
+// checkKept returns the reason why the object in the provider's answer cannot be stored, if any. A failed creation
+// may have created nothing, which is answered by null; a successful one has created something.
 func (i instance) checkKept(s step, resp provider.ApplyResponse, failed bool) (doubt string, diags diag.List) {
 	value := resp.Object
 	switch {
 	case value == cty.NilVal || value.IsNull():
 		if failed || s.action != plan.Create {
-			return "", nil // checkApplied has words for it
+			return "", nil // checkApplied reports it
 		}
 		_, diags := i.checkApplied(s, resp, failed)
 		return "asked to create the object, the provider reported no failure, and returned none", diags
@@ -191,7 +191,7 @@ func (i instance) checkKept(s step, resp provider.ApplyResponse, failed bool) (d
 		i.blameEach(invalidObject, opening, found)
 }
 
-// infinities lists the places of v that are infinite numbers.
+// infinities lists the paths of v that are infinite numbers.
 func infinities(v cty.Value) breaches {
 	var found breaches
 	err := cty.Walk(v, func(path cty.Path, v cty.Value) (bool, error) {
@@ -206,7 +206,7 @@ func infinities(v cty.Value) breaches {
 	return found
 }
 
-// answerOf is what is known of an answer that came as a value.
+// answerOf returns the readable part of an answer that was received as a value.
 func answerOf(resp provider.ApplyResponse) *provider.Answer {
 	a := &provider.Answer{Private: resp.Private}
 	if v := resp.Object; v != cty.NilVal && v.Type().IsObjectType() && !v.IsNull() && v.IsKnown() {
@@ -215,7 +215,7 @@ func answerOf(resp provider.ApplyResponse) *provider.Answer {
 	return a
 }
 
-// unkept returns what of an answer goes into the doubt.
+// unkept returns the part of an answer that is recorded with the doubt.
 func (i instance) unkept(a *provider.Answer) *wire.Answer {
 	if a == nil {
 		return nil
@@ -228,8 +228,8 @@ func (i instance) unkept(a *provider.Answer) *wire.Answer {
 	return out
 }
 
-// checkApplied returns the object that the provider answered with, as it can be kept, and what is wrong with it.
-// A provider that reports a failure is not told off for an object that differs from the plan.
+// checkApplied returns the object in the provider's answer in the form in which it is stored, and the problems. If
+// the provider reports a failure, differences from the plan are not reported.
 func (i instance) checkApplied(s step, resp provider.ApplyResponse, failed bool) (cty.Value, diag.List) {
 	deleting := s.action == plan.Delete
 	value := resp.Object
@@ -245,7 +245,7 @@ func (i instance) checkApplied(s step, resp provider.ApplyResponse, failed bool)
 			i.Name, i.Address)}
 	}
 	var diags diag.List
-	if !failed { // a plugin's answer has been looked through already, and what was found is a failure
+	if !failed { // a plugin's answer has been checked already; problems found there are failures
 		diags = i.writeOnlyReturned(value)
 	}
 	value = withoutWriteOnly(i.block, value)
@@ -277,7 +277,7 @@ func (i instance) checkApplied(s step, resp provider.ApplyResponse, failed bool)
 	return value, diags
 }
 
-// checkAppliedIdentity returns the identity as it can be kept.
+// checkAppliedIdentity returns the identity in the form in which it is stored.
 func (i instance) checkAppliedIdentity(v cty.Value) (cty.Value, diag.List) {
 	identity, diags := i.checkIdentity(v, "applying")
 	if identity == cty.NilVal {
@@ -294,7 +294,7 @@ func (i instance) result(o object) *wire.ApplyResult {
 	return out
 }
 
-// lostIn finds out whether the provider did not answer, and why; nil when it did.
+// lostIn returns why the provider did not answer; nil if it did.
 func lostIn(diags diag.List) *provider.Lost {
 	for _, d := range diags {
 		if lost, ok := d.Extra.(*provider.Lost); ok {

@@ -10,30 +10,31 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// breach is one way in which a value breaks a rule. The text is for the authors of the provider: it shows values
-// as Go code, so that a report has all that they need.
+// breach is a violation of a rule by a value. The text is for the authors of the provider: it shows values as Go
+// code, so that a report contains everything they need.
 type breach struct {
 	path cty.Path
 	text string
-	// shows tells that the text shows values.
+	// shows is set if the text contains values.
 	shows bool
 }
 
-// breaches is a list of them in no particular order: schemas are maps.
+// breaches is a list in no particular order, because schemas are maps.
 type breaches []breach
 
-// add records a breach. The path is copied, so the caller may go on using its array.
+// add records a breach. The path is copied, so the caller may reuse its array.
 func (l *breaches) add(path cty.Path, format string, args ...any) {
 	*l = append(*l, breach{path: slices.Clone(path), text: fmt.Sprintf(format, args...)})
 }
 
-// show records a breach whose text shows values.
+// show records a breach whose text contains values.
 func (l *breaches) show(path cty.Path, format string, args ...any) {
 	l.add(path, format, args...)
 	(*l)[len(*l)-1].shows = true
 }
 
-// without returns the list with no text that shows a value at one of the secret paths, inside it or around it.
+// without returns the list with texts replaced that show a value at one of the secret paths, inside it or around
+// it.
 func (l breaches) without(secrets []cty.Path) breaches {
 	if len(secrets) == 0 {
 		return l
@@ -50,10 +51,10 @@ func (l breaches) without(secrets []cty.Path) breaches {
 	return out
 }
 
-// hidden is told instead of a text that would show a secret.
+// hidden replaces a text that would show a secret.
 const hidden = "the value is wrong here (sensitive values are not shown)"
 
-// sorted orders the list by place, then by text, so that messages come in the same order each time.
+// sorted sorts the list by path, then by text, so that the order of messages is deterministic.
 func (l breaches) sorted() breaches {
 	slices.SortFunc(l, func(a, b breach) int {
 		return cmp.Or(cmp.Compare(pathText(a.path), pathText(b.path)), cmp.Compare(a.text, b.text))
@@ -61,7 +62,7 @@ func (l breaches) sorted() breaches {
 	return l
 }
 
-// pathText writes a path as users write it behind an object's address: .disk[0].size, .tags["a"].
+// pathText formats a path as it is written after an object's address: .disk[0].size, .tags["a"].
 func pathText(path cty.Path) string {
 	var s strings.Builder
 	for _, step := range path {
@@ -75,7 +76,7 @@ func pathText(path cty.Path) string {
 	return s.String()
 }
 
-// keyText writes the key of a list or map; the key of a set is its whole element, which is too much to show.
+// keyText formats the key of a list or map; the key of a set is its whole element, which is too long to show.
 func keyText(key cty.Value) string {
 	switch {
 	case !key.IsKnown() || key.IsNull():

@@ -1,14 +1,14 @@
-// Package change carries out the life of one resource instance at its provider: upgrade, read, validate, propose,
+// Package change executes the lifecycle of one resource instance at its provider: upgrade, read, validate, propose,
 // plan, apply, import.
 //
-// It also checks that what a provider answers is lawful: a plan may not contradict the configuration, a result may
-// not contradict the plan. The package neither finds providers nor decides what should happen to an object; it
-// starts no goroutine, keeps nothing between calls, and never touches the state. What must hold is what OpenTofu
+// It also checks that a provider's answers follow the rules: a plan may not contradict the configuration, a result
+// may not contradict the plan. The package neither finds providers nor decides what should happen to an object; it
+// starts no goroutine, keeps nothing between calls, and never changes the state. The rules are those that OpenTofu
 // 1.12 enforces (docs/resource-instance-change-lifecycle.md there); the summaries of the diagnostics are the ones
 // that its users and tools know.
 //
-// Values that cross this package carry no marks: sensitivity is the coordinator's business. Nothing here puts the
-// value of an attribute that the schema calls sensitive or write-only into a message.
+// Arguments and results of this package carry no marks: the coordinator handles sensitivity. Messages never contain
+// the value of an attribute that the schema declares sensitive or write-only.
 package change
 
 import (
@@ -21,21 +21,21 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// Host is the provider that looks after an object, with the names that messages use for both. The provider is
-// configured already, where the operation needs that.
+// Host is the provider of an object, with the names of both for messages. The provider is already configured, if
+// the operation requires that.
 type Host struct {
 	Provider provider.Provider
 	// Schemas is what the provider declares. It is shared, and never changed here.
 	Schemas *provider.Schemas
-	// Name is the provider instance as users know it: provider["registry.opentofu.org/hashicorp/null"].east.
+	// Name is the provider instance as it is shown to users: provider["registry.opentofu.org/hashicorp/null"].east.
 	Name string
 	// Source is the provider's source address: registry.opentofu.org/hashicorp/null.
 	Source string
-	// Address is the resource instance that the operation is about.
+	// Address is the resource instance on which the operation works.
 	Address string
 }
 
-// kind is one type of object as the provider declares it, with the types that its schemas imply.
+// kind is one type of object in the provider's schemas, with the implied types.
 type kind struct {
 	name    string
 	block   *schema.Block
@@ -88,7 +88,7 @@ func (h Host) unsupported(what, name string) diag.List {
 	}}
 }
 
-// problem is an error about the object that is nobody's fault but its circumstances'.
+// problem returns an error about the object that is not a fault of the provider.
 func (h Host) problem(summary, format string, args ...any) *diag.Diagnostic {
 	return &diag.Diagnostic{
 		Severity: diag.Error,
@@ -98,14 +98,14 @@ func (h Host) problem(summary, format string, args ...any) *diag.Diagnostic {
 	}
 }
 
-// blame is an error that only a fault in the provider can cause.
+// blame returns an error that only a fault in the provider can cause.
 func (h Host) blame(summary, format string, args ...any) *diag.Diagnostic {
 	return h.problem(summary,
 		format+"\n\nThis is a bug in the provider: please report it to the people who maintain it.", args...)
 }
 
-// blameEach is blame for every breach; the detail is made of the opening, the place (the address, and the path
-// behind it) and what is wrong there.
+// blameEach is blame for every breach; the detail consists of the opening, the address with the path, and the text
+// of the breach.
 func (h Host) blameEach(summary, opening string, found breaches) diag.List {
 	var out diag.List
 	for _, b := range found.sorted() {

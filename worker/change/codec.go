@@ -9,7 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// decode reads a value from a task. One that does not fit was made by another schema than the provider has now.
+// decode decodes a value of a task. A value that does not conform was made with another schema than the provider
+// has now.
 func (h Host) decode(data []byte, ty cty.Type, what string) (cty.Value, diag.List) {
 	v, err := coding.DecodeValue(data, ty)
 	if err != nil {
@@ -25,7 +26,7 @@ func (h Host) misfit(what string, err error) *diag.Diagnostic {
 		what, h.Address, h.Name, err)
 }
 
-// decodeObject reads an object of the current schema from a task.
+// decodeObject decodes an object of the current schema from a task.
 func (i instance) decodeObject(value, private, identity []byte, what string) (object, diag.List) {
 	v, diags := i.decode(value, i.ty, what)
 	o := object{value: v, private: private, identity: cty.NilVal}
@@ -53,7 +54,7 @@ func (h Host) decodePaths(paths [][]byte, what string) ([]cty.Path, diag.List) {
 	return out, nil
 }
 
-// encodeObject writes an object for a result. What is write-only stays behind.
+// encodeObject encodes an object for a result, without its write-only attributes.
 func (i instance) encodeObject(o object) (value, private, identity []byte) {
 	if o.value.IsNull() {
 		return nil, o.private, nil
@@ -65,7 +66,7 @@ func (i instance) encodeObject(o object) (value, private, identity []byte) {
 	return value, o.private, identity
 }
 
-// encodeValue writes a value that has been checked against the type, so that it cannot fail.
+// encodeValue encodes a value that has been checked against the type, so that it cannot fail.
 func encodeValue(v cty.Value, ty cty.Type) []byte {
 	data, err := coding.EncodeValue(v, ty)
 	if err != nil {

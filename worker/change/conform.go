@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// conforms tells where a value's type departs from the type that a schema implies. A provider in this process could
-// answer with anything, so nothing else looks at a value before this has.
+// conforms reports where a value's type differs from the implied type of a schema. A provider in this process could
+// return anything, so this check comes before all others.
 func conforms(v cty.Value, ty cty.Type) breaches {
 	if v == cty.NilVal {
 		return breaches{{text: "there is no value at all"}}
@@ -19,7 +19,7 @@ func conforms(v cty.Value, ty cty.Type) breaches {
 	return out
 }
 
-// conforms tells where an object departs from the kind's schema.
+// conforms reports where an object differs from the kind's schema.
 func (k kind) conforms(v cty.Value) breaches {
 	out := conforms(v, k.ty)
 	if len(out) == 0 && k.ty.HasDynamicTypes() {
@@ -39,8 +39,8 @@ func (l *breaches) conforms(v cty.Value, ty cty.Type, path cty.Path) {
 	}
 }
 
-// dynamicBlocks looks at what the implied type leaves open: lists and maps of nested blocks with dynamic attributes
-// inside can have any type there, but must be tuples and objects of blocks.
+// dynamicBlocks checks parts whose implied type is dynamic: lists and maps of nested blocks that contain dynamic
+// attributes must be tuples and objects of blocks.
 func (l *breaches) dynamicBlocks(b *schema.Block, v cty.Value, path cty.Path) {
 	if v.IsNull() || !v.IsKnown() {
 		return
@@ -64,7 +64,7 @@ func (l *breaches) dynamicBlocks(b *schema.Block, v cty.Value, path cty.Path) {
 	}
 }
 
-// dynamicCollection reports whether v can be taken for nested blocks.
+// dynamicCollection reports whether v is a valid collection of nested blocks.
 func (l *breaches) dynamicCollection(nb *schema.NestedBlock, v cty.Value, path cty.Path) bool {
 	ty, want := v.Type(), "a list of blocks"
 	fits := ty.IsTupleType() || ty.IsListType()

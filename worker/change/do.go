@@ -10,9 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Do carries out the provider operation of a task and returns its outcome: the operation's field, the diagnostics
-// and Doubt are set, all that concerns the attempt is not. A task without a provider operation is the caller's
-// mistake and panics.
+// Do executes the provider operation of a task and returns its outcome: the operation's field, the diagnostics and
+// Doubt are set; the fields about the attempt are not. It panics if the task has no provider operation.
 func Do(ctx context.Context, h Host, t *wire.Task) *wire.Result {
 	out := &wire.Result{Protocol: wire.ProtocolVersion}
 	var diags diag.List
@@ -42,8 +41,8 @@ func Do(ctx context.Context, h Host, t *wire.Task) *wire.Result {
 	return out
 }
 
-// Schemas returns the part of what the provider declares that the task asks for, and the names of all its types. A
-// type that the provider does not have is left out: the names tell.
+// Schemas returns the part of the provider's schemas that the task requests, and the names of all its types. Types
+// that the provider does not have are left out.
 func Schemas(h Host, t *wire.SchemaTask) *wire.SchemaResult {
 	part := *h.Schemas
 	if !t.All {

@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Function calls a provider's function. What the function itself has to object is part of the result, so that it
-// can be shown at the call's place in the configuration; diagnostics tell that it could not be called.
+// Function calls a provider's function. An error of the function itself is part of the result, so that it can be
+// shown at the call in the configuration; diagnostics mean that the function could not be called.
 func Function(ctx context.Context, h Host, t *wire.FunctionTask) (*wire.FunctionResult, diag.List) {
 	fn, ok := h.Schemas.Functions[t.Name]
 	if !ok {
@@ -54,8 +54,7 @@ func (h Host) decodeArgs(fn provider.Function, t *wire.FunctionTask) ([]cty.Valu
 	return args, diags
 }
 
-// functionFailure sorts out who has to be told: a diagnostic list comes from the transport, anything else from the
-// function.
+// functionFailure classifies an error: a diagnostic list comes from the transport, anything else from the function.
 func functionFailure(err error) (*wire.FunctionResult, diag.List) {
 	if diags, ok := diag.As(err); ok {
 		return nil, diags

@@ -6,27 +6,27 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// ignored is what a resource's ignore_changes argument lists.
+// ignored is the content of a resource's ignore_changes argument.
 type ignored struct {
 	all   bool
 	paths []cty.Path
 }
 
-// inConfig returns the configuration with the prior values in the place of the ignored ones, so that the provider
-// sees no difference there. There is nothing to ignore before there is an object.
+// inConfig returns the configuration with the ignored values replaced by the prior ones, so that the provider sees
+// no difference there. Without a prior object nothing is ignored.
 func (i ignored) inConfig(b *schema.Block, prior, config cty.Value) cty.Value {
 	if prior.IsNull() || config.IsNull() {
 		return config
 	}
 	if i.all {
-		// What only the provider can set does not belong into a configuration.
+		// Values that only the provider can set do not belong into a configuration.
 		return nullWhere(b, prior, func(a *schema.Attribute) bool { return a.Computed && !a.Optional })
 	}
 	return i.restored(prior, config)
 }
 
 // inPlan returns the planned object of a provider of the legacy SDK, which may plan other values than the
-// configured ones, with the prior values in the place of the ignored ones.
+// configured ones, with the ignored values replaced by the prior ones.
 func (i ignored) inPlan(prior, planned cty.Value) cty.Value {
 	if prior.IsNull() || planned.IsNull() {
 		return planned
@@ -46,13 +46,12 @@ func (i ignored) restored(prior, v cty.Value) cty.Value {
 	return v
 }
 
-// restore returns v with the value of prior at the path. Where the path leads nowhere, in v or in prior, there is
-// nothing to restore, and v comes back as it was. The last step may be a key of a map that only one of the two
-// has: then the key is added or taken away.
+// restore returns v with the value of prior at the path. If the path does not exist in v or in prior, v is returned
+// unchanged. The last step may be a key of a map that only one of the two has: then the key is added or removed.
 func restore(v, prior cty.Value, path cty.Path) cty.Value {
 	if len(path) == 0 {
 		if v.Type().IsMapType() && !v.IsKnown() {
-			return v // as OpenTofu has it: a map whose keys are unknown is ignored when they are known
+			return v // as in OpenTofu: a map whose keys are unknown is handled when they are known
 		}
 		return prior
 	}
@@ -61,7 +60,7 @@ func restore(v, prior cty.Value, path cty.Path) cty.Value {
 		if v.Type().IsMapType() {
 			return restoreKey(v, prior, key.Key.AsString())
 		}
-		return prior // as OpenTofu has it: a key in what is no map, as in an attribute of any type, is the whole
+		return prior // as in OpenTofu: a key in a value that is not a map means the whole value
 	}
 	if v.IsNull() || !v.IsKnown() || prior.IsNull() || !prior.IsKnown() {
 		return v
@@ -81,7 +80,7 @@ func restore(v, prior cty.Value, path cty.Path) cty.Value {
 	return replaced(v, path[0], changed)
 }
 
-// replaced returns v with another value at the step, which leads to an element of v.
+// replaced returns v with the element at the step replaced.
 func replaced(v cty.Value, step cty.PathStep, element cty.Value) cty.Value {
 	ty := v.Type()
 	switch step := step.(type) {
@@ -108,7 +107,7 @@ func replaced(v cty.Value, step cty.PathStep, element cty.Value) cty.Value {
 	return v
 }
 
-// restoreKey makes v agree with prior on one key of a map. Nothing can be done while the keys of v are unknown.
+// restoreKey returns v with the key of a map as in prior. Nothing can be done while the keys of v are unknown.
 func restoreKey(v, prior cty.Value, key string) cty.Value {
 	if !v.IsKnown() || !prior.Type().IsMapType() || !prior.IsKnown() {
 		return v
@@ -129,8 +128,8 @@ func restoreKey(v, prior cty.Value, key string) cty.Value {
 	}
 }
 
-// uniform reports whether all values have one type, as the elements of a map must: an attribute of the dynamic type
-// may have held a map of another type before.
+// uniform reports whether all values have one type, as the elements of a map must: an attribute of dynamic type may
+// have contained a map of another type before.
 func uniform(vals map[string]cty.Value) bool {
 	ty := cty.NilType
 	for _, v := range vals {
@@ -144,7 +143,7 @@ func uniform(vals map[string]cty.Value) bool {
 	return true
 }
 
-// mapOf returns the elements of a map, none for a null one. The caller may change the result.
+// mapOf returns the elements of a map; none for a null one. The caller may modify the result.
 func mapOf(v cty.Value) map[string]cty.Value {
 	if v.IsNull() || v.LengthInt() == 0 {
 		return map[string]cty.Value{}

@@ -41,7 +41,7 @@ func Import(ctx context.Context, h Host, t *wire.ImportTask) (*wire.ImportResult
 	return out, diags
 }
 
-// importOne finds and reads the one object that an import block is about.
+// importOne finds and reads the one object of an import block.
 func (i instance) importOne(ctx context.Context, t *wire.ImportTask) (object, diag.List) {
 	found, diags := i.find(ctx, t)
 	if diags.HasErrors() {
@@ -59,8 +59,8 @@ func (i instance) importOne(ctx context.Context, t *wire.ImportTask) (object, di
 	return o, append(diags, more...)
 }
 
-// find asks the provider for the objects with the ID or identity. There is at least one when there is no error,
-// and each has a type.
+// find requests the objects with the ID or identity from the provider. Without errors there is at least one, and
+// each has a type.
 func (i instance) find(ctx context.Context, t *wire.ImportTask) ([]provider.Imported, diag.List) {
 	r := provider.ImportRequest{TypeName: t.Type, ID: t.ID, Identity: cty.NilVal}
 	if len(t.Identity) > 0 {
@@ -92,7 +92,7 @@ func (i instance) find(ctx context.Context, t *wire.ImportTask) ([]provider.Impo
 	return found, diags
 }
 
-// readImported reads an object that an import found: what an import itself knows of it may be its ID alone.
+// readImported reads an object that an import found: the import itself may return only its ID.
 func (i instance) readImported(ctx context.Context, f provider.Imported) (object, diag.List) {
 	if found := i.conforms(f.Object); len(found) > 0 {
 		return i.absent(), i.blameEach(invalidObject, i.answer("importing"), found)

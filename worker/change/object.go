@@ -12,27 +12,28 @@ import (
 
 // object is a remote object as its provider describes it, in the current schema.
 type object struct {
-	// value is null when there is no object.
+	// value is null if there is no object.
 	value cty.Value
-	// private is what the provider keeps beside it.
+	// private is the provider's private data.
 	private []byte
-	// identity is cty.NilVal when the provider gave none.
+	// identity is cty.NilVal if the provider returned none.
 	identity cty.Value
 	tainted  bool
 }
 
-// instance is the resource instance that an operation is about: its type, and the provider that looks after it.
+// instance is the resource instance on which an operation works: its type, and its provider.
 type instance struct {
 	Host
 	kind
-	// meta is the value of the module's provider_meta block; cty.NilVal when the provider takes none.
+	// meta is the value of the module's provider_meta block; cty.NilVal if the provider accepts none.
 	meta cty.Value
-	// secrets are the paths whose values the configuration marks as sensitive, beside those of the schema.
+	// secrets are the paths whose values are sensitive because of the configuration, in addition to those of the
+	// schema.
 	secrets []cty.Path
 }
 
-// managedInstance prepares an operation on a managed resource. meta is the coded provider_meta value, sensitive the
-// coded secret paths.
+// managedInstance prepares an operation on a managed resource. meta is the encoded provider_meta value, sensitive
+// the encoded secret paths.
 func (h Host) managedInstance(typeName string, meta []byte, sensitive [][]byte) (instance, diag.List) {
 	k, diags := h.managed(typeName)
 	if diags.HasErrors() {
@@ -45,7 +46,7 @@ func (h Host) managedInstance(typeName string, meta []byte, sensitive [][]byte) 
 	return i, append(diags, more...)
 }
 
-// blameEach is Host's, but tells no secrets.
+// blameEach is Host.blameEach without secrets.
 func (i instance) blameEach(summary, opening string, found breaches) diag.List {
 	return i.Host.blameEach(summary, opening, found.without(i.secrets))
 }
@@ -62,7 +63,7 @@ func (i instance) absent() object {
 	return object{value: cty.NullVal(i.ty)}
 }
 
-// refresh reads the object. A null value in the answer means that it is gone.
+// refresh reads the object. A null value in the answer means that the object no longer exists.
 func (i instance) refresh(ctx context.Context, o object) (object, diag.List) {
 	if o.value.IsNull() {
 		return o, nil
@@ -89,12 +90,12 @@ func (i instance) refresh(ctx context.Context, o object) (object, diag.List) {
 	if diags.HasErrors() {
 		return o, diags
 	}
-	// What differs from the prior value is drift, whoever caused it; there is nothing to hold against a provider.
+	// Differences from the prior value are drift, whatever caused them, and not a fault of the provider.
 	return object{value: normalize(i.block, resp.Object), private: resp.Private, identity: identity,
 		tainted: o.tainted}, diags
 }
 
-// validate asks the provider whether it accepts the configuration.
+// validate calls the provider to validate the configuration.
 func (i instance) validate(ctx context.Context, config cty.Value) diag.List {
 	return i.Provider.ValidateResourceConfig(ctx, i.name, config).WithAddress(i.Address)
 }
@@ -110,13 +111,13 @@ const (
 	invalidResult    = "Provider returned invalid result object after apply"
 )
 
-// answer opens a message about what the provider answered while doing something with the object.
+// answer returns the beginning of a message about the provider's answer to an operation on the object.
 func (i instance) answer(doing string) string {
 	return "Provider " + quoted(i.Name) + " gave an invalid answer while " + doing
 }
 
-// writeOnlyReturned reports write-only attributes to which the provider gave a value. Whoever keeps the object
-// keeps it without them.
+// writeOnlyReturned reports write-only attributes to which the provider gave a value. The object is stored without
+// them.
 func (i instance) writeOnlyReturned(v cty.Value) diag.List {
 	var found breaches
 	for _, path := range i.block.WriteOnlyPaths(v) {
@@ -125,7 +126,7 @@ func (i instance) writeOnlyReturned(v cty.Value) diag.List {
 	return i.blameEach(invalidResponse, "Resource type "+quoted(i.name)+" returned a write-only value for", found)
 }
 
-// unknowns lists the places of v that are unknown.
+// unknowns lists the paths of v that are unknown.
 func unknowns(v cty.Value) breaches {
 	if v.IsWhollyKnown() {
 		return nil
@@ -143,7 +144,7 @@ func unknowns(v cty.Value) breaches {
 	return found
 }
 
-// checkIdentity returns an identity that a provider answered with, or none where the type has none.
+// checkIdentity returns the identity in a provider's answer, or none if the type has none.
 func (i instance) checkIdentity(identity cty.Value, doing string) (cty.Value, diag.List) {
 	if i.identity == nil || identity == cty.NilVal || identity.IsNull() {
 		return cty.NilVal, nil

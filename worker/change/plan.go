@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Plan brings the prior object up to date and plans what has to happen to it. With errors the result holds what
-// was found before them, and no action.
+// Plan refreshes the prior object and plans its change. After errors the result contains what was found before
+// them, and no action.
 func Plan(ctx context.Context, h Host, t *wire.PlanTask) (*wire.PlanResult, diag.List) {
 	i, diags := h.managedInstance(t.Type, t.Meta, t.Sensitive)
 	if diags.HasErrors() {
@@ -57,8 +57,8 @@ func (i instance) planConfigured(ctx context.Context, h Host, t *wire.PlanTask, 
 	return p, append(diags, more...)
 }
 
-// planUnread plans against what is stored. It returns nil unless nothing is to be done: then what was found does not
-// count, because the object has to be read first.
+// planUnread plans against the stored object, without reading it. It returns nil unless nothing has to change:
+// otherwise the object must be read first, and this plan is discarded.
 func (i instance) planUnread(ctx context.Context, h Host, t *wire.PlanTask) (*wire.PlanResult, diag.List) {
 	prior, diags := i.current(ctx, t.Prior, t.MovedFrom)
 	if diags.HasErrors() {
@@ -75,7 +75,7 @@ func (i instance) planUnread(ctx context.Context, h Host, t *wire.PlanTask) (*wi
 	return out, diags
 }
 
-// priorObject returns the object as it is now: imported, or upgraded and refreshed as far as the task asks.
+// priorObject returns the current object: imported, or upgraded and refreshed as far as the task requests.
 func (i instance) priorObject(ctx context.Context, t *wire.PlanTask, out *wire.PlanResult) (object, diag.List) {
 	if t.Import != nil {
 		return i.importOne(ctx, t.Import)
@@ -95,7 +95,7 @@ func (i instance) priorObject(ctx context.Context, t *wire.PlanTask, out *wire.P
 	return prior, append(diags, more...)
 }
 
-// planned is a change as the provider plans it.
+// planned is a change planned by the provider.
 type planned struct {
 	object
 	action  plan.Action
@@ -113,7 +113,7 @@ func (i instance) answerPlan(out *wire.PlanResult, p planned, diags diag.List) {
 	out.ReplacePaths = encodePaths(p.replace)
 }
 
-// planDestroy plans the deletion of an object. Providers that want to see that say so.
+// planDestroy plans the deletion of an object. The provider is called only if it declares that it handles this.
 func (i instance) planDestroy(ctx context.Context, prior object) (planned, diag.List) {
 	none := cty.NullVal(i.ty)
 	if prior.value.IsNull() {
@@ -151,8 +151,8 @@ func (i instance) planDestroy(ctx context.Context, prior object) (planned, diag.
 
 // planChange plans the step from the prior object, perhaps absent, to the configuration.
 //
-// A tainted object is planned as if there were none, and then replaced. A replacement is planned twice: the first
-// plan tells that there must be one, the second, which knows no prior object, tells what comes of it.
+// A tainted object is planned as if it did not exist, and then replaced. A replacement is planned twice: the first
+// plan shows that it is necessary, the second, without a prior object, gives the new object.
 func (i instance) planChange(ctx context.Context, prior object, config cty.Value, ignore ignored,
 	forced string) (planned, diag.List) {
 	base := prior
@@ -177,7 +177,7 @@ func (i instance) planChange(ctx context.Context, prior object, config cty.Value
 	case p.action == plan.DeleteThenCreate:
 		after, more := i.planAfterDelete(ctx, config, p.private)
 		if more.HasErrors() {
-			return planned{}, append(diags, more...) // its warnings alone only repeat those of the first plan
+			return planned{}, append(diags, more...) // its warnings repeat those of the first plan
 		}
 		p.object, p.legacy = after.object, after.legacy
 	case p.action == plan.Create && !prior.value.IsNull():
@@ -189,8 +189,8 @@ func (i instance) planChange(ctx context.Context, prior object, config cty.Value
 	return p, diags
 }
 
-// askPlan has the provider plan a change, and checks the answer against the configuration. The replace paths of
-// the result are as the provider gave them.
+// askPlan calls the provider to plan a change, and checks the answer against the configuration. The replace paths
+// of the result are those of the provider.
 func (i instance) askPlan(ctx context.Context, prior object, config cty.Value, ignore ignored) (planned, diag.List) {
 	p, diags := i.callPlan(ctx, prior, config)
 	if diags.HasErrors() {
@@ -213,8 +213,8 @@ func (i instance) planAfterDelete(ctx context.Context, config cty.Value, private
 	return i.callPlan(ctx, prior, config)
 }
 
-// callPlan has the provider plan a change. Whatever type system it uses, the answer has the schema's type, is an
-// object, and holds nothing that is write-only.
+// callPlan calls the provider to plan a change. With any type system, the result has the schema's type, is not
+// null, and contains no write-only values.
 func (i instance) callPlan(ctx context.Context, prior object, config cty.Value) (planned, diag.List) {
 	resp, diags := i.Provider.PlanResourceChange(ctx, provider.PlanRequest{
 		TypeName:      i.name,

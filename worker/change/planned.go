@@ -6,9 +6,9 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// checkPlanned tells in what a planned object contradicts the configuration. A provider may fill in what is
-// computed and not configured; it may also answer a configured value with the prior one, which says that the two
-// mean the same. Anything else that differs is a breach.
+// checkPlanned reports how a planned object contradicts the configuration. A provider may set computed attributes
+// that are not configured; it may also return the prior value in place of a configured one, which means that the
+// two are equivalent. Any other difference is a breach.
 //
 // All values are of the block's implied type.
 func checkPlanned(b *schema.Block, prior, config, planned cty.Value) breaches {
@@ -32,7 +32,7 @@ func (l *breaches) plannedBlock(b *schema.Block, prior, config, planned cty.Valu
 	}
 }
 
-// presenceDiffers reports an object that is planned although it is not configured, or the other way round.
+// presenceDiffers reports an object that is planned but not configured, or vice versa.
 func (l *breaches) presenceDiffers(config, planned cty.Value, path cty.Path) bool {
 	switch {
 	case planned.IsNull() && !config.IsNull():
@@ -45,7 +45,7 @@ func (l *breaches) presenceDiffers(config, planned cty.Value, path cty.Path) boo
 	return true
 }
 
-// plannedBlocks checks the nested blocks of one type. A provider cannot add, drop or reorder blocks.
+// plannedBlocks checks the nested blocks of one type. A provider cannot add, remove or reorder blocks.
 func (l *breaches) plannedBlocks(nb *schema.NestedBlock, prior, config, planned cty.Value, path cty.Path) {
 	switch {
 	case planned.RawEquals(config):
@@ -64,7 +64,7 @@ func (l *breaches) plannedBlocks(nb *schema.NestedBlock, prior, config, planned 
 		return
 	}
 
-	// Only a null that a legacy provider stored, brought back by ignore_changes, makes a block of config null.
+	// A block of config is null only if a legacy provider stored a null that ignore_changes has restored.
 	blocks := 0
 	if !config.IsNull() {
 		blocks = config.LengthInt()
@@ -80,8 +80,8 @@ func (l *breaches) plannedBlocks(nb *schema.NestedBlock, prior, config, planned 
 		case !element.IsKnown():
 			l.add(at, "a nested block cannot be unknown as a whole, only the attributes inside it can")
 		case nb.Nesting == schema.NestingSet:
-			// The elements of a set have no names, and a provider may legally mix prior and configured values in
-			// one, so nothing tells which configured block this one answers.
+			// The elements of a set have no names, and a provider may combine prior and configured values in one,
+			// so it cannot be determined which configured block an element corresponds to.
 		case !hasElement(config, key):
 			l.add(at, "this block is planned, but not configured")
 		default:
@@ -113,7 +113,7 @@ func (l *breaches) plannedAttribute(a *schema.Attribute, prior, config, planned 
 	case !prior.IsNull() && !config.IsNull() && sameButRefinements(planned, prior):
 		return
 	case a.Computed && (!a.Optional || config.IsNull()):
-		// A computed attribute can only be configured through ignore_changes, which is not the provider's doing.
+		// A computed-only attribute is set in config only by ignore_changes, which is not a fault of the provider.
 		return
 	case a.WriteOnly && planned.IsNull():
 		return
@@ -151,7 +151,7 @@ func (l *breaches) plannedObjects(o *schema.Object, prior, config, planned cty.V
 		return
 	}
 	if o.Nesting == schema.NestingSet {
-		return // as with nested blocks, nothing tells which elements belong together
+		return // as with nested blocks, corresponding elements cannot be determined
 	}
 	for it := planned.ElementIterator(); it.Next(); {
 		key, element := it.Element()

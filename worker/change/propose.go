@@ -6,11 +6,11 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// shape is what blocks and nested attributes have in common, so that one walk serves both.
+// shape has the common properties of blocks and nested attributes, so that one traversal handles both.
 type shape struct {
 	attrs  map[string]*schema.Attribute
 	blocks map[string]*schema.NestedBlock
-	// empty is the value that stands for a prior block where there was none; cty.NilVal for a nested attribute.
+	// empty returns the value that replaces an absent prior block; cty.NilVal for a nested attribute.
 	empty func() cty.Value
 }
 
@@ -22,12 +22,12 @@ func objectShape(o *schema.Object) shape {
 	return shape{attrs: o.Attributes}
 }
 
-// propose returns the object that the configuration asks for: what the configuration sets, and for what it leaves
-// open and the provider computes, the prior value. A provider starts planning from it.
+// propose returns the proposed object, from which a provider plans: configured values and, for computed attributes
+// that are not configured, the prior value.
 //
-// Both values are of the block's implied type. prior is wholly known, and null when there is no object yet;
-// config may hold unknown values. The elements of nested sets have no keys, so an element of config inherits from
-// the first prior element that it could have led to.
+// Both values are of the block's implied type. prior is wholly known, and null if there is no object yet; config
+// may contain unknown values. The elements of nested sets have no keys, so an element of config inherits from the
+// first prior element that could have resulted from it.
 func propose(b *schema.Block, prior, config cty.Value) cty.Value {
 	return blockShape(b).propose(prior, config)
 }
@@ -71,7 +71,7 @@ func proposeAttribute(a *schema.Attribute, prior, config cty.Value) cty.Value {
 	switch {
 	case a.Computed && config.IsNull():
 		if a.Optional && a.Nested != nil && holdsConfigured(a.Nested, prior) {
-			return config // it was set, and has been taken out of the configuration
+			return config // it was configured, and has been removed from the configuration
 		}
 		return prior
 	case a.Nested != nil:
@@ -81,7 +81,7 @@ func proposeAttribute(a *schema.Attribute, prior, config cty.Value) cty.Value {
 	}
 }
 
-// holdsConfigured reports whether a prior value holds something that cannot have been computed, so that an earlier
+// holdsConfigured reports whether a prior value contains something that cannot be computed, so that an earlier
 // configuration must have set it.
 func holdsConfigured(o *schema.Object, prior cty.Value) bool {
 	found := false
@@ -99,7 +99,7 @@ func holdsConfigured(o *schema.Object, prior cty.Value) bool {
 	return found
 }
 
-// proposeNested merges nested blocks or nested objects, paired as their nesting allows.
+// proposeNested merges nested blocks or nested objects, matched by their nesting.
 func (s shape) proposeNested(n schema.Nesting, prior, config cty.Value) cty.Value {
 	if !config.IsKnown() {
 		return config
@@ -182,8 +182,8 @@ func (s shape) proposeSet(prior, config cty.Value) cty.Value {
 	return cty.SetVal(vals)
 }
 
-// couldLeadTo reports whether prior can be what a provider made of config: it differs only in computed attributes
-// that the configuration left open.
+// couldLeadTo reports whether prior can be the result of config: it differs only in computed attributes that are
+// not configured.
 func (s shape) couldLeadTo(config, prior cty.Value) bool {
 	if sameButRefinements(config, prior) || prior.IsNull() {
 		return true
@@ -197,7 +197,7 @@ func (s shape) couldLeadTo(config, prior cty.Value) bool {
 			continue
 		}
 		if c.Type().IsSetType() {
-			return false // nothing tells which elements belong together
+			return false // corresponding elements cannot be determined
 		}
 		if a.Nested != nil {
 			if !objectShape(a.Nested).allCouldLeadTo(a.Nested.Nesting, c, p) {
@@ -234,8 +234,8 @@ func (s shape) allCouldLeadTo(n schema.Nesting, config, prior cty.Value) bool {
 	return possible
 }
 
-// eachObject calls fn with every object of a nested block or attribute, and with the step that leads to it (nil
-// for the single nestings). It passes over what is null or unknown.
+// eachObject calls fn with every object of a nested block or attribute, and with the step to it (nil for the single
+// nestings). Null and unknown values are skipped.
 func eachObject(n schema.Nesting, v cty.Value, fn func(cty.PathStep, cty.Value)) {
 	if v.IsNull() || !v.IsKnown() {
 		return
@@ -252,8 +252,8 @@ func eachObject(n schema.Nesting, v cty.Value, fn func(cty.PathStep, cty.Value))
 	}
 }
 
-// elementStep is the path step to the element of v with the given key. A map of blocks whose types differ is an
-// object value, where a key is an attribute's name.
+// elementStep returns the path step to the element of v with the given key. A map of blocks whose types differ is
+// an object value, whose keys are attribute names.
 func elementStep(v, key cty.Value) cty.PathStep {
 	if v.Type().IsObjectType() {
 		return cty.GetAttrStep{Name: key.AsString()}
@@ -261,8 +261,7 @@ func elementStep(v, key cty.Value) cty.PathStep {
 	return cty.IndexStep{Key: key}
 }
 
-// sameButRefinements compares as RawEquals does, but takes unknown values of one type for equal, whatever is
-// known of their range.
+// sameButRefinements compares as RawEquals does, but treats all unknown values of one type as equal.
 func sameButRefinements(a, b cty.Value) bool {
 	if a.RawEquals(b) {
 		return true

@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// ReadData validates the configuration of a data source and reads it. The result is the coded object.
+// ReadData validates the configuration of a data source and reads it. The result is the encoded object.
 func ReadData(ctx context.Context, h Host, t *wire.ReadDataTask) ([]byte, diag.List) {
 	k, diags := h.data(t.Type)
 	if diags.HasErrors() {
@@ -34,7 +34,7 @@ func ReadData(ctx context.Context, h Host, t *wire.ReadDataTask) ([]byte, diag.L
 	return encodeValue(v, k.ty), diags
 }
 
-// checkWhole checks an answer that must be a whole object: there, of the right type, and known in every part.
+// checkWhole checks an answer that must be a complete object: not null, of the right type, and wholly known.
 func (h Host) checkWhole(k kind, v cty.Value, doing string) diag.List {
 	i := instance{Host: h, kind: k}
 	if found := k.conforms(v); len(found) > 0 {
@@ -46,8 +46,8 @@ func (h Host) checkWhole(k kind, v cty.Value, doing string) diag.List {
 	return i.blameEach(invalidObject, i.answer(doing), unknowns(v))
 }
 
-// Ephemeral opens, renews or closes an ephemeral object. What is opened must be closed by the caller, except when
-// there are errors: then it is closed already.
+// Ephemeral opens, renews or closes an ephemeral object. The caller must close an opened object, unless there are
+// errors: then it is already closed.
 func Ephemeral(ctx context.Context, h Host, t *wire.EphemeralTask) (*wire.EphemeralResult, diag.List) {
 	k, diags := h.ephemeral(t.Type)
 	if diags.HasErrors() {
@@ -90,8 +90,8 @@ func (h Host) open(ctx context.Context, k kind, t *wire.EphemeralTask) (*wire.Ep
 	}, diags
 }
 
-// Validate runs one of the provider's checks of a configuration. For the provider's own configuration the result
-// is the coded value to configure it with, which may differ from the one that was asked about.
+// Validate executes one of the provider's validations of a configuration. For the provider's own configuration the
+// result is the encoded value to configure it with, which may differ from the argument.
 func Validate(ctx context.Context, h Host, t *wire.ValidateTask) ([]byte, diag.List) {
 	if t.Kind == "provider" {
 		return h.validateProvider(ctx, t)

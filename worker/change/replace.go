@@ -9,8 +9,8 @@ import (
 )
 
 // mustReplace returns those of the provider's requires-replace paths whose values really change: some providers
-// list every attribute that could need a new object, and ignore_changes may have undone a change since. A
-// write-only attribute counts always, because both values are null.
+// list every attribute that could need a new object, and ignore_changes may have undone a change. A write-only
+// attribute always counts, because both values are null.
 func (i instance) mustReplace(prior, planned cty.Value, paths []cty.Path) ([]cty.Path, diag.List) {
 	if prior.IsNull() {
 		return nil, nil // a creation replaces nothing
@@ -40,7 +40,7 @@ func (i instance) mustReplace(prior, planned cty.Value, paths []cty.Path) ([]cty
 	return out, diags
 }
 
-// decide chooses what the change does, and why an object has to be replaced. forced is PlanTask.Replace.
+// decide determines the action, and why an object must be replaced. forced is PlanTask.Replace.
 func (i instance) decide(prior, planned cty.Value, replace []cty.Path, forced string) (plan.Action, string) {
 	secret := false
 	for _, path := range replace {
@@ -63,13 +63,13 @@ func (i instance) decide(prior, planned cty.Value, replace []cty.Path, forced st
 	}
 }
 
-// The words of PlanTask.Replace. Any but the first asks on behalf of another change.
+// The values of PlanTask.Replace. All but the first are caused by another change.
 const (
 	ReplaceRequested = "requested"
 	ReplaceTriggered = "triggered"
 )
 
-// The words of PlanResult.Reason.
+// The values of PlanResult.Reason.
 const (
 	ReasonTainted      = "tainted"
 	ReasonRequested    = "requested"

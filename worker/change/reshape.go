@@ -6,7 +6,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// nullWhere returns v with the attributes that test picks set to null, at any depth.
+// nullWhere returns v with the attributes that test selects set to null, at any depth.
 func nullWhere(b *schema.Block, v cty.Value, test func(*schema.Attribute) bool) cty.Value {
 	if v.IsNull() || !v.IsKnown() {
 		return v
@@ -39,7 +39,7 @@ func nullAttributes(attrs map[string]*schema.Attribute, vals map[string]cty.Valu
 	}
 }
 
-// withoutWriteOnly returns v as it may be kept: what the schema calls write-only is null.
+// withoutWriteOnly returns v in the form in which it may be stored: write-only attributes are null.
 func withoutWriteOnly(b *schema.Block, v cty.Value) cty.Value {
 	if !b.ContainsWriteOnly() {
 		return v
@@ -47,8 +47,8 @@ func withoutWriteOnly(b *schema.Block, v cty.Value) cty.Value {
 	return nullWhere(b, v, func(a *schema.Attribute) bool { return a.WriteOnly })
 }
 
-// normalize returns v with its nested blocks as every provider but those of the legacy SDK writes them: the
-// absence of blocks is an empty collection, and a block is never unknown as a whole.
+// normalize returns v with its nested blocks in the form that all providers but those of the legacy SDK use: absent
+// blocks are an empty collection, and a block is never unknown as a whole.
 func normalize(b *schema.Block, v cty.Value) cty.Value {
 	if v.IsNull() {
 		return cty.NullVal(b.ImpliedType())
@@ -76,8 +76,8 @@ func normalizeBlocks(nb *schema.NestedBlock, v cty.Value) cty.Value {
 	return mapObjects(nb.Nesting, v, func(v cty.Value) cty.Value { return normalize(&nb.Block, v) })
 }
 
-// unknownBlocks stands for an unknown number of blocks: one block with nothing known inside. A map has no
-// stand-in, because its keys are not known.
+// unknownBlocks returns the representation of an unknown number of blocks: one wholly unknown block. A map has no
+// such representation, because its keys are unknown.
 func unknownBlocks(nb *schema.NestedBlock) cty.Value {
 	vals := make(map[string]cty.Value, len(nb.Attributes)+len(nb.Blocks))
 	for name, a := range nb.Attributes {

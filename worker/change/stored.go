@@ -19,9 +19,9 @@ const (
 	badTransform  = "Invalid resource state transformation"
 )
 
-// current brings an object of the state into the current schema. The provider is asked even when the version is
-// the current one: it may have small repairs to make, and only it can read the flat form of old engines. from,
-// when it names another type or provider, makes it a conversion.
+// current upgrades a stored object to the current schema. The provider is called even for the current version: it
+// may make small repairs, and only it can decode the flatmap form of old engines. If from is another type or
+// provider, the object is converted.
 func (i instance) current(ctx context.Context, s *wire.StoredObject, from *wire.MovedFrom) (object, diag.List) {
 	o := object{private: s.Private, tainted: s.Tainted}
 	var diags diag.List
@@ -60,7 +60,7 @@ func (i instance) upgraded(ctx context.Context, s *wire.StoredObject) (cty.Value
 	case s.SchemaVersion == i.version:
 		r.JSON = withoutRemoved(s.Attrs, i.ty)
 	default:
-		r.JSON = s.Attrs // what has been removed since may matter to the provider's own upgrade
+		r.JSON = s.Attrs // the provider's upgrade may need attributes that were removed since
 	}
 	v, diags := i.Provider.UpgradeResourceState(ctx, r)
 	return v, diags.WithAddress(i.Address)
@@ -86,7 +86,7 @@ func (i instance) moved(ctx context.Context, s *wire.StoredObject, from *wire.Mo
 		append(diags, more...)
 }
 
-// upgradedIdentity brings a stored identity into the current identity schema.
+// upgradedIdentity upgrades a stored identity to the current identity schema.
 func (i instance) upgradedIdentity(ctx context.Context, s *wire.StoredObject) (cty.Value, diag.List) {
 	switch {
 	case i.identity == nil || len(s.Identity) == 0:
@@ -113,8 +113,8 @@ func (i instance) upgradedIdentity(ctx context.Context, s *wire.StoredObject) (c
 	return v, append(diags, more...)
 }
 
-// withoutRemoved takes the attributes out of a stored object that the schema does not have any more, although its
-// version stayed. What is no JSON at all is left to the provider to complain about. Numbers keep every digit.
+// withoutRemoved removes attributes from a stored object that the schema no longer has, although its version is the
+// same. Invalid JSON is left for the provider to report. Numbers keep every digit.
 func withoutRemoved(attrs []byte, ty cty.Type) []byte {
 	if coding.HasOnly(attrs, ty) {
 		return attrs
@@ -132,7 +132,7 @@ func withoutRemoved(attrs []byte, ty cty.Type) []byte {
 	return out
 }
 
-// dropRemoved reports whether it removed anything. It looks no deeper than the static types reach.
+// dropRemoved reports whether it removed anything. It descends only as far as the types are static.
 func dropRemoved(v any, ty cty.Type) bool {
 	dropped := false
 	switch v := v.(type) {

@@ -18,15 +18,15 @@ import (
 )
 
 // The file begins with magic. Frames follow: the length of the body and its CRC-32C, four bytes each, little
-// endian; then the body, an Entry in msgpack. The last frame of an attempt says what is known of it.
+// endian; then the body, an Entry in msgpack. The last frame of an attempt is its current entry.
 const (
 	magic      = "millipede worker journal 1\n"
 	headerSize = 8
-	// maxBody is far above any message that the transport carries, so that a damaged length is noticed.
+	// maxBody is far above any message of the transport, so that a damaged length is detected.
 	maxBody = 64 << 20
-	// maxDepth is how deep an entry nests at most.
+	// maxDepth is the maximum nesting of an entry.
 	maxDepth = 8
-	// slack is how much of the file may be outdated before it is rewritten.
+	// slack is the size of outdated entries at which the file is rewritten.
 	slack = 1 << 20
 )
 
@@ -43,7 +43,7 @@ func encodeFrame(e Entry) ([]byte, error) {
 	return framed(body), nil
 }
 
-// framed puts the length and the checksum before a body.
+// framed adds the length and the checksum before a body.
 func framed(body []byte) []byte {
 	frame := make([]byte, headerSize, headerSize+len(body))
 	binary.LittleEndian.PutUint32(frame, uint32(len(body)))
@@ -51,7 +51,7 @@ func framed(body []byte) []byte {
 	return append(frame, body...)
 }
 
-// decodeFrame reads the first frame of data and tells how long it is; 0 when there is no whole one.
+// decodeFrame decodes the first frame of data and returns its length; 0 if there is no complete one.
 func decodeFrame(data []byte) (Entry, int64) {
 	if len(data) < headerSize {
 		return Entry{}, 0
@@ -71,7 +71,7 @@ func decodeFrame(data []byte) (Entry, int64) {
 	return e, headerSize + n
 }
 
-// load reads the file, or begins it, and cuts off an unfinished end.
+// load reads or creates the file, and truncates an incomplete end.
 func (j *Journal) load() (cut int64, err error) {
 	file, err := os.OpenFile(j.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -94,7 +94,7 @@ func (j *Journal) read() (cut int64, err error) {
 		return 0, err
 	}
 	if len(data) < len(magic) && bytes.HasPrefix([]byte(magic), data) {
-		cut, data = int64(len(data)), []byte(magic) // new, or not even begun when the machine died
+		cut, data = int64(len(data)), []byte(magic) // new, or incomplete after a crash
 		if _, err := j.file.WriteAt(data, 0); err != nil {
 			return 0, err
 		}
@@ -121,7 +121,7 @@ func (j *Journal) read() (cut int64, err error) {
 	return cut, j.file.Sync()
 }
 
-// compact rewrites the file with the live entries alone, once enough of it is outdated. The caller holds syncing.
+// compact rewrites the file with only the live entries, once enough of it is outdated. The caller holds syncing.
 func (j *Journal) compact() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -142,8 +142,8 @@ func (j *Journal) compact() error {
 	return nil
 }
 
-// rewrite puts a new file with the live entries in the place of the old one, once it is whole and on the disk: a
-// crash leaves either. Both files are closed for the renaming, because some systems demand that.
+// rewrite replaces the file by a new one with the live entries, once that is complete and synced: after a crash
+// there is either one. Both files are closed for the renaming, because some systems require that.
 func (j *Journal) rewrite() error {
 	out := bytes.NewBufferString(magic)
 	for _, e := range j.inOrder() {

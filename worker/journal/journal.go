@@ -1,9 +1,9 @@
-// Package journal is a worker's own durable record of the attempts that it holds.
+// Package journal is a worker's own durable record of its attempts.
 //
-// It says, after a crash at any instant, for each attempt whether its operation had not begun, may have begun, or
-// had ended with a result that is not yet confirmed; and it holds the message that has to be published in that case.
-// The messages come sealed, so that no secret reaches the disk in the clear, and recovery needs no key. The package
-// publishes nothing and knows no transport. The format is described in docs/format/worker-journal.md.
+// After a crash at any instant, it shows for each attempt whether its operation had not begun, may have begun, or
+// had ended with a result that is not yet confirmed; and it contains the message to publish in that case. The
+// messages are sealed, so that no secret is stored in clear text, and recovery needs no key. The package publishes
+// nothing and does not depend on the transport. The format is described in docs/format/worker-journal.md.
 package journal
 
 import (
@@ -21,28 +21,28 @@ import (
 
 // Conditions that callers handle.
 var (
-	// ErrLocked means that another process holds the journal.
+	// ErrLocked means that another process has locked the journal.
 	ErrLocked = errors.New("the journal is in use by another worker")
-	// ErrFormat means that the file is no journal, or one of another version.
+	// ErrFormat means that the file is not a journal, or one of another version.
 	ErrFormat = errors.New("not a journal that this version can read")
-	// ErrFull means that the disk has no room for an entry. Nothing was noted, and the journal is as it was: the same
-	// may be tried again.
+	// ErrFull means that the disk has no room for an entry. Nothing was recorded and the journal is unchanged, so
+	// the operation can be retried.
 	ErrFull = errors.New("the disk has no room for the journal")
-	// ErrBroken means that an earlier write failed, so that nobody can say what reached the disk. The worker must
-	// stop; what is in the file is read again at the next start.
+	// ErrBroken means that an earlier write failed, so that the content of the disk is unknown. The worker must
+	// stop; the file is read again at the next start.
 	ErrBroken = errors.New("the journal is broken by an earlier failure to write")
 )
 
-// Phase is how far an attempt has come.
+// Phase is the progress of an attempt.
 type Phase byte
 
-// The phases, and the events that lead to them. An attempt that is done has no phase: it is forgotten.
+// The phases, and the events that lead to them. An attempt that is done has no phase: it is removed.
 //
 //	(none) --Intend--> Intended --Start--> Started --End--> Ended --Done--> (none)
 //	                      |                                           ^
 //	                      +------------- Done (claim lost) -----------+
 const (
-	// Intended: the claim may have been won, the operation has not begun.
+	// Intended: the claim may have been won; the operation has not begun.
 	Intended Phase = 1 + iota
 	// Started: the operation may have begun.
 	Started
@@ -50,7 +50,7 @@ const (
 	Ended
 )
 
-// String names the phase in messages.
+// String returns the name of the phase for messages.
 func (p Phase) String() string {
 	switch p {
 	case Intended:
@@ -64,7 +64,8 @@ func (p Phase) String() string {
 	}
 }
 
-// follows reports whether an event that leads to the phase is legal for an attempt in the other one (0: not held).
+// follows reports whether an event that leads to the phase is legal for an attempt in phase before (0: not in the
+// journal).
 func (p Phase) follows(before Phase) bool {
 	switch p {
 	case Intended:
@@ -78,13 +79,13 @@ func (p Phase) follows(before Phase) bool {
 	}
 }
 
-// Entry is one attempt that the worker holds.
+// Entry is one attempt of the worker.
 type Entry struct {
 	Ref   wire.TaskRef `msgpack:"r"`
 	Nonce string       `msgpack:"n"`
 	Phase Phase        `msgpack:"p"`
-	// Message is what to publish if this is the last that is known: that the attempt was not started, that it is
-	// in doubt, or its result.
+	// Message is what to publish if this is the last entry: that the attempt was not started, that it is in doubt,
+	// or its result.
 	Message []byte `msgpack:"m,omitempty"`
 }
 
@@ -93,24 +94,24 @@ type Journal struct {
 	path string
 	lock *os.File
 
-	// mu guards what follows. It is held for writes into the page cache and for the rare compaction, never while a
-	// durable write waits for the disk.
+	// mu guards the fields below. It is held for writes into the page cache and for the rare compaction, never
+	// while a durable write waits for the disk.
 	mu     sync.Mutex
 	file   *os.File
 	size   int64 // of the file
 	live   map[wire.AttemptID]*held
 	order  uint64 // of the next attempt
 	broken error
-	lacked int // the size of the largest frame that found no room since Room found some
+	lacked int // the size of the largest frame that could not be written since Room last succeeded
 
-	// syncing is held during an fsync; synced is the size that has reached the disk, of the file with this
-	// generation: a compaction begins a new file, which is on the disk from the start.
+	// syncing is held during an fsync; synced is the size of the file with this generation that has been synced: a
+	// compaction starts a new file, which is synced from the start.
 	syncing    sync.Mutex
 	synced     int64
 	generation uint64 // guarded by both mutexes: changed under both, read under either
 }
 
-// held is a live entry with its place in the order of arrival, and the bytes that its frame takes.
+// held is a live entry with its position in the order of arrival, and the size of its frame.
 type held struct {
 	Entry
 	order uint64
@@ -119,8 +120,8 @@ type held struct {
 
 const fileName = "worker.journal"
 
-// Open opens the journal in the directory, or begins one. What a crash left unfinished at the end of the file is
-// cut off: it was never reported as durable. Cut tells how much that was.
+// Open opens the journal in the directory, or creates one. An incomplete end after a crash is truncated: it was
+// never reported as durable. cut is the number of bytes that were removed.
 func Open(dir string) (j *Journal, cut int64, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, 0, fmt.Errorf("making the journal's directory: %w", err)
@@ -136,7 +137,7 @@ func Open(dir string) (j *Journal, cut int64, err error) {
 	return j, cut, nil
 }
 
-// Close closes the files and frees the lock. What was appended without being durable may still be lost.
+// Close closes the files and releases the lock. Entries that were appended without being durable may still be lost.
 func (j *Journal) Close() error {
 	j.syncing.Lock()
 	defer j.syncing.Unlock()
@@ -150,7 +151,7 @@ func (j *Journal) Close() error {
 	return errors.Join(j.file.Close(), j.lock.Close())
 }
 
-// Pending returns the entries that are held, oldest first.
+// Pending returns the live entries, oldest first.
 func (j *Journal) Pending() []Entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -166,24 +167,24 @@ func (j *Journal) inOrder() []Entry {
 	return out
 }
 
-// Intend notes that the attempt is about to be claimed with the nonce. It survives the death of the process, not
-// that of the machine: an attempt that is lost so is in doubt, which is safe. notStarted is what to publish when
-// the claim turns out to be ours.
+// Intend records that the attempt is about to be claimed with the nonce. The entry survives the end of the process,
+// not that of the machine: an attempt that is lost in this way is in doubt, which is safe. notStarted is the
+// message to publish if the claim was won.
 func (j *Journal) Intend(ref wire.TaskRef, nonce string, notStarted []byte) error {
 	return j.append(Entry{Ref: ref, Nonce: nonce, Phase: Intended, Message: notStarted}, false)
 }
 
-// Start notes that the operation is about to begin. It is on the disk when Start returns.
+// Start records that the operation is about to begin. The entry is durable when Start returns.
 func (j *Journal) Start(ref wire.TaskRef, doubt []byte) error {
 	return j.append(Entry{Ref: ref, Phase: Started, Message: doubt}, true)
 }
 
-// End notes the result. It is on the disk when End returns, and stays there until Done.
+// End records the result. It is durable when End returns, and is kept until Done.
 func (j *Journal) End(ref wire.TaskRef, result []byte) error {
 	return j.append(Entry{Ref: ref, Phase: Ended, Message: result}, true)
 }
 
-// Done forgets an attempt: its result is confirmed, or its claim was lost. If that does not reach the disk, the
+// Done removes an attempt: its result is confirmed, or its claim was lost. If the removal is lost in a crash, the
 // result is published again, which is harmless.
 func (j *Journal) Done(ref wire.TaskRef) error {
 	return j.append(Entry{Ref: ref}, false)
@@ -197,7 +198,7 @@ func (j *Journal) append(e Entry, durable bool) error {
 	return j.sync(end, generation)
 }
 
-// write puts an entry into the page cache and returns the size of the file behind it.
+// write writes an entry into the page cache and returns the size of the file after it.
 func (j *Journal) write(e Entry) (int64, uint64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -218,8 +219,8 @@ func (j *Journal) write(e Entry) (int64, uint64, error) {
 		return 0, 0, err
 	}
 	if _, err := j.file.WriteAt(frame, j.size); err != nil {
-		// A part of the frame may be in the file. It is behind the end, where the next frame goes; it is cut off so
-		// that nothing of it stays behind a shorter one.
+		// A part of the frame may be in the file, after the end, where the next frame will be written; it is
+		// truncated so that nothing of it remains after a shorter one.
 		if cutErr := j.file.Truncate(j.size); cutErr == nil && full(err) {
 			j.lacked = max(j.lacked, len(frame))
 			return 0, 0, fmt.Errorf("%w: %w", ErrFull, err)
@@ -232,12 +233,12 @@ func (j *Journal) write(e Entry) (int64, uint64, error) {
 	return j.size, j.generation, nil
 }
 
-// enoughRoom is how many bytes Room tries to write at least: the entries of some operations.
+// enoughRoom is the minimum number of bytes that Room tries to write: the entries of some operations.
 const enoughRoom = 64 << 10
 
-// Room returns ErrFull as long as the disk has no room for the largest entry that could not be written, and for some
-// more small ones. It leaves the journal as it is: a crash meanwhile leaves zeros behind its end, which the next start
-// cuts off.
+// Room returns ErrFull while the disk has no room for the largest entry that could not be written, and for some
+// more small ones. It does not change the journal: a crash during the test leaves zeros after its end, which the
+// next start truncates.
 func (j *Journal) Room() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -260,7 +261,7 @@ func (j *Journal) Room() error {
 	return fmt.Errorf("%w: %w", ErrBroken, err)
 }
 
-// keep brings what is known in memory up to date with an entry that is in the file.
+// keep updates the state in memory with an entry that is in the file.
 func (j *Journal) keep(e Entry, bytes int64) {
 	if e.Phase == 0 {
 		delete(j.live, e.Ref.Attempt)
@@ -275,8 +276,8 @@ func (j *Journal) keep(e Entry, bytes int64) {
 	j.live[e.Ref.Attempt] = &held{Entry: e, order: order, bytes: bytes}
 }
 
-// sync returns when the file is on the disk up to end. Whoever waits meanwhile for the fsync of another finds, when
-// its turn comes, that one fsync has served all that had been written before it.
+// sync returns when the file is synced up to end. A call that waited for another's fsync often finds that this has
+// covered its own entries.
 func (j *Journal) sync(end int64, generation uint64) error {
 	j.syncing.Lock()
 	defer j.syncing.Unlock()
@@ -291,7 +292,7 @@ func (j *Journal) sync(end int64, generation uint64) error {
 	}
 	if err := file.Sync(); err != nil {
 		j.mu.Lock()
-		j.broken = err // the kernel may have dropped what it could not write, so a second try proves nothing
+		j.broken = err // the kernel may have dropped the unwritten pages, so that a retry proves nothing
 		j.mu.Unlock()
 		return fmt.Errorf("%w: %w", ErrBroken, err)
 	}

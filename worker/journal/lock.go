@@ -8,7 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/filelock"
 )
 
-// lockFile takes the lock until the file is closed, or the process ends.
+// lockFile locks the file until it is closed, or the process ends.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// full reports whether a write failed for want of room.
+// full reports whether a write failed because the disk is full.
 func full(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG)
 }

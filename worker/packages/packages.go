@@ -1,7 +1,8 @@
-// Package packages keeps the provider packages of a worker: found for its platform, verified, unpacked on disk.
+// Package packages is the cache of a worker's provider packages: found for its platform, verified, and unpacked on
+// disk.
 //
 // A package comes from a directory that the coordinator shares with a worker in the same process, or as a blob. A
-// blob is used only when it, or its content, has one of the hashes that the lock file accepts. The package downloads
+// blob is used only if it, or its content, has one of the hashes that the lock file accepts. This package downloads
 // nothing from registries and starts no plugin.
 package packages
 
@@ -22,20 +23,20 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Blobs is where packages come from. wire.Blobs has these methods.
+// Blobs is the source of packages. wire.Blobs has these methods.
 type Blobs interface {
 	GetBlob(ctx context.Context, sha256 string) ([]byte, error)
 	LookupBlob(ctx context.Context, name string) (string, error)
 }
 
-// Local finds packages that are unpacked already, in directories that somebody else looks after and has verified.
+// Local finds packages that are already unpacked, in directories that were verified elsewhere.
 type Local interface {
 	// PackageDir returns the directory of the package, for the worker's platform.
 	PackageDir(p wire.Package) (dir string, ok bool)
 }
 
-// Cache finds packages, and keeps those that came as blobs. Several processes may share its directory. It is safe
-// for concurrent use.
+// Cache finds packages, and stores those that were received as blobs. Several processes may share its directory. It
+// is safe for concurrent use.
 type Cache struct {
 	dir      string
 	platform string
@@ -48,12 +49,12 @@ type Cache struct {
 	verified map[string]string
 }
 
-// New makes a cache in the directory, for packages of the platform (os_arch). local may be nil.
+// New returns a cache in the directory, for packages of the platform (os_arch). local may be nil.
 func New(dir, platform string, local Local, blobs Blobs) *Cache {
 	return &Cache{dir: dir, platform: platform, local: local, blobs: blobs, verified: map[string]string{}}
 }
 
-// Find returns the directory that holds the unpacked package. Content on disk is checked once in the life of the
+// Find returns the directory of the unpacked package. Content on disk is verified once in the lifetime of the
 // cache.
 func (c *Cache) Find(ctx context.Context, p wire.Package) (string, diag.List) {
 	key := p.Key() + " " + strings.Join(p.Hashes, " ")
@@ -64,7 +65,7 @@ func (c *Cache) Find(ctx context.Context, p wire.Package) (string, diag.List) {
 		return dir, nil
 	}
 	found := c.flight.DoChan(key, func() (any, error) {
-		// Whoever waits shares this, so the end of one caller's context does not end it.
+		// Waiting callers share this, so the end of one caller's context does not end it.
 		dir, err := c.find(context.WithoutCancel(ctx), p)
 		if err == nil {
 			c.mu.Lock()
@@ -84,7 +85,7 @@ func (c *Cache) Find(ctx context.Context, p wire.Package) (string, diag.List) {
 	}
 }
 
-// Conditions inside; explain tells the user what they mean.
+// Internal conditions; explain converts them to messages for users.
 var (
 	errAbsent   = errors.New("there is no such package")
 	errMismatch = errors.New("the content has none of the accepted hashes")
@@ -107,15 +108,15 @@ func (c *Cache) find(ctx context.Context, p wire.Package) (string, error) {
 	return c.unpacked(ctx, p, sha256)
 }
 
-// The cache holds for each blob a directory that is named by its SHA-256: the unpacked content, and beside it the
-// content's h1: hash as it was when it was unpacked. That tells changes on disk even for a package that is locked by
-// zh: hashes alone, which are hashes of archives.
+// For each blob, the cache has a directory named by the blob's SHA-256: the unpacked content, and beside it the
+// content's h1: hash, computed when it was unpacked. With it, changes on disk are detected even for a package that
+// is locked only by zh: hashes, which are hashes of archives.
 const (
 	contentDir = "content"
 	hashFile   = "h1"
 )
 
-// unpacked returns the cached content of a blob, and fetches it first where that is missing or has been changed.
+// unpacked returns the cached content of a blob, which it fetches if it is missing or has been changed.
 func (c *Cache) unpacked(ctx context.Context, p wire.Package, sha256 string) (string, error) {
 	entry := filepath.Join(c.dir, sha256)
 	content := filepath.Join(entry, contentDir)
@@ -136,7 +137,7 @@ func (c *Cache) unpacked(ctx context.Context, p wire.Package, sha256 string) (st
 	return content, c.put(archive, entry, sha256, p.Hashes)
 }
 
-// put unpacks an archive beside its place, checks it there, and moves it: nobody ever sees a part of it.
+// put unpacks an archive beside its final location, verifies it there, and moves it: it appears atomically.
 func (c *Cache) put(archive []byte, entry, sha256 string, hashes []string) (err error) {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return fmt.Errorf("making the package cache: %w", err)
@@ -167,8 +168,8 @@ func (c *Cache) put(archive []byte, entry, sha256 string, hashes []string) (err 
 	return replace(next, entry, filepath.Join(temp, "old"))
 }
 
-// replace moves a whole entry to its place. What is there is either damaged, and goes, or was put there by another
-// process that was faster, and stays.
+// replace moves a complete entry to its location. An existing entry is either damaged, and removed, or was created
+// by another process in the meantime, and kept.
 func replace(next, entry, old string) error {
 	err := os.Rename(next, entry)
 	if err == nil {
@@ -186,8 +187,8 @@ func replace(next, entry, old string) error {
 	return nil
 }
 
-// intact returns the h1: hash of an entry that is as it was unpacked. An entry that does not exist is
-// os.ErrNotExist, one that is not as it was is errChanged.
+// intact returns the h1: hash of an unchanged entry. The error is os.ErrNotExist if the entry does not exist, and
+// errChanged if it has been changed.
 func intact(entry string) (string, error) {
 	want, err := os.ReadFile(filepath.Join(entry, hashFile))
 	if err != nil {
@@ -203,8 +204,8 @@ func intact(entry string) (string, error) {
 	return got, nil
 }
 
-// accept compares the hashes of a package, of its content and of the archive that it came in, with the acceptable
-// ones. A package that nobody locked is trusted as its blob is.
+// accept compares the hashes of a package, of its content and of its archive, with the accepted ones. A package
+// without locked hashes is trusted like its blob.
 func accept(h1, sha256 string, hashes []string) error {
 	if len(hashes) == 0 || slices.Contains(hashes, h1) || slices.Contains(hashes, "zh:"+sha256) {
 		return nil

@@ -14,7 +14,7 @@ import (
 )
 
 // unpack writes the files of a zip archive under dir. Names that lead out of it, and anything but files and
-// directories, are refused.
+// directories, are rejected.
 func unpack(archive []byte, dir string) error {
 	z, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
 	if err != nil {
@@ -64,7 +64,7 @@ func unpackFile(f *zip.File, path string, left *unpacking.Budget) (err error) {
 	return left.Copy(w, r)
 }
 
-// mode keeps the executable bit, and sets it for the plugin itself: an archive that was made on Windows has none.
+// mode keeps the executable bit, and sets it for the plugin itself: an archive made on Windows does not have it.
 func mode(f *zip.File) fs.FileMode {
 	if f.Mode()&0o111 != 0 || strings.HasPrefix(filepath.Base(f.Name), "terraform-provider-") {
 		return 0o755

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// directory returns the directory that a program runs in: named, or else the coordinator's, of which a worker on the
-// same machine, or with the same file system mounted, has its own view. On any other worker a program that names no
-// directory runs in an empty one below temp, so that it finds nothing of a stranger's there; done removes that.
+// directory returns the directory in which a program runs: the named one, or else the coordinator's, if this worker
+// is on the same machine or has mounted the same file system. On any other worker a program without a named
+// directory runs in a new empty one below temp, so that it finds no unrelated files; done removes that.
 func (c call) directory(named, temp string) (dir string, done func(), err error) {
 	done = func() {}
 	if filepath.IsAbs(named) || c.dir == "" {
@@ -25,5 +25,5 @@ func (c call) directory(named, temp string) (dir string, done func(), err error)
 	if dir, err = os.MkdirTemp(temp, "millipede-provision-"); err != nil {
 		return "", done, fmt.Errorf("making a directory to run in: %w", err)
 	}
-	return dir, func() { os.RemoveAll(dir) }, nil // what is left of a temporary directory harms nobody
+	return dir, func() { os.RemoveAll(dir) }, nil // remains of a temporary directory do no harm
 }

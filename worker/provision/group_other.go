@@ -4,5 +4,5 @@ package provision
 
 import "os/exec"
 
-// ownGroup leaves the program alone: when the context ends it is killed without what it has started.
+// ownGroup does nothing: when the context ends, the program is killed, but not its children.
 func ownGroup(*exec.Cmd) {}

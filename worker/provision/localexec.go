@@ -13,7 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// localExec runs a command, by default in a shell. Its standard output and error become the provisioner's output.
+// localExec runs a command, by default in a shell. Its standard output and standard error become the provisioner's
+// output.
 func (r Runner) localExec(ctx context.Context, c call) diag.List {
 	command := text(c.config, "command")
 	if command == "" {
@@ -41,7 +42,7 @@ func (r Runner) localExec(ctx context.Context, c call) diag.List {
 	cmd := exec.CommandContext(ctx, program, args[1:]...)
 	cmd.Args[0], cmd.Dir = args[0], dir
 	cmd.Env = r.Environment.With(variables(c.config)...)
-	cmd.Stdout, cmd.Stderr = out, out // one pipe, so that the order stays
+	cmd.Stdout, cmd.Stderr = out, out // one pipe, to keep the order
 	ownGroup(cmd)
 	err = cmd.Run()
 	out.end()
@@ -94,7 +95,7 @@ func variables(config cty.Value) []string {
 	return out
 }
 
-// text is the value of a string argument; empty when it is not set.
+// text returns the value of a string argument; empty if it is not set.
 func text(config cty.Value, name string) string {
 	if v := config.GetAttr(name); !v.IsNull() {
 		return v.AsString()
@@ -102,16 +103,16 @@ func text(config cty.Value, name string) string {
 	return ""
 }
 
-// Bounds of what is kept of a program's output.
+// Bounds of the stored output of a program.
 const (
 	maxLine = 64 << 10 // a longer line is reported in parts
-	maxTail = 8 << 10  // of all output, for the message of a failure
+	maxTail = 8 << 10  // the end of the output, for error messages
 )
 
-// lines reports what is written to it line by line, and keeps the end. It is written to by one goroutine.
+// lines is a writer that reports its input line by line, and keeps the end. It is not safe for concurrent use.
 type lines struct {
 	say  func(string)
-	open []byte // the line that has not ended yet
+	open []byte // the incomplete line
 	tail []byte
 }
 
@@ -134,7 +135,7 @@ func (l *lines) Write(data []byte) (int, error) {
 	}
 }
 
-// end reports a last line that has no end of its own.
+// end reports a last line without a line break.
 func (l *lines) end() {
 	if len(l.open) > 0 {
 		l.say(string(l.open))

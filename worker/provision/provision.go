@@ -1,8 +1,8 @@
-// Package provision runs the provisioners of a resource instance, on the machine of the worker that made it.
+// Package provision runs the provisioners of a resource instance, on the machine of the worker that created it.
 //
-// It runs what the coordinator has evaluated and reports the output line by line; it evaluates nothing, and decides
-// neither when provisioners run nor what a failure means for the object. local-exec runs here, remote-exec and file
-// work on another machine over SSH.
+// It runs provisioners whose configuration the coordinator has evaluated, and reports the output line by line. It
+// does not decide when provisioners run, nor what a failure means for the object. local-exec runs here; remote-exec
+// and file work on another machine over SSH.
 package provision
 
 import (
@@ -20,17 +20,17 @@ import (
 
 // Runner runs provisioners.
 type Runner struct {
-	// Environment is what programs start with; a provisioner's own variables come on top.
+	// Environment is the environment of programs; a provisioner's own variables are added.
 	Environment environ.Variables
 }
 
-// call is one provisioner that runs.
+// call is one run of a provisioner.
 type call struct {
 	wire.Provisioner
 	config  cty.Value
 	address string
 	dir     string // the coordinator's working directory
-	// secret tells that the configuration holds what must not be shown.
+	// secret is set if the configuration contains secrets.
 	secret bool
 	// say reports a line of output.
 	say func(line string)
@@ -43,8 +43,8 @@ var types = map[string]func(Runner, context.Context, call) diag.List{
 	"file":        Runner.file,
 }
 
-// Run runs the provisioners of the object at the address, one after the other. The first failure ends the list,
-// unless that provisioner is to continue: then its failure is not even told. emit receives the progress.
+// Run runs the provisioners of the object at the address, one after the other. It stops at the first failure,
+// unless that provisioner is to continue: then its failure is not reported. emit receives the progress.
 func (r Runner) Run(ctx context.Context, address string, t *wire.ProvisionTask, env *wire.Variables,
 	emit func(wire.Event)) diag.List {
 	if env != nil && env.Whole {
@@ -61,7 +61,7 @@ func (r Runner) Run(ctx context.Context, address string, t *wire.ProvisionTask, 
 			continue
 		}
 		for _, d := range more {
-			d.Path = cty.IndexIntPath(i) // which the coordinator knows the place of
+			d.Path = cty.IndexIntPath(i) // the coordinator finds the source range of this path
 		}
 		diags = append(diags, more...)
 		if more.HasErrors() {

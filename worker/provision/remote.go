@@ -65,7 +65,7 @@ func (r Runner) file(ctx context.Context, c call) diag.List {
 	})
 }
 
-// connected does something over a connection to the machine of the connection block.
+// connected calls do with a connection to the machine of the connection block.
 func (r Runner) connected(ctx context.Context, c call, tell func(string), do func(*remote.Client) error) diag.List {
 	if len(c.Connection) == 0 {
 		//lint:ignore ST1005 OpenTofu's words
@@ -102,7 +102,7 @@ func (c call) failed(err error) diag.List {
 	return diag.Errors(c.Type+" provisioner error", err.Error()+".", nil)
 }
 
-// scripts are the scripts to run: the lines of inline as one, or files.
+// scripts returns the scripts to run: the lines of inline as one, or files.
 func (r Runner) scripts(c call) ([][]byte, error) {
 	if inline := c.config.GetAttr("inline"); !inline.IsNull() {
 		var all strings.Builder
@@ -136,7 +136,7 @@ func (r Runner) scripts(c call) ([][]byte, error) {
 	return out, nil
 }
 
-// here is a path as this machine has it: what is relative is meant of the coordinator's directory.
+// here returns a path for this machine: relative paths refer to the coordinator's directory.
 func (c call) here(name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -144,10 +144,10 @@ func (c call) here(name string) string {
 	return filepath.Join(c.dir, name)
 }
 
-// missing reports whether a value is no text.
+// missing reports whether a value is null or empty.
 func missing(v cty.Value) bool { return v.IsNull() || v.AsString() == "" }
 
-// source is what a path names: what came along from the coordinator, or else what this machine has there.
+// source returns the file or directory at a path: the one sent by the coordinator, or else the one on this machine.
 func (c call) source(name string) (*remote.Tree, error) {
 	base := filepath.Base(name)
 	if len(c.Files) == 0 {
@@ -172,7 +172,7 @@ func (c call) source(name string) (*remote.Tree, error) {
 	return trees[""], nil
 }
 
-// parentOf is the path of the directory that a path is in; empty for the top.
+// parentOf returns the directory of a path; empty for the top.
 func parentOf(p string) string {
 	if dir := path.Dir(p); dir != "." {
 		return dir
@@ -180,10 +180,10 @@ func parentOf(p string) string {
 	return ""
 }
 
-// deepest bounds directories, because a link may lead into a circle.
+// deepest bounds the depth of directories, because symbolic links may form a cycle.
 const deepest = 64
 
-// onDisk is a file or a directory of this machine. Links are followed.
+// onDisk returns a file or a directory of this machine. Symbolic links are followed.
 func onDisk(name, as string, depth int) (*remote.Tree, error) {
 	info, err := os.Stat(name)
 	if err != nil {
