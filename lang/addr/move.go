@@ -6,12 +6,12 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Move says that what was From is now To, in every instance of Module. It is the meaning of a moved block;
-// which moves apply, and in which order, is the planner's business.
+// Move moves From to To in every instance of Module: a moved block. Which moves apply, and in which order, is
+// decided by the planner.
 type Move struct {
 	Module   Module
 	From, To *MoveEndpoint
-	// scope tells how much the two endpoints name together.
+	// scope says what is renamed.
 	scope moveScope
 }
 
@@ -25,8 +25,8 @@ const (
 	movesInstance                      // one instance of a resource
 )
 
-// NewMove pairs the endpoints of a moved block of a module. It returns false when the one names a module and
-// the other a resource: such a pair moves nothing.
+// NewMove pairs the endpoints of a moved block of a module. It returns false if one is a module and the other a
+// resource, which is not possible.
 func NewMove(in Module, from, to *MoveEndpoint) (Move, bool) {
 	if from.IsModule != to.IsModule {
 		return Move{}, false
@@ -52,25 +52,25 @@ func ImpliedMove(from, to Instance, rng hcl.Range) Move {
 	return Move{From: end(from), To: end(to), scope: movesInstance}
 }
 
-// keyed tells whether the module endpoint has a key at its end.
+// keyed reports whether the module endpoint has a key at its end.
 func (e *MoveEndpoint) keyed() bool {
 	return len(e.Steps) > 0 && e.Steps[len(e.Steps)-1].Key != NoKey
 }
 
-// IsModule tells whether the move renames a module call or an instance of one.
+// IsModule reports whether the move renames a module call or an instance of one.
 func (m Move) IsModule() bool { return m.scope == movesCall || m.scope == movesModule }
 
-// IsWhole tells whether the move covers all the instances of a call or of a resource.
+// IsWhole reports whether the move covers all the instances of a call or of a resource.
 func (m Move) IsWhole() bool { return m.scope == movesCall || m.scope == movesResource }
 
-// IsReindex tells whether the move only changes the key of an instance of one module call.
+// IsReindex reports whether the move only changes the key of an instance of one module call.
 func (m Move) IsReindex() bool {
 	return m.scope == movesModule &&
 		ModuleInstanceOf(m.From.Steps...).Module() == ModuleInstanceOf(m.To.Steps...).Module()
 }
 
-// MoveModule returns where the module instance is after the move, and whether the move covers it: it is what
-// From names, or below that.
+// MoveModule returns the address of the module instance after the move, and whether the move covers it: it is From,
+// or below it.
 func (m Move) MoveModule(mi ModuleInstance) (ModuleInstance, bool) {
 	if !m.IsModule() || mi.IsRoot() {
 		return mi, false
@@ -99,7 +99,7 @@ func (m Move) MoveModule(mi ModuleInstance) (ModuleInstance, bool) {
 	return out, true
 }
 
-// MoveResource returns where the whole resource is after the move, and whether the move covers all of it.
+// MoveResource returns the address of the resource after the move, and whether the move covers all of it.
 func (m Move) MoveResource(r AbsResource) (AbsResource, bool) {
 	if m.IsModule() {
 		module, ok := m.MoveModule(r.Module)
@@ -115,7 +115,7 @@ func (m Move) MoveResource(r AbsResource) (AbsResource, bool) {
 	return AbsResource{module, m.To.Resource}, true
 }
 
-// MoveInstance returns where the resource instance is after the move, and whether the move covers it.
+// MoveInstance returns the address of the resource instance after the move, and whether the move covers it.
 func (m Move) MoveInstance(i Instance) (Instance, bool) {
 	if m.scope != movesInstance {
 		r, ok := m.MoveResource(i.Abs())
@@ -131,7 +131,7 @@ func (m Move) MoveInstance(i Instance) (Instance, bool) {
 	return Instance{module, m.To.Resource, m.To.Key}, true
 }
 
-// place moves the module instance that holds a resource: it must be exactly the one that From names.
+// place moves the module instance that contains a resource: it must match From exactly.
 func (m Move) place(mi ModuleInstance) (ModuleInstance, bool) {
 	base, rel, ok := m.split(mi)
 	if !ok || len(rel) != len(m.From.Steps) {
@@ -149,7 +149,7 @@ func (m Move) place(mi ModuleInstance) (ModuleInstance, bool) {
 	return out, true
 }
 
-// split cuts the steps of a module instance at the module that declares the move.
+// split splits the steps of a module instance at the module that declares the move.
 func (m Move) split(mi ModuleInstance) (base, rel []Step, ok bool) {
 	steps := mi.Steps()
 	path := m.Module.Path()
@@ -164,8 +164,8 @@ func (m Move) split(mi ModuleInstance) (base, rel []Step, ok bool) {
 	return steps[:len(path)], steps[len(path):], true
 }
 
-// FromKey and ToKey return text that is equal exactly for endpoints that name the same thing, with [*] for
-// what stands for every key. They order and compare moves.
+// FromKey and ToKey return text that is equal exactly for endpoints that match the same objects, with [*] for any
+// key. They are used to order and compare moves.
 func (m Move) FromKey() string { return m.pattern(m.From) }
 
 // ToKey: see FromKey.
@@ -196,21 +196,21 @@ func (m Move) steps(e *MoveEndpoint) []Step {
 	return out
 }
 
-// SelectsModule tells whether the module instance is the one (or one of those) that From or To names, or that
-// holds the resource which it names.
+// SelectsModule reports whether the module instance matches From or To, or contains the resource to which that
+// refers.
 func (m Move) SelectsModule(e *MoveEndpoint, mi ModuleInstance) bool {
 	return stepsMatch(m.steps(e), mi.Steps(), true)
 }
 
-// SelectsResource tells whether an endpoint of a resource move names the resource, or an instance of it.
+// SelectsResource reports whether an endpoint of a resource move refers to the resource, or to an instance of it.
 func (m Move) SelectsResource(e *MoveEndpoint, r AbsResource) bool {
 	return !m.IsModule() && e.Resource == r.Resource && m.SelectsModule(e, r.Module)
 }
 
-// ChainsFrom tells whether what prev moves can be moved on by m: m's From names what prev's To names.
+// ChainsFrom reports whether m can move on what prev has moved: m's From can match prev's To.
 func (m Move) ChainsFrom(prev Move) bool { return sameThing(m, m.From, prev, prev.To) }
 
-// sameThing tells whether two endpoints can name the same object at the same level.
+// sameThing reports whether two endpoints can match the same object at the same level.
 func sameThing(am Move, a *MoveEndpoint, bm Move, b *MoveEndpoint) bool {
 	if !stepsMatch(am.steps(a), bm.steps(b), true) {
 		return false
@@ -225,10 +225,10 @@ func sameThing(am Move, a *MoveEndpoint, bm Move, b *MoveEndpoint) bool {
 	}
 }
 
-// DependsOn tells whether other has to be done before m: because m moves on what other moves, or because the one names
-// something inside what the other names. A move of something inside comes before that of what it is inside of, because
-// afterwards nothing is at its From; and one that leads into something comes after the move that brings that there.
-// Both together make a cycle.
+// DependsOn reports whether other must be executed before m: because m moves on what other moves, or because an
+// endpoint of one is inside an endpoint of the other. A move of an inner object comes before the move of the object
+// that contains it, because afterwards nothing is at its From; a move into an object comes after the move that
+// brings that object there. Both together make a cycle.
 func (m Move) DependsOn(other Move) bool {
 	if m.ChainsFrom(other) {
 		return true
@@ -237,12 +237,12 @@ func (m Move) DependsOn(other Move) bool {
 		!within(other, other.From, m, m.From) && !within(other, other.To, m, m.From) {
 		return false
 	}
-	// What a module says of its own things lies both inside of the From and inside of the To of a move of the outer
-	// module that gives it another key only; the outer move comes first then.
+	// A move within a module is inside both endpoints of an outer module's move that only changes its key; the
+	// outer move comes first then.
 	return len(m.Module.Path()) >= len(other.Module.Path()) || !m.rekeysModule()
 }
 
-// within tells whether an endpoint of m names something inside what an endpoint of other names.
+// within reports whether an endpoint of m is inside an endpoint of other.
 func within(m Move, a *MoveEndpoint, other Move, b *MoveEndpoint) bool {
 	inner, outer := m.steps(a), other.steps(b)
 	if !stepsMatch(outer, inner, false) {
@@ -258,14 +258,14 @@ func within(m Move, a *MoveEndpoint, other Move, b *MoveEndpoint) bool {
 	}
 }
 
-// rekeysModule tells whether the move changes nothing but keys of module instances.
+// rekeysModule reports whether the move only changes keys of module instances.
 func (m Move) rekeysModule() bool {
 	return m.scope == movesModule && slices.EqualFunc(m.From.Steps, m.To.Steps, func(a, b Step) bool {
 		return a.Name == b.Name
 	})
 }
 
-// stepsMatch tells whether pattern matches the front of steps, or all of them. A WildcardKey on either side
+// stepsMatch reports whether pattern matches a prefix of steps, or all of them. A WildcardKey on either side
 // matches any key.
 func stepsMatch(pattern, steps []Step, all bool) bool {
 	if len(pattern) > len(steps) || all && len(pattern) != len(steps) {
