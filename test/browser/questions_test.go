@@ -56,7 +56,7 @@ func TestTheOverviewAnswersWithinThreeClicks(t *testing.T) {
 		"who holds the permits": {[]string{`//nav//a[text()="Workers and limits"]`},
 			[]string{"quota", "1 of 2 permits held", "1 waiting", "slow: a slow one"}},
 		"what changed this object last": {[]string{`//table//a[text()="network"]`, `//a[text()="State"]`,
-			`//summary[contains(., "module.zone[1].fleet_vm.node2")]`}, []string{"Last changed", "the first zones"}},
+			`//summary[contains(., "module.zone[1].fleet_vm.node2")]`}, []string{"Unchanged since", "the first zones"}},
 		"what would this plan destroy": {[]string{`//section[@id="needs"]//a[text()="network"]`,
 			`//a[contains(., "to destroy")]`}, []string{"fleet_vm.old"}},
 		"what broke, and why": {[]string{`//section[@id="needs"]//a[text()="broken"]`},
