@@ -8,13 +8,14 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// Change is one step from a state to the next. The implementations are the types of this file; each costs O(1).
+// Change is one step from a state to the next. The implementations are the types of this file; applying one takes
+// constant time.
 type Change interface {
 	apply(*State)
 }
 
-// SetObject puts an object, or removes it when Object is nil. An instance without objects, and a resource without
-// instances, disappear.
+// SetObject sets an object, or removes it if Object is nil. Instances without objects, and resources without
+// instances, are removed.
 type SetObject struct {
 	Addr     addr.Instance
 	Deposed  DeposedKey
@@ -22,7 +23,7 @@ type SetObject struct {
 	Object   *Object
 }
 
-// SetOutput puts a root module output, or removes it when Output is nil.
+// SetOutput sets a root module output, or removes it if Output is nil.
 type SetOutput struct {
 	Name   string
 	Output *Output
@@ -31,18 +32,20 @@ type SetOutput struct {
 // SetChecks replaces the check results.
 type SetChecks struct{ Checks []CheckResult }
 
-// MergeChecks puts the check results of a run beside those of others that change the state at the same time.
+// MergeChecks merges the check results of a run with those of other runs that change the state at the same time.
 type MergeChecks struct {
-	// Checks are all results that the run knows, by its configuration. What it does not know goes.
+	// Checks are all results that the run's configuration contains. Stored results that are not among them are
+	// removed.
 	Checks []CheckResult
-	// Owned are the configurations of those that it has locked. Of the others it only adds what is not there.
+	// Owned are the configurations of the results that the run has locked. Others are only added if they do not
+	// exist.
 	Owned []string
 }
 
 // MoveInstance moves everything of one instance to another address, which must be free.
 type MoveInstance struct{ From, To addr.Instance }
 
-// Apply makes the change. It panics when the change is impossible (a move to an occupied address): callers check.
+// Apply applies changes. It panics if a change is impossible (a move to an occupied address): callers must check.
 func (s *State) Apply(changes ...Change) {
 	for _, c := range changes {
 		c.apply(s)
@@ -98,7 +101,7 @@ func (c SetChecks) apply(s *State) { s.Checks = c.Checks }
 
 func (c MergeChecks) apply(s *State) { s.Checks = c.Onto(s.Checks) }
 
-// Onto returns what becomes of check results that are stored.
+// Onto returns the merged check results, given the stored ones.
 func (c MergeChecks) Onto(stored []CheckResult) []CheckResult {
 	there := map[string]CheckResult{}
 	for _, r := range stored {

@@ -10,27 +10,27 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// Dependencies are the resources, transitively, that an object must outlive. In a deep graph there are thousands for
-// each object, so a set has one bit for each resource of its universe, or, where they are few, their numbers.
-// Immutable; nil is the empty set. Objects share sets.
+// Dependencies are the resources, transitively, that an object must outlive. In a deep graph each object has
+// thousands of them, so a set is a bitmap over its universe, or a list of numbers if it is small. Immutable; nil is
+// the empty set. Objects share sets.
 type Dependencies struct {
 	of    *Universe
 	n     int
-	words []uint64 // bit i%64 of words[i/64] for the number i; nil where few is used
+	words []uint64 // bit i%64 of words[i/64] is the number i; nil if few is used
 	few   []int32  // sorted
 }
 
-// Universe numbers the resources that sets of dependencies are made of, from 0. It grows while sets are made, by one
-// goroutine; sets may be used by any number of them.
+// Universe assigns numbers, from 0, to the resources in sets of dependencies. Only one goroutine may create sets,
+// which adds numbers; the sets may be used concurrently.
 type Universe struct {
 	list    []Dependency
 	numbers map[Dependency]int32
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards the fields below
 	texts []string   // by number
-	order []int32    // the numbers in the order of their texts
-	other *Universe  // the universe that was translated into last
-	into  []int32    // by number, the number there; -1 where it has none
+	order []int32    // the numbers, sorted by their texts
+	other *Universe  // the universe of the last translation
+	into  []int32    // by number, the number in other; -1 if it has none
 }
 
 // NewUniverse returns a universe of some resources, which get the numbers 0, 1, 2, ...
@@ -42,13 +42,13 @@ func NewUniverse(list ...Dependency) *Universe {
 	return u
 }
 
-// DependenciesOn returns a set in a universe of its own.
+// DependenciesOn returns a set with a new universe.
 func DependenciesOn(list ...Dependency) *Dependencies {
 	u := NewUniverse(list...)
 	return u.Set(slices.Values(u.list))
 }
 
-// Number returns the number of a resource, which it gets if it has none.
+// Number returns the number of a resource, assigning one if necessary.
 func (u *Universe) Number(d Dependency) int {
 	n, ok := u.numbers[d]
 	if !ok {
@@ -58,7 +58,7 @@ func (u *Universe) Number(d Dependency) int {
 	return int(n)
 }
 
-// Len is how many resources have numbers; At returns the one with a number.
+// Len returns the number of resources with numbers; At returns the resource with a number.
 func (u *Universe) Len() int            { return len(u.list) }
 func (u *Universe) At(n int) Dependency { return u.list[n] }
 
@@ -100,10 +100,10 @@ func (u *Universe) SetOf(words []uint64) *Dependencies {
 	return d
 }
 
-// Universe is where the set has its numbers from.
+// Universe returns the universe of the set's numbers.
 func (d *Dependencies) Universe() *Universe { return d.of }
 
-// Len is how many resources are in the set.
+// Len returns the number of resources in the set.
 func (d *Dependencies) Len() int {
 	if d == nil {
 		return 0
@@ -187,7 +187,7 @@ func (d *Dependencies) Texts() iter.Seq[string] {
 	}
 }
 
-// sorted returns the numbers in the order of their texts.
+// sorted returns the numbers, sorted by their texts.
 func (d *Dependencies) sorted() []int32 {
 	if d == nil {
 		return nil
@@ -210,7 +210,7 @@ func (d *Dependencies) sorted() []int32 {
 	return out
 }
 
-// sorted returns the texts by number, and the numbers in their order.
+// sorted returns the texts by number, and the sorted numbers.
 func (u *Universe) sorted() (texts []string, order []int32) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -235,7 +235,7 @@ func (u *Universe) sorted() (texts []string, order []int32) {
 	return u.texts, u.order
 }
 
-// Equal reports whether two sets hold the same resources, whatever their universes.
+// Equal reports whether two sets contain the same resources, in any universes.
 func (d *Dependencies) Equal(e *Dependencies) bool {
 	switch {
 	case d == e:
@@ -261,7 +261,7 @@ func trimmed(words []uint64) []uint64 {
 	return words
 }
 
-// translation returns, by number, the number in another universe.
+// translation returns the numbers of the resources in another universe, by number.
 func (u *Universe) translation(v *Universe) []int32 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -277,7 +277,7 @@ func (u *Universe) translation(v *Universe) []int32 {
 	return u.into
 }
 
-// Dependency is the address of a resource that an object depends on: 8 bytes instead of 56, and equal where the
+// Dependency is the address of a resource that an object depends on, in 8 bytes instead of 56. Two are equal if the
 // addresses are.
 type Dependency = unique.Handle[addr.ConfigResource]
 

@@ -19,8 +19,8 @@ func some(names ...int) []Dependency {
 	return out
 }
 
-// Every object had a list of all that it depends on: 400 MB of lists for 10,000 resources in layers. A set has a bit
-// for each resource, or a few numbers, and must say the same in both forms and in any universe.
+// Every object had a list of all its dependencies: 400 MB of lists for 10,000 resources in layers. A set is a
+// bitmap or a short list of numbers, and both forms must be equivalent in any universe.
 func TestSetsOfDependenciesSayTheSameInBothFormsAndAnyUniverse(t *testing.T) {
 	for seed := range uint64(200) {
 		chance := rand.New(rand.NewPCG(seed, 3))

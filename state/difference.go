@@ -17,25 +17,25 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// Difference is one thing that is not the same in two states: an instance of a resource, a root output, or the check
-// results; or an instance that was not the same in between.
+// Difference is one difference between two states: an instance of a resource, a root output, or the check results;
+// or an instance that was changed and changed back in between.
 type Difference struct {
-	// Instance is the address where objects differ, if Output is empty and Checks is false. Then and Now are what
-	// exists there; nil for nothing. ThenBy and NowBy are whose they are.
+	// Instance is the address of an instance that differs, if Output is empty and Checks is false. Then and Now are
+	// its contents; nil if it does not exist. ThenBy and NowBy are its providers.
 	Instance      addr.Instance
 	Then, Now     *Instance
 	ThenBy, NowBy addr.ProviderInstance
 	// Output is the name of a root output that differs.
 	Output string
-	// Checks tells that check results differ.
+	// Checks is set if the check results differ.
 	Checks bool
-	// Back tells that nothing differs: the instance was changed in between, and changed back.
+	// Back is set if nothing differs: the instance was changed in between, and changed back.
 	Back bool
 }
 
-// Differences returns what differs between two states: the instances in the order of their addresses, then outputs,
-// then checks. Instances that were touched in between are listed even if they are the same in both. It takes time for
-// all that exists, but for resources that one state has as a copy of the other.
+// Differences returns the differences between two states: instances sorted by address, then outputs, then checks.
+// Instances in touched are listed even if they are equal in both. The time is proportional to the size of the
+// states, except for resources that one state shares with the other.
 func Differences(then, now *State, touched ...addr.Instance) []Difference {
 	var out []Difference
 	listed := make(map[addr.Instance]bool, len(touched))
@@ -108,15 +108,13 @@ func Differences(then, now *State, touched ...addr.Instance) []Difference {
 	return out
 }
 
-// Matters reports whether an instance differs for somebody who reads its values or changes it. What an object
-// depends on, and how it is to be destroyed, is not among that; nor is the layout of the JSON, which another engine
-// may have written.
+// Matters reports whether the difference is relevant to a reader or writer of the instance. Dependencies, the way
+// of destroying, and the layout of the JSON, which another engine may have written, are not relevant.
 func (d Difference) Matters() bool {
 	return d.ThenBy.Config() != d.NowBy.Config() || d.ThenBy.Key != d.NowBy.Key || !d.Then.Same(d.Now)
 }
 
-// Same reports whether the objects of two instances are the same for somebody who reads or changes them; see
-// Difference.Matters.
+// Same reports whether the objects of two instances are equal for readers and writers; see Difference.Matters.
 func (i *Instance) Same(j *Instance) bool {
 	if i == nil || j == nil {
 		return i == j
@@ -124,7 +122,7 @@ func (i *Instance) Same(j *Instance) bool {
 	return i.Current.Same(j.Current) && maps.EqualFunc(i.Deposed, j.Deposed, (*Object).Same)
 }
 
-// Same reports whether two objects are the same for somebody who reads or changes them; see Difference.Matters.
+// Same reports whether two objects are equal for readers and writers; see Difference.Matters.
 func (o *Object) Same(p *Object) bool {
 	if o == p {
 		return true
@@ -138,7 +136,7 @@ func (o *Object) Same(p *Object) bool {
 		o.Doubt.equal(p.Doubt)
 }
 
-// sameJSON reports whether two texts hold the same value.
+// sameJSON reports whether two texts are JSON of the same value.
 func sameJSON(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -155,7 +153,7 @@ func parsed(text []byte) (v any, err error) {
 	return v, err
 }
 
-// Depends reports whether an object of the instance was recorded to depend on a resource.
+// Depends reports whether a recorded dependency of one of the instance's objects is this resource.
 func (i *Instance) Depends(on Dependency) bool {
 	if i == nil {
 		return false
@@ -171,10 +169,10 @@ func (i *Instance) Depends(on Dependency) bool {
 	return false
 }
 
-// Digest identifies what exists of an instance. It is the zero value where nothing does.
+// Digest identifies the content of an instance. It is the zero value if the instance does not exist.
 type Digest [sha256.Size]byte
 
-// Digest returns a digest that is the same for instances that are the Same, and is another one for others.
+// Digest returns a digest that is equal for two instances if, and only if, they are the Same.
 func (i *Instance) Digest() Digest {
 	if i == nil {
 		return Digest{}
@@ -214,7 +212,7 @@ func (o *Object) digest(h hash.Hash, key DeposedKey) {
 	}
 }
 
-// canonical is the one form of a JSON value; a text that is none stays as it is.
+// canonical returns the canonical form of a JSON value; invalid JSON is returned unchanged.
 func canonical(text []byte) []byte {
 	v, err := parsed(text)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// There were three functions for this. One of them ended the process over a doubt of which nothing was known.
+// There were three functions for this. One of them panicked for a doubt about an unknown object.
 func TestAnObjectBeforeItsDoubtIsWhatItWas(t *testing.T) {
 	for claim, c := range map[string]struct {
 		object *state.Object

@@ -8,7 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Equal reports whether two objects say the same. Attributes are compared as text: their JSON is made in one way.
+// Equal reports whether two objects are equal. Attributes are compared as text, because their JSON is canonical.
 func (o *Object) Equal(p *Object) bool {
 	if o == p {
 		return true
@@ -40,7 +40,7 @@ func (a *Answer) equal(b *Answer) bool {
 	return bytes.Equal(a.Known, b.Known) && bytes.Equal(a.Private, b.Private) && bytes.Equal(a.Raw, b.Raw)
 }
 
-// SameContent reports whether the same exists in two states, whatever their lineages, serials and engine versions.
+// SameContent reports whether two states have the same content. Lineages, serials and engine versions are ignored.
 func (s *State) SameContent(t *State) bool {
 	return maps.EqualFunc(s.Resources, t.Resources, (*Resource).equal) &&
 		maps.EqualFunc(s.Outputs, t.Outputs, (*Output).equal) &&

@@ -1,8 +1,8 @@
-// Package state models what exists: resource instance objects, outputs, check results; with the changes that
-// lead from one state to the next.
+// Package state models the state: resource instance objects, outputs, check results; and the changes from one state
+// to the next.
 //
-// It does no I/O: state/bolt stores it, state/tfstate reads and writes the exchange format, state/journal records
-// what happened in a run. An Object is immutable once it is in a State; changes replace it whole.
+// It does no I/O: state/bolt stores it, state/tfstate implements the exchange format, state/journal records the
+// events of a run. An Object is immutable once it is in a State; changes replace it as a whole.
 package state
 
 import (
@@ -18,44 +18,44 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// Status says how far an object can be trusted.
+// Status is the status of an object.
 type Status byte
 
 const (
-	// Ready objects are whole.
+	// Ready objects are complete.
 	Ready Status = 'R'
 	// Tainted objects exist but must be replaced.
 	Tainted Status = 'T'
-	// InDoubt objects are the subject of an operation whose outcome is not known; Object.Doubt says which.
+	// InDoubt objects are the subject of an operation with an unknown outcome, which Object.Doubt describes.
 	InDoubt Status = 'D'
 )
 
-// Object is one remote object as last seen. Immutable.
+// Object is one remote object as last read. Immutable.
 type Object struct {
 	Status        Status
 	SchemaVersion int64
-	// Attrs is the JSON of the value by the schema of SchemaVersion; Flatmap the form of engines before 0.12,
-	// kept as it was found until the object is upgraded. Exactly one is set, except for an object in doubt that
-	// was never seen, which has neither.
+	// Attrs is the JSON of the value by the schema of SchemaVersion; Flatmap is the form of engines before 0.12,
+	// which is kept until the object is upgraded. Exactly one is set, except for an object in doubt that was never
+	// read, which has neither.
 	Attrs   []byte
 	Flatmap map[string]string
 	// Sensitive are the paths of values that configuration (not only the schema) made sensitive.
 	Sensitive []cty.Path
-	// Private is the provider's own; opaque.
+	// Private is the provider's opaque private data.
 	Private []byte
-	// Identity is the JSON of the identity object, nil when there is none.
+	// Identity is the JSON of the identity object; nil if there is none.
 	Identity        []byte
 	IdentityVersion int64
 	// Dependencies are the resources that this object must outlive; nil for none.
 	Dependencies        *Dependencies
 	CreateBeforeDestroy bool
-	// SkipDestroy remembers lifecycle.destroy = false.
+	// SkipDestroy records lifecycle.destroy = false.
 	SkipDestroy bool
 	Doubt       *Doubt
 }
 
-// BeforeDoubt returns the object as it was before the operation that is in doubt: o itself when none is. Where nothing
-// was known of the object, because the operation was to create it, neither is what is returned: it has no attributes.
+// BeforeDoubt returns the object before the operation in doubt, or o itself if it is not in doubt. If the object
+// did not exist, because the operation was to create it, the result has no attributes.
 func (o *Object) BeforeDoubt() *Object {
 	if o == nil || o.Status != InDoubt {
 		return o
@@ -68,7 +68,7 @@ func (o *Object) BeforeDoubt() *Object {
 	return &was
 }
 
-// Doubt tells what is known of an operation whose outcome is not.
+// Doubt describes an operation with an unknown outcome.
 type Doubt struct {
 	Run       string    `json:"run"`
 	Attempt   string    `json:"attempt"`
@@ -77,31 +77,32 @@ type Doubt struct {
 	Operation string    `json:"operation"` // create, update or delete
 	Started   time.Time `json:"started"`
 	Reason    string    `json:"reason,omitempty"`
-	// Sent is the JSON of the planned object that was sent, without sensitive values.
+	// Sent is the JSON of the planned object in the request, without sensitive values.
 	Sent []byte `json:"sent,omitempty"`
-	// Before is the status that the object had before the operation.
+	// Before is the status of the object before the operation.
 	Before Status `json:"before,omitempty"`
-	// Answer is what is known of the provider's answer, when it did answer with something that cannot be kept.
+	// Answer is the readable part of the provider's answer, if there was one that cannot be stored.
 	Answer *Answer `json:"answer,omitempty"`
 }
 
-// Answer is what is known of an object that a provider has answered with, and that the state cannot hold.
+// Answer is the readable part of an object in a provider's answer that the state cannot store.
 type Answer struct {
-	// Known is the JSON of those of its attributes that could be read and may be shown.
+	// Known is the JSON of those of its attributes that could be decoded and may be shown.
 	Known []byte `json:"known,omitempty"`
-	// Private is what the provider keeps beside the object.
+	// Private is the provider's private data of the object.
 	Private []byte `json:"private,omitempty"`
-	// Raw begins the object as it came; it may hold secrets.
+	// Raw is the beginning of the encoded object as received; it may contain secrets.
 	Raw []byte `json:"raw,omitempty"`
 }
 
-// DeposedKey names a deposed object of an instance: eight hex digits. The empty key means the current object.
+// DeposedKey identifies a deposed object of an instance: eight hex digits. The empty key means the current object.
 type DeposedKey string
 
 // CurrentObject is the key of the current object.
 const CurrentObject DeposedKey = ""
 
-// Instance is what exists of one resource instance. Immutable once it is in a State: changes replace it.
+// Instance is the content of the state for one resource instance. Immutable once it is in a State: changes replace
+// it.
 type Instance struct {
 	Current *Object
 	Deposed map[DeposedKey]*Object
@@ -111,17 +112,18 @@ type Instance struct {
 	ProviderModule addr.ModuleInstance
 }
 
-// Resource is what exists of a resource in one module instance. Only changes of its State change it.
+// Resource is the content of the state for a resource in one module instance. It is modified only by changes of its
+// State.
 type Resource struct {
 	Provider  addr.ProviderConfig
 	Instances map[addr.Key]*Instance
-	// shared tells that several states have it: who changes it copies it before.
+	// shared is set if several states share it: it is copied before it is modified.
 	shared atomic.Bool
 }
 
 // Output is a root module output value.
 type Output struct {
-	// Value is not marked; Sensitive tells.
+	// Value is unmarked; Sensitive says whether it is sensitive.
 	Value      cty.Value
 	Sensitive  bool
 	Deprecated string
@@ -130,7 +132,7 @@ type Output struct {
 // CheckStatus is the outcome of a check.
 type CheckStatus string
 
-// The outcomes, as the state format writes them.
+// The outcomes, in the words of the state format.
 const (
 	CheckUnknown CheckStatus = "unknown"
 	CheckPass    CheckStatus = "pass"
@@ -138,7 +140,7 @@ const (
 	CheckError   CheckStatus = "error"
 )
 
-// DeposedKeys returns the keys of the deposed objects in order.
+// DeposedKeys returns the keys of the deposed objects, sorted.
 func (i *Instance) DeposedKeys() []DeposedKey { return slices.Sorted(maps.Keys(i.Deposed)) }
 
 // CheckResult is the aggregate outcome of the conditions of one object (all its instances).
@@ -156,9 +158,9 @@ type CheckObject struct {
 	Failures []string    `json:"failures,omitempty"`
 }
 
-// State is all that exists in one workspace. Not safe for concurrent use while it is changed.
+// State is the state of one workspace. Not safe for concurrent use while it is modified.
 type State struct {
-	// Lineage identifies the history that Serial counts in. Empty in a state that was never stored.
+	// Lineage identifies the history to which Serial belongs. Empty in a state that was never stored.
 	Lineage       string
 	Serial        uint64
 	EngineVersion string
@@ -167,15 +169,15 @@ type State struct {
 	Checks        []CheckResult
 }
 
-// Empty returns a state in which nothing exists.
+// Empty returns an empty state.
 func Empty() *State {
 	return &State{Resources: map[addr.AbsResource]*Resource{}, Outputs: map[string]*Output{}}
 }
 
-// IsEmpty reports whether nothing exists: no resource and no output.
+// IsEmpty reports whether there is neither a resource nor an output.
 func (s *State) IsEmpty() bool { return len(s.Resources) == 0 && len(s.Outputs) == 0 }
 
-// Instance returns what exists of an instance, or nil.
+// Instance returns an instance, or nil.
 func (s *State) Instance(a addr.Instance) *Instance {
 	r := s.Resources[a.Abs()]
 	if r == nil {
@@ -196,7 +198,7 @@ func (s *State) Object(a addr.Instance, key DeposedKey) *Object {
 	return i.Deposed[key]
 }
 
-// ProviderOf returns the provider instance that an instance's objects belong to.
+// ProviderOf returns the provider instance of an instance's objects.
 func (s *State) ProviderOf(a addr.Instance) addr.ProviderInstance {
 	r := s.Resources[a.Abs()]
 	if r == nil {
@@ -242,7 +244,7 @@ func (s *State) SortedResources() []addr.AbsResource {
 	return out
 }
 
-// Doubts returns what is known of the operations whose outcome is not, in no order.
+// Doubts yields the operations in doubt, in no particular order.
 func (s *State) Doubts() iter.Seq[*Doubt] {
 	return func(yield func(*Doubt) bool) {
 		for _, r := range s.Resources {
@@ -260,8 +262,9 @@ func (s *State) Doubts() iter.Seq[*Doubt] {
 	}
 }
 
-// Clone returns a copy; either can be changed without affecting the other. What exists is shared until it is changed:
-// the cost is proportional to the number of resources, and that of the first change of one to its instances.
+// Clone returns a copy; either can be modified without affecting the other. Resources are shared until they are
+// modified: the cost is proportional to the number of resources, and that of the first change of one to its
+// instances.
 func (s *State) Clone() *State {
 	c := *s
 	c.Resources, c.Outputs, c.Checks = maps.Clone(s.Resources), maps.Clone(s.Outputs), slices.Clone(s.Checks)
@@ -277,8 +280,8 @@ func (s *State) Clone() *State {
 	return &c
 }
 
-// Own returns a resource for who builds a state piece by piece: one that no other state has, made if there is none. To
-// change a state otherwise is what Apply is for.
+// Own returns a resource that no other state shares, adding it if necessary, for code that builds a state piece by
+// piece. Other code uses Apply.
 func (s *State) Own(a addr.AbsResource) *Resource {
 	r := s.own(a)
 	if r == nil {
@@ -288,7 +291,7 @@ func (s *State) Own(a addr.AbsResource) *Resource {
 	return r
 }
 
-// own is Own without making one; nil if there is none.
+// own is Own without adding; it returns nil if there is none.
 func (s *State) own(a addr.AbsResource) *Resource {
 	r := s.Resources[a]
 	if r != nil && r.shared.Load() {

@@ -100,7 +100,7 @@ func TestAddressesAreSorted(t *testing.T) {
 	}
 }
 
-// Whatever field of an object differs, it is another object. A field that is added has to be added to Equal.
+// Objects that differ in any field are not equal. New fields must be added to Equal.
 func TestObjectsThatDifferInAnythingAreNotEqual(t *testing.T) {
 	full := func() *Object {
 		return &Object{
@@ -180,8 +180,8 @@ func TestStatesThatDifferInAnythingHaveOtherContent(t *testing.T) {
 	}
 }
 
-// A state that Terraform has written names its registry, whose packages OpenTofu's users cannot have: init looked for
-// them there, and failed in every directory that came from Terraform.
+// A state that Terraform has written contains its registry, whose packages are not available to OpenTofu's users:
+// init looked for them there, and failed in every directory that came from Terraform.
 func TestObjectsOfTerraformsProvidersBelongToOpenTofusUnlessTheConfigurationNamesThem(t *testing.T) {
 	old := addr.Provider{Host: addr.PredecessorHost, Namespace: "hashicorp", Type: "test"}
 	from := addr.ProviderConfig{Provider: old}.Instance(addr.RootInstance, addr.StringKey("west"))
@@ -201,7 +201,7 @@ func TestObjectsOfTerraformsProvidersBelongToOpenTofusUnlessTheConfigurationName
 	}
 }
 
-// A copy shares what exists: a change of either must not show in the other.
+// A copy shares its content with the original: a change of one must not affect the other.
 func TestACopyAndItsOriginalGoTheirOwnWays(t *testing.T) {
 	changes := map[string]Change{
 		"an object is put":         SetObject{Addr: one, Provider: provider, Object: &Object{Status: Tainted}},

@@ -2,9 +2,9 @@ package state
 
 import "github.com/millipede-iac/millipede/lang/addr"
 
-// Succession returns the changes that make the objects of a state that Terraform has written belong to OpenTofu's
-// providers: a provider of Terraform's registry becomes the one of the same name in OpenTofu's, unless required says
-// that the configuration itself names the old one. The rule is OpenTofu's.
+// Succession returns the changes that assign the objects of a state that Terraform has written to OpenTofu's
+// providers: a provider of Terraform's registry is replaced by the one of the same name in OpenTofu's, unless
+// required says that the configuration itself uses the old one. This is OpenTofu's rule.
 func Succession(s *State, required func(addr.Provider) bool) []Change {
 	var out []Change
 	for _, r := range s.SortedResources() {
@@ -16,7 +16,7 @@ func Succession(s *State, required func(addr.Provider) bool) []Change {
 	return out
 }
 
-// Successor returns the provider that the objects of another one come to belong to by Succession; mostly that one.
+// Successor returns the provider to which Succession assigns the objects of a provider; mostly the same one.
 func Successor(old addr.Provider, required func(addr.Provider) bool) addr.Provider {
 	if old.Host != addr.PredecessorHost || required(old) {
 		return old
@@ -24,8 +24,8 @@ func Successor(old addr.Provider, required func(addr.Provider) bool) addr.Provid
 	return addr.Provider{Host: addr.DefaultHost, Namespace: old.Namespace, Type: old.Type}
 }
 
-// Handover returns the changes that make all objects of a resource belong to another provider's configuration of the
-// same name.
+// Handover returns the changes that assign all objects of a resource to the configuration of the same name of
+// another provider.
 func Handover(s *State, r addr.AbsResource, to addr.Provider) []Change {
 	var out []Change
 	for key, i := range s.Resources[r].Instances {

@@ -1,8 +1,8 @@
-// Package bolt keeps states and the journals of runs in one bbolt file.
+// Package bolt stores states and the journals of runs in one bbolt file.
 //
 // The cost of a commit depends on its changes and not on the size of the state, and a commit is durable when it
-// returns. The package decides nothing about runs, and knows no exchange format. docs/format/journal.md describes the
-// file.
+// returns. The package makes no decisions about runs, and does not know the exchange format. docs/format/journal.md
+// describes the file.
 package bolt
 
 import (
@@ -25,10 +25,11 @@ import (
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
-// Format is the newest version of the file's layout that this code knows. It reads older ones and refuses newer ones.
+// Format is the newest version of the file's layout that this code supports. It reads older ones and rejects newer
+// ones.
 const Format = 3
 
-// The buckets at the top of the file.
+// The top-level buckets of the file.
 var (
 	metaBucket       = []byte("meta")       // "format", "seal"
 	namesBucket      = []byte("names")      // number -> static resource address
@@ -48,17 +49,17 @@ var (
 	ErrNewer = errors.New("the state store was written by a newer version of Millipede")
 )
 
-// Options are the settings of a store. Zero fields stand for defaults.
+// Options are the settings of a store. Zero fields mean defaults.
 type Options struct {
 	// Now returns the time; default time.Now.
 	Now func() time.Time
-	// NewID makes IDs of lineages and sessions; default random UUIDs.
+	// NewID returns a new ID for a lineage or a session; default random UUIDs.
 	NewID func() string
 	// EngineVersion is recorded with each version of a state.
 	EngineVersion string
 	// NoSync omits fsync, for benchmarks, tests and volatile stores: an acknowledged commit can then be lost.
 	NoSync bool
-	// Wrapper encrypts the store's key; nil for a store in the clear.
+	// Wrapper encrypts the store's key; nil for an unencrypted store.
 	Wrapper Wrapper
 }
 
@@ -66,24 +67,24 @@ type Options struct {
 type Store struct {
 	path    string
 	opts    Options
-	session string // tells this opening of the file from earlier ones
+	session string // distinguishes this opening of the file from earlier ones
 
 	queue queue
-	names names // used only by the one who writes
+	names names // used only by the writer
 
-	requests locks.Book // for locks of objects, by workspace: what is in the file
-	asking   sync.Mutex // held by who changes requests, until they are in the file and in the book
+	requests locks.Book // for locks of objects, by workspace; a copy of those in the file
+	asking   sync.Mutex // held while requests are changed, in the file and in the book
 
 	keeping sync.Mutex // guards kept, and is held while a state is loaded; taken before mu
 	kept    *keptState
 
-	// mu guards what follows. It is held for reading while the file is used, and for writing while the file is
+	// mu guards the fields below. It is held for reading while the file is used, and for writing while the file is
 	// replaced.
 	mu        sync.RWMutex
 	db        *bbolt.DB
 	unlocked  bool      // key, stale and unlockErr are known
-	key       *seal.Key // nil: in the clear
-	stale     bool      // the store is not sealed as it is to be
+	key       *seal.Key // nil: unencrypted
+	stale     bool      // the store is not sealed as configured
 	unlockErr error
 
 	closeOnce sync.Once
@@ -92,8 +93,9 @@ type Store struct {
 
 var _ journal.Store = (*Store)(nil)
 
-// Open opens the file, or creates it with mode 0600. While it is open, no other process can open it: Open waits there
-// for at most timeout (0: not at all), and then returns *journal.Held with the info of the holder. Close the store.
+// Open opens the file, or creates it with mode 0600. While it is open, no other process can open it: Open there
+// waits for at most timeout (0: not at all), and then returns *journal.Held with the info of the holder. The caller
+// closes the store.
 func Open(path string, info journal.LockInfo, timeout time.Duration) (*Store, error) {
 	return OpenOptions(path, info, timeout, Options{})
 }
@@ -113,7 +115,7 @@ func OpenOptions(path string, info journal.LockInfo, timeout time.Duration, o Op
 	if err != nil {
 		return nil, err
 	}
-	// A crash may have left a copy that was to replace the file.
+	// A crash may have left a copy that was about to replace the file.
 	if err := os.Remove(path + newSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -166,7 +168,7 @@ func layOut(tx *bbolt.Tx) error {
 	return putFormat(tx, plainFormat)
 }
 
-// Close waits for commits that are in progress, and lets other processes open the file.
+// Close waits for commits in progress, and lets other processes open the file.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.queue.close()
@@ -205,7 +207,8 @@ func (s *Store) GetValue(ctx context.Context, bucket, key string) (value []byte,
 	return value, err
 }
 
-// holderPath is the file beside the store that names its holder. It is valid only while the store is locked.
+// holderPath returns the path of the file beside the store with the name of its holder. It is valid only while the
+// store is locked.
 func holderPath(path string) string { return path + ".lock.info" }
 
 // readHolder returns the holder of the store, as far as known; empty otherwise.

@@ -15,8 +15,8 @@ import (
 	"github.com/millipede-iac/millipede/state/locks"
 )
 
-// Commit commits state changes and events together. If it returns nil, they survive any crash; if it returns an error,
-// none of them was made.
+// Commit commits state changes and events together. If it returns nil, they survive any crash; if it returns an
+// error, none of them was made.
 func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) error {
 	prepare := s.unlock
 	if len(t.Changes)+len(t.Events) > 0 {
@@ -31,7 +31,7 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 			return err
 		}
 		if idle := len(t.Changes)+len(t.Events) == 0 && !t.EndVersion; idle && s.shared(w, lockID) {
-			return nil // nothing can be unfinished but what is theirs who have locks
+			return nil // only requests for locks have unfinished versions
 		}
 		request, err := s.fence(w, lockID)
 		if err != nil {
@@ -98,7 +98,7 @@ func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.Stat
 	})
 }
 
-// edit makes a version, within one transaction.
+// edit creates a version, within one transaction.
 type edit struct {
 	tx      *bbolt.Tx
 	w       *workspace
@@ -107,13 +107,13 @@ type edit struct {
 	before  version // the one that ended last
 	undoKey []byte  // begins with the number
 
-	// request is the request for locks that the changes are made under; nil if the workspace is locked as a whole, or not
-	// at all.
+	// request is the request for locks under which the changes are made; nil if the workspace is locked as a whole,
+	// or not at all.
 	request *locks.Request
 	ending  bool // the version of the request ends with this transaction
 }
 
-// edit begins to make the version of a request for locks or, for nil, the workspace's common version.
+// edit begins to create the version of a request for locks or, for nil, the workspace's common version.
 func (s *Store) edit(tx *bbolt.Tx, w *workspace, request *locks.Request) (*edit, error) {
 	number, before, err := w.latest()
 	if err != nil {
@@ -124,8 +124,8 @@ func (s *Store) edit(tx *bbolt.Tx, w *workspace, request *locks.Request) (*edit,
 		undoKey: binary.BigEndian.AppendUint64(nil, making), request: request}, nil
 }
 
-// put sets the content of a key, nil for none. It first records, once for each version, the content that the last
-// version had, so that earlier versions stay readable.
+// put sets the content of a key; nil removes it. Before the first change of a key in a version, it records the
+// content in the last version, so that earlier versions stay readable.
 func (e *edit) put(key, value []byte) error {
 	old, err := e.w.data.get(key)
 	if err != nil {
@@ -168,7 +168,7 @@ func (e *edit) put(key, value []byte) error {
 	return e.w.data.put(key, value)
 }
 
-// undoRecord encodes a former content, and distinguishes none from an empty one.
+// undoRecord encodes a former content, such that none differs from an empty one.
 func undoRecord(old []byte) []byte {
 	if old == nil {
 		return []byte{0}
@@ -190,7 +190,7 @@ func undone(undo box, key, sealed []byte) ([]byte, error) {
 	return nil, errors.New("an earlier content cannot be read")
 }
 
-// endVersion ends the version that is being made, unless its changes cancel each other out. The first version ends even
+// endVersion ends the version in progress, unless its changes cancel each other out. The first version ends even
 // then, if that was requested.
 func (s *Store) endVersion(e *edit, t journal.Tx) error {
 	if err := e.gather(); err != nil {
@@ -204,7 +204,7 @@ func (s *Store) endVersion(e *edit, t journal.Tx) error {
 		Serial: e.before.Serial + 1, Lineage: e.before.Lineage, Engine: s.opts.EngineVersion,
 		At: s.opts.Now().UTC(), Cause: t.Cause, Run: t.Run,
 	}
-	switch { // who ends what another command has left did not make it
+	switch { // the changes were made by another command
 	case e.request != nil:
 		v.Who = e.request.Who
 	case t.EndVersion:
@@ -225,8 +225,7 @@ func (s *Store) endVersion(e *edit, t journal.Tx) error {
 	return e.end(v)
 }
 
-// settle reports whether anything differs from the last version. If nothing does, it removes the records of the
-// changes.
+// settle reports whether anything differs from the last version. If nothing does, it removes the undo records.
 func (e *edit) settle() (changed bool, err error) {
 	prefix := e.undoKey[:8]
 	c := e.w.undo.b.Cursor()

@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// The data of a workspace is one bucket whose keys begin with what they are.
+// The data of a workspace is one bucket; the first byte of a key is its kind.
 const (
 	checksKind   = 'c' // all check results
 	instanceKind = 'i' // address of an instance -> record
@@ -172,14 +172,14 @@ func (e *edit) putChecks(checks []state.CheckResult) error {
 	return e.put([]byte{checksKind}, data)
 }
 
-// entry is a key of the data with what makes its content.
+// entry is a key of the data with the function that encodes its content.
 type entry struct {
 	key     []byte
 	content func() ([]byte, error)
 }
 
-// entries returns the keys that a whole state has, in their order: what is put into a bucket within one transaction
-// lies in one list until that ends, and to put something into the middle of a long list moves all that is behind it.
+// entries returns the keys of a whole state, sorted: bbolt keeps the keys that are put into a bucket in one
+// transaction in one list, where insertion in the middle moves all later ones.
 func (e *edit) entries(s *state.State) []entry {
 	var all []entry
 	for abs, r := range s.Resources {
@@ -217,7 +217,7 @@ func (e *edit) entries(s *state.State) []entry {
 	return all
 }
 
-// replace puts the content of a whole state.
+// replace stores the content of a whole state.
 func (e *edit) replace(s *state.State) error {
 	all := e.entries(s)
 	kept := make(map[string]bool, len(all))
@@ -256,7 +256,7 @@ func (e *edit) encodeInto(rec *record, deposed state.DeposedKey, o *state.Object
 	return err
 }
 
-// builder makes a state of data, key by key.
+// builder builds a state from data, key by key.
 type builder struct {
 	r         *reader
 	s         *state.State
@@ -268,7 +268,7 @@ func newBuilder(r *reader, s *state.State) *builder {
 	return &builder{r, s, map[string]addr.ProviderConfig{}, map[string]addr.ModuleInstance{"": addr.RootInstance}}
 }
 
-// put takes what a key has in place of what the state has of it; nil for nothing.
+// put replaces the part of the state for a key by the given content; nil removes it.
 func (b *builder) put(key, value []byte) error {
 	if value != nil {
 		return b.add(key, value)
@@ -295,7 +295,7 @@ func (b *builder) put(key, value []byte) error {
 	return nil
 }
 
-// add takes one key of the data and its content.
+// add adds one key of the data and its content.
 func (b *builder) add(key, value []byte) error {
 	name := string(key[1:])
 	var err error

@@ -15,22 +15,22 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// A command that only reads uses a copy of the store. Copying takes a moment, whatever the command does afterwards, so
-// writers never wait for readers. The copy has the last commit, and is sealed as the store is.
+// A command that only reads uses a copy of the store. Copying is fast, however long the command runs, so writers do
+// not wait for readers. The copy has the last commit, and is sealed like the store.
 
-// graceForReaders is how long a process that wants to write waits for processes that are copying.
+// graceForReaders is how long a process waits for copying processes before it writes.
 const graceForReaders = 2 * time.Second
 
 // readersPause is the interval at which it checks whether they have finished.
 const readersPause = 5 * time.Millisecond
 
-// CopyTo writes a copy of the last commit to a new file with mode 0600. Commits do not wait for it, unless the file has
-// to grow beyond its memory mapping.
+// CopyTo writes a copy of the last commit to a new file with mode 0600. Commits do not wait for it, unless the file
+// has to grow beyond its memory mapping.
 func (s *Store) CopyTo(ctx context.Context, to string) error {
 	return s.CopyOf(ctx, to, func() {})
 }
 
-// CopyOf is CopyTo, but calls begun, once, when the content of the copy is fixed.
+// CopyOf is CopyTo, but calls begun, once, when the content of the copy is determined.
 func (s *Store) CopyOf(ctx context.Context, to string, begun func()) error {
 	begun = sync.OnceFunc(begun)
 	return s.read(ctx, func(tx *bbolt.Tx) error {
@@ -51,7 +51,7 @@ func Copy(path, to string) (err error) {
 		here, statErr := file.Stat()
 		named, namedErr := os.Stat(path)
 		if statErr == nil && namedErr == nil && !os.SameFile(here, named) {
-			if err := db.Close(); err != nil { // a writer has put another file in its place meanwhile
+			if err := db.Close(); err != nil { // a writer has replaced the file in the meantime
 				return err
 			}
 			continue
@@ -61,12 +61,12 @@ func Copy(path, to string) (err error) {
 	}
 }
 
-// openShared opens a store to read it; others may read it at the same time.
+// openShared opens a store for reading; other processes may read it at the same time.
 func openShared(path string) (db *bbolt.DB, file *os.File, err error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, nil, err
 	} else if info.Size() == 0 {
-		// It is about to be made, by a process that has it, or had it and was killed.
+		// It is being created, by a process that has opened it, or that had and was killed.
 		return nil, nil, fmt.Errorf("%s is empty: %w", path, fs.ErrNotExist)
 	}
 	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
@@ -87,7 +87,7 @@ func openShared(path string) (db *bbolt.DB, file *os.File, err error) {
 	return db, file, err
 }
 
-// writeCopy writes the content that a transaction sees.
+// writeCopy writes the content of a transaction's view.
 func writeCopy(tx *bbolt.Tx, to string) error {
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -106,7 +106,7 @@ func onlyRead(path string) bool {
 	return err == nil && db.Close() == nil
 }
 
-// openPatiently opens the file for writing. It waits for a writer for at most timeout, and a moment for readers.
+// openPatiently opens the file for writing. It waits for a writer for at most timeout, and briefly for readers.
 func openPatiently(path string, timeout time.Duration, noSync bool) (*bbolt.DB, error) {
 	begun := time.Now()
 	for {

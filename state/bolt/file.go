@@ -18,21 +18,21 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// openFile opens the database. The free list is synced, although that costs a page in each commit: without it bbolt
-// reads the whole tree when it opens a file, on a goroutine of its own, where damage would end the process.
+// openFile opens the database. The free list is synced, although that costs a page in each commit: otherwise bbolt
+// reads the whole tree when it opens a file, in a separate goroutine, where damage would crash the process.
 func openFile(path string, timeout time.Duration, noSync bool) (*bbolt.DB, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("opening the state store: %w", err)
 	}
 	if timeout <= 0 {
-		timeout = time.Nanosecond // 0 would mean for ever
+		timeout = time.Nanosecond // 0 would mean no limit
 	}
 	for {
 		db, file, err := openNamed(path, timeout, noSync)
 		if err != nil {
 			return nil, err
 		}
-		// While this one waited for the lock, another process may have replaced the file.
+		// While this process waited for the lock, another may have replaced the file.
 		here, err := file.Stat()
 		named, err2 := os.Stat(path)
 		if err == nil && err2 == nil && os.SameFile(here, named) {
@@ -44,7 +44,7 @@ func openFile(path string, timeout time.Duration, noSync bool) (*bbolt.DB, error
 	}
 }
 
-// openNamed opens the file that has the name at the moment, and locks it.
+// openNamed opens the file that has the name now, and locks it.
 func openNamed(path string, timeout time.Duration, noSync bool) (db *bbolt.DB, file *os.File, err error) {
 	defer catchDamage(path, &err)()
 	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
@@ -70,8 +70,8 @@ func openNamed(path string, timeout time.Duration, noSync bool) (db *bbolt.DB, f
 	return nil, nil, fmt.Errorf("opening the state store: %w", err)
 }
 
-// openChecked opens the file for bbolt. It refuses a file that is shorter than its header says: bbolt maps it into
-// memory, and access behind the end would kill the process.
+// openChecked opens the file for bbolt. It rejects a file that is shorter than its header says: bbolt maps it into
+// memory, and access beyond the end would kill the process.
 func openChecked(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(name, flag, perm)
 	if err != nil {
@@ -95,7 +95,7 @@ const (
 	maxPageSize  = 64 << 10
 )
 
-// tooShort returns what is wrong with the length of the file; empty for nothing. bbolt checks everything else.
+// tooShort describes the problem with the length of the file; empty if there is none. bbolt checks everything else.
 func tooShort(f *os.File) string {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
@@ -103,7 +103,7 @@ func tooShort(f *os.File) string {
 	}
 	var newest, pages, pageSize uint64
 	found := false
-	// The second header lies one page into the file; its size is in the first, which may be the broken one.
+	// The second header is at the second page; the page size is in the first header, which may be the damaged one.
 	for at := int64(0); at <= maxPageSize; at = max(at*2, 1024) {
 		var m [metaSize]byte
 		if _, err := f.ReadAt(m[:], at+pageHeader); err != nil {
@@ -133,15 +133,15 @@ func tooShort(f *os.File) string {
 	return ""
 }
 
-// damaged is the error about a damaged file, and says what to do.
+// damaged returns the error about a damaged file, which says what to do.
 func damaged(path, why string) error {
 	return fmt.Errorf("%w: %s: %s. Put back a copy of the file from before, or move the file away: "+
 		"the next command then starts from the snapshot (the state file that your backend names), without the earlier "+
 		"versions and without what an unfinished run had not yet written there", ErrDamaged, path, why)
 }
 
-// catchDamage turns the panics of bbolt, on pages that make no sense, and the faults of reading them into an error.
-// Deferred as catchDamage(...)(). Other panics are bugs and go on.
+// catchDamage converts panics of bbolt about invalid pages, and faults while reading them, into an error. It is
+// deferred as catchDamage(...)(). Other panics are bugs and are not recovered.
 func catchDamage(path string, err *error) func() {
 	old := debug.SetPanicOnFault(true)
 	return func() {

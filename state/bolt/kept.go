@@ -12,36 +12,36 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// keptState is the state of a workspace at the end of its last version, decoded. A run loads the state several times,
-// and many runs do with one large state: who loads it gets a copy that shares all objects, and only what has changed
-// since is decoded.
+// keptState is a cache of the decoded state of a workspace at the end of its last version. A run loads the state
+// several times, and many runs share one large state: each load returns a copy that shares all objects, and only
+// later changes are decoded.
 type keptState struct {
 	workspace string
 	number    uint64 // of the version
-	// record is what the file has of the version. No other version has the same, not even one of a workspace that was
-	// deleted and made again.
+	// record is the encoded version. It is unique to the version, even among workspaces that were deleted and
+	// created again.
 	record []byte
 	state  *state.State // never changed
-	reader *reader      // with which it was decoded
+	reader *reader      // the reader that decoded it
 }
 
-// wanted says which state of a workspace is to be loaded: that of an ended version, or what exists now, with the
-// version that ended last.
+// wanted says which state of a workspace to load: that of an ended version, or the current data, with the last
+// ended version.
 type wanted struct {
 	now    bool
 	number uint64
 	version
 }
 
-// load returns the state that choose asks for. It costs what has changed since the one that is kept, or since the
-// earlier version that is asked for; the first time it costs as much as the state is large.
+// load returns the state that choose selects. The cost is proportional to the changes since the cached one, or
+// since the requested version; the first time to the size of the state.
 func (s *Store) load(ctx context.Context, name string, choose func(*workspace) (wanted, error)) (st *state.State,
 	err error) {
 	if err := s.unlock(ctx); err != nil {
 		return nil, err
 	}
-	// Loads wait for each other, so that what several ask for is decoded once. Transactions that begin now are never
-	// older than what is kept.
+	// Loads are serialised, so that a state requested several times is decoded once. Transactions that begin now
+	// are never older than the cached state.
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
@@ -67,13 +67,13 @@ func (s *Store) load(ctx context.Context, name string, choose func(*workspace) (
 	return st, nil
 }
 
-// loadFrom makes a state of the one that is kept. The caller holds s.keeping.
+// loadFrom makes a state from the cached one. The caller holds s.keeping.
 func (s *Store) loadFrom(tx *bbolt.Tx, w *workspace, want wanted) (*state.State, error) {
 	last, ended, err := w.latest()
 	if err != nil {
 		return nil, err
 	}
-	var then map[string][]byte // what keys have that differ, as far as is known
+	var then map[string][]byte // the contents of different keys, as far as they are known
 	if want.now || want.number < last || last == 0 {
 		if then, err = w.since(want.number); err != nil {
 			return nil, err
@@ -84,7 +84,7 @@ func (s *Store) loadFrom(tx *bbolt.Tx, w *workspace, want wanted) (*state.State,
 			return nil, err
 		}
 	}
-	if last == 0 { // there is nothing to keep
+	if last == 0 { // there is nothing to cache
 		r, err := newReader(tx)
 		if err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func (s *Store) loadFrom(tx *bbolt.Tx, w *workspace, want wanted) (*state.State,
 	return st, newBuilder(k.reader, st).putAll(then)
 }
 
-// keep brings what is kept to the end of the last version. The caller holds s.keeping.
+// keep updates the cached state to the end of the last version. The caller holds s.keeping.
 func (s *Store) keep(tx *bbolt.Tx, w *workspace, last uint64, v version) (*keptState, error) {
 	then, err := w.since(last)
 	if err != nil {
@@ -146,12 +146,12 @@ func (s *Store) keep(tx *bbolt.Tx, w *workspace, last uint64, v version) (*keptS
 	return now, nil
 }
 
-// record returns what the file has of a version; nil for nothing.
+// record returns the encoded version with a number; nil if there is none.
 func (w *workspace) record(number uint64) []byte {
 	return w.versions.Get(binary.BigEndian.AppendUint64(nil, number))
 }
 
-// present returns what keys have now.
+// present returns the current contents of keys.
 func (w *workspace) present(keys map[string][]byte) (map[string][]byte, error) {
 	for key := range keys {
 		now, err := w.data.get([]byte(key))
@@ -163,7 +163,7 @@ func (w *workspace) present(keys map[string][]byte) (map[string][]byte, error) {
 	return keys, nil
 }
 
-// putAll puts what keys have; nil for nothing.
+// putAll sets the contents of keys; nil removes one.
 func (b *builder) putAll(all map[string][]byte) error {
 	for key, value := range all {
 		if err := b.put([]byte(key), value); err != nil {

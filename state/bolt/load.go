@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// Load returns the state as it is now, with the changes of the version that is being made.
+// Load returns the current state, including the changes of the version in progress.
 func (s *Store) Load(ctx context.Context, name string) (*state.State, error) {
 	return s.load(ctx, name, func(w *workspace) (wanted, error) {
 		number, v, err := w.latest()
@@ -20,7 +20,7 @@ func (s *Store) Load(ctx context.Context, name string) (*state.State, error) {
 	})
 }
 
-// LoadEnded returns the state of the version that ended last.
+// LoadEnded returns the state of the last ended version.
 func (s *Store) LoadEnded(ctx context.Context, name string) (*state.State, error) {
 	return s.load(ctx, name, func(w *workspace) (wanted, error) {
 		number, v, err := w.latest()
@@ -28,7 +28,8 @@ func (s *Store) LoadEnded(ctx context.Context, name string) (*state.State, error
 	})
 }
 
-// LoadVersion returns an earlier version. It costs as much as Load, and more for each change since.
+// LoadVersion returns an earlier version. The cost is that of Load and, in addition, proportional to the changes
+// since.
 func (s *Store) LoadVersion(ctx context.Context, name string, serial uint64) (*state.State, error) {
 	return s.load(ctx, name, func(w *workspace) (wanted, error) {
 		number, v, err := w.newest(func(v version) bool { return v.Serial == serial })
@@ -72,7 +73,7 @@ func (s *Store) Versions(ctx context.Context, name string) (list []journal.Versi
 	return list, err
 }
 
-// newest returns the newest version that is one of those that are meant.
+// newest returns the newest of the versions that meant selects.
 func (w *workspace) newest(meant func(version) bool) (uint64, version, error) {
 	c := w.versions.Cursor()
 	for k, data := c.Last(); k != nil; k, data = c.Prev() {
@@ -83,7 +84,7 @@ func (w *workspace) newest(meant func(version) bool) (uint64, version, error) {
 	return 0, version{}, journal.ErrVersion
 }
 
-// since returns the content, at the end of a version, of each key that was changed later; nil for none.
+// since returns the content, at the end of a version, of each key that was changed later; nil if it did not exist.
 func (w *workspace) since(number uint64) (map[string][]byte, error) {
 	then := map[string][]byte{}
 	c := w.undo.b.Cursor()
@@ -105,7 +106,7 @@ func (w *workspace) since(number uint64) (map[string][]byte, error) {
 	})
 }
 
-// build makes a state of all data, with the former content of keys that were changed later.
+// build builds a state from all data, with the former content of keys that were changed later.
 func (w *workspace) build(r *reader, v version, then map[string][]byte) (*state.State, error) {
 	st := state.Empty()
 	st.Lineage, st.Serial, st.EngineVersion = v.Lineage, v.Serial, v.Engine

@@ -14,28 +14,28 @@ import (
 )
 
 // Dependencies are transitive: in a deep graph each object has thousands of them, and the instances of one resource
-// have the same. So a set is kept once, under the hash of its content, and consists of numbers that stand for
-// addresses: as a list, or as a bit for each number where that is shorter. Neither sets nor numbers are ever removed:
-// earlier versions need them.
+// have the same. So a set is stored once, under the hash of its content, and consists of the numbers of addresses:
+// as a list, or as a bitmap if that is shorter. Sets and numbers are never removed, because earlier versions need
+// them.
 
-// depsHash is how long the key of a list is, in bytes.
+// depsHash is the length of the key of a set, in bytes.
 const depsHash = 16
 
-// bitmap begins a set that is written as bits. A list never begins with it: there is no number 0.
+// bitmap is the first byte of a set in the form of a bitmap. A list never begins with it: there is no number 0.
 const bitmap = 0
 
-// names is the writer's memory of the addresses that have numbers.
+// names is the writer's cache of the numbers of addresses.
 type names struct {
-	numbers map[state.Dependency]uint64            // nil: not read yet
-	sets    map[*state.Dependencies][depsHash]byte // sets that were written lately
-	of      *state.Universe                        // the universe of the last one
-	into    []uint64                               // by number in that universe, the number here; 0 for not known yet
+	numbers map[state.Dependency]uint64            // nil: not loaded yet
+	sets    map[*state.Dependencies][depsHash]byte // recently written sets
+	of      *state.Universe                        // the universe of the last set
+	into    []uint64                               // by number in that universe, that in the file; 0 if unknown
 }
 
-// maxSets bounds what is remembered of sets, which keeps them in memory.
+// maxSets bounds the number of cached sets, which are kept in memory by the cache.
 const maxSets = 1024
 
-// forget drops what is remembered, so that it is read again.
+// forget empties the cache, so that it is loaded again.
 func (n *names) forget() { *n = names{} }
 
 // putDeps stores a set and returns its key.
@@ -62,7 +62,7 @@ func (n *names) putDeps(tx *bbolt.Tx, set *state.Dependencies) ([depsHash]byte, 
 	return key, nil
 }
 
-// numbersOf returns the numbers that stand for the resources of a set, sorted.
+// numbersOf returns the numbers of the resources of a set, sorted.
 func (n *names) numbersOf(tx *bbolt.Tx, set *state.Dependencies) ([]uint64, error) {
 	if u := set.Universe(); n.of != u {
 		n.of, n.into = u, nil
@@ -83,7 +83,7 @@ func (n *names) numbersOf(tx *bbolt.Tx, set *state.Dependencies) ([]uint64, erro
 	return out, nil
 }
 
-// encodeNumbers writes sorted numbers in the shorter of the two forms.
+// encodeNumbers encodes sorted numbers in the shorter of the two forms.
 func encodeNumbers(numbers []uint64) []byte {
 	last := numbers[len(numbers)-1]
 	if size := 1 + (last+7)/8; size < uint64(len(numbers)) {
@@ -97,13 +97,13 @@ func encodeNumbers(numbers []uint64) []byte {
 	data := make([]byte, 0, 2*len(numbers))
 	before := uint64(0)
 	for _, number := range numbers {
-		data = binary.AppendVarint(data, int64(number)-int64(before)) // neighbours have near numbers
+		data = binary.AppendVarint(data, int64(number)-int64(before)) // differences are small
 		before = number
 	}
 	return data
 }
 
-// number returns the number that stands for an address, giving it one if need be.
+// number returns the number of an address, assigning one if necessary.
 func (n *names) number(tx *bbolt.Tx, r state.Dependency) (uint64, error) {
 	b := tx.Bucket(namesBucket)
 	if n.numbers == nil {
@@ -128,7 +128,7 @@ func (n *names) number(tx *bbolt.Tx, r state.Dependency) (uint64, error) {
 	return number, nil
 }
 
-// readNames returns the addresses that have numbers; the first has the number 1.
+// readNames returns the addresses with numbers; the first has the number 1.
 func readNames(tx *bbolt.Tx) ([]state.Dependency, error) {
 	var known []state.Dependency
 	err := tx.Bucket(namesBucket).ForEach(func(_, text []byte) error {
@@ -142,10 +142,10 @@ func readNames(tx *bbolt.Tx) ([]state.Dependency, error) {
 	return known, err
 }
 
-// reader resolves dependencies while a state is loaded. Equal sets become one.
+// reader resolves dependencies while a state is loaded. Equal sets are shared.
 type reader struct {
 	tx    *bbolt.Tx
-	known *state.Universe // what has the number n is in it as n-1
+	known *state.Universe // the number n of the file is n-1 in it
 	sets  map[[depsHash]byte]*state.Dependencies
 }
 
@@ -154,7 +154,7 @@ func newReader(tx *bbolt.Tx) (*reader, error) {
 	return &reader{tx: tx, known: state.NewUniverse(known...), sets: map[[depsHash]byte]*state.Dependencies{}}, err
 }
 
-// after returns a reader for a later transaction. Where there are no more names than before, it shares all sets.
+// after returns a reader for a later transaction. If no names were added, it shares all sets.
 func (r *reader) after(tx *bbolt.Tx) (*reader, error) {
 	if last, _ := tx.Bucket(namesBucket).Cursor().Last(); len(last) != 4 ||
 		int(binary.BigEndian.Uint32(last)) != r.known.Len() || len(r.sets) > maxSets {
@@ -181,7 +181,8 @@ func (r *reader) deps(key []byte) (*state.Dependencies, error) {
 	return set, nil
 }
 
-// decodeNumbers returns a set, in one of its two forms, with bit n-1 for the number n. No number is above most.
+// decodeNumbers decodes a set, in either of its forms, to bits, with bit n-1 for the number n. Numbers above most
+// are invalid.
 func decodeNumbers(data []byte, most int) (words []uint64, ok bool) {
 	words = make([]uint64, (most+63)/64)
 	add := func(number int64) bool {

@@ -12,9 +12,9 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// write commits an operation together with all others that wait at the time: they share one transaction and its fsync.
-// A failed operation leaves nothing behind, and does not affect the others. An operation may be called more than once,
-// each time without its earlier effects.
+// write commits an operation together with all others that are waiting: they share one transaction and its fsync. A
+// failed operation has no effect, and does not affect the others. An operation may be called more than once, each
+// time without its earlier effects.
 func (s *Store) write(ctx context.Context, op func(*bbolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (s *Store) view(f func(*bbolt.Tx) error) error {
 	return s.viewing(f)
 }
 
-// viewing is view for who holds the lock.
+// viewing is view for callers that hold the lock.
 func (s *Store) viewing(f func(*bbolt.Tx) error) (err error) {
 	defer catchDamage(s.path, &err)()
 	return closed(s.db.View(f))
@@ -48,7 +48,7 @@ func (s *Store) update(f func(*bbolt.Tx) error) error {
 	return s.updating(f)
 }
 
-// updating is update for who holds the lock.
+// updating is update for callers that hold the lock.
 func (s *Store) updating(f func(*bbolt.Tx) error) (err error) {
 	defer catchDamage(s.path, &err)()
 	return closed(s.db.Update(f))
@@ -63,8 +63,8 @@ func closed(err error) error {
 }
 
 // transact runs operations in one transaction. If one of them fails, it returns its index and nothing is changed. A
-// panic becomes a *bug.Error of that operation, because its caller, and those who share the transaction, wait for an
-// answer.
+// panic becomes a *bug.Error of that operation, because its caller, and those that share the transaction, wait for
+// a result.
 func (s *Store) transact(ops []func(*bbolt.Tx) error) (failed int, err error) {
 	err = bug.Catch(func() error {
 		return s.update(func(tx *bbolt.Tx) error {
@@ -79,16 +79,17 @@ func (s *Store) transact(ops []func(*bbolt.Tx) error) (failed int, err error) {
 		})
 	})
 	if err != nil {
-		s.names.forget() // what the transaction had added is gone
+		s.names.forget() // the transaction's additions were rolled back
 	}
 	return failed, err
 }
 
-// queue combines the operations of concurrent callers into transactions. A caller who finds no writer writes for all
-// who wait, while the next ones gather. So there is no goroutine and no timer, and a single caller never waits.
+// queue combines the operations of concurrent callers into transactions. If no write is in progress, a caller
+// writes for all waiting callers, while the next ones gather. So there is no goroutine and no timer, and a single
+// caller never waits.
 type queue struct {
 	transact func([]func(*bbolt.Tx) error) (failed int, err error)
-	writing  chan struct{} // holds one token while somebody writes
+	writing  chan struct{} // contains a token during a write
 
 	mu      sync.Mutex // guards what follows
 	waiting []*waiter
@@ -97,7 +98,7 @@ type queue struct {
 
 type waiter struct {
 	op   func(*bbolt.Tx) error
-	done chan error // one answer
+	done chan error // capacity 1
 }
 
 func (q *queue) init(transact func([]func(*bbolt.Tx) error) (int, error)) {
@@ -122,11 +123,11 @@ func (q *queue) do(op func(*bbolt.Tx) error) error {
 	case q.writing <- struct{}{}:
 		q.drain()
 		<-q.writing
-		return <-w.done // either drain or somebody before it has answered
+		return <-w.done // another caller's drain may have completed it already
 	}
 }
 
-// drain writes for all who wait. The caller holds the token.
+// drain writes the operations of all waiting callers. The caller holds the token.
 func (q *queue) drain() {
 	q.mu.Lock()
 	batch := q.waiting
@@ -150,7 +151,7 @@ func (q *queue) drain() {
 	}
 }
 
-// close waits for the writer, and refuses later operations.
+// close waits for the writer, and rejects later operations.
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true

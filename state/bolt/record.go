@@ -17,8 +17,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// A record is what is stored of one instance: its provider instance and its objects. An object inside stays encoded
-// until it is needed, so that to change one costs what that one costs.
+// record is the stored form of one instance: its provider instance and its objects. Objects stay encoded until they
+// are needed, so that the cost of changing one does not depend on the others.
 type record struct {
 	key     addr.Key        // of the provider configuration's instance
 	module  string          // module instance of the provider configuration
@@ -30,10 +30,10 @@ type encodedObject struct {
 	data    []byte
 }
 
-// recordFormat begins each record.
+// recordFormat is the first byte of each record.
 const recordFormat = 1
 
-// The parts that an object may have, in the order in which they are written.
+// The optional parts of an object, in the order in which they are written.
 const (
 	hasAttrs = 1 << iota
 	hasFlatmap
@@ -46,7 +46,7 @@ const (
 	skipDestroy
 )
 
-// set puts or replaces an object, or removes it when data is nil.
+// set sets or replaces an object, or removes it if data is nil.
 func (r *record) set(deposed state.DeposedKey, data []byte) {
 	i := sort.Search(len(r.objects), func(i int) bool { return r.objects[i].deposed >= deposed })
 	found := i < len(r.objects) && r.objects[i].deposed == deposed
@@ -107,7 +107,7 @@ func decodeRecord(data []byte) (record, error) {
 	return r, d.err()
 }
 
-// encodeObject returns an object's record; its dependencies go into the dictionary.
+// encodeObject encodes an object; its dependencies are stored separately.
 func (n *names) encodeObject(tx *bbolt.Tx, o *state.Object) ([]byte, error) {
 	parts := 0
 	mark := func(is bool, part int) {
@@ -169,9 +169,9 @@ func (n *names) encodeObject(tx *bbolt.Tx, o *state.Object) ([]byte, error) {
 	return b, nil
 }
 
-// decodeObject copies what it keeps: data is gone when the transaction ends.
+// decodeObject copies what it keeps: data is invalid after the transaction.
 func (r *reader) decodeObject(data []byte) (*state.Object, error) {
-	own := append([]byte(nil), data...) // one copy, which the parts share
+	own := append([]byte(nil), data...) // one copy, shared by the parts
 	d := decoder{rest: own}
 	o := &state.Object{Status: state.Status(d.byte())}
 	parts := d.uvarint()
@@ -214,7 +214,7 @@ func (r *reader) decodeObject(data []byte) (*state.Object, error) {
 	return o, d.err()
 }
 
-// storedStep is a step of a path: an attribute, or an index that is a string, a number or a set's element.
+// storedStep is a step of a path: an attribute, or an index that is a string, a number or an element of a set.
 type storedStep struct {
 	Attr  string          `json:"a,omitempty"`
 	Index json.RawMessage `json:"i,omitempty"` // value and type, as cty's JSON has it for a dynamic value
@@ -267,7 +267,7 @@ func appendBytes[T ~string | ~[]byte](b []byte, data T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(data))), data...)
 }
 
-// decoder takes values off the front of rest. After the first value that is not there, all are zero.
+// decoder decodes values from the front of rest. After the first missing value, all results are zero.
 type decoder struct {
 	rest   []byte
 	broken bool

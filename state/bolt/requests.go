@@ -15,16 +15,16 @@ import (
 	"github.com/millipede-iac/millipede/state/locks"
 )
 
-// Several change a workspace at the same time where they have asked for locks of objects. What they have changed is in
-// the data at once; what was there before is kept apart for each, until their version ends. Then it becomes the undo of
-// that version, as if all of it had happened at that moment. Nobody else can have changed the same in between, because
-// it was locked.
+// Several runs can change a workspace at the same time if they have requested locks of objects. Their changes are
+// in the data immediately; the former contents are stored separately for each request, until its version ends. Then
+// they become the undo records of that version, as if all of it had happened at that moment. The locks ensure that
+// no one else has changed the same keys in between.
 var (
 	requestsBucket = []byte("requests") // number -> locks.Request, compressed JSON
 	openBucket     = []byte("open")     // ID of a request -> bucket: key of data -> content before, as in undo
 )
 
-// readRequests reads the requests from the file, in their order, so that the same ones are granted as before.
+// readRequests loads the requests from the file, in their order, so that the same ones are granted as before.
 func (s *Store) readRequests(tx *bbolt.Tx) error {
 	all := tx.Bucket(workspacesBucket)
 	if all == nil {
@@ -62,7 +62,8 @@ func decodeRequest(data []byte) (r locks.Request, err error) {
 	return r, err
 }
 
-// asked returns the requester whose locks keep the workspace from being locked as a whole; nil for none.
+// asked returns the holder of object locks because of which the workspace cannot be locked as a whole; nil if there
+// is none.
 func (s *Store) asked(name string) *journal.LockInfo {
 	all := s.requests.Requests(name)
 	if len(all) == 0 {
@@ -78,7 +79,7 @@ func (s *Store) shared(w *workspace, lockID string) bool {
 	return !own && len(s.requests.Requests(w.name)) > 0
 }
 
-// find returns the key of a request, nil for none.
+// findRequest returns the key of a request; nil if there is none.
 func (w *workspace) findRequest(id string) ([]byte, error) {
 	b := w.b.Bucket(requestsBucket)
 	if b == nil {
@@ -128,7 +129,8 @@ func (s *Store) AskLocks(ctx context.Context, name string, r locks.Request) erro
 		if held != nil {
 			return &journal.Held{Holder: *held}
 		}
-		// Changes that were left under the lock of the whole workspace must not become part of another run's version.
+		// Changes that were left under the lock of the whole workspace must not become part of another run's
+		// version.
 		if e, err := s.edit(tx, w, nil); err != nil {
 			return err
 		} else if err := s.endVersion(e, journal.Tx{EndUnfinished: true, Cause: "interrupted"}); err != nil {
@@ -171,7 +173,7 @@ func (s *Store) LeaveLocks(ctx context.Context, name, id string) error {
 	return s.leave(ctx, name, id)
 }
 
-// leave is LeaveLocks for who changes requests.
+// leave is LeaveLocks for callers that hold s.asking.
 func (s *Store) leave(ctx context.Context, name, id string) error {
 	err := s.write(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
@@ -204,7 +206,7 @@ func (s *Store) leave(ctx context.Context, name, id string) error {
 	return err
 }
 
-// begun records which run has a request.
+// begun records the run of a request.
 func (s *Store) begun(w *workspace, r *locks.Request, run string) error {
 	key, err := w.findRequest(r.ID)
 	if err != nil || key == nil {
@@ -219,7 +221,7 @@ func (s *Store) begun(w *workspace, r *locks.Request, run string) error {
 	if err := w.b.Bucket(requestsBucket).Put(slices.Clone(key), data); err != nil {
 		return err
 	}
-	// Should the transaction fail, the name stands for a run that has not begun, and nothing goes by that.
+	// If the transaction fails, the recorded run has not begun, which does no harm.
 	s.requests.Begun(w.name, r.ID, run)
 	return nil
 }
@@ -234,7 +236,7 @@ func (s *Store) LockBlockers(ctx context.Context, name, id string, most int) ([]
 	return s.requests.Blockers(name, id, most), ctx.Err()
 }
 
-// opened returns what a request has open, made if it is not there.
+// opened returns the bucket of former contents of a request, creating it if necessary.
 func (w *workspace) opened(request string) (box, error) {
 	if b := w.open(request); b.b != nil {
 		return b, nil
@@ -246,7 +248,7 @@ func (w *workspace) opened(request string) (box, error) {
 	return w.open(request), err
 }
 
-// eachOpen calls f with what was there before all that has changed under requests since their versions began.
+// eachOpen calls f with the former content of every key that has changed under requests since their versions began.
 func (w *workspace) eachOpen(f func(request string, key, before []byte) error) error {
 	all := w.b.Bucket(openBucket)
 	if all == nil {
@@ -264,8 +266,8 @@ func (w *workspace) eachOpen(f func(request string, key, before []byte) error) e
 	})
 }
 
-// gather makes what is open under the request the undo of the version that is being made. The request has nothing open
-// afterwards.
+// gather turns the former contents of the request into the undo records of the version in progress, and removes
+// them from the request.
 func (e *edit) gather() error {
 	if e.request == nil {
 		return nil
@@ -287,7 +289,7 @@ func (e *edit) gather() error {
 	return e.w.b.Bucket(openBucket).DeleteBucket([]byte(e.request.ID))
 }
 
-// mayPut refuses changes of what the request does not lock.
+// mayPut rejects changes of keys that the request does not lock.
 func (e *edit) mayPut(key []byte) error {
 	if e.request == nil {
 		return nil
@@ -317,8 +319,8 @@ func (e *edit) mayWrite(o locks.Object) error {
 	return fmt.Errorf("%w: the run %s has not locked %s, which it changes", journal.ErrFenced, e.request.Run, what)
 }
 
-// mergeChecks puts the check results of a run beside those of others. Who has only some of them locked puts them when
-// its version ends.
+// mergeChecks merges the check results of a run with those of others. A run that has locked only some of them does
+// so when its version ends.
 func (e *edit) mergeChecks(c state.MergeChecks) error {
 	if e.request != nil && !e.ending {
 		return fmt.Errorf("%w: check results of the run %s come with its end", journal.ErrFenced, e.request.Run)

@@ -18,14 +18,14 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// What a run's bucket holds.
+// The content of a run's bucket.
 var (
 	runKey       = []byte("run")    // journal.Run
 	planKey      = []byte("plan")   // the plan, compressed
 	eventsBucket = []byte("events") // number -> the events of one commit
 )
 
-// BeginRun records a run and the plan that it carries out.
+// BeginRun records a run and its plan.
 func (s *Store) BeginRun(ctx context.Context, lockID string, r journal.Run, plan []byte) error {
 	if err := s.freshen(ctx); err != nil {
 		return err
@@ -149,9 +149,9 @@ func (s *Store) Events(ctx context.Context, id string) (events []journal.Event, 
 	return events, err
 }
 
-// decodeEvents reads the events of one commit.
+// decodeEvents decodes the events of one commit.
 func decodeEvents(data []byte) ([]journal.Event, error) {
-	const depth = 8 // an event nests two deep
+	const depth = 8 // an event has two levels
 	var events []journal.Event
 	if err := coding.Unmarshal(data, depth, &events); err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (s *Store) appendEvents(tx *bbolt.Tx, run string, events []journal.Event) e
 	return list.put(binary.BigEndian.AppendUint64(nil, number), data)
 }
 
-// runBox is the box of a bucket of a run.
+// runBox returns the box of a bucket of a run.
 func (s *Store) runBox(b *bbolt.Bucket, id string, within ...string) box {
 	return s.box(b, append([]string{string(runsBucket), id}, within...)...)
 }
@@ -220,8 +220,8 @@ func runsOf(tx *bbolt.Tx, workspace string) ([]journal.Run, error) {
 	return runs, err
 }
 
-// pruneRuns removes all but the newest ended runs of a workspace. It keeps those that have not ended, unless all are to
-// be removed.
+// pruneRuns removes all but the newest ended runs of a workspace. It keeps those that have not ended, unless all is
+// set.
 func pruneRuns(tx *bbolt.Tx, workspace string, keep int, all bool) error {
 	runs, err := runsOf(tx, workspace)
 	if err != nil {
@@ -246,7 +246,7 @@ var (
 	encoder = sync.OnceValue(func() *zstd.Encoder {
 		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 		if err != nil {
-			panic("bolt: " + err.Error()) // only for options that make no sense
+			panic("bolt: " + err.Error()) // only for invalid options
 		}
 		return e
 	})

@@ -19,31 +19,31 @@ import (
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// Addresses, names, times and serials are in the clear in the store. The content of objects and outputs, and the plans
-// and events of runs, are sealed with a key of the store's own, if a Wrapper asks for it. That key is in the file,
+// Addresses, names, times and serials are unencrypted in the store. The content of objects and outputs, and the
+// plans and events of runs, are sealed with the store's own key, if a Wrapper requires it. That key is in the file,
 // encrypted by the Wrapper. See docs/adr/0008-the-store-is-sealed-with-a-key-of-its-own.md.
 
-// Wrapper encrypts the key of a store as the user's configuration says. *encryption.Target is one.
+// Wrapper encrypts the key of a store as the user has configured. *encryption.Target is one.
 type Wrapper interface {
 	// Encrypts reports whether the store is to be sealed.
 	Encrypts() bool
 	// Seal encrypts a key.
 	Seal(ctx context.Context, key []byte) ([]byte, error)
-	// Open unwraps a key. stale tells that it would be wrapped in another way now. Of what is not wrapped, valid says
-	// whether it is what was expected; that is an error unless the configuration allows it.
+	// Open decrypts a key. stale means that it would now be encrypted differently. If the key is not encrypted,
+	// valid checks whether it is what was expected; that is an error unless the configuration allows it.
 	Open(ctx context.Context, wrapped []byte, valid func() error) (key []byte, stale bool, err error)
 }
 
-// sealedFormat is the format of stores that are sealed; the others have plainFormat, so that older versions read
-// them. While somebody asks for locks of objects it is sharedFormat: who does not know those would take what is
-// being changed for what an ended version has.
+// sealedFormat is the format of sealed stores; others have plainFormat, so that older versions can read them. While
+// there are requests for locks of objects it is sharedFormat: versions without support for them would mistake
+// changes in progress for those of an ended version.
 const (
 	plainFormat  = 1
 	sealedFormat = 2
 	sharedFormat = 3
 )
 
-var sealKey = []byte("seal") // in meta: the wrapped key
+var sealKey = []byte("seal") // in meta: the encrypted key
 
 // box is a bucket whose values are sealed, if the store is.
 type box struct {
@@ -52,15 +52,15 @@ type box struct {
 	place string // of the bucket
 }
 
-// at is where the bucket has a value.
+// at returns the location of a value of the bucket, to which its encryption is bound.
 func (x box) at(key []byte) []byte { return append(append([]byte(x.place), 0), key...) }
 
 func (x box) has(key []byte) bool { return x.b.Get(key) != nil }
 
-// get returns a value; nil when there is none.
+// get returns a value; nil if there is none.
 func (x box) get(key []byte) ([]byte, error) { return x.open(key, x.b.Get(key)) }
 
-// open opens a value that was found under a key.
+// open decrypts a value that was read at a key.
 func (x box) open(key, sealed []byte) ([]byte, error) {
 	if x.key == nil {
 		return sealed, nil
@@ -75,7 +75,7 @@ func (x box) put(key, value []byte) error {
 	return x.b.Put(key, x.key.Seal(x.at(key), value))
 }
 
-// box returns the box of a bucket; path are the names of the buckets on the way to it.
+// box returns the box of a bucket; path are the names of the enclosing buckets.
 func (s *Store) box(b *bbolt.Bucket, path ...string) box {
 	return box{b, s.key, strings.Join(path, "\x00")}
 }
@@ -83,7 +83,7 @@ func (s *Store) box(b *bbolt.Bucket, path ...string) box {
 // sealedParts are the buckets of a workspace whose values are sealed.
 var sealedParts = []string{string(dataBucket), string(undoBucket), string(verdictsBucket)}
 
-// sealed reports whether the value under a key of the bucket at a path is one that is sealed.
+// sealed reports whether the value at a key of the bucket at a path is sealed.
 func sealed(path []string, key []byte) bool {
 	switch {
 	case path[0] == string(workspacesBucket) && len(path) == 2:
@@ -100,8 +100,8 @@ func sealed(path []string, key []byte) bool {
 	return false
 }
 
-// unlock sees to it that what is sealed can be read. It asks for keys once, when something is read or written first:
-// commands that only want to know what there is need none.
+// unlock makes sealed values readable. It decrypts the store's key once, at the first read or write: commands that
+// only list what exists need no key.
 func (s *Store) unlock(ctx context.Context) error {
 	s.mu.RLock()
 	done, err := s.unlocked, s.unlockErr
@@ -118,8 +118,8 @@ func (s *Store) unlock(ctx context.Context) error {
 	return s.unlockErr
 }
 
-// openKey returns the key, nil for a store in the clear, and whether the store is to be sealed differently. The caller
-// holds the lock.
+// openKey returns the key, nil for an unencrypted store, and whether the store is to be sealed differently. The
+// caller holds the lock.
 func (s *Store) openKey(ctx context.Context) (key *seal.Key, stale bool, err error) {
 	var wrapped []byte
 	empty := false
@@ -138,8 +138,7 @@ func (s *Store) openKey(ctx context.Context) (key *seal.Key, stale bool, err err
 	case wrapped == nil && empty:
 		return nil, true, nil
 	case wrapped == nil:
-		// Content in the clear could have been written by anybody, so it is refused unless the configuration allows
-		// it.
+		// Unencrypted content could have been forged, so it is rejected unless the configuration allows it.
 		_, _, err = w.Open(ctx, []byte("in the clear"), func() error { return nil })
 	case w == nil:
 		err = errors.New("it is encrypted, and there is no encryption configuration")
@@ -182,7 +181,7 @@ func isEmpty(tx *bbolt.Tx) bool {
 	}) == nil
 }
 
-// dropSeal makes an empty store one in the clear.
+// dropSeal removes the seal of an empty store.
 func dropSeal(tx *bbolt.Tx) error {
 	workspaces := tx.Bucket(workspacesBucket)
 	err := workspaces.ForEachBucket(func(name []byte) error {
@@ -197,8 +196,8 @@ func dropSeal(tx *bbolt.Tx) error {
 	return errors.Join(err, tx.Bucket(metaBucket).Delete(sealKey), putFormat(tx, plainFormat))
 }
 
-// freshen is unlock for what is about to be written: a store that is not sealed as it is to be is sealed anew before.
-// That is then, and not when it is opened, so that who only looks with another configuration can go back to the former
+// freshen is unlock for writing: a store that is not sealed as configured is sealed again before. This is not done
+// when it is opened, so that after only reading it with another configuration the user can return to the former
 // one.
 func (s *Store) freshen(ctx context.Context) error {
 	if err := s.unlock(ctx); err != nil {
@@ -222,9 +221,9 @@ func (s *Store) freshen(ctx context.Context) error {
 	return nil
 }
 
-// reseal puts a copy of the store in its place that is sealed with a new key, or in the clear: bbolt leaves what it
-// frees in the file, so to write each value anew would keep the former ones there. A crash leaves the one file or the
-// other. The caller holds the lock.
+// reseal replaces the store by a copy that is sealed with a new key, or unencrypted: bbolt leaves freed pages in
+// the file, so rewriting each value would keep the former ones there. After a crash there is either file. The
+// caller holds the lock.
 func (s *Store) reseal(ctx context.Context) (err error) {
 	var wrapped []byte
 	var key *seal.Key
@@ -262,13 +261,13 @@ func (s *Store) reseal(ctx context.Context) (err error) {
 	return nil
 }
 
-// newSuffix is that of the copy while it is made.
+// newSuffix is the suffix of the copy while it is written.
 const newSuffix = ".new"
 
-// replaceBy replaces the file of the store. A process that waits for the lock of the old one notices afterwards
-// that it has no name any more; see openFile.
+// replaceBy replaces the file of the store. A process that waits for the lock of the old file detects afterwards
+// that it has been replaced; see openFile.
 func (s *Store) replaceBy(db *bbolt.DB, path string) error {
-	if runtime.GOOS == "windows" { // where an open file cannot be renamed
+	if runtime.GOOS == "windows" { // an open file cannot be renamed there
 		if err := errors.Join(db.Close(), s.db.Close(), os.Rename(path, s.path)); err != nil {
 			return err
 		}
@@ -290,7 +289,7 @@ func (s *Store) replaceBy(db *bbolt.DB, path string) error {
 	return errors.Join(dir.Sync(), dir.Close(), old.Close())
 }
 
-// copySealed copies everything, and seals with one key what is sealed with another; nil keys stand for none.
+// copySealed copies everything, and re-encrypts sealed values from one key to another; nil keys mean unencrypted.
 func copySealed(from, to *bbolt.Tx, before, after *seal.Key, wrapped []byte) error {
 	err := from.ForEach(func(name []byte, b *bbolt.Bucket) error {
 		into, err := to.CreateBucketIfNotExists(name)
@@ -331,7 +330,7 @@ func copyBucket(from, to *bbolt.Bucket, path []string, before, after *seal.Key) 
 	return errors.Join(err, to.SetSequence(from.Sequence()))
 }
 
-// fixFormat notes the format of what is in the file: the lowest that tells who does not know it to stay away.
+// fixFormat records the format of the content: the lowest one whose versions can all read it.
 func fixFormat(tx *bbolt.Tx) error {
 	format := plainFormat
 	if tx.Bucket(metaBucket).Get(sealKey) != nil {

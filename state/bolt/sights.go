@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// The buckets of a workspace for what plans have seen. They are there once something is in them.
+// The buckets of a workspace for observations of plans. They are created when needed.
 var (
 	readsBucket    = []byte("reads")    // address of an instance -> when it was read; allKey -> when all others were
 	verdictsBucket = []byte("verdicts") // address of an instance -> journal.Verdict
@@ -55,10 +55,11 @@ func (w *workspace) reads() (journal.Reads, error) {
 	return reads, err
 }
 
-// allKey is where it is kept when all others were read: no address has such a byte.
+// allKey is the key of the time when all other instances were read: no address contains such a byte.
 var allKey = []byte{0}
 
-// NoteReads notes that instances were read. With all it costs what was noted about single ones before.
+// NoteReads records that instances were read. With all, the cost is that of removing the records of single
+// instances.
 func (s *Store) NoteReads(ctx context.Context, name string, at time.Time, all bool, list []string) error {
 	return s.write(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
@@ -127,13 +128,13 @@ func (s *Store) Verdicts(ctx context.Context, name string) (list map[string]jour
 	return list, err
 }
 
-// verdicts is the bucket of the verdicts, if there is one.
+// verdicts returns the bucket of the verdicts, if there is one.
 func (s *Store) verdicts(w *workspace, name string) (box, bool) {
 	b := w.b.Bucket(verdictsBucket)
 	return s.box(b, string(workspacesBucket), name, string(verdictsBucket)), b != nil
 }
 
-// NoteVerdicts notes verdicts.
+// NoteVerdicts records verdicts.
 func (s *Store) NoteVerdicts(ctx context.Context, name string, list map[string]journal.Verdict) error {
 	if err := s.freshen(ctx); err != nil {
 		return err
@@ -147,7 +148,7 @@ func (s *Store) NoteVerdicts(ctx context.Context, name string, list map[string]j
 			return err
 		}
 		verdicts, _ := s.verdicts(w, name)
-		for _, instance := range slices.Sorted(maps.Keys(list)) { // in the bucket's order, which is far quicker
+		for _, instance := range slices.Sorted(maps.Keys(list)) { // in the order of the bucket, which is much faster
 			v := list[instance]
 			if err := verdicts.put([]byte(instance), v[:]); err != nil {
 				return err
@@ -157,7 +158,7 @@ func (s *Store) NoteVerdicts(ctx context.Context, name string, list map[string]j
 	})
 }
 
-// forget drops what was seen of an instance that is not there any more.
+// forget removes the observations about an instance that no longer exists.
 func (w *workspace) forget(instance []byte) error {
 	for _, name := range [][]byte{readsBucket, verdictsBucket} {
 		if b := w.b.Bucket(name); b != nil {

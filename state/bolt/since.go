@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// Since returns what has changed since a version. It reads the undo records of the later versions and what is now under
-// their keys, and nothing else of the state.
+// Since returns the changes since a version. It reads only the undo records of the later versions and the current
+// contents of their keys.
 func (s *Store) Since(ctx context.Context, name, lineage string, serial uint64) (list []journal.Difference, err error) {
 	if err := s.unlock(ctx); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (w *workspace) only(lineage string, serial uint64) (number uint64, found bo
 	return number, found, nil
 }
 
-// differences returns in what the data differ from the version with a number.
+// differences returns the differences between the data and the version with a number.
 func (s *Store) differences(tx *bbolt.Tx, w *workspace, number uint64) ([]journal.Difference, error) {
 	steps, versions, err := w.steps(number)
 	if err != nil {
@@ -117,13 +117,15 @@ func (s *Store) differences(tx *bbolt.Tx, w *workspace, number uint64) ([]journa
 	return list, nil
 }
 
-// step is what a key had before a version changed it, nil for nothing. The version may have changed it back.
+// step is the former content of a key before a version changed it; nil if there was none. The version may have
+// changed it back.
 type step struct {
 	version uint64
 	before  []byte
 }
 
-// lastChange returns the number of the last version that changed a key, which has the content now; 0 for none.
+// lastChange returns the number of the last version that changed a key, which has the current content; 0 if there
+// is none.
 func lastChange(list []step, now []byte) uint64 {
 	after := now
 	for _, s := range slices.Backward(list) {
@@ -134,9 +136,9 @@ func lastChange(list []step, now []byte) uint64 {
 	return 0
 }
 
-// steps returns for each key that later versions than one touched, what those say, the oldest first; and the versions
-// by number. The one that is being made is not among them; of those that are made under locks of objects it is known
-// who makes them.
+// steps returns, for each key that versions after this one changed, their steps, oldest first; and the versions by
+// number. The version in progress is not among them; for versions under locks of objects only their makers are
+// known.
 func (w *workspace) steps(number uint64) (map[string][]step, map[uint64]journal.VersionInfo, error) {
 	steps, versions := map[string][]step{}, map[uint64]journal.VersionInfo{}
 	c := w.undo.b.Cursor()
@@ -157,7 +159,7 @@ func (w *workspace) steps(number uint64) (map[string][]step, map[uint64]journal.
 		}
 		steps[key] = append(steps[key], step{n, before})
 	}
-	numbers := map[string]uint64{} // after all others, one for each who has something open
+	numbers := map[string]uint64{} // after all others, one for each request with changes
 	err := w.eachOpen(func(request string, key, before []byte) error {
 		n, known := numbers[request]
 		if !known {
@@ -173,15 +175,15 @@ func (w *workspace) steps(number uint64) (map[string][]step, map[uint64]journal.
 	return steps, versions, err
 }
 
-// part builds of two versions of the state what differs between them.
+// part builds the differing parts of two versions of the state.
 type part struct {
 	w              *workspace
 	steps          map[string][]step
 	earlier, later *builder
 }
 
-// add takes a key that was changed. With an instance comes the provider of its resource, and with the provider of a
-// resource come all its instances.
+// add adds a changed key. With an instance it adds the provider of its resource, and with the provider of a
+// resource all its instances.
 func (p *part) add(key []byte) error {
 	if err := p.both(key); err != nil {
 		return err

@@ -13,9 +13,9 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// Split writes a store for each workspace of this one: its state with the earlier versions, its runs, and what belongs
-// to no workspace. storeOf returns the name of a new file. What is sealed stays so, with the same key. The files are on
-// the disk when Split returns; this store stays as it was.
+// Split writes a store for each workspace of this one: its state with the earlier versions, its runs, and the data
+// that belongs to no workspace. storeOf returns the name of a new file. Sealed values stay sealed with the same
+// key. The files are durable when Split returns; this store is not changed.
 func (s *Store) Split(storeOf func(workspace string) string) error {
 	return s.view(func(from *bbolt.Tx) error {
 		workspaces := from.Bucket(workspacesBucket)
@@ -64,7 +64,7 @@ func splitOff(from *bbolt.Tx, workspace, path string) error {
 	return nil
 }
 
-// splitWorkspace copies one workspace. Every store has the default one too, which stays empty in that of another.
+// splitWorkspace copies one workspace. Every store also has the default one, which is empty in that of another.
 func splitWorkspace(to *bbolt.Tx, from, into *bbolt.Bucket, workspace string) error {
 	if workspace != journal.DefaultWorkspace {
 		if err := makeWorkspace(to, journal.DefaultWorkspace); err != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/millipede-iac/millipede/state/locks"
 )
 
-// What a workspace's bucket holds.
+// The content of a workspace's bucket.
 var (
-	dataBucket     = []byte("data")     // what exists now, see content.go; its sequence counts the keys
-	undoBucket     = []byte("undo")     // what a version changed: number of the version, key of data -> content before
+	dataBucket     = []byte("data")     // the current data, see content.go; its sequence is the number of keys
+	undoBucket     = []byte("undo")     // undo records: number of the version, key of data -> former content
 	versionsBucket = []byte("versions") // number of the version -> version
 	lockKey        = []byte("lock")
 	markKey        = []byte("mark")
 )
 
-// version is an ended version of a state. Versions are numbered from 1, independently of their serials: a state that is
-// pushed or adopted brings a serial and a lineage of its own.
+// version is an ended version of a state. Versions are numbered from 1, independently of their serials: a state
+// that is pushed or adopted has its own serial and lineage.
 type version struct {
 	Serial  uint64    `json:"serial"`
 	Lineage string    `json:"lineage"`
@@ -38,8 +38,8 @@ func (v version) info() journal.VersionInfo {
 	return journal.VersionInfo{Serial: v.Serial, Lineage: v.Lineage, At: v.At, Cause: v.Cause, Run: v.Run, Who: v.Who}
 }
 
-// heldLock is the lock of a workspace. It is valid only in the session that took it: while the file is open, no other
-// process has it, so the holder of an earlier session's lock is gone.
+// heldLock is the lock of a workspace. It is valid only in the session that took it: while the file is open, no
+// other process has it open, so the holder of an earlier session's lock has ended.
 type heldLock struct {
 	Session string           `json:"session"`
 	Info    journal.LockInfo `json:"info"`
@@ -49,13 +49,13 @@ type heldLock struct {
 type workspace struct {
 	name        string
 	b, versions *bbolt.Bucket
-	own         box // what it has beside its buckets
+	own         box // its values outside of its buckets
 	data, undo  box
-	open        func(request string) box // what is open under a request; see requests.go
+	open        func(request string) box // former contents of a request; see requests.go
 	requests    *locks.Book
 }
 
-// workspace finds a workspace.
+// workspace returns a workspace.
 func (s *Store) workspace(tx *bbolt.Tx, name string) (*workspace, error) {
 	b := tx.Bucket(workspacesBucket).Bucket([]byte(name))
 	switch {
@@ -95,7 +95,7 @@ func makeWorkspace(tx *bbolt.Tx, name string) error {
 	return nil
 }
 
-// latest returns the last version that ended, and its number; 0 when there is none.
+// latest returns the last ended version and its number; 0 if there is none.
 func (w *workspace) latest() (uint64, version, error) {
 	k, v := w.versions.Cursor().Last()
 	if k == nil {
@@ -113,7 +113,7 @@ func decodeVersion(data []byte) (version, error) {
 	return v, nil
 }
 
-// lock returns the lock that is held, or nil.
+// lock returns the lock, or nil.
 func (s *Store) lock(w *workspace) (*journal.LockInfo, error) {
 	data := w.b.Get(lockKey)
 	if data == nil {
@@ -129,7 +129,7 @@ func (s *Store) lock(w *workspace) (*journal.LockInfo, error) {
 	return &held.Info, nil
 }
 
-// holder returns who holds the lock; empty for nobody.
+// holder returns the name of the lock's holder; empty if there is none.
 func (s *Store) holder(w *workspace) (string, error) {
 	held, err := s.lock(w)
 	if err != nil || held == nil {
@@ -138,7 +138,7 @@ func (s *Store) holder(w *workspace) (string, error) {
 	return held.Who, nil
 }
 
-// fence refuses a caller who does not hold the lock. It returns the request for locks of objects with the ID; nil if
+// fence rejects callers that do not hold the lock. It returns the request for locks of objects with the ID; nil if
 // the lock is that of the workspace.
 func (s *Store) fence(w *workspace, lockID string) (*locks.Request, error) {
 	request, granted, is := s.requests.Get(w.name, lockID)
@@ -176,7 +176,7 @@ func (s *Store) Workspaces(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// CreateWorkspace makes an empty workspace.
+// CreateWorkspace creates an empty workspace.
 func (s *Store) CreateWorkspace(ctx context.Context, name string) error {
 	return s.write(ctx, func(tx *bbolt.Tx) error {
 		if tx.Bucket(workspacesBucket).Bucket([]byte(name)) != nil {
@@ -258,7 +258,7 @@ func (s *Store) Unlock(ctx context.Context, name, lockID string) error {
 	})
 }
 
-// Locked returns the lock that is held, or nil.
+// Locked returns the lock, or nil.
 func (s *Store) Locked(ctx context.Context, name string) (held *journal.LockInfo, err error) {
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
@@ -271,7 +271,7 @@ func (s *Store) Locked(ctx context.Context, name string) (held *journal.LockInfo
 	return held, err
 }
 
-// Mark returns the snapshot's content when it was last agreed with.
+// Mark returns the content of the snapshot when it last agreed with the store.
 func (s *Store) Mark(ctx context.Context, name string) (m journal.SnapshotMark, err error) {
 	if err := s.unlock(ctx); err != nil {
 		return m, err

@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Variable is the environment variable that holds a configuration, in the native syntax or in JSON: the content of an
-// encryption block. What it says counts more than the block in the configuration.
+// Variable is the environment variable with a configuration, in the native syntax or in JSON: the content of an
+// encryption block. It takes precedence over the block in the configuration.
 const Variable = "TF_ENCRYPTION"
 
 // settings are a decoded encryption block.
@@ -30,7 +30,8 @@ type settings struct {
 type keyProvider struct {
 	Type string `hcl:"type,label"`
 	Name string `hcl:"name,label"`
-	// Alias is the name under which the provider's metadata is kept with what is encrypted; default: its address.
+	// Alias is the name under which the provider's metadata is stored with the encrypted data; default: its
+	// address.
 	Alias string    `hcl:"encrypted_metadata_alias,optional"`
 	Body  hcl.Body  `hcl:",remain"`
 	At    hcl.Range `hcl:",def_range"`
@@ -92,7 +93,7 @@ func (s *settings) method(typ, name string) (methodBlock, bool) {
 	return methodBlock{}, false
 }
 
-// read returns the settings of a block and of the environment; nil when there are none of either.
+// read returns the settings of the block and of the environment; nil if there are none.
 func read(o Options) (*settings, diag.List) {
 	env, at, diags := parseEnvironment(o.Environment)
 	if diags.HasErrors() {

@@ -1,8 +1,8 @@
-// Package encryption encrypts states and plans as OpenTofu does: by what an encryption block and the environment
-// variable TF_ENCRYPTION say, in the same envelopes.
+// Package encryption encrypts states and plans like OpenTofu, as configured by an encryption block and the
+// environment variable TF_ENCRYPTION.
 //
-// The formats and the words of the configuration are those of OpenTofu 1.12 (website/docs/language/state/encryption).
-// The package knows neither files nor stores: it turns bytes into bytes.
+// The formats and the configuration are those of OpenTofu 1.12 (website/docs/language/state/encryption). The
+// package does not access files or stores: it converts bytes to bytes.
 package encryption
 
 import (
@@ -16,31 +16,31 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Options say what to encrypt with.
+// Options are the options of New.
 type Options struct {
-	// Block is the encryption block of the root module, nil without one; Range is its header.
+	// Block is the encryption block of the root module, nil if there is none; Range is its header.
 	Block hcl.Body
 	Range hcl.Range
 	// Environment is the value of the environment variable.
 	Environment string
-	// Static evaluates variables and locals of the root module; nil where there is no configuration.
+	// Static evaluates variables and locals of the root module; nil if there is no configuration.
 	Static *config.Static
-	// Kinds are the key providers that ask key services; pbkdf2 and external are there in any case.
+	// Kinds are the key providers that use key services; pbkdf2 and external are always available.
 	Kinds []*Kind
-	// Surroundings are what those take from the operation.
+	// Surroundings are the operation's environment for these.
 	Surroundings cloud.Surroundings
 }
 
-// Encryption is what a configuration says about encryption. Nil and the zero value encrypt
-// nothing. Safe for concurrent use.
+// Encryption is the encryption that a configuration specifies. Nil and the zero value encrypt nothing. Safe for
+// concurrent use.
 type Encryption struct {
 	state, plan   *Target
 	remoteDefault *Target
 	remotes       map[string]*Target
 }
 
-// New sets up the encryption. Keys for encrypting are asked for at once, as OpenTofu does it, so that a key that cannot
-// be had is known before anything changes. ctx ends external commands.
+// New sets up the encryption. It requests the keys for encrypting immediately, as OpenTofu does, so that an
+// unavailable key is reported before anything changes. ctx ends external commands.
 func New(ctx context.Context, o Options) (*Encryption, diag.List) {
 	s, diags := read(o)
 	if diags.HasErrors() || s == nil {
@@ -84,7 +84,7 @@ func New(ctx context.Context, o Options) (*Encryption, diag.List) {
 	return e, diags
 }
 
-// State encrypts the state; nil when it is not to be encrypted.
+// State returns the target that encrypts the state; nil if it is not encrypted.
 func (e *Encryption) State() *Target {
 	if e == nil {
 		return nil
@@ -92,7 +92,7 @@ func (e *Encryption) State() *Target {
 	return e.state
 }
 
-// Plan encrypts plan files; nil when they are not to be encrypted.
+// Plan returns the target that encrypts plan files; nil if they are not encrypted.
 func (e *Encryption) Plan() *Target {
 	if e == nil {
 		return nil
@@ -100,8 +100,9 @@ func (e *Encryption) Plan() *Target {
 	return e.plan
 }
 
-// RemoteState decrypts the state that a data source reads; nil when it is taken as it is. name is the address of the
-// instance without data.terraform_remote_state and without the first "module.": module.name[0].
+// RemoteState returns the target that decrypts the state that a data source reads; nil if it is not decrypted. name
+// is the address of the instance without data.terraform_remote_state and without the first "module.":
+// module.name[0].
 func (e *Encryption) RemoteState(name string) *Target {
 	if t, ok := e.remotes[name]; ok {
 		return t

@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// externalKeys is the key provider external: a program of the user gives the keys.
+// externalKeys is the key provider external: a user's program provides the keys.
 type externalKeys struct {
 	command      []string
 	surroundings cloud.Surroundings
@@ -40,12 +40,12 @@ func (k *externalKeys) check() error {
 	return nil
 }
 
-// externalMeta is what a program wants to be given again for decrypting.
+// externalMeta is the metadata that the program needs for decrypting.
 type externalMeta struct {
 	Data map[string]any `json:"external_data"`
 }
 
-// provide implements source. The program is given null when nothing is to be decrypted.
+// provide implements source. The program gets null if nothing is to be decrypted.
 func (k *externalKeys) provide(ctx context.Context, kept json.RawMessage) (pair, []byte, error) {
 	var request *externalMeta
 	if kept != nil {
@@ -68,11 +68,11 @@ func (k *externalKeys) provide(ctx context.Context, kept json.RawMessage) (pair,
 	return answer.Keys, meta, err
 }
 
-// patience is how long a program may take.
+// patience is the time limit of a program.
 const patience = time.Minute
 
-// call runs a program that speaks the protocol of the header with this magic, version 1: it writes a line that says so,
-// is given the request as JSON on its standard input, and writes the answer as JSON.
+// call runs a program that implements the protocol of the header with this magic, version 1: the program writes the
+// header as a line, receives the request as JSON on its standard input, and writes the answer as JSON.
 func call(ctx context.Context, s cloud.Surroundings, command []string, magic string, request, answer any) error {
 	input, err := json.Marshal(request)
 	if err != nil {
@@ -109,7 +109,7 @@ func call(ctx context.Context, s cloud.Surroundings, command []string, magic str
 	return nil
 }
 
-// said is what a program wrote to its standard error, for a message.
+// said returns the program's output to standard error, for a message.
 func said(stderr *bytes.Buffer) string {
 	if text := strings.TrimSpace(stderr.String()); text != "" {
 		return "\n\nIt wrote:\n" + text

@@ -16,13 +16,13 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// pair are the keys that a key provider gives. Decryption is nil when there is nothing to decrypt.
+// pair is the keys of a key provider. Decryption is nil if there is nothing to decrypt.
 type pair struct {
 	Encryption []byte `json:"encryption_key,omitempty"`
 	Decryption []byte `json:"decryption_key,omitempty"`
 }
 
-// value is what expressions see of the keys.
+// value returns the keys as expressions see them.
 func (p pair) value() cty.Value {
 	return cty.ObjectVal(map[string]cty.Value{
 		"encryption_key": bytesValue(p.Encryption), "decryption_key": bytesValue(p.Decryption),
@@ -61,10 +61,10 @@ func bytesOf(v cty.Value, at hcl.Range) ([]byte, diag.List) {
 	return out, nil
 }
 
-// noKeys is the summary about a value that is not what a key provider gives.
+// noKeys is the summary about a value that is not the result of a key provider.
 const noKeys = "Expected key_provider value"
 
-// keyPair evaluates an argument that takes the keys of a key provider.
+// keyPair evaluates an argument whose value is the keys of a key provider.
 func (a given) keyPair(e hcl.Expression) (pair, diag.List) {
 	at := e.Range()
 	v, diags := a.value(e)
@@ -90,7 +90,7 @@ func (a given) keyPair(e hcl.Expression) (pair, diag.List) {
 	return p, diags.Append(more)
 }
 
-// take evaluates an argument into a Go value; it does nothing without the argument.
+// take decodes an argument into a Go value; it does nothing if the argument is not set.
 func (a given) take(content *hcl.BodyContent, name string, typ cty.Type, into any) diag.List {
 	attr, ok := content.Attributes[name]
 	if !ok {
@@ -112,7 +112,7 @@ func (a given) take(content *hcl.BodyContent, name string, typ cty.Type, into an
 	return diags
 }
 
-// content checks which arguments a block has.
+// content checks the arguments of a block.
 func (a given) content(required, optional []string) (*hcl.BodyContent, diag.List) {
 	schema := &hcl.BodySchema{}
 	for _, name := range required {
@@ -126,23 +126,23 @@ func (a given) content(required, optional []string) (*hcl.BodyContent, diag.List
 	return content, diags.Append(problems)
 }
 
-// source gives keys: a key provider with its arguments.
+// source is a key provider with its arguments.
 type source interface {
-	// check says what is wrong with the arguments.
+	// check returns an error if the arguments are invalid.
 	check() error
-	// provide returns a key for encrypting, and the metadata to keep with what it encrypts. kept is the metadata of
-	// what is to be decrypted, nil when nothing is; then there is a key for that, too.
+	// provide returns a key for encrypting, and the metadata to store with the encrypted data. kept is the metadata
+	// of the data to decrypt, or nil; if it is set, the pair has the key for that, too.
 	provide(ctx context.Context, kept json.RawMessage) (pair, []byte, error)
 }
 
 // ownKinds are the key providers that need no key service.
 var ownKinds map[string]func(given) (source, diag.List)
 
-func init() { // their arguments may lead to other key providers
+func init() { // their arguments may refer to other key providers
 	ownKinds = map[string]func(given) (source, diag.List){"pbkdf2": newPBKDF2, "external": newExternalKeys}
 }
 
-// undecodable is metadata that is not the key provider's.
+// undecodable is the error about metadata of another key provider.
 type undecodable struct{ cause error }
 
 func (u undecodable) Error() string { return u.cause.Error() }
@@ -152,13 +152,13 @@ func isUndecodable(err error) bool {
 	return errors.As(err, &u)
 }
 
-// keys remembers what is expensive to derive, for as long as the process needs keys. A key provider derives its key for
-// encrypting once, whatever it is used for: with a new salt in each process.
+// keys caches keys that are expensive to derive, for the lifetime of the process. A key provider derives its key
+// for encrypting only once, for all uses: with a new salt in each process.
 type keys struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	salts   map[string][]byte
 	derived map[string][]byte
-	// opened are the key services that were opened, by the addresses of their key providers.
+	// opened are the open key services, by the addresses of their key providers.
 	opened map[string]opened
 }
 
@@ -166,7 +166,7 @@ func newKeys() *keys {
 	return &keys{salts: map[string][]byte{}, derived: map[string][]byte{}, opened: map[string]opened{}}
 }
 
-// salt returns the salt of a use, made when it is first asked for.
+// salt returns the salt of a use, which is generated at the first call.
 func (k *keys) salt(use string, length int) []byte {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -177,7 +177,7 @@ func (k *keys) salt(use string, length int) []byte {
 	return k.salts[use]
 }
 
-// derive returns what make returned for this input the first time.
+// derive returns the result of make, which is called once for each input.
 func (k *keys) derive(input string, make func() []byte) []byte {
 	k.mu.Lock()
 	defer k.mu.Unlock()

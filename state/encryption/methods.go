@@ -24,13 +24,13 @@ const unencryptedType = "unencrypted"
 
 var methodKinds = map[string]func(given) (method, diag.List){
 	"aes_gcm": newAESGCM, "external": newExternalMethod,
-	unencryptedType: func(given) (method, diag.List) { return nil, nil }, // whoever has it asks for its type first
+	unencryptedType: func(given) (method, diag.List) { return nil, nil }, // callers check for its type first
 }
 
 var errNoDecryptionKey = errors.New("there is no key to decrypt with: what is encrypted was encrypted with another " +
 	"key provider, or by another name of it")
 
-// aesGCM is the method aes_gcm: the nonce, then what AES-GCM makes of the content.
+// aesGCM is the method aes_gcm: the nonce, followed by the output of AES-GCM.
 type aesGCM struct {
 	keys pair
 	aad  []byte
@@ -101,7 +101,7 @@ func gcm(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// externalMethod is the method external: programs of the user encrypt and decrypt.
+// externalMethod is the method external: a user's programs encrypt and decrypt.
 type externalMethod struct {
 	keys             *pair
 	encrypt, decrypt []string

@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// The limits and defaults that the documentation of OpenTofu gives.
+// OpenTofu's documented limits and defaults.
 const (
 	minPassphrase = 16
 	minIterations = 200_000
@@ -35,7 +35,7 @@ type passphrase struct {
 	keys *keys
 }
 
-// derivation is the metadata of a derived key: how it was derived.
+// derivation is the metadata of a derived key: the parameters of the derivation.
 type derivation struct {
 	Salt       []byte `json:"salt"`
 	Iterations int    `json:"iterations"`
@@ -57,7 +57,7 @@ func newPBKDF2(a given) (source, diag.List) {
 		"salt_length": &p.salt} {
 		number := big.NewFloat(float64(*into))
 		diags = diags.Append(a.take(content, name, cty.Number, number))
-		if number.IsInt() { // what is no whole number leaves the default, as with OpenTofu
+		if number.IsInt() { // other numbers leave the default, as in OpenTofu
 			n, _ := number.Int64()
 			*into = int(n)
 		}
@@ -112,7 +112,7 @@ func (p *passphrase) provide(_ context.Context, kept json.RawMessage) (pair, []b
 		}
 	}
 	now := p.how
-	// The length is a part of the use: it decides on the salt.
+	// The length is a part of the use, since the salt depends on it.
 	now.Salt = p.keys.salt(fmt.Sprint(p.name, " ", p.salt), p.salt)
 	var err error
 	if out.Encryption, err = p.key(encryption, now); err != nil {
@@ -122,7 +122,7 @@ func (p *passphrase) provide(_ context.Context, kept json.RawMessage) (pair, []b
 	return out, meta, err
 }
 
-// key derives a key; nil of metadata that is not complete.
+// key derives a key; nil if the metadata is incomplete.
 func (p *passphrase) key(secret []byte, d derivation) ([]byte, error) {
 	if len(d.Salt) == 0 || d.Iterations == 0 || d.Hash == "" || d.Length == 0 {
 		return nil, nil
@@ -144,5 +144,5 @@ func (p *passphrase) key(secret []byte, d derivation) ([]byte, error) {
 	return key, failure
 }
 
-// maxKeyLength bounds what metadata that somebody has tampered with can make us derive.
+// maxKeyLength bounds the length of derived keys, since metadata may have been manipulated.
 const maxKeyLength = 1 << 20

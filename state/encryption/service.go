@@ -20,7 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// Kind is a kind of key provider that asks a key service. A Kind is immutable.
+// Kind is a kind of key provider that uses a key service. A Kind is immutable.
 type Kind struct {
 	Name string
 	// Schema, Env, Defaults and Conflicts are those of arguments.Spec.
@@ -28,34 +28,35 @@ type Kind struct {
 	Env       map[string][]string
 	Defaults  map[string]cty.Value
 	Conflicts [][2]string
-	// Open checks what a schema cannot say, and gets ready to ask the service. The diagnostics about an argument have
-	// its path (Arguments.Problem). It may ask the network, within ctx.
+	// Open checks what the schema cannot express, and prepares the service. Diagnostics about an argument have its
+	// path (Arguments.Problem). It may use the network, within ctx.
 	Open func(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (KeyService, diag.List)
 }
 
-// KeyService makes data keys and recovers them. It is safe for concurrent use. Its errors hold no secrets.
+// KeyService generates data keys and recovers them. It is safe for concurrent use. Its errors contain no secrets.
 type KeyService interface {
-	// Make makes a new data key. meta is what Recover needs; it is kept as JSON, in the clear, with what is encrypted.
+	// Make generates a new data key. meta is the argument of Recover; it is stored as unencrypted JSON with the
+	// encrypted data.
 	Make(ctx context.Context) (key []byte, meta any, err error)
-	// Recover returns the key that Make has made with this metadata, be it in another process; nil when the metadata
-	// names none.
+	// Recover returns the key that Make has generated with this metadata, possibly in another process; nil if the
+	// metadata contains no key.
 	Recover(ctx context.Context, meta json.RawMessage) (key []byte, err error)
 }
 
-// ErrMetadata means that metadata is not of the key service that is asked for its key.
+// ErrMetadata means that metadata belongs to another key service.
 var ErrMetadata = errors.New("the metadata is not this key provider's")
 
-// serviceTime bounds each use of a key service: opening it, or asking for a key, with all that is tried again.
+// serviceTime bounds each use of a key service, opening it or requesting a key, including retries.
 const serviceTime = 8 * time.Second
 
-// opened is a key service with the arguments that it was opened with.
+// opened is an open key service with its arguments.
 type opened struct {
 	args    cty.Value
 	service KeyService
 }
 
-// service returns the source that asks a key service. The service is opened once for all sessions in which its
-// arguments are the same.
+// service returns the source that uses a key service. The service is opened once for all sessions with the same
+// arguments.
 func (x *session) service(kind *Kind, k keyProvider, a given) (source, diag.List) {
 	value, diags := a.object(kind.Schema)
 	if diags.HasErrors() {
@@ -94,11 +95,11 @@ func (x *session) service(kind *Kind, k keyProvider, a given) (source, diag.List
 
 var errSlow = fmt.Errorf("there was no answer within %s", serviceTime)
 
-// open returns the service of a key provider, which make opens unless it is open with the same arguments.
+// open returns the service of a key provider. It calls make unless the service is open with the same arguments.
 func (k *keys) open(address string, args cty.Value, make func() (KeyService, diag.List)) (KeyService, diag.List) {
 	k.mu.Lock()
 	have, ok := k.opened[address]
-	k.mu.Unlock() // not held while the network is asked: opening twice does no harm
+	k.mu.Unlock() // not held during network requests: opening twice does no harm
 	if ok && have.args.RawEquals(args) {
 		return have.service, nil
 	}
@@ -111,7 +112,7 @@ func (k *keys) open(address string, args cty.Value, make func() (KeyService, dia
 	return s, diags
 }
 
-// object evaluates the arguments and nested blocks that a schema has.
+// object evaluates the arguments and nested blocks of a schema.
 func (a given) object(b *schema.Block) (cty.Value, diag.List) {
 	shape := &hcl.BodySchema{}
 	for _, name := range slices.Sorted(maps.Keys(b.Attributes)) {
@@ -152,18 +153,18 @@ func (a given) object(b *schema.Block) (cty.Value, diag.List) {
 	return cty.ObjectVal(values), diags
 }
 
-// serviceKeys is a key provider whose keys a key service makes.
+// serviceKeys is a key provider whose keys a key service generates.
 type serviceKeys struct {
 	name    string
 	service KeyService
 	keys    *keys
 }
 
-// check implements source. The service has checked its arguments when it was opened.
+// check implements source. The arguments were checked when the service was opened.
 func (s *serviceKeys) check() error { return nil }
 
-// provide implements source. Each encryption has a key of its own. Where something is decrypted nothing is encrypted,
-// so the service is not asked for another key: the key that was recovered stands in for it.
+// provide implements source. Each encryption has its own key. When decrypting, nothing is encrypted, so no other
+// key is requested: the recovered key is returned in its place.
 func (s *serviceKeys) provide(ctx context.Context, kept json.RawMessage) (pair, []byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, serviceTime, errSlow)
 	defer cancel()
@@ -186,7 +187,7 @@ func (s *serviceKeys) provide(ctx context.Context, kept json.RawMessage) (pair, 
 	return pair{Encryption: key}, text, err
 }
 
-// slow says in the place of err that the time is over, if it is.
+// slow returns an error about the time limit in place of err, if it was exceeded.
 func slow(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errSlow) {
 		return errSlow
@@ -194,13 +195,13 @@ func slow(ctx context.Context, err error) error {
 	return err
 }
 
-// recovered returns the key that metadata stands for, which ask is asked for once.
+// recovered returns the key for the metadata, which is requested by ask once.
 func (k *keys) recovered(name string, meta json.RawMessage, ask func() ([]byte, error)) ([]byte, error) {
 	sum := sha256.Sum256(append([]byte(name+"\x00"), meta...))
 	id := "recovered " + string(sum[:])
 	k.mu.Lock()
 	key := k.derived[id]
-	k.mu.Unlock() // not held while the network is asked
+	k.mu.Unlock() // not held during network requests
 	if key != nil {
 		return key, nil
 	}

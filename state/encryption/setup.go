@@ -17,7 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// setup makes methods of their blocks.
+// setup makes methods from their blocks.
 type setup struct {
 	settings *settings
 	static   *config.Static
@@ -27,7 +27,7 @@ type setup struct {
 	surroundings cloud.Surroundings
 }
 
-// session is one asking for the keys of a method: given what was kept with encrypted data, or nothing, to encrypt.
+// session is one request for the keys of a method: with the metadata of encrypted data or, for encrypting, without.
 type session struct {
 	*setup
 	ctx  context.Context
@@ -36,8 +36,8 @@ type session struct {
 	done map[string]cty.Value // key provider -> its keys
 }
 
-// method makes a method of its block, with the keys for decrypting what in was kept with. What is needed to decrypt
-// what the method encrypts goes into out.
+// method makes a method from its block, with the keys for decrypting data with the metadata in. The metadata for
+// decrypting the method's own output is added to out.
 func (s *setup) method(ctx context.Context, b methodBlock, in, out metadata) (method, diag.List) {
 	kind, ok := methodKinds[b.Type]
 	if !ok {
@@ -53,15 +53,16 @@ func (s *setup) method(ctx context.Context, b methodBlock, in, out metadata) (me
 	return m, diags
 }
 
-// given are the arguments of a block, and who evaluates them.
+// given are the arguments of a block, with the session that evaluates them.
 type given struct {
 	session *session
 	body    hcl.Body
 	subject string
-	stack   []string // the key providers that wait for the block, outermost first
+	stack   []string // the key providers that depend on the block, outermost first
 }
 
-// value evaluates an expression. Text that names a key provider stands for it, because JSON has no other way to say it.
+// value evaluates an expression. A string that is the address of a key provider is evaluated as a reference to it,
+// because JSON has no other form for it.
 func (a given) value(e hcl.Expression) (cty.Value, diag.List) {
 	v, diags := a.evaluate(e)
 	if diags.HasErrors() || v.IsNull() || v.Type() != cty.String || !v.IsKnown() ||
@@ -114,11 +115,11 @@ func (a given) evaluate(e hcl.Expression) (cty.Value, diag.List) {
 	if diags = diags.Append(problems); diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}
-	v, _ = v.UnmarkDeep() // the whole of the configuration of encryption is as good as sensitive
+	v, _ = v.UnmarkDeep() // the whole configuration is treated as sensitive
 	return v, diags
 }
 
-// keysOf returns the keys of the key provider that a traversal names.
+// keysOf returns the keys of the key provider to which a traversal refers.
 func (a given) keysOf(t hcl.Traversal) (typ, named string, v cty.Value, diags diag.List) {
 	at := t.SourceRange()
 	typ, named, ok := address(t, "key_provider")
@@ -135,7 +136,7 @@ func (a given) keysOf(t hcl.Traversal) (typ, named string, v cty.Value, diags di
 	return typ, named, v, diags
 }
 
-// provide returns the keys of a key provider as expressions see them, once in a session.
+// provide returns the keys of a key provider as expressions see them; they are computed once in a session.
 func (x *session) provide(k keyProvider, stack []string) (cty.Value, diag.List) {
 	address := k.address()
 	if v, ok := x.done[address]; ok {
@@ -178,7 +179,8 @@ func (x *session) provide(k keyProvider, stack []string) (cty.Value, diag.List) 
 	return x.done[address], diags
 }
 
-// source makes a key provider of its block. stack are the key providers that wait for it, itself the last.
+// source makes a key provider from its block. stack are the key providers that depend on it, with itself as the
+// last.
 func (x *session) source(k keyProvider, stack []string) (source, diag.List) {
 	a := given{x, k.Body, "encryption.key_provider." + k.Type + "." + k.Name, stack}
 	if own, ok := ownKinds[k.Type]; ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Target is something that is encrypted: the state, the plan, the state that a data source reads. It is safe for
+// Target is one kind of encrypted data: the state, the plan, the state that a data source reads. It is safe for
 // concurrent use.
 type Target struct {
 	what    string
@@ -22,7 +22,7 @@ type Target struct {
 	meta    metadata // of the keys of primary
 }
 
-// newTarget finds the methods of a target, and asks for the keys of the one that encrypts.
+// newTarget finds the methods of a target, and requests the keys of the one that encrypts.
 func newTarget(ctx context.Context, s *setup, what string, enforced bool, t targetBlock) (*Target, diag.List) {
 	target := &Target{what: what, setup: s, meta: metadata{}}
 	var diags diag.List
@@ -48,7 +48,7 @@ func newTarget(ctx context.Context, s *setup, what string, enforced bool, t targ
 	return target, diags.Append(more)
 }
 
-// findMethod finds the method that an expression refers to.
+// findMethod returns the method to which an expression refers.
 func (s *setup) findMethod(e hcl.Expression) (methodBlock, diag.List) {
 	at := e.Range()
 	traversal, problems := hcl.AbsTraversalForExpr(e)
@@ -69,7 +69,7 @@ func (s *setup) findMethod(e hcl.Expression) (methodBlock, diag.List) {
 	return m, nil
 }
 
-// address takes the type and the name out of ROOT.TYPE.NAME.
+// address returns the type and the name in ROOT.TYPE.NAME.
 func address(t hcl.Traversal, root string) (typ, named string, ok bool) {
 	if len(t) != 3 || t.RootName() != root {
 		return "", "", false
@@ -79,14 +79,14 @@ func address(t hcl.Traversal, root string) (typ, named string, ok bool) {
 	return first.Name, second.Name, ok1 && ok2
 }
 
-// version is that of the envelope.
+// version is the version of the envelope.
 const version = "v0"
 
-// metadata is what key providers need to find the key for decrypting again, by their names.
+// metadata is the data from which key providers recover the key for decrypting, by their names.
 type metadata map[string][]byte
 
-// envelope is what is written in the place of what is encrypted. The envelope of a state has its serial and lineage
-// too, in the clear: backends compare them.
+// envelope is the form of encrypted data. The envelope of a state also has its unencrypted serial and lineage,
+// which backends compare.
 type envelope struct {
 	Serial  *uint64  `json:"serial,omitempty"`
 	Lineage *string  `json:"lineage,omitempty"`
@@ -95,7 +95,7 @@ type envelope struct {
 	Version string   `json:"encryption_version"`
 }
 
-// identity is what a state says of itself.
+// identity is the serial and lineage of a state.
 type identity struct {
 	Serial  *uint64 `json:"serial"`
 	Lineage string  `json:"lineage"`
@@ -111,7 +111,7 @@ func IsEncrypted(data []byte) bool {
 	return json.Unmarshal(data, &e) == nil && e.Version != ""
 }
 
-// Encrypts reports whether what is sealed is really encrypted; false for a nil target too.
+// Encrypts reports whether sealed data is really encrypted; false for a nil target.
 func (t *Target) Encrypts() bool { return t != nil && t.methods[0].Type != unencryptedType }
 
 func (t *Target) seal(ctx context.Context, data []byte, e envelope) ([]byte, error) {
@@ -143,8 +143,9 @@ func (t *Target) Seal(ctx context.Context, data []byte) ([]byte, error) {
 	return t.seal(ctx, data, envelope{})
 }
 
-// OpenState decrypts a state file. The first line of its errors has the words of OpenTofu, because it becomes a
-// summary. stale tells that it is not as SealState writes it now: it is in the clear, or encrypted with a fallback.
+// OpenState decrypts a state file. The first line of its errors has OpenTofu's wording, because it becomes a
+// summary. stale means that SealState would write it differently now: it is unencrypted, or encrypted with a
+// fallback.
 func (t *Target) OpenState(ctx context.Context, data []byte) (plain []byte, stale bool, err error) {
 	if t == nil {
 		return data, false, nil
@@ -178,7 +179,8 @@ func (t *Target) OpenState(ctx context.Context, data []byte) (plain []byte, stal
 	return plain, stale, nil
 }
 
-// Open decrypts what Seal encrypted. valid says of what is no envelope why it is not what was expected, either.
+// Open decrypts the output of Seal. For data without an envelope, valid returns the reason why it is not valid
+// unencrypted data.
 func (t *Target) Open(ctx context.Context, data []byte, valid func() error) (plain []byte, stale bool, err error) {
 	if t == nil {
 		return data, false, nil

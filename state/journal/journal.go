@@ -143,7 +143,7 @@ type Wait struct {
 	For  time.Duration `msgpack:"f"`
 }
 
-// WaitKind is what a vertex waits for.
+// WaitKind is the kind of a wait.
 type WaitKind byte
 
 // The kinds of waits.
@@ -178,7 +178,7 @@ type Run struct {
 // Running is the status of a run whose end is not recorded.
 const Running = "running"
 
-// Over reports whether the run has ended for good: it is neither cut off nor interrupted.
+// Over reports whether the run is finished: it is neither cut off nor interrupted.
 func (r Run) Over() bool { return r.Status != Running && r.Status != "interrupted" }
 
 // PermitName returns the name of a permit in a dispatch: its limit and the ID of its request.
@@ -235,7 +235,7 @@ var (
 	ErrNoRun = errors.New("no such run")
 	// ErrFenced means that the lock of a commit is not held any more.
 	ErrFenced = errors.New("the state lock was lost")
-	// ErrLockID means that Unlock named a lock that is not the one that is held.
+	// ErrLockID means that Unlock was called with the ID of another lock.
 	ErrLockID = errors.New("the state is not locked under this lock ID")
 	// ErrSealed means that the store cannot be decrypted with the present configuration.
 	ErrSealed = errors.New("the state store cannot be decrypted")
@@ -257,12 +257,12 @@ type LockInfo struct {
 	PID       int       `json:"PID,omitempty"`
 }
 
-// Held is the error of Lock while somebody else holds the state.
+// Held is the error of Lock if the state is already locked.
 type Held struct{ Holder LockInfo }
 
 func (h *Held) Error() string { return "the state is locked by " + h.Holder.Who }
 
-// Tx is a transaction: what one commit makes durable together.
+// Tx is a transaction: the data that one commit makes durable together.
 type Tx struct {
 	Changes []state.Change
 	// Events are appended to the journal of Run. Without events Run may be empty.
@@ -279,7 +279,7 @@ type Tx struct {
 	Cause string
 }
 
-// Cause says where a state comes from that replaces the stored one.
+// Cause is the origin of a state that replaces the stored one.
 type Cause struct {
 	Text string
 	// Elsewhere says that the state was made elsewhere; the holder of the lock has only read it.

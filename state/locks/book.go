@@ -10,11 +10,11 @@ import (
 // ErrUnknown means that there is no request with an ID.
 var ErrUnknown = errors.New("there is no such request for locks")
 
-// Book has the tables of several states, by name. The zero value is empty. Safe for concurrent use.
+// Book contains the tables of several states, by name. The zero value is empty. Safe for concurrent use.
 type Book struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	tables map[string]*Table
-	news   chan struct{} // closed when a request has left
+	news   chan struct{} // closed when a request is withdrawn
 }
 
 // Ask adds a request.
@@ -30,7 +30,7 @@ func (b *Book) Ask(of string, r Request) {
 	b.tables[of].Ask(r.clone())
 }
 
-// Leave takes a request back.
+// Leave withdraws a request.
 func (b *Book) Leave(of, id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,14 +43,14 @@ func (b *Book) Leave(of, id string) {
 	}
 }
 
-// Forget drops all requests for a state that is gone.
+// Forget removes all requests for a state that was deleted.
 func (b *Book) Forget(of string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.tables, of)
 }
 
-// Begun notes which run has a request.
+// Begun records the run of a request.
 func (b *Book) Begun(of, id, run string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -59,7 +59,7 @@ func (b *Book) Begun(of, id, run string) {
 	}
 }
 
-// Get returns a request, and whether it is granted. Nobody must change its set.
+// Get returns a request, and whether it is granted. Its set must not be modified.
 func (b *Book) Get(of, id string) (r Request, granted, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,7 +69,7 @@ func (b *Book) Get(of, id string) (r Request, granted, ok bool) {
 	return Request{}, false, false
 }
 
-// Requests returns all requests for a state, in the order in which they came. Nobody must change their sets.
+// Requests returns all requests for a state, in the order of their arrival. Their sets must not be modified.
 func (b *Book) Requests(of string) []Request {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,7 +89,7 @@ func (b *Book) Blockers(of, id string, most int) []Blocker {
 	return nil
 }
 
-// Await returns when a request is granted, or ctx has ended. The error is ErrUnknown when it was taken back.
+// Await blocks until a request is granted, or ctx ends. The error is ErrUnknown if the request was withdrawn.
 func (b *Book) Await(ctx context.Context, of, id string) error {
 	for {
 		b.mu.Lock()

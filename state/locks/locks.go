@@ -1,7 +1,9 @@
-// Package locks keeps runs that change one state at the same time apart, by the objects that they touch.
+// Package locks implements object locks: they separate runs that change one state at the same time, by the objects
+// that they use.
 //
-// Table decides who may go on: it is data and functions, without clock, I/O or goroutines. Book lets goroutines use
-// such tables, and wait. A store makes durable what they hold, and refuses changes of what is not locked.
+// Table decides which requests are granted: it is data and functions, without clock, I/O or goroutines. Book makes
+// such tables usable by several goroutines, which can wait. A store makes the requests durable, and rejects changes
+// of objects that are not locked.
 package locks
 
 import (
@@ -18,7 +20,7 @@ import (
 // Object is something that can be locked: a byte for its kind, then its name.
 type Object string
 
-// All stands for everything that a state holds. Every request takes part in it.
+// All is the whole state. Every request locks it in some mode.
 const All Object = "*"
 
 // The kinds of objects.
@@ -30,25 +32,25 @@ const (
 	dependentsKind = 'd'
 )
 
-// Instance is an instance of a resource with all its objects, by its address.
+// Instance returns an instance of a resource with all its objects, by its address.
 func Instance(address string) Object { return object(instanceKind, address) }
 
-// Resource is that a resource has instances at all, and whose they are: what its first instance brings and its last
-// one takes away.
+// Resource returns the existence and the provider of a resource: its first instance creates it, and its last one
+// removes it.
 func Resource(address string) Object { return object(resourceKind, address) }
 
-// Output is a root output.
+// Output returns a root output.
 func Output(name string) Object { return object(outputKind, name) }
 
-// Check is the result of a check, by the address in the configuration.
+// Check returns the result of a check, by its static address.
 func Check(config string) Object { return object(checkKind, config) }
 
-// Dependents is which objects depend on a resource.
+// Dependents returns the set of objects that depend on a resource.
 func Dependents(of addr.ConfigResource) Object { return object(dependentsKind, of.String()) }
 
 func object(kind byte, name string) Object { return Object(string(kind) + name) }
 
-// String is the object as people know it.
+// String returns the object for messages.
 func (o Object) String() string {
 	if o == All || o == "" {
 		return "the whole state"
@@ -67,22 +69,22 @@ func (o Object) String() string {
 	}
 }
 
-// Mode is how an object is locked. Several may have an object in the same mode, unless that is Write; two in different
-// modes are in conflict.
+// Mode is how an object is locked. Several requests may have an object in the same mode, except for Write;
+// different modes conflict.
 type Mode byte
 
 // The modes.
 const (
-	Read   Mode = 'r' // its values are gone by
-	Keep   Mode = 'k' // of dependents: there must come none
-	Depend Mode = 'd' // of dependents: there come some
-	Write  Mode = 'w' // it is changed
+	Read   Mode = 'r' // its values are used
+	Keep   Mode = 'k' // of Dependents: none may be added
+	Depend Mode = 'd' // of Dependents: some are added
+	Write  Mode = 'w' // it is modified
 )
 
-// Set is what a run locks.
+// Set contains the objects that a run locks, with their modes.
 type Set map[Object]Mode
 
-// Add adds an object. What is wanted in two modes is wanted alone.
+// Add adds an object. An object that is added in two modes is locked for writing.
 func (s Set) Add(o Object, m Mode) {
 	if has, ok := s[o]; ok && has != m {
 		m = Write
@@ -96,7 +98,7 @@ func (s Set) Whole() bool { return s[All] == Write }
 // Writes reports whether an object may be changed.
 func (s Set) Writes(o Object) bool { return s.Whole() || s[o] == Write }
 
-// Covers reports whether what another set locks is locked by this one too.
+// Covers reports whether this set includes all locks of another set.
 func (s Set) Covers(other Set) bool {
 	if s.Whole() {
 		return true
@@ -109,29 +111,28 @@ func (s Set) Covers(other Set) bool {
 	return true
 }
 
-// Request is a run's wish for locks, of all of which it has either all or none.
+// Request is a run's request for locks, which are granted all together or not at all.
 type Request struct {
-	// ID names it for ever.
+	// ID is its unique ID.
 	ID string `json:"id"`
-	// Run is the run that has it; empty before that has begun.
+	// Run is the run of the request; empty before it has begun.
 	Run string `json:"run,omitempty"`
-	// Who wants it, and for which operation.
+	// Who is the requester, and Operation the operation.
 	Who       string    `json:"who,omitempty"`
 	Operation string    `json:"operation,omitempty"`
 	At        time.Time `json:"at"`
 	Set       Set       `json:"set"`
 }
 
-// Blocker is why a request waits: another one was there before it that has, or wants, an object in a mode that does
-// not go with its own.
+// Blocker is a reason why a request waits: an earlier request has, or waits for, an object in a conflicting mode.
 type Blocker struct {
 	Object Object
-	// By is who was there before; Granted reports whether it has its locks, or waits itself.
+	// By is the earlier request; Granted reports whether it has its locks, or waits itself.
 	By      Request
 	Granted bool
 }
 
-// String says it for people.
+// String returns the blocker for messages.
 func (b Blocker) String() string {
 	who := b.By.Who
 	if who == "" {
@@ -147,9 +148,10 @@ func (b Blocker) String() string {
 	return text
 }
 
-// Table has the requests of one state. Each object has a line of those that want it, in the order in which they came.
-// At its front are those that can have the object together; a request is granted when it is at the front everywhere.
-// So nobody overtakes somebody with whom they are in conflict, and the others pass. The zero value is an empty table.
+// Table has the requests of one state. Each object has a queue of its requests, in the order of their arrival.
+// Those that can have the object together are at its front; a request is granted when it is at the front of all its
+// queues. So no request overtakes another one with which it conflicts, and other requests are not delayed. The zero
+// value is an empty table.
 type Table struct {
 	lines    map[Object]*line
 	requests map[string]*request
@@ -161,13 +163,13 @@ type request struct {
 	Request
 	at     *list.Element
 	places map[Object]*list.Element // of *place
-	behind int                      // at how many objects it is not at the front
+	behind int                      // the number of objects where it is not at the front
 }
 
-// line is who wants an object.
+// line is the queue of an object.
 type line struct {
 	places list.List // of *place
-	front  int       // how many of them are at the front
+	front  int       // the number of them at the front
 }
 
 type place struct {
@@ -176,7 +178,8 @@ type place struct {
 	in   bool // at the front
 }
 
-// Ask puts a request at the end of all its lines. It costs what it names. It panics when there is one with the ID.
+// Ask appends a request to all its queues. The cost is proportional to its set. It panics if there is a request
+// with this ID.
 func (t *Table) Ask(r Request) {
 	if t.requests[r.ID] != nil {
 		panic("locks: " + r.ID + " has asked already")
@@ -205,7 +208,7 @@ func (t *Table) Ask(r Request) {
 	q.at = t.order.PushBack(q)
 }
 
-// advance moves those to the front that can have the object now, and returns whose requests are granted by that.
+// advance moves those to the front that can have the object now, and returns the requests that this grants.
 func (l *line) advance() (granted []*request) {
 	for {
 		next := l.places.Front()
@@ -227,8 +230,8 @@ func (l *line) advance() (granted []*request) {
 	}
 }
 
-// Leave takes a request back, whether it was granted or not. It returns which others are granted by that, in the order
-// in which they came.
+// Leave withdraws a request, granted or not. It returns the other requests that this grants, in the order of their
+// arrival.
 func (t *Table) Leave(id string) (granted []string) {
 	q := t.requests[id]
 	if q == nil {
@@ -256,7 +259,7 @@ func (t *Table) Leave(id string) (granted []string) {
 	return granted
 }
 
-// Get returns a request, and whether it is granted. It returns false for one that is not there.
+// Get returns a request, and whether it is granted. It returns false if there is no such request.
 func (t *Table) Get(id string) (r Request, granted, ok bool) {
 	q := t.requests[id]
 	if q == nil {
@@ -265,14 +268,14 @@ func (t *Table) Get(id string) (r Request, granted, ok bool) {
 	return q.Request, q.behind == 0, true
 }
 
-// Begun notes which run has a request.
+// Begun records the run of a request.
 func (t *Table) Begun(id, run string) {
 	if q := t.requests[id]; q != nil {
 		q.Run = run
 	}
 }
 
-// Requests returns all requests, in the order in which they came.
+// Requests returns all requests, in the order of their arrival.
 func (t *Table) Requests() []Request {
 	var out []Request
 	for e := t.order.Front(); e != nil; e = e.Next() {
@@ -281,8 +284,8 @@ func (t *Table) Requests() []Request {
 	return out
 }
 
-// Blockers returns why a request waits: for each object that it cannot have yet the first request before it with which
-// it is in conflict there, in the order of the objects' names, but not more than a number.
+// Blockers returns why a request waits: for each object that it cannot have yet, the first earlier request with
+// which it conflicts there, sorted by the objects' names, and at most the given number.
 func (t *Table) Blockers(id string, most int) []Blocker {
 	q := t.requests[id]
 	if q == nil || q.behind == 0 {
@@ -303,9 +306,9 @@ func (t *Table) Blockers(id string, most int) []Blocker {
 	return out
 }
 
-// firstAgainst returns the first request in the line that keeps a place, which is not at the front, from getting
-// there. Those at the front need not: they may want the object in the same mode, and have somebody else behind
-// them.
+// firstAgainst returns the first request in the queue that prevents p, which is not at the front, from getting
+// there. That need not be one at the front: those may want the object in the same mode, with another request
+// between.
 func (l *line) firstAgainst(p *place) *request {
 	for e := l.places.Front(); ; e = e.Next() {
 		if other := e.Value.(*place); other.mode != p.mode || p.mode == Write {
@@ -314,7 +317,7 @@ func (l *line) firstAgainst(p *place) *request {
 	}
 }
 
-// clone is a request whose set is the caller's.
+// clone returns a request with a copy of its set, which the caller owns.
 func (r Request) clone() Request {
 	r.Set = maps.Clone(r.Set)
 	return r

@@ -22,7 +22,7 @@ func (s *Store) Lock(ctx context.Context, name string, info journal.LockInfo) er
 	})
 }
 
-// Unlock gives up a lock.
+// Unlock releases a lock.
 func (s *Store) Unlock(ctx context.Context, name, lockID string) error {
 	return s.change(ctx, "Unlock", name, func() error {
 		if _, err := s.workspace(name); err != nil {
@@ -36,7 +36,7 @@ func (s *Store) Unlock(ctx context.Context, name, lockID string) error {
 	})
 }
 
-// Locked returns the lock that is held, or nil.
+// Locked returns the lock, or nil.
 func (s *Store) Locked(ctx context.Context, name string) (info *journal.LockInfo, err error) {
 	err = s.look(ctx, func() error {
 		if _, err := s.workspace(name); err != nil {
@@ -50,7 +50,7 @@ func (s *Store) Locked(ctx context.Context, name string) (info *journal.LockInfo
 	return info, err
 }
 
-// held says who keeps others from having the workspace as a whole; nil for nobody.
+// held returns the holder that prevents locking the workspace as a whole; nil if there is none.
 func (s *Store) held(name string) *journal.LockInfo {
 	if held, ok := s.locks[name]; ok {
 		return &held
@@ -62,14 +62,14 @@ func (s *Store) held(name string) *journal.LockInfo {
 	return nil
 }
 
-// fence refuses a change by who does not hold the lock, and one without a lock where one is held. It returns the
-// request for locks of objects that has the ID; nil where it is the workspace's.
+// fence rejects changes by callers that do not hold the lock, and those without a lock if there is one. It returns
+// the request for locks of objects with the ID; nil if the lock is that of the workspace.
 func (s *Store) fence(name, lockID string) (*locks.Request, error) {
 	request, err := s.entitled(name, lockID)
 	return request, s.refused(err)
 }
 
-// refused lets the hook decide about a refusal.
+// refused calls the hook with a refusal.
 func (s *Store) refused(err error) error {
 	if h := s.opts.Hooks.Fence; h != nil && err != nil {
 		return h(err)

@@ -1,6 +1,7 @@
-// Package mem keeps states and journals in memory: those of the test command, and as the twin of state/bolt in tests.
+// Package mem stores states and journals in memory: for the test command, and as the in-memory twin of state/bolt
+// in tests.
 //
-// It has hooks that fail on purpose, and can be left as a crash leaves a store. Nothing survives the process.
+// It has hooks that inject failures, and can simulate a crash. Nothing survives the process.
 package mem
 
 import (
@@ -18,19 +19,20 @@ import (
 	"github.com/millipede-iac/millipede/state/locks"
 )
 
-// Hooks make methods fail. They are called with the method's name and the workspace, or the run where a method has
-// none, without any lock held. Nil hooks do nothing.
+// Hooks inject failures into methods. They are called with the method's name and the workspace, or the run if the
+// method has no workspace, and without holding a lock. Nil hooks do nothing.
 type Hooks struct {
 	// Before is called before a change. Its error is returned, and nothing is changed.
 	Before func(method, of string) error
-	// After is called when a change is durable. Its error is returned: the caller does not learn of the change.
+	// After is called after a change has become durable. Its error is returned, so that the caller does not learn
+	// of the change.
 	After func(method, of string) error
-	// Fence is called with the refusal of a change for its lock, while the store is held. What it returns takes the
-	// refusal's place; with nil the change is made all the same.
+	// Fence is called with the refusal of a change because of its lock, while the store is locked. Its result
+	// replaces the refusal; if it is nil, the change is made.
 	Fence func(refusal error) error
 }
 
-// Options are what a store takes from its surroundings. Zero fields mean the default.
+// Options are the options of a store. Zero fields mean the default.
 type Options struct {
 	Now           func() time.Time // default: always the zero time
 	NewID         func() string    // makes lineages; default: "lineage-1", "lineage-2"...
@@ -50,7 +52,7 @@ type Store struct {
 
 var _ journal.Store = (*Store)(nil)
 
-// disk is what survives a crash.
+// disk is the part that survives a crash.
 type disk struct {
 	workspaces map[string]*workspace
 	runs       map[string]*run
@@ -60,13 +62,13 @@ type disk struct {
 }
 
 type workspace struct {
-	now      *state.State // with the serial and lineage of the version that ended last
+	now      *state.State // with the serial and lineage of the last ended version
 	versions []version
 	mark     journal.SnapshotMark
 	reads    journal.Reads
 	verdicts map[string]journal.Verdict
-	noted    map[string][]state.Change // by request: what was changed since its last version ended
-	// touched are the instances that the version which is being made has changed, notedTouched those of requests.
+	noted    map[string][]state.Change // by request: changes since its last version ended
+	// touched are the instances that the version in progress has changed, notedTouched those of requests.
 	touched      []addr.Instance
 	notedTouched map[string][]addr.Instance
 }
@@ -100,7 +102,7 @@ func open(d *disk, o Options) *Store {
 
 func newWorkspace() *workspace { return &workspace{now: state.Empty()} }
 
-// Reopen returns the store as a new process finds it, whether this one was closed or crashed. This one is closed.
+// Reopen returns the store as a new process finds it, after a close or a crash. This one is closed.
 func (s *Store) Reopen() *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +164,7 @@ func (s *Store) Workspaces(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// CreateWorkspace makes an empty workspace.
+// CreateWorkspace creates an empty workspace.
 func (s *Store) CreateWorkspace(ctx context.Context, name string) error {
 	return s.change(ctx, "CreateWorkspace", name, func() error {
 		if s.disk.workspaces[name] != nil {
@@ -191,7 +193,7 @@ func (s *Store) DeleteWorkspace(ctx context.Context, name string) error {
 	})
 }
 
-// Load returns the state as it is now.
+// Load returns the current state.
 func (s *Store) Load(ctx context.Context, name string) (st *state.State, err error) {
 	err = s.look(ctx, func() error {
 		w, err := s.workspace(name)
@@ -250,7 +252,7 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 	})
 }
 
-// Replace puts a whole state as a new version.
+// Replace stores a whole state as a new version.
 func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.State, cause journal.Cause) error {
 	return s.change(ctx, "Replace", name, func() error {
 		w, err := s.workspace(name)
@@ -277,7 +279,7 @@ func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.Stat
 	})
 }
 
-// last returns the version that ended last.
+// last returns the last ended version.
 func (w *workspace) last() *state.State {
 	if len(w.versions) == 0 {
 		return state.Empty()
@@ -285,8 +287,8 @@ func (w *workspace) last() *state.State {
 	return w.versions[len(w.versions)-1].s
 }
 
-// endVersion ends the version that is being made, unless its changes come to nothing. The first one ends even then,
-// if it was asked for.
+// endVersion ends the version in progress, unless its changes cancel each other out. The first one ends even then,
+// if that was requested.
 func (s *Store) endVersion(w *workspace, asked bool, cause, run, who string) {
 	if w.now.SameContent(w.last()) && !(asked && len(w.versions) == 0) {
 		w.touched = nil
@@ -366,7 +368,7 @@ func (s *Store) LoadExactly(ctx context.Context, name string, info journal.Versi
 	return st, err
 }
 
-// Mark returns what the snapshot held when it was last agreed with.
+// Mark returns the content of the snapshot when it last agreed with the store.
 func (s *Store) Mark(ctx context.Context, name string) (m journal.SnapshotMark, err error) {
 	err = s.look(ctx, func() error {
 		w, err := s.workspace(name)
@@ -378,7 +380,7 @@ func (s *Store) Mark(ctx context.Context, name string) (m journal.SnapshotMark, 
 	return m, err
 }
 
-// SetMark notes what the snapshot holds.
+// SetMark records the content of the snapshot.
 func (s *Store) SetMark(ctx context.Context, name string, m journal.SnapshotMark) error {
 	return s.change(ctx, "SetMark", name, func() error {
 		w, err := s.workspace(name)
@@ -389,7 +391,7 @@ func (s *Store) SetMark(ctx context.Context, name string, m journal.SnapshotMark
 	})
 }
 
-// PutValue keeps a value.
+// PutValue stores a value.
 func (s *Store) PutValue(ctx context.Context, bucket, key string, value []byte) error {
 	return s.change(ctx, "PutValue", bucket, func() error {
 		s.disk.values[[2]string{bucket, key}] = append([]byte{}, value...)

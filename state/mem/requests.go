@@ -11,10 +11,11 @@ import (
 	"github.com/millipede-iac/millipede/state/locks"
 )
 
-// What is changed under a request for locks of objects is in the state at once, and noted. When its version ends, the
-// notes are applied to the version that ended last: so a version has the changes of one request alone.
+// Changes under a request for locks of objects are applied to the state immediately, and recorded. When the
+// request's version ends, they are applied to the last ended version: so a version has the changes of only one
+// request.
 
-// AskLocks notes a request.
+// AskLocks records a request.
 func (s *Store) AskLocks(ctx context.Context, name string, r locks.Request) error {
 	return s.change(ctx, "AskLocks", name, func() error {
 		w, err := s.workspace(name)
@@ -38,12 +39,12 @@ func (s *Store) AskLocks(ctx context.Context, name string, r locks.Request) erro
 	})
 }
 
-// AwaitLocks returns when a request is granted.
+// AwaitLocks blocks until a request is granted.
 func (s *Store) AwaitLocks(ctx context.Context, name, id string) error {
 	return s.disk.requests.Await(ctx, name, id)
 }
 
-// LeaveLocks takes a request back.
+// LeaveLocks withdraws a request.
 func (s *Store) LeaveLocks(ctx context.Context, name, id string) error {
 	return s.change(ctx, "LeaveLocks", name, func() error {
 		w, err := s.workspace(name)
@@ -70,12 +71,12 @@ func (s *Store) LockRequests(ctx context.Context, name string) ([]locks.Request,
 	return s.disk.requests.Requests(name), ctx.Err()
 }
 
-// LockBlockers says why a request waits.
+// LockBlockers returns why a request waits.
 func (s *Store) LockBlockers(ctx context.Context, name, id string, most int) ([]locks.Blocker, error) {
 	return s.disk.requests.Blockers(name, id, most), ctx.Err()
 }
 
-// LoadEnded returns the state of the version that ended last.
+// LoadEnded returns the state of the last ended version.
 func (s *Store) LoadEnded(ctx context.Context, name string) (st *state.State, err error) {
 	err = s.look(ctx, func() error {
 		w, err := s.workspace(name)
@@ -127,7 +128,7 @@ func (s *Store) commitShared(w *workspace, r locks.Request, t journal.Tx, cause 
 	return nil
 }
 
-// within refuses changes of what is not locked.
+// within rejects changes of objects that are not locked.
 func within(r locks.Request, before, after *state.State, t journal.Tx) error {
 	refuse := func(o locks.Object) error {
 		if r.Set.Writes(o) {

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// BeginRun records a run and the plan that it carries out.
+// BeginRun records a run and its plan.
 func (s *Store) BeginRun(ctx context.Context, lockID string, r journal.Run, plan []byte) error {
 	return s.change(ctx, "BeginRun", r.ID, func() error {
 		if _, err := s.workspace(r.Workspace); err != nil {
@@ -31,7 +31,7 @@ func (s *Store) BeginRun(ctx context.Context, lockID string, r journal.Run, plan
 	})
 }
 
-// EndRun records how a run ended, and forgets the oldest ended ones.
+// EndRun records how a run ended, and removes the oldest ended ones.
 func (s *Store) EndRun(ctx context.Context, lockID, id, status string, at time.Time) error {
 	return s.change(ctx, "EndRun", id, func() error {
 		r := s.disk.runs[id]
@@ -87,7 +87,7 @@ func (s *Store) RunPlan(ctx context.Context, id string) (r journal.Run, plan []b
 	return r, plan, err
 }
 
-// Events returns what happened in a run.
+// Events returns the events of a run.
 func (s *Store) Events(ctx context.Context, id string) (events []journal.Event, err error) {
 	err = s.run(ctx, id, func(r *run) { events = slices.Clone(r.events) })
 	return events, err

@@ -20,7 +20,7 @@ func (s *Store) Reads(ctx context.Context, name string) (reads journal.Reads, er
 	return reads, err
 }
 
-// NoteReads notes that instances were read.
+// NoteReads records that instances were read.
 func (s *Store) NoteReads(ctx context.Context, name string, at time.Time, all bool, list []string) error {
 	return s.change(ctx, "NoteReads", name, func() error {
 		w, err := s.workspace(name)
@@ -43,7 +43,7 @@ func (s *Store) Verdicts(ctx context.Context, name string) (list map[string]jour
 	return list, err
 }
 
-// NoteVerdicts notes verdicts.
+// NoteVerdicts records verdicts.
 func (s *Store) NoteVerdicts(ctx context.Context, name string, list map[string]journal.Verdict) error {
 	return s.change(ctx, "NoteVerdicts", name, func() error {
 		w, err := s.workspace(name)
@@ -58,7 +58,7 @@ func (s *Store) NoteVerdicts(ctx context.Context, name string, list map[string]j
 	})
 }
 
-// forget drops what was seen of instances that are not there any more.
+// forget removes the observations about instances that no longer exist.
 func (w *workspace) forget(before []string) {
 	now := map[string]bool{}
 	for _, a := range w.now.Addrs() {
@@ -72,7 +72,7 @@ func (w *workspace) forget(before []string) {
 	}
 }
 
-// instances are the addresses of all instances.
+// instances returns the addresses of all instances.
 func (w *workspace) instances() []string {
 	var out []string
 	for _, a := range w.now.Addrs() {

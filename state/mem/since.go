@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// thing names what a difference is about.
+// thing identifies the subject of a difference.
 type thing struct {
 	instance, output string
 	checks           bool
@@ -24,7 +24,8 @@ func thingOf(d state.Difference) thing {
 	return thing{instance: d.Instance.String()}
 }
 
-// Since returns what has changed since a version. Other than in the store on disk, it takes time for all that exists.
+// Since returns the changes since a version. Unlike in the store on disk, the cost is proportional to the size of
+// the state.
 func (s *Store) Since(ctx context.Context, name, lineage string, serial uint64) (list []journal.Difference, err error) {
 	err = s.look(ctx, func() error {
 		w, err := s.workspace(name)
@@ -49,7 +50,7 @@ func (s *Store) Since(ctx context.Context, name, lineage string, serial uint64) 
 		case lineage != "" || serial != 0:
 			return fmt.Errorf("serial %d of workspace %q: %w", serial, name, journal.ErrVersion)
 		}
-		// Each version names itself for what it changed; what was changed last stands.
+		// Each version is recorded for its changes; the last one remains.
 		by, touchedBy := map[thing]journal.VersionInfo{}, map[thing]journal.VersionInfo{}
 		var touched []addr.Instance
 		touch := func(list []addr.Instance, by journal.VersionInfo) {
@@ -94,7 +95,7 @@ func (s *Store) Since(ctx context.Context, name, lineage string, serial uint64) 
 	return list, err
 }
 
-// applyTo makes changes in a state, and returns the instances that were something else before.
+// applyTo applies changes to a state, and returns the instances that were changed.
 func applyTo(s *state.State, changes []state.Change) (touched []addr.Instance) {
 	for _, c := range changes {
 		var about []addr.Instance

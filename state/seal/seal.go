@@ -1,7 +1,7 @@
-// Package seal encrypts values one by one, so that a store pays for what changes. Each is bound to the place that it is
-// kept at.
+// Package seal encrypts individual values, so that the cost is proportional to the changes. Each value is bound to
+// the place where it is stored.
 //
-// It keeps no keys, and knows nothing of where they come from.
+// It does not manage keys.
 package seal
 
 import (
@@ -15,13 +15,13 @@ import (
 // Size is the length of a secret in bytes.
 const Size = chacha20poly1305.KeySize
 
-// ErrBroken means that a value was not sealed with this key at this place, or was changed since.
+// ErrBroken means that a value was not sealed with this key at this place, or has been modified.
 var ErrBroken = errors.New("a sealed value is not what was written there")
 
-// Key seals and opens values. Nil leaves them in the clear. Safe for concurrent use.
+// Key seals and opens values. A nil Key does not encrypt. Safe for concurrent use.
 type Key struct{ aead cipher.AEAD }
 
-// NewSecret makes a secret for a key.
+// NewSecret generates a secret for a key.
 func NewSecret() []byte {
 	secret := make([]byte, Size)
 	_, _ = rand.Read(secret) // never fails
@@ -30,7 +30,7 @@ func NewSecret() []byte {
 
 // NewKey returns the key of a secret.
 func NewKey(secret []byte) (*Key, error) {
-	// XChaCha20-Poly1305: its nonces are long enough to be drawn at random for as many values as a store ever writes.
+	// XChaCha20-Poly1305: its nonces are long enough to be chosen at random for any number of values.
 	aead, err := chacha20poly1305.NewX(secret)
 	if err != nil {
 		return nil, err
@@ -38,8 +38,7 @@ func NewKey(secret []byte) (*Key, error) {
 	return &Key{aead}, nil
 }
 
-// Seal returns what is to be kept of a value: the nonce, the ciphertext and the tag. Only at the same place can it be
-// opened.
+// Seal returns the sealed value: the nonce, the ciphertext and the tag. It can be opened only at the same place.
 func (k *Key) Seal(place, value []byte) []byte {
 	if k == nil {
 		return value
@@ -49,8 +48,8 @@ func (k *Key) Seal(place, value []byte) []byte {
 	return k.aead.Seal(out, out, value, place)
 }
 
-// Nonce returns the part of what Seal has returned that it returns no second time, whatever it seals, nil for what is
-// too short to have one. It says nothing about what is sealed.
+// Nonce returns the nonce of a sealed value, which is unique and independent of the content; nil if the value is
+// too short to have one.
 func Nonce(sealed []byte) []byte {
 	if len(sealed) < chacha20poly1305.NonceSizeX+chacha20poly1305.Overhead {
 		return nil
@@ -58,10 +57,10 @@ func Nonce(sealed []byte) []byte {
 	return sealed[:chacha20poly1305.NonceSizeX]
 }
 
-// Open returns the value of what Seal has returned. It is never nil for what is not; the error is ErrBroken.
+// Open returns the content of a sealed value, which is never nil without an error. The error is ErrBroken.
 func (k *Key) Open(place, sealed []byte) ([]byte, error) { return k.OpenTo([]byte{}, place, sealed) }
 
-// OpenTo is Open with the value in the place of what is in a buffer, where it has room there.
+// OpenTo is Open, but reuses a buffer for the result if it is large enough.
 func (k *Key) OpenTo(buffer, place, sealed []byte) ([]byte, error) {
 	if k == nil || sealed == nil {
 		return sealed, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/state/locks"
 )
 
-// writing is a set that locks instances, with their resources, to write.
+// writing returns a set that locks instances, with their resources, for writing.
 func writing(names ...string) locks.Set {
 	set := locks.Set{}
 	for _, name := range names {
@@ -29,7 +29,7 @@ func askFor(t *testing.T, s journal.Store, id string, set locks.Set) {
 	ok(t, s.AskLocks(t.Context(), ws, locks.Request{ID: id, Who: "who of " + id, At: now(1), Set: set}))
 }
 
-// isGranted reports whether a request has its locks: a commit of nothing under it is taken then.
+// isGranted reports whether a request is granted: then an empty commit under it succeeds.
 func isGranted(t *testing.T, s journal.Store, id string) bool {
 	t.Helper()
 	err := s.Commit(t.Context(), ws, id, journal.Tx{Changes: []state.Change{state.SetOutput{Name: "not there"}}})
@@ -45,7 +45,7 @@ func objectsAreLocked(t *testing.T, f Fixture) {
 	askFor(t, s, "2", writing("a", "b"))
 	askFor(t, s, "3", writing("b"))
 	askFor(t, s, "4", writing("c"))
-	askFor(t, s, "2", writing("a", "b")) // again: it keeps its place
+	askFor(t, s, "2", writing("a", "b")) // repeated: it keeps its place
 	granted := func() (out []string) {
 		for _, id := range []string{"1", "2", "3", "4"} {
 			if isGranted(t, s, id) {
@@ -68,10 +68,10 @@ func objectsAreLocked(t *testing.T, f Fixture) {
 	ok(t, s.AwaitLocks(t.Context(), ws, "2"))
 	is(t, granted(), []string{"2", "4"})
 	ok(t, s.LeaveLocks(t.Context(), ws, "2"))
-	ok(t, s.LeaveLocks(t.Context(), ws, "2")) // nothing is left of it
+	ok(t, s.LeaveLocks(t.Context(), ws, "2")) // nothing remains of it
 	is(t, granted(), []string{"3", "4"})
 	isError(t, s.AwaitLocks(t.Context(), ws, "2"), locks.ErrUnknown)
-	// With another set it goes to the end.
+	// With another set it moves to the end.
 	askFor(t, s, "5", writing("b"))
 	askFor(t, s, "3", writing("b", "d"))
 	is(t, isGranted(t, s, "5"), true)
@@ -98,7 +98,7 @@ func unlockedIsFenced(t *testing.T, f Fixture) {
 	}
 	refused(put("other", 2)...)
 	refused(state.SetObject{Addr: instance("other")})
-	refused(state.SetObject{Addr: at}) // its resource would go with it
+	refused(state.SetObject{Addr: at}) // its resource would be removed with it
 	refused(state.MoveInstance{From: at, To: instance("c")})
 	refused(state.SetOutput{Name: "o", Output: newWorld(3).output()})
 	refused(state.SetChecks{Checks: []state.CheckResult{{Config: "check.c"}}})
@@ -110,14 +110,14 @@ func unlockedIsFenced(t *testing.T, f Fixture) {
 	isError(t, s.Commit(t.Context(), ws, "1", journal.Tx{Changes: merge}), journal.ErrFenced) // it does not end
 	st := must(s.Load(t.Context(), ws))
 	is(t, len(st.Addrs()), 2)
-	// What changes nothing is nobody's business; what is locked may be changed.
+	// A change without effect needs no lock; a locked object may be changed.
 	ok(t, s.Commit(t.Context(), ws, "1", journal.Tx{Changes: slices.Concat(put("a", 9), put("b", 2), put("other", 1))}))
 	sameContent(t, must(s.LoadEnded(t.Context(), ws)), st)
 }
 
 func wholeOrObjects(t *testing.T, f Fixture) {
 	s := open(t, f)
-	commit(t, s, journal.Tx{Changes: put("left", 1)}) // by somebody who was interrupted
+	commit(t, s, journal.Tx{Changes: put("left", 1)}) // by an interrupted run
 	askFor(t, s, "1", writing("a"))
 	is(t, must(s.Versions(t.Context(), ws))[0].Cause, "interrupted")
 	var held *journal.Held
@@ -126,7 +126,7 @@ func wholeOrObjects(t *testing.T, f Fixture) {
 	} else {
 		is(t, held.Holder.Who, "who of 1")
 	}
-	ok(t, s.Commit(t.Context(), ws, "", journal.Tx{EndUnfinished: true})) // there is nothing unfinished
+	ok(t, s.Commit(t.Context(), ws, "", journal.Tx{EndUnfinished: true})) // no version is in progress
 	ok(t, s.LeaveLocks(t.Context(), ws, "1"))
 	ok(t, s.Lock(t.Context(), ws, journal.LockInfo{ID: "whole"}))
 	err := s.AskLocks(t.Context(), ws, locks.Request{ID: "2", Set: writing("a")})
@@ -139,7 +139,7 @@ func wholeOrObjects(t *testing.T, f Fixture) {
 	is(t, len(must(s.LockRequests(t.Context(), ws))), 0)
 }
 
-// part is somebody who changes a part of the state: what is theirs in the model.
+// part is a run that changes a part of the state: its own objects in the model.
 type part struct {
 	id    string
 	asked bool
@@ -147,8 +147,8 @@ type part struct {
 	noted []state.Change
 }
 
-// interleaved has several change parts of a state that have nothing to do with each other, in any order, and compares
-// with a model in which each has done all at its end.
+// interleaved lets several runs change independent parts of a state, in any order, and compares with a model in
+// which each makes all its changes at its end.
 func interleaved(t *testing.T, f Fixture) {
 	const parts = 3
 	for seed := range uint64(4) {
@@ -199,7 +199,7 @@ func interleaved(t *testing.T, f Fixture) {
 				p.noted = append(p.noted, c)
 				ok(t, s.Commit(t.Context(), name, p.id, journal.Tx{Changes: []state.Change{c}, Run: name + p.id}))
 			}
-			if w.rnd.IntN(4) == 0 { // each load goes by what the ones before have found
+			if w.rnd.IntN(4) == 0 { // each load uses the cache of earlier ones
 				sameContent(t, must(s.LoadEnded(t.Context(), name)), versions[len(versions)-1])
 				sameContent(t, must(s.Load(t.Context(), name)), now)
 			}
@@ -220,7 +220,7 @@ func interleaved(t *testing.T, f Fixture) {
 		for n, then := range versions[1:] {
 			sameContent(t, must(s.LoadVersion(t.Context(), name, uint64(n+1))), then)
 		}
-		making := map[string]string{} // what is changed now, and by which run
+		making := map[string]string{} // the objects being changed, with their runs
 		last := versions[len(versions)-1]
 		for _, p := range all {
 			mine := last.Clone()
@@ -264,7 +264,7 @@ var nowAt = now(1)
 
 func toldOf(d state.Difference) string { return told(journal.Difference{Difference: d}) }
 
-// ownSet locks a part: resources by their addresses, outputs by their names, and one check.
+// ownSet returns a set that locks a part: resources by their addresses, outputs by their names, and one check.
 func ownSet(n int, whose func(string) int) locks.Set {
 	set := locks.Set{}
 	set.Add(locks.Check(fmt.Sprint("check.c", n)), locks.Write)
@@ -321,8 +321,8 @@ func leftIsAVersion(t *testing.T, f Fixture) {
 	is(t, list[0].Cause+" "+list[0].Run+" "+list[0].Who, "interrupted run who of 1")
 	is(t, len(must(s.LoadVersion(t.Context(), ws, 1)).Addrs()), 1)
 	is(t, len(must(s.LoadVersion(t.Context(), ws, 2)).Addrs()), 2)
-	// Who tells what became of a run has a request of their own, and the version is that run's. The store in memory
-	// named the run of the request, which had none.
+	// A command that records the outcome of a run has its own request, and the version is that run's. The store in
+	// memory recorded the run of the request, which had none.
 	askFor(t, s, "3", writing("c"))
 	tx := journal.Tx{Changes: put("c", 1), Run: "run", EndVersion: true, Cause: "resolve"}
 	ok(t, s.Commit(t.Context(), ws, "3", tx))

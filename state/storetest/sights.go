@@ -13,7 +13,7 @@ func readsAreKept(t *testing.T, f Fixture) {
 	commit(t, s, journal.Tx{Changes: append(append(put("a", 1), put("b", 1)...), put("c", 1)...)})
 	is(t, must(s.Reads(t.Context(), ws)).At(a).IsZero(), true)
 	ok(t, s.NoteReads(t.Context(), ws, now(1), false, []string{a, b}))
-	// What was not found as it is stored was not read for that; and what was never read stays so.
+	// A read that found a difference is not recorded, and instances that were never read stay so.
 	ok(t, s.NoteReads(t.Context(), ws, now(2), true, []string{b, c}))
 	s = f.Crash(s)
 	closeLater(t, s)

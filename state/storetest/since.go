@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// told is how the suite writes a difference: what differs, then who changed it last.
+// told formats a difference: the subject, then its last change.
 func told(d journal.Difference) string {
 	what := d.Instance.String()
 	switch {
@@ -47,7 +47,7 @@ func sinceTells(t *testing.T, f Fixture) {
 			is(t, list[0].Run+list[0].Who, run.ID+info.Who)
 		}
 	}
-	// One change belongs to a version that is being made.
+	// One change belongs to the version in progress.
 	commit(t, s, journal.Tx{Changes: put("making", 1)})
 	model.Apply(put("making", 1)...)
 	s = f.Crash(s)
@@ -89,7 +89,7 @@ func sinceTells(t *testing.T, f Fixture) {
 	}
 }
 
-// changedBetween reports whether two states differ in what a difference is about.
+// changedBetween reports whether two states differ in the subject of a difference.
 func changedBetween(then, now *state.State, in state.Difference) bool {
 	for _, d := range state.Differences(then, now) {
 		if d.Instance == in.Instance && d.Output == in.Output && d.Checks == in.Checks {
@@ -99,14 +99,15 @@ func changedBetween(then, now *state.State, in state.Difference) bool {
 	return false
 }
 
-// What was changed and changed back was not told, so a plan was carried out that had read the object in between.
+// Instances that were changed and changed back were not reported, so a plan was applied that had read the object in
+// between.
 func sinceTellsWhatCameBack(t *testing.T, f Fixture) {
 	s := open(t, f)
 	commit(t, s, journal.Tx{Changes: append(put("a", 1), put("b", 1)...), EndVersion: true})
 	lineage := must(s.Load(t.Context(), ws)).Lineage
 	commit(t, s, journal.Tx{Changes: append(put("a", 2), put("b", 2)...), EndVersion: true})
 	commit(t, s, journal.Tx{Changes: put("a", 1), EndVersion: true})
-	// Within one version as well, if that changes anything else.
+	// Also within one version, if that changes anything else.
 	for _, n := range []int{2, 1} {
 		commit(t, s, journal.Tx{Changes: append(put("a", 1), put("c", n)...)})
 		commit(t, s, journal.Tx{Changes: put("b", n)})
@@ -137,7 +138,7 @@ func sinceProvider(t *testing.T, f Fixture) {
 	lineage := must(s.Load(t.Context(), ws)).Lineage
 	west := provider
 	west.Alias = "west"
-	// To set one instance's is to set that of its resource.
+	// Setting the provider of one instance sets that of its resource.
 	commit(t, s, journal.Tx{Changes: []state.Change{set(addr.IntKey(0), west)}, EndVersion: true})
 	list := must(s.Since(t.Context(), ws, lineage, 1))
 	is(t, len(list), 2)
@@ -156,7 +157,7 @@ func sinceUnknown(t *testing.T, f Fixture) {
 	isError(t, err, journal.ErrVersion)
 	_, err = s.Since(t.Context(), ws, "another", 1)
 	isError(t, err, journal.ErrVersion)
-	// One that is pushed may have a serial that there was.
+	// A pushed state may have an earlier serial.
 	ok(t, s.Replace(t.Context(), ws, "", st, journal.Because("state push")))
 	_, err = s.Since(t.Context(), ws, st.Lineage, 1)
 	isError(t, err, journal.ErrVersion)

@@ -1,6 +1,6 @@
-// Package storetest is the suite of claims that every journal.Store has to pass.
+// Package storetest is the test suite for implementations of journal.Store.
 //
-// It knows no implementation; state/bolt and state/mem run it in their tests.
+// It does not depend on an implementation; state/bolt and state/mem run it in their tests.
 package storetest
 
 import (
@@ -19,12 +19,12 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// Fixture is one place that a store keeps its content in, empty at first.
+// Fixture is the place of one store, initially empty.
 type Fixture struct {
 	// Open opens the store. The suite closes it before it opens it again.
 	Open func() journal.Store
-	// Crash leaves the store as a process that is killed now, between two commits, would, and opens what remains
-	// as the next process finds it.
+	// Crash leaves the store as a process that is killed between two commits would, and opens the rest as the next
+	// process finds it.
 	Crash func(journal.Store) journal.Store
 }
 
@@ -183,11 +183,11 @@ func versionsStay(t *testing.T, f Fixture) {
 			commit(t, s, journal.Tx{Changes: changes})
 			model.Apply(changes...)
 			sameContent(t, must(s.Load(t.Context(), ws)), model)
-			if n := len(ended); n > 0 { // each load goes by what the ones before have found
+			if n := len(ended); n > 0 { // each load uses the cache of earlier ones
 				sameContent(t, must(s.LoadVersion(t.Context(), ws, uint64(n))), ended[n-1])
 			}
 		}
-		// What changes back again must not disturb either.
+		// Changes that are reverted must not matter either.
 		there := put("fleeting", w.rnd.IntN(100))
 		commit(t, s, journal.Tx{Changes: there})
 		commit(t, s, journal.Tx{Changes: remove("fleeting"), EndVersion: true})
@@ -195,7 +195,7 @@ func versionsStay(t *testing.T, f Fixture) {
 			ended = append(ended, model.Clone())
 		}
 	}
-	changes := w.changes(model, 8) // of a version that is being made
+	changes := w.changes(model, 8) // of a version in progress
 	commit(t, s, journal.Tx{Changes: changes})
 	model.Apply(changes...)
 	s = f.Crash(s)
@@ -403,7 +403,7 @@ func concurrentCommits(t *testing.T, f Fixture) {
 				if err != nil {
 					t.Error(err)
 				}
-				// One that fails harms nobody.
+				// A failed one does not affect others.
 				if err := s.Commit(context.Background(), ws, "nobody's",
 					journal.Tx{Changes: put("bad", i)}); !errors.Is(err, journal.ErrFenced) {
 					t.Error(err)
@@ -482,7 +482,7 @@ func now(seconds int) time.Time { return time.Date(2026, 1, 2, 3, 4, seconds, 0,
 
 var provider = addr.ProviderConfig{Provider: addr.DefaultProvider("test")}.Instance(addr.RootInstance, addr.NoKey)
 
-// put makes a small object with this number in it.
+// put returns the changes that create a small object with this number in it.
 func put(name string, n int) []state.Change {
 	return []state.Change{state.SetObject{
 		Addr: instance(name), Provider: provider,

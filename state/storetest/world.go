@@ -10,12 +10,12 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// world makes changes at random, the same ones for the same seed.
+// world generates random changes, the same ones for the same seed.
 type world struct{ rnd *rand.Rand }
 
 func newWorld(seed uint64) world { return world{rand.New(rand.NewPCG(seed, 0))} }
 
-// The parts that addresses are made of are chosen so that their order, and what is a prefix of what, is tricky.
+// The parts of addresses are chosen such that their order and their common prefixes are difficult.
 var (
 	names = []string{"a", "a-b", "ab", "b"}
 	keys  = []addr.Key{addr.NoKey, addr.IntKey(0), addr.IntKey(10), addr.StringKey(""), addr.StringKey("x"),
@@ -32,7 +32,7 @@ var (
 
 func pick[T any](w world, list []T) T { return list[w.rnd.IntN(len(list))] }
 
-// changes makes n changes that can follow s in this order.
+// changes returns n changes that can follow s in this order.
 func (w world) changes(s *state.State, n int) []state.Change {
 	s = s.Clone()
 	var out []state.Change

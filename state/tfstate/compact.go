@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// appendCompact appends valid JSON without the space between its tokens, and with the characters escaped that could
-// end a script in a web page, as encoding/json does. Everything else stays as it is, so numbers keep every digit.
+// appendCompact appends valid JSON without the space between its tokens, and escapes the characters that could end
+// a script in a web page, as encoding/json does. Everything else is unchanged, so numbers keep every digit.
 func appendCompact(dst, src []byte) []byte {
 	inString := false
 	start := 0 // of what is not copied yet
@@ -56,7 +56,7 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// indenter spreads compact JSON over lines with two spaces a level, as json.Indent does, while it passes through.
+// indenter is a writer that formats compact JSON with two spaces per level, as json.Indent does, as a stream.
 type indenter struct {
 	w        io.Writer
 	buf      []byte // reused

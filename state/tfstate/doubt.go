@@ -11,13 +11,13 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// extension is what Millipede adds to a file, under the key "millipede". OpenTofu ignores it when it reads a file and
-// leaves it out when it writes one.
+// extension is Millipede's addition to a file, under the key "millipede". OpenTofu ignores it when it reads a file
+// and omits it when it writes one.
 type extension struct {
 	InDoubt []doubt `json:"in_doubt"`
 }
 
-// doubt is an object whose last operation has an unknown outcome. An object that had been seen before is also among
+// doubt is an object whose last operation has an unknown outcome. An object that had been read before is also among
 // the resources, as it was before the operation.
 type doubt struct {
 	Address   string          `json:"address"`
@@ -35,14 +35,14 @@ type doubt struct {
 	New       *newObject      `json:"new,omitempty"`
 }
 
-// answer is what is known of a provider's answer that the state cannot hold.
+// answer is the readable part of a provider's answer that the state cannot store.
 type answer struct {
 	Known   json.RawMessage `json:"known,omitempty"`
 	Private []byte          `json:"private,omitempty"`
 	Raw     []byte          `json:"raw,omitempty"`
 }
 
-// newObject is what is known of an object that had never been seen.
+// newObject describes an object that was never read.
 type newObject struct {
 	Provider            string   `json:"provider"`
 	SchemaVersion       int64    `json:"schema_version"`
@@ -94,8 +94,7 @@ func writtenDoubt(a addr.Instance, deposed state.DeposedKey, o *state.Object, pr
 	return d
 }
 
-// doubts puts the doubts back. Those of objects that are not there any more have been resolved by whoever removed
-// them.
+// doubts restores the doubts. Doubts about objects that no longer exist have been resolved by their removal.
 func (r *reader) doubts(x *extension) {
 	if x == nil {
 		return

@@ -17,8 +17,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// The structure of the versions 1 to 3, in which attributes are flat maps. The versions differ in how outputs are
-// written (plain strings in 1) and in how the size of a map is (as that of a list in 1 and 2).
+// The structure of versions 1 to 3, in which attributes are flat maps. The versions differ in how outputs (plain
+// strings in version 1) and the size of a map (as that of a list in versions 1 and 2) are written.
 type (
 	legacyFile struct {
 		TerraformVersion string         `json:"terraform_version"`
@@ -52,7 +52,7 @@ type (
 	}
 )
 
-// parseLegacy reads the versions 1 to 3. The objects keep their flat maps, until a provider upgrades them.
+// parseLegacy reads versions 1 to 3. The objects keep their flat maps until a provider upgrades them.
 func parseLegacy(src []byte, version uint64) (*state.State, diag.List) {
 	var f legacyFile
 	if err := json.Unmarshal(src, &f); err != nil {
@@ -66,7 +66,7 @@ func parseLegacy(src []byte, version uint64) (*state.State, diag.List) {
 	return u.s, nil
 }
 
-// upgrade makes a state of an old file.
+// upgrade makes a state from an old file.
 type upgrade struct {
 	s       *state.State
 	version uint64
@@ -138,7 +138,7 @@ func (u *upgrade) resource(at addr.ModuleInstance, name string, in legacyResourc
 		return err
 	}
 	if known := u.s.Resources[abs]; known != nil {
-		provider = known.Provider // the format now has one for all instances: that of the first
+		provider = known.Provider // the current format has one for all instances: that of the first
 	}
 	put := func(deposed state.DeposedKey, in *legacyInstance) error {
 		o, err := u.object(in)
@@ -156,7 +156,7 @@ func (u *upgrade) resource(at addr.ModuleInstance, name string, in legacyResourc
 		}
 	}
 	for i := range in.Deposed {
-		// Deposed objects had no keys; counting makes the same ones each time.
+		// Deposed objects had no keys; they are numbered, so that the keys are deterministic.
 		if err := put(state.DeposedKey(fmt.Sprintf("%08x", i+1)), &in.Deposed[i]); err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (u *upgrade) object(in *legacyInstance) (*state.Object, error) {
 	if u.version < 3 {
 		markMaps(o.Flatmap)
 	}
-	// What providers kept for themselves; the version of the schema was among it.
+	// The providers' private data, which included the version of the schema.
 	private := maps.Clone(in.Meta)
 	if raw, ok := private["schema_version"]; ok {
 		text := strings.Trim(string(raw), `"`)
@@ -197,8 +197,8 @@ func (u *upgrade) object(in *legacyInstance) (*state.Object, error) {
 	return o, nil
 }
 
-// markMaps gives collections that look like maps the mark of a map's size, as version 3 has it, and drops the sizes of
-// empty collections, of which nobody can tell what they are.
+// markMaps changes the size entry of collections that look like maps to that of a map, as in version 3, and removes
+// the sizes of empty collections, whose type cannot be determined.
 func markMaps(flat map[string]string) {
 	sizes := slices.Sorted(maps.Keys(flat))
 	for _, size := range sizes {
@@ -254,7 +254,8 @@ func legacyAddress(text string) (addr.Resource, addr.Key, error) {
 	return r, addr.IntKey(n), nil
 }
 
-// legacyProvider finds the provider configuration: named absolutely, named as in the module, or implied by the type.
+// legacyProvider finds the provider configuration: with an absolute name, a name within the module, or implied by
+// the type.
 func legacyProvider(abs addr.AbsResource, text string) (addr.ProviderConfig, error) {
 	if strings.Contains(text, "${") {
 		return addr.ProviderConfig{}, fmt.Errorf("the provider %q of %s has a template in its alias, which had never "+
@@ -285,8 +286,8 @@ func legacyProvider(abs addr.AbsResource, text string) (addr.ProviderConfig, err
 	return addr.ProviderConfig{Module: abs.Module.Module(), Provider: p, Alias: local.Alias}, nil
 }
 
-// impliedValue reads the value of an output whose type was not kept. The language had collections only then: what
-// can be one is.
+// impliedValue decodes the value of an output whose type was not stored. The language only had collections then, so
+// a value that can be one is.
 func impliedValue(raw json.RawMessage) (cty.Value, error) {
 	typ, err := ctyjson.ImpliedType(raw)
 	if err != nil {

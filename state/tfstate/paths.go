@@ -73,11 +73,11 @@ func readPath(steps []pathStep) (cty.Path, *diag.Diagnostic) {
 	return path, nil
 }
 
-// maxExponent is the largest power of two that a number may be near: about 15,000 digits. Beyond that, the time to
-// write a number down is a way to stop the program.
+// maxExponent is the largest power of two for a number: about 15,000 digits. Formatting larger numbers would take
+// unbounded time.
 const maxExponent = 50000
 
-// checkNumbers refuses values with numbers that nobody can have meant.
+// checkNumbers rejects values with absurdly large numbers.
 func checkNumbers(v cty.Value) error {
 	return cty.Walk(v, func(p cty.Path, v cty.Value) (bool, error) {
 		if v.Type() != cty.Number || v.IsNull() || !v.IsKnown() {

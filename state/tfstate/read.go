@@ -19,8 +19,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// Read reads a state of any version of the format. A file without a byte holds no state: then the state is nil, and
-// so is the list.
+// Read reads a state of any version of the format. An empty file contains no state: then the state is nil, and so
+// is the list.
 func Read(r io.Reader) (*state.State, diag.List) {
 	src, err := bounds.ReadAll(r, "the state", bounds.State)
 	if err != nil {
@@ -39,7 +39,7 @@ func Parse(src []byte) (*state.State, diag.List) {
 		return nil, diag.Errors(unsupportedFormat,
 			"The file has the binary format of Terraform before 0.7. Upgrade it with Terraform 0.6.16 first.", nil)
 	}
-	// Nearly every file has version 4; then the text is gone through once.
+	// Nearly every file has version 4; then the text is parsed once.
 	var f fileV4
 	err := json.Unmarshal(src, &f)
 	if err == nil && f.Version != nil && *f.Version == 4 {
@@ -113,7 +113,7 @@ func writerOf(src []byte) string {
 	return sniff.Version
 }
 
-// structureErrors says what does not have the structure of a state.
+// structureErrors reports that a file does not have the structure of a state.
 func structureErrors(err error) diag.List {
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) && typ.Field != "" {
@@ -124,7 +124,7 @@ func structureErrors(err error) diag.List {
 		"structure: %s.", err), nil)
 }
 
-// fromV4 makes a state of a file. Parts with problems are left out; the others are there.
+// fromV4 makes a state from a file. Parts with problems are left out.
 func fromV4(f *fileV4) (*state.State, diag.List) {
 	r := reader{s: state.Empty(), known: map[string]state.Dependency{},
 		lists: map[string]*state.Dependencies{}, universe: state.NewUniverse()}
@@ -154,7 +154,7 @@ type reader struct {
 	diags diag.List
 	known map[string]state.Dependency    // dependencies that were parsed
 	lists map[string]*state.Dependencies // and whole lists of them, by their JSON: instances of a resource share them
-	// universe is that of all sets.
+	// universe is the universe of all sets.
 	universe *state.Universe
 }
 
@@ -275,7 +275,7 @@ func (r *reader) instance(abs addr.AbsResource, in *instanceV4, provider addr.Pr
 		r.fail(duplicateInstance, "%s is in the state several times.", a)
 	default:
 		r.s.Apply(state.SetObject{Addr: a, Deposed: deposed, Provider: provider, Object: o})
-		// The format knows provider instances by their keys only.
+		// The format identifies provider instances only by their keys.
 		r.s.Instance(a).ProviderModule = addr.RootInstance
 	}
 }
@@ -336,7 +336,7 @@ func (r *reader) output(name string, in outputV4) {
 	r.s.Outputs[name] = &state.Output{Value: value, Sensitive: in.Sensitive, Deprecated: in.Deprecated}
 }
 
-// check reads check results. Kinds that a later version may have added are left out, as OpenTofu does.
+// check decodes check results. Kinds that a later version may have added are ignored, as in OpenTofu.
 func (r *reader) check(in checkV4) {
 	for _, k := range checkKinds {
 		if k.format != in.Kind {

@@ -1,7 +1,7 @@
 // Package tfstate reads and writes the state files that OpenTofu and Terraform use.
 //
-// It reads the format's versions 1 to 4 and writes version 4 as OpenTofu 1.12 does, byte for byte. It neither decrypts
-// nor locks, and does not know where a file lies. docs/format/state.md describes what Millipede adds.
+// It reads versions 1 to 4 of the format and writes version 4 like OpenTofu 1.12, byte for byte. It neither
+// encrypts nor locks, and does not access files. docs/format/state.md describes Millipede's additions.
 package tfstate
 
 import (
@@ -21,8 +21,7 @@ const (
 	duplicateInstance = "Duplicate resource instance in state"
 )
 
-// The structure of version 4. Where the text of a part is kept as it is, or is worth reading only once for many
-// instances, the part is raw.
+// The structure of version 4. Parts whose text is kept, or that are decoded only once for many instances, are raw.
 type (
 	fileV4 struct {
 		Version          *uint64             `json:"version"`
@@ -47,7 +46,7 @@ type (
 		Mode      string       `json:"mode"`
 		Type      string       `json:"type"`
 		Name      string       `json:"name"`
-		Provider  string       `json:"provider"` // here, or at each of the instances
+		Provider  string       `json:"provider"` // here, or in each of the instances
 		Instances []instanceV4 `json:"instances"`
 	}
 
@@ -87,7 +86,7 @@ var checkKinds = []struct{ model, format string }{
 	{"resource", "resource"}, {"output_value", "output"}, {"check", "check"}, {"input_variable", "var"},
 }
 
-// modes are the modes of resources in the words of the format. Ephemeral resources are in no state.
+// modes are the modes of resources in the words of the format. Ephemeral resources are not stored.
 var modes = map[string]addr.Mode{"managed": addr.Managed, "data": addr.Data}
 
 const tainted = "tainted"
@@ -96,7 +95,7 @@ func failure(summary, detail string) *diag.Diagnostic {
 	return diag.New(diag.Error, summary, detail, nil)
 }
 
-// statusOf is the status that other engines should see.
+// statusOf returns the status for other engines.
 func statusOf(o *state.Object) state.Status {
 	if o.Status == state.InDoubt && o.Doubt != nil && o.Doubt.Before == state.Tainted {
 		return state.Tainted
@@ -104,8 +103,7 @@ func statusOf(o *state.Object) state.Status {
 	return o.Status
 }
 
-// neverSeen reports whether an object consists of nothing but a doubt: the operation that may have created it was the
-// first one.
+// neverSeen reports whether an object consists only of a doubt: the operation in doubt was to create it.
 func neverSeen(o *state.Object) bool {
 	return o.Status == state.InDoubt && o.Attrs == nil && o.Flatmap == nil
 }

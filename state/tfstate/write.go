@@ -19,19 +19,19 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// Form is how the text is laid out.
+// Form is the layout of the text.
 type Form bool
 
 const (
-	// Compact has everything on one line: `state pull`, and what most backends hold.
+	// Compact is everything on one line: for `state pull`, and most backends.
 	Compact Form = false
-	// Indented has one value on a line: files beside a configuration.
+	// Indented is one value per line: for files beside a configuration.
 	Indented Form = true
 )
 
-// Write writes a state as version 4, ending with a line feed (two where it is indented, as OpenTofu does). version is
-// the version of OpenTofu that the file says has written it. The memory that it needs does not grow with the state.
-// The error is a list of diagnostics when the state cannot be expressed; then part of it may have been written.
+// Write writes a state as version 4, ending with a line feed (two if it is indented, as in OpenTofu). version is
+// the version of OpenTofu that is recorded as the writer. The memory use does not depend on the size of the state.
+// The error is a list of diagnostics if the state cannot be represented; then a part may have been written.
 func Write(w io.Writer, s *state.State, version string, form Form) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	e := encoder{out: out}
@@ -55,13 +55,13 @@ func Write(w io.Writer, s *state.State, version string, form Form) error {
 	return e.err
 }
 
-// encoder collects compact JSON and hands it on in pieces. After the first error it does nothing more.
+// encoder collects compact JSON and writes it in pieces. After the first error it does nothing.
 type encoder struct {
 	out io.Writer
 	buf []byte
 	err error
 
-	deps     *state.Dependencies // the set that was written last: instances share sets
+	deps     *state.Dependencies // the last written set: instances share sets
 	depsText []byte
 }
 
@@ -71,7 +71,7 @@ func (e *encoder) uint(n uint64) *encoder      { e.buf = strconv.AppendUint(e.bu
 func (e *encoder) int(n int64) *encoder        { e.buf = strconv.AppendInt(e.buf, n, 10); return e }
 func (e *encoder) compact(raw []byte) *encoder { e.buf = appendCompact(e.buf, raw); return e }
 
-// value is for small things only.
+// value writes a small value.
 func (e *encoder) value(v any) {
 	raw, err := json.Marshal(v)
 	e.compact(raw).fail(err)
@@ -169,7 +169,7 @@ func (e *encoder) resource(abs addr.AbsResource, r *state.Resource, objects []ob
 	e.text("]}")
 }
 
-// instanceProvider is the provider instance in the format's way: modules without keys.
+// instanceProvider returns the provider instance in the format's form: modules without keys.
 func instanceProvider(r *state.Resource, i *state.Instance) addr.ProviderInstance {
 	return r.Provider.Instance(r.Provider.Module.Unkeyed(), i.ProviderKey)
 }
@@ -266,7 +266,7 @@ type object struct {
 	object   *state.Object
 }
 
-// objectsOf returns the objects of a resource that have been seen, as OpenTofu sorts them: by key, then the current
+// objectsOf returns the objects of a resource that have been read, in OpenTofu's order: by key, then the current
 // object before the deposed ones.
 func objectsOf(r *state.Resource) []object {
 	objects := make([]object, 0, len(r.Instances))
@@ -293,7 +293,7 @@ func objectsOf(r *state.Resource) []object {
 	return objects
 }
 
-// inFileOrder returns the resources as OpenTofu sorts them in files: each part by its text.
+// inFileOrder returns the resources in OpenTofu's order in files: each part by its text.
 func inFileOrder(s *state.State) []addr.AbsResource {
 	return slices.SortedFunc(maps.Keys(s.Resources), func(a, b addr.AbsResource) int {
 		return cmp.Or(

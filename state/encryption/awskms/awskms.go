@@ -1,6 +1,6 @@
-// Package awskms is the key provider "aws_kms": the Key Management Service of Amazon makes data keys.
+// Package awskms is the key provider "aws_kms": the Key Management Service of Amazon generates data keys.
 //
-// Who asks is read by cloud/aws/identity, as for the backend "s3".
+// The credentials are found by cloud/aws/identity, as for the backend "s3".
 package awskms
 
 import (
@@ -72,7 +72,7 @@ func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (
 	return k, diags
 }
 
-// metadata is what is kept with what is encrypted, as OpenTofu keeps it.
+// metadata is stored with the encrypted data, in OpenTofu's form.
 type metadata struct {
 	Blob []byte `json:"ciphertext_blob"`
 }

@@ -1,8 +1,8 @@
 // Package azurevault is the key provider "azure_vault": a key of Azure Key Vault, or of a Managed HSM, encrypts data
 // keys.
 //
-// The keys are made here. Who asks is found by cloud/azure; the names of the arguments are those of the backend
-// "azurerm".
+// The keys are generated here. The credentials are found by cloud/azure; the names of the arguments are those of
+// the backend "azurerm".
 package azurevault
 
 import (
@@ -145,7 +145,7 @@ func identity(args arguments.Arguments) azure.Identity {
 	}
 }
 
-// metadata is what is kept with what is encrypted, as OpenTofu keeps it.
+// metadata is stored with the encrypted data, in OpenTofu's form.
 type metadata struct {
 	Ciphertext     []byte `json:"ciphertext"`
 	IV             []byte `json:"iv"`
@@ -155,7 +155,7 @@ type metadata struct {
 	Algorithm      string `json:"algo"`
 }
 
-// operation is the body of both calls and of their answers; bytes are in base64url without padding.
+// operation is the body of both requests and of their responses; bytes are in base64url without padding.
 type operation struct {
 	Algorithm      string `json:"alg,omitempty"`
 	KeyID          string `json:"kid,omitempty"`
@@ -165,7 +165,7 @@ type operation struct {
 	AdditionalData string `json:"aad,omitempty"`
 }
 
-// apiVersion is the version of the service that requests are written for.
+// apiVersion is the version of the service's API.
 const apiVersion = "?api-version=7.4"
 
 func (k *service) ask(ctx context.Context, address string, in operation) (operation, error) {
@@ -187,7 +187,8 @@ func (k *service) ask(ctx context.Context, address string, in operation) (operat
 	return out, nil
 }
 
-// Make implements encryption.KeyService. The current version of the key encrypts; which one that was is kept.
+// Make implements encryption.KeyService. The current version of the key encrypts; the version is part of the
+// metadata.
 func (k *service) Make(ctx context.Context) ([]byte, any, error) {
 	key := make([]byte, k.length)
 	_, _ = rand.Read(key) // never fails
@@ -202,7 +203,7 @@ func (k *service) Make(ctx context.Context) ([]byte, any, error) {
 		into *[]byte
 	}{{out.Value, &m.Ciphertext}, {out.IV, &m.IV}, {out.Tag, &m.Tag}, {out.AdditionalData, &m.AdditionalData}} {
 		if part.from == "" {
-			continue // null, as OpenTofu keeps it
+			continue // null, as in OpenTofu
 		}
 		if *part.into, err = base64.RawURLEncoding.DecodeString(part.from); err != nil {
 			return nil, nil, errors.New("the answer is not what the service's protocol has")

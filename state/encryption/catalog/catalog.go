@@ -1,6 +1,7 @@
-// Package catalog lists the kinds of key providers that ask key services.
+// Package catalog lists the kinds of key providers that use key services.
 //
-// A new key provider is a package of its own below state/encryption, and a line here. Nothing registers itself.
+// A new key provider is a package of its own below state/encryption, and a line here. There is no registration at
+// run time.
 package catalog
 
 import (
@@ -11,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/state/encryption/openbao"
 )
 
-// All returns every kind. The slice is the caller's.
+// All returns every kind. The caller owns the slice.
 func All() []*encryption.Kind {
 	return []*encryption.Kind{awskms.Kind(), azurevault.Kind(), gcpkms.Kind(), openbao.Kind()}
 }

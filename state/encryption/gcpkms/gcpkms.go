@@ -1,6 +1,6 @@
 // Package gcpkms is the key provider "gcp_kms": the Key Management Service of Google Cloud encrypts data keys.
 //
-// The keys are made here. Who asks is found by cloud/google.
+// The keys are generated here. The credentials are found by cloud/google.
 package gcpkms
 
 import (
@@ -47,16 +47,17 @@ func Kind() *encryption.Kind {
 	}
 }
 
-// The scope is what tokens are asked for; longest is how long a key may be that the service encrypts, in bytes.
+// scope is the scope of tokens; longest is the maximum length of a key that the service encrypts, in bytes.
 const (
 	scope   = "https://www.googleapis.com/auth/cloudkms"
 	longest = 1024
 )
 
-// endpointVariable names another address of the service, as for the Google provider: private endpoints have one.
+// endpointVariable is the environment variable with another address of the service, as for the Google provider;
+// private endpoints need it.
 const endpointVariable = "GOOGLE_KMS_CUSTOM_ENDPOINT"
 
-// keyName is the full name of a key.
+// keyName matches the full name of a key.
 var keyName = pattern.Lazy(
 	`^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+(/cryptoKeyVersions/[^/]+)?$`,
 )
@@ -115,7 +116,7 @@ func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (
 	if custom == "" {
 		custom = session.Endpoint("cloudkms") + "/v1/"
 	}
-	key, _, _ := strings.Cut(name, "/cryptoKeyVersions/") // each ciphertext names the version that it was made with
+	key, _, _ := strings.Cut(name, "/cryptoKeyVersions/") // ciphertexts contain the version
 	at := strings.TrimSuffix(custom, "/") + "/"
 	return &service{
 		session: session,
@@ -125,12 +126,12 @@ func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (
 	}, diags
 }
 
-// metadata is what is kept with what is encrypted, as OpenTofu keeps it.
+// metadata is stored with the encrypted data, in OpenTofu's form.
 type metadata struct {
 	Ciphertext []byte `json:"ciphertext"`
 }
 
-// answer is what both calls answer; each fills one field.
+// answer is the response of both calls; each sets one field.
 type answer struct {
 	Plaintext  []byte `json:"plaintext"`
 	Ciphertext []byte `json:"ciphertext"`

@@ -1,7 +1,8 @@
-// Package openbao is the key provider "openbao": the transit engine of OpenBao, or of HashiCorp Vault, makes data keys.
+// Package openbao is the key provider "openbao": the transit engine of OpenBao, or of HashiCorp Vault, generates
+// data keys.
 //
-// The two calls are its own code; what the environment says about servers means the same as for their command line
-// tools.
+// The package implements the two calls itself; environment variables about servers have the same meaning as for
+// their command line tools.
 package openbao
 
 import (
@@ -82,7 +83,7 @@ func open(_ context.Context, s cloud.Surroundings, args arguments.Arguments) (en
 		bad(
 			"address",
 			"The value must be an address like https://bao.example.com:8200",
-		) // which is not shown: it may hold secrets
+		) // it is not shown: it may contain secrets
 	}
 	if diags.HasErrors() {
 		return nil, diags
@@ -92,12 +93,12 @@ func open(_ context.Context, s cloud.Surroundings, args arguments.Arguments) (en
 		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the key provider openbao",
 			err.Error()+".", nil))
 	}
-	// The name is a segment of a path within a path, so it is escaped here and once more in the address.
+	// The name is a segment of a path that is itself a segment, so it is escaped twice.
 	within := func(call string) string { return path.Join("/v1", engine, call, url.PathEscape(name)) }
 	return &service{server, within("datakey/plaintext"), within("decrypt"), length * 8}, diags
 }
 
-// metadata is what is kept with what is encrypted, as OpenTofu keeps it: the text that the engine gives.
+// metadata is stored with the encrypted data, in OpenTofu's form: the text from the engine.
 type metadata struct {
 	Ciphertext []byte `json:"ciphertext"`
 }
@@ -139,7 +140,7 @@ func plaintext(out answer) ([]byte, error) {
 	return key, nil
 }
 
-// variable returns what the environment says under the name of OpenBao, or else under that of Vault.
+// variable returns an environment variable by OpenBao's name, or else by Vault's.
 func variable(s cloud.Surroundings, name string) string { return s.Either("BAO_"+name, "VAULT_"+name) }
 
 // header are the headers of every request.

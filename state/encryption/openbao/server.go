@@ -22,7 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/cloud"
 )
 
-// server is a server of OpenBao or Vault, and who asks it. Safe for concurrent use.
+// server is a server of OpenBao or Vault, with the token for it. Safe for concurrent use.
 type server struct {
 	client   *http.Client
 	at       url.URL
@@ -31,7 +31,7 @@ type server struct {
 	timeout  time.Duration // of one attempt; 0 for none
 }
 
-// connect gets ready to ask a server; it asks nothing.
+// connect prepares requests to a server; it sends none.
 func connect(s cloud.Surroundings, at *url.URL, token string) (*server, error) {
 	transport := s.Transport()
 	out := &server{at: *at, header: header(s, token), attempts: 3}
@@ -76,8 +76,8 @@ func connect(s cloud.Surroundings, at *url.URL, token string) (*server, error) {
 	}
 	stay := variable(s, "DISABLE_REDIRECTS")
 	out.client = &http.Client{Transport: transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
-		// A standby names the active server, once. The token goes there, so never from an encrypted connection to a
-		// plain one.
+		// A standby redirects to the active server, once. The token is sent there, so a redirect from an encrypted
+		// connection to an unencrypted one is not followed.
 		if is, err := strconv.ParseBool(stay); err == nil && is || len(via) > 1 ||
 			via[0].URL.Scheme == "https" && r.URL.Scheme != "https" {
 			return http.ErrUseLastResponse
@@ -87,8 +87,8 @@ func connect(s cloud.Surroundings, at *url.URL, token string) (*server, error) {
 	return out, nil
 }
 
-// certificates reads what the environment says about certificates; what it leaves open is as in base, which may be
-// nil.
+// certificates returns the TLS configuration of the environment; unset variables leave the settings of base, which
+// may be nil.
 func certificates(s cloud.Surroundings, base *tls.Config) (*tls.Config, error) {
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
 	if base != nil {
@@ -118,7 +118,7 @@ func certificates(s cloud.Surroundings, base *tls.Config) (*tls.Config, error) {
 			return nil, fmt.Errorf("reading the certificates that BAO_CAPATH names: %w", err)
 		}
 		for _, f := range files {
-			if text, err := os.ReadFile(f); err == nil { // a directory among them is none of ours
+			if text, err := os.ReadFile(f); err == nil { // subdirectories are ignored
 				texts = append(texts, text)
 			}
 		}
@@ -148,13 +148,13 @@ func certificates(s cloud.Surroundings, base *tls.Config) (*tls.Config, error) {
 	return t, nil
 }
 
-// answer is what both calls answer.
+// answer is the response of both calls.
 type answer struct {
 	Plaintext  string `json:"plaintext"`
 	Ciphertext string `json:"ciphertext"`
 }
 
-// refused is an answer that says no.
+// refused is an error response.
 type refused struct {
 	status int
 	text   string
@@ -164,10 +164,10 @@ func (r *refused) Error() string {
 	return fmt.Sprintf("%s (status %d)", r.text, r.status)
 }
 
-// maxAnswer is how large an answer may be, in bytes.
+// maxAnswer bounds the size of a response, in bytes.
 const maxAnswer = 1 << 20
 
-// put sends a request, and again after a pause while the server is busy or cannot be reached.
+// put sends a request, and retries it after a pause while the server is busy or unreachable.
 func (s *server) put(ctx context.Context, path string, in any) (answer, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *server) put(ctx context.Context, path string, in any) (answer, error) {
 	}
 }
 
-// again reports whether an attempt that failed so may succeed a moment later.
+// again reports whether a failed attempt may succeed when it is retried.
 func again(err error) bool {
 	var no *refused
 	if errors.As(err, &no) {
@@ -222,7 +222,7 @@ func (s *server) once(ctx context.Context, path string, body []byte) (answer, er
 	if err != nil {
 		return answer{}, err
 	}
-	defer got.Body.Close() // read to its end, or given up
+	defer got.Body.Close() // read to its end, or abandoned
 	text, err := io.ReadAll(io.LimitReader(got.Body, maxAnswer))
 	if err != nil {
 		return answer{}, fmt.Errorf("reading the answer: %w", err)
