@@ -11,11 +11,11 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// Sealed means that a snapshot cannot be decrypted, or is not encrypted although it has to be.
+// Sealed means that a snapshot cannot be decrypted, or is not encrypted although it must be.
 type Sealed struct {
-	// Summary says what is wrong; Detail says more, and may be empty.
+	// Summary is the problem; Detail has more, and may be empty.
 	Summary, Detail string
-	// Tried says, a line each, what became of each way to decrypt it.
+	// Tried has a line about the result of each attempt to decrypt it.
 	Tried string
 }
 
@@ -26,8 +26,8 @@ func (s *Sealed) Error() string {
 	return s.Summary + ": " + s.Detail
 }
 
-// Encrypted returns a backend over another one, which holds snapshots as the target encrypts them. Without a target
-// they are in the clear, and those that are not are told apart from what is no snapshot at all.
+// Encrypted returns a backend over another one, whose snapshots the target encrypts. Without a target they are
+// unencrypted, and encrypted snapshots are distinguished from invalid ones.
 func Encrypted(b Backend, t *encryption.Target) Backend {
 	e := &encrypted{Backend: b, target: t, stale: map[string]bool{}}
 	if l, ok := b.(*Local); ok {
@@ -44,7 +44,7 @@ type encrypted struct {
 	stale map[string]bool
 }
 
-// Plain returns the backend below one that encrypts; else the backend itself.
+// Plain returns the backend below an encrypting one, or else the backend itself.
 func Plain(b Backend) Backend {
 	if e, ok := b.(*encrypted); ok {
 		return e.Backend
@@ -84,7 +84,7 @@ func (e *encrypted) note(workspace string, stale bool) {
 	e.stale[workspace] = stale
 }
 
-// Open decrypts a snapshot. stale tells that it is not encrypted as it would be now. The error is *Sealed.
+// Open decrypts a snapshot. stale means that it would now be encrypted differently. The error is *Sealed.
 func Open(ctx context.Context, t *encryption.Target, data []byte) (plain []byte, stale bool, err error) {
 	if t == nil && encryption.IsEncrypted(data) {
 		return nil, false, &Sealed{
@@ -129,11 +129,11 @@ func (e *encrypted) seal(ctx context.Context, data []byte, form tfstate.Form) ([
 	return out.Bytes(), nil
 }
 
-// conceal returns what is kept of an earlier content as its backup: encrypted as what is written now.
+// conceal returns the backup of earlier content: encrypted like new content.
 func (e *encrypted) conceal(ctx context.Context, before []byte) ([]byte, error) {
 	plain, stale, err := Open(ctx, e.target, before)
 	if err != nil || !stale {
-		return before, nil //nolint:nilerr // what cannot be read is kept as it is: it is not this command that reads it
+		return before, nil //nolint:nilerr // unreadable content is kept unchanged
 	}
 	return e.seal(ctx, plain, tfstate.Indented)
 }

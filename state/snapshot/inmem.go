@@ -12,14 +12,15 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// Memory holds the snapshots of inmem backends. It ends with the process; backends that share it see the same ones.
+// Memory contains the snapshots of inmem backends. It ends with the process; backends that share it have the same
+// ones.
 type Memory struct {
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	snapshots map[string][]byte
 	locks     map[string]journal.LockInfo
 }
 
-// NewMemory returns a memory with nothing but the default workspace.
+// NewMemory returns a memory with only the default workspace.
 func NewMemory() *Memory {
 	return &Memory{
 		snapshots: map[string][]byte{journal.DefaultWorkspace: nil},
@@ -27,7 +28,7 @@ func NewMemory() *Memory {
 	}
 }
 
-// openInmem opens a backend for tests of tools. With lock_id the default workspace is locked from the start.
+// openInmem opens a backend for tests. With lock_id the default workspace is locked initially.
 func openInmem(_ context.Context, p Place, args Arguments) (Backend, diag.List) {
 	if id := args.String("lock_id"); id != "" {
 		p.Memory.mu.Lock()
@@ -42,7 +43,7 @@ func openInmem(_ context.Context, p Place, args Arguments) (Backend, diag.List) 
 	return p.Memory, nil
 }
 
-// Describe tells where the snapshot lies.
+// Describe describes the place of the snapshot.
 func (m *Memory) Describe(workspace string) Description {
 	return Description{Where: "inmem:" + workspace, Form: tfstate.Compact, Volatile: true}
 }
@@ -73,7 +74,7 @@ func (m *Memory) Lock(_ context.Context, workspace string, info journal.LockInfo
 	return Lock{ID: info.ID}, nil
 }
 
-// Unlock gives up a lock, whoever took it.
+// Unlock releases a lock, whoever took it.
 func (m *Memory) Unlock(_ context.Context, workspace, lockID string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,7 +92,7 @@ func (m *Memory) Workspaces(context.Context) ([]string, error) {
 	return defaultFirst(slices.Collect(maps.Keys(m.snapshots))), nil
 }
 
-// Create makes a workspace.
+// Create creates a workspace.
 func (m *Memory) Create(_ context.Context, workspace string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

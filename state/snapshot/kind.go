@@ -20,23 +20,23 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// Kind is a kind of backend: which arguments its block has, and how it is opened. A Kind is immutable.
+// Kind is a kind of backend: its arguments, and how it is opened. A Kind is immutable.
 type Kind struct {
 	Name string
-	// Schema holds the arguments and nested blocks. A nested attribute is an attribute of an object type with optional
-	// attributes; the schema's Nested objects are not used here. Required arguments may come from the block, from
-	// -backend-config, or from the environment.
+	// Schema has the arguments and nested blocks. A nested attribute is an attribute of an object type with
+	// optional attributes; the schema's Nested objects are not used here. Required arguments may come from the
+	// block, from -backend-config, or from the environment.
 	Schema *schema.Block
-	// Env names, by argument, the environment variables that stand in for it, the first that is not empty winning.
-	// They are read when the backend is opened, and are never recorded. An attribute of a nested attribute is written
-	// "endpoints.s3".
+	// Env maps arguments to the environment variables that are used as fallbacks; the first non-empty one is used.
+	// They are read when the backend is opened, and are never recorded. An attribute of a nested attribute is
+	// written "endpoints.s3".
 	Env map[string][]string
 	// Defaults are the values of arguments that neither the configuration nor the environment sets.
 	Defaults map[string]cty.Value
 	// Conflicts are the pairs of arguments of which a configuration may set one at most.
 	Conflicts [][2]string
-	// Open opens the backend. It checks what a schema cannot say; the diagnostics about an argument have its path
-	// (Arguments.Problem). It may ask the network, within ctx.
+	// Open opens the backend. It checks what the schema cannot express; diagnostics about an argument have its path
+	// (Arguments.Problem). It may use the network, within ctx.
 	Open func(ctx context.Context, p Place, args Arguments) (Backend, diag.List)
 }
 
@@ -53,12 +53,12 @@ func (k *Kind) spec() arguments.Spec {
 // Type returns the type of a complete configuration: an object with all arguments and nested blocks of the kind.
 func (k *Kind) Type() cty.Type { return k.spec().Type() }
 
-// Decode converts the value of a block, or of a map of arguments, to the schema's types. Arguments that are not set are
-// null. Required arguments are not asked for, because the environment may set them.
+// Decode converts the value of a block, or of a map of arguments, to the schema's types. Arguments that are not set
+// are null. Missing required arguments are not reported, because the environment may set them.
 func (k *Kind) Decode(config cty.Value) (Arguments, diag.List) { return k.spec().Decode(config) }
 
-// Recorded returns all arguments that a block of the kind can have, as init records them: null where they are not set,
-// and empty where there may be several blocks and there is none.
+// Recorded returns all arguments of the kind's block, as init records them: null if they are not set, and empty for
+// repeated blocks if there are none.
 func (k *Kind) Recorded(a Arguments) cty.Value {
 	values := a.Recorded(k).AsValueMap()
 	for name, block := range k.Schema.Blocks {
@@ -74,46 +74,49 @@ func (k *Kind) Recorded(a Arguments) cty.Value {
 	return cty.ObjectVal(values)
 }
 
-// Kinds are the kinds of backends that there are.
+// Kinds is a list of kinds of backends.
 type Kinds []*Kind
 
-// Place is what backends take from their surroundings. Zero fields mean the default.
+// Place is the environment in which backends are opened. Zero fields mean the default.
 type Place struct {
-	// Kinds are the kinds that can be opened; default: those of this package.
+	// Kinds are the available kinds; default: those of this package.
 	Kinds Kinds
-	// Dir is the directory that relative paths start from; default: the working directory.
+	// Dir is the directory to which relative paths refer; default: the working directory.
 	Dir string
-	// Environ is the environment of the operation, which the programs that a backend starts get too; default: none.
+	// Environ is the environment of the operation, which is passed to programs that a backend starts; default:
+	// none.
 	Environ environ.Variables
-	// Env returns the value of an environment variable, empty when it is not set; default: Environ does.
+	// Env returns the value of an environment variable, empty if it is not set; default: from Environ.
 	Env func(name string) string
-	// UserAgent is what servers are told; default "Millipede".
+	// UserAgent identifies the client to servers; default "Millipede".
 	UserAgent string
-	// Memory holds the snapshots of inmem backends; default: a new one for each.
+	// Memory contains the snapshots of inmem backends; default: a new one for each.
 	Memory *Memory
-	// Now tells the time; default time.Now.
+	// Now returns the current time; default time.Now.
 	Now func() time.Time
-	// LockCheck is how often a lock that is held is looked at, where its loss is not told; default every 20 s.
+	// LockCheck is the interval of checks whether a lock is still held, for backends without notification; default
+	// 20 s.
 	LockCheck time.Duration
-	// Pause is the first pause before a service is asked again that could not answer; default what its kind says.
+	// Pause is the first pause before a request to an unavailable service is retried; the default depends on the
+	// kind.
 	Pause time.Duration
 	// Hosts finds the services of hosts, for the backends that are such services; nil for none.
 	Hosts Hosts
-	// EngineVersion is the version of OpenTofu that snapshots say has written them. AnyVersion has services take them
-	// whatever version a workspace is for.
+	// EngineVersion is the version of OpenTofu that is recorded as the writer of snapshots. AnyVersion makes
+	// services accept them independently of the version of a workspace.
 	EngineVersion string
 	AnyVersion    bool
-	// Tell tells people something meanwhile; may be nil.
+	// Tell shows a message to the user during the operation; may be nil.
 	Tell func(text string)
 }
 
-// Hosts finds services of hosts on the network.
+// Hosts discovers services of hosts.
 type Hosts interface {
-	// Find returns where a host offers a service, such as "tfe.v2". The URL ends with a slash.
+	// Find returns the URL of a service of a host, such as "tfe.v2". It ends with a slash.
 	Find(ctx context.Context, host, service string) (*url.URL, error)
-	// Token returns the user's token for a host; empty when there is none.
+	// Token returns the user's token for a host; empty if there is none.
 	Token(ctx context.Context, host string) (string, error)
-	// HTTP carries requests, with the proxies and the certificates of the operation.
+	// HTTP returns a client with the proxies and the certificates of the operation.
 	HTTP() *http.Client
 }
 
@@ -140,7 +143,7 @@ func Own() Kinds { return Kinds{localKind, inmemKind} }
 // Cloud is the kind of the cloud block.
 const Cloud = "cloud"
 
-// removed are backends that OpenTofu has had, with what to do about them.
+// removed are backends that OpenTofu has removed, with advice.
 var removed = map[string]string{
 	"artifactory": "Its users have moved to the backend \"http\", or to the backends of a cloud.",
 	"azure":       "It is called \"azurerm\" now: change the label of the block.",
@@ -150,17 +153,17 @@ var removed = map[string]string{
 	"swift":       "Its users have moved to the backend \"s3\", whose interface many installations of Swift have.",
 }
 
-// ErrUnsupported is the Extra of the diagnostics that say that there is no such backend here.
+// ErrUnsupported is the Extra of diagnostics about an unknown backend.
 var ErrUnsupported = errors.New("unsupported backend type")
 
-// unsupported says that there is no such backend here.
+// unsupported returns the diagnostic about an unknown backend.
 func unsupported(detail string) diag.List {
 	d := diag.New(diag.Error, "Unsupported backend type", detail, nil)
 	d.Extra = ErrUnsupported
 	return diag.List{d}
 }
 
-// Find returns the kind with a name, or says that there is no such backend. The diagnostics have no source range.
+// Find returns the kind with a name, or diagnostics if there is none. They have no source range.
 func (ks Kinds) Find(name string) (*Kind, diag.List) {
 	for _, k := range ks {
 		if k.Name == name {
@@ -176,7 +179,7 @@ func (ks Kinds) Find(name string) (*Kind, diag.List) {
 func (ks Kinds) names() string {
 	var names []string
 	for _, k := range ks {
-		if k.Name != Cloud { // it has a block of its own
+		if k.Name != Cloud { // it has its own block type
 			names = append(names, k.Name)
 		}
 	}
@@ -206,8 +209,8 @@ func (p Place) withDefaults() Place {
 	return p
 }
 
-// Check returns what is wrong with a backend's name and arguments as far as it can be told without opening it. Values
-// that are not known yet are lawful, and so is a missing argument that the environment may set.
+// Check returns what is wrong with a backend's name and arguments as far as possible without opening it. Unknown
+// values are accepted, as are missing arguments that the environment may set.
 func (p Place) Check(typ string, config cty.Value) diag.List {
 	k, diags := p.withDefaults().Kinds.Find(typ)
 	if diags.HasErrors() {
@@ -264,14 +267,14 @@ func missing(name string, env []string) *diag.Diagnostic {
 	return arguments.Problem(cty.GetAttrPath(name), "Missing required argument", detail+".")
 }
 
-// Surroundings returns what packages that ask services take from the place.
+// Surroundings returns the operation's environment for clients of services.
 func (p Place) Surroundings() cloud.Surroundings {
 	return cloud.Surroundings{Dir: p.Dir, Environ: p.Environ, Env: p.Env, UserAgent: p.UserAgent}
 }
 
-// Path returns a path of a file as the place means it: relative ones start from its directory.
+// Path returns the path of a file: relative ones refer to the directory of the place.
 func (p Place) Path(name string) string { return p.Surroundings().Path(name) }
 
-// Transport returns a new HTTP transport that takes its proxies, and a file of certificate authorities, from the
-// operation's environment. Its owner closes its idle connections.
+// Transport returns a new HTTP transport with the proxies and the file of certificate authorities of the
+// operation's environment. The caller closes its idle connections.
 func (p Place) Transport() *http.Transport { return p.Surroundings().Transport() }

@@ -25,41 +25,41 @@ import (
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
-// LocalOptions say which files a Local uses. Empty fields mean the default.
+// LocalOptions are the files of a Local. Empty fields mean the default.
 type LocalOptions struct {
-	// Dir is the directory that relative paths start from.
+	// Dir is the directory to which relative paths refer.
 	Dir string
 	// Path is the snapshot of the default workspace; default terraform.tfstate.
 	Path string
 	// WorkspaceDir has a directory for each other workspace; default terraform.tfstate.d.
 	WorkspaceDir string
-	// StateIn, StateOut and Backup are the options -state, -state-out and -backup: they take the place of whatever
-	// file the workspace has. The backup "-" means none; the default is the snapshot's path with .backup behind it.
+	// StateIn, StateOut and Backup are the options -state, -state-out and -backup: they replace the files of the
+	// workspace. The backup "-" means none; the default is the snapshot's path followed by .backup.
 	StateIn, StateOut, Backup string
-	// Now tells the time; default time.Now.
+	// Now returns the current time; default time.Now.
 	Now func() time.Time
 }
 
-// Local keeps snapshots in files, as OpenTofu's local backend does, and takes turns with it: both lock the snapshot
-// itself and write it in place, because whoever waits for the lock waits for the file that had the name when it began
-// to wait. So that a crash in the middle of that loses nothing, a copy of what is written lies beside the file until
-// it is complete.
+// Local stores snapshots in files, like OpenTofu's local backend. Both can be used alternately: both lock the
+// snapshot itself and write it in place, because a process that waits for the lock waits for the file that had the
+// name when it began to wait. To be safe against a crash while writing, a copy of the new content is kept beside
+// the file until it is complete.
 type Local struct {
 	o LocalOptions
-	// conceal makes the backup of what a snapshot held before; nil: it is the same.
+	// conceal returns the backup of a snapshot's former content; nil: the same content.
 	conceal func(ctx context.Context, before []byte) ([]byte, error)
 
-	mu       sync.Mutex           // guards what follows
+	mu       sync.Mutex           // guards the fields below
 	held     map[string]*heldFile // by workspace
 	backedUp map[string]bool      // by workspace: a backup was made, or need not be
 }
 
-// heldFile is a snapshot that is locked. It is used for everything, because to close another handle of the file gives
-// up the lock on some systems.
+// heldFile is a locked snapshot. All access uses this handle, because on some systems closing another handle of the
+// file releases the lock.
 type heldFile struct {
 	id      string
 	f       *os.File
-	created bool // the file was made for the sake of the lock
+	created bool // the file was created for the lock
 }
 
 // NewLocal returns a backend for files.
@@ -92,7 +92,7 @@ func openLocal(_ context.Context, p Place, args Arguments) (Backend, diag.List) 
 	}), nil
 }
 
-// within returns a path that starts from a directory, unless it is absolute.
+// within returns a path relative to a directory, unless it is absolute.
 func within(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -100,7 +100,7 @@ func within(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// in returns the path with the directory that it starts from.
+// in returns a path relative to l's directory.
 func (l *Local) in(path string) string { return within(l.o.Dir, path) }
 
 // paths returns the file to read, the file to lock and write, and the backup ("" for none), as users write them.
@@ -135,7 +135,7 @@ const (
 	redoSuffix = ".new"
 )
 
-// Describe tells where the snapshot lies.
+// Describe describes the place of the snapshot.
 func (l *Local) Describe(workspace string) Description {
 	_, out, _ := l.paths(workspace)
 	return Description{Where: out, Form: tfstate.Indented}
@@ -165,13 +165,14 @@ func (l *Local) Read(_ context.Context, workspace string) ([]byte, error) {
 	return data, nil
 }
 
-// unfinished returns what a process that died was writing into a file that holds data now; nil when it is whole.
+// unfinished returns the content that a killed process was writing into a file that contains data now; nil if the
+// file is complete.
 func (l *Local) unfinished(path string, data []byte) ([]byte, error) {
 	redo, err := bounds.ReadFile(beside(path, redoSuffix), bounds.State)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil || json.Valid(data) { // then the writing had not begun, or was done
+	if err != nil || json.Valid(data) { // then the write had not begun, or was complete
 		return nil, err
 	}
 	return redo, nil
@@ -183,7 +184,7 @@ func (l *Local) Digest(_ context.Context, workspace string) (string, error) {
 	defer l.mu.Unlock()
 	in, out, _ := l.paths(workspace)
 	if _, err := os.Stat(beside(l.in(in), redoSuffix)); err == nil {
-		return "", nil // a process died while it wrote
+		return "", nil // a process was killed while writing
 	}
 	var f *os.File
 	if h := l.held[workspace]; h != nil && in == out {
@@ -202,7 +203,7 @@ func (l *Local) Digest(_ context.Context, workspace string) (string, error) {
 	return digestOf(f)
 }
 
-// digestOf returns the SHA-256 of a file's content; empty where there is none.
+// digestOf returns the SHA-256 of a file's content; empty if there is no file.
 func digestOf(f *os.File) (string, error) {
 	sum := sha256.New()
 	n, err := io.Copy(sum, contentOf(f))
@@ -212,7 +213,7 @@ func digestOf(f *os.File) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// contentOf reads a file from its beginning, wherever others read it.
+// contentOf returns a reader of a file from its beginning, independent of its offset.
 func contentOf(f *os.File) io.Reader { return io.NewSectionReader(f, 0, math.MaxInt64) }
 
 // Write implements Backend.
@@ -237,7 +238,7 @@ func (l *Local) WriteFrom(ctx context.Context, workspace string, write func(io.W
 		if err != nil {
 			return err
 		}
-		defer opened.Close() // nothing is left to be written: it is synced
+		defer opened.Close() // it is synced
 		f = opened
 	}
 	redo := beside(path, redoSuffix)
@@ -262,7 +263,7 @@ func (l *Local) WriteFrom(ctx context.Context, workspace string, write func(io.W
 	return overwrite(f, redo)
 }
 
-// backUp keeps what a snapshot holds, if anything, in another file.
+// backUp copies the content of a snapshot, if any, to another file.
 func (l *Local) backUp(ctx context.Context, f *os.File, path string) error {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
@@ -302,8 +303,8 @@ func sameContent(f *os.File, path string) (bool, error) {
 	return a == b, err
 }
 
-// overwrite replaces the content of a file by that of the one beside it, in place, and removes that one. A crash at
-// any moment leaves the old content, or the new one, or what is not JSON and the new one beside it.
+// overwrite replaces the content of a file by that of the file redo, in place, and removes redo. After a crash at
+// any moment the file has the old content, the new one, or invalid JSON with redo still present.
 func overwrite(f *os.File, redo string) error {
 	from, err := os.Open(redo)
 	if err != nil {
@@ -325,12 +326,12 @@ func overwrite(f *os.File, redo string) error {
 	return os.Remove(redo)
 }
 
-// WriteWhole makes a file, with mode 0600, that is there whole or not at all, and on the disk when it returns.
+// WriteWhole creates a file with mode 0600 atomically; it is durable when WriteWhole returns.
 func WriteWhole(path string, data []byte) error {
 	return wholefile.Durable(path, wholefile.Private, wholefile.Bytes(data))
 }
 
-// openShared opens a snapshot, or makes an empty one, with the modes of OpenTofu.
+// openShared opens a snapshot, or creates an empty one, with OpenTofu's modes.
 func openShared(path string) (f *os.File, created bool, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		created = true
@@ -355,7 +356,7 @@ func readAll(f *os.File) ([]byte, error) {
 	return data[:n], err
 }
 
-// Lock locks the snapshot's file, and completes what a process that died has left half written.
+// Lock locks the snapshot's file, and completes an interrupted write.
 func (l *Local) Lock(_ context.Context, workspace string, info journal.LockInfo) (Lock, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -383,7 +384,7 @@ func (l *Local) Lock(_ context.Context, workspace string, info journal.LockInfo)
 	return Lock{ID: info.ID}, nil
 }
 
-// begin does what comes first under a lock.
+// begin does the first steps under a lock.
 func (l *Local) begin(path string, f *os.File, info journal.LockInfo) error {
 	if err := os.WriteFile(beside(path, lockSuffix), EncodeLock(info), 0o600); err != nil {
 		return fmt.Errorf("noting who has the lock: %w", err)
@@ -405,7 +406,7 @@ func (l *Local) begin(path string, f *os.File, info journal.LockInfo) error {
 	return nil
 }
 
-// readLockInfo returns who has locked a snapshot, as far as it is known.
+// readLockInfo returns the holder of the lock of a snapshot, as far as known.
 func readLockInfo(path string) journal.LockInfo {
 	data, err := bounds.ReadFile(beside(path, lockSuffix), bounds.Text)
 	if err != nil {
@@ -418,7 +419,7 @@ func readLockInfo(path string) journal.LockInfo {
 	return info
 }
 
-// Unlock gives up the lock of this process. That of another process ends with it, and cannot be broken.
+// Unlock releases the lock of this process. A lock of another process ends with that process, and cannot be broken.
 func (l *Local) Unlock(_ context.Context, workspace, lockID string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -441,7 +442,7 @@ func (l *Local) Unlock(_ context.Context, workspace, lockID string) error {
 	return errors.Join(err, statErr, unlock(h.f), h.f.Close())
 }
 
-// Workspaces lists the workspaces: those that have a directory.
+// Workspaces lists the workspaces, which are those with a directory.
 func (l *Local) Workspaces(context.Context) ([]string, error) {
 	entries, err := os.ReadDir(l.in(l.o.WorkspaceDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -456,7 +457,7 @@ func (l *Local) Workspaces(context.Context) ([]string, error) {
 	return defaultFirst(names), nil
 }
 
-// Create makes the directory of a workspace.
+// Create creates the directory of a workspace.
 func (l *Local) Create(_ context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil

@@ -11,22 +11,22 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// Lock is a lock that is held on a snapshot.
+// Lock is a lock that this process holds on a snapshot.
 type Lock struct {
-	// ID is what Unlock takes and what others are shown. It is the ID of the lock information, unless the place gives
-	// locks IDs of its own (gcs, consul, cos).
+	// ID is the argument of Unlock and is shown to others. It is the ID of the lock information, unless the backend
+	// assigns IDs itself (gcs, consul, cos).
 	ID string
-	// Lost is closed when the lock is known to be lost while it is held: then nothing more may be written. It is nil
-	// where a lock cannot be lost unnoticed, or where only the next write would notice it.
+	// Lost is closed when the lock is known to be lost: then nothing more may be written. It is nil if a lock
+	// cannot be lost unnoticed, or if only the next write would detect it.
 	Lost <-chan struct{}
-	// Held looks whether the lock is still held; an error means that it cannot be told. It is for the moment before a
-	// write, because Lost learns of a loss late. It is nil where a write under a lock that is lost fails by itself, and
-	// where it cannot be asked for.
+	// Held checks whether the lock is still held; an error means that this is unknown. It is called right before a
+	// write, because Lost is closed with a delay. It is nil if a write under a lost lock fails anyway, and if the
+	// check is not possible.
 	Held func(ctx context.Context) (bool, error)
 }
 
-// lockDocument is the lock information as every backend of OpenTofu stores and sends it: these fields in this order.
-// A field more would break the other engine's unlocking, which compares texts in some places.
+// lockDocument is the lock information in the form of OpenTofu's backends: these fields in this order. An
+// additional field would break unlocking by OpenTofu, which compares texts in some backends.
 type lockDocument struct {
 	ID        string
 	Operation string
@@ -42,12 +42,12 @@ func EncodeLock(info journal.LockInfo) []byte {
 	data, err := json.Marshal(lockDocument{info.ID, info.Operation, info.Info, info.Who, info.Version,
 		info.Created.UTC(), info.Path})
 	if err != nil {
-		panic(err) // the fields cannot fail to be encoded, but for years beyond 9999
+		panic(err) // encoding fails only for years beyond 9999
 	}
 	return data
 }
 
-// DecodeLock reads lock information that EncodeLock, or another engine, has written. Unknown fields are ignored.
+// DecodeLock decodes lock information written by EncodeLock or by another engine. Unknown fields are ignored.
 func DecodeLock(data []byte) (journal.LockInfo, error) {
 	var d lockDocument
 	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&d); err != nil {
@@ -59,16 +59,16 @@ func DecodeLock(data []byte) (journal.LockInfo, error) {
 	}, nil
 }
 
-// The pauses between the tries of Acquire.
+// The pauses between the attempts of Acquire.
 const (
 	firstPause = time.Second
 	maxPause   = 16 * time.Second
 )
 
-// Acquire takes the lock of a snapshot. While somebody else holds it, Acquire tries again after 1, 2, 4, 8, 16, 16 ...
-// seconds, as OpenTofu does, until timeout has passed. waiting, unless it is nil, is told of the holder before the
-// first pause, and whenever the holder is another one. The error is *journal.Held when the time is up, and the
-// context's cause when that ends first.
+// Acquire locks a snapshot. While it is locked, Acquire retries after 1, 2, 4, 8, 16, 16 ... seconds, as OpenTofu
+// does, until timeout has passed. waiting, unless it is nil, is called with the holder before the first pause, and
+// whenever the holder has changed. The error is *journal.Held after the timeout, and the context's cause if that
+// ends first.
 func Acquire(ctx context.Context, b Backend, workspace string, info journal.LockInfo, timeout time.Duration,
 	waiting func(holder journal.LockInfo),
 ) (Lock, error) {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock locks a whole file. The lock conflicts with the process-wide ones that OpenTofu takes, but belongs to the
-// open file: to read the file elsewhere in this process does not give it up.
+// tryLock locks a whole file. The lock conflicts with OpenTofu's per-process locks, but belongs to the open file:
+// reading the file elsewhere in this process does not release it.
 func tryLock(f *os.File) (bool, error) { return setLock(f, unix.F_WRLCK) }
 
 func unlock(f *os.File) error {

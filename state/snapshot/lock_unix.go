@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock locks a whole file for this process, as OpenTofu does. To close any other handle of the file in this process
-// gives up the lock.
+// tryLock locks a whole file for this process, as OpenTofu does. Closing any other handle of the file in this
+// process releases the lock.
 func tryLock(f *os.File) (bool, error) { return setLock(f, unix.F_WRLCK) }
 
 func unlock(f *os.File) error {

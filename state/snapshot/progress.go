@@ -17,35 +17,35 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// Progress writes the snapshot from time to time while a run changes the state, so that whoever looks into the backend
-// sees how far it is. It stands between the run and the store, and notes what is committed; it writes beside the run,
-// one snapshot at a time. A backend that is slow or dead delays nothing but the next of these snapshots.
+// Progress writes the snapshot periodically while a run changes the state, so that readers of the backend see the
+// progress. It wraps the store of the run, and records what is committed; it writes concurrently with the run, one
+// snapshot at a time. A slow or unavailable backend delays only the next of these snapshots.
 //
-// What it writes has the serial that the version being made will have. The store's mark says that this is not a
-// version, so the next Push writes in any case.
+// The snapshot has the serial that the version in progress will have. The store's mark says that it is not a
+// version, so the next Push always writes.
 type Progress struct {
 	journal.Store
 	Sync      *Sync
 	Workspace string
 	// Every is the time between two snapshots; see PersistInterval.
 	Every time.Duration
-	// Lost is closed when the lock is lost: nothing is written from then on. May be nil.
+	// Lost is closed when the lock is lost: nothing is written afterwards. May be nil.
 	Lost <-chan struct{}
-	// Tell is told when a snapshot could not be written, once until one could; may be nil.
+	// Tell is called when a snapshot could not be written, once until a write succeeds; may be nil.
 	Tell func(text string)
 
 	mu      sync.Mutex     // guards pending
 	pending []state.Change // committed since the last snapshot
 
-	// What follows belongs to Run.
+	// The fields below are used only by the writing goroutine.
 	now  *state.State // as of the last snapshot
 	told bool
 }
 
-// leastInterval is the shortest time between two snapshots of a run, and the default, as in OpenTofu.
+// leastInterval is the minimum time between two snapshots of a run, and the default, as in OpenTofu.
 const leastInterval = 20 * time.Second
 
-// PersistInterval reads TF_STATE_PERSIST_INTERVAL: the seconds between two snapshots of a run.
+// PersistInterval parses TF_STATE_PERSIST_INTERVAL: the seconds between two snapshots of a run.
 func PersistInterval(text string) (time.Duration, error) {
 	if text == "" {
 		return leastInterval, nil
@@ -69,12 +69,11 @@ func (p *Progress) Commit(ctx context.Context, workspace, lockID string, tx jour
 	return err
 }
 
-// lastWait is how long the end of a run waits for a snapshot that is being written. One that is cut off could arrive
-// after the last one.
+// lastWait is how long the end of a run waits for a write in progress. A write that is abandoned could overwrite
+// the final snapshot.
 const lastWait = 30 * time.Second
 
-// Start begins to write. stop ends it, and returns when nothing is in progress any more; it may be called more than
-// once.
+// Start starts writing. stop stops it, and returns when no write is in progress; it may be called more than once.
 func (p *Progress) Start(ctx context.Context) (stop func()) {
 	end, over := make(chan struct{}), make(chan struct{})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -119,7 +118,7 @@ func (p *Progress) run(ctx context.Context, end <-chan struct{}) {
 	}
 }
 
-// write writes what is known, if it is news.
+// write writes the committed changes, if there are any.
 func (p *Progress) write(ctx context.Context) error {
 	p.mu.Lock()
 	news := p.pending
@@ -129,7 +128,7 @@ func (p *Progress) write(ctx context.Context) error {
 		return nil
 	}
 	err := p.writeWith(ctx, news)
-	if err != nil { // they are still news; those that the state has already are the same once more
+	if err != nil { // they stay pending; applying some of them again has no effect
 		p.mu.Lock()
 		p.pending = append(news, p.pending...)
 		p.mu.Unlock()
@@ -139,7 +138,7 @@ func (p *Progress) write(ctx context.Context) error {
 
 func (p *Progress) writeWith(ctx context.Context, news []state.Change) error {
 	if p.now == nil {
-		now, err := p.Store.Load(ctx, p.Workspace) // with the news, and perhaps newer ones
+		now, err := p.Store.Load(ctx, p.Workspace) // with the pending changes, and perhaps later ones
 		if err != nil {
 			return err
 		}
@@ -148,7 +147,7 @@ func (p *Progress) writeWith(ctx context.Context, news []state.Change) error {
 			return err
 		}
 		now.Serial, now.Lineage = head.Serial+1, head.Lineage
-		if now.Lineage == "" { // the store makes one when the first version ends
+		if now.Lineage == "" { // the store assigns one when the first version ends
 			now.Lineage = uuid.NewString()
 		}
 		p.now = now
@@ -157,7 +156,7 @@ func (p *Progress) writeWith(ctx context.Context, news []state.Change) error {
 	d := p.Sync.Backend.Describe(p.Workspace)
 	write := func(w io.Writer) error { return tfstate.Write(w, p.now, p.Sync.Version, d.Form) }
 	sum := sha256.New()
-	if err := write(sum); err != nil { // what is written has to be known before
+	if err := write(sum); err != nil { // the digest must be known before
 		return err
 	}
 	digest := hex.EncodeToString(sum.Sum(nil))
@@ -168,6 +167,6 @@ func (p *Progress) writeWith(ctx context.Context, news []state.Change) error {
 		return err
 	}
 	return p.Store.SetMark(ctx, p.Workspace, journal.SnapshotMark{
-		Where: d.Where, Lineage: p.now.Lineage, SHA256: digest, // no serial: it holds no version
+		Where: d.Where, Lineage: p.now.Lineage, SHA256: digest, // no serial: it is not a version
 	})
 }

@@ -1,9 +1,9 @@
-// Package snapshot keeps copies of states where other engines and tools find them.
+// Package snapshot stores copies of states in backends, where other engines and tools find them.
 //
-// The truth is in the store; a snapshot is read to learn what others did to it, and written when a command that
-// changed the state ends. Each kind of place is a Backend; those that need a network have a package of their own, and
-// state/snapshot/catalog lists them all. What a snapshot says is the business of state/tfstate; the package evaluates
-// no configuration.
+// The store is authoritative; a snapshot is read to detect changes by others, and written when a command that
+// changed the state ends. Each kind of place is a Backend; those that use a network have their own packages, and
+// state/snapshot/catalog lists all kinds. The format of snapshots is implemented by state/tfstate; this package
+// evaluates no configuration.
 package snapshot
 
 import (
@@ -24,45 +24,46 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// Backend is a place with a snapshot for each workspace. Safe for concurrent use.
+// Backend stores a snapshot for each workspace. Safe for concurrent use.
 type Backend interface {
-	// Describe tells where a workspace's snapshot lies, for messages and as its identity, and how it is laid out.
+	// Describe describes the place of a workspace's snapshot, for messages and as its identity, and its layout.
 	Describe(workspace string) Description
-	// Read returns the snapshot; nil when there is none. A file without content that the lock of this process did not
-	// make is an empty slice, not nil: something emptied it, or nobody has written it yet.
+	// Read returns the snapshot; nil if there is none. An empty file that was not created by the lock of this
+	// process is an empty slice, not nil: its content was lost, or has not been written yet.
 	Read(ctx context.Context, workspace string) ([]byte, error)
 	// Write replaces the snapshot. It is durable when Write returns.
 	Write(ctx context.Context, workspace string, data []byte) error
 
-	// Lock keeps other engines away from the snapshot. It tries once; Acquire waits. The error is *journal.Held when
-	// somebody has locked the snapshot.
+	// Lock locks the snapshot against other engines. It tries once; Acquire waits. The error is *journal.Held if
+	// the snapshot is locked.
 	Lock(ctx context.Context, workspace string, info journal.LockInfo) (Lock, error)
-	// Unlock releases the lock with this ID, whether this process took it or another one did (force-unlock). The ID is
-	// compared before anything is deleted: where no such lock is found the error is ErrNotLocked.
+	// Unlock releases the lock with this ID, taken by this or another process (force-unlock). The ID is compared
+	// before anything is deleted: if there is no such lock, the error is ErrNotLocked.
 	Unlock(ctx context.Context, workspace, lockID string) error
 
-	// Workspaces lists the workspaces: the default one, then the others sorted. A place that has no others returns
-	// ErrNoWorkspaces, from Create and Delete too.
+	// Workspaces lists the workspaces: the default one, then the others, sorted. A backend without other workspaces
+	// returns ErrNoWorkspaces, also from Create and Delete.
 	Workspaces(ctx context.Context) ([]string, error)
-	// Create makes a workspace that is listed from then on. That it exists is no error.
+	// Create creates a workspace, which is listed afterwards. If it already exists, that is not an error.
 	Create(ctx context.Context, workspace string) error
 	// Delete removes a workspace with its snapshot; ErrDefault.
 	Delete(ctx context.Context, workspace string) error
 }
 
-// Streaming is a Backend that takes a snapshot while it is made, so that a large one is never in memory as a whole.
-// Other places hold some hundred megabytes at most; a file beside a deep configuration can be larger, since
-// each object names all that it depends on.
+// Streaming is a Backend that can write a snapshot as a stream, so that a large one is never in memory as a whole.
+// Other backends store a few hundred megabytes at most; a local file of a deep configuration can be larger, since
+// each object contains all its dependencies.
 type Streaming interface {
 	Backend
-	// WriteFrom is Write with what write puts into w. write is called at most once; its error leaves the snapshot as it
-	// was.
+	// WriteFrom is Write with the data that write produces. write is called at most once; if it returns an error,
+	// the snapshot is unchanged.
 	WriteFrom(ctx context.Context, workspace string, write func(w io.Writer) error) error
-	// Digest returns the SHA-256 of what Read would return, in hexadecimal; empty where only Read can tell.
+	// Digest returns the SHA-256 of the result of Read, in hexadecimal; empty if it cannot be computed without
+	// Read.
 	Digest(ctx context.Context, workspace string) (string, error)
 }
 
-// streaming returns the backend that takes a snapshot as it is made: one that is encrypted is made in memory.
+// streaming returns the backend if it supports streaming: snapshots that are encrypted are built in memory.
 func streaming(b Backend, workspace string) (Streaming, bool) {
 	if e, ok := b.(*encrypted); ok && !e.target.Encrypts() && !e.Describe(workspace).Stale {
 		b = e.Backend
@@ -71,7 +72,7 @@ func streaming(b Backend, workspace string) (Streaming, bool) {
 	return s, ok
 }
 
-// writeState writes a state as a snapshot, and returns the digest of that.
+// writeState writes a state as a snapshot, and returns its digest.
 func writeState(ctx context.Context, b Backend, workspace string, write func(io.Writer) error) (string, error) {
 	sum := sha256.New()
 	if s, ok := streaming(b, workspace); ok {
@@ -85,32 +86,33 @@ func writeState(ctx context.Context, b Backend, workspace string, write func(io.
 	return hash(text.Bytes()), b.Write(ctx, workspace, text.Bytes())
 }
 
-// Description is what is known of a snapshot's place.
+// Description describes the place of a snapshot.
 type Description struct {
 	Where string
 	Form  tfstate.Form
-	// Unlockable tells that locks are switched off for the place, or that it has none: Lock then does nothing, and
-	// force-unlock is refused.
+	// Unlockable is set if locking is disabled or not supported: then Lock does nothing, and force-unlock is
+	// rejected.
 	Unlockable bool
-	// Volatile tells that snapshots and workspaces end with the process.
+	// Volatile is set if snapshots and workspaces end with the process.
 	Volatile bool
-	// Stale tells that what was read there last is not encrypted as it is to be: it is written again with the next
-	// changes, and when there are none, too.
+	// Stale is set if the last snapshot that was read is not encrypted as configured: it is then written again,
+	// even without changes.
 	Stale bool
 }
 
 // Conditions that callers handle.
 var (
-	// ErrNotLocked means that Unlock named a lock that is not held, or not by this process.
+	// ErrNotLocked means that Unlock was called with the ID of a lock that does not exist, or that is not held by
+	// this process.
 	ErrNotLocked = errors.New("the state is not locked under this lock ID")
 	// ErrDefault means that the default workspace was to be deleted.
 	ErrDefault = errors.New("the default workspace cannot be deleted")
-	// ErrNoWorkspaces means that the place holds one state and no workspaces beside it.
+	// ErrNoWorkspaces means that the backend stores one state and does not support workspaces.
 	ErrNoWorkspaces = errors.New("workspaces not supported")
 )
 
-// State reads the state that a snapshot holds; nil when there is none. What is wrong with it is a list of diagnostics
-// in the error, or *Sealed.
+// State reads the state of a snapshot; nil if there is none. Problems with its content are a list of diagnostics in
+// the error, or *Sealed.
 func State(ctx context.Context, b Backend, workspace string) (*state.State, error) {
 	data, err := b.Read(ctx, workspace)
 	var sealed *Sealed
@@ -125,7 +127,7 @@ func State(ctx context.Context, b Backend, workspace string) (*state.State, erro
 	return st, diags.Err()
 }
 
-// EmptyState returns the snapshot of a workspace that was just made: serial 1, a lineage of its own, and nothing in it.
+// EmptyState returns the snapshot of a new workspace: serial 1, a new lineage, and no content.
 func EmptyState() ([]byte, error) {
 	s := state.Empty()
 	s.Serial, s.Lineage = 1, uuid.NewString()

@@ -17,7 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// SyncedStore is the store that snapshots are kept in step with; journal.Store is one.
+// SyncedStore is the store with which snapshots are synchronised; journal.Store is one.
 type SyncedStore interface {
 	journal.Workspaces
 	journal.States
@@ -26,7 +26,7 @@ type SyncedStore interface {
 	journal.Values
 }
 
-// Sync keeps the snapshots of a backend in step with a store. What it does rests on the mark that the store keeps of
+// Sync synchronises the snapshots of a backend with a store. It is based on a mark in the store, which describes
 // the snapshot when the two last agreed:
 //
 //	snapshot since the mark | store since the mark | Pull
@@ -38,25 +38,25 @@ type SyncedStore interface {
 //	emptied                 | unchanged            | fails
 //	emptied                 | changed              | does nothing; the next Push writes
 //
-// A snapshot is emptied when its file is there and has no content, but had some when the mark was made: a full disk
-// does that, while whoever wants the state to be empty removes the file. A file without content that never had any is
-// no snapshot at all.
+// A snapshot is emptied if its file exists and is empty, but had content when the mark was made: this happens on a
+// full disk, while a user who wants the state to be empty removes the file. An empty file that never had content
+// does not count as a snapshot.
 type Sync struct {
 	Store   SyncedStore
 	Backend Backend
-	// Version is the version of OpenTofu that snapshots say has written them.
+	// Version is the version of OpenTofu that is recorded as the writer of snapshots.
 	Version string
-	// Settle has Pull take both states as versions where the state was changed in two places, the snapshot's as the
-	// newer one: for commands that put a whole state there in any case.
+	// Settle makes Pull record both states as versions if both have changed, the snapshot's as the newer one: for
+	// commands that replace the whole state anyway.
 	Settle bool
-	// Restore is the command that brings an earlier version back, with a place for the serial; default
+	// Restore is the command that restores an earlier version, with a placeholder for the serial; default
 	// "coordinator state restore %d".
 	Restore string
 }
 
-// Pull takes over what others did to the snapshot. Called at the start of a command, under the locks if it takes any.
-// The message is for the user, empty when nothing is worth saying; problems that the user can solve are a list of
-// diagnostics in the error. Before that, what an interrupted command had left becomes a version.
+// Pull adopts others' changes to the snapshot. It is called at the start of a command, under the locks if it takes
+// any. The message is for the user, and may be empty; problems that the user can solve are a list of diagnostics in
+// the error. First, changes of an interrupted command become a version.
 func (y *Sync) Pull(ctx context.Context, workspace, lockID string) (message string, err error) {
 	p, err := y.look(ctx, workspace, lockID)
 	if err != nil {
@@ -84,7 +84,7 @@ func (y *Sync) Pull(ctx context.Context, workspace, lockID string) (message stri
 			return "", err
 		}
 		if same, err := y.same(ours, theirs, p.form); same || err != nil {
-			return "", errors.Join(err, y.mark(ctx, p, p.head, hash(p.data))) // only the mark was lost
+			return "", errors.Join(err, y.mark(ctx, p, p.head, hash(p.data))) // only the mark was missing
 		}
 	}
 	if p.ahead && y.Settle {
@@ -96,8 +96,8 @@ func (y *Sync) Pull(ctx context.Context, workspace, lockID string) (message stri
 	return y.adopt(ctx, p, lockID, theirs)
 }
 
-// Push writes the snapshot if the store has a version that it does not hold. Called when a command that changed the
-// state ends, after the version has ended. When it fails, the state is safe in the store, and the next Push writes.
+// Push writes the snapshot if the store has a newer version. It is called when a command that changed the state
+// ends, after the version has ended. If it fails, the state is safe in the store, and the next Push writes.
 func (y *Sync) Push(ctx context.Context, workspace string) error {
 	d := y.Backend.Describe(workspace)
 	head, err := y.head(ctx, workspace)
@@ -121,15 +121,15 @@ func (y *Sync) Push(ctx context.Context, workspace string) error {
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", d.Where, err)
 	}
-	// A crash here costs nothing: the next Pull finds the snapshot to be the same as the store.
+	// A crash here is harmless: the next Pull finds that the snapshot equals the store.
 	return y.mark(ctx, &picture{workspace: workspace, where: d.Where}, head, digest)
 }
 
-// ErroredFile is where a state goes that could not be written to its backend: the name that OpenTofu has for it.
+// ErroredFile is the name, as in OpenTofu, of the file for a state that could not be written to its backend.
 const ErroredFile = "errored.tfstate"
 
-// Rescue returns what the backend should hold, for a file beside the configuration: encrypted as the backend's
-// snapshots are. It is for when Push has failed.
+// Rescue returns the snapshot for a local file, encrypted like the backend's snapshots. It is used after Push has
+// failed.
 func (y *Sync) Rescue(ctx context.Context, workspace string) ([]byte, error) {
 	head, err := y.head(ctx, workspace)
 	if err != nil {
@@ -149,31 +149,32 @@ func (y *Sync) Rescue(ctx context.Context, workspace string) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// announced is where the store keeps, by workspace, the hash of a snapshot that is about to be written during a run.
+// announced is the bucket in the store with, by workspace, the hash of a snapshot that is about to be written
+// during a run.
 const announced = "announced-snapshots"
 
-// announce notes that a snapshot is about to be written that holds no version. If the process dies right after the
-// write, the next Pull knows by that that nobody else has written it.
+// announce records that a snapshot that is not a version is about to be written. If the process is killed right
+// after the write, the next Pull thereby knows that the snapshot is its own.
 func (y *Sync) announce(ctx context.Context, workspace, digest string) error {
 	return y.Store.PutValue(ctx, announced, workspace, []byte(digest))
 }
 
-// own reports whether a snapshot is one that a run was about to write when its process died, or its answer was lost.
+// own reports whether a snapshot was announced by a run that was killed, or whose write had no response.
 func (y *Sync) own(ctx context.Context, p *picture) (bool, error) {
 	value, err := y.Store.GetValue(ctx, announced, p.workspace)
 	return p.data != nil && string(value) == hash(p.data), err
 }
 
-// picture is what Pull decides by.
+// picture is the data on which Pull decides.
 type picture struct {
 	workspace string
 	where     string
 	form      tfstate.Form
-	data      []byte // of the snapshot; nil when there is none, or when it is what the mark says
+	data      []byte // of the snapshot; nil if there is none, or if it matches the mark
 	head      journal.VersionInfo
 	marked    journal.SnapshotMark
-	changed   bool // the snapshot is not what the mark says
-	ahead     bool // the store is not what the mark says
+	changed   bool // the snapshot differs from the mark
+	ahead     bool // the store differs from the mark
 	emptied   bool // the snapshot had content, and its file has none; data is nil then
 }
 
@@ -226,7 +227,7 @@ func (y *Sync) look(ctx context.Context, workspace, lockID string) (*picture, er
 	return p, nil
 }
 
-// known tells that the snapshot is what the mark says, as far as that can be found out without having it in memory.
+// known reports whether the snapshot matches the mark, as far as that is possible without loading it.
 func (y *Sync) known(ctx context.Context, workspace string, d Description) (bool, error) {
 	s, ok := streaming(y.Backend, workspace)
 	if !ok {
@@ -234,13 +235,13 @@ func (y *Sync) known(ctx context.Context, workspace string, d Description) (bool
 	}
 	m, err := y.Store.Mark(ctx, workspace)
 	if err != nil || m.Where != d.Where || m.SHA256 == "" {
-		return false, nil //nolint:nilerr // what is wrong with the store is told when it is asked for more
+		return false, nil //nolint:nilerr // the next access to the store reports the error
 	}
 	digest, err := s.Digest(ctx, workspace)
 	return digest == m.SHA256, err
 }
 
-// meet makes a workspace that only the backend knows.
+// meet creates a workspace that exists only in the backend.
 func (y *Sync) meet(ctx context.Context, p *picture, unknown error) error {
 	names, err := y.Backend.Workspaces(ctx)
 	if err != nil {
@@ -252,7 +253,7 @@ func (y *Sync) meet(ctx context.Context, p *picture, unknown error) error {
 	return y.Store.CreateWorkspace(ctx, p.workspace)
 }
 
-// head returns the version that ended last; the zero version when there is none.
+// head returns the last ended version; the zero version if there is none.
 func (y *Sync) head(ctx context.Context, workspace string) (journal.VersionInfo, error) {
 	versions, err := y.Store.Versions(ctx, workspace)
 	if err != nil || len(versions) == 0 {
@@ -261,12 +262,12 @@ func (y *Sync) head(ctx context.Context, workspace string) (journal.VersionInfo,
 	return versions[0], nil
 }
 
-// agrees reports whether a mark says that a snapshot holds a version.
+// agrees reports whether, by the mark, a snapshot contains a version.
 func agrees(m journal.SnapshotMark, where string, v journal.VersionInfo) bool {
 	return m.Where == where && m.Lineage == v.Lineage && m.Serial == v.Serial
 }
 
-// same reports whether two states make the same snapshot.
+// same reports whether two states have equal snapshots.
 func (y *Sync) same(a, b *state.State, form tfstate.Form) (bool, error) {
 	var texts [2]bytes.Buffer
 	for i, s := range []*state.State{a, b} {
@@ -277,7 +278,7 @@ func (y *Sync) same(a, b *state.State, form tfstate.Form) (bool, error) {
 	return bytes.Equal(texts[0].Bytes(), texts[1].Bytes()), nil
 }
 
-// mark notes that the snapshot holds a version.
+// mark records that the snapshot contains a version.
 func (y *Sync) mark(ctx context.Context, p *picture, v journal.VersionInfo, digest string) error {
 	return y.Store.SetMark(ctx, p.workspace, journal.SnapshotMark{
 		Where: p.where, Lineage: v.Lineage, Serial: v.Serial, SHA256: digest,
@@ -341,14 +342,14 @@ func (y *Sync) adopt(ctx context.Context, p *picture, lockID string, theirs *sta
 	return strings.Join(says, " "), nil
 }
 
-// settle makes the snapshot's state a version after those of the store, so that both are kept whatever comes then.
+// settle records the snapshot's state as a version after those of the store, so that both are kept.
 func (y *Sync) settle(ctx context.Context, p *picture, lockID string, theirs *state.State) (string, error) {
 	theirs.Serial = max(theirs.Serial, p.head.Serial) + 1
 	if err := y.Store.Replace(ctx, p.workspace, lockID, theirs,
 		journal.Cause{Text: "adopted from " + p.where, Elsewhere: true}); err != nil {
 		return "", err
 	}
-	// The mark says that the snapshot holds no version, so the next Push writes in any case.
+	// The mark says that the snapshot does not contain a version, so the next Push always writes.
 	if err := y.mark(ctx, p, journal.VersionInfo{}, hash(p.data)); err != nil {
 		return "", err
 	}
@@ -356,8 +357,8 @@ func (y *Sync) settle(ctx context.Context, p *picture, lockID string, theirs *st
 		"that of the snapshot with the serial %d.", p.where, p.head.Serial, theirs.Serial), nil
 }
 
-// carryDoubts keeps doubts that another engine dropped when it wrote the state, and returns how many. An object
-// that it changed since has been looked at: that doubt is resolved.
+// carryDoubts restores doubts that another engine dropped when it wrote the state, and returns their number. If it
+// has changed the object since, the doubt counts as resolved.
 func carryDoubts(theirs, ours *state.State) int {
 	kept := 0
 	for _, a := range ours.Addrs() {
@@ -396,7 +397,7 @@ func instances(n int) string {
 	return fmt.Sprintf("%d instances", n)
 }
 
-// unreadable says what to do about a snapshot that cannot be read.
+// unreadable returns the error about a snapshot that cannot be read, with advice.
 func unreadable(diags diag.List, p *picture, restore string) error {
 	out := make(diag.List, len(diags))
 	for i, d := range diags {
@@ -412,7 +413,7 @@ func unreadable(diags diag.List, p *picture, restore string) error {
 	return out.Err()
 }
 
-// emptied says what to do about a snapshot whose content is gone.
+// emptied returns the error about a snapshot whose content was lost, with advice.
 func emptied(p *picture, restore string) diag.List {
 	return diag.Errors("The state file is empty", fmt.Sprintf(
 		"The snapshot %s has no content any more, and Millipede has not emptied it: perhaps a disk was full. "+
@@ -424,7 +425,7 @@ func emptied(p *picture, restore string) diag.List {
 		nil)
 }
 
-// conflict says that the same state went on in two places.
+// conflict returns the error that the state was changed in two places.
 func conflict(p *picture, theirs *state.State, restore string) diag.List {
 	return diag.Errors("State changed in two places", fmt.Sprintf(
 		"The snapshot %s was changed by another program (serial %d, lineage %s) while the store had changes that "+
@@ -436,7 +437,7 @@ func conflict(p *picture, theirs *state.State, restore string) diag.List {
 		p.where, theirs.Serial, theirs.Lineage, p.head.Serial, p.head.Lineage, restore), nil)
 }
 
-// hash is that of a snapshot; empty when there is none.
+// hash returns the digest of a snapshot; empty if there is none.
 func hash(data []byte) string {
 	if data == nil {
 		return ""

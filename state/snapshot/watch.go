@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Close gives up what a backend has open: connections, and the watches over locks that it still holds. The locks stay.
+// Close releases the resources of a backend: connections, and the checks of locks that it still holds. The locks
+// are kept.
 func Close(b Backend) error {
 	if c, ok := b.(io.Closer); ok {
 		return c.Close()
@@ -16,8 +17,8 @@ func Close(b Backend) error {
 	return nil
 }
 
-// Watches looks from time to time whether locks are still held, for places that do not tell it themselves. The zero
-// value is ready. Safe for concurrent use.
+// Watches periodically checks whether locks are still held, for backends without notification. The zero value is
+// ready for use. Safe for concurrent use.
 type Watches struct {
 	mu  sync.Mutex        // guards all
 	all map[string]*watch // by workspace
@@ -29,12 +30,12 @@ type watch struct {
 	done chan struct{} // closed when the watch has ended
 }
 
-// errReleased is why a watch ends that nobody needs any more.
+// errReleased is the cause that ends a watch that is no longer needed.
 var errReleased = errors.New("the lock is not watched any more")
 
 // Start watches the lock of a workspace that was just taken, until Stop or Close, and returns it. held reports
-// whether it is still held; an error means that it cannot be told, and the lock is taken to be held. The watch
-// outlives the context, of which it takes the values alone.
+// whether it is still held; an error means that this is unknown, and the lock is assumed to be held. The watch
+// outlives the context, of which it uses only the values.
 func (w *Watches) Start(ctx context.Context, every time.Duration, workspace, id string,
 	held func(ctx context.Context) (bool, error),
 ) Lock {
@@ -74,10 +75,10 @@ func (w *Watches) Start(ctx context.Context, every time.Duration, workspace, id 
 	return Lock{ID: id, Lost: lost, Held: held}
 }
 
-// lockCheck is how often a lock is looked at.
+// lockCheck is the default interval of the checks.
 const lockCheck = 20 * time.Second
 
-// Stop ends the watch over a lock, before the lock is released. It reports whether there was one.
+// Stop ends the watch of a lock, before the lock is released. It reports whether there was one.
 func (w *Watches) Stop(workspace, id string) bool {
 	w.mu.Lock()
 	n := w.all[workspace]

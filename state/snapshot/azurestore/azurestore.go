@@ -1,7 +1,7 @@
-// Package azurestore keeps snapshots in a container of Azure Blob Storage by the conventions of OpenTofu's backend
+// Package azurestore stores snapshots in a container of Azure Blob Storage, compatible with OpenTofu's backend
 // "azurerm".
 //
-// A workspace is a blob. It is locked by an infinite lease of that blob, whose holder is in the blob's metadata.
+// A workspace is a blob. It is locked by an infinite lease of that blob; the holder is in the blob's metadata.
 package azurestore
 
 import (
@@ -30,7 +30,7 @@ type backend struct {
 
 	container, key string
 	snapshots      bool
-	// customerKey goes with every call about data or metadata, scope with those that write.
+	// customerKey is sent with every call about data or metadata, scope with those that write.
 	customerKey, scope http.Header
 
 	watches    snapshot.Watches
@@ -60,14 +60,14 @@ func (b *backend) Describe(workspace string) snapshot.Description {
 	return snapshot.Description{Where: b.url(workspace), Form: tfstate.Compact}
 }
 
-// Close gives up the connections. Locks that are held stay.
+// Close closes the connections. Locks are kept.
 func (b *backend) Close() error {
 	b.watches.Close()
 	b.transport.CloseIdleConnections()
 	return nil
 }
 
-// ask sends a request about a workspace's blob; comp, unless it is empty, names the part of it that is meant.
+// ask sends a request about a workspace's blob; comp, if not empty, selects a part of it.
 func (b *backend) ask(
 	ctx context.Context,
 	method, workspace, comp string,
@@ -96,7 +96,7 @@ func (b *backend) send(ctx context.Context, method, workspace string, query url.
 	return answer, b.explain(err)
 }
 
-// explain says which container is missing; that of a blob is not an error of this kind.
+// explain adds which container is missing; a missing blob is not such an error.
 func (b *backend) explain(err error) error {
 	if call.IsCode(err, "ContainerNotFound") {
 		return fmt.Errorf("the container %q of %s does not exist; Millipede does not create it", b.container, b.address)
@@ -104,10 +104,10 @@ func (b *backend) explain(err error) error {
 	return err
 }
 
-// missing reports whether an error says that there is no such blob.
+// missing reports whether an error means that there is no such blob.
 func missing(err error) bool { return call.IsStatus(err, http.StatusNotFound) }
 
-// lease returns the header that names the lease of this process on a workspace's blob; nil when there is none.
+// lease returns the header with this process's lease of a workspace's blob; nil if there is none.
 func (b *backend) lease(workspace string) http.Header {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,7 +117,7 @@ func (b *backend) lease(workspace string) http.Header {
 	return nil
 }
 
-// Read implements snapshot.Backend. A blob without content is what a lock has made of nothing.
+// Read implements snapshot.Backend. An empty blob was created by a lock.
 func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 	answer, err := b.ask(ctx, http.MethodGet, workspace, "", b.customerKey, b.lease(workspace))
 	switch {
@@ -131,14 +131,14 @@ func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 	return answer.Body, nil
 }
 
-// Write implements snapshot.Backend. The blob keeps its metadata, where the lock is.
+// Write implements snapshot.Backend. The blob's metadata, which contain the lock, are kept.
 func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
 	lease := b.lease(workspace)
 	at, err := b.properties(ctx, workspace)
 	if err != nil {
 		return err
 	}
-	// Without a blob there is nothing to keep a snapshot of: OpenTofu fails there.
+	// Without a blob there is nothing to snapshot; OpenTofu fails in this case.
 	if b.snapshots && at != nil {
 		if _, err := b.ask(ctx, http.MethodPut, workspace, "snapshot", b.customerKey, b.scope, lease); err != nil {
 			return fmt.Errorf("making a snapshot of the blob: %w", err)
@@ -147,7 +147,7 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 	return b.put(ctx, workspace, data, at.metadata(), lease)
 }
 
-// What is larger than maxPut is sent in blocks of blockSize, in bytes.
+// Data larger than maxPut are sent in blocks of blockSize, in bytes.
 const (
 	maxPut    = 256 << 20
 	blockSize = 64 << 20
@@ -217,8 +217,8 @@ func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// Create implements snapshot.Backend. It stores an empty state, as OpenTofu does, unless there is a blob by then: the
-// service compares, so no lock is needed. The default workspace exists without.
+// Create implements snapshot.Backend. It stores an empty state, as OpenTofu does, unless the blob exists by then:
+// the service compares, so no lock is needed. The default workspace exists in any case.
 func (b *backend) Create(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil
@@ -234,12 +234,12 @@ func (b *backend) Create(ctx context.Context, workspace string) error {
 	return err
 }
 
-// Delete implements snapshot.Backend. A workspace that is gone already is no error; one that somebody has locked is.
+// Delete implements snapshot.Backend. A workspace that does not exist is not an error; a locked one is.
 func (b *backend) Delete(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace || workspace == "" {
 		return snapshot.ErrDefault
 	}
-	// The snapshots of a blob keep it from being deleted unless they go with it.
+	// A blob with snapshots can be deleted only together with them.
 	_, err := b.ask(ctx, http.MethodDelete, workspace, "", http.Header{"X-Ms-Delete-Snapshots": {"include"}})
 	switch {
 	case missing(err):

@@ -12,16 +12,16 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// lockKey is the name under which the metadata of a blob say who holds its lease.
+// lockKey is the name of the holder of the lease in the metadata of a blob.
 const lockKey = "terraformlockid"
 
-// properties are what a blob has beside its content. Nil means that there is no blob.
+// properties are the properties of a blob. Nil means that there is no blob.
 type properties struct {
 	leased bool
 	meta   map[string]string // names in lower case
 }
 
-// metadata returns the headers that give a blob the metadata which it has.
+// metadata returns the headers that keep the blob's metadata.
 func (p *properties) metadata() http.Header {
 	h := http.Header{}
 	if p == nil {
@@ -33,7 +33,7 @@ func (p *properties) metadata() http.Header {
 	return h
 }
 
-// properties asks for the properties of a workspace's blob.
+// properties requests the properties of a workspace's blob.
 func (b *backend) properties(ctx context.Context, workspace string) (*properties, error) {
 	answer, err := b.ask(ctx, http.MethodHead, workspace, "", b.customerKey, b.lease(workspace))
 	switch {
@@ -51,7 +51,7 @@ func (b *backend) properties(ctx context.Context, workspace string) (*properties
 	return p, nil
 }
 
-// holder returns who holds the lease; nil when the metadata do not say.
+// holder returns the holder of the lease; nil if the metadata do not contain it.
 func (p *properties) holder() *journal.LockInfo {
 	if p == nil || p.meta[lockKey] == "" {
 		return nil
@@ -75,7 +75,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	}
 	if at == nil {
 		err := b.put(ctx, workspace, nil, http.Header{"If-None-Match": {"*"}})
-		// somebody else was faster
+		// another process was faster
 		if err != nil && !call.IsStatus(err, http.StatusConflict, http.StatusPreconditionFailed) {
 			return snapshot.Lock{}, fmt.Errorf("making the blob that is to be locked: %w", err)
 		}
@@ -83,7 +83,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	if at != nil && at.leased {
 		return snapshot.Lock{}, b.heldBy(at, workspace)
 	}
-	// An attempt that is repeated with the same ID gets the lease that it has.
+	// A repeated attempt with the same ID gets the same lease.
 	_, err = b.ask(ctx, http.MethodPut, workspace, "lease", http.Header{
 		"X-Ms-Lease-Action": {"acquire"}, "X-Ms-Lease-Duration": {"-1"}, "X-Ms-Proposed-Lease-Id": {info.ID},
 	})
@@ -133,7 +133,7 @@ func (b *backend) setLease(workspace, id string) {
 	b.leases[workspace] = id
 }
 
-// heldBy is the error of a lease that somebody else has.
+// heldBy returns the error about another process's lease.
 func (b *backend) heldBy(at *properties, workspace string) error {
 	holder := at.holder()
 	if holder == nil {
@@ -147,7 +147,8 @@ func (b *backend) heldBy(at *properties, workspace string) error {
 	return &journal.Held{Holder: *holder}
 }
 
-// writeHolder puts into the metadata who holds the lease; nobody, if text is empty. What else is there stays.
+// writeHolder writes the holder of the lease to the metadata, or removes it if text is empty. Other metadata are
+// kept.
 func (b *backend) writeHolder(ctx context.Context, workspace, text string) error {
 	at, err := b.properties(ctx, workspace)
 	if err != nil {
@@ -176,18 +177,18 @@ func (b *backend) release(ctx context.Context, workspace, id string) error {
 	if call.IsStatus(err, http.StatusConflict) {
 		at, seen := b.properties(ctx, workspace)
 		if seen == nil && (at == nil || !at.leased) {
-			return nil // an attempt whose answer was lost has released it
+			return nil // an attempt without a response has released it
 		}
 	}
 	return err
 }
 
-// Unlock implements snapshot.Backend. A lease whose holder died before it said who it is can be released by its ID,
-// too: the service compares it.
+// Unlock implements snapshot.Backend. A lease whose holder was killed before it wrote the metadata can also be
+// released by its ID: the service compares it.
 func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	at, err := b.properties(ctx, workspace)
 	if err != nil &&
-		!call.IsStatus(err, http.StatusPreconditionFailed) { // the lease of this process is another one's by now
+		!call.IsStatus(err, http.StatusPreconditionFailed) { // another process has the lease by now
 		return err
 	}
 	b.watches.Stop(workspace, lockID)

@@ -17,13 +17,13 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// The names that Azure allows.
+// The names that Azure accepts.
 var (
 	accountName   = pattern.Lazy(`^[0-9a-z]{3,24}$`)
 	containerName = pattern.Lazy(`^[0-9a-z](-?[0-9a-z]){2,62}$`)
 )
 
-// open checks the arguments, finds the cloud, and chooses by what right its blobs are asked for.
+// open checks the arguments, determines the cloud, and chooses the authorization.
 func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
 	b := &backend{
 		container: args.String("container_name"), key: args.String("key"), snapshots: args.Bool("snapshot"),
@@ -61,7 +61,7 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 	return b, diags
 }
 
-// check says what is wrong with arguments that a schema allows.
+// check reports problems with the arguments that the schema cannot express.
 func (b *backend) check(args snapshot.Arguments) diag.List {
 	var diags diag.List
 	bad := func(name, format string, a ...any) {
@@ -127,7 +127,7 @@ func identity(p snapshot.Place, args snapshot.Arguments) azure.Identity {
 		UseOIDC: args.Bool("use_oidc"), UseMSI: args.Bool("use_msi"), UseAKS: args.Bool("use_aks_workload_identity"),
 		UseCLI: args.Bool("use_cli"),
 	}
-	if text := p.Env("MSI_ENDPOINT"); text != "" { // it wins, as it does in Microsoft's libraries
+	if text := p.Env("MSI_ENDPOINT"); text != "" { // it takes precedence, as in Microsoft's libraries
 		id.MSIEndpoint = text
 	}
 	return id

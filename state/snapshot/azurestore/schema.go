@@ -70,7 +70,7 @@ func Kind() *snapshot.Kind {
 			"use_azuread_auth":          {"ARM_USE_AZUREAD"},
 			"use_cli":                   {"ARM_USE_CLI"},
 			"customer_provided_key":     {"ARM_CUSTOMER_PROVIDED_KEY"},
-			// The second name is how OpenTofu spells it.
+			// The second name is OpenTofu's spelling.
 			"encryption_scope": {"ARM_ENCRYPTION_SCOPE", "ARM_ENCYRPTION_SCOPE"},
 		},
 		Defaults: map[string]cty.Value{

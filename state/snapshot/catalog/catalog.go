@@ -1,6 +1,7 @@
-// Package catalog lists the kinds of backends that Millipede can keep snapshots in.
+// Package catalog lists the kinds of backends.
 //
-// A new backend is a package of its own below state/snapshot, and a line here. Nothing registers itself.
+// A new backend is a package of its own below state/snapshot, and a line here. There is no registration at run
+// time.
 package catalog
 
 import (
@@ -19,7 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
 )
 
-// All returns every kind. The slice is the caller's.
+// All returns every kind. The caller owns the slice.
 func All() snapshot.Kinds {
 	return slices.Concat(snapshot.Own(), snapshot.Kinds{
 		azurestore.Kind(),

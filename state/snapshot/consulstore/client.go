@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// maxState is how large a state, or the answer that holds it, may be, in bytes.
+	// maxState bounds the size of a state, and of the response with it, in bytes.
 	maxState = 1 << 30
-	// maxRefusal is how much of the text of an error is shown.
+	// maxRefusal is how much of an error's text is shown.
 	maxRefusal = 300
 )
 
-// How often an agent that is busy, or cannot be reached, is asked again. The pauses double: 3.5 seconds in all.
+// Retries of requests to an agent that is busy or unreachable. The pauses double: 3.5 seconds in all.
 const (
 	retries   = 3
 	retryWait = 500 * time.Millisecond
 	retryMost = 2 * time.Second
 )
 
-// client makes the calls of Consul's HTTP API that the backend needs.
+// client implements the calls of Consul's HTTP API that the backend needs.
 type client struct {
 	once, often           *retryablehttp.Client
 	base                  *url.URL
@@ -46,14 +46,14 @@ func newClient(transport http.RoundTripper, base *url.URL) *client {
 		r.HTTPClient.Transport = transport
 		r.Logger = nil
 		r.RetryMax, r.RetryWaitMin, r.RetryWaitMax = retries, retryWait, retryMost
-		r.ErrorHandler = retryablehttp.PassthroughErrorHandler // the last answer says more than how often it was asked
+		r.ErrorHandler = retryablehttp.PassthroughErrorHandler // return the last response
 		call.Bound(r)
 		return r
 	}
 	return &client{once: with(0), often: with(retries), base: base}
 }
 
-// refusal is an answer that says no.
+// refusal is an error response.
 type refusal struct {
 	doing  string
 	status int
@@ -68,19 +68,19 @@ func (e *refusal) Error() string {
 	return fmt.Sprintf("%s: Consul answered %d %s", e.doing, e.status, text)
 }
 
-// isStatus reports whether an error is an answer with one of these statuses.
+// isStatus reports whether an error is a response with one of these statuses.
 func isStatus(err error, status int) bool {
 	var e *refusal
 	return errors.As(err, &e) && e.status == status
 }
 
-// tooLarge reports whether Consul refuses something for its size.
+// tooLarge reports whether Consul rejects a request because of its size.
 func tooLarge(err error) bool {
 	var e *refusal
 	return errors.As(err, &e) && (e.status == http.StatusRequestEntityTooLarge || strings.Contains(e.text, "too large"))
 }
 
-// call makes one call, and returns the body of the answer. An answer other than 200 is a *refusal.
+// call makes one call, and returns the body of the response. A response other than 200 is a *refusal.
 func (c *client) call(ctx context.Context, by *retryablehttp.Client, method, path string, query url.Values,
 	body []byte) ([]byte, error) {
 	to := *c.base
@@ -111,11 +111,11 @@ func (c *client) call(ctx context.Context, by *retryablehttp.Client, method, pat
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {
-			err = failed.Err // the address is said below
+			err = failed.Err // the address is added below
 		}
 		return nil, fmt.Errorf("%s at %s: %w", doing, c.base, err)
 	}
-	defer answer.Body.Close() // it was read to its end, or is of no use
+	defer answer.Body.Close() // it was read to its end, or is not needed
 	if answer.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, maxState>>10)) // what there is of it
 		return text, &refusal{doing: doing, status: answer.StatusCode, text: c.shown(text)}
@@ -130,7 +130,7 @@ func (c *client) call(ctx context.Context, by *retryablehttp.Client, method, pat
 	return data, err
 }
 
-// shown is a server's text in one short line, without the token.
+// shown returns a server's text as one short line, without the token.
 func (c *client) shown(text []byte) string {
 	line := strings.Join(strings.Fields(strings.ToValidUTF8(string(text), "?")), " ")
 	if c.token != "" {
@@ -151,7 +151,7 @@ type pair struct {
 	ModifyIndex uint64
 }
 
-// get reads a key; nil when there is none. The leader is asked, which knows the latest value.
+// get reads a key; nil if there is none. The read is consistent: the leader answers.
 func (c *client) get(ctx context.Context, key string, more url.Values) (*pair, error) {
 	query := url.Values{"consistent": {""}}
 	for name, v := range more {
@@ -191,13 +191,13 @@ func (c *client) keys(ctx context.Context, prefix, separator string) ([]string, 
 	return keys, nil
 }
 
-// put writes a key, and returns Consul's yes or no.
+// put writes a key, and returns whether Consul has done so.
 func (c *client) put(ctx context.Context, key string, query url.Values, value []byte) (bool, error) {
 	answer, err := c.call(ctx, c.often, http.MethodPut, "/v1/kv/"+key, query, value)
 	return string(bytes.TrimSpace(answer)) == "true", err
 }
 
-// remove deletes a key, or with recurse all keys that begin with it. That there is none is no error.
+// remove deletes a key, or with recurse all keys with that prefix. If there is none, that is not an error.
 func (c *client) remove(ctx context.Context, key string, recurse bool) error {
 	var query url.Values
 	if recurse {
@@ -216,15 +216,15 @@ type operation struct {
 	Session string `json:",omitempty"`
 }
 
-// rolledBack is the error of a transaction of which an operation was refused: nothing of it was done.
+// rolledBack is the error of a transaction with a rejected operation: nothing was done.
 type rolledBack struct {
-	operation int // the first one that was refused
+	operation int // the first rejected one
 	what      string
 }
 
 func (e *rolledBack) Error() string { return "Consul rolled the transaction back: " + e.what }
 
-// transact does all operations or none, and returns what they wrote.
+// transact executes all operations or none, and returns the written pairs.
 func (c *client) transact(ctx context.Context, ops ...operation) ([]pair, error) {
 	type entry struct{ KV operation }
 	entries := make([]entry, len(ops))
@@ -264,7 +264,7 @@ func (c *client) transact(ctx context.Context, ops ...operation) ([]pair, error)
 	return out, nil
 }
 
-// createSession makes a session, which ends by itself unless it is renewed.
+// createSession creates a session, which expires unless it is renewed.
 func (c *client) createSession(ctx context.Context, name string, ttl, delay time.Duration) (string, error) {
 	body, err := json.Marshal(map[string]string{
 		"Name": name, "TTL": ttl.String(), "LockDelay": delay.String(), "Behavior": "release",
@@ -283,7 +283,7 @@ func (c *client) createSession(ctx context.Context, name string, ttl, delay time
 	return answer.ID, nil
 }
 
-// renewSession renews a session, and reports whether there is still one. It is tried once.
+// renewSession renews a session, and reports whether it still exists. There are no retries.
 func (c *client) renewSession(ctx context.Context, id string) (bool, error) {
 	_, err := c.call(ctx, c.once, http.MethodPut, "/v1/session/renew/"+id, nil, nil)
 	if isStatus(err, http.StatusNotFound) {

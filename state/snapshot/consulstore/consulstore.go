@@ -1,7 +1,7 @@
-// Package consulstore keeps snapshots in Consul's key-value store, by the conventions of OpenTofu's backend "consul".
+// Package consulstore stores snapshots in Consul's key-value store, compatible with OpenTofu's backend "consul".
 //
-// A workspace is a key. A state that is too large for one value lies in chunks beside it, and the key then holds their
-// names. The package speaks HTTP with an agent; it does not watch what others do to the keys.
+// A workspace is a key. A state that is too large for one value is stored in chunks, and the key then contains
+// their names. The package uses the HTTP API of an agent; it does not watch the keys.
 package consulstore
 
 import (
@@ -26,13 +26,13 @@ import (
 )
 
 const (
-	// between stands between the path and the name of a workspace.
+	// between is inserted between the path and the name of a workspace.
 	between = "-env:"
-	// chunkSize is how large a value may be unless Consul is configured otherwise, in bytes.
+	// chunkSize is the maximum size of a value in Consul's default configuration, in bytes.
 	chunkSize = 512 << 10
-	// readTries is how often a state is read whose chunks another program replaces meanwhile.
+	// readTries is how often a read is attempted while another program replaces the chunks.
 	readTries = 3
-	// cleanupTime is how long tidying up may take after a call has failed or was cancelled.
+	// cleanupTime bounds the cleanup after a call has failed or was cancelled.
 	cleanupTime = 10 * time.Second
 )
 
@@ -43,12 +43,12 @@ type backend struct {
 	now        func() time.Time
 
 	mu sync.Mutex // guards known and held
-	// known has, by workspace, the index of the value that was last read or written here; 0 when there was none.
+	// known has, by workspace, the index of the last value read or written here; 0 if there was none.
 	known map[string]uint64
 	held  map[string]*heldLock
 }
 
-// Close ends the renewal of the locks that are still held, so that they end with their sessions, and gives up the
+// Close ends the renewal of the locks that are still held, so that they expire with their sessions, and closes the
 // connections.
 func (b *backend) Close() error {
 	b.mu.Lock()
@@ -64,7 +64,7 @@ func (b *backend) Close() error {
 	return nil
 }
 
-// key is where a workspace's state is.
+// key returns the key of a workspace's state.
 func (b *backend) key(workspace string) string {
 	if workspace == journal.DefaultWorkspace {
 		return b.path
@@ -72,7 +72,7 @@ func (b *backend) key(workspace string) string {
 	return b.path + between + workspace
 }
 
-// below is the name of a key that belongs to a workspace.
+// below returns the name of a key that belongs to a workspace.
 func (b *backend) below(workspace, name string) string {
 	return strings.TrimRight(b.key(workspace), "/") + "/" + name
 }
@@ -86,13 +86,13 @@ func (b *backend) Describe(workspace string) snapshot.Description {
 	return snapshot.Description{Where: where, Form: tfstate.Compact, Unlockable: !b.lock}
 }
 
-// index is the value of a key whose state lies in chunks. The order of the fields is that of OpenTofu.
+// index is the value of a key whose state is in chunks. The order of the fields is that of OpenTofu.
 type index struct {
 	Chunks []string `json:"chunks"`
 	Hash   string   `json:"current-hash"` // hexadecimal MD5 of the state before it was compressed
 }
 
-// indexOf reads a value as an index; ok is false for a value that is a state itself.
+// indexOf decodes a value as an index; ok is false for a value that is a state itself.
 func indexOf(p *pair) (index, bool) {
 	var i index
 	if p == nil || json.Unmarshal(p.Value, &i) != nil {
@@ -102,11 +102,11 @@ func indexOf(p *pair) (index, bool) {
 }
 
 func hash(data []byte) string {
-	sum := md5.Sum(data) //nolint:gosec // the convention of the chunks' names, no protection
+	sum := md5.Sum(data) //nolint:gosec // it only names the chunks
 	return hex.EncodeToString(sum[:])
 }
 
-// Read implements snapshot.Backend. Whatever the argument gzip says, each form of a value is read.
+// Read implements snapshot.Backend. It reads each form of a value, independent of the argument gzip.
 func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 	var failed error
 	var before uint64
@@ -120,7 +120,7 @@ func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 			return nil, nil
 		}
 		if failed != nil && at.ModifyIndex == before {
-			return nil, failed // it is not that somebody was writing: the state is broken
+			return nil, failed // no concurrent write: the state is damaged
 		}
 		data, err := b.content(ctx, at)
 		if err == nil {
@@ -142,12 +142,12 @@ func (b *backend) remember(workspace string, index uint64) {
 	b.known[workspace] = index
 }
 
-// brokenError says that a value and its chunks are no state, which is also what one sees while another program writes.
+// brokenError means that a value and its chunks are not a state, which also happens while another program writes.
 type brokenError struct{ reason string }
 
 func (e *brokenError) Error() string { return e.reason }
 
-// content returns the state of a value.
+// content returns the state in a value.
 func (b *backend) content(ctx context.Context, at *pair) ([]byte, error) {
 	payload := at.Value
 	i, chunked := indexOf(at)
@@ -206,9 +206,9 @@ func pack(data []byte) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Write implements snapshot.Backend. What was read or written here last is compared with what is there. While this
-// process has the lock, Consul compares the lock in the same transaction, so that a lock which was lost writes
-// nothing. The chunks of the former state are deleted last: a crash before that leaves keys that nothing refers to.
+// Write implements snapshot.Backend. It compares the stored value with the last one read or written here. While
+// this process has the lock, Consul compares the lock in the same transaction, so that nothing is written under a
+// lost lock. The chunks of the former state are deleted last: a crash before that leaves unreferenced keys.
 func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
 	former, err := b.client.get(ctx, b.key(workspace), nil)
 	if err != nil {
@@ -216,7 +216,7 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 	}
 	old, chunked := indexOf(former)
 	if chunked && old.Hash == hash(data) && b.isLast(workspace, former.ModifyIndex) {
-		return nil // the same state: its chunks, which have the same names, are not overwritten where they are in use
+		return nil // the same state: its chunks have the same names, and are in use
 	}
 	payload := data
 	if b.gzip {
@@ -225,7 +225,7 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 		}
 	}
 	var i index
-	if len(payload) <= chunkSize { // in a transaction it grows by a third, so Consul may still refuse it
+	if len(payload) <= chunkSize { // in a transaction it grows by a third, so Consul may still reject it
 		if err = b.store(ctx, workspace, payload); err != nil && !tooLarge(err) {
 			return err
 		}
@@ -241,7 +241,7 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 	return nil
 }
 
-// isLast reports whether an index is that of the value that was read or written here last.
+// isLast reports whether an index is that of the last value read or written here.
 func (b *backend) isLast(workspace string, index uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -269,7 +269,7 @@ func (b *backend) store(ctx context.Context, workspace string, value []byte) err
 	case errors.As(err, &refused) && refused.operation < len(ops)-1:
 		return fmt.Errorf("the lock %s was lost, so the state is not written: %w", h.id, err)
 	case errors.As(err, &refused):
-		// An attempt whose answer was lost may have done it.
+		// An attempt without a response may have succeeded.
 		if now, again := b.client.get(ctx, write.Key, nil); again == nil && now != nil &&
 			bytes.Equal(now.Value, value) {
 			b.remember(workspace, now.ModifyIndex)
@@ -288,7 +288,7 @@ func (b *backend) store(ctx context.Context, workspace string, value []byte) err
 	return errors.New("writing the state: Consul's answer does not say what was written")
 }
 
-// storeChunks writes a payload in parts, and then the key that names them.
+// storeChunks writes a payload in parts, and then the key with their names.
 func (b *backend) storeChunks(ctx context.Context, workspace, sum string, payload []byte) (index, error) {
 	i := index{Chunks: []string{}, Hash: sum}
 	n := 0
@@ -310,13 +310,13 @@ func (b *backend) storeChunks(ctx context.Context, workspace, sum string, payloa
 	return i, b.store(ctx, workspace, value)
 }
 
-// abandon deletes the chunks of a state that could not be written, unless the key refers to them after all.
+// abandon deletes the chunks of a state that could not be written, unless the key refers to them.
 func (b *backend) abandon(ctx context.Context, workspace string, i index, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	now, unread := b.client.get(ctx, b.key(workspace), nil)
 	if unread != nil {
-		return err // better keys that nothing refers to than a state without its parts
+		return err // unreferenced keys are better than an incomplete state
 	}
 	if there, ok := indexOf(now); !ok || there.Hash != i.Hash {
 		b.dropChunks(ctx, workspace, i, index{})
@@ -326,11 +326,11 @@ func (b *backend) abandon(ctx context.Context, workspace string, i index, err er
 
 var sum = pattern.Lazy(`^[0-9a-f]{32}$`)
 
-// dropChunks deletes the chunks of a state, but for those that another one has as well: two equal states have the same
-// names. That some cannot be deleted is no error: nothing refers to them any more.
+// dropChunks deletes the chunks of a state, except those that another one also has: equal states have the same
+// names. Failures are ignored: the chunks are unreferenced.
 func (b *backend) dropChunks(ctx context.Context, workspace string, old, kept index) {
 	switch {
-	case !sum().MatchString(old.Hash): // it names no chunks of ours
+	case !sum().MatchString(old.Hash): // it does not contain names of chunks
 	case old.Hash != kept.Hash:
 		_ = b.client.remove(ctx, b.below(workspace, "tfstate."+old.Hash+"/"), true)
 	default:
@@ -389,7 +389,7 @@ func (b *backend) Create(ctx context.Context, workspace string) error {
 	return err
 }
 
-// Delete implements snapshot.Backend. The chunks go, too; OpenTofu leaves them.
+// Delete implements snapshot.Backend. It also deletes the chunks, which OpenTofu does not.
 func (b *backend) Delete(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace || workspace == "" {
 		return snapshot.ErrDefault

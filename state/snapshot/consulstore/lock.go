@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// What OpenTofu's locks are made of.
+// The parts of OpenTofu's locks.
 const (
 	lockName = ".lock"
 	infoName = ".lockinfo"
@@ -24,15 +24,15 @@ const (
 )
 
 const (
-	// heldWait is how long one try of Lock waits for a lock that somebody holds.
+	// heldWait is how long one attempt of Lock waits for a lock that is held.
 	heldWait = time.Second
-	// delayWait is how long it waits for one that nobody holds: Consul does not give it away for a while after its
-	// session ended without releasing it. Without waiting there would be a refusal which names nobody.
+	// delayWait is how long it waits for a lock without a holder: Consul does not assign it for a while after its
+	// session expired without releasing it. Without waiting, the error could not name a holder.
 	delayWait = lockDelay + 2*time.Second
 	pause     = time.Second
 )
 
-// heldLock is a lock of this process. id is the session that holds it.
+// heldLock is a lock of this process. id is its session.
 type heldLock struct {
 	id   string
 	lost chan struct{} // closed by watch
@@ -40,8 +40,9 @@ type heldLock struct {
 	done chan struct{} // closed when watch has returned
 }
 
-// Lock implements snapshot.Backend. The lock's ID is that of its session, which is renewed until it is released. When
-// the process dies, Consul frees the lock after the session's TTL (up to twice that) and the delay.
+// Lock implements snapshot.Backend. The lock's ID is that of its session, which is renewed until the lock is
+// released. If the process is killed, Consul releases the lock after the session's TTL (up to twice that) and the
+// delay.
 func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
 	if !b.lock {
 		return snapshot.Lock{ID: info.ID}, nil
@@ -69,7 +70,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	former := b.held[workspace]
 	b.held[workspace] = h
 	b.mu.Unlock()
-	if former != nil { // it was lost, or the session could not have taken the key
+	if former != nil { // it was lost, or the key could not have been acquired
 		former.stop()
 		<-former.done
 	}
@@ -77,7 +78,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	return snapshot.Lock{ID: id, Lost: h.lost}, nil
 }
 
-// acquire gives the lock's key to a session. The error is *journal.Held when another one has it.
+// acquire acquires the lock's key for a session. The error is *journal.Held if another session has it.
 func (b *backend) acquire(ctx context.Context, workspace, id string) error {
 	key := b.below(workspace, lockName)
 	begun := time.Now()
@@ -89,14 +90,14 @@ func (b *backend) acquire(ctx context.Context, workspace, id string) error {
 			return fmt.Errorf("reading the lock: %w", err)
 		case at != nil && at.Flags != lockFlags:
 			return fmt.Errorf("the key %q exists, and is no lock: its flags are %d", key, at.Flags)
-		case at != nil && at.Session == id: // an answer was lost
+		case at != nil && at.Session == id: // an earlier response was lost
 			return nil
 		case at != nil && at.Session != "":
 			left := heldWait - time.Since(begun)
 			if left <= 0 {
 				return b.heldBy(ctx, workspace, at.Session)
 			}
-			// The answer comes when the key has changed, or the time is up.
+			// The response comes when the key has changed, or after the wait.
 			wait := strconv.FormatInt(max(1, left.Milliseconds()), 10) + "ms"
 			query = url.Values{"index": {strconv.FormatUint(at.ModifyIndex, 10)}, "wait": {wait}}
 			continue
@@ -130,14 +131,14 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// heldBy is the error of a lock that another session has. Where that one has not said yet who it is, its ID is all
-// there is.
+// heldBy returns the error about another session's lock. If there is no lock information yet, only the session's ID
+// is known.
 func (b *backend) heldBy(ctx context.Context, workspace, session string) error {
 	holder, err := b.holder(ctx, workspace)
 	if err != nil {
 		return fmt.Errorf("the state is locked, and who holds the lock cannot be read: %w", err)
 	}
-	if holder == nil || session != "" && holder.ID != session { // what a dead process has left
+	if holder == nil || session != "" && holder.ID != session { // left by a killed process
 		holder = &journal.LockInfo{ID: session, Path: b.key(workspace), Info: "consul session: " + session}
 		if session == "" {
 			holder.Info = "the delay after the end of a session that held the lock"
@@ -146,7 +147,7 @@ func (b *backend) heldBy(ctx context.Context, workspace, session string) error {
 	return &journal.Held{Holder: *holder}
 }
 
-// holder reads who holds the lock; nil when it is not said.
+// holder reads the lock information; nil if there is none.
 func (b *backend) holder(ctx context.Context, workspace string) (*journal.LockInfo, error) {
 	at, err := b.client.get(ctx, b.below(workspace, infoName), nil)
 	if err != nil || at == nil {
@@ -156,9 +157,8 @@ func (b *backend) holder(ctx context.Context, workspace string) (*journal.LockIn
 	return &info, err
 }
 
-// watch renews the session, and notices when the lock is lost: when the session has ended, when the key is not the
-// session's any more, or when the session could not be renewed for its TTL, after which Consul may end it at any
-// moment.
+// watch renews the session, and detects the loss of the lock: if the session has ended, if the key no longer
+// belongs to it, or if it could not be renewed for its TTL, after which Consul may end it at any moment.
 func (b *backend) watch(ctx context.Context, h *heldLock, key string, renewed time.Time) {
 	defer close(h.done)
 	defer h.stop()
@@ -190,9 +190,9 @@ func (b *backend) watch(ctx context.Context, h *heldLock, key string, renewed ti
 	}
 }
 
-// Unlock implements snapshot.Backend. A lock of another process is broken only if it is the one that is named, which
-// OpenTofu does not check. That, and the removal, are one transaction; it comes before the end of the session, so that
-// Consul's delay does not keep the next one out.
+// Unlock implements snapshot.Backend. Another process's lock is broken only if it has this ID, which OpenTofu does
+// not check. The check and the removal are one transaction, before the end of the session, so that Consul's delay
+// does not affect the next holder.
 func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	if !b.lock {
 		return nil
@@ -234,7 +234,7 @@ func by(holder *journal.LockInfo, session string) string {
 	return " of " + holder.Who
 }
 
-// release removes what a session has, and ends it. It is not cancelled. It leaves the locks of other sessions alone.
+// release removes a session's keys, and ends it. It is not cancelled, and does not change other sessions' locks.
 func (b *backend) release(ctx context.Context, workspace, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
@@ -242,20 +242,20 @@ func (b *backend) release(ctx context.Context, workspace, id string) error {
 	_, err := b.client.transact(ctx, operation{Verb: "check-session", Key: lock, Session: id},
 		operation{Verb: "delete", Key: info}, operation{Verb: "delete", Key: lock})
 	var gone *rolledBack
-	if errors.As(err, &gone) { // it does not have the lock; what it has left may be there
+	if errors.As(err, &gone) { // it does not have the lock; its lock information may remain
 		err = b.sweep(ctx, workspace, id)
 	}
 	return errors.Join(err, b.client.destroySession(ctx, id))
 }
 
-// sweep deletes the lock information of a session that has ended without releasing its lock.
+// sweep deletes the lock information of a session that ended without releasing its lock.
 func (b *backend) sweep(ctx context.Context, workspace, id string) error {
 	at, err := b.client.get(ctx, b.below(workspace, infoName), nil)
 	if err != nil || at == nil {
 		return err
 	}
 	if info, err := snapshot.DecodeLock(at.Value); err != nil || info.ID != id {
-		return nil //nolint:nilerr // it is somebody else's
+		return nil //nolint:nilerr // it belongs to another session
 	}
 	_, err = b.client.transact(ctx, operation{Verb: "delete-cas", Key: at.Key, Index: at.ModifyIndex})
 	var changed *rolledBack

@@ -23,9 +23,8 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// Kind returns the kind "consul". The environment is read when it is opened: unlike with other kinds, an argument that
-// is set to "" does not stop a variable from standing in for it, because it is Consul's own client that reads them
-// there.
+// Kind returns the kind "consul". Unlike with other kinds, an argument that is set to "" does not override an
+// environment variable, because in OpenTofu Consul's own client reads these variables.
 func Kind() *snapshot.Kind {
 	attributes := map[string]*schema.Attribute{
 		"path": {Type: cty.String, Required: true},
@@ -48,13 +47,13 @@ func Kind() *snapshot.Kind {
 const (
 	defaultAddress = "127.0.0.1:8500"
 	dialTimeout    = 10 * time.Second
-	// keepAlive is below the time after which common firewalls forget a connection without traffic.
+	// keepAlive is less than the time after which common firewalls drop idle connections.
 	keepAlive = 17 * time.Second
-	// answerTimeout is how long one answer may take; nothing that is asked takes the server longer than a second.
+	// answerTimeout bounds the time for one response; no request takes the server longer than a second.
 	answerTimeout = 30 * time.Second
 )
 
-// open makes a backend of arguments. It asks nothing of the server.
+// open returns a backend for the arguments. It sends no request.
 func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
 	var diags diag.List
 	path := args.String("path")
@@ -102,7 +101,7 @@ func either(a, b string) string {
 	return b
 }
 
-// locate finds the agent's address: host and port, a URL which may have a path in front of Consul's, or unix://SOCKET.
+// locate parses the agent's address: host and port, a URL with an optional path prefix, or unix://SOCKET.
 func locate(p snapshot.Place, args snapshot.Arguments, transport *http.Transport) (*url.URL, diag.List) {
 	scheme := args.String("scheme")
 	if scheme == "" {
@@ -128,7 +127,7 @@ func locate(p snapshot.Place, args snapshot.Arguments, transport *http.Transport
 		switch prefix {
 		case "https":
 			scheme = "https"
-		case "http": // TLS that was asked for elsewhere stays
+		case "http": // TLS that is configured elsewhere is kept
 		case "unix":
 			transport.Proxy = nil
 			dial := transport.DialContext
@@ -144,7 +143,7 @@ func locate(p snapshot.Place, args snapshot.Arguments, transport *http.Transport
 	base, err := url.Parse(scheme + "://" + address)
 	switch {
 	case err != nil || base.Hostname() == "" || base.RawQuery != "" || base.Fragment != "":
-		// The value is not repeated: it may hold a password.
+		// The value is not repeated: it may contain a password.
 		return nil, diag.List{args.Problem("address", "Invalid address",
 			`"address" has to be a host with a port, such as 127.0.0.1:8500, or the URL of a Consul agent.`)}
 	case base.User != nil:
@@ -155,7 +154,8 @@ func locate(p snapshot.Place, args snapshot.Arguments, transport *http.Transport
 	return base, nil
 }
 
-// accessToken finds the ACL token: the argument, else the file that the environment names, else the environment's.
+// accessToken returns the ACL token: the argument, else the content of the file in the environment, else the
+// environment's token.
 func accessToken(p snapshot.Place, args snapshot.Arguments) (string, diag.List) {
 	if token := args.String("access_token"); token != "" {
 		return token, nil
@@ -173,7 +173,7 @@ func accessToken(p snapshot.Place, args snapshot.Arguments) (string, diag.List) 
 	return p.Env("CONSUL_HTTP_TOKEN"), nil
 }
 
-// tlsConfig returns how the agent is checked, and what it is shown.
+// tlsConfig returns the TLS configuration: how the agent is verified, and the client certificate.
 func tlsConfig(p snapshot.Place, args snapshot.Arguments) (*tls.Config, diag.List) {
 	var diags diag.List
 	bad := func(name, format string, a ...any) {

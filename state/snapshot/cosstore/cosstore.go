@@ -1,8 +1,8 @@
-// Package cosstore keeps snapshots in a bucket of Tencent Cloud's object store by the conventions of OpenTofu's backend
+// Package cosstore stores snapshots in a bucket of Tencent Cloud's object store, compatible with OpenTofu's backend
 // "cos".
 //
-// A workspace is an object. It is locked by a second object; because the store cannot make an object only if there is
-// none, a tag of the account keeps others out while that object is looked for and made.
+// A workspace is an object. It is locked by a second object; because the store has no conditional creation, a tag
+// of the account excludes others while that object is checked and created.
 package cosstore
 
 import (
@@ -51,7 +51,7 @@ func (b *backend) Describe(workspace string) snapshot.Description {
 	return snapshot.Description{Where: "cos://" + b.bucket + "/" + b.object(workspace), Form: tfstate.Compact}
 }
 
-// Close gives up the connections. Locks that are held stay.
+// Close closes the connections. Locks are kept.
 func (b *backend) Close() error {
 	b.watches.Close()
 	b.transport.CloseIdleConnections()
@@ -70,15 +70,16 @@ func (b *backend) ask(ctx context.Context, method, object string, query url.Valu
 	return answer, err
 }
 
-// checksum is that of an object, which is part of its metadata and, for a lock, its ID: hexadecimal MD5.
+// checksum returns the checksum of an object, which is part of its metadata and, for a lock, its ID: hexadecimal
+// MD5.
 func checksum(data []byte) string {
-	sum := md5.Sum(data) // the convention of the place, no protection
+	sum := md5.Sum(data) // OpenTofu's convention, not a protection
 	return hex.EncodeToString(sum[:])
 }
 
 const checksumHeader = "X-Cos-Meta-Md5"
 
-// get reads an object; nil when there is none.
+// get reads an object; nil if there is none.
 func (b *backend) get(ctx context.Context, object string) ([]byte, error) {
 	answer, err := b.ask(ctx, http.MethodGet, object, nil, nil, nil)
 	switch {
@@ -112,7 +113,7 @@ func (b *backend) put(ctx context.Context, object string, data []byte) error {
 	return err
 }
 
-// remove deletes an object. That there is none is no error.
+// remove deletes an object. If there is none, that is not an error.
 func (b *backend) remove(ctx context.Context, object string) error {
 	_, err := b.ask(ctx, http.MethodDelete, object, nil, nil, nil)
 	if call.IsCode(err, "NoSuchKey") {

@@ -11,16 +11,16 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// tagKey is the key of the tags that keep others out while a lock object is looked for and made.
+// tagKey is the key of the tags that exclude others while a lock object is checked and created.
 const tagKey = "tencentcloud-terraform-lock"
 
-// How long a tag is tried to be deleted, and the pause between the tries.
+// How long deleting a tag is retried, and the pause between the attempts.
 const (
 	tagTime  = 30 * time.Second
 	tagPause = time.Second
 )
 
-// The codes of a tag that is there already, and of one that is not there.
+// The error codes for an existing and a missing tag.
 const (
 	tagExists  = "ResourceInUse.TagDuplicate"
 	tagMissing = "ResourceNotFound.TagNonExist"
@@ -28,14 +28,14 @@ const (
 
 func (b *backend) lockObject(workspace string) string { return b.object(workspace) + ".tflock" }
 
-// tag is the value of the tag of a lock object.
+// tag returns the tag of a lock object.
 func (b *backend) tag(object string) map[string]any {
 	return map[string]any{"TagKey": tagKey, "TagValue": b.tagValue(object)}
 }
 
 func (b *backend) tagValue(object string) string { return checksum([]byte(b.bucket + ":" + object)) }
 
-// Lock implements snapshot.Backend. The lock's ID is the check sum of the lock object.
+// Lock implements snapshot.Backend. The lock's ID is the checksum of the lock object.
 func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (_ snapshot.Lock, err error) {
 	object := b.lockObject(workspace)
 	info.Path = object
@@ -71,7 +71,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	return lock, nil
 }
 
-// heldBy is the error of a tag that is there already: somebody holds the lock, or is about to.
+// heldBy returns the error about an existing tag: another process has the lock, or is about to.
 func (b *backend) heldBy(ctx context.Context, object string) error {
 	holder, err := b.holder(ctx, object)
 	if err != nil {
@@ -86,7 +86,7 @@ func (b *backend) heldBy(ctx context.Context, object string) error {
 	return &journal.Held{Holder: *holder}
 }
 
-// holder reads who holds a lock; nil when nobody does.
+// holder reads the lock information; nil if there is none.
 func (b *backend) holder(ctx context.Context, object string) (*journal.LockInfo, error) {
 	data, err := b.get(ctx, object)
 	if err != nil || data == nil {
@@ -100,7 +100,7 @@ func (b *backend) holder(ctx context.Context, object string) (*journal.LockInfo,
 	return &info, nil
 }
 
-// untag deletes the tag of a lock object, if it is there. A service that is busy is asked for half a minute.
+// untag deletes the tag of a lock object, if it exists. It retries for half a minute while the service is busy.
 func (b *backend) untag(ctx context.Context, object string) error {
 	end := time.Now().Add(tagTime)
 	for {
@@ -139,7 +139,7 @@ func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	}
 	b.watches.Stop(workspace, lockID)
 	switch {
-	case holder == nil && lockID == b.tagValue(object): // what a program has left that died taking the lock
+	case holder == nil && lockID == b.tagValue(object): // left by a process that was killed while locking
 		return b.untag(ctx, object)
 	case holder == nil:
 		return fmt.Errorf("%w: %s; there is no lock", snapshot.ErrNotLocked, lockID)

@@ -14,10 +14,10 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// label is what may be part of a host's name.
+// label matches a label of a host name.
 var label = pattern.Lazy(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
-// open checks the arguments, and exchanges the keys for those of a role if one is named.
+// open checks the arguments, and exchanges the keys for those of a role if there is one.
 func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
 	b := &backend{
 		bucket: args.String("bucket"), prefix: args.String("prefix"), key: args.String("key"), acl: args.String("acl"),
@@ -63,13 +63,14 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 	return b, diags
 }
 
-// defaultDuration is how long a role is assumed for where nothing is said, maxDuration how long it may be, in seconds.
+// defaultDuration is the default duration of an assumed role, maxDuration the maximum, in seconds.
 const (
 	defaultDuration = 7200
 	maxDuration     = 43200
 )
 
-// roleOf returns the role of the block assume_role. The environment stands in for its arguments, not for the block.
+// roleOf returns the role of the block assume_role. The environment can set its arguments, but not replace the
+// block.
 func roleOf(p snapshot.Place, args snapshot.Arguments) (call.Role, diag.List) {
 	block, ok := args.Nested("assume_role")
 	if !ok {

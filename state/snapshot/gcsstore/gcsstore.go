@@ -1,5 +1,5 @@
-// Package gcsstore keeps snapshots in a bucket of Google Cloud Storage, or of what speaks its protocol, by the
-// conventions of OpenTofu's backend "gcs".
+// Package gcsstore stores snapshots in a bucket of Google Cloud Storage, or of a compatible service, compatible
+// with OpenTofu's backend "gcs".
 //
 // A workspace is an object. It is locked by a second object, whose generation is the ID of the lock.
 package gcsstore
@@ -36,7 +36,8 @@ type backend struct {
 	api, upload string
 
 	bucket, prefix, kmsKey string
-	// customerKey are the headers of a customer's key: they go with every call about a state, never about a lock.
+	// customerKey are the headers of a customer's key: they are sent with every call about a state, never about a
+	// lock.
 	customerKey http.Header
 
 	transport  *http.Transport
@@ -44,14 +45,14 @@ type backend struct {
 	watchEvery time.Duration
 }
 
-// Close gives up the connections. Locks that are held stay.
+// Close closes the connections. Locks are kept.
 func (b *backend) Close() error {
 	b.watches.Close()
 	b.transport.CloseIdleConnections()
 	return nil
 }
 
-// customerKey returns the headers that hand a key over.
+// customerKey returns the headers that transmit a key.
 func customerKey(raw []byte) http.Header {
 	sum := sha256.Sum256(raw)
 	return http.Header{
@@ -61,7 +62,7 @@ func customerKey(raw []byte) http.Header {
 	}
 }
 
-// locate finds the addresses of the bucket's objects. Uploads go to a path of their own of the same host.
+// locate determines the addresses of the bucket's objects. Uploads use another path of the same host.
 func (b *backend) locate(custom string) error {
 	if custom == "" {
 		custom = b.session.Endpoint("storage") + "/storage/v1/"
@@ -87,7 +88,7 @@ func (b *backend) Describe(workspace string) snapshot.Description {
 	return snapshot.Description{Where: b.where(b.stateObject(workspace)), Form: tfstate.Compact}
 }
 
-// ask sends a request about an object. A missing bucket is an error that says so.
+// ask sends a request about an object. A missing bucket is a special error.
 func (b *backend) ask(ctx context.Context, method, object string, query url.Values, header http.Header) (
 	*call.Response, error) {
 	address := b.api
@@ -101,7 +102,7 @@ func (b *backend) ask(ctx context.Context, method, object string, query url.Valu
 	return answer, b.explain(err)
 }
 
-// errNoBucket means that a bucket is missing, unlike an object in it.
+// errNoBucket means that the bucket is missing, not only an object in it.
 var errNoBucket = errors.New("it does not exist; Millipede does not create it")
 
 func (b *backend) explain(err error) error {
@@ -113,10 +114,10 @@ func (b *backend) explain(err error) error {
 	return err
 }
 
-// missing reports whether an error says that there is no such object.
+// missing reports whether an error means that there is no such object.
 func missing(err error) bool { return call.IsStatus(err, http.StatusNotFound) }
 
-// get reads an object, of a generation unless that is empty; nil when there is none.
+// get reads an object, of a generation unless that is empty; nil if there is none.
 func (b *backend) get(ctx context.Context, object, generation string, header http.Header) ([]byte, error) {
 	query := url.Values{"alt": {"media"}}
 	if generation != "" {
@@ -140,10 +141,10 @@ func (b *backend) get(ctx context.Context, object, generation string, header htt
 	return answer.Body, nil
 }
 
-// storedSum returns the check sum that the service sends along with content as it is stored; empty when there is none.
+// storedSum returns the service's checksum of the stored content; empty if there is none.
 func storedSum(h http.Header) string {
 	if h.Get("X-Goog-Stored-Content-Encoding") == "gzip" {
-		return "" // of other bytes than those that arrive
+		return "" // it is not the checksum of the transmitted bytes
 	}
 	for _, line := range h.Values("X-Goog-Hash") {
 		for _, part := range strings.Split(line, ",") {
@@ -155,13 +156,13 @@ func storedSum(h http.Header) string {
 	return ""
 }
 
-// checksum is the CRC32C of data as the service writes it: base64 of four bytes, the highest first.
+// checksum returns the CRC32C of data in the service's form: base64 of four bytes, big endian.
 func checksum(data []byte) string {
 	sum := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))
 }
 
-// contentType is what OpenTofu's states and locks are stored as.
+// contentType is the content type of OpenTofu's states and locks.
 const contentType = "text/plain; charset=utf-8"
 
 // put stores an object, and returns its generation.
@@ -206,7 +207,7 @@ func (b *backend) put(ctx context.Context, object string, query url.Values, head
 	return generation(answer)
 }
 
-// generation reads the generation of the object that an answer describes.
+// generation returns the generation of the object in a response.
 func generation(answer *call.Response) (string, error) {
 	var object struct{ Generation string }
 	if err := json.Unmarshal(answer.Body, &object); err != nil {
@@ -268,8 +269,8 @@ func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// Create implements snapshot.Backend. It stores an empty state, as OpenTofu does, unless there is one by then: the
-// service compares, so no lock is needed. The default workspace exists without.
+// Create implements snapshot.Backend. It stores an empty state, as OpenTofu does, unless the object exists by then:
+// the service compares, so no lock is needed. The default workspace exists in any case.
 func (b *backend) Create(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil
@@ -285,7 +286,7 @@ func (b *backend) Create(ctx context.Context, workspace string) error {
 	return err
 }
 
-// Delete implements snapshot.Backend. A workspace that is gone already is no error.
+// Delete implements snapshot.Backend. A workspace that does not exist is not an error.
 func (b *backend) Delete(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace || workspace == "" {
 		return snapshot.ErrDefault

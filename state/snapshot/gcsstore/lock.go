@@ -14,11 +14,11 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// maxRaces is how often in a row a lock may be refused and gone when its holder is asked for.
+// maxRaces bounds how often in a row a lock may be held when it is taken and released when its holder is read.
 const maxRaces = 16
 
-// Lock implements snapshot.Backend. The lock's ID is the generation of the lock object; the UUID in it is nobody's
-// concern but ours, who recognize a lock by it of whose making no answer arrived.
+// Lock implements snapshot.Backend. The lock's ID is the generation of the lock object. The UUID in it is used only
+// to recognize a lock that this process has created without receiving the response.
 func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
 	object := b.lockObject(workspace)
 	info.Path = b.where(object)
@@ -39,7 +39,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 		case there == nil: // released in the meantime
 			continue
 		case refused.Attempt > 1 && bytes.Equal(there, document):
-			return b.held(ctx, workspace, id), nil // an earlier attempt of ours made it
+			return b.held(ctx, workspace, id), nil // an earlier attempt of this process created it
 		}
 		return snapshot.Lock{}, &journal.Held{Holder: holder(id, info.Path, there)}
 	}
@@ -48,7 +48,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 		info.Path, maxRaces)
 }
 
-// held is a lock that was taken, and is looked at from now on.
+// held returns a lock that was taken, and starts watching it.
 func (b *backend) held(ctx context.Context, workspace, id string) snapshot.Lock {
 	lock := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
 		query := url.Values{"fields": {"generation"}}
@@ -65,7 +65,7 @@ func (b *backend) held(ctx context.Context, workspace, id string) snapshot.Lock 
 	return lock
 }
 
-// lockThere reads the lock object and its generation; nil when there is none.
+// lockThere reads the lock object and its generation; nil if there is none.
 func (b *backend) lockThere(ctx context.Context, object string) (id string, document []byte, err error) {
 	answer, err := b.ask(ctx, http.MethodGet, object, url.Values{"fields": {"generation"}}, nil)
 	if missing(err) {
@@ -81,7 +81,7 @@ func (b *backend) lockThere(ctx context.Context, object string) (id string, docu
 	return id, document, err
 }
 
-// holder is what a lock object says of who holds the lock. Of one that cannot be read the ID is known at least.
+// holder returns the holder in a lock object. If the object cannot be decoded, at least the ID is known.
 func holder(id, path string, document []byte) journal.LockInfo {
 	info, err := snapshot.DecodeLock(document)
 	if err != nil {

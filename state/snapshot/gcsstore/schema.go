@@ -50,10 +50,10 @@ func Kind() *snapshot.Kind {
 	}
 }
 
-// scope is what tokens are asked for: reading and writing objects.
+// scope is the scope of tokens: reading and writing objects.
 const scope = "https://www.googleapis.com/auth/devstorage.read_write"
 
-// open checks the arguments, and gets a token with the credentials that they name.
+// open checks the arguments, and gets a token with the configured credentials.
 func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
 	var diags diag.List
 	bad := func(name, format string, a ...any) {

@@ -1,6 +1,6 @@
-// Package httpstore keeps a snapshot on a web server, by the protocol of OpenTofu's backend "http".
+// Package httpstore stores a snapshot on a web server, with the protocol of OpenTofu's backend "http".
 //
-// The server does the work: it stores the state, and decides about locks. There are no workspaces but the default one.
+// The server stores the state, and decides about locks. There are no workspaces but the default one.
 package httpstore
 
 import (
@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// maxState is how large a state may be that is read, in bytes.
+	// maxState bounds the size of a state, in bytes.
 	maxState = 1 << 30
-	// maxLock is how large the information about a lock may be.
+	// maxLock bounds the size of lock information.
 	maxLock = 1 << 20
 )
 
@@ -38,10 +38,10 @@ type backend struct {
 	userAgent                              string
 
 	mu   sync.Mutex        // guards held
-	held map[string][]byte // by the ID of a lock of this process: what the server was told of it, nil for nothing
+	held map[string][]byte // by the ID of a lock of this process: the document sent to the server, or nil
 }
 
-// Close gives up the connections. Locks that are held stay.
+// Close closes the connections. Locks are kept.
 func (b *backend) Close() error {
 	b.client.HTTPClient.CloseIdleConnections()
 	return nil
@@ -61,7 +61,7 @@ func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close() // it was read to its end, or is of no use
+	defer answer.Body.Close() // it was read to its end, or is not needed
 	switch answer.StatusCode {
 	case http.StatusOK:
 	case http.StatusNoContent, http.StatusNotFound:
@@ -81,7 +81,7 @@ func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 	return data, nil
 }
 
-// Write implements snapshot.Backend. While this process has a lock, the server is told its ID.
+// Write implements snapshot.Backend. While this process has a lock, the request contains its ID.
 func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
 	if workspace != journal.DefaultWorkspace {
 		return snapshot.ErrNoWorkspaces
@@ -109,7 +109,7 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 	return refused("writing the state", answer)
 }
 
-// Lock implements snapshot.Backend. Without an address for it, nothing is locked.
+// Lock implements snapshot.Backend. Without a lock address it does nothing.
 func (b *backend) Lock(ctx context.Context, _ string, info journal.LockInfo) (snapshot.Lock, error) {
 	if b.lockAddress == nil {
 		b.hold(info.ID, nil)
@@ -133,8 +133,8 @@ func (b *backend) Lock(ctx context.Context, _ string, info journal.LockInfo) (sn
 		}
 		holder, err := snapshot.DecodeLock(body)
 		if err != nil {
-			holder = info // the server does not say who it is
-		} else if holder.ID == info.ID { // the answer to an earlier try was lost: the lock is ours
+			holder = info // the server does not return the holder
+		} else if holder.ID == info.ID { // an earlier response was lost: this process has the lock
 			b.hold(info.ID, document)
 			return snapshot.Lock{ID: info.ID}, nil
 		}
@@ -143,12 +143,12 @@ func (b *backend) Lock(ctx context.Context, _ string, info journal.LockInfo) (sn
 	return snapshot.Lock{}, refused("locking the state", answer)
 }
 
-// Unlock implements snapshot.Backend. It is the server that compares the ID.
+// Unlock implements snapshot.Backend. The server compares the ID.
 func (b *backend) Unlock(ctx context.Context, _, lockID string) error {
 	b.mu.Lock()
 	document, own := b.held[lockID]
 	b.mu.Unlock()
-	if own && (document == nil || b.unlockAddress == nil) { // the server was told nothing, or is not to be told
+	if own && (document == nil || b.unlockAddress == nil) { // there is no lock on the server, or no unlock address
 		b.forget(lockID)
 		return nil
 	}
@@ -173,7 +173,7 @@ func (b *backend) Unlock(ctx context.Context, _, lockID string) error {
 	return refused("releasing the lock", answer)
 }
 
-// hold notes a lock of this process. document is nil where the server was not asked for it.
+// hold records a lock of this process. document is nil if the server has no lock.
 func (b *backend) hold(lockID string, document []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,7 +200,7 @@ func (b *backend) Create(_ context.Context, workspace string) error {
 // Delete implements snapshot.Backend.
 func (b *backend) Delete(context.Context, string) error { return snapshot.ErrNoWorkspaces }
 
-// ask sends a request, and sends it again while the server is busy or cannot be reached, as often as the arguments say.
+// ask sends a request, and retries it while the server is busy or unreachable, as often as configured.
 func (b *backend) ask(ctx context.Context, method string, to *url.URL, body []byte) (*http.Response, error) {
 	var content any
 	if body != nil {
@@ -218,7 +218,7 @@ func (b *backend) ask(ctx context.Context, method string, to *url.URL, body []by
 		r.SetBasicAuth(b.username, b.password)
 	}
 	if body != nil {
-		sum := md5.Sum(body) //nolint:gosec // a check sum that the protocol asks for, no protection
+		sum := md5.Sum(body) //nolint:gosec // a checksum in the protocol, not a protection
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Content-MD5", base64.StdEncoding.EncodeToString(sum[:]))
 	}
@@ -226,14 +226,14 @@ func (b *backend) ask(ctx context.Context, method string, to *url.URL, body []by
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {
-			err = failed.Err // the address in front may hold a password
+			err = failed.Err // the address in the outer error may contain a password
 		}
 		return nil, fmt.Errorf("%s %s: %w", method, to.Redacted(), err)
 	}
 	return answer, nil
 }
 
-// refused is the error of an answer that says no.
+// refused returns the error of an error response.
 func refused(doing string, answer *http.Response) error {
 	switch answer.StatusCode {
 	case http.StatusUnauthorized:
@@ -253,7 +253,7 @@ func readAll(r io.Reader, most int64) ([]byte, error) {
 	return data, err
 }
 
-// drain lets the connection be used again.
+// drain reads the rest of a response, so that the connection can be reused.
 func drain(answer *http.Response) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxLock))
 	_ = answer.Body.Close()

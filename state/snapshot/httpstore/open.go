@@ -20,10 +20,10 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// most bounds how often, and how many seconds, the arguments can ask to wait.
+// most bounds the number of retries and the seconds between them in the arguments.
 const most = 86400
 
-// open makes a backend of arguments. It asks nothing of the server.
+// open returns a backend for the arguments. It sends no request.
 func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
 	b := &backend{
 		updateMethod: args.String("update_method"),
@@ -69,7 +69,7 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 	b.client.RetryMax = args.Int("retry_max")
 	b.client.RetryWaitMin = time.Duration(args.Int("retry_wait_min")) * time.Second
 	b.client.RetryWaitMax = max(b.client.RetryWaitMin, time.Duration(args.Int("retry_wait_max"))*time.Second)
-	// the last answer says more than how often it was asked
+	// the last response is more informative than the number of attempts
 	b.client.ErrorHandler = retryablehttp.PassthroughErrorHandler
 	call.Bound(b.client)
 	return b, diags
@@ -77,7 +77,7 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 
 var headerName = pattern.Lazy(`^[A-Za-z0-9_-]+$`)
 
-// headers checks the argument of that name.
+// headers checks the argument headers.
 func headers(args snapshot.Arguments) (map[string]string, diag.List) {
 	var diags diag.List
 	bad := func(format string, a ...any) {
@@ -102,7 +102,7 @@ func headers(args snapshot.Arguments) (map[string]string, diag.List) {
 	return all, diags
 }
 
-// tlsConfig returns how servers are checked, and what they are shown.
+// tlsConfig returns the TLS configuration: how servers are verified, and the client certificate.
 func tlsConfig(args snapshot.Arguments) (*tls.Config, diag.List) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: args.Bool("skip_cert_verification")}
 	var diags diag.List

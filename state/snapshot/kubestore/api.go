@@ -19,10 +19,10 @@ import (
 	"github.com/millipede-iac/millipede/cloud/call"
 )
 
-// maxAnswer is how large an answer may be: a page of a list is the largest.
+// maxAnswer bounds the size of a response: a page of a list is the largest.
 const maxAnswer = 64 << 20
 
-// api is an API server, with who asks it.
+// api is an API server, with the identity of the client.
 type api struct {
 	address   *url.URL
 	client    *retryablehttp.Client
@@ -30,7 +30,7 @@ type api struct {
 	userAgent string
 }
 
-// retry reports whether a request is sent again: only when the server says that it has not looked at it.
+// retry reports whether a request is retried: only if the server says that it has not processed it.
 func retry(ctx context.Context, answer *http.Response, err error) (bool, error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
@@ -55,7 +55,7 @@ func newClient(transport *http.Transport) *retryablehttp.Client {
 	return c
 }
 
-// statusError is an answer that says no.
+// statusError is an error response.
 type statusError struct {
 	Code          int
 	Doing, Reason string
@@ -76,8 +76,8 @@ func isStatus(err error, code int) bool {
 	return errors.As(err, &s) && s.Code == code
 }
 
-// ask sends a request and decodes the answer; in and out may be nil. Credentials that are no longer good are asked for
-// once more.
+// ask sends a request and decodes the response; in and out may be nil. If credentials have expired, it gets new
+// ones once.
 func (a *api) ask(ctx context.Context, method, path string, query url.Values, accept string, in, out any) error {
 	var body []byte
 	if in != nil {
@@ -143,12 +143,12 @@ func (a *api) send(
 	answer, err := a.client.Do(r)
 	var failed *url.Error
 	if errors.As(err, &failed) {
-		err = failed.Err // the address in front may hold a password
+		err = failed.Err // the address in the outer error may contain a password
 	}
 	return answer, err
 }
 
-// collection is where the objects of one type in a namespace are.
+// collection is the objects of one type in a namespace.
 type collection struct {
 	api  *api
 	path string
@@ -156,7 +156,7 @@ type collection struct {
 
 const wholeObject = "application/json"
 
-// get returns an object; nil when there is none.
+// get returns an object; nil if there is none.
 func (c collection) get(ctx context.Context, name string) (object, error) {
 	var o object
 	err := c.api.ask(ctx, http.MethodGet, c.path+"/"+name, nil, wholeObject, nil, &o)
@@ -175,7 +175,7 @@ func (c collection) update(ctx context.Context, o object) error {
 	return c.api.ask(ctx, http.MethodPut, c.path+"/"+o.name(), nil, wholeObject, o, nil)
 }
 
-// list returns the metadata of the objects that a selector of labels chooses, without the data, by pages of 500.
+// list returns the metadata of the objects that a label selector matches, without the data, in pages of 500.
 func (c collection) list(ctx context.Context, labels string) ([]object, error) {
 	const accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 	var all []object
@@ -196,7 +196,7 @@ func (c collection) list(ctx context.Context, labels string) ([]object, error) {
 	}
 }
 
-// remove deletes an object that is labelled as one of this backend. That there is none is no error.
+// remove deletes an object that has this backend's labels. If there is none, that is not an error.
 func (c collection) remove(ctx context.Context, name string) error {
 	o, err := c.get(ctx, name)
 	if err != nil || o == nil {
@@ -216,10 +216,10 @@ func (c collection) remove(ctx context.Context, name string) error {
 	return err
 }
 
-// object is an object of the API, with all of its fields, so that an update keeps those that nobody here knows.
+// object is an object of the API, with all its fields, so that an update keeps unknown ones.
 type object map[string]any
 
-// child returns an object inside of an object; nil when there is none.
+// child returns a nested object; nil if there is none.
 func (o object) child(path ...string) map[string]any {
 	at := map[string]any(o)
 	for _, name := range path {
@@ -228,7 +228,7 @@ func (o object) child(path ...string) map[string]any {
 	return at
 }
 
-// setChild sets a field of an object inside of an object.
+// setChild sets a field of a nested object.
 func (o object) setChild(in, name string, v any) {
 	inner, ok := o[in].(map[string]any)
 	if !ok {
@@ -238,7 +238,7 @@ func (o object) setChild(in, name string, v any) {
 	inner[name] = v
 }
 
-// annotationsWith returns the annotations with one set, or, without a value, taken away.
+// annotationsWith returns the annotations with one set or, without a value, removed.
 func (o object) annotationsWith(name, value string) map[string]any {
 	all := maps.Clone(o.child("metadata", "annotations"))
 	if all == nil {
@@ -263,7 +263,7 @@ func (o object) labels() map[string]string {
 	return labels
 }
 
-// selector writes labels as a query does.
+// selector returns labels in the form of a query.
 func selector(labels map[string]string) string {
 	var terms []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {

@@ -19,28 +19,28 @@ import (
 )
 
 const (
-	// programEnds is how long a credentials program may go on after its time is up.
+	// programEnds is how long a credentials program may continue after its time limit.
 	programEnds = 2 * time.Second
-	// early is how long before its end a credential is no longer used.
+	// early is how long before its expiry a credential is no longer used.
 	early = 10 * time.Second
 )
 
-// identity is who asks the API server.
+// identity is the client's identity for the API server.
 type identity struct {
 	token, tokenFile   string
 	username, password string
 	certificate        *tls.Certificate
 	program            *execEntry
-	cluster            map[string]any // what a program is told of the cluster, if it wants to know
+	cluster            map[string]any // the cluster information for a program that requests it
 	place              snapshot.Place
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	made   credential
 	usable bool
-	until  time.Time // zero when it has no end
+	until  time.Time // zero if it does not expire
 }
 
-// credential is what a program answers.
+// credential is the output of a program.
 type credential struct {
 	Token           string
 	CertificateData string     `json:"clientCertificateData"`
@@ -49,12 +49,12 @@ type credential struct {
 	certificate     *tls.Certificate
 }
 
-// authorize puts into a request who is asking.
+// authorize adds the credentials to a request.
 func (i *identity) authorize(ctx context.Context, r *http.Request) error {
 	switch {
 	case i.token != "":
 		r.Header.Set("Authorization", "Bearer "+i.token)
-	case i.tokenFile != "": // it is renewed while this process runs
+	case i.tokenFile != "": // it is rotated while this process runs
 		text, err := os.ReadFile(i.tokenFile)
 		if err != nil {
 			return fmt.Errorf("reading the token: %w", err)
@@ -91,7 +91,7 @@ func (i *identity) clientCertificate(request *tls.CertificateRequestInfo) (*tls.
 	return &tls.Certificate{}, nil
 }
 
-// forget drops the credential of a program, because the server does not accept it; it reports whether there was one.
+// forget removes the credential of a program after the server has rejected it; it reports whether there was one.
 func (i *identity) forget() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -100,7 +100,7 @@ func (i *identity) forget() bool {
 	return was
 }
 
-// ask returns the credential of the program, which is run when there is none, or when it is about to end.
+// ask returns the credential of the program, which is run if there is none, or if it is about to expire.
 func (i *identity) ask(ctx context.Context) (credential, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -155,7 +155,7 @@ func (i *identity) run(ctx context.Context) (credential, error) {
 		Kind, APIVersion string
 		Status           *credential
 	}
-	// What is wrong is not quoted: it may be a part of a secret.
+	// The invalid output is not quoted: it may contain a secret.
 	if json.Unmarshal(output, &answer) != nil || answer.Kind != "ExecCredential" || answer.Status == nil {
 		return credential{}, errors.New("it does not answer with an ExecCredential that has a status")
 	}

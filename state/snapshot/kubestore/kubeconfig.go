@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// kubeconfig is the part of such a file that is used here.
+// kubeconfig is the part of a kubeconfig file that is used here.
 type kubeconfig struct {
 	CurrentContext string `json:"current-context"`
 	Clusters       []struct {
@@ -58,10 +58,10 @@ type execEntry struct {
 	Args                []string
 	Env                 []struct{ Name, Value string }
 	ProvideClusterInfo  bool
-	dir                 string // where a relative command starts from
+	dir                 string // the base of a relative command
 }
 
-// readKubeconfig reads one file. Paths in it start from its directory.
+// readKubeconfig reads one file. Paths in it are relative to its directory.
 func readKubeconfig(name string) (*kubeconfig, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -85,7 +85,7 @@ func readKubeconfig(name string) (*kubeconfig, error) {
 		if errors.As(err, &wrong) {
 			return nil, fmt.Errorf("%q cannot be a %s", wrong.Field, strings.Fields(wrong.Value)[0])
 		}
-		return nil, errors.New("it does not have the form of a kubeconfig") // what is wrong may be a part of a secret
+		return nil, errors.New("it does not have the form of a kubeconfig") // the details may contain a secret
 	}
 	dir := filepath.Dir(name)
 	for i := range c.Clusters {
@@ -109,8 +109,8 @@ func from(dir string, path *string) {
 	}
 }
 
-// kubeconfigs reads the files that the arguments name. With several, those that do not exist are passed over, and the
-// first that has an entry wins. given is the argument that problems are about.
+// kubeconfigs reads the files in the arguments. If there are several, missing files are skipped, and the first one
+// with an entry takes precedence. given is the argument for diagnostics.
 func kubeconfigs(p snapshot.Place, args snapshot.Arguments) (merged *kubeconfig, given string, diags diag.List) {
 	var names []string
 	given = "config_path"
@@ -152,8 +152,8 @@ func kubeconfigs(p snapshot.Place, args snapshot.Arguments) (merged *kubeconfig,
 	return merged, given, diags
 }
 
-// choose returns the cluster and the user of the chosen context, or of the arguments that name them. What nobody has
-// named is empty.
+// choose returns the cluster and the user of the selected context, or of the arguments that name them. They are
+// empty if neither does.
 func (c *kubeconfig) choose(args snapshot.Arguments) (cluster clusterEntry, user userEntry, diags diag.List) {
 	missing := func(argument, kind, name string) {
 		if !args.Given(argument) {

@@ -1,4 +1,4 @@
-// Package kubestore keeps snapshots in secrets of a Kubernetes cluster, by the conventions of OpenTofu's backend
+// Package kubestore stores snapshots in secrets of a Kubernetes cluster, compatible with OpenTofu's backend
 // "kubernetes".
 //
 // A workspace is a secret with the compressed state; a lease beside it is its lock.
@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// maxSecret is how much data the API server takes in one secret.
+	// maxSecret is the maximum size of the data in one secret.
 	maxSecret = 1 << 20
-	// maxState is how large a state may be that is read, uncompressed.
+	// maxState bounds the size of an uncompressed state.
 	maxState = 1 << 30
 	// stateKey is the key in a secret's data.
 	stateKey = "tfstate"
@@ -45,7 +45,7 @@ type backend struct {
 	watchEvery time.Duration
 }
 
-// Close gives up the connections. Locks that are held stay.
+// Close closes the connections. Locks are kept.
 func (b *backend) Close() error {
 	b.watches.Close()
 	b.transport.CloseIdleConnections()
@@ -84,7 +84,7 @@ func (b *backend) Describe(workspace string) snapshot.Description {
 
 var subdomain = pattern.Lazy(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
-// checkName says what is wrong with the name of a workspace, or with the suffix.
+// checkName checks the name of a workspace, and the suffix.
 func (b *backend) checkName(workspace string) error {
 	name := b.leaseName(workspace) // the longer one of the two
 	switch {
@@ -97,7 +97,7 @@ func (b *backend) checkName(workspace string) error {
 	return nil
 }
 
-// Read implements snapshot.Backend. It reads what Terraform has split, too.
+// Read implements snapshot.Backend. It also reads states that Terraform has split.
 func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 	if err := b.checkName(workspace); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 	return unpack(packed)
 }
 
-// stateOf returns the compressed state in a secret; nil when there is none.
+// stateOf returns the compressed state in a secret; nil if there is none.
 func stateOf(secret object) ([]byte, error) {
 	text, ok := secret.child("data")[stateKey].(string)
 	if !ok || text == "" {
@@ -145,8 +145,8 @@ func stateOf(secret object) ([]byte, error) {
 	return packed, nil
 }
 
-// unpack reads the first stream of compressed data. What follows it are parts of an older state, which a writer that
-// was ended could not take away. The error is io.ErrUnexpectedEOF when the rest of the stream is missing.
+// unpack decompresses the first stream of the data. Parts of an older state may follow, which an interrupted writer
+// has not removed. The error is io.ErrUnexpectedEOF if the rest of the stream is missing.
 func unpack(packed []byte) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
@@ -163,7 +163,7 @@ func unpack(packed []byte) ([]byte, error) {
 	return data, nil
 }
 
-// parts returns the names of the secrets, beyond the first, that Terraform has split a state into, in order.
+// parts returns the names of the secrets, after the first, into which Terraform has split a state, in order.
 func (b *backend) parts(ctx context.Context, workspace string) ([]string, error) {
 	items, err := b.secrets().list(ctx, selector(map[string]string{
 		"tfstate": "true", "tfstateSecretSuffix": b.suffix, "tfstateWorkspace": workspace,
@@ -186,12 +186,12 @@ func (b *backend) parts(ctx context.Context, workspace string) ([]string, error)
 	return names, nil
 }
 
-// Write implements snapshot.Backend. A secret that somebody else writes at the same time is an error.
+// Write implements snapshot.Backend. A concurrent write to the secret is an error.
 func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
 	return b.store(ctx, workspace, data, true)
 }
 
-// store writes a state; unless replace is set, only where there is none.
+// store writes a state; unless replace is set, only if there is none.
 func (b *backend) store(ctx context.Context, workspace string, data []byte, replace bool) error {
 	if err := b.checkName(workspace); err != nil {
 		return err
@@ -231,7 +231,7 @@ func (b *backend) store(ctx context.Context, workspace string, data []byte, repl
 	case !replace && secret.child("data")[stateKey] != nil:
 		return nil
 	}
-	// Who must not list cannot have what is split: Terraform lists it, too.
+	// Without the permission to list there are no split states: Terraform needs it, too.
 	stale, err := b.parts(ctx, workspace)
 	if err != nil && !isStatus(err, http.StatusForbidden) {
 		return err
@@ -277,7 +277,7 @@ func (b *backend) Create(ctx context.Context, workspace string) error {
 	return b.store(ctx, workspace, empty, false)
 }
 
-// Delete implements snapshot.Backend. The lease goes, too.
+// Delete implements snapshot.Backend. It also deletes the lease.
 func (b *backend) Delete(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace || workspace == "" {
 		return snapshot.ErrDefault

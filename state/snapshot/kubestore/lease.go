@@ -9,14 +9,14 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// lockInfo is the annotation that says who holds a lease.
+// lockInfo is the annotation with the holder of a lease.
 const lockInfo = "app.terraform.io/lock-info"
 
-// tries is how often a lease is read again because somebody else has changed it in between.
+// tries bounds how often a lease is read again after a concurrent change.
 const tries = 5
 
-// Lock implements snapshot.Backend. Who is refused because another one changes the lease at the same time reads again
-// who that is.
+// Lock implements snapshot.Backend. After a conflict with a concurrent change of the lease, it reads the holder
+// again.
 func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
 	if err := b.checkName(workspace); err != nil {
 		return snapshot.Lock{}, err
@@ -60,7 +60,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	return snapshot.Lock{}, conflict
 }
 
-// held is a lock that was taken, and is looked at from now on.
+// held returns a lock that was taken, and starts watching it.
 func (b *backend) held(ctx context.Context, workspace, id string) snapshot.Lock {
 	lock := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
 		lease, err := b.leases().get(ctx, b.leaseName(workspace))
@@ -69,7 +69,7 @@ func (b *backend) held(ctx context.Context, workspace, id string) snapshot.Lock 
 	return lock
 }
 
-// Unlock implements snapshot.Backend. The lease stays, without a holder.
+// Unlock implements snapshot.Backend. The lease is kept, without a holder.
 func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	if err := b.checkName(workspace); err != nil {
 		return err
@@ -98,13 +98,13 @@ func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	return conflict
 }
 
-// holderOf returns the ID of a lease's holder; empty when there is none.
+// holderOf returns the ID of a lease's holder; empty if there is none.
 func holderOf(lease object) string {
 	id, _ := lease.child("spec")["holderIdentity"].(string)
 	return id
 }
 
-// infoOf returns what a lease says of its holder, which is at least its ID.
+// infoOf returns the information about a lease's holder, which is at least its ID.
 func infoOf(lease object) journal.LockInfo {
 	text, _ := lease.child("metadata", "annotations")[lockInfo].(string)
 	info, err := snapshot.DecodeLock([]byte(text))

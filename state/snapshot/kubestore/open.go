@@ -21,7 +21,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// serviceAccount is where a pod finds its own credentials.
+// serviceAccount is the directory with a pod's own credentials.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // execVersions are the versions of the protocol with credentials programs.
@@ -31,7 +31,7 @@ var execVersions = []string{
 
 var label = pattern.Lazy(`^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`)
 
-// open makes a backend of arguments. It asks nothing of the server.
+// open returns a backend for the arguments. It sends no request.
 func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
 	return openIn(p, args, serviceAccount)
 }
@@ -92,7 +92,7 @@ func openIn(p snapshot.Place, args snapshot.Arguments, account string) (snapshot
 	return b, diags
 }
 
-// source returns the cluster and the user that the surroundings name: the pod's own ones, or those of a kubeconfig.
+// source returns the cluster and the user of the environment: those of the pod, or those of a kubeconfig.
 func source(p snapshot.Place, args snapshot.Arguments, account string) (clusterEntry, userEntry, diag.List) {
 	if !args.Bool("in_cluster_config") {
 		files, given, diags := kubeconfigs(p, args)
@@ -125,8 +125,7 @@ func source(p snapshot.Place, args snapshot.Arguments, account string) (clusterE
 	return cluster, userEntry{TokenFile: tokenFile}, nil
 }
 
-// override puts the arguments in the place of what the surroundings say. Who is named there takes the place of the
-// user's program.
+// override applies the arguments. Credentials in the arguments replace the user's program.
 func override(p snapshot.Place, args snapshot.Arguments, cluster *clusterEntry, user *userEntry) diag.List {
 	if args.Given("host") {
 		cluster.Server = args.String("host")
@@ -184,8 +183,8 @@ func override(p snapshot.Place, args snapshot.Arguments, cluster *clusterEntry, 
 	return nil
 }
 
-// addressOf returns the address of the API server. One without a scheme is https where anything speaks of certificates,
-// and where there is a secret, which would go over the network in the clear otherwise.
+// addressOf returns the address of the API server. An address without a scheme is https if certificates are
+// configured, or if there is a secret, which would otherwise be sent unencrypted.
 func addressOf(args snapshot.Arguments, c clusterEntry, secrets bool) (*url.URL, diag.List) {
 	at, server := "config_path", c.Server
 	if args.Given("host") {
@@ -213,7 +212,7 @@ func addressOf(args snapshot.Arguments, c clusterEntry, secrets bool) (*url.URL,
 	return u, nil
 }
 
-// identityOf returns who asks.
+// identityOf returns the client's identity.
 func identityOf(p snapshot.Place, args snapshot.Arguments, user userEntry) (*identity, diag.List) {
 	who := &identity{
 		token: user.Token, tokenFile: user.TokenFile, username: user.Username, password: user.Password,
@@ -249,7 +248,8 @@ func identityOf(p snapshot.Place, args snapshot.Arguments, user userEntry) (*ide
 	return who, nil
 }
 
-// tlsConfig returns how the server is checked. It reads the file of the authorities into the entry.
+// tlsConfig returns the TLS configuration for verifying the server. It reads the file of the authorities into the
+// entry.
 func tlsConfig(args snapshot.Arguments, c *clusterEntry) (*tls.Config, diag.List) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.Insecure, ServerName: c.TLSServerName}
 	at := "config_path"
@@ -270,7 +270,7 @@ func tlsConfig(args snapshot.Arguments, c *clusterEntry) (*tls.Config, diag.List
 	return config, nil
 }
 
-// fileOr returns what is given, or what a file holds.
+// fileOr returns given, or else the content of a file.
 func fileOr(name string, given []byte) ([]byte, error) {
 	if len(given) > 0 || name == "" {
 		return given, nil

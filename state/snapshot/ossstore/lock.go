@@ -12,23 +12,23 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// How long a state is read again until it is the one of its check sum.
+// How long a state is read again until it matches its checksum.
 const (
 	consistentFor = 10 * time.Second
 	consistentTry = 2 * time.Second
 )
 
-// The columns of rows, and what the name of a check sum's row ends with.
+// The columns of rows, and the suffix of the name of a checksum's row.
 const (
 	infoColumn   = "Info"
 	digestColumn = "Digest"
 	digestSuffix = "-md5"
 )
 
-// lockID is the name of a state's row in the table, and the path that lock information has.
+// lockID returns the name of a state's row in the table, which is also the path in lock information.
 func (b *backend) lockID(object string) string { return b.bucket + "/" + object }
 
-// holder reads who holds the lock of a row; nil when nobody does.
+// holder reads the holder of a row's lock; nil if there is none.
 func (b *backend) holder(ctx context.Context, row string) (*journal.LockInfo, error) {
 	text, err := b.rows.get(ctx, row, infoColumn)
 	if err != nil || text == "" {
@@ -55,7 +55,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 		case holder == nil: // it was released in the meantime
 			holder = &journal.LockInfo{Path: row}
 		}
-		if holder.ID != info.ID { // else the answer to an earlier try was lost
+		if holder.ID != info.ID { // otherwise an earlier response was lost
 			return snapshot.Lock{}, &journal.Held{Holder: *holder}
 		}
 	case err != nil:
@@ -88,17 +88,17 @@ func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	return b.rows.remove(ctx, row, ignore)
 }
 
-// digest is the check sum that the table keeps of a state: hexadecimal MD5 of what is stored.
+// digest returns the checksum of a state in the table: hexadecimal MD5 of the stored data.
 func digest(data []byte) string {
 	if len(data) == 0 {
 		return ""
 	}
-	sum := md5.Sum(data) // the convention of the table, no protection
+	sum := md5.Sum(data) // OpenTofu's convention, not a protection
 	return hex.EncodeToString(sum[:])
 }
 
-// consistent reads a state that is the one of the table's check sum. A check sum that is missing, or cannot be read, is
-// passed over, as OpenTofu does; one that differs for longer than consistentFor is an error.
+// consistent reads a state that matches the checksum in the table. A checksum that is missing, or cannot be read,
+// is ignored, as in OpenTofu; one that differs for longer than consistentFor is an error.
 func (b *backend) consistent(ctx context.Context, object string) ([]byte, error) {
 	for waited := time.Duration(0); ; waited += consistentTry {
 		data, err := b.get(ctx, object)
@@ -108,7 +108,7 @@ func (b *backend) consistent(ctx context.Context, object string) ([]byte, error)
 		row := b.lockID(object) + digestSuffix
 		want, err := b.rows.get(ctx, row, digestColumn)
 		if err != nil || want == "" || want == digest(data) {
-			return data, nil // who may read the state need not be able to read the table
+			return data, nil // the permission to read the state is sufficient
 		}
 		if waited >= consistentFor {
 			return nil, fmt.Errorf("the state is not the one that the table %s has the check sum of: the "+
@@ -127,8 +127,8 @@ func (b *backend) consistent(ctx context.Context, object string) ([]byte, error)
 	}
 }
 
-// putDigest stores the check sum of a state that was written. Without it the next reader would refuse the state, so it
-// is an error that it cannot be stored.
+// putDigest stores the checksum of a state that was written. If that fails it returns an error, because the next
+// reader would reject the state.
 func (b *backend) putDigest(ctx context.Context, object string, data []byte) error {
 	if b.rows == nil {
 		return nil

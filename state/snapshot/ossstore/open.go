@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// open checks the arguments, finds the credentials and the addresses, and looks whether the table of locks is there.
+// open checks the arguments, finds the credentials and the addresses, and checks that the table of locks exists.
 func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
 	b := &backend{
 		bucket: args.String("bucket"), prefix: strings.TrimPrefix(strings.Trim(args.String("prefix"), "/"), "./"),
@@ -72,7 +72,7 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 	return b, diags
 }
 
-// located returns the address of a bucket, which is part of the host's name.
+// located returns the address of a bucket, whose name is part of the host name.
 func located(endpoint, bucket string) (string, error) {
 	u, err := url.Parse(alibaba.WithScheme(endpoint))
 	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" {
@@ -81,7 +81,7 @@ func located(endpoint, bucket string) (string, error) {
 	return u.Scheme + "://" + bucket + "." + u.Host, nil
 }
 
-// check says what is wrong with arguments that a schema allows.
+// check reports problems with the arguments that the schema cannot express.
 func (b *backend) check(args snapshot.Arguments) diag.List {
 	var diags diag.List
 	bad := func(name, format string, a ...any) {
@@ -106,7 +106,7 @@ func (b *backend) check(args snapshot.Arguments) diag.List {
 	return diags
 }
 
-// roleOf returns the role that is to be assumed: of the arguments, else of the old block.
+// roleOf returns the role to assume: of the arguments, else of the deprecated block.
 func roleOf(args snapshot.Arguments) (call.Role, diag.List) {
 	r := call.Role{
 		ARN: args.String("assume_role_role_arn"), SessionName: args.String("assume_role_session_name"),

@@ -1,8 +1,8 @@
-// Package ossstore keeps snapshots in a bucket of Alibaba Cloud's object store by the conventions of OpenTofu's backend
+// Package ossstore stores snapshots in a bucket of Alibaba Cloud's object store, compatible with OpenTofu's backend
 // "oss".
 //
-// A workspace is an object. It is locked by a row of a table of TableStore, which holds the check sum of the state,
-// too.
+// A workspace is an object. It is locked by a row in a table of TableStore, which also contains the checksum of the
+// state.
 package ossstore
 
 import (
@@ -52,7 +52,7 @@ func (b *backend) Describe(workspace string) snapshot.Description {
 	}
 }
 
-// Close gives up the connections. Locks that are held stay.
+// Close closes the connections. Locks are kept.
 func (b *backend) Close() error {
 	b.watches.Close()
 	b.transport.CloseIdleConnections()
@@ -71,7 +71,7 @@ func (b *backend) ask(ctx context.Context, method, object string, query url.Valu
 	return answer, err
 }
 
-// get reads an object; nil when there is none.
+// get reads an object; nil if there is none.
 func (b *backend) get(ctx context.Context, object string) ([]byte, error) {
 	answer, err := b.ask(ctx, http.MethodGet, object, nil, nil, nil)
 	switch {
@@ -83,8 +83,8 @@ func (b *backend) get(ctx context.Context, object string) ([]byte, error) {
 	return answer.Body, nil
 }
 
-// Read implements snapshot.Backend. Where a table keeps check sums, a state that is not yet the one of its check sum is
-// read again for a while.
+// Read implements snapshot.Backend. If a table has checksums, a state that does not match its checksum yet is read
+// again for a while.
 func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 	data, err := b.consistent(ctx, b.object(workspace))
 	if err != nil || len(data) == 0 {

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// The parts of a row in the form that TableStore calls PlainBuffer: a header, tags before every part, integers of four
-// bytes with the lowest first, and a check sum of each cell and of the row.
+// The parts of a row in TableStore's PlainBuffer encoding: a header, a tag before every part, little-endian
+// integers of four bytes, and a checksum of each cell and of the row.
 const (
 	rowHeader      = 0x75
 	tagKeys        = 1
@@ -25,7 +25,7 @@ const (
 	errorPlainText = "the row is not in the form of TableStore"
 )
 
-// crc is the check sum of eight bits with the polynomial 0x07.
+// crc returns the 8-bit CRC with the polynomial 0x07.
 func crc(sum byte, data ...byte) byte {
 	for _, b := range data {
 		sum ^= b
@@ -42,7 +42,7 @@ func crc(sum byte, data ...byte) byte {
 
 func length(n int) []byte { return binary.LittleEndian.AppendUint32(nil, uint32(n)) }
 
-// appendCell adds a cell with a text, and returns its check sum.
+// appendCell appends a cell with a text, and returns its checksum.
 func appendCell(row []byte, name, value string) ([]byte, byte) {
 	row = append(row, tagCell, tagName)
 	row = append(append(row, length(len(name))...), name...)
@@ -56,7 +56,7 @@ func appendCell(row []byte, name, value string) ([]byte, byte) {
 	return append(row, tagCellSum, sum), sum
 }
 
-// plainRow writes a row: its key, its columns, and whether it is to be deleted.
+// plainRow encodes a row: its key, its columns, and whether to delete it.
 func plainRow(key string, columns map[string]string, remove bool) []byte {
 	row, cell := appendCell(append(length(rowHeader), tagKeys), keyColumn, key)
 	sum := crc(0, cell)
@@ -77,7 +77,7 @@ func plainRow(key string, columns map[string]string, remove bool) []byte {
 
 var errPlainRow = errors.New(errorPlainText)
 
-// rowReader reads a row; after the first fault it returns nothing but zeros.
+// rowReader decodes a row; after the first error it returns only zero values.
 type rowReader struct {
 	left []byte
 	bad  bool
@@ -107,7 +107,7 @@ func (r *rowReader) length() int {
 	return 0
 }
 
-// skip reads a tag if it is the next one.
+// skip reads a tag if it is next.
 func (r *rowReader) skip(tag byte) bool {
 	if len(r.left) > 0 && r.left[0] == tag {
 		r.left = r.left[1:]
@@ -116,7 +116,7 @@ func (r *rowReader) skip(tag byte) bool {
 	return false
 }
 
-// readPlainRow reads the texts of a row: its key, and its columns. A row that is empty has neither.
+// readPlainRow decodes a row: its key, and its columns. An empty row has neither.
 func readPlainRow(row []byte) (key string, columns map[string]string, err error) {
 	columns = map[string]string{}
 	if len(row) == 0 {
@@ -147,7 +147,7 @@ func readPlainRow(row []byte) (key string, columns map[string]string, err error)
 	return key, columns, nil
 }
 
-// cell reads a cell; ok is false when it holds no text.
+// cell decodes a cell; ok is false if it does not contain a text.
 func (r *rowReader) cell() (name, value string, ok bool) {
 	if !r.skip(tagName) {
 		r.take(-1)

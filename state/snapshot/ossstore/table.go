@@ -21,7 +21,7 @@ type rows struct {
 // keyColumn is the name of the table's key.
 const keyColumn = "LockID"
 
-// What a change expects of the row that it changes.
+// The condition of a change on the existing row.
 type expectation uint64
 
 const (
@@ -29,10 +29,10 @@ const (
 	expectNotExist expectation = 2
 )
 
-// conditionFailed is the code of an expectation that is not met.
+// conditionFailed is the error code of a condition that is not met.
 const conditionFailed = "OTSConditionCheckFail"
 
-// message makes a message of its fields.
+// message is an encoded protobuf message.
 type message []byte
 
 func (m message) text(number protowire.Number, value string) message {
@@ -47,7 +47,7 @@ func (m message) number(number protowire.Number, value uint64) message {
 	return protowire.AppendVarint(protowire.AppendTag(m, number, protowire.VarintType), value)
 }
 
-// field returns the last field of a number that has a length; nil when there is none.
+// field returns the last length-delimited field with a number; nil if there is none.
 func field(m []byte, number protowire.Number) ([]byte, error) {
 	var out []byte
 	for len(m) > 0 {
@@ -88,13 +88,13 @@ func (t *rows) ask(ctx context.Context, operation string, in message) ([]byte, e
 	return answer.Body, nil
 }
 
-// describe looks whether the table is there.
+// describe checks that the table exists.
 func (t *rows) describe(ctx context.Context) error {
 	_, err := t.ask(ctx, "DescribeTable", message{}.text(1, t.table))
 	return err
 }
 
-// get reads a column of a row; empty when there is none.
+// get reads a column of a row; empty if there is none.
 func (t *rows) get(ctx context.Context, key, column string) (string, error) {
 	in := message{}.text(1, t.table).bytes(2, plainRow(key, nil, false)).text(3, keyColumn).text(3, column).number(5, 1)
 	answer, err := t.ask(ctx, "GetRow", in)

@@ -14,8 +14,8 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// parameters are libpq's environment variables with the names that connection strings have for them. without sets what
-// counts where neither a connection string nor the operation's environment says anything.
+// parameters are libpq's environment variables with their names in connection strings. without sets the default if
+// neither a connection string nor the operation's environment sets a parameter.
 var parameters = []struct {
 	env, name string
 	without   func(c *pq.Config, p snapshot.Place)
@@ -28,7 +28,7 @@ var parameters = []struct {
 	{"PGPASSWORD", "password", func(c *pq.Config, _ snapshot.Place) { c.Password = "" }},
 	{"PGPASSFILE", "passfile", func(c *pq.Config, _ snapshot.Place) { c.Passfile = "" }},
 	{"PGSSLMODE", "sslmode", func(c *pq.Config, _ snapshot.Place) {
-		if !filepath.IsAbs(c.Host) { // else it is a socket, and the driver has set the mode
+		if !filepath.IsAbs(c.Host) { // otherwise it is a socket, and the driver has set the mode
 			c.SSLMode = ""
 		}
 	}},
@@ -42,11 +42,11 @@ var parameters = []struct {
 		func(c *pq.Config, _ snapshot.Place) { c.TargetSessionAttrs = "" }},
 	{"PGLOADBALANCEHOSTS", "load_balance_hosts", func(c *pq.Config, _ snapshot.Place) { c.LoadBalanceHosts = "" }},
 	{"PGTZ", "tz", func(c *pq.Config, _ snapshot.Place) { c.TZ = "" }},
-	{"PGCONNECT_TIMEOUT", "connect_timeout", nil}, // connection says it always
+	{"PGCONNECT_TIMEOUT", "connect_timeout", nil}, // connection always sets it
 	{"PGSERVICE", "service", nil},                 // and this
 }
 
-// userOf is who asks where nothing says so: the operation's user, else the process's.
+// userOf returns the default user: the operation's user, else the process's.
 func userOf(p snapshot.Place) string {
 	if name := p.Env("USER"); name != "" {
 		return name
@@ -57,8 +57,8 @@ func userOf(p snapshot.Place) string {
 	return ""
 }
 
-// configuration reads a connection string, with what the operation's environment adds to it. The driver itself asks the
-// process's environment, which may be another operation's: what it has from there alone is taken back.
+// configuration parses a connection string, completed by the operation's environment. The driver itself uses the
+// process's environment, which may belong to another operation: settings that come only from there are removed.
 func configuration(p snapshot.Place, given string) (pq.Config, error) {
 	text, err := connection(p, given)
 	if err != nil {
@@ -69,7 +69,7 @@ func configuration(p snapshot.Place, given string) (pq.Config, error) {
 		return pq.Config{}, err
 	}
 	said := names(text)
-	if config.Service != "" { // it may have said anything
+	if config.Service != "" { // it may have set anything
 		return config, nil
 	}
 	for _, param := range parameters {
@@ -80,13 +80,13 @@ func configuration(p snapshot.Place, given string) (pq.Config, error) {
 	return config, nil
 }
 
-// connection returns the connection string, with what the operation's environment adds to it in front.
+// connection returns the connection string, preceded by the settings of the operation's environment.
 func connection(p snapshot.Place, given string) (string, error) {
 	if strings.HasPrefix(given, "postgres://") || strings.HasPrefix(given, "postgresql://") {
 		//lint:ignore SA1019 only pairs can be joined with those of the operation's environment
 		pairs, err := pq.ParseURL(given)
 		if err != nil {
-			return "", errors.New("it is no valid URL") // the library's error repeats it, with the password
+			return "", errors.New("it is no valid URL") // the library's error contains it, with the password
 		}
 		given = pairs
 	}
@@ -100,11 +100,11 @@ func connection(p snapshot.Place, given string) (string, error) {
 	return strings.Join(append(pairs, given), " "), nil
 }
 
-// checkedAtOnce are parameters that the driver looks at when it reads a connection string, before those of the
-// process's environment can be taken back.
+// checkedAtOnce are parameters that the driver checks when it parses a connection string, before those of the
+// process's environment can be removed.
 const checkedAtOnce = "service='' sslrootcert='' sslnegotiation=postgres"
 
-// names returns the names of the pairs of a connection string, which the driver has found to be right.
+// names returns the names of the pairs of a valid connection string.
 func names(text string) map[string]bool {
 	out := map[string]bool{}
 	for {
@@ -118,7 +118,7 @@ func names(text string) map[string]bool {
 	}
 }
 
-// afterValue returns what comes after the value that a text begins with.
+// afterValue returns the rest of a text after the value at its beginning.
 func afterValue(text string) string {
 	quoted := strings.HasPrefix(text, "'")
 	for i := 0; i < len(text); i++ {

@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// connectTimeout is how long a server is tried, in seconds, where the connection string does not say.
+// connectTimeout is the default time limit for connecting, in seconds.
 const connectTimeout = 10
 
 // Kind returns the kind "pg".
@@ -51,7 +51,7 @@ func Kind() *snapshot.Kind {
 	}
 }
 
-// open connects to the database, and makes schema, table and index unless it is told not to.
+// open connects to the database, and creates schema, table and index unless that is disabled.
 func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
 	wrong := func(err error) diag.List {
 		return diag.List{args.Problem("conn_str", "Invalid database connection",
@@ -93,8 +93,8 @@ func closing(db *sql.DB) diag.List {
 	return nil
 }
 
-// prepare makes what the backend needs of the database, where it is not there. A role that may not create a schema is
-// fine as long as the schema exists.
+// prepare creates the missing database objects. A role that may not create a schema is sufficient if the schema
+// exists.
 func (b *backend) prepare(ctx context.Context, args snapshot.Arguments) error {
 	name := args.String("schema_name")
 	if !args.Bool("skip_schema_creation") {
@@ -131,8 +131,8 @@ func (b *backend) prepare(ctx context.Context, args snapshot.Arguments) error {
 	return b.db.PingContext(ctx)
 }
 
-// define makes an object of the database that is to be there. Two processes that make it at the same time collide in
-// the database's own tables although the statement says "if not exists"; the loser tries once more, and finds it.
+// define creates a database object if it does not exist. Two processes that do this at the same time conflict in
+// the database's own tables in spite of "if not exists"; the one that fails retries once, and finds it.
 func (b *backend) define(ctx context.Context, what, statement string) error {
 	_, err := b.db.ExecContext(ctx, statement)
 	var refused *pq.Error

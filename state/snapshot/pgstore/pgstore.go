@@ -1,7 +1,7 @@
-// Package pgstore keeps snapshots in a PostgreSQL database, by the conventions of OpenTofu's backend "pg".
+// Package pgstore stores snapshots in a PostgreSQL database, compatible with OpenTofu's backend "pg".
 //
-// A workspace is a row; its lock is an advisory lock of a database session, which the server releases when the session
-// ends, however it ends.
+// A workspace is a row; its lock is an advisory lock of a database session, which the server releases when the
+// session ends for any reason.
 package pgstore
 
 import (
@@ -22,35 +22,35 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// pingEvery is how often the session that holds a lock is asked whether it is still there.
+// pingEvery is the interval of checks whether the session that holds a lock still exists.
 const pingEvery = 10 * time.Second
 
 type backend struct {
 	db *sql.DB
-	// where names the database, without a password; table is the quoted name of the table.
+	// where is the database, without a password; table is the quoted name of the table.
 	where, table string
-	// creation is the key of the lock under which the rows of new workspaces are made.
+	// creation is the key of the lock under which the rows of new workspaces are created.
 	creation int64
 
 	mu   sync.Mutex // guards held and the fields of its locks
 	held map[string]*heldLock
 }
 
-// heldLock is a lock of this process. It has a session of its own: another session could not release it.
+// heldLock is a lock of this process. It has its own session, because another session could not release it.
 type heldLock struct {
 	id      string
 	key     int64
 	session *sql.Conn
 	stop    context.CancelFunc
 	done    chan struct{}
-	// writing is held while the session writes, which is longer than a ping may take.
+	// writing is held while the session writes, which may take longer than a ping.
 	writing sync.Mutex
 }
 
 // creationKey returns the key of the lock that guards new rows: the negative FNV-1 hash of schema and table.
 func creationKey(schema, table string) int64 {
 	h := fnv.New32()
-	_, _ = h.Write([]byte(schema + "\x00" + table)) // a hash takes everything
+	_, _ = h.Write([]byte(schema + "\x00" + table)) // never fails
 	return -int64(h.Sum32())
 }
 
@@ -67,7 +67,7 @@ func (b *backend) Close() error {
 	b.mu.Unlock()
 	var errs []error
 	for _, h := range held {
-		if h.session != nil { // else it is reserved, and its session is not ours
+		if h.session != nil { // otherwise it is only reserved, without a session
 			h.stop()
 			<-h.done
 			errs = append(errs, closeSession(h.session))
@@ -91,8 +91,9 @@ func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 	return []byte(data.String), nil
 }
 
-// Write implements snapshot.Backend. The row is committed, and so durable, when Write returns. While this process holds
-// the workspace's lock, the session of the lock writes: when it has ended, the lock has, and nothing is written.
+// Write implements snapshot.Backend. The row is committed, and so durable, when Write returns. While this process
+// holds the workspace's lock, the session of the lock writes: if it has ended, the lock is lost, and nothing is
+// written.
 func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
 	statement := "INSERT INTO " + b.table + " (name, data) VALUES ($1, $2) " +
 		"ON CONFLICT (name) DO UPDATE SET data = EXCLUDED.data"
@@ -113,8 +114,8 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 	return err
 }
 
-// Lock implements snapshot.Backend. A workspace that has a row is locked by the row's id, one that has none by the key
-// under which rows are made. The database does not store who holds a lock, so the holder of journal.Held is info
+// Lock implements snapshot.Backend. A workspace with a row is locked by the row's id, one without by the key under
+// which rows are created. The database does not store the holder of a lock, so the holder in journal.Held is info
 // itself.
 func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
 	h := &heldLock{}
@@ -128,7 +129,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	return lock, err
 }
 
-// reserve notes that this process is about to lock a workspace. It reports false when it has done so already.
+// reserve records that this process is about to lock a workspace. It returns false if it has done so already.
 func (b *backend) reserve(workspace string, h *heldLock) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,7 +140,7 @@ func (b *backend) reserve(workspace string, h *heldLock) bool {
 	return true
 }
 
-// take removes the lock of this process with an ID, empty for one that is only reserved; nil when there is none.
+// take removes the lock of this process with an ID, empty for one that is only reserved; nil if there is none.
 func (b *backend) take(workspace, id string) *heldLock {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,7 +152,7 @@ func (b *backend) take(workspace, id string) *heldLock {
 	return h
 }
 
-// lock takes the lock that h is reserved for.
+// lock takes the lock for which h is reserved.
 func (b *backend) lock(ctx context.Context, workspace string, info journal.LockInfo, h *heldLock) (snapshot.Lock,
 	error) {
 	session, err := b.db.Conn(ctx)
@@ -175,7 +176,7 @@ func (b *backend) lock(ctx context.Context, workspace string, info journal.LockI
 	return snapshot.Lock{ID: info.ID, Lost: lost}, nil
 }
 
-// lockSession takes the lock of a workspace on a session, and returns its key. Where it is not locked, nothing is.
+// lockSession takes the lock of a workspace in a session, and returns its key. If it fails, nothing stays locked.
 func (b *backend) lockSession(ctx context.Context, session *sql.Conn, workspace string) (key int64, locked bool,
 	err error) {
 	var row, creation bool
@@ -192,7 +193,7 @@ func (b *backend) lockSession(ctx context.Context, session *sql.Conn, workspace 
 		if err := unlockSession(ctx, session, b.creation); err != nil {
 			return 0, false, err
 		}
-	} else if row { // somebody is making a workspace, and it may be this one
+	} else if row { // another process is creating a workspace, possibly this one
 		return b.creation, false, unlockSession(ctx, session, key)
 	}
 	return key, row, nil
@@ -207,7 +208,7 @@ func unlockSession(ctx context.Context, session *sql.Conn, key int64) error {
 	return err
 }
 
-// watch notices that the session has ended: then the server has released the lock.
+// watch detects the end of the session: then the server has released the lock.
 func (h *heldLock) watch(ctx context.Context, lost chan<- struct{}) {
 	defer close(h.done)
 	tick := time.NewTicker(pingEvery)
@@ -219,7 +220,7 @@ func (h *heldLock) watch(ctx context.Context, lost chan<- struct{}) {
 		case <-tick.C:
 		}
 		if !h.writing.TryLock() {
-			continue // a session that writes is there, and says itself if it ends
+			continue // a session that writes exists, and reports its end itself
 		}
 		within, cancel := context.WithTimeout(ctx, pingEvery)
 		err := h.session.PingContext(within)
@@ -232,7 +233,7 @@ func (h *heldLock) watch(ctx context.Context, lost chan<- struct{}) {
 	}
 }
 
-// Unlock implements snapshot.Backend. The lock of another session ends with that session: the error names it.
+// Unlock implements snapshot.Backend. Another session's lock ends with that session: the error names it.
 func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	var h *heldLock
 	if lockID != "" {
@@ -246,7 +247,7 @@ func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	return errors.Join(unlockSession(ctx, h.session, h.key), closeSession(h.session))
 }
 
-// closeSession ends the session itself instead of giving it back to the pool, so that no lock stays on it.
+// closeSession closes the session instead of returning it to the pool, so that it keeps no lock.
 func closeSession(session *sql.Conn) error {
 	err := session.Raw(func(any) error { return errEnd })
 	if errors.Is(err, errEnd) || errors.Is(err, sql.ErrConnDone) {
@@ -258,7 +259,7 @@ func closeSession(session *sql.Conn) error {
 	return err
 }
 
-// foreign says which session holds the lock that this process was asked to release.
+// foreign returns an error with the session that holds the lock to release.
 func (b *backend) foreign(ctx context.Context, workspace, lockID string) error {
 	key := b.creation
 	err := b.db.QueryRowContext(ctx, "SELECT id FROM "+b.table+" WHERE name = $1", workspace).Scan(&key)
@@ -291,7 +292,7 @@ func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() // Next has closed them, or there is an error already
+	defer rows.Close() // Next has closed them, or there is another error
 	names := []string{journal.DefaultWorkspace}
 	for rows.Next() {
 		var name string
@@ -326,7 +327,7 @@ func (b *backend) Delete(ctx context.Context, workspace string) error {
 	return err
 }
 
-// errEnd makes database/sql drop a session from its pool.
+// errEnd makes database/sql remove a session from its pool.
 var errEnd = driver.ErrBadConn
 
 func quote(name string) string { return pq.QuoteIdentifier(name) }

@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// How long a state is read again until it is the one of the digest.
+// How long a state is read again until it matches the digest.
 const (
 	consistentFor = 10 * time.Second
 	consistentTry = 2 * time.Second
@@ -37,7 +37,7 @@ func (b *backend) dynamo(ctx context.Context, operation string, in map[string]an
 	return b.session.Ask(ctx, "dynamodb", b.tableEndpoint, "DynamoDB_20120810."+operation, "1.0", in, out)
 }
 
-// find reads a row; nil when there is none.
+// find reads a row; nil if there is none.
 func (b *backend) find(ctx context.Context, id, columns string) (item, error) {
 	var answer struct{ Item item }
 	err := b.dynamo(ctx, "GetItem", map[string]any{
@@ -46,10 +46,10 @@ func (b *backend) find(ctx context.Context, id, columns string) (item, error) {
 	return answer.Item, err
 }
 
-// lockID is the name of a state's row in the table, and the path that lock information has.
+// lockID returns the name of a state's row in the table, which is also the path in lock information.
 func (b *backend) lockID(key string) string { return b.bucket + "/" + key }
 
-// Lock implements snapshot.Backend: the lock file first, then the table; both, where both are configured.
+// Lock implements snapshot.Backend: the lock file first, then the table; both, if both are configured.
 func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
 	key := b.object(workspace)
 	info.Path = b.lockID(key)
@@ -82,7 +82,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 			err = fmt.Errorf("writing the lock into the table %s: %w", b.table, err)
 		}
 		if err != nil {
-			if b.lockFile { // what was taken first is given back
+			if b.lockFile { // release the first lock
 				err = errors.Join(err, b.unlockFile(context.WithoutCancel(ctx), key, info.ID))
 			}
 			return snapshot.Lock{}, err
@@ -97,7 +97,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	return lock, nil
 }
 
-// holds reports whether a lock is still held, in all places that it was taken in.
+// holds reports whether a lock is still held, in all places where it was taken.
 func (b *backend) holds(ctx context.Context, key, id string) (bool, error) {
 	if b.lockFile {
 		if holder, err := b.holderOfFile(ctx, key); err != nil || holder == nil || holder.ID != id {
@@ -112,13 +112,13 @@ func (b *backend) holds(ctx context.Context, key, id string) (bool, error) {
 	return true, nil
 }
 
-// isOwn reports whether the lock that keeps this process out is its own: the answer to an earlier try was lost.
+// isOwn reports whether the conflicting lock is this process's own: an earlier response was lost.
 func isOwn(err error, id string) bool {
 	var held *journal.Held
 	return errors.As(err, &held) && held.Holder.ID == id
 }
 
-// heldByFile is the error of a lock file that is there already.
+// heldByFile returns the error about an existing lock file.
 func (b *backend) heldByFile(ctx context.Context, key string) error {
 	holder, err := b.holderOfFile(ctx, key)
 	switch {
@@ -141,7 +141,7 @@ func (b *backend) heldByRow(ctx context.Context, key string) error {
 	return &journal.Held{Holder: *holder}
 }
 
-// holderOfFile reads the lock file; nil when there is none.
+// holderOfFile reads the lock file; nil if there is none.
 func (b *backend) holderOfFile(ctx context.Context, key string) (*journal.LockInfo, error) {
 	data, err := b.get(ctx, key+".tflock")
 	if err != nil || data == nil {
@@ -151,7 +151,7 @@ func (b *backend) holderOfFile(ctx context.Context, key string) (*journal.LockIn
 	return &info, err
 }
 
-// holderOfRow reads the lock in the table; nil when there is none.
+// holderOfRow reads the lock in the table; nil if there is none.
 func (b *backend) holderOfRow(ctx context.Context, key string) (*journal.LockInfo, error) {
 	found, err := b.find(ctx, b.lockID(key), "LockID, Info")
 	if err != nil || found["Info"].S == "" {
@@ -161,7 +161,7 @@ func (b *backend) holderOfRow(ctx context.Context, key string) (*journal.LockInf
 	return &info, err
 }
 
-// Unlock implements snapshot.Backend: both locks are tried even if one cannot be released.
+// Unlock implements snapshot.Backend: it tries to release both locks, even if one fails.
 func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	key := b.object(workspace)
 	b.watches.Stop(workspace, lockID)
@@ -179,7 +179,7 @@ func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	return errors.Join(file, table)
 }
 
-// compared returns ErrNotLocked unless the lock that was found is the one to release.
+// compared returns ErrNotLocked unless the existing lock is the one to release.
 func compared(holder *journal.LockInfo, lockID string) error {
 	switch {
 	case holder == nil:
@@ -202,7 +202,7 @@ func (b *backend) unlockFile(ctx context.Context, key, lockID string) error {
 	return err
 }
 
-// unlockRow deletes the lock's row if it is still what was read: the condition compares the texts.
+// unlockRow deletes the lock's row if it has not changed since it was read: the condition compares the texts.
 func (b *backend) unlockRow(ctx context.Context, key, lockID string) error {
 	found, err := b.find(ctx, b.lockID(key), "LockID, Info")
 	if err != nil {
@@ -225,24 +225,24 @@ func (b *backend) unlockRow(ctx context.Context, key, lockID string) error {
 	}, nil)
 	if call.IsCode(err, "ConditionalCheckFailedException") {
 		if left, err := b.find(ctx, b.lockID(key), "LockID, Info"); err == nil && left == nil {
-			return nil // it was deleted by a try whose answer was lost
+			return nil // it was deleted by an attempt whose response was lost
 		}
 		return fmt.Errorf("%w: %s; somebody else changed the lock in the meantime", snapshot.ErrNotLocked, lockID)
 	}
 	return err
 }
 
-// digest is the check sum that the table keeps of a state: hexadecimal MD5 of what is stored.
+// digest returns the checksum of a state in the table: hexadecimal MD5 of the stored data.
 func digest(data []byte) string {
 	if len(data) == 0 {
 		return ""
 	}
-	sum := md5.Sum(data) //nolint:gosec // the convention of the table, no protection
+	sum := md5.Sum(data) //nolint:gosec // OpenTofu's convention, not a protection
 	return hex.EncodeToString(sum[:])
 }
 
-// consistent reads a state that is the one of the table's digest. A digest that is missing, or cannot be read, is
-// passed over, as OpenTofu does; one that differs for longer than consistentFor is an error.
+// consistent reads a state that matches the digest in the table. A digest that is missing, or cannot be read, is
+// ignored, as in OpenTofu; one that differs for longer than consistentFor is an error.
 func (b *backend) consistent(ctx context.Context, key string) ([]byte, error) {
 	for waited := time.Duration(0); ; waited += consistentTry {
 		data, err := b.get(ctx, key)
@@ -252,7 +252,7 @@ func (b *backend) consistent(ctx context.Context, key string) ([]byte, error) {
 		found, err := b.find(ctx, b.lockID(key)+"-md5", "LockID, Digest")
 		want := found["Digest"].S
 		if err != nil || want == "" || want == digest(data) {
-			return data, nil //nolint:nilerr // who may read the state need not be able to read the table
+			return data, nil //nolint:nilerr // the permission to read the state is sufficient
 		}
 		if waited >= consistentFor {
 			return nil, fmt.Errorf("the state is not the one that the table %s has the digest of: the state's is %q, "+
@@ -271,8 +271,8 @@ func (b *backend) consistent(ctx context.Context, key string) ([]byte, error) {
 	}
 }
 
-// putDigest stores the digest of a state that was written. Without it the next reader would refuse the state, so it is
-// an error that it cannot be stored.
+// putDigest stores the digest of a state that was written. If that fails it returns an error, because the next
+// reader would reject the state.
 func (b *backend) putDigest(ctx context.Context, key string, data []byte) error {
 	if b.table == "" {
 		return nil

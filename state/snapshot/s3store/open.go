@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// open checks the arguments, finds the credentials, and asks STS whose they are unless it is told not to.
+// open checks the arguments, finds the credentials, and verifies them with STS unless that is disabled.
 func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
 	diags := check(p, args)
 	settings, more := identity(p, args)
@@ -56,7 +56,7 @@ func either(a, b string) string {
 	return b
 }
 
-// locate finds the address of the bucket.
+// locate determines the address of the bucket.
 func (b *backend) locate(custom string, pathStyle bool) error {
 	endpoint := b.session.Endpoint("s3")
 	if custom != "" {
@@ -76,7 +76,7 @@ func (b *backend) locate(custom string, pathStyle bool) error {
 	return nil
 }
 
-// encrypt sets the headers of encryption on the server.
+// encrypt sets the headers of server-side encryption.
 func (b *backend) encrypt(args snapshot.Arguments) {
 	customer := args.String("sse_customer_key")
 	switch {
@@ -88,7 +88,7 @@ func (b *backend) encrypt(args snapshot.Arguments) {
 		}
 	case customer != "":
 		raw, _ := base64.StdEncoding.DecodeString(customer) // check has decoded it
-		sum := md5.Sum(raw)                                 //nolint:gosec // a check sum that the protocol asks for
+		sum := md5.Sum(raw)                                 //nolint:gosec // a checksum in the protocol
 		b.keyHeaders = map[string]string{
 			"X-Amz-Server-Side-Encryption-Customer-Algorithm": "AES256",
 			"X-Amz-Server-Side-Encryption-Customer-Key":       customer,
@@ -99,14 +99,14 @@ func (b *backend) encrypt(args snapshot.Arguments) {
 	}
 }
 
-// The forms of a key of KMS: an ARN of a key or an alias, or the ID of one.
+// The forms of a KMS key: the ARN of a key or an alias, or the ID of a key.
 var (
 	kmsID  = `([0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}|mrk-[0-9a-f]{32})`
 	kmsKey = pattern.Lazy(`^(arn:[\w-]+:kms:[\w-]+:\d{12}:(key/` + kmsID + `|alias/[\w/-]+)|` + kmsID +
 		`|alias/[\w/-]+)$`)
 )
 
-// check says what is wrong with arguments that a schema allows.
+// check reports problems with the arguments that the schema cannot express.
 func check(p snapshot.Place, args snapshot.Arguments) diag.List {
 	var diags diag.List
 	bad := func(name, format string, a ...any) {
@@ -164,7 +164,7 @@ func deprecated(args snapshot.Arguments, name, instead string) *diag.Diagnostic 
 	return d
 }
 
-// identity collects what the arguments say about who asks, the old arguments included.
+// identity returns the arguments about credentials, including the deprecated ones.
 func identity(p snapshot.Place, args snapshot.Arguments) (aws.Settings, diag.List) {
 	s, diags := awsidentity.Settings(p.Surroundings(), args)
 	if s.STSEndpoint == "" {
@@ -176,7 +176,7 @@ func identity(p snapshot.Place, args snapshot.Arguments) (aws.Settings, diag.Lis
 	return s, diags.Append(oldRole(args, &s))
 }
 
-// olds are the arguments at the top level that say what assume_role says now.
+// olds are the deprecated top-level arguments that assume_role replaces.
 var olds = map[string]string{
 	"role_arn": "assume_role.role_arn", "session_name": "assume_role.session_name",
 	"external_id":                  "assume_role.external_id",
@@ -185,7 +185,7 @@ var olds = map[string]string{
 	"assume_role_transitive_tag_keys": "assume_role.transitive_tag_keys",
 }
 
-// oldRole reads the old arguments that stand for assume_role.
+// oldRole reads the deprecated arguments in place of assume_role.
 func oldRole(args snapshot.Arguments, s *aws.Settings) diag.List {
 	var diags diag.List
 	for name, instead := range olds {
@@ -210,7 +210,7 @@ func oldRole(args snapshot.Arguments, s *aws.Settings) diag.List {
 	return diags
 }
 
-// tagging is the form of tags in a header.
+// tagging returns tags in the form of a header.
 func tagging(tags map[string]string) string {
 	values := url.Values{}
 	for k, v := range tags {

@@ -1,5 +1,5 @@
-// Package s3store keeps snapshots in a bucket of Amazon S3, or of what speaks its protocol, by the conventions of
-// OpenTofu's backend "s3".
+// Package s3store stores snapshots in a bucket of Amazon S3, or of a compatible service, compatible with OpenTofu's
+// backend "s3".
 //
 // A workspace is an object. It is locked by a second object, by an item in a DynamoDB table, or by both.
 package s3store
@@ -32,7 +32,7 @@ type backend struct {
 	bucket, key, prefix, acl string
 	stateTags, lockTags      string
 	checksum                 bool
-	// putHeaders go with what is stored, keyHeaders with everything about it: a customer's key.
+	// putHeaders are sent when storing, keyHeaders with all requests about a state: a customer's key.
 	putHeaders, keyHeaders map[string]string
 
 	lockFile             bool
@@ -42,7 +42,7 @@ type backend struct {
 	watchEvery time.Duration
 }
 
-// Close gives up the connections. Locks that are held stay.
+// Close closes the connections. Locks are kept.
 func (b *backend) Close() error {
 	b.watches.Close()
 	b.session.Close()
@@ -91,7 +91,7 @@ func (b *backend) readHeaders() map[string]string {
 	return h
 }
 
-// get reads an object; nil when there is none.
+// get reads an object; nil if there is none.
 func (b *backend) get(ctx context.Context, key string) ([]byte, error) {
 	answer, err := b.ask(ctx, http.MethodGet, key, nil, b.readHeaders(), nil)
 	switch {
@@ -143,7 +143,7 @@ func checksum(data []byte) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Read implements snapshot.Backend. Where a table keeps digests, a state that is not yet the one of the digest is read
+// Read implements snapshot.Backend. If a table has digests, a state that does not match its digest yet is read
 // again for a while.
 func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 	key := b.object(workspace)
@@ -163,7 +163,7 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 	return b.putDigest(ctx, key, data)
 }
 
-// Workspaces implements snapshot.Backend. Where listing is not permitted there is only the default one.
+// Workspaces implements snapshot.Backend. If listing is not permitted, it returns only the default one.
 func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
 	names := []string{journal.DefaultWorkspace}
 	query := url.Values{"list-type": {"2"}, "max-keys": {"1000"}}
@@ -198,7 +198,7 @@ func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// listing is the answer to ListObjectsV2.
+// listing is the response of ListObjectsV2.
 type listing struct {
 	Contents              []struct{ Key string }
 	NextContinuationToken string

@@ -1,7 +1,7 @@
-// Package snapshottest is the suite that every backend passes.
+// Package snapshottest is the test suite for backends.
 //
-// It needs a place that nothing else uses; what a kind of backend stores there, and which calls it makes, is for the
-// tests of that kind.
+// It needs a place that nothing else uses; what a kind of backend stores there, and which calls it makes, is tested
+// by the tests of that kind.
 package snapshottest
 
 import (
@@ -16,24 +16,24 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// Suite says what the suite is run on.
+// Suite describes the tested backend.
 type Suite struct {
-	// Open opens the same empty place, anew with each call, as another process would.
+	// Open opens the same, initially empty place, like another process at each call.
 	Open func(t *testing.T) snapshot.Backend
-	// OneState tells that the place has no workspaces but the default one.
+	// OneState is set if the backend has only the default workspace.
 	OneState bool
-	// HolderUnknown tells that the place does not store who holds a lock.
+	// HolderUnknown is set if the backend does not store the holder of a lock.
 	HolderUnknown bool
-	// DiesWithHolder tells that a lock cannot be broken by another process, because it ends with its holder.
+	// DiesWithHolder is set if a lock ends with its holder, and cannot be broken by another process.
 	DiesWithHolder bool
-	// Stores tells that opening a workspace may store an empty state, as OpenTofu does there.
+	// Stores is set if opening a workspace may store an empty state, as in OpenTofu.
 	Stores bool
-	// Workspace is the workspace that is used where one is needed; default "default". With another one, the place has
-	// no default workspace.
+	// Workspace is the workspace that the tests use; default "default". If it is another one, the place has no
+	// default workspace.
 	Workspace string
 }
 
-// Info returns lock information as a command makes it.
+// Info returns lock information like that of a command.
 func Info(id, operation string) journal.LockInfo {
 	return journal.LockInfo{
 		ID: id, Operation: operation, Who: "me@here", Version: "1.12.6",
@@ -41,7 +41,7 @@ func Info(id, operation string) journal.LockInfo {
 	}
 }
 
-// The IDs of the suite's locks: some places take nothing but UUIDs.
+// The IDs of the suite's locks: some backends only accept UUIDs.
 const (
 	first  = "a650e987-46d5-66a2-ccda-85882fc7ed05"
 	second = "0b6c1f0e-1a0f-4a3c-9d3e-5f7a8b9c0d1e"
@@ -200,12 +200,12 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// state is a snapshot as the suite has them: a place may look into its serial and its lineage.
+// state returns a snapshot for the tests: a backend may decode its serial and its lineage.
 func state(serial int, text string) string {
 	return fmt.Sprintf(`{"version":4,"serial":%d,"lineage":"one","outputs":{},"resources":[],"text":%q}`+"\n", serial, text)
 }
 
-// sorted returns the names with that of the workspace that is always there: the default one comes first.
+// sorted returns the names together with that of the workspace that always exists, the default one first.
 func (s Suite) sorted(names ...string) []string {
 	names = append(names, s.Workspace)
 	slices.SortFunc(names, func(a, b string) int {

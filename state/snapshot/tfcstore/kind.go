@@ -54,7 +54,7 @@ func kind(name string, workspaces map[string]*schema.Attribute, env map[string][
 	}
 }
 
-// integrated reports whether the requests are those of a cloud block.
+// integrated reports whether requests are those of a cloud block.
 func (s *Store) integrated() bool { return s.kind == snapshot.Cloud }
 
 func open(ctx context.Context, kind string, p snapshot.Place, a snapshot.Arguments) (snapshot.Backend, diag.List) {
@@ -89,7 +89,7 @@ func open(ctx context.Context, kind string, p snapshot.Place, a snapshot.Argumen
 	return s, nil
 }
 
-// mapping reads which workspaces there are, and checks what a schema cannot say.
+// mapping decodes which workspaces are used, and checks what the schema cannot express.
 func (s *Store) mapping(p snapshot.Place, a snapshot.Arguments) diag.List {
 	var diags diag.List
 	if s.host == "" {
@@ -143,7 +143,7 @@ func (s *Store) mapping(p snapshot.Place, a snapshot.Arguments) diag.List {
 	return diags
 }
 
-// connect finds the service and the token for it.
+// connect discovers the service and its token.
 func (s *Store) connect(ctx context.Context, p snapshot.Place, a snapshot.Arguments) (*tfc.Client, diag.List) {
 	offered := "tfe.v2"
 	if s.kind == remoteKind {
@@ -154,7 +154,7 @@ func (s *Store) connect(ctx context.Context, p snapshot.Place, a snapshot.Argume
 	}
 	base, err := p.Hosts.Find(ctx, s.host, offered)
 	var missing *services.NoServiceError
-	if errors.As(err, &missing) && s.kind == remoteKind { // some hosts have the service under its first name alone
+	if errors.As(err, &missing) && s.kind == remoteKind { // some hosts only have the service's first name
 		base, err = p.Hosts.Find(ctx, s.host, "tfe.v2")
 	}
 	switch {
@@ -186,7 +186,7 @@ func tokenVariable(host string) string {
 	return "TF_TOKEN_" + strings.NewReplacer(".", "_", "-", "__").Replace(host)
 }
 
-// repeating tells people that the service is asked in vain: at first, and from time to time.
+// repeating tells the user that requests to the service fail: at first, and periodically.
 func (s *Store) repeating(attempt int, why error) {
 	if s.tell != nil && (attempt == 2 || attempt%8 == 0) {
 		s.tell(fmt.Sprintf("The service %s cannot do what it is asked at the moment: %s. It is asked again.\n", s.host,

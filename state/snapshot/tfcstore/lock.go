@@ -10,15 +10,16 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// lockID is the ID of the lock of a workspace: services have no other.
+// lockID returns the ID of the lock of a workspace: services have no other.
 func (s *Store) lockID(name string) string { return s.organization + "/" + name }
 
-// reason is what the service keeps of a lock: people read it, and it tells a lock from the next one.
+// reason returns the text that the service stores with a lock: people read it, and it distinguishes a lock from the
+// next one.
 func reason(info journal.LockInfo) string {
 	return fmt.Sprintf("%s by %s, version %s, lock %s", info.Operation, info.Who, info.Version, info.ID)
 }
 
-// holder reads the reason of a lock. One that somebody else has written becomes the information.
+// holder decodes the reason of a lock. Other text becomes the lock information.
 func holder(text string) journal.LockInfo {
 	operation, rest, is := strings.Cut(text, " by ")
 	who, rest, also := strings.Cut(rest, ", version ")
@@ -53,7 +54,7 @@ func (s *Store) Lock(ctx context.Context, workspace string, info journal.LockInf
 			h.ID, h.Path = lock.ID, s.Describe(workspace).Where
 			return snapshot.Lock{}, &journal.Held{Holder: h}
 		}
-		err = nil // the answer to an earlier try was lost: the lock is ours
+		err = nil // an earlier response was lost: this process has the lock
 	}
 	if err != nil {
 		return snapshot.Lock{}, err
@@ -66,13 +67,13 @@ func (s *Store) Lock(ctx context.Context, workspace string, info journal.LockInf
 		if err != nil {
 			return true, err
 		}
-		// A service that keeps no reasons tells only that somebody has a lock.
+		// A service that does not store reasons only says that the workspace is locked.
 		return now.Locked && (now.LockedReason == "" || strings.Contains(now.LockedReason, info.ID)), nil
 	})
 	return lock, nil
 }
 
-// Unlock implements snapshot.Backend. The lock of another process is broken; that of a run is not.
+// Unlock implements snapshot.Backend. Another process's lock is broken; that of a run is not.
 func (s *Store) Unlock(ctx context.Context, workspace, lockID string) error {
 	name, err := s.Remote(workspace)
 	if err != nil {
@@ -103,7 +104,7 @@ func (s *Store) Unlock(ctx context.Context, workspace, lockID string) error {
 	switch {
 	case readErr != nil:
 		return readErr
-	case !now.Locked && own: // the answer to an earlier try was lost, or somebody has broken the lock
+	case !now.Locked && own: // an earlier response was lost, or the lock was broken
 		return nil
 	case !now.Locked:
 		return fmt.Errorf("%w: %w", snapshot.ErrNotLocked, err)

@@ -1,7 +1,7 @@
-// Package tfcstore keeps snapshots in the workspaces of a service that speaks the API of HCP Terraform: the cloud
-// block and the backend "remote".
+// Package tfcstore stores snapshots in the workspaces of a service with the API of HCP Terraform: the cloud block
+// and the backend "remote".
 //
-// It keeps states and their locks. Runs that the service carries out are the business of coordinator/remote.
+// It stores states and their locks. Runs that the service executes are implemented by coordinator/remote.
 package tfcstore
 
 import (
@@ -22,15 +22,15 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// Store is the workspaces of an organization that a block names. It implements snapshot.Backend.
+// Store is the workspaces of an organization that a block selects. It implements snapshot.Backend.
 type Store struct {
 	client             *tfc.Client
 	kind               string
 	host, organization string
-	// One of name, prefix and tags says which workspaces there are. New ones belong to the project.
+	// One of name, prefix and tags selects the workspaces. New ones belong to the project.
 	name, prefix, project string
 	tags                  []string
-	// here: runs are carried out by the command line, whatever the workspaces say.
+	// here: the command line executes runs, whatever the workspaces' settings are.
 	here       bool
 	engine     string
 	anyVersion bool
@@ -39,9 +39,9 @@ type Store struct {
 	tell       func(string)
 	watches    snapshot.Watches
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	known map[string]*tfc.Workspace
-	seen  map[string]stamp  // what was last read or written, by workspace
+	seen  map[string]stamp  // the last version read or written, by workspace
 	held  map[string]string // the IDs of the locks of this process, by workspace
 }
 
@@ -51,28 +51,28 @@ type stamp struct {
 	Lineage string `json:"lineage"`
 }
 
-// Client asks the service.
+// Client returns the client of the service.
 func (s *Store) Client() *tfc.Client { return s.client }
 
-// Host is where the service is.
+// Host returns the host of the service.
 func (s *Store) Host() string { return s.host }
 
-// Organization is whose workspaces these are.
+// Organization returns the organization of the workspaces.
 func (s *Store) Organization() string { return s.organization }
 
-// Integrated reports whether it is a cloud block that names them.
+// Integrated reports whether the block is a cloud block.
 func (s *Store) Integrated() bool { return s.integrated() }
 
-// Tags are those that select the workspaces; none where one is named, or a prefix is.
+// Tags returns the tags that select the workspaces; none if they are selected by a name or prefix.
 func (s *Store) Tags() []string { return s.tags }
 
-// Single is the name of the workspace that the block names; empty where there may be several.
+// Single returns the name of the workspace in the block; empty if there may be several.
 func (s *Store) Single() string { return s.name }
 
-// ErrNoSuchWorkspace means that the service has no workspace for this name.
+// ErrNoSuchWorkspace means that the service has no such workspace.
 var ErrNoSuchWorkspace = errors.New("the service has no such workspace")
 
-// Remote returns the name of a workspace in the service. The error says that there cannot be one.
+// Remote returns the name of a workspace in the service, or an error if there cannot be one.
 func (s *Store) Remote(workspace string) (string, error) {
 	switch {
 	case s.name != "" && (workspace == s.name && s.integrated() || workspace == journal.DefaultWorkspace):
@@ -85,8 +85,7 @@ func (s *Store) Remote(workspace string) (string, error) {
 	return s.prefix + workspace, nil
 }
 
-// Workspace returns what the service says of a workspace, as it is now. The error is ErrNoSuchWorkspace when there is
-// none.
+// Workspace returns the service's current data of a workspace. The error is ErrNoSuchWorkspace if there is none.
 func (s *Store) Workspace(ctx context.Context, workspace string) (*tfc.Workspace, error) {
 	name, err := s.Remote(workspace)
 	if err != nil {
@@ -105,10 +104,10 @@ func (s *Store) Workspace(ctx context.Context, workspace string) (*tfc.Workspace
 	return w, nil
 }
 
-// RunsHere reports whether the runs of a workspace are carried out by the command line.
+// RunsHere reports whether the command line executes the runs of a workspace.
 func (s *Store) RunsHere(w *tfc.Workspace) bool { return s.here || w.RunsHere() }
 
-// find returns a workspace as it was at first, and makes it if it is to.
+// find returns a workspace as first read, and creates it if create is set.
 func (s *Store) find(ctx context.Context, workspace string, create bool) (*tfc.Workspace, error) {
 	s.mu.Lock()
 	w := s.known[workspace]
@@ -146,7 +145,7 @@ func (s *Store) create(ctx context.Context, workspace string) (*tfc.Workspace, e
 	if err != nil {
 		return fail(err)
 	}
-	// A service that has other engines keeps its own version: that is no reason to fail.
+	// A service with other engines keeps its own version: that is not an error.
 	changed, err := s.client.ChangeWorkspace(ctx, w.ID, map[string]any{"terraform-version": s.engine})
 	switch {
 	case err == nil:
@@ -163,7 +162,7 @@ func (s *Store) create(ctx context.Context, workspace string) (*tfc.Workspace, e
 	return w, nil
 }
 
-// Close gives the watches over locks up. The locks stay.
+// Close ends the watches of locks. The locks are kept.
 func (s *Store) Close() error {
 	s.watches.Close()
 	return nil
@@ -205,7 +204,7 @@ func (s *Store) note(workspace string, v stamp) {
 	s.seen[workspace] = v
 }
 
-// content is what is read of a snapshot.
+// content is the decoded part of a snapshot.
 type content struct {
 	stamp
 	Encrypted string `json:"encrypted_data"`
@@ -217,12 +216,12 @@ type content struct {
 }
 
 func document(data []byte) (c content) {
-	_ = json.Unmarshal(data, &c) // what is no snapshot has neither serial nor outputs
+	_ = json.Unmarshal(data, &c) // invalid snapshots have neither serial nor outputs
 	return c
 }
 
-// outputs are those of a snapshot in the form that services take; nil for one that is encrypted: nobody is to see
-// them.
+// outputs returns the outputs of a snapshot in the form of services; nil for an encrypted one, because they must
+// not be visible.
 func (c content) outputs() []byte {
 	if c.Encrypted != "" || c.Outputs == nil {
 		return nil
@@ -234,8 +233,8 @@ func (c content) outputs() []byte {
 	return text
 }
 
-// Write implements snapshot.Backend. The service takes states from whoever has the lock: where this process has none,
-// it takes it meanwhile.
+// Write implements snapshot.Backend. The service accepts states only under a lock: if this process has none, it
+// takes it for the write.
 func (s *Store) Write(ctx context.Context, workspace string, data []byte) (err error) {
 	w, err := s.find(ctx, workspace, true)
 	if err != nil {
@@ -255,8 +254,8 @@ func (s *Store) Write(ctx context.Context, workspace string, data []byte) (err e
 		defer func() { err = errors.Join(err, s.client.Unlock(context.WithoutCancel(ctx), w.ID)) }()
 	}
 	d := document(data)
-	// Who writes has seen what is there, and has decided that this takes its place. A version that somebody else has
-	// written since is still found out, by its serial, unless this one is of another lineage.
+	// The writer has seen the stored state, and replaces it deliberately. A version written by another process in
+	// the meantime is still detected by its serial, unless this one has another lineage.
 	force := known && (d.Lineage != before.Lineage || d.Serial <= before.Serial)
 	err = s.client.WriteState(ctx, w.ID, tfc.NewState{
 		Serial: d.Serial, Lineage: d.Lineage, Data: data, Outputs: d.outputs(), Force: force, Run: s.run,
@@ -268,8 +267,8 @@ func (s *Store) Write(ctx context.Context, workspace string, data []byte) (err e
 	return nil
 }
 
-// fits checks that a workspace whose runs the service carries out is for this version: a state that a newer one has
-// written cannot be read there any more.
+// fits checks that a workspace whose runs the service executes is for this version: it could no longer read a state
+// that a newer version has written.
 func (s *Store) fits(w *tfc.Workspace) error {
 	if s.anyVersion || s.RunsHere(w) || w.TerraformVersion == "latest" || w.TerraformVersion == s.engine {
 		return nil
@@ -278,7 +277,7 @@ func (s *Store) fits(w *tfc.Workspace) error {
 		"longer be able to read it"
 	own, err := version.NewVersion(s.engine)
 	if err != nil {
-		return nil //nolint:nilerr // a version that is made for a test
+		return nil //nolint:nilerr // a development version
 	}
 	if theirs, err := version.NewVersion(w.TerraformVersion); err == nil {
 		if a, b := own.Segments(), theirs.Segments(); a[0] == b[0] && a[1] == b[1] {
@@ -323,7 +322,7 @@ func (s *Store) Workspaces(ctx context.Context) ([]string, error) {
 	}
 	var names []string
 	for _, w := range all {
-		// Services search for a part of the name, and some leave the tags out of account.
+		// Services search for a part of the name, and some ignore the tags.
 		rest, is := strings.CutPrefix(w.Name, s.prefix)
 		if is && rest != "" && (w.TagNames == nil || s.tagged(w)) {
 			names = append(names, rest)
@@ -338,7 +337,7 @@ func (s *Store) tagged(w *tfc.Workspace) bool {
 	return !slices.ContainsFunc(s.tags, func(tag string) bool { return !slices.Contains(w.TagNames, tag) })
 }
 
-// Create implements snapshot.Backend. A workspace that is there gets the tags that it lacks.
+// Create implements snapshot.Backend. An existing workspace gets missing tags.
 func (s *Store) Create(ctx context.Context, workspace string) error {
 	w, err := s.find(ctx, workspace, true)
 	if err != nil || s.tagged(w) {
@@ -347,12 +346,12 @@ func (s *Store) Create(ctx context.Context, workspace string) error {
 	return s.client.AddTags(ctx, w.ID, s.tags)
 }
 
-// Delete implements snapshot.Backend. The service refuses it for a workspace that manages something.
+// Delete implements snapshot.Backend. The service rejects it for a workspace that manages resources.
 func (s *Store) Delete(ctx context.Context, workspace string) error {
 	return s.remove(ctx, workspace, false)
 }
 
-// DeleteNonEmpty deletes a workspace whatever it manages.
+// DeleteNonEmpty deletes a workspace even if it manages resources.
 func (s *Store) DeleteNonEmpty(ctx context.Context, workspace string) error {
 	return s.remove(ctx, workspace, true)
 }
