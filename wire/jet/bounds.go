@@ -51,13 +51,24 @@ func boundOf(stream string) bound {
 	return bound{}
 }
 
-// share returns the part of a bound that this account can have, in bytes.
+// share returns the part of a bound that a stream gets. The caller has the token of making.
 func (t *topology) share(ctx context.Context, bytes int64, replicas int) int64 {
 	allowed, err := t.allowed.get(func() (int64, error) { return t.c.allowedBytes(ctx, replicas) })
-	if err != nil || allowed < 0 || allowed >= roomy {
+	if err != nil || allowed < 0 {
+		allowed = roomy
+	}
+	if t.found > 0 {
+		allowed = min(allowed, t.found)
+	}
+	return part(bytes, allowed)
+}
+
+// part returns the part of a bound for storage of that many bytes.
+func part(bytes, storage int64) int64 {
+	if storage >= roomy {
 		return bytes
 	}
-	return max(bytes/1024*(allowed/(roomy/1024)), leastBytes)
+	return max(bytes/1024*(storage/(roomy/1024)), leastBytes)
 }
 
 // allowedBytes asks how many bytes this account may store, of streams with that many replicas; -1 for any number.
@@ -87,49 +98,71 @@ func isCode(err error, code jetstream.ErrorCode) bool {
 	return errors.As(err, &apiErr) && apiErr.ErrorCode == code
 }
 
-// within calls make with the bound of a stream, and with ever smaller ones while the server has no room for it. Of room
-// that is not enough it takes half, so that some is left for other streams.
+// within calls make with the bound of a stream, or with its part of what the server can still reserve, where that is
+// less. A client is not told how much that is, so within looks for it with ever smaller bounds. One stream is made at a
+// time, because until its bound is lowered to its part it has all the room; another process may do so too, and then its
+// time is awaited.
 func (t *topology) within(ctx context.Context, stream string, replicas int, make func(bytes int64) error) error {
 	b := boundOf(stream)
 	if t.c.opts.inProcess != nil || b.bytes == 0 {
 		return make(-1)
 	}
-	bytes := t.share(ctx, b.bytes, replicas)
-	err := make(bytes)
-	for bytes/2 >= leastBytes && noRoom(err) {
-		bytes /= 2
-		if err = make(bytes); err == nil {
-			if bytes, err = t.halve(ctx, stream, bytes); err != nil {
-				return err
-			}
-			t.c.opts.Log(fmt.Sprintf("NATS has not enough storage for a stream %s of %d MiB: it holds %d MiB. Raise "+
-				"max_file_store, and give the stream more (nats stream edit --max-bytes).", stream, b.bytes/mib,
-				bytes/mib))
+	select {
+	case t.making <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-t.making }()
+	err := t.fit(ctx, stream, b, replicas, make)
+	for range 5 {
+		if !noRoom(err) || isCode(err, codeNoPeers) || pause(ctx, topologyPoll) != nil {
+			break
 		}
+		err = t.fit(ctx, stream, b, replicas, make)
 	}
 	if noRoom(err) && !isCode(err, codeNoPeers) {
-		t.c.opts.Log(fmt.Sprintf("NATS has no storage left to reserve for stream %s, which gets no bound: it may fill "+
-			"the storage that all share. Raise max_file_store, or lower the bounds of other streams, and give this one "+
-			"a bound (nats stream edit --max-bytes).", stream))
-		if err = make(-1); noRoom(err) {
-			err = fmt.Errorf("NATS has reserved all of its storage for other streams: raise max_file_store, or lower "+
-				"their bounds (nats stream edit --max-bytes): %w", err)
+		err = fmt.Errorf("NATS has reserved all of its storage for other streams: raise max_file_store, or lower their "+
+			"bounds (nats stream edit --max-bytes): %w", err)
+	}
+	return err
+}
+
+// fit is one attempt of within.
+func (t *topology) fit(ctx context.Context, stream string, b bound, replicas int, make func(bytes int64) error) error {
+	bytes := t.share(ctx, b.bytes, replicas)
+	err := make(bytes)
+	for room := bytes / 2; room >= leastBytes && noRoom(err); room /= 2 {
+		if err = make(room); err != nil {
+			continue
+		}
+		t.found = room
+		if bytes = min(part(b.bytes, room), room); bytes < room {
+			if bytes, err = t.lower(ctx, stream, bytes); err != nil {
+				return err
+			}
+		}
+		t.c.opts.Log(fmt.Sprintf("NATS has not enough storage for a stream %s of %d MiB: it holds %d MiB. Raise "+
+			"max_file_store, and give the stream more (nats stream edit --max-bytes).", stream, b.bytes/mib, bytes/mib))
+		return nil
+	}
+	if noRoom(err) && !isCode(err, codeNoPeers) {
+		if err = make(-1); err == nil {
+			t.c.opts.Log(fmt.Sprintf("NATS has no storage left to reserve for stream %s, which gets no bound: it may "+
+				"fill the storage that all share. Raise max_file_store, or lower the bounds of other streams, and give "+
+				"this one a bound (nats stream edit --max-bytes).", stream))
 		}
 	}
 	return err
 }
 
-// halve lowers the bound of a stream that was just made to half of what it is.
-func (t *topology) halve(ctx context.Context, stream string, bytes int64) (int64, error) {
-	if bytes/2 < leastBytes {
-		return bytes, nil
-	}
+// lower lowers the bound of a stream that was just made, but not below twice what it holds. It returns the new bound.
+func (t *topology) lower(ctx context.Context, stream string, bytes int64) (int64, error) {
 	s, err := t.c.js.Stream(ctx, stream)
 	if err != nil {
 		return 0, err
 	}
 	cfg := s.CachedInfo().Config
-	cfg.MaxBytes = max(bytes/2, 2*int64(min(s.CachedInfo().State.Bytes, 1<<60))) //nolint:gosec // bounded
+	cfg.MaxBytes = max(bytes, 2*int64(min(s.CachedInfo().State.Bytes, 1<<60))) //nolint:gosec // bounded
 	_, err = t.c.js.UpdateStream(ctx, cfg)
 	return cfg.MaxBytes, err
 }

