@@ -1,5 +1,5 @@
-// Package applying is the program that applies a plan: it evaluates each object's configuration with the values that
-// are known by then, has a worker apply the planned change, and folds the result into the state.
+// Package applying is the program that applies a plan: it evaluates each object's configuration with the values
+// known at that time, has a worker apply the planned change, and adds the result to the state.
 //
 // It executes the plan's apply graph as it is. It decides neither what changes nor in which order.
 package applying
@@ -37,7 +37,7 @@ var (
 	errNoObject = errors.New("the answer holds no object, and no failure was reported")
 )
 
-// Options say what to apply.
+// Options are the options of an Applier.
 type Options struct {
 	Plan   *plan.Plan
 	Static *graph.Static
@@ -55,7 +55,8 @@ type Options struct {
 	Package func(addr.Provider) wire.Package
 	// Renewals renews open ephemeral objects; nil lets them expire.
 	Renewals *renewal.Keeper
-	// Own is what the run has locked, if others change the state at the same time; nil if it has the whole state.
+	// Own is the set of objects that the run has locked, if others change the state at the same time; nil if it has
+	// the whole state.
 	Own locks.Set
 }
 
@@ -99,18 +100,18 @@ type Applier struct {
 	Options
 	graph   *dag.Graph
 	closure *graph.Closure
-	// nodes are the static vertices of the plan's vertices, -1 for none. needed says which static vertices the apply needs
-	// the values of.
+	// nodes are the static vertices of the plan's vertices, -1 for none. needed contains the static vertices whose
+	// values the apply needs.
 	nodes  []int
 	needed []bool
 
-	mu     sync.RWMutex // guards all below
+	mu     sync.RWMutex // guards the fields below
 	state  *state.State
 	counts Counts
 	checks map[string]*state.CheckResult
 	// rechecked are the objects whose rules were evaluated in this run.
 	rechecked map[checkKey]bool
-	// checkObjects are the places of the objects in the lists of checks.
+	// checkObjects are the indexes of the objects in the lists of checks.
 	checkObjects map[checkKey]int
 	opened       map[addr.ConfigResource][]opened
 	work         []work // by vertex; each element belongs to its vertex's steps
@@ -119,7 +120,7 @@ type Applier struct {
 // checkKey identifies an object with rules: by its configuration, and by its own address.
 type checkKey struct{ config, object string }
 
-// work is what a vertex keeps between its steps. Only the steps of the vertex use it, one at a time.
+// work is the data of a vertex between its steps. Only the steps of the vertex use it, one at a time.
 type work struct {
 	then func(*wire.Result) program.Step
 }
@@ -149,7 +150,7 @@ func New(o Options) *Applier {
 			c = *stored
 			c.Objects = slices.Clone(c.Objects)
 		} else if o.Plan.Mode != plan.RefreshOnly {
-			// What the apply does not look at again is not known.
+			// Results that the apply does not compute again are unknown.
 			objects := make([]state.CheckObject, len(c.Objects))
 			for i, o := range c.Objects {
 				objects[i] = state.CheckObject{Address: o.Address, Status: state.CheckUnknown}
@@ -165,7 +166,7 @@ func New(o Options) *Applier {
 	return a
 }
 
-// untouched returns the stored result of a check without what this run checks again; nil for others.
+// untouched returns the stored result of a check without the objects that this run checks again; nil for others.
 func (a *Applier) untouched(config string) *state.CheckResult {
 	if !slices.Contains(a.Plan.Untouched, config) {
 		return nil
@@ -240,8 +241,8 @@ func (a *Applier) block(i addr.Instance) *values.Resource {
 	return m.ResourceBlock(i.Resource)
 }
 
-// Begin returns the changes that come before any operation: what refreshing and moves have found, and outputs that are
-// already known or removed.
+// Begin returns the changes that come before any operation: those found by refreshing and moves, and outputs that
+// are already known or removed.
 func (a *Applier) Begin() []state.Change {
 	changes := a.ownChanges(difference(a.state, a.Plan.Prior))
 	if a.Plan.Mode == plan.Destroy {
@@ -258,7 +259,7 @@ func (a *Applier) Begin() []state.Change {
 			changes = append(changes, state.SetOutput{Name: o.Name})
 		case declared != nil && (o.Action == plan.Create || o.Action == plan.Update) &&
 			a.Plan.Mode == plan.RefreshOnly && !declared.Ephemeral:
-			// Nothing will make known what objects that are gone leave unknown.
+			// Values that depend on removed objects will never become known.
 			value := cty.UnknownAsNull(o.After)
 			changes = append(changes, state.SetOutput{Name: o.Name, Output: &state.Output{Value: value,
 				Sensitive: o.Sensitive, Deprecated: declared.Deprecated}})
@@ -273,8 +274,8 @@ func (a *Applier) Begin() []state.Change {
 	return changes
 }
 
-// difference returns the changes that turn one state's objects into another's. Resources that one state has as a copy
-// of the other cost nothing.
+// difference returns the changes from one state's objects to another's. Resources that the states share cost
+// nothing.
 func difference(from, to *state.State) []state.Change {
 	var out []state.Change
 	each := func(s *state.State, fn func(addr.Instance, state.DeposedKey, *state.Object)) {
@@ -306,7 +307,7 @@ func difference(from, to *state.State) []state.Change {
 	return out
 }
 
-// End returns the changes that come after all operations: the check results as they are now.
+// End returns the changes that come after all operations: the current check results.
 func (a *Applier) End() []state.Change {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -318,9 +319,9 @@ func (a *Applier) End() []state.Change {
 	return changes
 }
 
-// dataGone forgets the data that was read, because nothing is left that uses it; of a part of a configuration, that of
-// the part: what is targeted itself, or neither excluded nor what an excluded object depends on. The caller has the
-// lock.
+// dataGone removes the data that was read, because nothing uses it any more; for a part of a configuration, that of
+// the part: targets themselves, or what is neither excluded nor a dependency of an excluded object. The caller has
+// the lock.
 func (a *Applier) dataGone() []state.Change {
 	var out []state.Change
 	kept := a.keptData()
@@ -337,7 +338,8 @@ func (a *Applier) dataGone() []state.Change {
 	return out
 }
 
-// keptData tells which data a destroy leaves. The caller has the lock.
+// keptData returns a function that reports whether a destroy keeps the data of an instance. The caller has the
+// lock.
 func (a *Applier) keptData() func(addr.Instance) bool {
 	p := a.Plan
 	among := func(list []addr.Target, i addr.Instance) bool {
@@ -361,7 +363,7 @@ func (a *Applier) keptData() func(addr.Instance) bool {
 	return func(i addr.Instance) bool { return among(p.Excludes, i) || needed[i.Config()] }
 }
 
-// State returns the current state. The caller must not modify it, nor call it while the run goes on.
+// State returns the current state. The caller must not modify it, nor call State while the run is in progress.
 func (a *Applier) State() *state.State { return a.state }
 
 // Counts returns the changes that were made so far.
@@ -442,7 +444,7 @@ func (a *Applier) prepare(v int, vx plan.Vertex) program.Step {
 	return program.Step{}
 }
 
-// named evaluates or opens the object of a vertex that is no change.
+// named evaluates or opens the object of a vertex that is not a change.
 func (a *Applier) named(v int, kind plan.VertexKind) program.Step {
 	n := &a.Static.Nodes[a.nodes[v]]
 	switch kind {
@@ -457,8 +459,8 @@ func (a *Applier) named(v int, kind plan.VertexKind) program.Step {
 	}
 }
 
-// unnamed is the step of a vertex whose block is missing in the configuration. The configuration is saved with the
-// plan, so one of the two was modified.
+// unnamed returns the step of a vertex whose block is missing in the configuration. The configuration is saved with
+// the plan, so one of the two was modified.
 func unnamed(vx plan.Vertex) program.Step {
 	return program.Step{Diags: diag.Errors("Plan and configuration differ", fmt.Sprintf(
 		"The plan has the %s %s, which is not in the configuration that it is carried out with. Make a new plan.",
@@ -470,8 +472,8 @@ func (a *Applier) Complete(ctx context.Context, v int, r *wire.Result) program.S
 	vx := a.Plan.Graph.Vertices[v]
 	then := a.work[v].then
 	if then == nil {
-		// A resumed run: the step that asked for the task was made by a process that is gone. Making it again gives
-		// the same continuation; its task is not sent.
+		// In a resumed run, the step that requested the task belongs to a process that has ended. Repeating the
+		// step gives the same continuation; its task is not sent.
 		if step := a.prepare(v, vx); step.Bad() {
 			return step
 		}
@@ -479,7 +481,7 @@ func (a *Applier) Complete(ctx context.Context, v int, r *wire.Result) program.S
 	}
 	step := a.fold(v, then, r)
 	if step.Finished() {
-		a.work[v].then = nil // it holds the evaluated configuration
+		a.work[v].then = nil // it contains the evaluated configuration
 	}
 	if vx.Change >= 0 {
 		step.Diags = step.Diags.WithAddress(a.Plan.Changes[vx.Change].Addr.String())
@@ -487,7 +489,7 @@ func (a *Applier) Complete(ctx context.Context, v int, r *wire.Result) program.S
 	return step
 }
 
-// fold processes a result. A panic in that is a bug, and must not lose the object that the result describes.
+// fold processes a result. A panic in it is a bug, but must not lose the object in the result.
 func (a *Applier) fold(v int, then func(*wire.Result) program.Step, r *wire.Result) (step program.Step) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -528,7 +530,7 @@ func (a *Applier) Accept(v int, step *program.Step) {
 	}
 }
 
-// object returns the object that the state has.
+// object returns the object in the state.
 func (a *Applier) object(i addr.Instance, k state.DeposedKey) *state.Object {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

@@ -20,8 +20,8 @@ import (
 // machine, and the worker may be elsewhere. So they are sent with the task, which is sealed.
 
 const (
-	// attachMost is the most bytes of files that a task carries. Larger files are found only by a worker on the same
-	// machine.
+	// attachMost is the maximum size of the files in a task, in bytes. Larger files are found only by a worker on
+	// the same machine.
 	attachMost = 256 << 20
 	// attachDepth bounds the depth of directories, because links may form a cycle.
 	attachDepth = 64
@@ -29,13 +29,13 @@ const (
 
 var errTooLarge = errors.New("too large to travel")
 
-// attach adds the files that a provisioner names. A file that does not exist here is left to the worker, where another
-// resource may have made it.
+// attach adds the files of a provisioner. A file that does not exist here is left to the worker, where another
+// resource may have created it.
 func (a *Applier) attach(p *wire.Provisioner) diag.List {
 	block := provisioner.Block(p.Type)
 	config, err := coding.DecodeValue(p.Config, block.ImpliedType())
 	if err != nil || config.IsNull() {
-		return nil // the worker says so
+		return nil // the worker reports it
 	}
 	var found attachment
 	for _, name := range provisioner.Files(p.Type, config, a.Env) {

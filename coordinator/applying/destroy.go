@@ -25,7 +25,7 @@ func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
 	if c.Action == plan.CreateThenDelete {
 		key = a.deposedKey(c.Addr)
 	}
-	// a run that is resumed may have it in doubt: then what is asked for is not sent again
+	// in a resumed run it may be in doubt: then the request is not sent again
 	prior := a.object(c.Addr, key).BeforeDoubt()
 	if prior == nil {
 		return program.Step{} // the replacement found nothing to depose, or a resumed run has done it
@@ -74,7 +74,7 @@ func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
 	return end
 }
 
-// destroyed folds the result of a deletion into the state. An object that still exists stays there, as the provider
+// destroyed adds the result of a deletion to the state. An object that still exists stays there, as the provider
 // left it.
 func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schema.Schema, prior *state.Object,
 	res *wire.Result) program.Step {
@@ -98,7 +98,7 @@ func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schema.Sche
 		return step
 	}
 	kept := *prior
-	kept.CreateBeforeDestroy = false // as OpenTofu has it: the next plan finds out anew
+	kept.CreateBeforeDestroy = false // as in OpenTofu: the next plan computes it again
 	kept.Flatmap, kept.SchemaVersion, kept.Private = nil, s.Version, res.Apply.Private
 	if kept.Attrs, kept.Sensitive, err = values.EncodeStored(values.MarkSensitive(left, s.Block, prior.Sensitive),
 		s.Block); err != nil {

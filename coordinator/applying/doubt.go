@@ -43,7 +43,7 @@ func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 		o = *old
 		d.Before = old.Status
 		o.Status, o.Doubt = state.InDoubt, &d
-	default: // the object that it is resolved with must be destroyed in its turn
+	default: // the object of the resolution must be destroyed later
 		o.Dependencies, o.CreateBeforeDestroy = a.dependencies(c.Addr), c.CreateBeforeDestroy
 	}
 	changes = append(changes, state.SetObject{Addr: c.Addr, Deposed: key, Provider: c.Provider, Object: &o})
@@ -51,8 +51,8 @@ func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 	return changes
 }
 
-// unkept is the step of a result that the state cannot hold although the operation has changed something: the object is
-// in doubt, with what is known about it.
+// unkept returns the step of a result that the state cannot store although the operation had an effect: the object
+// is in doubt, with what is known about it.
 func unkept(c *plan.Change, s *schema.Schema, secrets []cty.Path, res *wire.Result, diags diag.List,
 	err error) program.Step {
 	d := &program.Unkept{Reason: "the answer cannot be kept: " + err.Error()}
@@ -65,8 +65,8 @@ func unkept(c *plan.Change, s *schema.Schema, secrets []cty.Path, res *wire.Resu
 		fmt.Sprintf("What the provider answered about %s cannot be kept: %s.", c.Addr, err), nil))}
 }
 
-// operationOf names what is in doubt. An object that was made, and whose provisioners were at work, is known: it can be
-// read.
+// operationOf returns the operation in doubt. An object that was created, and whose provisioners were running, is
+// known: it can be read.
 func (a *Applier) operationOf(vx plan.Vertex, c *plan.Change, old *state.Object) string {
 	switch {
 	case vx.Kind == plan.DestroyObject:
@@ -87,7 +87,7 @@ func (a *Applier) keyOf(vx plan.Vertex, c *plan.Change) state.DeposedKey {
 	return c.Deposed
 }
 
-// Undoubt returns the changes that reverse those of Doubt, because the outcome is known now: the object is again what
+// Undoubt returns the changes that reverse those of Doubt, because the outcome is known now: the object is again as
 // it was before the operation. There are none if nothing was in doubt.
 func (a *Applier) Undoubt(v int) []state.Change {
 	vx := a.Plan.Graph.Vertices[v]

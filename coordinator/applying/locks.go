@@ -7,8 +7,8 @@ import (
 	"github.com/millipede-iac/millipede/state/locks"
 )
 
-// Locks returns what has to be locked so that others may change the state while the plan is carried out. The state of
-// the applier is the one that is stored then. It costs what the plan knows.
+// Locks returns the locks under which others may change the state while the plan is applied. The applier's state
+// must be the stored one. The cost is proportional to the plan.
 //
 //   - What the plan changes is locked to be written: the instances, the outputs, and the results of checks that its
 //     changes flow to. So are instances of which only the dependencies are noted anew: the order in which objects end
@@ -19,7 +19,8 @@ import (
 //   - A resource is locked to be written by who may make its first instance or end its last one, or changes its
 //     provider; by all others who change instances of it, to be read.
 //
-// Plans that are to refresh or to destroy everything lock the whole state: they do not know what else there will be.
+// Plans that refresh or destroy everything lock the whole state: they do not know which other objects there will
+// be.
 func (a *Applier) Locks() locks.Set {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -35,7 +36,7 @@ func (a *Applier) Locks() locks.Set {
 	for _, f := range rests.Found {
 		l.written[f.Addr] = true
 	}
-	l.checks() // before what is only noted anew: no value comes of that
+	l.checks() // before updates of dependencies only: these change no value
 	for _, c := range a.Plan.Changes {
 		l.change(c)
 	}
@@ -64,7 +65,7 @@ type locking struct {
 	written map[addr.Instance]bool
 }
 
-// change locks what one change needs beside what the plan says that it rests on.
+// change locks what one change needs in addition to the plan's own dependencies.
 func (l *locking) change(c *plan.Change) {
 	stored := l.state.Object(c.Addr, state.CurrentObject)
 	makes := false
@@ -93,7 +94,7 @@ func (l *locking) change(c *plan.Change) {
 	}
 }
 
-// notedAnew reports whether an object that does not change is stored otherwise all the same; see recheck.
+// notedAnew reports whether the stored form of an unchanged object changes nevertheless; see recheck.
 func (l *locking) notedAnew(c *plan.Change, o *state.Object) bool {
 	if o == nil || c.Deposed != state.CurrentObject {
 		return false
@@ -104,7 +105,7 @@ func (l *locking) notedAnew(c *plan.Change, o *state.Object) bool {
 	return !kept.Equal(o)
 }
 
-// depends locks what something begins to depend on.
+// depends locks new dependencies.
 func (l *locking) depends(now, recorded *state.Dependencies) {
 	if now == nil {
 		return
@@ -116,8 +117,8 @@ func (l *locking) depends(now, recorded *state.Dependencies) {
 	}
 }
 
-// found locks what storing what refreshing found needs: the resource of what is gone, or has another provider, and
-// what its objects depend on by now.
+// found locks what storing the refreshed objects needs: the resource of a removed object, or of one with another
+// provider, and the current dependencies of its objects.
 func (l *locking) found(at addr.Instance) {
 	was, is := l.state.Instance(at), l.Plan.Prior.Instance(at)
 	if was == nil || is == nil || l.state.ProviderOf(at).Config() != l.Plan.Prior.ProviderOf(at).Config() {
@@ -138,12 +139,12 @@ func (l *locking) resource(at addr.Instance) {
 	abs := at.Abs()
 	mode := locks.Read
 	if r := l.state.Resources[abs]; r == nil {
-		mode = locks.Write // it brings the first one
+		mode = locks.Write // it creates the first one
 	}
 	l.set.Add(locks.Resource(abs.String()), mode)
 }
 
-// checks locks the results of the checks that values of what is written flow to.
+// checks locks the results of the checks that depend on written values.
 func (l *locking) checks() {
 	g := &l.Plan.Graph
 	reached := make([]bool, len(g.Vertices))
@@ -185,7 +186,7 @@ func (l *locking) checks() {
 	}
 }
 
-// owns reports whether the run may change something. Without locks of objects it has everything.
+// owns reports whether the run may change an object. Without locks of objects it may change everything.
 func (a *Applier) owns(o locks.Object) bool { return a.Own == nil || a.Own.Writes(o) }
 
 // ownsInstance is owns for an instance.
@@ -193,8 +194,8 @@ func (a *Applier) ownsInstance(at addr.Instance) bool {
 	return a.Own == nil || a.Own.Writes(locks.Instance(at.String()))
 }
 
-// ownChanges leaves out what the run does not own: others may have changed that since the plan was made, and what the
-// plan knows of it is not to be stored.
+// ownChanges removes changes of objects that the run has not locked: others may have changed them since the plan
+// was made, so the plan's version must not be stored.
 func (a *Applier) ownChanges(changes []state.Change) []state.Change {
 	if a.Own == nil {
 		return changes

@@ -20,7 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// sync evaluates the named value of a vertex, so that an error that shows only now is reported once.
+// sync evaluates the named value of a vertex, so that a new error is reported once.
 func (a *Applier) sync(n *graph.Node) program.Step {
 	var step program.Step
 	if a.Plan.Mode == plan.Destroy {
@@ -58,7 +58,7 @@ func (a *Applier) sync(n *graph.Node) program.Step {
 }
 
 // unshown removes the warnings that were shown with the plan. Those about deprecated values are repeated, as in
-// OpenTofu: somebody else may apply a saved plan.
+// OpenTofu: another person may apply a saved plan.
 func unshown(l diag.List) diag.List {
 	if l.HasErrors() {
 		return l
@@ -90,7 +90,7 @@ func (a *Applier) output(n *graph.Node, needed bool) program.Step {
 	var deprecations diag.List
 	for _, m := range a.Store.Instances(n.Module) {
 		if !needed {
-			m.EvalOutput(name) // nothing goes by it, so nothing is wrong with it
+			m.EvalOutput(name) // nothing depends on it, so errors are ignored
 			continue
 		}
 		checks, more := instance.Rules(m, n)
@@ -116,7 +116,7 @@ func (a *Applier) output(n *graph.Node, needed bool) program.Step {
 		}
 		set := state.SetOutput{Name: name}
 		if !bare.IsNull() {
-			// What it is made from and was left out of the plan is null, as in OpenTofu.
+			// Dependencies that were left out of the plan are null, as in OpenTofu.
 			set.Output = &state.Output{Value: cty.UnknownAsNull(bare),
 				Sensitive: n.Output.Sensitive, Deprecated: n.Output.Deprecated}
 		}
@@ -130,8 +130,7 @@ func (a *Applier) output(n *graph.Node, needed bool) program.Step {
 	return step
 }
 
-// plannedOutput stores a root output as it was planned, if its value was known then: OpenTofu stores those before it
-// does anything else.
+// plannedOutput stores a root output as planned, if its value was known then: OpenTofu stores those first.
 func (a *Applier) plannedOutput(name string) []state.Change {
 	for _, o := range a.Plan.Outputs {
 		if o.Name == name && o.After.IsWhollyKnown() && !o.After.IsNull() {
@@ -149,7 +148,7 @@ func (a *Applier) knownOutput(name string) bool {
 	return found && a.Plan.Outputs[i].After.IsWhollyKnown()
 }
 
-// check evaluates the assertions of a check block again, now that the world has changed.
+// check evaluates the assertions of a check block again, after the changes.
 func (a *Applier) check(n *graph.Node) program.Step {
 	var step program.Step
 	e := &effect{}
@@ -189,7 +188,7 @@ func (a *Applier) open(v int, n *graph.Node) program.Step {
 	return a.openNext(v, n, all, keys, &effect{}, nil)
 }
 
-// openNext opens the instances that are left. came is what has come of the conditions of those before them.
+// openNext opens the remaining instances. came are the outcomes of the conditions of those before them.
 func (a *Applier) openNext(v int, n *graph.Node, rs []*values.Resource, keys []addr.Key, came *effect,
 	diags diag.List) program.Step {
 	if len(rs) == 0 || diags.HasErrors() {
@@ -254,8 +253,7 @@ func (a *Applier) remember(o opened) {
 	a.opened[o.at.Config()] = append(a.opened[o.at.Config()], o)
 }
 
-// close closes what open opened, one after the other. What cannot be closed is a warning to nobody's harm but the
-// provider's: it is reported.
+// close closes the objects that open opened, one after the other. A failure to close is a warning.
 func (a *Applier) close(v int, n *graph.Node) program.Step {
 	a.mu.Lock()
 	list := a.opened[n.ConfigResource()]
@@ -281,8 +279,8 @@ func (a *Applier) close(v int, n *graph.Node) program.Step {
 	}
 }
 
-// unmet is the step of a vertex whose block could not be evaluated. It records the outcomes of its preconditions all
-// the same.
+// unmet returns the step of a vertex whose block could not be evaluated. It records the outcomes of its
+// preconditions nevertheless.
 func unmet(ev *instance.Instance, diags diag.List) program.Step {
 	return program.Step{Diags: diags, Value: &effect{checks: ev.Checks}}
 }
@@ -293,7 +291,7 @@ func (a *Applier) evaluate(r *values.Resource, k addr.Key) (*instance.Instance, 
 	return ev, unshown(diags)
 }
 
-// record replaces the results that the plan knew with those of this run. The caller has the lock.
+// record replaces the results of the plan by those of this run. The caller has the lock.
 func (a *Applier) record(o instance.Outcome) {
 	r := a.checks[o.Config]
 	if r == nil {
@@ -314,12 +312,12 @@ func (a *Applier) record(o instance.Outcome) {
 	r.Objects[i] = o.Object
 }
 
-// checkResults needs the lock.
+// checkResults requires the lock.
 func (a *Applier) checkResults() []state.CheckResult {
 	var out []state.CheckResult
 	for _, r := range a.checks {
 		c := *r
-		if len(c.Objects) > 0 { // else it is as planned: there are none, or none could be told
+		if len(c.Objects) > 0 { // otherwise as planned: there are none, or they are unknown
 			c.Status = state.CheckPass
 		}
 		for _, o := range c.Objects {

@@ -61,7 +61,7 @@ func (a *Applier) apply(v int, c *plan.Change) program.Step {
 	}
 	a.work[v].then = func(res *wire.Result) program.Step {
 		step := a.applied(v, c, r, ev, res)
-		step.Diags = diags.Append(step.Diags) // what is said of deprecated values
+		step.Diags = diags.Append(step.Diags) // warnings about deprecated values
 		return step
 	}
 	return program.Step{
@@ -78,7 +78,7 @@ func encodeIdentity(v cty.Value) ([]byte, error) {
 	return coding.EncodeValue(v, v.Type())
 }
 
-// recheck checks the postconditions of an object that does not change, with the values that are known now.
+// recheck checks the postconditions of an object that does not change, with the values known now.
 func (a *Applier) recheck(r *values.Resource, c *plan.Change) program.Step {
 	var step program.Step
 	if o := a.object(c.Addr, state.CurrentObject); o != nil && o.Status != state.InDoubt && a.ownsInstance(c.Addr) {
@@ -111,7 +111,7 @@ func (a *Applier) repetition(r *values.Resource, k addr.Key) eval.Repetition {
 	return e.Repetition(k)
 }
 
-// applied folds the result of an apply task into the state.
+// applied adds the result of an apply task to the state.
 func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *instance.Instance,
 	res *wire.Result) program.Step {
 	diags := values.WireDiags(res.Diagnostics, ev.Range)
@@ -119,7 +119,7 @@ func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *instanc
 		if !diags.HasErrors() {
 			return unkept(c, ev.Schema, ev.Sensitive, res, diags, errNoAnswer)
 		}
-		return program.Step{Diags: diags} // nothing was begun
+		return program.Step{Diags: diags} // nothing was started
 	}
 	value, err := instance.Decode(res.Apply.Object, ev.Schema)
 	if err != nil {
@@ -131,7 +131,7 @@ func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *instanc
 		if !diags.HasErrors() {
 			return unkept(c, ev.Schema, ev.Sensitive, res, diags, errNoObject)
 		}
-		return step // a creation failed without a trace
+		return step // a failed creation left nothing
 	}
 	object, err := a.objectOf(c, ev, value, res.Apply)
 	if err != nil {
@@ -154,7 +154,7 @@ func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *instanc
 	return a.made(c, r, ev, object, value, idle, step)
 }
 
-// made finishes a vertex whose object is complete. idle says that nothing was left to do about it.
+// made finishes a vertex whose object is complete. idle is set if nothing had to be done.
 func (a *Applier) made(c *plan.Change, r *values.Resource, ev *instance.Instance, object *state.Object, value cty.Value,
 	idle bool, step program.Step) program.Step {
 	step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.Provider, Object: object})
@@ -210,8 +210,9 @@ func (a *Applier) providerOf(i addr.Instance) addr.ProviderInstance {
 	return a.state.ProviderOf(i)
 }
 
-// unreadable is the step for data of a check that cannot be read: the check has failed. Of data that the plan has tried
-// to read, the configuration is stored; of data that it has left to the apply, nothing is, and what was stored goes.
+// unreadable returns the step for data of a check that cannot be read: the check has failed. If the plan has tried
+// to read the data, the configuration is stored; if it was deferred to the apply, nothing is, and the stored data
+// are removed.
 func unreadable(c *plan.Change, r *values.Resource, ev *instance.Instance, diags diag.List) program.Step {
 	value := ev.Unread()
 	r.Set(c.Addr.Key, value)

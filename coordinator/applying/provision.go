@@ -32,7 +32,7 @@ func provisionersOf(c *config.Resource, destroy bool) []*config.Provisioner {
 	return out
 }
 
-// provisionCreated returns the task for the provisioners of a new object, for the worker that is named, if it is known.
+// provisionCreated returns the task for the provisioners of a new object, for the given worker, if it is known.
 func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev *instance.Instance,
 	object *state.Object, value cty.Value, worker string, step program.Step) program.Step {
 	tainted := *object
@@ -45,7 +45,7 @@ func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev
 		return step
 	}
 	if lane(ev.Provider.Provider) == program.Fast {
-		worker = "" // what the built-in provider does leaves nothing on a worker's disk, and holds no slot there
+		worker = "" // the built-in provider uses neither a worker's disk nor a slot
 	}
 	step.Task = &wire.Task{Address: c.Addr.String(), Provision: task, Worker: worker}
 	step.Lane, step.Place = program.Safe, ev.Place
@@ -93,7 +93,7 @@ func (a *Applier) provisionDestroyed(v int, c *plan.Change, place program.Placem
 	}, true
 }
 
-// provisionDiags are the diagnostics of provisioners. A worker names the provisioner by an index.
+// provisionDiags returns the diagnostics of provisioners. A worker identifies the provisioner by an index.
 func provisionDiags(res *wire.Result, list []*config.Provisioner) diag.List {
 	diags := values.WireDiags(res.Diagnostics, func(path cty.Path) *hcl.Range {
 		for i, p := range list {

@@ -21,8 +21,8 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// OpenBackend opens what the backend block of the root module names, as init has prepared it: files beside the
-// configuration without one.
+// OpenBackend opens the backend of the root module's backend block, as init has prepared it; without a block, the
+// local one.
 func (e *Estate) OpenBackend(ctx context.Context, root *config.Node, f StateOptions) (snapshot.Backend, diag.List) {
 	block := backendBlock(root)
 	args, kind := cty.EmptyObjectVal, "local"
@@ -55,8 +55,8 @@ func (e *Estate) OpenBackend(ctx context.Context, root *config.Node, f StateOpti
 	return snapshot.Encrypted(b, enc.State()), diags
 }
 
-// CloseBackend gives up the connections of a backend that was opened here, and the watches over its locks. Those that
-// are the estate's own go on: one that it was given, and services, which it opens once.
+// CloseBackend closes a backend that was opened here, and ends its lock watches. Backends that belong to the estate
+// stay open: the one in its options, and services, which it opens once.
 func (e *Estate) CloseBackend(b snapshot.Backend) diag.List {
 	if b == nil || e.Backend != nil {
 		return nil
@@ -74,7 +74,7 @@ func closeBackend(b snapshot.Backend) diag.List {
 	return nil
 }
 
-// Snapshot reads the state of the selected workspace where the backend keeps it; nil when there is none.
+// Snapshot reads the state of the selected workspace from the backend; nil if there is none.
 func (e *Estate) Snapshot(ctx context.Context, root *config.Node) (*state.State, diag.List) {
 	b, diags := e.OpenBackend(ctx, root, StateOptions{})
 	if diags.HasErrors() {
@@ -84,7 +84,7 @@ func (e *Estate) Snapshot(ctx context.Context, root *config.Node) (*state.State,
 	return st, diags.Append(e.CloseBackend(b))
 }
 
-// place is what backends take from this process.
+// place returns the surroundings of backends in this process.
 func (e *Estate) place() snapshot.Place {
 	p := snapshot.Place{
 		Kinds: catalog.All(), Dir: e.Dir, Environ: e.Environ, Memory: e.Memory, UserAgent: "Millipede/" + e.Version,
@@ -96,7 +96,7 @@ func (e *Estate) place() snapshot.Place {
 	return p
 }
 
-// openKind opens a backend. The old options of the local one name its files.
+// openKind opens a backend. The deprecated options of the local one name its files.
 func (e *Estate) openKind(ctx context.Context, kind string, args cty.Value, f StateOptions) (snapshot.Backend,
 	diag.List) {
 	if b := e.services[backendKey(kind, args)]; b != nil {
@@ -132,8 +132,8 @@ func backendKey(kind string, args cty.Value) string {
 	return fmt.Sprintf("%s %d", kind, args.Hash())
 }
 
-// backendConfig evaluates the arguments and nested blocks of a backend block, early: variables and locals are all that
-// there is. Which arguments the backend has is checked later.
+// backendConfig evaluates the arguments and nested blocks of a backend block early: only variables and locals are
+// available. Whether the backend has these arguments is checked later.
 func backendConfig(root *config.Node, block *config.Backend) (cty.Value, diag.List) {
 	var blocks map[string]*schema.NestedBlock
 	if kind, diags := catalog.All().Find(block.Type); !diags.HasErrors() {
@@ -146,8 +146,8 @@ func backendConfig(root *config.Node, block *config.Backend) (cty.Value, diag.Li
 	})
 }
 
-// staticBody evaluates a body of attributes and of nested blocks of the given types. A block type becomes a tuple with
-// an object for each block.
+// staticBody evaluates a body of attributes and of nested blocks of the given types. Blocks of a type become a
+// tuple with an object for each block.
 func staticBody(body hcl.Body, blocks map[string]*schema.NestedBlock,
 	value func(hcl.Expression) (cty.Value, diag.List),
 ) (cty.Value, diag.List) {
@@ -178,7 +178,7 @@ func staticBody(body hcl.Body, blocks map[string]*schema.NestedBlock,
 		body = remain
 	}
 	attrs, problems := body.JustAttributes()
-	if len(blocks) > 0 { // it complains about the blocks that were taken, too; only others are wrong
+	if len(blocks) > 0 { // it also reports the decoded blocks; only others are wrong
 		var rest hcl.BodySchema
 		for name := range attrs {
 			rest.Attributes = append(rest.Attributes, hcl.AttributeSchema{Name: name})
@@ -196,8 +196,8 @@ func staticBody(body hcl.Body, blocks map[string]*schema.NestedBlock,
 	return cty.ObjectVal(values), diags
 }
 
-// checkBackend says what is wrong with the backend that terraform_remote_state names. For a data source its type is a
-// part of the configuration, whereas the block of a backend has it as its label.
+// checkBackend reports problems with the backend in a terraform_remote_state. For a data source the backend type is
+// part of the configuration, while a backend block has it as its label.
 func (e *Estate) checkBackend(backend string, config cty.Value) diag.List {
 	diags := e.place().Check(backend, config)
 	for _, d := range diags {

@@ -20,11 +20,11 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot/catalog"
 )
 
-// backendRecord is the backend that init has prepared. It lies in the data directory in OpenTofu's form, so that the
-// two can take turns. The zero value is the local backend without a block.
+// backendRecord is the backend that init has prepared. It is stored in the data directory in OpenTofu's format, so
+// that both programs can be used alternately. The zero value is the local backend without a block.
 type backendRecord struct {
 	Type string `json:"type"`
-	// Config holds the arguments, those of -backend-config among them; Hash identifies the block without them.
+	// Config has the arguments, including those of -backend-config; Hash identifies the block without them.
 	Config json.RawMessage `json:"config"`
 	Hash   uint64          `json:"hash"`
 }
@@ -34,12 +34,12 @@ type backendRecordFile struct {
 	Backend *backendRecord `json:"backend,omitempty"`
 }
 
-// recordName is the name of the record as people know it, recordFile where it is.
+// recordName is the name of the record for messages, recordFile its path.
 func (e *Estate) recordName() string { return filepath.Join(e.dataName(), "terraform.tfstate") }
 
 func (e *Estate) recordFile() string { return e.path(e.recordName()) }
 
-// readBackendRecord returns what init recorded.
+// readBackendRecord returns the record of init.
 func (e *Estate) readBackendRecord() (backendRecord, diag.List) {
 	text, err := bounds.ReadFile(e.recordFile(), bounds.Text)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,7 +60,7 @@ func (e *Estate) readBackendRecord() (backendRecord, diag.List) {
 	return *file.Backend, nil
 }
 
-// writeBackendRecord replaces the record. Without a backend, and without a file, there is nothing to write.
+// writeBackendRecord replaces the record. If there is neither a backend nor a file, it does nothing.
 func (e *Estate) writeBackendRecord(r backendRecord) error {
 	file := backendRecordFile{Version: 3}
 	if r.Type != "" {
@@ -75,12 +75,12 @@ func (e *Estate) writeBackendRecord(r backendRecord) error {
 	if err := os.MkdirAll(e.dataDir(), 0o755); err != nil {
 		return err
 	}
-	// The arguments may hold credentials.
+	// The arguments may contain credentials.
 	return os.WriteFile(e.recordFile(), append(text, '\n'), 0o600)
 }
 
-// same reports whether two records name the same place. An argument that one of them does not have is as good as null:
-// who wrote the record may have known fewer.
+// same reports whether two records refer to the same place. A missing argument equals null, because the program
+// that wrote the record may not have had it.
 func (r backendRecord) same(o backendRecord) bool {
 	if r.Type != o.Type || r.Type == "" {
 		return r.Type == o.Type
@@ -90,8 +90,8 @@ func (r backendRecord) same(o backendRecord) bool {
 	return aErr == nil && bErr == nil && a.RawEquals(b)
 }
 
-// arguments returns the arguments of the recorded backend. Null ones are left out, and so are empty collections, which
-// mean the same: who wrote the record may know an absent block as the one or as the other.
+// arguments returns the arguments of the recorded backend. Null arguments are left out, as are empty collections,
+// which are equivalent: absent blocks may have been recorded in either form.
 func (r backendRecord) arguments() (cty.Value, error) {
 	ty, err := ctyjson.ImpliedType(r.Config)
 	if err != nil {
@@ -111,7 +111,7 @@ func (r backendRecord) arguments() (cty.Value, error) {
 	return cty.ObjectVal(set), nil
 }
 
-// backendBlock returns the backend block of the root module, or its cloud block; nil when it has neither.
+// backendBlock returns the backend block of the root module, or its cloud block; nil if it has neither.
 func backendBlock(root *config.Node) *config.Backend {
 	switch {
 	case root == nil:
@@ -122,7 +122,7 @@ func backendBlock(root *config.Node) *config.Backend {
 	return root.Module.Backend
 }
 
-// findKind returns the kind of backend that a block is for.
+// findKind returns the kind of backend of a block.
 func findKind(block *config.Backend) (*snapshot.Kind, diag.List) {
 	kind, diags := catalog.All().Find(block.Type)
 	if block.Type == snapshot.Cloud && !block.OwnBlock {
@@ -132,7 +132,7 @@ func findKind(block *config.Backend) (*snapshot.Kind, diag.List) {
 	return kind, diags.WithSubject(block.TypeRange.Ptr())
 }
 
-// describeBackend returns the record that a block makes, with arguments from elsewhere in the place of its own.
+// describeBackend returns the record of a block, with some arguments replaced by the given ones.
 func describeBackend(block *config.Backend, own cty.Value, others map[string]cty.Value) (backendRecord, diag.List) {
 	if !own.IsWhollyKnown() || marks.Has(own, marks.Sensitive) || marks.Has(own, marks.Ephemeral) {
 		return backendRecord{}, diag.Errors("Invalid backend configuration",
@@ -178,21 +178,21 @@ func describeBackend(block *config.Backend, own cty.Value, others map[string]cty
 	return backendRecord{Type: block.Type, Config: text, Hash: uint64(hash)}, diags
 }
 
-// preparedBackend returns the arguments of the backend that init has prepared for the block of the root module. A
-// block that is not the one that init saw is an error: the state has to be brought over first.
+// preparedBackend returns the arguments of the backend that init has prepared for the block of the root module. If
+// the block has changed since init, it returns an error: the state must be migrated first.
 func (e *Estate) preparedBackend(block *config.Backend, own cty.Value) (cty.Value, diag.List) {
 	recorded, diags := e.readBackendRecord()
 	if diags.HasErrors() {
 		return own, diags
 	}
 	var now backendRecord
-	reason, mark := "", "," // the summary is as OpenTofu's, which is not always the same
+	reason, mark := "", "," // the summary follows OpenTofu's, which varies
 	if block != nil {
 		if _, unknown := findKind(block); unknown.HasErrors() {
 			return own, diag.Errors("Invalid backend type", unknown[0].Detail, block.TypeRange.Ptr())
 		}
 		now.Type = block.Type
-		if recorded.Type != "" { // else init has not seen the block, and it does not matter yet what is in it
+		if recorded.Type != "" { // otherwise init has not seen the block, and its content does not matter yet
 			if now, diags = describeBackend(block, own, nil); diags.HasErrors() {
 				return own, diags
 			}

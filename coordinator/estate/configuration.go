@@ -17,27 +17,27 @@ import (
 // Variables are the root variables that were given, in addition to those in the environment and in files.
 type Variables struct {
 	List []config.VariableFlag
-	// Weak are files of values that all others override.
+	// Weak are files of values with lower precedence than all others.
 	Weak []string
 	// Sensitive are the names of variables whose values are sensitive even if the configuration does not say so.
 	Sensitive []string
-	// Input: people are asked for missing values, if they can be.
+	// Input allows asking the user for missing values.
 	Input bool
-	// TestDir is where test files lie, which have values too; empty for operations that have nothing to do with them.
+	// TestDir is the directory of test files, which have values too; empty for operations without tests.
 	TestDir string
 }
 
-// Configuration is the configuration of an estate, with the root variables that were given.
+// Configuration is the configuration of an estate, with the given root variables.
 type Configuration struct {
 	Loader *config.Loader
 	Given  *config.GivenValues
-	// Tree is there once the configuration is loaded.
+	// Tree is set once the configuration is loaded.
 	Tree *config.Tree
-	// TestDir is where test files lie; empty for operations that have nothing to do with them.
+	// TestDir is the directory of test files; empty for operations without tests.
 	TestDir string
 	// RunsOnly is as in config.TreeOptions.
 	RunsOnly bool
-	// Dir is where the root module is; empty is the directory of the estate.
+	// Dir is the directory of the root module; empty is the directory of the estate.
 	Dir string
 
 	estate *Estate
@@ -57,15 +57,15 @@ func (e *Estate) Configuration(vars Variables) (*Configuration, diag.List) {
 	return c, diags
 }
 
-// InputAllowed reports whether the environment allows people to be asked.
+// InputAllowed reports whether the environment allows asking the user.
 func (e *Estate) InputAllowed() bool {
 	return e.Environ.Get("TF_INPUT") != "0" && e.Environ.Get("TF_INPUT") != "false"
 }
 
-// files are the files of the estate's directory.
+// files returns the file system of the estate's directory.
 func (e *Estate) files() config.OS { return config.OS{Base: e.base()} }
 
-// Root is the directory of the root module.
+// Root returns the directory of the root module.
 func (c *Configuration) Root() string {
 	if c.Dir == "" {
 		return "."
@@ -73,13 +73,13 @@ func (c *Configuration) Root() string {
 	return c.Dir
 }
 
-// HasFiles reports whether there is a configuration at all.
+// HasFiles reports whether there is a configuration.
 func (c *Configuration) HasFiles() bool { return c.Loader.HasConfig(c.Root()) }
 
-// Sources returns the files that were read, for the source lines of problems.
+// Sources returns the files that were read, for the source lines of diagnostics.
 func (c *Configuration) Sources() map[string]*hcl.File { return c.Loader.Sources() }
 
-// Load loads the configuration with the modules that were installed.
+// Load loads the configuration with the installed modules.
 func (c *Configuration) Load() diag.List {
 	manifest, diags := config.ReadManifest(c.estate.files(), c.estate.dataName())
 	if diags.HasErrors() {
@@ -93,7 +93,7 @@ func (c *Configuration) Load() diag.List {
 	return diags.Append(more)
 }
 
-// setTree takes a tree, in which the variables that were given as sensitive are as if it had declared them so.
+// setTree sets the tree, with the variables of Sensitive marked as if they were declared sensitive.
 func (c *Configuration) setTree(tree *config.Tree) {
 	c.Tree = tree
 	if tree == nil || tree.Root == nil || tree.Root.Module == nil {
@@ -106,7 +106,8 @@ func (c *Configuration) setTree(tree *config.Tree) {
 	}
 }
 
-// LoadRoot loads only the root module, which says where the state is. With storageOnly nothing else of it is checked.
+// LoadRoot loads only the root module, which configures where the state is stored. With storageOnly nothing else is
+// checked.
 func (c *Configuration) LoadRoot(storageOnly bool) (*config.Node, diag.List) {
 	tree, diags := c.Loader.LoadTree(config.TreeOptions{
 		Variable: c.Given.Static, Workspace: c.estate.Workspace(), Locator: rootOnly{}, StorageOnly: storageOnly,
@@ -118,7 +119,7 @@ func (c *Configuration) LoadRoot(storageOnly bool) (*config.Node, diag.List) {
 	return tree.Root, diags
 }
 
-// rootOnly leaves all modules but the root out of the tree.
+// rootOnly is a locator that leaves out all modules but the root.
 type rootOnly struct{}
 
 // Locate implements config.Locator.
@@ -126,7 +127,7 @@ func (rootOnly) Locate(config.ModuleRequest) (config.Installed, diag.List) {
 	return config.Installed{}, nil
 }
 
-// LoadModule loads the module in a directory by itself, without the modules that it calls.
+// LoadModule loads the module in a directory, without the modules that it calls.
 func (c *Configuration) LoadModule(dir string) diag.List {
 	tree, diags := c.Loader.LoadTree(config.TreeOptions{Dir: dir, Locator: rootOnly{}, Base: c.estate.Dir,
 		Env: c.estate.Environ})
@@ -134,7 +135,7 @@ func (c *Configuration) LoadModule(dir string) diag.List {
 	return diags
 }
 
-// loadFor loads the configuration in the directory, or the one that a plan was saved with.
+// loadFor loads the configuration in the directory, or the one of a saved plan.
 func (c *Configuration) loadFor(saved *planfile.Saved) diag.List {
 	if saved == nil {
 		return c.Load()
@@ -154,26 +155,26 @@ func (c *Configuration) loadFor(saved *planfile.Saved) diag.List {
 	return diags
 }
 
-// SavedConfiguration loads the configuration that a plan was saved with. sensitive are the names of variables that are
-// sensitive whatever it says.
+// SavedConfiguration loads the configuration of a saved plan. sensitive are the names of variables that are
+// sensitive in any case.
 func (e *Estate) SavedConfiguration(saved *planfile.Saved, sensitive []string) (*Configuration, diag.List) {
 	c := &Configuration{estate: e, Loader: config.NewLoader(savedFiles(saved.Config)), sensitive: sensitive}
 	return c, Errors(c.loadFor(saved))
 }
 
-// Inputs evaluates the given values of the root module's variables. People are asked for missing ones.
+// Inputs evaluates the given values of the root module's variables. The user is asked for missing ones.
 func (c *Configuration) Inputs() (map[string]values.Input, diag.List) {
 	final, diags := c.Given.Final(c.Tree.Root.Module.Variables)
 	return inputsOf(final), diags
 }
 
-// GivenInputs is Inputs without missing values: nobody is asked, and they are no error.
+// GivenInputs is Inputs without missing values: the user is not asked, and they are not errors.
 func (c *Configuration) GivenInputs() (map[string]values.Input, diag.List) {
 	given, diags := c.Given.Given(c.Tree.Root.Module.Variables)
 	return inputsOf(given), diags
 }
 
-// inputsOf adds to each value where it comes from.
+// inputsOf adds its origin to each value.
 func inputsOf(given map[string]config.VariableValue) map[string]values.Input {
 	out := make(map[string]values.Input, len(given))
 	for name, v := range given {
@@ -182,7 +183,7 @@ func inputsOf(given map[string]config.VariableValue) map[string]values.Input {
 	return out
 }
 
-// Fetching has functions that are called while modules are installed. Each may be nil.
+// Fetching has callbacks for the installation of modules. Each may be nil.
 type Fetching struct {
 	Downloading func(r config.ModuleRequest, from, version string)
 	Done        func(addr.Module, config.Installed)
@@ -206,7 +207,7 @@ func (c *Configuration) Install(ctx context.Context, upgrade bool, f Fetching) d
 	return diags
 }
 
-// Populate copies a module into the directory, which has to be empty.
+// Populate copies a module into the directory, which must be empty.
 func (c *Configuration) Populate(ctx context.Context, from string) diag.List {
 	return fetch.Populate(ctx, from, c.fetchOptions(Fetching{}))
 }

@@ -10,9 +10,10 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// cutOffBefore warns operations that only read the state. While another process works on the state, it also settles the
-// run. The operations of an interrupted run at workers elsewhere may hold all permits, which only the process with the
-// store can release: a reader that needs one might wait for ever, so it is refused.
+// cutOffBefore handles interrupted runs for operations that only read the state: it warns about them. While another
+// process works on the state, that process also settles the run. Operations of an interrupted run at remote workers
+// may hold all permits, which only the process with the store can release: a reader that needs permits might wait
+// forever, so it is rejected.
 func (s *Opened) cutOffBefore(r *journal.Run, elsewhere bool) diag.List {
 	switch {
 	case s.store.pulled:
@@ -26,9 +27,9 @@ func (s *Opened) cutOffBefore(r *journal.Run, elsewhere bool) diag.List {
 		r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700")), nil)}
 }
 
-// settle settles an interrupted run: it takes the results of its operations, waits for those that workers elsewhere
-// still execute, and marks the rest as in doubt. It starts nothing. After that the state is complete. The errors say
-// that this failed or was stopped.
+// settle settles an interrupted run: it takes the results of its operations, waits for those that remote workers
+// still execute, and marks the rest as in doubt. It starts nothing. After that the state is complete. The errors
+// say that this failed or was stopped.
 func (r *Operation) settle(ctx context.Context) diag.List {
 	run, err := operation.CutOff(ctx, r.State.store, r.State.Workspace)
 	switch {
@@ -37,14 +38,14 @@ func (r *Operation) settle(ctx context.Context) diag.List {
 	case run == nil:
 		return nil
 	case r.State.store.ownHome() == nil:
-		rules, _ := r.estate.Rules(nil) // what is wrong with them, the engine says
+		rules, _ := r.estate.Rules(nil) // the engine reports errors
 		return r.State.cutOffBefore(run, r.estate.Connector.Elsewhere(rules))
 	}
 	r.watch.Note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Taking its results, and waiting for what is "+
 		"still under way...\n",
 		run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
 	diags := r.settleRun(ctx, *run)
-	return diags.Append(r.State.cutOff(ctx)) // not so if it has succeeded
+	return diags.Append(r.State.cutOff(ctx)) // none if it has succeeded
 }
 
 // settleRun settles a run with the configuration and the plan of that run.
@@ -62,7 +63,7 @@ func (r *Operation) settleRun(ctx context.Context, run journal.Run) diag.List {
 	if diags = diags.Append(c.loadFor(saved)); diags.HasErrors() {
 		return diags
 	}
-	inputs, _ := savedInputs(saved.Plan, c) // what cannot be evaluated without an ephemeral value is in doubt
+	inputs, _ := savedInputs(saved.Plan, c) // operations that need an ephemeral value stay in doubt
 	prior, more := r.State.Load(ctx)
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags
@@ -85,8 +86,8 @@ func (r *Operation) settleRun(ctx context.Context, run journal.Run) diag.List {
 	return diags.Append(r.State.Push(context.WithoutCancel(ctx)))
 }
 
-// cutOff refuses to work on the state while an interrupted run has operations that may still be executed, or whose
-// results are not recorded: the state is incomplete until then, and another plan could do the same things twice.
+// cutOff returns an error while an interrupted run has operations that may still be executed, or whose results are
+// not recorded: the state is incomplete until then, and another plan could do the same things twice.
 func (s *Opened) cutOff(ctx context.Context) diag.List {
 	r, err := operation.CutOff(ctx, s.store, s.Workspace)
 	switch {
@@ -101,7 +102,7 @@ func (s *Opened) cutOff(ctx context.Context) diag.List {
 	return s.refuse(r)
 }
 
-// refuse returns the error that nothing can be based on the state before a run is settled.
+// refuse returns the error that the run must be settled first.
 func (s *Opened) refuse(r *journal.Run) diag.List {
 	return diag.Errors("A run was cut off",
 		fmt.Sprintf("The run %s (%s, begun %s) ended while operations were under way. They may still go on, and what "+

@@ -18,16 +18,16 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
 )
 
-// Delegated is an operation that the service of the configuration carries out.
+// Delegated is an operation that the service of the configuration executes.
 type Delegated struct {
 	remote.Session
-	// Dir is the directory to upload; empty where there is no configuration.
+	// Dir is the directory to upload; empty if there is no configuration.
 	Dir string
-	// Variables are those that were given, but for those in files that are uploaded.
+	// Variables are the given variables, except for those in files that are uploaded.
 	Variables []tfc.RunVariable
 }
 
-// delegate returns the operation that the service carries out; nil where it is carried out here.
+// delegate returns the operation that the service executes; nil if it is executed locally.
 func (e *Estate) delegate(ctx context.Context, c *Configuration) (*Delegated, diag.List) {
 	d, diags := e.atService(ctx, c.Tree.Root)
 	if d == nil || diags.HasErrors() {
@@ -46,7 +46,7 @@ func (e *Estate) delegate(ctx context.Context, c *Configuration) (*Delegated, di
 	return d, diags.Append(more)
 }
 
-// atService returns the workspace of the service that carries runs out; nil where they are carried out here.
+// atService returns the workspace of the service that executes runs; nil if they are executed locally.
 func (e *Estate) atService(ctx context.Context, root *config.Node) (*Delegated, diag.List) {
 	s, diags := e.Service(ctx, root)
 	if s == nil || diags.HasErrors() {
@@ -67,8 +67,8 @@ func (e *Estate) atService(ctx context.Context, root *config.Node) (*Delegated, 
 	}}, diags
 }
 
-// AtService returns the workspace of the service that the configuration has its runs carried out by; nil where they are
-// carried out here. Its Dir and Variables are empty.
+// AtService returns the workspace of the service that executes the configuration's runs; nil if they are executed
+// locally. Its Dir and Variables are empty.
 func (e *Estate) AtService(ctx context.Context, vars Variables) (*Delegated, diag.List) {
 	root, diags := e.FindRoot(Finding{Variables: vars, StorageOnly: true})
 	if root == nil || diags.HasErrors() {
@@ -77,12 +77,12 @@ func (e *Estate) AtService(ctx context.Context, vars Variables) (*Delegated, dia
 	return e.atService(ctx, root)
 }
 
-// DelegatedRun finds the run that a file of a saved plan names; nil when the file is something else. The problems say
-// that the plan is none of this directory.
+// DelegatedRun returns the service's run of a saved plan file; nil if the file is something else. The diagnostics
+// say that the plan belongs to another directory.
 func (e *Estate) DelegatedRun(ctx context.Context, name string, f Finding) (*Delegated, *tfc.Run, diag.List) {
 	text, err := e.read(name, bounds.Text)
 	if err != nil {
-		return nil, nil, nil // whoever reads it as something else says so
+		return nil, nil, nil // the error is reported when it is read as something else
 	}
 	saved, diags := remote.ReadSaved(text)
 	if saved == nil || diags.HasErrors() {
@@ -116,7 +116,7 @@ func (e *Estate) DelegatedRun(ctx context.Context, name string, f Finding) (*Del
 	return d, r, diags
 }
 
-// SaveRun writes the file of a plan that a service keeps.
+// SaveRun writes the file of a plan that a service stores.
 func (e *Estate) SaveRun(name, host, run string) diag.List {
 	if err := os.WriteFile(e.path(name), remote.Saved{Host: host, Run: run}.Encode(), 0o600); err != nil {
 		return diag.Errors("Failed to write plan file", err.Error()+".", nil)
@@ -124,7 +124,7 @@ func (e *Estate) SaveRun(name, host, run string) diag.List {
 	return nil
 }
 
-// GeneratedBy returns the blocks that a plan of a service has made for import blocks.
+// GeneratedBy returns the blocks that a service's plan has generated for import blocks.
 func GeneratedBy(p *plan.Plan) []operation.Generated {
 	var out []operation.Generated
 	for _, c := range p.Changes {

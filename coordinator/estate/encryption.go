@@ -17,9 +17,9 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// encryption returns what encrypts states and plans, as the environment and the root module of the working directory
-// say; nil is no configuration. It is set up once: also a saved plan, which brings a configuration of its own, and what
-// it is applied to, are encrypted as the directory says.
+// encryption returns the encryption of states and plans, as configured by the environment and the root module of
+// the working directory; a nil configuration is allowed. It is set up once: a saved plan, which has its own
+// configuration, and its state are also encrypted as the directory configures.
 func (e *Estate) encryption(ctx context.Context, root *config.Node) (*encryption.Encryption, diag.List) {
 	if e.sealing != nil {
 		return e.sealing, nil
@@ -42,7 +42,7 @@ func (e *Estate) encryption(ctx context.Context, root *config.Node) (*encryption
 	return enc, diags
 }
 
-// ownEncryption is encryption for operations that need nothing else of the configuration.
+// ownEncryption is encryption for operations that need nothing else from the configuration.
 func (e *Estate) ownEncryption(ctx context.Context, vars Variables) (*encryption.Encryption, diag.List) {
 	if e.sealing != nil {
 		return e.sealing, nil
@@ -60,14 +60,14 @@ func (e *Estate) ownEncryption(ctx context.Context, vars Variables) (*encryption
 	return enc, diags.Append(more)
 }
 
-// SetUpEncryption sets up what encrypts states and plans, as the environment and the root module say.
+// SetUpEncryption sets up the encryption of states and plans, as configured by the environment and the root module.
 func (e *Estate) SetUpEncryption(ctx context.Context, root *config.Node) diag.List {
 	_, diags := e.encryption(ctx, root)
 	return diags
 }
 
-// unreadable says that the state cannot be read, in the words that each command of OpenTofu has when it cannot be
-// decrypted. locked tells that the command has locked it: then reading it is a part of taking the lock.
+// unreadable returns the error that the state cannot be read, in the wording of OpenTofu's command if it cannot be
+// decrypted. locked is set if the command has locked it: then reading it is a part of taking the lock.
 func (e *Estate) unreadable(err error, locked bool) diag.List {
 	if errors.Is(err, journal.ErrSealed) {
 		return diag.Errors("Failed to open the state store", err.Error()+".", nil)
@@ -98,7 +98,7 @@ func (u Unreadable) of(sealed *snapshot.Sealed) string {
 	return u.Summary
 }
 
-// readSnapshot reads a state where a backend keeps it; nil when there is none.
+// readSnapshot reads a state from a backend; nil if there is none.
 func (e *Estate) readSnapshot(ctx context.Context, b snapshot.Backend, workspace string,
 	locked bool) (*state.State, diag.List) {
 	st, err := snapshot.State(ctx, b, workspace)
@@ -108,7 +108,7 @@ func (e *Estate) readSnapshot(ctx context.Context, b snapshot.Backend, workspace
 	return st, nil
 }
 
-// remoteTarget is what decrypts the state that the data source in ctx reads.
+// remoteTarget returns the decryption of the state that the data source in ctx reads.
 func (e *Estate) remoteTarget(ctx context.Context) *encryption.Target {
 	if e.sealing == nil {
 		return nil

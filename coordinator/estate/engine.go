@@ -21,27 +21,27 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Engine is a session with everything that was opened for it. Close it before the state.
+// Engine is a session with everything that was opened for it. It is closed before the state.
 type Engine struct {
 	*operation.Session
 	connection Connection
 	providers  *Providers
-	// environment is what workers elsewhere get of the environment; nil for nothing.
+	// environment is the part of the environment for remote workers; nil for nothing.
 	environment *operation.Environment
 	// stop ends the display of interrupts by this engine; undecide removes its function that decides about orphaned
 	// permits.
 	stop, undecide func()
 }
 
-// EngineOptions say what session to open.
+// EngineOptions are the options of OpenEngine.
 type EngineOptions struct {
 	Tree   *config.Tree
 	Loader *config.Loader
 	Inputs map[string]values.Input
 	Prior  *state.State
-	// State is the state that is changed; nil for operations without one. If this process has the state's store to itself,
-	// the embedded server, its worker and the coordinator's identity are kept beside the store. Otherwise they are in a
-	// temporary directory and are removed with the engine.
+	// State is the state that is changed; nil for operations without one. If this process has exclusive use of the
+	// state's store, the embedded server, its worker and the coordinator's identity are stored beside it. Otherwise
+	// they are in a temporary directory and are removed with the engine.
 	State *Opened
 	// Store replaces the store of State; nil for that.
 	Store    journal.Store
@@ -49,7 +49,7 @@ type EngineOptions struct {
 	// Timeline is that of operation.Session; may be nil.
 	Timeline    func(timeline.Head) *timeline.Book
 	Events      func(wire.Event)  // live events of workers; may be nil
-	Note        func(text string) // tells people something meanwhile; nil for Options.Tell
+	Note        func(text string) // shows messages during the operation; nil for Options.Tell
 	Parallelism placement.Parallelism
 	// Background is that of operation.Session.
 	Background bool
@@ -57,7 +57,7 @@ type EngineOptions struct {
 	AnyVersion bool
 }
 
-// OpenEngine selects the providers, connects, and makes the session. Close the engine.
+// OpenEngine selects the providers, connects, and makes the session. The caller closes the engine.
 func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag.List) {
 	providers, diags := e.selectProviders(o.Tree, o.Prior, o.AnyVersion)
 	if diags.HasErrors() {
@@ -101,7 +101,7 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 			nil), c.Close())
 	}
 	engine.undecide = func() {}
-	if store != nil && home != nil { // whoever reads decides nothing
+	if store != nil && home != nil { // readers make no decisions
 		orphans := &coordinator.Orphans{Store: store, Claims: t, Now: e.Now, NewID: e.NewID}
 		engine.undecide = runs.Decide(orphans.Decide)
 	}
@@ -154,7 +154,7 @@ func (e *Estate) coordinator(ctx context.Context, c Connection, home *layout.Hom
 	return hub.New(c.Transport(), name), ring, err
 }
 
-// templateDepth returns how deep templates may be nested, from TF_TEMPLATE_RECURSION_DEPTH; 0 without that.
+// templateDepth returns the maximum depth of nested templates from TF_TEMPLATE_RECURSION_DEPTH; 0 if it is not set.
 func (e *Estate) templateDepth() (int, diag.List) {
 	text := e.Environ.Get("TF_TEMPLATE_RECURSION_DEPTH")
 	if text == "" {

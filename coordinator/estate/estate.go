@@ -1,8 +1,9 @@
 // Package estate opens one configuration in one directory with everything that belongs to it: its store, its snapshot
 // and backend, its locks, its providers, its workers, its saved plans and its runs.
 //
-// It returns data and diagnostics. It prints nothing, ends no process, and imports no adapter: the caller injects what
-// opens stores, connects to workers and asks people. Any number of estates can be open in one process.
+// It returns data and diagnostics. It prints nothing, ends no process, and imports no adapter: the caller injects
+// the functions that open stores, connect to workers and ask the user. Any number of estates can be open in one
+// process.
 package estate
 
 import (
@@ -36,8 +37,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Options are what an estate gets from the process that opens it. Fields are required unless their comment names a
-// default.
+// Options are the dependencies and options of an estate. Fields are required unless their comment names a default.
 type Options struct {
 	// Dir is the absolute directory of the configuration, where relative names start. Here says that it is the working
 	// directory of the process, so that files are opened, and errors name them, as people wrote them.
@@ -59,9 +59,8 @@ type Options struct {
 	// Isolated: plugins and provisioners get Environ and nothing else. Otherwise they get their worker's
 	// environment, and the variables that millipede.hcl names.
 	Isolated bool
-	// Brought is, with Isolated, what workers elsewhere get of Environ, on top of their own: those variables that
-	// are about what is done, and not about the machine where the coordinator is. Nil is Environ, and nothing of
-	// their own.
+	// Brought is, with Isolated, the part of Environ for remote workers, added to their own environment: variables
+	// that concern the operation, not the coordinator's machine. Nil means Environ only, without their own.
 	Brought environ.Variables
 	// Version is the version of Millipede, EngineVersion the version of OpenTofu whose behaviour it has.
 	Version, EngineVersion string
@@ -84,20 +83,20 @@ type Options struct {
 	// Compute is that of coordinator.Options; may be nil.
 	Compute func(vertex int, fn func())
 	CLI     *cliconfig.Config
-	// Hashes remembers the hashes of packages while the process lives; may be nil.
+	// Hashes caches the hashes of packages in this process; may be nil.
 	Hashes   *install.Hashes
 	Services *services.Services
-	// Memory has the snapshots of inmem backends, which end with the process.
+	// Memory contains the snapshots of inmem backends, which end with the process.
 	Memory *snapshot.Memory
 
 	// Stop asks operations to stop; Process is how the estate affects the process.
 	Stop    operation.Stop
 	Process Process
-	// Ask asks people for the value of a variable; nil if nobody can be asked.
+	// Ask asks the user for the value of a variable; nil if there is no user to ask.
 	Ask func(*config.Variable) (string, error)
-	// Tell shows people a text while an operation is in progress; nil drops it.
+	// Tell shows the user a text while an operation is in progress; nil discards it.
 	Tell func(text string)
-	// Use says what the estate is opened for.
+	// Use is the purpose of the estate.
 	Use Use
 	// AnyVersion lets services accept states although a workspace is for another version of OpenTofu.
 	AnyVersion bool
@@ -111,7 +110,7 @@ type Sealer interface {
 	Open(ctx context.Context, sealed []byte, valid func() error) (key []byte, stale bool, err error)
 }
 
-// Use says what an estate is opened for, as far as that changes how it is opened.
+// Use is the purpose of an estate, as far as it affects how it is opened.
 type Use struct {
 	// LooksOnly: an engine is opened, but nothing is changed. Then an encrypted state's key is not required only to
 	// write the coordinator's identity.
@@ -139,7 +138,7 @@ type Process interface {
 	Hold() (release func())
 	// AtEnd registers fn, which is called when the process is ended at once; its context ends soon. forget removes it.
 	AtEnd(fn func(context.Context)) (forget func())
-	// Demand asks for a stop, for a reason that people are shown.
+	// Demand requests a stop, for a reason that is shown to the user.
 	Demand(reason string)
 	// Say uses tell for texts about interrupts, until back is called.
 	Say(tell func(text string)) (back func())
@@ -148,15 +147,15 @@ type Process interface {
 // Stores opens the stores of workspaces.
 type Stores interface {
 	// Open opens a store, or creates it. It returns *journal.Held if another process still has it after the
-	// timeout. Close the store.
+	// timeout. The caller closes the store.
 	Open(path string, info journal.LockInfo, timeout time.Duration, o StoreOptions) (Store, error)
 	// Copy copies a store that no process has open; otherwise it returns *journal.Held.
 	Copy(path, to string) error
 }
 
-// StoreOptions say how to open a store.
+// StoreOptions are the options of opening a store.
 type StoreOptions struct {
-	// Target encrypts the store's key; nil leaves the store in the clear.
+	// Target encrypts the store's key; nil leaves the store unencrypted.
 	Target *encryption.Target
 	// Volatile: the store ends with the process, so nothing needs to be durable.
 	Volatile bool
@@ -172,14 +171,14 @@ type Store interface {
 
 // Connector connects estates to a transport with workers.
 type Connector interface {
-	// Connect connects. An embedded server and its worker keep their files in the Home of the options; without one,
-	// in a temporary directory. Close the connection.
+	// Connect connects. An embedded server and its worker store their files in the Home of the options; without
+	// one, in a temporary directory. The caller closes the connection.
 	Connect(ctx context.Context, o ConnectOptions) (Connection, diag.List)
 	// Elsewhere reports whether the workers belong to a separate server, so that they outlive this process.
 	Elsewhere(rules *placement.Rules) bool
 }
 
-// ConnectOptions say what to connect.
+// ConnectOptions are the options of connecting.
 type ConnectOptions struct {
 	Rules    *placement.Rules
 	Home     *layout.Home
@@ -191,9 +190,9 @@ type Connection interface {
 	Transport() wire.Transport
 	// Embedded reports whether the workers are in this process.
 	Embedded() bool
-	// Joint returns what all estates share that use the connection at the same time; nil if only this one uses it.
+	// Joint returns what all estates on the connection share; nil if only this one uses it.
 	Joint() *Joint
-	// Warnings returns what is unsafe about the server's streams, in sentences.
+	// Warnings returns sentences about unsafe settings of the server's streams.
 	Warnings(ctx context.Context) []string
 	// Close waits for the operations of embedded workers, and ends what was started.
 	Close() diag.List
@@ -211,8 +210,8 @@ type Joint struct {
 // do not affect each other.
 type Estate struct {
 	Options
-	sealing *encryption.Encryption // what encrypts states and plans, once it is set up
-	// services are the backends that are services, so that each is discovered only once.
+	sealing *encryption.Encryption // the encryption of states and plans, once it is set up
+	// services are the open backends that are services, so that each is discovered only once.
 	services map[string]snapshot.Backend
 }
 
@@ -227,7 +226,7 @@ func New(o Options) *Estate {
 	return &Estate{Options: o}
 }
 
-// alone is the Process of an estate that does not affect its process.
+// alone implements Process for an estate that does not affect its process.
 type alone struct{}
 
 func (alone) Hold() func()                        { return func() {} }
@@ -235,7 +234,7 @@ func (alone) AtEnd(func(context.Context)) func()  { return func() {} }
 func (alone) Demand(string)                       {}
 func (alone) Say(func(text string)) (back func()) { return func() {} }
 
-// base is the directory that names are opened below; empty is the working directory of the process.
+// base is the directory to which names refer; empty is the working directory of the process.
 func (e *Estate) base() string {
 	if e.Here {
 		return ""
@@ -243,7 +242,7 @@ func (e *Estate) base() string {
 	return e.Dir
 }
 
-// path returns where a name of the estate is.
+// path returns the path of a file of the estate.
 func (e *Estate) path(name string) string {
 	if e.Here || name == "" {
 		return name
@@ -251,13 +250,13 @@ func (e *Estate) path(name string) string {
 	return environ.Path(e.Dir, name)
 }
 
-// read reads a file of the estate. Errors name it as people do.
+// read reads a file of the estate. Errors contain its name as the user wrote it.
 func (e *Estate) read(name string, limit int64) ([]byte, error) {
 	text, err := bounds.ReadFile(e.path(name), limit)
 	return text, environ.Named(err, name)
 }
 
-// dataName is the data directory by the name that people know.
+// dataName returns the data directory as users know it.
 func (e *Estate) dataName() string {
 	if d := e.Environ.Get("TF_DATA_DIR"); d != "" {
 		return d
@@ -265,10 +264,10 @@ func (e *Estate) dataName() string {
 	return ".terraform"
 }
 
-// dataDir is where installed modules and providers lie.
+// dataDir returns the directory of installed modules and providers.
 func (e *Estate) dataDir() string { return e.path(e.dataName()) }
 
-// Directory is what belongs to Millipede in this directory.
+// Directory returns Millipede's own files in this directory.
 func (e *Estate) Directory() layout.Directory {
 	if e.Home != nil {
 		return *e.Home
@@ -276,7 +275,7 @@ func (e *Estate) Directory() layout.Directory {
 	return layout.At(e.base(), e.Environ.Get("TF_DATA_DIR"))
 }
 
-// home is the home of the selected workspace, or of the state files that are named.
+// home returns the home of the selected workspace, or of the given state files.
 func (e *Estate) home(f StateOptions) layout.Home {
 	if f.File+f.StateOut == "" {
 		return e.Directory().Workspace(e.Workspace())
@@ -284,7 +283,7 @@ func (e *Estate) home(f StateOptions) layout.Home {
 	return e.Directory().File(f.File, f.StateOut)
 }
 
-// Workspace is the selected workspace.
+// Workspace returns the selected workspace.
 func (e *Estate) Workspace() string {
 	if w := e.Environ.Get("TF_WORKSPACE"); w != "" {
 		return w
@@ -296,12 +295,12 @@ func (e *Estate) Workspace() string {
 	return journal.DefaultWorkspace
 }
 
-// ValidWorkspace reports whether a workspace may have this name: what a URL and a path hold as it is.
+// ValidWorkspace reports whether a name is valid for a workspace: it needs no escaping in URLs and paths.
 func ValidWorkspace(name string) bool {
 	return name != "" && name == url.PathEscape(name) && name != "." && name != ".."
 }
 
-// Rules reads millipede.hcl, if there is one. Where a loader is given, it has the text for problems.
+// Rules reads millipede.hcl, if there is one. If a loader is given, it gets the text for diagnostics.
 func (e *Estate) Rules(loader *config.Loader) (*placement.Rules, diag.List) {
 	text, err := e.read(placement.FileName, bounds.Text)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -316,7 +315,7 @@ func (e *Estate) Rules(loader *config.Loader) (*placement.Rules, diag.List) {
 	return placement.Parse(text, placement.FileName)
 }
 
-// exists reports whether a file is there.
+// exists reports whether a file exists.
 func exists(name string) bool {
 	_, err := os.Stat(name)
 	return !errors.Is(err, fs.ErrNotExist)

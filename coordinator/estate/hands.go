@@ -31,9 +31,9 @@ type sharedHome struct {
 	ending hold
 
 	asking sync.Mutex      // guards asked
-	asked  map[string]bool // the requests of operations of this process that have not closed the state
+	asked  map[string]bool // requests of operations of this process that have the state open
 
-	opening hold // guards the rest, and is held while the store is opened or closed
+	opening hold // guards the fields below, and is held while the store is opened or closed
 	users   int
 	store   *openedStore
 	// adopted is the version of the snapshot whose changes by others the store has adopted; see Sharing.Snapshot.
@@ -65,7 +65,7 @@ func (h hold) take(ctx context.Context) error {
 	}
 }
 
-// try locks it if nobody has it.
+// try locks it if it is not locked.
 func (h hold) try() bool {
 	select {
 	case h <- struct{}{}:
@@ -84,11 +84,11 @@ type Sharing struct {
 	Request string
 	// Who is the name of the requester.
 	Who string
-	// Alive reports whether somebody works on the request, or will continue with it. The next operation settles the
+	// Alive reports whether some process works on the request, or will continue it. The next operation settles the
 	// others.
 	Alive func(request string) bool
-	// Snapshot names the version of the snapshot that there is. The store looks for changes by others only if it is
-	// another one than the last time; empty means that nobody knows.
+	// Snapshot is the current version of the snapshot. The store looks for changes by others only if it has
+	// changed; empty means unknown.
 	Snapshot string
 	// Waits is called whenever the requests that the operation waits for change, with an empty list when it continues. It
 	// may be nil.
@@ -154,8 +154,8 @@ func (s *Opened) openShared(ctx context.Context, f StateOptions) diag.List {
 // pullShared adopts changes that others have made to the snapshot: a person may push a state while an operation that
 // does not lock the workspace has the store open. While a run has locks, nobody else can change the snapshot.
 func (s *Opened) pullShared(ctx context.Context) error {
-	// A version that has ended is in the snapshot only once it is pushed. Who reads the snapshot before that, and the mark
-	// after it, would take the older snapshot for a change by others, and that version back.
+	// A version that has ended is in the snapshot only after it is pushed. Reading the snapshot before that, and
+	// the mark after it, would mistake the older snapshot for a change by others, and revert that version.
 	if err := s.takeTurn(ctx); err != nil {
 		return err
 	}
@@ -258,8 +258,8 @@ func (s *Opened) ask(ctx context.Context, set locks.Set) error {
 		Operation: s.info.Operation, At: s.estate.Now().UTC(), Set: set})
 }
 
-// leaveLocks withdraws the operation's request, unless somebody will continue with it: an interrupted run, or a plan
-// that was stopped while it waited.
+// leaveLocks withdraws the operation's request, unless it will be continued: an interrupted run, or a plan that was
+// stopped while it waited.
 func (s *Opened) leaveLocks(ctx context.Context) diag.List {
 	if !s.asked {
 		return nil
@@ -285,11 +285,11 @@ func (s *Opened) leaveLocks(ctx context.Context) diag.List {
 	return releasing(err)
 }
 
-// lookEvery is the interval at which a waiting operation checks whether the holders of locks are gone.
+// lookEvery is the interval at which a waiting operation checks whether the holders of locks have ended.
 const lookEvery = 2 * time.Second
 
-// lockFor locks the objects that a plan needs, and returns the plan for the state that is there then. The errors name
-// the changes of others that the plan depends on.
+// lockFor locks the objects that a plan needs, and returns the plan for the state at that time. The errors name the
+// changes of others on which the plan depends.
 func (r *Operation) lockFor(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.List) {
 	var has locks.Set
 	for try := 0; ; try++ {
@@ -302,7 +302,7 @@ func (r *Operation) lockFor(ctx context.Context, p *plan.Plan) (*plan.Plan, diag
 			return nil, diags
 		}
 		const most = 3
-		if len(r.adopted) > 0 || try == most { // the state goes on changing: it is had for the run alone
+		if len(r.adopted) > 0 || try == most { // the state keeps changing: lock it as a whole
 			needs = locks.Set{locks.All: locks.Write}
 		}
 		if has != nil && has.Covers(needs) {
@@ -326,7 +326,7 @@ func (r *Operation) lockFor(ctx context.Context, p *plan.Plan) (*plan.Plan, diag
 }
 
 // LockAll locks the whole state for an operation that shares it, and loads it again. A state that is not shared is
-// locked already.
+// already locked.
 func (r *Operation) LockAll(ctx context.Context) diag.List {
 	if r.State.sharing == nil {
 		return nil
@@ -403,7 +403,7 @@ func waitText(list []locks.Blocker) string {
 	return text
 }
 
-// waits shows people, and passes to Sharing.Waits, what the operation waits for.
+// waits shows the user, and passes to Sharing.Waits, what the operation waits for.
 func (r *Operation) waits(list []locks.Blocker, text string) {
 	if r.State.sharing.Waits != nil {
 		r.State.sharing.Waits(list)
@@ -413,9 +413,9 @@ func (r *Operation) waits(list []locks.Blocker, text string) {
 	}
 }
 
-// Requested returns the run that was begun under the operation's request ID, and its plan; nil if there is none. It may
-// have ended: the process may have died, or failed to write the snapshot, before anybody was told. As with Asked, a run
-// that has ended before anything of it was begun counts as none.
+// Requested returns the run that was started under the operation's request ID, and its plan; nil if there is none.
+// It may have ended: the process may have been killed, or failed to write the snapshot, before it reported the end.
+// As with Asked, a run that ended before any of it was started counts as none.
 func (e *Estate) Requested(ctx context.Context, f StateOptions) (run *journal.Run, saved *planfile.Saved,
 	diags diag.List) {
 	home := e.home(f)
@@ -434,7 +434,8 @@ func (e *Estate) Requested(ctx context.Context, f StateOptions) (run *journal.Ru
 	return begun(ctx, store, id)
 }
 
-// requested returns the ID of the run that has a request for locks, or that had it until it ended; empty for none.
+// requested returns the ID of the run that has a request for locks, or had it until it ended; empty if there is
+// none.
 func requested(ctx context.Context, store journal.Store, workspace, request string) (string, error) {
 	all, err := store.LockRequests(ctx, workspace)
 	if err != nil {

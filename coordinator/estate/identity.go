@@ -19,10 +19,10 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// identity returns the name and the key pair of the coordinator that owns the store of a home; they are made at the
-// first use. Their file has the name and in the next line the seed of the pair: as it is, or in an envelope where the
-// state is encrypted. The key pair opens the keys of runs that are resumed; it lies outside of the message store. A
-// process without a home has a name and a pair for itself: it makes no runs that anybody could resume.
+// identity returns the name and the key pair of the coordinator that owns the store of a home; they are generated
+// at first use. Their file contains the name and, in the next line, the seed of the pair, which is encrypted if the
+// state is. The key pair decrypts the keys of runs that are resumed; it is stored outside of the message store. A
+// process without a home gets a temporary name and pair: its runs cannot be resumed.
 func (e *Estate) identity(ctx context.Context, home *layout.Home) (string, nkeys.KeyPair, error) {
 	if home == nil {
 		pair, err := nkeys.CreateCurveKeys()
@@ -63,17 +63,17 @@ func (e *Estate) identity(ctx context.Context, home *layout.Home) (string, nkeys
 			err = writeIdentity(file, name, seed)
 		}
 	case missing:
-		err = writeIdentity(file, name, nil) // the first run makes another pair
+		err = writeIdentity(file, name, nil) // the first run generates another pair
 	}
 	return name, pair, err
 }
 
-// newCoordinator makes the name of a coordinator.
+// newCoordinator generates the name of a coordinator.
 func (e *Estate) newCoordinator() string { return "c-" + strings.ToLower(e.NewID()[:12]) }
 
-// openSeed returns the seed, and whether it is not kept as it is to be; nil where there is none. One that cannot be
-// decrypted is given up: of the store, which was read before, the configuration has the key, so what is lost is at most
-// what an interrupted run left in the message store.
+// openSeed returns the seed, and whether it is not stored as configured; nil if there is none. A seed that cannot
+// be decrypted is discarded: the store was decrypted before with the configured key, so at most messages of an
+// interrupted run in the message store are lost.
 func (e *Estate) openSeed(ctx context.Context, kept []byte) (seed []byte, stale bool) {
 	t := e.sealing.State()
 	switch {
@@ -100,7 +100,7 @@ func (e *Estate) openSeed(ctx context.Context, kept []byte) (seed []byte, stale 
 	return seed, stale
 }
 
-// readIdentity returns the name, and the seed as it is kept.
+// readIdentity returns the name, and the stored form of the seed.
 func readIdentity(file string) (name string, kept []byte, err error) {
 	text, err := bounds.ReadFile(file, bounds.Text)
 	if err != nil {
@@ -110,7 +110,7 @@ func readIdentity(file string) (name string, kept []byte, err error) {
 	return string(first), bytes.TrimSpace(rest), nil
 }
 
-// writeIdentity writes the file. Runs rest on it, so it must not be lost with the power, nor be half there.
+// writeIdentity writes the file durably and atomically, because runs depend on it.
 func writeIdentity(file, name string, kept []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
@@ -118,8 +118,8 @@ func writeIdentity(file, name string, kept []byte) error {
 	return snapshot.WriteWhole(file, fmt.Appendf(nil, "%s\n%s\n", name, kept))
 }
 
-// CoordinatorAt returns the name and the key pair of the coordinator that owns a home, sealed with seeds. They are made
-// at the first use. It is for a coordinator in whose name the runs of many estates are carried out.
+// CoordinatorAt returns the name and the key pair of the coordinator that owns a home, sealed with seeds. They are
+// generated at first use. It is for a coordinator that executes the runs of many estates.
 func CoordinatorAt(ctx context.Context, home layout.Home, seeds Sealer, newID func() string) (string, nkeys.KeyPair,
 	error) {
 	return New(Options{Seeds: seeds, NewID: newID}).identity(ctx, &home)

@@ -12,25 +12,25 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// Inspection is configuration and state together, to be looked at and not changed.
+// Inspection is a read-only view of configuration and state.
 type Inspection struct {
 	Config *Configuration
 	Prior  *state.State
 	Engine *Engine
 }
 
-// InspectOptions say what to inspect.
+// InspectOptions are the options of an inspection.
 type InspectOptions struct {
 	Variables Variables
 	State     StateOptions
-	// Saved is a plan whose configuration and state are looked at, instead of those that are here; nil for none.
+	// Saved is a plan whose configuration and state are used instead of the current ones; nil for none.
 	Saved *planfile.Saved
-	// Sources is told where the text of files is, before the first problem.
+	// Sources is called with the texts of files before the first diagnostic.
 	Sources func(func() map[string]*hcl.File)
 }
 
-// Inspect opens what an inspection needs, calls fn, and closes everything. Variables without a value are unknown, and
-// nobody is asked for them.
+// Inspect opens what an inspection needs, calls fn, and closes everything. Variables without a value are unknown;
+// the user is not asked for them.
 func (e *Estate) Inspect(ctx context.Context, o InspectOptions, fn func(*Inspection) diag.List) diag.List {
 	c, diags := e.Configuration(o.Variables)
 	if o.Saved != nil {

@@ -20,42 +20,43 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// BackendOptions say what to do when the backend is another one than before.
+// BackendOptions are the options for a change of the backend.
 type BackendOptions struct {
-	// Arguments are those beside the ones in the block: NAME=VALUE, or names of files.
+	// Arguments are those of -backend-config: NAME=VALUE, or names of files.
 	Arguments []string
-	// Reconfigure takes what is at the new backend; Migrate brings the states there; Force does so without asking.
+	// Reconfigure uses the content of the new backend; Migrate copies the states to it; Force does so without
+	// asking.
 	Reconfigure, Migrate, Force bool
 	Lock                        bool
 	LockTimeout                 time.Duration
-	// CanAsk tells that Confirm may be called.
+	// CanAsk is set if Confirm may be called.
 	CanAsk bool
-	// Confirm asks people; the problems say why nobody could answer.
+	// Confirm asks the user; the diagnostics say why there was no answer.
 	Confirm func(question, what string) (bool, diag.List)
-	// Moving is called when states are about to be brought from one backend to another.
+	// Moving is called when states are about to be migrated.
 	Moving func()
-	// Name asks how a workspace of a service is to be called, for the reason that what says; Choose asks which of
-	// several is to be selected, in place of one that is not there.
+	// Name asks for the name of a workspace of a service, for the reason in what; Choose asks which of several is
+	// to be selected, because the selected one does not exist.
 	Name   func(question, what string) (string, diag.List)
 	Choose func(missing string, names []string) (string, diag.List)
 }
 
-// BackendChange is what backend was recorded before and is recorded now; empty is the local one without a block.
+// BackendChange is the previously and the now recorded backend; empty is the local one without a block.
 type BackendChange struct {
 	Changed  bool
 	Was, Now string
 }
 
-// migration is one look at the backend, with what follows from it.
+// migration is a comparison of the recorded and the configured backend, with its consequences.
 type migration struct {
 	*Estate
 	options BackendOptions
 	config  *Configuration
-	block   *config.Backend // of the configuration; nil without one
+	block   *config.Backend // of the configuration; nil if there is none
 }
 
-// PrepareBackend records the backend of the configuration. When it is another one than before, the states are brought
-// there, or what is there is taken, as the options say.
+// PrepareBackend records the backend of the configuration. If it has changed, the states are migrated, or the
+// content of the new backend is used, depending on the options.
 func (c *Configuration) PrepareBackend(ctx context.Context, root *config.Node, o BackendOptions) (BackendChange,
 	diag.List) {
 	i := &migration{c.estate, o, c, backendBlock(root)}
@@ -68,7 +69,7 @@ func (c *Configuration) PrepareBackend(ctx context.Context, root *config.Node, o
 	switch {
 	case was.same(now) && was.Hash == now.Hash && !o.Reconfigure:
 		return BackendChange{}, diags
-	case was.Type != "" && was.same(now) && !o.Reconfigure: // the block says it in another way
+	case was.Type != "" && was.same(now) && !o.Reconfigure: // an equivalent block
 		if err := i.writeBackendRecord(now); err != nil {
 			return BackendChange{}, diags.Append(unrecorded(err))
 		}
@@ -98,7 +99,7 @@ func unrecorded(err error) diag.List {
 	return diag.Errors("Failed to record the backend", err.Error()+".", nil)
 }
 
-// wanted returns the record of the backend that the configuration and the options ask for.
+// wanted returns the record of the backend that the configuration and the options require.
 func (i *migration) wanted(root *config.Node) (backendRecord, diag.List) {
 	block := backendBlock(root)
 	if block == nil {
@@ -122,7 +123,7 @@ func (i *migration) wanted(root *config.Node) (backendRecord, diag.List) {
 	return record, diags.Append(more)
 }
 
-// backendArguments returns the arguments of -backend-config, later ones in the place of earlier ones.
+// backendArguments returns the arguments of -backend-config; later ones override earlier ones.
 func (i *migration) backendArguments() (map[string]cty.Value, diag.List) {
 	out := map[string]cty.Value{}
 	var diags diag.List
@@ -151,14 +152,14 @@ func (i *migration) backendArguments() (map[string]cty.Value, diag.List) {
 	return out, diags
 }
 
-// moving is the states of all workspaces on their way from one backend to another.
+// moving is the migration of the states of all workspaces from one backend to another.
 type moving struct{ from, to snapshot.Backend }
 
 // open opens both backends; close closes them.
 func (i *migration) open(ctx context.Context, was, now backendRecord) (*moving, diag.List) {
 	from, diags := i.backend(ctx, was)
 	to, more := i.backend(ctx, now)
-	if i.block != nil { // what is wrong with its arguments is said of their lines
+	if i.block != nil { // problems of its arguments refer to their lines
 		more = eval.AtSource(more, i.block.Body).WithSubject(i.block.TypeRange.Ptr())
 	}
 	return &moving{from, to}, diags.Append(more)
@@ -185,7 +186,7 @@ func (i *migration) backend(ctx context.Context, r backendRecord) (snapshot.Back
 	return snapshot.Encrypted(b, i.sealing.State()), diags
 }
 
-// workspaces returns all workspaces that have a home or that one of the backends knows.
+// workspaces returns all workspaces that have a home or exist in one of the backends.
 func (i *migration) workspaces(ctx context.Context, m *moving) ([]string, error) {
 	var out []string
 	lists := []func(context.Context) ([]string, error){i.ownWorkspaces, held(m.from), held(m.to)}
@@ -206,7 +207,7 @@ func (i *migration) workspaces(ctx context.Context, m *moving) ([]string, error)
 	return slices.Compact(out), nil
 }
 
-// held lists the workspaces of a backend, of which one without workspaces has the default one.
+// held lists the workspaces of a backend; a backend without workspaces has the default one.
 func held(b snapshot.Backend) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) ([]string, error) {
 		names, err := b.Workspaces(ctx)
@@ -217,7 +218,7 @@ func held(b snapshot.Backend) func(context.Context) ([]string, error) {
 	}
 }
 
-// migrate brings the states of all workspaces to the new backend.
+// migrate copies the states of all workspaces to the new backend.
 func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags diag.List) {
 	if was.Type != "" && now.Type != "" {
 		i.options.Moving()
@@ -244,7 +245,7 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags 
 		if _, err := source.Pull(ctx, at.Workspace, at.LockID); err != nil && !errors.Is(err, journal.ErrNoWorkspace) {
 			return i.unreadable(err, false)
 		} else if err != nil {
-			return nil // the new backend alone has it: it is met there when it is used
+			return nil // only the new backend has it: it is created here when it is used
 		}
 		st, diags := at.Load(ctx)
 		if diags.HasErrors() || NeverStored(st) {
@@ -284,7 +285,8 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags 
 	}))
 }
 
-// adopt takes what is at the new backend, whatever was at the old one. The store keeps that as earlier versions.
+// adopt uses the content of the new backend, whatever the old one contained. The store keeps that as earlier
+// versions.
 func (i *migration) adopt(ctx context.Context, was, now backendRecord) (diags diag.List) {
 	if was.same(now) {
 		return nil
@@ -297,7 +299,7 @@ func (i *migration) adopt(ctx context.Context, was, now backendRecord) (diags di
 	return diags.Append(i.each(ctx, m, nil, func(at *Opened) diag.List { return i.take(ctx, m, at) }))
 }
 
-// take makes the state at the new backend, empty where there is none, that of the workspace.
+// take makes the state at the new backend, or an empty one, the state of the workspace.
 func (i *migration) take(ctx context.Context, m *moving, at *Opened) diag.List {
 	st, diags := i.readSnapshot(ctx, m.to, at.Workspace, false)
 	if diags.HasErrors() {
@@ -312,7 +314,7 @@ func (i *migration) take(ctx context.Context, m *moving, at *Opened) diag.List {
 	case err != nil:
 		return diags.Append(err)
 	case NeverStored(ours):
-		return nil // the first command adopts what is there
+		return nil // the first command adopts its state
 	}
 	if err := at.store.Replace(ctx, at.Workspace, at.LockID, st, journal.Because("init -reconfigure")); err != nil {
 		return diags.Append(err)
@@ -320,7 +322,7 @@ func (i *migration) take(ctx context.Context, m *moving, at *Opened) diag.List {
 	return diags
 }
 
-// each calls fn for every workspace, unless allowed, which may be nil, has an objection to going through all of them.
+// each calls fn for every workspace, unless allowed, which may be nil, returns errors.
 func (i *migration) each(ctx context.Context, m *moving, allowed func(names []string) diag.List,
 	fn func(*Opened) diag.List) (diags diag.List) {
 	names, err := i.workspaces(ctx, m)
@@ -344,7 +346,7 @@ func (i *migration) each(ctx context.Context, m *moving, allowed func(names []st
 	return diags
 }
 
-// locked calls fn while the new backend is locked, unless locking is off.
+// locked calls fn while the new backend is locked, unless locking is disabled.
 func (i *migration) locked(ctx context.Context, at *Opened, fn func() diag.List) diag.List {
 	if !i.options.Lock {
 		return fn()

@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// StateMove is one thing that state mv moves, with the instances that are in it.
+// StateMove is one move of state mv, with the instances that it covers.
 type StateMove struct {
 	From, To  string
 	instances []instanceMove
@@ -17,8 +17,8 @@ type StateMove struct {
 
 type instanceMove struct{ from, to addr.Instance }
 
-// PlannedMoves returns what has to be moved in a state so that what is at one address is at another. source and target
-// are the same state unless the objects move to another one.
+// PlannedMoves returns the moves that bring the objects at one address to another. source and target are the same
+// state unless the objects move to another one.
 func PlannedMoves(source, target *state.State, from, to addr.Target) ([]StateMove, diag.List) {
 	isModule := func(t addr.Target) bool {
 		return t.Kind == addr.TargetModule || t.Kind == addr.TargetModuleInstance
@@ -62,7 +62,8 @@ func PlannedMoves(source, target *state.State, from, to addr.Target) ([]StateMov
 	return []StateMove{m}, nil
 }
 
-// moduleMoves moves a module instance with those below it: one move for each module instance that has resources.
+// moduleMoves returns the moves of a module instance and those below it: one for each module instance with
+// resources.
 func moduleMoves(source, target *state.State, from, to addr.Target) ([]StateMove, diag.List) {
 	here, there := moduleOf(from), moduleOf(to)
 	if here.Contains(there) || there.IsRoot() && source == target {
@@ -103,7 +104,7 @@ func moduleOf(t addr.Target) addr.ModuleInstance {
 	return t.Instance
 }
 
-// sameKind checks that a resource stays what it is.
+// sameKind checks that a resource keeps its mode and type.
 func sameKind(from, to addr.Instance) diag.List {
 	const summary = "Invalid state move request"
 	a, b := from.Abs(), to.Abs()
@@ -133,10 +134,11 @@ func invalidDestination(format string, args ...any) diag.List {
 	return diag.Errors("Invalid target address", fmt.Sprintf(format, args...), nil)
 }
 
-// Moved is what moves change: in the state where the objects leave, and in another one where they arrive.
+// Moved is the changes of moves: in the source state and, if it is another one, in the target state.
 type Moved struct{ Away, Arrive []state.Change }
 
-// Changes returns what moves change. source and target are the same state unless the objects move to another one.
+// Changes returns the changes of moves. source and target are the same state unless the objects move to another
+// one.
 func Changes(moves []StateMove, source, target *state.State, from addr.Target) Moved {
 	var m Moved
 	for _, move := range moves {
@@ -157,9 +159,9 @@ func Changes(moves []StateMove, source, target *state.State, from addr.Target) M
 	return m
 }
 
-// severed returns the changes that leave the objects of a state, as it is after moves, without dependencies, where one
-// of them is on what has moved: as in OpenTofu, the next apply records them all anew. A dependency is on all instances
-// of a resource, so one in a module is none on a single instance of that.
+// severed returns the changes that remove the dependencies of objects that depend on a moved one, in a state after
+// moves: as in OpenTofu, the next apply records them again. A dependency is on all instances of a resource, so one
+// in a module is not a dependency on a single instance of the module.
 func severed(st *state.State, moves []state.Change, from addr.Target) []state.Change {
 	moved := func(d state.Dependency) bool {
 		if from.Kind == addr.TargetModuleInstance {
@@ -182,7 +184,7 @@ func severed(st *state.State, moves []state.Change, from addr.Target) []state.Ch
 	return out
 }
 
-// arrival returns the changes that put all objects of an instance into another state.
+// arrival returns the changes that add all objects of an instance to another state.
 func arrival(source *state.State, from, to addr.Instance) []state.Change {
 	i, provider := source.Instance(from), source.ProviderOf(from)
 	var out []state.Change
@@ -195,7 +197,7 @@ func arrival(source *state.State, from, to addr.Instance) []state.Change {
 	return out
 }
 
-// Removal returns the changes that take an instance with all its objects out of a state.
+// Removal returns the changes that remove an instance with all its objects from a state.
 func Removal(st *state.State, at addr.Instance) []state.Change {
 	i := st.Instance(at)
 	var out []state.Change
@@ -208,8 +210,8 @@ func Removal(st *state.State, at addr.Instance) []state.Change {
 	return out
 }
 
-// Matching returns the instances that are in one of the targets, in their order, or all instances without a target.
-// A target that matches nothing is an error.
+// Matching returns the instances in any of the targets, sorted, or all instances if there are no targets. A target
+// that matches nothing is an error.
 func Matching(st *state.State, targets []addr.Target) ([]addr.Instance, diag.List) {
 	all := st.Addrs()
 	if len(targets) == 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// Opened is the state of the selected workspace with its store, and with the snapshot that is kept in step with it.
+// Opened is the state of the selected workspace with its store, and with the snapshot that is synchronised with it.
 type Opened struct {
 	estate *Estate
 	store  *openedStore
@@ -28,15 +28,15 @@ type Opened struct {
 	sync      *snapshot.Sync
 	// LockID is the lock that is held; empty when none is.
 	LockID string
-	// backendLock is the lock of the snapshot's backend, whose ID may be another one.
+	// backendLock is the lock of the snapshot's backend, whose ID may differ.
 	backendLock snapshot.Lock
 	info        journal.LockInfo
-	// forget ends the duty to release the lock when the process is ended at once; unwatch ends the watch over the
-	// backend's lock.
+	// forget removes the function that releases the lock when the process is ended at once; unwatch ends the watch
+	// of the backend's lock.
 	forget, unwatch func()
 
-	// sharing says how the state is shared, and home is where; nil if only this operation uses it. asked says that there
-	// is a request for locks, turn that this operation may end a version.
+	// sharing is how the state is shared, and home is where; nil if only this operation uses it. asked is set if
+	// there is a request for locks, turn if this operation may end a version.
 	sharing     *Sharing
 	home        *sharedHome
 	asked, turn bool
@@ -108,7 +108,7 @@ func (e *Estate) openStateAs(ctx context.Context, backend snapshot.Backend, f St
 		}
 	}
 	if store.pulled {
-		return s, diags // whoever works on the state has done it, and has the snapshot
+		return s, diags // the process that works on the state has done it
 	}
 	message, err := s.sync.Pull(ctx, s.Workspace, s.LockID)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Opened) ensureWorkspace(ctx context.Context) error {
 	return err
 }
 
-// lock takes the lock of the snapshot's backend, which excludes other engines, and then that of the store.
+// lock locks the snapshot's backend, which excludes other engines, and then the store.
 func (s *Opened) lock(ctx context.Context, timeout time.Duration) diag.List {
 	lock, diags := s.estate.lockBackend(ctx, s.backend, s.Workspace, s.info, timeout)
 	if diags.HasErrors() {
@@ -165,13 +165,13 @@ func (s *Opened) lock(ctx context.Context, timeout time.Duration) diag.List {
 		}
 	}
 	if err != nil {
-		// The backend's lock is released, or nobody could take it until this process ends.
+		// Release the backend's lock; otherwise it stays until this process ends.
 		return diag.Errors("Error acquiring the state lock", err.Error(), nil).Append(
 			releasing(s.backend.Unlock(context.WithoutCancel(ctx), s.Workspace, lock.ID)))
 	}
 	s.LockID, s.backendLock = s.info.ID, lock
 	s.forget = s.estate.Process.AtEnd(func(ctx context.Context) {
-		_ = s.backend.Unlock(ctx, s.Workspace, lock.ID) // who finds the lock afterwards can break it
+		_ = s.backend.Unlock(ctx, s.Workspace, lock.ID) // a remaining lock can be broken
 	})
 	s.watchLock()
 	return nil
@@ -184,7 +184,7 @@ func (s *Opened) watchLock() {
 		defer close(over)
 		select {
 		case <-done:
-		case <-s.backendLock.Lost: // nil where a lock cannot be lost unnoticed
+		case <-s.backendLock.Lost: // nil if a lock cannot be lost unnoticed
 			s.estate.Process.Demand(fmt.Sprintf("\nThe lock of %s was lost, so others may change the state. "+
 				"Nothing more is started; what runs is finished and recorded.\n\n",
 				s.backend.Describe(s.Workspace).Where))
@@ -196,7 +196,7 @@ func (s *Opened) watchLock() {
 	})
 }
 
-// lockLost reports whether the backend's lock was lost while it was held. It asks the backend, where that can tell.
+// lockLost reports whether the backend's lock was lost while it was held. It asks the backend, if that is possible.
 func (s *Opened) lockLost(ctx context.Context) bool {
 	select {
 	case <-s.backendLock.Lost:
@@ -209,13 +209,13 @@ func (s *Opened) lockLost(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, lockLook)
 	defer cancel()
 	held, err := s.backendLock.Held(ctx)
-	return err == nil && !held // what is wrong with the backend the write says
+	return err == nil && !held // the write reports backend errors
 }
 
-// lockLook is how long a backend is asked whether a lock is still held.
+// lockLook bounds the time of checking whether a lock is still held.
 const lockLook = 10 * time.Second
 
-// lockBackend takes the lock of a backend. It waits for a lock that somebody else holds, but no longer than timeout.
+// lockBackend locks a backend. If it is locked, it waits, but no longer than timeout.
 func (e *Estate) lockBackend(ctx context.Context, backend snapshot.Backend, workspace string, info journal.LockInfo,
 	timeout time.Duration,
 ) (snapshot.Lock, diag.List) {
@@ -377,7 +377,7 @@ func (s *Opened) Close(ctx context.Context) diag.List {
 	return s.leave(ctx).Append(closeBackend(s.backend))
 }
 
-// leave releases the lock, and closes the store: the backend is somebody else's yet.
+// leave releases the lock, and closes the store; the backend belongs to another owner.
 func (s *Opened) leave(ctx context.Context) diag.List {
 	return s.unlock(ctx).Append(s.store.close())
 }

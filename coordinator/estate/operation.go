@@ -22,11 +22,12 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// OperationOptions say what to open for an operation.
+// OperationOptions are the options of an operation.
 type OperationOptions struct {
 	// Name is the name of the operation for people.
 	Name string
-	// Bare: the operation needs no configuration. Without one it can read or destroy existing objects, and make none.
+	// Bare: the operation needs no configuration. Without one it can read or destroy existing objects, but create
+	// none.
 	Bare        bool
 	Variables   Variables
 	State       StateOptions
@@ -35,11 +36,11 @@ type OperationOptions struct {
 	Background bool
 	// LockAs is the name of the operation in the lock.
 	LockAs string
-	// Saved is the plan to apply, whose configuration takes the place of the files; nil for none.
+	// Saved is the plan to apply, whose configuration replaces the files; nil for none.
 	Saved *planfile.Saved
 	// Suits checks the configuration as soon as it is loaded; may be nil.
 	Suits func(*config.Tree) diag.List
-	// Dir is where the root module is; empty is the directory of the estate.
+	// Dir is the directory of the root module; empty is the directory of the estate.
 	Dir string
 	// Delegates: if the configuration names a service that executes runs, the operation is left to it.
 	Delegates bool
@@ -50,7 +51,7 @@ type OperationOptions struct {
 	Watch   Watch
 }
 
-// Watch has the receivers of an operation's progress.
+// Watch has the observers of an operation.
 type Watch struct {
 	// Sources is called with the function that returns the source files, before the first problem is reported.
 	Sources  func(func() map[string]*hcl.File)
@@ -60,7 +61,7 @@ type Watch struct {
 	Timeline func(timeline.Head) *timeline.Book
 	// Events receives live events of workers.
 	Events func(wire.Event)
-	// Note shows people a text meanwhile.
+	// Note shows the user a text during the operation.
 	Note func(text string)
 	// Settle ends the display of a run's progress.
 	Settle func()
@@ -274,7 +275,7 @@ func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, beg
 	}
 	defer r.estate.Process.Hold()()
 	if len(r.adopted) > 0 {
-		// After a crash right behind this, they belong to the version that the next command ends.
+		// After a crash at this point, they belong to the version that the next command ends.
 		if err := r.State.store.Commit(ctx, r.State.Workspace, r.State.LockID,
 			journal.Tx{Changes: r.adopted}); err != nil {
 			return nil, nil, diag.Errors("Failed to save state", err.Error()+".", nil)
@@ -293,7 +294,7 @@ func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, beg
 	return r.finish(ctx, applied, diags)
 }
 
-// showProgress writes the snapshot from time to time, until stop is called.
+// showProgress writes the snapshot periodically, until stop is called.
 func (r *Operation) showProgress(ctx context.Context) (stop func()) {
 	if r.progress == nil {
 		return func() {}
@@ -347,7 +348,7 @@ func Adopt(found *plan.Plan) *plan.Plan {
 	adopted := *found
 	adopted.Mode, adopted.Changes, adopted.Drift, adopted.Graph = plan.RefreshOnly, nil, nil, plan.Graph{}
 	adopted.Outputs, adopted.Checks = nil, nil
-	adopted.Targets, adopted.Excludes = nil, nil // what is left out does not make what was found incomplete
+	adopted.Targets, adopted.Excludes = nil, nil // excluded objects do not make the findings incomplete
 	for _, o := range found.Outputs {
 		if o.Action != plan.Delete && o.After.IsWhollyKnown() {
 			adopted.Outputs = append(adopted.Outputs, o)

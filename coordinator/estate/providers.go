@@ -29,16 +29,16 @@ type Providers struct {
 	reattached map[addr.Provider]string
 }
 
-// LockFile is where the selected providers are recorded.
+// LockFile is the file with the selected providers.
 func (e *Estate) LockFile() string { return e.path(lock.FileName) }
 
-// ProvidersOf returns the providers that the objects of a state belong to; none for nil.
+// ProvidersOf returns the providers of a state's objects; none for nil.
 func ProvidersOf(st *state.State) []addr.Provider {
 	return slices.SortedFunc(maps.Keys(RequiredProviders(nil, st)), CompareProviders)
 }
 
-// installOptions are what init and every operation that needs providers start from. used are the providers of the
-// state's objects.
+// installOptions returns the common options of init and of operations that need providers. used are the providers
+// of the state's objects.
 func (e *Estate) installOptions(tree *config.Tree, used []addr.Provider) (install.Options,
 	map[addr.Provider]string, diag.List) {
 	reattached, err := e.Reattached()
@@ -69,8 +69,8 @@ func (e *Estate) installOptions(tree *config.Tree, used []addr.Provider) (instal
 	}, reattached, diags
 }
 
-// ChangingOptions are the options of operations that write the lock file. Selections of OpenTofu's predecessor are
-// taken over.
+// ChangingOptions returns the options of operations that write the lock file. Selections of OpenTofu's predecessor
+// are adopted.
 func (e *Estate) ChangingOptions(tree *config.Tree, used []addr.Provider) (install.Options, diag.List) {
 	o, _, diags := e.installOptions(tree, used)
 	if diags.HasErrors() {
@@ -89,7 +89,7 @@ func (e *Estate) ChangingOptions(tree *config.Tree, used []addr.Provider) (insta
 			"over, and their checksums not, because the packages are others:"+strings.Join(lines, ""), nil))
 }
 
-// selectProviders finds what init installed; with anyVersion also what does not meet the constraints of the
+// selectProviders finds the installed packages; with anyVersion also those that do not meet the constraints of the
 // configuration.
 func (e *Estate) selectProviders(tree *config.Tree, prior *state.State, anyVersion bool) (*Providers, diag.List) {
 	o, reattached, diags := e.installOptions(tree, ProvidersOf(prior))
@@ -105,7 +105,7 @@ func (e *Estate) selectProviders(tree *config.Tree, prior *state.State, anyVersi
 	return &Providers{packages: packages, reattached: reattached}, diags.Append(more)
 }
 
-// wirePackage describes a selected provider to workers.
+// wirePackage returns a selected provider's package for workers.
 func (p *Providers) wirePackage(source addr.Provider) wire.Package {
 	out := wire.Package{Source: source.String()}
 	if name := p.reattached[source]; name != "" {
@@ -117,7 +117,7 @@ func (p *Providers) wirePackage(source addr.Provider) wire.Package {
 	return out
 }
 
-// selections are the packages as a plan remembers them.
+// selections returns the packages as a plan records them.
 func (p *Providers) selections() []plan.ProviderSelection {
 	var out []plan.ProviderSelection
 	for source, pkg := range p.packages {
@@ -126,7 +126,7 @@ func (p *Providers) selections() []plan.ProviderSelection {
 	return out
 }
 
-// share puts the packages where remote workers find them. Each is uploaded once.
+// share uploads the packages for remote workers, each once.
 func (p *Providers) share(ctx context.Context, blobs wire.Blobs, platform string) diag.List {
 	var diags diag.List
 	for source := range p.reattached {
@@ -143,8 +143,8 @@ func (p *Providers) share(ctx context.Context, blobs wire.Blobs, platform string
 	return diags
 }
 
-// succession returns the changes that take over a state that Terraform has written; see state.Succession. The
-// environment can turn that off.
+// succession returns the changes that adopt a state that Terraform has written; see state.Succession. The
+// environment can disable it.
 func (e *Estate) succession(tree *config.Tree, st *state.State) []state.Change {
 	if st == nil || e.keepsProviders() {
 		return nil
@@ -152,12 +152,12 @@ func (e *Estate) succession(tree *config.Tree, st *state.State) []state.Change {
 	return state.Succession(st, named(tree))
 }
 
-// keepsProviders reports whether the environment turns succession off.
+// keepsProviders reports whether the environment disables succession.
 func (e *Estate) keepsProviders() bool {
 	return e.Environ.Get("OPENTOFU_STATEFILE_PROVIDER_ADDRESS_TRANSLATION") == "0"
 }
 
-// named tells which providers a configuration names; nil names none.
+// named returns a function that reports whether a configuration names a provider; nil names none.
 func named(tree *config.Tree) func(addr.Provider) bool {
 	var required map[addr.Provider][]string
 	if tree != nil {
@@ -166,7 +166,7 @@ func named(tree *config.Tree) func(addr.Provider) bool {
 	return func(p addr.Provider) bool { _, is := required[p]; return is }
 }
 
-// succeeded is a state with those changes; it is changed in place.
+// succeeded returns a state after these changes; it is changed in place.
 func (e *Estate) succeeded(tree *config.Tree, st *state.State) *state.State {
 	if changes := e.succession(tree, st); len(changes) > 0 {
 		st.Apply(changes...)
@@ -174,7 +174,7 @@ func (e *Estate) succeeded(tree *config.Tree, st *state.State) *state.State {
 	return st
 }
 
-// overridesWarning warns of development overrides; nil when there are none.
+// overridesWarning warns about development overrides; nil if there are none.
 func overridesWarning(cli *cliconfig.Config, advice string) *diag.Diagnostic {
 	if len(cli.DevOverrides) == 0 {
 		return nil
@@ -189,26 +189,27 @@ func overridesWarning(cli *cliconfig.Config, advice string) *diag.Diagnostic {
 			strings.Join(lines, "")+"\n\n"+advice, nil)
 }
 
-// InstallOptions say how providers are installed.
+// InstallOptions are the options of installing providers.
 type InstallOptions struct {
 	// Upgrade selects the newest versions that the constraints allow, whatever the lock file says.
 	Upgrade bool
-	// Dirs, when set, are the only directories that packages come from.
+	// Dirs, if set, are the only sources of packages.
 	Dirs []string
 	// ReadOnly: the lock file may not change.
 	ReadOnly bool
-	// Begin is called with whether anything is required, before anything is installed; Report is told what happens.
+	// Begin is called with whether anything is required, before anything is installed; Report is called with each
+	// event.
 	Begin  func(required bool)
 	Report func(install.Event)
 }
 
-// Installed is what became of the lock file.
+// Installed is the effect on the lock file.
 type Installed struct {
-	// Written tells that the lock file was written, Fresh that there was none before.
+	// Written is set if the lock file was written, Fresh if there was none before.
 	Written, Fresh bool
 }
 
-// InstallProviders installs what the configuration requires, and the providers that the state's objects belong to, and
+// InstallProviders installs the providers that the configuration requires, and those of the state's objects, and
 // writes the lock file.
 func (e *Estate) InstallProviders(ctx context.Context, tree *config.Tree, used []addr.Provider, how InstallOptions) (
 	Installed, diag.List) {
@@ -227,7 +228,7 @@ func (e *Estate) InstallProviders(ctx context.Context, tree *config.Tree, used [
 		return Installed{}, diags.Append(diag.New(diag.Error, "Error saving -plugin-dir values", err.Error()+".", nil))
 	}
 	how.Begin(len(o.Required) > 0)
-	var incomplete []string // those that the lock file has checksums of for this platform alone
+	var incomplete []string // those whose checksums in the lock file are only for this platform
 	o.Report = func(event install.Event) {
 		if event.Kind == install.Installed && event.Incomplete {
 			incomplete = append(incomplete, event.Provider.Display())
@@ -271,7 +272,8 @@ func (e *Estate) writeLocks(old, now *lock.Locks, readOnly bool) (Installed, dia
 	return Installed{Written: true, Fresh: len(old.Providers) == 0}, nil
 }
 
-// incompleteLocks warns about new selections whose hashes were computed here: they hold for this platform alone.
+// incompleteLocks warns about new selections whose hashes were computed here: they are valid only for this
+// platform.
 func incompleteLocks(names []string, platform string) diag.List {
 	if names == nil {
 		return nil
@@ -284,8 +286,8 @@ func incompleteLocks(names []string, platform string) diag.List {
 		strings.Join(names, "\n  - "), platform), nil)}
 }
 
-// rememberPluginDirs writes the directories of -plugin-dir down, in the file and the form of OpenTofu, where other
-// programs find them. A single empty directory removes the file. The next init does not read it, as with OpenTofu.
+// rememberPluginDirs records the directories of -plugin-dir in OpenTofu's file and format, where other programs
+// find them. A single empty directory removes the file. As in OpenTofu, the next init does not read it.
 func (e *Estate) rememberPluginDirs(dirs []string) error {
 	if len(dirs) == 0 {
 		return nil
@@ -307,7 +309,7 @@ func (e *Estate) rememberPluginDirs(dirs []string) error {
 	return os.WriteFile(name, text, 0o644)
 }
 
-// inferred warns that a provider was only guessed.
+// inferred warns that a provider was only inferred.
 func inferred(tree *config.Tree, p addr.Provider) diag.List {
 	r := tree.Inferred(p)
 	if r == nil {
@@ -320,8 +322,8 @@ func inferred(tree *config.Tree, p addr.Provider) diag.List {
 		r.Addr, r.Provider.Name, p.Display()), &r.Range)}
 }
 
-// conflicting warns about providers of one name from several registries, and complains about those of state files so
-// old that they name no namespace.
+// conflicting warns about providers of one name from several registries, and reports those of state files so old
+// that they contain no namespace.
 func conflicting(required map[addr.Provider][]string) diag.List {
 	var diags diag.List
 	byType := map[string][]string{}

@@ -13,8 +13,9 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// Kept returns the bytes of a plan for who has the store at hand. Where several operations share a state, they leave
-// out what the store has anyway, so that a plan is as large as what it is about, and not as the state.
+// Kept returns the bytes of a plan for readers that have the store. If several operations share a state, it leaves
+// out what the store contains anyway, so that the size of a plan is proportional to its changes, and not to the
+// state.
 func (r *Operation) Kept(ctx context.Context, p *plan.Plan) ([]byte, error) {
 	saved := r.Saved(p)
 	if r.State.sharing != nil {
@@ -25,8 +26,8 @@ func (r *Operation) Kept(ctx context.Context, p *plan.Plan) ([]byte, error) {
 	return planfile.Encode(saved)
 }
 
-// reduced returns a plan without what the version of the store has that it was made for, and when that version ended.
-// It has made sure that the version makes the plan whole again.
+// reduced returns a plan without the content of the store's version for which it was made, and when that version
+// ended. It has verified that the version makes the plan complete again.
 func (r *Operation) reduced(ctx context.Context, p *plan.Plan) (reduced *plan.Plan, at time.Time, ok bool) {
 	versions, err := r.State.store.Versions(ctx, r.State.Workspace)
 	if err != nil {
@@ -46,7 +47,7 @@ func (r *Operation) reduced(ctx context.Context, p *plan.Plan) (reduced *plan.Pl
 	return reduced, versions[i].At, ok
 }
 
-// complete makes a plan whole that was kept without what the store has.
+// complete completes a reduced plan.
 func complete(ctx context.Context, store journal.Versions, saved *planfile.Saved) diag.List {
 	if !saved.Reduced() {
 		return nil
@@ -62,7 +63,7 @@ func complete(ctx context.Context, store journal.Versions, saved *planfile.Saved
 	return nil
 }
 
-// Complete makes a plan whole that was Kept, by what was last committed to the store, whoever works on that.
+// Complete completes a plan of Kept with the last commit of the store, even if another process works on the state.
 func (e *Estate) Complete(ctx context.Context, saved *planfile.Saved) (diags diag.List) {
 	if !saved.Reduced() {
 		return nil

@@ -13,24 +13,24 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// Runs is a store that was opened to look at its runs. Close it.
+// Runs is a store that was opened for its runs. The caller closes it.
 type Runs struct{ store *openedStore }
 
-// OpenRuns opens the store for its runs: own has it for this process alone, else what was last committed is read. Runs
-// have the configuration that they were planned with, so one in the directory that cannot be read keeps nobody from
-// them, unless it is what says how the store is encrypted.
+// OpenRuns opens the store for its runs: exclusively if own is set, else a copy of the last commit. Runs have the
+// configuration with which they were planned, so an unreadable configuration in the directory is an error only if
+// it configures the encryption of the store.
 func (e *Estate) OpenRuns(ctx context.Context, vars Variables, own bool) (*Runs, diag.List) {
 	return e.openRuns(ctx, vars, own, 0)
 }
 
-// openRuns is OpenRuns that waits for another one to close the store.
+// openRuns is OpenRuns, but waits until another process closes the store.
 func (e *Estate) openRuns(ctx context.Context, vars Variables, own bool, wait time.Duration) (*Runs, diag.List) {
 	_, broken := e.ownEncryption(ctx, vars)
 	if broken.HasErrors() {
 		if _, diags := e.encryption(ctx, nil); diags.HasErrors() {
 			return nil, broken.Append(diags)
 		}
-		defer func() { e.sealing = nil }() // whoever loads the run's own configuration finds it there
+		defer func() { e.sealing = nil }() // the run's own configuration sets it again
 	}
 	as := reads
 	if own {
@@ -46,17 +46,17 @@ func (e *Estate) openRuns(ctx context.Context, vars Variables, own bool, wait ti
 	return &Runs{store}, diags
 }
 
-// Journal is what the store says of runs, and of the states that they have made.
+// Journal is the part of the store about runs, and their states.
 func (r *Runs) Journal() Journal { return r.store }
 
-// Journal is what runs have left; journal.Store is one.
+// Journal has the records of runs; journal.Store is one.
 type Journal interface {
 	journal.States
 	journal.Runs
 }
 
-// Running reports whether a process carries a run out. The journal says that a run is running until its end is
-// recorded; when no process has the store open, nobody carries it on.
+// Running reports whether a process executes a run. In the journal a run is running until its end is recorded; if
+// no process has the store open, none executes it.
 func (r *Runs) Running(run journal.Run) bool {
 	return run.Status == journal.Running && r.store.elsewhere
 }
@@ -64,8 +64,8 @@ func (r *Runs) Running(run journal.Run) bool {
 // Close closes the store.
 func (r *Runs) Close() diag.List { return r.store.close() }
 
-// FindRun reads a run that did not end, and its plan. An empty name means the last one. The problems are HeldBy
-// another process when that carries runs out.
+// FindRun reads an unfinished run, and its plan. An empty name means the last one. The diagnostics are HeldBy
+// another process if that executes runs.
 func (e *Estate) FindRun(ctx context.Context, name string, vars Variables) (r journal.Run, saved *planfile.Saved,
 	diags diag.List) {
 	opened, diags := e.OpenRuns(ctx, vars, true)
@@ -99,14 +99,14 @@ func (e *Estate) FindRun(ctx context.Context, name string, vars Variables) (r jo
 			"workspace %q, and %q is selected now.", r.ID, r.Workspace, e.Workspace()), nil)
 	}
 	if diags := operation.Resumable(runs, r.ID); diags.HasErrors() {
-		return r, nil, diags // it is asked again under the lock; nothing has to be started to say so now
+		return r, nil, diags // checked again under the lock; this check needs no engine
 	}
 	saved, diags = recordedPlan(ctx, store, r, text)
 	return r, saved, diags
 }
 
-// Asked returns the run that was begun for a request, and its plan; nil when none was. It may have ended. One that
-// has ended before anything of it was begun counts as none. The store is waited for.
+// Asked returns the run that was started for a request, and its plan; nil if there is none. It may have ended. A
+// run that ended before any of it was started counts as none. It waits for the store.
 func (e *Estate) Asked(ctx context.Context, request string, vars Variables, wait time.Duration) (run *journal.Run,
 	saved *planfile.Saved, diags diag.List) {
 	opened, diags := e.openRuns(ctx, vars, true, wait)
@@ -121,7 +121,7 @@ func (e *Estate) Asked(ctx context.Context, request string, vars Variables, wait
 	}
 	at := slices.IndexFunc(runs, func(r journal.Run) bool { return r.Request == request })
 	if at < 0 && len(runs) > 0 && runs[0].Request == "" && !runs[0].Over() {
-		at = 0 // a version that did not note requests has begun it
+		at = 0 // started by a version that did not record requests
 	}
 	if at < 0 {
 		return nil, nil, nil
@@ -129,7 +129,7 @@ func (e *Estate) Asked(ctx context.Context, request string, vars Variables, wait
 	return begun(ctx, store, runs[at].ID)
 }
 
-// begun reads a run and its plan; nil if the run has ended before anything of it was begun.
+// begun reads a run and its plan; nil if the run ended before any of it was started.
 func begun(ctx context.Context, store journal.Store, id string) (*journal.Run, *planfile.Saved, diag.List) {
 	r, text, err := store.RunPlan(ctx, id)
 	if err != nil {
@@ -148,7 +148,7 @@ func begun(ctx context.Context, store journal.Store, id string) (*journal.Run, *
 	return &r, saved, diags
 }
 
-// recordedPlan reads the plan that the journal keeps of a run.
+// recordedPlan reads the plan of a run in the journal.
 func recordedPlan(ctx context.Context, store journal.Versions, r journal.Run, text []byte) (*planfile.Saved,
 	diag.List) {
 	saved, err := planfile.DecodeRecorded(text)
@@ -172,8 +172,8 @@ func recordedPlan(ctx context.Context, store journal.Versions, r journal.Run, te
 	return &saved, nil
 }
 
-// NotResumable says what can be done with a run whose plan was read from an older format: to carry such a plan on, the
-// version that made it is needed.
+// NotResumable says what can be done with a run whose plan has an older format: resuming it needs the version that
+// made it.
 func NotResumable(r journal.Run, saved *planfile.Saved) diag.List {
 	if !saved.Older {
 		return nil
@@ -185,15 +185,15 @@ func NotResumable(r journal.Run, saved *planfile.Saved) diag.List {
 		r.ID, diag.Program(), r.ID), nil)
 }
 
-// Coordinator is the name of the coordinator that owns the store of the selected workspace.
+// Coordinator returns the name of the coordinator that owns the store of the selected workspace.
 func (e *Estate) Coordinator() (string, error) {
 	name, _, err := readIdentity(e.home(StateOptions{}).Identity())
 	return name, err
 }
 
-// WatchRun has the process that works on the state of the selected workspace tell of the run that it carries out,
-// or is about to: see is called with each line of it (see layout.Home.Watch). The error is layout.ErrNobody when
-// there is no such process.
+// WatchRun watches the run that another process executes, or is about to execute, on the state of the selected
+// workspace: see is called with each line (see layout.Home.Watch). The error is layout.ErrNobody if there is no
+// such process.
 func (e *Estate) WatchRun(ctx context.Context, see func(line []byte) error) error {
 	return e.home(StateOptions{}).Watch(ctx, see)
 }

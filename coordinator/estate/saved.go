@@ -27,12 +27,12 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// ErrPlanEncrypted means that there is no configuration to decrypt a plan file with.
+// ErrPlanEncrypted means that there is no configuration for decrypting a plan file.
 var ErrPlanEncrypted = errors.New(
 	"the given plan file is encrypted and requires a valid encryption configuration to decrypt")
 
-// decodePlan reads the bytes of a plan file, encrypted or not. Besides those of planfile.Decode there are errors about
-// encryption.
+// decodePlan decodes a plan file, encrypted or not. In addition to the errors of planfile.Decode there are errors
+// about encryption.
 func decodePlan(ctx context.Context, t *encryption.Target, data []byte) (*planfile.Saved, error) {
 	if t == nil && encryption.IsEncrypted(data) {
 		return nil, ErrPlanEncrypted
@@ -48,7 +48,7 @@ func decodePlan(ctx context.Context, t *encryption.Target, data []byte) (*planfi
 	return &saved, err
 }
 
-// OpenPlan reads a saved plan. A file that is no plan gives an error that says so.
+// OpenPlan reads a saved plan. For other files it returns an error that says so.
 func (e *Estate) OpenPlan(ctx context.Context, name string, vars Variables) (*planfile.Saved, diag.List) {
 	enc, diags := e.ownEncryption(ctx, vars)
 	if diags.HasErrors() {
@@ -76,7 +76,7 @@ func (e *Estate) OpenPlan(ctx context.Context, name string, vars Variables) (*pl
 		detail, nil))
 }
 
-// anotherFormat says what can be done with a saved plan that another version of Millipede made.
+// anotherFormat returns the error about a plan of another version of Millipede, with advice.
 func anotherFormat(e *planfile.VersionError) string {
 	with := "the version that made it"
 	if e.Engine != "" {
@@ -98,7 +98,7 @@ func (e *Estate) WritePlan(ctx context.Context, name string, saved planfile.Save
 	return environ.Named(planfile.Write(e.path(name), data), name)
 }
 
-// ReadFile reads a file that holds either a saved plan or a state; the other one is nil.
+// ReadFile reads a file that contains either a saved plan or a state; the other result is nil.
 func (e *Estate) ReadFile(ctx context.Context, name string, vars Variables) (*planfile.Saved, *state.State, diag.List) {
 	const failed = "Failed to read the given file as a state or plan file"
 	enc, diags := e.ownEncryption(ctx, vars)
@@ -135,10 +135,9 @@ func (e *Estate) ReadFile(ctx context.Context, name string, vars Variables) (*pl
 	return nil, nil, diag.Errors(failed, fmt.Sprintf("As a state: %s.\n\nAs a plan: %s.", err, noPlan), nil)
 }
 
-// Fit returns a saved plan as it is to be carried out on the state that is there now: as it was saved, where nothing
-// has changed since, else with its changes alone, where nothing has changed that it rests on. The problems say why a
-// plan cannot be applied any more. Where others change the state at the same time, it locks what the plan touches
-// before, and waits for those who have it.
+// Fit returns a saved plan adapted to the current state: unchanged if the state has not changed since; else only
+// its changes, if none of its dependencies has changed. The diagnostics say why a plan can no longer be applied. If
+// others change the state at the same time, it first locks the plan's objects, and waits for their holders.
 func (r *Operation) Fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.List) {
 	if r.State.sharing != nil {
 		return r.lockFor(ctx, p)
@@ -150,7 +149,7 @@ func (r *Operation) fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.Lis
 	if diags := unfit(p, r.Prior, r.State.Workspace); diags.HasErrors() {
 		return nil, diags
 	}
-	if p.RestsOn == nil { // an earlier version saved it
+	if p.RestsOn == nil { // saved by an earlier version
 		if p.BaseSerial != r.Prior.Serial {
 			return nil, stale(p, r.Prior, nil)
 		}
@@ -158,12 +157,12 @@ func (r *Operation) fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.Lis
 	}
 	changed, err := r.State.store.Since(ctx, r.State.Workspace, p.BaseLineage, p.BaseSerial)
 	switch {
-	case errors.Is(err, journal.ErrVersion): // the plan was made beside another store
+	case errors.Is(err, journal.ErrVersion): // the plan was made with another store
 		changed = rebase.Compare(p, r.Prior)
 	case err != nil:
 		return nil, diag.Errors("Failed to compare the plan with the state", err.Error()+".", nil)
 	}
-	if r.State.sharing != nil { // what a run is changing it may change back; once this one has its locks, there is none
+	if r.State.sharing != nil { // a running run may still revert its changes; with the locks, there is none
 		changed = slices.DeleteFunc(changed, func(d journal.Difference) bool {
 			return d.By.Serial == 0 && d.By.Run != ""
 		})
@@ -175,7 +174,7 @@ func (r *Operation) fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.Lis
 		return p, nil
 	}
 	if p.Mode == plan.Destroy && len(p.Targets) == 0 && len(p.Excludes) == 0 {
-		return nil, stale(p, r.Prior, nil) // it is to leave nothing behind, and does not know what has come since
+		return nil, stale(p, r.Prior, nil) // it destroys everything, and does not contain later objects
 	}
 	return rebase.Onto(p, r.Prior, changed), nil
 }
@@ -202,15 +201,16 @@ func stale(p *plan.Plan, now *state.State, conflicts []rebase.Conflict) diag.Lis
 	return list
 }
 
-// staleness marks the problem that others have changed what a plan rests on.
+// staleness marks the problem that dependencies of a plan have changed.
 type staleness struct{}
 
-// Stale reports whether problems of Fit are that others have changed what the plan rests on: a new plan is what helps.
+// Stale reports whether diagnostics of Fit say that dependencies of the plan have changed, so that a new plan is
+// needed.
 func Stale(list diag.List) bool {
 	return slices.ContainsFunc(list, func(d *diag.Diagnostic) bool { _, is := d.Extra.(staleness); return is })
 }
 
-// unfit tells why a plan cannot be applied to a state, whatever has changed of it.
+// unfit returns why a plan cannot be applied to a state, apart from changes of the state.
 func unfit(p *plan.Plan, s *state.State, workspace string) diag.List {
 	switch {
 	case len(p.Circle) > 0:
@@ -228,7 +228,7 @@ func unfit(p *plan.Plan, s *state.State, workspace string) diag.List {
 	return nil
 }
 
-// savedFiles is the file system of a configuration that was saved with a plan; it implements config.FS.
+// savedFiles is the file system of a saved plan's configuration; it implements config.FS.
 type savedFiles planfile.Config
 
 // ReadFile implements config.FS.
@@ -270,15 +270,15 @@ func (savedInfo) Mode() fs.FileMode  { return 0o400 }
 func (savedInfo) ModTime() time.Time { return time.Time{} }
 func (savedInfo) Sys() any           { return nil }
 
-// savedVariable answers what early evaluation asks for with the values that the plan was made with.
+// savedVariable returns the values of the plan's variables for early evaluation.
 func savedVariable(p *plan.Plan) func(*config.Variable) (cty.Value, diag.List) {
 	return func(v *config.Variable) (cty.Value, diag.List) {
 		return p.Variables[v.Name].Value, nil
 	}
 }
 
-// savedInputs returns the variables that a plan was made with. Those that are given now must agree with them;
-// ephemeral ones, which no plan holds, must be given again, unless they have a default.
+// savedInputs returns the variables of a plan. Values given now must agree with them; ephemeral ones, which plans
+// do not contain, must be given again, unless they have a default.
 func savedInputs(p *plan.Plan, c *Configuration) (map[string]values.Input, diag.List) {
 	given, diags := c.Given.Given(c.Tree.Root.Module.Variables)
 	out := map[string]values.Input{}
@@ -290,7 +290,7 @@ func savedInputs(p *plan.Plan, c *Configuration) (map[string]values.Input, diag.
 			continue
 		}
 		if planned.Ephemeral && planned.Value == cty.NilVal && !declared.Required() {
-			continue // its default, as for any variable that is not given
+			continue // the default, as for any variable that is not set
 		}
 		if planned.Ephemeral && planned.Value == cty.NilVal {
 			diags = diags.Append(diag.New(diag.Error, "No value for required variable",

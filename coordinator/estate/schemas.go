@@ -16,9 +16,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Schemas returns the schemas that a configuration and a state use, for commands that show things. A state that
-// Terraform has written is taken over in place first. tree and st may be nil. Where only the built-in provider is used,
-// no worker is asked.
+// Schemas returns the schemas that a configuration and a state use, for commands that show them. A state that
+// Terraform has written is adopted in place first. tree and st may be nil. If only the built-in provider is used,
+// no worker is needed.
 func (e *Estate) Schemas(ctx context.Context, tree *config.Tree, loader *config.Loader, st *state.State) (
 	*values.Schemas, diag.List) {
 	e.succeeded(tree, st)
@@ -35,7 +35,7 @@ func (e *Estate) Schemas(ctx context.Context, tree *config.Tree, loader *config.
 	return out, diags.Append(more, engine.Close())
 }
 
-// AllSchemas returns everything that the required providers declare.
+// AllSchemas returns all schemas of the required providers.
 func (e *Estate) AllSchemas(ctx context.Context, tree *config.Tree, loader *config.Loader, st *state.State) (
 	map[addr.Provider]*provider.Schemas, diag.List) {
 	out := map[addr.Provider]*provider.Schemas{}
@@ -67,7 +67,7 @@ func (e *Estate) builtinSchemas(ctx context.Context) (*provider.Schemas, diag.Li
 		NewID: uuid.NewString}).Schemas(ctx)
 }
 
-// RequiredProviders are those of a configuration and of a state; each may be nil.
+// RequiredProviders returns the providers of a configuration and of a state; each may be nil.
 func RequiredProviders(tree *config.Tree, st *state.State) map[addr.Provider]bool {
 	out := map[addr.Provider]bool{}
 	if tree != nil {

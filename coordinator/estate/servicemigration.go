@@ -26,41 +26,41 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// ServiceMigration says how the states of a directory are taken to a service.
+// ServiceMigration are the options of copying the states of a directory to a service.
 type ServiceMigration struct {
 	Host, Organization, Project string
-	// Name is that of the workspace for the default one. Those of others are NAME-WORKSPACE, and all have the tag NAME
-	// where there are others.
+	// Name is the name of the target of the default workspace. Others are named NAME-WORKSPACE; if there are
+	// others, all have the tag NAME.
 	Name string
-	// ExecutionMode is that of workspaces that are made; empty leaves it to the service.
+	// ExecutionMode is that of new workspaces; empty leaves it to the service.
 	ExecutionMode string
-	// SkipPlan leaves it unchecked that a plan has no changes, before and after.
+	// SkipPlan skips the check that plans before and after have no changes.
 	SkipPlan    bool
 	Variables   Variables
 	LockTimeout time.Duration
-	// Each is told what became of a workspace as soon as that is known.
+	// Each is called with the result of each workspace.
 	Each func(TakenWorkspace)
 }
 
-// TakenWorkspace is what became of one workspace.
+// TakenWorkspace is the result of one workspace.
 type TakenWorkspace struct {
 	Workspace, Target string
 	Serial            uint64
 	Lineage           string
-	// Written is how many versions were written; none where the service had them all.
+	// Written is the number of versions that were written; 0 if the service had them all.
 	Written int
 }
 
-// TakenToService is where the states of a directory are.
+// TakenToService describes where the states of a directory are now.
 type TakenToService struct {
 	Workspaces []TakenWorkspace
-	// Tag selects the workspaces in a cloud block; empty where there is one, which the block names.
+	// Tag selects the workspaces in a cloud block; empty if there is only one, which the block names.
 	Tag string
 }
 
-// TakeToService copies the states of all workspaces of the directory, with the versions that there are, to workspaces
-// of a service. Nothing is changed where they are now. It can be called again after it was cut off, and goes on with
-// what is missing.
+// TakeToService copies the states of all workspaces of the directory, with the existing versions, to workspaces of
+// a service. The originals are not changed. After an interruption it can be called again, and continues with what
+// is missing.
 func (c *Configuration) TakeToService(ctx context.Context, root *config.Node, o ServiceMigration) (*TakenToService,
 	diag.List) {
 	e := c.estate
@@ -116,7 +116,7 @@ func (c *Configuration) TakeToService(ctx context.Context, root *config.Node, o 
 	return out, diags
 }
 
-// runsOver says that a run of a workspace was cut off, which nobody could resume any more.
+// runsOver returns an error if a run of a workspace was cut off, which could no longer be resumed.
 func (i *migration) runsOver(ctx context.Context, name string) diag.List {
 	store, diags := i.openStore(ctx, i.Directory().Workspace(name), i.lockInfo("migrate"), reads, 0)
 	if diags.HasErrors() {
@@ -124,7 +124,7 @@ func (i *migration) runsOver(ctx context.Context, name string) diag.List {
 	}
 	runs, err := store.Runs(ctx, name)
 	switch {
-	case errors.Is(err, journal.ErrNoWorkspace): // the backend alone has it
+	case errors.Is(err, journal.ErrNoWorkspace): // only the backend has it
 		err = nil
 	case err == nil:
 		for _, r := range runs {
@@ -138,7 +138,7 @@ func (i *migration) runsOver(ctx context.Context, name string) diag.List {
 	return diags.Append(err, store.close())
 }
 
-// openService opens the service as a cloud block would that has this tag, or names the one workspace.
+// openService opens the service like a cloud block with this tag, or with the name of the one workspace.
 func (i *migration) openService(ctx context.Context, o ServiceMigration, tag string) (*tfcstore.Store, diag.List) {
 	workspaces := map[string]cty.Value{"name": cty.StringVal(o.Name)}
 	if tag != "" {
@@ -149,12 +149,12 @@ func (i *migration) openService(ctx context.Context, o ServiceMigration, tag str
 	}
 	args := map[string]cty.Value{"workspaces": cty.ObjectVal(workspaces)}
 	for name, value := range map[string]string{"hostname": o.Host, "organization": o.Organization} {
-		if value != "" { // else the environment says it
+		if value != "" { // otherwise from the environment
 			args[name] = cty.StringVal(value)
 		}
 	}
 	p := i.place()
-	// Which workspace is selected here says nothing about those of the service.
+	// The workspace selected here is unrelated to those of the service.
 	p.Env = func(name string) string {
 		if name == "TF_WORKSPACE" {
 			return ""
@@ -168,7 +168,7 @@ func (i *migration) openService(ctx context.Context, o ServiceMigration, tag str
 	return b.(*tfcstore.Store), diags
 }
 
-// takeOne takes one workspace along, under the locks of both sides.
+// takeOne copies one workspace, under the locks of both sides.
 func (i *migration) takeOne(ctx context.Context, m *moving, service *tfcstore.Store, name, target string,
 	o ServiceMigration) (out TakenWorkspace, diags diag.List) {
 	out = TakenWorkspace{Workspace: name, Target: target}
@@ -201,7 +201,7 @@ func (i *migration) takeOne(ctx context.Context, m *moving, service *tfcstore.St
 	return out, diags.Append(more)
 }
 
-// write brings the versions to the service that it does not have, the oldest first, and reads the last one back.
+// write writes the missing versions to the service, oldest first, and reads the last one back.
 func (i *migration) write(ctx context.Context, at *Opened, service *tfcstore.Store, to renamed, st *state.State,
 	o ServiceMigration) (written int, diags diag.List) {
 	where := to.Describe("").Where
@@ -216,7 +216,7 @@ func (i *migration) write(ctx context.Context, at *Opened, service *tfcstore.Sto
 	begin := uint64(0)
 	switch {
 	case there == nil:
-	case there.Lineage != st.Lineage && there.IsEmpty() && there.Serial <= 1: // a workspace that was just made
+	case there.Lineage != st.Lineage && there.IsEmpty() && there.Serial <= 1: // a new workspace
 	case there.Lineage != st.Lineage:
 		return refuse("its lineage is " + there.Lineage + ", and that of the state here is " + st.Lineage + ".")
 	case there.Serial > st.Serial:
@@ -252,7 +252,7 @@ func (i *migration) write(ctx context.Context, at *Opened, service *tfcstore.Sto
 		}
 		old, err := at.store.LoadVersion(ctx, at.Workspace, v.Serial)
 		if errors.Is(err, journal.ErrVersion) {
-			continue // it is not kept any more
+			continue // it is no longer stored
 		}
 		if err == nil {
 			err = i.writeVersion(ctx, to, old)
@@ -280,7 +280,7 @@ func (i *migration) write(ctx context.Context, at *Opened, service *tfcstore.Sto
 	return written, diags
 }
 
-// ensureTarget makes the workspace of the service, if it is not there.
+// ensureTarget creates the workspace of the service, if it does not exist.
 func (i *migration) ensureTarget(ctx context.Context, service *tfcstore.Store, to renamed, o ServiceMigration) error {
 	_, err := service.Workspace(ctx, to.name)
 	made := errors.Is(err, tfcstore.ErrNoSuchWorkspace)
@@ -309,8 +309,8 @@ func (i *migration) writeVersion(ctx context.Context, to renamed, st *state.Stat
 	return to.Write(ctx, "", text.Bytes())
 }
 
-// unchanged makes a plan on the state of a workspace of a backend, and says what is wrong with it or that it has
-// changes: terraform.workspace may be another name there. Nothing is kept of the plan.
+// unchanged makes a plan on the state of a workspace of a backend, and returns an error if it fails or has changes:
+// terraform.workspace may differ there. The plan is discarded.
 func (i *migration) unchanged(ctx context.Context, b snapshot.Backend, name string, o ServiceMigration) (
 	diags diag.List) {
 	dir, err := os.MkdirTemp(i.Temp, "millipede-migrate-")

@@ -11,10 +11,10 @@ import (
 	"github.com/millipede-iac/millipede/state/locks"
 )
 
-// settleLeft settles the runs that nobody will go on with and that have locks: it takes their results, notes what
-// is in doubt, and gives their locks up. With former it also settles a run that was cut off before the state was
-// shared, for which it needs all of the state. Whoever has locks, or waits for some, must not wait for that: it
-// calls without, and leaves it to whoever settles already.
+// settleLeft settles the runs with locks that no process will continue: it takes their results, marks operations in
+// doubt, and releases their locks. With former it also settles a run that was cut off before the state was shared,
+// which requires the whole state. A caller that has locks, or waits for some, must not wait for that: it calls
+// without former, and leaves it to the operation that is already settling.
 func (r *Operation) settleLeft(ctx context.Context, former bool) diag.List {
 	s := r.State
 	if former {
@@ -50,8 +50,8 @@ func (r *Operation) settleLeft(ctx context.Context, former bool) diag.List {
 	return diags.Append(releasing(s.store.LeaveLocks(context.WithoutCancel(ctx), s.Workspace, whole.ID)))
 }
 
-// awaitWhole waits until the whole state is locked for who settles. Nobody else settles meanwhile, so it settles what
-// others leave while it waits.
+// awaitWhole waits until the whole state is locked for settling. Meanwhile no other operation settles, so it
+// settles runs that others leave while it waits.
 func (r *Operation) awaitWhole(ctx context.Context, request string) diag.List {
 	waited := r.estate.waiting(ctx)
 	for {
@@ -73,7 +73,7 @@ func (r *Operation) awaitWhole(ctx context.Context, request string) diag.List {
 	}
 }
 
-// settleRequests settles the runs that have locks, or wait for some, and that nobody will go on with.
+// settleRequests settles the runs that have locks, or wait for some, and that no process will continue.
 func (r *Operation) settleRequests(ctx context.Context) diag.List {
 	s := r.State
 	all, err := s.store.LockRequests(ctx, s.Workspace)
@@ -94,8 +94,8 @@ func (r *Operation) settleRequests(ctx context.Context) diag.List {
 	return nil
 }
 
-// dropRequests takes back what runs have locked that shared the state and are gone, for who has the store alone. The
-// error is about a run that has to be settled first.
+// dropRequests withdraws the locks of runs that shared the state and have ended, for a process with exclusive use
+// of the store. The error is about a run that must be settled first.
 func (s *Opened) dropRequests(ctx context.Context) error {
 	all, err := s.store.LockRequests(ctx, s.Workspace)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Opened) dropRequests(ctx context.Context) error {
 	return nil
 }
 
-// underWay returns the run that has a request, and reports whether anything of it may still go on.
+// underWay returns the run of a request, and reports whether its operations may still be in progress.
 func (s *Opened) underWay(ctx context.Context, q locks.Request) (run journal.Run, under bool, err error) {
 	if q.Run == "" {
 		return run, false, nil
@@ -133,7 +133,7 @@ func (s *Opened) underWay(ctx context.Context, q locks.Request) (run journal.Run
 	return run, under, err
 }
 
-// settleRequest settles the run that has a request, if anything of it is in progress.
+// settleRequest settles the run of a request, if any of its operations is in progress.
 func (r *Operation) settleRequest(ctx context.Context, q locks.Request) diag.List {
 	run, under, err := r.State.underWay(ctx, q)
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// sharePackage uploads an unpacked package as an archive, unless the blob of this name is there. The archive depends
-// on the content alone, so the same package has the same blob from every machine.
+// sharePackage uploads an unpacked package as an archive, unless the blob with this name exists. The archive
+// depends only on the content, so the same package has the same blob on every machine.
 func sharePackage(ctx context.Context, blobs wire.Blobs, name, dir string) error {
 	switch sum, err := blobs.LookupBlob(ctx, name); {
 	case err == nil:
@@ -24,7 +24,7 @@ func sharePackage(ctx context.Context, blobs wire.Blobs, name, dir string) error
 		return err
 	}
 	var archive bytes.Buffer
-	// Executables shrink hardly less at a third of the time, which the first apply on a server waits for.
+	// Executables compress almost as well in a third of the time, for which the first apply on a server waits.
 	if err := install.Pack(&archive, dir, flate.BestSpeed); err != nil {
 		return err
 	}

@@ -17,21 +17,20 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// StateOptions say which state is meant, and how it is locked.
+// StateOptions select a state, and how it is locked.
 type StateOptions struct {
 	Lock        bool
 	LockTimeout time.Duration
-	// File, Out and Backup are the old options of the local backend: the state files to read and to write, and the one
-	// that keeps the state of before.
+	// File, Out and Backup are the deprecated options of the local backend: the state files to read and to write,
+	// and the one for the backup.
 	File, StateOut, Backup string
-	// KeepsEach: a backup is kept of each state of before, named by its time, and not only the last.
+	// KeepsEach: a backup of each former state is kept, named by its time, not only of the last one.
 	KeepsEach bool
-	// KeepsNothing: the operation writes no state, so without a lock it reads what was last committed.
+	// KeepsNothing: the operation writes no state, so without a lock it reads the last commit.
 	KeepsNothing bool
-	// Settle: the operation puts a whole state in the place of whatever there is, so it is no obstacle that the
-	// state was changed in two places.
+	// Settle: the operation replaces the whole state, so it may have been changed in two places.
 	Settle bool
-	// Sharing has several operations of this process work on the state at the same time; nil has it for one alone.
+	// Sharing lets several operations of this process work on the state at the same time; nil for exclusive use.
 	Sharing *Sharing
 }
 
@@ -43,19 +42,19 @@ type Changeable interface {
 	Close(context.Context) diag.List
 }
 
-// Finding says how the configuration is looked at to find the state.
+// Finding are the options for finding the state by the configuration.
 type Finding struct {
 	Variables Variables
 	// StorageOnly: the configuration is needed only to find the state; see config.TreeOptions.
 	StorageOnly bool
-	// Whole: every module has to be installed and valid, though the state alone is looked at.
+	// Whole: every module must be installed and valid, although only the state is used.
 	Whole bool
-	// Sources, when set, is told where the text of files is, before the first problem.
+	// Sources, if set, is called with the texts of files before the first diagnostic.
 	Sources func(func() map[string]*hcl.File)
 }
 
-// FindRoot loads the root module, which says where the state is; nil where there is no configuration: the state may be
-// there all the same.
+// FindRoot loads the root module, which configures where the state is stored; nil if there is no configuration: the
+// state may exist nevertheless.
 func (e *Estate) FindRoot(f Finding) (*config.Node, diag.List) {
 	c, diags := e.Configuration(f.Variables)
 	if diags.HasErrors() {
@@ -77,8 +76,8 @@ func (e *Estate) FindRoot(f Finding) (*config.Node, diag.List) {
 	return root, Errors(diags.Append(more))
 }
 
-// OpenChangeable opens the state of the workspace, or the one in the file that is named. operation names what is done
-// in the lock; empty for those who only read.
+// OpenChangeable opens the state of the workspace, or the one in the given file. operation is the name in the lock;
+// empty for readers.
 func (e *Estate) OpenChangeable(ctx context.Context, find Finding, o StateOptions, operation string) (
 	Changeable, diag.List) {
 	if o.File != "" {
@@ -107,15 +106,15 @@ func opened(f *fileState, diags diag.List) (Changeable, diag.List) {
 	return f, diags
 }
 
-// fileState is a state in a file that is no workspace's.
+// fileState is a state in a file that does not belong to a workspace.
 type fileState struct {
 	estate  *Estate
 	backend snapshot.Backend
 	lockID  string
-	current *state.State // as it was read, with what was committed since
+	current *state.State // as read, with later commits
 }
 
-// OpenFile returns the state in a file, locked when operation is not empty and locking is on.
+// OpenFile returns the state in a file, locked if operation is not empty and locking is enabled.
 func (e *Estate) OpenFile(ctx context.Context, vars Variables, f StateOptions, operation string) (
 	*fileState, diag.List) {
 	enc, diags := e.ownEncryption(ctx, vars)
@@ -124,7 +123,7 @@ func (e *Estate) OpenFile(ctx context.Context, vars Variables, f StateOptions, o
 	}
 	target := enc.State()
 	if e.Use.ClearFiles {
-		target = nil // OpenTofu, too, rearranges only files that are in the clear
+		target = nil // like OpenTofu, this only changes unencrypted files
 	}
 	if f.Backup == "" && f.KeepsEach {
 		f.Backup = e.backupName(f.File)
@@ -142,12 +141,12 @@ func (e *Estate) OpenFile(ctx context.Context, vars Variables, f StateOptions, o
 	return s, nil
 }
 
-// localOptions are the files that a local state is in.
+// localOptions returns the files of a local state.
 func (e *Estate) localOptions(f StateOptions) snapshot.LocalOptions {
 	return snapshot.LocalOptions{Dir: e.base(), StateIn: f.File, StateOut: f.StateOut, Backup: f.Backup}
 }
 
-// Load reads the file. One that does not exist holds an empty state.
+// Load reads the file. If it does not exist, the state is empty.
 func (f *fileState) Load(ctx context.Context) (*state.State, diag.List) {
 	st, diags := f.estate.readSnapshot(ctx, f.backend, journal.DefaultWorkspace, f.lockID != "")
 	if st == nil {
@@ -157,7 +156,7 @@ func (f *fileState) Load(ctx context.Context) (*state.State, diag.List) {
 	return st, diags
 }
 
-// Commit changes what Load has read, and writes it.
+// Commit applies changes to the loaded state, and writes it.
 func (f *fileState) Commit(ctx context.Context, changes []state.Change) diag.List {
 	if f.estate.Stop.Asked() {
 		return diag.Errors("Operation interrupted", "The state was not changed.", nil)
@@ -188,10 +187,10 @@ func (f *fileState) Close(ctx context.Context) diag.List {
 	return nil
 }
 
-// NeverStored reports whether nothing was ever put into the state. One of an old format has no lineage.
+// NeverStored reports whether the state was never stored. One in an old format has no lineage.
 func NeverStored(st *state.State) bool { return st.Lineage == "" && st.Serial == 0 && st.IsEmpty() }
 
-// backupName is where a state in a file that is rearranged is kept as it was before.
+// backupName returns the name of the backup of a state file before a change.
 func (e *Estate) backupName(path string) string {
 	return fmt.Sprintf("%s.%d.backup", path, e.Now().Unix())
 }

@@ -15,39 +15,38 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// access is what a command does with a store.
+// access is how a command uses a store.
 type access int
 
 const (
-	// reads looks at a copy of what was last committed, whoever has the store. What is written to the copy goes with
-	// it.
+	// reads uses a copy of the last commit, even if another process has the store. Writes to the copy are lost.
 	reads access = iota
-	// writes has the store for itself, and gives up when another process has it for longer than the timeout.
+	// writes has exclusive use of the store, and fails if another process has it for longer than the timeout.
 	writes
-	// waits is writes for commands that take no lock: they wait for the other process as long as it takes.
+	// waits is writes for commands without a lock: they wait for the other process without a time limit.
 	waits
 )
 
-// turnTime is after what time a command that waits for another process looks whether it was stopped.
+// turnTime is the interval at which a waiting command checks whether it was stopped.
 const turnTime = 200 * time.Millisecond
 
-// openedStore is a store, or a copy of one to read. Close it.
+// openedStore is a store, or a copy of one for reading. The caller closes it.
 type openedStore struct {
 	Store
 	home layout.Home
-	// server answers those who want to read meanwhile; nil for a copy, and where there can be no socket.
+	// server serves concurrent readers; nil for a copy, and if there can be no socket.
 	server *layout.Server
-	// temporary is the directory of a copy, which goes with it; empty for the store itself.
+	// temporary is the directory of a copy, which is removed with it; empty for the store itself.
 	temporary string
-	// pulled tells of a copy that the process that has the store had taken over what others did to the snapshot.
+	// pulled is set for a copy if the process that has the store had adopted others' changes to the snapshot.
 	pulled bool
-	// elsewhere tells of a copy that another process has the store open.
+	// elsewhere is set for a copy if another process has the store open.
 	elsewhere bool
-	// shared is where several have the store that this is; nil where it is one's alone.
+	// shared is the home of a shared store; nil for exclusive use.
 	shared *sharedHome
 }
 
-// openStore opens the store of a home. What encrypts the state is set up.
+// openStore opens the store of a home. The encryption must be set up.
 func (e *Estate) openStore(ctx context.Context, home layout.Home, info journal.LockInfo, as access,
 	timeout time.Duration) (*openedStore, diag.List) {
 	if as == reads {
@@ -84,7 +83,7 @@ func (e *Estate) openStore(ctx context.Context, home layout.Home, info journal.L
 
 func (e *Estate) storeOptions() StoreOptions { return StoreOptions{Target: e.sealing.State()} }
 
-// openOwn opens the store itself, in a directory that is laid out as it is today.
+// openOwn opens the store itself, in a directory with the current layout.
 func (e *Estate) openOwn(home layout.Home, info journal.LockInfo, timeout time.Duration) (*openedStore, error) {
 	d := e.Directory()
 	if err := d.Make(); err != nil {
@@ -103,7 +102,7 @@ func (e *Estate) openOwn(home layout.Home, info journal.LockInfo, timeout time.D
 	return &openedStore{Store: store, home: home}, nil
 }
 
-// layOut divides the one store of all workspaces that earlier versions had.
+// layOut divides the single store of all workspaces that earlier versions used.
 func (e *Estate) layOut(d layout.Directory, info journal.LockInfo, timeout time.Duration) error {
 	path, is := d.Former()
 	if !is {
@@ -113,7 +112,7 @@ func (e *Estate) layOut(d layout.Directory, info journal.LockInfo, timeout time.
 	if err != nil {
 		return err
 	}
-	if _, is := d.Former(); !is { // another process did it meanwhile
+	if _, is := d.Former(); !is { // another process has done it
 		return former.Close()
 	}
 	return errors.Join(d.Divide(former.Split), former.Close())
@@ -122,8 +121,7 @@ func (e *Estate) layOut(d layout.Directory, info journal.LockInfo, timeout time.
 // formerTime is how long a process waits for another one that divides the former store.
 const formerTime = 5 * time.Second
 
-// serve lets other processes read the store meanwhile. Where there can be no socket, they have to wait: that is no
-// reason not to work.
+// serve lets other processes read the store. If there can be no socket, they have to wait; that is not an error.
 func (s *openedStore) serve(temp string) diag.List {
 	server, err := s.home.Serve(s.Store, temp)
 	if err != nil {
@@ -134,14 +132,14 @@ func (s *openedStore) serve(temp string) diag.List {
 	return nil
 }
 
-// The bounds of what a reader does to get hold of a store that is being opened or closed at the moment.
+// The bounds of a reader's attempts while a store is being opened or closed.
 const (
 	readTime  = 15 * time.Second
 	readPause = 20 * time.Millisecond
 )
 
-// openCopy opens a copy of what the store has. Where there is no store, or none that this user may read, it is an empty
-// one, to which the snapshot is read.
+// openCopy opens a copy of the store. If there is no store, or none that this user may read, the copy is empty, and
+// the snapshot is loaded into it.
 func (e *Estate) openCopy(ctx context.Context, home layout.Home, info journal.LockInfo) (*openedStore, diag.List) {
 	deadline := e.Now().Add(readTime)
 	for {
@@ -166,7 +164,7 @@ func (e *Estate) openCopy(ctx context.Context, home layout.Home, info journal.Lo
 	}
 }
 
-// copyOnce makes a copy of a store that nobody writes to, or has the process that does make one.
+// copyOnce makes a copy of a store without a writer, or requests one from the process that writes.
 func (e *Estate) copyOnce(ctx context.Context, home layout.Home, info journal.LockInfo) (*openedStore, error) {
 	path := home.Store()
 	former, isFormer := e.Directory().Former()
@@ -182,10 +180,10 @@ func (e *Estate) copyOnce(ctx context.Context, home layout.Home, info journal.Lo
 	err = e.Stores.Copy(path, copied)
 	var held *journal.Held
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && isFormer: // it was divided meanwhile
+	case errors.Is(err, fs.ErrNotExist) && isFormer: // it has been divided in the meantime
 		return nil, errors.Join(layout.ErrNobody, err, os.RemoveAll(dir))
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-		err = nil // what bolt opens below is empty
+		err = nil // bolt opens an empty store below
 	case errors.As(err, &held):
 		answered, pulled, askErr := home.Ask(ctx)
 		if askErr != nil {
@@ -199,19 +197,19 @@ func (e *Estate) copyOnce(ctx context.Context, home layout.Home, info journal.Lo
 		return nil, errors.Join(err, os.RemoveAll(s.temporary))
 	}
 	o := e.storeOptions()
-	o.Volatile = true // it goes when the command ends
+	o.Volatile = true // it is removed when the command ends
 	if s.Store, err = e.Stores.Open(copied, info, time.Second, o); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(s.temporary))
 	}
-	if runtime.GOOS != "windows" { // where an open file cannot be removed
-		if err := os.RemoveAll(s.temporary); err != nil { // so that nothing is left of it when the command is killed
+	if runtime.GOOS != "windows" { // an open file cannot be removed there
+		if err := os.RemoveAll(s.temporary); err != nil { // so that nothing remains if the command is killed
 			return nil, errors.Join(err, s.Store.Close())
 		}
 	}
 	return s, nil
 }
 
-// ownHome is the home of a store that this process has to itself; nil for a copy.
+// ownHome returns the home of a store that this process uses exclusively; nil for a copy.
 func (s *openedStore) ownHome() *layout.Home {
 	if s.temporary != "" {
 		return nil
@@ -240,7 +238,7 @@ func removing(dir string) diag.List {
 	return closing(os.RemoveAll(dir))
 }
 
-// closing says that something could not be closed.
+// closing returns the error that something could not be closed.
 func closing(err error) diag.List {
 	if err == nil {
 		return nil

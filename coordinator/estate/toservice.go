@@ -15,8 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
 )
 
-// Service opens the service that the root module names with a cloud block or with backend "remote"; nil when it names
-// none.
+// Service opens the service of the root module's cloud block or backend "remote"; nil if there is none.
 func (e *Estate) Service(ctx context.Context, root *config.Node) (*tfcstore.Store, diag.List) {
 	block := backendBlock(root)
 	if e.Backend != nil || block == nil || !namesService(block) {
@@ -30,13 +29,13 @@ func (e *Estate) Service(ctx context.Context, root *config.Node) (*tfcstore.Stor
 	return s, diags
 }
 
-// namesService reports whether a block names a service.
+// namesService reports whether a block refers to a service.
 func namesService(block *config.Backend) bool {
 	return block.OwnBlock || block.Type == tfcstore.Remote().Name
 }
 
-// SelectFromService makes sure that the selected workspace is one that the service has: the one that the block names,
-// which is made if need be, or one of those with the tags or the prefix. It does nothing for other backends.
+// SelectFromService ensures that the selected workspace exists in the service: the one that the block names, which
+// is created if necessary, or one with the tags or the prefix. It does nothing for other backends.
 func (c *Configuration) SelectFromService(ctx context.Context, root *config.Node, o BackendOptions) diag.List {
 	s, diags := c.estate.Service(ctx, root)
 	if s == nil || diags.HasErrors() {
@@ -92,7 +91,7 @@ func (c *Configuration) SelectFromService(ctx context.Context, root *config.Node
 	return diags.Append(c.estate.choose(name))
 }
 
-// choose selects a workspace, unless it is selected.
+// choose selects a workspace, unless it is selected already.
 func (e *Estate) choose(name string) diag.List {
 	if e.Workspace() == name {
 		return nil
@@ -103,10 +102,10 @@ func (e *Estate) choose(name string) diag.List {
 	return nil
 }
 
-// toService brings states to a service, which need not have a workspace of the same name.
+// toService migrates states to a service, which need not have workspaces of the same names.
 func (i *migration) toService(ctx context.Context, m *moving, to *tfcstore.Store) diag.List {
 	if from, is := snapshot.Plain(m.from).(*tfcstore.Store); is && from.Describe("").Where == to.Describe("").Where {
-		return nil // the workspaces are the same, differently named
+		return nil // the same workspaces with other names
 	}
 	names, err := i.sources(ctx, m.from)
 	if err != nil {
@@ -151,8 +150,8 @@ func (i *migration) toService(ctx context.Context, m *moving, to *tfcstore.Store
 	return diags
 }
 
-// sources are the workspaces that may have a state: those of the backend. Others that have a home here are left over
-// from another backend, unless this one forgets them with the process.
+// sources returns the workspaces that may have a state: those of the backend. Others with a home here remain from
+// another backend, unless this one's workspaces end with the process.
 func (i *migration) sources(ctx context.Context, from snapshot.Backend) ([]string, error) {
 	names, err := held(from)(ctx)
 	if err != nil {
@@ -169,8 +168,8 @@ func (i *migration) sources(ctx context.Context, from snapshot.Backend) ([]strin
 	return slices.Compact(names), nil
 }
 
-// holdsState reports whether something was ever stored in a workspace of the former backend. A state whose operations
-// are in doubt stays: nothing but the store knows of them.
+// holdsState reports whether something was ever stored in a workspace of the former backend. A state with
+// operations in doubt is kept: only the store knows them.
 func (i *migration) holdsState(ctx context.Context, m *moving, name string) (bool, diag.List) {
 	at, diags := i.openWorkspace(ctx, name, m.from, "init", i.options.LockTimeout)
 	if diags.HasErrors() {
@@ -188,7 +187,7 @@ func (i *migration) holdsState(ctx context.Context, m *moving, name string) (boo
 	return !NeverStored(st), diags
 }
 
-// current returns the state of an opened workspace, with what others did to it; an empty one where there is none.
+// current returns the state of an opened workspace, with others' changes; an empty one if there is none.
 func (i *migration) current(ctx context.Context, at *Opened) (*state.State, diag.List) {
 	if _, err := at.sync.Pull(ctx, at.Workspace, at.LockID); errors.Is(err, journal.ErrNoWorkspace) {
 		return state.Empty(), nil
@@ -198,7 +197,7 @@ func (i *migration) current(ctx context.Context, at *Opened) (*state.State, diag
 	return at.Load(ctx)
 }
 
-// target is the workspace of the service that the state of a workspace goes to.
+// target returns the workspace of the service for the state of a workspace.
 func (i *migration) target(to *tfcstore.Store, name string) (string, diag.List) {
 	switch {
 	case to.Single() != "" && to.Integrated():
@@ -216,7 +215,7 @@ func (i *migration) target(to *tfcstore.Store, name string) (string, diag.List) 
 		"the default workspace goes to.")
 }
 
-// renamed is one workspace of a backend, under whatever name it is asked for.
+// renamed is one workspace of a backend, under any requested name.
 type renamed struct {
 	snapshot.Backend
 	name string

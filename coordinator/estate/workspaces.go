@@ -19,17 +19,17 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
 )
 
-// Workspaces are the workspaces of an estate: their homes, and the backend that other engines see.
+// Workspaces are the workspaces of an estate: their homes, and those in the backend.
 type Workspaces struct {
-	// Names are all of them, the default one first.
+	// Names are their names, the default one first.
 	Names []string
 
 	estate  *Estate
 	backend snapshot.Backend
 }
 
-// Workspaces lists the workspaces. No store is opened for that, so nobody who works on the state of one is in the way.
-// root says where the states are; nil where there is no configuration. Close the list.
+// Workspaces lists the workspaces. It opens no store, so it does not interfere with processes that work on a state.
+// root configures where the states are stored; nil if there is no configuration. The caller closes the list.
 func (e *Estate) Workspaces(ctx context.Context, root *config.Node) (*Workspaces, diag.List) {
 	backend, diags := e.OpenBackend(ctx, root, StateOptions{})
 	if diags.HasErrors() {
@@ -43,11 +43,11 @@ func (e *Estate) Workspaces(ctx context.Context, root *config.Node) (*Workspaces
 	return w, diags
 }
 
-// Close gives up what the list was read over.
+// Close closes the backend of the list.
 func (w *Workspaces) Close() diag.List { return w.estate.CloseBackend(w.backend) }
 
-// list collects the workspaces that the backend has, because one that another program has deleted there is gone. Where
-// the backend forgets them with the process, they are those that have a home here.
+// list collects the workspaces of the backend, because one that another program has deleted there no longer exists.
+// If the backend's workspaces end with the process, it collects those with a home here.
 func (w *Workspaces) list(ctx context.Context) error {
 	theirs, err := w.backend.Workspaces(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func (e *Estate) ownWorkspaces(ctx context.Context) ([]string, error) {
 	return append(names, journal.DefaultWorkspace), err
 }
 
-// openWorkspace opens the store of a workspace that need not be the selected one, nor be there yet, and takes no lock.
+// openWorkspace opens the store of any workspace, which need not exist yet, without a lock.
 func (e *Estate) openWorkspace(ctx context.Context, name string, b snapshot.Backend, operation string,
 	timeout time.Duration) (*Opened, diag.List) {
 	info := e.lockInfo(operation)
@@ -104,7 +104,7 @@ func (e *Estate) openWorkspace(ctx context.Context, name string, b snapshot.Back
 	}, diags
 }
 
-// Create makes a workspace and selects it. initial is its state; nil for an empty one.
+// Create creates a workspace and selects it. initial is its state; nil for an empty one.
 func (w *Workspaces) Create(ctx context.Context, name string, initial *state.State, o StateOptions) diag.List {
 	fail := func(err error) diag.List {
 		return diag.Errors(fmt.Sprintf("Failed to create the workspace %q", name), err.Error()+".", nil)
@@ -134,7 +134,7 @@ func (w *Workspaces) Create(ctx context.Context, name string, initial *state.Sta
 	return diags
 }
 
-// begin gives a new workspace its first state.
+// begin stores the first state of a new workspace.
 func (s *Opened) begin(ctx context.Context, initial *state.State, o StateOptions) diag.List {
 	if o.Lock {
 		if diags := s.lock(ctx, o.LockTimeout); diags.HasErrors() {
@@ -144,7 +144,7 @@ func (s *Opened) begin(ctx context.Context, initial *state.State, o StateOptions
 	return s.Replace(ctx, initial, "workspace new")
 }
 
-// SelectWorkspace remembers which workspace is selected.
+// SelectWorkspace records the selected workspace.
 func (e *Estate) SelectWorkspace(name string) error {
 	if err := os.MkdirAll(e.dataDir(), 0o755); err != nil {
 		return err
@@ -152,8 +152,8 @@ func (e *Estate) SelectWorkspace(name string) error {
 	return os.WriteFile(filepath.Join(e.dataDir(), "environment"), []byte(name), 0o644)
 }
 
-// Delete deletes a workspace, under its lock. One with objects is deleted only with force; what is left of them is a
-// warning then.
+// Delete deletes a workspace, under its lock. One with objects is deleted only with force; the remaining objects
+// are then a warning.
 func (w *Workspaces) Delete(ctx context.Context, name string, force bool, o StateOptions) diag.List {
 	at, diags := w.estate.openWorkspace(ctx, name, w.backend, "workspace-delete", o.LockTimeout)
 	if diags.HasErrors() {
@@ -193,7 +193,7 @@ func (w *Workspaces) deleteOpened(ctx context.Context, at *Opened, name string, 
 		return diags.Append(diag.New(diag.Error, "Workspace deletion failed", "The default workspace always exists, so it "+
 			"cannot be deleted.", nil))
 	}
-	// The backend first: a workspace that only has a home is seen, and can be deleted again.
+	// The backend first: a workspace with only a home is listed, and can be deleted again.
 	remove := w.backend.Delete
 	if service, is := snapshot.Plain(w.backend).(*tfcstore.Store); is && len(managed) > 0 {
 		remove = service.DeleteNonEmpty
@@ -208,7 +208,7 @@ func (w *Workspaces) deleteOpened(ctx context.Context, at *Opened, name string, 
 	return diags
 }
 
-// managedInstances lists what a state manages, a line each.
+// managedInstances lists the managed instances of a state, one per line.
 func managedInstances(st *state.State) []string {
 	var out []string
 	for _, at := range st.Addrs() {
@@ -219,7 +219,7 @@ func managedInstances(st *state.State) []string {
 	return out
 }
 
-// Replace puts a whole state in the place of the one of the workspace, and writes the snapshot.
+// Replace replaces the whole state of the workspace, and writes the snapshot.
 func (s *Opened) Replace(ctx context.Context, st *state.State, cause string) diag.List {
 	if err := s.store.Replace(ctx, s.Workspace, s.LockID, st, journal.Because(cause)); err != nil {
 		return diag.Errors("Failed to save state", err.Error()+".", nil)
@@ -227,7 +227,7 @@ func (s *Opened) Replace(ctx context.Context, st *state.State, cause string) dia
 	return s.Push(ctx)
 }
 
-// Unlock releases a lock in the store and in the backend. It is enough that one of them had it.
+// Unlock releases a lock in the store and in the backend. It succeeds if at least one of them had it.
 func (e *Estate) Unlock(ctx context.Context, backend snapshot.Backend, id string) diag.List {
 	store, diags := e.openStore(ctx, e.home(StateOptions{}), e.lockInfo("force-unlock"), writes, 0)
 	if diags.HasErrors() {

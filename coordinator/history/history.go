@@ -1,6 +1,7 @@
-// Package history makes the timeline of a run: live from what its loop shows, and afterwards from its journal.
+// Package history makes the timeline of a run: live from the events of its loop, and afterwards from its journal.
 //
-// Both lead to the same picture, through the same steps. It decides nothing about the run, and reads no clock.
+// Both give the same timeline, through the same steps. The package makes no decisions about the run, and reads no
+// clock.
 package history
 
 import (
@@ -14,16 +15,16 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// CutOff is the outcome of a run that did not end, and that no process carries on.
+// CutOff is the outcome of a run that did not end, and that no process executes.
 const CutOff = "cut off"
 
-// worthTelling is how long a wait must be to be shown, in milliseconds.
+// worthTelling is the minimum length of a wait that is shown, in milliseconds.
 const worthTelling = 10
 
-// maxErrors is how many problems of the run as a whole are kept.
+// maxErrors is the maximum number of problems of the run as a whole that are kept.
 const maxErrors = 50
 
-// HeadOf says which run it is, and how it has ended, if it has.
+// HeadOf returns the head of a run's timeline.
 func HeadOf(r journal.Run) timeline.Head {
 	h := timeline.Head{Run: r.ID, Workspace: r.Workspace, Command: r.Command, Who: r.Who,
 		Begun: r.Started.UnixMilli(), Ended: timeline.None}
@@ -36,7 +37,7 @@ func HeadOf(r journal.Run) timeline.Head {
 	return h
 }
 
-// Of returns the timeline of a recorded run. alive reports whether a process carries it out; now is the time.
+// Of returns the timeline of a recorded run. alive reports whether a process executes it; now is the current time.
 func Of(r journal.Run, p *plan.Plan, events []journal.Event, alive bool, now time.Time) *timeline.Model {
 	head := HeadOf(r)
 	book := timeline.NewBook(head)
@@ -59,14 +60,14 @@ func Of(r journal.Run, p *plan.Plan, events []journal.Event, alive bool, now tim
 type Writer struct {
 	book  *timeline.Book
 	begun time.Time
-	// queues are the queued vertices by queue; in is the queue of each, for as long as it is in one.
+	// queues are the queued vertices by queue; in is the current queue of each.
 	queues map[int]map[int]bool
 	in     map[int]int
-	passed map[int]int64 // when all before a junction was over
+	passed map[int]int64 // the time when all dependencies of a junction were over
 }
 
-// NewWriter returns a writer of a run that begins at a time. The book gets the vertices of the plan; without one, a
-// vertex enters it when it is shown first, and nothing is known of what it depends on.
+// NewWriter returns a writer of a run that begins at a time. The vertices of the plan are added to the book;
+// without a plan, a vertex is added when it is first shown, and its dependencies are unknown.
 func NewWriter(book *timeline.Book, begun time.Time, p *plan.Plan) *Writer {
 	w := &Writer{book: book, begun: begun, queues: map[int]map[int]bool{}, in: map[int]int{}, passed: map[int]int64{}}
 	if p != nil {
@@ -79,7 +80,7 @@ func NewWriter(book *timeline.Book, begun time.Time, p *plan.Plan) *Writer {
 
 func (w *Writer) ms(t time.Time) int64 { return max(0, t.Sub(w.begun).Milliseconds()) }
 
-// Shown takes what the loop shows at a time.
+// Shown processes an event of the loop at a time.
 func (w *Writer) Shown(now time.Time, s loop.Shown) {
 	switch s.Kind {
 	case loop.ShownQueued:
@@ -116,7 +117,7 @@ func (w *Writer) Shown(now time.Time, s loop.Shown) {
 	}
 }
 
-// End says how the run has ended.
+// End records the end of the run.
 func (w *Writer) End(at time.Time, outcome string) {
 	w.book.Note(func(h *timeline.Head, left *int64, shortages *[]timeline.Shortage) {
 		h.Outcome, *left, *shortages = outcome, 0, nil
@@ -124,7 +125,7 @@ func (w *Writer) End(at time.Time, outcome string) {
 	})
 }
 
-// ensure adds a vertex that comes without a plan.
+// ensure adds a vertex that is not in a plan.
 func (w *Writer) ensure(s *loop.Shown) {
 	if _, ok := w.book.Lookup(s.Vertex); !ok {
 		w.book.Add(timeline.Vertex{Number: s.Vertex, Module: moduleOf(s.Address), Address: s.Address, Deposed: s.Deposed,
@@ -142,7 +143,7 @@ func (w *Writer) queued(number, queue int, ready, now int64, pool string, waited
 	free := w.free(number)
 	w.book.Update(number, func(v *timeline.Vertex) {
 		v.Status, v.Pool, v.Ended = timeline.Queued, pool, timeline.None
-		if v.Started != timeline.None { // for another of its operations
+		if v.Started != timeline.None { // a further operation of the vertex
 			return
 		}
 		v.Ready, v.Waits = tile(free, ready, now, nil)
@@ -155,7 +156,7 @@ func (w *Writer) queued(number, queue int, ready, now int64, pool string, waited
 	w.in[number] = queue
 }
 
-// open adds a wait that has begun.
+// open adds a wait that is in progress.
 func open(waits []timeline.Wait, from int64, waited []journal.Wait) []timeline.Wait {
 	if len(waited) == 0 {
 		return waits
@@ -164,7 +165,7 @@ func open(waits []timeline.Wait, from int64, waited []journal.Wait) []timeline.W
 		To: timeline.None})
 }
 
-// lacking has the vertices of a queue wait for something else.
+// lacking changes what the vertices of a queue wait for.
 func (w *Writer) lacking(queue int, since int64, waited []journal.Wait) {
 	for number := range w.queues[queue] {
 		w.book.Update(number, func(v *timeline.Vertex) {
@@ -182,7 +183,7 @@ func (w *Writer) lacking(queue int, since int64, waited []journal.Wait) {
 	}
 }
 
-// leave takes a vertex out of its queue.
+// leave removes a vertex from its queue.
 func (w *Writer) leave(number int) {
 	if queue, ok := w.in[number]; ok {
 		delete(w.queues[queue], number)
@@ -244,7 +245,7 @@ func (w *Writer) doubtful(number int, at int64, reason string) {
 
 func (w *Writer) errors(number int, list diag.List) {
 	if number >= 0 || !list.HasErrors() {
-		return // that of a vertex comes with its end
+		return // problems of a vertex come with its end
 	}
 	w.book.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) {
 		kept := slices.Clone(h.Errors)
@@ -257,7 +258,7 @@ func (w *Writer) errors(number int, list diag.List) {
 	})
 }
 
-// free is when all that a vertex depends on was over; zero for one that depends on nothing.
+// free returns when all dependencies of a vertex were over; zero if it has none.
 func (w *Writer) free(number int) (at int64) {
 	v, ok := w.book.Lookup(number)
 	if !ok {
@@ -271,7 +272,7 @@ func (w *Writer) free(number int) (at int64) {
 		b, _ := w.book.Lookup(before)
 		if b.Status == timeline.Junction {
 			passed := w.free(before)
-			w.passed[before] = passed // what is behind it has started, so all before it is over
+			w.passed[before] = passed // a dependent of it has started, so all its dependencies are over
 			at = max(at, passed)
 			continue
 		}
@@ -280,8 +281,8 @@ func (w *Writer) free(number int) (at int64) {
 	return at
 }
 
-// tile lays out what a vertex has waited for between free, when nothing was missing that it depends on, and start. It
-// was looked at when it was queued; until then others came first.
+// tile arranges the waits of a vertex between free, when its dependencies were met, and start. Before it was
+// queued, it waited for its turn.
 func tile(free, queued, start int64, waited []journal.Wait) (ready int64, waits []timeline.Wait) {
 	queued = min(max(queued, 0), start)
 	ready = min(free, queued)

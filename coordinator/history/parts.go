@@ -10,11 +10,11 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// maxParts is how many attributes are named.
+// maxParts is the maximum number of attributes that are listed.
 const maxParts = 40
 
-// Parts says what a plan does to the object of each vertex that people see: the action, why, and the names of the
-// attributes that change. Values are never in it, because some of them are secret by their schema alone.
+// Parts describes what a plan does to the object of each visible vertex: the action, why, and the names of the
+// changed attributes. It never contains values, because some are secret only by their schema.
 func Parts(p *plan.Plan) map[int]string {
 	parts := map[int]string{}
 	for v, x := range p.Graph.Vertices {
@@ -55,7 +55,7 @@ func Parts(p *plan.Plan) map[int]string {
 	return parts
 }
 
-// attributesOf names the attributes at the beginning of paths, each once.
+// attributesOf returns the attributes at the beginning of paths, without duplicates.
 func attributesOf(paths []cty.Path) []string {
 	var names []string
 	for _, path := range paths {
@@ -70,8 +70,8 @@ func attributesOf(paths []cty.Path) []string {
 	return slices.Compact(names)
 }
 
-// changedAttributes names the attributes that a change sets to something else, and those whose values are not known
-// before.
+// changedAttributes returns the names of the attributes that a change sets to another value, and of those whose new
+// values are unknown.
 func changedAttributes(c *plan.Change) (changed, unknown []string) {
 	before, after := attributes(c.Before), attributes(c.After)
 	for name, a := range after {

@@ -7,10 +7,10 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// vertex is a vertex that is being changed.
+// vertex is a vertex that is being modified.
 type vertex timeline.Vertex
 
-// attempt notes an attempt, which may be known already.
+// attempt adds an attempt, which may be known already.
 func (v *vertex) attempt(id string) {
 	if id != "" && id != v.Attempt {
 		v.Attempt = id
@@ -18,8 +18,8 @@ func (v *vertex) attempt(id string) {
 	}
 }
 
-// Replay takes what the journal has recorded, in its order. What was done on the fast lane and changed nothing, and
-// what had not ended when a run was cut off there, is not in a journal.
+// Replay processes the events of a journal in order. The journal does not contain operations on the fast lane
+// without changes, nor those that had not ended when a run was cut off there.
 func (w *Writer) Replay(events []journal.Event) {
 	for i := range events {
 		w.replay(&events[i])

@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// Vertices returns the vertices of a plan's graph as people look at them: those that they would call operations. What
-// passes through hidden ones leads from operation to operation, or, where that would be many edges, through a Junction.
+// Vertices returns the vertices of a plan's graph to show to people: those that are operations. Edges through
+// hidden vertices become edges between operations or, if these would be many, go through a Junction.
 func Vertices(p *plan.Plan) []timeline.Vertex {
 	g := &p.Graph
 	n := len(g.Vertices)
@@ -28,9 +28,9 @@ func Vertices(p *plan.Plan) []timeline.Vertex {
 			ready = append(ready, v)
 		}
 	}
-	// through[v] is what waits for v waits for: v itself, or what is before it.
+	// through[v] are the dependencies of a vertex that depends on v: v itself, or its own dependencies.
 	through := make([][]int, n)
-	seen := make([]int, n) // by which vertex, plus 1
+	seen := make([]int, n) // the last vertex that has seen it, plus 1
 	var out []timeline.Vertex
 	for i := 0; i < len(ready); i++ {
 		v := ready[i]
@@ -88,10 +88,10 @@ func vertexOf(p *plan.Plan, v int, deps []int, hidden bool) timeline.Vertex {
 	return out
 }
 
-// withoutEnds leaves junctions out that nothing which people see waits for, and sorts by number.
+// withoutEnds removes junctions on which no visible vertex depends, and sorts by number.
 func withoutEnds(vertices []timeline.Vertex, n int) []timeline.Vertex {
 	used := make([]bool, n)
-	for i := len(vertices) - 1; i >= 0; i-- { // what waits comes behind what it waits for
+	for i := len(vertices) - 1; i >= 0; i-- { // vertices come after their dependencies
 		v := &vertices[i]
 		if v.Status == timeline.Junction && !used[v.Number] {
 			continue

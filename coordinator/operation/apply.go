@@ -24,7 +24,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// ApplyOptions say what to apply, and in whose name.
+// ApplyOptions are the options of Apply.
 type ApplyOptions struct {
 	Plan *plan.Plan
 	// Saved is the encoded plan, which the journal keeps so that the run can be resumed.
@@ -70,8 +70,8 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 	if err != nil {
 		return nil, diag.Errors("Failed to record the run", err.Error()+".", nil)
 	}
-	// The order of the runs says which of them was overtaken. The clock of the process that began the last one may be
-	// ahead.
+	// The start times determine which run was overtaken by another. The clock of the process that began the last
+	// one may be ahead.
 	if !record.Started.After(last) {
 		record.Started = last.Add(time.Nanosecond)
 	}
@@ -171,8 +171,8 @@ func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 	return goOn(diags)
 }
 
-// Cancel ends an interrupted run for good: attempts that no worker has claimed are revoked, and those that are under
-// way are awaited.
+// Cancel ends an interrupted run permanently: attempts that no worker has claimed are revoked, and those in
+// progress are awaited.
 func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied,
 	diags diag.List) {
 	defer caught(&diags)
@@ -182,7 +182,7 @@ func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 	}
 	runner.Cancel()
 	applied, diags = goOn(diags)
-	// That is what was asked for.
+	// This is the requested result.
 	return applied, slices.DeleteFunc(diags, func(d *diag.Diagnostic) bool { return d.Summary == errCancelled })
 }
 
@@ -203,7 +203,7 @@ func (s *Session) Settle(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 	for _, d := range all {
 		switch {
 		case d.Summary == errInterruptedRun || d.Summary == warnIncomplete:
-			continue // that is what was asked for
+			continue // the requested result
 		case d.Severity == diag.Error && (d.Summary == errDoubt || slices.Contains(applied.Outcome.Diags, d)):
 			warning := *d
 			warning.Severity = diag.Warning
@@ -226,7 +226,7 @@ func (s *Session) resumed(ctx context.Context, r journal.Run, p *plan.Plan, lock
 	if err != nil {
 		return nil, nil, diag.Errors("Failed to read the locks", err.Error()+".", nil)
 	}
-	if shared[r.ID] { // it has what it changes locked, so nobody has overtaken it
+	if shared[r.ID] { // its changes are locked, so no other run has overtaken it
 		runs = slices.DeleteFunc(runs, func(other journal.Run) bool { return other.ID != r.ID })
 	}
 	if diags := Resumable(runs, r.ID); diags.HasErrors() {
@@ -281,7 +281,7 @@ func (s *Session) carriedOut(ctx context.Context, r journal.Run, p *plan.Plan) (
 	return applying.CountDone(p, func(v int) bool { return statuses[v] == journal.Done }), nil
 }
 
-// Ended returns the result of a run that has ended, for a process that was not there. It starts nothing of the run, and
+// Ended returns the result of a run that has ended, for a process that did not execute it. It starts nothing, and
 // removes the run's messages from the streams.
 func (s *Session) Ended(ctx context.Context, r journal.Run, p *plan.Plan) (applied *Applied, diags diag.List) {
 	defer caught(&diags)
@@ -313,7 +313,7 @@ func (s *Session) Ended(ctx context.Context, r journal.Run, p *plan.Plan) (appli
 
 // Summaries of diagnostics about how a run ended.
 const (
-	errCancelled      = "Run cancelled" // it was ended for good
+	errCancelled      = "Run cancelled" // it cannot be resumed
 	errInterruptedRun = "Operation interrupted"
 	errDoubt          = "The outcome of an operation is not known"
 	warnIncomplete    = "Applied changes may be incomplete"
@@ -343,7 +343,7 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 				err := bug.Catch(func() error {
 					e, err := wire.DecodeEvent(data)
 					if err != nil {
-						return nil // it is nobody's loss
+						return nil // nobody waits for it
 					}
 					var ours bool
 					if e.Address, ours = r.Address(e.Attempt, pool); ours {
@@ -417,8 +417,8 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	}, diags
 }
 
-// failedEarlier is the error of a vertex that failed before the run was resumed. Without it the run would end as if
-// everything had been done.
+// failedEarlier returns the error of a vertex that failed before the run was resumed. Without it the run would end
+// as if it had succeeded.
 func failedEarlier(f loop.Failure) *diag.Diagnostic {
 	reason := strings.TrimSpace(f.Reason)
 	if reason == "" {

@@ -15,7 +15,7 @@ import (
 // Drifted is an object that differs from the state.
 type Drifted struct {
 	Addr addr.Instance
-	// Gone says that it does not exist any more. Otherwise Attributes are the names of the differing attributes, sorted.
+	// Gone is set if it no longer exists. Otherwise Attributes are the names of the differing attributes, sorted.
 	Gone       bool
 	Attributes []string
 }

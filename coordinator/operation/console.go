@@ -20,14 +20,14 @@ import (
 // ConsoleSource is the file name in the source ranges of expressions that a Console evaluates.
 const ConsoleSource = "<console-input>"
 
-// Console evaluates expressions in the root module: with the variables, locals and outputs of the configuration, and
-// with the objects that the state has. What neither says is unknown. It is not safe for concurrent use.
+// Console evaluates expressions in the root module: with the variables, locals and outputs of the configuration,
+// and with the objects in the state. Other values are unknown. It is not safe for concurrent use.
 type Console struct {
 	root *values.Module
 }
 
-// Console computes what expressions may refer to. prior is the stored state, which is not changed. When only some
-// values could not be computed, there is a console all the same: they are unknown.
+// Console computes the values to which expressions may refer. prior is the stored state, which is not changed. If
+// some values cannot be computed, they are unknown, and the console can still be used.
 func (s *Session) Console(ctx context.Context, prior *state.State) (console *Console, diags diag.List) {
 	defer caught(&diags)
 	diags = s.Tree.Check().Append(s.interrupted("The console was not opened."))
@@ -58,7 +58,7 @@ func (s *Session) Console(ctx context.Context, prior *state.State) (console *Con
 	return &Console{root: store.Root()}, diags
 }
 
-// evaluate computes what a vertex stands for in one module instance.
+// evaluate computes the value of a vertex in one module instance.
 func evaluate(m *values.Module, n *graph.Node, prior *state.State) diag.List {
 	switch n.Kind {
 	case graph.CheckNode:
@@ -78,10 +78,10 @@ func evaluate(m *values.Module, n *graph.Node, prior *state.State) diag.List {
 	return diags.Append(more)
 }
 
-// Answer is the value of an expression, or, when that was a call of the console's function type(), a type.
+// Answer is the value of an expression or, for a call of the console's function type(), a type.
 type Answer struct {
 	Value cty.Value
-	// Type is cty.NilType unless a type was asked for; Value holds nothing then.
+	// Type is cty.NilType unless the expression is a call of type(); then Value is empty.
 	Type cty.Type
 }
 

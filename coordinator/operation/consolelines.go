@@ -7,16 +7,16 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// ConsoleLines gathers the lines of one expression: it goes on while brackets are open, or after a backslash at the end
-// of a line. The zero value waits for the first line.
+// ConsoleLines collects the lines of one expression: it continues while brackets are open, or after a backslash at
+// the end of a line. The zero value waits for the first line.
 type ConsoleLines struct {
 	lines []string
-	// depth is how many brackets are open, by kind.
+	// depth is the number of open brackets, by kind.
 	braces, brackets, parens int
 }
 
-// Add takes a line. When open is 0 the expression is complete, and the next line begins another one; else it is how
-// many things are still open.
+// Add adds a line. If open is 0, the expression is complete, and the next line begins another one; otherwise it is
+// the number of open brackets.
 func (c *ConsoleLines) Add(line string) (expression string, open int) {
 	line = strings.TrimSpace(line)
 	if strings.HasSuffix(line, `\`) && !strings.HasSuffix(line, `\\`) {
@@ -29,7 +29,7 @@ func (c *ConsoleLines) Add(line string) (expression string, open int) {
 	if c.braces >= 0 && c.brackets >= 0 && c.parens >= 0 {
 		open += c.braces + c.brackets + c.parens
 	} else {
-		open = 0 // a bracket too many: the parser says so
+		open = 0 // a superfluous bracket is reported by the parser
 	}
 	if open > 0 {
 		return "", open

@@ -37,19 +37,19 @@ const maxGrants = 4096
 
 // poolKey is the key of one pool.
 type poolKey struct {
-	making chan struct{} // holds a token while somebody makes, finds or shares the key for the first time
-	sealer *wire.Sealer  // of who has the token
+	making chan struct{} // contains a token while the key is made, found or first shared
+	sealer *wire.Sealer  // guarded by the token
 
-	mu      sync.Mutex      // guards what follows
-	open    bool            // the workers that were there have the key
-	granted map[string]bool // whether, or that soon, a public key has it
-	waiting []string        // public keys that are to get it
+	mu      sync.Mutex      // guards the fields below
+	open    bool            // the workers present at the start have the key
+	granted map[string]bool // public keys that have it, or will soon
+	waiting []string        // public keys that will get it
 }
 
-// envelope returns the envelope of a run. Keys are made when the first task for a pool is; a run that is resumed finds
-// those that it had in the register. Where it has none, because it died before it made one or because the transport
-// lost it, it makes another one: what was sealed with the old one cannot be read any more then, which the run finds out
-// by itself.
+// envelope returns the envelope of a run. A key is made for the first task of a pool; a resumed run finds its keys
+// in the register. If a key is missing there, because the run was killed before it made one or because the
+// transport has lost it, the run makes another one; messages sealed with the old one can then no longer be read,
+// which the run detects.
 func (s *Session) envelope(run string) *envelope {
 	return &envelope{
 		ring: s.Keyring, run: run, blobs: s.Hub, incoming: s.Hub.PoolBlobs, live: s.Hub.Workers,
@@ -68,8 +68,8 @@ func (e *envelope) pool(name string) *poolKey {
 	return k
 }
 
-// key returns the key of a pool. For a task it makes one where there is none, and shares it with the workers that are
-// there; else it returns wire.ErrNoKey.
+// key returns the key of a pool. For a task it makes one if there is none, and shares it with the present workers;
+// otherwise it returns wire.ErrNoKey.
 func (e *envelope) key(ctx context.Context, pool string, task bool) (*wire.Sealer, error) {
 	k := e.pool(pool)
 	select {
@@ -97,8 +97,8 @@ func (e *envelope) key(ctx context.Context, pool string, task bool) (*wire.Seale
 	return k.sealer, e.share(ctx, pool, k)
 }
 
-// reopen finds the keys of the pools that an earlier process of the run has dispatched to, and shares them with workers
-// that have begun since: they need them to report what they find in their journals.
+// reopen finds the keys of the pools to which an earlier process of the run has dispatched tasks, and shares them
+// with workers that have started since: they need them to report the content of their journals.
 func (e *envelope) reopen(ctx context.Context, pools []string) error {
 	for _, pool := range pools {
 		if _, err := e.key(ctx, pool, false); errors.Is(err, wire.ErrNoKey) {
@@ -113,7 +113,7 @@ func (e *envelope) reopen(ctx context.Context, pools []string) error {
 	return nil
 }
 
-// share gives the key of a pool to all its live workers. From then on those that appear are given it too.
+// share shares the key of a pool with all its live workers, and from then on with new ones.
 func (e *envelope) share(ctx context.Context, pool string, k *poolKey) error {
 	workers, err := e.live(ctx)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 type Environment struct {
 	variables wire.Variables
 
-	turn chan struct{} // holds a token while somebody looks at what follows
-	id   string        // names the keys, as a run does; empty until something has travelled
+	turn chan struct{} // contains a token while the fields below are used
+	id   string        // names the keys, as a run does; empty until the first send
 	keys *envelope
 	sent map[string]*wire.Environment // by pool
 
@@ -30,7 +30,7 @@ type Environment struct {
 	sharing   sync.WaitGroup
 }
 
-// NewEnvironment returns an environment. With whole, plugins get only these variables, and nothing of their worker's
+// NewEnvironment returns an environment. With whole, plugins get only these variables, and none of their worker's
 // own.
 func NewEnvironment(variables environ.Variables, whole bool) *Environment {
 	return &Environment{
@@ -83,10 +83,10 @@ func (e *Environment) begin(ctx context.Context, s *Session) {
 	})
 }
 
-// purgePatience bounds the removal of what was sent.
+// purgePatience bounds the time for removing sent messages.
 const purgePatience = 10 * time.Second
 
-// Close removes what was sent. Tasks that no worker has started by then can no longer start.
+// Close removes the sent messages. Tasks that no worker has started by then can no longer start.
 func (e *Environment) Close(ctx context.Context) error {
 	if e == nil || e.keys == nil {
 		return nil

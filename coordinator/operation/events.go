@@ -29,16 +29,16 @@ type Event struct {
 	loop.Shown
 }
 
-// log keeps the last events of an operation for any number of readers.
+// log stores the last events of an operation for any number of readers.
 type log struct {
-	most int // how many events are kept
+	most int // the number of events that are kept
 
-	mu      sync.Mutex // guards all below
-	kept    []Event    // the oldest is at first
+	mu      sync.Mutex // guards the fields below
+	kept    []Event    // oldest first
 	first   int
-	count   uint64        // how many there were
-	closed  bool          // nothing more will come
-	changed chan struct{} // nil while nobody waits; closed, and forgotten, when something changes
+	count   uint64        // the number of events so far
+	closed  bool          // no more events will be added
+	changed chan struct{} // nil if no reader waits; closed and set to nil at a change
 }
 
 func newLog(most int) *log { return &log{most: most} }
@@ -64,7 +64,7 @@ func (l *log) close() {
 	l.wake()
 }
 
-// wake needs the lock.
+// wake requires the lock.
 func (l *log) wake() {
 	if l.changed != nil {
 		close(l.changed)
@@ -93,10 +93,10 @@ func (l *log) since(ctx context.Context, cursor uint64) (events []Event, next, m
 	}
 }
 
-// read needs the lock.
+// read requires the lock.
 func (l *log) read(cursor uint64) (events []Event, next, missed uint64) {
 	if cursor >= l.count {
-		return nil, l.count, 0 // a cursor from elsewhere begins with what comes now
+		return nil, l.count, 0 // with an unknown cursor, only later events are returned
 	}
 	oldest := l.count - uint64(len(l.kept)) // the cursor before the oldest event that is kept
 	if cursor < oldest {
@@ -110,7 +110,7 @@ func (l *log) read(cursor uint64) (events []Event, next, missed uint64) {
 	return events, cursor + n, missed
 }
 
-// traced is a recorder before an observer that is a tracer.
+// traced passes events to a recorder and to an observer that is a tracer.
 type traced struct {
 	*recorder
 	tracer coordinator.Tracer

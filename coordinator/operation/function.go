@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// providerFunction returns a function that a worker runs. While a plan is carried out a stop does not end a call that
-// has begun: its vertex would have failed then, though nothing is wrong with it.
+// providerFunction returns a function that a worker executes. While a plan is applied, a stop does not end a call
+// in progress: its vertex would fail, although nothing is wrong with it.
 func (s *Session) providerFunction(phase values.Phase, p addr.Provider, name string,
 	sig provider.Function) function.Function {
 	spec := &function.Spec{

@@ -15,16 +15,16 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Generated is a resource block that was written for an import block.
+// Generated is a generated resource block for an import block.
 type Generated struct {
 	Addr addr.Resource
-	// ID is what the object is imported by; empty for an identity.
+	// ID is the ID for the import; empty if it uses an identity.
 	ID   string
 	Text string
 }
 
-// Generate writes blocks for the import blocks whose resources have none: it finds the objects at their providers.
-// Nothing is planned or stored. An object that is not found does not keep the blocks of the others back.
+// Generate generates blocks for the import blocks whose resources have none: it reads the objects from their
+// providers. Nothing is planned or stored. An object that is not found does not prevent the blocks of the others.
 func (s *Session) Generate(ctx context.Context) (out []Generated, diags diag.List) {
 	defer caught(&diags)
 	var lacking []*config.Import
@@ -48,7 +48,7 @@ func (s *Session) Generate(ctx context.Context) (out []Generated, diags diag.Lis
 	return out, diags
 }
 
-// generatable tells why no block can be written for an import.
+// generatable returns errors if no block can be generated for an import.
 func generatable(b *config.Import) diag.List {
 	switch {
 	case !b.StaticTo.Module.IsRoot():
@@ -78,7 +78,7 @@ func (s *Session) generate(ctx context.Context, b *config.Import) (Generated, di
 	return Generated{Addr: b.StaticTo.Resource, ID: task.ID, Text: text}, diags
 }
 
-// importTask evaluates what an import block says of its object.
+// importTask evaluates the arguments of an import block.
 func (s *Session) importTask(ctx context.Context, b *config.Import) (*wire.ImportTask, diag.List) {
 	schemas, diags := s.Schemas(ctx, nil)
 	if diags.HasErrors() {
@@ -108,7 +108,7 @@ func (s *Session) importTask(ctx context.Context, b *config.Import) (*wire.Impor
 	return task, diags
 }
 
-// Note puts the text of generated blocks to the changes of their resources.
+// Note adds the text of generated blocks to the changes of their resources.
 func Note(p *plan.Plan, generated []Generated) {
 	for _, g := range generated {
 		for _, c := range p.Changes {

@@ -10,12 +10,13 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// giveBackIn is how long a permit is asked for that is to be given back. A request that is given up is withdrawn, and
-// that frees the slot as well.
+// giveBackIn is how long a permit that is to be released is requested. If the request is abandoned, it is
+// withdrawn, which also frees the slot.
 const giveBackIn = 100 * time.Millisecond
 
-// giveBack frees the permits that a run has left behind which nobody will go on with. It was interrupted while they
-// were held for operations in doubt; those are resolved. No other coordinator can know that, and would wait for them.
+// giveBack releases the permits that an interrupted run has left, and that no process will use again. They were
+// held for operations in doubt that have been resolved. Other coordinators cannot know that, and would wait for
+// them.
 func (s *Session) giveBack(ctx context.Context, r journal.Run) error {
 	events, err := s.Store.Events(ctx, r.ID)
 	if err != nil {
@@ -53,7 +54,7 @@ func (s *Session) giveBack(ctx context.Context, r journal.Run) error {
 			short, cancel := context.WithTimeout(ctx, giveBackIn)
 			defer cancel()
 			if p, err := s.Hub.Acquire(short, limit, request); err == nil {
-				_ = p.Release(ctx) // what fails here stays held for a day
+				_ = p.Release(ctx) // on failure, the permit stays held for a day
 			}
 			return nil
 		})

@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// PlanGraph returns the graph that a plan is made by, for people to look at. Cycles are errors, and the graph is
-// returned all the same; nil when there is none.
+// PlanGraph returns the graph for planning, to be shown to people. Cycles are errors, but the graph is returned
+// nevertheless; it is nil if there is none.
 func (s *Session) PlanGraph(ctx context.Context, prior *state.State) (static *graph.Static, diags diag.List) {
 	defer caught(&diags)
 	diags = s.Tree.Check()
@@ -27,7 +27,7 @@ func (s *Session) PlanGraph(ctx context.Context, prior *state.State) (static *gr
 	return static, diags.Append(cycleDiags(static))
 }
 
-// DestroyPlan returns a plan to destroy everything that exists, as far as its graph goes.
+// DestroyPlan returns a plan that destroys all objects, complete only with respect to its graph.
 func DestroyPlan(static *graph.Static, prior *state.State) *plan.Plan {
 	p := &plan.Plan{Mode: plan.Destroy, Prior: prior}
 	for _, at := range prior.Addrs() {
@@ -42,7 +42,7 @@ func DestroyPlan(static *graph.Static, prior *state.State) *plan.Plan {
 			})
 		}
 		if at.Resource.Mode != addr.Managed {
-			continue // nothing is done to a data source
+			continue // data sources are not destroyed
 		}
 		if i.Current != nil {
 			add(state.CurrentObject, i.Current)
@@ -54,7 +54,7 @@ func DestroyPlan(static *graph.Static, prior *state.State) *plan.Plan {
 	return withGraph(static, p)
 }
 
-// EmptyPlan returns a plan that changes nothing, as far as its graph goes.
+// EmptyPlan returns a plan without changes, complete only with respect to its graph.
 func EmptyPlan(static *graph.Static, prior *state.State) *plan.Plan {
 	return withGraph(static, &plan.Plan{Mode: plan.Normal, Prior: prior})
 }
@@ -62,7 +62,7 @@ func EmptyPlan(static *graph.Static, prior *state.State) *plan.Plan {
 func withGraph(static *graph.Static, p *plan.Plan) *plan.Plan {
 	all := func(int) bool { return true }
 	whole := func(*plan.Change, *graph.Node) []graph.InstanceReference { return nil }
-	// a circle is drawn as one
+	// a cycle is drawn as such
 	p.Graph, _ = graph.BuildApply(static, p, graph.ApplyOptions{Covered: all, References: whole})
 	return p
 }

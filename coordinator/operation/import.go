@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Import finds the object with an ID at its provider and returns what the state keeps of it.
+// Import finds the object with an ID at its provider and returns it as the state stores it.
 func (s *Session) Import(ctx context.Context, at addr.Instance, pi addr.ProviderInstance,
 	id string) (object *state.Object, diags diag.List) {
 	defer caught(&diags)
@@ -39,7 +39,7 @@ type imported struct {
 	schema *schema.Schema
 }
 
-// find asks a provider for an object that exists.
+// find requests an existing object from a provider.
 func (s *Session) find(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, task *wire.ImportTask) (
 	imported, diag.List) {
 	block, wp, diags := s.providerOf(ctx, at, pi)
@@ -69,7 +69,7 @@ func (s *Session) find(ctx context.Context, at addr.Instance, pi addr.ProviderIn
 		"object of type %q.", at.Resource.Type), nil))
 }
 
-// providerOf returns what asks a provider about an object.
+// providerOf returns the provider of a request about an object.
 func (s *Session) providerOf(ctx context.Context, at addr.Instance, pi addr.ProviderInstance) (*schema.Schema,
 	wire.Provider, diag.List) {
 	schemas, diags := s.Schemas(ctx, nil)
@@ -77,7 +77,7 @@ func (s *Session) providerOf(ctx context.Context, at addr.Instance, pi addr.Prov
 		return nil, wire.Provider{}, diags
 	}
 	block := schemas.Resource(pi.Provider, at.Resource.Mode, at.Resource.Type)
-	if block == nil { // the block of the object may be gone, and with it the only one of its type
+	if block == nil { // the object's block, the only one of its type, may have been removed
 		var more diag.List
 		schemas, more = s.withType(ctx, schemas, pi.Provider, at.Resource.Type)
 		if diags = diags.Append(more); diags.HasErrors() {
@@ -95,7 +95,7 @@ func (s *Session) providerOf(ctx context.Context, at addr.Instance, pi addr.Prov
 	return block, wp, diags.Append(more)
 }
 
-// withType returns schemas that have a type of managed resources as well, if the provider has it.
+// withType returns the schemas extended by a type of managed resources, if the provider has it.
 func (s *Session) withType(ctx context.Context, schemas *values.Schemas, p addr.Provider, typeName string) (
 	*values.Schemas, diag.List) {
 	found, diags := s.ProviderSchemas(ctx, p, &wire.SchemaTask{Managed: []string{typeName}})
@@ -116,7 +116,7 @@ func (s *Session) withType(ctx context.Context, schemas *values.Schemas, p addr.
 	return values.NewSchemas(all), diags
 }
 
-// exists reads a stored object and reports whether it is there.
+// exists reads a stored object and reports whether it still exists.
 func (s *Session) exists(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, o *state.Object) (
 	bool, diag.List) {
 	_, wp, diags := s.providerOf(ctx, at, pi)

@@ -26,17 +26,17 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// PlanOptions say what to plan.
+// PlanOptions are the options of Plan.
 type PlanOptions struct {
 	Mode        plan.Mode
 	SkipRefresh bool
-	// Refresh says how much of the infrastructure is read, unless SkipRefresh is set: placement.RefreshAll or
-	// RefreshChanged; empty for what the rules say. It affects ordinary plans only.
+	// Refresh is how much of the infrastructure is read, unless SkipRefresh is set: placement.RefreshAll or
+	// RefreshChanged; empty for the setting in the rules. It affects only ordinary plans.
 	Refresh string
-	// NoVerdicts has workers plan every object, whatever earlier plans have found.
+	// NoVerdicts makes workers plan every object, in spite of earlier plans' verdicts.
 	NoVerdicts bool
-	// Spare leaves the values out of the plan's changes that keep an object as it is by a verdict. Such a plan can be
-	// shown to people, and nothing else.
+	// Spare leaves out the values of changes that keep an object unchanged because of a verdict. Such a plan can
+	// only be shown.
 	Spare             bool
 	Targets, Excludes []addr.Target
 	Replace           []addr.Instance
@@ -45,7 +45,7 @@ type PlanOptions struct {
 	reads map[addr.Instance]bool
 	// beforeDestroy makes the ordinary plan that precedes a destroy plan: in it, failed conditions are warnings.
 	beforeDestroy bool
-	// refreshed says that such a plan has refreshed everything already; stored is the state before that.
+	// refreshed is set if such a plan has already refreshed everything; stored is the state before that.
 	refreshed bool
 	stored    *state.State
 }
@@ -78,7 +78,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	// The object shows the outcome of an operation in doubt, unless the operation may still start.
 	for d := range prior.Doubts() {
 		if o.reads != nil {
-			break // who only looks stops nobody
+			break // a plan that is only shown stops nothing
 		}
 		if _, more := s.bury(ctx, d, "a new plan uses the object as it is now"); more.HasErrors() {
 			return nil, diags.Append(more)
@@ -100,16 +100,16 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		return nil, diags.Append(unknown)
 	}
 	cycles := cycleDiags(static)
-	if o.Mode != plan.Destroy || !prior.IsEmpty() { // OpenTofu looks at them where it plans instances
+	if o.Mode != plan.Destroy || !prior.IsEmpty() { // OpenTofu checks them only when it plans instances
 		cycles = cycles.Append(selfReferences(static, code))
 	}
 	if cycles.HasErrors() {
 		return nil, diags.Append(cycles)
 	}
-	// The block of an object that is imported may not be finished yet.
+	// The block of an object to import may not be complete yet.
 	if len(o.Imports) == 0 && o.reads == nil {
-		// Planning has providers validate the blocks that it plans, but not those that it leaves out, destroys, or only
-		// reads.
+		// When planning, providers validate the blocks that are planned, but not those that are left out,
+		// destroyed, or only read.
 		planned := o.Mode == plan.Normal && len(o.Targets)+len(o.Excludes) == 0
 		more = s.check(ctx, static, code, planned)
 		if diags = diags.Append(more); more.HasErrors() {
@@ -160,11 +160,11 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	}
 	if diags.HasErrors() && !outcome.Interrupted && o.reads == nil {
 		if more := s.check(ctx, static, code, false); more.HasErrors() {
-			return nil, more // what is wrong whatever exists comes before all that planning finds
+			return nil, more // problems of the configuration come before those of planning
 		}
 	}
 	if diags.HasErrors() && !outcome.Interrupted && o.Mode == plan.Destroy && !o.SkipRefresh && !prior.IsEmpty() {
-		return nil, diags // what exists could not be found out, so there is nothing to show, as in OpenTofu
+		return nil, diags // the existing objects are unknown, so there is nothing to show, as in OpenTofu
 	}
 	diags = diags.Append(planner.Refusals())
 	if o.Mode != plan.Destroy && !diags.HasErrors() {
@@ -210,7 +210,7 @@ func (s *Session) run(ctx context.Context, kind string, p program.Program) (coor
 	o := s.runnerOptions(kind, p)
 	o.RunID = s.NewID()
 	ended := func(string) {}
-	if kind == "plan" { // a validation asks nobody for anything that takes time
+	if kind == "plan" { // a validation takes no time at providers
 		ended = s.traced(&o, journal.Run{ID: o.RunID, Workspace: s.Workspace, Command: kind, Started: s.Now()}, nil,
 			nil)
 	}
@@ -248,8 +248,8 @@ func runFailed(err error) *diag.Diagnostic {
 	return d
 }
 
-// deprecatedInputs warns about deprecated root variables that are given. Their users can act on that, so -deprecation,
-// which is about the authors of modules, does not hide it.
+// deprecatedInputs warns about deprecated root variables that are set. Users can act on that, so -deprecation,
+// which concerns the authors of modules, does not hide it.
 func (s *Session) deprecatedInputs() diag.List {
 	var diags diag.List
 	for _, name := range slices.Sorted(maps.Keys(s.Inputs)) {
@@ -272,7 +272,7 @@ func (s *Session) variables() map[string]plan.Variable {
 		case given == cty.NilVal && !v.Required():
 			given = v.Default
 		case v.Ephemeral:
-			given = cty.NilVal // no plan holds it
+			given = cty.NilVal // plans do not contain it
 		}
 		out[name] = plan.Variable{Value: given, Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
 	}
@@ -325,8 +325,8 @@ func cycleDiags(s *graph.Static) diag.List {
 	return diags
 }
 
-// leftBehind refuses a plan that covers only some of the objects that have moved: the others would stay at their old
-// addresses.
+// leftBehind rejects a plan that covers only some of the objects that have moved: the others would stay at their
+// old addresses.
 func leftBehind(previous map[addr.Instance]addr.Instance, o PlanOptions) diag.List {
 	hit := func(list []addr.Target, a addr.Instance) bool {
 		return slices.ContainsFunc(list, func(t addr.Target) bool { return t.Contains(a) })
@@ -387,8 +387,8 @@ func (s *Session) Validate(ctx context.Context) (diags diag.List) {
 	return diags.Append(s.check(ctx, static, code, false))
 }
 
-// check evaluates every block without state or real values. sparing leaves out what planning has providers validate
-// anyway; if that finds an error, everything is checked, so that all errors are reported at once.
+// check evaluates every block without state or real values. sparing leaves out the validations by providers that
+// planning does anyway; if that finds an error, everything is checked, so that all errors are reported at once.
 func (s *Session) check(ctx context.Context, static *graph.Static, code *values.Code, sparing bool) diag.List {
 	v := &validating.Validator{Static: static, Code: code, Store: s.store(code, values.Validating, time.Time{}),
 		Package: s.Package, Sparing: sparing}

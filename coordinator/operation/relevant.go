@@ -16,9 +16,9 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// relevant returns the attributes of resources that what changes refers to, directly or through named values and other
-// resources, ordered by the resource. What refreshing found changed in them may be a reason for the plan. It goes by
-// the text of expressions: b[count.index] is a reference to b.
+// relevant returns the attributes of resources to which changes refer, directly or through named values and other
+// resources, sorted by resource. Drift in these attributes may be a reason for the plan. It is based on the text of
+// expressions: b[count.index] is a reference to b.
 func relevant(p *plan.Plan, store *values.Store, static *graph.Static, scope planning.Scope) []plan.Relevant {
 	t := &tracer{code: store.Code, seen: map[usageKey]bool{}, blocks: map[blockKey]bool{}}
 	for _, c := range p.Changes {
@@ -35,7 +35,7 @@ func relevant(p *plan.Plan, store *values.Store, static *graph.Static, scope pla
 		if path.IsRoot() {
 			continue
 		}
-		// An output of a called module is not stored, so that each that has a value is new to every plan.
+		// Outputs of called modules are not stored, so each one with a value is new to every plan.
 		for _, m := range store.Instances(path) {
 			for name := range n.Module.Outputs {
 				i, ok := static.Find(graph.OutputNode, path, addr.Output{Name: name})
@@ -59,10 +59,10 @@ func relevant(p *plan.Plan, store *values.Store, static *graph.Static, scope pla
 	return t.found
 }
 
-// usage is a reference and where it stands.
+// usage is a reference and its position.
 type usage struct {
 	module addr.ModuleInstance
-	// repeated is the resource whose block holds a reference to count or each.
+	// repeated is the resource whose block contains a reference to count or each.
 	repeated addr.Resource
 	*addr.Reference
 }
@@ -79,16 +79,17 @@ type blockKey struct {
 	resource addr.Resource
 }
 
-// tracer follows references to what they lead to. Each is followed once, so that the cost is that of the references.
+// tracer follows references transitively, each only once, so that the cost is proportional to the number of
+// references.
 type tracer struct {
 	code    *values.Code
 	seen    map[usageKey]bool
-	blocks  map[blockKey]bool // that were traced as a whole
+	blocks  map[blockKey]bool // blocks that were traced completely
 	pending []usage
 	found   []plan.Relevant
 }
 
-// follow traces what the subject of a reference is made from.
+// follow traces the expressions of the subject of a reference.
 func (t *tracer) follow(u usage) {
 	n := t.code.Tree.Modules[u.module.Module()]
 	if n == nil {
@@ -139,7 +140,7 @@ func (t *tracer) outputs(m addr.ModuleInstance) {
 	}
 }
 
-// block traces the body of a resource block: all of it, or the argument or the blocks that a traversal leads into.
+// block traces the body of a resource block: all of it, or the argument or the blocks at a traversal.
 func (t *tracer) block(m addr.ModuleInstance, r addr.Resource, into hcl.Traversal) {
 	key := blockKey{m, r}
 	n := t.code.Tree.Modules[m.Module()]
@@ -165,7 +166,7 @@ func (t *tracer) block(m addr.ModuleInstance, r addr.Resource, into hcl.Traversa
 	}
 }
 
-// entered returns the part of a block that a step leads into; nil when that is nothing that can be written.
+// entered returns the part of a block at a step; nil if it is not configurable.
 func entered(b *schema.Block, step hcl.Traverser) *schema.Block {
 	var name string
 	switch step := step.(type) {
@@ -186,7 +187,7 @@ func entered(b *schema.Block, step hcl.Traverser) *schema.Block {
 	return nil
 }
 
-// add takes references up that stand in a module instance, in the block of a resource or elsewhere.
+// add adds references of a module instance, in the block of a resource or elsewhere.
 func (t *tracer) add(m addr.ModuleInstance, in addr.Resource, refs []eval.Reference) {
 	for _, ref := range refs {
 		u := usage{module: m, Reference: ref.Reference}

@@ -45,7 +45,7 @@ type RunsAndLocks interface {
 	LockRequests(ctx context.Context, workspace string) ([]locks.Request, error)
 }
 
-// UnderWay reports whether operations of a run that has not ended were sent and may still be executed, or have results
+// UnderWay reports whether operations of an unfinished run were sent and may still be executed, or have results
 // that are not recorded.
 func UnderWay(ctx context.Context, store journal.Runs, r journal.Run) (bool, error) {
 	events, err := store.Events(ctx, r.ID)
@@ -59,14 +59,14 @@ func UnderWay(ctx context.Context, store journal.Runs, r journal.Run) (bool, err
 	return slices.Contains(statuses, journal.Dispatched), nil
 }
 
-// Resolve returns what ends the doubt about an object, as who says what became of it: id names the object that
-// there is now, which is read; empty means that the operation never took place. A deletion needs no word: its
-// object is there or not. Nobody can begin the operation any more when Resolve returns. The transaction tells the
-// run too, if it is not over, so that it goes on behind the operation when it is resumed, or begins it anew. prior
-// is the stored state.
+// Resolve returns the transaction that ends the doubt about an object, given its outcome by the user: id is the ID
+// of the existing object, which is read; empty means that the operation did not take place. The outcome of a
+// deletion is determined by reading the object. When Resolve returns, the operation can no longer be started. If
+// its run is not over, the transaction also records the outcome for the run, so that a resumed run continues after
+// the operation, or starts it again. prior is the stored state.
 //
-// Where a worker has begun the operation since the doubt was noted, the word is not taken: there are errors, and the
-// transaction, to be made durable nevertheless, notes who has begun.
+// If a worker has started the operation since the doubt was recorded, the user's outcome is rejected: Resolve
+// returns errors, and a transaction that records the worker, which must be committed nevertheless.
 func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Instance, id, who string) (tx journal.Tx,
 	diags diag.List) {
 	defer caught(&diags)
@@ -82,7 +82,7 @@ func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Insta
 		taken, d := *o, *o.Doubt
 		d.Worker = begun
 		taken.Doubt, set.Object = &d, &taken
-		return journal.Tx{Changes: []state.Change{set}}, diags // told again, the word is taken
+		return journal.Tx{Changes: []state.Change{set}}, diags // a repeated command is accepted
 	}
 	done := id != ""
 	switch {
@@ -132,9 +132,9 @@ func doubtful(s *state.State, at addr.Instance) (state.DeposedKey, *state.Object
 	return "", nil
 }
 
-// bury makes sure that no worker starts the operation in doubt any more: its task may still be waiting in a stream.
-// It fails, and names the worker, if one has started it since it was marked as in doubt. An embedded worker has
-// ended with its run.
+// bury ensures that no worker can start the operation in doubt: its task may still be waiting in a stream. It
+// fails, and names the worker, if one has started it since it was marked as in doubt. An embedded worker has ended
+// with its run.
 func (s *Session) bury(ctx context.Context, d *state.Doubt, why string) (begun string, diags diag.List) {
 	ref := wire.TaskRef{Pool: d.Pool, Coordinator: s.Hub.Coordinator(), Run: d.Run, Attempt: wire.AttemptID(d.Attempt)}
 	c, err := s.Hub.Claim(ctx, ref, wire.Claim{Nonce: s.NewID(), At: s.Now(), Tombstone: true, Reason: why})

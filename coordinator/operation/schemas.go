@@ -47,7 +47,7 @@ func sorted(m map[string]bool) []string {
 	return out
 }
 
-// needs returns what a configuration and a state use of each provider: only that part of the schemas is loaded.
+// needs returns the parts of each provider's schemas that a configuration and a state use: only these are loaded.
 func needs(tree *config.Tree, prior *state.State) map[addr.Provider]*need {
 	out := map[addr.Provider]*need{}
 	of := func(p addr.Provider) *need {
@@ -79,8 +79,9 @@ func needs(tree *config.Tree, prior *state.State) map[addr.Provider]*need {
 	return out
 }
 
-// Schemas asks workers for the schemas that the session's configuration and a state use. What a locked package
-// declares never changes, so the store keeps it; an unlocked one (a development override) is asked each time.
+// Schemas requests the schemas that the session's configuration and a state use from workers. The schemas of a
+// locked package never change, so the store caches them; an unlocked package (a development override) is asked each
+// time.
 func (s *Session) Schemas(ctx context.Context, prior *state.State) (schemas *values.Schemas, diags diag.List) {
 	defer caught(&diags)
 	var mu sync.Mutex // guards out and diags
@@ -107,7 +108,7 @@ func (s *Session) Schemas(ctx context.Context, prior *state.State) (schemas *val
 			})
 		})
 	}
-	if err := group.Wait(); err != nil { // the calls tell theirs as diagnostics, so it is a bug
+	if err := group.Wait(); err != nil { // the calls return diagnostics, so this is a bug
 		return values.NewSchemas(out), diags.Append(runFailed(err))
 	}
 	return values.NewSchemas(out), diags
@@ -117,10 +118,10 @@ func (s *Session) Schemas(ctx context.Context, prior *state.State) (schemas *val
 // during the run, with its first operation. It is only a request.
 func (s *Session) warm(ctx context.Context, needed []addr.Provider) {
 	if s.Environment != nil {
-		return // a process that was started without it would be of no use
+		return // processes that are started without it cannot be used
 	}
 	if s.Embedded {
-		return // the one worker is asked for the schemas anyway
+		return // there is only one worker, which is asked for the schemas anyway
 	}
 	m := wire.Control{Kind: "warm"}
 	for _, p := range needed {
@@ -133,7 +134,7 @@ func (s *Session) warm(ctx context.Context, needed []addr.Provider) {
 	}
 }
 
-// ProviderSchemas asks a worker for the schemas of one provider.
+// ProviderSchemas requests the schemas of one provider from a worker.
 func (s *Session) ProviderSchemas(ctx context.Context, p addr.Provider, task *wire.SchemaTask) (*provider.Schemas,
 	diag.List) {
 	pkg := s.Package(p)
@@ -169,20 +170,20 @@ func (s *Session) ProviderSchemas(ctx context.Context, p addr.Provider, task *wi
 	return forConfiguration(schemas), diags
 }
 
-// While a pool has no worker, a call is repeated after a pause that doubles between these: an embedded worker is ready
-// within a millisecond or two, one that somebody starts by hand is not.
+// While a pool has no worker, a call is retried after a pause that doubles between these bounds: an embedded worker
+// is ready within a millisecond or two, one that is started by hand is not.
 const (
 	firstPause = time.Millisecond
 	lastPause  = 200 * time.Millisecond
 )
 
-// A lost call is repeated this often, after a pause that doubles each time.
+// A lost call is retried this often, after a pause that doubles each time.
 const (
 	lostCalls      = 7
 	firstLostPause = 20 * time.Millisecond
 )
 
-// forConfiguration tells that what stands in provider blocks is not stored.
+// forConfiguration marks the content of provider blocks as not stored.
 func forConfiguration(s *provider.Schemas) *provider.Schemas {
 	if s.Provider.Block != nil {
 		s.Provider.Block.Ephemeral = true
@@ -190,17 +191,17 @@ func forConfiguration(s *provider.Schemas) *provider.Schemas {
 	return s
 }
 
-// call makes one call on the fast lane outside of a run: to the default pool, or, when nobody serves that, to any. A
-// stop of the session ends it, because nothing is lost with it.
+// call makes one call on the fast lane outside of a run: to the default pool or, if no worker serves it, to any
+// other. A stop of the session ends it, because nothing is lost.
 func (s *Session) call(ctx context.Context, task *wire.Task) (*wire.Result, diag.List) {
 	ctx, release := s.unlessStopped(ctx)
 	defer release()
 	return s.callWith(ctx, ctx, task, s.callAny)
 }
 
-// callWith makes a call with once until it reaches a worker, or waiting for one has no sense any more. It ends with
-// ctx, and is not repeated any more once again has ended. The worker of a call that is lost may have been ended by that
-// very call, so that is repeated only lostCalls times, after pauses.
+// callWith calls once until it reaches a worker, or waiting for one is pointless. It ends with ctx, and does not
+// retry after again has ended. The call itself may have crashed the worker of a lost call, so a lost call is
+// retried only lostCalls times, after pauses.
 func (s *Session) callWith(ctx, again context.Context, task *wire.Task,
 	once func(context.Context, *wire.Task) (*wire.Result, error)) (*wire.Result, diag.List) {
 	deadline := time.Now().Add(s.WorkerWait)
@@ -208,7 +209,7 @@ func (s *Session) callWith(ctx, again context.Context, task *wire.Task,
 	for losses := 0; ; {
 		res, err := once(ctx, task)
 		if err == nil && res.NotStarted {
-			err = wire.ErrLostCall // the worker is about to stop; another one may take it
+			err = wire.ErrLostCall // the worker is stopping; another one may accept it
 		}
 		var pause time.Duration
 		switch {
@@ -254,7 +255,7 @@ func sentence(err error) string {
 func (s *Session) callAny(ctx context.Context, task *wire.Task) (*wire.Result, error) {
 	res, err := s.callPool(ctx, DefaultPool, task)
 	if s.Embedded || !errors.Is(err, wire.ErrNoWorker) {
-		return res, err // the embedded worker serves no other pool, and asking around takes 40 ms and more
+		return res, err // the embedded worker serves no other pool, and trying others takes 40 ms and more
 	}
 	workers, werr := s.Hub.Workers(ctx)
 	if werr != nil {

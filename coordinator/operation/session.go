@@ -1,4 +1,4 @@
-// Package operation has the whole operations of the command line and the service: plan, apply, validate, evaluate.
+// Package operation implements the operations of the command line and the service: plan, apply, validate, evaluate.
 //
 // It connects configuration, state, workers and the run's loop. It prints nothing and parses no arguments.
 package operation
@@ -29,7 +29,8 @@ import (
 // DefaultPool is the pool of everything that no placement rule assigns to another one.
 const DefaultPool = "default"
 
-// Session has what operations need. Its fields are set before the first operation and not changed afterwards.
+// Session has the dependencies of operations. Its fields are set before the first operation and not changed
+// afterwards.
 type Session struct {
 	Tree *config.Tree
 	// Inputs are the root variables.
@@ -42,7 +43,7 @@ type Session struct {
 	Hub *hub.Hub
 	// Keyring creates and opens the keys that seal the messages of the safe lane.
 	Keyring *wire.Keyring
-	// Store may be nil for operations that touch no state.
+	// Store may be nil for operations that do not use a state.
 	Store journal.Store
 	// Package returns the selected package of a provider; Selections are all selected packages.
 	Package    func(addr.Provider) wire.Package
@@ -58,12 +59,12 @@ type Session struct {
 	OwnSlots bool
 	// Background gives all other operations of the process priority over those of this session.
 	Background bool
-	// Sole says that no other coordinator uses the transport.
+	// Sole is set if no other coordinator uses the transport.
 	Sole bool
-	// Embedded says that the workers end with the session's operations.
+	// Embedded is set if the workers end with the session's operations.
 	Embedded bool
 	Observer coordinator.Observer
-	// Timeline returns the book in which a run is recorded for pages and other processes while it goes on; nil for a run
+	// Timeline returns the book in which a run in progress is recorded for pages and other processes; nil for a run
 	// that is not recorded. It may be nil.
 	Timeline func(timeline.Head) *timeline.Book
 	// Events receives live events of workers, on another goroutine; may be nil.
@@ -81,7 +82,7 @@ type Session struct {
 	Env   environ.Variables
 	Now   func() time.Time
 	NewID func() string
-	// TemplateDepth is how deep templates may be nested; zero is the default.
+	// TemplateDepth is the maximum depth of nested templates; zero is the default.
 	TemplateDepth int
 	// Compute and Own are those of coordinator.Options; may be nil.
 	Compute func(vertex int, fn func())
@@ -111,7 +112,8 @@ func (s *Session) store(code *values.Code, phase values.Phase, at time.Time) *va
 	})
 }
 
-// renewals returns what renews open ephemeral objects during a run. Stop it when the run has ended.
+// renewals returns the Keeper that renews open ephemeral objects during a run. The caller stops it when the run has
+// ended.
 func (s *Session) renewals() *renewal.Keeper {
 	return renewal.NewKeeper(func(ctx context.Context, pool string, task *wire.Task) (*wire.Result, diag.List) {
 		// Open objects must be renewed, and closed, after a stop as well.

@@ -30,8 +30,8 @@ func (s *Session) verdicts(ctx context.Context, asked bool) map[string]journal.V
 	return list
 }
 
-// sighted says in a plan what it has not read, and remembers what it has seen, which may fail: then later plans know
-// less, and nothing else is lost. began is when the plan began: nothing was read before.
+// sighted records in a plan what it has not read, and in the store what it has seen. A failure of the latter is
+// harmless: later plans have to read more. began is when the plan began: nothing was read before.
 func (s *Session) sighted(ctx context.Context, planner *planning.Planner, p *plan.Plan, o PlanOptions,
 	began time.Time) {
 	if s.Store == nil || o.SkipRefresh || p.Mode == plan.Destroy || o.reads != nil {
@@ -42,7 +42,7 @@ func (s *Session) sighted(ctx context.Context, planner *planning.Planner, p *pla
 	if len(seen.Unread) > 0 {
 		reads, err := s.Store.Reads(ctx, s.Workspace)
 		if err != nil {
-			reads = journal.Reads{} // then it is not known
+			reads = journal.Reads{} // then the times are unknown
 		}
 		p.Unread = seen.UnreadIn(reads)
 	}
@@ -56,7 +56,7 @@ func (s *Session) sighted(ctx context.Context, planner *planning.Planner, p *pla
 			_ = s.Store.NoteVerdicts(ctx, s.Workspace, seen.New)
 		}
 	case len(p.Targets)+len(p.Excludes) == 0 && p.RestsOn != nil:
-		var other []string // of these it is known that they are not as they are stored
+		var other []string // instances known to differ from the state
 		for _, f := range p.RestsOn.Found {
 			other = append(other, f.Addr.String())
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/eval"
 )
 
-// checkStatements reports import and removed blocks that contradict the configuration. Where nothing exists that could
-// be destroyed, a plan to destroy everything does not get as far as imports.
+// checkStatements reports import and removed blocks that contradict the configuration. If nothing exists that could
+// be destroyed, a plan to destroy everything does not check imports.
 func checkStatements(tree *config.Tree, imports bool) diag.List {
 	var diags diag.List
 	for _, b := range tree.Root.Module.Imports {
@@ -40,7 +40,7 @@ func checkStatements(tree *config.Tree, imports bool) diag.List {
 	return diags
 }
 
-// checkLifecycles reports lifecycle arguments that are to be constants and are not.
+// checkLifecycles reports lifecycle arguments that must be constants and are not.
 func checkLifecycles(tree *config.Tree) diag.List {
 	var diags diag.List
 	for _, path := range slices.Sorted(maps.Keys(tree.Modules)) {
@@ -55,8 +55,8 @@ func checkLifecycles(tree *config.Tree) diag.List {
 	return diags
 }
 
-// unknownProviders reports calls of functions whose provider the module does not require. As in OpenTofu that is told
-// before anything is evaluated, and by itself: what else is wrong with the expressions may come from it.
+// unknownProviders reports calls of functions whose provider the module does not require. As in OpenTofu, this is
+// reported before anything is evaluated, and alone, because other errors in the expressions may follow from it.
 func unknownProviders(s *graph.Static, code *values.Code) diag.List {
 	var diags diag.List
 	report := func(n *config.Node, calls []eval.Call) {
@@ -126,8 +126,8 @@ func stillHere(tree *config.Tree, in addr.Module, b *config.Moved) diag.List {
 		b.Range.Ptr())
 }
 
-// stillInstances reports moved blocks whose from is a single instance, of a resource or of a module, or a module call
-// that is still declared. It can be told when all is expanded.
+// stillInstances reports moved blocks whose from is a single instance, of a resource or of a module, or a module
+// call that is still declared. This is known when everything is expanded.
 func stillInstances(tree *config.Tree, store *values.Store) diag.List {
 	var diags diag.List
 	for path, n := range tree.Modules {
@@ -144,7 +144,8 @@ func stillInstances(tree *config.Tree, store *values.Store) diag.List {
 	return diags
 }
 
-// stillDeclared returns what a moved block in a module instance moves, if it is still declared; else nothing.
+// stillDeclared returns the object that a moved block in a module instance moves, if it is still declared; else the
+// empty string.
 func stillDeclared(store *values.Store, in addr.ModuleInstance, b *config.Moved) string {
 	if !b.From.IsModule && b.From.Key == addr.NoKey && b.To.Key == addr.NoKey {
 		return "" // a whole resource; see stillHere

@@ -27,10 +27,10 @@ func NewStop(ctx context.Context) (s Stop, stop, leave context.CancelCauseFunc) 
 	return s, stop, leave
 }
 
-// child returns a Stop of its own for one of several operations. It is asked for when s is, when ctx ends, and by the
-// functions. The end of ctx asks to stop; only where s cannot say that, it asks to leave as well: commands pass the
-// context that ends with the first interrupt, and what changes the world is awaited after that. As what comes of an
-// operation may still call functions of providers, it outlives the operation.
+// child returns a separate Stop for one of several operations. It is requested when s is, when ctx ends, and by the
+// functions. The end of ctx requests a stop; only if s cannot request leaving, it requests that too: commands pass
+// the context that ends with the first interrupt, and operations with effects are awaited after that. The Stop
+// outlives the operation, because its result may still call functions of providers.
 func (s Stop) child(ctx context.Context) (own Stop, stop, leave context.CancelCauseFunc) {
 	base := ctx
 	if s.Leaving != nil {
@@ -43,8 +43,8 @@ func (s Stop) child(ctx context.Context) (own Stop, stop, leave context.CancelCa
 	return own, stop, leave
 }
 
-// follow cancels with the cause of ctx, which may be nil, when that ends. Where it has ended, that is done before
-// follow returns, so that nothing is begun meanwhile.
+// follow cancels with the cause of ctx, which may be nil, when that ends. If it has already ended, this is done
+// before follow returns, so that nothing is started in between.
 func follow(ctx context.Context, cancel context.CancelCauseFunc) {
 	switch {
 	case ctx == nil:
@@ -55,7 +55,7 @@ func follow(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// Asked reports whether nothing new may be started.
+// Asked reports whether a stop was requested: nothing new may be started.
 func (s Stop) Asked() bool { return s.Stopping != nil && s.Stopping.Err() != nil }
 
 // stopping returns Stopping or, for the zero value, a context that never ends.
@@ -78,7 +78,7 @@ func (s Stop) running(ctx context.Context) context.Context {
 // ErrInterrupted is the usual cause of a Stop.
 var ErrInterrupted = errors.New("the command was interrupted")
 
-// ErrSuspended is the cause of a Stop after which the run will be continued: operations that are in progress finish
+// ErrSuspended is the cause of a Stop after which the run will be continued: operations in progress finish
 // normally, because they would fail if they were asked to stop.
 var ErrSuspended = errors.New("the run is suspended")
 
@@ -91,8 +91,8 @@ func (s *Session) interrupted(what string) diag.List {
 	return diag.Errors("Operation interrupted", what, nil)
 }
 
-// caught turns a panic of an operation into an error with its stack trace, so that nothing else in the process is
-// affected. Defer it first.
+// caught converts a panic of an operation into an error with its stack trace, so that nothing else in the process
+// is affected. Defer it first.
 func caught(diags *diag.List) {
 	if p := recover(); p != nil {
 		*diags = diags.Append(runFailed(bug.New(p)))
@@ -111,7 +111,7 @@ func (s *Session) watch(r *coordinator.Runner) (release func()) {
 		}
 	}
 	if s.Stop.Asked() {
-		interrupt() // here and now, because AfterFunc would call it beside the run's first steps
+		interrupt() // synchronously, because AfterFunc would call it concurrently with the run's first steps
 	} else {
 		forget = context.AfterFunc(s.Stop.stopping(), interrupt)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// tracing is an observer that writes the timeline of a run, too.
+// tracing is an observer that also writes the timeline of a run.
 type tracing struct {
 	coordinator.Observer
 	next   coordinator.Tracer // the observer, if it is one; else nil
@@ -27,15 +27,16 @@ func (t *tracing) Shown(s loop.Shown) {
 	}
 }
 
-// traced has a run written into a book, if somebody wants that. p is the plan that it carries out, nil for a run that
-// makes one; events are what the journal has of it already. Call ended with the outcome of the run when it is over.
+// traced makes a run be recorded in a book, if one is requested. p is the plan that it applies, nil for a run that
+// makes one; events are those already in the journal. The caller calls ended with the outcome of the run when it is
+// over.
 func (s *Session) traced(o *coordinator.Options, r journal.Run, p *plan.Plan, events []journal.Event) (
 	ended func(outcome string)) {
 	if s.Timeline == nil {
 		return func(string) {}
 	}
 	head := history.HeadOf(r)
-	head.Outcome, head.Ended = "", timeline.None // it goes on
+	head.Outcome, head.Ended = "", timeline.None // it is in progress
 	book := s.Timeline(head)
 	if book == nil {
 		return func(string) {}

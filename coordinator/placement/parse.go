@@ -21,7 +21,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// FileName is the name of the file that holds the rules, in the working directory.
+// FileName is the name of the file with the rules, in the working directory.
 const FileName = "millipede.hcl"
 
 var fileSchema = &hcl.BodySchema{
@@ -40,7 +40,7 @@ var (
 		{Name: "key"}, {Name: "pools"}}, matcherAttributes...)}
 )
 
-// Parse reads the rules from the text of a file. The rules are nil when there are errors.
+// Parse parses the rules. They are nil if there are errors.
 func Parse(src []byte, filename string) (*Rules, diag.List) {
 	f, problems := hclsyntax.ParseConfig(src, filename, hcl.InitialPos)
 	p := parser{diags: diag.List{}.Append(problems)}
@@ -94,7 +94,8 @@ func Parse(src []byte, filename string) (*Rules, diag.List) {
 	if p.diags.HasErrors() {
 		return nil, p.diags
 	}
-	// One order for all coordinators: permits are taken in it, so no two runs can wait for each other.
+	// The order is the same for all coordinators: permits are acquired in this order, so no two runs can wait for
+	// each other.
 	slices.SortFunc(r.Limits, func(a, b Limit) int {
 		return cmp.Or(cmp.Compare(a.Max, b.Max),
 			cmp.Compare(a.Name, b.Name))
@@ -145,7 +146,8 @@ func (p *parser) nats(b *hcl.Block) *NATS {
 	return n
 }
 
-// workers reads whom the operator vouches for in a pool. The list may be empty: then nobody gets the pool's keys.
+// workers decodes the workers of a pool that the operator has confirmed. If the list is empty, no worker gets the
+// pool's keys.
 func (p *parser) workers(b *hcl.Block) []string {
 	content, problems := b.Body.Content(workersSchema)
 	p.diags = p.diags.Append(problems)
@@ -208,7 +210,7 @@ func (p *parser) matcher(content *hcl.BodyContent) Matcher {
 	}
 }
 
-// value evaluates an attribute to a type. Nothing can be referred to, and no function called.
+// value evaluates an attribute to a type. There are no variables and functions.
 func (p *parser) value(a *hcl.Attribute, want cty.Type, what string) (cty.Value, bool) {
 	v, problems := a.Expr.Value(nil)
 	p.diags = p.diags.Append(problems)
@@ -240,7 +242,7 @@ func (p *parser) count(a *hcl.Attribute) (slots Parallelism) {
 	return slots
 }
 
-// choice reads one of some words.
+// choice decodes one of several words.
 func (p *parser) choice(a *hcl.Attribute, words ...string) string {
 	what := "one of \"" + strings.Join(words, "\", \"") + "\""
 	v, ok := p.value(a, cty.String, what)
@@ -254,7 +256,7 @@ func (p *parser) choice(a *hcl.Attribute, words ...string) string {
 	return v.AsString()
 }
 
-// globs reads a list of patterns, in which a separator other than the slash is replaced by that.
+// globs decodes a list of patterns, in which a separator other than the slash is replaced by a slash.
 func (p *parser) globs(a *hcl.Attribute, separator string) []string {
 	if a == nil {
 		return nil
@@ -279,7 +281,7 @@ func (p *parser) globs(a *hcl.Attribute, separator string) []string {
 	return out
 }
 
-// variables reads the names of environment variables, in which * stands for any text.
+// variables decodes the names of environment variables, in which * matches any text.
 func (p *parser) variables(a *hcl.Attribute) []string {
 	v, ok := p.value(a, cty.List(cty.String), "a list of names of environment variables")
 	if !ok {

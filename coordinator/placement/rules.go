@@ -1,7 +1,7 @@
 // Package placement decides, by the rules of millipede.hcl and by regions, which pool a vertex runs in and which
 // limits apply to it.
 //
-// It knows neither workers nor permits: the caller says which pools have live workers, and acquires permits.
+// It does not depend on workers or permits: the caller says which pools have live workers, and acquires permits.
 package placement
 
 import (
@@ -20,33 +20,34 @@ import (
 // DefaultPool is the pool of everything that no rule assigns to another one.
 const DefaultPool = "default"
 
-// Rules is the content of millipede.hcl. Nil Rules stand for a missing file.
+// Rules is the content of millipede.hcl. Nil Rules mean that there is no file.
 type Rules struct {
 	Pools  []Pool
 	Limits []Limit // narrow first
-	// Edges is InstanceEdges unless the file asks for ResourceEdges.
+	// Edges is InstanceEdges unless the file sets ResourceEdges.
 	Edges string
-	// Refresh is RefreshAll unless the file asks for RefreshChanged.
+	// Refresh is RefreshAll unless the file sets RefreshChanged.
 	Refresh string
-	// NATS is the server that the file names; nil when it names none.
+	// NATS is the server in the file; nil if there is none.
 	NATS *NATS
-	// Workers are the public nkeys of the workers that the operator stands for, by pool. Of a pool that is not named
-	// here every worker is one whom the NATS server lets speak for it.
+	// Workers are the public nkeys of the workers that the operator has confirmed, by pool. In other pools, every
+	// worker is accepted that the NATS server allows to publish for the pool.
 	Workers map[string][]string
 	// Environment has patterns for the variables of the coordinator's environment that are sent with tasks; *
-	// stands for any text.
+	// matches any text.
 	Environment []string
 	// Parallelism is the size of the default limit according to the file; zero if it has none.
 	Parallelism Parallelism
 }
 
-// The values of edges: whether a reference to one instance waits for that one, or for all of its resource.
+// The values of edges: whether a reference to one instance waits for that one, or for all instances of its
+// resource.
 const (
 	InstanceEdges = "instance"
 	ResourceEdges = "resource"
 )
 
-// The values of refresh: whether a plan reads everything that exists, or only what a change can touch.
+// The values of refresh: whether a plan reads all existing objects, or only those that a change can affect.
 const (
 	RefreshAll     = "all"
 	RefreshChanged = "changed"
@@ -58,7 +59,7 @@ func (r *Rules) RefreshesChanged() bool { return r != nil && r.Refresh == Refres
 // WholeEdges reports whether a reference to one instance waits for all of its resource.
 func (r *Rules) WholeEdges() bool { return r != nil && r.Edges == ResourceEdges }
 
-// Vouches reports whether the operator stands for the worker that sent a heartbeat, so that it may be given the
+// Vouches reports whether the operator has confirmed the worker that sent a heartbeat, so that it may receive the
 // keys of runs for its pool. The heartbeat has passed wire.ReadHeartbeat.
 func (r *Rules) Vouches(h wire.Heartbeat) bool {
 	if r == nil {
@@ -72,31 +73,30 @@ func (r *Rules) Vouches(h wire.Heartbeat) bool {
 	return true
 }
 
-// NATS names a server, and files that say who connects to it. What the file does not say is empty. Passwords have no
-// place in it.
+// NATS is a server, and the files with the credentials. Missing settings are empty. Passwords are not supported.
 type NATS struct {
 	URL, Credentials, NKey, User, CA, Certificate, Key string
 }
 
-// Pool sends what it matches to a pool.
+// Pool assigns the vertices that it matches to a pool.
 type Pool struct {
 	Name string
 	Matcher
 }
 
-// Limit bounds how much of what it matches runs at one time.
+// Limit bounds how many of the vertices that it matches run at one time.
 type Limit struct {
 	Name string
 	Max  int
-	// Key, when set, makes one limit for each value of what it names; see keys.
+	// Key, if set, makes one limit for each value of a property; see keys.
 	Key string
 	Matcher
 }
 
-// Matcher selects vertices: all of its parts must match; a part that is empty matches everything. Patterns are
-// globs: * stands for what has no separator, ** for everything. The separator is a slash, and in module paths a dot.
+// Matcher selects vertices: all of its parts must match; an empty part matches everything. Patterns are globs: *
+// matches any text without a separator, ** any text. The separator is a slash, and in module paths a dot.
 type Matcher struct {
-	// Providers match the source address, in full or as users shorten it.
+	// Providers match the source address, in full or in the short form.
 	Providers []string
 	// Config matches arguments of the provider block by name.
 	Config map[string]string
@@ -104,12 +104,12 @@ type Matcher struct {
 	// dots. The root module is the empty path.
 	ResourceTypes []string
 	Modules       []string
-	// Pools match the pool that the vertex was placed in (limits only).
+	// Pools match the pool of the vertex (limits only).
 	Pools []string
 }
 
-// Place returns the pool of a vertex, and the limits of the rules that cover it, narrow first. live tells which pools
-// have workers.
+// Place returns the pool of a vertex, and the limits of the rules that cover it, narrow first. live reports whether
+// a pool has workers.
 func (r *Rules) Place(p program.Placement, live func(pool string) bool) (pool string, limits []wire.Limit) {
 	pool = r.pool(p, live)
 	if r == nil {
@@ -124,8 +124,8 @@ func (r *Rules) Place(p program.Placement, live func(pool string) bool) (pool st
 	return pool, limits
 }
 
-// Placer returns what places a vertex: Place, but that the limit that covers every vertex, with so many slots, comes
-// behind those of the rules. r may be nil.
+// Placer returns the function that places a vertex: Place, followed by the limit with the given number of slots
+// that covers every vertex. r may be nil.
 func (r *Rules) Placer(slots int) func(p program.Placement, live func(pool string) bool) (pool string,
 	limits []wire.Limit) {
 	widest := wire.Limit{Name: wire.DefaultLimit, Slots: slots}
@@ -178,13 +178,13 @@ func oneOf(patterns []string, value string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return glob(p, value) })
 }
 
-// glob is lawful for every pattern that Parse has let through.
+// glob must only be called with patterns that Parse has accepted.
 func glob(pattern, value string) bool { return doublestar.MatchUnvalidated(pattern, value) }
 
-// segments writes a module path so that a glob takes it apart at its dots.
+// segments converts a module path so that a glob splits it at its dots.
 func segments(path string) string { return strings.ReplaceAll(path, ".", "/") }
 
-// keys are what a limit can be divided by: each returns what the vertex has there.
+// keys are the properties by which a limit can be divided; each returns the value of a vertex.
 var keys = map[string]func(p program.Placement, pool string) string{
 	"provider":        func(p program.Placement, _ string) string { return p.Provider.Provider.Display() },
 	"provider_config": func(p program.Placement, _ string) string { return configuration(p) },
@@ -193,7 +193,7 @@ var keys = map[string]func(p program.Placement, pool string) string{
 	"module":          func(p program.Placement, _ string) string { return p.Module.String() },
 }
 
-// configuration tells provider configurations apart by what they are called and by what they hold.
+// configuration identifies provider configurations by their addresses and contents.
 func configuration(p program.Placement) string {
 	var b strings.Builder
 	b.WriteString(p.Provider.String())
@@ -205,10 +205,10 @@ func configuration(p program.Placement) string {
 	if p.Provider.Alias != "" {
 		name += "-" + p.Provider.Alias
 	}
-	return name + "-" + hex.EncodeToString(sum[:4]) // what it holds may be secret
+	return name + "-" + hex.EncodeToString(sum[:4]) // the content may be secret
 }
 
-// name is the semaphore of the limit for one vertex. Coordinators share it by this name.
+// name returns the name of the semaphore of the limit for one vertex. Coordinators share it by this name.
 func (l *Limit) name(p program.Placement, pool string) string {
 	if l.Key == "" {
 		return l.Name
@@ -216,10 +216,10 @@ func (l *Limit) name(p program.Placement, pool string) string {
 	return l.Name + "-" + short(keys[l.Key](p, pool))
 }
 
-// maxKey is how long the readable part of a keyed limit's name may be.
+// maxKey is the maximum length of the readable part of a keyed limit's name.
 const maxKey = 48
 
-// short keeps a text short, and different from every other text.
+// short shortens a text such that different texts stay different.
 func short(text string) string {
 	if len(text) <= maxKey {
 		return text

@@ -19,13 +19,13 @@ type checkState struct {
 	expected []string
 }
 
-// expectation says which instances a configuration object with rules has. An object without instances passes.
+// expectation is the existing instances of a configuration object with rules. An object without instances passes.
 type expectation struct {
 	kind, config string
 	instances    []string
 }
 
-// expect needs the lock.
+// expect requires the lock.
 func (p *Planner) expect(e *expectation) {
 	s := p.checksOf(e.kind, e.config)
 	s.expected = e.instances
@@ -40,11 +40,11 @@ func (p *Planner) checksOf(kind, config string) *checkState {
 	return s
 }
 
-// record needs the lock. A later outcome of the same object (postconditions after preconditions) never improves on
+// record requires the lock. A later outcome of the same object (postconditions after preconditions) never improves
 // an earlier one.
 func (p *Planner) record(c instance.Outcome) {
 	if p.Mode == plan.Destroy && c.Kind == "resource" {
-		return // what is about to go is not held to anything
+		return // conditions of objects to be destroyed are ignored
 	}
 	s := p.checksOf(c.Kind, c.Config)
 	if old, ok := s.objects[c.Object.Address]; ok {
@@ -53,7 +53,7 @@ func (p *Planner) record(c instance.Outcome) {
 	s.objects[c.Object.Address] = c.Object
 }
 
-// checkResults needs the lock.
+// checkResults requires the lock.
 func (p *Planner) checkResults() []state.CheckResult {
 	var out []state.CheckResult
 	for _, r := range p.unchecked() {

@@ -18,7 +18,7 @@ import (
 // prepareData reads a data source, or defers the reading to the apply if it cannot be done yet.
 func (p *Planner) prepareData(node int, o *object) program.Step {
 	if p.Mode == plan.Destroy && o.resource.Code.Config.Check != "" {
-		return program.Step{} // the check that it belongs to is not made
+		return program.Step{} // its check is not evaluated
 	}
 	diags := p.setUp(o)
 	if diags.HasErrors() {
@@ -26,7 +26,7 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	}
 	w := o.work
 	w.prior = p.Prior.Object(o.addr, state.CurrentObject)
-	if p.Mode == plan.Destroy && (p.SkipRefresh || p.Prior.IsEmpty()) { // where nothing exists, nothing needs it
+	if p.Mode == plan.Destroy && (p.SkipRefresh || p.Prior.IsEmpty()) { // if nothing exists, nothing needs it
 		p.keepStored(o.resource, o.addr)
 		return program.Step{Diags: diags}
 	}
@@ -39,8 +39,8 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	}
 	switch {
 	case reason != plan.NoReason && p.Mode == plan.Destroy:
-		// What it is to be read with does not exist, and nothing will make it: a reading that is put off could
-		// never be done.
+		// The provider to read it with does not exist, and nothing will create it, so the reading cannot be
+		// deferred either.
 		if w.prior == nil {
 			return p.skipData(o, diags)
 		}
@@ -62,11 +62,11 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	}
 }
 
-// dependencyPending reports whether something will change in the apply so that reading, or opening, now could be too
-// early: the managed resources that depends_on names, or that the block refers to, even where what it takes from them
-// is known. What such a resource depends on itself does not count, as in OpenTofu. For a module, an output or another
-// value in depends_on, and for the depends_on of the module calls around the block, everything behind it counts. A
-// block with conditions waits for all that it depends on, because any of that may make them hold.
+// dependencyPending reports whether a pending change may affect the object, so that reading or opening it now could
+// be too early: a change of a managed resource in depends_on, or of one to which the block refers, even if the used
+// values are known. As in OpenTofu, transitive dependencies of such a resource are ignored. For a module, an output
+// or another value in depends_on, and for the depends_on of the enclosing module calls, all transitive dependencies
+// count. A block with conditions waits for all its dependencies, because any of them may affect the conditions.
 func (p *Planner) dependencyPending(node int, o *object) bool {
 	if p.Mode == plan.Destroy {
 		return false
@@ -138,7 +138,7 @@ func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
 	v = w.Marked(v)
 	o.resource.Set(o.addr.Key, v)
 	checks, more := w.Postconditions(v)
-	if p.Mode != plan.Destroy || more.HasErrors() { // what is destroyed need not be as it should
+	if p.Mode != plan.Destroy || more.HasErrors() { // conditions of destroyed objects are ignored
 		diags = diags.Append(more)
 	}
 	obj := &state.Object{Status: state.Ready, SchemaVersion: w.Schema.Version}
@@ -163,8 +163,8 @@ func (p *Planner) readAgain(o *object, v cty.Value) *plan.Change {
 	}
 }
 
-// unreadable is the step for data of a check that cannot be read: because a check only observes, that is a warning,
-// the check has failed, and the value is unknown.
+// unreadable returns the step for data of a check that cannot be read: because a check only observes, this is a
+// warning, the check fails, and the value is unknown.
 func (p *Planner) unreadable(o *object, diags diag.List) program.Step {
 	w := o.work
 	v := w.Unread()
@@ -177,8 +177,8 @@ func (p *Planner) unreadable(o *object, diags diag.List) program.Step {
 		Notes: program.Notes{Quiet: true}}
 }
 
-// prepareEphemeral opens an ephemeral object; unless its configuration is not known yet, or something that it depends
-// on will change: then its value is not known either.
+// prepareEphemeral opens an ephemeral object. If its configuration is unknown, or a dependency will change, it is
+// not opened and its value is unknown.
 func (p *Planner) prepareEphemeral(node int, o *object) program.Step {
 	if p.Mode == plan.Destroy {
 		return program.Step{}
@@ -232,7 +232,7 @@ func (p *Planner) completeEphemeral(o *object, r *wire.Result) program.Step {
 	}
 }
 
-// nextToClose takes the next opened object of a resource that is still to be closed, or nil.
+// nextToClose returns and removes the next opened object of a resource that must still be closed, or nil.
 func (p *Planner) nextToClose(r addr.ConfigResource) *object {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,7 +23,8 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 	var diags diag.List
 	imports, more := p.imports(n)
 	if more.HasErrors() {
-		// What is to be imported is not known, so nothing of the resource is planned: it could be an object to create.
+		// The imports are unknown, so nothing of the resource is planned: an object to import could be planned as
+		// one to create.
 		return program.Step{Diags: more}
 	}
 	diags = diags.Append(more)
@@ -54,7 +55,7 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 			f.objects = append(f.objects, object{addr: a, resource: r, imported: imports[a]})
 		}
 		if e.Unknown && diags.HasErrors() {
-			// The instances are not known: nothing that exists may be taken for superfluous.
+			// The instances are unknown: no existing object may be considered superfluous.
 			return program.Step{Diags: diags.WithAddress(n.Address())}
 		}
 	}
@@ -66,7 +67,7 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 	return p.grow(node, f, diags)
 }
 
-// destroyRequested stands for the reason of deletions in a destroy plan, which shows none.
+// destroyRequested is the reason of deletions in a destroy plan, which is not shown.
 const destroyRequested = plan.Reason("-")
 
 // presume gives the instances of a resource that do not exist an unknown value, for a destroy plan: it creates nothing,
@@ -123,8 +124,8 @@ func (p *Planner) superfluous(n *graph.Node, wanted func(addr.Instance) bool) []
 	return out
 }
 
-// deposedObjects returns the deposed objects of an instance, unless the plan covers the instance only for what targets
-// need.
+// deposedObjects returns the deposed objects of an instance, unless the plan covers the instance only as a
+// dependency of a target.
 func (p *Planner) deposedObjects(a addr.Instance, i *state.Instance, r *values.Resource) []object {
 	if !p.Scope.Named(a) {
 		return nil

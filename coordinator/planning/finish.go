@@ -12,9 +12,9 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Plan returns the plan after the run has ended. failed says that the run has failed: then the plan can be shown, but
-// not applied. The same is true if the changes cannot be ordered, which is reported. The caller adds what the planner
-// does not know: variables, providers, backend.
+// Plan returns the plan after the run has ended. failed is set if the run has failed: then the plan can be shown,
+// but not applied. The same is true if the changes cannot be ordered, which is reported. The caller adds the data
+// that the planner does not have: variables, providers, backend.
 func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +46,7 @@ func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 	return out, Unordered(circle)
 }
 
-// Unordered is the error of a plan whose changes wait for each other in a circle.
+// Unordered returns the error of a plan whose changes have a dependency cycle.
 func Unordered(circle []string) diag.List {
 	return diag.Errors("Cycle: "+strings.Join(circle, ", "),
 		"Each of these waits for the next one, and the last one for the first, so the plan has no order. "+
@@ -82,7 +82,8 @@ func (p *Planner) outputChanges(out *plan.Plan) {
 	sort.Slice(out.Outputs, func(i, j int) bool { return out.Outputs[i].Name < out.Outputs[j].Name })
 }
 
-// references tells the apply graph's builder which single instance a reference means, if that is known.
+// references returns, for the builder of the apply graph, the single instance to which a reference refers, if it is
+// known.
 func (p *Planner) references() graph.InstanceReferences {
 	return func(c *plan.Change, n *graph.Node) []graph.InstanceReference {
 		m := p.Store.Module(c.Addr.Module)

@@ -25,8 +25,8 @@ type ImportTarget struct {
 	Range *hcl.Range
 }
 
-// imports evaluates the import blocks for a resource when it is expanded: everything that they refer to is known by
-// then.
+// imports evaluates the import blocks for a resource when it is expanded: everything to which they refer is known
+// by then.
 func (p *Planner) imports(n *graph.Node) (map[addr.Instance]*ImportTarget, diag.List) {
 	out := map[addr.Instance]*ImportTarget{}
 	for a, t := range p.Imports {
@@ -37,7 +37,7 @@ func (p *Planner) imports(n *graph.Node) (map[addr.Instance]*ImportTarget, diag.
 	var diags diag.List
 	root := p.Store.Root()
 	if p.Mode != plan.Normal {
-		return out, diags // only what makes something imports what blocks say
+		return out, diags // only plans that create objects evaluate import blocks
 	}
 	for _, b := range p.Code.Imports(n.ConfigResource()) {
 		reps := []eval.Repetition{eval.Once}

@@ -18,8 +18,8 @@ import (
 // createsFirst reports whether a replacement creates the new object first.
 func (p *Planner) createsFirst(o *object) bool { return p.first[o.addr.Config()] }
 
-// skipsDestroy reports whether lifecycle.destroy = false keeps the object from being destroyed. A value that is not
-// constant was refused before.
+// skipsDestroy reports whether lifecycle.destroy = false keeps the object from being destroyed. A non-constant
+// value was rejected before.
 func (p *Planner) skipsDestroy(o *object) bool {
 	block := p.block(o)
 	if block == nil {
@@ -29,10 +29,10 @@ func (p *Planner) skipsDestroy(o *object) bool {
 	return !destroys
 }
 
-// forgets reports whether the end of an orphan is to be forgotten instead of destroyed. A removed block decides,
-// which is the latest that the user said about it; else lifecycle.destroy = false, in the configuration or, by what
-// the state remembers, when the object was made. What is remembered of an instance that has its place in a block is
-// what the block says, as soon as it is refreshed: so a destroy that refreshes goes by the block alone.
+// forgets reports whether an orphan is to be forgotten instead of destroyed. A removed block decides, since it is
+// the user's latest statement; else lifecycle.destroy = false, in the configuration or, as recorded in the state,
+// when the object was created. For an instance with a place in a block, refreshing updates the recorded value, so a
+// destroy that refreshes uses only the block.
 func (p *Planner) forgets(o *object) bool {
 	if removed := p.removed(o); removed != nil {
 		return !removed.Destroy
@@ -46,7 +46,7 @@ func (p *Planner) forgets(o *object) bool {
 	return o.work.prior != nil && o.work.prior.SkipDestroy
 }
 
-// removed returns the removed block that decides about an object. A destroy plan ignores them.
+// removed returns the removed block that applies to an object. A destroy plan ignores them.
 func (p *Planner) removed(o *object) *config.Removed {
 	if p.Mode == plan.Destroy {
 		return nil
@@ -63,7 +63,7 @@ func (o *object) placed() bool {
 	return !diags.HasErrors() && !e.Unknown && e.Has(o.addr.Key)
 }
 
-// triggered reports whether an object that an element of replace_triggered_by names will change.
+// triggered reports whether an object in an element of replace_triggered_by will change.
 func (p *Planner) triggered(o *object, e hcl.Expression) (bool, diag.List) {
 	ref, diags := o.resource.Module().CheckTrigger(e, o.work.Rep)
 	if diags.HasErrors() {
@@ -75,7 +75,7 @@ func (p *Planner) triggered(o *object, e hcl.Expression) (bool, diag.List) {
 	case addr.Resource:
 		resource = s
 		if len(ref.Remaining) > 0 {
-			key = &addr.NoKey // an attribute is one of a single instance
+			key = &addr.NoKey // an attribute belongs to a single instance
 		}
 	case addr.ResourceRef:
 		resource, key = s.Resource, &s.Key
@@ -122,8 +122,7 @@ func (p *Planner) anyChanges(r *values.Resource, e *values.Expansion) bool {
 	return changes
 }
 
-// instanceChanges reports whether one of some instances of a resource will change, or the value that a traversal finds
-// in it.
+// instanceChanges reports whether one of some instances of a resource will change, or its value at a traversal.
 func (p *Planner) instanceChanges(r *values.Resource, keys []addr.Key, at hcl.Traversal) bool {
 	for _, k := range keys {
 		c := p.change(r.Addr().Instance(k))

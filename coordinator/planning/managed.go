@@ -99,8 +99,8 @@ func (p *Planner) prepareManaged(node int, o *object) program.Step {
 	}
 }
 
-// leaveOut tells what expressions see of an instance that has no object where nothing is going to make one. While
-// something is imported, what is not there may only not be imported yet.
+// leaveOut sets the value for expressions of an instance without an object that will not be created. During an
+// import, a missing object may only not be imported yet.
 func (p *Planner) leaveOut(o *object) {
 	stored := p.Prior.Resources[o.addr.Abs()]
 	partly := stored != nil && len(stored.Instances) > 0
@@ -117,8 +117,8 @@ func (p *Planner) leaveOut(o *object) {
 	}
 }
 
-// known returns a stored object as it is to be planned. The object shows the outcome of an update or a deletion in
-// doubt, so it must be read then. A creation stays in doubt, because there is nothing to read.
+// known returns a stored object in the form for planning. If an update or a deletion is in doubt, the object shows
+// the outcome, so it must be read. A creation stays in doubt, because there is nothing to read.
 func known(a addr.Instance, o *state.Object) (object *state.Object, mustRead bool, diags diag.List) {
 	switch {
 	case o == nil || o.Status != state.InDoubt:
@@ -133,7 +133,7 @@ func known(a addr.Instance, o *state.Object) (object *state.Object, mustRead boo
 	return o.BeforeDoubt(), true, diag.List{warning}
 }
 
-// inDoubt is the error that an operation with an unknown outcome prevents a plan.
+// inDoubt returns the error that an operation with an unknown outcome prevents a plan.
 func inDoubt(a addr.Instance, o *state.Object) *diag.Diagnostic {
 	d := o.Doubt
 	detail := fmt.Sprintf("The outcome of an earlier operation on %s is not known, so that planning it could create "+
@@ -153,7 +153,7 @@ func inDoubt(a addr.Instance, o *state.Object) *diag.Diagnostic {
 	return diag.New(diag.Error, "Resource instance is in doubt", detail, nil)
 }
 
-// forcedReplace reports whether -replace or replace_triggered_by ask for a new object.
+// forcedReplace returns the reason if -replace or replace_triggered_by require a new object.
 func (p *Planner) forcedReplace(o *object) (string, diag.List) {
 	diags := p.halfMatched(o)
 	forced := ""
@@ -182,7 +182,7 @@ func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
 	return p.settled(o, a, diags)
 }
 
-// settled is the last step of a managed object: its change.
+// settled returns the last step of a managed object: its change.
 func (p *Planner) settled(o *object, a answer, diags diag.List) program.Step {
 	w := o.work
 	quiet := len(diags) == 0
@@ -193,7 +193,7 @@ func (p *Planner) settled(o *object, a answer, diags diag.List) program.Step {
 	}
 	if p.Mode == plan.RefreshOnly {
 		if a.before.IsNull() {
-			// It is gone, and nothing takes its place.
+			// It no longer exists and is not created again.
 			o.resource.SetGone(o.addr.Key)
 			return program.Step{Diags: diags, Value: f, Notes: instance.Notes("refresh", a.before)}
 		}
@@ -219,20 +219,20 @@ func (p *Planner) settled(o *object, a answer, diags diag.List) program.Step {
 // answer is a decoded PlanResult.
 type answer struct {
 	*wire.PlanResult
-	// upgraded, before and after are with marks. upgraded is what was stored, before what is there now; same tells
-	// that those two are equal, marks aside.
+	// upgraded, before and after have marks. upgraded is the stored object, before the current one; same is set if
+	// these two are equal apart from marks.
 	upgraded, before, after cty.Value
 	same                    bool
-	// decided tells that a verdict gave the answer, not a worker.
+	// decided is set if the answer comes from a verdict, not from a worker.
 	decided bool
-	// plain tells that before and after have no marks but those that the schema gives.
+	// plain is set if before and after have only the marks of the schema.
 	plain          bool
 	beforeIdentity cty.Value
 	afterIdentity  cty.Value
 	replacePaths   []cty.Path
 }
 
-// planned returns what a worker has planned for an object, and the provider's diagnostics.
+// planned returns a worker's plan of an object, and the provider's diagnostics.
 func (p *Planner) planned(o *object, r *wire.Result) (answer, diag.List) {
 	diags := values.WireDiags(r.Diagnostics, o.work.Range)
 	if diags.HasErrors() {
@@ -248,8 +248,8 @@ func (p *Planner) planned(o *object, r *wire.Result) (answer, diag.List) {
 	return a, diags
 }
 
-// answer decodes a worker's answer. Most objects are as they were and stay so: equal bytes are one value then,
-// which is decoded, and kept in the plan, once.
+// answer decodes a worker's answer. Most objects are unchanged: equal bytes are then decoded, and stored in the
+// plan, only once.
 func (p *Planner) answer(o *object, r *wire.PlanResult) (a answer, err error) {
 	w := o.work
 	a.PlanResult = r
@@ -283,7 +283,8 @@ func (p *Planner) answer(o *object, r *wire.PlanResult) (a answer, err error) {
 	return a, nil
 }
 
-// refreshedObject is the change of the state that refreshing has found: a new value, or that the object is gone.
+// refreshedObject returns the change of the state found by refreshing: a new value, or that the object no longer
+// exists.
 func (p *Planner) refreshedObject(o *object, a answer) state.Change {
 	w := o.work
 	set := state.SetObject{Addr: o.addr, Deposed: o.deposed, Provider: w.Provider}
@@ -298,7 +299,7 @@ func (p *Planner) refreshedObject(o *object, a answer) state.Change {
 		}
 	}
 	if a.decided {
-		set.Object = &obj // the value is what is stored
+		set.Object = &obj // the stored value
 		if obj.CreateBeforeDestroy == w.prior.CreateBeforeDestroy && obj.SkipDestroy == w.prior.SkipDestroy {
 			set.Object = w.prior
 		}
@@ -309,31 +310,31 @@ func (p *Planner) refreshedObject(o *object, a answer) state.Change {
 	obj.Private = a.PriorPrivate
 	var err error
 	if obj.Attrs, obj.Sensitive, err = values.EncodeStored(a.before, w.Schema.Block); err != nil {
-		return set // a value that was decoded by this type cannot fail to encode by it
+		return set // a value decoded with this type can be encoded with it
 	}
 	if a.beforeIdentity != cty.NilVal {
 		obj.Identity, obj.IdentityVersion = values.EncodeIdentity(a.beforeIdentity), a.IdentityVersion
 	}
 	set.Object = &obj
 	if w.prior != nil && sameFound(&obj, w.prior) {
-		set.Object = w.prior // so that the plan keeps no second copy
+		set.Object = w.prior // so that the plan contains no second copy
 	}
 	return set
 }
 
-// sameFound reports whether two objects say the same of what refreshing finds: their dependencies, which may be
-// many, do not come into it.
+// sameFound reports whether two objects are equal in the parts that refreshing finds. Dependencies, which may be
+// many, are ignored.
 func sameFound(a, b *state.Object) bool {
 	x, y := *a, *b
 	x.Dependencies, y.Dependencies = nil, nil
 	return x.Equal(&y)
 }
 
-// driftOf returns what refreshing found changed outside, or a move alone; nil when there is nothing, and for a destroy
-// plan: as in OpenTofu, it is made of what the refreshing found, and lists no drift.
+// driftOf returns the drift of an object, or only its move; nil if there is none, and for a destroy plan: as in
+// OpenTofu, that is based on the refreshed objects, and lists no drift.
 func (p *Planner) driftOf(o *object, a answer) *plan.Change {
 	if o.work.prior == nil || p.Mode == plan.Destroy {
-		return nil // what is destroyed is shown as it was found
+		return nil // destroyed objects are shown as refreshed
 	}
 	action := plan.NoOp
 	switch {
@@ -357,7 +358,7 @@ func (p *Planner) driftOf(o *object, a answer) *plan.Change {
 func (p *Planner) newChange(o *object, a answer) *plan.Change {
 	previous, moved := p.Previous[o.addr]
 	if !moved || o.deposed != state.CurrentObject || p.Mode == plan.Destroy && !p.SkipRefresh {
-		previous = o.addr // a destroy plan that refreshes ends what the refreshing left where it was found
+		previous = o.addr // a destroy plan that refreshes destroys objects at their refreshed addresses
 	}
 	c := &plan.Change{
 		Addr: o.addr, Previous: previous, Deposed: o.deposed, Provider: o.work.Provider,
@@ -372,8 +373,8 @@ func (p *Planner) newChange(o *object, a answer) *plan.Change {
 	return c
 }
 
-// changeOf decides the action: the worker found what the provider needs, the configuration's lifecycle decides the
-// order and what is not destroyed.
+// changeOf determines the action: the worker's answer is what the provider needs; the configuration's lifecycle
+// determines the order, and what is not destroyed.
 func (p *Planner) changeOf(o *object, a answer) *plan.Change {
 	c := p.newChange(o, a)
 	c.Action = a.Action
@@ -389,7 +390,7 @@ func (p *Planner) changeOf(o *object, a answer) *plan.Change {
 		c.Reason = plan.ReplaceBecauseCannotUpdate
 	}
 	if o.work.triggered {
-		c.Reason = plan.ReplaceByTriggers // whatever comes of it, as OpenTofu has it
+		c.Reason = plan.ReplaceByTriggers // in any case, as in OpenTofu
 	}
 	skip := p.skipsDestroy(o)
 	c.SkipDestroy = skip
@@ -402,7 +403,7 @@ func (p *Planner) changeOf(o *object, a answer) *plan.Change {
 		c.Action = plan.Update
 	}
 	if c.Action == plan.NoOp {
-		c.After = a.before // so that what depends on it sees what is stored, marks included
+		c.After = a.before // so that dependents see the stored value, with its marks
 		if c.AfterIdentity == cty.NilVal || c.AfterIdentity.IsNull() {
 			c.AfterIdentity = a.beforeIdentity
 		}
@@ -410,7 +411,8 @@ func (p *Planner) changeOf(o *object, a answer) *plan.Change {
 	return c
 }
 
-// halfMatched warns, at the first instance of a resource, about a -replace that names the resource without a key.
+// halfMatched warns, at the first instance of a resource, about a -replace with the resource's address without a
+// key.
 func (p *Planner) halfMatched(o *object) diag.List {
 	e, _ := o.resource.Expansion()
 	if o.addr.Key == addr.NoKey || len(e.Keys) == 0 || e.Keys[0] != o.addr.Key {

@@ -21,8 +21,8 @@ import (
 func (p *Planner) named(node int, n *graph.Node) program.Step {
 	var step program.Step
 	f := &found{}
-	// A destroy has no use for other values than those of providers. What the others are held to matters only to the
-	// refreshing before it, and comes to nothing in the plan.
+	// A destroy only needs the values of providers. Conditions of other values are relevant only to the refreshing
+	// before it, and not to the plan.
 	idle := p.Mode == plan.Destroy && !p.configures(node)
 	refreshes := !p.SkipRefresh && !p.Prior.IsEmpty()
 	if n.Kind == graph.VariableNode && p.Mode != plan.Destroy && len(n.Variable.Validations) > 0 {
@@ -45,7 +45,7 @@ func (p *Planner) named(node int, n *graph.Node) program.Step {
 	return step
 }
 
-// configures reports whether a vertex has a part in the configuration of a provider that something is stored of.
+// configures reports whether a vertex contributes to the configuration of a provider that has stored objects.
 func (p *Planner) configures(node int) bool {
 	p.configuringOnce.Do(func() {
 		var providers []int
@@ -79,7 +79,7 @@ func (p *Planner) output(n *graph.Node) program.Step {
 		}
 		v, diags := m.EvalOutput(n.Output.Name)
 		if p.Mode == plan.Destroy {
-			diags = unwarned(warningsOnly(diags), n.Module.IsRoot()) // what is about to go cannot be wrong
+			diags = unwarned(warningsOnly(diags), n.Module.IsRoot()) // removed values may be wrong
 		}
 		step.Diags = step.Diags.Append(diags)
 		if n.Module.IsRoot() && !diags.HasErrors() {
@@ -100,8 +100,8 @@ func warningsOnly(l diag.List) diag.List {
 	return out
 }
 
-// unwarned leaves out what is said of deprecated values in a root output that is about to go: nobody has to replace
-// them.
+// unwarned removes warnings about deprecated values in a root output that is about to be removed: nobody has to
+// replace them.
 func unwarned(l diag.List, root bool) diag.List {
 	if !root {
 		return l
@@ -127,10 +127,10 @@ func (p *Planner) outputChange(name string, sensitive bool, after cty.Value) *pl
 	bare, _ := after.UnmarkDeep()
 	refreshes := p.Mode == plan.Destroy && !p.SkipRefresh && !p.Prior.IsEmpty() && bare.IsWhollyKnown()
 	if p.Mode == plan.Destroy && !exists && (!refreshes || bare.IsNull()) {
-		return nil // it is not stored, and refreshing does not store it
+		return nil // not stored, also not by refreshing
 	}
 	if refreshes {
-		c.Before, c.BeforeSensitive = bare, sensitive // what is refreshed before everything goes are the outputs, too
+		c.Before, c.BeforeSensitive = bare, sensitive // a destroy refreshes the outputs, too
 	}
 	switch {
 	case p.Mode == plan.Destroy:
@@ -150,8 +150,8 @@ func (p *Planner) outputChange(name string, sensitive bool, after cty.Value) *pl
 	return c
 }
 
-// provider evaluates a provider block. What its provider says of the values, the first worker that configures it
-// reports.
+// provider evaluates a provider block. The provider's own validation is reported by the first worker that
+// configures it.
 func (p *Planner) provider(n *graph.Node) program.Step {
 	var step program.Step
 	for _, m := range p.Store.Instances(n.Module) {

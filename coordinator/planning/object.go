@@ -11,18 +11,18 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// work is what an object's vertex keeps between its steps.
+// work is the data of an object's vertex between its steps.
 type work struct {
 	// The values of the block or, for an object without one, of the state.
 	*instance.Instance
 	prior *state.Object
-	// verdict identifies what goes into the plan of the object; nil where none may be gone by.
+	// verdict is the digest of the inputs of the object's plan; nil if verdicts are not used.
 	verdict *journal.Verdict
-	// triggered says that replace_triggered_by asks for a new object.
+	// triggered is set if replace_triggered_by requires a new object.
 	triggered bool
 	// importing is set if the object is imported.
 	importing *plan.Importing
-	// private is the private data to close an open ephemeral object with; opened says that it is open.
+	// private is the private data for closing an ephemeral object; opened is set if it is open.
 	private []byte
 	opened  bool
 	// renewing has the problems of renewing it.
@@ -62,7 +62,7 @@ func (p *Planner) completeObject(vx vertex, r *wire.Result) program.Step {
 
 // setUp evaluates the block of an object.
 func (p *Planner) setUp(o *object) diag.List {
-	// The import command plans nothing, and the block may not be finished yet.
+	// The import command does not plan, and the block may not be complete yet.
 	lenient := len(p.Imports) > 0 && o.addr.Resource.Mode == addr.Managed
 	in, diags := p.evaluator().Block(o.resource, o.addr.Key, instance.Options{Lenient: lenient})
 	o.work.Instance = in

@@ -19,7 +19,7 @@ import (
 
 var errNoAnswer = errors.New("the worker's answer holds nothing")
 
-// prepareOrphan refreshes an object that is to be removed, and plans that: objects without a place in the
+// prepareOrphan refreshes an object that is to be removed, and plans its removal: objects without a place in the
 // configuration, deposed objects, and everything in a destroy plan.
 func (p *Planner) prepareOrphan(o *object) program.Step {
 	w := o.work
@@ -28,7 +28,7 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 		return program.Step{}
 	}
 	if o.addr.Resource.Mode != addr.Managed {
-		// Data is not destroyed, it is forgotten without a word.
+		// Data is silently removed from the state.
 		f := &found{state: []state.Change{state.SetObject{Addr: o.addr, Deposed: o.deposed}}}
 		return program.Step{Value: f}
 	}
@@ -50,7 +50,7 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 	}
 	stored, err := values.DecodeStored(w.prior, schema)
 	if err != nil {
-		stored = cty.NilVal // it has to be upgraded first
+		stored = cty.NilVal // it must be upgraded first
 	}
 	var more diag.List
 	w.Instance, more = p.evaluator().Stored(o.addr, served, schema, stored)
@@ -69,8 +69,8 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 	}
 }
 
-// MissingProviders names the objects that no block has any more, nor a configuration of their provider. Such a plan is
-// not begun, as in OpenTofu; where only a part is planned, what is outside of it does not matter.
+// MissingProviders reports objects without a block whose provider has no configuration either. Such a plan is not
+// started, as in OpenTofu; if only a part is planned, objects outside of it are ignored.
 func (p *Planner) MissingProviders() (diags diag.List) {
 	if !p.Scope.Whole() {
 		return nil
@@ -87,7 +87,7 @@ func (p *Planner) MissingProviders() (diags diag.List) {
 	return diags
 }
 
-// providerPresent refuses objects whose provider configuration has been removed from the configuration.
+// providerPresent rejects objects whose provider configuration has been removed from the configuration.
 func (p *Planner) providerPresent(a addr.Instance, served addr.ProviderInstance) diag.List {
 	pc := served.Config()
 	switch {
@@ -105,7 +105,7 @@ func (p *Planner) providerPresent(a addr.Instance, served addr.ProviderInstance)
 			"more. Put it back until %s is destroyed; after that it can be removed.", a, pc, a), nil)
 }
 
-// completeOrphan turns the worker's result into a deletion, or into nothing if the object is already gone.
+// completeOrphan converts the worker's result into a deletion, or into no change if the object no longer exists.
 func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 	w := o.work
 	a, diags := p.planned(o, r)
@@ -117,7 +117,7 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 		o.resource.Set(o.addr.Key, a.before)
 	}
 	if a.before.IsNull() && o.deposed != state.CurrentObject && p.Mode == plan.Normal {
-		// Nothing to do, which the plan says of what was to be deleted.
+		// Nothing to do; the plan shows this for objects that were to be deleted.
 		f.change = p.newChange(o, a)
 		f.change.After, f.change.AfterIdentity, f.change.Action = f.change.Before, cty.NilVal, plan.NoOp
 	}

@@ -1,8 +1,8 @@
 // Package planning is the program that makes a plan: it expands the configuration, has workers refresh and plan every
 // object, and collects the changes.
 //
-// It decides nothing about readiness, permits or lanes, which belong to the loop, and changes nothing outside: all its
-// tasks use the fast lane.
+// It makes no decisions about readiness, permits or lanes, which belong to the loop, and changes nothing outside:
+// all its tasks use the fast lane.
 package planning
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Options say what to plan.
+// Options are the options of a Planner.
 type Options struct {
 	Code   *values.Code
 	Store  *values.Store
@@ -33,29 +33,30 @@ type Options struct {
 	// Prior is the stored state after moves; the planner refreshes its own copy of it. Stored is the state before
 	// moves.
 	Prior, Stored *state.State
-	// Previous maps the addresses of moved instances to where they were.
+	// Previous maps the addresses of moved instances to their old addresses.
 	Previous map[addr.Instance]addr.Instance
-	// MovedByBlock are those of them that a moved block moved: it says why, when their new place is not declared.
+	// MovedByBlock are those that a moved block has moved; it is the reason if their new address is not declared.
 	MovedByBlock map[addr.Instance]bool
 	Mode         plan.Mode
-	// SkipRefresh plans with what the state says; Refreshed tells that a plan before this one has refreshed it.
+	// SkipRefresh plans with the stored state; Refreshed is set if an earlier plan has refreshed it.
 	SkipRefresh, Refreshed bool
-	// OnlyChanged reads an object only if planning against what is stored comes to a change of it, or something
-	// that it depends on changes.
+	// OnlyChanged reads an object only if planning against the stored object gives a change, or if one of its
+	// dependencies changes.
 	OnlyChanged bool
-	// Verdicts are those about instances that OnlyChanged may go by, under their addresses; nil to ask about all.
+	// Verdicts are the verdicts that OnlyChanged may use, by address; nil for none.
 	Verdicts map[string]journal.Verdict
-	// Spare leaves the values out of changes that keep an object as it is by a verdict: nobody will look at them.
+	// Spare leaves out the values of changes that keep an object unchanged because of a verdict: they will not be
+	// shown.
 	Spare   bool
 	Scope   Scope
 	Replace []addr.Instance
 	// WholeEdges makes a reference to one instance wait for all instances of its resource (edges = "resource").
 	WholeEdges bool
-	// Imports are what the import command asks for, by target; blocks are evaluated by the planner.
+	// Imports are the imports of the import command, by target; import blocks are evaluated by the planner.
 	Imports map[addr.Instance]*ImportTarget
 	// Removed returns the removed block that covers an instance, or nil.
 	Removed func(addr.Instance) *config.Removed
-	// Package returns the package of a provider as workers need it.
+	// Package returns the package of a provider for workers.
 	Package func(addr.Provider) wire.Package
 	// Now is the plan's timestamp.
 	Now time.Time
@@ -67,8 +68,8 @@ type Options struct {
 type Planner struct {
 	Options
 
-	// closure answers which resources a vertex waits for; first, which resources are created before they are
-	// destroyed.
+	// closure returns the resources on which a vertex depends; first contains the resources that are created before
+	// they are destroyed.
 	closure *graph.Closure
 	first   map[addr.ConfigResource]bool
 
@@ -81,8 +82,8 @@ type Planner struct {
 	triggerMu sync.Mutex // guards triggers
 	triggers  map[*values.Resource]bool
 
-	mu sync.RWMutex // guards all below
-	// vertices are the static nodes, then the instances in the order of their growth.
+	mu sync.RWMutex // guards the fields below
+	// vertices are the static nodes, followed by the instances in the order in which they were added.
 	vertices []vertex
 	changes  map[changeKey]*plan.Change
 	drift    []*plan.Change
@@ -94,13 +95,13 @@ type Planner struct {
 	open map[addr.ConfigResource][]*object
 	// closing are the objects that are being closed.
 	closing map[addr.ConfigResource]*object
-	// refreshed is the state as it is now.
+	// refreshed is the refreshed state.
 	refreshed *state.State
-	// unevaluable is what Unevaluable tells.
+	// unevaluable is the result of Unevaluable.
 	unevaluable bool
-	// refusals are what Refusals tells.
+	// refusals are the result of Refusals.
 	refusals diag.List
-	// sights are what the plan has seen of instances.
+	// sights are the observations about instances.
 	sights Sights
 }
 
@@ -122,12 +123,13 @@ type object struct {
 	addr     addr.Instance
 	deposed  state.DeposedKey
 	imported *ImportTarget
-	resource *values.Resource // nil for an orphan of which no block is left
-	// orphan says why an object without an instance in the configuration goes; empty for one that stays.
+	resource *values.Resource // nil for an orphan without a block
+	// orphan is the reason why an object without an instance in the configuration is removed; empty for one that is
+	// kept.
 	orphan plan.Reason
 
-	// work belongs to the vertex's own steps, which never run at once. It is there from the first step to the last;
-	// that of an ephemeral object that was opened, until it is closed.
+	// work belongs to the vertex's own steps, which never run concurrently. It exists from the first step to the
+	// last; that of an opened ephemeral object, until it is closed.
 	work *work
 }
 
@@ -244,10 +246,10 @@ type found struct {
 	drift  *plan.Change
 	output *plan.OutputChange
 	checks []instance.Outcome
-	// expected is what has rules; nil for nothing.
+	// expected are the objects with rules; nil for none.
 	expected    *expectation
-	objects     []object // growth
-	kept        []*found // of objects that are settled without vertices of their own
+	objects     []object // new objects
+	kept        []*found // objects that are settled without vertices
 	node        int
 	state       []state.Change
 	opened      *object
@@ -261,7 +263,7 @@ func (p *Planner) Accept(v int, step *program.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if o := p.vertices[v].object; o != nil && step.Finished() && o.work != nil && !o.work.opened {
-		o.work = nil // of all that is in memory for an instance it is the larger part
+		o.work = nil // it is the larger part of an instance's memory
 	}
 	f, _ := step.Value.(*found)
 	if f == nil {
@@ -276,7 +278,7 @@ func (p *Planner) Accept(v int, step *program.Step) {
 	p.take(f)
 }
 
-// take needs the lock. It takes over what was found.
+// take requires the lock. It adds the findings of a step.
 func (p *Planner) take(f *found) {
 	if f.change != nil {
 		p.changes[changeKey{f.change.Addr, f.change.Deposed}] = f.change
@@ -312,17 +314,17 @@ func (p *Planner) take(f *found) {
 	p.refreshed.Apply(f.state...)
 }
 
-// Refusals tells, after the run has ended, what a plan to destroy everything may not destroy. None of that keeps the
-// rest from being planned: everything goes, whatever it depends on.
+// Refusals returns, after the run has ended, the errors about objects that a destroy plan may not destroy. They do
+// not prevent the rest from being planned, since everything is to be destroyed.
 func (p *Planner) Refusals() diag.List {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.refusals
 }
 
-// Unevaluable tells, after the run has ended, that a destroy met something that an ordinary plan may see otherwise:
-// data that cannot be read, whose reading that may put off, or a check that cannot be evaluated, which is an error
-// there.
+// Unevaluable reports, after the run has ended, whether a destroy encountered something that an ordinary plan may
+// treat differently: data that cannot be read, whose reading that may defer, or a check that cannot be evaluated,
+// which is an error there.
 func (p *Planner) Unevaluable() bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -336,8 +338,8 @@ func (p *Planner) change(a addr.Instance) *plan.Change {
 	return p.changes[changeKey{addr: a}]
 }
 
-// anyPending reports whether a managed resource of a set will change: in the given module instance, where the
-// resource is of the same static module.
+// anyPending reports whether a managed resource of a set will change; for resources of the same static module, in
+// the given module instance.
 func (p *Planner) anyPending(set *state.Dependencies, in addr.ModuleInstance) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -360,7 +362,7 @@ func (p *Planner) willChange(r addr.ConfigResource, in addr.ModuleInstance) bool
 	return p.isPending(r, in)
 }
 
-// isPending needs the lock. It reports whether a managed resource will change.
+// isPending requires the lock. It reports whether a managed resource will change.
 func (p *Planner) isPending(r addr.ConfigResource, in addr.ModuleInstance) bool {
 	if r.Resource.Mode != addr.Managed || p.pending[r] == nil {
 		return false

@@ -15,8 +15,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// allowed refuses to end an object that prevent_destroy protects. An argument that could never be used is refused with
-// every change, so that its author does not learn of it in the hour of need.
+// allowed rejects the removal of an object that prevent_destroy protects. An argument that could never be evaluated
+// is rejected with every change, so that its author learns of it before it is needed.
 func (p *Planner) allowed(o *object, c *plan.Change) diag.List {
 	block := p.block(o)
 	if o.deposed != state.CurrentObject || block == nil || block.PreventDestroy == nil {
@@ -34,7 +34,8 @@ func (p *Planner) allowed(o *object, c *plan.Change) diag.List {
 		block.Range.Ptr()))
 }
 
-// block returns the block of an object, which may be there although the instance of its module is not; nil without one.
+// block returns the block of an object, which may exist although the instance of its module does not; nil if there
+// is none.
 func (p *Planner) block(o *object) *config.Resource {
 	if o.resource != nil {
 		return o.resource.Code.Config
@@ -45,7 +46,7 @@ func (p *Planner) block(o *object) *config.Resource {
 	return nil
 }
 
-// prevents evaluates prevent_destroy. It must be known only if the object is to end.
+// prevents evaluates prevent_destroy. It must be known only if the object is to be removed.
 func (p *Planner) prevents(o *object, e hcl.Expression, ends bool) (bool, diag.List) {
 	var diags diag.List
 	expr := p.Code.Expr(e)
@@ -89,8 +90,8 @@ func has(found cty.ValueMarks, m any) bool {
 	return ok
 }
 
-// scopeOf returns what an expression of an object's block sees; nil if it refers to something and there is no instance
-// of its module.
+// scopeOf returns the scope of an expression in an object's block; nil if the expression has references and there
+// is no instance of its module.
 func (p *Planner) scopeOf(o *object, expr *eval.Expr) *eval.Scope {
 	m := p.Store.Module(o.addr.Module)
 	if o.resource != nil {

@@ -7,21 +7,21 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// Scope is the part of the configuration that a plan covers: everything, what -target names with what that needs, or
-// everything but what -exclude names and what needs that.
+// Scope is the part of the configuration that a plan covers: everything; the targets and their dependencies; or
+// everything except the excluded objects and their dependents.
 type Scope struct {
 	targets, excludes []addr.Target
-	// needed are the resources that targeted ones depend on: all their instances are covered. dropped are those that
+	// needed are the resources on which targets depend: all their instances are covered. dropped are those that
 	// depend on excluded ones.
 	needed, dropped map[addr.ConfigResource]bool
-	// reads are the only managed instances that are covered, of a plan that does nothing but read them; nil otherwise.
+	// reads are the only managed instances that are covered by a plan that only reads them; nil otherwise.
 	reads map[addr.Instance]bool
-	// nodes are the static vertices that are covered; nil for all.
+	// nodes are the covered static vertices; nil for all.
 	nodes []bool
 }
 
-// NewReading is the scope of a plan that only reads some managed instances. What they need besides is evaluated; of
-// other managed objects, what is stored is taken for what there is.
+// NewReading returns the scope of a plan that only reads some managed instances. Their other dependencies are
+// evaluated; for other managed objects, the stored values are used.
 func NewReading(s *graph.Static, reads map[addr.Instance]bool) Scope {
 	sc := Scope{reads: reads, nodes: make([]bool, len(s.Nodes))}
 	of := map[addr.ConfigResource]bool{}
@@ -41,8 +41,8 @@ func NewReading(s *graph.Static, reads map[addr.Instance]bool) Scope {
 	return sc
 }
 
-// NewScope works out a scope. At most one of the lists is given. In a destroy plan the directions are reversed: what
-// depends on a target goes with it, what an excluded one depends on stays.
+// NewScope computes a scope. At most one of the lists is given. In a destroy plan the directions are reversed:
+// dependents of a target are destroyed with it, dependencies of an excluded object are kept.
 func NewScope(s *graph.Static, targets, excludes []addr.Target, destroy bool) Scope {
 	sc := Scope{targets: targets, excludes: excludes}
 	if len(targets)+len(excludes) == 0 {
@@ -92,15 +92,15 @@ func NewScope(s *graph.Static, targets, excludes []addr.Target, destroy bool) Sc
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.Kind == graph.OutputNode && n.Module.IsRoot() && closure.Resources(i).Len() == 0 {
-			sc.nodes[i] = false // as with targets, a constant is not part of what is planned
+			sc.nodes[i] = false // as with targets, constants are not planned
 		}
 	}
 	return sc
 }
 
-// without returns the resources that are left out because of the hit ones: those of which every instance is, and all
-// that depends on a hit one, though it were on a single instance that stays; OpenTofu is no more exact. whole are the
-// former.
+// without returns the resources that are left out because of the hit ones: resources with all instances excluded,
+// and all resources that depend on a hit one, even if only on an instance that is kept, as in OpenTofu. whole are
+// the former.
 func without(s *graph.Static, hit []int, excludes []addr.Target) (excluded, whole []int) {
 	var behind []int
 	for _, v := range hit {
@@ -121,8 +121,8 @@ func without(s *graph.Static, hit []int, excludes []addr.Target) (excluded, whol
 	return excluded, whole
 }
 
-// destroying works out the scope of a destroy plan. Everything is evaluated, for the sake of provider configurations;
-// outputs stay.
+// destroying computes the scope of a destroy plan. Everything is evaluated, for provider configurations; outputs
+// are kept.
 func (s *Scope) destroying(g *graph.Static, hit []int) {
 	s.nodes = make([]bool, len(g.Nodes))
 	var done []int
@@ -142,7 +142,7 @@ func (s *Scope) destroying(g *graph.Static, hit []int) {
 	}
 }
 
-// outputs covers the root outputs that are made of covered resources alone, and the ends of covered resources.
+// outputs covers the root outputs that depend only on covered resources, and the ends of covered resources.
 func (s *Scope) outputs(g *graph.Static) {
 	closure := graph.NewClosure(g)
 	for i := range g.Nodes {
@@ -208,7 +208,7 @@ func (s Scope) Instance(a addr.Instance) bool {
 	}
 }
 
-// Named reports whether an instance is covered for its own sake, not only because a target needs it.
+// Named reports whether an instance is covered itself, not only as a dependency of a target.
 func (s Scope) Named(a addr.Instance) bool {
 	return len(s.targets) == 0 && s.Instance(a) || containsAny(s.targets, a)
 }

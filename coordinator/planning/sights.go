@@ -16,23 +16,23 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Sights are what a plan has seen of the objects that there are.
+// Sights are a plan's observations about existing objects.
 type Sights struct {
-	// Same are the instances that were read and found as they are stored, by address. It is there only for a plan that
-	// does not read everything.
+	// Same are the instances that were read and found unchanged, by address. It is set only for a plan that does
+	// not read everything.
 	Same []string
-	// Unread are those that were taken as they are stored.
+	// Unread are those that were assumed to be unchanged.
 	Unread []string
-	// Hits is how many of these were decided by a verdict; New are the verdicts to remember.
+	// Hits is the number of these that were decided by a verdict; New are the verdicts to store.
 	Hits int
 	New  map[string]journal.Verdict
 }
 
-// sight is what was seen of one object.
+// sight is the observation about one object.
 type sight struct {
 	how     seeing
 	hit     bool
-	verdict *journal.Verdict // to remember; nil for none
+	verdict *journal.Verdict // to store; nil for none
 }
 
 type seeing byte
@@ -63,14 +63,14 @@ func (s *Sights) add(a addr.Instance, seen sight) {
 	}
 }
 
-// Sights returns what the plan has seen, after the run has ended.
+// Sights returns the observations after the run has ended.
 func (p *Planner) Sights() Sights {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.sights
 }
 
-// UnreadIn is what the plan says of the objects that it did not read; nil for none.
+// UnreadIn returns the plan's summary of the objects that it did not read; nil for none.
 func (s Sights) UnreadIn(reads journal.Reads) *plan.Unread {
 	if len(s.Unread) == 0 {
 		return nil
@@ -85,15 +85,15 @@ func (s Sights) UnreadIn(reads journal.Reads) *plan.Unread {
 	return out
 }
 
-// mayGoByStored reports whether an object need not be read as long as nothing about it changes: a managed one that the
-// configuration wants.
+// mayGoByStored reports whether an object need not be read if it does not change: a managed one with a place in the
+// configuration.
 func (p *Planner) mayGoByStored(o *object) bool {
 	return p.OnlyChanged && p.Mode == plan.Normal && o.orphan == plan.NoReason && o.addr.Resource.Mode == addr.Managed &&
 		o.imported == nil
 }
 
-// goesByStored reports whether a worker may take an object as it is stored: nothing that it depends on changes, and it
-// is where it was.
+// goesByStored reports whether a worker may use the stored object: none of its dependencies changes, and it was not
+// moved.
 func (p *Planner) goesByStored(node int, o *object) bool {
 	if !p.mayGoByStored(o) {
 		return false
@@ -104,7 +104,8 @@ func (p *Planner) goesByStored(node int, o *object) bool {
 	return !p.dependsOnPending(node, o.addr.Module)
 }
 
-// dependsOnPending is anyPending for what a static vertex waits for, which may be much more than what is pending.
+// dependsOnPending is anyPending for the dependencies of a static vertex, which may be many more than the pending
+// resources.
 func (p *Planner) dependsOnPending(node int, in addr.ModuleInstance) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -120,7 +121,7 @@ func (p *Planner) dependsOnPending(node int, in addr.ModuleInstance) bool {
 	return false
 }
 
-// seen is what a plan against a worker's answer has seen of an object.
+// seen returns the observation about an object from a plan with a worker's answer.
 func (p *Planner) seen(o *object, a answer, change *plan.Change, quiet bool) sight {
 	if !p.OnlyChanged || o.work.prior == nil {
 		return sight{}
@@ -138,7 +139,7 @@ func (p *Planner) seen(o *object, a answer, change *plan.Change, quiet bool) sig
 	return s
 }
 
-// kept is the answer that a verdict gives, without values: nothing changes.
+// kept returns the answer of a verdict, without values: nothing changes.
 func (w *work) kept() answer {
 	return answer{
 		PlanResult: &wire.PlanResult{Action: plan.NoOp, PriorPrivate: w.prior.Private, SchemaVersion: w.Schema.Version,
@@ -147,7 +148,8 @@ func (w *work) kept() answer {
 	}
 }
 
-// decided is the answer of a verdict that there is. It returns false where what is stored cannot be read as it is.
+// decided returns the answer of a verdict, if there is one. It returns false if the stored object cannot be
+// decoded.
 func (p *Planner) decided(o *object) (answer, bool) {
 	w := o.work
 	a := w.kept()
@@ -169,8 +171,8 @@ func (p *Planner) decided(o *object) (answer, bool) {
 	return a, true
 }
 
-// spared is what a plan that spares values finds of an object that a verdict keeps as it is: its value is what is
-// stored, for those who refer to it. It returns nil where the value has to be looked at.
+// spared returns the findings about an object that a verdict keeps unchanged, in a plan without values: references
+// to it use the stored value. It returns nil if the value is needed.
 func (p *Planner) spared(o *object) *found {
 	w := o.work
 	if !p.Spare || len(o.resource.Code.Config.Postconditions) > 0 || len(w.Sensitive) > 0 ||
@@ -189,7 +191,7 @@ func (p *Planner) spared(o *object) *found {
 		state: []state.Change{p.refreshedObject(o, a)}}
 }
 
-// declares reports whether the schema says itself that what is at some paths is sensitive.
+// declares reports whether the schema itself makes the values at some paths sensitive.
 func (w *work) declares(paths []cty.Path) bool {
 	for _, path := range paths {
 		if len(path) != 1 {
@@ -203,9 +205,9 @@ func (w *work) declares(paths []cty.Path) bool {
 	return true
 }
 
-// settleKept settles those of the objects to come of a resource of which a verdict says that they stay as they are. No
-// worker is asked about them and nobody is told that something is done to them, so they need no vertices: what they
-// depend on has been planned when their resource expands. Whatever there is to be said about one is said by a vertex.
+// settleKept settles those new objects of a resource that a verdict keeps unchanged. No worker is called and no
+// progress is shown for them, so they need no vertices: their dependencies have been planned when their resource
+// expands. An object with diagnostics gets a vertex.
 func (p *Planner) settleKept(node int, f *found) {
 	if !p.OnlyChanged || len(p.Verdicts) == 0 {
 		return
@@ -227,10 +229,10 @@ func (p *Planner) settleKept(node int, f *found) {
 	f.objects = left
 }
 
-// part is how many objects are worth a core.
+// part is the number of objects for which another core is worthwhile.
 const part = 256
 
-// eachPart calls fn for all numbers below n, those of large parts on several cores.
+// eachPart calls fn for all numbers below n, on several cores if n is large.
 func eachPart(n int, fn func(int)) {
 	cores := runtime.GOMAXPROCS(0)
 	size := max(part, (n+cores-1)/cores)
@@ -246,11 +248,11 @@ func eachPart(n int, fn func(int)) {
 		})
 	}
 	if err := all.Wait(); err != nil {
-		panic(err) // only a bug does
+		panic(err) // only a bug causes this
 	}
 }
 
-// kept returns what there is to accept of an object that a verdict settles; nil of another one.
+// kept returns the findings about an object that a verdict settles; nil for other objects.
 func (p *Planner) kept(node int, o *object) *found {
 	if _, is := p.Verdicts[o.addr.String()]; !is || !p.goesByStored(node, o) {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// verdictOf identifies all that goes into the plan of an object: the package of its provider and how that is
-// configured, the type with its schema, what is stored with private data, and what the configuration says.
+// verdictOf returns the digest of all inputs of an object's plan: the package of its provider and its
+// configuration, the type with its schema, the stored object with private data, and the configuration.
 func verdictOf(p *wire.Provider, s *schema.Schema, task *wire.PlanTask) journal.Verdict {
 	room := digests.Get().(*digest)
 	defer digests.Put(room)
@@ -37,10 +37,10 @@ func verdictOf(p *wire.Provider, s *schema.Schema, task *wire.PlanTask) journal.
 	return journal.Verdict(sum[:len(journal.Verdict{})])
 }
 
-// digests are the rooms in which what is digested is put together.
+// digests are buffers for the input of the hash.
 var digests = sync.Pool{New: func() any { return new(digest) }}
 
-// digest is what a digest is made of: each part tells where it ends, so that no two inputs have the same parts.
+// digest is the input of the hash: each part contains its length, so that different inputs differ.
 type digest []byte
 
 func (d *digest) bytes(b []byte) { *d = append(binary.AppendUvarint(*d, uint64(len(b))), b...) }

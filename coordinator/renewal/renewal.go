@@ -1,9 +1,9 @@
-// Package renewal keeps ephemeral objects alive between their opening and their closing: it has them renewed when
-// their provider said that it must be done. It opens and closes nothing.
+// Package renewal keeps ephemeral objects alive between opening and closing: it renews them when their provider has
+// requested it. It does not open or close them.
 //
-// Renewals are no vertices of a run. They change nothing that a journal would have to know of, they hold no permit,
-// and nothing waits for them but the closing of their object: what was opened in a run that was cut off is opened
-// anew when the run is resumed.
+// Renewals are not vertices of a run. They change nothing that a journal would have to record, hold no permit, and
+// only the closing of their object waits for them. Objects that were opened in a run that was cut off are opened
+// again when the run is resumed.
 package renewal
 
 import (
@@ -22,20 +22,22 @@ type Open struct {
 	Address  string
 	Type     string
 	Provider wire.Provider
-	// Pool is where it was opened, and is renewed.
+	// Pool is the pool where it was opened and is renewed.
 	Pool string
-	// Private is what the provider gave to renew or close it with; RenewAt is when it must be renewed, zero for never.
+	// Private is the provider's private data for renewing or closing it; RenewAt is the time of the renewal, zero
+	// for never.
 	Private []byte
 	RenewAt time.Time
 }
 
-// Caller has a task carried out by a worker of a pool.
+// Caller executes a task on a worker of a pool.
 type Caller func(ctx context.Context, pool string, task *wire.Task) (*wire.Result, diag.List)
 
-// Keeper has open objects renewed until they are released. Its methods may be called from any goroutine. Stop it.
+// Keeper renews open objects until they are released. Its methods may be called from any goroutine. The caller
+// stops it.
 type Keeper struct {
 	call Caller
-	ctx  context.Context // ends with Stop; the renewals' own, not a caller's
+	ctx  context.Context // of the renewals; ends with Stop
 	stop context.CancelFunc
 	all  sync.WaitGroup
 
@@ -51,13 +53,13 @@ type kept struct {
 	diags   diag.List
 }
 
-// NewKeeper returns a Keeper of nothing.
+// NewKeeper returns a Keeper without objects.
 func NewKeeper(call Caller) *Keeper {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Keeper{call: call, ctx: ctx, stop: stop, kept: map[string]*kept{}}
 }
 
-// Keep has an object renewed, if it ever needs to be.
+// Keep renews an object, if it needs renewals.
 func (k *Keeper) Keep(o Open) {
 	if k == nil || o.RenewAt.IsZero() {
 		return
@@ -77,7 +79,7 @@ func (k *Keeper) Keep(o Open) {
 	}()
 }
 
-// renew renews until the object is released, or cannot be renewed any more.
+// renew renews until the object is released, or a renewal fails.
 func (k *Keeper) renew(until context.Context, e *kept) {
 	for !e.RenewAt.IsZero() {
 		timer := time.NewTimer(time.Until(e.RenewAt))
@@ -87,7 +89,7 @@ func (k *Keeper) renew(until context.Context, e *kept) {
 			return
 		case <-timer.C:
 		}
-		// A renewal that has begun is not cut off by the release: the closing needs what comes back.
+		// A release does not cancel a renewal in progress: the closing needs its result.
 		res, diags := k.call(k.ctx, e.Pool, &wire.Task{
 			Address: e.Address, Provider: e.Provider, Ephemeral: &wire.EphemeralTask{Op: "renew", Type: e.Type,
 				Private: e.Private},
@@ -102,15 +104,15 @@ func (k *Keeper) renew(until context.Context, e *kept) {
 	}
 }
 
-// bugOf tells of a panic while an object was renewed. The object is closed with what is known of it.
+// bugOf reports a panic during a renewal. The object is closed with its last private data.
 func bugOf(address string, err error) diag.List {
 	d := diag.New(diag.Error, "The renewals have ended", err.Error(), nil)
 	d.Extra = err
 	return diag.List{d}.WithAddress(address)
 }
 
-// Release ends the renewals of an object that is about to be closed; it waits for one that is in progress. It returns
-// what to close the object with (the given private data, when it was never renewed) and what went wrong meanwhile.
+// Release ends the renewals of an object that is about to be closed; it waits for one in progress. It returns the
+// private data for closing (the given data, if it was never renewed) and the problems of the renewals.
 func (k *Keeper) Release(address string, private []byte) ([]byte, diag.List) {
 	if k == nil {
 		return private, nil
@@ -127,7 +129,7 @@ func (k *Keeper) Release(address string, private []byte) ([]byte, diag.List) {
 	return e.Private, e.diags
 }
 
-// Stop ends all renewals and waits for them. What is still open will not be closed by this run.
+// Stop ends all renewals and waits for them. This run will not close objects that are still open.
 func (k *Keeper) Stop() {
 	k.stop()
 	k.all.Wait()
