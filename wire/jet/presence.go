@@ -177,9 +177,9 @@ func (c *Conn) Workers(ctx context.Context) ([]wire.Worker, error) {
 	if err := p.awaitAnnouncements(ctx); err != nil {
 		return nil, err
 	}
-	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	now := time.Now() // under the lock: no heartbeat that was noted is later
 	list := make([]wire.Worker, 0, len(p.workers))
 	for _, s := range p.workers {
 		list = append(list, wire.Worker{Heartbeat: s.Heartbeat, Since: now.Sub(s.at)})
