@@ -1,6 +1,6 @@
-// Package cloud is what packages that ask services of clouds take from the operation that they ask for.
+// Package cloud has the environment of an operation for packages that use cloud services.
 //
-// It asks nothing itself: who asks, and how, is for the packages below it.
+// It sends no requests: credentials and requests are left to the packages below it.
 package cloud
 
 import (
@@ -18,17 +18,17 @@ import (
 
 // Surroundings are an operation's directory and environment. The zero value has neither.
 type Surroundings struct {
-	// Dir is the directory that relative paths start from; default: the working directory.
+	// Dir is the directory to which relative paths refer; default: the working directory.
 	Dir string
-	// Environ is the environment of the operation, for programs that are started for it; default: an empty one.
+	// Environ is the environment of the operation, for programs that are started; default: an empty one.
 	Environ environ.Variables
-	// Env returns the value of an environment variable, empty when it is not set; default: that in Environ.
+	// Env returns the value of an environment variable, empty if it is not set; default: from Environ.
 	Env func(name string) string
-	// UserAgent is what servers are told; default "Millipede".
+	// UserAgent identifies the client to servers; default "Millipede".
 	UserAgent string
 }
 
-// Completed returns the surroundings with the defaults in the place of what is not set.
+// Completed returns the surroundings with defaults for unset fields.
 func (s Surroundings) Completed() Surroundings {
 	if s.Env == nil {
 		s.Env = s.Environ.Get
@@ -39,7 +39,7 @@ func (s Surroundings) Completed() Surroundings {
 	return s
 }
 
-// Path returns a path of a file as the operation means it: relative ones start from its directory.
+// Path returns the path of a file: relative ones refer to the directory of the operation.
 func (s Surroundings) Path(name string) string {
 	if s.Dir == "" || name == "" || filepath.IsAbs(name) {
 		return name
@@ -47,7 +47,7 @@ func (s Surroundings) Path(name string) string {
 	return filepath.Join(s.Dir, name)
 }
 
-// Either returns the first of some variables that is not empty.
+// Either returns the first non-empty variable.
 func (s Surroundings) Either(names ...string) string {
 	if s.Env == nil {
 		return ""
@@ -60,9 +60,9 @@ func (s Surroundings) Either(names ...string) string {
 	return ""
 }
 
-// Transport returns a new HTTP transport that takes its proxies, a file of certificate authorities (SSL_CERT_FILE, in
-// the place of the system's), and its patience with servers that are silent, from the operation's environment. Its
-// owner closes its idle connections.
+// Transport returns a new HTTP transport, with the proxies, the certificate authorities (SSL_CERT_FILE, replacing
+// the system's), and the time limit for silent servers of the operation's environment. The caller closes its idle
+// connections.
 func (s Surroundings) Transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DialContext = s.Dialer().DialContext
@@ -85,8 +85,8 @@ func (s Surroundings) Transport() *http.Transport {
 	return t
 }
 
-// Trust sets how a transport checks servers and what it shows them. Where that names no authorities, those that the
-// transport has already stay.
+// Trust sets how a transport verifies servers, and its client certificate. If the configuration contains no
+// authorities, the transport keeps its own.
 func Trust(t *http.Transport, config *tls.Config) {
 	if config.RootCAs == nil && t.TLSClientConfig != nil {
 		config.RootCAs = t.TLSClientConfig.RootCAs

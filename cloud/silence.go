@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// PatienceVariable is the environment variable that says for how many seconds a server may be silent.
+// PatienceVariable is the environment variable with the number of seconds for which a server may be silent.
 const PatienceVariable = "MILLIPEDE_SERVER_TIMEOUT"
 
-// The time that a server may be silent, and the limits of what may be set.
+// The default time for which a server may be silent, and its limits.
 const (
 	patience     = time.Minute
 	maxPatience  = time.Hour
 	dialPatience = 30 * time.Second
 )
 
-// Patience returns how long a server may be silent while something is asked of it: a minute, or what the environment
-// says. What the variable holds that is not a number of seconds from 1 to 3600 is passed over.
+// Patience returns how long a server may be silent during a request: a minute, or the time in the environment.
+// Values other than a number of seconds from 1 to 3600 are ignored.
 func (s Surroundings) Patience() time.Duration {
 	n, err := strconv.Atoi(s.Either(PatienceVariable))
 	if d := time.Duration(n) * time.Second; err == nil && n > 0 && n <= int(maxPatience/time.Second) {
@@ -29,16 +29,16 @@ func (s Surroundings) Patience() time.Duration {
 	return patience
 }
 
-// Dialer makes connections on which a server may be silent for a while, not for ever: reading and writing fail when
-// nothing has passed in either direction for that long. The error is a net.Error, and a timeout.
+// Dialer makes connections with a limit on silence: reads and writes fail if no data has passed in either direction
+// for that long. The error is a net.Error, and a timeout.
 type Dialer struct {
-	// Silence is how long nothing may pass.
+	// Silence is how long no data may pass.
 	Silence time.Duration
 	// Timeout bounds connecting; 0 means half a minute. KeepAlive is that of net.Dialer.
 	Timeout, KeepAlive time.Duration
 }
 
-// Dialer returns what makes connections with the patience that the environment says.
+// Dialer returns a dialer with the time limit of the environment.
 func (s Surroundings) Dialer() Dialer { return Dialer{Silence: s.Patience()} }
 
 // Dial connects to a server.
@@ -46,7 +46,7 @@ func (d Dialer) Dial(network, address string) (net.Conn, error) {
 	return d.DialContext(context.Background(), network, address)
 }
 
-// DialTimeout connects to a server within a time.
+// DialTimeout connects to a server with a time limit.
 func (d Dialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -66,16 +66,17 @@ func (d Dialer) DialContext(ctx context.Context, network, address string) (net.C
 	return &impatient{Conn: conn, silence: d.Silence}, nil
 }
 
-// impatient is a connection whose deadline moves on with whatever passes. A deadline that its user sets still holds.
+// impatient is a connection whose deadline is extended whenever data pass. A deadline set by its user still
+// applies.
 type impatient struct {
 	net.Conn
 	silence time.Duration
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below
 	read, write time.Time  // the deadlines that the user has set; zero for none
 }
 
-// sooner returns the end of the silence that begins now, or the user's deadline where that is before.
+// sooner returns the end of the allowed silence from now, or the user's deadline if that is earlier.
 func (c *impatient) sooner(user time.Time) time.Time {
 	end := time.Now().Add(c.silence)
 	if !user.IsZero() && user.Before(end) {
@@ -91,7 +92,7 @@ func (c *impatient) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// Write also gives the answer its time from now on: a read that waits for it may have begun long before.
+// Write also extends the deadline of the response: a concurrent read may have begun long before.
 func (c *impatient) Write(p []byte) (int, error) {
 	if err := c.await(true); err != nil {
 		return 0, err

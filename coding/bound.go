@@ -5,12 +5,12 @@ import (
 	"errors"
 )
 
-// ErrMalformed is the error for bytes that nothing of ours, and no well-behaved provider, writes.
+// ErrMalformed is the error for bytes that neither Millipede nor a correct provider produces.
 var ErrMalformed = errors.New("malformed message")
 
-// CheckBounds walks one msgpack value without decoding it. It fails unless data is exactly one value, no deeper than
-// depth, whose lengths all fit into data; so decoding it afterwards allocates in proportion to len(data), whoever
-// wrote it.
+// CheckBounds scans one msgpack value without decoding it. It fails unless data is exactly one value, not deeper
+// than depth, and all its lengths fit into data. So the memory for decoding it is proportional to len(data),
+// whatever its origin.
 func CheckBounds(data []byte, depth int) error {
 	rest, err := skipValue(data, depth)
 	if err != nil {
@@ -22,7 +22,7 @@ func CheckBounds(data []byte, depth int) error {
 	return nil
 }
 
-// skipValue returns what follows the first value of data.
+// skipValue returns the data after the first value.
 func skipValue(data []byte, depth int) ([]byte, error) {
 	if len(data) == 0 || depth == 0 {
 		return nil, ErrMalformed
@@ -96,7 +96,7 @@ func skipBytes(data []byte, n uint64) ([]byte, error) {
 }
 
 func skipValues(data []byte, n uint64, depth int) ([]byte, error) {
-	if n > uint64(len(data)) { // each takes at least a byte
+	if n > uint64(len(data)) { // each needs at least a byte
 		return nil, ErrMalformed
 	}
 	var err error
@@ -108,7 +108,7 @@ func skipValues(data []byte, n uint64, depth int) ([]byte, error) {
 	return data, nil
 }
 
-// form is what a length counts.
+// form is the kind of elements that a length counts.
 type form byte
 
 const (
@@ -117,7 +117,7 @@ const (
 	text
 )
 
-// lengthOf reads the header of an array, a map, or of a text or bytes. ok is false when something else stands there.
+// lengthOf decodes the header of an array, a map, or of a text or bytes. ok is false for other values.
 func lengthOf(data []byte, f form) (n uint64, rest []byte, ok bool) {
 	c := data[0]
 	switch {

@@ -1,9 +1,8 @@
-// Package coding is the msgpack codec of everything that Millipede sends and stores, with the bounds of what it reads.
+// Package coding is the msgpack codec for everything that Millipede sends and stores, with bounds on decoding.
 //
-// Whoever wrote the bytes, reading them takes memory and time in proportion to their number, and ends with a value or
-// an error: depth, lengths, types and the size of numbers are checked before the decoders of msgpack and cty see
-// anything, and their panics become errors. The package knows no message and no file: what is in them is their owners'
-// business.
+// For bytes of any origin, decoding needs memory and time proportional to their number, and returns a value or an
+// error: depth, lengths, types and the size of numbers are checked before the decoders of msgpack and cty are
+// called, and their panics become errors. The package does not know any messages or files.
 package coding
 
 import (
@@ -38,15 +37,16 @@ var (
 	}}
 )
 
-// maxPooled keeps one large message from holding its buffer for ever.
+// maxPooled bounds the size of buffers that are kept for reuse.
 const maxPooled = 1 << 20
 
-// Marshal writes a message: a struct by the positions of its fields. One that does not encode is a bug, and panics.
+// Marshal encodes a message: a struct as an array of its fields. It panics if the message cannot be encoded, which
+// is a bug.
 func Marshal(v any) []byte {
 	return EncodeWith(func(enc *msgpack.Encoder) error { return enc.Encode(v) })
 }
 
-// EncodeWith returns what write wrote. An error of write is a bug, and panics.
+// EncodeWith returns the output of write. It panics if write returns an error, which is a bug.
 func EncodeWith(write func(*msgpack.Encoder) error) []byte {
 	e := encoders.Get().(*encoder)
 	e.buf.Reset()
@@ -60,7 +60,7 @@ func EncodeWith(write func(*msgpack.Encoder) error) []byte {
 	return data
 }
 
-// Unmarshal reads one message that nests at most depth deep into v. It does not share memory with data.
+// Unmarshal decodes one message with a nesting of at most depth into v. It does not share memory with data.
 func Unmarshal(data []byte, depth int, v any) error {
 	if err := CheckBounds(data, depth); err != nil {
 		return err
@@ -68,12 +68,12 @@ func Unmarshal(data []byte, depth int, v any) error {
 	return DecodeWith(data, func(dec *msgpack.Decoder) error { return dec.Decode(v) })
 }
 
-// DecodeWith has read take a value from data, which CheckBounds has accepted.
+// DecodeWith calls read to decode a value from data, which CheckBounds must have accepted.
 func DecodeWith(data []byte, read func(*msgpack.Decoder) error) (err error) {
 	d := decoders.Get().(*decoder)
 	d.r.Reset(data)
 	d.dec.ResetReader(&d.r)
-	defer hostile(&err) // after which the decoder is not used again
+	defer hostile(&err) // the decoder is not reused after a panic
 	err = read(d.dec)
 	d.r.Reset(nil)
 	decoders.Put(d)

@@ -13,22 +13,22 @@ import (
 	ctymsgpack "github.com/zclconf/go-cty/cty/msgpack"
 )
 
-// A writer writes the parts of a value: msgpack or JSON, byte for byte as cty writes them.
+// A writer encodes the parts of a value: as msgpack or JSON, byte for byte as cty does.
 type writer interface {
 	null(b []byte) []byte
-	// unknown writes an unknown value without refinements, or returns false.
+	// unknown encodes an unknown value without refinements, or returns false.
 	unknown(b []byte) ([]byte, bool)
 	bool(b []byte, v bool) []byte
 	text(b []byte, s string) []byte
-	// rare has cty write an attribute; it returns false where that fails.
+	// rare encodes an attribute using cty; it returns false if that fails.
 	rare(b []byte, v cty.Value, ty cty.Type) ([]byte, bool)
-	// number returns false for what it leaves to cty.
+	// number returns false for numbers that are left to cty.
 	number(b []byte, f *big.Float) ([]byte, bool)
-	// before and after write what stands around a value of a primitive type where any type may stand.
+	// before and after write what surrounds a value of a primitive type in a position of dynamic type.
 	before(b []byte, typeName string) []byte
 	after(b []byte, typeName string) []byte
-	// list and object write the beginning of n elements; next what stands before the i-th of them, and between an
-	// attribute's name and its value; end what stands after the last.
+	// list and object write the header of n elements; next writes the separator before the i-th of them, and
+	// between an attribute's name and its value; end writes the terminator.
 	list(b []byte, n int) []byte
 	object(b []byte, n int) []byte
 	next(b []byte, i int) []byte
@@ -37,14 +37,14 @@ type writer interface {
 	endObject(b []byte) []byte
 }
 
-// rooms are where values are encoded, before anybody knows how long they are. What is returned has no more bytes than
-// it needs, because it is kept, for each object.
+// rooms are reusable buffers for encoding values of unknown length. Results are copied to their exact size, because
+// they are stored for each object.
 var rooms = sync.Pool{New: func() any { return new([]byte) }}
 
-// largeRoom is the size of a room that is not kept.
+// largeRoom is the size above which a buffer is not reused.
 const largeRoom = 64 << 10
 
-// encode writes a value of the given type; it returns false for what it leaves to cty.
+// encode encodes a value of the given type; it returns false for values that are left to cty.
 func encode[F writer](f F, v cty.Value, ty cty.Type) ([]byte, bool) {
 	room := rooms.Get().(*[]byte)
 	defer rooms.Put(room)
@@ -58,10 +58,10 @@ func encode[F writer](f F, v cty.Value, ty cty.Type) ([]byte, bool) {
 	return bytes.Clone(data), true
 }
 
-// appendValue appends a value of the given type, and returns false where that is for cty: errors, conversions,
-// refinements of unknown values, tuples. Objects of primitive attributes and collections of them are most of what is
-// encoded; cty's way, which builds a path to each attribute and asks for the conformance of all types first, took a
-// tenth of an apply's CPU time.
+// appendValue appends a value of the given type, and returns false for cases that are left to cty: errors,
+// conversions, refinements of unknown values, tuples. Most encoded values are objects of primitive attributes and
+// collections of them; cty's encoder, which builds a path to each attribute and first checks the conformance of all
+// types, took a tenth of an apply's CPU time.
 func appendValue[F writer](f F, b []byte, v cty.Value, ty cty.Type) ([]byte, bool) {
 	if v.IsMarked() {
 		return nil, false
@@ -105,7 +105,7 @@ func appendValue[F writer](f F, b []byte, v cty.Value, ty cty.Type) ([]byte, boo
 	return nil, false
 }
 
-// primitiveName is the name that JSON gives to a primitive type; it is empty for other types.
+// primitiveName returns the JSON name of a primitive type; empty for other types.
 func primitiveName(ty cty.Type) string {
 	switch ty {
 	case cty.String:
@@ -188,7 +188,7 @@ func appendMap[F writer](f F, b []byte, v cty.Value, of cty.Type) ([]byte, bool)
 	return f.endObject(b), true
 }
 
-// inMsgpack writes msgpack with the shortest form of integers.
+// inMsgpack encodes to msgpack with the shortest form of integers.
 type inMsgpack struct{}
 
 func (inMsgpack) null(b []byte) []byte { return append(b, 0xc0) }
@@ -221,7 +221,7 @@ func (inMsgpack) text(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// number writes small integers, which most numbers are.
+// number encodes small integers, which most numbers are.
 func (inMsgpack) number(b []byte, f *big.Float) ([]byte, bool) {
 	n, accuracy := f.Int64()
 	if accuracy != big.Exact || n < 0 || n > math.MaxUint16 {
@@ -248,7 +248,8 @@ func (inMsgpack) list(b []byte, n int) []byte { return counted(b, n, 0x90, 0xdc)
 
 func (inMsgpack) object(b []byte, n int) []byte { return counted(b, n, 0x80, 0xde) }
 
-// counted writes how many elements follow: few of them in the byte small, more after the byte large, or the one after.
+// counted writes a number of elements: in the byte small if there are few, else after the byte large, or the one
+// after it.
 func counted(b []byte, n int, small, large byte) []byte {
 	switch {
 	case n < 16:
@@ -265,7 +266,7 @@ func (inMsgpack) colon(b []byte) []byte       { return b }
 func (inMsgpack) endList(b []byte) []byte     { return b }
 func (inMsgpack) endObject(b []byte) []byte   { return b }
 
-// inJSON writes the JSON that cty has for values.
+// inJSON encodes to cty's JSON form of values.
 type inJSON struct{}
 
 func (inJSON) null(b []byte) []byte { return append(b, "null"...) }

@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// jsonShare is how often, on average, cty may copy each byte of a JSON document while it reads it, and jsonFree the
-// bytes that it may copy in any case: a value inside another is copied once for each one around it.
+// jsonShare is how often, on average, cty may copy each byte of a JSON document while decoding it, and jsonFree is
+// the number of bytes that it may copy in any case: a nested value is copied once for each enclosing value.
 const (
 	jsonShare = 32
 	jsonFree  = 64 << 20
 )
 
-// checkJSON refuses a document that is deeper than depth, or in which so much is nested in so much that reading it
-// takes out of all proportion. numbers tells that texts may stand for numbers, whose length is bounded. Whether the
-// document is one at all is for the decoder to find out.
+// checkJSON rejects a document that is deeper than depth, or so deeply nested that decoding it would be
+// disproportionately expensive. numbers is set if strings may represent numbers, whose length is bounded. It does
+// not check whether the document is valid.
 func checkJSON(data []byte, depth int, numbers bool) error {
 	var opened []int // where each array and object around the place begins
 	copied, allowed := 0, jsonFree+jsonShare*len(data)
@@ -53,11 +53,10 @@ func checkJSON(data []byte, depth int, numbers bool) error {
 	return nil
 }
 
-// TextAttribute returns the text that an attribute of a JSON object has, and false where the object has no such
-// attribute, or something else there. Nothing else of the object is decoded, and a document that is none has no
-// attributes.
+// TextAttribute returns the string value of an attribute of a JSON object, and false if there is no such attribute,
+// or if it is not a string. Nothing else of the object is decoded; an invalid document has no attributes.
 func TextAttribute(object []byte, name string) (string, bool) {
-	depth, isName := 0, false // whether the text at depth 1 that comes next is the name of an attribute
+	depth, isName := 0, false // whether the next string at depth 1 is the name of an attribute
 	for i := 0; i < len(object); i++ {
 		switch object[i] {
 		case '{', '[':
@@ -83,7 +82,7 @@ func TextAttribute(object []byte, name string) (string, bool) {
 	return "", false
 }
 
-// textAfter returns the text that follows the colon at the beginning of data.
+// textAfter returns the string after the colon at the beginning of data.
 func textAfter(data []byte) (text string, ok bool) {
 	data = bytes.TrimLeft(data, " \t\r\n:")
 	if len(data) == 0 || data[0] != '"' {
@@ -93,7 +92,7 @@ func textAfter(data []byte) (text string, ok bool) {
 	return r.text()
 }
 
-// skipText returns where a text ends that begins at i.
+// skipText returns the end of the string that begins at i.
 func skipText(data []byte, i int) int {
 	for ; i < len(data) && data[i] != '"'; i++ {
 		if data[i] == '\\' {

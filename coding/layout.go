@@ -9,19 +9,19 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// layout is the attributes of an object type in order: their names are there once, not once for each object.
+// layout is the sorted attributes of an object type: their names are stored only once, not for each object.
 type layout struct {
-	of    map[string]cty.Type // keeps the key of the layout that of no other type
+	of    map[string]cty.Type // keeps the map alive, so that its address is not reused
 	names []string
 	types []cty.Type
 }
 
-// maxLayouts bounds what is remembered of types.
+// maxLayouts bounds the number of cached types.
 const maxLayouts = 1024
 
 var layouts = struct {
 	sync.RWMutex
-	by map[uintptr]*layout // by the place of the map of types
+	by map[uintptr]*layout // by the address of the map of types
 }{by: map[uintptr]*layout{}}
 
 func layoutOf(types map[string]cty.Type) *layout {
@@ -49,8 +49,8 @@ func layoutOf(types map[string]cty.Type) *layout {
 	return l
 }
 
-// find returns which attribute has a name. Objects are written with their attributes in order, so it is mostly the one
-// at the place at.
+// find returns the index of an attribute. Objects are encoded with sorted attributes, so it is mostly the one at
+// index at.
 func (l *layout) find(at int, name []byte) (int, bool) {
 	if at < len(l.names) && l.names[at] == string(name) {
 		return at, true

@@ -9,17 +9,18 @@ import (
 	ctymsgpack "github.com/zclconf/go-cty/cty/msgpack"
 )
 
-// pathDepth is how deep a coded path nests: the path, its steps, and what is in them.
+// pathDepth is the nesting of an encoded path: the path, its steps, and their contents.
 const pathDepth = 16
 
-// The coded path is an array with an element per step: a string for an attribute, else an array of the key's type and
-// the key. The frequent types are one letter; the others are in cty's JSON form.
+// An encoded path is an array with an element per step: a string for an attribute, else an array of the key's type
+// and the key. Frequent types are one letter; others are in cty's JSON form.
 const (
 	stringKey = "s"
 	numberKey = "n"
 )
 
-// EncodePath returns the coded path, never nil. It fails for a key that is marked, or that is not a plain value.
+// EncodePath returns the encoded path, never nil. It fails for a key that is marked, or that is not a primitive
+// value.
 func EncodePath(path cty.Path) ([]byte, error) {
 	keys := make([]pathKey, len(path))
 	for i, step := range path {
@@ -89,7 +90,7 @@ func encodePathKey(key cty.Value) (pathKey, error) {
 	return pathKey{kind, data}, nil
 }
 
-// DecodePath is the inverse of EncodePath. No bytes are the empty path.
+// DecodePath is the inverse of EncodePath. Empty data are the empty path.
 func DecodePath(data []byte) (cty.Path, error) {
 	if len(data) == 0 {
 		return nil, nil

@@ -6,8 +6,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Readable returns what can be read of an object of the given type that DecodeValue, or DecodeJSON, refuses as a whole:
-// the attributes that are values of their types.
+// Readable returns the valid attributes of an object of the given type that DecodeValue, or DecodeJSON, rejects as
+// a whole.
 func Readable(data []byte, isJSON bool, ty cty.Type) map[string]cty.Value {
 	if !ty.IsObjectType() {
 		return nil
@@ -31,7 +31,7 @@ func Readable(data []byte, isJSON bool, ty cty.Type) map[string]cty.Value {
 		return nil
 	}
 	n, data, ok := lengthOf(data, mapping)
-	for ; ok && n > 0; n-- { // up to where the bytes make no sense any more
+	for ; ok && n > 0; n-- { // up to the first malformed byte
 		name, rest, isText := textOf(data)
 		after, err := skipValue(rest, valueDepth)
 		if !isText || err != nil {

@@ -11,8 +11,8 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// UnmarshalJSON reads a value of the given type from cty's JSON form, as cty does: without the bounds that DecodeJSON
-// has for what somebody else may have written.
+// UnmarshalJSON decodes a value of the given type from cty's JSON form, like cty: without the bounds of DecodeJSON
+// for data that is not trusted.
 func UnmarshalJSON(data []byte, ty cty.Type) (cty.Value, error) {
 	if v, ok := readJSON(data, ty); ok {
 		return v, nil
@@ -20,27 +20,27 @@ func UnmarshalJSON(data []byte, ty cty.Type) (cty.Value, error) {
 	return ctyjson.Unmarshal(data, ty)
 }
 
-// The reader of this file is for objects as states keep them, of which a plan reads as many as there are. cty's reads
-// each part of a document with a decoder of its own, which copies it first: forty times as many allocations. What is
-// unusual is left to cty, errors included: numbers in quotes, tuples, types that are written out, deep nesting.
+// The reader in this file is for objects in states, of which a plan decodes all. cty decodes each part of a
+// document with a separate decoder, which copies it first: forty times as many allocations. Unusual cases,
+// including errors, are left to cty: quoted numbers, tuples, explicit types, deep nesting.
 
-// maxShort is how deep the values are that the reader takes, and maxNumeral how long its numbers are.
+// maxShort is the maximum depth of values for the reader, and maxNumeral the maximum length of numbers.
 const (
 	maxShort   = 32
 	maxNumeral = 18
 )
 
-// readJSON reads a value; it returns false for what it leaves to cty.
+// readJSON decodes a value; it returns false for values that are left to cty.
 func readJSON(data []byte, ty cty.Type) (cty.Value, bool) {
 	r := jsonReader{rest: data}
 	v, ok := r.value(ty, maxShort)
 	return v, ok && r.peek() == 0 && len(r.rest) == 0
 }
 
-// jsonReader takes values off the front of rest.
+// jsonReader decodes values from the front of rest.
 type jsonReader struct{ rest []byte }
 
-// peek returns the first byte that is no space; 0 at the end.
+// peek returns the first byte that is not a space; 0 at the end.
 func (r *jsonReader) peek() byte {
 	for len(r.rest) > 0 {
 		switch c := r.rest[0]; c {
@@ -53,7 +53,7 @@ func (r *jsonReader) peek() byte {
 	return 0
 }
 
-// take takes a byte off that must be the next one.
+// take removes the next byte, which must be c.
 func (r *jsonReader) take(c byte) bool {
 	if r.peek() != c {
 		return false
@@ -101,7 +101,7 @@ func (r *jsonReader) value(ty cty.Type, depth int) (cty.Value, bool) {
 	return cty.NilVal, false
 }
 
-// raw takes a text off without its quotes. plain tells that it means what it says: nothing in it is escaped.
+// raw removes a string and returns it without quotes. plain is set if it contains no escapes.
 func (r *jsonReader) raw() (content []byte, plain, ok bool) {
 	if !r.take('"') {
 		return nil, false, false
@@ -139,7 +139,7 @@ func (r *jsonReader) text() (text string, ok bool) {
 	return text, err == nil
 }
 
-// number reads a number that is written without an exponent, with the precision that cty gives to each.
+// number decodes a number without an exponent, with cty's precision.
 func (r *jsonReader) number() (cty.Value, bool) {
 	end := 0
 	for end < len(r.rest) && isDigit(r.rest[end]) {
@@ -165,7 +165,7 @@ func (r *jsonReader) number() (cty.Value, bool) {
 	return cty.NumberVal(new(big.Float).SetPrec(512).SetInt64(n)), true
 }
 
-// decimal reports whether a text is one digit or more, and nothing else.
+// decimal reports whether a text consists of one or more digits.
 func decimal(text string) bool {
 	for i := range len(text) {
 		if text[i] < '0' || text[i] > '9' {
@@ -175,7 +175,7 @@ func decimal(text string) bool {
 	return text != ""
 }
 
-// dynamic reads a value beside which its type stands, if that is a primitive one.
+// dynamic decodes a value with its type, if that is a primitive one.
 func (r *jsonReader) dynamic(depth int) (cty.Value, bool) {
 	const before, between, after = `{"value":`, `,"type":"`, `"}`
 	if !r.word(before) {
@@ -229,7 +229,7 @@ func (r *jsonReader) object(types map[string]cty.Type, depth int) (cty.Value, bo
 
 func (r *jsonReader) mapping(of cty.Type, depth int) (cty.Value, bool) {
 	if of.HasDynamicTypes() {
-		return cty.NilVal, false // cty panics where the elements turn out to be of several types
+		return cty.NilVal, false // cty panics if the elements have several types
 	}
 	var elements map[string]cty.Value
 	ok := r.members(func() bool {
@@ -252,12 +252,12 @@ func (r *jsonReader) mapping(of cty.Type, depth int) (cty.Value, bool) {
 	return cty.MapVal(elements), true
 }
 
-// members reads what stands in braces, each by each.
+// members calls each for the members in braces.
 func (r *jsonReader) members(each func() bool) bool {
 	return r.take('{') && r.until('}', each)
 }
 
-// until reads what is separated by commas, up to the end.
+// until calls each for comma-separated elements, up to the end.
 func (r *jsonReader) until(end byte, each func() bool) bool {
 	if r.take(end) {
 		return true
@@ -299,8 +299,8 @@ func (r *jsonReader) elements(ty cty.Type, depth int) (cty.Value, bool) {
 	return cty.ListVal(elements), true
 }
 
-// HasOnly tells that the objects in the JSON of a value have no attributes but those of the given type. It says false
-// of what it does not look into, such as names with escapes: then somebody else has to look.
+// HasOnly reports whether the objects in the JSON of a value have only attributes of the given type. It may return
+// false for JSON that it does not examine completely, such as names with escapes; then the caller must check.
 func HasOnly(data []byte, ty cty.Type) bool {
 	r := jsonReader{rest: data}
 	return r.hasOnly(ty, maxShort) && r.peek() == 0 && len(r.rest) == 0
@@ -319,7 +319,7 @@ func (r *jsonReader) hasOnly(ty cty.Type, depth int) bool {
 			return ok && plain && known && r.take(':') && r.hasOnly(of, depth-1)
 		})
 	case c == '{':
-		of := cty.DynamicPseudoType // as for a value beside which its type stands
+		of := cty.DynamicPseudoType // as for a value with its type
 		if ty.IsMapType() {
 			of = ty.ElementType()
 		}
@@ -338,7 +338,7 @@ func (r *jsonReader) hasOnly(ty cty.Type, depth int) bool {
 	return r.leaf()
 }
 
-// leaf takes something off that has no parts.
+// leaf removes a value without parts.
 func (r *jsonReader) leaf() bool {
 	if r.peek() == '"' {
 		_, _, ok := r.raw()
@@ -347,8 +347,8 @@ func (r *jsonReader) leaf() bool {
 	return r.word("null") || r.word("true") || r.word("false") || r.numeral()
 }
 
-// Fits tells that UnmarshalJSON reads a value of the given type from the data, without making it. It says false of
-// what it does not look into.
+// Fits reports whether UnmarshalJSON can decode the data to the given type, without decoding it. It may return
+// false for data that it does not examine completely.
 func Fits(data []byte, ty cty.Type) bool {
 	r := jsonReader{rest: data}
 	return r.fits(ty, maxShort) && r.peek() == 0 && len(r.rest) == 0
@@ -396,7 +396,7 @@ func (r *jsonReader) fits(ty cty.Type, depth int) bool {
 	return false
 }
 
-// numeral takes a number off.
+// numeral removes a number.
 func (r *jsonReader) numeral() bool {
 	end := 0
 	for end < len(r.rest) && isDigit(r.rest[end]) {

@@ -9,21 +9,22 @@ import (
 )
 
 const (
-	// valueDepth is how deep values may be: far deeper than anybody's are, and far from what a stack holds.
+	// valueDepth is the maximum depth of values: far more than real values have, and far less than the stack
+	// allows.
 	valueDepth = 10_000
-	// typeDepth is how deep a type may be in its JSON form, where an object takes two levels.
+	// typeDepth is the maximum depth of a type in its JSON form, where an object takes two levels.
 	typeDepth = 256
-	// jsonValueDepth is how deep a value may be in its JSON form.
+	// jsonValueDepth is the maximum depth of a value in its JSON form.
 	jsonValueDepth = 512
 
-	// maxDigits is how long the text of a number may be, and maxExponent how large, as a power of two: beyond it some
-	// bytes ("1e600000000") become a text of gigabytes as soon as the number is shown or sent on.
+	// maxDigits is the maximum length of a number's text, and maxExponent its maximum size as a power of two:
+	// without them a few bytes ("1e600000000") would become a text of gigabytes when the number is shown or sent.
 	maxDigits   = 20_000
 	maxExponent = 1 << 16
 )
 
-// checkValue is CheckBounds for a value of the given type. It looks into what only the type tells apart from plain
-// text: numbers that are written out, and the types of values whose type is left open.
+// checkValue is CheckBounds for a value of the given type. It also checks parts that only the type distinguishes
+// from plain strings: numbers as text, and the types of dynamic values.
 func checkValue(data []byte, ty cty.Type) error {
 	rest, err := skipTyped(data, ty, valueDepth)
 	if err == nil && len(rest) != 0 {
@@ -32,8 +33,8 @@ func checkValue(data []byte, ty cty.Type) error {
 	return err
 }
 
-// skipTyped returns what follows the first value of data, which should be of the given type. What is not of that type
-// in its form is passed over: the decoder has words for it.
+// skipTyped returns the data after the first value, which should have the given type. Values of another form are
+// skipped: the decoder reports them.
 func skipTyped(data []byte, ty cty.Type, depth int) ([]byte, error) {
 	if len(data) == 0 || depth == 0 {
 		return nil, ErrMalformed
@@ -71,7 +72,7 @@ func skipTyped(data []byte, ty cty.Type, depth int) ([]byte, error) {
 	return skipValue(data, depth)
 }
 
-// skipDynamic passes over the two parts of a value of any type: its type, and the value.
+// skipDynamic skips the two parts of a dynamic value: its type, and the value.
 func skipDynamic(data []byte, depth int) ([]byte, error) {
 	kind, rest, ok := textOf(data)
 	if !ok {
@@ -91,7 +92,7 @@ func skipDynamic(data []byte, depth int) ([]byte, error) {
 }
 
 func skipEach(data []byte, n uint64, depth int, ty func(i uint64) cty.Type) ([]byte, error) {
-	if n > uint64(len(data)) { // each takes at least a byte
+	if n > uint64(len(data)) { // each needs at least a byte
 		return nil, ErrMalformed
 	}
 	var err error
@@ -131,7 +132,7 @@ func skipEntries(data []byte, n uint64, depth int, ty func(key []byte) cty.Type)
 	return data, nil
 }
 
-// checkNumber refuses a number whose text would be out of all proportion.
+// checkNumber rejects a number whose text would be disproportionately long.
 func checkNumber(text string) error {
 	if len(text) > maxDigits {
 		return fmt.Errorf("%w: a number of %d digits", ErrMalformed, len(text))
@@ -141,7 +142,7 @@ func checkNumber(text string) error {
 	}
 	f, _, err := big.ParseFloat(text, 10, 64, big.ToNearestEven)
 	if err != nil {
-		return nil // the decoder has words for it
+		return nil // the decoder reports it
 	}
 	return checkMagnitude(f)
 }
@@ -156,7 +157,7 @@ func checkMagnitude(f *big.Float) error {
 	return nil
 }
 
-// checkMagnitudes looks at all numbers of a value.
+// checkMagnitudes checks all numbers in a value.
 func checkMagnitudes(v cty.Value) error {
 	if !hasNumbers(v.Type()) {
 		return nil
@@ -169,7 +170,7 @@ func checkMagnitudes(v cty.Value) error {
 	})
 }
 
-// hasNumbers reports whether a value of the type can hold a number.
+// hasNumbers reports whether a value of the type can contain a number.
 func hasNumbers(ty cty.Type) bool {
 	switch {
 	case ty == cty.Number, ty == cty.DynamicPseudoType:

@@ -8,8 +8,8 @@ import (
 	ctymsgpack "github.com/zclconf/go-cty/cty/msgpack"
 )
 
-// EncodeValue returns the msgpack of a value of the given type, unknown values with their refinements included. A null
-// value, and cty.NilVal, is nil. The value must not be marked, and must conform to ty.
+// EncodeValue returns the msgpack encoding of a value of the given type, including unknown values with their
+// refinements. A null value, and cty.NilVal, is nil. The value must be unmarked, and conform to ty.
 func EncodeValue(v cty.Value, ty cty.Type) ([]byte, error) {
 	if v == cty.NilVal || v.IsNull() {
 		return nil, nil
@@ -20,8 +20,8 @@ func EncodeValue(v cty.Value, ty cty.Type) ([]byte, error) {
 	return ctymsgpack.Marshal(v, ty)
 }
 
-// EncodeJSON returns cty's JSON form of a value of the given type. The value must be wholly known, must not be marked,
-// and must conform to ty.
+// EncodeJSON returns cty's JSON form of a value of the given type. The value must be wholly known, unmarked, and
+// conform to ty.
 func EncodeJSON(v cty.Value, ty cty.Type) ([]byte, error) {
 	if data, ok := encode(inJSON{}, v, ty); ok {
 		return data, nil
@@ -29,31 +29,31 @@ func EncodeJSON(v cty.Value, ty cty.Type) ([]byte, error) {
 	return ctyjson.Marshal(v, ty)
 }
 
-// QuickJSON is EncodeJSON of a value by its own type, as far as that is quick: it returns false where the value, or a
-// part of it, is marked, unknown, or rare.
+// QuickJSON is EncodeJSON with the value's own type for common values: it returns false if the value, or a part of
+// it, is marked, unknown, or uncommon.
 func QuickJSON(v cty.Value) ([]byte, bool) { return encode(inJSON{}, v, v.Type()) }
 
-// DecodeValue is the inverse of EncodeValue; no bytes are null. It fails unless what it reads conforms to ty, and is
-// within the bounds of this package. It takes memory and time in proportion to len(data), whoever wrote it.
+// DecodeValue is the inverse of EncodeValue; empty data are null. It fails unless the value conforms to ty, and is
+// within the bounds of this package. It needs memory and time proportional to len(data), whatever its origin.
 func DecodeValue(data []byte, ty cty.Type) (v cty.Value, err error) {
 	if len(data) == 0 {
 		return cty.NullVal(ty), nil
 	}
 	defer hostile(&err)
-	if err := checkValue(data, ty); err != nil { // cty makes room for as many elements as a list says it has
+	if err := checkValue(data, ty); err != nil { // cty allocates as many elements as a list claims to have
 		return cty.NilVal, err
 	}
 	return unmarshalValue(data, ty)
 }
 
-// DecodeJSON reads a value of the given type from cty's JSON form, as DecodeValue does from msgpack.
+// DecodeJSON decodes a value of the given type from cty's JSON form, with the bounds of DecodeValue.
 func DecodeJSON(data []byte, ty cty.Type) (v cty.Value, err error) {
 	if len(data) == 0 {
 		return cty.NullVal(ty), nil
 	}
 	defer hostile(&err)
 	if v, ok := readJSON(data, ty); ok {
-		return conforming(v, ty) // it reads nothing that the checks would refuse
+		return conforming(v, ty) // it accepts nothing that the checks would reject
 	}
 	if err := checkJSON(data, jsonValueDepth, hasNumbers(ty)); err != nil {
 		return cty.NilVal, err
@@ -67,7 +67,7 @@ func DecodeJSON(data []byte, ty cty.Type) (v cty.Value, err error) {
 	return conforming(v, ty)
 }
 
-// UnmarshalType reads cty's JSON form of a type.
+// UnmarshalType decodes cty's JSON form of a type.
 func UnmarshalType(data []byte) (ty cty.Type, err error) {
 	defer hostile(&err)
 	if err := checkJSON(data, typeDepth, false); err != nil {
@@ -77,7 +77,7 @@ func UnmarshalType(data []byte) (ty cty.Type, err error) {
 }
 
 func conforming(v cty.Value, ty cty.Type) (cty.Value, error) {
-	if got := v.Type(); !got.Equals(ty) { // as where ty is dynamic, and where an object lacks attributes
+	if got := v.Type(); !got.Equals(ty) { // if ty is dynamic, or an object lacks attributes
 		if problems := got.TestConformance(ty); len(problems) > 0 {
 			return cty.NilVal, problems[0]
 		}
@@ -85,8 +85,8 @@ func conforming(v cty.Value, ty cty.Type) (cty.Value, error) {
 	return v, nil
 }
 
-// hostile makes an error of a panic: the decoders of msgpack, and of cty on top of it, panic on some bytes that nobody
-// encodes (nil for a time, say, or a number that is none).
+// hostile converts a panic to an error: the decoders of msgpack and cty panic for some malformed bytes (nil for a
+// time, for example, or an invalid number).
 func hostile(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("%w: %v", ErrMalformed, r)

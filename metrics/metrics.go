@@ -1,7 +1,8 @@
-// Package metrics keeps the numbers of a process for Prometheus: what a service and its runs do, what a worker does.
+// Package metrics provides the Prometheus metrics of a process: a service with its runs, or a worker.
 //
-// It is told of what happens, or asks when it is scraped; it changes nothing. Labels are bounded: what a configuration
-// can name at will (resource types, pools, limits) has so many values, and all further ones are "other".
+// Metrics are set by observers, or read when they are scraped; the package changes nothing else. Labels are
+// bounded: for names that a configuration can choose (resource types, pools, limits), a limited number of values is
+// used, and all others are "other".
 package metrics
 
 import (
@@ -19,7 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// namespace begins all names of ours.
+// namespace is the prefix of all metric names.
 const namespace = "millipede"
 
 // Set is the metrics of one process.
@@ -31,7 +32,7 @@ type Set struct {
 	sources  *bounded
 }
 
-// How many values of a label are told apart.
+// The maximum numbers of distinct values of labels.
 const (
 	maxTypes   = 200
 	maxPools   = 64
@@ -39,7 +40,7 @@ const (
 	maxSources = 64
 )
 
-// New returns the metrics of a program: at first those of its process, and of Go.
+// New returns the metrics of a program: initially those of its process, and of Go.
 func New(program, version string) *Set {
 	s := &Set{registry: prometheus.NewRegistry(), types: upTo(maxTypes), pools: upTo(maxPools),
 		limits: upTo(maxLimits), sources: upTo(maxSources)}
@@ -57,8 +58,8 @@ func (s *Set) Handler() http.Handler {
 	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 20 * time.Second})
 }
 
-// Listen answers scrapes of /metrics at an address, until end is called; at none if it is empty. There is neither a
-// token nor TLS: the address is one that only the scraper reaches.
+// Listen serves /metrics at an address, until end is called; nothing if the address is empty. There is neither a
+// token nor TLS: only the scraper should be able to reach the address.
 func (s *Set) Listen(ctx context.Context, address string, log *slog.Logger) (end func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil
@@ -83,10 +84,10 @@ func (s *Set) Listen(ctx context.Context, address string, log *slog.Logger) (end
 	}, nil
 }
 
-// other is the value of a label for all that come after so many.
+// other is the value of a label for all values beyond the maximum.
 const other = "other"
 
-// bounded tells apart so many values of a label.
+// bounded limits the number of distinct values of a label.
 type bounded struct {
 	most int
 
@@ -127,11 +128,11 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 }
 
-// asked is a collector that asks when it is scraped.
+// asked is a collector that reads its values when it is scraped.
 type asked struct {
 	all []*prometheus.Desc
 	ask func(gauge func(d *prometheus.Desc, value float64, labels ...string))
-	// counters are those of all whose values only grow.
+	// counters are the metrics whose values only increase.
 	counters map[*prometheus.Desc]bool
 }
 

@@ -9,10 +9,10 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/loop"
 )
 
-// operationBuckets are for what takes a cloud milliseconds or half an hour.
+// operationBuckets are for operations that take a cloud from milliseconds to half an hour.
 var operationBuckets = []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
 
-// Runs are the metrics of what the vertices of runs do.
+// Runs are the metrics of the vertices of runs.
 type Runs struct {
 	set       *Set
 	vertices  *prometheus.CounterVec
@@ -48,7 +48,7 @@ func (s *Set) Runs() *Runs {
 	return r
 }
 
-// counts adds up how far all runs are.
+// counts returns the sum of the progress of all runs.
 func (r *Runs) counts() (pools map[string]loop.PoolCounts, doubtful int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +66,7 @@ func (r *Runs) counts() (pools map[string]loop.PoolCounts, doubtful int) {
 	return pools, doubtful
 }
 
-// Watch returns an observer that counts what it is told, and passes it on. Call end when its runs have ended.
+// Watch returns an observer that counts events, and passes them on. The caller calls end when its runs have ended.
 func (r *Runs) Watch(next coordinator.Observer) (o coordinator.Observer, end func()) {
 	w := &watch{Observer: next, runs: r, pools: map[int]string{}}
 	w.tracer, _ = next.(coordinator.Tracer)

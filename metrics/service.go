@@ -10,16 +10,16 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Transport is what is asked about NATS. A hub and a connection together are one.
+// Transport is the source of metrics about NATS. A hub and a connection together implement it.
 type Transport interface {
 	Limits(ctx context.Context) ([]wire.LimitStatus, error)
 	Workers(ctx context.Context) ([]wire.Worker, error)
 }
 
-// patience is how long a scrape waits for what is asked elsewhere.
+// patience bounds how long a scrape waits for values from elsewhere.
 const patience = 3 * time.Second
 
-// Statuses has the number of runs that have not ended by status asked with each scrape.
+// Statuses registers the number of unfinished runs by status, read at each scrape.
 func (s *Set) Statuses(tally func() map[record.RunStatus]int) (changed func(record.RunStatus)) {
 	open := desc("runs", "Runs of the service that have not ended, by status.", "status")
 	s.registry.MustRegister(&asked{all: []*prometheus.Desc{open}, ask: func(
@@ -38,14 +38,14 @@ func (s *Set) Statuses(tally func() map[record.RunStatus]int) (changed func(reco
 	return func(status record.RunStatus) { became.WithLabelValues(string(status)).Inc() }
 }
 
-// Watching is what is read in the background to find out what has drifted.
+// Watching is the reading in the background that detects drift.
 type Watching struct {
 	Workspaces, Objects, Drifted, Failing int
-	// Oldest is how long ago the object was read that was read the longest ago.
+	// Oldest is the time since the read of the object that was read least recently.
 	Oldest time.Duration
 }
 
-// Watching has the numbers of what is watched for drift asked with each scrape. What cannot be asked is left out.
+// Watching registers the metrics of drift detection, read at each scrape. Values that cannot be read are left out.
 func (s *Set) Watching(tally func() (Watching, error)) {
 	spaces := desc("drift_workspaces", "Workspaces that are watched for drift.")
 	objects := desc("drift_objects", "Objects that are watched for drift.")
@@ -66,7 +66,7 @@ func (s *Set) Watching(tally func() (Watching, error)) {
 	}})
 }
 
-// Transport has limits and workers asked with each scrape.
+// Transport registers limits and workers, read at each scrape.
 func (s *Set) Transport(t Transport) {
 	held := desc("permits_held", "Permits of a limit that are held.", "limit")
 	waiting := desc("permits_waiting", "Requests that wait for a permit of a limit.", "limit")
@@ -115,10 +115,10 @@ func (s *Set) Transport(t Transport) {
 	}})
 }
 
-// roundTripBuckets are for a network, and for one that is in trouble.
+// roundTripBuckets are for a working and for a disturbed network.
 var roundTripBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .05, .1, .5, 1, 3}
 
-// RoundTrips has the way to the NATS server and back measured with each scrape.
+// RoundTrips registers the round-trip time to the NATS server, measured at each scrape.
 func (s *Set) RoundTrips(measure func(context.Context) (time.Duration, error)) {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "nats_round_trip_seconds",
 		Help: "How long the NATS server takes to answer; measured once for each scrape.", Buckets: roundTripBuckets})
@@ -142,15 +142,15 @@ func (m *measured) Collect(ch chan<- prometheus.Metric) {
 	m.Collector.Collect(ch)
 }
 
-// StoreStats is what a store has written so far, and how large it is.
+// StoreStats is what a store has written so far, and its size.
 type StoreStats struct {
 	Changes int64
 	Writing time.Duration
 	Size    int64
 }
 
-// Stores has the service's own store, and how large those of the workspaces are together, asked with each scrape.
-// commit is to be told of each commit to one of the latter.
+// Stores registers the statistics of the service's own store, and the total size of the workspaces' stores, read at
+// each scrape. commit must be called for each commit to one of the latter.
 func (s *Set) Stores(own func() StoreStats, workspaces func() int64) (commit func(took time.Duration)) {
 	size := desc("store_size_bytes", "How large the stores are: the service's own, and all of workspaces.", "store")
 	writes := desc("service_store_changes_total", "Changes of the service's own store. Several may share a commit.")

@@ -6,17 +6,17 @@ import (
 	"github.com/millipede-iac/millipede/worker"
 )
 
-// Load is how much a worker has to do.
+// Load is the load of a worker.
 type Load struct{ Slots, Running int }
 
-// Plugin is a process of a provider.
+// Plugin is a provider process.
 type Plugin struct {
 	Source string
-	// Memory is what it has in memory, in bytes; 0 where that is not known.
+	// Memory is its memory use in bytes; 0 if unknown.
 	Memory int64
 }
 
-// Worker has the load of a worker, and its plugins, asked with each scrape.
+// Worker registers the load of a worker, and its plugins, read at each scrape.
 func (s *Set) Worker(load func() Load, plugins func() []Plugin) {
 	slots := desc("worker_slots", "How many operations the worker carries out at a time.")
 	used := desc("worker_slots_used", "How many operations the worker is carrying out.")
@@ -40,7 +40,7 @@ func (s *Set) Worker(load func() Load, plugins func() []Plugin) {
 	}})
 }
 
-// Tasks returns what counts the tasks of a worker; call it once.
+// Tasks returns the counters of the tasks of a worker; call it once.
 func (s *Set) Tasks() func(worker.Done) {
 	total := counter(s, "worker_tasks_total", "Tasks that the worker has carried out.", "operation", "outcome")
 	took := histogram(s, "worker_task_duration_seconds", "How long tasks took on the worker.", operationBuckets,

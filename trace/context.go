@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// Context names a span, as the W3C's recommendation "Trace Context" has it. The zero value names none.
+// Context identifies a span, as in the W3C recommendation "Trace Context". The zero value identifies none.
 type Context struct {
 	Trace [16]byte
 	Span  [8]byte
-	// Sampled tells that the spans of this trace are kept.
+	// Sampled is set if the spans of this trace are recorded.
 	Sampled bool
-	// State is what others keep beside it (the header tracestate); it is passed on as it came.
+	// State is data of other systems (the header tracestate); it is passed on unchanged.
 	State string
 }
 
-// Valid reports whether the context names a span.
+// Valid reports whether the context identifies a span.
 func (c Context) Valid() bool { return c.Trace != [16]byte{} && c.Span != [8]byte{} }
 
-// Header returns the context in the form of the header traceparent; empty where there is none.
+// Header returns the context in the form of the header traceparent; empty if there is none.
 func (c Context) Header() string {
 	if !c.Valid() {
 		return ""
@@ -33,14 +33,14 @@ func (c Context) Header() string {
 }
 
 const (
-	// traceparentLength is that of version 00; later versions may be longer.
+	// traceparentLength is the length of version 00; later versions may be longer.
 	traceparentLength = 55
-	// maxState is how long a tracestate is passed on; a longer one may be dropped.
+	// maxState is the maximum length of a tracestate that is passed on; longer ones are dropped.
 	maxState = 512
 )
 
-// Parse reads the headers traceparent and tracestate. ok is false where they name no span: then a new trace begins, as
-// the recommendation asks for.
+// Parse parses the headers traceparent and tracestate. ok is false if they do not identify a span: then a new trace
+// begins, as the recommendation requires.
 func Parse(traceparent, tracestate string) (c Context, ok bool) {
 	parts := strings.SplitN(traceparent, "-", 5)
 	if len(parts) < 4 || len(parts[0]) != 2 || len(parts[1]) != 32 || len(parts[2]) != 16 || len(parts[3]) != 2 ||

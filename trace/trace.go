@@ -1,11 +1,11 @@
-// Package trace says where the spans of an operation begin and end, and which span belongs under which.
+// Package trace records where the spans of an operation begin and end, and how they are nested.
 //
 // A span is a piece of work with a name and two times; the spans of an operation are a tree. The context.Context of
-// the work carries the current span, messages carry it in their headers. Without a Tracer in the context nothing is
-// recorded, and nothing allocated. The package sends nothing: whoever makes a Tracer gives it a Sink (trace/otlp).
+// the work contains the current span; messages contain it in their headers. Without a Tracer in the context nothing
+// is recorded or allocated. The package sends nothing: a Tracer passes its spans to a Sink (trace/otlp).
 //
-// What is recorded leaves the organisation's machines more easily than a state does. So spans have addresses, names
-// and counts, and never values, messages of providers, or diagnostics.
+// Traces leave an organisation more easily than states do. So spans have addresses, names and counts, but never
+// values, messages of providers, or diagnostics.
 package trace
 
 import (
@@ -14,61 +14,61 @@ import (
 	"time"
 )
 
-// Kind says how a span relates to those above and below it.
+// Kind is the relation of a span to its parent and children.
 type Kind byte
 
 const (
 	Internal Kind = iota + 1
-	// Server is the work that a message asked for.
+	// Server is the work that a message requested.
 	Server
-	// Client is a call, with the wait for its answer.
+	// Client is a call, including the wait for its response.
 	Client
 )
 
-// Attribute is something that is known of a span: Text, or Number where IsNumber is set.
+// Attribute is a property of a span: Text, or Number if IsNumber is set.
 type Attribute struct {
 	Key, Text string
 	Number    int64
 	IsNumber  bool
 }
 
-// Event is something that happened during a span.
+// Event is an event during a span.
 type Event struct {
 	Name       string
 	At         time.Time
 	Attributes []Attribute
 }
 
-// Record is a span that has ended.
+// Record is an ended span.
 type Record struct {
 	Context
-	// Parent is the span above it; zero for none.
+	// Parent is the parent span; zero for none.
 	Parent     [8]byte
 	Name       string
 	Kind       Kind
 	Start, End time.Time
 	Attributes []Attribute
 	Events     []Event
-	// Failed tells that the work has failed; Reason says how, without anything that must not be shown.
+	// Failed is set if the work has failed; Reason describes the failure without secrets.
 	Failed bool
 	Reason string
 }
 
-// Sink takes spans when they have ended. Take must not block, and is called from any goroutine.
+// Sink receives ended spans. Take must not block, and is called from any goroutine.
 type Sink interface{ Take(Record) }
 
-// Options say what a Tracer is made of. All are needed but Sample.
+// Options are the dependencies of a Tracer. All but Sample are required.
 type Options struct {
 	Sink Sink
-	// Sample says whether a trace that begins here is kept, or goes on here under parent; nil: as the parent says, and
-	// always without one.
+	// Sample decides whether a trace that begins here, or continues here under parent, is recorded; nil: as the
+	// parent decides, and always without a parent.
 	Sample func(trace [16]byte, parent Context) bool
 	Now    func() time.Time
-	// Random fills identifiers. It must be safe for concurrent use.
+	// Random fills identifiers with random bytes. It must be safe for concurrent use.
 	Random func([]byte)
 }
 
-// Tracer makes spans. It may be used from any goroutine.
+// Tracer creates spans. It may be used from any goroutine.
 type Tracer struct{ Options }
 
 // New returns a tracer.
@@ -79,9 +79,9 @@ func New(o Options) *Tracer {
 	return &Tracer{o}
 }
 
-// scope is what a context.Context carries.
+// scope is the value in a context.Context.
 type scope struct {
-	tracer *Tracer // nil: what is current is only passed on
+	tracer *Tracer // nil: the current span is only passed on
 	at     Context
 }
 
@@ -95,7 +95,7 @@ func of(ctx context.Context) scope {
 	return *s
 }
 
-// With returns a context whose spans t makes; t may be nil, for none. The current span stays as it is.
+// With returns a context whose spans t records; t may be nil, for none. The current span is unchanged.
 func With(ctx context.Context, t *Tracer) context.Context {
 	s := of(ctx)
 	if s.tracer == t {
@@ -104,7 +104,7 @@ func With(ctx context.Context, t *Tracer) context.Context {
 	return context.WithValue(ctx, key{}, &scope{t, s.at})
 }
 
-// Under returns a context whose spans belong under c; ctx itself where c names no span.
+// Under returns a context whose spans are children of c; ctx itself if c does not identify a span.
 func Under(ctx context.Context, c Context) context.Context {
 	if !c.Valid() {
 		return ctx
@@ -112,23 +112,24 @@ func Under(ctx context.Context, c Context) context.Context {
 	return context.WithValue(ctx, key{}, &scope{of(ctx).tracer, c})
 }
 
-// Current returns the current span, which messages carry.
+// Current returns the current span, for messages.
 func Current(ctx context.Context) Context { return of(ctx).at }
 
 // On reports whether spans are recorded.
 func On(ctx context.Context) bool { return of(ctx).tracer != nil }
 
-// Span is a span that has begun. A nil *Span is one that is not recorded: all its methods do nothing. It may be used
-// from any goroutine.
+// Span is a span in progress. A nil *Span is not recorded: all its methods do nothing. It may be used from any
+// goroutine.
 type Span struct {
 	tracer *Tracer
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	record Record
 	ended  bool
 }
 
-// Start begins a span under the current one, and returns a context in which it is the current one. End it.
+// Start starts a child of the current span, and returns a context in which it is the current one. The caller ends
+// it.
 func Start(ctx context.Context, name string, kind Kind) (context.Context, *Span) {
 	s, _ := ctx.Value(key{}).(*scope)
 	if s == nil || s.tracer == nil {
@@ -151,21 +152,21 @@ func (t *Tracer) start(ctx context.Context, parent Context, name string, kind Ki
 	return ctx, &Span{tracer: t, record: Record{Context: c, Parent: parent.Span, Name: name, Kind: kind, Start: t.Now()}}
 }
 
-// The bounds of what one span holds. What is beyond them is left out.
+// The bounds of one span. Excess data are dropped.
 const (
 	maxAttributes = 32
 	maxEvents     = 128
 	maxText       = 4 << 10
 )
 
-// Set notes something of the span.
+// Set sets an attribute.
 func (s *Span) Set(key, text string) {
 	if s != nil {
 		s.add(Attribute{Key: key, Text: text[:min(len(text), maxText)]})
 	}
 }
 
-// SetInt notes a number of the span.
+// SetInt sets a numeric attribute.
 func (s *Span) SetInt(key string, n int64) {
 	if s != nil {
 		s.add(Attribute{Key: key, Number: n, IsNumber: true})
@@ -180,7 +181,7 @@ func (s *Span) add(a Attribute) {
 	}
 }
 
-// Event notes that something has happened; key and text say more, unless key is empty.
+// Event records an event, with an attribute unless key is empty.
 func (s *Span) Event(name, key, text string) {
 	if s == nil {
 		return
@@ -196,7 +197,7 @@ func (s *Span) Event(name, key, text string) {
 	}
 }
 
-// Fail says that the work has failed. The reason holds nothing that must not be shown.
+// Fail marks the work as failed. The reason must not contain secrets.
 func (s *Span) Fail(reason string) {
 	if s == nil {
 		return
@@ -208,7 +209,7 @@ func (s *Span) Fail(reason string) {
 	}
 }
 
-// End ends the span; what comes later is left out.
+// End ends the span; later data are dropped.
 func (s *Span) End() {
 	if s == nil {
 		return

@@ -1,7 +1,7 @@
-// Package alibaba asks services of Alibaba Cloud, as whoever a configuration names: who asks, and the three ways in
-// which its services want requests signed.
+// Package alibaba sends requests to services of Alibaba Cloud with configured credentials, and implements the three
+// ways of signing requests.
 //
-// What is asked is for the packages that use it. They are few calls, so there is no library of the vendor's here.
+// The requests themselves belong to the packages that use it. They are few, so the vendor's library is not used.
 package alibaba
 
 import (
@@ -20,20 +20,20 @@ import (
 	"github.com/millipede-iac/millipede/cloud/call"
 )
 
-// Settings say who asks, and how. Zero fields mean the default.
+// Settings are the credentials and options. Zero fields mean the default.
 type Settings struct {
 	Keys call.Keys
-	// ECSRole is the role of the machine that stands in for missing keys.
+	// ECSRole is the role of the machine that is used if there are no keys.
 	ECSRole string
 	Role    call.Role
-	// Profile is a profile of the file Shared (default ~/.aliyun/config.json), for what is not set otherwise.
+	// Profile is a profile in the file Shared (default ~/.aliyun/config.json), for unset fields.
 	Profile, Shared string
-	// Path makes the path of a file absolute; default: as it is.
+	// Path makes the path of a file absolute; default: unchanged.
 	Path        func(string) string
 	Region      string
 	STSEndpoint string
 
-	// Transport is what requests go over. Required.
+	// Transport executes the requests. Required.
 	Transport *http.Transport
 	// Env returns variables of the operation's environment. Required.
 	Env       func(name string) string
@@ -41,7 +41,7 @@ type Settings struct {
 	Pause     time.Duration
 }
 
-// Session is an identity with the means to ask as it. Safe for concurrent use.
+// Session sends requests with an identity. Safe for concurrent use.
 type Session struct {
 	settings Settings
 	client   *http.Client
@@ -60,10 +60,10 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 	return session, err
 }
 
-// Region returns the region that is set, or that the profile has.
+// Region returns the region of the settings, or of the profile.
 func (s *Session) Region() string { return s.settings.Region }
 
-// profile fills in what a profile has and the settings have not.
+// profile sets unset fields from a profile.
 func (s *Settings) profile() error {
 	if s.Profile == "" {
 		return nil
@@ -95,7 +95,7 @@ func (s *Settings) profile() error {
 		}
 	}
 	if err := json.Unmarshal(text, &all); err != nil {
-		return fmt.Errorf("%s is not the JSON of profiles", file) // err may quote it
+		return fmt.Errorf("%s is not the JSON of profiles", file) // err may contain it
 	}
 	for _, p := range all.Profiles {
 		if p.Name != s.Profile {
@@ -129,11 +129,10 @@ func either(a, b string) string {
 	return b
 }
 
-// early is how long before their end keys are not used any more.
+// early is how long before their expiry keys are no longer used.
 const early = 5 * time.Minute
 
-// fetch returns the keys, those of the machine's role, or those of the role that they are exchanged for, and when they
-// end.
+// fetch returns the keys, those of the machine's role, or those of an assumed role, and when they expire.
 func (s *Session) fetch(ctx context.Context) (k call.Keys, ends time.Time, err error) {
 	k = s.settings.Keys
 	if k.ID == "" && s.settings.ECSRole != "" {
@@ -151,7 +150,7 @@ func (s *Session) fetch(ctx context.Context) (k call.Keys, ends time.Time, err e
 	return k, ends, nil
 }
 
-// machine asks for the keys of the machine's role.
+// machine requests the keys of the machine's role.
 func (s *Session) machine(ctx context.Context) (call.Keys, time.Time, error) {
 	address := "http://100.100.100.200/latest/meta-data/ram/security-credentials/" + url.PathEscape(s.settings.ECSRole)
 	answer, err := s.caller(nil, 10*time.Second).Do(ctx, call.Request{Method: http.MethodGet, URL: address})
@@ -207,8 +206,8 @@ func (s *Session) assume(ctx context.Context, by call.Keys) (call.Keys, time.Tim
 	return call.Keys{ID: c.AccessKeyID, Secret: c.AccessKeySecret, Token: c.SecurityToken}, c.Expiration, nil
 }
 
-// ObjectStore returns the address of the region's object store, as the location service has it. Where that one does not
-// answer, it is the usual one.
+// ObjectStore returns the address of the region's object store from the location service. If that does not respond,
+// it returns the usual one.
 func (s *Session) ObjectStore(ctx context.Context) (string, error) {
 	if s.settings.Region == "" {
 		return "", ErrRegion
@@ -240,10 +239,10 @@ func (s *Session) ObjectStore(ctx context.Context) (string, error) {
 	return "https://oss-" + s.settings.Region + ".aliyuncs.com", nil
 }
 
-// ErrRegion means that a region is needed, and not set.
+// ErrRegion means that a region is required, but not set.
 var ErrRegion = errors.New("no region is set")
 
-// WithScheme puts https before an address that has no scheme.
+// WithScheme adds https to an address without a scheme.
 func WithScheme(address string) string {
 	if strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://") {
 		return address
@@ -251,7 +250,7 @@ func WithScheme(address string) string {
 	return "https://" + address
 }
 
-// caller returns the means to send requests that sign prepares.
+// caller returns a Caller whose requests are prepared by sign.
 func (s *Session) caller(sign func(context.Context, *http.Request, []byte) error, timeout time.Duration) *call.Caller {
 	return &call.Caller{
 		Client: s.client, Sign: sign, UserAgent: s.settings.UserAgent, Pause: s.settings.Pause, Timeout: timeout,

@@ -7,7 +7,7 @@ import (
 	"github.com/millipede-iac/millipede/cloud/call"
 )
 
-// explain reads the code and the message of services that answer JSON without an envelope.
+// explain decodes the code and the message of services that return JSON without an envelope.
 func explain(err error) error {
 	var e *call.Error
 	var body struct{ Code, Message string }

@@ -20,13 +20,13 @@ import (
 )
 
 func mac(secret, text string) string {
-	h := hmac.New(sha1.New, []byte(secret)) // what the services take
+	h := hmac.New(sha1.New, []byte(secret)) // required by the services
 	h.Write([]byte(text))
 	return base64.StdEncoding.EncodeToString(h.Sum(nil))
 }
 
-// Objects returns the means to ask the object store about a bucket. A request's path is that of the object, without
-// the bucket; the bucket is in the host's name.
+// Objects returns a Caller for the objects of a bucket. The path of a request is that of the object, without the
+// bucket, which is in the host name.
 func (s *Session) Objects(bucket string) *call.Caller {
 	return s.caller(func(ctx context.Context, r *http.Request, _ []byte) error {
 		keys, err := s.keys.Get(ctx)
@@ -46,7 +46,7 @@ func (s *Session) Objects(bucket string) *call.Caller {
 // objectTimeout bounds one attempt at the object store.
 const objectTimeout = 5 * time.Minute
 
-// ObjectString is what the signature of a request to the object store is made of.
+// ObjectString returns the text to sign of a request to the object store.
 func ObjectString(method string, h http.Header, bucket, path string) string {
 	var b strings.Builder
 	for _, line := range []string{method, h.Get("Content-Md5"), h.Get("Content-Type"), h.Get("Date")} {
@@ -56,7 +56,7 @@ func ObjectString(method string, h http.Header, bucket, path string) string {
 	return b.String() + "/" + bucket + path
 }
 
-// prefixed writes the headers whose names begin so, in lower case and sorted.
+// prefixed returns the headers with a prefix, in lower case and sorted.
 func prefixed(b *strings.Builder, h http.Header, prefix string) {
 	lower := map[string]string{}
 	for name, values := range h {
@@ -69,14 +69,14 @@ func prefixed(b *strings.Builder, h http.Header, prefix string) {
 	}
 }
 
-// Table returns the means to ask an instance of TableStore.
+// Table returns a Caller for an instance of TableStore.
 func (s *Session) Table(instance string) *call.Caller {
 	return s.caller(func(ctx context.Context, r *http.Request, body []byte) error {
 		keys, err := s.keys.Get(ctx)
 		if err != nil {
 			return err
 		}
-		sum := md5.Sum(body) // a check sum that the protocol asks for
+		sum := md5.Sum(body) // a checksum in the protocol
 		for name, value := range map[string]string{
 			"X-Ots-Date": s.clock.Now().UTC().Format("2006-01-02T15:04:05.000Z"), "X-Ots-Apiversion": "2015-12-31",
 			"X-Ots-Accesskeyid": keys.ID, "X-Ots-Instancename": instance,
@@ -95,7 +95,7 @@ func (s *Session) Table(instance string) *call.Caller {
 // tableTimeout bounds one attempt at TableStore.
 const tableTimeout = 30 * time.Second
 
-// TableString is what the signature of a request to TableStore is made of. The signature's own header is left out.
+// TableString returns the text to sign of a request to TableStore. The signature's own header is left out.
 func TableString(path string, h http.Header) string {
 	h = h.Clone()
 	h.Del("X-Ots-Signature")
@@ -110,7 +110,7 @@ func escape(text string) string {
 	return strings.NewReplacer("+", "%20", "*", "%2A", "%7E", "~").Replace(url.QueryEscape(text))
 }
 
-// QueryString is what the signature of a request to the other services is made of.
+// QueryString returns the text to sign of a request to the other services.
 func QueryString(method string, query url.Values) string {
 	var pairs []string
 	for _, name := range slices.Sorted(maps.Keys(query)) {
@@ -121,10 +121,10 @@ func QueryString(method string, query url.Values) string {
 	return method + "&%2F&" + escape(strings.Join(pairs, "&"))
 }
 
-// Mac returns the signature that such a string has.
+// Mac returns the signature of such a text.
 func Mac(secret, text string) string { return mac(secret, text) }
 
-// rpc calls an operation of a service that takes its arguments as a query.
+// rpc calls an operation of a service whose arguments are in the query.
 func (s *Session) rpc(ctx context.Context, keys call.Keys, endpoint string, query url.Values, out any) error {
 	sign := func(_ context.Context, r *http.Request, _ []byte) error {
 		q := url.Values{}

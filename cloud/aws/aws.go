@@ -1,7 +1,7 @@
-// Package aws asks services of Amazon Web Services, as whoever a configuration names.
+// Package aws sends requests to services of Amazon Web Services with configured credentials.
 //
-// The official library finds the credentials and signs; the calls themselves are few, and are written by the packages
-// that need them. The package knows nothing of states or modules.
+// The official library finds the credentials and signs; the requests themselves are few, and belong to the packages
+// that use it. The package does not depend on states or modules.
 package aws
 
 import (
@@ -32,37 +32,37 @@ import (
 	"github.com/millipede-iac/millipede/pattern"
 )
 
-// Settings say who asks, and how. Zero fields mean the library's default.
+// Settings are the credentials and options. Zero fields mean the library's default.
 type Settings struct {
 	// Region is required; it is checked against the known partitions unless SkipRegionValidation.
 	Region               string
 	SkipRegionValidation bool
 
-	// AccessKey, SecretKey and Token are static credentials; any of them wins over everything else.
+	// AccessKey, SecretKey and Token are static credentials; if any is set, they take precedence over everything
+	// else.
 	AccessKey, SecretKey, Token string
 	// Profile is a section of the shared files.
 	Profile                                   string
 	SharedCredentialsFiles, SharedConfigFiles []string
-	// WebIdentity exchanges a token for credentials; AssumeRole, on top of whatever credentials there are, becomes a
-	// role.
+	// WebIdentity exchanges a token for credentials; AssumeRole exchanges the credentials for those of a role.
 	WebIdentity *WebIdentity
 	AssumeRole  *AssumeRole
 
-	// SkipCredentialsValidation leaves out asking STS who the credentials are.
+	// SkipCredentialsValidation skips the validation of the credentials with STS.
 	SkipCredentialsValidation bool
 	// SkipAccountID leaves the account unknown.
 	SkipAccountID                      bool
 	AllowedAccounts, ForbiddenAccounts []string
 
-	// SkipMetadata turns the metadata service of EC2 off or on; nil leaves it to the library.
+	// SkipMetadata disables or enables the metadata service of EC2; nil leaves it to the library.
 	SkipMetadata                   *bool
 	MetadataEndpoint, MetadataMode string
 
-	// Attempts is how often a call is tried in total; 0 means 5. RetryMode is "standard" or "adaptive".
+	// Attempts is the total number of attempts of a call; 0 means 5. RetryMode is "standard" or "adaptive".
 	Attempts  int
 	RetryMode string
 
-	// HTTPProxy, HTTPSProxy and NoProxy take the place of the environment's, where they are not nil.
+	// HTTPProxy, HTTPSProxy and NoProxy replace those of the environment, if they are not nil.
 	HTTPProxy, HTTPSProxy, NoProxy *string
 	Insecure                       bool
 	CABundle                       string
@@ -70,11 +70,11 @@ type Settings struct {
 
 	STSEndpoint, STSRegion string
 
-	// Transport is what requests go over; the session changes it, and owns it. Required.
+	// Transport executes the requests; the session modifies and owns it. Required.
 	Transport *http.Transport
-	// Env returns variables of the operation's environment; those that it has win over the process's. Required.
+	// Env returns variables of the operation's environment, which take precedence over the process's. Required.
 	Env func(name string) string
-	// Path returns the path of a file as the operation means it; nil leaves names as they are.
+	// Path returns the absolute path of a file; nil leaves names unchanged.
 	Path      func(name string) string
 	UserAgent string
 }
@@ -95,10 +95,10 @@ type WebIdentity struct {
 	Duration                                       time.Duration
 }
 
-// Session is an identity with the means to ask as it. Safe for concurrent use.
+// Session sends requests with an identity. Safe for concurrent use.
 type Session struct {
 	Region  string
-	Account string // empty when it was not asked for
+	Account string // empty if it was not requested
 
 	credentials sdk.CredentialsProvider
 	client      *http.Client
@@ -108,24 +108,24 @@ type Session struct {
 	clock       call.Clock
 }
 
-// Close gives up the connections.
+// Close closes the connections.
 func (s *Session) Close() { s.client.CloseIdleConnections() }
 
-// AccountError says that the credentials are of an account that the settings exclude.
+// AccountError means that the credentials belong to an account that the settings exclude.
 type AccountError struct{ Account string }
 
 func (e *AccountError) Error() string {
 	return fmt.Sprintf("the account %s of these credentials is not one that the configuration allows", e.Account)
 }
 
-// ErrRegion means that the region is missing or is not one that any partition has.
+// ErrRegion means that the region is missing or does not belong to any partition.
 var ErrRegion = errors.New("invalid region")
 
 // regions are the patterns of the partitions' regions, as their endpoint rules have them.
 var regions = pattern.Lazy(
 	`^(us|eu|ap|sa|ca|me|af|il|mx|cn|us-gov|us-iso|us-isob|eu-isoe|us-isof|eusc)-[a-z]+(-[a-z]+)?-\d+$`)
 
-// Open finds the credentials, and asks STS whose they are unless that is to be skipped.
+// Open finds the credentials, and validates them with STS unless that is disabled.
 func Open(ctx context.Context, s Settings) (*Session, error) {
 	if s.Region == "" || !s.SkipRegionValidation && !regions().MatchString(s.Region) {
 		return nil, fmt.Errorf("%w %q", ErrRegion, s.Region)
@@ -140,7 +140,7 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 	standard := func(o *retry.StandardOptions) {
 		o.MaxAttempts = attempts
 		o.Retryables = append([]retry.IsErrorRetryable{retry.RetryableHTTPStatusCode{
-			Codes: map[int]struct{}{http.StatusTooManyRequests: {}}, // which proxies answer, without a code of AWS's
+			Codes: map[int]struct{}{http.StatusTooManyRequests: {}}, // from proxies, without a code of AWS
 		}}, o.Retryables...)
 	}
 	var retryer sdk.RetryerV2 = retry.NewStandard(standard)
@@ -151,12 +151,11 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 		})
 	}
 	client := &http.Client{Transport: s.Transport, CheckRedirect: call.NoRedirects}
-	// Only a client of the library's own kind can take the certificates of AWS_CA_BUNDLE, which the library reads
-	// itself.
+	// Only the library's own client supports the certificates of AWS_CA_BUNDLE, which the library reads itself.
 	own := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		t.Proxy, t.TLSClientConfig = s.Transport.Proxy, s.Transport.TLSClientConfig.Clone()
 		if s.Transport.DialContext != nil {
-			t.DialContext = s.Transport.DialContext // as patient
+			t.DialContext = s.Transport.DialContext // the same limit on silence
 		}
 	})
 	loaded, err := config.LoadDefaultConfig(ctx, s.options(own, retryer)...)
@@ -196,7 +195,7 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 	return session, nil
 }
 
-// options tells the library what the settings and the operation's environment say.
+// options returns the library's options for the settings and the operation's environment.
 func (s *Settings) options(client config.HTTPClient, retryer sdk.Retryer) []func(*config.LoadOptions) error {
 	o := []func(*config.LoadOptions) error{
 		config.WithRegion(s.Region), config.WithHTTPClient(client),
@@ -263,7 +262,7 @@ func (s *Settings) paths(files []string) []string {
 	return out
 }
 
-// provider wraps the credentials that the library has found in the exchanges that the settings ask for.
+// provider wraps the library's credentials in the configured exchanges.
 func (s *Settings) provider(loaded sdk.Config, client *sts.Client) sdk.CredentialsProvider {
 	base := loaded.Credentials
 	if w := s.WebIdentity; w != nil && s.AccessKey+s.SecretKey+s.Token == "" {
@@ -315,9 +314,9 @@ func (t staticToken) GetIdentityToken() ([]byte, error) { return []byte(t), nil 
 // ErrCABundle means that the file of certificates cannot be used.
 var ErrCABundle = errors.New("the certificate authorities cannot be used")
 
-// setTransport makes the transport what the settings say about certificates and proxies.
+// setTransport configures the certificates and proxies of the transport.
 func (s *Settings) setTransport() error {
-	t := s.Transport.TLSClientConfig // it may have the authorities of the operation's environment
+	t := s.Transport.TLSClientConfig // it may contain the authorities of the operation's environment
 	if t == nil {
 		t = &tls.Config{}
 	}
@@ -361,7 +360,7 @@ func (s *Settings) setTransport() error {
 	return nil
 }
 
-// WithScheme puts https:// before an address that has no scheme.
+// WithScheme adds https:// to an address without a scheme.
 func WithScheme(endpoint string) string {
 	if strings.Contains(endpoint, "://") {
 		return endpoint

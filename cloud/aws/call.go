@@ -15,8 +15,8 @@ import (
 	"github.com/millipede-iac/millipede/cloud/call"
 )
 
-// Do sends a request to a service, as "s3", and again after a pause while the service is busy, or is not reached, as
-// often as the settings say (call.Caller). It is signed for each attempt anew.
+// Do sends a request to a service, such as "s3", and retries it after a pause while the service is busy or
+// unreachable, as often as configured (call.Caller). Each attempt is signed separately.
 func (s *Session) Do(ctx context.Context, service string, r call.Request) (*call.Response, error) {
 	caller := &call.Caller{
 		Client: s.client, UserAgent: s.userAgent, Attempts: s.attempts, Explain: explain, Clock: &s.clock,
@@ -45,7 +45,7 @@ func (s *Session) sign(ctx context.Context, service string, r *http.Request, bod
 	return nil
 }
 
-// temporary are the codes of refusals that come with statuses of faults of the client, and end by themselves.
+// temporary are the codes of temporary refusals with client error statuses.
 var temporary = map[string]bool{
 	"RequestTimeout": true, "RequestTimeoutException": true, "Throttling": true, "ThrottlingException": true,
 	"ThrottledException": true, "RequestThrottled": true, "RequestThrottledException": true, "SlowDown": true,
@@ -54,7 +54,8 @@ var temporary = map[string]bool{
 	"ProvisionedThroughputExceededException": true, "EC2ThrottledException": true, "InternalError": true,
 }
 
-// explain reads why a service says no: call.Caller understands the XML of S3; others send JSON, and nothing after HEAD.
+// explain decodes the reason of an error response: call.Caller decodes the XML of S3; others return JSON, and
+// nothing after HEAD.
 func explain(e *call.Error, header http.Header) {
 	e.RequestID = header.Get("X-Amzn-Requestid")
 	if id := header.Get("X-Amz-Request-Id"); id != "" {
@@ -73,8 +74,8 @@ func explain(e *call.Error, header http.Header) {
 	e.Temporary = temporary[e.Code]
 }
 
-// Ask calls an operation of a service with a JSON protocol, as DynamoDB and KMS have: target names the operation,
-// version the protocol's ("1.0" or "1.1"). out is filled from the answer.
+// Ask calls an operation of a service with a JSON protocol, such as DynamoDB or KMS: target is the operation,
+// version that of the protocol ("1.0" or "1.1"). The response is decoded into out.
 func (s *Session) Ask(ctx context.Context, service, endpoint, target, version string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -93,7 +94,7 @@ func (s *Session) Ask(ctx context.Context, service, endpoint, target, version st
 	return nil
 }
 
-// EscapePath encodes everything in the path of an object but what the signature leaves as it is.
+// EscapePath encodes everything in the path of an object except what the signature leaves unencoded.
 func EscapePath(p string) string {
 	var out strings.Builder
 	for i := range len(p) {

@@ -1,7 +1,7 @@
-// Package azure asks services of Microsoft Azure, as whoever a configuration names.
+// Package azure sends requests to services of Microsoft Azure with configured credentials.
 //
-// Microsoft's library exchanges credentials for tokens; the calls themselves are few, and are written by the packages
-// that need them. The package knows nothing of states or keys.
+// Microsoft's library exchanges credentials for tokens; the requests themselves are few, and belong to the packages
+// that use it. The package does not depend on states or keys.
 package azure
 
 import (
@@ -18,27 +18,27 @@ import (
 	"github.com/millipede-iac/millipede/environ"
 )
 
-// Settings say which cloud is asked, by whom, and how. Zero fields mean the default.
+// Settings are the cloud, the credentials and options. Zero fields mean the default.
 type Settings struct {
 	// Environment is the name of a cloud: public (default), usgovernment, china, or one of their other names.
-	// MetadataHost is a host that describes another cloud; it wins.
+	// MetadataHost is a host that describes another cloud; it takes precedence.
 	Environment, MetadataHost string
 	Identity                  Identity
 
-	// Transport is what requests go over. Required.
+	// Transport executes the requests. Required.
 	Transport *http.Transport
 	// Env returns variables of the operation's environment. Required.
 	Env func(name string) string
 	// Environ is the environment in which the Azure CLI is started.
 	Environ environ.Variables
-	// Path makes the path of a file absolute; default: as it is.
+	// Path makes the path of a file absolute; default: unchanged.
 	Path      func(string) string
 	UserAgent string
-	// Pause is the time before a request is repeated; default that of package call. Timeout bounds one attempt.
+	// Pause is the pause before a request is retried; default that of package call. Timeout bounds one attempt.
 	Pause, Timeout time.Duration
 }
 
-// Cloud is one of Azure's clouds, with the means to ask it. Safe for concurrent use.
+// Cloud sends requests to one of Azure's clouds. Safe for concurrent use.
 type Cloud struct {
 	clock call.Clock
 
@@ -48,17 +48,17 @@ type Cloud struct {
 	manager  string // the address of the resource manager, without one
 	audience string // what its tokens are for
 	suffix   string // of the hosts of storage accounts
-	// private tells of a cloud that Microsoft's directory does not know.
+	// private is set for a cloud that Microsoft's directory does not contain.
 	private bool
 }
 
-// ErrEnvironment means that there is no cloud of the name that the settings have.
+// ErrEnvironment means that there is no cloud of this name.
 var ErrEnvironment = errors.New("there is no such environment of Azure")
 
 // ErrMetadata means that the metadata host does not describe its cloud.
 var ErrMetadata = errors.New("the metadata host does not describe its cloud")
 
-// Open finds the cloud. It asks the metadata host, if there is one, and nobody else.
+// Open determines the cloud. It sends requests only to the metadata host, if there is one.
 func Open(ctx context.Context, s Settings) (*Cloud, error) {
 	if s.Path == nil {
 		s.Path = func(p string) string { return p }
@@ -86,7 +86,7 @@ func Open(ctx context.Context, s Settings) (*Cloud, error) {
 	return c, nil
 }
 
-// described asks the metadata host for the addresses of its cloud.
+// described requests the addresses of a cloud from its metadata host.
 func (c *Cloud) described(ctx context.Context) error {
 	address := "https://" + c.settings.MetadataHost + "/metadata/endpoints?api-version=2023-11-01"
 	if u, err := url.Parse(address); err != nil || u.Host != c.settings.MetadataHost {
@@ -119,7 +119,7 @@ func (c *Cloud) described(ctx context.Context) error {
 	return nil
 }
 
-// caller returns the means to send requests that sign prepares.
+// caller returns a Caller whose requests are prepared by sign.
 func (c *Cloud) caller(sign func(context.Context, *http.Request, []byte) error) *call.Caller {
 	return &call.Caller{
 		Client: c.client, Sign: sign, UserAgent: c.settings.UserAgent, Pause: c.settings.Pause,
@@ -127,14 +127,15 @@ func (c *Cloud) caller(sign func(context.Context, *http.Request, []byte) error) 
 	}
 }
 
-// Account is a storage account, and by what right its blobs are asked for.
+// Account is a storage account, with the authorization for its blobs.
 type Account struct {
 	Name string
 	// AccessKey is a key of the account, in base64; it wins. SAS is a shared access signature, as a query; it wins over
 	// the identity of the settings.
 	AccessKey, SAS string
-	// Directory asks for the blobs with tokens of the identity. Without, the identity asks the resource manager for the
-	// account's key; that needs ResourceGroup and SubscriptionID (which the CLI's own may stand in for).
+	// Directory authorizes requests for blobs with tokens of the identity. Otherwise the identity requests the
+	// account's key from the resource manager, which requires ResourceGroup and SubscriptionID (default: that of
+	// the CLI).
 	Directory                     bool
 	ResourceGroup, SubscriptionID string
 }
@@ -142,10 +143,10 @@ type Account struct {
 // ErrAccessKey means that an account's key is not base64.
 var ErrAccessKey = errors.New("the access key is not base64")
 
-// storageVersion is the version of the storage services that requests are written for.
+// storageVersion is the API version of the storage services.
 const storageVersion = "2021-12-02"
 
-// Blobs returns the address of an account's blobs, without a slash at the end, and the means to ask for them.
+// Blobs returns the address of an account's blobs, without a slash at the end, and a Caller for them.
 func (c *Cloud) Blobs(ctx context.Context, a Account) (address string, caller *call.Caller, err error) {
 	address = "https://" + a.Name + ".blob." + c.suffix
 	switch {
@@ -190,10 +191,10 @@ func (c *Cloud) Blobs(ctx context.Context, a Account) (address string, caller *c
 	}), nil
 }
 
-// ErrSAS means that a shared access signature is none.
+// ErrSAS means that a shared access signature is invalid.
 var ErrSAS = errors.New("the SAS token is not the query of a shared access signature")
 
-// accessKey asks the resource manager for the first key of an account.
+// accessKey requests the first key of an account from the resource manager.
 func (c *Cloud) accessKey(ctx context.Context, who *credential, a Account) (string, error) {
 	if a.SubscriptionID == "" {
 		a.SubscriptionID = who.subscription

@@ -22,11 +22,11 @@ import (
 	"github.com/millipede-iac/millipede/cloud/call"
 )
 
-// Identity is what is known of who asks for tokens. The first method that is configured completely is used: client
+// Identity is the configured credentials. The first method that is configured completely is used: client
 // certificate, client secret, Azure DevOps, OpenID Connect, managed identity, workload identity of AKS, Azure CLI.
 type Identity struct {
 	TenantID, SubscriptionID string
-	// A value and the path of a file with it must agree when both are given.
+	// A value and the content of its file must agree if both are given.
 	ClientID, ClientIDFile                             string
 	ClientSecret, ClientSecretFile                     string
 	Certificate, CertificateFile, CertificatePassword  string // Certificate is PKCS#12 in base64
@@ -39,8 +39,8 @@ type Identity struct {
 // credential gets tokens. Safe for concurrent use.
 type credential struct {
 	source       tokenSource
-	subscription string // what the CLI works on
-	// turn is held by who asks for a token; cached, by scope, belongs to its holder.
+	subscription string // the CLI's subscription
+	// turn is held during a request for a token; cached, by scope, belongs to its holder.
 	turn   chan struct{}
 	cached map[string]azcore.AccessToken
 }
@@ -49,10 +49,10 @@ type tokenSource interface {
 	GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error)
 }
 
-// early is how long before its end a token is not used any more.
+// early is how long before its expiry a token is no longer used.
 const early = 2 * time.Minute
 
-// authorize puts a token into a request.
+// authorize adds a token to a request.
 func (c *credential) authorize(ctx context.Context, r *http.Request, scope string) error {
 	select {
 	case c.turn <- struct{}{}:
@@ -73,14 +73,14 @@ func (c *credential) authorize(ctx context.Context, r *http.Request, scope strin
 	return nil
 }
 
-// oneLine is what the library says, without the dump of the exchange that it adds.
+// oneLine returns the library's message without the dump of the exchange.
 func oneLine(err error) string {
 	var failed *azidentity.AuthenticationFailedError
 	if errors.As(err, &failed) && failed.RawResponse != nil {
 		var body struct {
 			Description string `json:"error_description"`
 		}
-		// The library has read the body, and left it to be read again.
+		// The library has read the body, and made it readable again.
 		if json.NewDecoder(failed.RawResponse.Body).Decode(&body) == nil && body.Description != "" {
 			line, _, _ := strings.Cut(body.Description, "\r\n")
 			return line
@@ -97,7 +97,7 @@ type method struct {
 	make  func() (tokenSource, error)
 }
 
-// credential chooses the first method that can be used. When there is none, the error says of each why not.
+// credential selects the first usable method. If there is none, the error says for each why not.
 func (c *Cloud) credential(ctx context.Context) (*credential, error) {
 	out := &credential{turn: make(chan struct{}, 1), cached: map[string]azcore.AccessToken{}}
 	var why []string
@@ -136,7 +136,7 @@ func (c *Cloud) methods(out *credential) []method {
 		client, err = c.either("client_id", id.ClientID, id.ClientIDFile)
 		return id.TenantID, client, err
 	}
-	// of makes the ready function of a method of an application with one more requirement.
+	// of makes the ready function of an application's method with one additional requirement.
 	of := func(more func() error) func(context.Context) error {
 		return func(context.Context) error {
 			if _, _, err := application(); err != nil {
@@ -251,7 +251,7 @@ func (c *Cloud) methods(out *credential) []method {
 	}
 }
 
-// either returns a value that is given itself, in a file, or both ways alike.
+// either returns a value that is given directly, in a file, or equally in both.
 func (c *Cloud) either(name, value, file string) (string, error) {
 	if file == "" {
 		if value == "" {
@@ -300,7 +300,7 @@ func (c *Cloud) certificate() ([]byte, error) {
 	return file, nil
 }
 
-// oidcToken returns the token that an identity provider has made: as given, or asked for anew.
+// oidcToken returns the token of an identity provider: the given one, or a new one.
 func (c *Cloud) oidcToken(ctx context.Context) (string, error) {
 	id := c.settings.Identity
 	if id.OIDCToken != "" || id.OIDCTokenFile != "" {
@@ -334,7 +334,7 @@ func (c *Cloud) oidcToken(ctx context.Context) (string, error) {
 	return answer.Value, nil
 }
 
-// devOps asks Azure DevOps for a token of its service connection.
+// devOps requests a token of the service connection from Azure DevOps.
 func (c *Cloud) devOps(ctx context.Context) (string, error) {
 	u, err := url.Parse(c.settings.Env("SYSTEM_OIDCREQUESTURI"))
 	if err != nil || u.Host == "" {
@@ -354,7 +354,7 @@ func (c *Cloud) devOps(ctx context.Context) (string, error) {
 	return answer.OidcToken, nil
 }
 
-// ask asks for JSON with the token of requests for tokens.
+// ask requests JSON, authorized by the token for token requests.
 func (c *Cloud) ask(ctx context.Context, method, address string, out any) error {
 	caller := c.caller(nil)
 	answer, err := caller.Do(ctx, call.Request{Method: method, URL: address, Header: http.Header{
@@ -384,8 +384,8 @@ func (c *Cloud) managed() (tokenSource, error) {
 	return azidentity.NewManagedIdentityCredential(o)
 }
 
-// msiEndpoint asks an endpoint as Azure's Cloud Shell has it. The library knows it from the process's environment
-// alone.
+// msiEndpoint requests tokens from an endpoint like that of Azure's Cloud Shell. The library finds it only in the
+// process's environment.
 type msiEndpoint struct{ cloud *Cloud }
 
 // GetToken implements tokenSource.
@@ -405,11 +405,11 @@ func (m msiEndpoint) GetToken(ctx context.Context, o policy.TokenRequestOptions)
 	if err := json.Unmarshal(answer.Body, &token); err != nil || token.AccessToken == "" {
 		return azcore.AccessToken{}, errors.New("the answer of the MSI endpoint holds no token")
 	}
-	end, _ := strconv.ParseInt(token.ExpiresOn.String(), 10, 64) // without one the token is not kept
+	end, _ := strconv.ParseInt(token.ExpiresOn.String(), 10, 64) // without it the token is not cached
 	return azcore.AccessToken{Token: token.AccessToken, ExpiresOn: time.Unix(end, 0)}, nil
 }
 
-// cliSubscription returns the subscription that the Azure CLI works on.
+// cliSubscription returns the subscription of the Azure CLI.
 func (c *Cloud) cliSubscription(ctx context.Context) (string, error) {
 	program, err := c.settings.Environ.Program("", "az")
 	if err != nil {

@@ -39,7 +39,7 @@ func (s *signer) signature(r *http.Request, length int) string {
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// StringToSign is what a signature with an account's key is made of.
+// StringToSign returns the text to sign with an account's key.
 func StringToSign(account, method string, u *url.URL, h http.Header, length int) string {
 	var b strings.Builder
 	line := func(text string) { b.WriteString(text + "\n") }

@@ -7,8 +7,8 @@ import (
 	"github.com/millipede-iac/millipede/cloud/call"
 )
 
-// Service returns the means to ask a service with tokens of the identity. audience is what they are for, as
-// https://vault.azure.net.
+// Service returns a Caller for a service, authorized by tokens of the identity. audience is that of the tokens,
+// such as https://vault.azure.net.
 func (c *Cloud) Service(ctx context.Context, audience string) (*call.Caller, error) {
 	who, err := c.credential(ctx)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package call sends requests to HTTP services of clouds, and sends them again while a service is busy.
+// Package call sends requests to HTTP services of clouds, and retries them while a service is busy.
 //
-// How a request is signed, what is asked, and what a refusal looks like, is for the packages that use it.
+// Signatures, the content of requests, and the form of error responses belong to the packages that use it.
 package call
 
 import (
@@ -20,31 +20,33 @@ import (
 	"time"
 )
 
-// maxAnswer is how large an answer may be that is read whole, maxRefusal how large one that says no, in bytes.
+// maxAnswer is the maximum size of a response that is read completely, maxRefusal that of an error response, in
+// bytes.
 const (
 	maxAnswer  = 1 << 30
 	maxRefusal = 64 << 10
 )
 
-// Caller sends requests. Safe for concurrent use once it is set up.
+// Caller sends requests. Safe for concurrent use after it is set up.
 type Caller struct {
-	// Client sends them. It should follow no redirects, which could carry credentials to another host. Required.
+	// Client executes them. It should not follow redirects, which could send credentials to another host. Required.
 	Client *http.Client
-	// Sign prepares a request before each attempt; nil signs nothing. The body is also the request's own.
+	// Sign prepares a request before each attempt; nil does not sign. The body is also the request's own.
 	Sign func(ctx context.Context, r *http.Request, body []byte) error
-	// UserAgent is what services are told.
+	// UserAgent identifies the client to services.
 	UserAgent string
-	// Attempts is how often a request is sent in total; default 5. Pause is the time before the second attempt, which
-	// doubles with each; default 250 ms. A service that asks for a longer one gets it, up to 20 s.
+	// Attempts is the total number of attempts of a request; default 5. Pause is the pause before the second
+	// attempt, which doubles with each; default 250 ms. If a service requests a longer pause, that is used, up to
+	// 20 s.
 	Attempts int
 	Pause    time.Duration
-	// Timeout bounds one attempt with its answer; 0 means none.
+	// Timeout bounds one attempt including its response; 0 means none.
 	Timeout time.Duration
-	// Explain reads from an answer that says no what Error has not understood of it; nil: what all services have in
-	// common is enough.
+	// Explain decodes the parts of an error response that Error does not support; nil if the common form is
+	// sufficient.
 	Explain func(e *Error, header http.Header)
-	// Clock is the clock that Sign signs by. A request that is refused by a service whose clock shows another time is
-	// sent once more by that time. Nil where no signature has a time.
+	// Clock is the clock used by Sign. If a service rejects a request because its clock differs, the request is
+	// retried once with the service's time. Nil if signatures have no time.
 	Clock *Clock
 }
 
@@ -53,34 +55,34 @@ type Request struct {
 	Method, URL string
 	Header      http.Header
 	Body        []byte
-	// MaxAnswer is how large the answer may be, in bytes; 0 means a gibibyte.
+	// MaxAnswer is the maximum size of the response in bytes; 0 means a gibibyte.
 	MaxAnswer int64
 }
 
-// Response is an answer, read whole.
+// Response is a response that was read completely.
 type Response struct {
 	Header http.Header
 	Body   []byte
-	// Attempt tells which attempt was answered so, the first being 1.
+	// Attempt is the number of the attempt, from 1.
 	Attempt int
 }
 
-// Error is an answer that says no.
+// Error is an error response.
 type Error struct {
 	Status        int
 	Code, Message string
-	// Temporary tells that the service may answer otherwise in a moment, which its status does not say.
+	// Temporary is set if a retry may succeed although the status does not say so.
 	Temporary bool
-	// RequestID is what the service calls the request; empty when it does not say.
+	// RequestID is the service's ID of the request; empty if unknown.
 	RequestID string
-	// Body is the answer as it came, for services that say it otherwise; at most 64 KiB.
+	// Body is the response as received, for services with other forms; at most 64 KiB.
 	Body []byte
-	// Attempt tells which attempt was answered so, the first being 1: an earlier one may have been carried out
-	// although its answer was lost.
+	// Attempt is the number of the attempt, from 1: an earlier one may have been executed although its response was
+	// lost.
 	Attempt int
 
-	after time.Duration // what the service asks to wait
-	skew  time.Duration // how far the clock of this machine is ahead of the service's, where that may be the reason
+	after time.Duration // the pause that the service requests
+	skew  time.Duration // how far this machine's clock is ahead of the service's, if that may be the reason
 }
 
 func (e *Error) Error() string {
@@ -133,16 +135,16 @@ func IsCode(err error, codes ...string) bool {
 	return false
 }
 
-// NoRedirects is the CheckRedirect of clients that follow none.
+// NoRedirects is the CheckRedirect of clients that do not follow redirects.
 func NoRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// maxSilences is how many attempts of a call may end because nothing was heard of the service for too long: each has
-// taken a while, and a service that does not answer twice is not asked a third time.
+// maxSilences is the maximum number of attempts of a call that may end because the service was silent for too long:
+// each takes a while, and there is no third attempt at a service that does not respond twice.
 const maxSilences = 2
 
-// Do sends a request, and again after a pause while the service is busy or cannot be reached. So it is for requests
-// that may be carried out twice. A host that does not exist or refuses connections is not asked again. The error of an
-// answer of 300 or above is *Error.
+// Do sends a request, and retries it after a pause while the service is busy or unreachable. So it is for requests
+// that may be executed twice. A host that does not exist or refuses connections is not retried. The error for a
+// response of 300 or above is *Error.
 func (c *Caller) Do(ctx context.Context, r Request) (*Response, error) {
 	var answer *Response
 	err := c.Repeat(ctx, func(attempt int) error {
@@ -158,8 +160,8 @@ func (c *Caller) Do(ctx context.Context, r Request) (*Response, error) {
 	return answer, nil
 }
 
-// Repeat calls try until it succeeds, fails for good, or has had all its attempts, as Do does with a request. try may
-// send requests by other means; an *Error that it returns learns which attempt it was.
+// Repeat calls try until it succeeds, fails permanently, or has had all its attempts, as Do does with a request.
+// try may send requests by other means; the number of the attempt is set in an *Error that it returns.
 func (c *Caller) Repeat(ctx context.Context, try func(attempt int) error) error {
 	attempts, pause := c.Attempts, c.Pause
 	if attempts <= 0 {
@@ -192,7 +194,7 @@ func (c *Caller) Repeat(ctx context.Context, try func(attempt int) error) error 
 		if attempt >= attempts || silences >= maxSilences || !again(err) {
 			return err
 		}
-		wait := pause/2 + rand.N(pause/2+1) // not all at the same moment
+		wait := pause/2 + rand.N(pause/2+1) // clients should not retry simultaneously
 		if refused != nil {
 			wait = min(max(wait, refused.after), maxPause)
 		}
@@ -207,10 +209,10 @@ func (c *Caller) Repeat(ctx context.Context, try func(attempt int) error) error 
 	}
 }
 
-// maxPause is the longest pause between two attempts, whatever a service asks for.
+// maxPause is the longest pause between two attempts, even if a service requests more.
 const maxPause = 20 * time.Second
 
-// again reports whether an attempt that failed so may succeed a moment later.
+// again reports whether a failed attempt may succeed when it is retried.
 func again(err error) bool {
 	var e *Error
 	if errors.As(err, &e) {
@@ -225,13 +227,13 @@ func again(err error) bool {
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
 }
 
-// silent reports whether an attempt failed because nothing was heard of the service for too long.
+// silent reports whether an attempt failed because the service was silent for too long.
 func silent(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) && network.Timeout()
 }
 
-// once sends a request once, and reads the answer.
+// once sends a request once, and reads the response.
 func (c *Caller) once(ctx context.Context, r Request) (*Response, error) {
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -254,13 +256,13 @@ func (c *Caller) once(ctx context.Context, r Request) (*Response, error) {
 	return c.Receive(h, r.MaxAnswer)
 }
 
-// Receive sends a request that is complete, once, and reads the answer, of at most limit bytes (0: a gibibyte).
+// Receive sends a complete request once, and reads the response, of at most limit bytes (0: a gibibyte).
 func (c *Caller) Receive(r *http.Request, limit int64) (*Response, error) {
 	answer, err := c.Client.Do(r)
 	if err != nil {
 		return nil, withoutQuery(err)
 	}
-	defer answer.Body.Close() // read to its end, or given up
+	defer answer.Body.Close() // read to its end, or abandoned
 	if limit <= 0 {
 		limit = maxAnswer
 	}
@@ -279,7 +281,7 @@ func (c *Caller) Receive(r *http.Request, limit int64) (*Response, error) {
 	return &Response{Header: answer.Header, Body: body}, nil
 }
 
-// refusal reads why a service says no: XML or JSON with a code and a message, or a header of Azure's.
+// refusal decodes the reason of an error response: XML or JSON with a code and a message, or a header of Azure.
 func (c *Caller) refusal(answer *http.Response, body []byte) error {
 	e := &Error{
 		Status: answer.StatusCode, Code: answer.Header.Get("X-Ms-Error-Code"), Body: body[:min(len(body), maxRefusal)],
@@ -306,7 +308,7 @@ func (c *Caller) refusal(answer *http.Response, body []byte) error {
 	if c.Explain != nil {
 		c.Explain(e, answer.Header)
 	}
-	e.Message, _, _ = strings.Cut(e.Message, "\n") // Azure adds the request's ID and time in lines of their own
+	e.Message, _, _ = strings.Cut(e.Message, "\n") // Azure adds lines with the request's ID and time
 	if len(e.Message) > 500 {
 		e.Message = e.Message[:500]
 	}

@@ -6,21 +6,20 @@ import (
 	"time"
 )
 
-// Clock tells the time that signatures have. It follows the clock of a service that has refused a signature for its
-// time, as the services' own libraries do: a machine whose clock is wrong can still work. The zero value is ready, and
-// tells the machine's time. Safe for concurrent use.
+// Clock returns the time for signatures. If a service has rejected a signature because of its time, it follows the
+// service's clock, as the services' own libraries do, so that a machine with a wrong clock still works. The zero
+// value is ready for use, and returns the machine's time. Safe for concurrent use.
 type Clock struct {
-	// Machine tells the machine's time; default time.Now.
+	// Machine returns the machine's time; default time.Now.
 	Machine func() time.Time
 
-	off atomic.Int64 // what is added to the machine's time, in nanoseconds
+	off atomic.Int64 // the correction of the machine's time, in nanoseconds
 }
 
-// tolerated is how far the clocks of services and machines may be apart without being a reason for anything. No service
-// minds less than five minutes.
+// tolerated is the difference between clocks that is ignored. All services accept at least five minutes.
 const tolerated = 2 * time.Minute
 
-// Now returns the time that a signature should have.
+// Now returns the time for a signature.
 func (c *Clock) Now() time.Time { return c.machine().Add(time.Duration(c.off.Load())) }
 
 func (c *Clock) machine() time.Time {
@@ -30,8 +29,8 @@ func (c *Clock) machine() time.Time {
 	return time.Now()
 }
 
-// skew returns how far the clock is ahead of that of the service that has answered; 0 where that is within what is
-// tolerated, where the service does not tell its time, and where there is no clock.
+// skew returns how far the clock is ahead of that of the responding service; 0 if the difference is tolerated or
+// unknown, and if there is no clock.
 func (c *Clock) skew(answer http.Header) time.Duration {
 	if c == nil {
 		return 0
@@ -46,5 +45,5 @@ func (c *Clock) skew(answer http.Header) time.Duration {
 	return 0
 }
 
-// behind sets the clock back, by what it was found to be ahead.
+// behind corrects the clock by the difference.
 func (c *Clock) behind(by time.Duration) { c.off.Add(-int64(by)) }

@@ -6,38 +6,38 @@ import (
 	"time"
 )
 
-// ErrCredentials means that there are no credentials, or none that can be used.
+// ErrCredentials means that there are no usable credentials.
 var ErrCredentials = errors.New("no valid credentials were found")
 
-// Keys are what requests are signed with. The token is empty where they are not those of a role.
+// Keys are the keys for signing requests. The token is empty unless they belong to a role.
 type Keys struct{ ID, Secret, Token string }
 
-// Role is a role that keys are exchanged for, for a while.
+// Role is a role that can be assumed temporarily.
 type Role struct {
 	ARN, SessionName, Policy string
 	Seconds                  int
 }
 
-// Renewed is something that a service lends for a while: keys of a role, or a token. Safe for concurrent use.
+// Renewed is a value that expires and is renewed: keys of a role, or a token. Safe for concurrent use.
 type Renewed[T any] struct {
-	// Early is how long before its end it is not used any more.
+	// Early is how long before its expiry it is no longer used.
 	Early time.Duration
-	// Fetch asks for a new one. The time is that of its end; zero for one that has none.
+	// Fetch requests a new value. The time is that of its expiry; zero if it does not expire.
 	Fetch func(ctx context.Context) (T, time.Time, error)
 
-	// turn is held by who asks for a new one; the rest belongs to its holder.
+	// turn is held during a request; the other fields belong to its holder.
 	turn  chan struct{}
 	have  bool
 	value T
 	ends  time.Time
 }
 
-// NewRenewed returns what asks when it is first needed.
+// NewRenewed returns a Renewed that fetches its value at first use.
 func NewRenewed[T any](early time.Duration, fetch func(ctx context.Context) (T, time.Time, error)) *Renewed[T] {
 	return &Renewed[T]{Early: early, Fetch: fetch, turn: make(chan struct{}, 1)}
 }
 
-// Get returns one that is good for a while yet. Who waits for somebody else's request waits within ctx.
+// Get returns a value that is valid for a while. Waiting for another caller's request ends with ctx.
 func (r *Renewed[T]) Get(ctx context.Context) (T, error) {
 	select {
 	case r.turn <- struct{}{}:

@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// Bound keeps a client from waiting longer than people would: a request that nothing was heard of is not sent again,
-// and a pause is as long as the service asks for, but at most the client's own longest one.
+// Bound limits a client's retries: a request without any response is not retried, and a pause is as long as the
+// service requests, but at most the client's own maximum.
 func Bound(c *retryablehttp.Client) {
 	check := c.CheckRetry
 	c.CheckRetry = func(ctx context.Context, answer *http.Response, err error) (bool, error) {

@@ -5,7 +5,7 @@ import (
 	"net/url"
 )
 
-// withoutQuery takes the query out of the address that an error of a client shows: signatures may stand there.
+// withoutQuery removes the query from the address in a client's error, because it may contain signatures.
 func withoutQuery(err error) error {
 	var e *url.Error
 	if !errors.As(err, &e) {

@@ -10,13 +10,13 @@ import (
 	"github.com/millipede-iac/millipede/cloud/call"
 )
 
-// Do sends a request, and again after a pause while the service is busy, or is not reached, as often as the settings
-// say (call.Caller).
+// Do sends a request, and retries it after a pause while the service is busy or unreachable, as often as configured
+// (call.Caller).
 func (s *Session) Do(ctx context.Context, r call.Request) (*call.Response, error) {
 	return s.caller.Do(ctx, r)
 }
 
-// explain reads why a service says no: JSON with a reason, or a line of text where content was asked for.
+// explain decodes the reason of an error response: JSON, or a line of text if content was requested.
 func explain(e *call.Error, _ http.Header) {
 	var object struct {
 		Error struct {

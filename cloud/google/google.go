@@ -1,7 +1,7 @@
-// Package google asks services of Google Cloud, as whoever a configuration names.
+// Package google sends requests to services of Google Cloud with configured credentials.
 //
-// The Go team's library finds the credentials and exchanges them for tokens; the calls themselves are few, and are
-// written by the packages that need them. The package knows nothing of states or modules.
+// The Go team's library finds the credentials and exchanges them for tokens; the requests themselves are few, and
+// belong to the packages that use it. The package does not depend on states or modules.
 package google
 
 import (
@@ -28,36 +28,36 @@ import (
 // DefaultUniverse is the domain of Google's public cloud.
 const DefaultUniverse = "googleapis.com"
 
-// Settings say who asks, and how. Zero fields mean the default.
+// Settings are the credentials and options. Zero fields mean the default.
 type Settings struct {
-	// AccessToken is a token that was made elsewhere; it wins over Credentials, and those win over what the environment
-	// has (application default credentials).
+	// AccessToken is an existing token; it takes precedence over Credentials, and those over the environment's
+	// (application default credentials).
 	AccessToken string
 	// Credentials is the JSON text of a key of a service account, of a user, or of an external account.
 	Credentials string
-	// Impersonate is the e-mail address of a service account that the credentials are exchanged for, over Delegates.
+	// Impersonate is the e-mail address of a service account to impersonate, through Delegates.
 	Impersonate string
 	Delegates   []string
-	// Scopes are what tokens are asked for. Required.
+	// Scopes are the scopes of tokens. Required.
 	Scopes []string
 	// UniverseDomain is the domain of the services; default DefaultUniverse.
 	UniverseDomain string
 
-	// Attempts is how often a call is tried in total; default 6. Pause is the time before the second one, which doubles
-	// with each; default 250 ms.
+	// Attempts is the total number of attempts of a call; default 6. Pause is the pause before the second one,
+	// which doubles with each; default 250 ms.
 	Attempts int
 	Pause    time.Duration
 
-	// Transport is what requests go over. Required.
+	// Transport executes the requests. Required.
 	Transport *http.Transport
-	// Env returns variables of the operation's environment; those that it has win over the process's. Required.
+	// Env returns variables of the operation's environment, which take precedence over the process's. Required.
 	Env func(name string) string
-	// Path returns the path of a file as the operation means it; nil leaves names as they are.
+	// Path returns the absolute path of a file; nil leaves names unchanged.
 	Path      func(name string) string
 	UserAgent string
 }
 
-// Session is an identity with the means to ask as it. Safe for concurrent use.
+// Session sends requests with an identity. Safe for concurrent use.
 type Session struct {
 	settings Settings
 	plain    *call.Caller // without authorization
@@ -65,7 +65,7 @@ type Session struct {
 	tokens   *call.Renewed[*oauth2.Token]
 }
 
-// Open checks the settings, finds the credentials, and gets a first token with them.
+// Open checks the settings, finds the credentials, and gets a first token.
 func Open(ctx context.Context, s Settings) (*Session, error) {
 	if s.UniverseDomain == "" {
 		s.UniverseDomain = DefaultUniverse
@@ -92,8 +92,8 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 	return session, nil
 }
 
-// over returns the means to send requests. A redirect could carry a token or a customer's key to another host, so none
-// is followed; the services do without them.
+// over returns a Caller. It does not follow redirects, which could send a token or a customer's key to another
+// host; the services do not need them.
 func (s *Session) over(transport http.RoundTripper) *call.Caller {
 	return &call.Caller{
 		Client:    &http.Client{Transport: transport, CheckRedirect: call.NoRedirects},
@@ -113,7 +113,7 @@ func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	t, err := a.session.tokens.Get(r.Context())
 	if err != nil {
 		if r.Body != nil {
-			_ = r.Body.Close() // what RoundTrip owes its caller
+			_ = r.Body.Close() // required of RoundTrip
 		}
 		return nil, err
 	}
@@ -122,10 +122,10 @@ func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.session.settings.Transport.RoundTrip(r)
 }
 
-// early is how long before its end a token is not used any more.
+// early is how long before its expiry a token is no longer used.
 const early = time.Minute
 
-// fetch gets a token within ctx. The source is made anew each time, because it keeps the context that it was made with.
+// fetch gets a token within ctx. The source is created each time, because it keeps its context.
 func (s *Session) fetch(ctx context.Context) (*oauth2.Token, error) {
 	own := context.WithValue(ctx, oauth2.HTTPClient, s.plain.Client)
 	scopes := s.settings.Scopes
@@ -188,7 +188,7 @@ func (s *Session) fromJSON(ctx context.Context, text []byte, scopes []string) (o
 		Universe string `json:"universe_domain"`
 	}
 	if err := json.Unmarshal(text, &head); err != nil {
-		return nil, fmt.Errorf("%w: they are not valid JSON", call.ErrCredentials) // err may quote them
+		return nil, fmt.Errorf("%w: they are not valid JSON", call.ErrCredentials) // err may contain them
 	}
 	if head.Universe == "" {
 		head.Universe = DefaultUniverse
@@ -205,7 +205,7 @@ func (s *Session) fromJSON(ctx context.Context, text []byte, scopes []string) (o
 	return found.TokenSource, nil
 }
 
-// refusedToken is the error of a request for a token, in one line and as a *call.Error where a service has said no.
+// refusedToken returns the error of a token request, in one line, and as a *call.Error for an error response.
 func refusedToken(err error) error {
 	var e *oauth2.RetrieveError
 	if !errors.As(err, &e) || e.Response == nil {
@@ -215,7 +215,7 @@ func refusedToken(err error) error {
 	return fmt.Errorf("%w: asking for a token: %w", call.ErrCredentials, refused)
 }
 
-// impersonate exchanges a token for one of the service account that the settings name.
+// impersonate exchanges a token for one of the configured service account.
 func (s *Session) impersonate(ctx context.Context, by *oauth2.Token) (*oauth2.Token, error) {
 	const accounts = "projects/-/serviceAccounts/"
 	in := map[string]any{"scope": s.settings.Scopes, "lifetime": "3600s"}
@@ -257,8 +257,8 @@ func (s *Session) impersonate(ctx context.Context, by *oauth2.Token) (*oauth2.To
 	return &oauth2.Token{AccessToken: out.AccessToken, Expiry: out.ExpireTime}, nil
 }
 
-// Contents returns what an argument means that is either the path of a file, whose content counts, or that content
-// itself. A leading ~ is the home directory; resolve, unless it is nil, makes a relative path absolute.
+// Contents returns the content of an argument that is either the path of a file or the content itself. A leading ~
+// is the home directory; resolve, unless it is nil, makes a relative path absolute.
 func Contents(text string, env func(string) string, resolve func(string) string) (string, error) {
 	file := text
 	if rest, ok := strings.CutPrefix(text, "~"); ok && env("HOME") != "" && (rest == "" || rest[0] == '/') {
@@ -271,7 +271,7 @@ func Contents(text string, env func(string) string, resolve func(string) string)
 		if errors.Is(err, fs.ErrPermission) {
 			return "", errors.New("the file that it names cannot be read")
 		}
-		return text, nil // no such file, or no possible name of one
+		return text, nil // no such file, or not a valid file name
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {

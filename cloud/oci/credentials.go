@@ -20,41 +20,40 @@ import (
 	"github.com/millipede-iac/millipede/pattern"
 )
 
-// Credentials are what a registry is shown: a name and a password, or tokens. The zero value is none.
+// Credentials are the credentials for a registry: a name and a password, or tokens. The zero value is none.
 type Credentials struct {
 	Username, Password        string
 	AccessToken, RefreshToken string
 }
 
-// Rule gives credentials for the repositories of a host, or for those below a path of it.
+// Rule has credentials for the repositories of a host, or for those below a path of it.
 type Rule struct {
 	// Prefix is HOST or HOST/PATH.
 	Prefix      string
 	Credentials Credentials
-	// Helper is the name of a program that has them; empty for none.
+	// Helper is the name of a credentials helper; empty for none.
 	Helper string
 }
 
-// Policy says where credentials come from. The zero value takes those that other programs have left in the files of the
-// user.
+// Policy is the configuration of credentials. The zero value uses those in the user's files of other programs.
 type Policy struct {
 	Rules []Rule
-	// Helper is the program that is asked for what nothing more specific is known for; empty for none.
+	// Helper is the credentials helper for repositories without a more specific rule; empty for none.
 	Helper string
-	// NoDiscovery leaves out the files of other programs.
+	// NoDiscovery ignores the files of other programs.
 	NoDiscovery bool
-	// Files are read in the place of the usual files, unless it is nil. They have to be there.
+	// Files replace the usual files, unless it is nil. They must exist.
 	Files []string
 }
 
-// The specificities of what gives credentials; one for a path is specificHost and the number of its segments.
+// The specificities of credentials; one for a path is specificHost plus the number of its segments.
 const (
 	specificNone   = -1
 	specificGlobal = 0
 	specificHost   = 1
 )
 
-// specificity tells how closely a prefix fits a repository.
+// specificity returns how specifically a prefix matches a repository.
 func specificity(prefix, host, path string) int {
 	of, below, hasPath := strings.Cut(strings.TrimSuffix(prefix, "/"), "/")
 	switch {
@@ -68,14 +67,14 @@ func specificity(prefix, host, path string) int {
 	return specificHost + strings.Count(below, "/") + 1
 }
 
-// match is something that may give credentials for a repository.
+// match is a source that may have credentials for a repository.
 type match struct {
 	specificity int
 	get         func(context.Context) (Credentials, bool, error)
 }
 
-// find returns the credentials of the closest match, and of several the first: rules, then the helper, then files. One
-// that has none gives way to the next.
+// find returns the credentials of the most specific match, and among equal ones of the first: rules, then the
+// helper, then files. A match without credentials is skipped.
 func (p *Policy) find(ctx context.Context, s cloud.Surroundings, host, path string) (Credentials, error) {
 	var all []match
 	add := func(specific int, get func(context.Context) (Credentials, bool, error)) {
@@ -148,7 +147,7 @@ func (e *entry) credentials() (Credentials, bool) {
 	return Credentials{Username: name, Password: password}, true
 }
 
-// files reads the files that count. Faults in files that were only found, not named, are passed over.
+// files reads the files. Errors in files that were found by discovery are ignored.
 func (p *Policy) files(s cloud.Surroundings) ([]file, error) {
 	if p.NoDiscovery {
 		return nil, nil
@@ -162,7 +161,7 @@ func (p *Policy) files(s cloud.Surroundings) ([]file, error) {
 		var f file
 		text, err := bounds.ReadFile(s.Path(name), bounds.Text)
 		if err == nil && json.Unmarshal(text, &f) != nil {
-			err = errors.New("it is not valid JSON of a configuration of credentials") // the error could quote it
+			err = errors.New("it is not valid JSON of a configuration of credentials") // the error could contain it
 		}
 		switch {
 		case err == nil:
@@ -174,9 +173,9 @@ func (p *Policy) files(s cloud.Surroundings) ([]file, error) {
 	return out, nil
 }
 
-// usual returns the files in which other programs keep credentials.
+// usual returns the files in which other programs store credentials.
 func usual(s cloud.Surroundings) []string {
-	home := s.Either("HOME", "USERPROFILE") // nobody has to have one
+	home := s.Either("HOME", "USERPROFILE") // optional
 	var out []string
 	add := func(dir string, rest ...string) {
 		if name := filepath.Join(append([]string{dir}, rest...)...); dir != "" && !slices.Contains(out, name) {
@@ -201,13 +200,13 @@ func usual(s cloud.Surroundings) []string {
 	return out
 }
 
-// HelperName is what the name of a helper may be: it becomes a part of a program's name.
+// HelperName matches valid names of helpers, which become a part of a program's name.
 var HelperName = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// patience is how long a helper may take, which may ask its user something.
+// patience is the time limit of a helper, which may interact with the user.
 const patience = time.Minute
 
-// ask asks the helper docker-credential-NAME for the credentials of a host; ok is false when it has none.
+// ask requests the credentials of a host from the helper docker-credential-NAME; ok is false if it has none.
 func ask(ctx context.Context, s cloud.Surroundings, name, host string) (c Credentials, ok bool, err error) {
 	if !HelperName().MatchString(name) {
 		return Credentials{}, false, fmt.Errorf("%q is not the name of a credentials helper", name)

@@ -1,7 +1,7 @@
-// Package oci asks OCI registries for manifests, tags and blobs, with the credentials that a user's configuration has.
+// Package oci reads manifests, tags and blobs from OCI registries, with the configured credentials.
 //
-// The library of the ORAS project speaks the protocol. What the artifacts mean is for the packages that ask;
-// nothing is pushed.
+// The library of the ORAS project implements the protocol. The artifacts are interpreted by the packages that use
+// it; nothing is pushed.
 package oci
 
 import (
@@ -34,10 +34,10 @@ const (
 	ImageIndex    = ocispec.MediaTypeImageIndex
 )
 
-// maxManifest is how large a manifest may be, in bytes: what registries have to take at least.
+// maxManifest is the maximum size of a manifest, in bytes: the size that registries must at least support.
 const maxManifest = 4 << 20
 
-// Client asks registries. It is safe for concurrent use, and signs in to each repository once.
+// Client reads from registries. It is safe for concurrent use, and authenticates to each repository once.
 type Client struct {
 	transport    http.RoundTripper
 	policy       *Policy
@@ -47,7 +47,7 @@ type Client struct {
 	repos map[string]*Repository
 }
 
-// New returns a client. A nil policy has no credentials but those that are found in the environment.
+// New returns a client. With a nil policy it uses only credentials found in the environment.
 func New(transport http.RoundTripper, policy *Policy, s cloud.Surroundings) *Client {
 	if policy == nil {
 		policy = &Policy{}
@@ -60,14 +60,14 @@ func New(transport http.RoundTripper, policy *Policy, s cloud.Surroundings) *Cli
 	}
 }
 
-// secure refuses plain connections: to registries, to where they redirect, and to where they have credentials sent.
+// secure rejects unencrypted connections: to registries, to redirect targets, and to token services.
 type secure struct{ inner http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (s secure) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" {
 		if r.Body != nil {
-			_ = r.Body.Close() // what RoundTrip owes its caller
+			_ = r.Body.Close() // required of RoundTrip
 		}
 		return nil, fmt.Errorf("the registry leads to %s, which is not asked without TLS", r.URL.Host)
 	}
@@ -80,7 +80,7 @@ type Repository struct {
 	name   string
 }
 
-// Repository returns a repository, with the credentials that are for it. It asks the registry nothing yet.
+// Repository returns a repository, with its credentials. It sends no request.
 func (c *Client) Repository(ctx context.Context, host, path string) (*Repository, error) {
 	at := registry.Reference{Registry: host, Repository: path}
 	if err := errors.Join(at.ValidateRegistry(), at.ValidateRepository()); err != nil || strings.Contains(host, "/") {
@@ -103,7 +103,7 @@ func (c *Client) Repository(ctx context.Context, host, path string) (*Repository
 		Cache:  auth.NewCache(),
 		Credential: func(_ context.Context, asking string) (auth.Credential, error) {
 			if asking != at.Host() && asking != host {
-				return auth.EmptyCredential, nil // they are for this host alone
+				return auth.EmptyCredential, nil // they are only for this host
 			}
 			return auth.Credential{
 				Username: found.Username, Password: found.Password, AccessToken: found.AccessToken,
@@ -127,7 +127,7 @@ func (c *Client) Repository(ctx context.Context, host, path string) (*Repository
 // Name is HOST/PATH.
 func (r *Repository) Name() string { return r.name }
 
-// Descriptor says what something is that a repository holds.
+// Descriptor describes an object in a repository.
 type Descriptor struct {
 	MediaType    string    `json:"mediaType"`
 	ArtifactType string    `json:"artifactType"`
@@ -136,7 +136,7 @@ type Descriptor struct {
 	Platform     *Platform `json:"platform"`
 }
 
-// Platform is what a manifest is for.
+// Platform is the platform of a manifest.
 type Platform struct {
 	OS           string `json:"os"`
 	Architecture string `json:"architecture"`
@@ -151,24 +151,24 @@ type Manifest struct {
 	Manifests    []Descriptor `json:"manifests"`
 }
 
-// Error is the answer of a registry that says no.
+// Error is an error response of a registry.
 type Error struct {
 	Status int
-	// Codes are the registry's names for what is wrong, as NAME_UNKNOWN.
+	// Codes are the error codes of the registry, such as NAME_UNKNOWN.
 	Codes []string
 	text  string
 }
 
 func (e *Error) Error() string { return e.text }
 
-// Missing reports whether an error says that there is no such repository, manifest or blob.
+// Missing reports whether an error means that there is no such repository, manifest or blob.
 func Missing(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.Status == http.StatusNotFound ||
 		slices.ContainsFunc(e.Codes, func(c string) bool { return c == "NAME_UNKNOWN" || c == "NAME_INVALID" }))
 }
 
-// told returns the error of a registry without the address that was asked, which may hold a signature.
+// told returns the error of a registry without the requested address, which may contain a signature.
 func (r *Repository) told(err error) error {
 	var answer *errcode.ErrorResponse
 	if !errors.As(err, &answer) {
@@ -207,10 +207,10 @@ func (r *Repository) Tags(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-// maxTags is how many tags a repository may have.
+// maxTags is the maximum number of tags of a repository.
 const maxTags = 100_000
 
-// Manifest returns the manifest that a tag or a digest names. It has to be of a media type.
+// Manifest returns the manifest of a tag or a digest. It must have the given media type.
 func (r *Repository) Manifest(ctx context.Context, reference, mediaType string) (Manifest, error) {
 	d, err := r.remote.Resolve(ctx, reference)
 	if err != nil {
@@ -219,7 +219,7 @@ func (r *Repository) Manifest(ctx context.Context, reference, mediaType string) 
 	return r.manifest(ctx, d, mediaType)
 }
 
-// ManifestOf returns the manifest of a descriptor. It has to be of a media type.
+// ManifestOf returns the manifest of a descriptor. It must have the given media type.
 func (r *Repository) ManifestOf(ctx context.Context, d Descriptor, mediaType string) (Manifest, error) {
 	of, err := d.checked()
 	if err != nil {
@@ -267,7 +267,7 @@ func (r *Repository) manifest(ctx context.Context, d ocispec.Descriptor, mediaTy
 	return m, nil
 }
 
-// checked returns a descriptor for the library, if its digest is one.
+// checked returns a descriptor for the library, if its digest is valid.
 func (d Descriptor) checked() (ocispec.Descriptor, error) {
 	sum := digest.Digest(d.Digest)
 	if err := sum.Validate(); err != nil || d.Size < 0 {
@@ -281,7 +281,7 @@ func (d Descriptor) checked() (ocispec.Descriptor, error) {
 	return ocispec.Descriptor{MediaType: d.MediaType, Digest: sum, Size: d.Size}, nil
 }
 
-// Blob writes a blob of at most limit bytes. What was written is of use without an error alone: size and digest are
+// Blob writes a blob of at most limit bytes. After an error the written data must not be used: size and digest are
 // checked at the end.
 func (r *Repository) Blob(ctx context.Context, d Descriptor, limit int64, to io.Writer) error {
 	of, err := d.checked()
@@ -295,7 +295,7 @@ func (r *Repository) Blob(ctx context.Context, d Descriptor, limit int64, to io.
 	if err != nil {
 		return fmt.Errorf("the blob %s: %w", d.Digest, r.told(err))
 	}
-	defer from.Close() // read to its end, or given up
+	defer from.Close() // read to its end, or abandoned
 	checked := content.NewVerifyReader(from, of)
 	if _, err := io.Copy(to, checked); err != nil {
 		return fmt.Errorf("reading the blob %s of %s: %w", d.Digest, r.name, err)

@@ -29,13 +29,13 @@ func sha256Hex(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// signAPI signs a request to a service whose answers are JSON.
+// signAPI signs a request to a service with JSON responses.
 func signAPI(r *http.Request, body []byte, service string, keys call.Keys, now time.Time) {
 	r.Header.Set("X-Tc-Timestamp", strconv.FormatInt(now.Unix(), 10))
 	r.Header.Set("Authorization", APIAuthorization(r.URL.Host, r.Header, body, service, keys.ID, keys.Secret))
 }
 
-// APIAuthorization is the header that a signed request to such a service has. The time is in the header X-TC-Timestamp.
+// APIAuthorization returns the authorization header of such a request. The time is in the header X-TC-Timestamp.
 func APIAuthorization(host string, h http.Header, body []byte, service, id, secret string) string {
 	seconds, _ := strconv.ParseInt(h.Get("X-Tc-Timestamp"), 10, 64)
 	date := time.Unix(seconds, 0).UTC().Format(time.DateOnly)
@@ -49,7 +49,7 @@ func APIAuthorization(host string, h http.Header, body []byte, service, id, secr
 		mac(sha256.New, key, text))
 }
 
-// valid is how long a signature of a request to the object store is taken. It begins a while ago, for clocks that
+// valid is how long a signature of a request to the object store is valid. It begins a while ago, because clocks
 // differ.
 const (
 	valid = time.Hour
@@ -75,7 +75,8 @@ func signObject(r *http.Request, keys call.Keys, now time.Time) {
 	r.Header.Set("Authorization", ObjectAuthorization(r.Method, r.URL, r.Header, signed, during, keys.ID, keys.Secret))
 }
 
-// ObjectAuthorization is the header that a signed request to the object store has. Host has to be among the headers.
+// ObjectAuthorization returns the authorization header of a request to the object store. Host must be among the
+// headers.
 func ObjectAuthorization(method string, u *url.URL, h http.Header, signed []string, during, id, secret string) string {
 	headers := map[string]string{}
 	for _, name := range signed {
@@ -95,7 +96,7 @@ func ObjectAuthorization(method string, u *url.URL, h http.Header, signed []stri
 		id, during, during, headerNames, queryNames, signature)
 }
 
-// pairs returns names and values as they are signed, and the list of the names.
+// pairs returns names and values in the form for signing, and the list of the names.
 func pairs(m map[string]string) (text, names string) {
 	escaped := map[string]string{}
 	for name, value := range m {

@@ -1,8 +1,8 @@
-// Package tencent asks services of Tencent Cloud, as whoever a configuration names: who asks, and the two ways in which
-// its services want requests signed.
+// Package tencent sends requests to services of Tencent Cloud with configured credentials, and implements the two
+// ways of signing requests.
 //
-// What is asked of the object store is for the packages that use it. They are few calls, so there is no library of the
-// vendor's here.
+// The requests to the object store belong to the packages that use it. They are few, so the vendor's library is not
+// used.
 package tencent
 
 import (
@@ -17,18 +17,18 @@ import (
 	"github.com/millipede-iac/millipede/cloud/call"
 )
 
-// Settings say who asks, and how. Zero fields mean the default.
+// Settings are the credentials and options. Zero fields mean the default.
 type Settings struct {
 	Keys   call.Keys
 	Role   call.Role
 	Region string
-	// Transport is what requests go over. Required.
+	// Transport executes the requests. Required.
 	Transport *http.Transport
 	UserAgent string
 	Pause     time.Duration
 }
 
-// Session is an identity with the means to ask as it. Safe for concurrent use.
+// Session sends requests with an identity. Safe for concurrent use.
 type Session struct {
 	settings Settings
 	client   *http.Client
@@ -36,7 +36,7 @@ type Session struct {
 	clock    call.Clock
 }
 
-// Open checks the keys, and exchanges them for those of a role if one is named.
+// Open checks the keys, and exchanges them for those of a role if there is one.
 func Open(ctx context.Context, s Settings) (*Session, error) {
 	if s.Keys.ID == "" || s.Keys.Secret == "" {
 		return nil, fmt.Errorf("%w: secret_id and secret_key must be given, or TENCENTCLOUD_SECRET_ID and "+
@@ -48,10 +48,10 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 	return session, err
 }
 
-// early is how long before their end keys are not used any more.
+// early is how long before their expiry keys are no longer used.
 const early = 5 * time.Minute
 
-// fetch returns the keys, or those of the role with their end.
+// fetch returns the keys, or those of the role with their expiry.
 func (s *Session) fetch(ctx context.Context) (call.Keys, time.Time, error) {
 	role := s.settings.Role
 	if role.ARN == "" {
@@ -59,7 +59,7 @@ func (s *Session) fetch(ctx context.Context) (call.Keys, time.Time, error) {
 	}
 	in := map[string]any{"RoleArn": role.ARN, "RoleSessionName": role.SessionName, "DurationSeconds": role.Seconds}
 	if role.Policy != "" {
-		in["Policy"] = url.QueryEscape(role.Policy) // as the service wants it
+		in["Policy"] = url.QueryEscape(role.Policy) // required by the service
 	}
 	var out struct {
 		Credentials struct {
@@ -80,13 +80,13 @@ func (s *Session) fetch(ctx context.Context) (call.Keys, time.Time, error) {
 	return call.Keys{ID: c.ID, Secret: c.Secret, Token: c.Token}, time.Unix(out.ExpiredTime, 0), nil
 }
 
-// apiVersion is the version of the interfaces of the services for tags and for roles.
+// apiVersion is the API version of the services for tags and for roles.
 const apiVersion = "2018-08-13"
 
 // apiTimeout bounds one attempt at these services.
 const apiTimeout = 30 * time.Second
 
-// Ask calls an operation of a service whose answers are JSON: "tag". The error of a refusal is *call.Error.
+// Ask calls an operation of a service with JSON responses, such as "tag". An error response is a *call.Error.
 func (s *Session) Ask(ctx context.Context, service, operation string, in, out any) error {
 	keys, err := s.keys.Get(ctx)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Session) ask(ctx context.Context, keys call.Keys, service, operation st
 	if err := json.Unmarshal(answer.Body, &envelope); err != nil || json.Unmarshal(envelope.Response, &refusal) != nil {
 		return fmt.Errorf("%s of the service %s: the answer is not its JSON", operation, service)
 	}
-	if e := refusal.Error; e != nil { // with the status of a success
+	if e := refusal.Error; e != nil { // with a success status
 		return &call.Error{Status: http.StatusOK, Code: e.Code, Message: e.Message, Attempt: answer.Attempt}
 	}
 	if out == nil {
@@ -134,7 +134,7 @@ func (s *Session) ask(ctx context.Context, keys call.Keys, service, operation st
 	return json.NewDecoder(bytes.NewReader(envelope.Response)).Decode(out)
 }
 
-// Objects returns the means to ask the object store.
+// Objects returns a Caller for the object store.
 func (s *Session) Objects() *call.Caller {
 	return s.caller(func(ctx context.Context, r *http.Request, _ []byte) error {
 		keys, err := s.keys.Get(ctx)
@@ -149,7 +149,7 @@ func (s *Session) Objects() *call.Caller {
 // objectTimeout bounds one attempt at the object store.
 const objectTimeout = 5 * time.Minute
 
-// caller returns the means to send requests that sign prepares.
+// caller returns a Caller whose requests are prepared by sign.
 func (s *Session) caller(sign func(context.Context, *http.Request, []byte) error, timeout time.Duration) *call.Caller {
 	return &call.Caller{
 		Client: s.client, Sign: sign, UserAgent: s.settings.UserAgent, Pause: s.settings.Pause, Timeout: timeout,

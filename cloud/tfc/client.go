@@ -1,7 +1,8 @@
-// Package tfc asks services that speak the API of HCP Terraform: that one, Millipede's own, and others.
+// Package tfc is a client of services with the API of HCP Terraform: that one, Millipede's own, and others.
 //
-// It knows the requests and the answers, and repeats what may succeed later. What a service does not have is found out
-// by its answers. It finds no hosts and no tokens, and decides nothing about runs and states.
+// It implements the requests and responses, and retries requests that may succeed later. Missing features of a
+// service are detected by its responses. It discovers no hosts and tokens, and makes no decisions about runs and
+// states.
 package tfc
 
 import (
@@ -18,27 +19,27 @@ import (
 	"time"
 )
 
-// Options say how to ask a service.
+// Options are the options of a client.
 type Options struct {
-	// Base is where the API is, such as https://HOST/api/v2/. It ends with a slash.
+	// Base is the address of the API, such as https://HOST/api/v2/. It ends with a slash.
 	Base  *url.URL
 	Token string
-	// HTTP carries the requests. It may follow redirects, and must not repeat requests itself.
+	// HTTP executes the requests. It may follow redirects, and must not retry requests itself.
 	HTTP *http.Client
-	// Agent is what the program is called, Version the version of OpenTofu that it stands for.
+	// Agent is the name of the program, Version the version of OpenTofu that it is compatible with.
 	Agent, Version string
-	// Integrated says that the requests are those of a cloud block, which gets structured logs.
+	// Integrated is set if the requests are those of a cloud block, which gets structured logs.
 	Integrated bool
-	// Pause is the first pause before a request is repeated; default 0.8 s. The next ones are longer.
+	// Pause is the pause before the first retry of a request; default 0.8 s. Later ones are longer.
 	Pause time.Duration
-	// Repeating is told when a request was repeated in vain, and will be again; may be nil.
+	// Repeating is called when a retry has failed, and there will be another; may be nil.
 	Repeating func(attempt int, why error)
 }
 
-// Client asks one service. Safe for concurrent use.
+// Client is a client of one service. Safe for concurrent use.
 type Client struct{ o Options }
 
-// New returns a client. Nothing is asked yet.
+// New returns a client. It sends no request.
 func New(o Options) *Client {
 	if o.Pause == 0 {
 		o.Pause = 800 * time.Millisecond
@@ -47,23 +48,23 @@ func New(o Options) *Client {
 }
 
 const (
-	// maxAnswer is how long an answer with documents may be, in bytes.
+	// maxAnswer is the maximum size of a response with documents, in bytes.
 	maxAnswer = 64 << 20
-	// maxState is how long a state or a plan may be.
+	// maxState is the maximum size of a state or a plan.
 	maxState = 1 << 30
-	// attempts is how often a request is made at most, longestPause the longest time between two of them.
+	// attempts is the maximum number of attempts of a request, longestPause the longest pause between two of them.
 	attempts     = 30
 	longestPause = 16 * time.Second
 	mediaType    = "application/vnd.api+json"
 )
 
-// Refusal is the answer of a service that does not do what it was asked for.
+// Refusal is an error response of a service.
 type Refusal struct {
-	// Code is the status of the answer, such as 404.
+	// Code is the status of the response, such as 404.
 	Code int
-	// Said is what the service says about it, a line for each error; empty when it says nothing.
+	// Said is the service's message, a line for each error; empty if there is none.
 	Said string
-	// what was asked: the method and the path.
+	// the request: its method and path.
 	asked string
 }
 
@@ -79,31 +80,31 @@ func (r *Refusal) Error() string {
 	return r.Said
 }
 
-// Refused reports whether an error is an answer with this status.
+// Refused reports whether an error is a response with this status.
 func Refused(err error, code int) bool {
 	var r *Refusal
 	return errors.As(err, &r) && r.Code == code
 }
 
-// NotFound reports whether the service says that there is no such thing, or none that the token may see.
+// NotFound reports whether the object does not exist, or is not visible with the token.
 func NotFound(err error) bool { return Refused(err, http.StatusNotFound) }
 
-// Conflict reports whether the service says that this cannot be done as things are.
+// Conflict reports whether the request conflicts with the current state of the object.
 func Conflict(err error) bool { return Refused(err, http.StatusConflict) }
 
-// request is one request, which can be made more than once.
+// request is one request, which can be retried.
 type request struct {
 	method string
 	url    *url.URL
-	// body makes the content; nil for none. length is how long it is.
+	// body returns the content; nil for none. length is its length.
 	body   func() (io.ReadCloser, error)
 	length int64
 	media  string
-	// secret: the address itself gives the right, so that no token goes along, and it is never shown.
+	// secret: the address itself is the authorization, so that no token is sent, and it is never shown.
 	secret bool
-	// accept is what is asked for; empty for documents.
+	// accept is the accepted media type; empty for documents.
 	accept string
-	// most is how often it is made; 0 for the usual number.
+	// most is the maximum number of attempts; 0 for the default.
 	most int
 }
 
@@ -111,7 +112,7 @@ func content(data []byte) func() (io.ReadCloser, error) {
 	return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 }
 
-// send makes a request until there is an answer that another try would not make better. The caller closes its body.
+// send sends a request until there is a response for which a retry is pointless. The caller closes its body.
 func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
 	most := q.most
 	if most == 0 {
@@ -159,7 +160,7 @@ func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
 	}
 }
 
-// resetOf is how long a service that has too much to do asks to be left alone.
+// resetOf returns the pause that an overloaded service requests.
 func resetOf(answer *http.Response) (time.Duration, bool) {
 	for _, name := range []string{"X-Ratelimit-Reset", "Retry-After"} {
 		seconds, err := strconv.ParseFloat(answer.Header.Get(name), 64)
@@ -170,7 +171,7 @@ func resetOf(answer *http.Response) (time.Duration, bool) {
 	return 0, false
 }
 
-// once makes a request one time.
+// once sends a request once.
 func (c *Client) once(ctx context.Context, q request) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, q.method, q.url.String(), nil)
 	if err != nil {
@@ -200,14 +201,14 @@ func (c *Client) once(ctx context.Context, q request) (*http.Response, error) {
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {
-			err = failed.Err // the address in it may be a secret
+			err = failed.Err // the address in it may be secret
 		}
 		return nil, fmt.Errorf("asking %s: %w", q.url.Host, err)
 	}
 	return answer, nil
 }
 
-// refusal reads what a service says about its refusal.
+// refusal decodes an error response.
 func refusal(q request, answer *http.Response) *Refusal {
 	r := &Refusal{Code: answer.StatusCode, asked: q.method + " " + q.url.Path}
 	if q.secret {
@@ -216,7 +217,7 @@ func refusal(q request, answer *http.Response) *Refusal {
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 	var all struct {
 		Errors []json.RawMessage `json:"errors"`
-		Error  string            `json:"error"` // where it is none of the API's own addresses
+		Error  string            `json:"error"` // for addresses outside of the API
 	}
 	if err != nil || json.Unmarshal(text, &all) != nil {
 		return r
@@ -241,7 +242,7 @@ func refusal(q request, answer *http.Response) *Refusal {
 	return r
 }
 
-// ask makes a request with documents, and reads the answer into out, which may be nil.
+// ask sends a request with documents, and decodes the response into out, which may be nil.
 func (c *Client) ask(ctx context.Context, method, path string, query url.Values, body, out any) error {
 	return c.askFor(ctx, method, path, query, body, out, 0)
 }
@@ -269,7 +270,7 @@ func (c *Client) askFor(ctx context.Context, method, path string, query url.Valu
 		return refusal(q, answer)
 	}
 	if out == nil {
-		_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer)) // so that the connection is used again
+		_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer)) // so that the connection is reused
 		return nil
 	}
 	text, err := readAll(answer.Body, maxAnswer)
@@ -282,7 +283,7 @@ func (c *Client) askFor(ctx context.Context, method, path string, query url.Valu
 	return nil
 }
 
-// address resolves an address that the service has handed out: it may be relative to the API.
+// address resolves an address from the service, which may be relative to the API.
 func (c *Client) address(text string) (*url.URL, error) {
 	u, err := c.o.Base.Parse(text)
 	if err != nil || text == "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -291,7 +292,7 @@ func (c *Client) address(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// put uploads to an address that the service has handed out.
+// put uploads to an address from the service.
 func (c *Client) put(ctx context.Context, to string, body func() (io.ReadCloser, error), length int64) error {
 	u, err := c.address(to)
 	if err != nil {
@@ -311,7 +312,7 @@ func (c *Client) put(ctx context.Context, to string, body func() (io.ReadCloser,
 	return nil
 }
 
-// get downloads from an address of the service; nil when it has nothing there yet.
+// get downloads from an address of the service; nil if there is no content yet.
 func (c *Client) get(ctx context.Context, from string) ([]byte, error) {
 	u, err := c.address(from)
 	if err != nil {

@@ -9,19 +9,19 @@ import (
 	"strconv"
 )
 
-// reference names a document. A tag has no ID, but attributes.
+// reference identifies a document. A tag has no ID, but attributes.
 type reference struct {
 	ID         string `json:"id,omitempty"`
 	Type       string `json:"type"`
 	Attributes any    `json:"attributes,omitempty"`
 }
 
-// related is a relationship that is sent.
+// related is a relationship in a request.
 type related struct {
 	Data any `json:"data"`
 }
 
-// resource is a document that is sent.
+// resource is a document in a request.
 type resource struct {
 	Type          string             `json:"type"`
 	Attributes    any                `json:"attributes,omitempty"`
@@ -32,7 +32,7 @@ type sent struct {
 	Data any `json:"data"`
 }
 
-// received is a document of an answer.
+// received is a document in a response.
 type received struct {
 	ID            string          `json:"id"`
 	Type          string          `json:"type"`
@@ -56,7 +56,7 @@ type many struct {
 	} `json:"meta"`
 }
 
-// into reads the attributes of a document of this type.
+// into decodes the attributes of a document of this type.
 func (r received) into(kind string, attributes any) error {
 	if r.Type != kind || r.ID == "" {
 		return fmt.Errorf("the service has answered with a document of the type %q, where one of %q is due", r.Type, kind)
@@ -70,7 +70,7 @@ func (r received) into(kind string, attributes any) error {
 	return nil
 }
 
-// to returns the ID of the document that a relationship leads to; empty when there is none.
+// to returns the ID of the document of a relationship; empty if there is none.
 func (r received) to(name string) string {
 	var ref reference
 	if json.Unmarshal(r.Relationships[name].Data, &ref) != nil {
@@ -79,13 +79,13 @@ func (r received) to(name string) string {
 	return ref.ID
 }
 
-// pageSize is how many documents are asked for at once, maxPages how often.
+// pageSize is the number of documents in a page, maxPages the maximum number of pages.
 const (
 	pageSize = 100
 	maxPages = 1000
 )
 
-// all asks for all pages of a list, or until fn returns false.
+// all requests all pages of a list, or until fn returns false.
 func (c *Client) all(ctx context.Context, path string, query url.Values, fn func(received) (bool, error)) error {
 	if query == nil {
 		query = url.Values{}

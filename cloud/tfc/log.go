@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// logPart is how many bytes of a log are asked for at once.
+	// logPart is the number of bytes of a log in one request.
 	logPart = 256 << 10
-	// A service need not hold a request until something is there: these are the pauses after an empty answer.
+	// A service need not hold a request until there is content: these are the pauses after an empty response.
 	firstLogPause   = 300 * time.Millisecond
 	longestLogPause = 2 * time.Second
-	// logAttempts is how often a part is asked for when the service fails.
+	// logAttempts is the number of attempts for a part if the service fails.
 	logAttempts = 10
-	// The marks at the begin and the end of a log, where the service has them.
+	// The marks at the beginning and the end of a log, if the service has them.
 	logBegins, logEnds = 0x02, 0x03
 )
 
-// Log follows the log of a phase until it is over, and calls fn with each part of it as it comes, cut anywhere. The
-// marks of the begin and the end are left out.
+// Log follows the log of a phase until it is complete, and calls fn with each part as it arrives, split anywhere.
+// The marks of the beginning and the end are left out.
 func (c *Client) Log(ctx context.Context, kind string, p *Phase, fn func([]byte) error) error {
 	offset, pause, begun := 0, firstLogPause, false
 	over := p.Over()
@@ -52,7 +52,7 @@ func (c *Client) Log(ctx context.Context, kind string, p *Phase, fn func([]byte)
 			}
 			continue
 		}
-		if over { // it was over before this part was asked for, so that nothing comes any more
+		if over { // the phase was over before this request, so there is no more content
 			return nil
 		}
 		now, err := c.Phase(ctx, kind, p.ID)
@@ -91,7 +91,7 @@ func (c *Client) logPart(ctx context.Context, p *Phase, offset int) ([]byte, err
 	if answer.StatusCode >= 300 {
 		return nil, fmt.Errorf("reading the log: %w", refusal(q, answer))
 	}
-	// What was read before the connection was cut counts: the rest is asked for again.
+	// Data read before the connection broke are kept: the rest is requested again.
 	data, err := io.ReadAll(io.LimitReader(answer.Body, logPart+1))
 	if err != nil && (len(data) == 0 || ctx.Err() != nil) {
 		return nil, fmt.Errorf("reading the log: %w", err)

@@ -13,7 +13,7 @@ type Configuration struct {
 
 	Status string `json:"status"`
 	Upload string `json:"upload-url"`
-	// Problem says what is wrong with one whose status is errored.
+	// Problem is the error of one whose status is errored.
 	Problem string `json:"error-message"`
 }
 
@@ -23,15 +23,15 @@ const (
 	ConfigurationErrored  = "errored"
 )
 
-// NewConfiguration says what a configuration is for: a plan that is never applied (Speculative), or one that is saved
-// (Provisional).
+// NewConfiguration is the purpose of a configuration: a plan that is never applied (Speculative), or one that is
+// saved (Provisional).
 type NewConfiguration struct {
 	AutoQueue   bool `json:"auto-queue-runs"`
 	Speculative bool `json:"speculative"`
 	Provisional bool `json:"provisional"`
 }
 
-// CreateConfiguration makes a configuration to upload.
+// CreateConfiguration creates a configuration for an upload.
 func (c *Client) CreateConfiguration(ctx context.Context, workspace string, n NewConfiguration) (*Configuration,
 	error) {
 	return c.configuration(ctx, http.MethodPost, "workspaces/"+url.PathEscape(workspace)+"/configuration-versions",
@@ -62,7 +62,7 @@ func (c *Client) UploadConfiguration(ctx context.Context, v *Configuration, leng
 // Status is the status of a run.
 type Status string
 
-// The statuses that are told apart.
+// The statuses that are distinguished.
 const (
 	Pending            Status = "pending"
 	Fetching           Status = "fetching"
@@ -85,7 +85,7 @@ const (
 	ForceCanceled      Status = "force_canceled"
 )
 
-// Final reports whether a run is over.
+// Final reports whether a run has ended.
 func (s Status) Final() bool {
 	switch s {
 	case Applied, PlannedAndFinished, Discarded, Errored, Canceled, ForceCanceled:
@@ -94,7 +94,7 @@ func (s Status) Final() bool {
 	return false
 }
 
-// Waiting reports whether a run has not begun to plan, or, once it was confirmed, to apply.
+// Waiting reports whether a run waits to plan or, once it was confirmed, to apply.
 func (s Status) Waiting() bool {
 	switch s {
 	case Pending, Fetching, Queuing, PlanQueued, Confirmed, QueuingApply, ApplyQueued:
@@ -106,7 +106,7 @@ func (s Status) Waiting() bool {
 // Run is a run.
 type Run struct {
 	ID, Workspace, Plan, Apply string
-	// On is the workspace as it was for the run; nil unless it was asked for, and the service has included it.
+	// On is the workspace as it was for the run; nil unless it was requested, and the service has included it.
 	On *Workspace
 	// Planned is its plan; as On.
 	Planned *Phase
@@ -119,7 +119,7 @@ type Run struct {
 	AutoApply   bool   `json:"auto-apply"`
 	Message     string `json:"message"`
 	Position    int    `json:"position-in-queue"`
-	// Waits says why the run waits, where the service tells.
+	// Waits is the reason why the run waits, if the service provides it.
 	Waits   string `json:"waits-for"`
 	Actions struct {
 		Cancelable   bool `json:"is-cancelable"`
@@ -129,7 +129,7 @@ type Run struct {
 	} `json:"actions"`
 }
 
-// NewRun says what run to make.
+// NewRun describes a run to create.
 type NewRun struct {
 	Workspace, Configuration string
 
@@ -172,7 +172,7 @@ func runOf(doc one) (*Run, error) {
 	return r, nil
 }
 
-// CreateRun makes a run.
+// CreateRun creates a run.
 func (c *Client) CreateRun(ctx context.Context, n NewRun) (*Run, error) {
 	doc := resource{Type: "runs", Attributes: n, Relationships: map[string]related{
 		"workspace": {reference{ID: n.Workspace, Type: "workspaces"}},
@@ -194,7 +194,7 @@ func (c *Client) Run(ctx context.Context, id string) (*Run, error) { return c.ru
 // RunWith returns a run with its workspace and its plan.
 func (c *Client) RunWith(ctx context.Context, id string) (*Run, error) {
 	r, err := c.run(ctx, id, url.Values{"include": {"workspace,plan"}})
-	if Refused(err, http.StatusBadRequest) { // it does not know one of them
+	if Refused(err, http.StatusBadRequest) { // it does not support one of them
 		return c.run(ctx, id, nil)
 	}
 	return r, err
@@ -224,12 +224,13 @@ func (c *Client) act(ctx context.Context, run, action, comment string) error {
 	return c.ask(ctx, http.MethodPost, "runs/"+url.PathEscape(run)+"/actions/"+action, nil, body, nil)
 }
 
-// Confirm has the plan of a run applied. Here and below, a Conflict means that this is not possible in its status.
+// Confirm confirms the apply of a run's plan. Here and below, a Conflict means that this is not possible in its
+// status.
 func (c *Client) Confirm(ctx context.Context, run, comment string) error {
 	return c.act(ctx, run, "apply", comment)
 }
 
-// Discard gives the plan of a run up.
+// Discard discards the plan of a run.
 func (c *Client) Discard(ctx context.Context, run, comment string) error {
 	return c.act(ctx, run, "discard", comment)
 }
@@ -239,24 +240,24 @@ func (c *Client) Cancel(ctx context.Context, run, comment string) error {
 	return c.act(ctx, run, "cancel", comment)
 }
 
-// Resolve tells a service of Millipede what became of an operation in doubt: the object with the ID exists, or, where
-// that is empty, there is none. Other services answer with NotFound.
+// Resolve records the outcome of an operation in doubt in a service of Millipede: the object with the ID exists or,
+// if that is empty, there is none. Other services respond with NotFound.
 func (c *Client) Resolve(ctx context.Context, workspace, address, id string) error {
 	body := map[string]any{"address": address, "not-created": true}
 	if id != "" {
 		body = map[string]any{"address": address, "created": id}
 	}
 	path := "/api/millipede/v1/workspaces/" + url.PathEscape(workspace) + "/doubts"
-	return c.askFor(ctx, http.MethodPost, path, nil, body, nil, 1) // a second time there is no doubt any more
+	return c.askFor(ctx, http.MethodPost, path, nil, body, nil, 1) // no retry: a first attempt may have ended the doubt
 }
 
-// Note is something that the service tells about a run.
+// Note is an entry of the service about a run.
 type Note struct {
 	Action      string `json:"action"`
 	Description string `json:"description"`
 }
 
-// Notes lists what a service tells about a run; nothing where it has no such lists.
+// Notes lists the service's entries about a run; none if it has no such lists.
 func (c *Client) Notes(ctx context.Context, run string) ([]Note, error) {
 	var out []Note
 	err := c.all(ctx, "runs/"+url.PathEscape(run)+"/run-events", nil, func(r received) (bool, error) {
@@ -278,11 +279,11 @@ type Phase struct {
 	Status     string `json:"status"`
 	Log        string `json:"log-read-url"`
 	HasChanges bool   `json:"has-changes"`
-	// Generated says that the plan has made configuration.
+	// Generated is set if the plan has generated configuration.
 	Generated bool `json:"generated-configuration"`
 }
 
-// Over reports whether a phase has ended, so that its log has, too.
+// Over reports whether a phase has ended, and with it its log.
 func (p *Phase) Over() bool {
 	switch p.Status {
 	case "finished", "errored", "canceled", "unreachable":
@@ -311,8 +312,8 @@ func (c *Client) Phase(ctx context.Context, kind, id string) (*Phase, error) {
 	return phaseOf(doc.Data, kind)
 }
 
-// PlanJSON returns the JSON form of a plan: whole, or without what is sensitive and with the schemas of the providers.
-// It is nil where the service has none.
+// PlanJSON returns the JSON form of a plan: complete, or without sensitive values and with the schemas of the
+// providers. It is nil if the service has none.
 func (c *Client) PlanJSON(ctx context.Context, plan string, redacted bool) ([]byte, error) {
 	name := "json-output"
 	if redacted {

@@ -2,29 +2,29 @@ package tfc
 
 import (
 	"context"
-	"crypto/md5" //nolint:gosec // the checksum that the API has for states
+	"crypto/md5" //nolint:gosec // the API's checksum of states
 	"encoding/base64"
 	"encoding/hex"
 	"net/http"
 	"net/url"
 )
 
-// NewState is a version of a state to make.
+// NewState is a version of a state to create.
 type NewState struct {
 	Serial  uint64
 	Lineage string
 	// Data are the bytes of the state.
 	Data []byte
-	// Outputs are its outputs as JSON, so that they can be read at once; nil where nobody is to see them.
+	// Outputs are its outputs as JSON, so that they can be read separately; nil if they must not be visible.
 	Outputs []byte
-	// Force takes the version whatever its serial and lineage are.
+	// Force accepts any serial and lineage.
 	Force bool
 	// Run is the run that made it; empty for none.
 	Run string
 }
 
-// WriteState makes a version the current one of a workspace, which the token has locked. A Conflict means that it is
-// not, or that the version does not follow the current one.
+// WriteState makes a version the current one of a workspace, which the token must have locked. A Conflict means
+// that it has not, or that the version does not follow the current one.
 func (c *Client) WriteState(ctx context.Context, workspace string, n NewState) error {
 	sum := md5.Sum(n.Data) //nolint:gosec // as above
 	attributes := map[string]any{
@@ -48,11 +48,11 @@ func (c *Client) WriteState(ctx context.Context, workspace string, n NewState) e
 	case err == nil && v.Upload != "":
 		return c.put(ctx, v.Upload, content(n.Data), int64(len(n.Data)))
 	case err == nil && v.Status == "finalized":
-		return nil // the same bytes were there
+		return nil // the same bytes were stored
 	case err != nil && !Refused(err, http.StatusUnprocessableEntity) && !Refused(err, http.StatusBadRequest):
 		return err
 	}
-	// An older service takes the state with the request.
+	// An older service accepts the state in the request.
 	attributes["state"] = base64.StdEncoding.EncodeToString(n.Data)
 	if inline := c.ask(ctx, http.MethodPost, path, nil, sent{doc}, nil); inline != nil && err != nil {
 		return err

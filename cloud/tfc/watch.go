@@ -8,11 +8,12 @@ import (
 	"strconv"
 )
 
-// maxLine is how long a line of a watched run may be: that of a run of a million vertices.
+// maxLine is the maximum length of a line of a watched run: that of a run of a million vertices.
 const maxLine = 256 << 20
 
-// Watch calls see with each line of what a run does, which a Millipede alone tells, until the service ends it, see
-// returns an error, or ctx ends. phase and cursor are those that were read last; empty and 0 at first.
+// Watch calls see with each line about a run in progress, which only Millipede's service provides, until the
+// service ends it, see returns an error, or ctx ends. phase and cursor are those that were read last; initially
+// empty and 0.
 func (c *Client) Watch(ctx context.Context, run, phase string, cursor uint64, see func(line []byte) error) error {
 	u, err := c.o.Base.Parse("/api/millipede/v1/runs/" + url.PathEscape(run) + "/watch")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The execution modes of a workspace that are told apart.
+// The execution modes that are distinguished.
 const (
 	Local  = "local"
 	Remote = "remote"
@@ -26,14 +26,14 @@ type Workspace struct {
 	TerraformVersion string   `json:"terraform-version"`
 	WorkingDirectory string   `json:"working-directory"`
 	TagNames         []string `json:"tag-names"`
-	// Structured says that logs are lines of JSON. In the answer to a run it is about that run.
+	// Structured is set if logs are JSON lines. In the response to a run it is the setting of that run.
 	Structured  bool        `json:"structured-run-output-enabled"`
 	AutoApply   bool        `json:"auto-apply"`
 	VCS         any         `json:"vcs-repo"`
 	Permissions Permissions `json:"permissions"`
 }
 
-// Permissions are what the token may do with a workspace. What the service does not tell is nil.
+// Permissions are the token's permissions for a workspace. Unknown ones are nil.
 type Permissions struct {
 	Run         *bool `json:"can-queue-run"`
 	Apply       *bool `json:"can-queue-apply"`
@@ -41,7 +41,7 @@ type Permissions struct {
 	ForceDelete *bool `json:"can-force-delete"`
 }
 
-// RunsHere reports whether runs are carried out by the command line, and the service keeps the state alone.
+// RunsHere reports whether the command line executes runs, and the service only stores the state.
 func (w *Workspace) RunsHere() bool {
 	return w.ExecutionMode == Local || w.ExecutionMode == "" && w.Operations != nil && !*w.Operations
 }
@@ -63,8 +63,8 @@ func (c *Client) workspace(ctx context.Context, method, path string, body any) (
 	return workspaceOf(doc.Data)
 }
 
-// Entitlements reports whether an organization can have runs that the service carries out. It is the first question: a
-// service that is not there is found out soon.
+// Entitlements reports whether an organization can have runs that the service executes. It is the first request, so
+// that a missing service is detected early.
 func (c *Client) Entitlements(ctx context.Context, organization string) (operations bool, err error) {
 	var doc one
 	err = c.askFor(ctx, http.MethodGet, "organizations/"+url.PathEscape(organization)+"/entitlement-set", nil, nil,
@@ -90,8 +90,8 @@ func (c *Client) WorkspaceByID(ctx context.Context, id string) (*Workspace, erro
 	return c.workspace(ctx, http.MethodGet, "workspaces/"+url.PathEscape(id), nil)
 }
 
-// Filter says which workspaces are listed: those that have all of the tags, whose names have this part, that belong to
-// this project. Zero fields leave none out.
+// Filter selects workspaces: those that have all of the tags, whose names contain this part, that belong to this
+// project. Zero fields are ignored.
 type Filter struct {
 	Tags    []string
 	Part    string
@@ -125,13 +125,13 @@ func tagged(names []string) []reference {
 	return out
 }
 
-// NewWorkspace says what workspace to make. Zero fields are left to the service.
+// NewWorkspace describes a workspace to create. Zero fields are left to the service.
 type NewWorkspace struct {
 	Name, Project, TerraformVersion, ExecutionMode string
 	Tags                                           []string
 }
 
-// CreateWorkspace makes a workspace.
+// CreateWorkspace creates a workspace.
 func (c *Client) CreateWorkspace(ctx context.Context, organization string, n NewWorkspace) (*Workspace, error) {
 	attributes := map[string]any{"name": n.Name}
 	if n.TerraformVersion != "" {
@@ -151,20 +151,20 @@ func (c *Client) CreateWorkspace(ctx context.Context, organization string, n New
 		sent{resource{"workspaces", attributes, links}})
 }
 
-// ChangeWorkspace sets attributes of a workspace, by the names that they have in the API.
+// ChangeWorkspace sets attributes of a workspace, by their names in the API.
 func (c *Client) ChangeWorkspace(ctx context.Context, id string, attributes map[string]any) (*Workspace, error) {
 	return c.workspace(ctx, http.MethodPatch, "workspaces/"+url.PathEscape(id),
 		sent{resource{"workspaces", attributes, nil}})
 }
 
-// AddTags gives a workspace tags that it may have already.
+// AddTags adds tags to a workspace, which may have them already.
 func (c *Client) AddTags(ctx context.Context, id string, tags []string) error {
 	return c.ask(ctx, http.MethodPost, "workspaces/"+url.PathEscape(id)+"/relationships/tags", nil, sent{tagged(tags)},
 		nil)
 }
 
-// DeleteWorkspace deletes a workspace. Unless forced, one that is locked or that manages something stays, with a
-// Conflict, where the service can tell.
+// DeleteWorkspace deletes a workspace. Unless forced, one that is locked or that manages resources is kept, with a
+// Conflict, if the service can tell.
 func (c *Client) DeleteWorkspace(ctx context.Context, organization string, w *Workspace, force bool) error {
 	path := named(organization, w.Name)
 	if force || w.Permissions.ForceDelete == nil {
@@ -173,24 +173,24 @@ func (c *Client) DeleteWorkspace(ctx context.Context, organization string, w *Wo
 	return c.ask(ctx, http.MethodPost, path+"/actions/safe-delete", nil, nil, nil)
 }
 
-// Lock locks a workspace; a Conflict when it is locked already. The answer may get lost and the request come twice:
-// then the service says that it is locked, and only the reason tells by whom.
+// Lock locks a workspace; a Conflict if it is already locked. If the response is lost and the request repeated, the
+// service says that it is locked, and only the reason shows the holder.
 func (c *Client) Lock(ctx context.Context, id, reason string) error {
 	body := sent{map[string]any{"type": "", "attributes": map[string]string{"reason": reason}}}
 	return c.ask(ctx, http.MethodPost, "workspaces/"+url.PathEscape(id)+"/actions/lock", nil, body, nil)
 }
 
-// Unlock takes the token's own lock away; a Conflict when there is none, or it is another's.
+// Unlock releases the token's own lock; a Conflict if there is none, or it belongs to another.
 func (c *Client) Unlock(ctx context.Context, id string) error {
 	return c.ask(ctx, http.MethodPost, "workspaces/"+url.PathEscape(id)+"/actions/unlock", nil, nil, nil)
 }
 
-// ForceUnlock takes another's lock away; a Conflict when there is none, or a run has it.
+// ForceUnlock breaks another's lock; a Conflict if there is none, or a run has it.
 func (c *Client) ForceUnlock(ctx context.Context, id string) error {
 	return c.ask(ctx, http.MethodPost, "workspaces/"+url.PathEscape(id)+"/actions/force-unlock", nil, nil, nil)
 }
 
-// Project returns the ID of the project with this name; empty when there is none, or the service has no projects.
+// Project returns the ID of the project with this name; empty if there is none, or the service has no projects.
 func (c *Client) Project(ctx context.Context, organization, name string) (id string, err error) {
 	err = c.all(ctx, "organizations/"+url.PathEscape(organization)+"/projects", url.Values{"filter[names]": {name}},
 		func(r received) (bool, error) {
@@ -209,7 +209,7 @@ func (c *Client) Project(ctx context.Context, organization, name string) (id str
 	return id, err
 }
 
-// CreateProject makes a project, and returns its ID.
+// CreateProject creates a project, and returns its ID.
 func (c *Client) CreateProject(ctx context.Context, organization, name string) (string, error) {
 	var doc one
 	err := c.ask(ctx, http.MethodPost, "organizations/"+url.PathEscape(organization)+"/projects", nil,
@@ -256,7 +256,7 @@ func stateOf(r received) (*StateVersion, error) {
 	return v, r.into("state-versions", v)
 }
 
-// CurrentState returns the current version of a workspace's state; nil when there is none.
+// CurrentState returns the current version of a workspace's state; nil if there is none.
 func (c *Client) CurrentState(ctx context.Context, workspace string) (*StateVersion, error) {
 	var doc one
 	err := c.ask(ctx, http.MethodGet, "workspaces/"+url.PathEscape(workspace)+"/current-state-version", nil, nil, &doc)

@@ -9,8 +9,8 @@ import (
 )
 
 // implied returns the moves that follow from adding or removing count: between the instance without a key and the
-// first one, for resources and for module calls. An object that an explicit statement moves to, or away from, that
-// place is left alone.
+// first one, for resources and for module calls. It does not move objects to or from an address in an explicit
+// statement.
 func implied(tree *config.Tree, prior *state.State, explicit []statement) []statement {
 	var out []statement
 	seen := map[string]bool{}
@@ -36,7 +36,7 @@ func implied(tree *config.Tree, prior *state.State, explicit []statement) []stat
 	return out
 }
 
-// rekeyed tells between which keys the one instance moves when count was added or removed.
+// rekeyed returns the keys between which the one instance moves if count was added or removed.
 func rekeyed(count, forEach hcl.Expression, exists func(addr.Key) bool) (from, to addr.Key, ok bool) {
 	zero := addr.IntKey(0)
 	switch {
@@ -59,7 +59,7 @@ func named(explicit []statement, abs addr.AbsResource) bool {
 	return false
 }
 
-// impliedCalls returns the moves of the module instances on the way to m.
+// impliedCalls returns the moves of the module instances on the path to m.
 func impliedCalls(tree *config.Tree, m addr.ModuleInstance, explicit []statement, seen map[string]bool) []statement {
 	var out []statement
 	steps := m.Steps()

@@ -1,7 +1,7 @@
-// Package moves carries moved blocks out on a state: explicit ones, and those that follow from adding or removing
+// Package moves executes moves on a state: those of moved blocks, and those that follow from adding or removing
 // count.
 //
-// It changes addresses only. Whether a moved object fits its new place is found when it is planned.
+// It changes only addresses. Whether a moved object is valid at its new address is determined when it is planned.
 package moves
 
 import (
@@ -16,24 +16,24 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// Result is what moving did.
+// Result is the result of moving.
 type Result struct {
-	// State has the moved addresses. It shares its objects with the state before.
+	// State has the new addresses. It shares its objects with the prior state.
 	State *state.State
-	// Previous maps each moved instance to where it was before all moves.
+	// Previous maps each moved instance to its address before all moves.
 	Previous map[addr.Instance]addr.Instance
-	// Explicit are those of them that a moved block moved.
+	// Explicit are those that a moved block has moved.
 	Explicit map[addr.Instance]bool
 }
 
-// statement is one move with where it is written.
+// statement is one move with its source.
 type statement struct {
 	move    addr.Move
 	block   *config.Moved // nil for an implied move
 	implied bool
 }
 
-// Apply moves what the blocks of a configuration say. prior is not changed.
+// Apply executes the moved blocks of a configuration. prior is not changed.
 func Apply(tree *config.Tree, prior *state.State) (Result, diag.List) {
 	r := Result{State: prior, Previous: map[addr.Instance]addr.Instance{}, Explicit: map[addr.Instance]bool{}}
 	explicit := statements(tree)
@@ -79,8 +79,8 @@ func statements(tree *config.Tree) []statement {
 	return out
 }
 
-// contradictions reports statements that move something to where it is, to several places, or several things to one
-// place.
+// contradictions reports statements that move an object to its own address, to several addresses, or several
+// objects to one address.
 func contradictions(all []statement) diag.List {
 	var diags diag.List
 	from, to := map[string]statement{}, map[string]statement{}
@@ -106,7 +106,7 @@ func contradictions(all []statement) diag.List {
 	return diags
 }
 
-// order sorts statements so that each comes after those that it depends on.
+// order sorts statements so that each comes after those on which it depends.
 func order(all []statement) ([]int, diag.List) {
 	g := dag.New(len(all))
 	for i := range all {
@@ -136,14 +136,14 @@ func order(all []statement) ([]int, diag.List) {
 	return nil, diags
 }
 
-// work is the state while it is moved.
+// work is the state during the moves.
 type work struct {
 	state   *state.State
 	result  *Result
 	blocked map[addr.Instance]addr.Instance // from, to
 }
 
-// do carries one statement out on everything that it covers.
+// do executes one statement on everything that it covers.
 func (w *work) do(s statement) {
 	var from []addr.Instance
 	to := map[addr.Instance]addr.Instance{}
@@ -179,7 +179,7 @@ func (w *work) do(s statement) {
 	}
 }
 
-// complaints is a warning about what could not be moved because something is there already.
+// complaints returns a warning about objects that could not be moved because the address is occupied.
 func (w *work) complaints() diag.List {
 	if len(w.blocked) == 0 {
 		return nil

@@ -1,8 +1,7 @@
-// Package plan models what will change: a plan, its changes, their actions and reasons.
+// Package plan models a plan: its changes, their actions and reasons.
 //
-// A plan is pure data: it is made by the coordinator's planning run, saved by graph/plan/planfile and carried out
-// without a second decision. The package evaluates nothing and orders nothing; the apply graph inside is built by
-// package graph.
+// A plan is pure data: it is made by the coordinator's planning run, saved by graph/plan/planfile, and applied
+// without further decisions. The package evaluates and orders nothing; the apply graph is built by package graph.
 package plan
 
 import (
@@ -27,7 +26,7 @@ const (
 // Action is what a change does to one object.
 type Action string
 
-// The actions. The ones with two words are replacements; the JSON form writes them as two actions.
+// The actions. The compound ones are replacements; the JSON form has them as two actions.
 const (
 	NoOp             Action = "no-op"
 	Create           Action = "create"
@@ -40,12 +39,12 @@ const (
 	ForgetThenCreate Action = "forget-create"
 )
 
-// IsReplace reports whether the action ends one object and begins another.
+// IsReplace reports whether the action removes one object and creates another.
 func (a Action) IsReplace() bool {
 	return a == DeleteThenCreate || a == CreateThenDelete || a == ForgetThenCreate
 }
 
-// Reason says why an action was chosen where that is not obvious, with the words of the plan's JSON form.
+// Reason is why an action was chosen if that is not obvious, in the words of the plan's JSON form.
 type Reason string
 
 // The reasons.
@@ -69,10 +68,10 @@ const (
 	ReadBecauseCheckNested        Reason = "read_because_check_nested"
 )
 
-// Change is what will happen to one resource instance object.
+// Change is the planned change of one resource instance object.
 type Change struct {
 	Addr addr.Instance
-	// Previous is where the object was before moves; equal to Addr when it did not move.
+	// Previous is the address before moves; equal to Addr if the object was not moved.
 	Previous addr.Instance
 	// Deposed is set when the change concerns a deposed object.
 	Deposed  state.DeposedKey
@@ -80,41 +79,41 @@ type Change struct {
 
 	Action Action
 	Reason Reason
-	// Before and After are of the schema's implied type, with sensitive marks; null where there is no object.
-	// After may hold unknown values. Both are unmarked ephemeral-free.
+	// Before and After have the schema's implied type, with sensitive marks; null if there is no object. After may
+	// contain unknown values. Neither contains ephemeral values.
 	Before, After cty.Value
 	// ReplacePaths are the paths whose changes force a replacement.
 	ReplacePaths []cty.Path
-	// PriorPrivate and PlannedPrivate are the provider's own.
+	// PriorPrivate and PlannedPrivate are the provider's private data.
 	PriorPrivate, PlannedPrivate []byte
-	// BeforeIdentity and AfterIdentity are cty.NilVal when the type has no identity.
+	// BeforeIdentity and AfterIdentity are cty.NilVal if the type has no identity.
 	BeforeIdentity, AfterIdentity cty.Value
 	SchemaVersion                 int64
 	IdentityVersion               int64
 
-	// CreateBeforeDestroy is the effective order, with what it was forced by.
+	// CreateBeforeDestroy is the effective order, with the reason for it.
 	CreateBeforeDestroy bool
 	SkipDestroy         bool
 
 	Importing       *Importing
 	GeneratedConfig string
-	// Legacy marks changes of providers of the legacy type system.
+	// Legacy is set for changes of providers with the legacy type system.
 	Legacy bool
-	// Tainted tells that the prior object was tainted.
+	// Tainted is set if the prior object was tainted.
 	Tainted bool
 }
 
-// Moved reports whether the object is at another address than before.
+// Moved reports whether the address of the object has changed.
 func (c *Change) Moved() bool { return c.Previous != c.Addr }
 
-// Importing says that the object is imported by this plan.
+// Importing is the import of the object by this plan.
 type Importing struct {
 	ID       string
 	Identity cty.Value // cty.NilVal when imported by ID
 	Unknown  bool
 }
 
-// OutputChange is what will happen to one root output.
+// OutputChange is the planned change of one root output.
 type OutputChange struct {
 	Name            string
 	Action          Action // no-op, create, update, delete
@@ -125,14 +124,14 @@ type OutputChange struct {
 
 // Variable is one root input variable as given.
 type Variable struct {
-	// Value is as given, before conversion to the declared type, or the default; cty.NilVal when there is neither, and
-	// for an ephemeral value that was given.
+	// Value is the given value, before conversion to the declared type, or the default; cty.NilVal if there is
+	// neither, and for a given ephemeral value.
 	Value     cty.Value
 	Ephemeral bool
 	Sensitive bool
 }
 
-// Plan is everything that a planning run found.
+// Plan is the result of a planning run.
 type Plan struct {
 	Mode          Mode
 	EngineVersion string
@@ -145,7 +144,7 @@ type Plan struct {
 	Replace   []addr.Instance
 
 	Changes []*Change
-	// Drift lists what refreshing found changed outside, and pure moves.
+	// Drift lists changes outside that refreshing found, and pure moves.
 	Drift   []*Change
 	Outputs []*OutputChange
 	Checks  []state.CheckResult
@@ -154,31 +153,33 @@ type Plan struct {
 
 	// Prior is the state after refreshing and moves, before any change.
 	Prior *state.State
-	// BaseLineage and BaseSerial identify the stored state that the plan was made for.
+	// BaseLineage and BaseSerial identify the stored state for which the plan was made.
 	BaseLineage string
 	BaseSerial  uint64
 
-	// Backend describes where the snapshot is kept: type, msgpack-free JSON of its configuration, workspace.
+	// Backend describes where the snapshot is stored: type, JSON of its configuration, workspace.
 	BackendType   string
 	BackendConfig []byte
 
 	// Graph is the apply graph.
 	Graph Graph
-	// RestsOn is what has to be as it was when the plan was made, so that it can be carried out; nil when that is all.
+	// RestsOn is the part of the state that must be unchanged so that the plan can be applied; nil for the whole
+	// state.
 	RestsOn *RestsOn
-	// Untouched are the configuration objects whose check results stay as they are stored, because what they look
-	// at has changed since the plan was made.
+	// Untouched are the configuration objects whose stored check results are kept, because the values that they
+	// check have changed since the plan was made.
 	Untouched []string
 
-	// Unread says which objects the plan took as they are stored because nothing about them changes; nil for none.
+	// Unread describes the objects that the plan has not read because they do not change; nil for none.
 	Unread *Unread
 
-	// Errored is set when planning failed: the plan can be shown, never applied.
+	// Errored is set if planning failed: the plan can be shown, but not applied.
 	Errored bool
-	// Circle names changes each of which waits for the next one, and the last one for the first: everything was
-	// planned, but there is no order to carry it out in. Errored is set then, too. Nil when there is an order.
+	// Circle is a dependency cycle of changes: each depends on the next one, and the last one on the first.
+	// Everything was planned, but there is no order for applying it. Errored is then also set. Nil if there is an
+	// order.
 	Circle []string
-	// Providers are the packages that the plan was made with: source, version and hashes.
+	// Providers are the packages with which the plan was made: source, version and hashes.
 	Providers []ProviderSelection
 }
 
@@ -189,13 +190,13 @@ type ProviderSelection struct {
 	Hashes  []string
 }
 
-// Relevant is one attribute of a resource that a changing object refers to.
+// Relevant is one attribute of a resource to which a changing object refers.
 type Relevant struct {
 	Resource  addr.Instance
 	Attribute cty.Path
 }
 
-// Applyable reports whether carrying the plan out would change anything, the state included.
+// Applyable reports whether applying the plan would change anything, including the state.
 func (p *Plan) Applyable() bool {
 	if p.Errored {
 		return false
@@ -206,8 +207,8 @@ func (p *Plan) Applyable() bool {
 	return p.HasChanges()
 }
 
-// Differs reports whether the plan found or plans anything but what is: what -detailed-exitcode asks. Other than for
-// HasChanges, a refresh that only finds that something has another address is nothing.
+// Differs reports whether the plan contains any changes or drift, for -detailed-exitcode. Unlike for HasChanges, a
+// refresh that only finds moved addresses does not count.
 func (p *Plan) Differs() bool {
 	if p.Mode != RefreshOnly {
 		return p.HasChanges()
@@ -239,18 +240,19 @@ func (p *Plan) outputsChange() bool {
 	return false
 }
 
-// VertexKind is what a vertex of the apply graph does.
+// VertexKind is the operation of a vertex of the apply graph.
 type VertexKind byte
 
 // The kinds of vertices.
 const (
-	// Sync does nothing; it stands for a named value, or for all instances of a resource, in the order.
+	// Sync does nothing; it represents a named value, or the completion of all instances of a resource, in the
+	// order.
 	Sync VertexKind = iota + 1
-	// ApplyObject creates or updates the object of Change, or re-checks it when the change is a no-op.
+	// ApplyObject creates or updates the object of Change, or checks its conditions again if the change is a no-op.
 	ApplyObject
 	// DestroyObject deletes (or deposes and deletes, or forgets) the object of Change.
 	DestroyObject
-	// ReadObject reads a data source that was put off.
+	// ReadObject reads a data source whose reading was deferred.
 	ReadObject
 	// EvalOutput evaluates a root output and stores it, or any output's preconditions.
 	EvalOutput
@@ -266,24 +268,25 @@ type Vertex struct {
 	Kind VertexKind
 	// Change is the index into Plan.Changes for object vertices, else -1.
 	Change int
-	// Node names the vertex of the plan graph that the vertex stands for; the zero value names none.
+	// Node is the corresponding vertex of the plan graph; the zero value means none.
 	Node Node
-	// Address is the object, instance or named value, as text.
+	// Address is the address of the object, instance or named value, as text.
 	Address string
 }
 
-// Node names a vertex of the plan graph: a block of the configuration, or a resource that has none any more. It says
-// all that is needed to find the block again, so that a plan does not depend on how a later version orders its graph.
+// Node identifies a vertex of the plan graph: a block of the configuration, or a resource without one. It contains
+// everything needed to find the block again, so that a plan does not depend on how a later version orders its
+// graph.
 type Node struct {
-	// Kind says what the vertex is there for; package graph has the words.
+	// Kind is the purpose of the vertex; package graph has the values.
 	Kind   string
 	Module addr.Module
-	// Name is the block as expressions in its own module write it; a provider has its whole address.
+	// Name is the block's name in expressions of its own module; for a provider, the whole address.
 	Name string
 }
 
-// Hidden tells that a vertex does nothing that a user would call an operation: named values, objects that stay as they
-// are, and those that are forgotten.
+// Hidden reports whether a vertex is not an operation for users: named values, unchanged objects, and forgotten
+// objects.
 func (p *Plan) Hidden(v int) bool {
 	x := p.Graph.Vertices[v]
 	if x.Change < 0 {
@@ -299,12 +302,12 @@ func (p *Plan) Hidden(v int) bool {
 	}
 }
 
-// Graph is the apply graph: instance by instance, plain data, in an order in which it was built (not sorted).
+// Graph is the apply graph: one vertex per instance, plain data, in the order in which it was built (not sorted).
 type Graph struct {
 	Vertices []Vertex
-	// Edges are pairs (before, after): after waits for before.
+	// Edges are pairs (before, after): after depends on before.
 	Edges [][2]int32
-	// Values is how many of the edges, from the first on, are there because a value flows along them; the others order
-	// what ends. It is 0 in a plan of before, where that is not known.
+	// Values is the number of edges, from the first on, that carry a value; the others order deletions. It is 0 in
+	// a plan of an earlier version, where that is unknown.
 	Values int
 }

@@ -5,27 +5,27 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// RestsOn says what of the stored state a plan was computed from, and what it changes of it. A later state in which
-// nothing of that has changed is as good for the plan as the one that it was made for.
+// RestsOn describes which parts of the stored state a plan was computed from, and which it changes. The plan is
+// equally valid for a later state in which none of these has changed.
 type RestsOn struct {
-	// Writes are the instances that carrying the plan out changes, with all their objects; both ends of a move are among
-	// them. They are sorted.
+	// Writes are the instances that applying the plan changes, with all their objects; both ends of a move are
+	// among them. They are sorted.
 	Writes []addr.Instance
 	// Outputs are the root outputs that it changes, sorted.
 	Outputs []string
-	// Reads are the other instances that the values of the writes were computed from, sorted.
+	// Reads are the other instances from whose values the writes were computed, sorted.
 	Reads []addr.Instance
-	// Keeps are the resources of which the plan ends objects: nothing may begin to depend on them meanwhile, and what
-	// depends on them must not change.
+	// Keeps are the resources from which the plan removes objects: no new dependencies on them may be added
+	// meanwhile, and their dependents must not change.
 	Keeps []addr.ConfigResource
-	// Found are the instances that refreshing, or a move, has found to be other than they are stored, sorted. Carrying
-	// the plan out stores them as they were found.
+	// Found are the instances for which refreshing, or a move, found differences from the stored state, sorted.
+	// Applying the plan stores them as found.
 	Found []Found
 }
 
-// Found is an instance that is stored otherwise than the plan's prior state has it.
+// Found is an instance whose stored form differs from the plan's prior state.
 type Found struct {
 	Addr addr.Instance
-	// Stored identifies what is stored; see state.Instance.Digest.
+	// Stored is the digest of the stored form; see state.Instance.Digest.
 	Stored state.Digest
 }

@@ -2,12 +2,11 @@ package plan
 
 import "time"
 
-// Unread counts the objects that a plan has not compared with what exists: by what is stored, nothing about them
-// changes.
+// Unread counts the objects that a plan has not read, because according to the stored state they do not change.
 type Unread struct {
 	Objects int
-	// Since is when, at the latest, each of them had been read; zero when that is not known of one.
+	// Since is the oldest time at which one of them was last read; zero if unknown.
 	Since time.Time
-	// Verdicts is how many of them no provider was asked about, because they had been planned so with the same inputs.
+	// Verdicts is the number of them for which no provider was called, because an earlier plan had the same inputs.
 	Verdicts int
 }

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// line is a line of the table of budgets.
+// line is a row of the table of budgets.
 type line struct {
 	what, budget string
-	// measure returns the figure as it is printed, and whether it is within the budget.
+	// measure returns the formatted figure, and whether it is within the budget.
 	measure func(ctx context.Context) (figure string, within bool, err error)
 }
 
-// budget measures the lines of the table in the architecture, section 5, and prints them as a Markdown table.
-// Only lines that contain a text are measured; an empty one is in all.
+// budget measures the rows of the table in the architecture, section 5, and prints them as a Markdown table. It
+// measures only rows that contain a text; all if the text is empty.
 func (b *bench) budget(ctx context.Context, large bool, text string) error {
 	t := &table{bench: b, lived: map[string]results{}}
 	fmt.Fprintln(b.out, "| what | budget | measured | |")
@@ -37,7 +37,7 @@ func (b *bench) budget(ctx context.Context, large bool, text string) error {
 	return nil
 }
 
-// table measures; what several lines need is measured once.
+// table measures the rows; measurements that several rows need are made once.
 type table struct {
 	*bench
 	lived map[string]results
@@ -80,7 +80,7 @@ func (t *table) lines(large bool) []line {
 	return list
 }
 
-// life returns what a configuration's life took, as medians.
+// life returns the medians of the figures of a configuration's life cycle.
 func (t *table) life(ctx context.Context, name string, n int) (func(step string) usage, error) {
 	key := fmt.Sprintf("%s-%d", name, n)
 	if t.lived[key] == nil {
@@ -138,8 +138,8 @@ func (t *table) version(ctx context.Context) (string, bool, error) {
 	return short(u.wall), u.wall <= 50*time.Millisecond, nil
 }
 
-// dispatch measures what a chain without changes takes longer than nothing, an instance: an upper bound, because
-// evaluation is in it.
+// dispatch measures the additional time per instance of a chain without changes: an upper bound, because it
+// includes evaluation.
 func (t *table) dispatch(ctx context.Context) (string, bool, error) {
 	const n = 1_000
 	chain, err := t.life(ctx, "chain", n)
@@ -169,7 +169,7 @@ func (t *table) large(ctx context.Context) (string, bool, error) {
 		plan < 12 && apply < 12, nil
 }
 
-// growth measures that ten times the size takes about ten times the CPU and memory.
+// growth checks that ten times the size takes about ten times the CPU and memory.
 func (t *table) growth(name string) func(context.Context) (string, bool, error) {
 	return func(ctx context.Context) (string, bool, error) {
 		small, err := t.life(ctx, name, 1_000)
@@ -187,7 +187,7 @@ func (t *table) growth(name string) func(context.Context) (string, bool, error) 
 	}
 }
 
-// short prints a time with the digits that mean something.
+// short formats a time with its significant digits.
 func short(d time.Duration) string {
 	switch {
 	case d >= 10*time.Second:

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// The shape changed measures what a plan of a large state costs of which little has changed: the reads of the test
-// provider last 20 ms, and ten objects change in the configuration.
+// The shape changed measures the cost of a plan of a large state with few changes: the reads of the test provider
+// take 20 ms, and ten objects change in the configuration.
 
-// readTime is how long a read of this shape takes, and changedObjects how many objects change.
+// readTime is the duration of a read, and changedObjects the number of objects that change.
 const (
 	readTime       = 20 * time.Millisecond
 	changedObjects = 10
@@ -38,17 +38,17 @@ resource "fleet_machine" "m" {
 `, n, readTime.Milliseconds())
 }
 
-// glance is a plan that the shape changed measures.
+// glance is a plan of the shape changed.
 type glance struct {
 	name string
 	args []string
-	// slow tells that it takes minutes at a hundred thousand objects, so that it is measured once there.
+	// slow is set if it takes minutes with a hundred thousand objects, so that it is measured only once there.
 	slow bool
 }
 
 var ten = fmt.Sprintf("-var=changed=%d", changedObjects)
 
-// glances are the plans, in an order in which the verdicts that one needs are there.
+// glances are the plans, ordered such that the verdicts that one needs exist.
 var glances = []glance{
 	{"everything is read", []string{"-refresh=true", ten}, true},
 	{"no verdicts", []string{"-refresh=changed", "-no-verdicts", ten}, true},
@@ -57,14 +57,14 @@ var glances = []glance{
 	{"nothing changed", []string{"-refresh=changed"}, false},
 }
 
-// glanced is what a glance took, with the number of reads by the provider; those of a slow one are not counted.
+// glanced is the usage of a glance, with the number of the provider's reads; those of a slow one are not counted.
 type glanced struct {
 	usage
 	reads int
 }
 
-// glanceAt makes n objects and takes those of the plans that are wanted. What an earlier measurement has made in the
-// same folder is used again.
+// glanceAt creates n objects and makes the selected plans. Objects of an earlier measurement in the same directory
+// are reused.
 func (b *bench) glanceAt(ctx context.Context, n int, wanted func(glance) bool) (map[string]glanced, error) {
 	if b.providers == "" {
 		return nil, errors.New("the shape changed needs -providers")
@@ -95,7 +95,7 @@ func (b *bench) glanceAt(ctx context.Context, n int, wanted func(glance) bool) (
 				return nil, err
 			}
 			recorded := env
-			if !g.slow { // each call of the provider would be written down
+			if !g.slow { // each call of the provider would be recorded
 				recorded = append(slices.Clone(env), "FLEET_RECORD="+record)
 			}
 			u, err := e.run(ctx, dir, recorded, append(append([]string{"plan"}, g.args...), e.flags...)...)
@@ -112,8 +112,8 @@ func (b *bench) glanceAt(ctx context.Context, n int, wanted func(glance) bool) (
 	return out, nil
 }
 
-// multiply makes a few objects, and has the state say of the others that they are like these: the provider keeps
-// objects in states alone, and to make a hundred thousand takes a quarter of an hour.
+// multiply creates a few objects, and copies them in the state to n: the provider stores objects only in states,
+// and creating a hundred thousand takes a quarter of an hour.
 func (e engine) multiply(ctx context.Context, dir string, env []string, n int) error {
 	few := min(n, 10)
 	if err := write(dir, map[string]string{"main.tf": mostlyKept(few)}); err != nil {
@@ -171,7 +171,7 @@ func multiplied(text []byte, n int) ([]byte, error) {
 	return json.Marshal(state)
 }
 
-// readsIn counts the reads in a record of the test providers. A provider that was not asked has left none.
+// readsIn counts the reads in a record of the test providers. Without calls there is no record.
 func readsIn(path string) (int, error) {
 	f, err := os.Open(path)
 	switch {
@@ -195,7 +195,7 @@ func readsIn(path string) (int, error) {
 	return n, lines.Err()
 }
 
-// measureChanged prints what each of the plans took. -steps chooses among them.
+// measureChanged prints the usage of each plan. -steps selects plans.
 func measureChanged(ctx context.Context, b *bench, n int) error {
 	took, err := b.glanceAt(ctx, n, func(g glance) bool { return b.wants(g.name) })
 	if err != nil {

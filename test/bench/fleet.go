@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// The shapes regions and workers measure workers in processes of their own: NATS is in this process, each worker is
-// another one. Their operations take a second, which the provider waits out, so that one machine can stand for many.
+// The shapes regions and workers measure workers in separate processes: NATS is in this process. Their operations
+// take a second, which the provider waits, so that one machine can simulate many.
 
-// operationTime is how long an operation of these shapes takes.
+// operationTime is the duration of an operation of these shapes.
 const operationTime = time.Second
 
-// crew is some workers of a pool.
+// crew is the workers of a pool.
 type crew struct {
 	pool         string
 	count, slots int
@@ -52,7 +52,7 @@ func provisioned(n int) string {
 		"  provisioner \"local-exec\" {\n    command = \"sleep 1\"\n  }\n}\n", n)
 }
 
-// measureRegions has a pool of one slot beside one of ten: each is to need no longer than it must.
+// measureRegions measures a pool of one slot beside one of ten: neither may take longer than necessary.
 func measureRegions(ctx context.Context, b *bench, n int) error {
 	const parallelism, eu, us = 10, 1, 10
 	took, pools, err := b.fleet(ctx, regions(n), parallelism, crew{"eu", 1, eu}, crew{"us", 1, us})
@@ -73,7 +73,7 @@ func measureRegions(ctx context.Context, b *bench, n int) error {
 	return nil
 }
 
-// measureWorkers has the same work done by more and more workers.
+// measureWorkers measures the same work with an increasing number of workers.
 func measureWorkers(ctx context.Context, b *bench, n int) error {
 	const slots = 5
 	for _, w := range []struct{ what, text string }{{"creations of 1 s", slow(n)},
@@ -147,7 +147,7 @@ func (b *bench) fleet(ctx context.Context, text string, parallelism int, crews .
 		return 0, nil, err
 	}
 	limit := fmt.Sprintf("-parallelism=%d", parallelism)
-	// the limit that the first command makes is that of all
+	// the first command creates the limit for all
 	if _, err := b.coordinator.run(ctx, at, env, "plan", limit, "-compact-warnings", "-out=plan"); err != nil {
 		return 0, nil, err
 	}
@@ -159,7 +159,7 @@ func (b *bench) fleet(ctx context.Context, text string, parallelism int, crews .
 	return u.wall, pools, err
 }
 
-// spans reads how long it was from the first creation in a record to the end of the last one, by the first part of
+// spans returns the time from the first creation in a record to the end of the last one, by the first part of
 // names.
 func spans(path string) (map[string]time.Duration, error) {
 	f, err := os.Open(path)

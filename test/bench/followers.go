@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/test/process"
 )
 
-// ticking is a resource whose creation says what time it is, ten times a second.
+// ticking is a resource whose creation prints the time ten times a second.
 const ticking = `resource "terraform_data" "a" {
   provisioner "local-exec" {
     command = "i=0; while [ $i -lt %d ]; do date +tick:%%s%%N; sleep 0.1; i=$((i+1)); done"
@@ -24,11 +24,11 @@ const ticking = `resource "terraform_data" "a" {
 }
 `
 
-// tick is such a line.
+// tick matches such a line.
 var tick = regexp.MustCompile(`tick:(\d{19})`)
 
-// serviceLogs has many clients read the log of a run while it is written. Each asks for what comes next as soon as it
-// has an answer, as clients do.
+// serviceLogs measures many clients that read the log of a run while it is written. Each sends its next request as
+// soon as it has a response, like real clients.
 func (t *table) serviceLogs(ctx context.Context) (string, bool, error) {
 	const clients, ticks, watched = 1_000, 500, 15 * time.Second
 	h, done, err := t.service()
@@ -94,7 +94,7 @@ func (t *table) serviceLogs(ctx context.Context) (string, bool, error) {
 	for connected.Load() < clients {
 		time.Sleep(100 * time.Millisecond)
 	}
-	time.Sleep(time.Second) // by then all have come to the end of the log
+	time.Sleep(time.Second) // by then all have reached the end of the log
 	before, err := process.Spent(h.PID())
 	if err != nil {
 		return "", false, err
@@ -117,7 +117,7 @@ func (t *table) serviceLogs(ctx context.Context) (string, bool, error) {
 		float64(answers.Load())/took.Seconds()), cores <= 1 && late <= time.Second && answers.Load() > 0, nil
 }
 
-// follow reads a log until ctx ends, and calls see with when the first line of each answer was written.
+// follow reads a log until ctx ends, and calls see with the time when the first line of each response was written.
 func follow(ctx context.Context, client *http.Client, address string, see func(written time.Time)) error {
 	for offset := 0; ; {
 		next := fmt.Sprintf("%s?limit=65536&offset=%d", address, offset)
@@ -127,7 +127,7 @@ func follow(ctx context.Context, client *http.Client, address string, see func(w
 		}
 		answer, err := client.Do(r)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the reader leaves
+			return nil //nolint:nilerr // the reader ends
 		}
 		if err != nil {
 			return err
@@ -155,7 +155,7 @@ func follow(ctx context.Context, client *http.Client, address string, see func(w
 	}
 }
 
-// serviceFirstLine measures how long after its request a run has something to read, while nothing else goes on.
+// serviceFirstLine measures the time from the request to the first line of a run's log, without other load.
 func (t *table) serviceFirstLine(ctx context.Context) (string, bool, error) {
 	h, done, err := t.service()
 	if err != nil {
@@ -196,7 +196,7 @@ func (t *table) serviceFirstLine(ctx context.Context) (string, bool, error) {
 	return fmt.Sprintf("%s (median %s)", short(late), short(half(list))), late <= 100*time.Millisecond, nil
 }
 
-// firstLine returns when the log of a run's plan has something.
+// firstLine returns when the log of a run's plan has content.
 func (h *host) firstLine(ctx context.Context, r *thing) error {
 	at, err := h.logAddress(ctx, r, planPhase)
 	for text := []byte(nil); err == nil && len(text) == 0; {

@@ -21,13 +21,13 @@ import (
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// What a service that starts has behind it, and how many make that at a time.
+// The history of the started service, and the number of clients that create it.
 const (
 	oldSpaces, oldRuns = 1000, 20 // runs of each
 	makers             = 64
 )
 
-// past is an engine whose runs are over at once: each adds an object.
+// past is an engine whose runs end immediately: each adds an object.
 type past struct{}
 
 func (past) Plan(_ context.Context, j *service.Job) (*service.PlanResult, error) {
@@ -51,14 +51,14 @@ func (past) Watch(context.Context, *service.Job, []string, int) ([]service.Found
 	return nil, nil
 }
 
-// serviceStart starts a service that has many workspaces, and many runs behind it.
+// serviceStart measures the start of a service with many workspaces, and many past runs.
 func (t *table) serviceStart(ctx context.Context) (text string, within bool, err error) {
 	h, done, err := t.service()
 	if err != nil {
 		return "", false, err
 	}
 	defer done()
-	if _, err := h.start(ctx); err != nil { // it makes its key and its administrator
+	if _, err := h.start(ctx); err != nil { // it creates its key and its administrator
 		return "", false, err
 	}
 	if err := h.Kill(); err != nil {
@@ -69,7 +69,7 @@ func (t *table) serviceStart(ctx context.Context) (text string, within bool, err
 	}
 	var took time.Duration
 	var started, looked int64
-	for range 3 { // the best: the others wait for the disk of this machine
+	for range 3 { // the best counts: the others wait for the machine's disk
 		once, err := h.start(ctx)
 		if err != nil {
 			return "", false, err
@@ -98,7 +98,7 @@ func (t *table) serviceStart(ctx context.Context) (text string, within bool, err
 		took <= time.Second && started <= 150*mib, nil
 }
 
-// remember gives a service that does not run workspaces with runs that have ended.
+// remember adds workspaces with ended runs to a stopped service.
 func (h *host) remember(ctx context.Context) (err error) {
 	text, err := os.ReadFile(h.key())
 	if err != nil {
@@ -141,7 +141,7 @@ func (h *host) remember(ctx context.Context) (err error) {
 	return g.Wait()
 }
 
-// oldSpace makes a workspace, and applies its runs.
+// oldSpace creates a workspace, and applies its runs.
 func oldSpace(ctx context.Context, s *service.Service, a *service.Actor, name string) error {
 	w, err := s.CreateWorkspace(a, "main", service.WorkspaceSettings{Name: &name})
 	if err != nil {
@@ -179,7 +179,7 @@ func oldSpace(ctx context.Context, s *service.Service, a *service.Actor, name st
 	return nil
 }
 
-// resident is how much memory a process has, in bytes; 0 where that cannot be asked for.
+// resident returns the resident memory of a process, in bytes; 0 if unknown.
 func resident(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if errors.Is(err, os.ErrNotExist) {

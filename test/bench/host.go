@@ -22,9 +22,9 @@ import (
 	"github.com/millipede-iac/millipede/test/process"
 )
 
-// host is `coordinator serve` in a process of its own.
+// host is `coordinator serve` in a separate process.
 type host struct {
-	path, dir string   // the program; the directory with all that belongs to the service
+	path, dir string   // the program; the service's directory
 	args, env []string // more options, and more of its environment
 	listen    string
 	token     string
@@ -32,9 +32,9 @@ type host struct {
 	http *http.Client
 }
 
-// newHost names a service with its data below dir. Start starts it.
+// newHost returns a service with its data below dir. start starts it.
 func (b *bench) newHost(dir string, args ...string) (*host, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that it can have again when it is started again
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that it can reuse after a restart
 	if err != nil {
 		return nil, fmt.Errorf("choosing a port: %w", err)
 	}
@@ -45,7 +45,7 @@ func (b *bench) newHost(dir string, args ...string) (*host, error) {
 func (h *host) data() string { return filepath.Join(h.dir, "data") }
 func (h *host) key() string  { return filepath.Join(h.dir, "service.key") }
 
-// start starts the service, and returns how long it took until it was ready.
+// start starts the service, and returns the time until it was ready.
 func (h *host) start(ctx context.Context) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, h.path, append([]string{"serve", "-listen=" + h.listen, "-data=" + h.data(),
 		"-key-file=" + h.key(), "-log-level=error"}, h.args...)...)
@@ -85,7 +85,7 @@ func (h *host) start(ctx context.Context) (time.Duration, error) {
 	return took, nil
 }
 
-// trust makes a client that trusts the service, once that has made its authority.
+// trust creates a client that trusts the service, once the service has created its authority.
 func (h *host) trust() error {
 	client, err := h.client()
 	if err == nil {
@@ -94,7 +94,7 @@ func (h *host) trust() error {
 	return err
 }
 
-// client returns a client with connections of its own.
+// client returns a client with separate connections.
 func (h *host) client() (*http.Client, error) {
 	text, err := os.ReadFile(filepath.Join(h.data(), "tls", "ca.pem"))
 	if err != nil {
@@ -138,14 +138,14 @@ func (t *thing) text(attribute string) string {
 	return s
 }
 
-// related returns the ID of what a resource belongs to, or has.
+// related returns the ID of a related resource.
 func (t *thing) related(name string) string {
 	one, _ := t.Relationships[name].Data.(map[string]any)
 	id, _ := one["id"].(string)
 	return id
 }
 
-// send sends a request with a body, and returns the answer's.
+// send sends a request with a body, and returns the body of the response.
 func (h *host) send(ctx context.Context, client *http.Client, method, address, kind string, body []byte) ([]byte,
 	error) {
 	if strings.HasPrefix(address, "/") {
@@ -169,7 +169,7 @@ func (h *host) send(ctx context.Context, client *http.Client, method, address, k
 	return text, err
 }
 
-// ask sends a resource below /api/v2, nil for none, and returns that of the answer.
+// ask sends a resource below /api/v2, nil for none, and returns that of the response.
 func (h *host) ask(ctx context.Context, method, path string, in *thing) (*thing, error) {
 	var body []byte
 	var err error
@@ -189,7 +189,7 @@ func (h *host) ask(ctx context.Context, method, path string, in *thing) (*thing,
 	return &out.Data, nil
 }
 
-// workspace makes a workspace, and returns its ID.
+// workspace creates a workspace, and returns its ID.
 func (h *host) workspace(ctx context.Context, name string) (string, error) {
 	w, err := h.ask(ctx, http.MethodPost, "/organizations/main/workspaces", &thing{Type: "workspaces",
 		Attributes: map[string]any{"name": name}})
@@ -199,7 +199,7 @@ func (h *host) workspace(ctx context.Context, name string) (string, error) {
 	return w.ID, nil
 }
 
-// upload makes a version of a workspace's configuration, and returns its ID.
+// upload creates a version of a workspace's configuration, and returns its ID.
 func (h *host) upload(ctx context.Context, workspace, text string) (string, error) {
 	c, err := h.ask(ctx, http.MethodPost, "/workspaces/"+workspace+"/configuration-versions",
 		&thing{Type: "configuration-versions", Attributes: map[string]any{"auto-queue-runs": false}})
@@ -214,7 +214,7 @@ func (h *host) upload(ctx context.Context, workspace, text string) (string, erro
 	return c.ID, err
 }
 
-// packed is the archive of a configuration with one file.
+// packed returns the archive of a configuration with one file.
 func packed(text string) ([]byte, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -237,7 +237,7 @@ func (h *host) queue(ctx context.Context, workspace, configuration, message stri
 		}})
 }
 
-// phase is how the API calls a phase of a run.
+// phase returns the API's name of a phase of a run.
 type phase string
 
 const (
@@ -245,7 +245,7 @@ const (
 	applyPhase phase = "apply"
 )
 
-// logAddress returns where the log of a phase of a run is read.
+// logAddress returns the address of the log of a phase of a run.
 func (h *host) logAddress(ctx context.Context, r *thing, p phase) (string, error) {
 	kind := map[phase]string{planPhase: "plans", applyPhase: "applies"}[p]
 	t, err := h.ask(ctx, http.MethodGet, "/"+kind+"/"+r.related(string(p)), nil)
@@ -255,7 +255,7 @@ func (h *host) logAddress(ctx context.Context, r *thing, p phase) (string, error
 	return t.text("log-read-url"), nil
 }
 
-// becomes waits for a run to get into a status. One that ends in another is an error, with its log.
+// becomes waits for a status of a run. If the run ends with another one, it returns an error with its log.
 func (h *host) becomes(ctx context.Context, id, status string) (*thing, error) {
 	for {
 		r, err := h.ask(ctx, http.MethodGet, "/runs/"+id, nil)

@@ -18,12 +18,12 @@ import (
 	"github.com/millipede-iac/millipede/test/process"
 )
 
-// What 50 runs of 50 resources over 10 workspaces are.
+// The load of 50 runs of 50 resources in 10 workspaces.
 const (
 	loadSpaces, loadRuns, loadObjects = 10, 5, 50
 )
 
-// changing is a configuration whose objects all change with each run.
+// changing is a configuration whose objects all change in each run.
 func changing(run int) string {
 	return fmt.Sprintf("resource \"terraform_data\" \"a\" {\n  count = %d\n  input = \"run %d of ${count.index}\"\n}\n",
 		loadObjects, run)
@@ -74,9 +74,9 @@ func (w *works) end() error {
 	return errors.Join(errs...)
 }
 
-// serviceRuns compares what runs cost the service with what the same plans and applies cost as commands. Workers and
-// the NATS server are in processes of their own, so neither has them. Of the commands it takes off what the start of
-// the program costs, which the service has once.
+// serviceRuns compares the cost of runs in the service with that of the same plans and applies as commands. Workers
+// and the NATS server are in separate processes, so neither figure includes them. The start of the program, which
+// the service needs once, is subtracted from the commands' figure.
 func (t *table) serviceRuns(ctx context.Context) (text string, within bool, err error) {
 	w, err := t.works(ctx, 1, 64)
 	if w != nil {
@@ -116,8 +116,8 @@ func (t *table) serviceRuns(ctx context.Context) (text string, within bool, err 
 		short(engine), short(took)), ratio(service, engine) <= 1.15, nil
 }
 
-// load has a person in each workspace apply one configuration after the other: queue a run, wait for its plan, approve
-// it, wait for its end. A service that is away is asked again.
+// load simulates a person in each workspace who applies one configuration after the other: queue a run, wait for
+// its plan, approve it, wait for its end. Requests to an unavailable service are retried.
 func (h *host) load(ctx context.Context) error {
 	var group errgroup.Group
 	for i := range loadSpaces {
@@ -165,7 +165,7 @@ func (h *host) person(ctx context.Context, space string, n int) error {
 	if err := again(func() error {
 		_, err := h.ask(ctx, http.MethodPost, "/runs/"+r.ID+"/actions/apply", nil)
 		if err != nil && strings.Contains(err.Error(), " 409 ") {
-			return nil // it was approved, and the answer was lost
+			return nil // it was approved, and the response was lost
 		}
 		return err
 	}); err != nil {
@@ -174,14 +174,14 @@ func (h *host) person(ctx context.Context, space string, n int) error {
 	return again(func() error { _, err := h.becomes(ctx, r.ID, "applied"); return err })
 }
 
-// away reports whether an error says that the service does not answer.
+// away reports whether an error means that the service is unavailable.
 func away(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "connection refused") || strings.Contains(text, "EOF") ||
 		strings.Contains(text, "connection reset") || strings.Contains(text, "broken pipe")
 }
 
-// commands returns what the plans and applies of load cost as commands.
+// commands returns the cost of the plans and applies of load as commands.
 func (t *table) commands(ctx context.Context, url string) (time.Duration, error) {
 	env := []string{"MILLIPEDE_NATS=" + url}
 	var total time.Duration
@@ -200,7 +200,7 @@ func (t *table) commands(ctx context.Context, url string) (time.Duration, error)
 				if err != nil {
 					return 0, err
 				}
-				if args[0] != "init" { // a service installs with each phase, and commands once
+				if args[0] != "init" { // a service installs in each phase, and commands once
 					total += u.cpu - start.cpu
 				}
 			}
@@ -209,7 +209,7 @@ func (t *table) commands(ctx context.Context, url string) (time.Duration, error)
 	return total, nil
 }
 
-// serviceKilled kills the service in the midst of those runs.
+// serviceKilled kills the service during these runs.
 func (t *table) serviceKilled(ctx context.Context) (text string, within bool, err error) {
 	const kills = 3
 	w, err := t.works(ctx, 1, 64)
@@ -252,14 +252,14 @@ func (t *table) serviceKilled(ctx context.Context) (text string, within bool, er
 	return short(most) + ", all 50 applied", most <= 2*time.Second, nil
 }
 
-// stamped is a configuration whose creation notes when it begins.
+// stamped is a configuration whose creation records when it begins.
 func stamped(file string) string {
 	return fmt.Sprintf("resource \"terraform_data\" \"a\" {\n  provisioner \"local-exec\" {\n    command = "+
 		"\"date +%%s%%N >> %s\"\n  }\n}\n", file)
 }
 
-// serviceBurst queues a run in each of many workspaces at once. The first operation of a run is taken to have begun
-// when the provisioner of its only object has: plan, approval and the way to the worker lie before that.
+// serviceBurst queues a run in each of many workspaces at once. The first operation of a run counts as started when
+// the provisioner of its only object runs: plan, approval and the transport to the worker come before.
 func (t *table) serviceBurst(ctx context.Context) (text string, within bool, err error) {
 	const spaces, workers, slots = 120, 8, 10
 	w, err := t.works(ctx, workers, slots)
@@ -291,7 +291,7 @@ func (t *table) serviceBurst(ctx context.Context) (text string, within bool, err
 		}
 	}
 	var (
-		mu            sync.Mutex // guards what follows
+		mu            sync.Mutex // guards the fields below
 		lines, starts []time.Duration
 		group         errgroup.Group
 	)

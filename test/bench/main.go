@@ -2,10 +2,10 @@
 //
 //	go run ./test/bench -shape layers -n 2000
 //
-// takes a configuration through init, validate, plan, apply, a plan without changes and destroy; it prints wall time,
-// CPU time and peak memory of each. Where -tofu, or the variable TOFU, names an OpenTofu binary it does the same with
-// that and prints the ratios. -budget measures every line of the table of budgets instead; docs/performance.md has the
-// figures.
+// It takes a configuration through init, validate, plan, apply, a plan without changes and destroy, and prints wall
+// time, CPU time and peak memory of each. If -tofu, or the variable TOFU, names an OpenTofu binary, it does the
+// same with it and prints the ratios. -budget measures every row of the table of budgets instead;
+// docs/performance.md has the figures.
 package main
 
 import (
@@ -34,12 +34,12 @@ func main() {
 	}
 }
 
-// bench is what all measurements have in common.
+// bench has the options that all measurements share.
 type bench struct {
 	coordinator engine
-	tofu        engine // without a path: there is none
+	tofu        engine // without a path if there is none
 	runs        int
-	dir         string // where configurations are put
+	dir         string // the directory of configurations
 	providers   string // folder with the test providers, as test/providers/cmd/mirror writes it; may be empty
 	steps       []string
 	out, log    io.Writer
@@ -111,7 +111,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// choose returns a shape by its name, and its usual size when none is given.
+// choose returns a shape by its name, and its usual size if none is given.
 func choose(name string, n int) (shape, int, error) {
 	s, err := shapeOf(name)
 	if n == 0 {
@@ -120,14 +120,14 @@ func choose(name string, n int) (shape, int, error) {
 	return s, n, err
 }
 
-// prepare finds or builds what is measured. The caller calls done in the end.
+// prepare finds or builds the programs to measure. The caller calls done at the end.
 func (b *bench) prepare(ctx context.Context, dir, coordinator string, parallelism int) (done func(), err error) {
 	done = func() {}
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "millipede-bench-"); err != nil {
 			return nil, err
 		}
-		done = func() { os.RemoveAll(dir) } // a temporary folder; what is left of it disturbs nobody
+		done = func() { os.RemoveAll(dir) } // remains of a temporary directory do no harm
 	}
 	if b.dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
@@ -171,8 +171,8 @@ func (b *bench) build(ctx context.Context, to, pkg string) error {
 // results are the figures of one engine on one configuration, by step.
 type results map[string][]usage
 
-// lives takes a configuration through runs lives in each of the engines, in turns, so that what disturbs the machine
-// disturbs all of them.
+// lives runs the given number of life cycles of a configuration with each engine, alternating, so that disturbances
+// of the machine affect all of them.
 func (b *bench) lives(ctx context.Context, s shape, n, runs int, engines []engine, env ...string) ([]results, error) {
 	if s.plugins {
 		if b.providers == "" {
@@ -203,7 +203,7 @@ func (b *bench) wants(step string) bool {
 	return step == "init" || len(b.steps) == 0 || slices.Contains(b.steps, step)
 }
 
-// engines are those that are measured.
+// engines returns the engines to measure.
 func (b *bench) engines() []engine {
 	if b.tofu.path == "" {
 		return []engine{b.coordinator}

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// parallelism is how many operations run at a time in the sleep shape.
+// parallelism is the number of concurrent operations in the sleep shape.
 const parallelism = 10
 
-// makespan measures how much longer the creations of the sleep shape take than they must, from the start of the first
-// to the end of the last, as the provider records them.
+// makespan measures how much longer than necessary the creations of the sleep shape take, from the start of the
+// first to the end of the last, as recorded by the provider.
 func (t *table) makespan(ctx context.Context) (string, bool, error) {
 	s, n, err := choose("sleep", 0)
 	if err != nil {

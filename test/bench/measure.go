@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// usage is what one process used, with the processes that it waited for.
+// usage is the resource usage of one process, including the children that it waited for.
 type usage struct {
 	wall time.Duration
-	// cpu is user and system time together.
+	// cpu is the sum of user and system time.
 	cpu time.Duration
-	// peak is the largest resident set in bytes, of the process or of one of its children; 0 where the system does not
-	// tell.
+	// peak is the largest resident set in bytes, of the process or of one of its children; 0 if the system does not
+	// provide it.
 	peak int64
 }
 
-// engine is a program with the commands of OpenTofu.
+// engine is a program with OpenTofu's commands.
 type engine struct {
 	name, path string
-	// flags are given to the commands that plan.
+	// flags are added to commands that plan.
 	flags []string
 }
 
-// run runs a command of the engine in a directory. A failure tells what the command printed last.
+// run runs a command of the engine in a directory. The error contains the end of the command's output.
 func (e engine) run(ctx context.Context, dir string, env []string, args ...string) (usage, error) {
 	cmd := exec.CommandContext(ctx, e.path, args...)
 	cmd.Dir = dir
@@ -47,8 +47,8 @@ func (e engine) run(ctx context.Context, dir string, env []string, args ...strin
 	}, nil
 }
 
-// tail keeps the end of what is written to it. Not more: what this process has ever held in memory counts into the peak
-// of those that it starts.
+// tail is a writer that keeps the end of its input. It does not keep more, because the memory of this process
+// counts in the peak of its children.
 type tail []byte
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -60,15 +60,15 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// step is one command of the life of a configuration.
+// step is one command in the life cycle of a configuration.
 type step struct {
 	name string
 	args []string
-	// plans tells that the engine's flags belong to it.
+	// plans is set if the engine's flags apply to it.
 	plans bool
 }
 
-// steps is the life of a configuration, in order.
+// steps is the life cycle of a configuration, in order.
 var steps = []step{
 	{name: "init", args: []string{"init"}},
 	{name: "validate", args: []string{"validate"}},
@@ -78,8 +78,8 @@ var steps = []step{
 	{name: "destroy", args: []string{"destroy", "-auto-approve"}, plans: true},
 }
 
-// life takes a configuration through its life in a directory, which is emptied first. wanted tells which steps are
-// taken.
+// life takes a configuration through its life cycle in a directory, which is emptied first. wanted selects the
+// steps.
 func (e engine) life(ctx context.Context, dir string, files map[string]string, env []string,
 	wanted func(step string) bool) (map[string]usage, error) {
 	if err := errors.Join(os.RemoveAll(dir), write(dir, files)); err != nil {
@@ -115,7 +115,7 @@ func write(dir string, files map[string]string) error {
 	return nil
 }
 
-// median returns the median of each figure by itself: one that was disturbed does not disturb the others.
+// median returns the median of each figure separately, so that a disturbed one does not affect the others.
 func median(list []usage) usage {
 	return usage{
 		wall: middle(list, func(u usage) time.Duration { return u.wall }),

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// peak is the largest resident set of a process that has ended, or of its children, in bytes.
+// peak returns the largest resident set of an ended process, or of its children, in bytes.
 func peak(p *os.ProcessState) int64 {
 	r, ok := p.SysUsage().(*syscall.Rusage)
 	if !ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// perVertex measures the CPU time of the coordinator's process alone: NATS is in this process, the worker with its
-// provider in another one. What is there once, whatever the size, drops out: two sizes are measured.
+// perVertex measures the CPU time of the coordinator's process only: NATS is in this process, the worker with its
+// provider in another one. Two sizes are measured, to eliminate constant costs.
 func (t *table) perVertex(ctx context.Context) (string, bool, error) {
 	ns, err := startServer(filepath.Join(t.dir, "nats"))
 	if err != nil {
@@ -39,7 +39,7 @@ func (t *table) perVertex(ctx context.Context) (string, bool, error) {
 	return fmt.Sprintf("%s; %s", short(plan), short(apply)), plan <= limit && apply <= limit, nil
 }
 
-// slopes returns the CPU time of a no-op plan, and of an apply without the plan before it, by instance.
+// slopes returns the CPU time per instance of a no-op plan, and of an apply without the plan before it.
 func (t *table) slopes(ctx context.Context, env ...string) (plan, apply time.Duration, err error) {
 	const small, large = 1_000, 10_000
 	s, err := shapeOf("wide")

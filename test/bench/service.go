@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The budgets of a service, each measured with `coordinator serve` in a process of its own.
+// The budgets of a service, each measured with `coordinator serve` in a separate process.
 
 func (t *table) serviceLines(large bool) []line {
 	lines := []line{
@@ -25,14 +25,14 @@ func (t *table) serviceLines(large bool) []line {
 		{"120 workspaces, 120 runs at once, 8 workers of 10 slots: the last run's first operation after its request",
 			"3 s", t.serviceBurst},
 	}
-	if large { // to make that past takes minutes
+	if large { // creating that history takes minutes
 		lines = append(lines, line{"start with 1,000 workspaces and 20,000 ended runs: ready after; memory",
 			"1 s; 150 MiB", t.serviceStart})
 	}
 	return lines
 }
 
-// service makes the directory of a service. done ends what was started in it.
+// service creates the directory of a service. done ends the processes started in it.
 func (t *table) service(args ...string) (h *host, done func(), err error) {
 	dir, err := os.MkdirTemp(t.dir, "service-")
 	if err != nil {
@@ -45,11 +45,11 @@ func (t *table) service(args ...string) (h *host, done func(), err error) {
 		if h.Process != nil {
 			_ = h.Kill() // it may have ended
 		}
-		os.RemoveAll(dir) // as the folder around it is in the end
+		os.RemoveAll(dir) // as is the enclosing directory at the end
 	}, nil
 }
 
-// serviceStates has one client read and write a state as the backend "http" does.
+// serviceStates measures one client that reads and writes a state like the backend "http".
 func (t *table) serviceStates(ctx context.Context) (string, bool, error) {
 	const gets, posts, size = 200, 100, 10_000_000
 	h, done, err := t.service()
@@ -93,7 +93,7 @@ func (t *table) serviceStates(ctx context.Context) (string, bool, error) {
 		get <= 50*time.Millisecond && post <= 200*time.Millisecond, nil
 }
 
-// largeState is a state of about so many bytes, as OpenTofu writes it.
+// largeState returns a state of about the given size, in OpenTofu's form.
 func largeState(serial, size int) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"version":4,"terraform_version":"1.12.0","serial":%d,"lineage":"bench","outputs":{},`+
@@ -111,7 +111,7 @@ func largeState(serial, size int) []byte {
 	return b.Bytes()
 }
 
-// hundredth returns what one in a hundred takes longer than; half the median.
+// hundredth returns the 99th percentile; half returns the median.
 func hundredth(list []time.Duration) time.Duration { return quantile(list, 99) }
 func half(list []time.Duration) time.Duration      { return quantile(list, 50) }
 

@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// shape is a family of configurations that differ in size only.
+// shape is a family of configurations that differ only in size.
 type shape struct {
 	name  string
 	about string
-	// usual is the size when none is given.
+	// usual is the default size.
 	usual int
-	// plugins tells that the configuration needs the test providers.
+	// plugins is set if the configuration needs the test providers.
 	plugins bool
-	// files returns the configuration of size n by file name. The same n gives the same files.
+	// files returns the configuration of size n by file name; it is deterministic.
 	files func(n int) map[string]string
-	// vertices is how many resource instances there are.
+	// vertices returns the number of resource instances.
 	vertices func(n int) int
-	// work is how long the simulated operations of an apply take: along the longest path, and together. Nil for shapes
-	// whose operations take no time.
+	// work returns the duration of the simulated operations of an apply: along the longest path, and in total. Nil
+	// for shapes whose operations take no time.
 	work func(n int) (critical, total time.Duration)
-	// measure is set for shapes that are not taken through the life of a configuration.
+	// measure is set for shapes without a life cycle.
 	measure func(ctx context.Context, b *bench, n int) error
 }
 
-// shapes are all there are, by name.
+// shapes are all shapes, by name.
 var shapes = []shape{
 	{name: "empty", about: "no block at all", files: one(func(int) string { return "" }), vertices: times(0)},
 	{name: "small", about: "n resource blocks: how long the smallest commands take", usual: 1, files: one(blocks),
@@ -84,7 +84,7 @@ func blocks(n int) string {
 	return b.String()
 }
 
-// layerWidth is how many resources a layer of the layers shape has.
+// layerWidth is the number of resources in a layer of the layers shape.
 const layerWidth = 100
 
 func layers(n int) string {
@@ -157,16 +157,16 @@ resource "terraform_data" "attachment" {
 `, n, n)
 }
 
-// simulated is an object of the sleep shape.
+// simulated is an object in the sleep shape.
 type simulated struct {
 	after   []int
 	creates time.Duration
 }
 
-// sleepWidth is how many objects a layer of the sleep shape has: twice the usual parallelism.
+// sleepWidth is the number of objects in a layer of the sleep shape: twice the usual parallelism.
 const sleepWidth = 20
 
-// simulate draws the objects of the sleep shape.
+// simulate generates the objects of the sleep shape.
 func simulate(n int) []simulated {
 	chance := rand.New(rand.NewPCG(2, uint64(n)))
 	list := make([]simulated, n)

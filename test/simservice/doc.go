@@ -1,6 +1,7 @@
-// Package simservice plays the runs of the service in virtual time: people who order, approve, cancel and lock, a store
-// that refuses changes, and a service that dies at any change and starts again over what its store holds.
+// Package simservice simulates the runs of the service in virtual time: people who start, approve, cancel and lock,
+// a store that rejects changes, and a service that crashes at any change and restarts with the content of its
+// store.
 //
-// The service is the real one, over a real store; the engine, the people and the crashes are simulated. Everything is
-// in its tests.
+// The service and its store are real; the engine, the people and the crashes are simulated. Everything is in its
+// tests.
 package simservice

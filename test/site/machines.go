@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// FleetOnly begins a configuration that needs one test provider.
+// FleetOnly is the beginning of a configuration that needs one test provider.
 const FleetOnly = `
 terraform {
   required_providers {
@@ -14,7 +14,7 @@ terraform {
 }
 `
 
-// Slow are machines that take their time.
+// Slow is a configuration of machines whose creation takes a while.
 func Slow(count, ms int) string {
 	return FleetOnly + fmt.Sprintf(`
 resource "fleet_machine" "a" {
@@ -26,8 +26,8 @@ resource "fleet_machine" "a" {
 `, count, ms)
 }
 
-// Cut returns the addresses of the machines whose creation was begun and has not ended: at a worker, or at all if the
-// name is empty. Once what carries them out is gone, they never will.
+// Cut returns the addresses of the machines whose creation was started and has not ended: at a worker, or at all if
+// the name is empty. Once the executing process is gone, they will never end.
 func (s *Site) Cut(worker string) []string {
 	s.T.Helper()
 	var out []string
@@ -39,7 +39,7 @@ func (s *Site) Cut(worker string) []string {
 	return out
 }
 
-// Busy reports whether a worker has finished a creation and has begun another one.
+// Busy reports whether a worker has finished a creation and started another one.
 func (s *Site) Busy(w *Worker) bool {
 	s.T.Helper()
 	var begun, ended int
@@ -55,14 +55,14 @@ func (s *Site) Busy(w *Worker) bool {
 	return begun > 0 && ended > 0
 }
 
-// Machine is the address of a machine of the slow configuration: its name ends in a dash and its index.
+// Machine returns the address of a machine of the slow configuration: its name ends with a dash and its index.
 func Machine(name string) string {
 	return "fleet_machine.a[" + name[strings.LastIndexByte(name, '-')+1:] + "]"
 }
 
-// Surfaced claims that a command failed because operations were cut off: that it and the state show each of them as
-// being in doubt, and beside them those that were about to begin or had just ended, which makes slots at most; that no
-// creation was begun twice; that all others of count machines are there.
+// Surfaced checks that a command failed because operations were cut off: that its output and the state show each of
+// them as in doubt, and in addition those that were about to start or had just ended, at most slots in total; that
+// no creation was started twice; and that all other machines of count exist.
 func (s *Site) Surfaced(r Result, cut []string, count, slots int) {
 	s.T.Helper()
 	if r.Code != 1 {
@@ -87,8 +87,8 @@ func (s *Site) Surfaced(r Result, cut []string, count, slots int) {
 	s.Agree()
 }
 
-// GoesOn resolves what is in doubt, as a user would who looks at the cloud, and claims that a command then makes what
-// is missing of count machines.
+// GoesOn resolves the doubts, like a user who looks at the cloud, and checks that a command then creates the
+// missing machines of count.
 func (s *Site) GoesOn(count int, command ...string) {
 	s.T.Helper()
 	ids := map[string]string{}
@@ -108,6 +108,6 @@ func (s *Site) GoesOn(count int, command ...string) {
 		s.T.Errorf("%d of %d machines are in the state, and %v in doubt", len(after.Objects), count, after.Doubts)
 	}
 	s.Agree()
-	s.Must("apply", "-auto-approve", "-no-color") // the cloud does not tell all about what was taken over from it
+	s.Must("apply", "-auto-approve", "-no-color") // the cloud does not have all attributes of adopted objects
 	s.Unchanged()
 }

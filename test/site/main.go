@@ -16,22 +16,22 @@ import (
 	"github.com/millipede-iac/millipede/test/nats"
 )
 
-// Built are the programs under test and their surroundings. Main builds them once, before the first test.
+// Built are the programs under test and their environment. Main builds them once, before the first test.
 var Built struct {
 	// Root is the directory of the repository.
 	Root                            string
 	Coordinator, Worker, NATSServer string
-	// Record sums the providers' record up.
+	// Record is the program that summarises the providers' record.
 	Record string
-	// CLIConfig is a CLI configuration that installs from the mirror of test providers only.
+	// CLIConfig is a CLI configuration that installs only from the mirror of test providers.
 	CLIConfig string
 }
 
-// Main is the TestMain of a package whose tests are about sites: it builds everything and runs the tests. tags are
-// build tags for the programs.
+// Main is the TestMain of a package whose tests use sites: it builds everything and runs the tests. tags are build
+// tags for the programs.
 func Main(m *testing.M, tags ...string) {
 	flag.Parse()
-	// The tests wait for providers, and for what is given up after a time, more than they compute.
+	// The tests wait for providers and timeouts more than they compute.
 	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
 		if err := p.Value.Set("4"); err != nil {
 			panic(err)
@@ -60,7 +60,7 @@ func run(m *testing.M, tags []string) int {
 	return code
 }
 
-// build builds everything into a directory, as a user who has nothing but Go could.
+// build builds everything into a directory, like a user who only has Go.
 func build(dir string, tags []string) error {
 	root, err := filepath.Abs("../..")
 	if err != nil {

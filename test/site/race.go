@@ -2,8 +2,8 @@
 
 package site
 
-// raceFlags build the programs under test as the tests are built.
+// raceFlags are the build flags of the programs, as for the tests.
 var raceFlags = []string{"-race"}
 
-// Slowness is how much longer everything takes in programs that are built so.
+// Slowness is the factor by which programs built in this way are slower.
 const Slowness = 5

@@ -15,12 +15,12 @@ import (
 	"testing"
 )
 
-// Call is a call that a test provider received: the fields of its record that tests ask for.
+// Call is a call that a test provider received: the fields of its record that tests use.
 type Call struct {
 	Op, Type, Name, ID, Worker, Pool string
 	// PID is the provider's process.
 	PID int
-	// Ended tells that the provider answered; failed that it answered with an error.
+	// Ended is set if the provider answered; failed if it answered with an error.
 	Ended, Failed bool
 }
 
@@ -43,7 +43,7 @@ func (s *Site) Calls(ops ...string) []Call {
 			break // it is still being written
 		}
 		if !slices.ContainsFunc(wanted, func(w []byte) bool { return bytes.Contains(line, w) }) {
-			continue // most of a long record is of other operations, and a test reads it a hundred times a second
+			continue // most of a long record belongs to other operations, and a test reads it a hundred times a second
 		}
 		var e struct {
 			PID, Call                               int
@@ -89,7 +89,7 @@ func (s *Site) Begun(op string) int {
 	return len(s.Calls(op))
 }
 
-// OnceEach claims that no operation was started twice for one object.
+// OnceEach checks that no operation was started twice for one object.
 func (s *Site) OnceEach(op string) {
 	s.T.Helper()
 	starts := map[string]int{}
@@ -103,7 +103,7 @@ func (s *Site) OnceEach(op string) {
 	}
 }
 
-// CreatedOnce claims that n creations were finished, and that none was started twice.
+// CreatedOnce checks that n creations were finished, and that none was started twice.
 func (s *Site) CreatedOnce(n int) {
 	s.T.Helper()
 	if finished := s.Finished("create"); finished != n {
@@ -112,8 +112,8 @@ func (s *Site) CreatedOnce(n int) {
 	s.OnceEach("create")
 }
 
-// Most is the largest number of creations, updates and deletions that ran at one moment, by the record. flags choose
-// among them, as the command record has them.
+// Most returns the largest number of concurrent creations, updates and deletions in the record. flags select among
+// them, as for the command record.
 func (s *Site) Most(flags ...string) int {
 	s.T.Helper()
 	args := append([]string{"-ops=create,update,delete"}, flags...)
@@ -130,14 +130,14 @@ func (s *Site) Most(flags ...string) int {
 	return summary.MaxConcurrent["all"]
 }
 
-// Instance is an object of the state.
+// Instance is an object in the state.
 type Instance struct{ Address, Type, ID string }
 
-// Snapshot is the part of the state file that tests ask for.
+// Snapshot is the part of the state file that tests use.
 type Snapshot struct {
 	// Objects are those of managed resources, in the file's order.
 	Objects []Instance
-	// Doubts are the addresses in doubt, with the operation whose outcome is not known.
+	// Doubts are the addresses in doubt, with their operations.
 	Doubts map[string]string
 }
 
@@ -161,7 +161,7 @@ func (s *Site) State() Snapshot {
 		s.T.Fatal(err)
 	}
 	if len(text) == 0 {
-		return Snapshot{} // it was made to be locked, or not yet
+		return Snapshot{} // it was created for the lock, or does not exist yet
 	}
 	if err := json.Unmarshal(text, &file); err != nil {
 		s.T.Fatal(err)
@@ -188,8 +188,8 @@ func (s *Site) State() Snapshot {
 	return out
 }
 
-// Agree claims that state and cloud tell the same: the state's objects of fleet are those of the cloud, each once,
-// except for those that the state has in doubt.
+// Agree checks that state and cloud agree: the state's objects of fleet are those of the cloud, each once, except
+// for those in doubt.
 func (s *Site) Agree() {
 	s.T.Helper()
 	after := s.State()
@@ -216,10 +216,10 @@ func (s *Site) Agree() {
 	}
 }
 
-// NameOf returns the name of the object with an id, which is the name, a dash and twelve digits.
+// NameOf returns the name of the object with an id, which consists of the name, a dash and twelve digits.
 func NameOf(id string) string { return id[:strings.LastIndexByte(id, '-')] }
 
-// Wants fails the test unless the text holds each of the parts.
+// Wants fails the test unless the text contains each of the parts.
 func Wants(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {

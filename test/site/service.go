@@ -19,16 +19,16 @@ import (
 	"github.com/millipede-iac/millipede/test/process"
 )
 
-// Service is a service process with a directory of its own, in which it can be started again, at the same address.
+// Service is a service process with its own directory, in which it can be restarted, at the same address.
 type Service struct {
 	*process.Process
-	// Home is its home directory; Data is where it keeps everything.
+	// Home is its home directory; Data is its data directory.
 	Home, Data string
-	// Address is where it is, Token the administrator's.
+	// Address is its address, Token the administrator's token.
 	Address, Token string
-	// Env is added to its environment with the next start.
+	// Env is added to its environment at the next start.
 	Env []string
-	// Client speaks its API, and does not try again; HTTP is for all else.
+	// Client is a client of its API without retries; HTTP is for other requests.
 	Client *client.Client
 	HTTP   *http.Client
 
@@ -36,7 +36,7 @@ type Service struct {
 	args []string
 }
 
-// Service starts a service with the organization main, and returns when it answers.
+// Service starts a service with the organization main, and returns when it is ready.
 func (s *Site) Service(args ...string) *Service {
 	s.T.Helper()
 	return s.ServiceAt(s.T.TempDir(), args...)
@@ -50,7 +50,7 @@ func (s *Site) ServiceAt(home string, args ...string) *Service {
 	return v
 }
 
-// Begin starts the service, again perhaps, and returns at once.
+// Begin starts or restarts the service, and returns immediately.
 func (v *Service) Begin() {
 	v.site.T.Helper()
 	listen := "127.0.0.1:0"
@@ -63,7 +63,7 @@ func (v *Service) Begin() {
 	v.Process = Started(v.site.T, "service", c)
 }
 
-// Start starts the service, again perhaps, and returns when it answers.
+// Start starts or restarts the service, and returns when it is ready.
 func (v *Service) Start() {
 	t := v.site.T
 	t.Helper()
@@ -83,8 +83,7 @@ func (v *Service) Start() {
 	v.Connect()
 }
 
-// Move starts the service, which does not run, with another home, to which its data was taken. It answers at the same
-// address.
+// Move starts the stopped service with another home, to which its data was moved. Its address is the same.
 func (v *Service) Move(home string, args ...string) {
 	v.site.T.Helper()
 	v.Home, v.Data, v.args = home, filepath.Join(home, ".local", "share", "millipede"), append(v.args, args...)
@@ -92,7 +91,7 @@ func (v *Service) Move(home string, args ...string) {
 	v.Connect()
 }
 
-// Connect makes the clients, with the authority and the token that there are now.
+// Connect creates the clients, with the current authority and token.
 func (v *Service) Connect() {
 	t := v.site.T
 	t.Helper()
@@ -112,14 +111,14 @@ func (v *Service) Connect() {
 	}
 }
 
-// Environ is what a command of the site needs to use the service.
+// Environ returns the environment with which a command of the site uses the service.
 func (v *Service) Environ() []string {
 	host := strings.TrimPrefix(v.Address, "https://")
 	return []string{"SSL_CERT_FILE=" + filepath.Join(v.Data, "tls", "ca.pem"),
 		"TF_TOKEN_" + strings.NewReplacer(".", "_", "-", "__").Replace(host) + "=" + v.Token}
 }
 
-// Workspace makes a workspace whose runs use the site's cloud and record: they see nothing of the service's own
+// Workspace creates a workspace whose runs use the site's cloud and record: they do not get the service's own
 // environment.
 func (v *Service) Workspace(name string) *client.Workspace {
 	v.site.T.Helper()
@@ -137,7 +136,7 @@ func (v *Service) Workspace(name string) *client.Workspace {
 	return w
 }
 
-// Upload makes a configuration version of a directory's files.
+// Upload creates a configuration version with a directory's files.
 func (v *Service) Upload(ctx context.Context, w *client.Workspace, dir string) (*client.ConfigurationVersion, error) {
 	no := false
 	c, err := v.Client.ConfigurationVersions.Create(ctx, w.ID, client.ConfigurationVersionCreateOptions{
@@ -148,7 +147,7 @@ func (v *Service) Upload(ctx context.Context, w *client.Workspace, dir string) (
 	return c, v.Client.ConfigurationVersions.Upload(ctx, c.UploadURL, dir)
 }
 
-// Apply queues a run that is applied by itself, with a configuration.
+// Apply queues a run that is applied automatically, with a configuration.
 func (v *Service) Apply(w *client.Workspace, configuration string) *client.Run {
 	t := v.site.T
 	t.Helper()
@@ -178,7 +177,7 @@ func Over(s client.RunStatus) bool {
 	return false
 }
 
-// Ends waits for the end of a run, and claims that it is the one.
+// Ends waits for the end of a run, and checks its status.
 func (v *Service) Ends(id string, want client.RunStatus) *client.Run {
 	t := v.site.T
 	t.Helper()
@@ -196,7 +195,7 @@ func (v *Service) Ends(id string, want client.RunStatus) *client.Run {
 	return r
 }
 
-// Logs is what people read of a run.
+// Logs returns the logs of a run as shown to people.
 func (v *Service) Logs(r *client.Run) string {
 	var all strings.Builder
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -216,7 +215,8 @@ func (v *Service) Logs(r *client.Run) string {
 	return all.String()
 }
 
-// Ask asks below /api/millipede/v1/; in is sent as JSON unless it is nil. It returns the status and the answer.
+// Ask sends a request below /api/millipede/v1/; in is sent as JSON unless it is nil. It returns the status and the
+// response.
 func (v *Service) Ask(method, path string, in any) (int, string) {
 	t := v.site.T
 	t.Helper()

@@ -1,8 +1,8 @@
-// Package site is where the tests of the whole take place: a working directory, the programs as users run them, a real
-// NATS server, real plugins, and a cloud.
+// Package site is the environment of tests of the whole system: a working directory, the programs as users run
+// them, a real NATS server, real plugins, and a simulated cloud.
 //
-// What a test claims it reads off what the programs left: their exit codes and their words, the state, the providers'
-// record of every call, the providers' cloud. The package looks into no package of the project.
+// Tests check the outputs of the programs: their exit codes and texts, the state, the providers' record of every
+// call, the providers' cloud. The package uses no internals of the project.
 package site
 
 import (
@@ -22,32 +22,35 @@ import (
 	"github.com/millipede-iac/millipede/test/process"
 )
 
-// Patience is how long a test waits for what should come soon. A test that runs alone, and makes much, may set it.
+// Patience is how long a test waits for an event that should come soon. A test that runs alone, and creates many
+// objects, may set it.
 var Patience = Slowness * 90 * time.Second
 
-// Waiting returns a context that ends when the patience does.
+// Waiting returns a context that ends after Patience.
 func Waiting(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), Patience, errors.New("the test's patience has ended"))
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// Site is a working directory, and the world that its resources live in.
+// Site is a working directory, and the environment of its resources.
 type Site struct {
 	T   *testing.T
 	Dir string
-	// Cloud and Record are where the test providers keep objects and write calls; the workers' environment has them.
+	// Cloud and Record are where the test providers store objects and record calls; the workers' environment
+	// contains them.
 	Cloud, Record string
-	// NATS is the URL of the server; empty for the embedded default. Store is where it keeps its streams.
+	// NATS is the URL of the server; empty for the embedded default. Store is the directory of its streams.
 	NATS, Store string
-	// Guard, when set before Server, has the server speak TLS, and know the users of deploy/nats; the programs connect
-	// as those.
+	// Guard, if set before Server, makes the server use TLS and the users of deploy/nats; the programs connect as
+	// those.
 	Guard *nats.Certificates
 	// Env is added to the environment of what is started.
 	Env []string
 }
 
-// New makes a directory with a configuration. Everything runs inside the coordinator's process until nats is set.
+// New creates a directory with a configuration. Everything runs inside the coordinator's process unless nats is
+// set.
 func New(t *testing.T, configuration string) *Site {
 	t.Helper()
 	dir := t.TempDir()
@@ -62,7 +65,7 @@ func New(t *testing.T, configuration string) *Site {
 	return s
 }
 
-// Neighbour makes another directory in the same world, on the same server.
+// Neighbour creates another directory with the same cloud and server.
 func (s *Site) Neighbour(configuration string) *Site {
 	s.T.Helper()
 	n := *s
@@ -94,7 +97,8 @@ func (s *Site) Read(name string) string {
 	return string(text)
 }
 
-// Environment is what all programs of the site get: nothing of the tester's own that could change what they do.
+// Environment returns the environment of all programs of the site: nothing of the tester's own that could affect
+// them.
 func (s *Site) Environment() []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -110,7 +114,7 @@ func (s *Site) Environment() []string {
 	return append(env, s.Env...)
 }
 
-// Command is a call of the coordinator in the site's directory.
+// Command returns a command of the coordinator in the site's directory.
 func (s *Site) Command(args ...string) *exec.Cmd {
 	if s.NATS != "" {
 		args = append([]string{"-nats=" + s.NATS}, args...)
@@ -152,7 +156,7 @@ func Started(t *testing.T, name string, c *exec.Cmd) *process.Process {
 	return p
 }
 
-// Tail shortens what a process wrote to what a reader of a failure needs.
+// Tail shortens the output of a process to what is needed to understand a failure.
 func Tail(text string) string {
 	const enough = 12_000
 	if len(text) <= enough {
@@ -171,7 +175,7 @@ func Exit(t *testing.T, p *process.Process) int {
 	return code
 }
 
-// Succeeds waits for the end of a process and claims that its exit status is 0. what names the process.
+// Succeeds waits for the end of a process and checks that its exit status is 0. what describes the process.
 func Succeeds(t *testing.T, p *process.Process, what string) {
 	t.Helper()
 	if code := Exit(t, p); code != 0 {
@@ -179,7 +183,7 @@ func Succeeds(t *testing.T, p *process.Process, what string) {
 	}
 }
 
-// Result is what a command came to: its exit status and all that it wrote.
+// Result is the result of a command: its exit status and its output.
 type Result struct {
 	Code int
 	Text string
@@ -192,7 +196,7 @@ func (s *Site) Run(args ...string) Result {
 	return Result{Exit(s.T, p), p.Output()}
 }
 
-// Must runs a command that has to succeed, and returns what it wrote.
+// Must runs a command that must succeed, and returns its output.
 func (s *Site) Must(args ...string) string {
 	s.T.Helper()
 	r := s.Run(args...)
@@ -202,7 +206,7 @@ func (s *Site) Must(args ...string) string {
 	return r.Text
 }
 
-// Unchanged claims that nothing is left to do.
+// Unchanged checks that a plan has no changes.
 func (s *Site) Unchanged() {
 	s.T.Helper()
 	if r := s.Run("plan", "-no-color", "-detailed-exitcode"); r.Code != 0 || !strings.Contains(r.Text, "No changes.") {
@@ -210,7 +214,7 @@ func (s *Site) Unchanged() {
 	}
 }
 
-// Server starts a NATS server for the test, and has the site use it.
+// Server starts a NATS server for the test, which the site then uses.
 func (s *Site) Server() *nats.Server {
 	s.T.Helper()
 	dir := s.T.TempDir()
@@ -228,24 +232,24 @@ func (s *Site) Server() *nats.Server {
 	return n
 }
 
-// Worker is a worker process with a directory of its own, in which it can be started again.
+// Worker is a worker process with its own directory, in which it can be restarted.
 type Worker struct {
 	*process.Process
-	// ID is its name in the record, in claims and in heartbeats; it stays the same when it is started again.
+	// ID is its name in the record, in claims and in heartbeats; it is the same after a restart.
 	ID string
-	// Dir holds its journal.
+	// Dir contains its journal.
 	Dir string
-	// Env is added to its environment, URL takes the place of the site's server, from the next Start on.
+	// Env is added to its environment, and URL replaces the site's server, from the next Start on.
 	Env []string
 	URL string
-	// Args are more options.
+	// Args are additional options.
 	Args []string
 
 	site *Site
 	pool string
 }
 
-// Worker starts a worker of a pool, and returns when it works.
+// Worker starts a worker of a pool, and returns when it is ready.
 func (s *Site) Worker(pool string) *Worker {
 	s.T.Helper()
 	w := s.NewWorker(pool)
@@ -253,7 +257,7 @@ func (s *Site) Worker(pool string) *Worker {
 	return w
 }
 
-// NewWorker returns a worker that is still to be started.
+// NewWorker returns a worker that is not started yet.
 func (s *Site) NewWorker(pool string) *Worker {
 	s.T.Helper()
 	return &Worker{site: s, pool: pool, Dir: s.T.TempDir()}
@@ -272,7 +276,7 @@ func (w *Worker) Start() {
 	w.ID, _, _ = strings.Cut(id, " ")
 }
 
-// Command is a call of the worker.
+// Command returns a command of the worker.
 func (w *Worker) Command() *exec.Cmd {
 	url := w.URL
 	if url == "" {
@@ -281,7 +285,7 @@ func (w *Worker) Command() *exec.Cmd {
 	args := append([]string{"-nats=" + url, "-pool=" + w.pool, "-cache=" + w.Dir, "-slots=16"}, w.Args...)
 	c := exec.Command(Built.Worker, args...)
 	c.Env = append(w.site.Environment(), w.Env...)
-	if g := w.site.Guard; g != nil { // by the variables of all NATS programs
+	if g := w.site.Guard; g != nil { // with the variables of all NATS programs
 		user := "worker-" + w.pool
 		c.Env = append(c.Env, "NATS_USER="+user, "NATS_PASSWORD="+user, "NATS_CA="+g.CA, "NATS_CERT="+g.ClientCert,
 			"NATS_KEY="+g.ClientKey)
@@ -289,7 +293,7 @@ func (w *Worker) Command() *exec.Cmd {
 	return c
 }
 
-// Eventually waits until a condition holds.
+// Eventually waits until a condition is true.
 func Eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	ctx := Waiting(t)

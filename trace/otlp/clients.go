@@ -26,22 +26,22 @@ import (
 	"github.com/millipede-iac/millipede/trace"
 )
 
-// The pauses between two tries of one export: doubling, give or take a half.
+// The pauses between two attempts of one export: doubling, with random variation of one half.
 const (
 	firstPause = 200 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
 
-// refusal is an error after which to try again is of no use.
+// refusal is an error that is not retried.
 type refusal struct{ error }
 
-// later is an error with the pause that the collector asks for.
+// later is an error with the pause that the collector requests.
 type later struct {
 	error
 	after time.Duration
 }
 
-// deliver sends spans until the collector has them, refuses them, or the time for it is over.
+// deliver sends spans until the collector accepts or rejects them, or the time limit is exceeded.
 func (e *Exporter) deliver(ctx context.Context, spans []trace.Record) error {
 	whole, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
@@ -73,7 +73,7 @@ func (e *Exporter) deliver(ctx context.Context, spans []trace.Record) error {
 	}
 }
 
-// overGRPC calls the collector's gRPC service. Messages are coded by this package, so the generated ones are not
+// overGRPC calls the collector's gRPC service. This package encodes the messages, so the generated ones are not
 // needed.
 type overGRPC struct {
 	settings
@@ -90,7 +90,7 @@ func dial(s settings) (client, error) {
 	var dialer net.Dialer
 	conn, err := grpc.NewClient("passthrough:///"+s.endpoint, grpc.WithTransportCredentials(trust),
 		grpc.WithUserAgent("Millipede"), grpc.WithDisableServiceConfig(),
-		// With a dialer of its own gRPC does not look for proxies in the environment of the process.
+		// With its own dialer, gRPC does not use proxies of the process's environment.
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", address)
 		}))
@@ -117,7 +117,7 @@ func (g *overGRPC) export(ctx context.Context, request []byte) ([]byte, error) {
 
 func (g *overGRPC) close() error { return g.conn.Close() }
 
-// raw is the codec of messages that are coded already.
+// raw is the codec of messages that are already encoded.
 type raw struct{}
 
 func (raw) Name() string { return "proto" }
@@ -136,7 +136,7 @@ type overHTTP struct {
 	http      *http.Client
 }
 
-// maxAnswer is how much of a collector's answer is read.
+// maxAnswer bounds how much of a collector's response is read.
 const maxAnswer = 64 << 10
 
 func post(s settings, env cloud.Surroundings) client {

@@ -35,10 +35,10 @@ func fixed(b []byte, field protowire.Number, n uint64) []byte {
 	return protowire.AppendFixed64(protowire.AppendTag(b, field, protowire.Fixed64Type), n)
 }
 
-// scopeName names who made the spans.
+// scopeName is the name of the instrumentation scope.
 const scopeName = "github.com/millipede-iac/millipede"
 
-// request is an ExportTraceServiceRequest with spans of one resource.
+// request returns an ExportTraceServiceRequest with the spans of one resource.
 func request(resource []trace.Attribute, version string, spans []trace.Record) []byte {
 	return message(nil, 1, func(b []byte) []byte { // ResourceSpans
 		b = message(b, 1, func(b []byte) []byte { return attributes(b, 1, resource) })
@@ -84,7 +84,7 @@ func attributes(b []byte, field protowire.Number, list []trace.Attribute) []byte
 				if a.IsNumber {
 					return number(b, 3, uint64(a.Number))
 				}
-				// Not text, which leaves an empty one out: a value must be of some kind.
+				// Not text, which omits an empty value: a value must have a kind.
 				return protowire.AppendString(protowire.AppendTag(b, 1, protowire.BytesType),
 					strings.ToValidUTF8(a.Text, "\ufffd"))
 			})
@@ -93,7 +93,7 @@ func attributes(b []byte, field protowire.Number, list []trace.Attribute) []byte
 	return b
 }
 
-// rejected reads an ExportTraceServiceResponse: how many spans the collector did not take, and why.
+// rejected decodes an ExportTraceServiceResponse: the number of spans that the collector rejected, and why.
 func rejected(b []byte) (n uint64, why string) {
 	fields(b, func(field protowire.Number, _ uint64, content []byte) {
 		if field != 1 {
@@ -111,7 +111,7 @@ func rejected(b []byte) (n uint64, why string) {
 	return n, why
 }
 
-// fields calls fn for the fields of a message, as far as it can be read.
+// fields calls fn for the fields of a message, up to the first malformed one.
 func fields(b []byte, fn func(field protowire.Number, value uint64, content []byte)) {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)

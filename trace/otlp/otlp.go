@@ -1,7 +1,8 @@
-// Package otlp sends spans to a collector over OpenTelemetry's protocol, as the OTEL_ variables of an environment say.
+// Package otlp sends spans to a collector over OpenTelemetry's protocol, as configured by the OTEL_ variables of an
+// environment.
 //
-// It is a small exporter of our own: docs/dependencies.md says what OpenTelemetry's would cost each command. The
-// environment is given to it; it asks the process for nothing.
+// It is a small exporter: docs/dependencies.md says what OpenTelemetry's would cost each command. The environment
+// is an argument; that of the process is not used.
 package otlp
 
 import (
@@ -21,9 +22,9 @@ type Exporter struct {
 	version string
 	client  client
 	log     func(string)
-	wake    chan struct{}      // holds a token when there is enough for a batch
-	leave   context.CancelFunc // gives up what is being sent
-	quit    chan struct{}      // closed when nothing is to be sent beside Close any more
+	wake    chan struct{}      // contains a token when there is enough for a batch
+	leave   context.CancelFunc // cancels the current export
+	quit    chan struct{}      // closed when only Close may send
 	done    chan struct{}
 
 	mu    sync.Mutex // guards the rest
@@ -33,22 +34,22 @@ type Exporter struct {
 	tries int // failed exports
 }
 
-// client delivers one request. The error is a *refusal where to try again is of no use.
+// client delivers one request. The error is a *refusal if a retry is pointless.
 type client interface {
 	export(ctx context.Context, request []byte) (response []byte, err error)
 	close() error
 }
 
-// Options say who sends spans.
+// Options identify the sender of spans.
 type Options struct {
 	Surroundings cloud.Surroundings
-	// Program and Version name it.
+	// Program and Version identify the program.
 	Program, Version string
-	// Log is told of spans that could not be delivered, while the process goes on; may be nil.
+	// Log is called about spans that could not be delivered, while the process continues; may be nil.
 	Log func(line string)
 }
 
-// Open returns a tracer whose spans are sent where the environment says, until Close. It asks nobody yet.
+// Open returns a tracer whose spans are sent to the configured collector, until Close. It does not connect yet.
 func Open(o Options) (*Exporter, *trace.Tracer, error) {
 	s, err := read(o.Surroundings, o.Program, o.Version)
 	if err != nil {
@@ -92,7 +93,7 @@ func (e *Exporter) Take(r trace.Record) {
 	}
 }
 
-// run sends what there is, a batch at a time.
+// run sends the collected spans in batches.
 func (e *Exporter) run(ctx context.Context) {
 	defer close(e.done)
 	tick := time.NewTicker(e.delay)
@@ -143,11 +144,12 @@ func (e *Exporter) send(ctx context.Context) bool {
 	return len(e.spans) >= e.batch
 }
 
-// Close sends what is left, until ctx ends at the latest. The error says how many spans were not delivered, and why.
+// Close sends the remaining spans, until ctx ends at the latest. The error contains the number of undelivered
+// spans, and why.
 func (e *Exporter) Close(ctx context.Context) error {
 	close(e.quit)
 	forget := context.AfterFunc(ctx, e.leave)
-	<-e.done // what is being sent is awaited: given up and sent again it would arrive twice
+	<-e.done // await the current export: cancelled and repeated, it would arrive twice
 	forget()
 	e.leave()
 	for ctx.Err() == nil {
@@ -160,7 +162,7 @@ func (e *Exporter) Close(ctx context.Context) error {
 		failed := e.failures()
 		e.send(ctx)
 		if e.failures() > failed {
-			break // nobody takes them: whoever waits for the command is not kept waiting for the others
+			break // the collector does not accept them: do not delay the end of the command
 		}
 	}
 	err := e.client.close()

@@ -17,21 +17,21 @@ import (
 	"github.com/millipede-iac/millipede/trace"
 )
 
-// Enabled reports whether the environment asks for traces: OTEL_TRACES_EXPORTER=otlp does, as in OpenTofu, and nothing
-// else, so that variables that are there for other programs switch nothing on.
+// Enabled reports whether the environment requests traces: as in OpenTofu, only by OTEL_TRACES_EXPORTER=otlp, so
+// that variables for other programs have no effect.
 func Enabled(env cloud.Surroundings) bool {
 	env = env.Completed()
 	return env.Env("OTEL_TRACES_EXPORTER") == "otlp" && !strings.EqualFold(env.Env("OTEL_SDK_DISABLED"), "true")
 }
 
-// Inherited returns the span that the process was started under: TRACEPARENT and TRACESTATE name it.
+// Inherited returns the span under which the process was started, from TRACEPARENT and TRACESTATE.
 func Inherited(env cloud.Surroundings) trace.Context {
 	env = env.Completed()
 	c, _ := trace.Parse(env.Env("TRACEPARENT"), env.Env("TRACESTATE"))
 	return c
 }
 
-// settings are what the variables say.
+// settings are the decoded variables.
 type settings struct {
 	grpc     bool
 	endpoint string // host:port for gRPC, else a URL
@@ -55,7 +55,7 @@ const (
 	defaultQueue   = 32 << 10
 )
 
-// reader reads variables, and keeps the first thing that is wrong with them.
+// reader decodes variables, and keeps the first error.
 type reader struct {
 	env cloud.Surroundings
 	err error
@@ -67,7 +67,7 @@ func (r *reader) fail(name, value, want string) {
 	}
 }
 
-// either returns the value of the variable for traces, or else that for all signals, and the name that it has.
+// either returns the value of the variable for traces, or else that for all signals, and its name.
 func (r *reader) either(suffix string) (value, name string) {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_" + suffix, "OTEL_EXPORTER_OTLP_" + suffix} {
 		if v := r.env.Env(name); v != "" {
@@ -77,7 +77,7 @@ func (r *reader) either(suffix string) (value, name string) {
 	return "", ""
 }
 
-// millis reads a number of milliseconds.
+// millis decodes a number of milliseconds.
 func (r *reader) millis(name, value string, otherwise time.Duration) time.Duration {
 	if value == "" {
 		return otherwise
@@ -103,7 +103,7 @@ func (r *reader) count(name string, otherwise, most int) int {
 	return n
 }
 
-// pairs reads key=value,key=value, with percent escapes.
+// pairs decodes key=value,key=value, with percent escapes.
 func (r *reader) pairs(name, value string) (out [][2]string) {
 	for part := range strings.SplitSeq(value, ",") {
 		if strings.TrimSpace(part) == "" {
@@ -123,7 +123,7 @@ func (r *reader) pairs(name, value string) (out [][2]string) {
 	return out
 }
 
-// read reads the variables of OpenTelemetry. The program's name and version are what the resource says otherwise.
+// read decodes OpenTelemetry's variables. The program's name and version are defaults for the resource.
 func read(env cloud.Surroundings, program, version string) (s settings, err error) {
 	r := &reader{env: env.Completed()}
 	s = settings{
@@ -155,7 +155,7 @@ func read(env cloud.Surroundings, program, version string) (s settings, err erro
 	return s, r.err
 }
 
-// address reads where spans go, and whether the connection is encrypted.
+// address decodes the address of the collector, and whether the connection is encrypted.
 func (r *reader) address(s *settings) {
 	value, name := r.either("ENDPOINT")
 	if value == "" {
@@ -198,7 +198,7 @@ func (r *reader) address(s *settings) {
 	}
 }
 
-// certificates reads whom to trust, and what to prove oneself with.
+// certificates loads the trusted authorities and the client certificate.
 func (r *reader) certificates() *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if file, name := r.either("CERTIFICATE"); file != "" {
@@ -220,7 +220,7 @@ func (r *reader) certificates() *tls.Config {
 	return c
 }
 
-// resource is what all spans of the process have in common.
+// resource returns the common attributes of all spans of the process.
 func (r *reader) resource(program, version string) []trace.Attribute {
 	out := []trace.Attribute{
 		{Key: "service.name", Text: program}, {Key: "service.version", Text: version},
@@ -243,7 +243,7 @@ func (r *reader) resource(program, version string) []trace.Attribute {
 	return out
 }
 
-// sampler reads which traces are kept.
+// sampler decodes which traces are recorded.
 func (r *reader) sampler() func([16]byte, trace.Context) bool {
 	name := r.env.Env("OTEL_TRACES_SAMPLER")
 	kind, byParent := strings.CutPrefix(name, "parentbased_")
@@ -268,7 +268,7 @@ func (r *reader) sampler() func([16]byte, trace.Context) bool {
 		if byParent && parent.Valid() {
 			return parent.Sampled
 		}
-		// As OpenTelemetry's libraries do it, so that all programs decide alike about one trace.
+		// As in OpenTelemetry's libraries, so that all programs decide consistently about one trace.
 		return float64(binary.BigEndian.Uint64(id[8:])>>1) < ratio*(1<<63)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// aliveLost is how long a caller waits for a sign of life.
+// aliveLost is how long a caller waits for a sign of life of the worker.
 const aliveLost = 4 * time.Second
 
 // serving is one run of Serve.
@@ -72,7 +72,7 @@ func (c *Conn) Call(ctx context.Context, pool string, data []byte) ([]byte, erro
 	return got, nil
 }
 
-// awaitAnswer waits for the answer, and no longer than aliveLost for a worker that is gone or whose answer was lost.
+// awaitAnswer waits for the answer, and no longer than aliveLost if the worker is gone or its answer was lost.
 func (c *Conn) awaitAnswer(ctx context.Context, to *serving, answer <-chan []byte) ([]byte, error) {
 	var got []byte
 	var silent time.Time
@@ -105,7 +105,7 @@ func (c *Conn) awaitAnswer(ctx context.Context, to *serving, answer <-chan []byt
 	return got, err
 }
 
-// begin starts the handling of a call. s.mu is held.
+// begin starts handling a call. s.mu is held.
 func (w *serving) begin(data []byte, under trace.Context, answer chan<- []byte) {
 	w.busy++
 	request := bytes.Clone(data)
@@ -119,7 +119,7 @@ func (w *serving) begin(data []byte, under trace.Context, answer chan<- []byte) 
 		if f.Before != nil || !w.c.cutAt.IsZero() {
 			got = nil
 		}
-		answer <- got // it has room for a call's two handlings
+		answer <- got // its capacity suffices for a call that is handled twice
 		s.change()
 	})
 }

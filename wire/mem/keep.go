@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// PoolBlobs implements wire.PoolBlobs. Nobody is kept out of anything here, so all pools share one place.
+// PoolBlobs implements wire.PoolBlobs. There is no access control here, so all pools share one store.
 func (c *Conn) PoolBlobs(string) wire.Blobs { return c }
 
 // PutBlob implements wire.Blobs.
@@ -81,7 +81,7 @@ func (c *Conn) LookupBlob(ctx context.Context, name string) (sum string, err err
 	return sum, err
 }
 
-// DamageBlob flips a bit of a stored blob, so that a test sees it refused.
+// DamageBlob flips a bit of a stored blob, so that a test can check that it is rejected.
 func (s *System) DamageBlob(sum string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,8 +1,9 @@
-// Package mem implements the transport of package wire in memory, with faults on demand.
+// Package mem implements the transport of package wire in memory, with fault injection.
 //
-// A System is what NATS is to wire/jet: it outlives its connections, keeps what is durable, and can be restarted, cut
-// off and robbed of its newest messages. It starts no goroutine but those of Caller.Serve and uses no clock but
-// time.Now and timers, so that it runs under testing/synctest in virtual time. Nothing reaches a disk.
+// A System corresponds to NATS for wire/jet: it outlives its connections, stores durable data, and can be
+// restarted, disconnected and made to lose its newest messages. It starts no goroutines except those of
+// Caller.Serve and uses no clock but time.Now and timers, so that it runs under testing/synctest in virtual time.
+// Nothing is written to disk.
 package mem
 
 import (
@@ -14,36 +15,36 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Options shape a system. The zero value is a system without faults.
+// Options are the options of a system. The zero value is a system without faults.
 type Options struct {
-	// AckWait is after what time an unacknowledged message comes again, and after what time the permits of a connection
-	// that is gone count as orphans; 0 means 5 s.
+	// AckWait is the time after which an unacknowledged message is redelivered, and after which the permits of a
+	// lost connection count as orphans; 0 means 5 s.
 	AckWait time.Duration
-	// Fault, when not nil, is asked before each operation what is to go wrong with it. It must not block, nor use the
+	// Fault, if not nil, is called before each operation and returns its fault. It must not block, nor use the
 	// system.
 	Fault func(Op) Fault
 }
 
-// Op is an operation that may go wrong.
+// Op is an operation that may fail.
 type Op struct {
-	// Actor is the name that the connection was made with.
+	// Actor is the name with which the connection was made.
 	Actor string
 	// Name is the method of package wire ("PublishTask", "Claim", "Permit.Release"); "Answer" is the answer to a call,
 	// and "Deliver" the delivery of one message to a fetch.
 	Name string
-	// Subject tells what it is about: a subject of package wire, a limit, a hash.
+	// Subject is the subject of package wire, the limit, or the hash that the operation concerns.
 	Subject string
 }
 
-// Fault is what goes wrong with one operation. The zero value is nothing.
+// Fault is the fault of one operation. The zero value is none.
 type Fault struct {
-	// Before is returned instead of doing anything: the request was lost.
+	// Before is returned without executing the operation: the request was lost.
 	Before error
-	// After is returned although it was done: the answer was lost.
+	// After is returned after executing the operation: the response was lost.
 	After error
-	// Twice does it twice, as when a message is delivered again. It concerns publishing, delivering and calling.
+	// Twice executes it twice, like a redelivered message. It applies to publishing, delivering and calling.
 	Twice bool
-	// Delay holds the message back for a time, so that later ones overtake it. It concerns publishing.
+	// Delay delays the message, so that later ones overtake it. It applies to publishing.
 	Delay time.Duration
 }
 
@@ -51,9 +52,9 @@ type Fault struct {
 type System struct {
 	opts Options
 
-	mu      sync.Mutex    // guards everything below, and the state of connections
-	changed chan struct{} // closed, and made anew, with every change that somebody may wait for
-	born    int           // counts how often the streams were created
+	mu      sync.Mutex    // guards the fields below, and the state of connections
+	changed chan struct{} // closed and replaced at every change that others may wait for
+	born    int           // the number of times that the streams were created
 
 	tasks, results stream
 	claims         map[string]wire.Claim
@@ -84,7 +85,7 @@ func New(o Options) *System {
 	}
 }
 
-// Conn is one connection. Its process is one actor of a test.
+// Conn is one connection. Its process is one actor in a test.
 type Conn struct {
 	s     *System
 	actor string
@@ -93,14 +94,14 @@ type Conn struct {
 	// Guarded by s.mu.
 	closed bool
 	since  time.Time // when the connection was made or healed
-	cutAt  time.Time // zero while it is connected
+	cutAt  time.Time // zero if it is connected
 	orphan wire.Orphan
 	asked  bool // workers were asked to announce themselves
 }
 
 var _ wire.Transport = (*Conn)(nil)
 
-// Connect makes a connection for an actor.
+// Connect creates a connection for an actor.
 func (s *System) Connect(actor string) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +110,7 @@ func (s *System) Connect(actor string) *Conn {
 	return c
 }
 
-// Close implements wire.Transport. It is also what a crash of the process looks like to the others.
+// Close implements wire.Transport. To the others it looks like a crash of the process.
 func (c *Conn) Close() error {
 	s := c.s
 	s.mu.Lock()
@@ -125,7 +126,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Cut takes the connection off the system: every operation fails with wire.ErrDisconnected, until Heal.
+// Cut disconnects the connection: every operation fails with wire.ErrDisconnected, until Heal.
 func (c *Conn) Cut() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -155,8 +156,8 @@ func (c *Conn) Connected() time.Duration {
 	return max(time.Since(c.since), 1)
 }
 
-// Restart is a crash of the server: what was delivered and not acknowledged comes again at once, because the server has
-// forgotten the delivery.
+// Restart simulates a crash of the server: unacknowledged messages are redelivered immediately, because the server
+// has forgotten their deliveries.
 func (s *System) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,8 +176,8 @@ func (s *System) Restart() {
 	s.change()
 }
 
-// LoseTail is a loss of data that was acknowledged: the newest n tasks and n results are gone, and their sequences are
-// given out again.
+// LoseTail simulates a loss of acknowledged data: the newest n tasks and n results are lost, and their sequences
+// are assigned again.
 func (s *System) LoseTail(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +186,7 @@ func (s *System) LoseTail(n int) {
 	s.change()
 }
 
-// Recreate is a loss of everything durable: the streams are there, empty, and new.
+// Recreate simulates a loss of all durable data: the streams exist, but are empty and new.
 func (s *System) Recreate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,13 +198,13 @@ func (s *System) Recreate() {
 	s.change()
 }
 
-// change wakes everybody who waits. s.mu is held.
+// change wakes all waiting callers. s.mu is held.
 func (s *System) change() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// do runs an operation of the connection under the lock, with its fault.
+// do executes an operation of the connection under the lock, with its fault.
 func (c *Conn) do(ctx context.Context, name, subject string, act func(f Fault) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -230,8 +231,8 @@ func (c *Conn) fault(name, subject string) Fault {
 	return c.s.opts.Fault(Op{Actor: c.actor, Name: name, Subject: subject})
 }
 
-// wait runs try, under the lock, until it says that it is done: at once, after each change, and when the time has come
-// that it returned (zero: only after changes).
+// wait calls try, under the lock, until it is done: immediately, after each change, and at the time that it
+// returned (zero: only after changes).
 func (c *Conn) wait(ctx context.Context, try func(now time.Time) (done bool, next time.Time, err error)) error {
 	s := c.s
 	for {
@@ -266,7 +267,7 @@ func (c *Conn) wait(ctx context.Context, try func(now time.Time) (done bool, nex
 	}
 }
 
-// sooner returns the earlier of two times, of which a zero one is no time.
+// sooner returns the earlier of two times, ignoring zero times.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

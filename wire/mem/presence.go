@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// announceWait is how long the first Workers of a connection waits for announcements.
+// announceWait is how long the first call of Workers on a connection waits for announcements.
 const announceWait = 50 * time.Millisecond
 
 type seen struct {
@@ -20,20 +20,20 @@ type seen struct {
 	at time.Time
 }
 
-// watcher takes messages on its own goroutine, that of the method that watches.
+// watcher receives messages on the goroutine of the watching method.
 type watcher struct {
 	c     *Conn
 	match func(subject string) bool
 	inbox []note
 }
 
-// note is a message that nothing keeps.
+// note is a message that is not stored.
 type note struct {
 	subject string
 	data    []byte
 }
 
-// send hands a message to all who watch its subject. Nothing of it is kept for those who come later.
+// send passes a message to all current watchers of its subject. It is not stored for later ones.
 func (c *Conn) send(ctx context.Context, name, subject string, data []byte) error {
 	return c.do(ctx, name, subject, func(f Fault) error {
 		for _, w := range c.s.watchers {
@@ -50,7 +50,7 @@ func (c *Conn) send(ctx context.Context, name, subject string, data []byte) erro
 	})
 }
 
-// watch hands what is sent to fn, until ctx ends, which is no error.
+// watch passes messages to fn, until ctx ends, which is not an error.
 func (c *Conn) watch(ctx context.Context, match func(subject string) bool, fn func(subject string, data []byte)) error {
 	s := c.s
 	w := &watcher{c: c, match: match}

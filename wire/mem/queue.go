@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// releaseDelay is after what time a released message is offered again.
+// releaseDelay is the time after which a released message is offered again.
 const releaseDelay = 250 * time.Millisecond
 
 // stream is a work queue.
@@ -23,7 +23,7 @@ type stream struct {
 	ids      map[string]bool
 }
 
-// message stays until somebody acknowledges it. It is hidden while somebody may be working on it.
+// message is stored until it is acknowledged. It is hidden while a consumer may be processing it.
 type message struct {
 	ref    wire.TaskRef
 	data   []byte
@@ -163,8 +163,8 @@ func (d *delivery) Release(ctx context.Context) error {
 	})
 }
 
-// PurgeRun implements wire.Queue. Registers are never emptied: that nobody can claim one of a finished run is what
-// wire/jet takes a grace for.
+// PurgeRun implements wire.Queue. Registers are never emptied, while wire/jet empties them after a grace period, so
+// that no attempt of a finished run can be claimed.
 func (c *Conn) PurgeRun(ctx context.Context, run string) error {
 	return c.do(ctx, "PurgeRun", run, func(Fault) error {
 		s := c.s

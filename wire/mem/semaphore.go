@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// limit is a queue of requests of which the first ones, as many as there are slots, are held.
+// limit is a queue of requests, of which the first ones, up to the number of slots, are held.
 type limit struct {
 	slots    int
 	requests []*request
@@ -21,8 +21,8 @@ type limit struct {
 type request struct {
 	wire.PermitRequest
 	held    bool
-	holder  *Conn     // who asked for it last
-	decided time.Time // when somebody last thought about it as an orphan
+	holder  *Conn     // the last requester
+	decided time.Time // when it was last considered as an orphan
 }
 
 func (l *limit) held() int {
@@ -35,8 +35,8 @@ func (l *limit) held() int {
 	return n
 }
 
-// admit makes requests held from the front while there are free slots. Whether the holder is alive plays no part: the
-// server of NATS does not know either.
+// admit makes requests held from the front while there are free slots. It does not consider whether the holder is
+// alive, which the NATS server does not know either.
 func (l *limit) admit() (changed bool) {
 	free := l.slots - l.held()
 	for _, q := range l.requests {
@@ -118,7 +118,8 @@ func (c *Conn) OnOrphan(fn wire.Orphan) {
 	c.orphan = fn
 }
 
-// Acquire implements wire.Semaphore. A permit that is held already, by a process that is gone, comes back at once.
+// Acquire implements wire.Semaphore. A permit that is already held, by a process that is gone, is returned
+// immediately.
 func (c *Conn) Acquire(ctx context.Context, name string, r wire.PermitRequest) (wire.Permit, error) {
 	var q *request
 	err := c.do(ctx, "Acquire", name, func(Fault) error {
@@ -156,7 +157,7 @@ func (l *limit) enter(r wire.PermitRequest) *request {
 	return q
 }
 
-// await waits until the request is held. Meanwhile it looks after orphans that stand in its way.
+// await waits until the request is held. Meanwhile it handles orphans that block it.
 func (c *Conn) await(ctx context.Context, name string, at **request) error {
 	for {
 		var lost *request
@@ -237,8 +238,7 @@ func (c *Conn) lapsed(now time.Time, wait time.Duration) bool {
 	return c.closed && wait == 0 || !c.cutAt.IsZero() && now.Sub(c.cutAt) >= wait
 }
 
-// withdraw takes a request back, unless the connection is gone, and with it whoever could, or the request is left to
-// another process.
+// withdraw withdraws a request, unless the connection is gone, or the request is left to another process.
 func (c *Conn) withdraw(name string, q *request, left bool) {
 	s := c.s
 	s.mu.Lock()
@@ -336,7 +336,7 @@ func (p *permit) Leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.q.holder == p.c {
-		p.q.holder, p.q.decided = nil, time.Now() // an ack wait passes before others may decide about it
+		p.q.holder, p.q.decided = nil, time.Now() // others may decide about it only after an ack wait
 		s.change()
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// server is a worker that serves calls.
+// server is a worker that handles calls.
 type server struct {
 	stop context.CancelFunc
 	done *started[error]
@@ -80,7 +80,7 @@ var callTests = []test{
 	}},
 	{"a thousand calls at once are all answered, each with its own answer", func(ctx context.Context, b *bench) {
 		b.serve(ctx, b.actor(), "eu", 8, echo)
-		b.serve(ctx, b.actor(), "eu", 8, echo) // perhaps not up yet; then the first one has more to do
+		b.serve(ctx, b.actor(), "eu", 8, echo) // perhaps not ready yet; then the first one handles more
 		alice := b.actor()
 		var all []*started[[]byte]
 		for i := range 1000 {

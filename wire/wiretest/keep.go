@@ -15,11 +15,11 @@ import (
 // noise returns n bytes that do not compress, the same for the same seed.
 func noise(seed byte, n int) []byte {
 	data := make([]byte, n)
-	source(seed).Read(data) //nolint:errcheck // it never fails
+	source(seed).Read(data) //nolint:errcheck // never fails
 	return data
 }
 
-// source is a source of randomness for tests, the same for the same seed.
+// source is a random source for tests, deterministic for a seed.
 func source(seed byte) *rand.ChaCha8 { return rand.NewChaCha8([32]byte{seed}) }
 
 func hash(data []byte) string {

@@ -15,7 +15,7 @@ func beat(worker string, pools ...string) wire.Heartbeat {
 		Platform: "linux_amd64", PublicKey: "X", Attempts: []wire.AttemptID{"a1"}}
 }
 
-// watch runs a method that watches beside the test, until the returned function is called.
+// watch runs a watching method concurrently with the test, until the returned function is called.
 func (b *bench) watch(ctx context.Context, watch func(ctx context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := begin(b, func() (struct{}, error) { return struct{}{}, watch(ctx) })
@@ -23,7 +23,7 @@ func (b *bench) watch(ctx context.Context, watch func(ctx context.Context) error
 	return func() { cancel(); s.get() }
 }
 
-// receive sends until something arrives: what is live is lost until the receiver is there.
+// receive sends until something arrives: live messages are lost until the receiver is ready.
 func receive[T any](ctx context.Context, b *bench, ch <-chan T, send func() error) T {
 	b.Helper()
 	var got T

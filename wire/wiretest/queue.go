@@ -306,5 +306,5 @@ var claimTests = []test{
 	}},
 }
 
-// results is the position of the results in a mark, which are in one stream, or in one of each pool.
+// results returns the position of the results in a mark; they are in one stream, or in one for each pool.
 func results(h wire.HighWater) uint64 { return h.Results + h.Outcomes["eu"].Last }

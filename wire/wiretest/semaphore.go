@@ -434,7 +434,7 @@ var orphanTests = []test{
 		}},
 }
 
-// stillWaits fails when something has happened that should not have. It gives it a little time.
+// stillWaits fails if an unexpected event happens. It waits briefly for it.
 func (b *bench) stillWaits(s *started[wire.Permit]) {
 	b.Helper()
 	select {
@@ -444,7 +444,7 @@ func (b *bench) stillWaits(s *started[wire.Permit]) {
 	}
 }
 
-// usage knows what holds the slots of a limit, by the tests' own account.
+// usage is the tests' own record of the holders of a limit's slots.
 type usage struct {
 	slots int
 	mu    sync.Mutex
@@ -469,13 +469,13 @@ func (u *usage) leave(r wire.PermitRequest) {
 	delete(u.in, r.ID)
 }
 
-// resolve frees whatever orphan it is asked about.
+// resolve releases every orphan.
 func (u *usage) resolve(_ context.Context, _ string, r wire.PermitRequest) bool {
 	u.leave(r)
 	return true
 }
 
-// crowd has several coordinators ask for permits, each from several goroutines, several times, and counts.
+// crowd lets several coordinators request permits repeatedly, each from several goroutines, and counts.
 func (b *bench) crowd(ctx context.Context, coordinators []string, slots, goroutines, rounds int) {
 	b.Helper()
 	use := &usage{slots: slots, in: map[string]bool{}}

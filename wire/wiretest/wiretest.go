@@ -1,7 +1,7 @@
-// Package wiretest is the suite that every implementation of the contracts of package wire passes.
+// Package wiretest is the test suite for implementations of the interfaces of package wire.
 //
-// Each test's name is a claim about a contract. The suite knows the contracts only: what is particular to NATS, or to
-// the implementation in memory, is tested beside that.
+// Each test's name is a claim about an interface. The suite depends only on the interfaces; specifics of NATS, or
+// of the implementation in memory, are tested there.
 package wiretest
 
 import (
@@ -14,23 +14,25 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// System is one transport with several actors on it.
+// System is one transport with several actors.
 type System struct {
-	// Connect returns a connection of a process of its own. The suite closes it.
+	// Connect returns a connection of a separate process. The suite closes it.
 	Connect func(t *testing.T) wire.Transport
-	// Restart stops the server, and starts it on what it has stored. Connections from before are of no use afterwards.
+	// Restart stops the server, and starts it with its stored data. Earlier connections cannot be used afterwards.
 	Restart func(t *testing.T)
-	// AckWait is after what time unacknowledged messages come again. The tests wait for it, so it should be short.
+	// AckWait is the time after which unacknowledged messages are redelivered. The tests wait for it, so it should
+	// be short.
 	AckWait time.Duration
 }
 
-// In runs the body of one test, in virtual time (synctest.Test) if the implementation can, or just so (Plainly).
+// In runs the body of one test, in virtual time (synctest.Test) if the implementation supports it, or in real time
+// (Plainly).
 type In func(t *testing.T, body func(t *testing.T))
 
 // Plainly runs a test's body in real time.
 func Plainly(t *testing.T, body func(t *testing.T)) { body(t) }
 
-// Run runs the suite. start makes a new, empty system for each test.
+// Run runs the suite. start creates a new, empty system for each test.
 func Run(t *testing.T, in In, start func(t *testing.T) *System) {
 	for _, group := range [][]test{queueTests, handTests, claimTests, semaphoreTests, orphanTests, keepTests, callTests,
 		presenceTests, traceTests} {
@@ -51,7 +53,7 @@ type test struct {
 	prove func(ctx context.Context, b *bench)
 }
 
-// bench is what one test works with.
+// bench is the environment of one test.
 type bench struct {
 	*testing.T
 	*System
@@ -73,7 +75,7 @@ func (b *bench) no(err error) {
 	}
 }
 
-// is fails the test unless the error is of the kind.
+// is fails the test unless the error wraps the given one.
 func (b *bench) is(err, want error) {
 	b.Helper()
 	if !errors.Is(err, want) {
@@ -117,7 +119,7 @@ func (b *bench) gather(n int, fetch func(room int) ([]wire.Delivery, error)) []w
 	return all
 }
 
-// noTask fails when a task of the pool arrives within the time.
+// noTask fails if a task of the pool arrives within the time.
 func (b *bench) noTask(ctx context.Context, c wire.Transport, pool string, within time.Duration) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(ctx, within)
@@ -153,7 +155,7 @@ func (b *bench) acquire(ctx context.Context, c wire.Transport, limit string, r w
 	return p
 }
 
-// started is the outcome of something that runs beside the test.
+// started is the result of a function that runs concurrently with the test.
 type started[T any] struct {
 	b    *bench
 	done chan struct{}
@@ -161,7 +163,7 @@ type started[T any] struct {
 	err  error
 }
 
-// begin runs fn beside the test, which waits for it with get, or at its end.
+// begin runs fn concurrently with the test, which waits for it with get, or at its end.
 func begin[T any](b *bench, fn func() (T, error)) *started[T] {
 	s := &started[T]{b: b, done: make(chan struct{})}
 	go func() {
@@ -179,7 +181,7 @@ func (s *started[T]) get() T {
 	return s.v
 }
 
-// until repeats try, with a little time in between, until it is true or ctx ends.
+// until repeats try, with short pauses, until it returns true or ctx ends.
 func (b *bench) until(ctx context.Context, what string, try func() bool) {
 	b.Helper()
 	for !try() {

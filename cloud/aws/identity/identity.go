@@ -1,6 +1,6 @@
-// Package identity reads who asks Amazon from the arguments that backends and key providers share.
+// Package identity decodes the arguments about credentials for Amazon that backends and key providers share.
 //
-// It finds no credentials: cloud/aws does, by the settings that are made here.
+// It finds no credentials: cloud/aws does, with these settings.
 package identity
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// Attributes returns the attributes that Settings reads, but for "endpoints". The map is the caller's.
+// Attributes returns the attributes that Settings decodes, except "endpoints". The caller owns the map.
 func Attributes() map[string]*schema.Attribute {
 	a := map[string]*schema.Attribute{
 		"secret_key":                    {Type: cty.String, Optional: true, Sensitive: true},
@@ -59,7 +59,7 @@ func Attributes() map[string]*schema.Attribute {
 	return a
 }
 
-// Env returns the variables that stand in for attributes. The map is the caller's.
+// Env returns the environment variables of attributes. The caller owns the map.
 func Env() map[string][]string {
 	return map[string][]string{
 		"region":                             {"AWS_REGION", "AWS_DEFAULT_REGION"},
@@ -92,7 +92,7 @@ func webIdentityType() cty.Type {
 	})
 }
 
-// Problem says why Open of cloud/aws failed. failed is the summary of what has no argument to blame.
+// Problem converts an error of Open of cloud/aws. failed is the summary if no argument is the cause.
 func Problem(err error, args arguments.Arguments, failed string) *diag.Diagnostic {
 	var account *aws.AccountError
 	switch {
@@ -114,8 +114,8 @@ func Problem(err error, args arguments.Arguments, failed string) *diag.Diagnosti
 	return diag.New(diag.Error, failed, err.Error()+".", nil)
 }
 
-// Settings collects what the arguments say about who asks. All problems of the arguments are told; the settings are of
-// use without errors alone.
+// Settings decodes the arguments about credentials. All problems are reported; with errors the settings must not be
+// used.
 func Settings(p cloud.Surroundings, args arguments.Arguments) (aws.Settings, diag.List) {
 	endpoints, _ := args.Nested("endpoints")
 	s := aws.Settings{
@@ -151,7 +151,7 @@ func Settings(p cloud.Surroundings, args arguments.Arguments) (aws.Settings, dia
 	return s, diags.Append(more)
 }
 
-// check says what is wrong with arguments that a schema allows.
+// check reports problems with the arguments that the schema cannot express.
 func check(args arguments.Arguments) diag.List {
 	var diags diag.List
 	bad := func(name, format string, a ...any) {
@@ -187,7 +187,7 @@ func given(args arguments.Arguments, name string) *string {
 	return &v
 }
 
-// duration reads a duration such as "1h30m", which has to be one that STS takes.
+// duration decodes a duration such as "1h30m" within the limits of STS.
 func duration(args arguments.Arguments, name string) (time.Duration, diag.List) {
 	text := args.String(name)
 	if text == "" {
@@ -201,7 +201,7 @@ func duration(args arguments.Arguments, name string) (time.Duration, diag.List) 
 	return d, nil
 }
 
-// role reads assume_role.
+// role decodes assume_role.
 func role(args arguments.Arguments) (*aws.AssumeRole, diag.List) {
 	nested, ok := args.Nested("assume_role")
 	if !ok {
@@ -227,7 +227,7 @@ func role(args arguments.Arguments) (*aws.AssumeRole, diag.List) {
 	}, diags
 }
 
-// policy is the form of a policy's ARN.
+// policy matches the ARN of a policy.
 var policy = pattern.Lazy(`^arn:[\w-]+:[\w-]*:[\w-]*:[\w-]*:policy/.+$`)
 
 func policyARNs(nested arguments.Arguments) diag.List {
@@ -241,7 +241,7 @@ func policyARNs(nested arguments.Arguments) diag.List {
 	return diags
 }
 
-// webIdentity reads assume_role_with_web_identity, whose parts the environment may give.
+// webIdentity decodes assume_role_with_web_identity, whose parts may come from the environment.
 func webIdentity(p cloud.Surroundings, args arguments.Arguments) (*aws.WebIdentity, diag.List) {
 	nested, ok := args.Nested("assume_role_with_web_identity")
 	if !ok {

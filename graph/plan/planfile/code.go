@@ -18,8 +18,8 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// The coded forms. Addresses are text, values are msgpack by a type of the table, so that a type that ten thousand
-// changes share is there once.
+// The encoded forms. Addresses are text; values are msgpack with a type from the table, so that a type that ten
+// thousand changes share is stored once.
 
 type codedPlan struct {
 	Mode          byte                     `msgpack:"mo"`
@@ -133,14 +133,14 @@ type codedVertex struct {
 	Kind    byte   `msgpack:"k"`
 	Change  int    `msgpack:"c"`
 	Address string `msgpack:"a,omitempty"`
-	// The name of the vertex of the plan graph.
+	// The identity of the vertex of the plan graph.
 	NodeKind   string `msgpack:"nk,omitempty"`
 	NodeModule string `msgpack:"nm,omitempty"`
 	NodeName   string `msgpack:"nn,omitempty"`
 }
 
-// oldGraph is the graph of a plan in format 1. The vertices of the plan graph had no names there: a number said which
-// one of a graph that only the version which made the plan orders in the same way. So the numbers are not read.
+// oldGraph is the graph of a plan in format 1. There, a vertex was identified by its index in a plan graph, whose
+// order depends on the version that made the plan. So the indexes are not decoded.
 type oldGraph struct {
 	Vertices []oldVertex
 	Edges    [][2]int32
@@ -152,14 +152,14 @@ type oldVertex struct {
 	Address string
 }
 
-// encoder collects the type table.
+// encoder builds the type table.
 type encoder struct {
 	types [][]byte
 	index map[string]int // by the type's JSON
 	err   error
 
-	recent [4]numbered // types that were asked for last
-	next   int         // which of them is forgotten next
+	recent [4]numbered // the last requested types
+	next   int         // the next one to replace
 }
 
 func encodePlan(p *plan.Plan, baseAt time.Time) ([]byte, error) {
@@ -226,8 +226,8 @@ type numbered struct {
 	number int
 }
 
-// typeNumber returns the place of a type in the list of types. Objects of one resource follow each other, so a type is
-// mostly one of those before.
+// typeNumber returns the index of a type in the table. Objects of one resource are adjacent, so a type is mostly
+// one of the previous ones.
 func (e *encoder) typeNumber(ty cty.Type) (int, error) {
 	for _, r := range e.recent {
 		if r.ty != cty.NilType && r.ty.Equals(ty) {
@@ -310,7 +310,7 @@ func encodeProvider(p addr.ProviderInstance) codedProvider {
 	return codedProvider{p.Module.String(), p.Provider, p.Alias, key, keyed}
 }
 
-// decoder resolves what encoder made.
+// decoder decodes the output of encoder.
 type decoder struct {
 	types []cty.Type
 	err   error
@@ -318,7 +318,7 @@ type decoder struct {
 
 var errReference = errors.New("a reference in it leads nowhere")
 
-// maxDepth is how deep a plan nests at most; values are within it as bytes.
+// maxDepth is the maximum nesting of a plan, in which values are byte strings.
 const maxDepth = 16
 
 func decodePlan(data []byte) (p *plan.Plan, baseAt time.Time, err error) {
@@ -412,8 +412,8 @@ func decodeGraph(c *codedPlan) plan.Graph {
 	return out
 }
 
-// decodeOldGraph reads a graph of format 1. What is no object has no name there, so nothing can be done about it: it
-// only keeps its place in the order.
+// decodeOldGraph decodes a graph of format 1. Vertices other than objects have no identity there, so they cannot be
+// executed and only keep their place in the order.
 func decodeOldGraph(g *oldGraph) plan.Graph {
 	out := plan.Graph{Vertices: make([]plan.Vertex, len(g.Vertices)), Edges: g.Edges}
 	for i, v := range g.Vertices {
@@ -425,7 +425,7 @@ func decodeOldGraph(g *oldGraph) plan.Graph {
 	return out
 }
 
-// checkGraph makes sure that no index leads out of the plan, and that each vertex has what its kind is about.
+// checkGraph checks that all indexes are within the plan, and that each vertex has the data that its kind requires.
 func checkGraph(p *plan.Plan) error {
 	n := int32(len(p.Graph.Vertices))
 	for _, v := range p.Graph.Vertices {

@@ -1,8 +1,8 @@
-// Package planfile saves a plan with everything that carrying it out needs: the configuration that it was made from,
-// the state, the apply graph.
+// Package planfile encodes a plan with everything needed to apply it: the configuration from which it was made, the
+// state, the apply graph.
 //
-// The format is ours (docs/format/plan.md); other engines cannot read it. The package checks that a file is whole and
-// of a version that it knows, not that the plan still fits the state.
+// The format is specific to Millipede (docs/format/plan.md). The package checks that a file is complete and has a
+// supported version, not that the plan still matches the state.
 package planfile
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
-// formatVersion is the version of the format. Format 1 had no names for the vertices of the plan graph; see
+// formatVersion is the version of the format. Format 1 had no identities for the vertices of the plan graph; see
 // DecodeRecorded.
 const (
 	formatVersion  = 2
 	oldestVersion  = 1
-	reducedVersion = 3 // of plans that are Reduced; a file that people get has none
+	reducedVersion = 3 // of plans that are Reduced; plan files of users never have it
 )
 
-// The entries of the archive. That of the version, and that of the engine, are text in every format.
+// The entries of the archive. Those of the version and of the engine are text in every format.
 const (
 	versionEntry = "millipede-plan"
 	engineEntry  = "engine"
@@ -37,13 +37,14 @@ const (
 	configEntry  = "config"
 )
 
-// ErrNoPlan means that a file is no saved plan at all.
+// ErrNoPlan means that a file is not a saved plan.
 var ErrNoPlan = errors.New("the file is not a saved plan of Millipede")
 
 // VersionError means that the plan was saved in another format, by another version of Millipede.
 type VersionError struct {
 	Found string
-	// Engine is the version of Millipede that saved the plan; empty where the file does not say so, as in format 1.
+	// Engine is the version of Millipede that saved the plan; empty if the file does not contain it, as in format
+	// 1.
 	Engine string
 }
 
@@ -61,12 +62,12 @@ type Saved struct {
 	Plan *plan.Plan
 	// Engine is the version of Millipede that saved the plan.
 	Engine string
-	// Older tells that the plan was read from an older format, which leaves out what only carrying it out needs.
-	// Decode returns no such plan, DecodeRecorded may; Encode takes none.
+	// Older is set if the plan was decoded from an older format, which lacks data needed to apply it. Decode never
+	// returns such a plan, DecodeRecorded may; Encode does not accept one.
 	Older bool
-	// BaseAt is set in a plan that is reduced: its state has only what differs from a version of the store, that of
-	// the plan's BaseLineage and BaseSerial, which ended at this time. Decode returns no such plan, DecodeRecorded
-	// may.
+	// BaseAt is set in a reduced plan: its state contains only the differences from a version of the store, which
+	// has the plan's BaseLineage and BaseSerial and ended at this time. Decode never returns such a plan,
+	// DecodeRecorded may.
 	BaseAt time.Time
 	// Config are the source files of all modules by name, as the loader named them, and the module manifest.
 	Config Config
@@ -81,10 +82,10 @@ type Config struct {
 	Lock []byte `msgpack:"l"`
 }
 
-// Reduced reports whether the plan needs a version of the store to be whole.
+// Reduced reports whether the plan needs a version of the store to be complete.
 func (s *Saved) Reduced() bool { return !s.BaseAt.IsZero() }
 
-// infinite reports whether a value is or holds an infinite number, which JSON cannot write.
+// infinite reports whether a value is or contains an infinite number, which JSON cannot represent.
 func infinite(v cty.Value) bool {
 	found := false
 	_ = cty.Walk(v, func(_ cty.Path, v cty.Value) (bool, error) { // the callback never fails
@@ -140,8 +141,8 @@ func Encode(s Saved) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Decode reads the bytes of a plan file. A file that is cut or altered is an error: each entry has a checksum. The
-// error of a plan in another format is a *VersionError.
+// Decode decodes a plan file. Truncated or modified files are an error: each entry has a checksum. The error for a
+// plan in another format is a *VersionError.
 func Decode(data []byte) (Saved, error) {
 	s, err := DecodeRecorded(data)
 	if err == nil && s.Older {
@@ -153,10 +154,9 @@ func Decode(data []byte) (Saved, error) {
 	return s, err
 }
 
-// DecodeRecorded reads the plan of a run as the journal keeps it. Other than Decode it reads plans that are
-// Reduced, for who has the store, and older formats, because results of such a run may wait, and its operations may
-// still go on: a plan that is Older says which objects they are about, so that the run can be shown, settled and
-// cancelled, but not carried on.
+// DecodeRecorded decodes the plan of a run in the journal. Unlike Decode it accepts Reduced plans, for callers that
+// have the store, and older formats, because such a run may have pending results and operations in progress: a plan
+// that is Older identifies the objects, so that the run can be shown, settled and cancelled, but not resumed.
 func DecodeRecorded(data []byte) (Saved, error) {
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
@@ -191,7 +191,7 @@ func DecodeRecorded(data []byte) (Saved, error) {
 	return s, nil
 }
 
-// maxEntry bounds what one entry may unpack to.
+// maxEntry bounds the unpacked size of one entry.
 const maxEntry = 4 << 30
 
 func readEntry(f *zip.File) ([]byte, error) {
@@ -210,7 +210,7 @@ func readEntry(f *zip.File) ([]byte, error) {
 	return data, nil
 }
 
-// Write makes a plan file of its bytes, atomically. Only the user can read the file: it may hold secrets.
+// Write writes a plan file atomically. Only the user can read the file, because it may contain secrets.
 func Write(name string, data []byte) error {
 	return wholefile.Write(name, wholefile.Private, wholefile.Bytes(data))
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// codedRests is what a plan rests on. Most instances are those of changes, so that these are named by their indexes;
-// others have their addresses.
+// codedRests is the encoded form of RestsOn. Most instances belong to changes, and are stored as their indexes;
+// others as addresses.
 type codedRests struct {
 	Writes  codedInstances `msgpack:"w"`
 	Reads   codedInstances `msgpack:"r"`
@@ -55,7 +55,7 @@ func encodeRests(p *plan.Plan) *codedRests {
 	return out
 }
 
-// rests reads what a plan rests on, whose changes are there already.
+// rests decodes RestsOn after the changes.
 func (d *decoder) rests(p *plan.Plan, c *codedRests) *plan.RestsOn {
 	if c == nil {
 		return nil
