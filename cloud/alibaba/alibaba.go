@@ -119,7 +119,7 @@ func (s *Settings) profile() error {
 		}
 		return nil
 	}
-	return fmt.Errorf("there is none of this name in %s", file)
+	return fmt.Errorf("there is no profile of this name in %s", file)
 }
 
 func either(a, b string) string {

@@ -73,7 +73,7 @@ func (r *Refusal) Error() string {
 	case r.Code == http.StatusUnauthorized:
 		return "the service does not accept the token"
 	case r.Code == http.StatusNotFound && r.Said == "":
-		return "there is no such thing, or the token gives no access to it"
+		return "it does not exist, or the token gives no access to it"
 	case r.Said == "":
 		return fmt.Sprintf("the service answered %d %s", r.Code, http.StatusText(r.Code))
 	}
@@ -287,7 +287,7 @@ func (c *Client) askFor(ctx context.Context, method, path string, query url.Valu
 func (c *Client) address(text string) (*url.URL, error) {
 	u, err := c.o.Base.Parse(text)
 	if err != nil || text == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, fmt.Errorf("the service has handed out an address that is none")
+		return nil, fmt.Errorf("the service has returned an invalid address")
 	}
 	return u, nil
 }

@@ -463,7 +463,7 @@ func (a *Applier) named(v int, kind plan.VertexKind) program.Step {
 // the plan, so one of the two was modified.
 func unnamed(vx plan.Vertex) program.Step {
 	return program.Step{Diags: diag.Errors("Plan and configuration differ", fmt.Sprintf(
-		"The plan has the %s %s, which is not in the configuration that it is carried out with. Make a new plan.",
+		"The plan has the %s %s, which is not in its configuration. Make a new plan.",
 		vx.Node.Kind, vx.Address), nil)}
 }
 

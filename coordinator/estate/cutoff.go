@@ -22,7 +22,7 @@ func (s *Opened) cutOffBefore(r *journal.Run, elsewhere bool) diag.List {
 		return s.refuse(r)
 	}
 	return diag.List{diag.New(diag.Warning, "A run was cut off", fmt.Sprintf(
-		"The run %s (%s, begun %s) ended while operations were under way. What became of them is not in the state, "+
+		"The run %s (%s, begun %s) ended while operations were in progress. Their outcomes are not in the state, "+
 			"which is read as it is. The next plan or apply that locks the state settles it.",
 		r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700")), nil)}
 }
@@ -42,7 +42,7 @@ func (r *Operation) settle(ctx context.Context) diag.List {
 		return r.State.cutOffBefore(run, r.estate.Connector.Elsewhere(rules))
 	}
 	r.watch.Note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Taking its results, and waiting for what is "+
-		"still under way...\n",
+		"still in progress...\n",
 		run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
 	diags := r.settleRun(ctx, *run)
 	return diags.Append(r.State.cutOff(ctx)) // none if it has succeeded

@@ -301,7 +301,7 @@ func (s *Opened) Push(ctx context.Context) diag.List {
 	if s.lockLost(ctx) {
 		return diag.Errors("State lock lost", fmt.Sprintf("The lock of %s was lost while it was held, so the "+
 			"snapshot was not "+
-			"written there: somebody else may have changed it.\n\nNothing is lost: the state itself is in %s, and "+
+			"written there: another process may have changed it.\n\nNothing is lost: the state itself is in %s, and "+
 			"the next "+
 			"command writes the snapshot, or says what has to be decided.",
 			s.backend.Describe(s.Workspace).Where, s.store.home.Path()), nil).Append(s.rescue(ctx))

@@ -280,7 +280,7 @@ func incompleteLocks(names []string, platform string) diag.List {
 	}
 	slices.Sort(names)
 	return diag.List{diag.New(diag.Warning, "Incomplete lock file information for providers", fmt.Sprintf(
-		"Where these packages came from nobody vouches for their checksums, so those were computed here:\n  - "+
+		"The sources of these packages provide no checksums, so those were computed here:\n  - "+
 			"%s\n\nThe lock file holds checksums for %s alone, and init will fail on other platforms. To add those "+
 			"of another platform, run:\n  "+diag.Program()+" providers lock -platform=OS_ARCH",
 		strings.Join(names, "\n  - "), platform), nil)}

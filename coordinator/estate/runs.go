@@ -179,9 +179,9 @@ func NotResumable(r journal.Run, saved *planfile.Saved) diag.List {
 		return nil
 	}
 	return diag.Errors("The run cannot be resumed", fmt.Sprintf(
-		"An older version of Millipede began the run %s, in a format of plans that this version does not carry on. "+
-			"It can end the run: it takes the results that wait, awaits what is still under way, and notes what is "+
-			"in doubt. A new plan does the rest.\n  %s runs cancel %s",
+		"An older version of Millipede started the run %s, with a plan in a format that this version cannot resume. "+
+			"It can end the run: it takes its results, waits for operations in progress, and marks the others as in "+
+			"doubt. Then make a new plan.\n  %s runs cancel %s",
 		r.ID, diag.Program(), r.ID), nil)
 }
 

@@ -89,7 +89,7 @@ func (c *Configuration) TakeToService(ctx context.Context, root *config.Node, o 
 		}
 	}
 	if len(carried) == 0 {
-		return nil, diags.Append(diag.New(diag.Error, "There is no state to take along", "Nothing was ever applied in "+
+		return nil, diags.Append(diag.New(diag.Error, "There is no state to migrate", "Nothing was ever applied in "+
 			"this directory. Write a cloud block into the configuration, and run init.", nil))
 	}
 	out := &TakenToService{}

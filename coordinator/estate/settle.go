@@ -148,7 +148,7 @@ func (r *Operation) settleRequest(ctx context.Context, q locks.Request) diag.Lis
 // settleAs settles a run under its locks.
 func (r *Operation) settleAs(ctx context.Context, run journal.Run, lockID string) diag.List {
 	r.watch.Note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Taking its results, and waiting for what is "+
-		"still under way...\n", run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
+		"still in progress...\n", run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
 	own := r.State.LockID
 	r.State.LockID = lockID
 	diags := r.settleRun(ctx, run)

@@ -38,7 +38,7 @@ type ApplyOptions struct {
 }
 
 // nothingApplied is the detail of the error if an apply is interrupted before its run begins.
-const nothingApplied = "Nothing of the plan was carried out."
+const nothingApplied = "No change of the plan was made."
 
 // Applied is the result of an apply.
 type Applied struct {

@@ -228,7 +228,7 @@ func (s *Session) callWith(ctx, again context.Context, task *wire.Task,
 			pause, absent = absent, min(2*absent, lastPause)
 		case errors.Is(err, wire.ErrNoWorker):
 			return nil, diag.Errors("No worker is there",
-				"No live worker serves any pool, so nobody can say what the providers offer. Start one: worker -nats "+
+				"There is no live worker in any pool, so the providers' schemas are unknown. Start one: worker -nats "+
 					"URL -pool default -slots 10.", nil)
 		default:
 			return nil, diag.Errors("Failed to reach a worker", err.Error()+".", nil)

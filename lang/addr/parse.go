@@ -159,7 +159,7 @@ func moduleStep(rest hcl.Traversal) (name string, is bool, diags diag.List) {
 	word, ok := stepName(rest[0])
 	if !ok {
 		return "", false, diag.Errors("Invalid address operator",
-			"A module path goes on with a dot, then a name.", rest[0].SourceRange().Ptr())
+			"A module path continues with a dot, then a name.", rest[0].SourceRange().Ptr())
 	}
 	if word != "module" {
 		return "", false, nil

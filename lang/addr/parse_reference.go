@@ -73,7 +73,7 @@ func attrReference(trav hcl.Traversal, subject func(name string) Named) (*Refere
 	rootRange := trav[0].SourceRange()
 	if len(trav) < 2 {
 		return nil, invalidReference(fmt.Sprintf(
-			"%q is no value of its own; name one of its attributes after a dot.", trav.RootName()), rootRange)
+			"%q is not a value by itself; add a dot and the name of one of its attributes.", trav.RootName()), rootRange)
 	}
 	attr, ok := trav[1].(hcl.TraverseAttr)
 	if !ok {

@@ -153,7 +153,7 @@ func (d *decoder) edition(attr *hcl.Attribute) {
 		d.err(at, "Invalid language edition", "An edition is a bare word. The only one so far is %s, which is the "+
 			"default.", edition)
 	case strings.HasPrefix(word, "TF"):
-		d.err(at, "Unsupported language edition", "%s is no edition of OpenTofu's language. The module may be made "+
+		d.err(at, "Unsupported language edition", "%s is not an edition of OpenTofu's language. The module may be made "+
 			"for other software.", word)
 	case word != edition:
 		d.err(at, "Unsupported language edition", "The only edition so far is %s. The module may be made for a later "+

@@ -209,7 +209,7 @@ func (s *Static) once(n addr.Named, rng hcl.Range, stack []StaticUse, f func([]S
 	use := StaticUse{n.String(), rng}
 	for _, u := range stack {
 		if u.Subject == use.Subject {
-			return cty.DynamicVal, diag.Errors("Circular reference", s.name(use)+" is made of itself.", &rng)
+			return cty.DynamicVal, diag.Errors("Circular reference", s.name(use)+" depends on itself.", &rng)
 		}
 	}
 	done, ok := s.values[n]
@@ -224,7 +224,7 @@ func (s *Static) once(n addr.Named, rng hcl.Range, stack []StaticUse, f func([]S
 	if diags.HasErrors() {
 		waiting := top(stack)
 		diags = append(diags[:len(diags):len(diags)], diag.New(diag.Error, "Unable to compute static value",
-			fmt.Sprintf("%s is made of %s, which has no value.", s.name(waiting), s.name(use)), &waiting.Range))
+			fmt.Sprintf("%s depends on %s, which has no value.", s.name(waiting), s.name(use)), &waiting.Range))
 	}
 	return done.value, diags
 }
@@ -285,11 +285,11 @@ func (s *Static) Text(e hcl.Expression, use StaticUse) (string, diag.List) {
 	}
 	if marks.Contains(v, marks.Sensitive) {
 		return "", append(diags, diag.New(diag.Error, "Sensitive value not allowed",
-			s.name(use)+" is stored and shown, so it cannot be made of sensitive values.", &at))
+			s.name(use)+" is stored and shown, so it must not depend on sensitive values.", &at))
 	}
 	if marks.Contains(v, marks.Ephemeral) {
 		return "", append(diags, diag.New(diag.Error, "Ephemeral value not allowed",
-			s.name(use)+" is stored, so it cannot be made of ephemeral values.", &at))
+			s.name(use)+" is stored, so it must not depend on ephemeral values.", &at))
 	}
 	v, _ = v.Unmark()
 	text, err := convert.Convert(v, cty.String)
@@ -319,9 +319,9 @@ func (s *Static) ForEach(e hcl.Expression, use StaticUse) (map[string]cty.Value,
 	}
 	switch {
 	case marks.Has(v, marks.Sensitive):
-		return invalid("The keys are shown in addresses, so they cannot be made of sensitive values.")
+		return invalid("The keys are shown in addresses, so they must not depend on sensitive values.")
 	case marks.Has(v, marks.Ephemeral):
-		return invalid("The keys are stored in addresses, so they cannot be made of ephemeral values.")
+		return invalid("The keys are stored in addresses, so they must not depend on ephemeral values.")
 	}
 	v, _ = v.Unmark()
 	ty := v.Type()

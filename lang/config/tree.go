@@ -255,7 +255,7 @@ func (n *Node) evaluateCall(call *ModuleCall) diag.List {
 			"It is not clear how to install %q.\n\nIf it is a directory, write \"./%s\": a path relative to the "+
 				"module starts with ./ or ../.", text, text)
 	default:
-		d.err(call.SourceRange, "Invalid module source address", "This is no address of a module: %s.", err)
+		d.err(call.SourceRange, "Invalid module source address", "This is not a module address: %s.", err)
 	}
 	return d.diags
 }

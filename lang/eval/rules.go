@@ -110,10 +110,10 @@ func (r *Rule) Check(s *Scope, rep Repetition, self cty.Value, severity diag.Sev
 		switch r.Kind {
 		case CheckAssertion:
 			diags = append(diags, r.finding(diag.Warning, r.Kind.String()+" known after apply",
-				"The condition depends on what is known only after apply, and is checked then.", ctx))
+				"The condition depends on values that are known only after apply, and is checked then.", ctx))
 		case TestAssertion:
 			diags = append(diags, r.finding(diag.Error, "Unknown condition run",
-				"The condition depends on what is not known yet, so the assertion says nothing. Make the run apply "+
+				"The condition depends on unknown values, so the assertion cannot be checked. Make the run apply "+
 					"its plan, or assert something that a plan tells.", r.shown(s, rep, self, ctx)))
 		}
 	case StatusFail:
@@ -289,7 +289,7 @@ func (r *Rule) validationMessage(s *Scope) (cty.Value, *hcl.EvalContext, diag.Li
 		return v, ctx, diags
 	}
 	d := about(r.Message.source, ctx, nil, "Validation error message expression is invalid",
-		"The error message is no valid expression, so it is taken as literal text. Later versions may refuse it.\n\n"+
+		"The error message is not a valid expression, so it is used literally. Later versions may reject it.\n\n"+
 			diags.Err().Error())
 	d.Severity = diag.Warning
 	return literal, ctx, diag.List{d}

@@ -184,7 +184,7 @@ func (r *reader) patterns(item *ast.ObjectItem) []string {
 	r.decode(item, &out, "a list of strings")
 	for _, p := range out {
 		if problem := checkPattern(p); problem != "" {
-			r.fail(item, invalidMethod, fmt.Sprintf("%q is no pattern of provider addresses: %s.", p, problem))
+			r.fail(item, invalidMethod, fmt.Sprintf("%q is not a pattern of provider addresses: %s.", p, problem))
 		}
 	}
 	return out

@@ -254,7 +254,7 @@ func (o Options) mirrored(p addr.Provider) bool {
 func (o Options) selectVersion(ctx context.Context, places sources, p addr.Provider, allowed versions.Set,
 	constraints string) (versions.Version, diag.List) {
 	if allowed.Exactly(versions.Unspecified) {
-		return versions.Unspecified, unresolved(p, errors.New("0.0.0 is no version that can be installed; to use a "+
+		return versions.Unspecified, unresolved(p, errors.New("0.0.0 is not a version that can be installed; to use a "+
 			"provider that is not published, name its directory in a dev_overrides block of the CLI configuration"))
 	}
 	found, warnings, err := places.available(ctx, p)

@@ -303,7 +303,7 @@ func unpackEntry(f *zip.File, name string, left *unpacking.Budget) error {
 		return os.MkdirAll(name, 0o755)
 	}
 	if !f.Mode().IsRegular() {
-		return fmt.Errorf("the archive has an entry %q that is no regular file", f.Name)
+		return fmt.Errorf("the archive has an entry %q that is not a regular file", f.Name)
 	}
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err

@@ -81,7 +81,7 @@ func (o Options) notLocated(p addr.Provider, v versions.Version, err error) diag
 			platform.mirror, p, v, o.Platform, p.Host), nil)
 	case errors.As(err, &platform):
 		return diag.Errors(incompatible, fmt.Sprintf(
-			"Of the provider %s v%s there is no package for this platform, %s.\n\nNot every provider is made for "+
+			"There is no package of the provider %s v%s for this platform, %s.\n\nNot every provider is made for "+
 				"every platform, and other versions of it may be made for other platforms.",
 			p, v, o.Platform), nil)
 	case errors.As(err, &protocol) && protocol.closest == nil:

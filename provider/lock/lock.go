@@ -153,7 +153,7 @@ func parseProvider(b *hcl.Block) (addr.Provider, *Provider, diag.List) {
 	for _, h := range raw.Hashes {
 		if scheme, rest, ok := strings.Cut(h, ":"); !ok || scheme == "" || rest == "" {
 			diags = diags.Append(diag.New(diag.Error, "Invalid provider hash string",
-				fmt.Sprintf("The string %q is no provider hash: it must have a scheme, such as h1:, in front.", h),
+				fmt.Sprintf("The string %q is not a provider hash: it must begin with a scheme, such as h1:.", h),
 				b.DefRange.Ptr()))
 		}
 	}

@@ -41,7 +41,7 @@ func (s *standIn) ReadResource(_ context.Context, r provider.ReadRequest) (provi
 	out := provider.ReadResponse{Object: r.Prior, Private: r.Private, Identity: r.Identity}
 	if r.Prior.IsNull() {
 		return out, diag.Errors(fmt.Sprintf("Unexpected null value for prior state in `%s`", r.TypeName),
-			"An object of a provider that is mocked was to be read, and there is none.", nil)
+			"There is no object of a mocked provider to read.", nil)
 	}
 	return out, nil
 }

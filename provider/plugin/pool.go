@@ -48,7 +48,7 @@ type member struct {
 }
 
 // errNobodyWaits aborts a start when no caller waits for the process any more.
-var errNobodyWaits = errors.New("nobody waits for the provider any more")
+var errNobodyWaits = errors.New("no caller waits for the provider any more")
 
 // find returns a member that satisfies the request, or nil. The host's mutex is held.
 func (h *Host) find(pkg, digest string, attached bool) *member {

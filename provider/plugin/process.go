@@ -143,7 +143,7 @@ func (s *started) failure(ctx context.Context, o Options, err error) error {
 	case strings.Contains(text, "incompatible API version"):
 		err = fmt.Errorf("it speaks no version of the plugin protocol that is supported, which are 5 and 6: %w", err)
 	case strings.HasPrefix(text, "Unrecognized remote plugin message"):
-		err = fmt.Errorf("what it answered is no handshake, so it may be no provider plugin: %w", err)
+		err = fmt.Errorf("its answer is not a handshake, so it may not be a provider plugin: %w", err)
 	}
 	said := s.lastSaid.text()
 	if said == "" {
@@ -208,5 +208,5 @@ func (connection) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *gr
 
 // GRPCServer fails: the host does not serve.
 func (connection) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
-	return errors.New("plugin: a host is no plugin")
+	return errors.New("plugin: a host is not a plugin")
 }

@@ -90,7 +90,7 @@ func TestFailedStartNamesProviderAndLastWords(t *testing.T) {
 		"crash when it starts":  "it ended before the handshake (exit status 2)",
 		"hang in the handshake": "it did not finish the handshake within 300ms",
 		"speak version 7":       "it speaks no version of the plugin protocol that is supported",
-		"print nonsense":        "what it answered is no handshake",
+		"print nonsense":        "its answer is not a handshake",
 	} {
 		t.Run(role, func(t *testing.T) {
 			h := newHost(t, Options{StartTimeout: timeoutFor(role)})

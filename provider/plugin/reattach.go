@@ -45,7 +45,7 @@ func ParseReattach(text string) (map[addr.Provider]*Reattach, error) {
 	for source, e := range entries {
 		p, diags := addr.ParseProviderSource(source)
 		if diags.HasErrors() {
-			return nil, fmt.Errorf("TF_REATTACH_PROVIDERS: %q is no provider address: %w", source, diags.Err())
+			return nil, fmt.Errorf("TF_REATTACH_PROVIDERS: %q is not a provider address: %w", source, diags.Err())
 		}
 		if e.Addr.Network != "unix" && e.Addr.Network != "tcp" {
 			return nil, fmt.Errorf("TF_REATTACH_PROVIDERS: the address of %s is of the unknown type %q", source,

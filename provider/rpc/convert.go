@@ -141,7 +141,7 @@ func (c *converter) block(from *tfplugin6.Schema_Block, at string) *schema.Block
 func (c *converter) checkNesting(nb *schema.NestedBlock, at string) {
 	switch nb.Nesting {
 	case schema.NestingInvalid:
-		c.complain(at, "the nesting mode is none that the protocol knows")
+		c.complain(at, "the nesting mode is unknown")
 	case schema.NestingSingle:
 		if nb.MinItems > 1 || nb.MaxItems > 1 {
 			c.rule(at, "a block that occurs at most once has other limits")
@@ -203,7 +203,7 @@ func (c *converter) attribute(from *tfplugin6.Schema_Attribute, at string) *sche
 		}
 		switch {
 		case to.Nested.Nesting == schema.NestingInvalid:
-			c.complain(at, "the nesting mode is none that the protocol knows")
+			c.complain(at, "the nesting mode is unknown")
 		case to.Nested.Nesting == schema.NestingSet && c.sound() && to.Nested.ElementType().HasDynamicTypes():
 			c.complain(at, "a set has elements of a type that is not exact")
 		}

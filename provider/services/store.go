@@ -71,7 +71,7 @@ func (s *Services) change(ctx context.Context, host, verb string, to map[string]
 	case err != nil:
 		return err
 	case place == ByHand:
-		return fmt.Errorf("the credentials for %s stand in %s, which is nobody's to change but yours", host,
+		return fmt.Errorf("the credentials for %s are in %s, which only you should change", host,
 			s.options.Config.Credentials[name].File)
 	case place == ByHelper:
 		var input []byte
@@ -122,7 +122,7 @@ func (s *Services) written(host svchost.Hostname) (file map[string]any, has bool
 	raw, present := file["credentials"]
 	credentials, ok := raw.(map[string]any)
 	if present && !ok {
-		return nil, false, fmt.Errorf("the property \"credentials\" of the file %s is no object", name)
+		return nil, false, fmt.Errorf("the property \"credentials\" of the file %s is not an object", name)
 	}
 	for given := range credentials {
 		if same, err := svchost.ForComparison(given); err == nil && same == host {

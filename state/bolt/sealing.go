@@ -215,7 +215,7 @@ func (s *Store) freshen(ctx context.Context) error {
 		return nil
 	}
 	if err := s.reseal(ctx); err != nil {
-		return fmt.Errorf("encrypting %s anew: %w", s.path, err)
+		return fmt.Errorf("encrypting %s again: %w", s.path, err)
 	}
 	s.stale = false
 	return nil

@@ -145,7 +145,7 @@ func TestWhatCannotBeOpenedSaysWhy(t *testing.T) {
 		"another passphrase": {strings.ReplaceAll(encrypted, "correct", "incorrect"), sealed,
 			"decryption failed for all provided methods"},
 		"another name": {strings.NewReplacer(`"k"`, `"q"`, "pbkdf2.k", "pbkdf2.q").Replace(encrypted), sealed,
-			"there is no key to decrypt with"},
+			"there is no key for decrypting"},
 		"in the clear": {encrypted, stateText, "encountered unencrypted payload without unencrypted method " +
 			"configured"},
 		"a serial changed": {encrypted, strings.Replace(sealed, `"serial":3`, `"serial":4`, 1),

@@ -27,7 +27,7 @@ var methodKinds = map[string]func(given) (method, diag.List){
 	unencryptedType: func(given) (method, diag.List) { return nil, nil }, // callers check for its type first
 }
 
-var errNoDecryptionKey = errors.New("there is no key to decrypt with: what is encrypted was encrypted with another " +
+var errNoDecryptionKey = errors.New("there is no key for decrypting: the data were encrypted with another " +
 	"key provider, or by another name of it")
 
 // aesGCM is the method aes_gcm: the nonce, followed by the output of AES-GCM.
@@ -87,7 +87,7 @@ func (m *aesGCM) open(_ context.Context, sealed []byte) ([]byte, error) {
 		return nil, err
 	}
 	if len(sealed) < aead.NonceSize() {
-		return nil, errors.New("what is encrypted is cut off")
+		return nil, errors.New("the encrypted data are truncated")
 	}
 	n := aead.NonceSize()
 	return aead.Open(nil, sealed[:n], sealed[n:], m.aad)

@@ -129,7 +129,7 @@ func (p *passphrase) key(secret []byte, d derivation) ([]byte, error) {
 	}
 	function, ok := hashFunctions[d.Hash]
 	if !ok || d.Iterations < 0 || d.Length < 0 || d.Length > maxKeyLength {
-		return nil, errors.New("the metadata of what is encrypted makes no sense")
+		return nil, errors.New("the metadata of the encrypted data are invalid")
 	}
 	input, err := json.Marshal([]any{secret, d})
 	if err != nil {

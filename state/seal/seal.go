@@ -16,7 +16,7 @@ import (
 const Size = chacha20poly1305.KeySize
 
 // ErrBroken means that a value was not sealed with this key at this place, or has been modified.
-var ErrBroken = errors.New("a sealed value is not what was written there")
+var ErrBroken = errors.New("a sealed value was modified or moved")
 
 // Key seals and opens values. A nil Key does not encrypt. Safe for concurrent use.
 type Key struct{ aead cipher.AEAD }

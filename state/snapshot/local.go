@@ -387,7 +387,7 @@ func (l *Local) Lock(_ context.Context, workspace string, info journal.LockInfo)
 // begin does the first steps under a lock.
 func (l *Local) begin(path string, f *os.File, info journal.LockInfo) error {
 	if err := os.WriteFile(beside(path, lockSuffix), EncodeLock(info), 0o600); err != nil {
-		return fmt.Errorf("noting who has the lock: %w", err)
+		return fmt.Errorf("recording the holder of the lock: %w", err)
 	}
 	now, err := readAll(f)
 	if err != nil {

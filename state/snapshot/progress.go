@@ -111,7 +111,7 @@ func (p *Progress) run(ctx context.Context, end <-chan struct{}) {
 			p.told = false
 		case !p.told && p.Tell != nil && ctx.Err() == nil:
 			p.told = true
-			p.Tell(fmt.Sprintf("The snapshot of the state cannot be written at the moment: %s. The run goes on, and "+
+			p.Tell(fmt.Sprintf("The snapshot of the state cannot be written at the moment: %s. The run continues, and "+
 				"the store "+
 				"has everything; it is tried again.\n", err))
 		}

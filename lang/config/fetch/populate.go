@@ -76,7 +76,7 @@ func packageOf(from, base string) (config.ModuleSource, diag.List) {
 		source, err = config.ParseModuleSource(filepath.ToSlash(environ.Path(base, filepath.FromSlash(from))), false)
 	}
 	if err != nil {
-		return source, diag.Errors("Invalid module source address", fmt.Sprintf("%q is no address of a module: %s.",
+		return source, diag.Errors("Invalid module source address", fmt.Sprintf("%q is not a module address: %s.",
 			from, err), nil)
 	}
 	return source, nil

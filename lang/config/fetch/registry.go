@@ -136,7 +136,7 @@ func choose(r config.ModuleRequest, all []string) (string, diag.List) {
 		v, err := goversion.NewVersion(text)
 		if err != nil {
 			diags = diags.Append(diag.New(diag.Warning, "Invalid response from remote module registry",
-				fmt.Sprintf("Among the versions of the module %q, the registry at %s names %q, which is none. It was "+
+				fmt.Sprintf("Among the versions of the module %q, the registry at %s lists %q, which is not a version. It was "+
 					"left out.", r.Call.Name, host, text), &r.Call.Range))
 			continue
 		}

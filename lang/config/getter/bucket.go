@@ -96,7 +96,7 @@ func copyObjects(ctx context.Context, b bucket, name, into string) error {
 	}
 	names, _, err := b.list(ctx, name, "")
 	if err == nil && len(names) > 0 && names[0] == name {
-		return fmt.Errorf("the object %q is no archive by its name, and no objects lie below it", name)
+		return fmt.Errorf("by its name the object %q is not an archive, and there are no objects below it", name)
 	}
 	return fmt.Errorf("no objects lie below %q", prefix)
 }

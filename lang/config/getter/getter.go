@@ -96,7 +96,7 @@ func (g *Getter) get(ctx context.Context, address, into string, hops int) error 
 func (g *Getter) getSource(ctx context.Context, text, into string, hops int) error {
 	source, err := config.ParseModuleSource(text, false)
 	if err != nil || source.Kind != config.RemoteSource {
-		return fmt.Errorf("the server names the source %q, which is no address of a package", text)
+		return fmt.Errorf("the server refers to the source %q, which is not a package address", text)
 	}
 	if source.Subdir == "" {
 		return g.get(ctx, source.Package, into, hops)
@@ -152,7 +152,7 @@ func duplicate(from, into string) error {
 		return os.Symlink(target, into)
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is no directory", from)
+		return fmt.Errorf("%s is not a directory", from)
 	}
 	return os.CopyFS(into, os.DirFS(from))
 }

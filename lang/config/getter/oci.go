@@ -87,9 +87,9 @@ func ociReference(u *url.URL) (string, error) {
 	case tag != "" && digest != "":
 		return "", errors.New("the address names a tag and a digest; one of them is enough")
 	case digest != "" && !strings.Contains(digest, ":"):
-		return "", fmt.Errorf("%q is no digest such as sha256:HEX", digest)
+		return "", fmt.Errorf("%q is not a digest such as sha256:HEX", digest)
 	case strings.ContainsAny(tag, ":@/"):
-		return "", fmt.Errorf("%q is no tag", tag)
+		return "", fmt.Errorf("%q is not a valid tag", tag)
 	case digest != "":
 		return digest, nil
 	case tag != "":

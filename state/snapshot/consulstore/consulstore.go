@@ -285,7 +285,7 @@ func (b *backend) store(ctx context.Context, workspace string, value []byte) err
 			return nil
 		}
 	}
-	return errors.New("writing the state: Consul's answer does not say what was written")
+	return errors.New("writing the state: Consul's response does not contain the written keys")
 }
 
 // storeChunks writes a payload in parts, and then the key with their names.

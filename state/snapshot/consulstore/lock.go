@@ -89,7 +89,7 @@ func (b *backend) acquire(ctx context.Context, workspace, id string) error {
 		case err != nil:
 			return fmt.Errorf("reading the lock: %w", err)
 		case at != nil && at.Flags != lockFlags:
-			return fmt.Errorf("the key %q exists, and is no lock: its flags are %d", key, at.Flags)
+			return fmt.Errorf("the key %q exists, but is not a lock: its flags are %d", key, at.Flags)
 		case at != nil && at.Session == id: // an earlier response was lost
 			return nil
 		case at != nil && at.Session != "":

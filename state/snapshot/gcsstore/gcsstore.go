@@ -69,7 +69,7 @@ func (b *backend) locate(custom string) error {
 	}
 	u, err := url.Parse(custom)
 	if err != nil || u.Host == "" {
-		return fmt.Errorf("the address %q is no valid URL", custom)
+		return fmt.Errorf("the address %q is not a valid URL", custom)
 	}
 	objects := "/b/" + url.PathEscape(b.bucket) + "/o"
 	b.api = u.Scheme + "://" + u.Host + strings.TrimSuffix(u.EscapedPath(), "/") + objects

@@ -264,7 +264,7 @@ func tlsConfig(args snapshot.Arguments, c *clusterEntry) (*tls.Config, diag.List
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(c.CAData) {
 			return nil, diag.List{args.Problem(at, "Invalid certificate",
-				"The cluster's authority is no certificate in PEM form.")}
+				"The cluster's authority is not a certificate in PEM form.")}
 		}
 	}
 	return config, nil

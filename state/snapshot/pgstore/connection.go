@@ -86,7 +86,7 @@ func connection(p snapshot.Place, given string) (string, error) {
 		//lint:ignore SA1019 only pairs can be joined with those of the operation's environment
 		pairs, err := pq.ParseURL(given)
 		if err != nil {
-			return "", errors.New("it is no valid URL") // the library's error contains it, with the password
+			return "", errors.New("it is not a valid URL") // the library's error contains it, with the password
 		}
 		given = pairs
 	}

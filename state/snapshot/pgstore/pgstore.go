@@ -275,7 +275,7 @@ func (b *backend) foreign(ctx context.Context, workspace, lockID string) error {
 		key).Scan(&pid, &who, &from)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return fmt.Errorf("%w: %s; nobody holds a lock on the workspace", snapshot.ErrNotLocked, lockID)
+		return fmt.Errorf("%w: %s; there is no lock on the workspace", snapshot.ErrNotLocked, lockID)
 	case err != nil:
 		return err
 	}

@@ -150,7 +150,7 @@ func acquire(t *testing.T, b *backend, workspace string) snapshot.Lock {
 func TestWrongConnectionsAreDiagnosticsWithoutThePassword(t *testing.T) {
 	for claim, c := range map[string]struct{ text, want string }{
 		"a server that is not there": {"postgres://u:secret@127.0.0.1:1/x?sslmode=disable", "connection refused"},
-		"no valid URL":               {"postgres://u:secret@[::1/x", "no valid URL"},
+		"no valid URL":               {"postgres://u:secret@[::1/x", "not a valid URL"},
 		"a mode that there is not":   {"host=127.0.0.1 password=secret sslmode=nonsense", "sslmode"},
 	} {
 		t.Run(claim, func(t *testing.T) {

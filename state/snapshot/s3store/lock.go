@@ -227,7 +227,7 @@ func (b *backend) unlockRow(ctx context.Context, key, lockID string) error {
 		if left, err := b.find(ctx, b.lockID(key), "LockID, Info"); err == nil && left == nil {
 			return nil // it was deleted by an attempt whose response was lost
 		}
-		return fmt.Errorf("%w: %s; somebody else changed the lock in the meantime", snapshot.ErrNotLocked, lockID)
+		return fmt.Errorf("%w: %s; the lock was changed in the meantime", snapshot.ErrNotLocked, lockID)
 	}
 	return err
 }

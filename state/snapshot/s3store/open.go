@@ -64,7 +64,7 @@ func (b *backend) locate(custom string, pathStyle bool) error {
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" {
-		return fmt.Errorf("the address %q of S3 is no valid URL", endpoint)
+		return fmt.Errorf("the address %q of S3 is not a valid URL", endpoint)
 	}
 	if pathStyle {
 		u.Path = strings.TrimSuffix(u.Path, "/") + "/" + b.bucket
