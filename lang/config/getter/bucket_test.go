@@ -60,7 +60,7 @@ func TestObjectsOfABucketBecomeAPackage(t *testing.T) {
 			ok(t, get.Get(t.Context(), at+"m.zip", into))
 			has(t, into, "zipped")
 			for object, want := range map[string]string{
-				"nothing": "no objects lie below", "file.tf": "is no archive by its name",
+				"nothing": "no objects lie below", "file.tf": "is not an archive",
 				"gone.zip": "reading the object",
 			} {
 				if err := get.Get(t.Context(), at+object, filepath.Join(t.TempDir(), "x")); err == nil ||

@@ -90,7 +90,7 @@ func TestWhatIsNoPackageInAnOCIRegistryIsRefused(t *testing.T) {
 		"/m?tag=gone": "not found", "/gone": "not found", "/m?tag=a&digest=sha256:0": "a tag and a digest",
 		"/m?tag=a&tag=b": "more than once", "/m?tag=": "is empty", "/m?archive=zip": "takes no argument",
 		"/M!":           "not the name of a repository",
-		"/m?digest=abc": "no digest",
+		"/m?digest=abc": "not a digest",
 	} {
 		dir := t.TempDir()
 		err := g.Get(t.Context(), "oci://"+s.Host()+address, filepath.Join(dir, "a", "m"))
