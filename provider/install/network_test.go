@@ -108,7 +108,7 @@ func TestWhatARegistryGivesWrongIsRefused(t *testing.T) {
 		"an answer that is no JSON": {"/versions", text(`<html>`), "Failed to resolve provider packages",
 			"cannot be read"},
 		"no package for the platform": {"/download/", status(404), "Incompatible provider version",
-			"no package for this platform"},
+			"There is no package of the provider"},
 		"another platform's package": {"/download/", text(`{"os":"plan9","arch":"arm"}`),
 			"Failed to install provider", "incorrect target plan9_arm"},
 		"another protocol": {"/download/",
