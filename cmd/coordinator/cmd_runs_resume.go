@@ -66,7 +66,7 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 		Name: "apply", Variables: vars.Variables, State: sf.StateOptions, Parallelism: parallelism.value,
 		LockAs: "OperationTypeApply", Saved: saved, Settles: true,
 	}, func(r *running.Run) int {
-		applied, after, diags := r.GoOn(ctx, record, saved.Plan, cancel)
+		applied, after, diags := r.Continue(ctx, record, saved.Plan, cancel)
 		return r.Finish(saved.Plan, applied, after, diags)
 	}))
 }

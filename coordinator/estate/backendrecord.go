@@ -24,7 +24,8 @@ import (
 // that both programs can be used alternately. The zero value is the local backend without a block.
 type backendRecord struct {
 	Type string `json:"type"`
-	// Config has the arguments, including those of -backend-config; Hash identifies the block without them.
+	// Config has the arguments in JSON, including those of -backend-config. Hash is a hash of the block, without the
+	// arguments of -backend-config.
 	Config json.RawMessage `json:"config"`
 	Hash   uint64          `json:"hash"`
 }
@@ -39,7 +40,7 @@ func (e *Estate) recordName() string { return filepath.Join(e.dataName(), "terra
 
 func (e *Estate) recordFile() string { return e.path(e.recordName()) }
 
-// readBackendRecord returns the record of init.
+// readBackendRecord returns the record that init has written, or the zero record if there is none.
 func (e *Estate) readBackendRecord() (backendRecord, diag.List) {
 	text, err := bounds.ReadFile(e.recordFile(), bounds.Text)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,15 +53,15 @@ func (e *Estate) readBackendRecord() (backendRecord, diag.List) {
 	switch {
 	case err != nil:
 		return backendRecord{}, diag.Errors("Error loading the backend configuration",
-			fmt.Sprintf("What init recorded in %s cannot be read: %s. Remove the file and run init again.",
-				e.recordName(), err), nil)
+			fmt.Sprintf("The file %s, in which init has recorded the backend, cannot be read: %s. Remove the file and run "+
+				"init again.", e.recordName(), err), nil)
 	case file.Backend == nil:
 		return backendRecord{}, nil
 	}
 	return *file.Backend, nil
 }
 
-// writeBackendRecord replaces the record. If there is neither a backend nor a file, it does nothing.
+// writeBackendRecord replaces the record. If the new record is the zero value and there is no file, it does nothing.
 func (e *Estate) writeBackendRecord(r backendRecord) error {
 	file := backendRecordFile{Version: 3}
 	if r.Type != "" {
@@ -79,8 +80,8 @@ func (e *Estate) writeBackendRecord(r backendRecord) error {
 	return os.WriteFile(e.recordFile(), append(text, '\n'), 0o600)
 }
 
-// same reports whether two records refer to the same place. A missing argument equals null, because the program
-// that wrote the record may not have had it.
+// same reports whether two records describe the same backend with the same arguments. A missing argument equals null,
+// because the program that wrote the record may not have had it.
 func (r backendRecord) same(o backendRecord) bool {
 	if r.Type != o.Type || r.Type == "" {
 		return r.Type == o.Type
@@ -90,8 +91,8 @@ func (r backendRecord) same(o backendRecord) bool {
 	return aErr == nil && bErr == nil && a.RawEquals(b)
 }
 
-// arguments returns the arguments of the recorded backend. Null arguments are left out, as are empty collections,
-// which are equivalent: absent blocks may have been recorded in either form.
+// arguments returns the arguments of the recorded backend, without null arguments and empty collections: a missing
+// block may have been recorded in either form.
 func (r backendRecord) arguments() (cty.Value, error) {
 	ty, err := ctyjson.ImpliedType(r.Config)
 	if err != nil {
@@ -126,17 +127,18 @@ func backendBlock(root *config.Node) *config.Backend {
 func findKind(block *config.Backend) (*snapshot.Kind, diag.List) {
 	kind, diags := catalog.All().Find(block.Type)
 	if block.Type == snapshot.Cloud && !block.OwnBlock {
-		diags = diag.Errors("Unsupported backend type", "There is no backend type named \"cloud\": a service is named by "+
-			"a cloud block in place of the backend block.", nil)
+		diags = diag.Errors("Unsupported backend type", "There is no backend type named \"cloud\": to use a service, "+
+			"write a cloud block instead of the backend block.", nil)
 	}
 	return kind, diags.WithSubject(block.TypeRange.Ptr())
 }
 
-// describeBackend returns the record of a block, with some arguments replaced by the given ones.
+// describeBackend returns the record of a block. own has the arguments in the block; others, from the command line,
+// replace or complete them.
 func describeBackend(block *config.Backend, own cty.Value, others map[string]cty.Value) (backendRecord, diag.List) {
 	if !own.IsWhollyKnown() || marks.Has(own, marks.Sensitive) || marks.Has(own, marks.Ephemeral) {
 		return backendRecord{}, diag.Errors("Invalid backend configuration",
-			"The arguments of the backend are recorded, in the clear, so they cannot be sensitive, ephemeral or "+
+			"The arguments of the backend are recorded in plain text, so they cannot be sensitive, ephemeral or "+
 				"unknown.", &block.Range)
 	}
 	kind, diags := findKind(block)
@@ -178,21 +180,22 @@ func describeBackend(block *config.Backend, own cty.Value, others map[string]cty
 	return backendRecord{Type: block.Type, Config: text, Hash: uint64(hash)}, diags
 }
 
-// preparedBackend returns the arguments of the backend that init has prepared for the block of the root module. If
-// the block has changed since init, it returns an error: the state must be migrated first.
+// preparedBackend returns the arguments of the backend that init has recorded for the block of the root module; block
+// is nil if there is none. If the block has changed since init, it returns an error, because the state must be
+// migrated first.
 func (e *Estate) preparedBackend(block *config.Backend, own cty.Value) (cty.Value, diag.List) {
 	recorded, diags := e.readBackendRecord()
 	if diags.HasErrors() {
 		return own, diags
 	}
 	var now backendRecord
-	reason, mark := "", "," // the summary follows OpenTofu's, which varies
+	reason, mark := "", "," // OpenTofu's summary has a comma in some cases and a colon in others
 	if block != nil {
 		if _, unknown := findKind(block); unknown.HasErrors() {
 			return own, diag.Errors("Invalid backend type", unknown[0].Detail, block.TypeRange.Ptr())
 		}
 		now.Type = block.Type
-		if recorded.Type != "" { // otherwise init has not seen the block, and its content does not matter yet
+		if recorded.Type != "" { // without a record, any block needs init, whatever its arguments
 			if now, diags = describeBackend(block, own, nil); diags.HasErrors() {
 				return own, diags
 			}
@@ -216,17 +219,17 @@ func (e *Estate) preparedBackend(block *config.Backend, own cty.Value) (cty.Valu
 		}
 		return own, diag.Errors(what+" initialization required"+mark+" please run \""+diag.Program()+" init\"",
 			"Reason: "+reason+
-				".\n\nThe backend block says where the state is kept. When it changes, the state has to be brought "+
-				"there, or what is there has to be taken: run init, with -migrate-state or with -reconfigure. "+
-				"Nothing was changed so far.", nil)
+				".\n\nThe backend block says where the state is kept. After a change of the block, run init with "+
+				"-migrate-state, which copies the state to the new backend, or with -reconfigure, which uses the state "+
+				"that the new backend has. Nothing was changed so far.", nil)
 	}
 	if block == nil {
 		return own, nil
 	}
 	args, err := recorded.arguments()
 	if err != nil {
-		return own, diag.Errors("Error loading the backend configuration", fmt.Sprintf("What init recorded in %s "+
-			"cannot be read: %s. Run init again.", e.recordName(), err), nil)
+		return own, diag.Errors("Error loading the backend configuration", fmt.Sprintf("The file %s, in which init has "+
+			"recorded the backend, cannot be read: %s. Run init again.", e.recordName(), err), nil)
 	}
 	return args, nil
 }

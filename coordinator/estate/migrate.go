@@ -82,9 +82,9 @@ func (c *Configuration) PrepareBackend(ctx context.Context, root *config.Node, o
 		diags = diags.Append(i.migrate(ctx, was, now))
 	default:
 		return BackendChange{}, diags.Append(diag.New(diag.Error, "Backend configuration changed",
-			"The backend is configured in another way than when the directory was initialized, so the state may have "+
-				"to be brought over.\n\nTo bring it over, run init -migrate-state. To use the new place with the "+
-				"state that is there, run init -reconfigure.", nil))
+			"The backend's configuration has changed since this directory was initialized, so the state may have to be "+
+				"migrated.\n\nTo migrate it, run init -migrate-state. To use the state that the new backend already has, "+
+				"run init -reconfigure.", nil))
 	}
 	if diags.HasErrors() {
 		return BackendChange{}, diags
@@ -236,8 +236,8 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags 
 			return nil
 		}
 		return diag.Errors("Error asking for state migration action: input is disabled",
-			fmt.Sprintf("The states of %d workspaces have to be brought to another backend, and nobody can be asked. "+
-				"Give -force-copy to do it without being asked, or -reconfigure to leave them behind.", len(names)),
+			fmt.Sprintf("The states of %d workspaces have to be copied to another backend, and input is disabled. Give "+
+				"-force-copy to copy them without confirmation, or -reconfigure to leave them where they are.", len(names)),
 			nil)
 	}
 	return diags.Append(i.each(ctx, m, several, func(at *Opened) diag.List {
@@ -256,21 +256,21 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags 
 			return diags
 		}
 		if !i.options.Force {
-			question := fmt.Sprintf("Do you want to bring the state of the workspace %q to the new backend?",
+			question := fmt.Sprintf("Do you want to copy the state of the workspace %q to the new backend?",
 				at.Workspace)
-			what := fmt.Sprintf("It holds %d resource(s). Enter \"yes\" to write it there and \"no\" to begin with "+
-				"an empty state.", len(st.Resources))
+			what := fmt.Sprintf("It has %d resource(s). Enter \"yes\" to copy it, and \"no\" to begin with an "+
+				"empty state.", len(st.Resources))
 			if there != nil && !there.IsEmpty() {
-				what = fmt.Sprintf("There is a state with %d resource(s) already. Enter \"yes\" to write the present "+
-					"one, with %d, in its place, and \"no\" to use what is there.", len(there.Resources),
+				what = fmt.Sprintf("There is already a state with %d resource(s). Enter \"yes\" to replace it with "+
+					"the present one, which has %d, and \"no\" to use the existing one.", len(there.Resources),
 					len(st.Resources))
 			}
 			yes, more := i.options.Confirm(question, what)
 			if more.HasErrors() {
 				return diags.Append(diag.New(diag.Error, "Can't ask approval for state migration when interactive "+
 					"input is disabled.",
-					"The state has to be brought to another backend, and nobody can be asked. Give -force-copy to do "+
-						"it without being asked, or -reconfigure to leave the state behind.", nil))
+					"The state has to be copied to another backend, and input is disabled. Give -force-copy to copy it "+
+						"without confirmation, or -reconfigure to leave it where it is.", nil))
 			}
 			if !yes {
 				return diags.Append(i.take(ctx, m, at))

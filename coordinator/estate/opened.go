@@ -18,7 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// Opened is the state of the selected workspace with its store, and with the snapshot that is synchronised with it.
+// Opened is the state of the selected workspace in its open store, with the backend that has the snapshot of the state.
 type Opened struct {
 	estate *Estate
 	store  *openedStore
@@ -26,23 +26,23 @@ type Opened struct {
 	Workspace string
 	backend   snapshot.Backend
 	sync      *snapshot.Sync
-	// LockID is the lock that is held; empty when none is.
+	// LockID is the ID of the lock that is held; empty if none is.
 	LockID string
-	// backendLock is the lock of the snapshot's backend, whose ID may differ.
+	// backendLock is the lock in the backend of the snapshot. Its ID may differ from LockID.
 	backendLock snapshot.Lock
 	info        journal.LockInfo
-	// forget removes the function that releases the lock when the process is ended at once; unwatch ends the watch
+	// forget unregisters the function that releases the lock if the process exits immediately. unwatch ends the watch
 	// of the backend's lock.
 	forget, unwatch func()
 
-	// sharing is how the state is shared, and home is where; nil if only this operation uses it. asked is set if
-	// there is a request for locks, turn if this operation may end a version.
+	// sharing and home are nil if only this operation uses the state. asked is set while the operation has a request for
+	// locks, turn while it may end a version of the state.
 	sharing     *Sharing
 	home        *sharedHome
 	asked, turn bool
 }
 
-// lockInfo describes this command in a lock.
+// lockInfo returns the description of this command for a lock.
 func (e *Estate) lockInfo(operation string) journal.LockInfo {
 	return journal.LockInfo{
 		ID: uuid.NewString(), Operation: operation, Who: e.Who(), Version: e.EngineVersion,
@@ -50,10 +50,10 @@ func (e *Estate) lockInfo(operation string) journal.LockInfo {
 	}
 }
 
-// OpenState opens the store and adopts changes that others have made to the snapshot since. operation is the name of
-// the operation in the lock; the state is locked unless operation is empty or locking is off. An operation without a
-// name, or one that keeps nothing and does not lock, reads what was committed last, whatever other processes do. Close
-// the state.
+// OpenState opens the store, and adopts the changes that others have made to the snapshot. operation is the name of
+// the operation in the lock; the state is locked unless operation is empty or locking is off. If operation is empty,
+// or f says that nothing is kept and nothing locked, the operation reads the last commit, even while another process
+// changes the state. The caller closes the state.
 func (e *Estate) OpenState(ctx context.Context, root *config.Node, f StateOptions, operation string) (
 	*Opened, diag.List) {
 	backend, diags := e.OpenBackend(ctx, root, f)
@@ -79,7 +79,7 @@ func (e *Estate) OpenState(ctx context.Context, root *config.Node, f StateOption
 	const tries = 3
 	for try := 1; ; try++ {
 		s, more := e.openStateAs(ctx, backend, f, operation, as)
-		// Between the copy of the store and the check of the snapshot another process may have written both.
+		// Another process may have written both between the copy of the store and the check of the snapshot.
 		if as == reads && more.HasErrors() && try < tries {
 			continue
 		}
@@ -108,7 +108,7 @@ func (e *Estate) openStateAs(ctx context.Context, backend snapshot.Backend, f St
 		}
 	}
 	if store.pulled {
-		return s, diags // the process that works on the state has done it
+		return s, diags // the process that has the store open has pulled the snapshot
 	}
 	message, err := s.sync.Pull(ctx, s.Workspace, s.LockID)
 	if err != nil {
@@ -129,11 +129,11 @@ func (s *Opened) Versions() journal.Versions { return s.store }
 // Who returns the name under which the lock is held.
 func (s *Opened) Who() string { return s.info.Who }
 
-// Own reports whether this process has the store to itself, so that it may change it.
+// Own reports whether only this process has the store open, so that it may change the store.
 func (s *Opened) Own() bool { return s.store.ownHome() != nil }
 
-// ensureWorkspace creates the selected workspace if it does not exist: TF_WORKSPACE may name a new one, which its first
-// use creates.
+// ensureWorkspace creates the selected workspace if it does not exist. TF_WORKSPACE may name a new workspace, which is
+// created when it is first used.
 func (s *Opened) ensureWorkspace(ctx context.Context) error {
 	names, err := s.store.Workspaces(ctx)
 	if err != nil || slices.Contains(names, s.Workspace) {
@@ -141,12 +141,12 @@ func (s *Opened) ensureWorkspace(ctx context.Context) error {
 	}
 	err = s.store.CreateWorkspace(ctx, s.Workspace)
 	if errors.Is(err, journal.ErrWorkspaceExists) {
-		return nil // another operation that shares the store was faster
+		return nil // another operation that shares the store has created it
 	}
 	return err
 }
 
-// lock locks the snapshot's backend, which excludes other engines, and then the store.
+// lock acquires the lock in the snapshot's backend, which keeps other engines out, and then the lock in the store.
 func (s *Opened) lock(ctx context.Context, timeout time.Duration) diag.List {
 	lock, diags := s.estate.lockBackend(ctx, s.backend, s.Workspace, s.info, timeout)
 	if diags.HasErrors() {
@@ -155,7 +155,7 @@ func (s *Opened) lock(ctx context.Context, timeout time.Duration) diag.List {
 	err := s.store.Lock(ctx, s.Workspace, s.info)
 	var held *journal.Held
 	if errors.As(err, &held) {
-		// Only this process has the store open, so the holder of this lock is gone.
+		// Only this process has the store open, so the process that took this lock has ended.
 		err = s.store.Unlock(ctx, s.Workspace, held.Holder.ID)
 		if errors.Is(err, journal.ErrLockID) {
 			err = s.dropRequests(ctx)
@@ -165,28 +165,28 @@ func (s *Opened) lock(ctx context.Context, timeout time.Duration) diag.List {
 		}
 	}
 	if err != nil {
-		// Release the backend's lock; otherwise it stays until this process ends.
+		// Without this, the backend's lock would remain until this process ends.
 		return diag.Errors("Error acquiring the state lock", err.Error(), nil).Append(
 			releasing(s.backend.Unlock(context.WithoutCancel(ctx), s.Workspace, lock.ID)))
 	}
 	s.LockID, s.backendLock = s.info.ID, lock
 	s.forget = s.estate.Process.AtEnd(func(ctx context.Context) {
-		_ = s.backend.Unlock(ctx, s.Workspace, lock.ID) // a remaining lock can be broken
+		_ = s.backend.Unlock(ctx, s.Workspace, lock.ID) // after an error, force-unlock can release the lock
 	})
 	s.watchLock()
 	return nil
 }
 
-// watchLock stops the command if the backend's lock is lost, because others may change the state from then on.
+// watchLock starts a goroutine that stops the command if the backend's lock is lost: others may then change the state.
 func (s *Opened) watchLock() {
 	done, over := make(chan struct{}), make(chan struct{})
-	go func() { // unwatch waits for it
+	go func() { // unwatch waits until it has returned
 		defer close(over)
 		select {
 		case <-done:
-		case <-s.backendLock.Lost: // nil if a lock cannot be lost unnoticed
+		case <-s.backendLock.Lost: // nil if the backend does not watch its lock
 			s.estate.Process.Demand(fmt.Sprintf("\nThe lock of %s was lost, so others may change the state. "+
-				"Nothing more is started; what runs is finished and recorded.\n\n",
+				"Nothing more is started; operations in progress are finished and recorded.\n\n",
 				s.backend.Describe(s.Workspace).Where))
 		}
 	}()
@@ -196,7 +196,8 @@ func (s *Opened) watchLock() {
 	})
 }
 
-// lockLost reports whether the backend's lock was lost while it was held. It asks the backend, if that is possible.
+// lockLost reports whether the backend's lock was lost. It asks the backend, if the backend can answer that. If it
+// fails to answer, lockLost returns false.
 func (s *Opened) lockLost(ctx context.Context) bool {
 	select {
 	case <-s.backendLock.Lost:
@@ -206,16 +207,16 @@ func (s *Opened) lockLost(ctx context.Context) bool {
 	if s.backendLock.Held == nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockLook)
+	ctx, cancel := context.WithTimeout(ctx, lockCheckTimeout)
 	defer cancel()
 	held, err := s.backendLock.Held(ctx)
-	return err == nil && !held // the write reports backend errors
+	return err == nil && !held // the following write will report the backend's error
 }
 
-// lockLook bounds the time of checking whether a lock is still held.
-const lockLook = 10 * time.Second
+// lockCheckTimeout bounds one check of whether the lock is still held.
+const lockCheckTimeout = 10 * time.Second
 
-// lockBackend locks a backend. If it is locked, it waits, but no longer than timeout.
+// lockBackend locks a backend. If somebody else holds the lock, it waits for at most timeout.
 func (e *Estate) lockBackend(ctx context.Context, backend snapshot.Backend, workspace string, info journal.LockInfo,
 	timeout time.Duration,
 ) (snapshot.Lock, diag.List) {
@@ -233,21 +234,21 @@ func (e *Estate) lockBackend(ctx context.Context, backend snapshot.Backend, work
 	return lock, nil
 }
 
-// lockDiag returns the error that names the holder of a lock. Its Extra is the Go error, for callers that handle it.
+// lockDiag returns the error that names the holder of a lock. Its Extra is held; see HeldBy.
 func lockDiag(held *journal.Held, what string) *diag.Diagnostic {
 	h := held.Holder
 	d := diag.New(diag.Error, "Error acquiring the state lock",
 		fmt.Sprintf("Error message: %s\nLock Info:\n  ID:        %s\n  Path:      %s\n  Operation: %s\n  Who:       "+
 			"%s\n  Version:   %s\n  Created:   %s\n  Info:      %s\n\nThe state lock keeps two commands from "+
-			"changing one state at the same time. Wait until the other one has ended, or give -lock-timeout to do "+
-			"so; where it is gone for good, release its lock with the force-unlock command.",
+			"changing one state at the same time. Wait until the other command has ended, or use -lock-timeout to "+
+			"wait for it. If that command no longer runs, release its lock with the force-unlock command.",
 			what, h.ID, h.Path, h.Operation, h.Who, h.Version,
 			h.Created.Format("2006-01-02 15:04:05.999999999 -0700 MST"), h.Info), nil)
 	d.Extra = held
 	return d
 }
 
-// HeldBy returns who holds a state, if that is what the errors say; nil otherwise.
+// HeldBy returns the holder of the state's lock if one of the errors is about that lock; otherwise nil.
 func HeldBy(l diag.List) *journal.Held {
 	for _, d := range l {
 		if held, ok := d.Extra.(*journal.Held); ok {
@@ -257,8 +258,8 @@ func HeldBy(l diag.List) *journal.Held {
 	return nil
 }
 
-// Load returns the stored state; the caller owns it. A shared state is returned as it was at the end of its last
-// version.
+// Load returns a copy of the stored state, which the caller may change. If the state is shared, it is the last version
+// that has ended.
 func (s *Opened) Load(ctx context.Context) (*state.State, diag.List) {
 	load := s.store.Load
 	if s.sharing != nil {
@@ -271,7 +272,7 @@ func (s *Opened) Load(ctx context.Context) (*state.State, diag.List) {
 	return st, nil
 }
 
-// Commit commits changes as a new version, and writes the snapshot.
+// Commit commits changes as a new version of the state, and writes the snapshot.
 func (s *Opened) Commit(ctx context.Context, changes []state.Change) diag.List {
 	return s.Record(ctx, journal.Tx{Changes: changes, EndVersion: true, Cause: s.info.Operation})
 }
@@ -289,8 +290,8 @@ func (s *Opened) Record(ctx context.Context, tx journal.Tx) diag.List {
 	return s.Push(ctx)
 }
 
-// Push writes the snapshot if the state has changed since it was last written. If that fails, it writes the state to a
-// file beside the configuration.
+// Push writes the snapshot if the state has changed since the last write. If the write fails, Push writes the state to
+// the file errored.tfstate in the directory of the configuration.
 func (s *Opened) Push(ctx context.Context) diag.List {
 	defer s.estate.Process.Hold()()
 	if err := s.takeTurn(ctx); err != nil {
@@ -300,10 +301,8 @@ func (s *Opened) Push(ctx context.Context) diag.List {
 	defer s.giveTurn()
 	if s.lockLost(ctx) {
 		return diag.Errors("State lock lost", fmt.Sprintf("The lock of %s was lost while it was held, so the "+
-			"snapshot was not "+
-			"written there: another process may have changed it.\n\nNothing is lost: the state itself is in %s, and "+
-			"the next "+
-			"command writes the snapshot, or says what has to be decided.",
+			"snapshot was not written there: another process may have changed it.\n\nNothing is lost: the state itself "+
+			"is in %s. The next command writes the snapshot, or reports a conflict that you must resolve.",
 			s.backend.Describe(s.Workspace).Where, s.store.home.Path()), nil).Append(s.rescue(ctx))
 	}
 	if err := s.sync.Push(ctx, s.Workspace); err != nil {
@@ -315,7 +314,8 @@ func (s *Opened) Push(ctx context.Context) diag.List {
 	return nil
 }
 
-// rescue writes a state that could not be written to its backend to a file, for people who cannot read the store.
+// rescue writes a state that could not be written to its backend to a file in the exchange format, because people
+// cannot read the store.
 func (s *Opened) rescue(ctx context.Context) diag.List {
 	text, err := s.sync.Rescue(ctx, s.Workspace)
 	if err == nil {
@@ -323,18 +323,18 @@ func (s *Opened) rescue(ctx context.Context) diag.List {
 	}
 	if err != nil {
 		return diag.Errors("Failed to create local state file",
-			fmt.Sprintf("The state could not be put into the file %s either: %s. It is in the store alone.",
+			fmt.Sprintf("The state could not be written to the file %s either: %s. Only the store has it.",
 				snapshot.ErroredFile, err), nil)
 	}
 	return diag.Errors("Failed to persist state to backend", fmt.Sprintf("For recovery, the state was also written "+
-		"to the file %q in "+
-		"the current working directory. Other programs should not work on this state before it is in its backend "+
-		"again, or it "+
-		"goes on in two places.\n\nTo try again, run any command that writes the state, or:\n  %s state push %[1]s",
+		"to the file %q in the current working directory. Do not let other programs change this state before it is "+
+		"in its backend again; otherwise there are two different states.\n\nTo try again, run any command that "+
+		"writes the state, or:\n  %s state push %[1]s",
 		snapshot.ErroredFile, diag.Program()), nil)
 }
 
-// progress returns what writes the snapshot while a run changes the state.
+// progress returns the writer of the snapshot while a run changes the state. TF_STATE_PERSIST_INTERVAL sets the
+// interval between two writes.
 func (s *Opened) progress(tell func(string)) (*snapshot.Progress, diag.List) {
 	const variable = "TF_STATE_PERSIST_INTERVAL"
 	every, err := snapshot.PersistInterval(s.estate.Environ.Get(variable))
@@ -346,7 +346,8 @@ func (s *Opened) progress(tell func(string)) (*snapshot.Progress, diag.List) {
 	}, nil
 }
 
-// unlock releases the lock, if it is held.
+// unlock releases the lock of the state, or the request for locks if the state is shared; it does nothing if neither
+// is held.
 func (s *Opened) unlock(ctx context.Context) diag.List {
 	if s.sharing != nil {
 		s.giveTurn()
@@ -377,7 +378,7 @@ func (s *Opened) Close(ctx context.Context) diag.List {
 	return s.leave(ctx).Append(closeBackend(s.backend))
 }
 
-// leave releases the lock, and closes the store; the backend belongs to another owner.
+// leave releases the lock, and closes the store. It does not close the backend.
 func (s *Opened) leave(ctx context.Context) diag.List {
 	return s.unlock(ctx).Append(s.store.close())
 }

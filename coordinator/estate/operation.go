@@ -26,8 +26,8 @@ import (
 type OperationOptions struct {
 	// Name is the name of the operation for people.
 	Name string
-	// Bare: the operation needs no configuration. Without one it can read or destroy existing objects, but create
-	// none.
+	// Bare: the operation needs no configuration. Without configuration it can read or destroy existing objects, but
+	// cannot create any.
 	Bare        bool
 	Variables   Variables
 	State       StateOptions
@@ -38,43 +38,43 @@ type OperationOptions struct {
 	LockAs string
 	// Saved is the plan to apply, whose configuration replaces the files; nil for none.
 	Saved *planfile.Saved
-	// Suits checks the configuration as soon as it is loaded; may be nil.
+	// Suits checks the configuration as soon as it is loaded. It may be nil.
 	Suits func(*config.Tree) diag.List
-	// Dir is the directory of the root module; empty is the directory of the estate.
+	// Dir is the directory of the root module; if it is empty, the root module is in the directory of the estate.
 	Dir string
-	// Delegates: if the configuration names a service that executes runs, the operation is left to it.
+	// Delegates: if the configuration names a service that executes runs, the service executes the operation.
 	Delegates bool
-	// Settles: the operation is to settle an interrupted run, so Begin does not do so first.
+	// Settles: the operation itself settles an interrupted run, so Begin does not.
 	Settles bool
-	// Request is the requester's name for the operation. Asked finds the run by it.
+	// Request is the requester's name for the operation. Estate.Asked finds the run by this name.
 	Request string
 	Watch   Watch
 }
 
-// Watch has the observers of an operation.
+// Watch has the functions that observe an operation.
 type Watch struct {
-	// Sources is called with the function that returns the source files, before the first problem is reported.
+	// Sources is called before the first diagnostic is returned, with a function that returns the source files.
 	Sources  func(func() map[string]*hcl.File)
 	Observer coordinator.Observer
-	// Timeline returns the book that a run is recorded in, or nil; it may be nil itself. An apply is recorded in any case,
-	// for other processes of the directory.
+	// Timeline returns the book in which a run is recorded, or nil for none. The function may be nil, too. An apply is
+	// always recorded, for other processes in this directory.
 	Timeline func(timeline.Head) *timeline.Book
 	// Events receives live events of workers.
 	Events func(wire.Event)
 	// Note shows the user a text during the operation.
 	Note func(text string)
-	// Settle ends the display of a run's progress.
+	// Settle ends the display of the run's progress.
 	Settle func()
 }
 
-// Operation is a plan, an apply or an import with everything opened for it.
+// Operation is a plan, an apply or an import, with the state and the engine that were opened for it.
 type Operation struct {
 	Config *Configuration
 	State  *Opened
 	// Prior is the state as it was when the operation began.
 	Prior  *state.State
 	Engine *Engine
-	// Delegated is set if a service executes the operation: then nothing else is open.
+	// Delegated is set if a service executes the operation. In that case neither State nor Engine is open.
 	Delegated *Delegated
 	// Mismatch are the errors about variables that were given together with a saved plan. The caller reports them after
 	// those of Fit, because a plan that no longer fits the state is the more important problem.
@@ -84,15 +84,15 @@ type Operation struct {
 	inputs  map[string]values.Input
 	watch   Watch
 	request string
-	// progress writes the snapshot while the state changes; nil if other runs change it, too.
+	// progress writes the snapshot while the run changes the state; nil if other runs change the state at the same time.
 	progress *snapshot.Progress
-	// adopted are changes that Prior has and the store does not: they adapt a state that Terraform has written. An apply
-	// records them; a plan leaves the state as it is.
+	// adopted has changes that are in Prior and not in the store. They adapt a state that Terraform has written. An apply
+	// stores them; a plan does not change the store.
 	adopted []state.Change
 }
 
-// Begin opens everything that an operation needs. After an error, or a panic, nothing is left open. Close the
-// operation.
+// Begin opens the state and the engine for an operation. After an error, or a panic, nothing is left open. The caller
+// closes the operation.
 func (e *Estate) Begin(ctx context.Context, o OperationOptions) (_ *Operation, diags diag.List) {
 	r := &Operation{estate: e, watch: o.Watch, request: o.Request}
 	c, diags := e.Configuration(o.Variables)
@@ -107,8 +107,8 @@ func (e *Estate) Begin(ctx context.Context, o OperationOptions) (_ *Operation, d
 	}
 	if o.Saved == nil && !c.HasFiles() && !o.Bare {
 		return nil, diags.Append(diag.New(diag.Error, "No configuration files",
-			fmt.Sprintf("The command %s needs configuration, and there is none in this directory: no file that ends "+
-				"in .tf, .tofu, .tf.json or .tofu.json. To destroy what an earlier configuration made, put an empty "+
+			fmt.Sprintf("The command %s needs configuration, but this directory has no file with a name that ends in "+
+				".tf, .tofu, .tf.json or .tofu.json. To destroy the objects of an earlier configuration, create an empty "+
 				"configuration file here, or use the destroy command.", o.Name), nil))
 	}
 	if diags = diags.Append(c.loadFor(o.Saved)); diags.HasErrors() {
@@ -126,7 +126,7 @@ func (e *Estate) Begin(ctx context.Context, o OperationOptions) (_ *Operation, d
 		}
 		if d != nil && o.Saved != nil {
 			return nil, diags.Append(diag.New(diag.Error, "Applying a saved local plan is not supported", fmt.Sprintf(
-				"Runs of the workspace %s are carried out by the service %s, which applies plans that it has made itself: "+
+				"The service %[2]s executes the runs of the workspace %[1]s. It applies only plans that it has made itself: "+
 					"make one with plan -out=FILE.", d.Workspace.Name, d.Host), nil))
 		}
 		if d != nil {
@@ -195,7 +195,8 @@ func (r *Operation) open(ctx context.Context, o OperationOptions) diag.List {
 		Observer: o.Watch.Observer, Timeline: r.timeline, Events: o.Watch.Events, Note: o.Watch.Note,
 		Parallelism: o.Parallelism, Background: o.Background,
 	}
-	// While other runs change the state, there is no consistent state of this run to write before its end.
+	// If other runs change the state at the same time, the state is not consistent before the end of this run, so no
+	// snapshot is written until then.
 	if r.State.sharing == nil {
 		if r.progress, more = r.State.progress(o.Watch.Note); more.HasErrors() {
 			return diags.Append(more)
@@ -206,7 +207,8 @@ func (r *Operation) open(ctx context.Context, o OperationOptions) diag.List {
 	return diags.Append(more)
 }
 
-// timeline returns the book of a run. Other processes can watch it if this one has the store open.
+// timeline returns the book of a run, or nil if the run is not recorded. If this process has the store open, other
+// processes can watch an apply.
 func (r *Operation) timeline(head timeline.Head) *timeline.Book {
 	var book *timeline.Book
 	if r.watch.Timeline != nil {
@@ -228,7 +230,7 @@ func (r *Operation) Close(ctx context.Context) diag.List {
 	return r.Engine.Close().Append(r.State.Close(ctx))
 }
 
-// Plan makes a plan; nil if there is none, because of errors.
+// Plan makes a plan. After errors it may return nil.
 func (r *Operation) Plan(ctx context.Context, o operation.PlanOptions) (*operation.Planned, diag.List) {
 	planned, diags := operation.Do(ctx, r.Engine.Session, "plan",
 		func(ctx context.Context, s *operation.Session) (*operation.Planned, diag.List) {
@@ -244,7 +246,8 @@ func (r *Operation) Plan(ctx context.Context, o operation.PlanOptions) (*operati
 	return planned, diags
 }
 
-// Compare reads instances, and returns those that differ from the state. See operation.Session.Compare.
+// Compare reads instances with their providers, and returns those that differ from the state. See
+// operation.Session.Compare.
 func (r *Operation) Compare(ctx context.Context, instances []addr.Instance) ([]operation.Drifted, diag.List) {
 	return operation.Do(ctx, r.Engine.Session, "refresh",
 		func(ctx context.Context, s *operation.Session) ([]operation.Drifted, diag.List) {
@@ -252,7 +255,7 @@ func (r *Operation) Compare(ctx context.Context, instances []addr.Instance) ([]o
 		})
 }
 
-// Saved returns a plan with everything that is needed to apply it.
+// Saved returns the contents of a plan file: the plan, and the configuration with which it is applied.
 func (r *Operation) Saved(p *plan.Plan) planfile.Saved {
 	files := map[string][]byte{}
 	for name, f := range r.Config.Loader.Sources() {
@@ -265,8 +268,8 @@ func (r *Operation) Saved(p *plan.Plan) planfile.Saved {
 	return saved
 }
 
-// Apply applies a plan, and writes the snapshot. It calls begin when the plan is recorded and nothing has been done
-// yet.
+// Apply applies a plan, and writes the snapshot. It calls begin after it has recorded the plan and before it changes
+// anything.
 func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, begin func()) (*operation.Applied,
 	*state.State, diag.List) {
 	saved, err := r.Kept(ctx, p)
@@ -275,14 +278,14 @@ func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, beg
 	}
 	defer r.estate.Process.Hold()()
 	if len(r.adopted) > 0 {
-		// After a crash at this point, they belong to the version that the next command ends.
+		// After a crash at this point, these changes belong to the version that the next command ends.
 		if err := r.State.store.Commit(ctx, r.State.Workspace, r.State.LockID,
 			journal.Tx{Changes: r.adopted}); err != nil {
 			return nil, nil, diag.Errors("Failed to save state", err.Error()+".", nil)
 		}
 	}
 	begin()
-	stop := r.showProgress(ctx)
+	stop := r.startProgress(ctx)
 	applied, diags := operation.Do(ctx, r.Engine.Session, command,
 		func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
 			return s.Apply(ctx, operation.ApplyOptions{
@@ -294,19 +297,19 @@ func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, beg
 	return r.finish(ctx, applied, diags)
 }
 
-// showProgress writes the snapshot periodically, until stop is called.
-func (r *Operation) showProgress(ctx context.Context) (stop func()) {
+// startProgress begins to write the snapshot periodically, until stop is called.
+func (r *Operation) startProgress(ctx context.Context) (stop func()) {
 	if r.progress == nil {
 		return func() {}
 	}
 	return r.progress.Start(ctx)
 }
 
-// GoOn resumes or cancels an interrupted run, and writes the snapshot.
-func (r *Operation) GoOn(ctx context.Context, run journal.Run, p *plan.Plan, cancel bool) (*operation.Applied,
+// Continue resumes or cancels an interrupted run, and writes the snapshot.
+func (r *Operation) Continue(ctx context.Context, run journal.Run, p *plan.Plan, cancel bool) (*operation.Applied,
 	*state.State, diag.List) {
 	defer r.estate.Process.Hold()()
-	stop := r.showProgress(ctx)
+	stop := r.startProgress(ctx)
 	applied, diags := operation.Do(ctx, r.Engine.Session, run.Command,
 		func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
 			if cancel {
@@ -318,8 +321,8 @@ func (r *Operation) GoOn(ctx context.Context, run journal.Run, p *plan.Plan, can
 	return r.finish(ctx, applied, diags)
 }
 
-// Ended returns the outcome of a run that has ended, and writes the snapshot, because the run's process may have ended
-// before it did so.
+// Ended returns the outcome of a run that has ended. It also writes the snapshot: the run's process may have ended
+// before it wrote the snapshot itself.
 func (r *Operation) Ended(ctx context.Context, run journal.Run, p *plan.Plan) (*operation.Applied, *state.State,
 	diag.List) {
 	applied, diags := operation.Do(ctx, r.Engine.Session, run.Command,
@@ -329,8 +332,8 @@ func (r *Operation) Ended(ctx context.Context, run journal.Run, p *plan.Plan) (*
 	return r.finish(ctx, applied, diags)
 }
 
-// finish writes the snapshot after an apply or a resumed run, and loads the state after it; nil if there is nothing to
-// show.
+// finish writes the snapshot after an apply or a resumed run, and loads the state. If applied is nil, the returned
+// state is nil, too.
 func (r *Operation) finish(ctx context.Context, applied *operation.Applied, diags diag.List) (*operation.Applied,
 	*state.State, diag.List) {
 	r.watch.Settle()
@@ -343,7 +346,8 @@ func (r *Operation) finish(ctx context.Context, applied *operation.Applied, diag
 	return applied, after, diags.Append(more)
 }
 
-// Adopt returns a plan that only records what another plan has found by refreshing, with the outputs that are known.
+// Adopt returns a plan that only updates the state with the results of the refresh that found has made. Its outputs
+// are those of found that are wholly known.
 func Adopt(found *plan.Plan) *plan.Plan {
 	adopted := *found
 	adopted.Mode, adopted.Changes, adopted.Drift, adopted.Graph = plan.RefreshOnly, nil, nil, plan.Graph{}

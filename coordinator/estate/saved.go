@@ -31,8 +31,8 @@ import (
 var ErrPlanEncrypted = errors.New(
 	"the given plan file is encrypted and requires a valid encryption configuration to decrypt")
 
-// decodePlan decodes a plan file, encrypted or not. In addition to the errors of planfile.Decode there are errors
-// about encryption.
+// decodePlan decodes a plan file, decrypting it if it is encrypted. Its errors are those of planfile.Decode,
+// ErrPlanEncrypted, and those of t.
 func decodePlan(ctx context.Context, t *encryption.Target, data []byte) (*planfile.Saved, error) {
 	if t == nil && encryption.IsEncrypted(data) {
 		return nil, ErrPlanEncrypted
@@ -48,7 +48,7 @@ func decodePlan(ctx context.Context, t *encryption.Target, data []byte) (*planfi
 	return &saved, err
 }
 
-// OpenPlan reads a saved plan. For other files it returns an error that says so.
+// OpenPlan reads a saved plan. If the file has something else, the error says so.
 func (e *Estate) OpenPlan(ctx context.Context, name string, vars Variables) (*planfile.Saved, diag.List) {
 	enc, diags := e.ownEncryption(ctx, vars)
 	if diags.HasErrors() {
@@ -76,7 +76,7 @@ func (e *Estate) OpenPlan(ctx context.Context, name string, vars Variables) (*pl
 		detail, nil))
 }
 
-// anotherFormat returns the error about a plan of another version of Millipede, with advice.
+// anotherFormat returns the message about a plan file of another version of Millipede: which version can read it.
 func anotherFormat(e *planfile.VersionError) string {
 	with := "the version that made it"
 	if e.Engine != "" {
@@ -135,9 +135,10 @@ func (e *Estate) ReadFile(ctx context.Context, name string, vars Variables) (*pl
 	return nil, nil, diag.Errors(failed, fmt.Sprintf("As a state: %s.\n\nAs a plan: %s.", err, noPlan), nil)
 }
 
-// Fit returns a saved plan adapted to the current state: unchanged if the state has not changed since; else only
-// its changes, if none of its dependencies has changed. The diagnostics say why a plan can no longer be applied. If
-// others change the state at the same time, it first locks the plan's objects, and waits for their holders.
+// Fit adapts a saved plan to the current state. If the state has not changed since the plan was made, Fit returns the
+// plan itself. If the state has changed, but nothing that the plan depends on, Fit returns the plan's changes on top
+// of the current state. Otherwise the diagnostics say why the plan can no longer be applied. If the state is shared,
+// Fit first locks the plan's objects, and waits for the holders of these locks.
 func (r *Operation) Fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.List) {
 	if r.State.sharing != nil {
 		return r.lockFor(ctx, p)
@@ -162,7 +163,9 @@ func (r *Operation) fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.Lis
 	case err != nil:
 		return nil, diag.Errors("Failed to compare the plan with the state", err.Error()+".", nil)
 	}
-	if r.State.sharing != nil { // a running run may still revert its changes; with the locks, there is none
+	// Differences of a run that has not ended are left out: it may still revert them. With the locks held, no such run
+	// can change the plan's objects.
+	if r.State.sharing != nil {
 		changed = slices.DeleteFunc(changed, func(d journal.Difference) bool {
 			return d.By.Serial == 0 && d.By.Run != ""
 		})
@@ -174,7 +177,7 @@ func (r *Operation) fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.Lis
 		return p, nil
 	}
 	if p.Mode == plan.Destroy && len(p.Targets) == 0 && len(p.Excludes) == 0 {
-		return nil, stale(p, r.Prior, nil) // it destroys everything, and does not contain later objects
+		return nil, stale(p, r.Prior, nil) // the plan destroys everything, but not the objects created after it
 	}
 	return rebase.Onto(p, r.Prior, changed), nil
 }
@@ -201,7 +204,7 @@ func stale(p *plan.Plan, now *state.State, conflicts []rebase.Conflict) diag.Lis
 	return list
 }
 
-// staleness marks the problem that dependencies of a plan have changed.
+// staleness is the Extra of the diagnostic that stale returns.
 type staleness struct{}
 
 // Stale reports whether diagnostics of Fit say that dependencies of the plan have changed, so that a new plan is
@@ -210,17 +213,18 @@ func Stale(list diag.List) bool {
 	return slices.ContainsFunc(list, func(d *diag.Diagnostic) bool { _, is := d.Extra.(staleness); return is })
 }
 
-// unfit returns why a plan cannot be applied to a state, apart from changes of the state.
+// unfit returns the errors that keep a plan from being applied to any version of the state: it is incomplete or
+// cyclic, or made for another lineage or workspace.
 func unfit(p *plan.Plan, s *state.State, workspace string) diag.List {
 	switch {
 	case len(p.Circle) > 0:
 		return planning.Unordered(p.Circle)
 	case p.Errored:
-		return diag.Errors("Cannot apply incomplete plan", "The plan was saved although planning had failed, to be "+
-			"looked at; it cannot be applied.", nil)
+		return diag.Errors("Cannot apply incomplete plan", "Planning failed. The plan was saved so that it can be "+
+			"inspected; it cannot be applied.", nil)
 	case p.BaseLineage != s.Lineage && p.BaseLineage != "":
 		return diag.Errors("Saved plan does not match the given state", "The plan was made for a state of another "+
-			"lineage, so it has nothing to do with the state that is here now.", nil)
+			"lineage, so it is unrelated to the current state.", nil)
 	case p.Workspace != workspace:
 		return diag.Errors("Saved plan is for another workspace", fmt.Sprintf("The plan was made in the workspace "+
 			"%q, and %q is selected now.", p.Workspace, workspace), nil)
@@ -255,7 +259,7 @@ func (s savedFiles) ReadDir(name string) ([]fs.DirEntry, error) {
 	return out, nil
 }
 
-// savedFile is the entry of a saved file.
+// savedFile is the directory entry of a file of a saved plan's configuration.
 type savedFile string
 
 func (f savedFile) Name() string               { return string(f) }
@@ -270,15 +274,17 @@ func (savedInfo) Mode() fs.FileMode  { return 0o400 }
 func (savedInfo) ModTime() time.Time { return time.Time{} }
 func (savedInfo) Sys() any           { return nil }
 
-// savedVariable returns the values of the plan's variables for early evaluation.
+// savedVariable returns a function that returns the values of the plan's variables, for expressions that are evaluated
+// while the configuration is loaded.
 func savedVariable(p *plan.Plan) func(*config.Variable) (cty.Value, diag.List) {
 	return func(v *config.Variable) (cty.Value, diag.List) {
 		return p.Variables[v.Name].Value, nil
 	}
 }
 
-// savedInputs returns the variables of a plan. Values given now must agree with them; ephemeral ones, which plans
-// do not contain, must be given again, unless they have a default.
+// savedInputs returns the values of the variables of a plan. It returns an error for each variable that is given now
+// with a different value, and for each ephemeral variable that has no default and is not given now: plans do not
+// contain values of ephemeral variables.
 func savedInputs(p *plan.Plan, c *Configuration) (map[string]values.Input, diag.List) {
 	given, diags := c.Given.Given(c.Tree.Root.Module.Variables)
 	out := map[string]values.Input{}
@@ -290,11 +296,11 @@ func savedInputs(p *plan.Plan, c *Configuration) (map[string]values.Input, diag.
 			continue
 		}
 		if planned.Ephemeral && planned.Value == cty.NilVal && !declared.Required() {
-			continue // the default, as for any variable that is not set
+			continue // it gets its default, like any variable that is not set
 		}
 		if planned.Ephemeral && planned.Value == cty.NilVal {
 			diags = diags.Append(diag.New(diag.Error, "No value for required variable",
-				fmt.Sprintf("The variable %q is ephemeral, so the saved plan does not hold its value: give it again, "+
+				fmt.Sprintf("The variable %q is ephemeral, so the saved plan does not contain its value: give it again, "+
 					"with -var, -var-file or the environment.", name), declared.Range.Ptr()))
 			continue
 		}

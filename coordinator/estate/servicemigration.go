@@ -26,15 +26,15 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// ServiceMigration are the options of copying the states of a directory to a service.
+// ServiceMigration has the options of TakeToService.
 type ServiceMigration struct {
 	Host, Organization, Project string
-	// Name is the name of the target of the default workspace. Others are named NAME-WORKSPACE; if there are
-	// others, all have the tag NAME.
+	// Name is the name of the default workspace's target. The targets of the other workspaces are named
+	// NAME-WORKSPACE. If there are other workspaces, all targets have the tag NAME.
 	Name string
-	// ExecutionMode is that of new workspaces; empty leaves it to the service.
+	// ExecutionMode is the execution mode of new workspaces; if it is empty, the service chooses.
 	ExecutionMode string
-	// SkipPlan skips the check that plans before and after have no changes.
+	// SkipPlan skips the check that a plan before the migration and a plan after it have no changes.
 	SkipPlan    bool
 	Variables   Variables
 	LockTimeout time.Duration
@@ -51,22 +51,22 @@ type TakenWorkspace struct {
 	Written int
 }
 
-// TakenToService describes where the states of a directory are now.
+// TakenToService is the result of TakeToService.
 type TakenToService struct {
 	Workspaces []TakenWorkspace
-	// Tag selects the workspaces in a cloud block; empty if there is only one, which the block names.
+	// Tag selects the workspaces in a cloud block; empty if there is only the default workspace, which the block names.
 	Tag string
 }
 
-// TakeToService copies the states of all workspaces of the directory, with the existing versions, to workspaces of
-// a service. The originals are not changed. After an interruption it can be called again, and continues with what
-// is missing.
+// TakeToService copies the states of all workspaces of the directory, with their stored versions, to workspaces of a
+// service. The originals are not changed. After an interruption it can be called again; it then writes only the
+// missing versions.
 func (c *Configuration) TakeToService(ctx context.Context, root *config.Node, o ServiceMigration) (*TakenToService,
 	diag.List) {
 	e := c.estate
 	if block := backendBlock(root); block != nil && namesService(block) {
-		return nil, diag.Errors("The states are at a service already", "The configuration of this directory names a "+
-			"service. To take a workspace from one service to another, pull its state and push it there.", &block.Range)
+		return nil, diag.Errors("The states are already at a service", "The configuration of this directory names a "+
+			"service. To move a workspace from one service to another, pull its state and push it there.", &block.Range)
 	}
 	from, diags := e.OpenBackend(ctx, root, StateOptions{})
 	if diags.HasErrors() {
@@ -90,7 +90,7 @@ func (c *Configuration) TakeToService(ctx context.Context, root *config.Node, o 
 	}
 	if len(carried) == 0 {
 		return nil, diags.Append(diag.New(diag.Error, "There is no state to migrate", "Nothing was ever applied in "+
-			"this directory. Write a cloud block into the configuration, and run init.", nil))
+			"this directory. Add a cloud block to the configuration, and run init.", nil))
 	}
 	out := &TakenToService{}
 	if len(carried) > 1 || carried[0] != journal.DefaultWorkspace {
@@ -116,7 +116,7 @@ func (c *Configuration) TakeToService(ctx context.Context, root *config.Node, o 
 	return out, diags
 }
 
-// runsOver returns an error if a run of a workspace was cut off, which could no longer be resumed.
+// runsOver returns an error for each run of the workspace that was cut off: it could not be resumed at the service.
 func (i *migration) runsOver(ctx context.Context, name string) diag.List {
 	store, diags := i.openStore(ctx, i.Directory().Workspace(name), i.lockInfo("migrate"), reads, 0)
 	if diags.HasErrors() {
@@ -124,13 +124,13 @@ func (i *migration) runsOver(ctx context.Context, name string) diag.List {
 	}
 	runs, err := store.Runs(ctx, name)
 	switch {
-	case errors.Is(err, journal.ErrNoWorkspace): // only the backend has it
+	case errors.Is(err, journal.ErrNoWorkspace): // only the backend has the workspace
 		err = nil
 	case err == nil:
 		for _, r := range runs {
 			if !r.Over() {
 				diags = diags.Append(diag.New(diag.Error, "A run was cut off", fmt.Sprintf("The run %s of the workspace %q "+
-					"has not ended, and could not be resumed at the service. End it first: %s runs resume %[1]s", r.ID,
+					"has not ended, and cannot be resumed at the service. End it first: %s runs resume %[1]s", r.ID,
 					name, diag.Program()), nil))
 			}
 		}
@@ -138,7 +138,8 @@ func (i *migration) runsOver(ctx context.Context, name string) diag.List {
 	return diags.Append(err, store.close())
 }
 
-// openService opens the service like a cloud block with this tag, or with the name of the one workspace.
+// openService opens the service as a cloud block would that has this tag, or the name of the only workspace if tag is
+// empty.
 func (i *migration) openService(ctx context.Context, o ServiceMigration, tag string) (*tfcstore.Store, diag.List) {
 	workspaces := map[string]cty.Value{"name": cty.StringVal(o.Name)}
 	if tag != "" {
@@ -149,12 +150,12 @@ func (i *migration) openService(ctx context.Context, o ServiceMigration, tag str
 	}
 	args := map[string]cty.Value{"workspaces": cty.ObjectVal(workspaces)}
 	for name, value := range map[string]string{"hostname": o.Host, "organization": o.Organization} {
-		if value != "" { // otherwise from the environment
+		if value != "" { // otherwise the environment has the value
 			args[name] = cty.StringVal(value)
 		}
 	}
 	p := i.place()
-	// The workspace selected here is unrelated to those of the service.
+	// TF_WORKSPACE selects a workspace of this directory, not one of the service.
 	p.Env = func(name string) string {
 		if name == "TF_WORKSPACE" {
 			return ""
@@ -168,7 +169,7 @@ func (i *migration) openService(ctx context.Context, o ServiceMigration, tag str
 	return b.(*tfcstore.Store), diags
 }
 
-// takeOne copies one workspace, under the locks of both sides.
+// takeOne copies one workspace while it holds the locks of its state and of its target.
 func (i *migration) takeOne(ctx context.Context, m *moving, service *tfcstore.Store, name, target string,
 	o ServiceMigration) (out TakenWorkspace, diags diag.List) {
 	out = TakenWorkspace{Workspace: name, Target: target}
@@ -201,7 +202,8 @@ func (i *migration) takeOne(ctx context.Context, m *moving, service *tfcstore.St
 	return out, diags.Append(more)
 }
 
-// write writes the missing versions to the service, oldest first, and reads the last one back.
+// write writes the versions that the service does not have, oldest first, and then reads the last one back. It
+// returns an error if the service has a different state under this name.
 func (i *migration) write(ctx context.Context, at *Opened, service *tfcstore.Store, to renamed, st *state.State,
 	o ServiceMigration) (written int, diags diag.List) {
 	where := to.Describe("").Where
@@ -210,26 +212,26 @@ func (i *migration) write(ctx context.Context, at *Opened, service *tfcstore.Sto
 		return 0, diags
 	}
 	refuse := func(detail string) (int, diag.List) {
-		return written, diags.Append(diag.New(diag.Error, "There is another state at the service", fmt.Sprintf("%s: %s "+
-			"Nothing of it was changed. Take another name, or delete that workspace.", where, detail), nil))
+		return written, diags.Append(diag.New(diag.Error, "The service has a different state under this name",
+			fmt.Sprintf("%s: %s It was not changed. Choose another name, or delete that workspace.", where, detail), nil))
 	}
 	begin := uint64(0)
 	switch {
 	case there == nil:
 	case there.Lineage != st.Lineage && there.IsEmpty() && there.Serial <= 1: // a new workspace
 	case there.Lineage != st.Lineage:
-		return refuse("its lineage is " + there.Lineage + ", and that of the state here is " + st.Lineage + ".")
+		return refuse("its lineage is " + there.Lineage + ", and the state here has the lineage " + st.Lineage + ".")
 	case there.Serial > st.Serial:
-		return refuse(fmt.Sprintf("its serial is %d already, and that of the state here is %d: it goes on there.",
-			there.Serial, st.Serial))
+		return refuse(fmt.Sprintf("its serial is %d, and the state here has the serial %d: the state at the service is "+
+			"newer.", there.Serial, st.Serial))
 	case there.Serial == st.Serial && !there.SameContent(st):
-		return refuse("it has the same serial and another content.")
+		return refuse("it has the same serial, but different content.")
 	default:
 		begin = there.Serial
 	}
 	fail := func(err error) (int, diag.List) {
 		return written, diags.Append(diag.New(diag.Error, "Failed to save state", fmt.Sprintf("Writing %s: %s. Run the "+
-			"command again: it goes on with what is missing.", where, err), nil))
+			"command again: it writes only the missing versions.", where, err), nil))
 	}
 	if err := i.ensureTarget(ctx, service, to, o); err != nil {
 		return fail(err)
@@ -252,7 +254,7 @@ func (i *migration) write(ctx context.Context, at *Opened, service *tfcstore.Sto
 		}
 		old, err := at.store.LoadVersion(ctx, at.Workspace, v.Serial)
 		if errors.Is(err, journal.ErrVersion) {
-			continue // it is no longer stored
+			continue // the store has deleted it
 		}
 		if err == nil {
 			err = i.writeVersion(ctx, to, old)
@@ -273,14 +275,14 @@ func (i *migration) write(ctx context.Context, at *Opened, service *tfcstore.Sto
 		return written, diags
 	}
 	if back == nil || back.Serial != st.Serial || back.Lineage != st.Lineage || !back.SameContent(st) {
-		return written, diags.Append(diag.New(diag.Error, "The service has another state than was written",
-			fmt.Sprintf("What %s answers is not the state with the serial %d and the lineage %s. The state here is as it "+
-				"was; go on with that.", where, st.Serial, st.Lineage), nil))
+		return written, diags.Append(diag.New(diag.Error, "The service returned a different state than was written",
+			fmt.Sprintf("The state at %s is not the one with the serial %d and the lineage %s. The state here was not "+
+				"changed; continue to use it.", where, st.Serial, st.Lineage), nil))
 	}
 	return written, diags
 }
 
-// ensureTarget creates the workspace of the service, if it does not exist.
+// ensureTarget creates the workspace at the service if it does not exist, and sets its execution mode.
 func (i *migration) ensureTarget(ctx context.Context, service *tfcstore.Store, to renamed, o ServiceMigration) error {
 	_, err := service.Workspace(ctx, to.name)
 	made := errors.Is(err, tfcstore.ErrNoSuchWorkspace)
@@ -298,6 +300,7 @@ func (i *migration) ensureTarget(ctx context.Context, service *tfcstore.Store, t
 	return err
 }
 
+// writeVersion writes one version of a state to the service.
 func (i *migration) writeVersion(ctx context.Context, to renamed, st *state.State) error {
 	if i.Stop.Asked() {
 		return operation.ErrInterrupted
@@ -309,8 +312,8 @@ func (i *migration) writeVersion(ctx context.Context, to renamed, st *state.Stat
 	return to.Write(ctx, "", text.Bytes())
 }
 
-// unchanged makes a plan on the state of a workspace of a backend, and returns an error if it fails or has changes:
-// terraform.workspace may differ there. The plan is discarded.
+// unchanged makes a plan on the state of a workspace of a backend, and returns an error if the plan fails or has
+// changes, for example because terraform.workspace has a different value there. The plan is discarded.
 func (i *migration) unchanged(ctx context.Context, b snapshot.Backend, name string, o ServiceMigration) (
 	diags diag.List) {
 	dir, err := os.MkdirTemp(i.Temp, "millipede-migrate-")
@@ -345,8 +348,8 @@ func (i *migration) unchanged(ctx context.Context, b snapshot.Backend, name stri
 			break
 		}
 	}
-	detail := fmt.Sprintf("A plan for %s has changes, so it could not be seen that nothing else has changed on the "+
-		"way.%s Apply them first, or give -skip-plan: then only the states are compared.",
+	detail := fmt.Sprintf("A plan for %s has changes, so it cannot show that the migration itself changes "+
+		"nothing.%s Apply the changes first, or give -skip-plan: then only the states are compared.",
 		renamed{b, name}.Describe("").Where, first)
 	return diags.Append(diag.New(diag.Error, "The plan has changes", detail, nil))
 }

@@ -268,15 +268,15 @@ func (i *migration) bringOpened(ctx context.Context, at *Opened, to renamed) dia
 	if !i.options.Force {
 		what := "Enter \"yes\" to write it there and \"no\" to leave it where it is."
 		if there != nil && !there.IsEmpty() {
-			what = fmt.Sprintf("There is a state with %d resource(s) already. Enter \"yes\" to write the present one, "+
-				"with %d, in its place, and \"no\" to use what is there.", len(there.Resources), len(st.Resources))
+			what = fmt.Sprintf("There is already a state with %d resource(s). Enter \"yes\" to replace it with the "+
+				"present one, which has %d, and \"no\" to use the existing one.", len(there.Resources), len(st.Resources))
 		}
-		yes, more := i.options.Confirm(fmt.Sprintf("Do you want to bring the state of the workspace %q to %s?",
+		yes, more := i.options.Confirm(fmt.Sprintf("Do you want to copy the state of the workspace %q to %s?",
 			at.Workspace, where), what)
 		if more.HasErrors() {
 			return diags.Append(diag.New(diag.Error, "Can't ask approval for state migration when interactive input is "+
-				"disabled.", "The state has to be brought to the service, and nobody can be asked. Give -force-copy to "+
-				"do it without being asked, or -reconfigure to leave the state behind.", nil))
+				"disabled.", "The state has to be copied to the service, and input is disabled. Give -force-copy to "+
+				"copy it without confirmation, or -reconfigure to leave it where it is.", nil))
 		}
 		if !yes {
 			return diags

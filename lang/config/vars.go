@@ -245,8 +245,8 @@ func (g *GivenValues) Static(v *Variable) (cty.Value, diag.List) {
 	if !ok && v.Required() {
 		if !g.prompt(v) {
 			return cty.DynamicVal, diag.Errors("Failed to request input from user for variable var."+v.Name,
-				"The variable has no value, one is needed to load the configuration, and nobody can be asked for it. "+
-					"Use -var or -var-file.", &v.Range)
+				"The configuration cannot be loaded without a value for this variable, and input is disabled. Set it with "+
+					"-var or -var-file.", &v.Range)
 		}
 		given = g.values[v.Name]
 	} else if !ok {

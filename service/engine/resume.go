@@ -35,7 +35,7 @@ func (p *phase) resume(ctx context.Context) (result *service.ApplyResult, diags 
 	if run.Over() {
 		applied, after, more = op.Ended(ctx, *run, saved.Plan)
 	} else {
-		applied, after, more = op.GoOn(ctx, *run, saved.Plan, false)
+		applied, after, more = op.Continue(ctx, *run, saved.Plan, false)
 	}
 	diags = diags.Append(more)
 	if applied != nil { // of the whole run, including the part before the interruption

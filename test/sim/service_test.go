@@ -376,7 +376,7 @@ func (v *service) apply(ctx context.Context, p *person, r *teamRun, resumed bool
 				v.mayGo(func() { v.s.w.faults["team: runs that had ended before they were resumed"]++ })
 				applied, _, diags = op.Ended(ctx, *run, begun.Plan)
 			} else {
-				applied, _, diags = op.GoOn(ctx, *run, begun.Plan, false)
+				applied, _, diags = op.Continue(ctx, *run, begun.Plan, false)
 			}
 			diags = diags.Append(op.Close(ctx))
 			v.ended(p, r, applied, diags)
