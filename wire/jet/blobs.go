@@ -215,34 +215,21 @@ func (c *Conn) dropSpilled(ctx context.Context, run string) error {
 	return problem(names.Error())
 }
 
+// dropSpilled reads only the names of the objects, which one request brings, and not their descriptions.
 func (b bucket) dropSpilled(ctx context.Context, run string) error {
-	store, err := b.c.topology.bucket(b.name).get(func() (jetstream.ObjectStore, error) {
-		ctx, cancel := b.c.bounded(ctx)
-		defer cancel()
-		return b.c.js.ObjectStore(ctx, b.name)
-	})
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil
-	}
+	names, err := b.objects(ctx)
 	if err != nil {
-		return problem(err)
-	}
-	list, err := store.List(ctx)
-	if errors.Is(err, jetstream.ErrNoObjectsFound) {
-		return nil
-	}
-	if err != nil {
-		return problem(err)
+		return err
 	}
 	prefix := namePrefix + wire.SpillPrefix(run)
-	for _, info := range list {
-		sum, ours := strings.CutPrefix(info.Name, prefix)
+	for _, name := range names {
+		sum, ours := strings.CutPrefix(name, prefix)
 		if !ours {
 			continue
 		}
-		for _, name := range []string{sum, info.Name} { // the name last: a crash in between leaves it to be found
-			if err := store.Delete(ctx, name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
-				return problem(err)
+		for _, n := range []string{sum, name} { // the name last: a crash in between leaves it to be found
+			if err := b.remove(ctx, n); err != nil {
+				return err
 			}
 		}
 	}

@@ -224,7 +224,7 @@ func (e *Embedded) tidy() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.emptyRegisters(ctx, 0), c.Close())
+	return errors.Join(c.emptyAllRegisters(ctx, 0), c.Close())
 }
 
 // lineLogger passes warnings and errors on, and records why the server has stopped writing.

@@ -108,7 +108,7 @@ func (c *Conn) SleepAfterFetch(a wire.AttemptID, d time.Duration) {
 
 // EmptyRegisters empties the registers of runs that were done before the grace.
 func (c *Conn) EmptyRegisters(ctx context.Context, grace time.Duration) error {
-	return c.emptyRegisters(ctx, grace)
+	return c.emptyAllRegisters(ctx, grace)
 }
 
 // JetStream gives a test the client.

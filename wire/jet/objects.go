@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -23,7 +24,7 @@ func (b bucket) stream() string { return "OBJ_" + b.name }
 
 // info returns what the stream's leader knows of an object, or wire.ErrNotFound.
 func (b bucket) info(ctx context.Context, name string) (*jetstream.ObjectInfo, error) {
-	m, err := b.c.lastMessage(ctx, b.stream(), "$O."+b.name+".M."+base64.URLEncoding.EncodeToString([]byte(name)))
+	m, err := b.c.lastMessage(ctx, b.stream(), b.description(name))
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +67,55 @@ func (b bucket) whole(ctx context.Context, info *jetstream.ObjectInfo) (bool, er
 		return false, problem(got.Error)
 	}
 	return got.State.Subjects[parts] >= uint64(info.Chunks), nil
+}
+
+// objects returns the names of the objects, deleted ones included.
+func (b bucket) objects(ctx context.Context) ([]string, error) {
+	s, err := b.c.existing(ctx, b.stream())
+	if err != nil || s == nil {
+		return nil, err
+	}
+	ctx, cancel := b.c.bounded(ctx)
+	defer cancel()
+	all := b.descriptions()
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(all+"*"))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, problem(err)
+	}
+	names := make([]string, 0, len(info.State.Subjects))
+	for subject := range info.State.Subjects {
+		name, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(subject, all))
+		if err != nil {
+			continue // no client has stored it
+		}
+		names = append(names, string(name))
+	}
+	return names, nil
+}
+
+// remove deletes an object that nobody stores any more; it need not exist. The object store's own Delete leaves a
+// message for each deleted object in the stream, for ever: a service would have some for each run that it executed.
+// A crash in between leaves an object without parts, which counts as not found.
+func (b bucket) remove(ctx context.Context, name string) error {
+	info, err := b.info(ctx, name)
+	if err != nil && !errors.Is(err, wire.ErrNotFound) {
+		return err
+	}
+	if info != nil {
+		if err := b.c.purge(ctx, b.stream(), b.parts(info)); err != nil {
+			return err
+		}
+	}
+	return b.c.purge(ctx, b.stream(), b.description(name))
+}
+
+// descriptions is the prefix of the subjects of the objects' descriptions; description is the subject of one.
+func (b bucket) descriptions() string { return "$O." + b.name + ".M." }
+func (b bucket) description(name string) string {
+	return b.descriptions() + base64.URLEncoding.EncodeToString([]byte(name))
 }
 
 // parts is the subject of an object's parts.

@@ -46,7 +46,7 @@ func (c *Conn) PurgeRun(ctx context.Context, run string) error {
 			return fmt.Errorf("marking run %s as done: %w", run, err)
 		}
 	}
-	if err := c.emptyRegisters(ctx, purgeGrace); err != nil {
+	if err := c.emptyRegisters(ctx, pools, purgeGrace); err != nil {
 		return fmt.Errorf("emptying the registers of old runs: %w", err)
 	}
 	return nil
@@ -139,13 +139,19 @@ func ignore(err, condition error) error {
 	return err
 }
 
-// emptyRegisters empties the registers of the runs that were done before the grace began.
-func (c *Conn) emptyRegisters(ctx context.Context, grace time.Duration) error {
+// emptyAllRegisters empties the registers of all pools; see emptyRegisters.
+func (c *Conn) emptyAllRegisters(ctx context.Context, grace time.Duration) error {
 	names, err := c.poolStreams(ctx)
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
+	return c.emptyRegisters(ctx, names, grace)
+}
+
+// emptyRegisters empties the registers of the runs that were done before the grace began, in the given streams; those
+// that are not registers are left out.
+func (c *Conn) emptyRegisters(ctx context.Context, streams []string, grace time.Duration) error {
+	for _, name := range streams {
 		if pool, kind := poolOf(name); kind == registersOfPool {
 			if err := c.emptyPool(ctx, name, pool, grace); err != nil {
 				return err
@@ -155,36 +161,45 @@ func (c *Conn) emptyRegisters(ctx context.Context, grace time.Duration) error {
 	return nil
 }
 
+// emptyPool begins with the run that has been done for longest, and ends with the first one that is within the grace.
+// So the end of a run costs the same however many others have ended a short time before.
 func (c *Conn) emptyPool(ctx context.Context, stream, pool string, grace time.Duration) error {
 	s, err := c.existing(ctx, stream)
 	if err != nil || s == nil {
 		return err
 	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
 	done := "done." + pool + "."
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(done+"*"))
-	if err != nil {
-		return problem(err)
-	}
-	for subject := range info.State.Subjects {
-		mark, err := c.lastMessage(ctx, stream, subject)
-		if errors.Is(err, wire.ErrNotFound) {
-			continue // another coordinator was faster
-		}
+	var now time.Time // by the server's clock, as the times of the marks are
+	for {
+		mark, err := c.getMessage(ctx, stream, map[string]any{"next_by_subj": done + "*"})
 		if err != nil {
-			return err
+			return ignore(err, wire.ErrNotFound)
 		}
-		if info.TimeStamp.Sub(mark.Time) < grace {
-			continue
+		if now.IsZero() {
+			if now, err = c.clock(ctx, s); err != nil {
+				return err
+			}
+		}
+		if now.Sub(mark.Time) < grace {
+			return nil
 		}
 		// The mark goes last, so that a crash in between leaves the rest to the next one.
-		if err := c.purge(ctx, stream, "claim."+pool+"."+strings.TrimPrefix(subject, done)+".*"); err != nil {
+		if err := c.purge(ctx, stream, "claim."+pool+"."+strings.TrimPrefix(mark.Subject, done)+".*"); err != nil {
 			return err
 		}
-		if err := c.purge(ctx, stream, subject); err != nil {
+		if err := c.purge(ctx, stream, mark.Subject); err != nil {
 			return err
 		}
 	}
-	return nil
+}
+
+// clock returns the time of the server that leads a stream.
+func (c *Conn) clock(ctx context.Context, s jetstream.Stream) (time.Time, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	info, err := s.Info(ctx)
+	if err != nil {
+		return time.Time{}, problem(err)
+	}
+	return info.TimeStamp, nil
 }
