@@ -73,7 +73,7 @@ func DecodeWith(data []byte, read func(*msgpack.Decoder) error) (err error) {
 	d := decoders.Get().(*decoder)
 	d.r.Reset(data)
 	d.dec.ResetReader(&d.r)
-	defer hostile(&err) // the decoder is not reused after a panic
+	defer malformed(&err) // the decoder is not reused after a panic
 	err = read(d.dec)
 	d.r.Reset(nil)
 	decoders.Put(d)

@@ -39,7 +39,7 @@ func DecodeValue(data []byte, ty cty.Type) (v cty.Value, err error) {
 	if len(data) == 0 {
 		return cty.NullVal(ty), nil
 	}
-	defer hostile(&err)
+	defer malformed(&err)
 	if err := checkValue(data, ty); err != nil { // cty allocates as many elements as a list claims to have
 		return cty.NilVal, err
 	}
@@ -51,7 +51,7 @@ func DecodeJSON(data []byte, ty cty.Type) (v cty.Value, err error) {
 	if len(data) == 0 {
 		return cty.NullVal(ty), nil
 	}
-	defer hostile(&err)
+	defer malformed(&err)
 	if v, ok := readJSON(data, ty); ok {
 		return conforming(v, ty) // it accepts nothing that the checks would reject
 	}
@@ -69,7 +69,7 @@ func DecodeJSON(data []byte, ty cty.Type) (v cty.Value, err error) {
 
 // UnmarshalType decodes cty's JSON form of a type.
 func UnmarshalType(data []byte) (ty cty.Type, err error) {
-	defer hostile(&err)
+	defer malformed(&err)
 	if err := checkJSON(data, typeDepth, false); err != nil {
 		return cty.NilType, err
 	}
@@ -85,9 +85,9 @@ func conforming(v cty.Value, ty cty.Type) (cty.Value, error) {
 	return v, nil
 }
 
-// hostile converts a panic to an error: the decoders of msgpack and cty panic for some malformed bytes (nil for a
+// malformed converts a panic to an error: the decoders of msgpack and cty panic for some malformed bytes (nil for a
 // time, for example, or an invalid number).
-func hostile(err *error) {
+func malformed(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("%w: %v", ErrMalformed, r)
 	}

@@ -63,7 +63,7 @@ func (x *executor) start(ctx context.Context) {
 	if x.spans.on = trace.On(ctx); x.spans.on {
 		x.spans.of = map[int]vertexSpan{}
 	}
-	x.spawn(x.survey)
+	x.spawn(x.announceWorkers)
 	x.spawn(x.watchWorkers)
 	if x.Store != nil {
 		x.spawn(x.save.run)
@@ -247,7 +247,7 @@ func (x *executor) call(a loop.Call) {
 	packer := wire.Packer{Run: x.RunID, Blobs: x.Hub, Incoming: x.Hub.PoolBlobs(a.Pool), Rand: rand.Reader, Held: held}
 	about := wire.CallSubject(a.Pool)
 	var data, answer []byte
-	task, err := x.surrounded(a.Task, a.Pool)
+	task, err := x.withEnvironment(a.Task, a.Pool)
 	if err == nil {
 		data, err = packer.Pack(x.ctx, about, wire.EncodeTask(task))
 	}
@@ -279,8 +279,8 @@ func (x *executor) call(a loop.Call) {
 	})
 }
 
-// surrounded returns the task with the environment that it runs in.
-func (x *executor) surrounded(t *wire.Task, pool string) (*wire.Task, error) {
+// withEnvironment returns the task with the environment that it runs in.
+func (x *executor) withEnvironment(t *wire.Task, pool string) (*wire.Task, error) {
 	if x.Environment == nil {
 		return t, nil
 	}
@@ -324,7 +324,7 @@ func (x *executor) publish(a loop.Publish) {
 	var data []byte
 	if err == nil {
 		var task *wire.Task
-		if task, err = x.surrounded(a.Task, a.Ref.Pool); err == nil {
+		if task, err = x.withEnvironment(a.Task, a.Ref.Pool); err == nil {
 			data = wire.EncodeTask(task)
 		}
 	}

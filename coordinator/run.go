@@ -246,7 +246,7 @@ func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
 	r.acts.finish(r.kept(base, r.loop.Held()))
 	cancel(errEnded)
 	defer r.acts.settleRest()
-	if r.broke() {
+	if r.endedByBug() {
 		r.acts.waitAtMost(bugPatience)
 	} else {
 		r.acts.wait()
@@ -279,8 +279,8 @@ var errEnded = fmt.Errorf("the run has ended: %w", wire.ErrLeft)
 // lock that the bug has left locked.
 const bugPatience = 5 * time.Second
 
-// broke tells whether the run has ended because of a bug.
-func (r *Runner) broke() bool {
+// endedByBug tells whether the run has ended because of a bug.
+func (r *Runner) endedByBug() bool {
 	var b *Bug
 	return errors.As(r.loop.Err(), &b)
 }

@@ -83,21 +83,21 @@ func (c *committer) run() {
 	}
 }
 
-// moments are the fail points before and after the commit of a record, by its kind.
-type moments struct{ before, after failpoint.Point }
+// commitPoints are the fail points before and after the commit of a record, by its kind.
+type commitPoints struct{ before, after failpoint.Point }
 
-func before(m moments) failpoint.Point { return m.before }
-func after(m moments) failpoint.Point  { return m.after }
+func before(m commitPoints) failpoint.Point { return m.before }
+func after(m commitPoints) failpoint.Point  { return m.after }
 
 // hit lets a test kill the process before or after the commit of a batch.
-func hit(batch []loop.Record, when func(moments) failpoint.Point) {
+func hit(batch []loop.Record, when func(commitPoints) failpoint.Point) {
 	for _, r := range batch {
-		m := moments{failpoint.OutcomeUnsaved, failpoint.OutcomeSaved}
+		m := commitPoints{failpoint.OutcomeUnsaved, failpoint.OutcomeSaved}
 		switch r.Kind {
 		case loop.Wanted:
-			m = moments{failpoint.WantUnsaved, failpoint.WantSaved}
+			m = commitPoints{failpoint.WantUnsaved, failpoint.WantSaved}
 		case loop.Intended:
-			m = moments{failpoint.IntentUnsaved, failpoint.IntentSaved}
+			m = commitPoints{failpoint.IntentUnsaved, failpoint.IntentSaved}
 		}
 		failpoint.Hit(when(m))
 	}
@@ -114,8 +114,8 @@ func (c *committer) next() []loop.Record {
 	return batch
 }
 
-// survey passes the workers that are alive already to the loop.
-func (x *executor) survey() {
+// announceWorkers passes the workers that are alive already to the loop.
+func (x *executor) announceWorkers() {
 	workers, err := x.Hub.Workers(x.ctx)
 	if err != nil {
 		return // the heartbeats that follow have them, too
@@ -130,14 +130,14 @@ func (x *executor) survey() {
 
 // watchWorkers passes heartbeats to the loop.
 func (x *executor) watchWorkers() {
-	x.insist(func() error {
+	x.keepWatching(func() error {
 		return x.Hub.WatchWorkers(x.ctx, func(h wire.Heartbeat) { x.inbox.put(loop.Beat{Heartbeat: h}) })
 	})
 }
 
 // watchControl passes requests of other processes to cancel the run to the loop.
 func (x *executor) watchControl() {
-	x.insist(func() error {
+	x.keepWatching(func() error {
 		return x.Hub.WatchControl(x.ctx, func(c wire.Control) {
 			if c.Kind == "cancel" && (c.Run == x.RunID || c.Run == x.Hub.Coordinator()) {
 				x.inbox.put(loop.Interrupted{Cancel: true})
@@ -146,8 +146,8 @@ func (x *executor) watchControl() {
 	})
 }
 
-// insist restarts a watch that fails, until the run ends.
-func (x *executor) insist(watch func() error) {
+// keepWatching restarts a watch that fails, until the run ends.
+func (x *executor) keepWatching(watch func() error) {
 	for {
 		err := watch()
 		var b *Bug

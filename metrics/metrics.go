@@ -128,21 +128,21 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 }
 
-// asked is a collector that reads its values when it is scraped.
-type asked struct {
+// scraped is a collector that reads its values when it is scraped.
+type scraped struct {
 	all []*prometheus.Desc
 	ask func(gauge func(d *prometheus.Desc, value float64, labels ...string))
 	// counters are the metrics whose values only increase.
 	counters map[*prometheus.Desc]bool
 }
 
-func (a *asked) Describe(ch chan<- *prometheus.Desc) {
+func (a *scraped) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range a.all {
 		ch <- d
 	}
 }
 
-func (a *asked) Collect(ch chan<- prometheus.Metric) {
+func (a *scraped) Collect(ch chan<- prometheus.Metric) {
 	a.ask(func(d *prometheus.Desc, value float64, labels ...string) {
 		kind := prometheus.GaugeValue
 		if a.counters[d] {

@@ -36,7 +36,7 @@ func (s *Set) Runs() *Runs {
 	operations := desc("operations",
 		"Operations of runs, by pool: running, or ready and waiting for a permit or a worker.", "pool", "state")
 	inDoubt := desc("operations_in_doubt", "Operations of runs under way whose outcome is not known.")
-	s.registry.MustRegister(&asked{all: []*prometheus.Desc{operations, inDoubt}, ask: func(
+	s.registry.MustRegister(&scraped{all: []*prometheus.Desc{operations, inDoubt}, ask: func(
 		gauge func(*prometheus.Desc, float64, ...string)) {
 		pools, doubtful := r.counts()
 		for pool, c := range pools {

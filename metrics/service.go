@@ -22,7 +22,7 @@ const patience = 3 * time.Second
 // Statuses registers the number of unfinished runs by status, read at each scrape.
 func (s *Set) Statuses(tally func() map[record.RunStatus]int) (changed func(record.RunStatus)) {
 	open := desc("runs", "Runs of the service that have not ended, by status.", "status")
-	s.registry.MustRegister(&asked{all: []*prometheus.Desc{open}, ask: func(
+	s.registry.MustRegister(&scraped{all: []*prometheus.Desc{open}, ask: func(
 		gauge func(*prometheus.Desc, float64, ...string)) {
 		counts := tally()
 		for _, status := range record.Statuses {
@@ -52,7 +52,7 @@ func (s *Set) Watching(tally func() (Watching, error)) {
 	drifted := desc("drift_objects_drifted", "Objects that are known not to be as the state has them.")
 	failing := desc("drift_workspaces_failing", "Watched workspaces of which something could not be read last.")
 	oldest := desc("drift_oldest_read_seconds", "How long ago the watched object was read that was read the longest ago.")
-	s.registry.MustRegister(&asked{all: []*prometheus.Desc{spaces, objects, drifted, failing, oldest}, ask: func(
+	s.registry.MustRegister(&scraped{all: []*prometheus.Desc{spaces, objects, drifted, failing, oldest}, ask: func(
 		gauge func(*prometheus.Desc, float64, ...string)) {
 		t, err := tally()
 		if err != nil {
@@ -75,7 +75,7 @@ func (s *Set) Transport(t Transport) {
 	slots := desc("pool_slots", "Slots of the live workers of a pool.", "pool")
 	used := desc("pool_slots_used", "Slots of the live workers of a pool that are in use.", "pool")
 	up := desc("nats_up", "Is 1 when NATS has answered this scrape.")
-	s.registry.MustRegister(&asked{all: []*prometheus.Desc{held, waiting, size, workers, slots, used, up}, ask: func(
+	s.registry.MustRegister(&scraped{all: []*prometheus.Desc{held, waiting, size, workers, slots, used, up}, ask: func(
 		gauge func(*prometheus.Desc, float64, ...string)) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -155,7 +155,7 @@ func (s *Set) Stores(own func() StoreStats, workspaces func() int64) (commit fun
 	size := desc("store_size_bytes", "How large the stores are: the service's own, and all of workspaces.", "store")
 	writes := desc("service_store_changes_total", "Changes of the service's own store. Several may share a commit.")
 	seconds := desc("service_store_write_seconds_total", "How long writing the service's own store took.")
-	s.registry.MustRegister(&asked{all: []*prometheus.Desc{size, writes, seconds},
+	s.registry.MustRegister(&scraped{all: []*prometheus.Desc{size, writes, seconds},
 		counters: map[*prometheus.Desc]bool{writes: true, seconds: true},
 		ask: func(gauge func(*prometheus.Desc, float64, ...string)) {
 			stats := own()

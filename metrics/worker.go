@@ -22,7 +22,7 @@ func (s *Set) Worker(load func() Load, plugins func() []Plugin) {
 	used := desc("worker_slots_used", "How many operations the worker is carrying out.")
 	processes := desc("plugin_processes", "Processes of a provider.", "provider")
 	memory := desc("plugin_resident_memory_bytes", "What the processes of a provider have in memory.", "provider")
-	s.registry.MustRegister(&asked{all: []*prometheus.Desc{slots, used, processes, memory}, ask: func(
+	s.registry.MustRegister(&scraped{all: []*prometheus.Desc{slots, used, processes, memory}, ask: func(
 		gauge func(*prometheus.Desc, float64, ...string)) {
 		l := load()
 		gauge(slots, float64(l.Slots))

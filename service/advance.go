@@ -13,19 +13,19 @@ import (
 // further event.
 func (q *queue) advance(ctx context.Context) (time.Time, error) {
 	for {
-		if wait, err := q.makeSure(ctx); err != nil || !wait.IsZero() {
+		if wait, err := q.rereadRuns(ctx); err != nil || !wait.IsZero() {
 			return wait, err
 		}
-		b, err := q.board()
+		b, err := q.state()
 		if err != nil {
 			return time.Time{}, err
 		}
-		for _, r := range q.goOn(b) {
+		for _, r := range q.continueApplies(b) {
 			q.begin(ctx, r, true)
 		}
 		steps := b.due()
 		if len(steps) == 0 {
-			return b.alarm(), nil
+			return b.nextDue(), nil
 		}
 		made, err := q.make(steps)
 		for _, r := range made {

@@ -72,7 +72,7 @@ func (s *Service) PutForeignState(a *Actor, workspace string, n ForeignState, da
 		if err := workspaces.Put(tx, w); err != nil {
 			return err
 		}
-		tx.After(func() { s.wishState(v.ID) })
+		tx.After(func() { s.enqueueStateOutline(v.ID) })
 		s.tellAfter(tx, w)
 		return stateVersions.Put(tx, v)
 	})

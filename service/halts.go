@@ -110,9 +110,9 @@ func (q *queue) suspend(workspace string) {
 	}
 }
 
-// goOn starts the applies that are in progress but that no job carries out, because they were suspended or the
-// service was restarted.
-func (q *queue) goOn(b *board) (due []*record.Run) {
+// continueApplies starts the applies that are in progress but that no job carries out, because they were suspended or
+// the service was restarted.
+func (q *queue) continueApplies(b *queueState) (due []*record.Run) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.unsure || q.stopped {

@@ -321,18 +321,18 @@ func stateFiles(version string) []string {
 	return []string{stateFile(version), jsonStateFile(version), stateOutlineFile(version)}
 }
 
-// wish queues the making of an outline. If the queue is full, the outline is made when it is requested.
-func (o *outlines) wish(make func() error) {
+// enqueue queues the making of an outline. If the queue is full, the outline is made when it is requested.
+func (o *outlines) enqueue(make func() error) {
 	select {
 	case o.wanted <- make:
 	default:
 	}
 }
 
-// wishState queues the outline of a new version of a state, while the outline of the version before, on which
+// enqueueStateOutline queues the outline of a new version of a state, while the outline of the version before, on which
 // it is based, is still cached.
-func (s *Service) wishState(version string) {
-	s.outlines.wish(func() error {
+func (s *Service) enqueueStateOutline(version string) {
+	s.outlines.enqueue(func() error {
 		var v *record.StateVersion
 		err := s.store.View(func(tx *store.Tx) (err error) { v, err = stateVersions.Get(tx, version); return err })
 		if err == nil && !v.Encrypted && v.Status == record.StateFinalized {

@@ -6,8 +6,8 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// spread wakes the goroutines that wait for changes of these runs. The caller holds q.mu.
-func (q *queue) spread(changed ...string) {
+// notifyChanged wakes the goroutines that wait for changes of these runs. The caller holds q.mu.
+func (q *queue) notifyChanged(changed ...string) {
 	q.changes, q.ordered = q.changes+1, nil
 	close(q.news)
 	q.news = make(chan struct{})

@@ -105,7 +105,7 @@ func (q *queue) attempt(leaving, stopping context.Context, r *record.Run, j *job
 		s.log.Error("cannot write the log of a run", "run", r.ID, "error", err)
 		return nil, nil, err
 	}
-	log := &patient{log: file}
+	log := &bufferedLog{log: file}
 	switch {
 	case file.Size() == 0:
 		_, err = fmt.Fprintf(log, "%sMillipede %s\non %s_%s\nPreparing the run %s...\n", logBegin, s.opts.Version,
@@ -117,7 +117,7 @@ func (q *queue) attempt(leaving, stopping context.Context, r *record.Run, j *job
 	if err != nil {
 		return nil, log, err
 	}
-	results, err := s.engage(leaving, stopping, r, j, log, resumed)
+	results, err := s.runPhase(leaving, stopping, r, j, log, resumed)
 	return results, log, errors.Join(err, log.Flush())
 }
 
@@ -147,8 +147,8 @@ func unmarked(err error) string {
 	return strings.NewReplacer(logBegin, "", logEnd, "").Replace(err.Error())
 }
 
-// engage has the engine carry out a phase, and stores the files that it returns.
-func (s *Service) engage(leaving, stopping context.Context, r *record.Run, j *job, log io.Writer,
+// runPhase has the engine carry out a phase, and stores the files that it returns.
+func (s *Service) runPhase(leaving, stopping context.Context, r *record.Run, j *job, log io.Writer,
 	resumed bool) (results any, err error) {
 	return s.work(stopping, r, j, log, resumed, func(job *Job) (any, error) {
 		open := s.openBook(r)
@@ -161,7 +161,7 @@ func (s *Service) engage(leaving, stopping context.Context, r *record.Run, j *jo
 			if job.Plan, err = s.store.ReadAll(planFile(r)); err != nil {
 				return nil, err
 			}
-			return engaged(s.engine.Apply(leaving, job))
+			return applyResults(s.engine.Apply(leaving, job))
 		}
 		planned, err := s.engine.Plan(leaving, job)
 		if err != nil {
@@ -179,7 +179,7 @@ func (s *Service) engage(leaving, stopping context.Context, r *record.Run, j *jo
 		if err := files.Wait(); err != nil {
 			return nil, err
 		}
-		s.outlines.wish(func() error {
+		s.outlines.enqueue(func() error {
 			if s.queue.plansWait() {
 				return nil // no outline now, because users wait; it is made when it is requested
 			}
@@ -200,12 +200,12 @@ func (s *Service) work(stopping context.Context, r *record.Run, j *job, log io.W
 			results, err = nil, fmt.Errorf("this is a bug in Millipede: %v", bug)
 		}
 	}()
-	token, lent, err := s.lendToken(r)
+	token, lent, err := s.makeRunToken(r)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if err := s.takeTokenBack(lent); err != nil { // the end of the run revokes it too, and it expires
+		if err := s.revokeRunToken(lent); err != nil { // the end of the run revokes it too, and it expires
 			s.log.Warn("cannot remove the token of a run", "run", r.ID, "error", err)
 		}
 	}()
@@ -264,7 +264,7 @@ func (q *queue) waitsFor(id, kind, on, text string) {
 		}
 		j.waits = Wait{Kind: kind, On: on, Since: since, Text: text}
 	}
-	q.spread(id)
+	q.notifyChanged(id)
 }
 
 // masked returns a text with its secrets masked as in the log.
@@ -304,8 +304,8 @@ func (j *Job) unmask(err error) error {
 	return errors.Join(err, failed)
 }
 
-// engaged converts the result of an apply to the types that carryOut uses.
-func engaged(r *ApplyResult, err error) (any, error) {
+// applyResults converts the result of an apply to the types that carryOut uses.
+func applyResults(r *ApplyResult, err error) (any, error) {
 	if r == nil {
 		return nil, err
 	}
@@ -392,7 +392,7 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 			case again && now.Status == record.Planning:
 				kind = record.EventPlanAgain
 			case again:
-				return nil // goOn resumes it
+				return nil // continueApplies resumes it
 			case failure == nil && now.Status == record.Planning && !now.CancelAsked.IsZero():
 				kind = record.EventCanceled // the plan was finished before the cancellation arrived
 			case errors.Is(failure, ErrStopped) && !now.CancelAsked.IsZero():

@@ -33,7 +33,7 @@ type queue struct {
 	// may have been in vain; see again.
 	repeated map[string]int
 	served   map[string]time.Time
-	seen     map[string]sighting
+	seen     map[string]clientReads
 	stopped  bool
 	unsure   bool          // active may differ from the store
 	reread   time.Time     // the earliest time to read the store again
@@ -57,7 +57,7 @@ func newQueue(s *Service) *queue {
 	return &queue{
 		s: s, wakeups: make(chan struct{}, 1), active: map[string]*record.Run{}, running: map[string]*job{},
 		repeated: map[string]int{},
-		served:   map[string]time.Time{}, seen: map[string]sighting{}, news: make(chan struct{}),
+		served:   map[string]time.Time{}, seen: map[string]clientReads{}, news: make(chan struct{}),
 		halted: make(chan struct{}), followed: map[string]chan struct{}{},
 	}
 }
@@ -89,7 +89,7 @@ func (q *queue) changed(id string) {
 	default:
 		q.unsure = true
 	}
-	q.spread(id)
+	q.notifyChanged(id)
 	q.mu.Unlock()
 	if err == nil {
 		q.s.tell(r)
@@ -97,19 +97,19 @@ func (q *queue) changed(id string) {
 	q.wake()
 }
 
-// doubt makes the queue read all runs again before its next step.
-func (q *queue) doubt() {
+// requireReread makes the queue read all runs again before its next step.
+func (q *queue) requireReread() {
 	q.mu.Lock()
 	q.unsure = true
 	q.mu.Unlock()
 	q.wake()
 }
 
-// makeSure reads the runs again from the store after a change of them has failed, because a failed change may
+// rereadRuns reads the runs again from the store after a change of them has failed, because a failed change may
 // have been committed all the same. A phase that is in progress according to the store, but that no job carries
-// out, is started as after a restart of the service. If the last reading was too recent, makeSure returns the
+// out, is started as after a restart of the service. If the last reading was too recent, rereadRuns returns the
 // time of the next attempt: a disk that refuses one change is likely to refuse the next one too.
-func (q *queue) makeSure(ctx context.Context) (time.Time, error) {
+func (q *queue) rereadRuns(ctx context.Context) (time.Time, error) {
 	for {
 		q.mu.Lock()
 		unsure, changes, soonest := q.unsure, q.changes, q.reread
@@ -135,11 +135,11 @@ func (q *queue) makeSure(ctx context.Context) (time.Time, error) {
 		var left []*record.Run
 		for _, r := range all {
 			q.active[r.ID] = r
-			if r.Status == record.Planning && q.running[r.ID] == nil { // goOn starts applies
+			if r.Status == record.Planning && q.running[r.ID] == nil { // continueApplies starts applies
 				left = append(left, r)
 			}
 		}
-		q.spread(slices.Collect(maps.Keys(q.followed))...)
+		q.notifyChanged(slices.Collect(maps.Keys(q.followed))...)
 		q.mu.Unlock()
 		for _, r := range left {
 			q.begin(ctx, r, false)
@@ -160,7 +160,7 @@ func (q *queue) forget(workspace string) {
 		}
 	}
 	delete(q.served, workspace)
-	q.spread(gone...)
+	q.notifyChanged(gone...)
 }
 
 // stop asks the job of a run to end; with leave, without waiting for its operations.

@@ -69,7 +69,7 @@ func (s *Service) RestoreState(a *Actor, id string) (out *record.StateVersion, e
 			return conflict("the state of the workspace has changed meanwhile")
 		}
 		ws.CurrentState, ws.UpdatedAt = out.ID, out.CreatedAt
-		tx.After(func() { s.wishState(out.ID) })
+		tx.After(func() { s.enqueueStateOutline(out.ID) })
 		s.tellAfter(tx, ws)
 		if err := workspaces.Put(tx, ws); err != nil {
 			return err

@@ -83,9 +83,9 @@ func (q *queue) settle(run string) {
 // maxPending bounds the part of a log that is kept in memory while it cannot be written, in bytes.
 const maxPending = 1 << 20
 
-// patient is a log that hides a full disk from its writers: it keeps the text that could not be written in
+// bufferedLog is a log that hides a full disk from its writers: it keeps the text that could not be written in
 // memory, and writes it before later text. Safe for concurrent use.
-type patient struct {
+type bufferedLog struct {
 	log io.Writer
 
 	mu      sync.Mutex // guards pending and the order of writes
@@ -94,7 +94,7 @@ type patient struct {
 
 // Write implements io.Writer. It returns an error if the disk has been full for so long that maxPending is
 // exceeded, or for any other problem of the disk.
-func (l *patient) Write(p []byte) (int, error) {
+func (l *bufferedLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err := l.flush()
@@ -110,13 +110,13 @@ func (l *patient) Write(p []byte) (int, error) {
 }
 
 // Flush writes the text that is kept in memory.
-func (l *patient) Flush() error {
+func (l *bufferedLog) Flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.flush()
 }
 
-func (l *patient) flush() error {
+func (l *bufferedLog) flush() error {
 	if len(l.pending) == 0 {
 		return nil
 	}

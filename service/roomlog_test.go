@@ -26,7 +26,7 @@ func (d *disk) Write(p []byte) (int, error) {
 // Lines that came while the disk was full were missing in the log.
 func TestALogOnAFullDiskHasEveryLineOnceThereIsRoom(t *testing.T) {
 	d := &disk{room: 9}
-	l := &patient{log: d}
+	l := &bufferedLog{log: d}
 	for _, line := range []string{"first\n", "second\n", "third\n"} {
 		if n, err := l.Write([]byte(line)); n != len(line) || err != nil {
 			t.Errorf("%q: %d, %v", line, n, err)

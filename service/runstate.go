@@ -79,7 +79,7 @@ func (t *runState) Write(_ context.Context, data []byte) error {
 		if err := workspaces.Put(tx, ws); err != nil {
 			return err
 		}
-		tx.After(func() { t.s.wishState(v.ID) })
+		tx.After(func() { t.s.enqueueStateOutline(v.ID) })
 		t.s.tellAfter(tx, ws)
 		return stateVersions.Put(tx, v)
 	}))

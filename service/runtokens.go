@@ -11,11 +11,11 @@ import (
 // runTokenTerm is the maximum validity of the token of a phase; the token is revoked when the phase ends.
 const runTokenTerm = 24 * time.Hour
 
-// lendToken makes the token of a phase, with which the programs of a run read the states that its workspace may
+// makeRunToken makes the token of a phase, with which the programs of a run read the states that its workspace may
 // read. Jobs that use the same run at the same time (reading objects for drift, resolving doubts) keep their
 // tokens; tokens that an earlier process of the service has left are revoked. The caller revokes the token with
-// takeTokenBack.
-func (s *Service) lendToken(r *record.Run) (token, id string, err error) {
+// revokeRunToken.
+func (s *Service) makeRunToken(r *record.Run) (token, id string, err error) {
 	token, id = newToken(), newID("at")
 	kept := &record.Token{
 		ID: id, Hash: Hash(token), Kind: record.TokenRun, Owner: r.ID, Description: "run",
@@ -36,8 +36,8 @@ func (s *Service) lendToken(r *record.Run) (token, id string, err error) {
 	return token, id, err
 }
 
-// takeTokenBack revokes the token of a phase.
-func (s *Service) takeTokenBack(id string) error {
+// revokeRunToken revokes the token of a phase.
+func (s *Service) revokeRunToken(id string) error {
 	s.lent.Delete(id)
 	return s.store.Update(func(tx *store.Tx) error { return tokens.Delete(tx, id) })
 }

@@ -108,7 +108,7 @@ func New(o Options) (*Service, error) {
 		outgoing: make(chan struct{}, 1), stream: events.New(o.Now)}
 	s.outlines.wanted = make(chan func() error, 64)
 	s.queue, s.watcher = newQueue(s), newWatcher(s)
-	o.Store.OnUnsure(s.queue.doubt)
+	o.Store.OnUnsure(s.queue.requireReread)
 	return s, s.recover()
 }
 

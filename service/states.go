@@ -190,7 +190,7 @@ func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
 		if err := workspaces.Put(tx, ws); err != nil {
 			return err
 		}
-		tx.After(func() { s.wishState(v.ID) })
+		tx.After(func() { s.enqueueStateOutline(v.ID) })
 		s.tellAfter(tx, ws)
 		return stateVersions.Put(tx, v)
 	}))

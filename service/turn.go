@@ -10,9 +10,9 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// board is a snapshot of everything that determines which steps are due. It is made anew for each decision, and
+// queueState is a snapshot of everything that determines which steps are due. It is made anew for each decision, and
 // is not modified.
-type board struct {
+type queueState struct {
 	now    time.Time
 	runs   []*record.Run // unfinished runs by creation time
 	spaces map[string]*record.Workspace
@@ -21,7 +21,7 @@ type board struct {
 	// served is when a plan of a workspace was last started, so that workspaces take turns.
 	served map[string]time.Time
 	// seen says whether, and how often since their plan ended, a client has looked at runs.
-	seen map[string]sighting
+	seen map[string]clientReads
 	// objects says what running phases wait for: applies for the objects that they change, any phase for disk
 	// space.
 	objects map[string]Wait
@@ -31,8 +31,8 @@ type board struct {
 	halts map[string]*record.Halt
 }
 
-// sighting records how a client looks at a run.
-type sighting struct {
+// clientReads records how a client looks at a run.
+type clientReads struct {
 	reads int // since the plan ended
 	last  time.Time
 }
@@ -55,7 +55,7 @@ const goneAfter = 30 * time.Second
 
 // due returns the steps that are due, in order: each is possible after those before it. A run may have several
 // steps, so that one transaction takes it to the next status in which it has to wait.
-func (b *board) due() []step {
+func (b *queueState) due() []step {
 	now := b.turn()
 	all := now
 	for len(now) > 0 {
@@ -66,8 +66,8 @@ func (b *board) due() []step {
 	return all
 }
 
-// after returns the board after the given steps.
-func (b *board) after(steps []step) *board {
+// after returns the state of the queue after the given steps.
+func (b *queueState) after(steps []step) *queueState {
 	next, at := *b, make(map[string]*record.Run, len(steps))
 	next.runs, next.served = slices.Clone(b.runs), map[string]time.Time{}
 	maps.Copy(next.served, b.served)
@@ -94,9 +94,9 @@ func (b *board) after(steps []step) *board {
 	return &next
 }
 
-// turn returns the steps that are due on the board without further changes; steps of different runs do not
+// turn returns the steps that are due in this state; steps of different runs do not
 // conflict.
-func (b *board) turn() []step {
+func (b *queueState) turn() []step {
 	var out []step
 	plans, applies := 0, 0
 	mates := map[string][]*record.Run{} // by workspace
@@ -151,7 +151,7 @@ func (b *board) turn() []step {
 }
 
 // order sorts the queued plans: workspaces take turns; the runs of one workspace are ordered by creation.
-func (b *board) order(queued []*record.Run) {
+func (b *queueState) order(queued []*record.Run) {
 	turn := map[string]int{} // the position of a run among those of its workspace
 	rank := map[string]int{}
 	for _, r := range queued {
@@ -165,7 +165,7 @@ func (b *board) order(queued []*record.Run) {
 }
 
 // planned returns the next step of a run whose plan waits for approval; the zero value while it must wait.
-func (b *board) planned(r *record.Run) step {
+func (b *queueState) planned(r *record.Run) step {
 	at, seen := r.Times[record.Planned], b.seen[r.ID]
 	w := b.spaces[r.Workspace]
 	switch {
@@ -185,8 +185,8 @@ func later(x, y time.Time) time.Time {
 	return y
 }
 
-// alarm returns the next time at which a step becomes due by the passing of time alone; zero for never.
-func (b *board) alarm() time.Time {
+// nextDue returns the next time at which a step becomes due by the passing of time alone; zero for never.
+func (b *queueState) nextDue() time.Time {
 	var first time.Time
 	for _, r := range b.runs {
 		if r.Status != record.Planned {
@@ -224,7 +224,7 @@ type Wait struct {
 
 // blocked returns the reason why a pending or confirmed run cannot have its workspace yet; the zero value if it
 // can. The runs of the workspace are among mates.
-func (b *board) blocked(r *record.Run, mates []*record.Run, taken map[string]bool) Wait {
+func (b *queueState) blocked(r *record.Run, mates []*record.Run, taken map[string]bool) Wait {
 	w := b.spaces[r.Workspace]
 	since := r.Times[r.Status]
 	switch {
@@ -270,13 +270,13 @@ func (b *board) blocked(r *record.Run, mates []*record.Run, taken map[string]boo
 }
 
 // emergency reports whether an emergency halt has stopped the phase of a run.
-func (b *board) emergency(r *record.Run) bool {
+func (b *queueState) emergency(r *record.Run) bool {
 	h := b.halts[r.Workspace]
 	return h != nil && h.Emergency
 }
 
 // halted returns the wait of a run that a halt keeps from continuing; the zero value if there is none.
-func (b *board) halted(r *record.Run) Wait {
+func (b *queueState) halted(r *record.Run) Wait {
 	h := b.halts[r.Workspace]
 	where, how := "the workspace", "is drained"
 	if h.On == place("") {
@@ -298,7 +298,7 @@ func holds(r *record.Run) bool {
 }
 
 // waits returns the reason why a run waits.
-func (b *board) waits(r *record.Run) Wait {
+func (b *queueState) waits(r *record.Run) Wait {
 	since := r.Times[r.Status]
 	if b.halts[r.Workspace] != nil {
 		switch r.Status {
@@ -338,7 +338,7 @@ func (b *board) waits(r *record.Run) Wait {
 
 // place returns the position of a run among those that wait for the same limit, in the order in which they will
 // start.
-func (b *board) place(r *record.Run) int {
+func (b *queueState) place(r *record.Run) int {
 	var waiting []*record.Run
 	for _, o := range b.runs {
 		if o.Status == r.Status && b.halts[o.Workspace] == nil {

@@ -10,19 +10,19 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// play is one game on a board: runs come, people act, phases end, the service ends and starts again, in an order that a
-// seed says.
+// play is a simulation of the queue: runs come, people act, phases end, the service ends and starts again, in an order
+// that a seed says.
 type play struct {
 	t      *testing.T
 	seed   uint64
 	random *rand.Rand
-	board  board
+	queue  queueState
 	number uint64
 	starts []string // what was planned and applied, to tell what a seed did
 }
 
 func (p *play) find(id string) *record.Run {
-	for _, r := range p.board.runs {
+	for _, r := range p.queue.runs {
 		if r.ID == id {
 			return r
 		}
@@ -32,10 +32,10 @@ func (p *play) find(id string) *record.Run {
 
 // enter applies an event as Service.enter does, without the store.
 func (p *play) enter(r *record.Run, k record.RunEventKind, o record.Outcome) bool {
-	if r.Enter(k, o, p.board.now) != nil {
+	if r.Enter(k, o, p.queue.now) != nil {
 		return false
 	}
-	w := p.board.spaces[r.Workspace]
+	w := p.queue.spaces[r.Workspace]
 	locks := !r.PlanOnly && r.Status.Holds() && (!r.SavePlan || k == record.EventApplyQueued ||
 		r.Status == record.Applying)
 	switch {
@@ -45,9 +45,9 @@ func (p *play) enter(r *record.Run, k record.RunEventKind, o record.Outcome) boo
 		w.Lock = record.Lock{}
 	}
 	if r.Status.Final() {
-		for i, o := range p.board.runs {
+		for i, o := range p.queue.runs {
 			if o == r {
-				p.board.runs = append(p.board.runs[:i:i], p.board.runs[i+1:]...)
+				p.queue.runs = append(p.queue.runs[:i:i], p.queue.runs[i+1:]...)
 				break
 			}
 		}
@@ -59,7 +59,7 @@ func (p *play) enter(r *record.Run, k record.RunEventKind, o record.Outcome) boo
 func (p *play) check(when string) {
 	p.t.Helper()
 	holder, plans, applies := map[string]string{}, 0, 0
-	for _, r := range p.board.runs {
+	for _, r := range p.queue.runs {
 		switch r.Status {
 		case record.Planning:
 			plans++
@@ -78,11 +78,11 @@ func (p *play) check(when string) {
 			p.t.Fatalf("seed %d, %s: %s and %s both have %s", p.seed, when, other, r.ID, r.Workspace)
 		}
 		holder[r.Workspace] = r.ID
-		if l := p.board.spaces[r.Workspace].Lock; l.Kind == "run" && l.ID != r.ID {
+		if l := p.queue.spaces[r.Workspace].Lock; l.Kind == "run" && l.ID != r.ID {
 			p.t.Fatalf("seed %d, %s: %s is %s, and the lock is that of %s", p.seed, when, r.ID, r.Status, l.ID)
 		}
 	}
-	if plans > p.board.plans || applies > p.board.applies {
+	if plans > p.queue.plans || applies > p.queue.applies {
 		p.t.Fatalf("seed %d, %s: %d plans and %d applies at a time", p.seed, when, plans, applies)
 	}
 }
@@ -90,7 +90,7 @@ func (p *play) check(when string) {
 // turn makes the steps that are due.
 func (p *play) turn() {
 	for {
-		steps := p.board.due()
+		steps := p.queue.due()
 		made := 0
 		for _, s := range steps {
 			if r := p.find(s.run); r != nil && p.enter(r, s.kind, 0) {
@@ -108,28 +108,28 @@ func (p *play) turn() {
 // act does one thing that somebody may do.
 func (p *play) act() {
 	var r *record.Run
-	if n := len(p.board.runs); n > 0 {
-		r = p.board.runs[p.random.IntN(n)]
+	if n := len(p.queue.runs); n > 0 {
+		r = p.queue.runs[p.random.IntN(n)]
 	}
 	switch p.random.IntN(12) {
 	case 0, 1, 2:
 		p.number++
 		kind := p.random.IntN(6)
-		p.board.runs = append(p.board.runs, &record.Run{
+		p.queue.runs = append(p.queue.runs, &record.Run{
 			ID: fmt.Sprint("run-", p.number), Number: p.number, Workspace: fmt.Sprint("ws-", p.random.IntN(3)),
 			Status:   record.Pending,
 			PlanOnly: kind == 0, SavePlan: kind == 1, AutoApply: kind == 2, Source: SourceAPI,
 			Times: map[record.RunStatus]time.Time{},
 		})
 	case 3:
-		w := p.board.spaces[fmt.Sprint("ws-", p.random.IntN(3))]
+		w := p.queue.spaces[fmt.Sprint("ws-", p.random.IntN(3))]
 		if !w.Lock.Held() {
 			w.Lock = record.Lock{Kind: "user", ID: "ann"}
 		} else if w.Lock.Kind == "user" {
 			w.Lock = record.Lock{}
 		}
 	case 4: // the service ends and starts again: plans are made anew, applies gone on with
-		for _, r := range p.board.runs {
+		for _, r := range p.queue.runs {
 			if r.Status == record.Planning {
 				p.enter(r, record.EventPlanAgain, 0)
 			}
@@ -145,7 +145,7 @@ func (p *play) act() {
 	default:
 		p.finish(r)
 	}
-	p.board.now = p.board.now.Add(time.Second)
+	p.queue.now = p.queue.now.Add(time.Second)
 }
 
 // finish has a phase under way end, or a plan that waits approved.
@@ -172,13 +172,14 @@ func (p *play) finish(r *record.Run) {
 
 func TestRunsHaveTheirTurns(t *testing.T) {
 	for seed := range uint64(10_000) {
-		p := &play{t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), board: board{ //nolint:gosec // a seed is the point
+		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the test needs a seed
+		p := &play{t: t, seed: seed, random: random, queue: queueState{
 			now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), plans: 2, applies: 2, served: map[string]time.Time{},
-			seen: map[string]sighting{}, spaces: map[string]*record.Workspace{},
+			seen: map[string]clientReads{}, spaces: map[string]*record.Workspace{},
 		}}
 		for i := range 3 {
 			id := fmt.Sprint("ws-", i)
-			p.board.spaces[id] = &record.Workspace{ID: id}
+			p.queue.spaces[id] = &record.Workspace{ID: id}
 		}
 		for range 40 {
 			p.act()
@@ -186,28 +187,28 @@ func TestRunsHaveTheirTurns(t *testing.T) {
 			p.turn()
 		}
 		// Everybody goes home, locks are taken away, and every run that anybody approves ends.
-		for _, w := range p.board.spaces {
+		for _, w := range p.queue.spaces {
 			if w.Lock.Kind == "user" {
 				w.Lock = record.Lock{}
 			}
 		}
-		for range 20 * (len(p.board.runs) + 1) {
+		for range 20 * (len(p.queue.runs) + 1) {
 			p.turn()
-			for _, r := range append([]*record.Run{}, p.board.runs...) {
+			for _, r := range append([]*record.Run{}, p.queue.runs...) {
 				p.finish(r)
 			}
 		}
-		if len(p.board.runs) > 0 {
-			r := p.board.runs[0]
+		if len(p.queue.runs) > 0 {
+			r := p.queue.runs[0]
 			t.Fatalf("seed %d: %s is %s for ever, it waits for %+v; %v", seed, r.ID, r.Status,
-				p.board.waits(r), p.starts)
+				p.queue.waits(r), p.starts)
 		}
 	}
 }
 
 // A run that came later must not get a workspace before one that waits for it.
 func TestNobodyIsOvertaken(t *testing.T) {
-	b := board{plans: 5, applies: 5, spaces: map[string]*record.Workspace{"w": {ID: "w"}}}
+	b := queueState{plans: 5, applies: 5, spaces: map[string]*record.Workspace{"w": {ID: "w"}}}
 	for i := range 3 {
 		b.runs = append(b.runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: "w",
 			Status: record.Pending}) //nolint:gosec // small
@@ -223,7 +224,7 @@ func TestNobodyIsOvertaken(t *testing.T) {
 // The place of a plan counted those that were ordered before it, though workspaces take turns.
 func TestThePlaceOfAPlanIsTheOrderInWhichPlansBegin(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	b := board{plans: 1, spaces: map[string]*record.Workspace{}, served: map[string]time.Time{"busy": now}}
+	b := queueState{plans: 1, spaces: map[string]*record.Workspace{}, served: map[string]time.Time{"busy": now}}
 	for i, w := range []string{"busy", "busy", "quiet"} {
 		b.spaces[w] = &record.Workspace{ID: w}
 		b.runs = append(b.runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: w,
@@ -239,7 +240,7 @@ func TestThePlaceOfAPlanIsTheOrderInWhichPlansBegin(t *testing.T) {
 // Each step of a run was a change of the store of its own, and was waited for: its plan began after three, its apply
 // after four.
 func TestARunGetsToWhereItHasToWaitInOneChange(t *testing.T) {
-	b := board{plans: 1, applies: 1, spaces: map[string]*record.Workspace{"v": {ID: "v"}, "w": {ID: "w"}}}
+	b := queueState{plans: 1, applies: 1, spaces: map[string]*record.Workspace{"v": {ID: "v"}, "w": {ID: "w"}}}
 	b.runs = []*record.Run{
 		{ID: "planned", Number: 1, Workspace: "v", Status: record.Planned, AutoApply: true, Source: SourceAPI},
 		{ID: "first", Number: 2, Workspace: "w", Status: record.Pending},
@@ -258,13 +259,13 @@ func TestARunGetsToWhereItHasToWaitInOneChange(t *testing.T) {
 		t.Errorf("%v, not %v", got, want)
 	}
 	if b.runs[0].Status != record.Planned {
-		t.Error("a decision has changed the board")
+		t.Error("due has changed the state of the queue")
 	}
 }
 
 func TestWorkspacesTakeTurns(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	b := board{plans: 2, spaces: map[string]*record.Workspace{}, served: map[string]time.Time{"busy": now}}
+	b := queueState{plans: 2, spaces: map[string]*record.Workspace{}, served: map[string]time.Time{"busy": now}}
 	for i, w := range []string{"busy", "busy", "busy", "quiet"} {
 		b.spaces[w] = &record.Workspace{ID: w}
 		b.runs = append(b.runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: w,

@@ -19,14 +19,14 @@ func (s *Service) Variables(a *Actor, parent string) (out []*record.Variable, er
 		}
 		out, err = variables.Select(tx, "parent", parent)
 		for _, v := range out {
-			conceal(v)
+			hideValue(v)
 		}
 		return err
 	})
 	return out, told(err)
 }
 
-func conceal(v *record.Variable) {
+func hideValue(v *record.Variable) {
 	if v.Sensitive {
 		v.Value = ""
 	}
@@ -42,7 +42,7 @@ func (s *Service) Variable(a *Actor, parent, id string) (v *record.Variable, err
 		return err
 	})
 	if err == nil {
-		conceal(v)
+		hideValue(v)
 	}
 	return v, told(err)
 }
@@ -118,7 +118,7 @@ func (s *Service) PutVariable(a *Actor, parent, id string, o VariableSettings) (
 	if err != nil {
 		return nil, err
 	}
-	conceal(v)
+	hideValue(v)
 	return v, nil
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// board returns a snapshot of the queue, with the workspaces of all runs that wait for them.
-func (q *queue) board() (*board, error) {
-	return q.boardWith(func(r *record.Run) bool {
+// state returns a snapshot of the queue, with the workspaces of all runs that wait for them.
+func (q *queue) state() (*queueState, error) {
+	return q.stateWith(func(r *record.Run) bool {
 		switch r.Status {
 		case record.Pending, record.Planned, record.PlannedAndSaved, record.Confirmed:
 			return true
@@ -22,18 +22,18 @@ func (q *queue) board() (*board, error) {
 	})
 }
 
-// boardWith returns a snapshot of the queue with the workspaces of the runs for which looks returns true. It
+// stateWith returns a snapshot of the queue with the workspaces of the runs for which looks returns true. It
 // must stay cheap: it is made after each change, and whenever a client asks for the position of a run.
-func (q *queue) boardWith(looks func(*record.Run) bool) (*board, error) {
+func (q *queue) stateWith(looks func(*record.Run) bool) (*queueState, error) {
 	q.mu.Lock()
 	if q.ordered == nil {
 		q.ordered = slices.SortedFunc(maps.Values(q.active), func(x, y *record.Run) int {
 			return cmp.Compare(x.Number, y.Number)
 		})
 	}
-	b := &board{
+	b := &queueState{
 		now: q.s.now(), plans: q.s.opts.Plans, applies: q.s.opts.Applies, stopped: q.stopped, runs: q.ordered,
-		spaces: map[string]*record.Workspace{}, served: map[string]time.Time{}, seen: map[string]sighting{},
+		spaces: map[string]*record.Workspace{}, served: map[string]time.Time{}, seen: map[string]clientReads{},
 		halts: map[string]*record.Halt{}, objects: map[string]Wait{},
 	}
 	for id, j := range q.running {
@@ -72,8 +72,8 @@ func (q *queue) boardWith(looks func(*record.Run) bool) (*board, error) {
 	return b, err
 }
 
-// readHalts reads the halts that apply to the workspaces of the board.
-func (b *board) readHalts(tx *store.Tx) error {
+// readHalts reads the halts that apply to the workspaces of the queue.
+func (b *queueState) readHalts(tx *store.Tx) error {
 	for _, r := range b.runs {
 		if b.halts[r.Workspace] != nil {
 			continue
@@ -111,7 +111,7 @@ func (s *Service) Waits(a *Actor, id string) (Wait, error) {
 
 // WaitsFor is Waits for a run that was just read.
 func (s *Service) WaitsFor(r *record.Run) (Wait, error) {
-	b, err := s.queue.boardWith(func(o *record.Run) bool { return o.Workspace == r.Workspace })
+	b, err := s.queue.stateWith(func(o *record.Run) bool { return o.Workspace == r.Workspace })
 	if err != nil {
 		return Wait{}, err
 	}

@@ -69,7 +69,7 @@ type pair struct {
 	// openEnded makes every child unknown afterwards: the value itself is unknown, and its shape is shown.
 	openEnded bool
 	// forces are the paths that force a replacement; shown are the paths to show.
-	forces, shown trail
+	forces, shown pathSet
 }
 
 func (p pair) missing(d *datum) bool {
@@ -156,17 +156,17 @@ func (p pair) settled() pair {
 	return p
 }
 
-// trail is a set of paths, relative to a position within them.
-type trail struct {
+// pathSet is a set of paths, relative to a position within them.
+type pathSet struct {
 	paths []cty.Path
 	// deep adds everything below the end of a path; everywhere adds everything.
 	deep, everywhere bool
 }
 
-var everywhere = trail{everywhere: true}
+var everywhere = pathSet{everywhere: true}
 
 // ends reports whether one of the paths ends here.
-func (t trail) ends() bool {
+func (t pathSet) ends() bool {
 	if t.everywhere {
 		return true
 	}
@@ -179,9 +179,9 @@ func (t trail) ends() bool {
 }
 
 // any reports whether one of the paths passes through this position.
-func (t trail) any() bool { return t.everywhere || len(t.paths) > 0 }
+func (t pathSet) any() bool { return t.everywhere || len(t.paths) > 0 }
 
-func (t trail) child(name string) trail {
+func (t pathSet) child(name string) pathSet {
 	return t.down(func(s cty.PathStep) bool {
 		switch s := s.(type) {
 		case cty.GetAttrStep:
@@ -193,7 +193,7 @@ func (t trail) child(name string) trail {
 	})
 }
 
-func (t trail) at(i int) trail {
+func (t pathSet) at(i int) pathSet {
 	return t.down(func(s cty.PathStep) bool {
 		step, ok := s.(cty.IndexStep)
 		if !ok || !step.Key.IsKnown() || step.Key.IsNull() {
@@ -212,11 +212,11 @@ func (t trail) at(i int) trail {
 	})
 }
 
-func (t trail) down(follows func(cty.PathStep) bool) trail {
+func (t pathSet) down(follows func(cty.PathStep) bool) pathSet {
 	if t.everywhere || len(t.paths) == 0 {
 		return t
 	}
-	out := trail{deep: t.deep}
+	out := pathSet{deep: t.deep}
 	for _, p := range t.paths {
 		switch {
 		case len(p) == 0:

@@ -8,7 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-func (d *delta) primitiveText(depth int, m manner) string {
+func (d *delta) primitiveText(depth int, m deltaFormat) string {
 	if kindOf(d.before) == stringKind || kindOf(d.after) == stringKind {
 		return d.stringText(depth, m)
 	}
@@ -35,7 +35,7 @@ func (d *delta) primitiveText(depth int, m manner) string {
 
 // stringText writes a string: quoted, as a heredoc if it has several lines, or as a call of jsonencode if it is
 // JSON.
-func (d *delta) stringText(depth int, m manner) string {
+func (d *delta) stringText(depth int, m deltaFormat) string {
 	var lines []string
 	switch d.action {
 	case plan.Create, plan.NoOp, plan.Delete:
@@ -94,7 +94,7 @@ func textOrJSON(v *datum) (*datum, bool) {
 	return v, false
 }
 
-func (m manner) quoted(v *datum) string {
+func (m deltaFormat) quoted(v *datum) string {
 	if v.nothing() {
 		return m.null()
 	}
@@ -102,7 +102,7 @@ func (m manner) quoted(v *datum) string {
 }
 
 // lines returns the lines of a string that is compared with another one; a string of one line unchanged.
-func (m manner) lines(v *datum) []string {
+func (m deltaFormat) lines(v *datum) []string {
 	switch {
 	case v.nothing():
 		return []string{m.null()}
@@ -114,7 +114,7 @@ func (m manner) lines(v *datum) []string {
 }
 
 // jsonText writes a string of JSON that is created, deleted or unchanged.
-func (d *delta) jsonText(inner *datum, depth int, m manner) string {
+func (d *delta) jsonText(inner *datum, depth int, m deltaFormat) string {
 	switch d.action {
 	case plan.Create:
 		return d.jsonChangeText(nil, inner, depth, m)
@@ -126,7 +126,7 @@ func (d *delta) jsonText(inner *datum, depth int, m manner) string {
 }
 
 // jsonChangeText writes the difference of two strings of JSON as the difference of their contents.
-func (d *delta) jsonChangeText(before, after *datum, depth int, m manner) string {
+func (d *delta) jsonChangeText(before, after *datum, depth int, m deltaFormat) string {
 	content := diffDynamic(pair{before: before, after: after, strict: true, shown: everywhere})
 	how, action := m.inside(), d.action
 	how.noNull = true
@@ -158,7 +158,7 @@ func differenceText(b *strings.Builder, c *document.Change, k Ink) {
 		k.off()+k.off())
 	p := pair{before: formDatum(c.Before, nil, c.BeforeSensitive), after: formDatum(c.After, c.AfterUnknown,
 		c.AfterSensitive), shown: everywhere}
-	text := "    " + diffDynamic(p).text(0, manner{ink: k})
+	text := "    " + diffDynamic(p).text(0, deltaFormat{ink: k})
 	for line := range strings.SplitSeq(text, "\n") {
 		b.WriteString("\n" + bar + " " + k.off() + line)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// manner says how differences are formatted.
-type manner struct {
+// deltaFormat says how differences are formatted.
+type deltaFormat struct {
 	ink Ink
 	// bare leaves out the symbols of actions and their indentation; whole shows unchanged parts, too.
 	bare, whole bool
@@ -23,8 +23,8 @@ type manner struct {
 	reveal bool
 }
 
-// inside returns the manner for the parts of a value.
-func (m manner) inside() manner {
+// inside returns the format for the parts of a value.
+func (m deltaFormat) inside() deltaFormat {
 	m.forces = false
 	return m
 }
@@ -66,7 +66,7 @@ func (k Ink) sign(a plan.Action) string {
 }
 
 // margin returns the indentation and symbol of a line at a depth, for a value with this action.
-func (m manner) margin(depth int, a plan.Action) string {
+func (m deltaFormat) margin(depth int, a plan.Action) string {
 	indent := strings.Repeat("    ", depth)
 	if m.bare {
 		return indent
@@ -74,24 +74,24 @@ func (m manner) margin(depth int, a plan.Action) string {
 	return indent + m.ink.symbol(a) + " "
 }
 
-func (m manner) toNull(a plan.Action) string {
+func (m deltaFormat) toNull(a plan.Action) string {
 	if a != plan.Delete || m.noNull {
 		return ""
 	}
 	return " " + m.ink.on(grayCode) + "-> null" + m.ink.off() + m.ink.off()
 }
 
-func (m manner) forcing(yes bool) string {
+func (m deltaFormat) forcing(yes bool) string {
 	if !yes && !m.forces {
 		return ""
 	}
 	return " " + m.ink.on(redCode) + "# forces replacement" + m.ink.off() + m.ink.off()
 }
 
-func (m manner) arrow() string { return m.ink.on(yellowCode) + "->" + m.ink.off() + m.ink.off() }
-func (m manner) null() string  { return m.ink.on(grayCode) + "null" + m.ink.off() + m.ink.off() }
+func (m deltaFormat) arrow() string { return m.ink.on(yellowCode) + "->" + m.ink.off() + m.ink.off() }
+func (m deltaFormat) null() string  { return m.ink.on(grayCode) + "null" + m.ink.off() + m.ink.off() }
 
-func (m manner) hidden(n int, what string) string {
+func (m deltaFormat) hidden(n int, what string) string {
 	if n != 1 {
 		what += "s"
 	}
@@ -107,7 +107,7 @@ func attributeName(name string) string {
 }
 
 // text formats a difference. Its first line continues the current line; the others are indented by the depth.
-func (d *delta) text(depth int, m manner) string {
+func (d *delta) text(depth int, m deltaFormat) string {
 	switch d.kind {
 	case primitiveDelta:
 		return d.primitiveText(depth, m)
@@ -151,7 +151,7 @@ func (d *delta) text(depth int, m manner) string {
 }
 
 // warnings returns the comments above a value whose sensitivity changes.
-func (d *delta) warnings(depth int, m manner) []string {
+func (d *delta) warnings(depth int, m deltaFormat) []string {
 	if d.kind != sensitiveDelta && d.kind != sensitiveBlockDelta || d.hidBefore == d.hidAfter {
 		return nil
 	}
@@ -175,14 +175,14 @@ func (d *delta) warnings(depth int, m manner) []string {
 }
 
 // warn writes the comments above a value at a depth.
-func (d *delta) warn(b *strings.Builder, depth int, m manner) {
+func (d *delta) warn(b *strings.Builder, depth int, m deltaFormat) {
 	for _, w := range d.warnings(depth, m) {
 		b.WriteString(strings.Repeat("    ", depth) + w + "\n")
 	}
 }
 
 // listText writes a list. Lists whose order matters show the unchanged elements before and after a change.
-func (d *delta) listText(depth int, m manner) string {
+func (d *delta) listText(depth int, m deltaFormat) string {
 	if len(d.items) == 0 {
 		return "[]" + m.toNull(d.action) + m.forcing(d.forces)
 	}
@@ -223,7 +223,7 @@ func (d *delta) listText(depth int, m manner) string {
 	return b.String()
 }
 
-func (d *delta) setText(depth int, m manner) string {
+func (d *delta) setText(depth int, m deltaFormat) string {
 	// In a nested set, the elements are marked as forcing a replacement.
 	nested := d.kind == nestedSetDelta
 	own := d.forces && !nested
@@ -250,7 +250,7 @@ func (d *delta) setText(depth int, m manner) string {
 	return b.String()
 }
 
-func (d *delta) mapText(depth int, m manner) string {
+func (d *delta) mapText(depth int, m deltaFormat) string {
 	nested := d.kind == nestedMapDelta
 	own := d.forces && !nested
 	if len(d.items) == 0 {
@@ -287,7 +287,7 @@ func (d *delta) mapText(depth int, m manner) string {
 	return b.String()
 }
 
-func (d *delta) objectText(depth int, m manner) string {
+func (d *delta) objectText(depth int, m deltaFormat) string {
 	if len(d.items) == 0 {
 		return "{}" + m.toNull(d.action) + m.forcing(d.forces)
 	}
@@ -301,7 +301,7 @@ func (d *delta) objectText(depth int, m manner) string {
 }
 
 // attributesText writes the attributes of an object or a block, aligned.
-func (d *delta) attributesText(b *strings.Builder, depth int, m, inside manner) {
+func (d *delta) attributesText(b *strings.Builder, depth int, m, inside deltaFormat) {
 	names, width := make([]string, len(d.names)), 0
 	for i, name := range d.names {
 		names[i] = attributeName(name)
@@ -325,7 +325,7 @@ func (d *delta) attributesText(b *strings.Builder, depth int, m, inside manner) 
 }
 
 // bodyText writes a block: its attributes, then its nested blocks grouped by type.
-func (d *delta) bodyText(depth int, m manner) string {
+func (d *delta) bodyText(depth int, m deltaFormat) string {
 	if len(d.items) == 0 && len(d.blocks) == 0 {
 		return "{}" + m.forcing(d.forces)
 	}
@@ -344,7 +344,7 @@ func (d *delta) bodyText(depth int, m manner) string {
 }
 
 // blockTypeText writes the nested blocks of one type, and returns the number of omitted ones.
-func (d *delta) blockTypeText(b *strings.Builder, group *blockDelta, depth int, m manner) (unchanged int) {
+func (d *delta) blockTypeText(b *strings.Builder, group *blockDelta, depth int, m deltaFormat) (unchanged int) {
 	apart := false
 	for i, e := range group.items {
 		e = group.hide(e)

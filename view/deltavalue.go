@@ -112,7 +112,7 @@ func diffPrimitive(p pair) *delta {
 
 // diffDynamic returns the difference of two values whose type is known only from the values.
 func diffDynamic(p pair) *delta {
-	p.forces = trail{} // the parts cannot be identified well enough to say that one forces a replacement
+	p.forces = pathSet{} // the parts cannot be identified well enough to say that one forces a replacement
 	return guarded(p, sensitiveDelta, func(p pair) *delta {
 		p.openEnded = false
 		b, a := kindOf(p.before), kindOf(p.after)

@@ -191,7 +191,7 @@ func (t *planText) drift(idle bool) bool {
 
 // relevant returns the attributes of an object that something in the plan refers to; all of them in a refresh-only
 // plan.
-func (t *planText) relevant(c *plan.Change) trail {
+func (t *planText) relevant(c *plan.Change) pathSet {
 	if t.plan.Mode == plan.RefreshOnly {
 		return everywhere
 	}
@@ -201,5 +201,5 @@ func (t *planText) relevant(c *plan.Change) trail {
 			t.referred[r.Resource] = append(t.referred[r.Resource], r.Attribute)
 		}
 	}
-	return trail{paths: t.referred[c.Addr], deep: true}
+	return pathSet{paths: t.referred[c.Addr], deep: true}
 }

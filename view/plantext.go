@@ -154,7 +154,7 @@ func (t *planText) legend() {
 
 // change returns a change, or drift, with the comments above it.
 func (t *planText) change(c *plan.Change, drift bool) string {
-	m := manner{ink: t.Ink, reveal: t.Reveal, whole: c.Importing != nil}
+	m := deltaFormat{ink: t.Ink, reveal: t.Reveal, whole: c.Importing != nil}
 	if c.Action == plan.Forget {
 		m.bare, m.noNull = true, true
 	}
@@ -171,8 +171,8 @@ func (t *planText) change(c *plan.Change, drift bool) string {
 }
 
 // difference returns the difference of the shown attributes.
-func (t *planText) difference(c *plan.Change, shown trail) *delta {
-	p := pair{before: datumOf(c.Before), after: datumOf(c.After), forces: trail{paths: c.ReplacePaths}, shown: shown}
+func (t *planText) difference(c *plan.Change, shown pathSet) *delta {
+	p := pair{before: datumOf(c.Before), after: datumOf(c.After), forces: pathSet{paths: c.ReplacePaths}, shown: shown}
 	s := t.schemas.Resource(c.Provider.Provider, c.Addr.Resource.Mode, c.Addr.Resource.Type)
 	return diffBody(p, blockOf(s))
 }
@@ -208,7 +208,7 @@ func (t *planText) outputs() string {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("%s %-*s = %s", t.Ink.symbol(d.action), width, attributeName(name),
-			d.text(0, manner{ink: t.Ink, reveal: t.Reveal})))
+			d.text(0, deltaFormat{ink: t.Ink, reveal: t.Reveal})))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -83,7 +83,7 @@ func objectText(b *bytes.Buffer, a addr.Instance, note string, object *state.Obj
 	if a.Resource.Mode == addr.Data {
 		kind = "data"
 	}
-	m := manner{ink: o.Ink, bare: true, whole: true, reveal: o.Reveal}
+	m := deltaFormat{ink: o.Ink, bare: true, whole: true, reveal: o.Reveal}
 	fmt.Fprintf(b, "# %s:%s\n%s %q %q %s\n", a, note, kind, a.Resource.Type, a.Resource.Name,
 		objectDifference(object, s).text(0, m))
 }
@@ -141,7 +141,7 @@ func stateOutputs(b *bytes.Buffer, s *state.State, o TextOptions) {
 			d = d.hidden()
 		}
 		p := pair{before: d, after: d, shown: everywhere}
-		fmt.Fprintf(b, "%s = %s\n", name, diffType(p, out.Value.Type()).text(0, manner{ink: o.Ink, bare: true,
+		fmt.Fprintf(b, "%s = %s\n", name, diffType(p, out.Value.Type()).text(0, deltaFormat{ink: o.Ink, bare: true,
 			whole: true, reveal: o.Reveal}))
 	}
 }

@@ -351,7 +351,7 @@ func TestARunShowsWhatIsKnownOfWhatIsInDoubt(t *testing.T) {
 	p := &plan.Plan{
 		Changes: []*plan.Change{{Action: plan.Create}},
 		Graph:   plan.Graph{Vertices: []plan.Vertex{5: {Change: -1}, 6: {Change: -1}}},
-		RestsOn: &plan.RestsOn{
+		Dependencies: &plan.Dependencies{
 			Writes: []addr.Instance{at("a.a"), at("a.c")}, Outputs: []string{"o"}, Reads: []addr.Instance{at("a.v")},
 			Keeps: []addr.ConfigResource{at("a.d").Config()},
 		},

@@ -54,7 +54,7 @@ var (
 // Transport has all contracts over one connection. Close ends its goroutines and closes the connection.
 type Transport interface {
 	Queue
-	Hands
+	DirectTasks
 	Claims
 	Semaphore
 	Blobs
@@ -114,9 +114,9 @@ type Queue interface {
 	HighWater(ctx context.Context, pools []string) (HighWater, error)
 }
 
-// Hands passes a task directly to one worker. Nothing of this is durable. A sender that cannot pass a task on publishes
-// it; if a worker then gets it twice, only one claim wins.
-type Hands interface {
+// DirectTasks passes a task directly to one worker. Nothing of this is durable. A sender that cannot pass a task on
+// publishes it; if a worker then gets it twice, only one claim wins.
+type DirectTasks interface {
 	// HandTask offers the task to a worker of the pool that has reserved a slot since an attempt of the same vertex. It
 	// returns nil if the worker has accepted the task. After an error the worker may have it nevertheless.
 	HandTask(ctx context.Context, worker string, after AttemptID, ref TaskRef, data []byte) error

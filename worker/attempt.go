@@ -36,7 +36,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 		return nil
 	}
 	defer w.ops.drop(ref.Attempt)
-	mail, err := w.mailOf(ctx, ref)
+	mail, err := w.codecOf(ctx, ref)
 	defer mail.held.Give()
 	var task *wire.Task
 	var unreadable error
@@ -49,7 +49,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 		w.Log.Warn("a task cannot be opened now", "run", ref.Run, "attempt", ref.Attempt, "error",
 			errors.Join(err, unreadable))
 		if errors.Is(err, wire.ErrNoKey) && !w.keyless.leave(ref.Attempt, w.Now()) {
-			w.bury(ctx, d)
+			w.writeTombstone(ctx, d)
 			return nil
 		}
 		pause(ctx, hesitation)
@@ -128,7 +128,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	default:
 		result := w.startIfSafe(ctx, a, at, task)
 		w.describe(span, ref, task, result)
-		if task.More && goesOn(result) {
+		if task.More && mayContinue(result) {
 			kept = w.kept.keep(ref.Attempt, w.Now().Add(2*keepFor))
 		}
 		w.report(ctx, a, mail, result)
@@ -136,16 +136,16 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	return kept
 }
 
-// goesOn reports whether another operation of the vertex may follow one with this result.
-func goesOn(r *wire.Result) bool {
+// mayContinue reports whether another operation of the vertex may follow one with this result.
+func mayContinue(r *wire.Result) bool {
 	return !r.NotStarted && r.Doubt == "" && !wire.DiagsFromWire(r.Diagnostics).HasErrors()
 }
 
-// bury writes a tombstone for an attempt whose task this worker cannot decrypt, because nobody has shared the key with
-// it: the run is over and the key removed, or its coordinator is gone. Otherwise the task would be delivered for ever.
-// A run that continues finds the tombstone and makes another attempt. If another worker has claimed the attempt, the
-// task is not needed any more.
-func (w *Worker) bury(ctx context.Context, d wire.Delivery) {
+// writeTombstone writes a tombstone for an attempt whose task this worker cannot decrypt, because nobody has shared the
+// key with it: the run is over and the key removed, or its coordinator is gone. Otherwise the task would be delivered
+// for ever. A run that continues finds the tombstone and makes another attempt. If another worker has claimed the
+// attempt, the task is not needed any more.
+func (w *Worker) writeTombstone(ctx context.Context, d wire.Delivery) {
 	ref := d.Ref()
 	tomb := wire.Claim{Nonce: w.Nonce(), Worker: w.ID, At: w.Now(), Tombstone: true,
 		Reason: fmt.Sprintf("worker %s has not been given the key of the run for %s", w.ID, w.keyless.patience)}
@@ -180,7 +180,7 @@ func (w *Worker) startIfSafe(ctx context.Context, a claimed, at time.Time, task 
 }
 
 // report records the result, publishes it until the stream confirms it, and removes the attempt's record.
-func (w *Worker) report(ctx context.Context, a claimed, mail mail, result *wire.Result) {
+func (w *Worker) report(ctx context.Context, a claimed, mail messageCodec, result *wire.Result) {
 	failpoint.Hit(failpoint.Operated)
 	message, err := mail.seal(ctx, result)
 	if err != nil { // what was done is not known to anybody then, and must be said to be so
@@ -199,7 +199,7 @@ func (w *Worker) report(ctx context.Context, a claimed, mail mail, result *wire.
 	failpoint.Hit(failpoint.EndNoted)
 	if w.publish(ctx, a.ref, func(ctx context.Context) ([]byte, error) {
 		noted = noted || w.noteEnd(a.ref, message)
-		return mail.lighten(ctx, message, result)
+		return mail.spill(ctx, message, result)
 	}) {
 		failpoint.Hit(failpoint.ResultSent)
 		for retry := (backoff{}); !noted; noted = w.noteEnd(a.ref, message) {
@@ -358,26 +358,26 @@ func (a claimed) doubt(reason string) *wire.Result {
 	return a.stamp(&wire.Result{Doubt: reason, Started: now, Ended: now})
 }
 
-// mail opens and seals the messages of one attempt.
-type mail struct {
+// messageCodec opens and seals the messages of one attempt.
+type messageCodec struct {
 	ref    wire.TaskRef
 	sealer *wire.Sealer
 	held   *wire.Held // what the task occupies until the attempt ends
 	w      *Worker
 }
 
-func (w *Worker) mailOf(ctx context.Context, ref wire.TaskRef) (mail, error) {
+func (w *Worker) codecOf(ctx context.Context, ref wire.TaskRef) (messageCodec, error) {
 	sealer, err := w.keys.open(ctx, ref.Pool, ref.Run)
-	return mail{ref: ref, sealer: sealer, held: w.room.For(ref.Pool), w: w}, err
+	return messageCodec{ref: ref, sealer: sealer, held: w.room.For(ref.Pool), w: w}, err
 }
 
-func (m mail) packer() wire.Packer {
+func (m messageCodec) packer() wire.Packer {
 	return wire.Packer{Run: m.ref.Run, Sealer: m.sealer, Blobs: m.w.Blobs.PoolBlobs(m.ref.Pool), Incoming: m.w.Blobs,
 		Rand: m.w.Rand, Held: m.held}
 }
 
 // open decrypts a task. The coordinator's blob may take a while to arrive.
-func (m mail) open(ctx context.Context, data []byte) (*wire.Task, error) {
+func (m messageCodec) open(ctx context.Context, data []byte) (*wire.Task, error) {
 	plain, err := m.packer().Unpack(ctx, wire.TaskSubject(m.ref), data)
 	if err != nil {
 		return nil, err
@@ -386,14 +386,14 @@ func (m mail) open(ctx context.Context, data []byte) (*wire.Task, error) {
 }
 
 // seal makes the message of a result without a blob, so that the copy in the journal is complete.
-func (m mail) seal(ctx context.Context, r *wire.Result) ([]byte, error) {
+func (m messageCodec) seal(ctx context.Context, r *wire.Result) ([]byte, error) {
 	p := m.packer()
 	p.Blobs = nil
 	return p.Pack(ctx, wire.ResultSubject(m.ref), wire.EncodeResult(r))
 }
 
-// lighten returns the message to publish: the content of a large one is moved to a blob.
-func (m mail) lighten(ctx context.Context, message []byte, r *wire.Result) ([]byte, error) {
+// spill returns the message to publish: the content of a large one is moved to a blob.
+func (m messageCodec) spill(ctx context.Context, message []byte, r *wire.Result) ([]byte, error) {
 	if len(message) <= wire.SpillOver {
 		return message, nil
 	}

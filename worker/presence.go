@@ -11,9 +11,9 @@ import (
 // interval is the time between heartbeats.
 const interval = time.Second
 
-// beat sends a heartbeat every second, with what the worker holds, until ctx ends. A lost heartbeat is replaced by the
-// next one.
-func (w *Worker) beat(ctx, taking context.Context) {
+// sendHeartbeats sends a heartbeat every second, with what the worker holds, until ctx ends. A lost heartbeat is
+// replaced by the next one.
+func (w *Worker) sendHeartbeats(ctx, taking context.Context) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -27,8 +27,8 @@ func (w *Worker) beat(ctx, taking context.Context) {
 	}
 }
 
-// beatNow has a heartbeat sent ahead of its time.
-func (w *Worker) beatNow() {
+// requestHeartbeat has a heartbeat sent ahead of its time.
+func (w *Worker) requestHeartbeat() {
 	select {
 	case w.announce <- struct{}{}:
 	default: // one is about to go out anyway
@@ -65,7 +65,7 @@ func (w *Worker) watch(ctx context.Context, pool string) {
 	defer stops.Wait()
 	var retry backoff
 	for {
-		err := w.Presence.WatchControl(ctx, pool, func(c wire.Control) { w.obey(ctx, c, &stops) })
+		err := w.Presence.WatchControl(ctx, pool, func(c wire.Control) { w.handleControl(ctx, c, &stops) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -94,10 +94,10 @@ func (w *Worker) warm(ctx context.Context, p wire.Provider) {
 	}
 }
 
-func (w *Worker) obey(ctx context.Context, c wire.Control, stops *sync.WaitGroup) {
+func (w *Worker) handleControl(ctx context.Context, c wire.Control, stops *sync.WaitGroup) {
 	switch c.Kind {
 	case "announce":
-		w.beatNow()
+		w.requestHeartbeat()
 	case "cancel":
 		w.ops.cancel(c.Run)
 	case "warm":

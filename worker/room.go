@@ -14,20 +14,20 @@ import (
 // roomEvery is the interval at which a full disk is checked for room.
 const roomEvery = 500 * time.Millisecond
 
-// trouble is why the worker takes no tasks at the moment.
-type trouble struct {
+// refusalReason is why the worker takes no tasks at the moment.
+type refusalReason struct {
 	mu  sync.Mutex // guards why
 	why string
 }
 
-func (t *trouble) text() string {
+func (t *refusalReason) text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.why
 }
 
 // set sets the reason, and reports whether it is a change.
-func (t *trouble) set(why string) bool {
+func (t *refusalReason) set(why string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	changed := t.why != why
@@ -40,7 +40,7 @@ func (t *trouble) set(why string) bool {
 func (w *Worker) noRoom(err error) {
 	why := strings.ToValidUTF8(err.Error(), "?")
 	if w.trouble.set(why[:min(len(why), wire.MaxText)]) {
-		w.beatNow()
+		w.requestHeartbeat()
 	}
 }
 
@@ -52,7 +52,7 @@ func (w *Worker) awaitRoom(ctx context.Context) bool {
 		case err == nil:
 			if w.trouble.set("") {
 				w.Log.Info("the disk of this worker has room again")
-				w.beatNow()
+				w.requestHeartbeat()
 			}
 		case !errors.Is(err, journal.ErrFull):
 			w.fail(err)

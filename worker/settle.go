@@ -36,7 +36,7 @@ func (w *Worker) settle(ctx context.Context, e journal.Entry) {
 			return
 		}
 	}
-	if !w.publish(ctx, e.Ref, func(ctx context.Context) ([]byte, error) { return w.lightenKept(ctx, e), nil }) {
+	if !w.publish(ctx, e.Ref, func(ctx context.Context) ([]byte, error) { return w.spillKept(ctx, e), nil }) {
 		return
 	}
 	if e.Phase == journal.Started {
@@ -51,14 +51,14 @@ func (w *Worker) settle(ctx context.Context, e journal.Entry) {
 	w.forget(e.Ref)
 }
 
-// lightenKept returns the message of an entry to publish. The journal has it whole, and a stream takes no large one, so
+// spillKept returns the message of an entry to publish. The journal has it whole, and a stream takes no large one, so
 // that is moved to a blob. Only who has the run's key can do that; until somebody shares it with this process, which
 // the coordinator does when it resumes the run, the message is what it was.
-func (w *Worker) lightenKept(ctx context.Context, e journal.Entry) []byte {
+func (w *Worker) spillKept(ctx context.Context, e journal.Entry) []byte {
 	if len(e.Message) <= wire.SpillOver {
 		return e.Message
 	}
-	mail, err := w.mailOf(ctx, e.Ref)
+	mail, err := w.codecOf(ctx, e.Ref)
 	defer mail.held.Give()
 	var plain, light []byte
 	if err == nil {

@@ -151,11 +151,11 @@ type Worker struct {
 	slots *slots
 	keys  *runKeys
 	// left are tasks that are left to other workers, keyless those whose key is missing.
-	left, keyless sightings
+	left, keyless firstSeen
 	ops           *operations
 	kept          keptSlots
 	environments  environments
-	trouble       trouble
+	trouble       refusalReason
 	// room is for the large tasks that the worker unpacks and executes.
 	room *wire.Room
 	// announce asks for a heartbeat now.
@@ -179,7 +179,7 @@ func New(o Options) *Worker {
 	return &Worker{
 		Options: o, slots: newSlots(o.Slots), keys: newRunKeys(o.Keys, o.Now), ops: newOperations(o.Now),
 		announce: make(chan struct{}, 1), room: wire.NewRoom(wire.DefaultRoom),
-		left: sightings{patience: courtesy}, keyless: sightings{patience: cmp.Or(o.KeyPatience, keyPatience)},
+		left: firstSeen{patience: courtesy}, keyless: firstSeen{patience: cmp.Or(o.KeyPatience, keyPatience)},
 	}
 }
 
@@ -205,7 +205,7 @@ func (w *Worker) Run(taking, working context.Context) error {
 	around, end := context.WithCancel(context.WithoutCancel(working))
 	defer end()
 	var company, lanes sync.WaitGroup
-	company.Go(func() { w.beat(around, taking) })
+	company.Go(func() { w.sendHeartbeats(around, taking) })
 	for _, pool := range w.Pools {
 		company.Go(func() { w.watch(around, pool) })
 		company.Go(func() { w.takeHanded(around, pool) })

@@ -358,7 +358,7 @@ func (b *bench) sealed(r *wire.Result) []byte {
 	ref := wire.TaskRef{Pool: "eu", Coordinator: "c", Run: "r", Attempt: "a0"}
 	w := New(b.opts)
 	a := claimed{Worker: w, ref: ref, nonce: "n"}
-	out, err := mail{ref: ref, sealer: b.sealer, w: w}.seal(context.Background(), a.stamp(r))
+	out, err := messageCodec{ref: ref, sealer: b.sealer, w: w}.seal(context.Background(), a.stamp(r))
 	if err != nil {
 		b.Fatal(err)
 	}

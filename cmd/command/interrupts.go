@@ -30,16 +30,16 @@ type Interrupts struct {
 	// exit ends the process.
 	exit func(code int)
 
-	mu     sync.Mutex // guards the fields below
-	tell   func(text string)
-	parts  string // the consequence of leaving, for users
-	held   int
-	duties map[int]func(context.Context)
-	last   int // the key of the last function of AtEnd
+	mu       sync.Mutex // guards the fields below
+	tell     func(text string)
+	exitText string // the consequence of leaving, for users
+	held     int
+	duties   map[int]func(context.Context)
+	last     int // the key of the last function of AtEnd
 }
 
 func newInterrupts(ctx context.Context, tell func(text string), exit func(code int)) *Interrupts {
-	i := &Interrupts{exit: exit, tell: tell, parts: PartsFromWorker, duties: map[int]func(context.Context){}}
+	i := &Interrupts{exit: exit, tell: tell, exitText: PartsFromWorker, duties: map[int]func(context.Context){}}
 	i.Stop, i.stop, i.leave = operation.NewStop(ctx)
 	return i
 }
@@ -83,19 +83,19 @@ const (
 func (i *Interrupts) Parts(how string) (back func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	before := i.parts
-	i.parts = how
+	before := i.exitText
+	i.exitText = how
 	return func() {
 		i.mu.Lock()
 		defer i.mu.Unlock()
-		i.parts = before
+		i.exitText = before
 	}
 }
 
-func (i *Interrupts) parting() string {
+func (i *Interrupts) exitMessage() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.parts
+	return i.exitText
 }
 
 // AtEnd registers a function to be called when the process is ended at once. Its context ends soon. forget
@@ -130,7 +130,7 @@ func (i *Interrupts) watch(signals <-chan os.Signal, done <-chan struct{}) {
 				i.stop(operation.ErrInterrupted)
 				idle = time.Now()
 			case i.Leaving.Err() == nil:
-				i.note("\nTwo interrupts received. Exiting immediately. " + i.parting() + "\n\n")
+				i.note("\nTwo interrupts received. Exiting immediately. " + i.exitMessage() + "\n\n")
 				i.leave(operation.ErrInterrupted)
 				left = time.Now()
 			}

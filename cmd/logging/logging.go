@@ -43,7 +43,7 @@ func Open(getenv func(string) string, stderr io.Writer) *Logs {
 	l := &Logs{}
 	level, json := coreLevel(getenv)
 	out := stderr
-	wanted := level < levelOff || loud(getenv("TF_LOG_PROVIDER")) || loud(getenv("TF_LOG"))
+	wanted := level < levelOff || enabled(getenv("TF_LOG_PROVIDER")) || enabled(getenv("TF_LOG"))
 	if name := getenv("TF_LOG_PATH"); name != "" && wanted {
 		file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 		if err != nil {
@@ -62,7 +62,7 @@ func Open(getenv func(string) string, stderr io.Writer) *Logs {
 	return l
 }
 
-func loud(level string) bool { return level != "" && !strings.EqualFold(level, "off") }
+func enabled(level string) bool { return level != "" && !strings.EqualFold(level, "off") }
 
 // coreLevel reads TF_LOG_CORE, or else TF_LOG. What is no level means everything; the log of the plugins, which has the
 // same rule, says so.

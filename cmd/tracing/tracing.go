@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/trace/otlp"
 )
 
-// parting is how long the end of a process waits for its last spans to be sent.
-const parting = 3 * time.Second
+// flushTimeout is how long the end of a process waits for its last spans to be sent.
+const flushTimeout = 3 * time.Second
 
 // Begin returns a context in which spans are recorded, under the one that the process was started under (TRACEPARENT),
 // and what sends the last of them. Where the environment does not ask for traces it returns ctx, and end does nothing.
@@ -29,7 +29,7 @@ func Begin(ctx context.Context, env cloud.Surroundings, program, version string,
 	}
 	ctx = trace.Under(trace.With(ctx, tracer), otlp.Inherited(env))
 	return ctx, func() error {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		defer cancel()
 		return exporter.Close(last)
 	}, nil

@@ -494,7 +494,7 @@ func (a *Applier) fold(v int, then func(*wire.Result) program.Step, r *wire.Resu
 	defer func() {
 		if p := recover(); p != nil {
 			step = program.Step{
-				Doubt: &program.Unkept{Reason: fmt.Sprintf("the answer could not be worked with: %v", p)},
+				Doubt: &program.Unstorable{Reason: fmt.Sprintf("the answer could not be worked with: %v", p)},
 				Diags: diag.Errors("Bug in Millipede", fmt.Sprintf(
 					"The coordinator failed while it took the answer about %s: %v. Please report this with the "+
 						"following.\n\n%s",

@@ -82,13 +82,13 @@ func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schema.Sche
 	step := program.Step{Diags: diags}
 	if res.Apply == nil {
 		if !diags.HasErrors() {
-			return unkept(c, s, prior.Sensitive, res, diags, errNoAnswer)
+			return unstorable(c, s, prior.Sensitive, res, diags, errNoAnswer)
 		}
 		return step
 	}
 	left, err := instance.Decode(res.Apply.Object, s)
 	if err != nil {
-		return unkept(c, s, prior.Sensitive, res, diags, err)
+		return unstorable(c, s, prior.Sensitive, res, diags, err)
 	}
 	if left.IsNull() {
 		step.Changes = []state.Change{gone}
@@ -102,7 +102,7 @@ func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schema.Sche
 	kept.Flatmap, kept.SchemaVersion, kept.Private = nil, s.Version, res.Apply.Private
 	if kept.Attrs, kept.Sensitive, err = values.EncodeStored(values.MarkSensitive(left, s.Block, prior.Sensitive),
 		s.Block); err != nil {
-		return unkept(c, s, prior.Sensitive, res, diags, err)
+		return unstorable(c, s, prior.Sensitive, res, diags, err)
 	}
 	gone.Provider, gone.Object = c.Provider, &kept
 	step.Changes = []state.Change{gone}

@@ -22,7 +22,7 @@ func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 	if vx.Change < 0 {
 		return nil
 	}
-	changes := a.Undoubt(v) // it may have been in doubt before
+	changes := a.ResolveDoubt(v) // it may have been in doubt before
 	c := a.Plan.Changes[vx.Change]
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -51,11 +51,11 @@ func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 	return changes
 }
 
-// unkept returns the step of a result that the state cannot store although the operation had an effect: the object
+// unstorable returns the step of a result that the state cannot store although the operation had an effect: the object
 // is in doubt, with what is known about it.
-func unkept(c *plan.Change, s *schema.Schema, secrets []cty.Path, res *wire.Result, diags diag.List,
+func unstorable(c *plan.Change, s *schema.Schema, secrets []cty.Path, res *wire.Result, diags diag.List,
 	err error) program.Step {
-	d := &program.Unkept{Reason: "the answer cannot be kept: " + err.Error()}
+	d := &program.Unstorable{Reason: "the answer cannot be kept: " + err.Error()}
 	if r := res.Apply; r != nil {
 		known := s.Block.Known(coding.Readable(r.Object, false, s.Block.ImpliedType()), secrets)
 		d.Answer = &wire.Answer{Known: known, Private: r.Private, Raw: r.Object[:min(len(r.Object), wire.MaxRaw)]}
@@ -87,9 +87,9 @@ func (a *Applier) keyOf(vx plan.Vertex, c *plan.Change) state.DeposedKey {
 	return c.Deposed
 }
 
-// Undoubt returns the changes that reverse those of Doubt, because the outcome is known now: the object is again as
-// it was before the operation. There are none if nothing was in doubt.
-func (a *Applier) Undoubt(v int) []state.Change {
+// ResolveDoubt returns the changes that reverse those of Doubt, because the outcome is known now: the object is again
+// as it was before the operation. There are none if nothing was in doubt.
+func (a *Applier) ResolveDoubt(v int) []state.Change {
 	vx := a.Plan.Graph.Vertices[v]
 	if vx.Change < 0 {
 		return nil

@@ -25,7 +25,7 @@ func (a *Applier) Locks() locks.Set {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	l := locking{Applier: a, set: locks.Set{}, written: map[addr.Instance]bool{}}
-	rests := a.Plan.RestsOn
+	rests := a.Plan.Dependencies
 	if rests == nil || a.Plan.Mode != plan.Normal {
 		l.set.Add(locks.All, locks.Write)
 		return l.set

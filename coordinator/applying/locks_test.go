@@ -112,14 +112,14 @@ func applierOf(t *testing.T, k lockCase) *Applier {
 		checked = checked || line == "t.checked"
 		stored.Apply(state.SetObject{Addr: located(t, line), Provider: ours, Object: o})
 	}
-	p := &plan.Plan{Mode: k.mode, Prior: stored.Clone(), RestsOn: &plan.RestsOn{Outputs: k.outputs}}
+	p := &plan.Plan{Mode: k.mode, Prior: stored.Clone(), Dependencies: &plan.Dependencies{Outputs: k.outputs}}
 	for _, name := range slices.Sorted(maps.Keys(k.changes)) {
 		action := k.changes[name]
 		p.Graph.Vertices = append(p.Graph.Vertices, plan.Vertex{Kind: plan.ApplyObject, Change: len(p.Changes),
 			Address: name})
 		p.Changes = append(p.Changes, &plan.Change{Addr: located(t, name), Action: action, Provider: ours})
 		if action != plan.NoOp {
-			p.RestsOn.Writes = append(p.RestsOn.Writes, located(t, name))
+			p.Dependencies.Writes = append(p.Dependencies.Writes, located(t, name))
 		}
 	}
 	if checked {
@@ -134,14 +134,14 @@ func applierOf(t *testing.T, k lockCase) *Applier {
 		p.Graph.Values = len(p.Graph.Edges)
 	}
 	for _, name := range k.found {
-		p.RestsOn.Found = append(p.RestsOn.Found, plan.Found{Addr: located(t, name)})
+		p.Dependencies.Found = append(p.Dependencies.Found, plan.Found{Addr: located(t, name)})
 		p.Prior.Apply(state.SetObject{Addr: located(t, name)})
 	}
 	for _, name := range k.reads {
-		p.RestsOn.Reads = append(p.RestsOn.Reads, located(t, name))
+		p.Dependencies.Reads = append(p.Dependencies.Reads, located(t, name))
 	}
 	for _, name := range k.keeps {
-		p.RestsOn.Keeps = append(p.RestsOn.Keeps, located(t, name).Config())
+		p.Dependencies.Keeps = append(p.Dependencies.Keeps, located(t, name).Config())
 	}
 	return &Applier{Options: Options{Plan: p, Static: &graph.Static{}}, state: stored}
 }

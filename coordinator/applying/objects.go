@@ -117,25 +117,25 @@ func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *instanc
 	diags := values.WireDiags(res.Diagnostics, ev.Range)
 	if res.Apply == nil {
 		if !diags.HasErrors() {
-			return unkept(c, ev.Schema, ev.Sensitive, res, diags, errNoAnswer)
+			return unstorable(c, ev.Schema, ev.Sensitive, res, diags, errNoAnswer)
 		}
 		return program.Step{Diags: diags} // nothing was started
 	}
 	value, err := instance.Decode(res.Apply.Object, ev.Schema)
 	if err != nil {
-		return unkept(c, ev.Schema, ev.Sensitive, res, diags, err)
+		return unstorable(c, ev.Schema, ev.Sensitive, res, diags, err)
 	}
 	value = ev.Marked(value)
 	step := program.Step{Diags: diags}
 	if value.IsNull() {
 		if !diags.HasErrors() {
-			return unkept(c, ev.Schema, ev.Sensitive, res, diags, errNoObject)
+			return unstorable(c, ev.Schema, ev.Sensitive, res, diags, errNoObject)
 		}
 		return step // a failed creation left nothing
 	}
 	object, err := a.objectOf(c, ev, value, res.Apply)
 	if err != nil {
-		return unkept(c, ev.Schema, ev.Sensitive, res, diags, err)
+		return unstorable(c, ev.Schema, ev.Sensitive, res, diags, err)
 	}
 	if old := a.object(c.Addr, state.CurrentObject); c.Action == plan.CreateThenDelete && old != nil {
 		step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Deposed: a.deposedKey(c.Addr),

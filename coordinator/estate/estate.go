@@ -218,7 +218,7 @@ type Estate struct {
 // New returns the estate of a directory. It opens nothing.
 func New(o Options) *Estate {
 	if o.Process == nil {
-		o.Process = alone{}
+		o.Process = noProcess{}
 	}
 	if o.Tell == nil {
 		o.Tell = func(string) {}
@@ -226,13 +226,13 @@ func New(o Options) *Estate {
 	return &Estate{Options: o}
 }
 
-// alone implements Process for an estate that does not affect its process.
-type alone struct{}
+// noProcess implements Process for an estate that does not affect its process.
+type noProcess struct{}
 
-func (alone) Hold() func()                        { return func() {} }
-func (alone) AtEnd(func(context.Context)) func()  { return func() {} }
-func (alone) Demand(string)                       {}
-func (alone) Say(func(text string)) (back func()) { return func() {} }
+func (noProcess) Hold() func()                        { return func() {} }
+func (noProcess) AtEnd(func(context.Context)) func()  { return func() {} }
+func (noProcess) Demand(string)                       {}
+func (noProcess) Say(func(text string)) (back func()) { return func() {} }
 
 // base is the directory to which names refer; empty is the working directory of the process.
 func (e *Estate) base() string {

@@ -65,7 +65,7 @@ func TestALostLockStopsTheCommandAndKeepsItFromWriting(t *testing.T) {
 
 // process is what an estate asks of its process.
 type process struct {
-	alone
+	noProcess
 	stop context.CancelCauseFunc
 
 	mu     sync.Mutex // guards reason

@@ -152,21 +152,21 @@ func (i *migration) backendArguments() (map[string]cty.Value, diag.List) {
 	return out, diags
 }
 
-// moving is the migration of the states of all workspaces from one backend to another.
-type moving struct{ from, to snapshot.Backend }
+// backendPair is the migration of the states of all workspaces from one backend to another.
+type backendPair struct{ from, to snapshot.Backend }
 
 // open opens both backends; close closes them.
-func (i *migration) open(ctx context.Context, was, now backendRecord) (*moving, diag.List) {
+func (i *migration) open(ctx context.Context, was, now backendRecord) (*backendPair, diag.List) {
 	from, diags := i.backend(ctx, was)
 	to, more := i.backend(ctx, now)
 	if i.block != nil { // problems of its arguments refer to their lines
 		more = eval.AtSource(more, i.block.Body).WithSubject(i.block.TypeRange.Ptr())
 	}
-	return &moving{from, to}, diags.Append(more)
+	return &backendPair{from, to}, diags.Append(more)
 }
 
 // close closes what open has opened; one of them may have failed to open.
-func (i *migration) close(m *moving) diag.List {
+func (i *migration) close(m *backendPair) diag.List {
 	return i.CloseBackend(m.from).Append(i.CloseBackend(m.to))
 }
 
@@ -187,7 +187,7 @@ func (i *migration) backend(ctx context.Context, r backendRecord) (snapshot.Back
 }
 
 // workspaces returns all workspaces that have a home or exist in one of the backends.
-func (i *migration) workspaces(ctx context.Context, m *moving) ([]string, error) {
+func (i *migration) workspaces(ctx context.Context, m *backendPair) ([]string, error) {
 	var out []string
 	lists := []func(context.Context) ([]string, error){i.ownWorkspaces, held(m.from), held(m.to)}
 	// A service need not have the workspace that every directory has.
@@ -300,7 +300,7 @@ func (i *migration) adopt(ctx context.Context, was, now backendRecord) (diags di
 }
 
 // take makes the state at the new backend, or an empty one, the state of the workspace.
-func (i *migration) take(ctx context.Context, m *moving, at *Opened) diag.List {
+func (i *migration) take(ctx context.Context, m *backendPair, at *Opened) diag.List {
 	st, diags := i.readSnapshot(ctx, m.to, at.Workspace, false)
 	if diags.HasErrors() {
 		return diags
@@ -323,7 +323,7 @@ func (i *migration) take(ctx context.Context, m *moving, at *Opened) diag.List {
 }
 
 // each calls fn for every workspace, unless allowed, which may be nil, returns errors.
-func (i *migration) each(ctx context.Context, m *moving, allowed func(names []string) diag.List,
+func (i *migration) each(ctx context.Context, m *backendPair, allowed func(names []string) diag.List,
 	fn func(*Opened) diag.List) (diags diag.List) {
 	names, err := i.workspaces(ctx, m)
 	if err != nil {

@@ -152,17 +152,17 @@ func Changes(moves []StateMove, source, target *state.State, from addr.Target) M
 		}
 	}
 	if source == target {
-		m.Away = append(m.Away, severed(target, m.Away, from)...)
+		m.Away = append(m.Away, withoutDependencies(target, m.Away, from)...)
 	} else {
-		m.Arrive = append(m.Arrive, severed(target, m.Arrive, from)...)
+		m.Arrive = append(m.Arrive, withoutDependencies(target, m.Arrive, from)...)
 	}
 	return m
 }
 
-// severed returns the changes that remove the dependencies of objects that depend on a moved one, in a state after
-// moves: as in OpenTofu, the next apply records them again. A dependency is on all instances of a resource, so one
-// in a module is not a dependency on a single instance of the module.
-func severed(st *state.State, moves []state.Change, from addr.Target) []state.Change {
+// withoutDependencies returns the changes that remove the dependencies of objects that depend on a moved one, in a
+// state after moves: as in OpenTofu, the next apply records them again. A dependency is on all instances of a resource,
+// so one in a module is not a dependency on a single instance of the module.
+func withoutDependencies(st *state.State, moves []state.Change, from addr.Target) []state.Change {
 	moved := func(d state.Dependency) bool {
 		if from.Kind == addr.TargetModuleInstance {
 			return from.CoversResource(d.Value())

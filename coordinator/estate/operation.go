@@ -163,7 +163,7 @@ func (e *Estate) Begin(ctx context.Context, o OperationOptions) (_ *Operation, d
 	}
 	switch {
 	case st.sharing != nil && o.Settles:
-		st.home.ours(st.sharing.Request, true)
+		st.home.registerRequest(st.sharing.Request, true)
 		st.asked, st.LockID = true, st.sharing.Request
 	case st.sharing != nil:
 		diags = diags.Append(r.settleLeft(ctx, true))

@@ -150,7 +150,7 @@ func (r *Operation) fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.Lis
 	if diags := unfit(p, r.Prior, r.State.Workspace); diags.HasErrors() {
 		return nil, diags
 	}
-	if p.RestsOn == nil { // saved by an earlier version
+	if p.Dependencies == nil { // saved by an earlier version
 		if p.BaseSerial != r.Prior.Serial {
 			return nil, stale(p, r.Prior, nil)
 		}

@@ -77,7 +77,7 @@ func (c *Configuration) TakeToService(ctx context.Context, root *config.Node, o 
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to list the workspaces", err.Error()+".", nil))
 	}
-	m := &moving{from: from}
+	m := &backendPair{from: from}
 	var carried []string
 	for _, name := range names {
 		has, more := i.holdsState(ctx, m, name)
@@ -170,7 +170,7 @@ func (i *migration) openService(ctx context.Context, o ServiceMigration, tag str
 }
 
 // takeOne copies one workspace while it holds the locks of its state and of its target.
-func (i *migration) takeOne(ctx context.Context, m *moving, service *tfcstore.Store, name, target string,
+func (i *migration) takeOne(ctx context.Context, m *backendPair, service *tfcstore.Store, name, target string,
 	o ServiceMigration) (out TakenWorkspace, diags diag.List) {
 	out = TakenWorkspace{Workspace: name, Target: target}
 	at, diags := i.openWorkspace(ctx, name, m.from, "migrate", o.LockTimeout)

@@ -18,14 +18,14 @@ import (
 func (r *Operation) settleLeft(ctx context.Context, former bool) diag.List {
 	s := r.State
 	if former {
-		if err := s.home.settling.take(r.estate.waiting(ctx)); err != nil {
+		if err := s.home.settling.lock(r.estate.waiting(ctx)); err != nil {
 			return diag.Errors("Operation interrupted", "The operation was stopped while another one settled what was "+
 				"left. Nothing was begun.", nil)
 		}
-	} else if !s.home.settling.try() {
+	} else if !s.home.settling.tryLock() {
 		return nil
 	}
-	defer s.home.settling.give()
+	defer s.home.settling.unlock()
 	if diags := r.settleRequests(ctx); diags.HasErrors() || !former {
 		return diags
 	}
@@ -38,8 +38,8 @@ func (r *Operation) settleLeft(ctx context.Context, former bool) diag.List {
 	}
 	whole := locks.Request{ID: "settle-" + run.ID, Who: s.info.Who, At: r.estate.Now().UTC(),
 		Set: locks.Set{locks.All: locks.Write}}
-	s.home.ours(whole.ID, true)
-	defer s.home.ours(whole.ID, false)
+	s.home.registerRequest(whole.ID, true)
+	defer s.home.registerRequest(whole.ID, false)
 	if err := s.store.AskLocks(ctx, s.Workspace, whole); err != nil {
 		return diag.Errors("Error acquiring the state lock", err.Error()+".", nil)
 	}

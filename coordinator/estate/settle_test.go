@@ -14,7 +14,7 @@ import (
 
 // sharer is an operation that shares a store with others. Nobody goes on with what requests are for.
 func sharer(t *testing.T, store journal.Store) *Operation {
-	var hands Hands
+	var hands SharedStores
 	return &Operation{estate: testEstate(t, t.TempDir()), State: &Opened{
 		Workspace: "default", home: hands.home("home"), store: &openedStore{Store: &stored{Store: store.(*mem.Store)}},
 		sharing: &Sharing{Request: "own", Alive: func(string) bool { return false }},
@@ -27,7 +27,7 @@ func TestWhoWaitsUntilAnotherHasSettledHearsThatItIsToStop(t *testing.T) {
 	r := sharer(t, mem.New(mem.Options{}))
 	stop, ask, _ := operation.NewStop(t.Context())
 	r.estate.Stop = stop
-	if err := r.State.home.settling.take(t.Context()); err != nil {
+	if err := r.State.home.settling.lock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ask(operation.ErrInterrupted)
@@ -87,7 +87,7 @@ func TestWhoWaitsForTheWholeStateSettlesWhatOthersLeave(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r.State.home.ours("whole", true)
+		r.State.home.registerRequest("whole", true)
 		began := time.Now()
 		must(t, r.awaitWhole(t.Context(), "whole"))
 		if took := time.Since(began); took > 2*lookEvery {

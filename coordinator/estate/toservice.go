@@ -103,7 +103,7 @@ func (e *Estate) choose(name string) diag.List {
 }
 
 // toService migrates states to a service, which need not have workspaces of the same names.
-func (i *migration) toService(ctx context.Context, m *moving, to *tfcstore.Store) diag.List {
+func (i *migration) toService(ctx context.Context, m *backendPair, to *tfcstore.Store) diag.List {
 	if from, is := snapshot.Plain(m.from).(*tfcstore.Store); is && from.Describe("").Where == to.Describe("").Where {
 		return nil // the same workspaces with other names
 	}
@@ -170,7 +170,7 @@ func (i *migration) sources(ctx context.Context, from snapshot.Backend) ([]strin
 
 // holdsState reports whether something was ever stored in a workspace of the former backend. A state with
 // operations in doubt is kept: only the store knows them.
-func (i *migration) holdsState(ctx context.Context, m *moving, name string) (bool, diag.List) {
+func (i *migration) holdsState(ctx context.Context, m *backendPair, name string) (bool, diag.List) {
 	at, diags := i.openWorkspace(ctx, name, m.from, "init", i.options.LockTimeout)
 	if diags.HasErrors() {
 		return false, diags
@@ -242,7 +242,7 @@ func (r renamed) Unlock(ctx context.Context, _, lockID string) error {
 func (r renamed) Create(ctx context.Context, _ string) error { return r.Backend.Create(ctx, r.name) }
 
 // bring writes the state of a workspace to one of the service.
-func (i *migration) bring(ctx context.Context, m *moving, name, target string) diag.List {
+func (i *migration) bring(ctx context.Context, m *backendPair, name, target string) diag.List {
 	to := renamed{m.to, target}
 	at, diags := i.openWorkspace(ctx, name, m.from, "init", i.options.LockTimeout)
 	if diags.HasErrors() {

@@ -20,7 +20,7 @@ import (
 type crowd struct {
 	t     *testing.T
 	store *mem.Store
-	hands Hands
+	hands SharedStores
 	// dead are the requests that nobody works on any more.
 	dead map[string]bool
 	told []string // what the operations were told that they wait for

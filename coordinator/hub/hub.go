@@ -21,7 +21,7 @@ const retryEvery = 250 * time.Millisecond
 // goroutine.
 type Hub struct {
 	// What belongs to a single run.
-	wire.Hands
+	wire.DirectTasks
 	wire.Claims
 	wire.Blobs
 	wire.Keys
@@ -49,7 +49,7 @@ func New(t wire.Transport, coordinator string) *Hub {
 }
 
 func within(room *wire.Room, t wire.Transport, coordinator string) *Hub {
-	h := &Hub{Hands: t, Claims: t, Blobs: t, Keys: t, Room: room, transport: t, coordinator: coordinator,
+	h := &Hub{DirectTasks: t, Claims: t, Blobs: t, Keys: t, Room: room, transport: t, coordinator: coordinator,
 		purging: make(chan struct{}, 1)}
 	h.workers.source = t.WatchWorkers
 	h.controls.source = func(ctx context.Context, fn func(wire.Control)) error { return t.WatchControl(ctx, "", fn) }

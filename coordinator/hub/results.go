@@ -31,7 +31,7 @@ type results struct {
 	shared shared
 
 	mu     sync.Mutex // guards the rest
-	takers map[string]*taker
+	takers map[string]*receiver
 	strays map[place]wire.Delivery
 	bytes  int // of the strays
 }
@@ -44,19 +44,19 @@ type place struct {
 
 func placeOf(d wire.Delivery) place { return place{d.Ref().Pool, d.Sequence()} }
 
-// taker receives the results of a run.
-type taker struct {
+// receiver receives the results of a run.
+type receiver struct {
 	fn    func(wire.Delivery)
 	ended chan error // gets one error
 }
 
 func (r *results) init(fetch func(ctx context.Context, n int) ([]wire.Delivery, error)) {
-	r.fetch, r.takers, r.strays = fetch, map[string]*taker{}, map[place]wire.Delivery{}
+	r.fetch, r.takers, r.strays = fetch, map[string]*receiver{}, map[place]wire.Delivery{}
 	r.shared.run = r.run
 }
 
 func (r *results) take(ctx context.Context, run string, fn func(wire.Delivery)) error {
-	t := &taker{fn: fn, ended: make(chan error, 1)}
+	t := &receiver{fn: fn, ended: make(chan error, 1)}
 	r.mu.Lock()
 	if r.takers[run] != nil {
 		r.mu.Unlock()

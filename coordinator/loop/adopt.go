@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// past is what the journal has about a vertex of a resumed run.
-type past struct {
+// journalled is what the journal has about a vertex of a resumed run.
+type journalled struct {
 	status    journal.Status
 	ops       int            // operations that are done
 	worker    string         // who did the last one of them
@@ -27,7 +27,7 @@ type past struct {
 }
 
 // Memory is what the journal has about the vertices of a run, by vertex.
-type Memory map[int]*past
+type Memory map[int]*journalled
 
 // Attempt is an attempt that an earlier process has made.
 type Attempt struct {
@@ -49,7 +49,7 @@ func Recollect(n int, events []journal.Event) (Memory, error) {
 		}
 		p := known[e.Vertex]
 		if p == nil {
-			p = &past{status: statuses[e.Vertex]}
+			p = &journalled{status: statuses[e.Vertex]}
 			if o, ok := open[e.Vertex]; ok {
 				p.open = &o
 			}
@@ -90,18 +90,18 @@ func (l *Loop) adopt() {
 		if p.open == nil || p.over {
 			continue
 		}
-		l.occupy(p)
+		l.occupySlot(p)
 		for _, name := range p.open.Permits {
 			if limit, id, ok := journal.ParsePermit(name); ok {
-				l.reclaim(limit, id, wire.AttemptID(p.open.Attempt))
+				l.reacquire(limit, id, wire.AttemptID(p.open.Attempt))
 			}
 		}
 	}
 }
 
-// occupy gives an attempt that may still be under way one of the run's own slots. The journal has no permits for those,
-// because nobody outside the run knows them.
-func (l *Loop) occupy(p *past) {
+// occupySlot gives an attempt that may still be under way one of the run's own slots. The journal has no permits for
+// those, because nobody outside the run knows them.
+func (l *Loop) occupySlot(p *journalled) {
 	if !l.OwnSlots {
 		return
 	}
@@ -110,8 +110,8 @@ func (l *Loop) occupy(p *past) {
 	p.permits = append(p.permits, permit{limit: lim, since: l.now})
 }
 
-// reclaim requests a permit under the name under which the earlier process held it.
-func (l *Loop) reclaim(name, id string, a wire.AttemptID) {
+// reacquire requests a permit under the name under which the earlier process held it.
+func (l *Loop) reacquire(name, id string, a wire.AttemptID) {
 	lim := l.limitOf(wire.Limit{Name: name, Slots: l.Slots}, name == wire.DefaultLimit)
 	if lim.local { // the run shared the limit when it began
 		return
@@ -133,7 +133,7 @@ func (l *Loop) reclaimed(lim *limit, id string, of wire.AttemptID) {
 	lim.dequeue(id)
 	pm := permit{lim, id, l.now}
 	if !l.isOpen(of) {
-		l.giveBack(pm)
+		l.releasePermit(pm)
 		return
 	}
 	lim.inUse++
@@ -162,9 +162,9 @@ func (l *Loop) isOpen(of wire.AttemptID) bool {
 	return x.phase == idle && p.open != nil && p.open.Attempt == string(of)
 }
 
-// recall settles a ready vertex that is settled in the journal, and reports whether it was. Any other vertex is
+// restoreVertex settles a ready vertex that is settled in the journal, and reports whether it was. Any other vertex is
 // prepared again, with its attempt if it has one.
-func (l *Loop) recall(v int, p *past) bool {
+func (l *Loop) restoreVertex(v int, p *journalled) bool {
 	x := &l.vertices[v]
 	switch p.status {
 	case journal.Done:
@@ -216,11 +216,11 @@ func (l *Loop) resumeAttempt(v int) {
 	case w.step.Task == nil || w.step.Bad():
 		l.tell(v, w.step.Diags)
 		l.move(v, doubtful)
-		l.distrust(v, "its configuration could not be evaluated again")
+		l.recordDoubt(v, "its configuration could not be evaluated again")
 		return
 	default:
 		l.move(v, running)
-		l.depart(v)
+		l.markSent(v)
 		switch {
 		case w.worker != "":
 		case l.stopping:

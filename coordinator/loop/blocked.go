@@ -88,10 +88,10 @@ func (l *Loop) investigate(lim *limit) {
 	l.do(FindBlockers{lim.name})
 }
 
-// stuck returns the limit that keeps the run from finishing: all of its permits belong to operations in doubt, and
-// every vertex that is still ready waits for such a limit. It returns nil while anything else can make progress. Only
-// the user can resolve the doubts, and for that the run must end, because it holds the lock of the state.
-func (l *Loop) stuck() (held *limit) {
+// blockedLimit returns the limit that keeps the run from finishing: all of its permits belong to operations in doubt,
+// and every vertex that is still ready waits for such a limit. It returns nil while anything else can make progress.
+// Only the user can resolve the doubts, and for that the run must end, because it holds the lock of the state.
+func (l *Loop) blockedLimit() (held *limit) {
 	if l.under+l.saving+len(l.acking)+l.counts[doubtful]+l.counts[parked] > 0 || l.halted() {
 		return nil
 	}
@@ -111,8 +111,8 @@ func (l *Loop) stuck() (held *limit) {
 // namedDoubts is the most operations in doubt that a message names.
 const namedDoubts = 20
 
-// giveIn interrupts a run that cannot make progress.
-func (l *Loop) giveIn(held *limit) {
+// interruptBlocked interrupts a run that cannot make progress.
+func (l *Loop) interruptBlocked(held *limit) {
 	list := slices.Concat(l.doubtful()[held], held.blockers)
 	var names strings.Builder
 	for i, address := range list {

@@ -99,7 +99,7 @@ func (l *Loop) check() error {
 }
 
 // pastHolds tells whether the permits of an adopted attempt are still with what the journal tells of it.
-func (l *Loop) pastHolds(p *past) bool {
+func (l *Loop) pastHolds(p *journalled) bool {
 	if p.open == nil {
 		return false
 	}
@@ -116,7 +116,7 @@ func (l *Loop) checkAgainstOthers(v int, report func(string, ...any)) {
 	case sched.Ready:
 		ok = x.phase == idle || x.phase == queued
 	case sched.Running:
-		// see recallReady
+		// see restoreReady
 		ok = x.phase != idle && x.phase != queued && x.phase != settled || x.phase == idle && l.stopping
 	default:
 		ok = x.phase == settled

@@ -70,7 +70,7 @@ func (l *Loop) refuse(a *attempt, ref wire.TaskRef, delivery int, sequence uint6
 	if a.pool != ref.Pool {
 		l.warn(fmt.Sprintf("%s Somebody who may work for pool %q has made it up.", why, ref.Pool))
 	} else {
-		l.alarm(a.vertex, why)
+		l.reportViolation(a.vertex, why)
 	}
 	l.acking[delivery] = nil
 	l.do(Ack{delivery})
@@ -101,22 +101,22 @@ func (l *Loop) retain(delivery int, sequence uint64) {
 	l.do(Ack{delivery})
 }
 
-// alarm reports a violation of the protocol.
-func (l *Loop) alarm(v int, detail string) {
-	if l.newAlarm(detail) {
+// reportViolation reports a violation of the protocol.
+func (l *Loop) reportViolation(v int, detail string) {
+	if l.shouldReport(detail) {
 		l.tell(v, diag.Errors("The protocol between coordinator and workers was violated", detail, nil))
 	}
 }
 
 // warn reports, once for each detail, that a forged message was refused.
 func (l *Loop) warn(detail string) {
-	if l.newAlarm(detail) {
+	if l.shouldReport(detail) {
 		l.tell(-1, diag.List{diag.New(diag.Warning, "A forged message was refused", detail, nil)})
 	}
 }
 
-// newAlarm reports whether a violation is to be shown: it was not shown before, and no more than maxAlarms were.
-func (l *Loop) newAlarm(detail string) bool {
+// shouldReport reports whether a violation is to be shown: it was not shown before, and no more than maxAlarms were.
+func (l *Loop) shouldReport(detail string) bool {
 	if len(l.alarms) > maxAlarms || slices.Contains(l.alarms, detail) {
 		return false
 	}

@@ -86,11 +86,11 @@ func (l *Loop) intend(v int) {
 func (l *Loop) send(v int) {
 	w := l.vertices[v].work
 	if l.halted() && !w.adopted {
-		l.retract(v, "the run was stopped")
+		l.discardAttempt(v, "the run was stopped")
 		return
 	}
 	l.move(v, publishing)
-	l.depart(v)
+	l.markSent(v)
 	l.post(v)
 }
 
@@ -127,7 +127,7 @@ func (l *Loop) onPublished(e Published) {
 		// Until that is recorded, it is not certain that this process still has the run: another one may have taken over the
 		// permits, and the operation.
 		x.work.noPermit = true
-		l.retract(e.Vertex, "its permit was lost")
+		l.discardAttempt(e.Vertex, "its permit was lost")
 		return
 	}
 	x.work.posted = true
@@ -157,13 +157,13 @@ func (l *Loop) onArrived(e Arrived) {
 	switch {
 	case a.revoked:
 		l.retain(e.Delivery, e.Sequence)
-		l.alarm(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s, which was proved not to have "+
+		l.reportViolation(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s, which was proved not to have "+
 			"started. The operation may have been started twice; the result stays in the stream.", e.Result.Worker,
 			e.Ref.Attempt))
 		return
 	case a.taken:
 		if a.nonce != "" && a.nonce != e.Result.Nonce {
-			l.alarm(a.vertex, fmt.Sprintf("The attempt %s has two results, under two claims: of worker %s, and of "+
+			l.reportViolation(a.vertex, fmt.Sprintf("The attempt %s has two results, under two claims: of worker %s, and of "+
 				"worker %s. The operation may have been started twice; the first result was recorded.", e.Ref.Attempt,
 				a.worker, e.Result.Worker))
 		}
@@ -199,8 +199,8 @@ func (l *Loop) onArrived(e Arrived) {
 		return
 	default:
 		l.retain(e.Delivery, e.Sequence)
-		l.alarm(a.vertex, fmt.Sprintf("A result of worker %s came for the attempt %s before that was published. It "+
-			"is not recorded, and stays in the stream.", e.Result.Worker, e.Ref.Attempt))
+		l.reportViolation(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s before "+
+			"the attempt was published. It is not recorded, and stays in the stream.", e.Result.Worker, e.Ref.Attempt))
 		return
 	}
 	w := x.work
@@ -221,9 +221,9 @@ func (l *Loop) onArrived(e Arrived) {
 		l.admitDoubt(a.vertex, e.Result.Doubt)
 	default:
 		if w.step.Task == nil || !w.step.Task.More {
-			l.vacate(w) // the worker's slot is free
+			l.releasePlace(w) // the worker's slot is free
 		}
-		l.undoubt(a.vertex)
+		l.resolveDoubt(a.vertex)
 		l.move(a.vertex, completing)
 		l.do(Complete{a.vertex, e.Result})
 	}
@@ -248,7 +248,7 @@ func (l *Loop) onUnreadable(e Unreadable) {
 	l.retain(e.Delivery, e.Sequence)
 	detail := fmt.Sprintf("The result of the attempt %s could not be read, and stays in the stream: %s.",
 		e.Ref.Attempt, e.Err)
-	if l.newAlarm(detail) {
+	if l.shouldReport(detail) {
 		l.tell(a.vertex, diag.Errors("Failed to read a result", detail, nil))
 	}
 	x := &l.vertices[a.vertex]
@@ -263,17 +263,17 @@ func (l *Loop) notStarted(v int, why diag.List) {
 	w := l.vertices[v].work
 	w.lost++
 	if !why.HasErrors() && w.lost <= maxLost {
-		l.retract(v, "the worker did not start it")
+		l.discardAttempt(v, "the worker did not start it")
 		return
 	}
 	w.step = program.Step{Diags: why, Failed: true}
-	l.undoubt(v)
+	l.resolveDoubt(v)
 	l.move(v, completing)
 	l.goOn(v)
 }
 
-// givenUp continues after a worker has written a tombstone for the attempt, because it could not read the task.
-func (l *Loop) givenUp(v int) {
+// onTombstone continues after a worker has written a tombstone for the attempt, because it could not read the task.
+func (l *Loop) onTombstone(v int) {
 	w := l.vertices[v].work
 	why := diag.List{diag.New(diag.Warning, "Operation not started", fmt.Sprintf("The task for %s was given up: %s.",
 		w.desc.Address, w.reason), nil)}
@@ -283,14 +283,14 @@ func (l *Loop) givenUp(v int) {
 	l.notStarted(v, why)
 }
 
-// retract records that the attempt was not started, so that another one can be made.
-func (l *Loop) retract(v int, why string) {
-	l.undoubt(v)
+// discardAttempt records that the attempt was not started, so that another one can be made.
+func (l *Loop) discardAttempt(v int, why string) {
+	l.resolveDoubt(v)
 	l.move(v, retracting)
 	e := l.event(v, journal.Retract)
 	e.Detail = why
 	l.save(Record{Vertex: v, Kind: Retracted, Events: []journal.Event{e},
-		Changes: l.vertices[v].work.withUndoubted(nil)})
+		Changes: l.vertices[v].work.withResolvedDoubt(nil)})
 }
 
 // requeue queues a vertex for another attempt when the last one can no longer start.

@@ -29,12 +29,12 @@ const maxMembers = 2048
 
 func (l *Loop) onBeat(e Beat) {
 	for _, pool := range e.Pools { // one, except in tests
-		l.hear(pool, e.Heartbeat.For(pool))
+		l.processHeartbeat(pool, e.Heartbeat.For(pool))
 	}
 }
 
-// hear processes a worker's heartbeat about one of its pools.
-func (l *Loop) hear(pool string, h wire.Heartbeat) {
+// processHeartbeat processes a worker's heartbeat about one of its pools.
+func (l *Loop) processHeartbeat(pool string, h wire.Heartbeat) {
 	w := l.workers[member{pool, h.Worker}]
 	if w == nil {
 		if l.members[pool] == maxMembers {
@@ -47,7 +47,7 @@ func (l *Loop) hear(pool string, h wire.Heartbeat) {
 		if h.Protocol != wire.ProtocolVersion {
 			detail := fmt.Sprintf("The worker %s speaks version %d of the protocol, this coordinator version %d. It "+
 				"is given no work.", h.Worker, h.Protocol, wire.ProtocolVersion)
-			if l.newAlarm(detail) {
+			if l.shouldReport(detail) {
 				l.tell(-1, diag.List{diag.New(diag.Warning, "Worker of another version", detail, nil)})
 			}
 		}
@@ -88,8 +88,8 @@ func (l *Loop) count(w *worker, takes bool) {
 	}
 }
 
-// steady reports whether the connection has been up long enough for silence to mean that a worker is dead.
-func (l *Loop) steady() bool {
+// connectionStable reports whether the connection has been up long enough for silence to mean that a worker is dead.
+func (l *Loop) connectionStable() bool {
 	return !l.connectedSince.IsZero() && l.now.Sub(l.connectedSince) >= DeadAfter
 }
 
@@ -98,7 +98,7 @@ func (l *Loop) silent(seen time.Time) bool {
 	if seen.Before(l.connectedSince) {
 		seen = l.connectedSince
 	}
-	return l.steady() && l.now.Sub(seen) > DeadAfter
+	return l.connectionStable() && l.now.Sub(seen) > DeadAfter
 }
 
 // freeze stops the run because the transport has lost data that it had acknowledged. A claim may be among it, so
@@ -136,7 +136,7 @@ func (l *Loop) onTicked(e Ticked) {
 	if e.Connected > 0 {
 		l.connectedSince = l.now.Add(-e.Connected)
 	}
-	l.partFromTransport()
+	l.abandonWithoutTransport()
 	l.unpark()
 	for _, w := range l.workerOrder {
 		if w.takes && l.silent(w.seen) {
@@ -147,21 +147,21 @@ func (l *Loop) onTicked(e Ticked) {
 	for i := 0; i < len(l.out); i++ { // suspecting a vertex does not change the list
 		l.watch(l.out[i])
 	}
-	l.tendPlaces()
-	l.tendLimits()
-	l.tendTroubled()
-	if held := l.stuck(); held != nil {
-		l.giveIn(held)
+	l.checkPlaces()
+	l.checkLimits()
+	l.checkUnavailablePools()
+	if held := l.blockedLimit(); held != nil {
+		l.interruptBlocked(held)
 	}
-	l.tellViews()
+	l.showProgress()
 }
 
 // goneAfter is how long a run that is asked to stop waits for a transport that is away.
 const goneAfter = 5 * time.Second
 
-// partFromTransport ends a run that is asked to stop while the transport is away, because it may never learn the
+// abandonWithoutTransport ends a run that is asked to stop while the transport is away, because it may never learn the
 // outcome of what runs. Workers continue, and the resumed run takes their results.
-func (l *Loop) partFromTransport() {
+func (l *Loop) abandonWithoutTransport() {
 	switch {
 	case !l.stopping || l.leaving || !l.connectedSince.IsZero() && l.silentSince.IsZero():
 		l.goneSince = time.Time{}
@@ -211,7 +211,7 @@ func (l *Loop) watch(v int) {
 	case w.worker == "":
 	case holder == nil && l.silent(w.listed), holder != nil && l.silent(holder.seen):
 		l.suspect(v, fmt.Sprintf("worker %s has not been heard of for %s", w.worker, DeadAfter))
-	case holder != nil && l.steady() && l.now.Sub(w.listed) > claimWait:
+	case holder != nil && l.connectionStable() && l.now.Sub(w.listed) > claimWait:
 		l.suspect(v, fmt.Sprintf("worker %s does not hold it any more, and has not reported it", w.worker))
 	}
 }
@@ -233,10 +233,10 @@ func (l *Loop) onRegistered(e Registered) {
 			w.reason = e.Claim.Reason
 		}
 		if e.Claim.Worker != "" {
-			l.givenUp(e.Vertex)
+			l.onTombstone(e.Vertex)
 			return
 		}
-		l.retract(e.Vertex, "it was buried: "+w.reason)
+		l.discardAttempt(e.Vertex, "it was buried: "+w.reason)
 	case e.Found:
 		l.held(e.Vertex, e.Claim.Worker)
 		w.listed, w.published = l.now, true
@@ -249,11 +249,11 @@ func (l *Loop) onRegistered(e Registered) {
 // suspect records that the outcome of an attempt is unknown.
 func (l *Loop) suspect(v int, reason string) {
 	l.move(v, doubtful)
-	l.distrust(v, reason)
+	l.recordDoubt(v, reason)
 }
 
-// distrust is suspect for a vertex that is in doubt already, but not in the journal.
-func (l *Loop) distrust(v int, reason string) {
+// recordDoubt is suspect for a vertex that is in doubt already, but not in the journal.
+func (l *Loop) recordDoubt(v int, reason string) {
 	w := l.vertices[v].work
 	w.suspected, w.reason = l.now, reason
 	if !slices.Contains(l.suspects, v) {
@@ -266,7 +266,7 @@ func (l *Loop) distrust(v int, reason string) {
 		Started: w.called,
 		Reason:  reason, Answer: (*state.Answer)(w.answer),
 	})
-	l.save(Record{Vertex: v, Kind: Suspected, Events: []journal.Event{e}, Changes: w.withUndoubted(changes)})
+	l.save(Record{Vertex: v, Kind: Suspected, Events: []journal.Event{e}, Changes: w.withResolvedDoubt(changes)})
 }
 
 // suspectUnseen is suspect for an attempt of an earlier process, before its vertex is prepared.
@@ -293,25 +293,25 @@ func (l *Loop) doubt(v int, d state.Doubt) []state.Change {
 	return nil
 }
 
-// undoubt restores the object in the state as it was before its operation was in doubt. The next record of the vertex
-// commits that.
-func (l *Loop) undoubt(v int) {
+// resolveDoubt restores the object in the state as it was before its operation was in doubt. The next record of the
+// vertex commits that.
+func (l *Loop) resolveDoubt(v int) {
 	if l.vertices[v].status != journal.Doubt {
 		return
 	}
 	if p, ok := l.Program.(program.Doubter); ok {
 		w := l.vertices[v].work
-		w.undoubted = append(w.undoubted, p.Undoubt(v)...)
+		w.resolvedDoubt = append(w.resolvedDoubt, p.ResolveDoubt(v)...)
 	}
 }
 
-// withUndoubted returns the changes of a record of the vertex, after those of undoubt.
-func (w *work) withUndoubted(changes []state.Change) []state.Change {
-	if len(w.undoubted) == 0 {
+// withResolvedDoubt returns the changes of a record of the vertex, after those of resolveDoubt.
+func (w *work) withResolvedDoubt(changes []state.Change) []state.Change {
+	if len(w.resolvedDoubt) == 0 {
 		return changes
 	}
-	all := append(w.undoubted, changes...)
-	w.undoubted = nil
+	all := append(w.resolvedDoubt, changes...)
+	w.resolvedDoubt = nil
 	return all
 }
 
@@ -325,17 +325,17 @@ func (l *Loop) admitDoubt(v int, reason string) {
 		return
 	}
 	// The journal must say so too, or a run that is resumed would take the permits again, and wait.
-	l.distrust(v, reason)
+	l.recordDoubt(v, reason)
 }
 
-// suspicious continues once it is durable that a vertex is in doubt.
-func (l *Loop) suspicious(v int) {
+// onSuspected continues once it is durable that a vertex is in doubt.
+func (l *Loop) onSuspected(v int) {
 	x := &l.vertices[v]
 	w := x.work
 	if w == nil {
 		return
 	}
-	l.vacate(w) // its worker has no slot any more, or none that anybody knows of
+	l.releasePlace(w) // its worker has no slot any more, or none that anybody knows of
 	if w.over {
 		l.arrive(v)
 		l.confirm(w)

@@ -266,7 +266,7 @@ func (l *Loop) advance() {
 		l.prepareReady()
 		l.launchReady()
 	case l.stopping && !l.leaving && !l.frozen && l.broken == nil:
-		l.recallReady()
+		l.restoreReady()
 	}
 	l.request()
 	l.giveUp()
@@ -308,10 +308,10 @@ func (l *Loop) prepareReady() {
 	}
 }
 
-// recallReady adopts the operations in the journal of a run that was resumed and is being stopped: the run must know
+// restoreReady adopts the operations in the journal of a run that was resumed and is being stopped: the run must know
 // the outcome of every operation that is under way before it ends. Values that only memory held, such as locals, are
 // computed again while such operations depend on them. Nothing else is started; other ready vertices stay idle.
-func (l *Loop) recallReady() {
+func (l *Loop) restoreReady() {
 	for _, class := range []int{hiddenClass, visibleClass} {
 		for len(l.Past) > 0 {
 			v, ok := l.sched.PopClass(class)
@@ -320,7 +320,7 @@ func (l *Loop) recallReady() {
 			}
 			switch p := l.Past[v]; {
 			case p != nil:
-				l.recall(v, p)
+				l.restoreVertex(v, p)
 			case l.vertices[v].hidden && l.unheard > 0:
 				l.prepare(v)
 			}
@@ -332,7 +332,7 @@ func (l *Loop) recallReady() {
 func (l *Loop) prepare(v int) {
 	x := &l.vertices[v]
 	p := l.Past[v]
-	if p != nil && l.recall(v, p) {
+	if p != nil && l.restoreVertex(v, p) {
 		return
 	}
 	x.work = &work{desc: l.Program.Describe(v), out: -1}
@@ -344,8 +344,8 @@ func (l *Loop) prepare(v int) {
 	l.do(next)
 }
 
-// depart records that a task of the vertex is sent, and shows it the first time.
-func (l *Loop) depart(v int) {
+// markSent records that a task of the vertex is sent, and shows it the first time.
+func (l *Loop) markSent(v int) {
 	x := &l.vertices[v]
 	w := x.work
 	w.called = l.now

@@ -133,7 +133,7 @@ func (l *Loop) passOn() {
 	for _, lim := range l.limitOrder {
 		last := len(lim.idle) - 1
 		if lim.came && lim.short && last >= lim.want && (lim.inUse == 0 || lim.contended) {
-			l.giveBack(lim.idle[last])
+			l.releasePermit(lim.idle[last])
 			lim.idle = lim.idle[:last]
 		}
 		lim.came = false
@@ -142,7 +142,8 @@ func (l *Loop) passOn() {
 
 // ownName returns what the names of the requests of this process begin with. No two processes of a run use the same
 // name for a request of their own: what one of them gives back late, when another one goes on with its run already,
-// would be the permit of an operation of that one. Only permits of operations in the journal change hands, by reclaim.
+// would be the permit of an operation of that one. Only permits of operations in the journal are passed on, by
+// reacquire.
 func (l *Loop) ownName() string { return OwnName(l.Run, l.Process) }
 
 // OwnName returns what the names of the requests of a process of a run begin with; see Settings.Process.
@@ -195,7 +196,7 @@ func (l *Loop) onGranted(e Granted) {
 	lim.blockers, lim.investigated = nil, time.Time{} // it moves
 	p := permit{lim, e.ID, l.now}
 	if l.halted() {
-		l.giveBack(p)
+		l.releasePermit(p)
 		return
 	}
 	lim.idle = append(lim.idle, p)
@@ -251,13 +252,13 @@ func (l *Loop) take(w *work, c *class) {
 
 // leave ends a vertex's use of its place and its permits.
 func (l *Loop) leave(w *work) {
-	l.vacate(w)
+	l.releasePlace(w)
 	l.free(w.permits)
 	w.permits = nil
 }
 
-// vacate ends a vertex's use of its place, if it has one.
-func (l *Loop) vacate(w *work) {
+// releasePlace ends a vertex's use of its place, if it has one.
+func (l *Loop) releasePlace(w *work) {
 	if w.seat.limit != nil {
 		l.free([]permit{w.seat})
 		w.seat = permit{}
@@ -275,7 +276,7 @@ func (l *Loop) free(ps []permit) {
 			continue
 		}
 		if l.halted() || over || lim.contended && (l.Yields || l.now.Sub(p.since) >= quantum) {
-			l.giveBack(p)
+			l.releasePermit(p)
 		} else {
 			lim.idle = append(lim.idle, p)
 		}
@@ -324,17 +325,17 @@ func keysOf(ps []permit) []PermitKey {
 func (l *Loop) drop(w *work) {
 	for _, p := range w.permits {
 		p.limit.inUse--
-		l.giveBack(p)
+		l.releasePermit(p)
 	}
 	w.permits = nil
 	if lim := w.seat.limit; lim != nil {
 		lim.inUse--
-		l.giveBack(w.seat)
+		l.releasePermit(w.seat)
 		w.seat = permit{}
 	}
 }
 
-func (l *Loop) giveBack(p permit) {
+func (l *Loop) releasePermit(p permit) {
 	if p.limit.local {
 		return
 	}
@@ -382,7 +383,7 @@ func (l *Loop) trim(lim *limit, keep int, age time.Duration) {
 	left := lim.idle[:0]
 	for i, p := range lim.idle {
 		if len(left)+len(lim.idle)-i > keep && l.now.Sub(p.since) >= age {
-			l.giveBack(p)
+			l.releasePermit(p)
 		} else {
 			left = append(left, p)
 		}
@@ -391,8 +392,8 @@ func (l *Loop) trim(lim *limit, keep int, age time.Duration) {
 	lim.surplus = time.Time{}
 }
 
-// tendLimits does what depends on the time, for limits.
-func (l *Loop) tendLimits() {
+// checkLimits does what depends on the time, for limits.
+func (l *Loop) checkLimits() {
 	for _, lim := range l.limitOrder {
 		if lim.local {
 			continue

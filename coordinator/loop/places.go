@@ -65,15 +65,15 @@ func (l *Loop) fit(p *pool) {
 		lim.slots = p.slots
 		return
 	}
-	shrink := l.steady() && !l.now.Before(l.settledAt)
+	shrink := l.connectionStable() && !l.now.Before(l.settledAt)
 	if !lim.declared || lim.slots < p.slots || shrink && lim.slots > p.slots || l.now.Sub(lim.measured) >= remeasure {
 		lim.sizing, lim.measured = true, l.now
 		l.do(Resize{wire.Limit{Name: lim.name, Slots: p.slots}, shrink})
 	}
 }
 
-// tendPlaces repeats fit for the pools in use from time to time: another coordinator may have heard other heartbeats.
-func (l *Loop) tendPlaces() {
+// checkPlaces repeats fit for the pools in use from time to time: another coordinator may have heard other heartbeats.
+func (l *Loop) checkPlaces() {
 	for _, p := range l.poolOrder {
 		if lim := p.places; lim != nil && lim.want+lim.inUse+len(lim.idle) > 0 {
 			l.fit(p)
@@ -97,17 +97,18 @@ func (l *Loop) idleElsewhere(p *pool) bool {
 	return false
 }
 
-// pressure returns how many seconds the pool needs for the work that waits for it.
-func (p *pool) pressure() float64 {
+// backlog returns how many seconds the pool needs for the work that waits for it.
+func (p *pool) backlog() float64 {
 	if p.Queued == 0 || p.slots == 0 {
 		return 0
 	}
 	return p.load / float64(p.slots)
 }
 
-// mostPressing returns the class that the next vertex is started from: the one that determines when the run can end, by
-// the critical path of its heaviest vertex or by the work that waits for its pool. It returns -1 if nothing can start.
-func (l *Loop) mostPressing() int {
+// mostUrgentClass returns the class that the next vertex is started from: the one that determines when the run can end,
+// by the critical path of its heaviest vertex or by the work that waits for its pool. It returns -1 if nothing can
+// start.
+func (l *Loop) mostUrgentClass() int {
 	best, most, heaviest, first := -1, 0.0, 0.0, 0
 	for i := range l.classes {
 		class := i + firstClass
@@ -116,7 +117,7 @@ func (l *Loop) mostPressing() int {
 			continue
 		}
 		way := l.sched.Priority(v)
-		pressing := max(way, l.classes[i].pool.pressure())
+		pressing := max(way, l.classes[i].pool.backlog())
 		if best < 0 || pressing > most || pressing == most && (way > heaviest || way == heaviest && v < first) {
 			best, most, heaviest, first = class, pressing, way, v
 		}

@@ -25,7 +25,7 @@ type class struct {
 	limitNames []string
 	// example is the address of one of its vertices.
 	example string
-	lack    lack
+	lack    waitAccount
 }
 
 // pool is this run's view of a pool of workers.
@@ -44,7 +44,7 @@ type pool struct {
 // launchReady starts queued vertices, the most urgent ones first, while there are workers and permits.
 func (l *Loop) launchReady() {
 	for {
-		v, ok := l.sched.PopClass(l.mostPressing())
+		v, ok := l.sched.PopClass(l.mostUrgentClass())
 		if !ok {
 			return
 		}
@@ -243,7 +243,7 @@ func (l *Loop) launch(v int) {
 	w.pool = c.pool.name
 	if c.lane == program.Fast {
 		l.move(v, calling)
-		l.depart(v)
+		l.markSent(v)
 		task := *w.step.Task
 		task.Run = l.Run
 		l.do(Call{v, w.pool, &task, w.keys()})

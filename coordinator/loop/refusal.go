@@ -45,7 +45,7 @@ func (l *Loop) onProbed(e Probed) {
 				e.Err, remedy, StorePatience), nil)})
 		}
 		if spent > 0 {
-			l.breakOff(fmt.Errorf("%w for %s: %w", ErrStore, spent.Round(time.Second), e.Err))
+			l.failRun(fmt.Errorf("%w for %s: %w", ErrStore, spent.Round(time.Second), e.Err))
 		}
 	case Outage(e.Err):
 		if l.silentSince.IsZero() {
@@ -62,13 +62,13 @@ func (l *Loop) onProbed(e Probed) {
 				l.now.Sub(l.silentSince).Round(time.Second), e.Err, OutagePatience), nil)})
 		}
 		if spent > 0 {
-			l.breakOff(fmt.Errorf("NATS has not answered for %s: %w", spent.Round(time.Second), e.Err))
+			l.failRun(fmt.Errorf("NATS has not answered for %s: %w", spent.Round(time.Second), e.Err))
 		}
 	}
 }
 
-// breakOff ends the run because of an external failure.
-func (l *Loop) breakOff(err error) {
+// failRun ends the run because of an external failure.
+func (l *Loop) failRun(err error) {
 	if l.broken == nil {
 		l.broken = err
 	}
@@ -78,14 +78,14 @@ func (l *Loop) breakOff(err error) {
 func (l *Loop) repeatedly(p *Patience, doing string, err error) bool {
 	spent := p.Spent(l.now, err)
 	if spent > 0 {
-		l.breakOff(fmt.Errorf("%w for %s: %s: %w", ErrStore, spent.Round(time.Second), doing, err))
+		l.failRun(fmt.Errorf("%w for %s: %s: %w", ErrStore, spent.Round(time.Second), doing, err))
 	}
 	return spent > 0
 }
 
-// tendTroubled ends the run if tasks wait in a pool whose workers are alive but take none, because their disks are full
-// for instance. Nothing else would show that, because such workers still answer calls.
-func (l *Loop) tendTroubled() {
+// checkUnavailablePools ends the run if tasks wait in a pool whose workers are alive but take none, because their disks
+// are full for instance. Nothing else would show that, because such workers still answer calls.
+func (l *Loop) checkUnavailablePools() {
 	if !l.Durable || l.halted() {
 		return
 	}
@@ -111,7 +111,7 @@ func (l *Loop) tendTroubled() {
 					"itself. If nothing changes within %s, it ends, and can be resumed.",
 				p.name, why, StorePatience), nil)})
 		case l.now.Sub(p.troubledSince) >= StorePatience:
-			l.breakOff(fmt.Errorf("%w of pool %q for %s. %s", ErrWorkers, p.name, StorePatience, why))
+			l.failRun(fmt.Errorf("%w of pool %q for %s. %s", ErrWorkers, p.name, StorePatience, why))
 		}
 	}
 }

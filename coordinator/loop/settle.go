@@ -45,7 +45,7 @@ func (l *Loop) goOn(v int) {
 	safely := x.phase == completing // the answer came by the safe lane
 	l.tell(v, w.step.Diags)
 	if w.step.Doubt != nil {
-		l.unkept(v, safely)
+		l.onUnstorable(v, safely)
 		return
 	}
 	l.Program.Accept(v, &w.step)
@@ -63,7 +63,7 @@ func (l *Loop) goOn(v int) {
 		l.conclude(v) // the program asks for a task of a vertex that it says has failed: the failure counts
 		return
 	}
-	r := Record{Vertex: v, Kind: Wanted, Changes: w.withUndoubted(w.step.Changes)}
+	r := Record{Vertex: v, Kind: Wanted, Changes: w.withResolvedDoubt(w.step.Changes)}
 	switch {
 	case !l.Durable:
 		l.enqueue(v)
@@ -87,10 +87,10 @@ func (l *Loop) goOn(v int) {
 	l.save(r)
 }
 
-// unkept handles a result that the program cannot keep. On the safe lane the operation is in doubt: it does not run any
-// more, and its message is acknowledged once the doubt is durable, with what is known of the result. The fast lane
-// changes nothing that must be remembered, so there the vertex fails.
-func (l *Loop) unkept(v int, safely bool) {
+// onUnstorable handles a result that the program cannot keep. On the safe lane the operation is in doubt: it does not
+// run any more, and its message is acknowledged once the doubt is durable, with what is known of the result. The fast
+// lane changes nothing that must be remembered, so there the vertex fails.
+func (l *Loop) onUnstorable(v int, safely bool) {
 	w := l.vertices[v].work
 	if !safely || !l.Durable {
 		w.bad = true
@@ -112,7 +112,7 @@ func (l *Loop) conclude(v int) {
 		l.settle(v)
 		return
 	}
-	r := Record{Vertex: v, Kind: Concluded, Changes: w.withUndoubted(w.step.Changes)}
+	r := Record{Vertex: v, Kind: Concluded, Changes: w.withResolvedDoubt(w.step.Changes)}
 	if recorded {
 		kind := journal.Finish
 		if w.bad {
@@ -191,7 +191,7 @@ func (l *Loop) settle(v int) {
 // confirm acknowledges the message of the result that the vertex has accepted, if there is one. Its permits are
 // released once that is done, or at once without a message.
 func (l *Loop) confirm(w *work) {
-	l.vacate(w)
+	l.releasePlace(w)
 	if w.delivery == 0 {
 		l.free(w.permits)
 		w.permits = nil
@@ -273,7 +273,7 @@ func (l *Loop) onCommitted(e Committed) {
 		case Retracted:
 			l.requeue(r.Vertex)
 		case Suspected:
-			l.suspicious(r.Vertex)
+			l.onSuspected(r.Vertex)
 		case DoubtEnded:
 			l.do(Ack{r.Delivery})
 		}

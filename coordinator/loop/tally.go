@@ -122,8 +122,8 @@ func (l *Loop) progress() Counts {
 	return c
 }
 
-// tellViews shows what has changed.
-func (l *Loop) tellViews() {
+// showProgress shows what has changed.
+func (l *Loop) showProgress() {
 	for _, v := range l.out {
 		x := &l.vertices[v]
 		w := x.work
@@ -136,7 +136,7 @@ func (l *Loop) tellViews() {
 		}
 	}
 	if l.Traced {
-		l.tellLacks()
+		l.showWaits()
 	}
 	if waits := l.missing(); !slices.EqualFunc(waits, l.told, Wait.equal) {
 		l.told = waits

@@ -113,7 +113,7 @@ type work struct {
 	lost     int             // how often its call was lost
 	ready    time.Time       // when it was queued first; zero before
 	until    time.Time       // while parked; zero for one that waits for the survey of workers
-	mark     []time.Duration // while queued: the sums of its class when it came; see lack
+	mark     []time.Duration // while queued: the sums of its class when it came; see waitAccount
 	waits    []journal.Wait  // what it has waited for in queues
 
 	maker     string         // who did the operation before this one, and keeps a slot since
@@ -140,7 +140,7 @@ type work struct {
 	ended    bool   // adopted in doubt, and nothing ran any more then; at most its result waits in the stream
 	bad      bool   // the conclusion is a failure
 
-	undoubted []state.Change // that take back what was said in doubt; to be recorded
+	resolvedDoubt []state.Change // that take back what was said in doubt; to be recorded
 }
 
 // ref returns the reference of the vertex's attempt in messages.

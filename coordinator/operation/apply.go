@@ -66,7 +66,7 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 		Status: journal.Running,
 		Who:    o.Who, Vertices: len(o.Plan.Graph.Vertices), BaseSerial: o.Plan.BaseSerial, Request: o.Request,
 	}
-	last, err := s.overtake(ctx, o.LockID)
+	last, err := s.endEarlierRuns(ctx, o.LockID)
 	if err != nil {
 		return nil, diag.Errors("Failed to record the run", err.Error()+".", nil)
 	}
@@ -98,10 +98,10 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 	return s.carryOut(ctx, coordinator.New(ro), applier, envelope, run, diags, ended)
 }
 
-// overtake ends earlier runs that were cut off or interrupted: the state changes now, so that their plans will no
+// endEarlierRuns ends earlier runs that were cut off or interrupted: the state changes now, so that their plans will no
 // longer fit it, unless they have locked what they change. Runs with operations in doubt stay, because their journals
 // have what is known about those. It returns when the last run began.
-func (s *Session) overtake(ctx context.Context, lockID string) (last time.Time, err error) {
+func (s *Session) endEarlierRuns(ctx context.Context, lockID string) (last time.Time, err error) {
 	runs, err := s.Store.Runs(ctx, s.Workspace)
 	if err != nil {
 		return last, err
@@ -132,7 +132,7 @@ func (s *Session) overtake(ctx context.Context, lockID string) (last time.Time, 
 		if err := s.Store.EndRun(ctx, lockID, r.ID, "cancelled", s.Now()); err != nil {
 			return last, err
 		}
-		if err := s.giveBack(ctx, r); err != nil {
+		if err := s.releasePermits(ctx, r); err != nil {
 			return last, err
 		}
 	}

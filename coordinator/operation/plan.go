@@ -80,7 +80,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		if o.reads != nil {
 			break // a plan that is only shown stops nothing
 		}
-		if _, more := s.bury(ctx, d, "a new plan uses the object as it is now"); more.HasErrors() {
+		if _, more := s.writeTombstone(ctx, d, "a new plan uses the object as it is now"); more.HasErrors() {
 			return nil, diags.Append(more)
 		}
 	}
@@ -176,7 +176,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	p.EngineVersion, p.Workspace = s.EngineVersion, s.Workspace
 	p.Variables = s.variables()
 	p.Providers = s.Selections
-	s.sighted(ctx, planner, p, o, now)
+	s.storeObservations(ctx, planner, p, o, now)
 	p.Relevant = relevant(p, store, static, scope)
 	if outcome.Interrupted && !diags.HasErrors() {
 		diags = diags.Append(diag.New(diag.Error, "Operation interrupted", notFinished, nil))

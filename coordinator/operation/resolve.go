@@ -75,7 +75,7 @@ func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Insta
 		return journal.Tx{}, diag.Errors("Nothing is in doubt", fmt.Sprintf("No operation on %s is in doubt.", at), nil)
 	}
 	set := state.SetObject{Addr: at, Deposed: key, Provider: prior.ProviderOf(at)}
-	if begun, diags := s.bury(ctx, o.Doubt, "its outcome was told by "+who); diags.HasErrors() {
+	if begun, diags := s.writeTombstone(ctx, o.Doubt, "its outcome was told by "+who); diags.HasErrors() {
 		if begun == "" {
 			return journal.Tx{}, diags
 		}
@@ -132,10 +132,10 @@ func doubtful(s *state.State, at addr.Instance) (state.DeposedKey, *state.Object
 	return "", nil
 }
 
-// bury ensures that no worker can start the operation in doubt: its task may still be waiting in a stream. It
+// writeTombstone ensures that no worker can start the operation in doubt: its task may still be waiting in a stream. It
 // fails, and names the worker, if one has started it since it was marked as in doubt. An embedded worker has ended
 // with its run.
-func (s *Session) bury(ctx context.Context, d *state.Doubt, why string) (begun string, diags diag.List) {
+func (s *Session) writeTombstone(ctx context.Context, d *state.Doubt, why string) (begun string, diags diag.List) {
 	ref := wire.TaskRef{Pool: d.Pool, Coordinator: s.Hub.Coordinator(), Run: d.Run, Attempt: wire.AttemptID(d.Attempt)}
 	c, err := s.Hub.Claim(ctx, ref, wire.Claim{Nonce: s.NewID(), At: s.Now(), Tombstone: true, Reason: why})
 	switch {

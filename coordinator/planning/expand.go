@@ -37,7 +37,7 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 		r := m.ResourceBlock(n.Resource.Addr)
 		e, more := r.Expansion()
 		if destroy {
-			p.presume(r, e)
+			p.assumeUnknown(r, e)
 			continue
 		}
 		diags = diags.Append(more)
@@ -70,9 +70,9 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 // destroyRequested is the reason of deletions in a destroy plan, which is not shown.
 const destroyRequested = plan.Reason("-")
 
-// presume gives the instances of a resource that do not exist an unknown value, for a destroy plan: it creates nothing,
-// but expressions that refer to them are evaluated, because provider configurations may depend on them.
-func (p *Planner) presume(r *values.Resource, e *values.Expansion) {
+// assumeUnknown gives the instances of a resource that do not exist an unknown value, for a destroy plan: it creates
+// nothing, but expressions that refer to them are evaluated, because provider configurations may depend on them.
+func (p *Planner) assumeUnknown(r *values.Resource, e *values.Expansion) {
 	if r.Code.Schema == nil {
 		return
 	}

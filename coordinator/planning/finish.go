@@ -39,7 +39,7 @@ func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 	graphed, circle := graph.BuildApply(p.Static, out, o)
 	if circle == nil {
 		out.Graph = graphed
-		out.RestsOn = graph.RestsOn(p.Static, out, p.Stored, o)
+		out.Dependencies = graph.PlanDependencies(p.Static, out, p.Stored, o)
 		return out, nil
 	}
 	out.Errored, out.Circle = true, circle

@@ -101,8 +101,8 @@ type Planner struct {
 	unevaluable bool
 	// refusals are the result of Refusals.
 	refusals diag.List
-	// sights are the observations about instances.
-	sights Sights
+	// observations are the observations about instances.
+	observations Observations
 }
 
 type changeKey struct {
@@ -254,7 +254,7 @@ type found struct {
 	state       []state.Change
 	opened      *object
 	unevaluable bool
-	seen        sight
+	seen        observation
 	refusal     diag.List
 }
 
@@ -305,7 +305,7 @@ func (p *Planner) take(f *found) {
 	p.unevaluable = p.unevaluable || f.unevaluable
 	p.refusals = p.refusals.Append(f.refusal)
 	if f.seen.how != unseen {
-		p.sights.add(f.change.Addr, f.seen)
+		p.observations.add(f.change.Addr, f.seen)
 	}
 	if f.opened != nil {
 		r := f.opened.addr.Config()

@@ -92,15 +92,15 @@ type Step struct {
 	Failed bool
 	// Doubt is set if the result of a task of the safe lane cannot be kept: then the vertex is in doubt, and of the step
 	// only its Diags count. On the fast lane it fails the vertex.
-	Doubt *Unkept
+	Doubt *Unstorable
 	// Value is the Program's own; Accept finds it here.
 	Value any
 	// Notes are for the views: what was found, ids, final action.
 	Notes Notes
 }
 
-// Unkept says why a result cannot be kept, and what is known about it.
-type Unkept struct {
+// Unstorable says why a result cannot be kept, and what is known about it.
+type Unstorable struct {
 	Reason string
 	Answer *wire.Answer // nil when nothing is known
 }

@@ -33,7 +33,7 @@ func TestAStepEndsItsVertexWithoutATaskAndFailsItWithAnErrorOrADoubt(t *testing.
 		"an error":                     {program.Step{Diags: diag.Errors("s", "d", nil)}, true, true},
 		"a warning":                    {program.Step{Diags: diag.List{diag.New(diag.Warning, "s", "d", nil)}}, true, false},
 		"a cause reported elsewhere":   {program.Step{Failed: true}, true, true},
-		"a result that cannot be kept": {program.Step{Task: task, Doubt: &program.Unkept{}}, true, true},
+		"a result that cannot be kept": {program.Step{Task: task, Doubt: &program.Unstorable{}}, true, true},
 	} {
 		if c.step.Finished() != c.finished || c.step.Bad() != c.bad {
 			t.Errorf("%s: finished %t, bad %t", sentence, c.step.Finished(), c.step.Bad())

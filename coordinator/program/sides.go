@@ -15,9 +15,9 @@ type (
 	// the loop's goroutine; the changes are made durable with the event.
 	Doubter interface {
 		Doubt(vertex int, d state.Doubt) []state.Change
-		// Undoubt takes back what Doubt has said: the outcome is known now. It is called before Complete, or when the
+		// ResolveDoubt takes back what Doubt has said: the outcome is known now. It is called before Complete, or when the
 		// operation was proved not to have begun.
-		Undoubt(vertex int) []state.Change
+		ResolveDoubt(vertex int) []state.Change
 	}
 	// Restorer is a Program that a resumed run tells which vertices are done, before it does anything else. Vertices
 	// that are in the journal as done are not prepared again; hidden ones without a journal are.

@@ -57,7 +57,7 @@ func Conflicts(p *plan.Plan, changed []journal.Difference) []Conflict {
 		case d.Checks:
 			// Results of checks are only informative: no value depends on them.
 		case d.Output != "":
-			if slices.Contains(p.RestsOn.Outputs, d.Output) {
+			if slices.Contains(p.Dependencies.Outputs, d.Output) {
 				out = append(out, Conflict{"output." + d.Output, changes, "changed", d.By})
 			}
 		default:
@@ -90,7 +90,7 @@ func Differs(p *plan.Plan, changed []journal.Difference) bool {
 
 // roleOf returns the role of an instance in a plan, if the difference matters to it; otherwise "".
 func roleOf(p *plan.Plan, d state.Difference) string {
-	r, differs := p.RestsOn, differs(p, d)
+	r, differs := p.Dependencies, differs(p, d)
 	if differs {
 		switch {
 		case addr.ContainsInstance(r.Writes, d.Instance):
@@ -135,7 +135,7 @@ func event(d state.Difference) string {
 // found changed.
 func Compare(p *plan.Plan, now *state.State) []journal.Difference {
 	found := map[addr.Instance]bool{}
-	for _, f := range p.RestsOn.Found {
+	for _, f := range p.Dependencies.Found {
 		found[f.Addr] = true
 	}
 	var out []journal.Difference
@@ -144,7 +144,7 @@ func Compare(p *plan.Plan, now *state.State) []journal.Difference {
 			out = append(out, journal.Difference{Difference: d})
 		}
 	}
-	for _, f := range p.RestsOn.Found {
+	for _, f := range p.Dependencies.Found {
 		i := now.Instance(f.Addr)
 		same := f.Stored == i.Digest()
 		if same && p.BaseSerial == now.Serial {

@@ -45,13 +45,13 @@ func Onto(p *plan.Plan, now *state.State, changed []journal.Difference) *plan.Pl
 // Reduced returns a plan whose state contains only the differences from a version of the store; Complete
 // restores it. ok is false if that is impossible, because the plan was made for another version.
 func Reduced(p *plan.Plan, version *state.State) (reduced *plan.Plan, ok bool) {
-	if p.RestsOn == nil || p.BaseLineage != version.Lineage || p.BaseSerial != version.Serial {
+	if p.Dependencies == nil || p.BaseLineage != version.Lineage || p.BaseSerial != version.Serial {
 		return nil, false
 	}
 	out := *p
 	out.Prior = state.Empty()
 	out.Prior.Lineage, out.Prior.Serial, out.Prior.EngineVersion = version.Lineage, version.Serial, version.EngineVersion
-	for _, f := range p.RestsOn.Found {
+	for _, f := range p.Dependencies.Found {
 		i, provider := p.Prior.Instance(f.Addr), p.Prior.ProviderOf(f.Addr)
 		if i == nil {
 			continue
@@ -82,7 +82,7 @@ func prior(p *plan.Plan, now *state.State, changed []journal.Difference) *state.
 		}
 	}
 	out := now.Clone()
-	for _, f := range p.RestsOn.Found {
+	for _, f := range p.Dependencies.Found {
 		if since[f.Addr] {
 			continue
 		}
@@ -175,7 +175,7 @@ func (at places) of(p *plan.Plan, d state.Difference) (int32, bool) {
 		return v, ok
 	}
 	none := d.Then == nil && p.Prior.Instance(d.Instance) == nil
-	if none || !differs(p, d) || addr.ContainsInstance(p.RestsOn.Writes, d.Instance) {
+	if none || !differs(p, d) || addr.ContainsInstance(p.Dependencies.Writes, d.Instance) {
 		return 0, false
 	}
 	if v, ok := at.instances[d.Instance]; ok {

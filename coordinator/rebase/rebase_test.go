@@ -65,7 +65,7 @@ func since(then, now *state.State) []journal.Difference {
 func TestAPlanIsInConflictWithChangesOfWhatItRestsOn(t *testing.T) {
 	then := []string{"t.w 1: t.r", "t.r 1", "t.u 1", "data.t.d 1", "data.t.e 1"}
 	// It updates w, which is made from r and d; replaces k; and reads e when it is carried out.
-	rests := &plan.RestsOn{
+	rests := &plan.Dependencies{
 		Writes: list(t, "t.w", "t.new", "t.k", "data.t.e"), Reads: list(t, "t.r", "data.t.d"), Outputs: []string{"o"},
 		Keeps: []addr.ConfigResource{at(t, "t.k").Config()},
 	}
@@ -125,7 +125,7 @@ func TestAPlanIsInConflictWithChangesOfWhatItRestsOn(t *testing.T) {
 			for _, name := range c.outputs {
 				now.Outputs[name] = &state.Output{Value: cty.True}
 			}
-			p := &plan.Plan{RestsOn: rests, Prior: before}
+			p := &plan.Plan{Dependencies: rests, Prior: before}
 			for how, changed := range map[string][]journal.Difference{
 				"by the store's versions": since(before, now), "by comparing": rebase.Compare(p, now),
 			} {
@@ -163,9 +163,9 @@ func TestAConflictSaysWhoIsBehindIt(t *testing.T) {
 // What refreshing found differs from what is stored, so comparing with what the plan knows would take it for a change.
 func TestWhatThePlanFoundOtherwiseIsComparedWithWhatWasStored(t *testing.T) {
 	before, found := stored(t, "t.a 1", "t.gone 1", "t.old 1"), stored(t, "t.a 2", "t.new 1")
-	p := &plan.Plan{Prior: found, BaseLineage: "l", BaseSerial: 1, RestsOn: &plan.RestsOn{}}
+	p := &plan.Plan{Prior: found, BaseLineage: "l", BaseSerial: 1, Dependencies: &plan.Dependencies{}}
 	for _, name := range []string{"t.a", "t.gone", "t.new", "t.old"} {
-		p.RestsOn.Found = append(p.RestsOn.Found, plan.Found{Addr: at(t, name),
+		p.Dependencies.Found = append(p.Dependencies.Found, plan.Found{Addr: at(t, name),
 			Stored: before.Instance(at(t, name)).Digest()})
 	}
 	if changed := rebase.Compare(p, before); len(changed) > 0 {
@@ -190,7 +190,7 @@ func TestAPlanThatIsCarriedOverLeavesAloneWhatHasChanged(t *testing.T) {
 	node := func(kind, name string) plan.Node { return plan.Node{Kind: kind, Name: name} }
 	p := &plan.Plan{
 		Prior: found, BaseLineage: "l", BaseSerial: 1,
-		RestsOn: &plan.RestsOn{Writes: list(t, "t.w"), Found: []plan.Found{{Addr: at(t, "t.drift")},
+		Dependencies: &plan.Dependencies{Writes: list(t, "t.w"), Found: []plan.Found{{Addr: at(t, "t.drift")},
 			{Addr: at(t, "t.lost")}}},
 		Changes: []*plan.Change{{Addr: at(t, "t.w"), Action: plan.Update}, {Addr: at(t, "t.u"), Action: plan.NoOp}},
 		Checks:  []state.CheckResult{{Config: "check.u"}, {Config: "check.w"}},
@@ -233,7 +233,7 @@ func TestAPlanThatIsCarriedOverLeavesAloneWhatHasChanged(t *testing.T) {
 func TestWhatWasChangedBackIsInConflictWithAPlanThatSawItInBetween(t *testing.T) {
 	now := stored(t, "t.w 1", "t.r 1", "t.u 1: t.k")
 	now.Serial = 3
-	rests := plan.RestsOn{Writes: list(t, "t.w", "t.new", "t.k"), Reads: list(t, "t.r"),
+	rests := plan.Dependencies{Writes: list(t, "t.w", "t.new", "t.k"), Reads: list(t, "t.r"),
 		Keeps: []addr.ConfigResource{at(t, "t.k").Config()}}
 	for sentence, c := range map[string]struct {
 		seen    []string
@@ -255,7 +255,7 @@ func TestWhatWasChangedBackIsInConflictWithAPlanThatSawItInBetween(t *testing.T)
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			seen, a := stored(t, c.seen...), at(t, c.touched)
-			p := &plan.Plan{RestsOn: &rests, Prior: seen, BaseLineage: "l", BaseSerial: 1}
+			p := &plan.Plan{Dependencies: &rests, Prior: seen, BaseLineage: "l", BaseSerial: 1}
 			var back []journal.Difference
 			for _, d := range state.Differences(now, now, a) {
 				back = append(back, journal.Difference{Difference: d})
@@ -276,7 +276,7 @@ func TestWhatWasChangedBackIsInConflictWithAPlanThatSawItInBetween(t *testing.T)
 // may be what refreshing found.
 func TestWhatRefreshingFoundMayHaveBeenChangedBack(t *testing.T) {
 	now := stored(t, "t.w 1", "t.u 1")
-	p := &plan.Plan{Prior: stored(t, "t.w 2", "t.u 1"), BaseLineage: "l", BaseSerial: 1, RestsOn: &plan.RestsOn{
+	p := &plan.Plan{Prior: stored(t, "t.w 2", "t.u 1"), BaseLineage: "l", BaseSerial: 1, Dependencies: &plan.Dependencies{
 		Writes: list(t, "t.w"),
 		Found:  []plan.Found{{Addr: at(t, "t.w"), Stored: now.Instance(at(t, "t.w")).Digest()}},
 	}}
@@ -293,7 +293,7 @@ func TestWhatWasFoundInBetweenIsNotStored(t *testing.T) {
 	now := stored(t, "t.w 1", "t.u 1", "t.drift 1")
 	now.Serial = 3
 	p := &plan.Plan{Prior: stored(t, "t.w 1", "t.u 2", "t.drift 2"), BaseLineage: "l", BaseSerial: 1,
-		RestsOn: &plan.RestsOn{Found: []plan.Found{{Addr: at(t, "t.drift")}, {Addr: at(t, "t.u")}}}}
+		Dependencies: &plan.Dependencies{Found: []plan.Found{{Addr: at(t, "t.drift")}, {Addr: at(t, "t.u")}}}}
 	var back []journal.Difference
 	for _, d := range state.Differences(now, now, at(t, "t.u")) {
 		back = append(back, journal.Difference{Difference: d})
@@ -311,7 +311,7 @@ func TestAReducedPlanIsMadeWholeByTheVersionThatItWasMadeFor(t *testing.T) {
 	found.Apply(state.SetObject{Addr: at(t, "t.lost")}, state.SetObject{Addr: at(t, "t.drift"), Provider: provider,
 		Object: &state.Object{Status: state.Ready, Attrs: []byte(`{"x":"2"}`)}})
 	p := &plan.Plan{Prior: found, BaseLineage: "l", BaseSerial: 1,
-		RestsOn: &plan.RestsOn{Found: []plan.Found{{Addr: at(t, "t.drift")}, {Addr: at(t, "t.lost")}}}}
+		Dependencies: &plan.Dependencies{Found: []plan.Found{{Addr: at(t, "t.drift")}, {Addr: at(t, "t.lost")}}}}
 	reduced, ok := rebase.Reduced(p, before)
 	if !ok || len(reduced.Prior.Resources) != 1 || len(reduced.Prior.Outputs) != 0 || p.Prior != found {
 		t.Fatalf("%v: there is left %v", ok, reduced.Prior.Addrs())
@@ -331,7 +331,7 @@ func TestAReducedPlanIsMadeWholeByTheVersionThatItWasMadeFor(t *testing.T) {
 	if _, ok := rebase.Reduced(p, later); ok {
 		t.Error("it is reduced by a version with another serial")
 	}
-	p.RestsOn = nil
+	p.Dependencies = nil
 	if _, ok := rebase.Reduced(p, before); ok {
 		t.Error("it is reduced though nobody knows what it found")
 	}

@@ -35,9 +35,9 @@ func newExpectations(r *config.TestRun) *expectations {
 	return e
 }
 
-// meet records that conditions of an object of the root module failed, and reports whether the run expects
+// record records that conditions of an object of the root module failed, and reports whether the run expects
 // that.
-func (e *expectations) meet(object string) bool {
+func (e *expectations) record(object string) bool {
 	candidates := []string{object}
 	if i, diags := addr.ParseInstance(object); !diags.HasErrors() {
 		if !i.Module.IsRoot() {
@@ -54,24 +54,24 @@ func (e *expectations) meet(object string) bool {
 	return false
 }
 
-// judge returns the diagnostics of a run: without expected failures, with failures of check blocks that are not
+// check returns the diagnostics of a run: without expected failures, with failures of check blocks that are not
 // expected as errors, and with an error for each expected failure that did not occur.
-func (e *expectations) judge(diags diag.List) diag.List {
+func (e *expectations) check(diags diag.List) diag.List {
 	var out diag.List
 	for _, d := range diags {
 		switch x := d.Extra.(type) {
 		case *eval.Rule:
 			switch {
 			case x.Kind == eval.CheckAssertion:
-				if !e.meet(x.Object) {
+				if !e.record(x.Object) {
 					out = append(out, asError(d))
 				}
 				continue
-			case d.Severity == diag.Error && e.meet(x.Object):
+			case d.Severity == diag.Error && e.record(x.Object):
 				continue
 			}
 		case *values.Observed:
-			if x.Problem.Severity != diag.Error || !e.meet(x.Check) {
+			if x.Problem.Severity != diag.Error || !e.record(x.Check) {
 				out = append(out, x.Problem)
 			}
 			continue

@@ -24,11 +24,11 @@ type fileRunner struct {
 	file *File
 	// tracks are the states of the file's modules by source address; that of the module under test has the key
 	// "".
-	tracks map[string]*track
+	tracks map[string]*moduleState
 }
 
-// track is the state of one module.
-type track struct {
+// moduleState is the state of one module.
+type moduleState struct {
 	store journal.Store
 	// run is the last run that was applied, and session its session; nil until there is one.
 	run     *Run
@@ -36,7 +36,7 @@ type track struct {
 }
 
 // load returns a copy of the state, which belongs to the caller.
-func (t *track) load(ctx context.Context) (*state.State, diag.List) {
+func (t *moduleState) load(ctx context.Context) (*state.State, diag.List) {
 	s, err := t.store.Load(ctx, journal.DefaultWorkspace)
 	if err != nil {
 		return state.Empty(), diag.Errors("Failed to load state", err.Error()+".", nil)
@@ -73,13 +73,13 @@ func (f *fileRunner) close() error {
 }
 
 // trackOf returns the state on which a run works.
-func (f *fileRunner) trackOf(r *Run) *track {
+func (f *fileRunner) trackOf(r *Run) *moduleState {
 	key := ""
 	if r.Config.Module != nil {
 		key = r.Config.Module.Source
 	}
 	if f.tracks[key] == nil {
-		f.tracks[key] = &track{store: f.NewStore()}
+		f.tracks[key] = &moduleState{store: f.NewStore()}
 	}
 	return f.tracks[key]
 }
@@ -127,7 +127,7 @@ func (f *fileRunner) carryOut(ctx context.Context, r *Run) {
 	diags = f.settled(diags, r, nil)
 	expected := newExpectations(r.Config)
 	if !r.Config.Apply {
-		if fail(expected.judge(diags)) {
+		if fail(expected.check(diags)) {
 			return
 		}
 		if planned == nil { // an expected failure has prevented the plan
@@ -150,11 +150,11 @@ func (f *fileRunner) carryOut(ctx context.Context, r *Run) {
 }
 
 // apply applies the plan of a run.
-func (f *fileRunner) apply(ctx context.Context, r *Run, t *track, s *operation.Session, scope *scope, p *plan.Plan,
-	expected *expectations, fail func(diag.List) bool) {
+func (f *fileRunner) apply(ctx context.Context, r *Run, t *moduleState, s *operation.Session, scope *scope,
+	p *plan.Plan, expected *expectations, fail func(diag.List) bool) {
 	applied, diags := applyTo(ctx, s, p)
 	t.run, t.session = r, s
-	if fail(expected.judge(f.settled(diags, r, p))) || applied == nil {
+	if fail(expected.check(f.settled(diags, r, p))) || applied == nil {
 		return
 	}
 	after, diags := t.load(ctx)
@@ -206,7 +206,7 @@ func (f *fileRunner) settled(diags diag.List, r *Run, p *plan.Plan) diag.List {
 			}
 		}
 	}
-	f.tellCancelled() // before the list of objects
+	f.showCancelled() // before the list of objects
 	f.View.Abandoned(a)
 	return diags.Append(diag.New(diag.Error, "Test interrupted",
 		"The run was interrupted before it was over. See what else is said for what is left behind, and has to be "+
@@ -271,13 +271,13 @@ func planOptions(r *config.TestRun) (operation.PlanOptions, diag.List) {
 
 // clean destroys the objects of the runs, in reverse order.
 func (f *fileRunner) clean(ctx context.Context) {
-	var tracks []*track
+	var tracks []*moduleState
 	for _, t := range f.tracks {
 		if t.run != nil {
 			tracks = append(tracks, t)
 		}
 	}
-	slices.SortFunc(tracks, func(a, b *track) int { return b.run.Index - a.run.Index })
+	slices.SortFunc(tracks, func(a, b *moduleState) int { return b.run.Index - a.run.Index })
 	for _, t := range tracks {
 		if f.cancelled() {
 			return
@@ -288,7 +288,7 @@ func (f *fileRunner) clean(ctx context.Context) {
 	}
 }
 
-func (f *fileRunner) destroy(ctx context.Context, t *track) diag.List {
+func (f *fileRunner) destroy(ctx context.Context, t *moduleState) diag.List {
 	prior, diags := t.load(ctx)
 	if diags.HasErrors() || len(prior.Resources) == 0 {
 		return diags

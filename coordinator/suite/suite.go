@@ -167,7 +167,7 @@ func (r *Runner) Run(ctx context.Context) bool {
 		if r.cancelled() {
 			break
 		}
-		fr := &fileRunner{Runner: r, file: f, tracks: map[string]*track{}}
+		fr := &fileRunner{Runner: r, file: f, tracks: map[string]*moduleState{}}
 		fr.run(ctx)
 		if err := fr.close(); err != nil {
 			panic("suite: a store in memory cannot be closed: " + err.Error())
@@ -200,7 +200,7 @@ func (r *Runner) watch() (unwatched func()) {
 			}
 		}
 	}
-	first, second := tell(r.Stop.Stopping, r.tellStopped), tell(r.Stop.Leaving, r.tellCancelled)
+	first, second := tell(r.Stop.Stopping, r.showStopped), tell(r.Stop.Leaving, r.showCancelled)
 	return func() {
 		first()
 		second()
@@ -208,12 +208,12 @@ func (r *Runner) watch() (unwatched func()) {
 	}
 }
 
-// tellStopped informs the view, once, that the suite was asked to stop.
-func (r *Runner) tellStopped() { r.saidStopped.Do(r.View.Interrupted) }
+// showStopped informs the view, once, that the suite was asked to stop.
+func (r *Runner) showStopped() { r.saidStopped.Do(r.View.Interrupted) }
 
-// tellCancelled informs the view, once, that the suite was asked to end at once.
-func (r *Runner) tellCancelled() {
-	r.tellStopped()
+// showCancelled informs the view, once, that the suite was asked to end at once.
+func (r *Runner) showCancelled() {
+	r.showStopped()
 	r.saidCancelled.Do(r.View.Cancelled)
 }
 

@@ -151,7 +151,7 @@ func (r *Resource) markDeprecated(k addr.Key, v cty.Value) cty.Value {
 
 // Instance returns the value of an instance of the expansion; ok is false if there is no such instance.
 func (r *Resource) Instance(k addr.Key) (v cty.Value, ok bool) {
-	if r.module.store.Phase == Evaluating || r.premature() {
+	if r.module.store.Phase == Evaluating || r.expansionPending() {
 		return cty.NilVal, false // only Whole is defined
 	}
 	e, _ := r.Expansion()
@@ -196,7 +196,7 @@ func (r *Resource) Whole() cty.Value {
 	if r.module.store.Phase == Evaluating {
 		return r.existing()
 	}
-	if r.premature() {
+	if r.expansionPending() {
 		return r.unexpanded()
 	}
 	e, _ := r.Expansion()
@@ -223,8 +223,8 @@ func (r *Resource) Whole() cty.Value {
 	return r.whole
 }
 
-// premature reports whether the expansion of the resource depends on itself and is not complete.
-func (r *Resource) premature() bool { return r.Code.expandsByItself && !r.expanded.Load() }
+// expansionPending reports whether the expansion of the resource depends on itself and is not complete.
+func (r *Resource) expansionPending() bool { return r.Code.expandsByItself && !r.expanded.Load() }
 
 // unexpanded is the value of such a resource in its own expansion: empty, as in OpenTofu.
 func (r *Resource) unexpanded() cty.Value {

@@ -163,9 +163,9 @@ type Plan struct {
 
 	// Graph is the apply graph.
 	Graph Graph
-	// RestsOn is the part of the state that must be unchanged so that the plan can be applied; nil for the whole
+	// Dependencies is the part of the state that must be unchanged so that the plan can be applied; nil for the whole
 	// state.
-	RestsOn *RestsOn
+	Dependencies *Dependencies
 	// Untouched are the configuration objects whose stored check results are kept, because the values that they
 	// check have changed since the plan was made.
 	Untouched []string

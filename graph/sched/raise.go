@@ -53,7 +53,7 @@ func (s *Scheduler) rank(first int, edges []dag.Edge) {
 	for _, e := range edges {
 		s.raise(e.Before, s.vertices[e.After].priority)
 	}
-	s.tellRaises(len(unranked) + len(edges))
+	s.propagateRaises(len(unranked) + len(edges))
 }
 
 // raise makes sure that the priority of v accounts for a path of weight rest behind it.
@@ -72,8 +72,8 @@ func (s *Scheduler) raise(v int, rest float64) {
 	}
 }
 
-// tellRaises lets the news of raised priorities travel as far as so many steps pay for.
-func (s *Scheduler) tellRaises(steps int) {
+// propagateRaises lets the news of raised priorities travel as far as so many steps pay for.
+func (s *Scheduler) propagateRaises(steps int) {
 	r := &s.raises
 	if len(r.queue) == 0 {
 		return

@@ -162,7 +162,7 @@ func (s *Scheduler) Pop() (v int, ok bool) {
 // PopWhere is Pop restricted to the classes that admit returns true for. It calls admit only for classes with ready
 // vertices.
 func (s *Scheduler) PopWhere(admitted func(class int) bool) (v int, ok bool) {
-	s.tellRaises(1)
+	s.propagateRaises(1)
 	best := -1
 	for class, q := range s.ready {
 		if len(q) > 0 && (best < 0 || q[0].before(s.ready[best][0])) && admitted(class) {
@@ -174,7 +174,7 @@ func (s *Scheduler) PopWhere(admitted func(class int) bool) (v int, ok bool) {
 
 // PopClass is Pop within one class.
 func (s *Scheduler) PopClass(class int) (v int, ok bool) {
-	s.tellRaises(1)
+	s.propagateRaises(1)
 	return s.pop(class)
 }
 

@@ -29,7 +29,7 @@ type layout struct {
 	shape  *shape
 	attrs  []attrLayout
 	groups []groupLayout
-	spread
+	referenceRange
 	// scratch holds maps with the values of absent attributes and blocks, in which every evaluation replaces those
 	// that are present.
 	scratch sync.Pool
@@ -40,7 +40,7 @@ type attrLayout struct {
 	name string
 	expr hcl.Expression
 	attrShape
-	spread
+	referenceRange
 }
 
 // groupLayout is the group of all blocks of one type in a body.
@@ -48,7 +48,7 @@ type groupLayout struct {
 	name   string
 	shape  *blockShape
 	blocks []blockLayout
-	spread
+	referenceRange
 }
 
 // blockLayout is a block, or a dynamic block that produces any number of them.
@@ -65,8 +65,8 @@ type dynamicLayout struct {
 	label    hcl.Expression // of a NestingMap block
 }
 
-// spread is the range of references of a part of a body, and whether its value is the same in all instances.
-type spread struct {
+// referenceRange is the range of references of a part of a body, and whether its value is the same in all instances.
+type referenceRange struct {
 	from, to int
 	impure   bool
 	// shared is set once all references are known.
@@ -137,7 +137,7 @@ func (c *compiler) body(body hcl.Body, s *shape, hidden []string) *layout {
 	for _, name := range attributesInOrder(content) {
 		a := content.Attributes[name]
 		al := attrLayout{name: name, expr: quick(a.Expr), attrShape: s.attrs[name]}
-		al.spread = c.expr(a.Expr, hidden)
+		al.referenceRange = c.expr(a.Expr, hidden)
 		l.attrs = append(l.attrs, al)
 		l.impure = l.impure || al.impure
 		if al.custom {
@@ -169,7 +169,7 @@ func (c *compiler) block(l *layout, block *hcl.Block, hidden []string) {
 	if len(block.Labels) > 0 {
 		bl.label = block.Labels[0]
 	}
-	g.add(bl, spread{from: from, to: len(c.refs), impure: bl.body.impure})
+	g.add(bl, referenceRange{from: from, to: len(c.refs), impure: bl.body.impure})
 	l.impure = l.impure || bl.body.impure
 }
 
@@ -228,17 +228,17 @@ func (c *compiler) dynamicBlock(l *layout, block *hcl.Block, hidden []string) {
 		bl := blockLayout{body: c.body(made.Body, inner, inside), dynamic: d}
 		impure = impure || bl.body.impure
 		if bs != nil {
-			l.group(name).add(bl, spread{from: from, to: len(c.refs), impure: impure})
+			l.group(name).add(bl, referenceRange{from: from, to: len(c.refs), impure: impure})
 		}
 	}
 	l.impure = l.impure || impure
 }
 
 // expr collects the references of one expression.
-func (c *compiler) expr(expr hcl.Expression, hidden []string) spread {
+func (c *compiler) expr(expr hcl.Expression, hidden []string) referenceRange {
 	from := len(c.refs)
 	pure := c.expression(expr, hidden)
-	return spread{from: from, to: len(c.refs), impure: !pure}
+	return referenceRange{from: from, to: len(c.refs), impure: !pure}
 }
 
 // count checks for groups whose number of blocks is wrong for any result of the dynamic blocks.
@@ -260,12 +260,13 @@ func (l *layout) group(name string) *groupLayout {
 			return &l.groups[i]
 		}
 	}
-	l.groups = append(l.groups, groupLayout{name: name, shape: l.shape.blocks[name], spread: spread{from: -1}})
+	l.groups = append(l.groups,
+		groupLayout{name: name, shape: l.shape.blocks[name], referenceRange: referenceRange{from: -1}})
 	return &l.groups[len(l.groups)-1]
 }
 
 // add adds a block to the group. The references of a group are all those from its first block to its last one.
-func (g *groupLayout) add(b blockLayout, s spread) {
+func (g *groupLayout) add(b blockLayout, s referenceRange) {
 	if g.from < 0 {
 		g.from = s.from
 	}
@@ -276,16 +277,16 @@ func (g *groupLayout) add(b blockLayout, s spread) {
 
 // settle determines what is shared between instances.
 func (l *layout) settle(p *program) {
-	l.shared = l.spread.same(p)
+	l.shared = l.referenceRange.same(p)
 	for i := range l.attrs {
-		l.attrs[i].shared = l.attrs[i].spread.same(p)
+		l.attrs[i].shared = l.attrs[i].referenceRange.same(p)
 	}
 	for i := range l.groups {
-		l.groups[i].shared = l.groups[i].spread.same(p)
+		l.groups[i].shared = l.groups[i].referenceRange.same(p)
 	}
 }
 
-func (s spread) same(p *program) bool { return !s.impure && !p.varies(s.from, s.to) }
+func (s referenceRange) same(p *program) bool { return !s.impure && !p.varies(s.from, s.to) }
 
 // attributesInOrder returns the names of the attributes of a body in the order of the source.
 func attributesInOrder(content *hcl.BodyContent) []string {

@@ -225,7 +225,7 @@ func (w *finder) call(name string, rng hcl.Range) {
 	case !is:
 	case err != nil:
 		w.invalid = w.invalid.Append(diag.New(diag.Error, "Unable to parse provider function",
-			capital(err.Error())+".", &rng))
+			capitalize(err.Error())+".", &rng))
 	default:
 		w.calls = append(w.calls, Call{f, rng})
 	}
@@ -338,7 +338,7 @@ func inSourceOrder(diags diag.List) diag.List {
 	return diags
 }
 
-func capital(s string) string {
+func capitalize(s string) string {
 	if s == "" {
 		return s
 	}

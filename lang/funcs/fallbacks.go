@@ -26,12 +26,12 @@ var retired = map[string]string{
 func failing() family {
 	f := family{}
 	for name, instead := range retired {
-		f[name] = builtin{gone(name, instead), "Is no longer part of the language."}
+		f[name] = builtin{removed(name, instead), "Is no longer part of the language."}
 	}
 	return f
 }
 
-func gone(name, instead string) function.Function {
+func removed(name, instead string) function.Function {
 	vals := anything("vals")
 	err := errors.New("the function " + name + " is no longer part of the language; write " + instead + " instead")
 	return function.New(&function.Spec{

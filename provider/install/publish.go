@@ -31,7 +31,7 @@ func Checksums(ctx context.Context, o Options, platforms []string) (*lock.Locks,
 		copied := *l
 		out.Set(p, &copied)
 	}
-	diags := o.eachPackage(ctx, platforms, checksumTrouble, func(p addr.Provider, constraints string,
+	diags := o.eachPackage(ctx, platforms, checksumSummaries, func(p addr.Provider, constraints string,
 		c candidate) (*Authentication, error) {
 		archive, auth, remove, err := c.fetch(ctx, o.Env.TempDir())
 		if err != nil {
@@ -63,7 +63,7 @@ func Checksums(ctx context.Context, o Options, platforms []string) (*lock.Locks,
 // Mirror copies the packages of all required providers, for several platforms, into a directory that can serve as a
 // filesystem mirror and, over HTTP, as a network mirror.
 func Mirror(ctx context.Context, o Options, dir string, platforms []string) diag.List {
-	diags := o.eachPackage(ctx, platforms, mirrorTrouble, func(p addr.Provider, _ string, c candidate) (*Authentication,
+	diags := o.eachPackage(ctx, platforms, mirrorSummaries, func(p addr.Provider, _ string, c candidate) (*Authentication,
 		error) {
 		base := filepath.Join(environ.Path(o.WorkDir, dir), p.Host, p.Namespace, p.Type)
 		if err := os.MkdirAll(base, 0o755); err != nil {
@@ -92,14 +92,14 @@ func Mirror(ctx context.Context, o Options, dir string, platforms []string) diag
 	return diags
 }
 
-// trouble has the summaries of errors about packages for several platforms: a selection that does not meet the
+// errorSummaries has the summaries of errors about packages for several platforms: a selection that does not meet the
 // constraints, one that is missing from the lock file (empty if that is allowed), failures of listing versions,
 // finding and fetching packages.
-type trouble struct{ locked, missing, versions, located, fetched string }
+type errorSummaries struct{ locked, missing, versions, located, fetched string }
 
 var (
-	checksumTrouble = trouble{retrieve, "", retrieve, retrieve, retrieve}
-	mirrorTrouble   = trouble{
+	checksumSummaries = errorSummaries{retrieve, "", retrieve, retrieve, retrieve}
+	mirrorSummaries   = errorSummaries{
 		"Inconsistent dependency lock file", "Provider not found in lockfile",
 		"Provider not available", "Provider release not available", "Cannot download provider release",
 	}
@@ -108,7 +108,7 @@ var (
 const retrieve = "Could not retrieve providers for locking"
 
 // eachPackage calls fn with one package of each required provider for each platform, all of one version.
-func (o Options) eachPackage(ctx context.Context, platforms []string, t trouble,
+func (o Options) eachPackage(ctx context.Context, platforms []string, t errorSummaries,
 	fn func(p addr.Provider, constraints string, c candidate) (*Authentication, error)) diag.List {
 	places := o.sources()
 	var diags diag.List

@@ -145,7 +145,7 @@ func (r *origin) checks(ctx context.Context, p addr.Provider, rel release, from 
 
 // speaks checks that the provider supports plugin protocol 5 or 6; a registry without this information is trusted.
 func (r *origin) speaks(ctx context.Context, p addr.Provider, v versions.Version, protocols []string) error {
-	if len(protocols) == 0 || slices.ContainsFunc(protocols, spoken) {
+	if len(protocols) == 0 || slices.ContainsFunc(protocols, protocolSupported) {
 		return nil
 	}
 	all, err := r.releases(ctx, p)
@@ -155,7 +155,7 @@ func (r *origin) speaks(ctx context.Context, p addr.Provider, v versions.Version
 	wrong := &protocolError{provider: p, version: v}
 	for _, other := range all.Versions {
 		o, err := versions.ParseVersion(other.Version)
-		if err != nil || !slices.ContainsFunc(other.Protocols, spoken) {
+		if err != nil || !slices.ContainsFunc(other.Protocols, protocolSupported) {
 			continue
 		}
 		if wrong.closest == nil || wrong.closest.LessThan(o) {
@@ -165,8 +165,8 @@ func (r *origin) speaks(ctx context.Context, p addr.Provider, v versions.Version
 	return wrong
 }
 
-// spoken reports whether a version of the plugin protocol is supported.
-func spoken(protocol string) bool {
+// protocolSupported reports whether a version of the plugin protocol is supported.
+func protocolSupported(protocol string) bool {
 	major, _, _ := strings.Cut(protocol, ".")
 	return major == "5" || major == "6"
 }

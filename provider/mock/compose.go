@@ -105,7 +105,7 @@ func (c *composer) attribute(name string, a *schema.Attribute, config cty.Value,
 	case isGiven:
 		return given
 	case a.Computed:
-		return c.madeUp(ty)
+		return c.generated(ty)
 	default:
 		return cty.NullVal(ty)
 	}
@@ -174,8 +174,8 @@ func (c *composer) mapping(config cty.Value, each func(cty.Value) cty.Value) cty
 	return cty.ObjectVal(elements)
 }
 
-// madeUp returns a generated value of a type: zero, false, empty collections, and strings of letters and digits.
-func (c *composer) madeUp(ty cty.Type) cty.Value {
+// generated returns a generated value of a type: zero, false, empty collections, and strings of letters and digits.
+func (c *composer) generated(ty cty.Type) cty.Value {
 	switch {
 	case ty == cty.Number:
 		return cty.Zero
@@ -193,7 +193,7 @@ func (c *composer) madeUp(ty cty.Type) cty.Value {
 		attrs := map[string]cty.Value{}
 		for _, name := range slices.Sorted(maps.Keys(ty.AttributeTypes())) {
 			if !ty.AttributeOptional(name) {
-				attrs[name] = c.madeUp(ty.AttributeType(name))
+				attrs[name] = c.generated(ty.AttributeType(name))
 			}
 		}
 		return cty.ObjectVal(attrs)

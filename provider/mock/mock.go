@@ -19,25 +19,25 @@ import (
 // New returns a provider that replaces real. schemas are those of real; values are given for computed attributes
 // and blocks, by their names.
 func New(real provider.Provider, schemas *provider.Schemas, values map[string]cty.Value) provider.Provider {
-	return &standIn{Provider: real, schemas: schemas, values: values}
+	return &mocked{Provider: real, schemas: schemas, values: values}
 }
 
-type standIn struct {
+type mocked struct {
 	provider.Provider
 	schemas *provider.Schemas
 	values  map[string]cty.Value
 }
 
 // ValidateProviderConfig implements provider.Configurer: there is nothing to configure.
-func (s *standIn) ValidateProviderConfig(_ context.Context, config cty.Value) (cty.Value, diag.List) {
+func (s *mocked) ValidateProviderConfig(_ context.Context, config cty.Value) (cty.Value, diag.List) {
 	return config, nil
 }
 
 // Configure implements provider.Configurer.
-func (s *standIn) Configure(context.Context, cty.Value, string) diag.List { return nil }
+func (s *mocked) Configure(context.Context, cty.Value, string) diag.List { return nil }
 
 // ReadResource implements provider.Managed: an object is unchanged.
-func (s *standIn) ReadResource(_ context.Context, r provider.ReadRequest) (provider.ReadResponse, diag.List) {
+func (s *mocked) ReadResource(_ context.Context, r provider.ReadRequest) (provider.ReadResponse, diag.List) {
 	out := provider.ReadResponse{Object: r.Prior, Private: r.Private, Identity: r.Identity}
 	if r.Prior.IsNull() {
 		return out, diag.Errors(fmt.Sprintf("Unexpected null value for prior state in `%s`", r.TypeName),
@@ -47,7 +47,7 @@ func (s *standIn) ReadResource(_ context.Context, r provider.ReadRequest) (provi
 }
 
 // PlanResourceChange implements provider.Managed: all computed values are known when planned.
-func (s *standIn) PlanResourceChange(_ context.Context, r provider.PlanRequest) (provider.PlanResponse, diag.List) {
+func (s *mocked) PlanResourceChange(_ context.Context, r provider.PlanRequest) (provider.PlanResponse, diag.List) {
 	out := provider.PlanResponse{Planned: r.Proposed, Private: r.PriorPrivate, Identity: r.PriorIdentity}
 	if r.Config.IsNull() {
 		return out, nil
@@ -74,39 +74,39 @@ func withoutComputed(block *schema.Block, config cty.Value) cty.Value {
 }
 
 // ApplyResourceChange implements provider.Managed: the result is the planned object.
-func (s *standIn) ApplyResourceChange(_ context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
+func (s *mocked) ApplyResourceChange(_ context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
 	return provider.ApplyResponse{Object: r.Planned, Private: r.PlannedPrivate, Identity: r.PlannedIdentity}, nil
 }
 
 // ImportResourceState implements provider.Managed.
-func (s *standIn) ImportResourceState(_ context.Context, r provider.ImportRequest) ([]provider.Imported, diag.List) {
+func (s *mocked) ImportResourceState(_ context.Context, r provider.ImportRequest) ([]provider.Imported, diag.List) {
 	return nil, diag.Errors("Import is not supported in tests",
 		fmt.Sprintf("The provider of %s is mocked, or the resource is overridden, so there is nothing that could be "+
 			"imported.", r.TypeName), nil)
 }
 
 // MoveResourceState implements provider.Managed.
-func (s *standIn) MoveResourceState(_ context.Context, r provider.MoveRequest) (provider.MoveResponse, diag.List) {
+func (s *mocked) MoveResourceState(_ context.Context, r provider.MoveRequest) (provider.MoveResponse, diag.List) {
 	return provider.MoveResponse{}, diag.Errors("Moving between resource types is not supported in tests",
 		fmt.Sprintf("The provider of %s is mocked, or the resource is overridden, so an object of %s cannot become "+
 			"one of it.", r.TargetType, r.SourceType), nil)
 }
 
 // ReadDataSource implements provider.DataSource.
-func (s *standIn) ReadDataSource(_ context.Context, typeName string, config, _ cty.Value) (cty.Value, diag.List) {
+func (s *mocked) ReadDataSource(_ context.Context, typeName string, config, _ cty.Value) (cty.Value, diag.List) {
 	return newComposer(typeName).block(s.schemas.Data[typeName].Block, config, s.values)
 }
 
 // OpenEphemeral implements provider.Ephemeral.
-func (s *standIn) OpenEphemeral(_ context.Context, typeName string, config cty.Value) (provider.Opened, diag.List) {
+func (s *mocked) OpenEphemeral(_ context.Context, typeName string, config cty.Value) (provider.Opened, diag.List) {
 	object, diags := newComposer(typeName).block(s.schemas.Ephemeral[typeName].Block, config, s.values)
 	return provider.Opened{Object: object}, diags
 }
 
 // RenewEphemeral implements provider.Ephemeral. Objects of OpenEphemeral need no renewal.
-func (s *standIn) RenewEphemeral(context.Context, string, []byte) (provider.Renewed, diag.List) {
+func (s *mocked) RenewEphemeral(context.Context, string, []byte) (provider.Renewed, diag.List) {
 	return provider.Renewed{}, nil
 }
 
 // CloseEphemeral implements provider.Ephemeral.
-func (s *standIn) CloseEphemeral(context.Context, string, []byte) diag.List { return nil }
+func (s *mocked) CloseEphemeral(context.Context, string, []byte) diag.List { return nil }

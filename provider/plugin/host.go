@@ -222,7 +222,7 @@ func (h *Host) Close() {
 	h.closed = true
 	for m := range h.members {
 		h.retire(m)
-		h.stopIdling(m)
+		h.stopIdleTimer(m)
 		m.abandon(errors.New("the plugin host is closed"))
 		if m.process != nil {
 			h.end(m)

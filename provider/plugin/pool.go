@@ -93,7 +93,7 @@ func (h *Host) begin(ctx context.Context, p Package, pkg, identity, executable, 
 		}
 	}
 	h.work.Go(func() {
-		diags := h.bringUp(ctx, m, p, executable, schemas, configure)
+		diags := h.start(ctx, m, p, executable, schemas, configure)
 		abandon(nil)
 		h.arrived(m, diags)
 	})
@@ -113,14 +113,14 @@ func (h *Host) makeRoom(m *member) {
 	}
 	if bare := h.pool[m.pkg][""]; bare != nil && bare.started && bare.holders == 0 && !bare.ending {
 		h.retire(bare)
-		h.stopIdling(bare)
+		h.stopIdleTimer(bare)
 		delete(h.members, bare)
 		m.process = bare.process
 	}
 }
 
-// bringUp launches and configures the process.
-func (h *Host) bringUp(ctx context.Context, m *member, p Package, executable string, schemas *rpc.SchemaCache,
+// start launches and configures the process.
+func (h *Host) start(ctx context.Context, m *member, p Package, executable string, schemas *rpc.SchemaCache,
 	configure Configure) diag.List {
 	h.mu.Lock()
 	proc := m.process
@@ -155,26 +155,26 @@ func (h *Host) arrived(m *member, diags diag.List) {
 		h.retire(m)
 	}
 	if h.closed || m.holders == 0 {
-		h.unheld(m)
+		h.onUnheld(m)
 	}
 }
 
 func (h *Host) hold(m *member) {
 	m.holders++
-	h.stopIdling(m)
+	h.stopIdleTimer(m)
 }
 
 func (h *Host) release(m *member) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if m.holders--; m.holders == 0 {
-		h.unheld(m)
+		h.onUnheld(m)
 	}
 }
 
-// unheld is called when a member has no holders: it ends the member immediately or after a while. The host's mutex
+// onUnheld is called when a member has no holders: it ends the member immediately or after a while. The host's mutex
 // is held.
-func (h *Host) unheld(m *member) {
+func (h *Host) onUnheld(m *member) {
 	switch {
 	case !m.started:
 		m.abandon(errNobodyWaits)
@@ -182,7 +182,7 @@ func (h *Host) unheld(m *member) {
 	case m.process == nil:
 		delete(h.members, m)
 	case h.leasable(m) && m.process.alive():
-		h.startIdling(m)
+		h.startIdleTimer(m)
 	default:
 		h.retire(m)
 		h.end(m)
@@ -212,8 +212,8 @@ func (h *Host) end(m *member) {
 	h.work.Go(m.process.close)
 }
 
-// startIdling sets the timer that ends an unheld member. The host's mutex is held.
-func (h *Host) startIdling(m *member) {
+// startIdleTimer sets the timer that ends an unheld member. The host's mutex is held.
+func (h *Host) startIdleTimer(m *member) {
 	h.work.Add(1)
 	var timer *time.Timer
 	timer = time.AfterFunc(h.idleAfter, func() {
@@ -231,14 +231,14 @@ func (h *Host) startIdling(m *member) {
 	h.idling = append(h.idling, m)
 	for len(h.idling) > h.mostIdle {
 		oldest := h.idling[0]
-		h.stopIdling(oldest)
+		h.stopIdleTimer(oldest)
 		h.retire(oldest)
 		h.end(oldest)
 	}
 }
 
-// stopIdling stops that timer. The host's mutex is held.
-func (h *Host) stopIdling(m *member) {
+// stopIdleTimer stops that timer. The host's mutex is held.
+func (h *Host) stopIdleTimer(m *member) {
 	if m.idle == nil {
 		return
 	}

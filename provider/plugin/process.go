@@ -120,10 +120,10 @@ func (s *started) dial(p Package, o Options, schemas *rpc.SchemaCache) error {
 		return err
 	}
 	s.remote, err = rpc.New(conn.(*grpc.ClientConn), s.client.NegotiatedVersion(), rpc.Options{
-		Name:     p.Source,
-		Schemas:  schemas,
-		Obituary: s.obituary,
-		Log:      o.Log.Warn,
+		Name:       p.Source,
+		Schemas:    schemas,
+		ExitReason: s.exitReason,
+		Log:        o.Log.Warn,
 	})
 	return err
 }
@@ -155,8 +155,8 @@ func (s *started) failure(ctx context.Context, o Options, err error) error {
 // patience is how long a failed call waits for its process to exit.
 const patience = 2 * time.Second
 
-// obituary implements rpc.Options.
-func (s *started) obituary() string {
+// exitReason implements rpc.Options.
+func (s *started) exitReason() string {
 	s.lost.Store(true)
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()

@@ -96,7 +96,7 @@ func connect(p Package, o Options) (process, error) {
 	a := &attached{conn: conn}
 	a.remote, err = rpc.New(conn, r.ProtocolVersion, rpc.Options{
 		Name: p.Source,
-		Obituary: func() string {
+		ExitReason: func() string {
 			a.lost.Store(true)
 			return fmt.Sprintf("The process was not started here; it should answer at %s (process id %d).",
 				r.Address, r.PID)

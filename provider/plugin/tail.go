@@ -62,7 +62,7 @@ func (w *tailWriter) Write(b []byte) (int, error) {
 
 // add keeps a line. Plugins log a lot, so lines in JSON are decoded only if necessary.
 func (t *tail) add(line string) {
-	if chatter(line) || line == "" && len(t.last) == 0 {
+	if isDebugLine(line) || line == "" && len(t.last) == 0 {
 		return
 	}
 	switch {
@@ -78,8 +78,8 @@ func (t *tail) add(line string) {
 	}
 }
 
-// chatter reports whether a line is a debug message of hclog.
-func chatter(line string) bool {
+// isDebugLine reports whether a line is a debug message of hclog.
+func isDebugLine(line string) bool {
 	return strings.HasPrefix(line, "{") &&
 		(strings.Contains(line, `"@level":"trace"`) || strings.Contains(line, `"@level":"debug"`))
 }
@@ -107,7 +107,7 @@ func (t *tail) text() string {
 	defer t.mu.Unlock()
 	lines := append(slices.Clone(t.panic), t.last...)
 	for _, w := range t.writers {
-		if part := string(w.part); part != "" && !chatter(part) {
+		if part := string(w.part); part != "" && !isDebugLine(part) {
 			lines = append(lines, part)
 		}
 	}

@@ -194,7 +194,7 @@ func TestCallWithoutAnAnswerIsLost(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		p, err := New(conn, 6, Options{Name: "n", Obituary: func() string { return "Its last words." }})
+		p, err := New(conn, 6, Options{Name: "n", ExitReason: func() string { return "Its last words." }})
 		if err != nil {
 			t.Fatal(err)
 		}

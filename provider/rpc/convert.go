@@ -33,7 +33,7 @@ const maxNesting = 50
 // enter reports whether the next nesting level may be converted; leave ends it.
 func (c *converter) enter(at string) bool {
 	if c.depth == maxNesting {
-		c.complain(at[:min(len(at), 100)], fmt.Sprintf("blocks and types are nested deeper than %d", maxNesting))
+		c.report(at[:min(len(at), 100)], fmt.Sprintf("blocks and types are nested deeper than %d", maxNesting))
 		return false
 	}
 	c.depth++
@@ -107,7 +107,7 @@ func (c *converter) schema(from *tfplugin6.Schema) schema.Schema {
 func (c *converter) block(from *tfplugin6.Schema_Block, at string) *schema.Block {
 	to := &schema.Block{}
 	if from == nil {
-		c.complain(at, "there is no block")
+		c.report(at, "there is no block")
 		return to
 	}
 	if !c.enter(at) {
@@ -123,7 +123,7 @@ func (c *converter) block(from *tfplugin6.Schema_Block, at string) *schema.Block
 	for _, nb := range from.BlockTypes {
 		name := at + nb.TypeName
 		if _, taken := to.Attributes[nb.TypeName]; taken {
-			c.complain(name, "the name is that of an attribute and that of a block type")
+			c.report(name, "the name is that of an attribute and that of a block type")
 		}
 		n := &schema.NestedBlock{
 			Block:    *c.block(nb.Block, name+"."),
@@ -141,7 +141,7 @@ func (c *converter) block(from *tfplugin6.Schema_Block, at string) *schema.Block
 func (c *converter) checkNesting(nb *schema.NestedBlock, at string) {
 	switch nb.Nesting {
 	case schema.NestingInvalid:
-		c.complain(at, "the nesting mode is unknown")
+		c.report(at, "the nesting mode is unknown")
 	case schema.NestingSingle:
 		if nb.MinItems > 1 || nb.MaxItems > 1 {
 			c.rule(at, "a block that occurs at most once has other limits")
@@ -155,7 +155,7 @@ func (c *converter) checkNesting(nb *schema.NestedBlock, at string) {
 			c.rule(at, "the lower limit is above the upper one")
 		}
 		if nb.Nesting == schema.NestingSet && c.sound() && nb.Block.ImpliedType().HasDynamicTypes() {
-			c.complain(at, "a set has elements of a type that is not exact")
+			c.report(at, "a set has elements of a type that is not exact")
 		}
 	}
 	if nb.MinItems < 0 || nb.MaxItems < 0 {
@@ -193,7 +193,7 @@ func (c *converter) attribute(from *tfplugin6.Schema_Attribute, at string) *sche
 	case from.NestedType == nil:
 		to.Type = c.typ(from.Type, at)
 	case len(from.Type) > 0:
-		c.complain(at, "it has both a type and a nested type")
+		c.report(at, "it has both a type and a nested type")
 	case !c.enter(at):
 	default:
 		defer c.leave()
@@ -203,9 +203,9 @@ func (c *converter) attribute(from *tfplugin6.Schema_Attribute, at string) *sche
 		}
 		switch {
 		case to.Nested.Nesting == schema.NestingInvalid:
-			c.complain(at, "the nesting mode is unknown")
+			c.report(at, "the nesting mode is unknown")
 		case to.Nested.Nesting == schema.NestingSet && c.sound() && to.Nested.ElementType().HasDynamicTypes():
-			c.complain(at, "a set has elements of a type that is not exact")
+			c.report(at, "a set has elements of a type that is not exact")
 		}
 	}
 	return to
@@ -264,7 +264,7 @@ func (c *converter) typ(from []byte, at string) cty.Type {
 	}
 	ty, err := coding.UnmarshalType(from)
 	if err != nil {
-		c.complain(at, fmt.Sprintf("its type cannot be read: %s", err))
+		c.report(at, fmt.Sprintf("its type cannot be read: %s", err))
 		return cty.DynamicPseudoType
 	}
 	c.types[string(from)] = ty
@@ -274,11 +274,11 @@ func (c *converter) typ(from []byte, at string) cty.Type {
 // rule reports a violation that does not occur in providers that OpenTofu accepts.
 func (c *converter) rule(at, what string) {
 	if !c.loose {
-		c.complain(at, what)
+		c.report(at, what)
 	}
 }
 
-func (c *converter) complain(at, what string) {
+func (c *converter) report(at, what string) {
 	if at != "" {
 		at = " at " + at
 	}

@@ -42,7 +42,7 @@ func (p *Provider) CallFunction(ctx context.Context, name string, args []cty.Val
 	}
 	v, err := decodeValue(resp.Result, f.Return)
 	if err != nil {
-		return cty.NilVal, p.misfit("CallFunction", fmt.Sprintf("result of %s", name), err)
+		return cty.NilVal, p.schemaMismatch("CallFunction", fmt.Sprintf("result of %s", name), err)
 	}
 	return v, nil
 }

@@ -80,8 +80,8 @@ func (p *Provider) lost(ctx context.Context, method string, err error) diag.List
 		detail = fmt.Sprintf("The %s call to provider %s failed: %s.", method, name,
 			strings.TrimSuffix(status.Convert(err).Message(), "."))
 	}
-	if code == codes.Unavailable && p.options.Obituary != nil {
-		if words := p.options.Obituary(); words != "" {
+	if code == codes.Unavailable && p.options.ExitReason != nil {
+		if words := p.options.ExitReason(); words != "" {
 			detail += "\n\n" + words
 		}
 	}
@@ -90,8 +90,8 @@ func (p *Provider) lost(ctx context.Context, method string, err error) diag.List
 	return diag.List{d}
 }
 
-// misfit returns the problem of a value in an answer that does not conform to its schema.
-func (p *Provider) misfit(method, what string, err error) *diag.Diagnostic {
+// schemaMismatch returns the problem of a value in an answer that does not conform to its schema.
+func (p *Provider) schemaMismatch(method, what string, err error) *diag.Diagnostic {
 	detail := fmt.Sprintf("Provider %s answered the %s call with a %s that does not fit its schema: %s.\n\nThis is a "+
 		"bug in the provider.",
 		p.options.Name, method, what, pathError(err))

@@ -60,13 +60,13 @@ func (p protocol5) GetProviderSchema(ctx context.Context, _ *tfplugin6.GetProvid
 		Functions:                make(map[string]*tfplugin6.Function, len(from.Functions)),
 	}
 	for name, f := range from.Functions {
-		to.Functions[name] = recast(f, &tfplugin6.Function{})
+		to.Functions[name] = convertMessage(f, &tfplugin6.Function{})
 	}
 	for _, d := range from.Diagnostics {
-		to.Diagnostics = append(to.Diagnostics, recast(d, &tfplugin6.Diagnostic{}))
+		to.Diagnostics = append(to.Diagnostics, convertMessage(d, &tfplugin6.Diagnostic{}))
 	}
 	if from.ServerCapabilities != nil {
-		to.ServerCapabilities = recast(from.ServerCapabilities, &tfplugin6.ServerCapabilities{})
+		to.ServerCapabilities = convertMessage(from.ServerCapabilities, &tfplugin6.ServerCapabilities{})
 	}
 	return to, nil
 }
@@ -126,8 +126,8 @@ func blockFrom5(from *tfplugin5.Schema_Block) *tfplugin6.Schema_Block {
 	return to
 }
 
-// recast decodes a message of version 5 as one of version 6.
-func recast[M proto.Message](from proto.Message, to M) M {
+// convertMessage decodes a message of version 5 as one of version 6.
+func convertMessage[M proto.Message](from proto.Message, to M) M {
 	b, err := proto.Marshal(from)
 	if err == nil {
 		err = proto.Unmarshal(b, to)

@@ -33,9 +33,9 @@ type Options struct {
 	Name string
 	// Schemas is shared by the processes of one package; nil for a separate cache.
 	Schemas *SchemaCache
-	// Obituary is called when a call got no answer. It may wait a moment for the process to exit, and returns what
+	// ExitReason is called when a call got no answer. It may wait a moment for the process to exit, and returns what
 	// is known about the exit (complete lines, possibly none). It is called concurrently.
-	Obituary func() string
+	ExitReason func() string
 	// Log receives messages that users need not see, in the form of hclog and slog: a message, then keys and
 	// values. May be nil.
 	Log func(message string, args ...any)

@@ -77,7 +77,7 @@ func (d *decoder) value(v *tfplugin6.DynamicValue, ty cty.Type) cty.Value {
 	read, err := decodeValue(v, ty)
 	if err != nil {
 		d.unread = true
-		d.diags = d.diags.Append(d.p.misfit(d.method, fmt.Sprintf("value for %q", d.typeName), err))
+		d.diags = d.diags.Append(d.p.schemaMismatch(d.method, fmt.Sprintf("value for %q", d.typeName), err))
 		return cty.NullVal(ty)
 	}
 	return read
@@ -90,7 +90,7 @@ func (d *decoder) identity(v *tfplugin6.ResourceIdentityData, ty cty.Type) cty.V
 	}
 	read, err := decodeValue(v.IdentityData, ty)
 	if err != nil {
-		d.diags = d.diags.Append(d.p.misfit(d.method, fmt.Sprintf("identity for %q", d.typeName), err))
+		d.diags = d.diags.Append(d.p.schemaMismatch(d.method, fmt.Sprintf("identity for %q", d.typeName), err))
 		return cty.NilVal
 	}
 	return read

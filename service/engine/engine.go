@@ -71,7 +71,7 @@ type Options struct {
 // Engine implements service.Engine. Safe for concurrent use.
 type Engine struct {
 	o     Options
-	hands estate.Hands // shared by runs that work on one state
+	hands estate.SharedStores // shared by runs that work on one state
 }
 
 var _ service.Engine = (*Engine)(nil)
@@ -288,7 +288,7 @@ func (p *phase) plansOnly() bool { return p.job.Run.PlanOnly || p.job.Run.SavePl
 func (p *phase) shared() estate.StateOptions {
 	j := p.job
 	return estate.StateOptions{LockTimeout: storeWait, Sharing: &estate.Sharing{
-		Hands: &p.hands, Request: j.Run.ID, Who: fmt.Sprintf("%s (%s)", j.Who, j.Run.ID), Alive: j.Alive,
+		Stores: &p.hands, Request: j.Run.ID, Who: fmt.Sprintf("%s (%s)", j.Who, j.Run.ID), Alive: j.Alive,
 		Snapshot: j.Workspace.CurrentState,
 		Waits: func(list []locks.Blocker) {
 			if len(list) == 0 {

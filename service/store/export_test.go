@@ -1,8 +1,8 @@
 package store
 
-// Shelved returns how many sealed bytes the records have that are kept.
-func (s *Store) Shelved() int {
-	s.shelf.mu.RLock()
-	defer s.shelf.mu.RUnlock()
-	return s.shelf.size
+// CachedBytes returns the size of the cached records, in encrypted bytes.
+func (s *Store) CachedBytes() int {
+	s.cache.mu.RLock()
+	defer s.cache.mu.RUnlock()
+	return s.cache.size
 }

@@ -57,7 +57,7 @@ type Store struct {
 	unsure  func() // see OnUnsure
 	changes atomic.Int64
 	refused atomic.Int64 // writes that failed because the disk was full
-	shelf   shelf
+	cache   recordCache
 
 	mu     sync.Mutex // guards pins and doomed
 	pins   int        // backups in progress
@@ -143,8 +143,8 @@ func (s *Store) Dir() string { return s.dir }
 type Tx struct {
 	tx  *bbolt.Tx
 	key *seal.Key
-	// shelf is the cache of decoded records; nil in a write transaction, and if records are not encrypted.
-	shelf *shelf
+	// cache is the cache of decoded records; nil in a write transaction, and if records are not encrypted.
+	cache *recordCache
 	// after are called after the commit; failure is the error that Update returns then.
 	after   []func()
 	failure error
@@ -152,11 +152,11 @@ type Tx struct {
 
 // View calls fn with a read-only transaction.
 func (s *Store) View(fn func(*Tx) error) error {
-	shelf := &s.shelf
+	shelf := &s.cache
 	if s.key == nil {
 		shelf = nil
 	}
-	return s.db.View(func(tx *bbolt.Tx) error { return fn(&Tx{tx: tx, key: s.key, shelf: shelf}) })
+	return s.db.View(func(tx *bbolt.Tx) error { return fn(&Tx{tx: tx, key: s.key, cache: shelf}) })
 }
 
 // Update calls fn with a write transaction, and commits if fn returns nil. The change is durable when Update

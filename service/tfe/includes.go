@@ -88,13 +88,13 @@ func (c *call) wants(names ...string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return c.asked[n] })
 }
 
-// along collects included documents without duplicates.
-type along struct {
+// includedDocuments collects included documents without duplicates.
+type includedDocuments struct {
 	all  []resource
 	seen map[string]bool
 }
 
-func (a *along) add(more ...resource) {
+func (a *includedDocuments) add(more ...resource) {
 	if a.seen == nil {
 		a.seen = map[string]bool{}
 	}

@@ -215,7 +215,7 @@ func (c *call) empty(status int) error {
 
 func (c *call) answer(status int, data any, included []resource) error {
 	d := map[string]any{"data": data}
-	var more along
+	var more includedDocuments
 	if more.add(included...); len(more.all) > 0 {
 		d["included"] = more.all
 	}
@@ -237,7 +237,7 @@ func list[T any](c *call, all []T, form func(T) resource, included func(T) []res
 	}
 	p.Size = min(p.Size, 100)
 	data := []resource{}
-	var more along
+	var more includedDocuments
 	for _, v := range service.Cut(all, p) {
 		data = append(data, form(v))
 		if included != nil {

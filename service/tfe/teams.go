@@ -319,7 +319,7 @@ func badRight(name, word string) error {
 
 func (c *call) grant() error { return c.putAccess(&record.Access{}, http.StatusCreated) }
 
-func (c *call) regrant() error {
+func (c *call) changeAccess() error {
 	x, err := c.Access(c.actor, c.arg("access"))
 	if err != nil {
 		return err

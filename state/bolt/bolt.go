@@ -108,7 +108,7 @@ func OpenOptions(path string, info journal.LockInfo, timeout time.Duration, o Op
 	if o.NewID == nil {
 		o.NewID = uuid.NewString
 	}
-	db, err := openPatiently(path, timeout, o.NoSync)
+	db, err := openWithTimeout(path, timeout, o.NoSync)
 	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, &journal.Held{Holder: readHolder(path)}
 	}

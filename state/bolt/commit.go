@@ -20,7 +20,7 @@ import (
 func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) error {
 	prepare := s.unlock
 	if len(t.Changes)+len(t.Events) > 0 {
-		prepare = s.freshen
+		prepare = s.unlockForWriting
 	}
 	if err := prepare(ctx); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 
 // Replace stores a whole state as a new version. It does not write unchanged content again.
 func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.State, cause journal.Cause) error {
-	if err := s.freshen(ctx); err != nil {
+	if err := s.unlockForWriting(ctx); err != nil {
 		return err
 	}
 	return s.write(ctx, func(tx *bbolt.Tx) error {

@@ -42,7 +42,7 @@ func (s *Store) CopyOf(ctx context.Context, to string, begun func()) error {
 // Copy writes a copy of a store that no process has open for writing to a new file with mode 0600. It returns
 // *journal.Held if one has, and fs.ErrNotExist if there is no store.
 func Copy(path, to string) (err error) {
-	defer catchDamage(path, &err)()
+	defer recoverDamage(path, &err)()
 	for {
 		db, file, err := openShared(path)
 		if err != nil {
@@ -106,8 +106,8 @@ func onlyRead(path string) bool {
 	return err == nil && db.Close() == nil
 }
 
-// openPatiently opens the file for writing. It waits for a writer for at most timeout, and briefly for readers.
-func openPatiently(path string, timeout time.Duration, noSync bool) (*bbolt.DB, error) {
+// openWithTimeout opens the file for writing. It waits for a writer for at most timeout, and briefly for readers.
+func openWithTimeout(path string, timeout time.Duration, noSync bool) (*bbolt.DB, error) {
 	begun := time.Now()
 	for {
 		db, err := openFile(path, timeout, noSync)

@@ -46,7 +46,7 @@ func openFile(path string, timeout time.Duration, noSync bool) (*bbolt.DB, error
 
 // openNamed opens the file that has the name now, and locks it.
 func openNamed(path string, timeout time.Duration, noSync bool) (db *bbolt.DB, file *os.File, err error) {
-	defer catchDamage(path, &err)()
+	defer recoverDamage(path, &err)()
 	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 		Timeout:      timeout,
 		FreelistType: bbolt.FreelistMapType,
@@ -140,9 +140,9 @@ func damaged(path, why string) error {
 		"versions and without what an unfinished run had not yet written there", ErrDamaged, path, why)
 }
 
-// catchDamage converts panics of bbolt about invalid pages, and faults while reading them, into an error. It is
-// deferred as catchDamage(...)(). Other panics are bugs and are not recovered.
-func catchDamage(path string, err *error) func() {
+// recoverDamage converts panics of bbolt about invalid pages, and faults while reading them, into an error. It is
+// deferred as recoverDamage(...)(). Other panics are bugs and are not recovered.
+func recoverDamage(path string, err *error) func() {
 	old := debug.SetPanicOnFault(true)
 	return func() {
 		debug.SetPanicOnFault(old)

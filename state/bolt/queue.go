@@ -38,7 +38,7 @@ func (s *Store) view(f func(*bbolt.Tx) error) error {
 
 // viewing is view for callers that hold the lock.
 func (s *Store) viewing(f func(*bbolt.Tx) error) (err error) {
-	defer catchDamage(s.path, &err)()
+	defer recoverDamage(s.path, &err)()
 	return closed(s.db.View(f))
 }
 
@@ -50,7 +50,7 @@ func (s *Store) update(f func(*bbolt.Tx) error) error {
 
 // updating is update for callers that hold the lock.
 func (s *Store) updating(f func(*bbolt.Tx) error) (err error) {
-	defer catchDamage(s.path, &err)()
+	defer recoverDamage(s.path, &err)()
 	return closed(s.db.Update(f))
 }
 

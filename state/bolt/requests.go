@@ -100,7 +100,7 @@ func (w *workspace) findRequest(id string) ([]byte, error) {
 
 // AskLocks records a request for locks of objects.
 func (s *Store) AskLocks(ctx context.Context, name string, r locks.Request) error {
-	if err := s.freshen(ctx); err != nil {
+	if err := s.unlockForWriting(ctx); err != nil {
 		return err
 	}
 	s.asking.Lock()

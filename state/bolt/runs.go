@@ -27,7 +27,7 @@ var (
 
 // BeginRun records a run and its plan.
 func (s *Store) BeginRun(ctx context.Context, lockID string, r journal.Run, plan []byte) error {
-	if err := s.freshen(ctx); err != nil {
+	if err := s.unlockForWriting(ctx); err != nil {
 		return err
 	}
 	data, err := json.Marshal(r)

@@ -196,10 +196,10 @@ func dropSeal(tx *bbolt.Tx) error {
 	return errors.Join(err, tx.Bucket(metaBucket).Delete(sealKey), putFormat(tx, plainFormat))
 }
 
-// freshen is unlock for writing: a store that is not sealed as configured is sealed again before. This is not done
-// when it is opened, so that after only reading it with another configuration the user can return to the former
+// unlockForWriting is unlock for writing: a store that is not sealed as configured is sealed again before. This is not
+// done when it is opened, so that after only reading it with another configuration the user can return to the former
 // one.
-func (s *Store) freshen(ctx context.Context) error {
+func (s *Store) unlockForWriting(ctx context.Context) error {
 	if err := s.unlock(ctx); err != nil {
 		return err
 	}

@@ -327,7 +327,7 @@ type Store interface {
 	Marks
 	Runs
 	Values
-	Sights
+	Observations
 	Close() error
 }
 

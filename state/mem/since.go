@@ -11,17 +11,17 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// thing identifies the subject of a difference.
-type thing struct {
+// subject identifies the subject of a difference.
+type subject struct {
 	instance, output string
 	checks           bool
 }
 
-func thingOf(d state.Difference) thing {
+func subjectOf(d state.Difference) subject {
 	if d.Output != "" || d.Checks {
-		return thing{output: d.Output, checks: d.Checks}
+		return subject{output: d.Output, checks: d.Checks}
 	}
-	return thing{instance: d.Instance.String()}
+	return subject{instance: d.Instance.String()}
 }
 
 // Since returns the changes since a version. Unlike in the store on disk, the cost is proportional to the size of
@@ -51,18 +51,18 @@ func (s *Store) Since(ctx context.Context, name, lineage string, serial uint64) 
 			return fmt.Errorf("serial %d of workspace %q: %w", serial, name, journal.ErrVersion)
 		}
 		// Each version is recorded for its changes; the last one remains.
-		by, touchedBy := map[thing]journal.VersionInfo{}, map[thing]journal.VersionInfo{}
+		by, touchedBy := map[subject]journal.VersionInfo{}, map[subject]journal.VersionInfo{}
 		var touched []addr.Instance
 		touch := func(list []addr.Instance, by journal.VersionInfo) {
 			for _, a := range list {
-				touchedBy[thing{instance: a.String()}] = by
+				touchedBy[subject{instance: a.String()}] = by
 			}
 			touched = append(touched, list...)
 		}
 		before := then
 		for _, v := range w.versions[at+1:] {
 			for _, d := range state.Differences(before, v.s) {
-				by[thingOf(d)] = v.info
+				by[subjectOf(d)] = v.info
 				if d.Output == "" && !d.Checks {
 					touched = append(touched, d.Instance)
 				}
@@ -72,21 +72,21 @@ func (s *Store) Since(ctx context.Context, name, lineage string, serial uint64) 
 		}
 		touch(w.touched, journal.VersionInfo{})
 		for _, d := range state.Differences(before, w.now) {
-			by[thingOf(d)] = journal.VersionInfo{}
+			by[subjectOf(d)] = journal.VersionInfo{}
 		}
 		for id, changes := range w.noted {
 			r, _, _ := s.disk.requests.Get(name, id)
 			making := w.last().Clone()
 			making.Apply(changes...)
 			for _, d := range state.Differences(w.last(), making) {
-				by[thingOf(d)] = journal.VersionInfo{Run: r.Run, Who: r.Who}
+				by[subjectOf(d)] = journal.VersionInfo{Run: r.Run, Who: r.Who}
 			}
 			touch(w.notedTouched[id], journal.VersionInfo{Run: r.Run, Who: r.Who})
 		}
 		for _, d := range state.Differences(then, w.now.Clone(), touched...) {
-			who, changed := by[thingOf(d)]
+			who, changed := by[subjectOf(d)]
 			if !changed {
-				who = touchedBy[thingOf(d)]
+				who = touchedBy[subjectOf(d)]
 			}
 			list = append(list, journal.Difference{Difference: d, By: who})
 		}

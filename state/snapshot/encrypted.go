@@ -31,7 +31,7 @@ func (s *Sealed) Error() string {
 func Encrypted(b Backend, t *encryption.Target) Backend {
 	e := &encrypted{Backend: b, target: t, stale: map[string]bool{}}
 	if l, ok := b.(*Local); ok {
-		l.conceal = e.conceal
+		l.encryptBackup = e.encryptBackup
 	}
 	return e
 }
@@ -129,8 +129,8 @@ func (e *encrypted) seal(ctx context.Context, data []byte, form tfstate.Form) ([
 	return out.Bytes(), nil
 }
 
-// conceal returns the backup of earlier content: encrypted like new content.
-func (e *encrypted) conceal(ctx context.Context, before []byte) ([]byte, error) {
+// encryptBackup returns the backup of earlier content: encrypted like new content.
+func (e *encrypted) encryptBackup(ctx context.Context, before []byte) ([]byte, error) {
 	plain, stale, err := Open(ctx, e.target, before)
 	if err != nil || !stale {
 		return before, nil //nolint:nilerr // unreadable content is kept unchanged

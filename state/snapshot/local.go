@@ -46,8 +46,8 @@ type LocalOptions struct {
 // the file until it is complete.
 type Local struct {
 	o LocalOptions
-	// conceal returns the backup of a snapshot's former content; nil: the same content.
-	conceal func(ctx context.Context, before []byte) ([]byte, error)
+	// encryptBackup returns the backup of a snapshot's former content; nil: the same content.
+	encryptBackup func(ctx context.Context, before []byte) ([]byte, error)
 
 	mu       sync.Mutex           // guards the fields below
 	held     map[string]*heldFile // by workspace
@@ -270,10 +270,10 @@ func (l *Local) backUp(ctx context.Context, f *os.File, path string) error {
 		return err
 	}
 	content := contentOf(f)
-	if l.conceal != nil {
+	if l.encryptBackup != nil {
 		before, err := io.ReadAll(content)
 		if err == nil {
-			before, err = l.conceal(ctx, before)
+			before, err = l.encryptBackup(ctx, before)
 		}
 		if err != nil {
 			return fmt.Errorf("encrypting it: %w", err)

@@ -200,7 +200,7 @@ func (y *Sync) look(ctx context.Context, workspace, lockID string) (*picture, er
 	tx := journal.Tx{EndUnfinished: true, Cause: "interrupted"}
 	err = y.Store.Commit(ctx, workspace, lockID, tx)
 	if errors.Is(err, journal.ErrNoWorkspace) {
-		err = y.meet(ctx, p, err)
+		err = y.createMissing(ctx, p, err)
 	}
 	if err != nil {
 		return nil, err
@@ -241,8 +241,8 @@ func (y *Sync) known(ctx context.Context, workspace string, d Description) (bool
 	return digest == m.SHA256, err
 }
 
-// meet creates a workspace that exists only in the backend.
-func (y *Sync) meet(ctx context.Context, p *picture, unknown error) error {
+// createMissing creates a workspace that exists only in the backend.
+func (y *Sync) createMissing(ctx context.Context, p *picture, unknown error) error {
 	names, err := y.Backend.Workspaces(ctx)
 	if err != nil {
 		return err

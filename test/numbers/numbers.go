@@ -192,7 +192,7 @@ func (p *Program) Complete(_ context.Context, v int, r *wire.Result) program.Ste
 		return program.Step{Diags: diag.Errors("Told to fail", "", nil)}
 	}
 	if p.Unkept != nil && p.Unkept(v) {
-		return program.Step{Diags: diag.Errors("It cannot be kept", "", nil), Doubt: &program.Unkept{
+		return program.Step{Diags: diag.Errors("It cannot be kept", "", nil), Doubt: &program.Unstorable{
 			Reason: "the answer cannot be kept", Answer: &wire.Answer{Known: []byte("{}"), Raw: r.Function.Value}}}
 	}
 	if int(ns[1]) < p.Ops {

@@ -24,7 +24,7 @@ type handing struct {
 	task  *wire.HandedTask
 }
 
-// HandTask implements wire.Hands.
+// HandTask implements wire.DirectTasks.
 func (c *conn) HandTask(ctx context.Context, worker string, after wire.AttemptID, ref wire.TaskRef, data []byte) error {
 	return c.p.do(ctx, network, "HandTask", string(ref.Attempt), func(o *op) {
 		for _, t := range c.n.takers {
@@ -54,7 +54,7 @@ func (t *taker) hand() {
 	}
 }
 
-// TakeHanded implements wire.Hands.
+// TakeHanded implements wire.DirectTasks.
 func (c *conn) TakeHanded(ctx context.Context, pool, worker string,
 	take func(wire.AttemptID, wire.Delivery) bool) error {
 	t := &taker{c: c, pool: pool, worker: worker}

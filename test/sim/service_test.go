@@ -34,7 +34,7 @@ type service struct {
 	p     *process
 	conn  *conn
 	hub   *hub.Hub
-	hands estate.Hands
+	hands estate.SharedStores
 }
 
 // start starts the service.
@@ -211,7 +211,7 @@ func (v *service) operation(ctx context.Context, e *estate.Estate, p *person, r 
 
 func (v *service) shared(p *person, request string) estate.StateOptions {
 	return estate.StateOptions{LockTimeout: time.Second, Sharing: &estate.Sharing{
-		Hands: &v.hands, Request: request, Who: p.name, Alive: v.isAlive, Waits: func(list []locks.Blocker) {},
+		Stores: &v.hands, Request: request, Who: p.name, Alive: v.isAlive, Waits: func(list []locks.Blocker) {},
 	}}
 }
 
@@ -264,7 +264,7 @@ func (v *service) plan(ctx context.Context, p *person, r *teamRun) string {
 			panic(err)
 		}
 		writes := map[string]bool{}
-		if rests := made.Plan.RestsOn; rests != nil {
+		if rests := made.Plan.Dependencies; rests != nil {
 			for _, at := range rests.Writes {
 				writes[at.String()] = true
 			}
@@ -275,7 +275,7 @@ func (v *service) plan(ctx context.Context, p *person, r *teamRun) string {
 		}
 		v.mayGo(func() {
 			r.saved, r.writes, r.changes = text, writes, made.Plan.Changes
-			if rests := made.Plan.RestsOn; rests != nil {
+			if rests := made.Plan.Dependencies; rests != nil {
 				r.outputs = rests.Outputs
 			}
 			switch {
@@ -294,16 +294,16 @@ func (v *service) plan(ctx context.Context, p *person, r *teamRun) string {
 
 // forgetSets leaves out of a plan what a guard is about.
 func (v *service) forgetSets(p *plan.Plan) {
-	if p.RestsOn == nil {
+	if p.Dependencies == nil {
 		return
 	}
 	switch v.s.w.options.without {
 	case guardWrites:
-		p.RestsOn.Writes = nil
+		p.Dependencies.Writes = nil
 	case guardReads:
-		p.RestsOn.Reads = nil
+		p.Dependencies.Reads = nil
 	case guardKeeps:
-		p.RestsOn.Keeps = nil
+		p.Dependencies.Keeps = nil
 	}
 }
 

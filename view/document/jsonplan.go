@@ -28,7 +28,7 @@ type jsonPlan struct {
 	Checks             []jsonCheck             `json:"checks,omitempty"`
 	Timestamp          string                  `json:"timestamp"`
 	Errored            bool                    `json:"errored"`
-	RestsOn            *restsForm              `json:"millipede_rests_on,omitempty"`
+	RestsOn            *dependenciesForm       `json:"millipede_rests_on,omitempty"`
 	Unread             *unreadForm             `json:"millipede_unread,omitempty"`
 }
 
@@ -101,7 +101,7 @@ func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte,
 		out.PriorState = &prior
 	}
 	out.Checks = checkForms(p.Checks)
-	out.RestsOn, out.Unread = restsOf(p), unreadOf(p)
+	out.RestsOn, out.Unread = dependenciesOf(p), unreadOf(p)
 	configuration, err := json.Marshal(configurationForm(tree, schemas))
 	if err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ func (o *Outlet) Add(text string) {
 	}
 	o.mu.Lock()
 	o.pending = append(o.pending, text...)
-	o.rouse()
+	o.signal()
 	o.mu.Unlock()
 }
 
@@ -53,12 +53,12 @@ func (o *Outlet) Refresh() {
 	}
 	o.mu.Lock()
 	o.stale = true
-	o.rouse()
+	o.signal()
 	o.mu.Unlock()
 }
 
-// rouse requires the lock.
-func (o *Outlet) rouse() {
+// signal requires the lock.
+func (o *Outlet) signal() {
 	if !o.running {
 		o.running = true
 		o.wake, o.stop, o.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})

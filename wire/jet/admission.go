@@ -121,7 +121,7 @@ func readAdmission(m jetstream.Msg, asked time.Time) (admission, error) {
 // arrived handles an admission that was delivered to this connection.
 func (s *semaphore) arrived(a admission) {
 	now := time.Now()
-	if elapsed(a.since, now) >= s.trusted() {
+	if elapsed(a.since, now) >= s.trustWindow() {
 		return // it may be somebody else's by now; it comes again
 	}
 	s.mu.Lock()
@@ -179,7 +179,7 @@ func (l *limitUse) resolve(a admission, ours bool) {
 	if l.s.orphan == nil {
 		return
 	}
-	deadline := a.since.Add(l.s.trusted())
+	deadline := a.since.Add(l.s.trustWindow())
 	ctx, cancel := context.WithDeadline(c.ctx, deadline.Add(-l.s.wait/8))
 	defer cancel()
 	if !l.s.orphan(ctx, a.Limit, a.Request) {
@@ -187,7 +187,7 @@ func (l *limitUse) resolve(a admission, ours bool) {
 	}
 	l.mu.Lock()
 	_, still := l.left[a.subject()]
-	if l.requests[a.subject()] != nil || ours && !still || elapsed(a.since, time.Now()) >= l.s.trusted() {
+	if l.requests[a.subject()] != nil || ours && !still || elapsed(a.since, time.Now()) >= l.s.trustWindow() {
 		l.mu.Unlock()
 		return // it is wanted after all, or the decision took too long and the next one has it
 	}

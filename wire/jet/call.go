@@ -171,7 +171,7 @@ func (c *Conn) Serve(ctx context.Context, pool string, slots int, handle func(ct
 	}
 	s := &serving{c: c, slots: slots, handle: handle, next: make(chan *nats.Msg), running: map[*nats.Msg]bool{}}
 	ticks, stop := context.WithCancel(c.ctx)
-	s.aside.Go(func() { s.tellAlive(ticks) })
+	s.aside.Go(func() { s.sendKeepalives(ticks) })
 	err = s.takeAll(ctx, sub)
 	err = errors.Join(err, s.refuseRest(sub))
 	close(s.next)
@@ -250,8 +250,8 @@ func (s *serving) reply(m *nats.Msg, frame []byte) {
 	}
 }
 
-// tellAlive sends a sign of life to each caller every second.
-func (s *serving) tellAlive(ctx context.Context) {
+// sendKeepalives sends a sign of life to each caller every second.
+func (s *serving) sendKeepalives(ctx context.Context) {
 	tick := time.NewTicker(aliveEvery)
 	defer tick.Stop()
 	for {

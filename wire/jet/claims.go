@@ -31,12 +31,12 @@ func (c *Conn) Claim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) (w
 		return wire.Claim{}, err
 	}
 	for {
-		if err := c.notStale(ref, claim); err != nil {
+		if err := c.checkFresh(ref, claim); err != nil {
 			return wire.Claim{}, err
 		}
 		err := c.writeClaim(ctx, ref, claim)
 		if err == nil {
-			return claim, c.notStale(ref, claim)
+			return claim, c.checkFresh(ref, claim)
 		}
 		if errors.Is(err, wire.ErrDisconnected) {
 			return wire.Claim{}, fmt.Errorf("claiming %s: %w", ref.Attempt, err)
@@ -47,7 +47,7 @@ func (c *Conn) Claim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) (w
 		found, readErr := c.ReadClaim(ctx, ref)
 		switch {
 		case readErr == nil:
-			return found, c.notStale(ref, claim)
+			return found, c.checkFresh(ref, claim)
 		case !errors.Is(readErr, wire.ErrNotFound):
 			return wire.Claim{}, readErr
 		}
@@ -57,7 +57,7 @@ func (c *Conn) Claim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) (w
 	}
 }
 
-func (c *Conn) notStale(ref wire.TaskRef, claim wire.Claim) error {
+func (c *Conn) checkFresh(ref wire.TaskRef, claim wire.Claim) error {
 	if !claim.Tombstone && c.fetched.stale(ref.Attempt, time.Now()) {
 		return fmt.Errorf("claiming %s: %w", ref.Attempt, wire.ErrStale)
 	}

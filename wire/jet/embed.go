@@ -47,7 +47,7 @@ type Embedded struct {
 	lock     *os.File
 	volatile bool // the streams are in memory
 
-	broken chan struct{} // has room for one: the server has given up writing; see mend
+	broken chan struct{} // has room for one: the server has given up writing; see recoverWrites
 	cancel context.CancelFunc
 	group  sync.WaitGroup
 
@@ -82,7 +82,7 @@ func Embed(dir string, log func(line string)) (*Embedded, error) {
 	e.server = ns
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
-	e.group.Go(func() { e.mend(ctx) })
+	e.group.Go(func() { e.recoverWrites(ctx) })
 	return e, nil
 }
 

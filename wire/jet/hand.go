@@ -20,7 +20,7 @@ const (
 	handRefused = "-"
 )
 
-// HandTask implements wire.Hands.
+// HandTask implements wire.DirectTasks.
 func (c *Conn) HandTask(ctx context.Context, worker string, after wire.AttemptID, ref wire.TaskRef, data []byte) error {
 	m := nats.NewMsg(wire.HandSubject(ref.Pool, worker))
 	m.Header.Set(handSubject, wire.TaskSubject(ref))
@@ -41,7 +41,7 @@ func (c *Conn) HandTask(ctx context.Context, worker string, after wire.AttemptID
 	return nil
 }
 
-// TakeHanded implements wire.Hands.
+// TakeHanded implements wire.DirectTasks.
 func (c *Conn) TakeHanded(ctx context.Context, pool, worker string,
 	take func(wire.AttemptID, wire.Delivery) bool) error {
 	return c.listen(ctx, func(m *nats.Msg) {

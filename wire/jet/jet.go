@@ -112,7 +112,7 @@ type Conn struct {
 	semaphore semaphore
 	checks    checks
 
-	complaints complaints
+	complaints rateLimitedLog
 
 	onClose func()
 }

@@ -63,7 +63,7 @@ func (p *permit) Confirm(ctx context.Context) error {
 		l.mu.Lock()
 		switch p.q.status {
 		case held:
-			if elapsed(p.q.since, time.Now()) < l.s.trusted() {
+			if elapsed(p.q.since, time.Now()) < l.s.trustWindow() {
 				l.mu.Unlock()
 				return nil
 			}
@@ -77,14 +77,14 @@ func (p *permit) Confirm(ctx context.Context) error {
 		case waiting: // another goroutine confirms it too
 		}
 		l.mu.Unlock()
-		if err := p.regain(ctx); err != nil {
+		if err := p.awaitRedelivery(ctx); err != nil {
 			return fmt.Errorf("confirming a permit of limit %q: %w", l.name, err)
 		}
 	}
 }
 
-// regain waits until the admission is delivered to this connection again, or is gone.
-func (p *permit) regain(ctx context.Context) error {
+// awaitRedelivery waits until the admission is delivered to this connection again, or is gone.
+func (p *permit) awaitRedelivery(ctx context.Context) error {
 	for {
 		if done, err := p.l.granting(ctx, p.q, p.l.s.wait/2); done || err != nil {
 			return err
@@ -138,14 +138,14 @@ func (l *limitUse) extend() {
 	l.mu.Lock()
 	for _, q := range l.requests {
 		switch {
-		case q.status == held && elapsed(q.since, now) < l.s.trusted():
+		case q.status == held && elapsed(q.since, now) < l.s.trustWindow():
 			alive = append(alive, q)
 		case q.status == ending:
 			over = append(over, q)
 		}
 	}
 	for subject, old := range l.left {
-		if elapsed(old.since, now) >= l.s.trusted() {
+		if elapsed(old.since, now) >= l.s.trustWindow() {
 			delete(l.left, subject)
 		}
 	}
@@ -173,14 +173,14 @@ func (l *limitUse) extendOne(q *request) {
 	ack, since := q.ack, q.since
 	l.mu.Unlock()
 	asked := time.Now()
-	ctx, cancel := context.WithDeadline(l.s.c.ctx, since.Add(l.s.trusted()))
+	ctx, cancel := context.WithDeadline(l.s.c.ctx, since.Add(l.s.trustWindow()))
 	defer cancel()
 	if _, err := l.s.c.nc.RequestWithContext(ctx, ack, []byte("+WPI")); err != nil {
 		return // the next tick tries again; Confirm tells when it is too late
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if q.status == held && q.ack == ack && elapsed(since, time.Now()) < l.s.trusted() {
+	if q.status == held && q.ack == ack && elapsed(since, time.Now()) < l.s.trustWindow() {
 		q.since = asked
 	}
 }

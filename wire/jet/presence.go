@@ -27,7 +27,7 @@ type presence struct {
 	once lazy[struct{}]
 
 	mu      sync.Mutex // guards what follows
-	workers map[member]*sighting
+	workers map[member]*lastHeartbeat
 	members map[string]int // how many workers are known, by pool
 	rates   map[string]*rate
 	watch   map[*watcher]bool
@@ -39,14 +39,14 @@ type presence struct {
 // nobody.
 type member struct{ pool, worker string }
 
-type sighting struct {
+type lastHeartbeat struct {
 	wire.Heartbeat
 	at time.Time
 }
 
 func (p *presence) init(c *Conn) {
 	p.c = c
-	p.workers, p.members, p.rates = map[member]*sighting{}, map[string]int{}, map[string]*rate{}
+	p.workers, p.members, p.rates = map[member]*lastHeartbeat{}, map[string]int{}, map[string]*rate{}
 	p.watch = map[*watcher]bool{}
 	p.beat = make(chan struct{}, 1)
 }
@@ -100,7 +100,7 @@ func (p *presence) take(subject string, data []byte, now time.Time) {
 	}
 	h, err := wire.ReadHeartbeat(subject, data)
 	if err != nil {
-		p.c.complaints.say(p.c.opts.Log, "heartbeat "+poolToken(subject), "a heartbeat on "+subject+
+		p.c.complaints.log(p.c.opts.Log, "heartbeat "+poolToken(subject), "a heartbeat on "+subject+
 			" is ignored: "+err.Error())
 		return
 	}
@@ -109,7 +109,7 @@ func (p *presence) take(subject string, data []byte, now time.Time) {
 	watchers := slices.Collect(maps.Keys(p.watch))
 	p.mu.Unlock()
 	if !known {
-		p.c.complaints.say(p.c.opts.Log, "members "+h.Pools[0], fmt.Sprintf("pool %s has more than %d workers; the "+
+		p.c.complaints.log(p.c.opts.Log, "members "+h.Pools[0], fmt.Sprintf("pool %s has more than %d workers; the "+
 			"others are ignored", h.Pools[0], maxMembers))
 		return
 	}
@@ -130,7 +130,7 @@ func (p *presence) note(h wire.Heartbeat, now time.Time) bool {
 		p.forget(of)
 	case h.Leaving:
 	case old != nil:
-		*old = sighting{h, now}
+		*old = lastHeartbeat{h, now}
 	default:
 		if p.members[of.pool] >= maxMembers {
 			for m, s := range p.workers {
@@ -142,7 +142,7 @@ func (p *presence) note(h wire.Heartbeat, now time.Time) bool {
 		if p.members[of.pool] >= maxMembers {
 			return false
 		}
-		p.workers[of] = &sighting{h, now}
+		p.workers[of] = &lastHeartbeat{h, now}
 		p.members[of.pool]++
 	}
 	return true

@@ -52,13 +52,13 @@ func poolToken(subject string) string {
 	return pool
 }
 
-// complaints are logged once a minute of each kind, whoever causes them.
-type complaints struct {
+// rateLimitedLog are logged once a minute of each kind, whoever causes them.
+type rateLimitedLog struct {
 	mu   sync.Mutex // guards said
 	said map[string]time.Time
 }
 
-func (c *complaints) say(log func(string), kind, line string) {
+func (c *rateLimitedLog) log(log func(string), kind, line string) {
 	c.mu.Lock()
 	now := time.Now()
 	at, told := c.said[kind]

@@ -38,8 +38,8 @@ func (s *semaphore) init(c *Conn) {
 	s.limits = map[string]*limitUse{}
 }
 
-// trusted is how long a delivery may be relied on: the ack wait, reduced by how much clocks may differ.
-func (s *semaphore) trusted() time.Duration { return s.wait - s.wait/8 }
+// trustWindow is how long a delivery may be relied on: the ack wait, reduced by how much clocks may differ.
+func (s *semaphore) trustWindow() time.Duration { return s.wait - s.wait/8 }
 
 // limitUse has this connection's requests for permits of one limit.
 type limitUse struct {
@@ -162,7 +162,7 @@ func (l *limitUse) enter(r wire.PermitRequest, now time.Time) (*request, error) 
 	l.pull()
 	if old, ok := l.left[q.subject]; ok {
 		delete(l.left, q.subject)
-		if elapsed(old.since, now) < l.s.trusted() {
+		if elapsed(old.since, now) < l.s.trustWindow() {
 			l.granted(q, old.ack, old.since)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// taker is one run of TakeHanded.
-type taker struct {
+// receiver is one run of TakeHanded.
+type receiver struct {
 	c            *Conn
 	pool, worker string
 	inbox        []offer
@@ -24,7 +24,7 @@ type offer struct {
 	answer chan error
 }
 
-// HandTask implements wire.Hands.
+// HandTask implements wire.DirectTasks.
 func (c *Conn) HandTask(ctx context.Context, worker string, after wire.AttemptID, ref wire.TaskRef, data []byte) error {
 	answer := make(chan error, 2)
 	err := c.do(ctx, "HandTask", wire.HandSubject(ref.Pool, worker), func(f Fault) error {
@@ -55,18 +55,18 @@ func (c *Conn) HandTask(ctx context.Context, worker string, after wire.AttemptID
 	}
 }
 
-// TakeHanded implements wire.Hands.
+// TakeHanded implements wire.DirectTasks.
 func (c *Conn) TakeHanded(ctx context.Context, pool, worker string,
 	take func(wire.AttemptID, wire.Delivery) bool) error {
 	s := c.s
-	t := &taker{c: c, pool: pool, worker: worker}
+	t := &receiver{c: c, pool: pool, worker: worker}
 	s.mu.Lock()
 	s.takers = append(s.takers, t)
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.takers = slices.DeleteFunc(s.takers, func(o *taker) bool { return o == t })
+		s.takers = slices.DeleteFunc(s.takers, func(o *receiver) bool { return o == t })
 	}()
 	for {
 		var batch []offer

@@ -67,7 +67,7 @@ type System struct {
 	conns    map[*Conn]bool
 	servers  []*serving
 	turn     int
-	takers   []*taker
+	takers   []*receiver
 	watchers []*watcher
 	workers  map[string]seen
 }

@@ -180,7 +180,7 @@ func (c *Conn) await(ctx context.Context, name string, at **request) error {
 				return true, time.Time{}, nil
 			}
 			var next time.Time
-			lost, next = c.anOrphan(l, now)
+			lost, next = c.findOrphan(l, now)
 			return lost != nil, next, nil
 		})
 		if err != nil || lost == nil {
@@ -190,8 +190,8 @@ func (c *Conn) await(ctx context.Context, name string, at **request) error {
 	}
 }
 
-// anOrphan returns a held request whose holder is gone, or when there may be one.
-func (c *Conn) anOrphan(l *limit, now time.Time) (*request, time.Time) {
+// findOrphan returns a held request whose holder is gone, or when there may be one.
+func (c *Conn) findOrphan(l *limit, now time.Time) (*request, time.Time) {
 	var next time.Time
 	if c.orphan == nil {
 		return nil, next

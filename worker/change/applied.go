@@ -14,13 +14,13 @@ import (
 // and for the applied object.
 //
 // Both values are of the block's implied type.
-func checkCompletes(b *schema.Block, planned, actual cty.Value) breaches {
-	var out breaches
+func checkCompletes(b *schema.Block, planned, actual cty.Value) violations {
+	var out violations
 	out.completedBlock(b, planned, actual, nil)
 	return out
 }
 
-func (l *breaches) completedBlock(b *schema.Block, planned, actual cty.Value, path cty.Path) {
+func (l *violations) completedBlock(b *schema.Block, planned, actual cty.Value, path cty.Path) {
 	root := ""
 	if len(path) == 0 {
 		root = "root object "
@@ -45,8 +45,8 @@ func (l *breaches) completedBlock(b *schema.Block, planned, actual cty.Value, pa
 	}
 }
 
-func (l *breaches) completedAttribute(a *schema.Attribute, planned, actual cty.Value, path cty.Path) {
-	var found breaches
+func (l *violations) completedAttribute(a *schema.Attribute, planned, actual cty.Value, path cty.Path) {
+	var found violations
 	found.value(planned, actual, path)
 	if len(found) == 0 {
 		return
@@ -58,7 +58,7 @@ func (l *breaches) completedAttribute(a *schema.Attribute, planned, actual cty.V
 	*l = append(*l, found...)
 }
 
-func (l *breaches) completedBlocks(nb *schema.NestedBlock, planned, actual cty.Value, path cty.Path) {
+func (l *violations) completedBlocks(nb *schema.NestedBlock, planned, actual cty.Value, path cty.Path) {
 	if nb.Nesting == schema.NestingSingle || nb.Nesting == schema.NestingGroup {
 		if planned.IsKnown() || !actual.IsNull() { // an unknown number of blocks may become zero
 			l.completedBlock(&nb.Block, planned, actual, path)
@@ -71,7 +71,7 @@ func (l *breaches) completedBlocks(nb *schema.NestedBlock, planned, actual cty.V
 	if nb.Nesting == schema.NestingSet {
 		secret := nb.Block.ContainsSensitive() || nb.Block.ContainsWriteOnly()
 		pairUp(l, planned, actual, path, secret, func(p, a cty.Value) bool {
-			var inner breaches
+			var inner violations
 			inner.completedBlock(&nb.Block, p, a, append(path, cty.IndexStep{Key: a}))
 			return len(inner) == 0
 		})
@@ -93,7 +93,7 @@ func (l *breaches) completedBlocks(nb *schema.NestedBlock, planned, actual cty.V
 }
 
 // value compares two values of an attribute, or of a part of one.
-func (l *breaches) value(planned, actual cty.Value, path cty.Path) {
+func (l *violations) value(planned, actual cty.Value, path cty.Path) {
 	if planned.Type() == cty.DynamicPseudoType {
 		return
 	}
@@ -131,7 +131,7 @@ func (l *breaches) value(planned, actual cty.Value, path cty.Path) {
 		}
 	case ty.IsSetType():
 		pairUp(l, planned, actual, path, false, func(p, a cty.Value) bool {
-			var inner breaches
+			var inner violations
 			inner.value(p, a, append(path, cty.IndexStep{Key: a}))
 			return len(inner) == 0
 		})
@@ -141,7 +141,7 @@ func (l *breaches) value(planned, actual cty.Value, path cty.Path) {
 }
 
 // elements compares lists, tuples and maps.
-func (l *breaches) elements(planned, actual cty.Value, path cty.Path) {
+func (l *violations) elements(planned, actual cty.Value, path cty.Path) {
 	for it := planned.ElementIterator(); it.Next(); {
 		key, element := it.Element()
 		if !actual.HasIndex(key).True() {
@@ -160,7 +160,7 @@ func (l *breaches) elements(planned, actual cty.Value, path cty.Path) {
 // pairUp compares sets, whose elements have no names: some actual element must complete each planned one, and each
 // actual one must complete some planned one. Elements may coalesce when they become known, but a set never grows.
 // secret hides the elements in messages.
-func pairUp(l *breaches, planned, actual cty.Value, path cty.Path, secret bool,
+func pairUp(l *violations, planned, actual cty.Value, path cty.Path, secret bool,
 	completes func(planned, actual cty.Value) bool) {
 	if planned.RawEquals(actual) {
 		return

@@ -143,11 +143,11 @@ func (i instance) carryOut(ctx context.Context, s step) (Applied, diag.List) {
 	})
 	diags = diags.WithAddress(i.Address)
 	if lost := lostIn(diags); lost != nil {
-		return Applied{Doubt: lost.Reason, Answer: i.unkept(lost.Answer)}, diags
+		return Applied{Doubt: lost.Reason, Answer: i.answerForDoubt(lost.Answer)}, diags
 	}
 	failed := diags.HasErrors()
 	if doubt, more := i.checkKept(s, resp, failed); doubt != "" {
-		return Applied{Doubt: doubt, Answer: i.unkept(answerOf(resp))}, append(diags, more...)
+		return Applied{Doubt: doubt, Answer: i.answerForDoubt(answerOf(resp))}, append(diags, more...)
 	}
 	value, more := i.checkApplied(s, resp, failed)
 	diags = append(diags, more...)
@@ -192,8 +192,8 @@ func (i instance) checkKept(s step, resp provider.ApplyResponse, failed bool) (d
 }
 
 // infinities lists the paths of v that are infinite numbers.
-func infinities(v cty.Value) breaches {
-	var found breaches
+func infinities(v cty.Value) violations {
+	var found violations
 	err := cty.Walk(v, func(path cty.Path, v cty.Value) (bool, error) {
 		if v.Type() == cty.Number && v.IsKnown() && !v.IsNull() && v.AsBigFloat().IsInf() {
 			found.add(path, "the number is infinite")
@@ -215,8 +215,8 @@ func answerOf(resp provider.ApplyResponse) *provider.Answer {
 	return a
 }
 
-// unkept returns the part of an answer that is recorded with the doubt.
-func (i instance) unkept(a *provider.Answer) *wire.Answer {
+// answerForDoubt returns the part of an answer that is recorded with the doubt.
+func (i instance) answerForDoubt(a *provider.Answer) *wire.Answer {
 	if a == nil {
 		return nil
 	}

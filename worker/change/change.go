@@ -104,9 +104,9 @@ func (h Host) blame(summary, format string, args ...any) *diag.Diagnostic {
 		format+"\n\nThis is a bug in the provider: please report it to the people who maintain it.", args...)
 }
 
-// blameEach is blame for every breach; the detail consists of the opening, the address with the path, and the text
-// of the breach.
-func (h Host) blameEach(summary, opening string, found breaches) diag.List {
+// blameEach is blame for every violation; the detail consists of the opening, the address with the path, and the text
+// of the violation.
+func (h Host) blameEach(summary, opening string, found violations) diag.List {
 	var out diag.List
 	for _, b := range found.sorted() {
 		out = append(out, h.blame(summary, "%s %s%s: %s.", opening, h.Address, pathText(b.path), b.text))

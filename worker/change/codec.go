@@ -14,12 +14,12 @@ import (
 func (h Host) decode(data []byte, ty cty.Type, what string) (cty.Value, diag.List) {
 	v, err := coding.DecodeValue(data, ty)
 	if err != nil {
-		return cty.NilVal, diag.List{h.misfit(what, err)}
+		return cty.NilVal, diag.List{h.schemaMismatch(what, err)}
 	}
 	return v, nil
 }
 
-func (h Host) misfit(what string, err error) *diag.Diagnostic {
+func (h Host) schemaMismatch(what string, err error) *diag.Diagnostic {
 	return h.problem("Value does not fit the provider's schema",
 		"The %s of %s cannot be read by the schema of provider %q: %s. The plan may have been made with another "+
 			"build of the provider.",
@@ -47,7 +47,7 @@ func (h Host) decodePaths(paths [][]byte, what string) ([]cty.Path, diag.List) {
 	for _, data := range paths {
 		path, err := coding.DecodePath(data)
 		if err != nil {
-			return nil, diag.List{h.misfit(what, err)}
+			return nil, diag.List{h.schemaMismatch(what, err)}
 		}
 		out = append(out, path)
 	}

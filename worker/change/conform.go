@@ -10,17 +10,17 @@ import (
 
 // conforms reports where a value's type differs from the implied type of a schema. A provider in this process could
 // return anything, so this check comes before all others.
-func conforms(v cty.Value, ty cty.Type) breaches {
+func conforms(v cty.Value, ty cty.Type) violations {
 	if v == cty.NilVal {
-		return breaches{{text: "there is no value at all"}}
+		return violations{{text: "there is no value at all"}}
 	}
-	var out breaches
+	var out violations
 	out.conforms(v, ty, nil)
 	return out
 }
 
 // conforms reports where an object differs from the kind's schema.
-func (k kind) conforms(v cty.Value) breaches {
+func (k kind) conforms(v cty.Value) violations {
 	out := conforms(v, k.ty)
 	if len(out) == 0 && k.ty.HasDynamicTypes() {
 		out.dynamicBlocks(k.block, v, nil)
@@ -28,7 +28,7 @@ func (k kind) conforms(v cty.Value) breaches {
 	return out
 }
 
-func (l *breaches) conforms(v cty.Value, ty cty.Type, path cty.Path) {
+func (l *violations) conforms(v cty.Value, ty cty.Type, path cty.Path) {
 	for _, err := range v.Type().TestConformance(ty) {
 		at := path
 		var inside cty.PathError
@@ -41,7 +41,7 @@ func (l *breaches) conforms(v cty.Value, ty cty.Type, path cty.Path) {
 
 // dynamicBlocks checks parts whose implied type is dynamic: lists and maps of nested blocks that contain dynamic
 // attributes must be tuples and objects of blocks.
-func (l *breaches) dynamicBlocks(b *schema.Block, v cty.Value, path cty.Path) {
+func (l *violations) dynamicBlocks(b *schema.Block, v cty.Value, path cty.Path) {
 	if v.IsNull() || !v.IsKnown() {
 		return
 	}
@@ -65,7 +65,7 @@ func (l *breaches) dynamicBlocks(b *schema.Block, v cty.Value, path cty.Path) {
 }
 
 // dynamicCollection reports whether v is a valid collection of nested blocks.
-func (l *breaches) dynamicCollection(nb *schema.NestedBlock, v cty.Value, path cty.Path) bool {
+func (l *violations) dynamicCollection(nb *schema.NestedBlock, v cty.Value, path cty.Path) bool {
 	ty, want := v.Type(), "a list of blocks"
 	fits := ty.IsTupleType() || ty.IsListType()
 	if nb.Nesting == schema.NestingMap {

@@ -47,7 +47,7 @@ func (h Host) managedInstance(typeName string, meta []byte, sensitive [][]byte) 
 }
 
 // blameEach is Host.blameEach without secrets.
-func (i instance) blameEach(summary, opening string, found breaches) diag.List {
+func (i instance) blameEach(summary, opening string, found violations) diag.List {
 	return i.Host.blameEach(summary, opening, found.without(i.secrets))
 }
 
@@ -119,7 +119,7 @@ func (i instance) answer(doing string) string {
 // writeOnlyReturned reports write-only attributes to which the provider gave a value. The object is stored without
 // them.
 func (i instance) writeOnlyReturned(v cty.Value) diag.List {
-	var found breaches
+	var found violations
 	for _, path := range i.block.WriteOnlyPaths(v) {
 		found.add(path, "a write-only attribute must be null in every answer, but has a value")
 	}
@@ -127,11 +127,11 @@ func (i instance) writeOnlyReturned(v cty.Value) diag.List {
 }
 
 // unknowns lists the paths of v that are unknown.
-func unknowns(v cty.Value) breaches {
+func unknowns(v cty.Value) violations {
 	if v.IsWhollyKnown() {
 		return nil
 	}
-	var found breaches
+	var found violations
 	err := cty.Walk(v, func(path cty.Path, v cty.Value) (bool, error) {
 		if !v.IsKnown() {
 			found.add(path, "the value is still unknown")

@@ -8,16 +8,16 @@ import (
 
 // checkPlanned reports how a planned object contradicts the configuration. A provider may set computed attributes
 // that are not configured; it may also return the prior value in place of a configured one, which means that the
-// two are equivalent. Any other difference is a breach.
+// two are equivalent. Any other difference is a violation.
 //
 // All values are of the block's implied type.
-func checkPlanned(b *schema.Block, prior, config, planned cty.Value) breaches {
-	var out breaches
+func checkPlanned(b *schema.Block, prior, config, planned cty.Value) violations {
+	var out violations
 	out.plannedBlock(b, prior, config, planned, nil)
 	return out
 }
 
-func (l *breaches) plannedBlock(b *schema.Block, prior, config, planned cty.Value, path cty.Path) {
+func (l *violations) plannedBlock(b *schema.Block, prior, config, planned cty.Value, path cty.Path) {
 	if l.presenceDiffers(config, planned, path) || planned.IsNull() {
 		return
 	}
@@ -33,7 +33,7 @@ func (l *breaches) plannedBlock(b *schema.Block, prior, config, planned cty.Valu
 }
 
 // presenceDiffers reports an object that is planned but not configured, or vice versa.
-func (l *breaches) presenceDiffers(config, planned cty.Value, path cty.Path) bool {
+func (l *violations) presenceDiffers(config, planned cty.Value, path cty.Path) bool {
 	switch {
 	case planned.IsNull() && !config.IsNull():
 		l.add(path, "it is configured, but planned to be absent")
@@ -46,7 +46,7 @@ func (l *breaches) presenceDiffers(config, planned cty.Value, path cty.Path) boo
 }
 
 // plannedBlocks checks the nested blocks of one type. A provider cannot add, remove or reorder blocks.
-func (l *breaches) plannedBlocks(nb *schema.NestedBlock, prior, config, planned cty.Value, path cty.Path) {
+func (l *violations) plannedBlocks(nb *schema.NestedBlock, prior, config, planned cty.Value, path cty.Path) {
 	switch {
 	case planned.RawEquals(config):
 		return
@@ -94,7 +94,7 @@ func (l *breaches) plannedBlocks(nb *schema.NestedBlock, prior, config, planned 
 	}
 }
 
-func (l *breaches) plannedAttributes(attrs map[string]*schema.Attribute, prior, config, planned cty.Value,
+func (l *violations) plannedAttributes(attrs map[string]*schema.Attribute, prior, config, planned cty.Value,
 	path cty.Path) {
 	for name, a := range attrs {
 		before := cty.NullVal(planned.Type().AttributeType(name))
@@ -106,7 +106,7 @@ func (l *breaches) plannedAttributes(attrs map[string]*schema.Attribute, prior, 
 	}
 }
 
-func (l *breaches) plannedAttribute(a *schema.Attribute, prior, config, planned cty.Value, path cty.Path) {
+func (l *violations) plannedAttribute(a *schema.Attribute, prior, config, planned cty.Value, path cty.Path) {
 	switch {
 	case sameButRefinements(planned, config):
 		return
@@ -134,7 +134,7 @@ func (l *breaches) plannedAttribute(a *schema.Attribute, prior, config, planned 
 }
 
 // plannedObjects checks a nested attribute whose planned value differs from the configured one.
-func (l *breaches) plannedObjects(o *schema.Object, prior, config, planned cty.Value, path cty.Path) {
+func (l *violations) plannedObjects(o *schema.Object, prior, config, planned cty.Value, path cty.Path) {
 	if l.presenceDiffers(config, planned, path) || planned.IsNull() {
 		return
 	}

@@ -132,12 +132,12 @@ func TestNothingIsProposedForNothing(t *testing.T) {
 }
 
 // wantBreaches compares places and parts of what is wrong there: "path | part".
-func wantBreaches(t *testing.T, got breaches, want ...string) {
+func wantBreaches(t *testing.T, got violations, want ...string) {
 	t.Helper()
 	left := slices.Clone(got)
 	for _, w := range want {
 		path, text, _ := strings.Cut(w, " | ")
-		i := slices.IndexFunc(left, func(b breach) bool {
+		i := slices.IndexFunc(left, func(b violation) bool {
 			return pathText(b.path) == path &&
 				strings.Contains(b.text, text)
 		})

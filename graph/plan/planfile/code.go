@@ -44,7 +44,7 @@ type codedPlan struct {
 	BackendConfig []byte                   `msgpack:"bc"`
 	Graph         codedGraph               `msgpack:"ag"`
 	OldGraph      *oldGraph                `msgpack:"gr,omitempty"` // of format 1, instead
-	RestsOn       *codedRests              `msgpack:"ro,omitempty"`
+	Dependencies  *codedDependencies       `msgpack:"ro,omitempty"`
 	Untouched     []string                 `msgpack:"un,omitempty"`
 	Unread        *codedUnread             `msgpack:"ur,omitempty"`
 	Errored       bool                     `msgpack:"er"`
@@ -169,7 +169,7 @@ func encodePlan(p *plan.Plan, baseAt time.Time) ([]byte, error) {
 		Variables: map[string]codedVariable{}, Checks: p.Checks, BaseLineage: p.BaseLineage, BaseSerial: p.BaseSerial,
 		BackendType: p.BackendType, BackendConfig: p.BackendConfig, Graph: encodeGraph(p.Graph),
 		Errored: p.Errored, Circle: p.Circle,
-		Providers: p.Providers, RestsOn: encodeRests(p), Untouched: p.Untouched, Unread: (*codedUnread)(p.Unread),
+		Providers: p.Providers, Dependencies: encodeDependencies(p), Untouched: p.Untouched, Unread: (*codedUnread)(p.Unread),
 	}
 	if !baseAt.IsZero() {
 		c.BaseAt = &baseAt
@@ -373,7 +373,7 @@ func (c *codedPlan) plan() (*plan.Plan, error) {
 		d.fail(err)
 		p.Relevant = append(p.Relevant, plan.Relevant{Resource: d.instance(r.Resource), Attribute: path})
 	}
-	p.RestsOn = d.rests(p, c.RestsOn)
+	p.Dependencies = d.dependencies(p, c.Dependencies)
 	prior, diags := tfstate.Read(bytes.NewReader(c.Prior))
 	if err := diags.Err(); err != nil {
 		return nil, err

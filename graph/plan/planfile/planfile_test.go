@@ -124,7 +124,7 @@ func everything(t testing.TB) Saved {
 				}, {Kind: plan.Sync, Change: -1}},
 				Edges: [][2]int32{{1, 0}, {2, 1}}, Values: 1,
 			},
-			RestsOn: &plan.RestsOn{
+			Dependencies: &plan.Dependencies{
 				Writes:  []addr.Instance{instance(t, "test_thing.bare")},
 				Outputs: []string{"o"},
 				Reads:   []addr.Instance{instance(t, "data.test_thing.d"), same.Addr},
@@ -170,7 +170,7 @@ func TestTheExamplePlanLeavesNoFieldOut(t *testing.T) {
 	s := everything(t)
 	for _, v := range []any{*s.Plan, *s.Plan.Changes[0], *s.Plan.Changes[0].Importing, *s.Plan.Outputs[0],
 		s.Plan.Relevant[0], s.Plan.Providers[0], s.Config, s.Plan.Graph.Vertices[1].Node, s.Plan.Graph,
-		*s.Plan.RestsOn, s.Plan.RestsOn.Found[0], *s.Plan.Unread} {
+		*s.Plan.Dependencies, s.Plan.Dependencies.Found[0], *s.Plan.Unread} {
 		r := reflect.ValueOf(v)
 		for i := range r.NumField() {
 			if r.Field(i).IsZero() {

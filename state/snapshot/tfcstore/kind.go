@@ -61,7 +61,7 @@ func open(ctx context.Context, kind string, p snapshot.Place, a snapshot.Argumen
 	s := &Store{
 		kind: kind, host: a.String("hostname"), organization: a.String("organization"), engine: p.EngineVersion,
 		anyVersion: p.AnyVersion, lockCheck: p.LockCheck, tell: p.Tell, run: p.Env("TFE_RUN_ID"),
-		known: map[string]*tfc.Workspace{}, seen: map[string]stamp{}, held: map[string]string{},
+		known: map[string]*tfc.Workspace{}, seen: map[string]versionID{}, held: map[string]string{},
 	}
 	if diags := s.mapping(p, a); diags.HasErrors() {
 		return nil, diags

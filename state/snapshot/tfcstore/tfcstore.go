@@ -41,12 +41,12 @@ type Store struct {
 
 	mu    sync.Mutex // guards the fields below
 	known map[string]*tfc.Workspace
-	seen  map[string]stamp  // the last version read or written, by workspace
-	held  map[string]string // the IDs of the locks of this process, by workspace
+	seen  map[string]versionID // the last version read or written, by workspace
+	held  map[string]string    // the IDs of the locks of this process, by workspace
 }
 
-// stamp identifies a version of a state.
-type stamp struct {
+// versionID identifies a version of a state.
+type versionID struct {
 	Serial  uint64 `json:"serial"`
 	Lineage string `json:"lineage"`
 }
@@ -194,11 +194,11 @@ func (s *Store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.note(workspace, document(data).stamp)
+	s.note(workspace, document(data).versionID)
 	return data, nil
 }
 
-func (s *Store) note(workspace string, v stamp) {
+func (s *Store) note(workspace string, v versionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen[workspace] = v
@@ -206,7 +206,7 @@ func (s *Store) note(workspace string, v stamp) {
 
 // content is the decoded part of a snapshot.
 type content struct {
-	stamp
+	versionID
 	Encrypted string `json:"encrypted_data"`
 	Outputs   map[string]struct {
 		Value     json.RawMessage `json:"value"`
@@ -263,7 +263,7 @@ func (s *Store) Write(ctx context.Context, workspace string, data []byte) (err e
 	if err != nil {
 		return err
 	}
-	s.note(workspace, d.stamp)
+	s.note(workspace, d.versionID)
 	return nil
 }
 

@@ -117,7 +117,7 @@ func TestWhatIsKeptOfRecordsIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if kept := s.Shelved(); kept > 8<<20 || kept < 4<<20 {
+	if kept := s.CachedBytes(); kept > 8<<20 || kept < 4<<20 {
 		t.Errorf("%d bytes are kept", kept)
 	}
 }

@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// Sights are observations of plans about instances, beside the state: when an instance was last read from its provider
-// and found unchanged, and under which inputs a plan left it unchanged. Instances are named by their addresses; the
-// observations about an instance are lost when it moves or is removed. Losing them costs time, and nothing else.
-type Sights interface {
+// Observations are observations of plans about instances, beside the state: when an instance was last read from its
+// provider and found unchanged, and under which inputs a plan left it unchanged. Instances are named by their
+// addresses; the observations about an instance are lost when it moves or is removed. Losing them costs time, and
+// nothing else.
+type Observations interface {
 	// Reads returns when the instances were last read.
 	Reads(ctx context.Context, workspace string) (Reads, error)
 	// NoteReads records that instances were read at a time: those in the list or, with all, every instance except those in
@@ -39,7 +40,7 @@ func (r Reads) At(instance string) time.Time {
 	return r.All
 }
 
-// Note records that instances were read, as Sights.NoteReads does.
+// Note records that instances were read, as Observations.NoteReads does.
 func (r *Reads) Note(at time.Time, all bool, list []string) {
 	each := map[string]time.Time{}
 	if !all {

@@ -9,12 +9,12 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// RestsOn computes what a plan writes, reads and keeps, from its apply graph. It writes what it changes. It reads the
-// instances whose values flow into the writes over any number of steps, including instances that do not change, data,
-// and whatever determined the number of instances. stored is the state as it is stored, before moves and refreshing. It
-// takes O(V+E).
-func RestsOn(s *Static, p *plan.Plan, stored *state.State, o ApplyOptions) *plan.RestsOn {
-	r := &rests{s: s, p: p, g: p.Graph, out: &plan.RestsOn{}}
+// PlanDependencies computes what a plan writes, reads and keeps, from its apply graph. It writes what it changes. It
+// reads the instances whose values flow into the writes over any number of steps, including instances that do not
+// change, data, and whatever determined the number of instances. stored is the state as it is stored, before moves and
+// refreshing. It takes O(V+E).
+func PlanDependencies(s *Static, p *plan.Plan, stored *state.State, o ApplyOptions) *plan.Dependencies {
+	r := &dependencyFinder{s: s, p: p, g: p.Graph, out: &plan.Dependencies{}}
 	if len(r.g.Vertices) == 0 { // a plan that only refreshes has no order
 		r.g = flow(s, p, o, variant{}).g
 	}
@@ -25,15 +25,15 @@ func RestsOn(s *Static, p *plan.Plan, stored *state.State, o ApplyOptions) *plan
 	return r.out
 }
 
-type rests struct {
+type dependencyFinder struct {
 	s   *Static
 	p   *plan.Plan
 	g   plan.Graph
-	out *plan.RestsOn
+	out *plan.Dependencies
 }
 
 // found lists the instances that differ between the store and the plan's prior state.
-func (r *rests) found(stored *state.State) {
+func (r *dependencyFinder) found(stored *state.State) {
 	for _, d := range state.Differences(stored, r.p.Prior) {
 		if d.Output == "" && !d.Checks {
 			r.out.Found = append(r.out.Found, plan.Found{Addr: d.Instance, Stored: d.Then.Digest()})
@@ -45,7 +45,7 @@ func (r *rests) found(stored *state.State) {
 func changes(c *plan.Change) bool { return c.Action != plan.NoOp || c.Moved() || c.Importing != nil }
 
 // writes lists what the plan changes, and the resources that it removes objects from.
-func (r *rests) writes() {
+func (r *dependencyFinder) writes() {
 	kept := map[addr.ConfigResource]bool{}
 	for _, c := range r.p.Changes {
 		if !changes(c) {
@@ -79,7 +79,7 @@ func (r *rests) writes() {
 
 // starts are the vertices whose values determine the writes. A making needs the values of its block; an ending needs
 // the values that led to it, and those of its provider.
-func (r *rests) starts() []int32 {
+func (r *dependencyFinder) starts() []int32 {
 	var out []int32
 	static := func(kind NodeKind, m addr.Module, named addr.Named) bool {
 		i, ok := r.s.Find(kind, m, named)
@@ -115,7 +115,7 @@ func (r *rests) starts() []int32 {
 }
 
 // reads lists the instances at the vertices that were reached.
-func (r *rests) reads(reached []bool) {
+func (r *dependencyFinder) reads(reached []bool) {
 	var whole map[addr.ConfigResource]bool
 	for v, ok := range reached {
 		if !ok {

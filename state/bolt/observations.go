@@ -136,7 +136,7 @@ func (s *Store) verdicts(w *workspace, name string) (box, bool) {
 
 // NoteVerdicts records verdicts.
 func (s *Store) NoteVerdicts(ctx context.Context, name string, list map[string]journal.Verdict) error {
-	if err := s.freshen(ctx); err != nil {
+	if err := s.unlockForWriting(ctx); err != nil {
 		return err
 	}
 	return s.write(ctx, func(tx *bbolt.Tx) error {

@@ -30,15 +30,15 @@ func (s *Session) verdicts(ctx context.Context, asked bool) map[string]journal.V
 	return list
 }
 
-// sighted records in a plan what it has not read, and in the store what it has seen. A failure of the latter is
-// harmless: later plans have to read more. began is when the plan began: nothing was read before.
-func (s *Session) sighted(ctx context.Context, planner *planning.Planner, p *plan.Plan, o PlanOptions,
+// storeObservations records in a plan what it has not read, and in the store what it has seen. A failure of the latter
+// is harmless: later plans have to read more. began is when the plan began: nothing was read before.
+func (s *Session) storeObservations(ctx context.Context, planner *planning.Planner, p *plan.Plan, o PlanOptions,
 	began time.Time) {
 	if s.Store == nil || o.SkipRefresh || p.Mode == plan.Destroy || o.reads != nil {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	seen := planner.Sights()
+	seen := planner.Observations()
 	if len(seen.Unread) > 0 {
 		reads, err := s.Store.Reads(ctx, s.Workspace)
 		if err != nil {
@@ -55,9 +55,9 @@ func (s *Session) sighted(ctx context.Context, planner *planning.Planner, p *pla
 		if len(seen.New) > 0 {
 			_ = s.Store.NoteVerdicts(ctx, s.Workspace, seen.New)
 		}
-	case len(p.Targets)+len(p.Excludes) == 0 && p.RestsOn != nil:
+	case len(p.Targets)+len(p.Excludes) == 0 && p.Dependencies != nil:
 		var other []string // instances known to differ from the state
-		for _, f := range p.RestsOn.Found {
+		for _, f := range p.Dependencies.Found {
 			other = append(other, f.Addr.String())
 		}
 		_ = s.Store.NoteReads(ctx, s.Workspace, began, true, other)

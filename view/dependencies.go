@@ -10,7 +10,7 @@ import (
 
 // restsText lists what a plan has not read and what it depends on; empty for a plan without this information.
 func restsText(p *plan.Plan) string {
-	r := p.RestsOn
+	r := p.Dependencies
 	if r == nil {
 		return ""
 	}

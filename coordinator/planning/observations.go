@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Sights are a plan's observations about existing objects.
-type Sights struct {
+// Observations are a plan's observations about existing objects.
+type Observations struct {
 	// Same are the instances that were read and found unchanged, by address. It is set only for a plan that does
 	// not read everything.
 	Same []string
@@ -28,23 +28,23 @@ type Sights struct {
 	New  map[string]journal.Verdict
 }
 
-// sight is the observation about one object.
-type sight struct {
-	how     seeing
+// observation is the observation about one object.
+type observation struct {
+	how     readOutcome
 	hit     bool
 	verdict *journal.Verdict // to store; nil for none
 }
 
-type seeing byte
+type readOutcome byte
 
 const (
-	unseen seeing = iota
+	unseen readOutcome = iota
 	readSame
 	readOther
 	takenAsStored
 )
 
-func (s *Sights) add(a addr.Instance, seen sight) {
+func (s *Observations) add(a addr.Instance, seen observation) {
 	name := a.String()
 	switch seen.how {
 	case readSame:
@@ -63,15 +63,15 @@ func (s *Sights) add(a addr.Instance, seen sight) {
 	}
 }
 
-// Sights returns the observations after the run has ended.
-func (p *Planner) Sights() Sights {
+// Observations returns the observations after the run has ended.
+func (p *Planner) Observations() Observations {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return p.sights
+	return p.observations
 }
 
 // UnreadIn returns the plan's summary of the objects that it did not read; nil for none.
-func (s Sights) UnreadIn(reads journal.Reads) *plan.Unread {
+func (s Observations) UnreadIn(reads journal.Reads) *plan.Unread {
 	if len(s.Unread) == 0 {
 		return nil
 	}
@@ -122,11 +122,11 @@ func (p *Planner) dependsOnPending(node int, in addr.ModuleInstance) bool {
 }
 
 // seen returns the observation about an object from a plan with a worker's answer.
-func (p *Planner) seen(o *object, a answer, change *plan.Change, quiet bool) sight {
+func (p *Planner) seen(o *object, a answer, change *plan.Change, quiet bool) observation {
 	if !p.OnlyChanged || o.work.prior == nil {
-		return sight{}
+		return observation{}
 	}
-	s := sight{how: readOther, hit: a.decided}
+	s := observation{how: readOther, hit: a.decided}
 	switch {
 	case a.Unread:
 		s.how = takenAsStored

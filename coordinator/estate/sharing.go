@@ -15,9 +15,9 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// Hands lets several operations of one process work on one state at the same time: they share its store, and an apply
-// locks the objects that it touches instead of the whole state. Safe for concurrent use; the zero value is ready.
-type Hands struct {
+// SharedStores lets several operations of one process work on one state at the same time: they share its store, and an
+// apply locks the objects that it touches instead of the whole state. Safe for concurrent use; the zero value is ready.
+type SharedStores struct {
 	mu    sync.Mutex // guards homes
 	homes map[string]*sharedHome
 }
@@ -25,38 +25,40 @@ type Hands struct {
 // sharedHome is a home whose store several operations share.
 type sharedHome struct {
 	// settling is held while an operation settles runs that others have left.
-	settling hold
+	settling contextMutex
 	// ending is held from the end of a version until the snapshot has that version, so that the snapshot gets every
 	// version.
-	ending hold
+	ending contextMutex
 
 	asking sync.Mutex      // guards asked
 	asked  map[string]bool // requests of operations of this process that have the state open
 
-	opening hold // guards the fields below, and is held while the store is opened or closed
+	opening contextMutex // guards the fields below, and is held while the store is opened or closed
 	users   int
 	store   *openedStore
 	// adopted is the version of the snapshot whose changes by others the store has adopted; see Sharing.Snapshot.
 	adopted string
 }
 
-func (h *Hands) home(path string) *sharedHome {
+func (h *SharedStores) home(path string) *sharedHome {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.homes == nil {
 		h.homes = map[string]*sharedHome{}
 	}
 	if h.homes[path] == nil {
-		h.homes[path] = &sharedHome{settling: make(hold, 1), ending: make(hold, 1), opening: make(hold, 1)}
+		h.homes[path] = &sharedHome{
+			settling: make(contextMutex, 1), ending: make(contextMutex, 1), opening: make(contextMutex, 1),
+		}
 	}
 	return h.homes[path]
 }
 
-// hold is a mutex that can be waited for with a context.
-type hold chan struct{}
+// contextMutex is a mutex: a caller stops waiting for it when its context ends.
+type contextMutex chan struct{}
 
-// take locks it. The error is the cause of the end of ctx.
-func (h hold) take(ctx context.Context) error {
+// lock locks it. If ctx ends first, lock returns the cause.
+func (h contextMutex) lock(ctx context.Context) error {
 	select {
 	case h <- struct{}{}:
 		return nil
@@ -65,8 +67,8 @@ func (h hold) take(ctx context.Context) error {
 	}
 }
 
-// try locks it if it is not locked.
-func (h hold) try() bool {
+// tryLock locks it if it is not locked.
+func (h contextMutex) tryLock() bool {
 	select {
 	case h <- struct{}{}:
 		return true
@@ -75,11 +77,11 @@ func (h hold) try() bool {
 	}
 }
 
-func (h hold) give() { <-h }
+func (h contextMutex) unlock() { <-h }
 
 // Sharing says how an operation shares a state with others of its process.
 type Sharing struct {
-	Hands *Hands
+	Stores *SharedStores
 	// Request is the ID of the operation's request for locks. An operation that continues after a crash has the same one.
 	Request string
 	// Who is the name of the requester.
@@ -98,11 +100,11 @@ type Sharing struct {
 // open returns the store of a home. The first user opens it.
 func (h *sharedHome) open(ctx context.Context, e *Estate, home layout.Home, info journal.LockInfo,
 	timeout time.Duration) (*openedStore, diag.List) {
-	if err := h.opening.take(ctx); err != nil {
+	if err := h.opening.lock(ctx); err != nil {
 		return nil, diag.Errors("Operation interrupted", "The operation was stopped while it waited for the state "+
 			"store.", nil)
 	}
-	defer h.opening.give()
+	defer h.opening.unlock()
 	var diags diag.List
 	if h.users == 0 {
 		store, more := e.openStore(ctx, home, info, writes, timeout)
@@ -118,7 +120,7 @@ func (h *sharedHome) open(ctx context.Context, e *Estate, home layout.Home, info
 // leave closes the store after its last user.
 func (h *sharedHome) leave() diag.List {
 	h.opening <- struct{}{}
-	defer h.opening.give()
+	defer h.opening.unlock()
 	if h.users--; h.users > 0 {
 		return nil
 	}
@@ -131,7 +133,7 @@ func (h *sharedHome) leave() diag.List {
 func (s *Opened) openShared(ctx context.Context, f StateOptions) diag.List {
 	e := s.estate
 	home := e.home(f)
-	s.sharing, s.home = f.Sharing, f.Sharing.Hands.home(home.Path())
+	s.sharing, s.home = f.Sharing, f.Sharing.Stores.home(home.Path())
 	if f.Sharing.Who != "" {
 		s.info.Who = f.Sharing.Who
 	}
@@ -160,10 +162,10 @@ func (s *Opened) pullShared(ctx context.Context) error {
 		return err
 	}
 	defer s.giveTurn()
-	if err := s.home.opening.take(ctx); err != nil {
+	if err := s.home.opening.lock(ctx); err != nil {
 		return err
 	}
-	defer s.home.opening.give()
+	defer s.home.opening.unlock()
 	if v := s.sharing.Snapshot; v != "" && v == s.home.adopted {
 		return nil
 	}
@@ -214,7 +216,7 @@ func (s *Opened) takeTurn(ctx context.Context) error {
 	if s.sharing == nil || s.turn {
 		return nil
 	}
-	err := s.home.ending.take(ctx)
+	err := s.home.ending.lock(ctx)
 	s.turn = err == nil
 	return err
 }
@@ -222,19 +224,19 @@ func (s *Opened) takeTurn(ctx context.Context) error {
 func (s *Opened) giveTurn() {
 	if s.turn {
 		s.turn = false
-		s.home.ending.give()
+		s.home.ending.unlock()
 	}
 }
 
-// ours records whether a request belongs to an operation of this process.
-func (h *sharedHome) ours(request string, is bool) {
+// registerRequest records whether a request belongs to an operation of this process.
+func (h *sharedHome) registerRequest(request string, registered bool) {
 	h.asking.Lock()
 	defer h.asking.Unlock()
 	if h.asked == nil {
 		h.asked = map[string]bool{}
 	}
-	h.asked[request] = is
-	if !is {
+	h.asked[request] = registered
+	if !registered {
 		delete(h.asked, request)
 	}
 }
@@ -248,11 +250,11 @@ func (h *sharedHome) isOurs(request string) bool {
 // ask requests locks under the operation's request ID.
 func (s *Opened) ask(ctx context.Context, set locks.Set) error {
 	// pullShared must not lock the whole state meanwhile.
-	if err := s.home.opening.take(ctx); err != nil {
+	if err := s.home.opening.lock(ctx); err != nil {
 		return err
 	}
-	defer s.home.opening.give()
-	s.home.ours(s.sharing.Request, true)
+	defer s.home.opening.unlock()
+	s.home.registerRequest(s.sharing.Request, true)
 	s.asked = true
 	return s.store.AskLocks(ctx, s.Workspace, locks.Request{ID: s.sharing.Request, Who: s.info.Who,
 		Operation: s.info.Operation, At: s.estate.Now().UTC(), Set: set})
@@ -264,7 +266,7 @@ func (s *Opened) leaveLocks(ctx context.Context) diag.List {
 	if !s.asked {
 		return nil
 	}
-	defer s.home.ours(s.sharing.Request, false)
+	defer s.home.registerRequest(s.sharing.Request, false)
 	ctx = context.WithoutCancel(ctx)
 	all, err := s.store.LockRequests(ctx, s.Workspace)
 	for _, q := range all {
@@ -419,7 +421,7 @@ func (r *Operation) waits(list []locks.Blocker, text string) {
 func (e *Estate) Requested(ctx context.Context, f StateOptions) (run *journal.Run, saved *planfile.Saved,
 	diags diag.List) {
 	home := e.home(f)
-	store, diags := f.Sharing.Hands.home(home.Path()).open(ctx, e, home, e.lockInfo(""), f.LockTimeout)
+	store, diags := f.Sharing.Stores.home(home.Path()).open(ctx, e, home, e.lockInfo(""), f.LockTimeout)
 	if diags.HasErrors() {
 		return nil, nil, diags
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// restsForm lists what a plan depends on, under a key that is specific to Millipede.
-type restsForm struct {
+// dependenciesForm lists what a plan depends on, under a key that is specific to Millipede.
+type dependenciesForm struct {
 	// Lineage and Serial are those of the stored state for which the plan was made.
 	Lineage string   `json:"lineage"`
 	Serial  uint64   `json:"serial"`
@@ -17,13 +17,13 @@ type restsForm struct {
 	Keeps   []string `json:"keeps"`
 }
 
-// restsOf returns the form of what a plan depends on; nil for a plan without this information.
-func restsOf(p *plan.Plan) *restsForm {
-	r := p.RestsOn
+// dependenciesOf returns the form of what a plan depends on; nil for a plan without this information.
+func dependenciesOf(p *plan.Plan) *dependenciesForm {
+	r := p.Dependencies
 	if r == nil {
 		return nil
 	}
-	return &restsForm{Lineage: p.BaseLineage, Serial: p.BaseSerial, Writes: texts(r.Writes),
+	return &dependenciesForm{Lineage: p.BaseLineage, Serial: p.BaseSerial, Writes: texts(r.Writes),
 		Outputs: append([]string{}, r.Outputs...), Reads: texts(r.Reads), Keeps: texts(r.Keeps)}
 }
 

@@ -54,8 +54,8 @@ func (e *Embedded) Trouble() error {
 	return e.trouble
 }
 
-// mend opens the server again whenever it has given up writing, until ctx ends.
-func (e *Embedded) mend(ctx context.Context) {
+// recoverWrites opens the server again whenever it has given up writing, until ctx ends.
+func (e *Embedded) recoverWrites(ctx context.Context) {
 	for {
 		select {
 		case <-e.broken:

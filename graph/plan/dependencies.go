@@ -5,9 +5,9 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// RestsOn describes which parts of the stored state a plan was computed from, and which it changes. The plan is
+// Dependencies describes which parts of the stored state a plan was computed from, and which it changes. The plan is
 // equally valid for a later state in which none of these has changed.
-type RestsOn struct {
+type Dependencies struct {
 	// Writes are the instances that applying the plan changes, with all their objects; both ends of a move are
 	// among them. They are sorted.
 	Writes []addr.Instance

@@ -10,28 +10,28 @@ import (
 
 // The limits of the cache in bytes of encrypted records: all records together, and one record.
 const (
-	shelfSize   = 8 << 20
-	shelfRecord = 64 << 10
+	cacheSize       = 8 << 20
+	cacheRecordSize = 64 << 10
 )
 
-// shelf is a cache of decoded records. Each is identified by the nonce of the encrypted bytes that it was read
+// recordCache is a cache of decoded records. Each is identified by the nonce of the encrypted bytes that it was read
 // from: bytes with the same nonce are the same record, in every transaction.
-type shelf struct {
+type recordCache struct {
 	mu      sync.RWMutex // guards the fields below
-	records map[place]shelved
+	records map[place]cachedRecord
 	size    int
 }
 
 type place struct{ table, id string }
 
-type shelved struct {
+type cachedRecord struct {
 	nonce string
 	size  int
 	v     any // a *T
 }
 
 // get returns the record with a nonce; nil if it is not cached.
-func (s *shelf) get(at place, nonce []byte) any {
+func (s *recordCache) get(at place, nonce []byte) any {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if r, found := s.records[at]; found && r.nonce == string(nonce) {
@@ -40,19 +40,19 @@ func (s *shelf) get(at place, nonce []byte) any {
 	return nil
 }
 
-func (s *shelf) put(at place, nonce []byte, size int, v any) {
-	if size > shelfRecord {
+func (s *recordCache) put(at place, nonce []byte, size int, v any) {
+	if size > cacheRecordSize {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.records == nil {
-		s.records = map[place]shelved{}
+		s.records = map[place]cachedRecord{}
 	}
 	s.size += size - s.records[at].size
-	s.records[at] = shelved{nonce: string(nonce), size: size, v: v}
+	s.records[at] = cachedRecord{nonce: string(nonce), size: size, v: v}
 	for other, r := range s.records { // evict any record
-		if s.size <= shelfSize {
+		if s.size <= cacheSize {
 			return
 		}
 		if other != at {
@@ -66,7 +66,7 @@ func (s *shelf) put(at place, nonce []byte, size int, v any) {
 // anything that it points to. In a write transaction it is Get, which returns a private copy.
 func (t *Table[T]) Look(tx *Tx, id string) (*T, error) {
 	b := t.bucket(tx)
-	if tx.shelf == nil || b == nil {
+	if tx.cache == nil || b == nil {
 		return t.Get(tx, id)
 	}
 	return t.look(tx, id, b.Get([]byte(id)))
@@ -74,7 +74,7 @@ func (t *Table[T]) Look(tx *Tx, id string) (*T, error) {
 
 // LookThrough is to All what Look is to Get.
 func (t *Table[T]) LookThrough(tx *Tx) iter.Seq2[*T, error] {
-	if tx.shelf == nil {
+	if tx.cache == nil {
 		return t.All(tx)
 	}
 	return func(yield func(*T, error) bool) {
@@ -99,14 +99,14 @@ func (t *Table[T]) look(tx *Tx, id string, sealed []byte) (*T, error) {
 		return t.Get(tx, id)
 	}
 	at := place{t.Name, id}
-	if v, ok := tx.shelf.get(at, nonce).(*T); ok {
+	if v, ok := tx.cache.get(at, nonce).(*T); ok {
 		return v, nil
 	}
 	v := new(T)
 	if err := tx.open(t.Name+"/"+id, sealed, v); err != nil {
 		return nil, err
 	}
-	tx.shelf.put(at, nonce, len(sealed), v)
+	tx.cache.put(at, nonce, len(sealed), v)
 	return v, nil
 }
 

@@ -15,8 +15,8 @@ import (
 // root is a configuration of one module.
 func root(text string) map[string]string { return map[string]string{".": text} }
 
-// written is how the tests write what a plan rests on.
-func written(r *plan.RestsOn) string {
+// written formats what a plan depends on.
+func written(r *plan.Dependencies) string {
 	var parts []string
 	part := func(name string, list []string) {
 		if len(list) > 0 {
@@ -124,7 +124,7 @@ func TestAPlanRestsOnWhatItsChangesWereComputedFrom(t *testing.T) {
 			s := static(t, c.modules, p.Prior)
 			o := ApplyOptions{Covered: everywhere, References: single}
 			p.Graph, _ = BuildApply(s, p, o)
-			if got := written(RestsOn(s, p, p.Prior, o)); got != c.want {
+			if got := written(PlanDependencies(s, p, p.Prior, o)); got != c.want {
 				t.Errorf("it rests on %q, want %q", got, c.want)
 			}
 		})
@@ -148,7 +148,7 @@ func TestWhatRefreshingFoundIsStoredWhateverThePlanChanges(t *testing.T) {
 			p.Changes = []*plan.Change{change(t, "t.a no-op"), moved}
 			p.Graph, _ = BuildApply(s, p, o)
 		}
-		r := RestsOn(s, p, stored, o)
+		r := PlanDependencies(s, p, stored, o)
 		if got := written(r); got != want {
 			t.Errorf("it rests on %q, want %q", got, want)
 		}
@@ -166,7 +166,7 @@ func TestARefreshReadsWhatItsOutputsShow(t *testing.T) {
 	s := static(t, root(block("a", "")+block("b", "")+"output \"o\" {\nvalue = t.a.id\n}\n"), prior)
 	p := &plan.Plan{Mode: plan.RefreshOnly, Prior: prior, Outputs: []*plan.OutputChange{
 		{Name: "o", Action: plan.Update, After: cty.True}}}
-	got := written(RestsOn(s, p, prior, ApplyOptions{Covered: everywhere, References: single}))
+	got := written(PlanDependencies(s, p, prior, ApplyOptions{Covered: everywhere, References: single}))
 	if want := "outputs o; reads t.a"; got != want {
 		t.Errorf("it rests on %q, want %q", got, want)
 	}

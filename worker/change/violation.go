@@ -10,32 +10,32 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// breach is a violation of a rule by a value. The text is for the authors of the provider: it shows values as Go
+// violation is a violation of a rule by a value. The text is for the authors of the provider: it shows values as Go
 // code, so that a report contains everything they need.
-type breach struct {
+type violation struct {
 	path cty.Path
 	text string
 	// shows is set if the text contains values.
 	shows bool
 }
 
-// breaches is a list in no particular order, because schemas are maps.
-type breaches []breach
+// violations is a list in no particular order, because schemas are maps.
+type violations []violation
 
-// add records a breach. The path is copied, so the caller may reuse its array.
-func (l *breaches) add(path cty.Path, format string, args ...any) {
-	*l = append(*l, breach{path: slices.Clone(path), text: fmt.Sprintf(format, args...)})
+// add records a violation. The path is copied, so the caller may reuse its array.
+func (l *violations) add(path cty.Path, format string, args ...any) {
+	*l = append(*l, violation{path: slices.Clone(path), text: fmt.Sprintf(format, args...)})
 }
 
-// show records a breach whose text contains values.
-func (l *breaches) show(path cty.Path, format string, args ...any) {
+// show records a violation whose text contains values.
+func (l *violations) show(path cty.Path, format string, args ...any) {
 	l.add(path, format, args...)
 	(*l)[len(*l)-1].shows = true
 }
 
 // without returns the list with texts replaced that show a value at one of the secret paths, inside it or around
 // it.
-func (l breaches) without(secrets []cty.Path) breaches {
+func (l violations) without(secrets []cty.Path) violations {
 	if len(secrets) == 0 {
 		return l
 	}
@@ -55,8 +55,8 @@ func (l breaches) without(secrets []cty.Path) breaches {
 const hidden = "the value is wrong here (sensitive values are not shown)"
 
 // sorted sorts the list by path, then by text, so that the order of messages is deterministic.
-func (l breaches) sorted() breaches {
-	slices.SortFunc(l, func(a, b breach) int {
+func (l violations) sorted() violations {
+	slices.SortFunc(l, func(a, b violation) int {
 		return cmp.Or(cmp.Compare(pathText(a.path), pathText(b.path)), cmp.Compare(a.text, b.text))
 	})
 	return l

@@ -6,9 +6,9 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// codedRests is the encoded form of RestsOn. Most instances belong to changes, and are stored as their indexes;
-// others as addresses.
-type codedRests struct {
+// codedDependencies is the encoded form of plan.Dependencies. Most instances belong to changes, and are stored as their
+// indexes; others as addresses.
+type codedDependencies struct {
 	Writes  codedInstances `msgpack:"w"`
 	Reads   codedInstances `msgpack:"r"`
 	Outputs []string       `msgpack:"o,omitempty"`
@@ -26,8 +26,8 @@ type codedFound struct {
 	Stored []byte `msgpack:"d"`
 }
 
-func encodeRests(p *plan.Plan) *codedRests {
-	r := p.RestsOn
+func encodeDependencies(p *plan.Plan) *codedDependencies {
+	r := p.Dependencies
 	if r == nil {
 		return nil
 	}
@@ -45,7 +45,7 @@ func encodeRests(p *plan.Plan) *codedRests {
 		}
 		return out
 	}
-	out := &codedRests{Writes: instances(r.Writes), Reads: instances(r.Reads), Outputs: r.Outputs}
+	out := &codedDependencies{Writes: instances(r.Writes), Reads: instances(r.Reads), Outputs: r.Outputs}
 	for _, k := range r.Keeps {
 		out.Keeps = append(out.Keeps, k.Resource.Absolute(k.Module.Unkeyed()).String())
 	}
@@ -55,8 +55,8 @@ func encodeRests(p *plan.Plan) *codedRests {
 	return out
 }
 
-// rests decodes RestsOn after the changes.
-func (d *decoder) rests(p *plan.Plan, c *codedRests) *plan.RestsOn {
+// dependencies decodes the plan's Dependencies after the changes.
+func (d *decoder) dependencies(p *plan.Plan, c *codedDependencies) *plan.Dependencies {
 	if c == nil {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (d *decoder) rests(p *plan.Plan, c *codedRests) *plan.RestsOn {
 		}
 		return addr.SortedInstances(out)
 	}
-	out := &plan.RestsOn{Writes: instances(c.Writes), Reads: instances(c.Reads), Outputs: c.Outputs}
+	out := &plan.Dependencies{Writes: instances(c.Writes), Reads: instances(c.Reads), Outputs: c.Outputs}
 	for _, k := range c.Keeps {
 		out.Keeps = append(out.Keeps, d.instance(k).Config())
 	}

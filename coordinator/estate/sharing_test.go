@@ -71,7 +71,7 @@ func TestARunThatHasEndedIsFoundByItsRequest(t *testing.T) {
 	}
 	finds := func(request, want string) {
 		t.Helper()
-		run, saved, diags := e.Requested(ctx, StateOptions{Sharing: &Sharing{Hands: &Hands{}, Request: request}})
+		run, saved, diags := e.Requested(ctx, StateOptions{Sharing: &Sharing{Stores: &SharedStores{}, Request: request}})
 		must(t, diags)
 		switch {
 		case run == nil && want != "":
@@ -104,10 +104,10 @@ func TestARunThatHasEndedIsFoundByItsRequest(t *testing.T) {
 }
 
 // shares opens a state that several operations share.
-func shares(t *testing.T, e *Estate, hands *Hands, request string) *Opened {
+func shares(t *testing.T, e *Estate, hands *SharedStores, request string) *Opened {
 	t.Helper()
 	at, diags := e.OpenChangeable(t.Context(), Finding{}, StateOptions{Sharing: &Sharing{
-		Hands: hands, Request: request, Alive: func(string) bool { return true },
+		Stores: hands, Request: request, Alive: func(string) bool { return true },
 	}}, "test")
 	must(t, diags)
 	return at.(*Opened)
@@ -120,7 +120,7 @@ func TestWhatOthersDidToTheSnapshotIsAdoptedWhileSomebodyHasTheStoreOpen(t *test
 	ctx, dir := t.Context(), t.TempDir()
 	e := testEstate(t, dir)
 	must(t, put(ctx, e, "first"))
-	var hands Hands
+	var hands SharedStores
 	plan := shares(t, e, &hands, "plan")
 	push := func(was, is string, serial int) {
 		t.Helper()
@@ -182,7 +182,7 @@ func TestNoVersionEndsWhileSomebodyLooksWhatOthersDidToTheSnapshot(t *testing.T)
 	ctx, dir := t.Context(), t.TempDir()
 	e := testEstate(t, dir)
 	must(t, put(ctx, e, "first"))
-	var hands Hands
+	var hands SharedStores
 	reads := 0
 	e.Backend = observed{snapshot.NewLocal(snapshot.LocalOptions{Dir: dir}), func() {
 		reads++

@@ -10,14 +10,14 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// giveBackIn is how long a permit that is to be released is requested. If the request is abandoned, it is
-// withdrawn, which also frees the slot.
-const giveBackIn = 100 * time.Millisecond
+// requestTimeout bounds the request for a permit that is to be released. At its end the request is withdrawn, which
+// also frees the slot.
+const requestTimeout = 100 * time.Millisecond
 
-// giveBack releases the permits that an interrupted run has left, and that no process will use again. They were
+// releasePermits releases the permits that an interrupted run has left, and that no process will use again. They were
 // held for operations in doubt that have been resolved. Other coordinators cannot know that, and would wait for
 // them.
-func (s *Session) giveBack(ctx context.Context, r journal.Run) error {
+func (s *Session) releasePermits(ctx context.Context, r journal.Run) error {
 	events, err := s.Store.Events(ctx, r.ID)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (s *Session) giveBack(ctx context.Context, r journal.Run) error {
 		}
 		request := wire.PermitRequest{ID: id, Run: r.ID, At: s.Now()}
 		group.Go(func() error {
-			short, cancel := context.WithTimeout(ctx, giveBackIn)
+			short, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()
 			if p, err := s.Hub.Acquire(short, limit, request); err == nil {
 				_ = p.Release(ctx) // on failure, the permit stays held for a day

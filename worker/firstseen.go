@@ -16,8 +16,8 @@ const (
 	keyPatience = time.Minute
 )
 
-// sightings records when tasks were first seen that are left to others for a while.
-type sightings struct {
+// firstSeen records when tasks were first seen that are left to others for a while.
+type firstSeen struct {
 	patience time.Duration
 
 	mu    sync.Mutex // guards what follows
@@ -26,7 +26,7 @@ type sightings struct {
 }
 
 // leave reports whether an attempt is to be released once more, because its time is not over yet.
-func (s *sightings) leave(a wire.AttemptID, now time.Time) bool {
+func (s *firstSeen) leave(a wire.AttemptID, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at, ok := s.seen[a]
@@ -42,7 +42,7 @@ func (s *sightings) leave(a wire.AttemptID, now time.Time) bool {
 }
 
 // note records an attempt, and removes those that must have been executed by now. s.mu is held.
-func (s *sightings) note(a wire.AttemptID, now time.Time) {
+func (s *firstSeen) note(a wire.AttemptID, now time.Time) {
 	if s.seen == nil {
 		s.seen = map[wire.AttemptID]time.Time{}
 	}

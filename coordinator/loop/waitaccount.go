@@ -25,8 +25,8 @@ const (
 // waitWorthTelling is the shortest wait that is recorded.
 const waitWorthTelling = 10 * time.Millisecond
 
-// lack is the account of what a class has been waiting for.
-type lack struct {
+// waitAccount is the account of what a class has been waiting for.
+type waitAccount struct {
 	at    int             // what it lacks now
 	since time.Time       // since when
 	told  int             // what views were told last
@@ -75,8 +75,8 @@ func (l *Loop) accountLacks() {
 	l.fresh = l.fresh[:0]
 }
 
-// tellLacks shows which classes lack a different thing than before.
-func (l *Loop) tellLacks() {
+// showWaits shows which classes lack a different thing than before.
+func (l *Loop) showWaits() {
 	for i, c := range l.classes {
 		if c.lack.at != c.lack.told && l.sched.ReadyIn(i+firstClass) > 0 {
 			c.lack.told = c.lack.at
@@ -87,8 +87,8 @@ func (l *Loop) tellLacks() {
 }
 
 // newLack returns the account of a new class.
-func (l *Loop) newLack(c *class) lack {
-	return lack{since: l.now, spent: make([]time.Duration, lacksLimit+len(c.limits))}
+func (l *Loop) newLack(c *class) waitAccount {
+	return waitAccount{since: l.now, spent: make([]time.Duration, lacksLimit+len(c.limits))}
 }
 
 // wait names something that the class lacks. It is a list of one, without a length.
