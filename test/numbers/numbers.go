@@ -229,8 +229,8 @@ func (p *Program) Doubt(v int, d state.Doubt) []state.Change {
 	return []state.Change{state.SetOutput{Name: OutputName(v), Output: &state.Output{Value: cty.StringVal(text)}}}
 }
 
-// Undoubt takes nothing back: the result of the vertex overwrites what was in doubt.
-func (p *Program) Undoubt(int) []state.Change { return nil }
+// ResolveDoubt takes nothing back: the result of the vertex overwrites what was in doubt.
+func (p *Program) ResolveDoubt(int) []state.Change { return nil }
 
 // Check compares the results with those of a plain walk.
 func (p *Program) Check() {
