@@ -59,5 +59,5 @@ func saveDurations(ctx context.Context, v Values, kind string, learned map[strin
 	if err != nil {
 		panic("coordinator: durations do not encode: " + err.Error())
 	}
-	_ = v.PutValue(ctx, durationsBucket, kind, data)
+	_ = v.PutHint(ctx, durationsBucket, kind, data)
 }

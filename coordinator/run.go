@@ -100,6 +100,7 @@ type Options struct {
 // implements it.
 type Values interface {
 	PutValue(ctx context.Context, bucket, key string, value []byte) error
+	PutHint(ctx context.Context, bucket, key string, value []byte) error // a crash may lose it
 	GetValue(ctx context.Context, bucket, key string) ([]byte, error)
 }
 

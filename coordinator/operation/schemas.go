@@ -163,7 +163,7 @@ func (s *Session) ProviderSchemas(ctx context.Context, p addr.Provider, task *wi
 			fmt.Sprintf("Decoding the schema of %s: %s.", p.Display(), err), nil))
 	}
 	if key != "" {
-		if err := s.Store.PutValue(ctx, "schemas", key, res.Schema.Schemas); err != nil {
+		if err := s.Store.PutHint(ctx, "schemas", key, res.Schema.Schemas); err != nil {
 			return nil, diags.Append(diag.New(diag.Error, "Failed to keep a provider's schema", err.Error(), nil))
 		}
 	}

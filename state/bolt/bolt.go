@@ -185,17 +185,29 @@ func (s *Store) Close() error {
 
 // PutValue stores a value.
 func (s *Store) PutValue(ctx context.Context, bucket, key string, value []byte) error {
-	return s.write(ctx, func(tx *bbolt.Tx) error {
+	return s.write(ctx, putValue(bucket, key, value))
+}
+
+// PutHint stores a value with the next transaction.
+func (s *Store) PutHint(ctx context.Context, bucket, key string, value []byte) error {
+	return s.later(ctx, putValue(bucket, key, value))
+}
+
+func putValue(bucket, key string, value []byte) func(*bbolt.Tx) error {
+	return func(tx *bbolt.Tx) error {
 		b, err := tx.Bucket(valuesBucket).CreateBucketIfNotExists([]byte(bucket))
 		if err != nil {
 			return err
 		}
 		return b.Put([]byte(key), value)
-	})
+	}
 }
 
 // GetValue returns a value; nil if there is none.
 func (s *Store) GetValue(ctx context.Context, bucket, key string) (value []byte, err error) {
+	if err := s.settled(ctx); err != nil {
+		return nil, err
+	}
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
 		if b := tx.Bucket(valuesBucket).Bucket([]byte(bucket)); b != nil {
 			if v := b.Get([]byte(key)); v != nil {

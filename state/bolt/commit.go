@@ -25,6 +25,11 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 	if err := prepare(ctx); err != nil {
 		return err
 	}
+	if t.EndUnfinished && !t.EndVersion && len(t.Changes)+len(t.Events) == 0 {
+		if open, err := s.unfinished(ctx, name, lockID); err != nil || !open {
+			return err
+		}
+	}
 	return s.write(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
@@ -54,6 +59,29 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 		}
 		return s.appendEvents(tx, t.Run, t.Events)
 	})
+}
+
+// unfinished reports whether the version in progress may have changes. Each command asks it first, and nearly always
+// there are none: that needs no transaction that writes.
+func (s *Store) unfinished(ctx context.Context, name, lockID string) (may bool, err error) {
+	err = s.read(ctx, func(tx *bbolt.Tx) error {
+		w, err := s.workspace(tx, name)
+		if err != nil || s.shared(w, lockID) {
+			return err
+		}
+		request, err := s.fence(w, lockID)
+		if err != nil {
+			return err
+		}
+		e, err := s.edit(tx, w, request)
+		if err != nil {
+			return err
+		}
+		k, _ := w.undo.b.Cursor().Seek(e.undoKey)
+		may = request != nil || bytes.HasPrefix(k, e.undoKey)
+		return nil
+	})
+	return may, err
 }
 
 // Replace stores a whole state as a new version. It does not write unchanged content again.

@@ -21,6 +21,9 @@ var (
 
 // Reads returns when the instances were last read.
 func (s *Store) Reads(ctx context.Context, name string) (reads journal.Reads, err error) {
+	if err := s.settled(ctx); err != nil {
+		return reads, err
+	}
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
@@ -61,7 +64,7 @@ var allKey = []byte{0}
 // NoteReads records that instances were read. With all, the cost is that of removing the records of single
 // instances.
 func (s *Store) NoteReads(ctx context.Context, name string, at time.Time, all bool, list []string) error {
-	return s.write(ctx, func(tx *bbolt.Tx) error {
+	return s.later(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
 			return err
@@ -106,6 +109,9 @@ func (s *Store) Verdicts(ctx context.Context, name string) (list map[string]jour
 	if err := s.unlock(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.settled(ctx); err != nil {
+		return nil, err
+	}
 	list = map[string]journal.Verdict{}
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
@@ -139,7 +145,7 @@ func (s *Store) NoteVerdicts(ctx context.Context, name string, list map[string]j
 	if err := s.unlockForWriting(ctx); err != nil {
 		return err
 	}
-	return s.write(ctx, func(tx *bbolt.Tx) error {
+	return s.later(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
 			return err

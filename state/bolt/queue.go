@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -20,6 +21,25 @@ func (s *Store) write(ctx context.Context, op func(*bbolt.Tx) error) error {
 		return err
 	}
 	return s.queue.do(op)
+}
+
+// later adds an operation to the next transaction, or to the last one before the store closes, and does not wait for
+// it. Its error is lost, and so is the operation if the process is killed before. It saves the two syncs of a
+// transaction of its own, for what may be lost.
+func (s *Store) later(ctx context.Context, op func(*bbolt.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	_, err := s.queue.add(op, true)
+	return err
+}
+
+// settled commits what later has added, for callers that read it.
+func (s *Store) settled(ctx context.Context) error {
+	if s.queue.delayed.Load() == 0 {
+		return ctx.Err()
+	}
+	return s.write(ctx, func(*bbolt.Tx) error { return nil })
 }
 
 // read calls f with a consistent view of the file.
@@ -91,14 +111,25 @@ type queue struct {
 	transact func([]func(*bbolt.Tx) error) (failed int, err error)
 	writing  chan struct{} // contains a token during a write
 
+	delayed atomic.Int64 // operations that nobody waits for, and that are not committed yet
+
 	mu      sync.Mutex // guards what follows
 	waiting []*waiter
 	closed  bool
 }
 
 type waiter struct {
-	op   func(*bbolt.Tx) error
-	done chan error // capacity 1
+	op      func(*bbolt.Tx) error
+	delayed bool
+	done    chan error // capacity 1
+}
+
+// end reports the result of the operation.
+func (q *queue) end(w *waiter, err error) {
+	if w.delayed {
+		q.delayed.Add(-1)
+	}
+	w.done <- err
 }
 
 func (q *queue) init(transact func([]func(*bbolt.Tx) error) (int, error)) {
@@ -108,15 +139,10 @@ func (q *queue) init(transact func([]func(*bbolt.Tx) error) (int, error)) {
 
 // do returns when the operation is durable, or has failed.
 func (q *queue) do(op func(*bbolt.Tx) error) error {
-	w := &waiter{op: op, done: make(chan error, 1)}
-	q.mu.Lock()
-	if q.closed {
-		q.mu.Unlock()
-		return journal.ErrClosed
+	w, err := q.add(op, false)
+	if err != nil {
+		return err
 	}
-	q.waiting = append(q.waiting, w)
-	q.mu.Unlock()
-
 	select {
 	case err := <-w.done:
 		return err
@@ -125,6 +151,21 @@ func (q *queue) do(op func(*bbolt.Tx) error) error {
 		<-q.writing
 		return <-w.done // another caller's drain may have completed it already
 	}
+}
+
+// add adds an operation to those that the next writer writes. For a delayed one nobody waits.
+func (q *queue) add(op func(*bbolt.Tx) error, delayed bool) (*waiter, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil, journal.ErrClosed
+	}
+	w := &waiter{op: op, delayed: delayed, done: make(chan error, 1)}
+	if delayed {
+		q.delayed.Add(1)
+	}
+	q.waiting = append(q.waiting, w)
+	return w, nil
 }
 
 // drain writes the operations of all waiting callers. The caller holds the token.
@@ -142,11 +183,11 @@ func (q *queue) drain() {
 		failed, err := q.transact(ops)
 		if failed < 0 { // all done, or the transaction itself failed for all
 			for _, w := range batch {
-				w.done <- err
+				q.end(w, err)
 			}
 			return
 		}
-		batch[failed].done <- err
+		q.end(batch[failed], err)
 		batch = append(batch[:failed], batch[failed+1:]...)
 	}
 }

@@ -37,3 +37,48 @@ func TestAnOperationThatPanicsFailsAlone(t *testing.T) {
 		t.Errorf("the next operation fails: %v", err)
 	}
 }
+
+// A plan that found nothing to change wrote five transactions, each with two syncs: beside its lock, one for the
+// durations of its operations, one for the times of its reads, and one that ended an unfinished version, which there was
+// not.
+func TestWhatMayBeLostNeedsNoTransactionOfItsOwn(t *testing.T) {
+	ctx, path := t.Context(), filepath.Join(t.TempDir(), "state.db")
+	open := func() *Store {
+		s, err := Open(path, journal.LockInfo{}, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	at := time.Now().UTC()
+	writes := func() int64 {
+		all := s.db.Stats()
+		return all.TxStats.GetWrite()
+	}
+	before := writes()
+	if err := errors.Join(
+		s.Commit(ctx, "default", "", journal.Tx{EndUnfinished: true}),
+		s.PutHint(ctx, "durations", "plan", []byte("x")),
+		s.NoteReads(ctx, "default", at, true, nil),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if n := writes() - before; n != 0 {
+		t.Errorf("%d writes", n)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open()
+	reads, err := s.Reads(ctx, "default")
+	if err != nil || !reads.All.Equal(at) {
+		t.Errorf("the store closed without what was noted: %v, %v", reads.All, err)
+	}
+	if value, err := s.GetValue(ctx, "durations", "plan"); err != nil || string(value) != "x" {
+		t.Errorf("the store closed without the hint: %q, %v", value, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -396,5 +396,8 @@ type Runs interface {
 // Values stores small values by bucket and key: schema caches, high-water marks, durations of operations.
 type Values interface {
 	PutValue(ctx context.Context, bucket, key string, value []byte) error
+	// PutHint is PutValue for what may be lost: a crash before the next commit loses it. The caller does not change the
+	// value any more.
+	PutHint(ctx context.Context, bucket, key string, value []byte) error
 	GetValue(ctx context.Context, bucket, key string) ([]byte, error) // nil when absent
 }

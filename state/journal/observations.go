@@ -8,16 +8,17 @@ import (
 // Observations are observations of plans about instances, beside the state: when an instance was last read from its
 // provider and found unchanged, and under which inputs a plan left it unchanged. Instances are named by their
 // addresses; the observations about an instance are lost when it moves or is removed. Losing them costs time, and
-// nothing else.
+// nothing else, so a crash before the next commit may lose them.
 type Observations interface {
 	// Reads returns when the instances were last read.
 	Reads(ctx context.Context, workspace string) (Reads, error)
 	// NoteReads records that instances were read at a time: those in the list or, with all, every instance except those in
-	// the list.
+	// the list. The caller does not change the list any more.
 	NoteReads(ctx context.Context, workspace string, at time.Time, all bool, list []string) error
 	// Verdicts returns the verdicts about instances. The caller owns the map.
 	Verdicts(ctx context.Context, workspace string) (map[string]Verdict, error)
-	// NoteVerdicts stores verdicts. They replace earlier ones about the same instances.
+	// NoteVerdicts stores verdicts. They replace earlier ones about the same instances. The caller does not change the
+	// map any more.
 	NoteVerdicts(ctx context.Context, workspace string, list map[string]Verdict) error
 }
 

@@ -399,6 +399,11 @@ func (s *Store) PutValue(ctx context.Context, bucket, key string, value []byte) 
 	})
 }
 
+// PutHint stores a value.
+func (s *Store) PutHint(ctx context.Context, bucket, key string, value []byte) error {
+	return s.PutValue(ctx, bucket, key, value)
+}
+
 // GetValue returns a value, nil when there is none.
 func (s *Store) GetValue(ctx context.Context, bucket, key string) (value []byte, err error) {
 	err = s.look(ctx, func() error {

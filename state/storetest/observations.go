@@ -15,6 +15,7 @@ func readsAreKept(t *testing.T, f Fixture) {
 	ok(t, s.NoteReads(t.Context(), ws, now(1), false, []string{a, b}))
 	// A read that found a difference is not recorded, and instances that were never read stay so.
 	ok(t, s.NoteReads(t.Context(), ws, now(2), true, []string{b, c}))
+	commit(t, s, journal.Tx{EndVersion: true}) // without it, a crash would lose what was noted
 	s = f.Crash(s)
 	closeLater(t, s)
 	reads := must(s.Reads(t.Context(), ws))
@@ -37,6 +38,7 @@ func verdictsAreKept(t *testing.T, f Fixture) {
 	is(t, len(must(s.Verdicts(t.Context(), ws))), 0)
 	ok(t, s.NoteVerdicts(t.Context(), ws, map[string]journal.Verdict{a: {1}, b: {2}, c: {3}}))
 	ok(t, s.NoteVerdicts(t.Context(), ws, map[string]journal.Verdict{b: {4}}))
+	commit(t, s, journal.Tx{Changes: put("c", 2)})
 	s = f.Crash(s)
 	closeLater(t, s)
 	is(t, must(s.Verdicts(t.Context(), ws)), map[string]journal.Verdict{a: {1}, b: {4}, c: {3}})

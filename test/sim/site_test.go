@@ -622,6 +622,10 @@ func (h *handle) PutValue(ctx context.Context, bucket, key string, value []byte)
 	})
 }
 
+func (h *handle) PutHint(ctx context.Context, bucket, key string, value []byte) error {
+	return h.PutValue(ctx, bucket, key, value)
+}
+
 func (h *handle) GetValue(ctx context.Context, bucket, key string) ([]byte, error) {
 	return h.site.store.GetValue(ctx, bucket, key)
 }
