@@ -276,7 +276,7 @@ func (h *host) becomes(ctx context.Context, id, status string) (*thing, error) {
 			return r, fmt.Errorf("the run %s is %s, not %s:\n%s", id, now, status, log)
 		}
 		select {
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(time.Second): // as tofu does
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
