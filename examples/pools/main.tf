@@ -1,4 +1,5 @@
-# One module for each region. Which workers carry out which region is decided in millipede.hcl beside this file.
+# One module for each region. millipede.hcl beside this file decides which workers execute the operations of which
+# region.
 
 variable "services" {
   type    = number

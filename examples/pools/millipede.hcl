@@ -1,4 +1,4 @@
-# Where the resources of this example run. The configuration beside this file knows nothing of it.
+# The pools for the resources of this example. The configuration beside this file does not mention them.
 
 pool "eu" {
   modules = ["module.eu"]
@@ -8,7 +8,7 @@ pool "us" {
   modules = ["module.us"]
 }
 
-# At most two operations at a time in each pool, over all runs that name this limit.
+# At most two operations at a time in each pool, for all runs that use this limit.
 limit "example" {
   max            = 2
   key            = "pool"

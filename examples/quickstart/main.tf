@@ -1,4 +1,4 @@
-# A first estate: nothing in it needs a provider to be installed.
+# A first configuration: it needs no provider to be installed.
 
 variable "regions" {
   description = "Where services run."
