@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// copying is a file provisioner that copies what has a name.
+// copying is a file provisioner that copies the file or directory with a name.
 func copying(t *testing.T, source string) *wire.Provisioner {
 	t.Helper()
 	block := provisioner.Block("file")
@@ -36,7 +36,7 @@ func attachIn(dir string, p *wire.Provisioner) diag.List {
 	return (&Applier{Options: Options{Dir: dir}}).attach(p)
 }
 
-// written makes files below a new directory; a name that ends in a slash is a directory.
+// written creates files below a new directory; a name that ends in a slash is a directory.
 func written(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

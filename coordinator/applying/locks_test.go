@@ -23,7 +23,7 @@ func located(t *testing.T, text string) addr.Instance {
 
 var ours = addr.ProviderInstance{Provider: addr.DefaultProvider("t")}
 
-// lockCase is a plan in one line for each thing: what is stored, what changes, and what it rests on.
+// lockCase is a plan, in one line for each part: the stored objects, the changes, and the plan's dependencies.
 type lockCase struct {
 	stored  []string
 	changes map[string]plan.Action
@@ -98,7 +98,7 @@ func TestAnApplyLocksWhatItsPlanRestsOn(t *testing.T) {
 	}
 }
 
-// applierOf is the applier of a case.
+// applierOf returns the applier of a case.
 func applierOf(t *testing.T, k lockCase) *Applier {
 	t.Helper()
 	stored := state.Empty()

@@ -36,8 +36,8 @@ func created(t *testing.T) (*Applier, *plan.Change, *instance.Instance) {
 	return a, a.Plan.Changes[0], &instance.Instance{Schema: thing}
 }
 
-// An answer that the coordinator could not decode was a failure without a trace, although the object had been made: its
-// result was acknowledged, and the next apply made the object again.
+// An answer that the coordinator could not decode was a failure without a record, although the object had been created:
+// the result was acknowledged, and the next apply created the object again.
 func TestAnAnswerThatCannotBeDecodedIsADoubtWithWhatIsKnown(t *testing.T) {
 	object := func(ty cty.Type, v cty.Value) []byte {
 		text, err := coding.EncodeValue(v, ty)
@@ -91,7 +91,7 @@ func TestAnEmptyResultOfACreateWithoutAProblemIsADoubt(t *testing.T) {
 	}
 }
 
-// A panic over an answer ended the run, and what the answer told of was in no state.
+// A panic while an answer was decoded ended the run, and the object in the answer was in no state.
 func TestAPanicOverAnAnswerIsADoubtThatReportsTheBug(t *testing.T) {
 	a, _, _ := created(t)
 	a.work[0].then = func(*wire.Result) program.Step { panic("told to") }

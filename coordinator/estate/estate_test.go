@@ -28,7 +28,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// stores keeps stores in memory, by their paths; one process at a time has a store.
+// stores has stores in memory, by their paths; one process at a time can open a store.
 type stores struct {
 	mu   sync.Mutex // guards what follows
 	all  map[string]*mem.Store
@@ -115,7 +115,7 @@ func must(t *testing.T, diags diag.List) {
 	}
 }
 
-// put opens the state to be changed, and gives it an output.
+// put opens the state for writing, and sets an output.
 func put(ctx context.Context, e *Estate, value string) diag.List {
 	at, diags := e.OpenChangeable(ctx, Finding{}, StateOptions{Lock: true}, "test")
 	if diags.HasErrors() {
@@ -126,7 +126,7 @@ func put(ctx context.Context, e *Estate, value string) diag.List {
 	return diags.Append(at.Close(ctx))
 }
 
-// get reads that output.
+// get returns that output.
 func get(ctx context.Context, e *Estate) (string, diag.List) {
 	at, diags := e.OpenChangeable(ctx, Finding{}, StateOptions{}, "")
 	if diags.HasErrors() {
@@ -299,7 +299,7 @@ func TestWorkspacesHaveNamesThatAreSafeInURLsAndPaths(t *testing.T) {
 	}
 }
 
-// The state stayed open and locked for as long as the process went on.
+// The state stayed open and locked until the process ended.
 func TestAPanicWhileAnOperationIsOpenedLeavesTheStateToOthers(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	e := testEstate(t, dir)
@@ -318,8 +318,8 @@ func TestAPanicWhileAnOperationIsOpenedLeavesTheStateToOthers(t *testing.T) {
 	must(t, put(ctx, e, "free"))
 }
 
-// Names start in the directory of the estate, which is not where the process works: errors had the paths that were
-// opened, which nobody has written.
+// Names are relative to the directory of the estate, which is not the working directory of the process. Errors had the
+// absolute paths that were opened, which the user had not written.
 func TestErrorsAboutFilesHaveTheNamesThatPeopleHaveWritten(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	e := testEstate(t, dir)

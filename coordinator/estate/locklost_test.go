@@ -24,8 +24,8 @@ func (b *severable) Lock(ctx context.Context, workspace string, info journal.Loc
 	return lock, err
 }
 
-// A session of a database, or of Consul, that ends takes its lock along. The command that held it went on, and wrote
-// its snapshot over what somebody else had written in the meantime.
+// When a session of a database or of Consul ends, its lock is released. The command that had the lock continued, and
+// overwrote the snapshot that another process had written meanwhile.
 func TestALostLockStopsTheCommandAndKeepsItFromWriting(t *testing.T) {
 	stop, ask, _ := operation.NewStop(t.Context())
 	p := &process{stop: ask}
@@ -63,7 +63,7 @@ func TestALostLockStopsTheCommandAndKeepsItFromWriting(t *testing.T) {
 	}
 }
 
-// process is what an estate asks of its process.
+// process implements Process.
 type process struct {
 	noProcess
 	stop context.CancelCauseFunc

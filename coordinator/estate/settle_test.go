@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/state/mem"
 )
 
-// sharer is an operation that shares a store with others. Nobody goes on with what requests are for.
+// sharer is an operation that shares a store with others. No process continues the runs of the requests in the store.
 func sharer(t *testing.T, store journal.Store) *Operation {
 	var hands SharedStores
 	return &Operation{estate: testEstate(t, t.TempDir()), State: &Opened{
@@ -21,8 +21,8 @@ func sharer(t *testing.T, store journal.Store) *Operation {
 	}}
 }
 
-// One that settles waits for operations at workers, for minutes. Who came after it waited for a mutex, and heard of no
-// request to stop.
+// An operation that settles runs waits for operations at workers, for minutes. The next operation waited for a mutex,
+// and did not react to a request to stop.
 func TestWhoWaitsUntilAnotherHasSettledHearsThatItIsToStop(t *testing.T) {
 	r := sharer(t, mem.New(mem.Options{}))
 	stop, ask, _ := operation.NewStop(t.Context())
@@ -37,8 +37,8 @@ func TestWhoWaitsUntilAnotherHasSettledHearsThatItIsToStop(t *testing.T) {
 	}
 }
 
-// A run that is cancelled keeps its locks until the next one settles it. When runs did not share the state any more by
-// then, none could lock it: the store said who held it, and that nobody did.
+// A run that is cancelled keeps its locks until the next run settles it. If runs no longer shared the state by then, no
+// run could lock it: the error named the request as the holder, and then said that there was no holder.
 func TestWhoHasTheStateAloneTakesBackWhatRunsHaveLeftLocked(t *testing.T) {
 	e := testEstate(t, t.TempDir())
 	must(t, put(t.Context(), e, "first"))
@@ -75,8 +75,8 @@ func TestWhoHasTheStateAloneTakesBackWhatRunsHaveLeftLocked(t *testing.T) {
 	}
 }
 
-// Who settles a run of before the state was shared waits for all of the state, and nobody else settles meanwhile: when
-// somebody who had locks was cut off then, both waited for ever.
+// An operation that settles a run from before the state was shared waits for the lock of the whole state, and meanwhile
+// no other operation settles runs. If an operation with locks was then cut off, both waited for ever.
 func TestWhoWaitsForTheWholeStateSettlesWhatOthersLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := mem.New(mem.Options{})

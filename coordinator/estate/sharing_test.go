@@ -22,7 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// outrun is a store in which somebody else makes each workspace right after it was looked for.
+// outrun is a store in which another operation creates each workspace right after it was looked for.
 type outrun struct{ Store }
 
 func (o outrun) Workspaces(ctx context.Context) ([]string, error) {
@@ -30,7 +30,8 @@ func (o outrun) Workspaces(ctx context.Context) ([]string, error) {
 	return names, errors.Join(err, o.CreateWorkspace(ctx, "one"))
 }
 
-// The first two runs of a workspace began at once: one of them failed because the other one had made it.
+// The first two runs of a workspace began at the same time: one of them failed because the other one had created the
+// workspace.
 func TestTwoMakeAWorkspaceAtOnce(t *testing.T) {
 	store := mem.New(mem.Options{Now: time.Now, NewID: rand.Text, EngineVersion: "1.12.6"})
 	s := &Opened{store: &openedStore{Store: outrun{&stored{Store: store}}}, Workspace: "one"}
@@ -42,9 +43,9 @@ func TestTwoMakeAWorkspaceAtOnce(t *testing.T) {
 	}
 }
 
-// A service was killed after the end of a run was recorded, and before the service knew of it. The apply that it
-// resumed found no run that had not ended, began the plan anew, and was refused it because of its own changes; nobody
-// wrote the snapshot, either.
+// A service was killed after the end of a run was recorded, and before the service had recorded it itself. The resumed
+// apply found no unfinished run, started the plan again, and was refused because of its own changes; nor was the
+// snapshot written.
 func TestARunThatHasEndedIsFoundByItsRequest(t *testing.T) {
 	ctx := t.Context()
 	e := testEstate(t, t.TempDir())
@@ -90,11 +91,11 @@ func TestARunThatHasEndedIsFoundByItsRequest(t *testing.T) {
 	begin("second", "two", wants)
 	is(store.EndRun(ctx, "second", "two", "failed", time.Now()))
 	finds("second", "two failed")
-	// Nothing of it was begun, so the plan may be.
+	// The run did not start any part of the plan, so the plan may be started.
 	begin("third", "three")
 	is(store.EndRun(ctx, "third", "three", "failed", time.Now()))
 	finds("third", "")
-	// Its locks were given up, so others may have changed what it was to change.
+	// Its locks were released, so others may have changed the objects that it was to change.
 	begin("fourth", "four", wants)
 	is(store.EndRun(ctx, "fourth", "four", "interrupted", time.Now()))
 	finds("fourth", "four interrupted")
@@ -113,9 +114,9 @@ func shares(t *testing.T, e *Estate, hands *SharedStores, request string) *Opene
 	return at.(*Opened)
 }
 
-// The store adopted what others had done to the snapshot when its first user opened it. While a plan that nobody may
-// apply had it open, a person could lock the workspace and push a state: the next run planned without it, and the
-// snapshot that it wrote took it back.
+// The store adopted changes of others in the snapshot only when its first user opened it. While a plan that cannot be
+// applied had it open, a person could lock the workspace and push a state: the next run planned without that state, and
+// the snapshot that it wrote reverted it.
 func TestWhatOthersDidToTheSnapshotIsAdoptedWhileSomebodyHasTheStoreOpen(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	e := testEstate(t, dir)
@@ -143,7 +144,7 @@ func TestWhatOthersDidToTheSnapshotIsAdoptedWhileSomebodyHasTheStoreOpen(t *test
 	if got := has(run); got != "pushed" {
 		t.Errorf("the run goes by %q", got)
 	}
-	// A run that has locks may have the snapshot written meanwhile, and nobody else writes it.
+	// A run with locks may write the snapshot meanwhile, and no other process writes it.
 	set := locks.Set{locks.Output("x"): locks.Write}
 	if err := run.ask(ctx, set); err != nil {
 		t.Fatal(err)
@@ -164,7 +165,7 @@ func TestWhatOthersDidToTheSnapshotIsAdoptedWhileSomebodyHasTheStoreOpen(t *test
 	}
 }
 
-// observed is a backend that tells when a snapshot is read.
+// observed is a backend that reports when a snapshot is read.
 type observed struct {
 	snapshot.Backend
 	read func()
@@ -175,9 +176,9 @@ func (o observed) Read(ctx context.Context, workspace string) ([]byte, error) {
 	return o.Backend.Read(ctx, workspace)
 }
 
-// A run ended a version, and wrote the snapshot, between the moment at which somebody who opened the state had read the
-// snapshot and that at which they read what the store knew of it: they took the older snapshot for a change by others,
-// and that version back (make sim, seed 2246).
+// An operation that opened the state read the snapshot and then the store's mark of it. In between, a run ended a
+// version and wrote the snapshot. The operation took the older snapshot for a change by others, and reverted that
+// version (make sim, seed 2246).
 func TestNoVersionEndsWhileSomebodyLooksWhatOthersDidToTheSnapshot(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	e := testEstate(t, dir)

@@ -16,12 +16,12 @@ import (
 	"github.com/millipede-iac/millipede/state/mem"
 )
 
-// crowd are operations that share one state. Each has the name of its request.
+// crowd has operations that share one state. Each has the name of its request.
 type crowd struct {
 	t     *testing.T
 	store *mem.Store
 	hands SharedStores
-	// dead are the requests that nobody works on any more.
+	// dead has the requests that no process works on any more.
 	dead map[string]bool
 	told []string // what the operations were told that they wait for
 }
@@ -51,7 +51,7 @@ func (c *crowd) operation(name string) *Operation {
 	}}
 }
 
-// begin has an operation lock something, and returns where it tells that it has done so.
+// begin makes an operation request locks, and returns a channel that gets its outcome.
 func (c *crowd) begin(r *Operation, lock func(context.Context) diag.List) <-chan diag.List {
 	over := make(chan diag.List, 1)
 	go func() { over <- lock(c.t.Context()) }()
@@ -59,7 +59,7 @@ func (c *crowd) begin(r *Operation, lock func(context.Context) diag.List) <-chan
 	return over
 }
 
-// objects has an operation lock outputs.
+// objects makes an operation lock outputs.
 func (c *crowd) objects(r *Operation, names ...string) <-chan diag.List {
 	set := locks.Set{}
 	for _, name := range names {
@@ -134,8 +134,8 @@ func TestTheWholeStateComesAfterThoseBeforeItAndBeforeThoseAfterIt(t *testing.T)
 	})
 }
 
-// A run that is left by force keeps its locks until somebody settles it. Whoever waits for them does, but not before
-// what carried the run out has ended.
+// A run that was left by force keeps its locks until another run settles it. A run that waits for these locks does so,
+// but not before the process that executed the first run has ended.
 func TestWhoWaitsForTheObjectsOfARunThatWasLeftGetsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t)
@@ -161,8 +161,9 @@ func TestWhoWaitsForTheObjectsOfARunThatWasLeftGetsThem(t *testing.T) {
 	})
 }
 
-// A run that is cancelled while it waits keeps its place, because a service that ends stops it in the same way and
-// continues later. When it was cancelled for good, those behind it waited for somebody who had nothing.
+// A run that is cancelled while it waits keeps its place in the queue, because a service that shuts down stops it in
+// the same way and continues it later. If it was cancelled for good, the requests after it waited for a request without
+// locks.
 func TestWhoWaitsBehindACancelledRunGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t)

@@ -25,7 +25,7 @@ func publish(t *testing.T, conn *mem.Conn, run, attempt string) {
 	}
 }
 
-// taking takes the results of a run until end is called, which returns what came.
+// taking receives the results of a run until end is called, which returns them.
 func taking(h *hub.Hub, run string, ack bool) (end func() []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var came []string
@@ -74,7 +74,8 @@ func TestEachRunGetsItsOwnResultsAndTheStraysOfOneAreKeptUntilItComes(t *testing
 	})
 }
 
-// What a hub has fetched for a run that is not here must be there for the process that resumes it, at once.
+// Results that a hub has fetched for a run of another process must be available to the process that resumes it, at
+// once.
 func TestStraysAreGivenBackWithTheLastRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		system := mem.New(mem.Options{})
@@ -171,7 +172,7 @@ func TestAllRunsAreProbedByOneQuestionAboutTheirOwnPools(t *testing.T) {
 	})
 }
 
-// crammed is a transport whose pool eu takes no more messages.
+// crammed is a transport whose pool eu has a full stream.
 type crammed struct{ wire.Transport }
 
 func (c crammed) HighWater(ctx context.Context, pools []string) (wire.HighWater, error) {
@@ -180,8 +181,8 @@ func (c crammed) HighWater(ctx context.Context, pools []string) (wire.HighWater,
 	return mark, err
 }
 
-// All runs of a process are told what the transport says to one question; a pool that is full is no matter of theirs
-// who do not use it.
+// One request to the transport serves all runs of a process; a run that does not use a full pool must not be affected
+// by it.
 func TestThatAPoolIsFullIsToldToTheRunsThatUseIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hub.New(crammed{mem.New(mem.Options{}).Connect("coordinator")}, "c1")
@@ -233,7 +234,7 @@ func TestAPermitIsFreeWhenOneOfThoseWhoDecideSaysSo(t *testing.T) {
 	}
 }
 
-// orphaning is a transport that keeps who decides about orphans.
+// orphaning is a transport that records the function that decides about orphans.
 type orphaning struct {
 	*mem.Conn
 	fn wire.Orphan

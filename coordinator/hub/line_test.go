@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/mem"
 )
 
-// A request that makes way and stays in the queue would be served before a run that has come behind it: permits are
-// given out in the order of the requests.
+// A request that yields to others but stays in the queue would be served before a run that has come later: permits are
+// granted in the order of the requests.
 func TestWhoMakesWayIsServedWhenNobodyElseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		system := mem.New(mem.Options{})

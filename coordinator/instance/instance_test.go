@@ -35,7 +35,7 @@ func TestAnObjectWithoutRulesHasNoOutcome(t *testing.T) {
 	}
 }
 
-// As in OpenTofu, an object that has failed a precondition has failed, whatever its postconditions come to.
+// As in OpenTofu, an object with a failed precondition has failed, whatever the results of its postconditions are.
 func TestLaterRulesNeverImproveOnEarlierOnes(t *testing.T) {
 	of := func(s state.CheckStatus, failures ...string) state.CheckObject {
 		return state.CheckObject{Address: "a", Status: s, Failures: failures}

@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/layout"
 )
 
-// store is a source whose copies hold what is given.
+// store is a source whose copies have the given content.
 type store func() error
 
 func (s store) CopyTo(_ context.Context, to string) error {
@@ -78,7 +78,7 @@ func TestWhoeverHasTheStoreGivesCopiesToOthers(t *testing.T) {
 	}
 }
 
-// The next process finds the socket of one that was killed, and takes its place.
+// The next process finds the socket of a process that was killed, and replaces it.
 func TestTheSocketOfAProcessThatDiedIsInNobodysWay(t *testing.T) {
 	h := home(t, t.TempDir())
 	l, err := net.Listen("unix", filepath.Join(h.Path(), "socket"))
@@ -98,8 +98,8 @@ func TestTheSocketOfAProcessThatDiedIsInNobodysWay(t *testing.T) {
 	}
 }
 
-// A socket that has no room in the home is in a directory of its own, below the one for temporary files. A process that
-// was killed left it there, and the next one made another.
+// If the path of a socket in the home would be too long, the socket is in a separate directory below the one for
+// temporary files. A process that was killed left that directory behind, and the next one created another.
 func TestTheDirectoryOfTheSocketOfAProcessThatDiedGoes(t *testing.T) {
 	h := home(t, filepath.Join(t.TempDir(), strings.Repeat("a-directory-with-a-long-name/", 6)))
 	temp, err := os.MkdirTemp("/tmp", "s") // a socket in t.TempDir has no room either
@@ -157,7 +157,7 @@ func TestACopyThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-// Whatever others write to the socket, the server answers in one line or not at all, and goes on.
+// Whatever is written to the socket, the server answers in one line or not at all, and continues to serve.
 func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 	h := home(t, t.TempDir())
 	serve(t, h, func() error { return nil })

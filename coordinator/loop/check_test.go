@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// check verifies that the loop agrees with itself. It looks at every vertex and edge, so it is for tests.
+// check verifies that the data of the loop is consistent. It visits every vertex and edge, so it is only for tests.
 func (l *Loop) check() error {
 	wrong := []error{l.sched.Check()}
 	report := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
@@ -98,7 +98,7 @@ func (l *Loop) check() error {
 	return errors.Join(wrong...)
 }
 
-// pastHolds tells whether the permits of an adopted attempt are still with what the journal tells of it.
+// pastHolds reports whether the permits of an adopted attempt are still recorded with its journalled vertex.
 func (l *Loop) pastHolds(p *journalled) bool {
 	if p.open == nil {
 		return false
@@ -106,7 +106,7 @@ func (l *Loop) pastHolds(p *journalled) bool {
 	return l.vertices[p.open.Vertex].phase == idle
 }
 
-// checkAgainstOthers compares what graph/sched and the loop know of a vertex.
+// checkAgainstOthers compares the data of graph/sched and of the loop about a vertex.
 func (l *Loop) checkAgainstOthers(v int, report func(string, ...any)) {
 	x := &l.vertices[v]
 	ok := false

@@ -12,8 +12,8 @@ import (
 
 const unknownAttempt = "for an attempt that is not"
 
-// A worker of one pool finished the operations of another: the loop never compared the pool under which a result came
-// with that of its attempt, and took a claim that it did not find for one whose nonce need not agree.
+// A worker of one pool could finish the operations of another pool: the loop did not compare the pool of a result's
+// subject with that of its attempt, and if it did not find the claim, it accepted any nonce.
 func TestAResultThatIsNotThatOfItsWorkerIsRefused(t *testing.T) {
 	for name, forge := range map[string]func(w *world, ref *wire.TaskRef, r *wire.Result){
 		"of another pool": func(_ *world, ref *wire.TaskRef, r *wire.Result) {
@@ -62,7 +62,7 @@ func TestAResultThatIsNotThatOfItsWorkerIsRefused(t *testing.T) {
 			if left := len(w.results); left > 0 && name != unknownAttempt {
 				t.Errorf("%d messages are left in the stream", left)
 			} else if left == 0 && name == unknownAttempt {
-				// A process whose lock was broken threw away the results of the one that went on with its run.
+				// A process whose lock was broken discarded the results of the process that had resumed its run.
 				t.Error("a result of an attempt that another process may have made was thrown away")
 			}
 			if out := len(w.loop.doubted) + len(w.loop.failed); out > 0 {
@@ -72,7 +72,7 @@ func TestAResultThatIsNotThatOfItsWorkerIsRefused(t *testing.T) {
 	}
 }
 
-// A claim that was not found counted as an empty one, so the nonce of the result was not looked at.
+// A claim that was not found counted as an empty one, so the nonce of the result was not checked.
 func TestAResultForAnAttemptThatNobodyHasClaimedIsRefused(t *testing.T) {
 	w := safely(t, 1)
 	w.latency = func(string) time.Duration { return 5 * time.Second }
@@ -92,7 +92,7 @@ func TestAResultForAnAttemptThatNobodyHasClaimedIsRefused(t *testing.T) {
 	wantHeard(t, w, "error: The protocol between coordinator and workers was violated", "finished 0")
 }
 
-// Heartbeats were believed whatever they said of pools and attempts.
+// The loop believed everything that heartbeats said about pools and attempts.
 func TestAWorkerSpeaksForItsPoolAlone(t *testing.T) {
 	w := safely(t, 1)
 	w.latency = func(string) time.Duration { return 20 * time.Second }
@@ -128,7 +128,7 @@ func TestAWorkerSpeaksForItsPoolAlone(t *testing.T) {
 	}
 }
 
-// Six heartbeats took the coordinator to half a gigabyte, and every forged message was told.
+// With six heartbeats the coordinator used half a gigabyte of memory, and every forged message was reported.
 func TestNeitherNamesNorAlarmsGrowWithoutBound(t *testing.T) {
 	w := safely(t, 1)
 	w.latency = func(string) time.Duration { return time.Minute }

@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// orphaned is a world in which the worker that claims the task of vertex 0 says nothing any more; vertex 1 depends on
-// 0, 2 on nothing.
+// orphaned returns a world in which the worker that claims the task of vertex 0 is silent from then on; vertex 1
+// depends on 0, vertex 2 on nothing.
 func orphaned(t *testing.T) *world {
 	w := safely(t, 3, dag.Edge{Before: 0, After: 1})
 	w.work = func(w *world, id wire.AttemptID) bool {
@@ -30,7 +30,7 @@ func orphaned(t *testing.T) *world {
 	return w
 }
 
-// lateResult makes the result that the dead worker comes with after all.
+// lateResult makes the late result of the worker that was considered dead.
 func lateResult(w *world, change func(*wire.Result)) {
 	for id, c := range w.claims {
 		if c.Worker != "dead" {
@@ -94,7 +94,7 @@ func TestARunWhosePermitsAreAllHeldByDoubtsEnds(t *testing.T) {
 	}
 }
 
-// stuckOver is what a run said of why it ended with vertices that wait for permits; empty if it did not.
+// stuckOver returns the message of a run that ended with vertices that wait for permits; empty if there is none.
 func stuckOver(out Outcome) string {
 	for _, d := range out.Diags {
 		if d.Summary == "Nothing more can be started" {
@@ -104,7 +104,7 @@ func stuckOver(out Outcome) string {
 	return ""
 }
 
-// A plan waited silently, and held the lock of the state that is needed to resolve the doubts.
+// A plan waited without a message, while it held the lock of the state that is needed to resolve the doubts.
 func TestAPlanWhosePermitsAreAllHeldByDoubtsOfEarlierRunsSaysSoAndEnds(t *testing.T) {
 	for _, doubts := range []int{0, 3, 4} {
 		w := newWorld(t, 1, numbers.New(t, 6))
@@ -187,9 +187,9 @@ func TestAWorkerThatSaysThatItDoesNotKnowFreesThePermit(t *testing.T) {
 		t.Errorf("permits are still held: %v", w.loop.Held())
 	}
 
-	// A run that was resumed took the permits of what was long over again, and held them until somebody resolved the
-	// doubts by hand: when there were as many as the limit has slots, not even a plan, which resolves them by reading,
-	// could go on.
+	// A resumed run re-acquired the permits of operations that had ended long ago, and held them until the user resolved
+	// the doubts. If there were as many as the limit has slots, not even a plan, which resolves doubts by reading, could
+	// continue.
 	w.crash()
 	w.restore()
 	w.boot()
@@ -257,7 +257,7 @@ func TestAnInterruptStartsNothingMoreAndAwaitsWhatRuns(t *testing.T) {
 	w.once()
 }
 
-// An interrupted run waited for what it could not hear of: with its NATS gone for good, for ever.
+// An interrupted run waited for results that could not arrive: with its NATS server gone for good, for ever.
 func TestAnInterruptedRunWhoseTransportIsGoneEndsAndCanBeResumed(t *testing.T) {
 	w := safely(t, 12, dag.Edge{Before: 0, After: 11})
 	w.latency = func(string) time.Duration { return 10 * time.Minute }
@@ -280,8 +280,8 @@ func TestAnInterruptedRunWhoseTransportIsGoneEndsAndCanBeResumed(t *testing.T) {
 	w.once()
 }
 
-// A resumed run that was told to stop before it had looked at its operations under way ended without them: as
-// cancelled, so that their results were thrown away.
+// A resumed run that was stopped before it had adopted its operations in progress ended without them, as cancelled, so
+// that their results were discarded.
 func TestARunThatIsResumedToBeCancelledHearsOfWhatIsUnderWay(t *testing.T) {
 	w := safely(t, 12, dag.Edge{Before: 0, After: 11})
 	w.latency = func(string) time.Duration { return 20 * time.Second }
@@ -301,7 +301,8 @@ func TestARunThatIsResumedToBeCancelledHearsOfWhatIsUnderWay(t *testing.T) {
 	w.once()
 }
 
-// The requests for the permits of an earlier process wait for them to be handed over; to withdraw one frees its slot.
+// The requests for the permits of an earlier process wait until the permits are handed over; withdrawing a request
+// frees its slot.
 func TestAnInterruptLeavesThePermitsThatAreNotTakenOverYet(t *testing.T) {
 	w := safely(t, 2)
 	w.latency = func(string) time.Duration { return 5 * time.Second }
@@ -319,7 +320,8 @@ func TestAnInterruptLeavesThePermitsThatAreNotTakenOverYet(t *testing.T) {
 	w.once()
 }
 
-// A request that failed was forgotten, and its name was free: the next vertex ran under the permit of what ran already.
+// A failed request was forgotten, and its name was free: the next vertex used the permit of an operation that was
+// already in progress.
 func TestAPermitThatCouldNotBeAskedForIsAskedForAgain(t *testing.T) {
 	w := safely(t, 12)
 	w.latency = func(string) time.Duration { return 5 * time.Second }
@@ -345,8 +347,8 @@ func TestAPermitThatCouldNotBeAskedForIsAskedForAgain(t *testing.T) {
 	w.once()
 }
 
-// A doubt that was given up before the permit was granted that an earlier process had held for it gave that permit
-// back, while the operation could still go on.
+// If a doubt was given up before the permit of the earlier process was granted again, that permit was released,
+// although the operation could still be in progress.
 func TestAPermitThatIsTakenOverAfterItsDoubtWasGivenUpIsKept(t *testing.T) {
 	w := orphaned(t)
 	w.latency = func(string) time.Duration { return 2 * time.Minute } // vertex 2 keeps the run going
@@ -373,8 +375,8 @@ func TestAPermitThatIsTakenOverAfterItsDoubtWasGivenUpIsKept(t *testing.T) {
 	}
 }
 
-// The permit of an operation whose result was there before the permit was granted again stayed held when the run ended,
-// for a day: the request for it was left as if the operation went on.
+// If the result of an operation arrived before its permit was granted again, the permit stayed held for a day after the
+// run had ended: the request for it was left as if the operation was still in progress.
 func TestAPermitThatIsNotTakenOverBeforeItsOperationHasEndedIsNotLeft(t *testing.T) {
 	w := safely(t, 1)
 	w.latency = func(string) time.Duration { return 5 * time.Second }
@@ -396,8 +398,8 @@ func TestAPermitThatIsNotTakenOverBeforeItsOperationHasEndedIsNotLeft(t *testing
 	}
 }
 
-// What a worker said of a doubt that had been given up was acknowledged, and changed nothing: the permit stayed held,
-// in each run that was resumed after that too.
+// A worker's report about a doubt that had been given up was acknowledged, and changed nothing: the permit stayed held,
+// also in each run that was resumed later.
 func TestAWorkerThatSaysLateThatNothingGoesOnFreesThePermit(t *testing.T) {
 	w := orphaned(t)
 	w.boot()

@@ -2,7 +2,7 @@ package loop
 
 import "fmt"
 
-// hear takes note of what the loop shows.
+// hear records the messages that the loop shows.
 func (w *world) hear(s Shown) {
 	note := func(format string, args ...any) { w.seen = append(w.seen, fmt.Sprintf(format, args...)) }
 	switch s.Kind {

@@ -13,9 +13,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// What was left was the sum of the expected durations, which are a second each in a first run, scaled by what those
-// took that had ended already: the short ones. A first apply of 35 objects that take 2 to 6 s each was "about 1s left"
-// for as long as it took.
+// The remaining time was the sum of the expected durations, which are a second each in a first run, scaled by the
+// durations of the operations that had already ended: the short ones. A first apply of 35 objects that take 2 to 6 s
+// each showed "about 1s left" from beginning to end.
 func TestTheEstimateComesTrue(t *testing.T) {
 	spread := func(name string) time.Duration { // 2 to 6 s, by name
 		h := fnv.New32a()
@@ -73,7 +73,7 @@ func TestTheEstimateComesTrue(t *testing.T) {
 			began = w.now
 			w.finish()
 			whole := guesses[len(guesses)-1].at
-			// The error, as a part of the whole, in the first and in the last third.
+			// The error, as a fraction of the total time, in the first and in the last third.
 			worst := [3]float64{}
 			sums, ns := [3]float64{}, [3]int{}
 			for _, g := range guesses {

@@ -37,8 +37,8 @@ func TestManyReadsCostFewAdmissions(t *testing.T) {
 	}
 }
 
-// The slots that are a run's own are in no journal. A run that was resumed did not count what was still under way, and
-// had more operations going on at a time than -parallelism allows.
+// The journal does not have the run's own slots. A resumed run did not count the operations that were still in
+// progress, and had more operations in progress than -parallelism allows.
 func TestAResumedRunCountsWhatIsUnderWayAmongItsOwnSlots(t *testing.T) {
 	p := numbers.New(t, 30)
 	p.Lane, p.Stored = program.Safe, true
@@ -165,7 +165,8 @@ func TestTwoRunsThatNeedTwoLimitsEachDoNotBlockEachOther(t *testing.T) {
 		}
 		return program.Placement{}
 	}
-	// The other run has the narrow one and waits for the wide one, which this run holds after its first vertex.
+	// The other run has the permit of the narrow limit and waits for that of the wide one, which this run holds after its
+	// first vertex.
 	narrow, wide := PermitKey{"narrow", "other-n"}, PermitKey{"default", "other-w"}
 	w.held[narrow] = true
 	w.boot()
@@ -231,9 +232,10 @@ func TestALostPermitStartsNothing(t *testing.T) {
 	}
 }
 
-// The answer about a task was lost that the stream had taken, and a worker had begun it. The coordinator slept, lost its
-// place in the pool meanwhile, and found that out when it went to publish the task again. It took the attempt back as
-// one of which nothing had been sent, and made another one: the object was created twice.
+// The stream had stored a task, and a worker had started it, but the answer to the coordinator was lost. The
+// coordinator was paused, lost its place in the pool meanwhile, and noticed that when it was about to publish the task
+// again. It discarded the attempt as one of which nothing had been sent, and made another one: the object was created
+// twice.
 func TestAnAttemptThatMayHaveBeenPublishedIsNotTakenBackBecauseItsPermitIsLost(t *testing.T) {
 	for _, claimed := range []bool{true, false} {
 		w := safely(t, 1)
@@ -358,7 +360,7 @@ func TestAnExpansionGrowsTheRun(t *testing.T) {
 	}
 }
 
-// growing is a program whose vertex 0 yields n vertices that vertex 1 waits for.
+// growing is a program whose vertex 0 appends n vertices for which vertex 1 waits.
 type growing struct {
 	*numbers.Program
 	n int
@@ -397,9 +399,9 @@ func TestWaitsAreListedOnce(t *testing.T) {
 	}
 }
 
-// A coordinator slept while its release of a permit was not answered, and its lock was broken. Another process went on
-// with the run, and asked for a permit under the same name. The first one woke up and released it once more, while an
-// operation went on under it: one more began than the limit allows.
+// A coordinator was paused while its release of a permit was not answered, and its lock was broken. Another process
+// resumed the run, and requested a permit under the same name. The first one continued and released it once more, while
+// an operation was in progress under it: one operation more was started than the limit allows.
 func TestNoProcessOfARunAsksUnderTheNamesOfAnotherOne(t *testing.T) {
 	again := 0
 	for every := 20; every < 200; every += 7 {
@@ -430,8 +432,8 @@ func TestNoProcessOfARunAsksUnderTheNamesOfAnotherOne(t *testing.T) {
 	}
 }
 
-// A process whose run another one had taken over found one of its permits lost, and gave back the others of the same
-// operation at once. The other process had them by then, and used them.
+// A process whose run another one had resumed noticed that one of its permits was lost, and released the other permits
+// of the same operation at once. The other process had these permits by then, and used them.
 func TestPermitsAreGivenBackForALostOneOnceThatIsRecorded(t *testing.T) {
 	w := safely(t, 1)
 	w.change = func(s *Settings) {

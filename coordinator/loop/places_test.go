@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// regions is a world with two pools: eu with one slot, us with ten. The even vertices belong to eu, the odd ones to us,
-// and each takes a second.
+// regions returns a world with two pools: eu with one slot, us with ten. The even vertices belong to eu, the odd ones
+// to us, and each takes a second.
 func regions(t *testing.T, n int, lane program.Lane, parallelism int) *world {
 	w := newWorld(t, 1, numbers.New(t, n))
 	w.unchecked = n > 200
@@ -26,8 +26,8 @@ func regions(t *testing.T, n int, lane program.Lane, parallelism int) *world {
 	return w
 }
 
-// The tasks that waited for the one slot of eu held all ten permits: the last of us came after 52 s, and could have
-// come after 6.
+// The tasks that waited for the only slot of eu held all ten permits: the last operation of us ended after 52 s, and
+// could have ended after 6 s.
 func TestAPoolThatIsFullKeepsNoOtherFromWorking(t *testing.T) {
 	for name, lane := range map[string]program.Lane{"fast": program.Fast, "safe": program.Safe} {
 		for parallelism, bound := range map[int]time.Duration{10: 6 * time.Second, 11: 5 * time.Second,
@@ -52,8 +52,8 @@ func TestAPoolThatIsFullKeepsNoOtherFromWorking(t *testing.T) {
 	}
 }
 
-// Vertices are prepared only so far ahead of what runs. A pool that idles is to find its work all the same, behind
-// hundreds of vertices that wait for another pool.
+// Vertices are prepared only in a window ahead of the running ones. An idle pool must find its work nevertheless,
+// behind hundreds of vertices that wait for another pool.
 func TestAPoolFindsItsWorkBehindThatOfAFullOne(t *testing.T) {
 	w := regions(t, 600, program.Safe, 10)
 	w.program.Place = func(v int) program.Placement {
@@ -72,7 +72,8 @@ func TestAPoolFindsItsWorkBehindThatOfAFullOne(t *testing.T) {
 	}
 }
 
-// A worker that dies takes its slots with it, and one that comes brings some: what goes out follows.
+// The number of operations that are sent follows the slots: when a worker dies, its slots are gone; a new worker adds
+// slots.
 func TestPlacesFollowTheWorkers(t *testing.T) {
 	w := regions(t, 300, program.Fast, 40)
 	w.program.Place = func(int) program.Placement { return program.Placement{Region: "us"} }
@@ -96,8 +97,8 @@ func TestPlacesFollowTheWorkers(t *testing.T) {
 	}
 }
 
-// A place protects nothing, so a doubt does not hold one: the slots of a worker that died are gone with it, and the
-// others' must stay in use.
+// A place protects nothing outside, so an operation in doubt does not hold one: the slots of a dead worker are gone,
+// and those of the other workers must stay in use.
 func TestADoubtHoldsNoPlace(t *testing.T) {
 	w := orphaned(t)
 	w.boot()
@@ -110,8 +111,8 @@ func TestADoubtHoldsNoPlace(t *testing.T) {
 	w.finish()
 }
 
-// A run took a place and waited with it for a permit of a narrow limit that was held elsewhere: the slot idled, though
-// another run had work for it.
+// A run took a place, and waited with it for a permit of a narrow limit that another run held: the slot was idle,
+// although another run had work for it.
 func TestAPlaceThatWaitsForANarrowLimitIsLeftToOthers(t *testing.T) {
 	w := regions(t, 4, program.Safe, 10)
 	w.crews = map[string]*crew{"us": {slots: 1}}
@@ -142,7 +143,8 @@ func TestAPlaceThatWaitsForANarrowLimitIsLeftToOthers(t *testing.T) {
 	w.program.Check()
 }
 
-// The second operations of vertices went into the queue, where they waited behind the first ones of others.
+// The second operations of vertices went into the queue, and waited there behind the first operations of other
+// vertices.
 func TestTheSecondOperationIsHandedToWhoDidTheFirst(t *testing.T) {
 	w := safely(t, 30)
 	w.program.Ops = 2
@@ -155,8 +157,8 @@ func TestTheSecondOperationIsHandedToWhoDidTheFirst(t *testing.T) {
 	}
 }
 
-// What an operation waited for counted as its work: 7.4 s for operations of one second, in the journal and in the
-// durations that order later runs.
+// The waiting time of an operation counted as part of its duration: 7.4 s for operations of one second, in the journal
+// and in the durations that order later runs.
 func TestWaitingIsNoWork(t *testing.T) {
 	for name, lane := range map[string]program.Lane{"fast": program.Fast, "safe": program.Safe} {
 		w := regions(t, 20, lane, 10)
@@ -190,7 +192,7 @@ func TestWaitingIsNoWork(t *testing.T) {
 }
 
 // crossed is a world in which this run and another one need the only place of a pool and the only permit of a narrow
-// limit. The other run has the permit. Each time that this run is to learn something about that, its action is told.
+// limit. The other run has the permit. Each time that this run would be informed about that, the action is recorded.
 func crossed(t *testing.T) (w *world, place, narrow PermitKey, told *[]string) {
 	w = regions(t, 4, program.Safe, 10)
 	w.crews = map[string]*crew{"us": {slots: 1}}
@@ -216,16 +218,16 @@ func crossed(t *testing.T) (w *world, place, narrow PermitKey, told *[]string) {
 	return w, place, narrow, told
 }
 
-// queue has the other run ask for a permit.
+// queue makes the other run request a permit.
 func (w *world) queue(key PermitKey) {
 	w.others[key.Limit] = append(w.others[key.Limit], key)
 	w.asked[key.Limit] = append(w.asked[key.Limit], key)
 	w.admit(key.Limit)
 }
 
-// A run left its place to another one, because it waited for a permit of a narrow limit with it, and then got the
-// permit. The other run had the place now, and waited for the permit. At each tick, both gave back what they had and
-// got what the other one had given back: the slot idled, and both waited for ever.
+// A run released its place to another run, because it waited for a permit of a narrow limit with it, and then got the
+// permit. The other run now had the place, and waited for the permit. At each tick, both released what they had and got
+// what the other one had released: the slot was idle, and both waited for ever.
 func TestAPermitThatComesAfterItsPlaceWasLeftIsPassedOnAtOnce(t *testing.T) {
 	w, place, narrow, told := crossed(t)
 	w.boot()
@@ -252,8 +254,8 @@ func TestAPermitThatComesAfterItsPlaceWasLeftIsPassedOnAtOnce(t *testing.T) {
 	w.program.Check()
 }
 
-// So that the permit that others pass on comes to who has the place, that one does not leave the place at the next
-// tick, which may be a moment after it got it.
+// A run must not release its place at the next tick, which may be a moment after it got the place, so that a permit
+// that others pass on finds the run with the place.
 func TestAPlaceThatWaitsForANarrowLimitIsKeptForAQuantum(t *testing.T) {
 	w, place, narrow, _ := crossed(t)
 	var got time.Time

@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// A store that refused and was silent by turns was waited for without end: each time-out made the refusal before it be
-// forgotten, and each refusal the time-out.
+// The run waited without end for a store that alternately refused requests and did not answer: each time-out reset the
+// time of the refusals, and each refusal that of the time-outs.
 func TestARefusalIsNotForgottenBecauseOfATimeOut(t *testing.T) {
 	var p Patience
 	began := time.Unix(0, 0)
@@ -57,7 +57,7 @@ func TestAMachineThatSleptHasNotWaited(t *testing.T) {
 	}
 }
 
-// troubled is a run whose only worker lives, answers calls, and takes no task until a moment.
+// troubled is a run whose only worker is alive, answers calls, and takes no task until a given moment.
 func troubled(t *testing.T, until time.Duration) *world {
 	p := numbers.New(t, 6)
 	p.Lane, p.Stored = program.Safe, true
@@ -73,7 +73,8 @@ func troubled(t *testing.T, until time.Duration) *world {
 	return w
 }
 
-// Of a stream that had reached its bound the run said that the disk of NATS was full, and that NATS must be restarted.
+// When a stream had reached its bound, the run reported that the disk of NATS was full, and that NATS must be
+// restarted.
 func TestARunSaysThatAStreamIsFullAndWhatToDo(t *testing.T) {
 	p := numbers.New(t, 1)
 	p.Lane, p.Stored = program.Safe, true
@@ -94,7 +95,7 @@ func TestARunSaysThatAStreamIsFullAndWhatToDo(t *testing.T) {
 	}
 }
 
-// told counts how often the user was told of something.
+// told counts how often the user was informed of something.
 func (w *world) told(summary string) (n int) {
 	for _, p := range w.loop.problems {
 		for _, d := range p.list {
@@ -106,8 +107,8 @@ func (w *world) told(summary string) (n int) {
 	return n
 }
 
-// Every worker of a pool had a full disk: each took tasks and gave them back, answered calls, and sent heartbeats, so
-// the run saw nothing wrong and showed "Still creating..." for ever.
+// Every worker of a pool had a full disk: each took tasks and returned them, answered calls, and sent heartbeats, so
+// the run noticed nothing and showed "Still creating..." for ever.
 func TestARunWhoseWorkersHaveNoRoomSaysSoAndEnds(t *testing.T) {
 	w := troubled(t, time.Hour)
 	began := w.now
@@ -133,7 +134,7 @@ func TestARunGoesOnWhenAWorkerHasRoomAgain(t *testing.T) {
 	}
 }
 
-// A server that was there, and answered nothing, was waited for without a word, and without end.
+// The run waited without a message, and without end, for a server that was connected but answered nothing.
 func TestARunToldOfASilentServerSaysSoAndEndsInTheEnd(t *testing.T) {
 	w := troubled(t, time.Hour)
 	w.trouble = func() string { return "" }
@@ -157,7 +158,7 @@ func TestARunToldOfASilentServerSaysSoAndEndsInTheEnd(t *testing.T) {
 	}
 }
 
-// Whoever interrupted a run whose server was there, and answered nothing, waited for what that would never say.
+// After an interrupt, a run whose server was connected but answered nothing still waited for its answers.
 func TestAnInterruptedRunLeavesASilentServer(t *testing.T) {
 	w := troubled(t, time.Hour)
 	w.run(200)

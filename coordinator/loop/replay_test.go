@@ -21,8 +21,8 @@ type logged struct {
 	actions []Action
 }
 
-// eventful is a world in which most things happen: failures, hidden vertices, several operations each, a worker that
-// says nothing any more, an interrupt.
+// eventful returns a world in which most events happen: failures, hidden vertices, several operations each, a worker
+// that becomes silent, an interrupt.
 func eventful(t *testing.T, seed uint64) *world {
 	p := numbers.Random(t, 60, seed)
 	p.Lane, p.Stored, p.Ops = program.Safe, true, 1+int(seed%2)
@@ -88,8 +88,7 @@ func TestALogOfInputsReplayedGivesTheSameActions(t *testing.T) {
 	}
 }
 
-// The actions that told views something were closures over the loop's memory: a step could be neither compared nor
-// sent.
+// The actions that informed views were closures over the loop's memory: a step could be neither compared nor sent.
 func TestEveryActionIsPlainData(t *testing.T) {
 	for _, a := range []Action{
 		Prepare{}, Call{}, Complete{}, Commit{}, Publish{}, Ack{}, ReadClaim{}, Revoke{}, Declare{}, Resize{},
@@ -102,8 +101,8 @@ func TestEveryActionIsPlainData(t *testing.T) {
 	}
 }
 
-// behaviour returns where a type holds something that is not data; "" for nowhere. It does not look behind interfaces,
-// nor into the scope that a diagnostic has for the sake of its snippet.
+// behaviour returns the path of a part of a type that is not data; "" for none. It does not look behind interfaces, nor
+// into the scope of a diagnostic, which is used for its snippet.
 func behaviour(t reflect.Type, seen map[reflect.Type]bool) string {
 	if seen[t] || t == reflect.TypeFor[hcl.EvalContext]() {
 		return ""

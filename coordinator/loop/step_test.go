@@ -27,8 +27,8 @@ func TestASafeRunDoesEachOperationOnceAndStoresItsEffect(t *testing.T) {
 }
 
 // An operation of the fast lane left nothing in the journal. A run that was resumed while the provisioners of a
-// terraform_data were under way began with its creation again, took their result for the creation's, and said "the
-// worker's answer holds nothing. This is a bug": so the quick ones.
+// terraform_data were in progress started with the creation again, took the result of the provisioners for that of the
+// creation, and reported "the worker's answer holds nothing. This is a bug". Hence the fast operations here.
 func TestARunThatCrashesAtAnyStepIsResumedToTheSameEnd(t *testing.T) {
 	for kind := range 3 {
 		ops, quick := min(kind+1, 2), kind == 2

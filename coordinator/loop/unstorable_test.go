@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/test/numbers"
 )
 
-// An answer that the program could not keep failed its vertex, and its message was acknowledged: what had been done was
-// in no state and in no doubt, and the next run did it again. Crashes at each step on the way must not lose it either.
+// An answer that the program could not store made its vertex fail, and the message was acknowledged: the result was in
+// no state and in no doubt, and the next run repeated the operation. A crash at any step must not lose it either.
 func TestAnAnswerThatCannotBeKeptIsADoubtWithWhatIsKnownOfIt(t *testing.T) {
 	for at := 1; ; at++ {
 		p := numbers.New(t, 3, dag.Edge{Before: 0, After: 1})

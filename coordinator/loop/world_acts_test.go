@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// do is what the world does for the loop.
+// do executes an action of the loop.
 func (w *world) do(a Action) {
 	switch a := a.(type) {
 	case Shown:
@@ -37,7 +37,7 @@ func (w *world) do(a Action) {
 		w.called(a)
 	case Commit:
 		w.serial++
-		// in order, because the agenda is
+		// in order, because the agenda is ordered
 		heap.Push(&w.agenda, appointment{at: w.now, serial: w.serial, life: w.life, commit: true, do: func() {
 			w.events = append(w.events, a.Record.Events...)
 			for _, c := range a.Record.Changes {
@@ -127,7 +127,7 @@ func (w *world) do(a Action) {
 	}
 }
 
-// isUnder tells whether an operation may be going on under a permit, as far as the journal knows.
+// isUnder reports whether an operation may be in progress under a permit, according to the journal.
 func (w *world) isUnder(key PermitKey) bool {
 	memory, err := Recollect(w.program.Graph().Len(), w.events)
 	if err != nil {
@@ -185,7 +185,7 @@ func (w *world) enter() {
 	w.most = max(w.most, w.busy)
 }
 
-// ask queues a request for a permit, or offers the permit that is held under its name.
+// ask queues a request for a permit, or offers the permit that is held under this name.
 func (w *world) ask(key PermitKey) {
 	if w.refuse != nil {
 		if err := w.refuse(key); err != nil {
@@ -225,7 +225,7 @@ func (w *world) heldOf(limit string) (n int) {
 	return n
 }
 
-// stored puts a task into the stream, where the worker finds it.
+// stored puts a task into the stream, from which the worker gets it.
 func (w *world) stored(a Publish) {
 	if w.tasks[a.Ref.Attempt] != nil {
 		return
@@ -236,7 +236,7 @@ func (w *world) stored(a Publish) {
 	}
 }
 
-// take is a worker that gets a task delivered.
+// take makes a worker process a delivered task.
 func (w *world) take(id wire.AttemptID) {
 	if _, taken := w.claims[id]; taken || w.silent || w.deaf {
 		return

@@ -18,8 +18,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// world is everything around a loop, simulated: store, streams, registers, limits, workers, clock. All chance comes
-// from one seed. The loop of the process can be lost at any step, and another one made from what is durable.
+// world simulates everything around a loop: store, streams, registers, limits, workers, clock. All randomness comes
+// from one seed. The process with its loop can crash at any step, and another one continues from the durable data.
 type world struct {
 	t      *testing.T
 	chance *rand.Rand
@@ -69,7 +69,7 @@ type world struct {
 	handed    map[string]int                        // tasks that were offered to a worker that keeps a slot, by worker
 	crews     map[string]*crew                      // who works in which pool; nil: one worker, who never waits
 	seen      []string                              // what the observer was told
-	// log may be nil. It is told each step.
+	// log is called for each step. It may be nil.
 	log func(at time.Time, in Input, actions []Action)
 }
 
@@ -83,7 +83,8 @@ type resultInStream struct {
 	result *wire.Result
 }
 
-// crew is the workers of a pool: they carry out as much at a time as they have slots, first come, first served.
+// crew has the workers of a pool. They execute as many operations at a time as they have slots, first come, first
+// served.
 type crew struct {
 	slots, busy int
 	queue       []func(done func())
@@ -91,7 +92,7 @@ type crew struct {
 	last        time.Time // when the last operation ended
 }
 
-// employ has an operation carried out as soon as the pool has a slot for it: do is to call done in the end.
+// employ executes an operation as soon as the pool has a slot for it. do must call done at its end.
 func (w *world) employ(pool string, do func(done func())) {
 	c := w.crews[pool]
 	if c == nil {
@@ -115,7 +116,7 @@ func (w *world) employ(pool string, do func(done func())) {
 	})
 }
 
-// appointment is something that will happen.
+// appointment is a future event.
 type appointment struct {
 	at     time.Time
 	serial int
@@ -151,7 +152,7 @@ func newWorld(t *testing.T, seed uint64, p *numbers.Program) *world {
 	return w
 }
 
-// later has something happen after a while, if the process lives that long.
+// later schedules a function after a delay, if the process lives that long.
 func (w *world) later(d time.Duration, do func()) { w.arrange(d, w.life, do) }
 
 func (w *world) arrange(d time.Duration, life int, do func()) {
@@ -159,7 +160,7 @@ func (w *world) arrange(d time.Duration, life int, do func()) {
 	heap.Push(&w.agenda, appointment{at: w.now.Add(d), serial: w.serial, life: life, do: do})
 }
 
-// soon is the time that most things take.
+// soon returns the delay of most events.
 func (w *world) soon() time.Duration { return time.Duration(w.chance.IntN(1000)) * time.Microsecond }
 
 // boot starts a process: a new run, or the resumption of one.
@@ -207,7 +208,8 @@ func sortedKeys(m map[int]*resultInStream) []int {
 	return keys
 }
 
-// orphans frees permits of earlier processes under which nothing runs, when they come to this one.
+// orphans releases the permits of earlier processes under which nothing is in progress, when they are delivered to this
+// process.
 func (w *world) orphans() {
 	free := func(key PermitKey) bool {
 		return strings.HasPrefix(key.ID, "run-") && !w.wanted[key] && !w.isUnder(key)
@@ -228,8 +230,8 @@ func (w *world) orphans() {
 	})
 }
 
-// crash loses the process and all that it had in hand. What it had asked the store or the streams for may have been
-// done just before, though nobody will be told.
+// crash ends the process and loses its memory. Requests to the store or the streams may have been executed just before,
+// without an answer.
 func (w *world) crash() {
 	w.life = -w.life // so that nothing reaches the loop
 	committing := true
@@ -274,7 +276,7 @@ func (w *world) heartbeats() {
 	w.later(time.Second, w.heartbeats)
 }
 
-// beats has the workers of a pool say what they hold.
+// beats makes the workers of a pool send heartbeats with their attempts.
 func (w *world) beats(pool string, slots int) {
 	var holding []wire.AttemptID
 	for id, c := range w.claims {
@@ -298,7 +300,7 @@ func (w *world) workerOf(pool string) string {
 	return "w-" + pool
 }
 
-// send gives the loop an event and has done what follows.
+// send passes an event to the loop and executes the resulting actions.
 func (w *world) send(e Input) {
 	if w.life < 0 {
 		return
@@ -319,7 +321,7 @@ func (w *world) send(e Input) {
 	}
 }
 
-// run goes on until the loop is over, or a number of steps was taken; it reports which.
+// run continues until the loop has ended, or a number of steps was taken; it reports which.
 func (w *world) run(steps int) (over bool) {
 	for limit := w.steps + steps; !w.loop.Over(); {
 		if w.steps >= limit {
@@ -345,7 +347,7 @@ func (w *world) finish() {
 		w.t.Fatal(w.loop.broken)
 	}
 	w.send(Ticked{time.Minute})
-	// What the loop holds when it ends is given back, but for what operations in doubt need.
+	// When the loop has ended, it has released all permits except those of operations in doubt.
 	keep := w.loop.Held()
 	for key := range w.held {
 		if strings.HasPrefix(key.ID, "run-") && !slices.Contains(keep, key) {
@@ -354,7 +356,7 @@ func (w *world) finish() {
 	}
 }
 
-// stateAgrees compares what is durable with what a plain walk computes.
+// stateAgrees compares the durable data with the result of a plain walk.
 func (w *world) stateAgrees() {
 	w.t.Helper()
 	w.program.Check()
@@ -373,7 +375,7 @@ func (w *world) stateAgrees() {
 	}
 }
 
-// once checks that no operation began twice.
+// once checks that no operation was started twice.
 func (w *world) once() {
 	w.t.Helper()
 	for name, n := range w.began {
@@ -386,7 +388,7 @@ func (w *world) once() {
 	}
 }
 
-// restore makes a program that knows what the state knows, as a new process would.
+// restore makes a program from the data in the state, as a new process would.
 func (w *world) restore() {
 	p := w.program
 	w.program = p.Again(func(v int) uint64 {

@@ -27,13 +27,13 @@ func bugOf(diags diag.List) *bug.Error {
 
 func planted() { panic("planted") }
 
-// startled is a view that panics over the first operation.
+// startled is a view that panics at the first operation.
 type startled struct{ coordinator.Silent }
 
 func (startled) Counts(coordinator.Counts) { planted() }
 
 // A panic in the code of an operation ended the process: only the loop's own goroutine and those of its executor were
-// recovered, not what goes before the run, or beside it.
+// recovered, not the code before the run, or beside it.
 func TestABugEndsItsOperationWithItsTraceAndNoOtherOperation(t *testing.T) {
 	places := map[string]func(s *operation.Session){
 		"asking for schemas": func(s *operation.Session) {

@@ -20,20 +20,21 @@ import (
 type cloud struct {
 	provider.Provider // what is not faked panics
 
-	// onCreate is called, when not nil, before an object is made, outside the lock. Its error fails the creation;
-	// half tells that the object exists nevertheless.
+	// onCreate is called, if it is not nil, before an object is created, outside the lock. If it returns an error, the
+	// creation fails; half says that the object exists nevertheless.
 	onCreate func(ctx context.Context, name string) (half bool, err error)
 
-	// onSchemas is called, when not nil, before the schemas are told.
+	// onSchemas is called, if it is not nil, before the schemas are returned.
 	onSchemas func()
 
-	// takesMeta offers provider_meta blocks with the argument "module"; what came of them is in metas.
+	// takesMeta offers provider_meta blocks with the argument "module"; metas has the received values.
 	takesMeta bool
 
-	// onApply is called, when not nil, before anything is done; its error fails that: nothing has changed then.
+	// onApply is called, if it is not nil, before each change. If it returns an error, the change fails, and nothing was
+	// changed.
 	onApply func(what string) error
 
-	// onRead is called, when not nil, before an object is read; its error fails that.
+	// onRead is called, if it is not nil, before an object is read. If it returns an error, the read fails.
 	onRead func(name string) error
 
 	mu      sync.Mutex // guards all below
@@ -49,7 +50,7 @@ func newCloud() *cloud {
 	return &cloud{objects: map[string]cty.Value{}, stopped: make(chan struct{})}
 }
 
-// done returns what was done since it was last asked, in order.
+// done returns the operations since its last call, in order.
 func (c *cloud) done() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +101,7 @@ func (c *cloud) Schemas(context.Context) (*provider.Schemas, diag.List) {
 	return &with, nil
 }
 
-// told notes what a call was told by its module.
+// told records the provider_meta value of a call.
 func (c *cloud) told(what string, meta cty.Value) {
 	if !c.takesMeta {
 		return
@@ -252,7 +253,7 @@ func (c *cloud) ApplyResourceChange(ctx context.Context, r provider.ApplyRequest
 	return provider.ApplyResponse{Object: r.Planned}, nil
 }
 
-// deed says what is asked for, and of which object.
+// deed returns the requested action and its object.
 func deed(r provider.ApplyRequest) string {
 	switch {
 	case r.Prior.IsNull():
@@ -312,7 +313,7 @@ func (c *cloud) Stop(context.Context) error {
 	return nil
 }
 
-// names returns the names of what exists, sorted.
+// names returns the names of the existing objects, sorted.
 func (c *cloud) names() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -324,7 +325,7 @@ func (c *cloud) names() []string {
 	return out
 }
 
-// remove takes an object away behind everybody's back.
+// remove deletes an object outside of the engine.
 func (c *cloud) remove(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// compare reads instances, and returns what is said of those that are not as they are stored.
+// compare reads instances, and returns the descriptions of those that differ from the state.
 func (e *estate) compare(addresses ...string) (out []string) {
 	e.t.Helper()
 	var list []addr.Instance
@@ -46,7 +46,7 @@ func TestOnlyWhatIsToBeComparedIsRead(t *testing.T) {
 	if !reads.At("fake_thing.b").IsZero() && reads.At("fake_thing.b").After(reads.At("fake_thing.a")) {
 		t.Error("comparing says that it has read b")
 	}
-	// A plan afterwards finds what it would have found before.
+	// A later plan has the same findings as one before.
 	e.equal("drift", drift(e.plan(operation.PlanOptions{Mode: plan.RefreshOnly})), []string{"fake_thing.a", "fake_thing.b"})
 }
 

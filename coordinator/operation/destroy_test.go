@@ -98,8 +98,8 @@ check "c" {
 	}
 }
 
-// A destroy put the reading off to its apply, where nothing makes the object whose ID the reading needs: "Configuration
-// contains unknown value", whenever it was tried again.
+// A destroy deferred the read to its apply, in which nothing creates the object whose ID the read needs: "Configuration
+// contains unknown value", at every attempt.
 func TestADestroyReadsNoDataWithWhatDoesNotExist(t *testing.T) {
 	const text = `
 resource "fake_thing" "a" { name = "a" }
@@ -146,7 +146,7 @@ output "o" { value = data.fake_lookup.e.value }
 	}
 }
 
-// Where nothing exists a destroy still read all data, and failed for what could not be read.
+// If no object existed, a destroy still read all data, and failed if some could not be read.
 func TestADestroyOfNothingReadsNothing(t *testing.T) {
 	e := newEstate(t)
 	e.configure(`data "fake_lookup" "d" { key = "nothing" }`)
@@ -155,8 +155,9 @@ func TestADestroyOfNothingReadsNothing(t *testing.T) {
 	e.equal("cloud", e.cloud.done(), nil)
 }
 
-// Planning asks providers about the blocks that it plans from, so a check left those to it: also where it planned from
-// none of them, in a plan to destroy, to refresh, or of a part. A block that its provider refuses went through there.
+// Planning validates with the provider only the blocks that it plans from, so a check was left out for the others: in a
+// plan that plans from none of them, such as a destroy or a refresh, or in a targeted plan, a block that its provider
+// refuses was accepted.
 func TestAProviderIsAskedAboutBlocksThatAPlanDoesNotNeed(t *testing.T) {
 	target := func(name string) []addr.Target {
 		a, diags := addr.ParseTarget("fake_thing." + name)

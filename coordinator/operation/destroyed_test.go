@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// A destroy plan listed what its own refreshing had found changed outside, and where objects had been before they
-// moved. In OpenTofu a destroy plan begins with what the refreshing found, and lists neither.
+// A destroy plan listed the changes that its own refresh had found, and the former addresses of moved objects. In
+// OpenTofu a destroy plan begins with the refreshed state, and lists neither.
 func TestADestroyPlanListsNoDrift(t *testing.T) {
 	e := newEstate(t)
 	e.apply(`

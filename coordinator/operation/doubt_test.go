@@ -10,10 +10,10 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/operation"
 )
 
-// While an operation was in progress its object was in doubt in the state; the result came when that was durable,
-// in the process that wrote it or in the one that resumed the run. What was in doubt was then taken for the object
-// of before: an update stayed in doubt although it was known, a replacement put the doubt over the old object that
-// it had deposed, and what had failed or never begun stayed in doubt for ever.
+// While an operation was in progress its object was in doubt in the state; the result came when that was durable, in
+// the process that wrote it or in the one that resumed the run. The object in doubt was then taken for the former
+// object: an update stayed in doubt although its outcome was known, a replacement recorded the doubt for the old object
+// that it had deposed, and operations that had failed or never started stayed in doubt for ever.
 func TestAResultThatComesAfterTheRunWasLeftEndsTheDoubt(t *testing.T) {
 	const replaced = `
 resource "fake_thing" "a" {
@@ -122,8 +122,8 @@ resource "fake_thing" "a" {
 	}
 }
 
-// A creation whose provisioners were at work was taken for a creation of which nothing is known: the plan refused the
-// object, though it can be read, and to resolve it as not created forgot it.
+// A creation whose provisioners were in progress was treated as a creation with an unknown outcome: the plan refused
+// the object, though it can be read, and resolving it as not created removed it from the state.
 func TestAnObjectWhoseProvisionersAreInDoubtIsKnown(t *testing.T) {
 	e := newEstate(t)
 	const text = `

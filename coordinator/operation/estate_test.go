@@ -63,7 +63,7 @@ func newEstate(t *testing.T) *estate {
 	return e
 }
 
-// again has the session stand for another command, which nobody has stopped yet.
+// again resets the session for another command, which has not been stopped.
 func (e *estate) again() {
 	e.session.Stop, e.stop, e.leave = operation.NewStop(e.t.Context())
 }
@@ -144,7 +144,7 @@ type lease struct{ p provider.Provider }
 func (l lease) Provider() provider.Provider { return l.p }
 func (lease) Release()                      {}
 
-// beside finds every module in the directory "child".
+// beside returns the directory "child" for every module.
 type beside struct{}
 
 func (beside) Locate(config.ModuleRequest) (config.Installed, diag.List) {
@@ -186,7 +186,7 @@ func (e *estate) state() *state.State {
 	return st
 }
 
-// tryPlan plans; there may be errors.
+// tryPlan plans, and returns the errors.
 func (e *estate) tryPlan(o operation.PlanOptions) (*plan.Plan, diag.List) {
 	e.t.Helper()
 	planned, diags := e.session.Plan(e.t.Context(), e.state(), o)
@@ -203,7 +203,7 @@ func (e *estate) plan(o operation.PlanOptions) *plan.Plan {
 	return p
 }
 
-// tryApply applies a plan; there may be errors.
+// tryApply applies a plan, and returns the errors.
 func (e *estate) tryApply(p *plan.Plan) (*operation.Applied, diag.List) {
 	e.t.Helper()
 	applied, diags := e.session.Apply(e.t.Context(), operation.ApplyOptions{Plan: p, Command: "apply"})
@@ -213,7 +213,7 @@ func (e *estate) tryApply(p *plan.Plan) (*operation.Applied, diag.List) {
 	return applied, diags
 }
 
-// apply plans and applies a configuration, and forgets what the cloud did for it.
+// apply plans and applies a configuration, and clears the record of the cloud's operations.
 func (e *estate) apply(text string, child ...string) {
 	e.t.Helper()
 	e.configure(text, child...)
@@ -222,7 +222,7 @@ func (e *estate) apply(text string, child ...string) {
 	e.cloud.done()
 }
 
-// object returns the current object at an address, which must be there.
+// object returns the current object at an address; the test fails if there is none.
 func (e *estate) object(address string) *state.Object {
 	e.t.Helper()
 	at, diags := addr.ParseInstance(address)
@@ -242,7 +242,7 @@ func (e *estate) attribute(address, name string) any {
 	return attrs[name]
 }
 
-// existing lists the managed objects of a state, sorted, with what is remarkable of them.
+// existing lists the managed objects of a state, sorted, with their unusual properties.
 func existing(st *state.State) []string {
 	var out []string
 	for a, r := range st.Resources {
@@ -270,7 +270,7 @@ func existing(st *state.State) []string {
 	return out
 }
 
-// changes lists what a plan does, sorted, without what it leaves alone.
+// changes lists the changes of a plan, sorted, without unchanged objects.
 func changes(p *plan.Plan) []string {
 	var out []string
 	for _, c := range p.Changes {
@@ -289,7 +289,7 @@ func (e *estate) equal(what string, got, want []string) {
 	}
 }
 
-// says reports whether some diagnostic holds the text.
+// says reports whether a diagnostic contains the text.
 func says(diags diag.List, text string) bool {
 	return slices.ContainsFunc(diags, func(d *diag.Diagnostic) bool {
 		return strings.Contains(d.Summary, text) || strings.Contains(d.Detail, text)

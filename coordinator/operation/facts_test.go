@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// reasons lists what a plan does and why, sorted.
+// reasons lists the changes of a plan with their reasons, sorted.
 func reasons(p *plan.Plan) []string {
 	var out []string
 	for _, c := range p.Changes {
@@ -47,12 +47,12 @@ func block(name string, lines ...string) string {
 	return "resource \"fake_thing\" \"" + name + "\" {\n" + strings.Join(lines, "\n") + "\n}\n"
 }
 
-// triggered is the block of b, which an attribute of a replaces.
+// triggered returns a configuration in which an attribute of b replaces a.
 func triggered(by string) string {
 	return block("b", `name = "b"`, `lifecycle {`, `replace_triggered_by = [fake_thing.a.`+by+`]`, `}`)
 }
 
-// The words are those of OpenTofu's JSON form, for what its documents say of each case.
+// The words are those of OpenTofu's JSON form, for the cases that its documentation describes.
 func TestAPlanSaysWhyItDestroysAndReplaces(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		before, after string
@@ -126,9 +126,8 @@ func TestAReplaceOptionThatNamesAWholeResourceReplacesNothingAndWarns(t *testing
 	}
 }
 
-// As OpenTofu documents: an ephemeral resource is opened in each phase that uses it, and closed when its users are
-// done; nothing
-// of it is stored.
+// As OpenTofu documents: an ephemeral resource is opened in each phase that uses it, and closed when its users have
+// ended; nothing about it is stored.
 func TestAnEphemeralObjectIsOpenWhileItsUsersNeedIt(t *testing.T) {
 	const text = `
 ephemeral "fake_token" "t" {
@@ -177,7 +176,7 @@ resource "fake_thing" "a" { name = "a" }
 	order("plan", log, "configure with token of t1", "close t1")
 	_, diags := e.tryApply(p)
 	e.clean(diags)
-	// An apply checked the conditions and kept nothing of what came of them, so the state said "unknown".
+	// An apply checked the conditions and did not store the results, so the state said "unknown".
 	if checks := e.state().Checks; len(checks) != 1 || len(checks[0].Objects) != 2 ||
 		checks[0].Status != state.CheckPass {
 		t.Errorf("the state has the checks %+v", checks)
@@ -236,7 +235,7 @@ ephemeral "fake_token" "t" {
 	e.equal("apply", e.cloud.done(), []string{"create a", "open id1", "close id1"})
 }
 
-// What OpenTofu documents of import blocks (language/import).
+// The behaviour that OpenTofu documents for import blocks (language/import).
 func TestImportBlocks(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		text string
@@ -291,7 +290,7 @@ func TestImportBlocks(t *testing.T) {
 	}
 }
 
-// A check observes: what it finds wrong is a warning, and recorded.
+// A failed check is a warning, and is recorded.
 func TestChecksObserve(t *testing.T) {
 	const text = `
 variable "key" { default = "k" }
@@ -345,7 +344,7 @@ check "late" {
 	}
 }
 
-// Conditions of resources, data, outputs and variables are recorded, and fail what they are about.
+// Conditions of resources, data, outputs and variables are recorded; if one is false, its object fails.
 func TestConditionsAreRecordedAndFailWhatTheyAreAbout(t *testing.T) {
 	const text = `
 variable "v" {
@@ -446,9 +445,8 @@ output "o" {
 	}
 }
 
-// As OpenTofu documents: creation-time provisioners run once, destroy-time ones before the object goes; on_failure =
-// continue
-// only warns, and a tainted object's destroy-time provisioners do not run.
+// As OpenTofu documents: creation-time provisioners run once, destroy-time ones before the object is destroyed;
+// on_failure = continue only warns, and a tainted object's destroy-time provisioners do not run.
 func TestProvisionersRunWhenTheyShould(t *testing.T) {
 	dir := t.TempDir()
 	ran := func() []string {

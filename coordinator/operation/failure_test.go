@@ -220,7 +220,7 @@ output "c" { value = fake_thing.c.name }
 	}
 }
 
-// A run that was gone on with said that everything was applied, and kept silent about what had failed before that.
+// A resumed run reported that everything was applied, and did not mention failures before the interruption.
 func TestAResumedRunTellsWhatFailedBefore(t *testing.T) {
 	e := newEstate(t)
 	e.configure(`

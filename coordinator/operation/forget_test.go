@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// A mistake in lifecycle.destroy, evaluated like any other expression, counted as true: what was to be kept was
-// destroyed.
+// An error in lifecycle.destroy, which is evaluated like any other expression, counted as true: an object that was to
+// be kept was destroyed.
 func TestAMistakeInLifecycleDestroyDestroysNothing(t *testing.T) {
 	block := func(destroy string) string {
 		return "locals {\n  no = false\n}\nresource \"fake_thing\" \"a\" {\n  name = \"a\"\n  lifecycle {\n    " +
@@ -36,17 +36,16 @@ func TestAMistakeInLifecycleDestroyDestroysNothing(t *testing.T) {
 			e := newEstate(t)
 			e.apply(block(constant))
 			e.equal("plan", changes(e.plan(operation.PlanOptions{Mode: plan.Destroy})), []string{want})
-			// The object remembers it, also when its block, or the module around it, is gone.
+			// The state stores the setting with the object, so it is also valid when its block, or the module around it, is
+			// gone.
 			e.configure("")
 			e.equal("plan without a block", changes(e.plan(operation.PlanOptions{})), []string{want})
 		})
 	}
 }
 
-// A destroy plan gave no reason for what it forgets because of what the state remembers, warned of it where a removed
-// block
-// stood, and did not destroy what a block provides for that does not say destroy = false any more. The expected
-// changes are
+// A destroy plan gave no reason for forgetting an object because of the stored setting, warned of it if there was a
+// removed block, and did not destroy an object whose block no longer says destroy = false. The expected changes are
 // those of OpenTofu 1.12.
 func TestWhatAnObjectRemembersInADestroyPlan(t *testing.T) {
 	const kept = "lifecycle {\n    destroy = false\n  }\n"
@@ -90,9 +89,8 @@ func TestWhatAnObjectRemembersInADestroyPlan(t *testing.T) {
 	}
 }
 
-// An instance that has no place any more was forgotten without a word when its block said destroy = false, other than
-// one
-// that only remembered it.
+// An instance that the configuration no longer contains was forgotten without a message if its block said destroy =
+// false, unlike one with only the stored setting.
 func TestAPlanWarnsOfAnInstanceThatIsForgotten(t *testing.T) {
 	const text = "resource \"fake_thing\" \"a\" {\n  count = N\n  name  = \"a\"\n" +
 		"  lifecycle {\n    destroy = false\n  }\n}\n"
@@ -107,7 +105,7 @@ func TestAPlanWarnsOfAnInstanceThatIsForgotten(t *testing.T) {
 	}
 }
 
-// A removed block is what the user said last; it was overruled by the lifecycle argument that the object remembered.
+// A removed block is the user's latest statement; the stored lifecycle argument of the object overruled it.
 func TestARemovedBlockDecidesOverWhatAnObjectRemembers(t *testing.T) {
 	e := newEstate(t)
 	e.apply("resource \"fake_thing\" \"a\" {\n  name = \"a\"\n  lifecycle {\n    destroy = false\n  }\n}\n")
@@ -115,9 +113,8 @@ func TestARemovedBlockDecidesOverWhatAnObjectRemembers(t *testing.T) {
 	e.equal("plan", changes(e.plan(operation.PlanOptions{})), []string{"delete fake_thing.a"})
 }
 
-// An object that is forgotten and created first had to wait for what depends on it, which waits for the new one: a
-// cycle.
-// It is forgotten before the new one is made, and nothing else waits for that.
+// A forgotten object with create_before_destroy had to wait for its dependents, which wait for the new object: a cycle.
+// It is forgotten before the new one is created, and nothing else waits for that.
 func TestWhatIsForgottenIsNotCreatedFirst(t *testing.T) {
 	text := func(name string) string {
 		return `

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// One object that its provider does not know kept the blocks of all others from being written.
+// If the provider could not find one object, the blocks of all others were not written.
 func TestAnObjectThatIsNotFoundKeepsNoOtherBlockBack(t *testing.T) {
 	e := newEstate(t)
 	e.apply(block("a", `name = "a"`))
@@ -20,7 +20,7 @@ func TestAnObjectThatIsNotFoundKeepsNoOtherBlockBack(t *testing.T) {
 		t.Errorf("the blocks are %v", generated)
 	}
 
-	// What can be refused without asking anybody is refused before anything is written.
+	// Errors that can be found without a request are reported before anything is written.
 	e.configure(found + "import {\n  to = fake_thing.many[0]\n  id = \"id1\"\n}\n")
 	generated, diags = e.session.Generate(t.Context())
 	if len(generated) > 0 || !says(diags, "Configuration generation for count and for_each") {

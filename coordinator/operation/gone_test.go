@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// Outputs that refer to objects which refreshing does not find kept their old values: they were unknown in the plan,
+// Outputs that refer to objects which the refresh does not find kept their old values: they were unknown in the plan,
 // and only known values were stored.
 func TestARefreshOnlyApplyLeavesNothingOfWhatIsGoneInOutputs(t *testing.T) {
 	e := newEstate(t)
@@ -56,7 +56,8 @@ output "each" {
 	}
 }
 
-// A deposed object that refreshing did not find was no part of the plan, so the plan did not say that it was looked at.
+// A deposed object that the refresh did not find was not part of the plan, so the plan did not report that it was
+// checked.
 func TestADeposedObjectThatIsGoneIsNothingToDo(t *testing.T) {
 	e := newEstate(t)
 	text := func(name string) string {
@@ -99,7 +100,8 @@ func TestADeposedObjectThatIsGoneIsNothingToDo(t *testing.T) {
 	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
 }
 
-// A destroy whose refreshing failed had a plan, of which a summary was shown. What exists is not known then.
+// A destroy whose refresh failed had a plan, of which a summary was shown. In that case it is not known which objects
+// exist.
 func TestADestroyWhoseRefreshingFailsHasNoPlan(t *testing.T) {
 	e := newEstate(t)
 	e.apply(`resource "fake_thing" "a" { name = "a" }

@@ -30,7 +30,7 @@ func (e *estate) applying() *operation.Handle[*operation.Applied] {
 		})
 }
 
-// A mistake of ours anywhere in an operation ended the process, and with it whatever else went on there.
+// A bug anywhere in an operation ended the process, and all other operations in it.
 func TestAPanicEndsItsOperationWithItsTraceAndNoOther(t *testing.T) {
 	for where, plant := range map[string]func(*operation.Session){
 		"before it begins": func(s *operation.Session) { s.NewID = func() string { panic("planted") } },
@@ -149,7 +149,7 @@ func TestAStopOfTheSessionOrTheEndOfTheContextReachesTheOperation(t *testing.T) 
 }
 
 // The context of a command ends with its first interrupt. An operation's own Leaving ended with that context, so that
-// what was in progress was left in doubt by one interrupt, instead of being awaited.
+// one interrupt left operations in progress in doubt, instead of waiting for them.
 func TestTheEndOfTheContextStopsAndDoesNotLeave(t *testing.T) {
 	e := newEstate(t)
 	e.configure(`resource "fake_thing" "a" { name = "a" }`)
@@ -179,7 +179,7 @@ func TestTheEndOfTheContextStopsAndDoesNotLeave(t *testing.T) {
 	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
 }
 
-// told collects what an operation tells from a cursor on.
+// told collects the events of an operation from a cursor on.
 func told(t *testing.T, h *operation.Handle[*operation.Applied], cursor uint64) (out []string, end uint64) {
 	t.Helper()
 	for {

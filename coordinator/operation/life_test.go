@@ -58,7 +58,7 @@ output "ids" { value = fake_thing.each[*].id }
 	}
 }
 
-// step is a change of the configuration and what it makes the engine do.
+// step is a change of the configuration and the expected operations of the engine.
 type step struct {
 	before, after string
 	plan          []string // sorted

@@ -8,15 +8,15 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// What failed: the coordinator loaded provider_meta blocks and filled them into no task, so that providers were told
-// nothing, and blocks that a provider does not take passed for right.
+// The coordinator loaded provider_meta blocks and put them into no task, so that providers did not get them, and blocks
+// that a provider does not accept were not reported.
 
 // meta is the provider_meta block of a module.
 func meta(argument string) string {
 	return "terraform {\n  provider_meta \"fake\" {\n    " + argument + "\n  }\n}\n"
 }
 
-// metas are what the provider was asked, and for which module, since the last time, sorted, each once.
+// metas returns the calls of the provider with their modules since its last call, sorted, without duplicates.
 func (e *estate) metas() []string {
 	e.cloud.mu.Lock()
 	defer e.cloud.mu.Unlock()
@@ -41,7 +41,7 @@ func TestAProviderIsToldTheProviderMetaOfTheModuleWithEachOperation(t *testing.T
 		"plan to update a for root", "plan to update b for nobody", "read a for root", "read b for nobody",
 		"update a for root"})
 
-	// Nothing speaks for a block that is gone, in OpenTofu neither.
+	// A removed block has no effect, as in OpenTofu.
 	e.apply(root, block("b", `name = "b"`))
 	e.equal("orphan", e.metas(), []string{"delete a for nobody",
 		"plan to update b for nobody", "read a for nobody", "read b for nobody"})

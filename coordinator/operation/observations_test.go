@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// questions are what the provider was asked since the last time, sorted.
+// questions returns the calls of the provider since the last time, sorted.
 func (e *estate) questions() []string {
 	e.cloud.mu.Lock()
 	defer e.cloud.mu.Unlock()
@@ -26,7 +26,7 @@ func (e *estate) questions() []string {
 	return out
 }
 
-// drift changes an object behind the back of the estate.
+// drift changes an object outside of the engine.
 func (e *estate) drift(name string, size int64) {
 	e.cloud.mu.Lock()
 	defer e.cloud.mu.Unlock()
@@ -38,7 +38,7 @@ func (e *estate) drift(name string, size int64) {
 	}
 }
 
-// three are objects of which c depends on b, with a size for b.
+// three returns a configuration with three objects, of which c depends on b, with a size for b.
 func three(size string) string {
 	return block("a", `name = "a"`) + block("b", `name = "b"`, `size = `+size) +
 		block("c", `name = "c"`, `depends_on = [fake_thing.b]`)
@@ -63,7 +63,7 @@ func TestOnlyWhatAChangeCanTouchIsRead(t *testing.T) {
 		t.Errorf("of what was not read it says %+v", u)
 	}
 
-	// What changes is read, and what depends on it; what was read is younger then.
+	// Changed objects are read, and so are their dependents; the time of the last read of these objects is later then.
 	e.configure(three("2"))
 	p = e.plan(asking)
 	e.equal("questions", e.questions(), []string{"plan a", "plan b", "plan b", "plan c", "read b", "read c"})
@@ -79,7 +79,7 @@ func TestOnlyWhatAChangeCanTouchIsRead(t *testing.T) {
 		}
 	}
 
-	// What was changed outside shows only in what is read.
+	// A change outside of the engine is found only in objects that are read.
 	e.configure(three("1"))
 	e.drift("a", 7)
 	e.equal("plan", changes(e.plan(asking)), nil)
@@ -163,7 +163,7 @@ func TestWhatWasPlannedWithTheSameInputsIsNotAskedAboutAgain(t *testing.T) {
 				hits > 0 || p.Unread != nil && p.Unread.Verdicts != hits {
 				t.Errorf("of what was not read it says %+v, not %d verdicts", p.Unread, hits)
 			}
-			// They are for nothing but reading what changes.
+			// Verdicts are used only when just changed objects are read.
 			e.plan(operation.PlanOptions{})
 			if got := e.questions(); len(got) < 6 {
 				t.Errorf("a plan that reads everything asked only %s", got)
@@ -188,8 +188,8 @@ func TestAnotherPackageOfTheProviderIsAskedAgain(t *testing.T) {
 	}
 }
 
-// What a verdict settles had a vertex of its own each, which cost as much as the rest of its plan. It has none now, but
-// whatever there is to say about an object is said, with its address, and what refers to it sees it.
+// An object with a valid verdict had a vertex of its own, which cost as much as the rest of its plan. It has none now,
+// but diagnostics about the object are still reported, with its address, and references to it have its value.
 func TestWhatAVerdictSettlesIsEvaluatedAllTheSame(t *testing.T) {
 	conditions := `variable "limit" {
 default = 5

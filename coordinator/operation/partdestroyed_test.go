@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// A destroy of a part left all data that was read in the state, also that of the part: the next commands went on
-// showing what a module that was gone had read.
+// A targeted destroy left all data sources in the state, also those of the destroyed part: later commands still showed
+// the data of a destroyed module.
 func TestADestroyOfAPartForgetsItsData(t *testing.T) {
 	const text = `
 data "fake_lookup" "used" { key = "u" }

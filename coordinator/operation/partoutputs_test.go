@@ -8,8 +8,9 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/operation"
 )
 
-// An output of all instances of a resource was not stored when an apply with -target had left out one of them, because
-// what is left out was not known. Instances that do not exist are left out of it, as in OpenTofu; a gap is null.
+// An output with all instances of a resource was not stored if an apply with -target had excluded one of them, because
+// the value of the excluded one was not known. Instances that do not exist are left out of the output, as in OpenTofu;
+// a gap is null.
 func TestAnOutputOfWhatATargetedApplyHasMadeIsStored(t *testing.T) {
 	e := newEstate(t)
 	e.configure(`

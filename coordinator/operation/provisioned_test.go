@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/operation"
 )
 
-// Between the creation of an object and its provisioners a run can be interrupted. Whoever resumes it must neither make
-// the object again nor leave it tainted without having run them.
+// A run can be interrupted between the creation of an object and its provisioners. A process that resumes it must
+// neither create the object again nor leave it tainted without having run the provisioners.
 func TestARunThatIsInterruptedBeforeProvisionersRunsThemWhenItIsResumed(t *testing.T) {
 	e := newEstate(t)
 	log := filepath.Join(t.TempDir(), "log")

@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// What ends was ordered by the configuration alone as long as there was a block: b, whose block does not refer to a any
-// more, was destroyed at the same time as the a that it had been made from, or after it.
+// The order of destruction depended only on the configuration as long as there was a block: b, whose block no longer
+// refers to a, was destroyed at the same time as the a that it had been created from, or after it.
 func TestWhatWasMadeFromAnObjectIsDestroyedBeforeIt(t *testing.T) {
 	const made = `
 resource "fake_thing" "a" { name = "a" }
@@ -65,7 +65,7 @@ resource "fake_thing" "b" {
 	}
 }
 
-// An orphan's order went by what was recorded before, too; a move must not lose that.
+// The order of an orphan depends on its recorded dependencies, as before; a move must not lose them.
 func TestWhatWasRecordedFollowsAMovedObject(t *testing.T) {
 	e := newEstate(t)
 	e.apply("resource \"fake_thing\" \"a\" { name = \"a\" }\nresource \"fake_thing\" \"b\" {\n  name = \"b\"\n  note " +
@@ -80,8 +80,8 @@ func TestWhatWasRecordedFollowsAMovedObject(t *testing.T) {
 	e.equal("done", e.cloud.done(), []string{"delete b", "delete a"})
 }
 
-// What refers to a module as a whole, with a key that is no constant for example, waited for what the module's outputs
-// are made of alone, and no more than that was recorded.
+// A reference to a whole module, for example with a key that is not constant, waited only for the vertices that the
+// module's outputs are computed from, and only those were recorded.
 func TestWhatRefersToAWholeModuleDependsOnAllOfIt(t *testing.T) {
 	e := newEstate(t)
 	e.apply(`

@@ -7,8 +7,8 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/values"
 )
 
-// What a plan is made from is followed by the text of expressions: through locals, variables, outputs and the one
-// argument of a resource that an attribute names, but into nothing that stays as it is.
+// The values that a plan depends on are found in the text of expressions: through locals, variables, outputs and the
+// argument of a resource that an attribute names, but not through unchanged objects.
 func TestAPlanNamesTheAttributesThatWhatChangesRefersTo(t *testing.T) {
 	const estate = `
 resource "fake_thing" "base" { name = "base" }

@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// suspect puts an operation on the object at an address in doubt.
+// suspect marks the object at an address as in doubt.
 func (e *estate) suspect(address, operation string) addr.Instance {
 	e.t.Helper()
 	at, diags := addr.ParseInstance(address)
@@ -36,7 +36,7 @@ func (e *estate) resolve(at addr.Instance, id string) {
 	e.check(e.store.Commit(e.t.Context(), "default", "", tx))
 }
 
-// buried reports whether nobody can begin the attempt any more.
+// buried reports whether no worker can start the attempt any more.
 func (e *estate) buried() bool {
 	e.t.Helper()
 	c, err := e.session.Hub.ReadClaim(e.t.Context(), wire.TaskRef{Pool: "default", Coordinator: "c", Run: "gone",
@@ -49,8 +49,8 @@ resource "fake_thing" "a" { name = "a" }
 resource "fake_thing" "b" { name = "b" }
 `
 
-// The task of an attempt in doubt may still wait in its stream: a worker that took it after the user's word that
-// nothing was created would create what the next run creates too.
+// The task of an attempt in doubt may still be in its stream. A worker that took it after the user had stated that
+// nothing was created would create the object that the next run creates, too.
 func TestWhatIsResolvedCannotBeginAnyMore(t *testing.T) {
 	e := newEstate(t)
 	e.apply(two)
@@ -61,7 +61,7 @@ func TestWhatIsResolvedCannotBeginAnyMore(t *testing.T) {
 	e.equal("state", existing(e.state()), []string{"fake_thing.a", "fake_thing.b"})
 }
 
-// Between the user's look and his word a worker took the task from its stream.
+// Between the user's check and the user's statement a worker took the task from its stream.
 func TestAWordAboutAnOperationThatHasBegunMeanwhileIsNotTakenAtOnce(t *testing.T) {
 	e := newEstate(t)
 	e.session.Embedded = false
@@ -105,8 +105,8 @@ func TestADeletionInDoubtIsResolvedByLooking(t *testing.T) {
 	}
 }
 
-// The apply made the graph of the configuration anew, with fewer vertices than the plan had seen: one for each
-// resource without a block that is still there.
+// The apply built the graph of the configuration again, with fewer vertices than the plan had: one for each resource
+// without a block that still exists.
 func TestAnObjectWithoutABlockThatIsGoneAlreadyDoesNotStopTheApply(t *testing.T) {
 	e := newEstate(t)
 	e.apply(two)
@@ -117,8 +117,8 @@ func TestAnObjectWithoutABlockThatIsGoneAlreadyDoesNotStopTheApply(t *testing.T)
 	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
 }
 
-// Only the last run may be resumed; it counted as an older one when the clock of who had begun the one before was
-// ahead.
+// Only the last run may be resumed. It counted as an older one if the clock of the machine that had begun the run
+// before was ahead.
 func TestTheLastRunIsTheNewestWhateverTheClocksSay(t *testing.T) {
 	e := newEstate(t)
 	e.apply(two)
@@ -134,7 +134,8 @@ resource "fake_thing" "c" { name = "c" }`)
 	}
 }
 
-// Somebody whose lock was broken while he planned ended the run of who broke it, and began his own.
+// A process whose lock was broken during planning ended the run of the process that had broken the lock, and began its
+// own.
 func TestWhoHasLostTheLockNeitherBeginsARunNorEndsThatOfAnother(t *testing.T) {
 	e := newEstate(t)
 	e.apply(two)
@@ -154,8 +155,8 @@ func TestWhoHasLostTheLockNeitherBeginsARunNorEndsThatOfAnother(t *testing.T) {
 	}
 }
 
-// A run was left while a doubt held its permit. The doubt was resolved, and another run did the rest, under other
-// permits.
+// A run ended while an operation in doubt held its permit. The doubt was resolved, and another run did the remaining
+// work, under other permits.
 func TestTheNextApplyGivesBackThePermitsOfARunThatNobodyGoesOnWith(t *testing.T) {
 	e := newEstate(t)
 	e.apply(two)

@@ -31,7 +31,7 @@ output "found" { value = terraform_data.b.output.found }
 output "at" { value = terraform_data.b.output.at }
 `
 
-// saved is a plan of savedConfig as a file holds it.
+// saved returns a plan of savedConfig as decoded from a file.
 func (e *estate) saved() []byte {
 	e.t.Helper()
 	e.session.Inputs = map[string]values.Input{"password": {Value: cty.StringVal("hunter2")}}
@@ -99,7 +99,7 @@ func TestARunIsResumedFromThePlanThatTheJournalKeeps(t *testing.T) {
 	}
 }
 
-// Only the command refused such runs, by what it had read before it had the lock.
+// Only the command refused such runs, based on data that it had read before it had the lock.
 func TestARunThatAnotherOneHasOvertakenOrThatHasEndedIsNotResumed(t *testing.T) {
 	e := newEstate(t)
 	p := e.decode(e.saved())
@@ -127,7 +127,7 @@ func TestARunThatAnotherOneHasOvertakenOrThatHasEndedIsNotResumed(t *testing.T) 
 	}
 }
 
-// older is a plan as planfile.DecodeRecorded reads it from format 1: what is no object has no name.
+// older returns a plan as planfile.DecodeRecorded reads it from format 1: vertices other than objects have no name.
 func older(p *plan.Plan) *plan.Plan {
 	for i := range p.Graph.Vertices {
 		if v := &p.Graph.Vertices[i]; v.Change < 0 {
@@ -137,9 +137,8 @@ func older(p *plan.Plan) *plan.Plan {
 	return p
 }
 
-// A run that was killed under the former format of plans, which numbered the blocks of its configuration, is ended
-// all the
-// same: what workers have done is in the state, what nobody has begun is never begun.
+// A run that was killed under the former format of plans, which numbered the blocks of its configuration, can still be
+// ended: the results of workers are in the state, and operations that were not started are never started.
 func TestARunWithAnOlderPlanIsSettledAndCancelled(t *testing.T) {
 	for _, way := range []string{"settle", "cancel"} {
 		t.Run(way, func(t *testing.T) {

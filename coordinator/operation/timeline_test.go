@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// What is written while the run goes on, and what the journal says afterwards, is the same picture, up to the time that
-// it takes to record something.
+// The timeline that is recorded during the run and the one from the journal afterwards are the same, except for the
+// time that it takes to record an event.
 func TestTheTimelineIsTheSameLiveAndAfterwards(t *testing.T) {
 	e := newEstate(t)
 	var books []*timeline.Book

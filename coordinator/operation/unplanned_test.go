@@ -9,7 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// A resource whose import could not be evaluated was planned as an object to create, in a plan that had failed for it.
+// A resource whose import could not be evaluated was planned as an object to create, in a plan that had failed because
+// of it.
 func TestAResourceWhoseImportIsNotKnownIsNotPlanned(t *testing.T) {
 	e := newEstate(t)
 	e.configure("import {\n to = fake_thing.a\n id = fake_thing.b.id\n}\n" + block("a", `name = "a"`) +
@@ -21,8 +22,8 @@ func TestAResourceWhoseImportIsNotKnownIsNotPlanned(t *testing.T) {
 	e.equal("plan", changes(planned.Plan), []string{"create fake_thing.b"})
 }
 
-// Data of a check that the plan leaves to the apply was stored with its configuration alone when it could not be read
-// there. Nothing is, as in OpenTofu; only what the plan has tried to read itself is stored so.
+// If data of a check, which the plan defers to the apply, could not be read in the apply, it was stored with its
+// configuration alone. As in OpenTofu, it is not stored; only data that the plan itself has tried to read is.
 func TestDataOfACheckThatOnlyTheApplyReadsIsNotStoredUnread(t *testing.T) {
 	const lookup = `
 resource "fake_thing" "a" { name = "a" }

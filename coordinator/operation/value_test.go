@@ -38,8 +38,8 @@ output "now" { value = data.fake_lookup.now.value }
 	}
 }
 
-// Loading a plan's values into the apply must not expand modules: what repeats them is final only when the call's own
-// vertex runs, and an expansion is never computed again.
+// Loading a plan's values into the apply must not expand modules: count and for_each of a module are final only when
+// the call's own vertex runs, and an expansion is never computed again.
 func TestModulesThatRepeatByWhatTheApplyMakesSeeItsValues(t *testing.T) {
 	e := newEstate(t)
 	e.configure(`

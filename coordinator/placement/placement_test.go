@@ -202,7 +202,7 @@ func TestMistakesAreReportedWhereTheyAre(t *testing.T) {
 	}
 }
 
-// The bounds of parallelism were checked twice, here and for the option, in other words.
+// The bounds of parallelism were checked twice, here and for the option, with different messages.
 func TestANumberOfSlotsIsCheckedAsTheOptionIs(t *testing.T) {
 	for text, want := range map[string]string{
 		"3": "", "1000000": "", "0": "1000000, and not 0", "-1": "1000000, and not -1",

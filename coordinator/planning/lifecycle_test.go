@@ -14,7 +14,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// OpenTofu compares what an element of replace_triggered_by names before and after, whatever is sensitive of it.
+// OpenTofu compares the value that an element of replace_triggered_by names before and after, regardless of which parts
+// are sensitive.
 func TestAnAttributeTriggersAReplacementWhenItChanges(t *testing.T) {
 	object := func(size int64, tags ...string) cty.Value {
 		m := map[string]cty.Value{}
@@ -46,9 +47,8 @@ func TestAnAttributeTriggersAReplacementWhenItChanges(t *testing.T) {
 	}
 }
 
-// A creation of which nothing is known cannot be read, so planning over it could make its object twice; anything else
-// in doubt
-// is read again.
+// A creation with an unknown outcome cannot be read, so a plan for it could create its object twice; any other object
+// in doubt is read again.
 func TestWhatIsInDoubtIsReadAgainUnlessNothingIsKnownOfIt(t *testing.T) {
 	at, diags := addr.ParseInstance("fake_thing.a")
 	if diags.HasErrors() {

@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// What is added to a task some day goes into plans, too: a verdict that did not know of it would be gone by although
-// something else was asked.
+// A field that is added to a task in the future also affects plans: a verdict that did not include it would be used
+// although the request was different.
 func TestAVerdictIsAboutEverythingThatIsAsked(t *testing.T) {
 	whole := func() (*wire.Provider, *wire.PlanTask) {
 		p, task := &wire.Provider{Mock: &wire.Mock{}}, &wire.PlanTask{Prior: &wire.StoredObject{},
@@ -67,7 +67,7 @@ func TestAVerdictIsAboutEverythingThatIsAsked(t *testing.T) {
 	})
 }
 
-// fill sets a field to something that it is not without it.
+// fill sets a field to a value that differs from its zero value.
 func fill(t *testing.T, f reflect.Value) {
 	t.Helper()
 	switch f.Interface().(type) {

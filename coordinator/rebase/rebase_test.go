@@ -34,7 +34,7 @@ func list(t *testing.T, texts ...string) []addr.Instance {
 
 var provider = addr.ProviderInstance{Provider: addr.DefaultProvider("t")}
 
-// stored reads lines such as "t.a 1: t.b": an address, what is there, and what that depends on.
+// stored parses lines such as "t.a 1: t.b": an address, the content, and the dependencies.
 func stored(t *testing.T, lines ...string) *state.State {
 	t.Helper()
 	s := state.Empty()
@@ -61,10 +61,10 @@ func since(then, now *state.State) []journal.Difference {
 	return out
 }
 
-// Each of the three sets, left out, would let through what its own cases say.
+// Without one of the three sets, the cases for that set would fail.
 func TestAPlanIsInConflictWithChangesOfWhatItRestsOn(t *testing.T) {
 	then := []string{"t.w 1: t.r", "t.r 1", "t.u 1", "data.t.d 1", "data.t.e 1"}
-	// It updates w, which is made from r and d; replaces k; and reads e when it is carried out.
+	// The plan updates w, which is computed from r and d; it replaces k, and reads e when it is applied.
 	rests := &plan.Dependencies{
 		Writes: list(t, "t.w", "t.new", "t.k", "data.t.e"), Reads: list(t, "t.r", "data.t.d"), Outputs: []string{"o"},
 		Keeps: []addr.ConfigResource{at(t, "t.k").Config()},
@@ -107,8 +107,8 @@ func TestAPlanIsInConflictWithChangesOfWhatItRestsOn(t *testing.T) {
 			now:  replace(then, "t.u 1", "t.u 1: t.k"),
 			want: "t.u, which depends on t.k, of which the plan destroys objects, was changed",
 		},
-		// What had depended on an object by one attribute was made to refer to its ID. A plan to replace the object,
-		// which had seen no need to change what depends on it, was carried out, and the reference led nowhere.
+		// An object that had depended on another one by one attribute was changed to refer to its ID. A plan to replace the
+		// other object, which had not needed to change the dependent, was applied, and the reference became invalid.
 		"keeps: what depended on it already was changed": {
 			then: replace(then, "t.u 1", "t.u 1: t.k"), now: replace(then, "t.u 1", "t.u 2: t.k"),
 			want: "t.u, which depends on t.k, of which the plan destroys objects, was changed",
@@ -160,7 +160,8 @@ func TestAConflictSaysWhoIsBehindIt(t *testing.T) {
 	}
 }
 
-// What refreshing found differs from what is stored, so comparing with what the plan knows would take it for a change.
+// The result of the refresh differs from the stored content, so a comparison with the plan's state would take it for a
+// change.
 func TestWhatThePlanFoundOtherwiseIsComparedWithWhatWasStored(t *testing.T) {
 	before, found := stored(t, "t.a 1", "t.gone 1", "t.old 1"), stored(t, "t.a 2", "t.new 1")
 	p := &plan.Plan{Prior: found, BaseLineage: "l", BaseSerial: 1, Dependencies: &plan.Dependencies{}}
@@ -227,9 +228,9 @@ func TestAPlanThatIsCarriedOverLeavesAloneWhatHasChanged(t *testing.T) {
 	}
 }
 
-// One run changed an object, and another one's brought it back to what it had been. A plan had read the object in
-// between, and was found as good as ever, because nothing differed from the state that it was made for: it updated the
-// object from what it had not been any more.
+// One run changed an object, and another run changed it back. A plan had read the object in between, and was considered
+// valid, because nothing differed from the state that it was made for: it updated the object from a content that it no
+// longer had.
 func TestWhatWasChangedBackIsInConflictWithAPlanThatSawItInBetween(t *testing.T) {
 	now := stored(t, "t.w 1", "t.r 1", "t.u 1: t.k")
 	now.Serial = 3
@@ -272,8 +273,8 @@ func TestWhatWasChangedBackIsInConflictWithAPlanThatSawItInBetween(t *testing.T)
 	}
 }
 
-// Beside another store it is not known what was changed and changed back. Where there was another version meanwhile, it
-// may be what refreshing found.
+// With another store it is not known what was changed and changed back. If there was another version meanwhile, every
+// difference that the refresh found may be such a change.
 func TestWhatRefreshingFoundMayHaveBeenChangedBack(t *testing.T) {
 	now := stored(t, "t.w 1", "t.u 1")
 	p := &plan.Plan{Prior: stored(t, "t.w 2", "t.u 1"), BaseLineage: "l", BaseSerial: 1, Dependencies: &plan.Dependencies{
@@ -288,7 +289,8 @@ func TestWhatRefreshingFoundMayHaveBeenChangedBack(t *testing.T) {
 	}
 }
 
-// What a plan had found in between was stored when it was carried out, over what had been brought back.
+// The intermediate content that a plan had found was stored when the plan was applied, over the content that had been
+// changed back.
 func TestWhatWasFoundInBetweenIsNotStored(t *testing.T) {
 	now := stored(t, "t.w 1", "t.u 1", "t.drift 1")
 	now.Serial = 3
@@ -303,7 +305,7 @@ func TestWhatWasFoundInBetweenIsNotStored(t *testing.T) {
 	}
 }
 
-// Each plan that the service kept had the whole state in it, and each run recorded it once more.
+// Each plan that the service stored contained the whole state, and each run stored it once more.
 func TestAReducedPlanIsMadeWholeByTheVersionThatItWasMadeFor(t *testing.T) {
 	before := stored(t, "t.w 1", "t.u 1: t.w", "t.drift 1", "t.lost 1")
 	before.Outputs["o"] = &state.Output{Value: cty.True}

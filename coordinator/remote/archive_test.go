@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/remote"
 )
 
-// packed returns what an archive of a directory holds: the content of files, "-> TARGET" for links.
+// packed returns the content of an archive of a directory: the content of files, "-> TARGET" for links.
 func packed(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	var b bytes.Buffer
@@ -63,7 +63,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// The directory of Millipede holds states and the coordinator's key: it must not travel with a configuration.
+// The directory of Millipede contains states and the coordinator's key: it must not be uploaded with a configuration.
 func TestWhatIsUploaded(t *testing.T) {
 	all := map[string]string{
 		"main.tf": "m", "x.auto.tfvars": "v", ".terraform.lock.hcl": "l", ".git/config": "g",
@@ -119,7 +119,7 @@ func TestLinksThatLeadOutAreReplaced(t *testing.T) {
 	}
 }
 
-// A directory with a link to a directory that leads back into it would never end.
+// A directory that contains a link to one of its parents would never end.
 func TestLinksThatLeadBackEnd(t *testing.T) {
 	outside := tree(t, map[string]string{"x.tf": "x"})
 	dir := tree(t, map[string]string{"main.tf": "m"})

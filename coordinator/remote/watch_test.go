@@ -16,7 +16,7 @@ import (
 const modelLine = `{"phase":"apply","status":"applying","model":{"version":2,"cursor":5,"head":{"run":"r"},` +
 	`"counts":{},"names":[""],"vertices":{"number":[]}}}`
 
-// A watcher whose connection breaks asks for what is new behind what it has read.
+// A watcher that reconnects requests the events after those that it has read.
 func TestWatchingGoesOnWhereTheConnectionWasLost(t *testing.T) {
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

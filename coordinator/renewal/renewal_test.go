@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// provider renews an object every five seconds and takes a second for it. Its private data counts the renewals.
+// provider requests a renewal every five seconds and takes a second for it. Its private data counts the renewals.
 type provider struct {
 	renewed int
 	fails   int // the renewal that fails; 0 for none

@@ -39,7 +39,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// builtins offers the built-in provider alone.
+// builtins provides only the built-in provider.
 type builtins struct{ provider.Provider }
 
 func (b builtins) Acquire(context.Context, wire.Provider, *wire.Variables, worker.Configure) (worker.Lease, diag.List) {
@@ -51,7 +51,7 @@ type lease struct{ p provider.Provider }
 func (l lease) Provider() provider.Provider { return l.p }
 func (lease) Release()                      {}
 
-// session returns what the runs of a suite go through: a worker and a transport in this process.
+// session returns the session for the runs of a suite: a worker and a transport in this process.
 func session(t *testing.T) *operation.Session {
 	t.Helper()
 	system := mem.New(mem.Options{})
@@ -92,7 +92,7 @@ func session(t *testing.T) *operation.Session {
 	}
 }
 
-// view notes what a suite tells.
+// view records the messages of a suite.
 type view struct {
 	said []string
 	end  *suite.Suite
@@ -146,8 +146,8 @@ func (v *view) statuses() (out []string) {
 	return out
 }
 
-// As OpenTofu documents of tests: runs of a file share a state, see the outputs of the runs before, and what they made
-// is destroyed at the end; an assertion that does not hold fails its run and the suite.
+// As OpenTofu documents for tests: runs of a file share a state, see the outputs of earlier runs, and their objects are
+// destroyed at the end; a false assertion makes its run and the suite fail.
 func TestRunsOfAFileShareAStateThatIsDestroyedAtTheEnd(t *testing.T) {
 	passed, v := suiteOf(t, operation.Stop{}, map[string]string{"main.tf": module, "a.tftest.hcl": `
 run "makes" {

@@ -84,7 +84,7 @@ func validator(t *testing.T, text string, child ...string) *Validator {
 	}
 }
 
-// all carries the program out. answer stands for the providers; nil has no objections.
+// all executes the program. answer acts as the providers; nil accepts everything.
 func (v *Validator) all(t *testing.T, answer func(*wire.Task) *wire.Result) (diags diag.List, asked []*wire.Task) {
 	t.Helper()
 	if v.Graph().Len() != len(v.Static.Nodes) {
@@ -112,7 +112,7 @@ func (v *Validator) all(t *testing.T, answer func(*wire.Task) *wire.Result) (dia
 	return diags, asked
 }
 
-// What is refused here OpenTofu's validate refuses as well; what passes, passes there.
+// OpenTofu's validate refuses and accepts the same configurations.
 func TestWhatValidationFinds(t *testing.T) {
 	thing := func(body string) string { return "resource \"fake_thing\" \"a\" {\n" + body + "\n}\n" }
 	for sentence, c := range map[string]struct{ text, says string }{
@@ -280,8 +280,8 @@ module "child" {
 	}
 }
 
-// Planning asked the provider about a data source only when it read it. One that it put off to the apply was asked
-// about by nobody, so that a plan went through that the apply had to fail with.
+// Planning validated a data source with the provider only when it read it. A data source that was deferred to the apply
+// was not validated, so a plan succeeded whose apply had to fail.
 func TestAProviderIsAskedAboutDataThatPlanningMayPutOff(t *testing.T) {
 	for name, text := range map[string]string{
 		"an unknown argument": `data "fake_lookup" "d" { key = fake_thing.a.name }`,

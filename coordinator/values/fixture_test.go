@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// fakeSchemas are those of every provider of these tests.
+// fakeSchemas has the schemas of every provider of these tests.
 var fakeSchemas = &provider.Schemas{
 	Provider: schema.Schema{Block: &schema.Block{Attributes: map[string]*schema.Attribute{
 		"region": {Type: cty.String, Optional: true},
@@ -105,7 +105,7 @@ func evaluate(t *testing.T, m *Module, text string) (cty.Value, diag.List) {
 	return m.Scope.Expr(expr, cty.DynamicPseudoType, eval.Once, cty.NilVal)
 }
 
-// is fails unless an expression in a module has a value.
+// is fails the test unless an expression in a module has the given value.
 func is(t *testing.T, m *Module, text string, want cty.Value) {
 	t.Helper()
 	got, diags := evaluate(t, m, text)
@@ -114,7 +114,7 @@ func is(t *testing.T, m *Module, text string, want cty.Value) {
 	}
 }
 
-// says fails unless some problem has the text; an empty one wants no errors.
+// says fails the test unless a diagnostic contains the text; an empty text means that no errors are expected.
 func says(t *testing.T, diags diag.List, text string) {
 	t.Helper()
 	if text == "" {

@@ -157,7 +157,7 @@ func TestAnObjectIsCalledByItsIDElseByItsName(t *testing.T) {
 	}
 }
 
-// What a data source computes is unknown until it is read, at every depth; what the configuration gives stays.
+// Computed attributes of a data source are unknown until it is read, at every depth; configured ones are known.
 func TestUnreadDataIsUnknownWhereTheProviderComputes(t *testing.T) {
 	nested := func(n schema.Nesting) *schema.NestedBlock {
 		return &schema.NestedBlock{Nesting: n, Block: schema.Block{Attributes: map[string]*schema.Attribute{

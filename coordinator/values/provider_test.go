@@ -153,7 +153,8 @@ module "child" {
 	}
 }
 
-// What OpenTofu documents of provisioners: self is the object, connections of the block are over those of the resource.
+// The behaviour that OpenTofu documents for provisioners: self is the object, a connection block of the provisioner has
+// precedence over that of the resource.
 func TestAProvisionerIsEvaluatedWithItsConnection(t *testing.T) {
 	s := store(t, Applying, nil, `
 resource "fake_thing" "a" {

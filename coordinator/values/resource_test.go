@@ -50,8 +50,8 @@ func TestAResourceIsSeenByItsRepetition(t *testing.T) {
 	}
 }
 
-// A negative index was taken for that of an instance whose value is not there yet, so a plan with list[var.n - 1], where
-// n is 0, was approved and failed in mid-apply.
+// A negative index was treated as that of an instance whose value is not known yet, so a plan with list[var.n - 1],
+// where n is 0, was approved and failed during the apply.
 func TestANegativeIndexIsOneOfNoInstance(t *testing.T) {
 	s := store(t, Planning, nil, repeated+`
 variable "n" { default = 0 }
@@ -75,7 +75,7 @@ func TestInValidationAResourceIsUnknownOfItsType(t *testing.T) {
 	is(t, s.Root(), "fake_thing.one.id", cty.StringVal("seen"))
 }
 
-// The console shows what the state has, whatever the configuration says by now.
+// The console shows the values in the state, whatever the configuration says now.
 func TestTheConsoleSeesTheInstancesOfTheState(t *testing.T) {
 	s := store(t, Evaluating, nil, repeated+`
 resource "fake_thing" "none" {}

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
-// What is expected here is what OpenTofu documents of input variables (language/values/variables).
+// The expected results are those that OpenTofu documents for input variables (language/values/variables).
 func TestARootVariableHasTheGivenValueInItsType(t *testing.T) {
 	object := `type = object({ name = string, size = optional(number, 3) })`
 	for sentence, c := range map[string]struct {

@@ -18,7 +18,7 @@ func build(n int, edges ...[2]int) *dag.Graph {
 	return g
 }
 
-// random returns a graph of n vertices with about n*degree edges, parallel ones among them. If it is to be acyclic, the
+// random returns a graph of n vertices with about n*degree edges, some of them parallel. If it must be acyclic, the
 // edges follow a hidden random order of the vertices.
 func random(seed uint64, n int, degree float64, acyclic bool) *dag.Graph {
 	chance := rand.New(rand.NewPCG(seed, 1))
@@ -37,7 +37,8 @@ func random(seed uint64, n int, degree float64, acyclic bool) *dag.Graph {
 	return g
 }
 
-// reachable returns the transitive closure by the book: reachable[a][b] means that b waits for a, directly or not.
+// reachable returns the transitive closure, computed directly from its definition: reachable[a][b] means that b waits
+// for a, directly or indirectly.
 func reachable(g *dag.Graph) [][]bool {
 	n := g.Len()
 	r := make([][]bool, n)
@@ -233,7 +234,7 @@ func TestLoopsWaitForTheNextAndAreTheShortest(t *testing.T) {
 	}
 }
 
-// girth is the length of the shortest loop through any of the vertices, by walking all walks of each length.
+// girth returns the length of the shortest cycle through any of the vertices, by trying all walks of each length.
 func girth(g *dag.Graph, members []int) int {
 	for length := 1; ; length++ {
 		for _, start := range members {

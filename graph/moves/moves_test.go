@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// memory is a file system in memory, in which modules are beside their callers.
+// memory is a file system in memory, in which modules are in the directories of their callers.
 type memory struct{ fstest.MapFS }
 
 func (m memory) ReadFile(name string) ([]byte, error) {
@@ -44,7 +44,7 @@ func load(t *testing.T, modules map[string]string) *config.Tree {
 	return tree
 }
 
-// existing is a state of objects, each of which remembers its first address.
+// existing returns a state with objects, each of which stores its first address.
 func existing(t *testing.T, addresses ...string) *state.State {
 	t.Helper()
 	s := state.Empty()

@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/graph/sched"
 )
 
-// timeline is the running vertices, the first to end on top.
+// timeline has the running vertices, the first to end on top.
 type timeline []running
 
 type running struct {
@@ -29,8 +29,8 @@ func (l *timeline) Pop() any {
 	return last
 }
 
-// run works the scheduler off with a simulated clock, at most parallelism vertices at a time, and returns the makespan.
-// What expand does, if given, happens when a vertex ends, before it counts as done.
+// run executes all vertices of the scheduler with a simulated clock, at most parallelism at a time, and returns the
+// makespan. expand, if it is not nil, is called when a vertex ends, before it counts as done.
 func run(s *sched.Scheduler, parallelism int, latency func(v int) float64, expand func(v int)) (now float64) {
 	var line timeline
 	for {
@@ -98,7 +98,7 @@ var shapes = map[string]func(chance *rand.Rand) (*dag.Graph, []float64){
 	},
 }
 
-// latencies are those of a cloud: most calls are short, some take 20 times as long.
+// latencies returns durations as in a cloud: most calls are short, some take 20 times as long.
 func latencies(chance *rand.Rand, n int) []float64 {
 	l := make([]float64, n)
 	for v := range l {
@@ -110,7 +110,7 @@ func latencies(chance *rand.Rand, n int) []float64 {
 	return l
 }
 
-// bound is what no schedule can beat.
+// bound returns a lower bound of the makespan of any schedule.
 func bound(g *dag.Graph, latency []float64, parallelism int) float64 {
 	var work float64
 	for _, l := range latency {
@@ -176,8 +176,8 @@ func TestTheMakespanHoldsWhileTheGraphGrows(t *testing.T) {
 }
 
 func TestAnExpansionOfEachVertexInTurnStaysLinear(t *testing.T) {
-	// A long waiting chain, and single appends that each make the way behind it one longer: every append raises every
-	// priority of the chain, and would walk all of it, if the news did not travel.
+	// A long chain waits, and single appends each make the path behind it one vertex longer: every append raises every
+	// priority of the chain, and would visit all of it if the raises were not propagated in steps.
 	const n = 20_000
 	g := dag.New(n)
 	for v := range n - 1 {
@@ -240,7 +240,7 @@ func BenchmarkScheduler(b *testing.B) {
 	}
 }
 
-// drain works everything off, ten at a time.
+// drain executes all vertices, ten at a time.
 func drain(s *sched.Scheduler) {
 	var running []int
 	for {

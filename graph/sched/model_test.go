@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/graph/sched"
 )
 
-// model is a scheduler that is too simple to be wrong: after each event it looks at all vertices and edges until
-// nothing changes any more.
+// model is a scheduler that is simple enough to be obviously right: after each event it visits all vertices and edges
+// until nothing changes any more.
 type model struct {
 	edges  []dag.Edge
 	status []sched.Status
@@ -184,7 +184,7 @@ func comparePop(t *testing.T, seed uint64, s *sched.Scheduler, m *model, admitte
 	}
 }
 
-// compareSkips checks that the list holds what the model skipped beyond v itself, each once.
+// compareSkips checks that the list has the vertices that the model skipped in addition to v, each once.
 func compareSkips(t *testing.T, seed uint64, old []sched.Status, m *model, skips []sched.Skip, v int) {
 	t.Helper()
 	var got, want []int

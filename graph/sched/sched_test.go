@@ -37,7 +37,7 @@ func check(t testing.TB, s *sched.Scheduler) {
 	}
 }
 
-// pop pops and insists on a certain vertex.
+// pop pops a vertex, and fails the test if it is another one than expected.
 func pop(t testing.TB, s *sched.Scheduler, want int) {
 	t.Helper()
 	if v, ok := s.Pop(); !ok || v != want {

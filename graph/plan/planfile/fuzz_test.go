@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// FuzzDecode reads whole files: what is between the entries, and the entries themselves as long as their checksums
-// hold.
+// FuzzDecode reads whole files: the bytes between the entries, and the entries themselves as long as their checksums
+// are right.
 func FuzzDecode(f *testing.F) {
 	f.Add(mustEncode(f, everything(f)))
 	f.Add([]byte("PK"))
@@ -21,7 +21,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzDecodePlan reads what an altered file has behind a checksum that was made to fit.
+// FuzzDecodePlan reads changed entries whose checksums were adapted.
 func FuzzDecodePlan(f *testing.F) {
 	plan, err := encodePlan(everything(f).Plan, time.Time{})
 	if err != nil {

@@ -391,7 +391,7 @@ func TestAFileThatCannotBeWrittenIsAnError(t *testing.T) {
 	}
 }
 
-// A plan of which a part is left out must not be taken for a whole one: it would have everything else removed.
+// A part of a plan must not be decoded as a whole plan: it would remove everything else.
 func TestAReducedPlanIsOnlyForWhoKnowsIt(t *testing.T) {
 	saved := everything(t)
 	saved.BaseAt = time.Date(2026, 11, 23, 9, 10, 11, 123456789, time.UTC)
