@@ -252,6 +252,9 @@ func TestACycleOfMovesIsAnErrorThatNamesThem(t *testing.T) {
 		"of a module and what it has, into the same module": {
 			moved("module.a", "module.b") + moved("module.a.t.x[1]", "module.b.t.x[3]"),
 			"module.a[*] → module.b[*]"},
+		// The call moved first, and the instance to the key that it did not have.
+		"of a call and an instance of it": {moved("module.a", "module.b") + moved("module.a[0]", "module.b[1]"),
+			"module.a[0] → module.b[1]"},
 		"of two modules": {moved("module.a", "module.b") + moved("module.b", "module.a"),
 			"module.a[*] → module.b[*]"},
 	} {

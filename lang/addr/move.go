@@ -249,7 +249,9 @@ func within(m Move, a *MoveEndpoint, other Move, b *MoveEndpoint) bool {
 		return false
 	}
 	switch other.scope {
-	case movesCall, movesModule:
+	case movesCall: // the instances of a call are inside it
+		return m.scope != movesCall || len(inner) > len(outer)
+	case movesModule:
 		return !m.IsModule() || len(inner) > len(outer)
 	case movesResource:
 		return len(inner) == len(outer) && m.scope == movesInstance && a.Resource == b.Resource
