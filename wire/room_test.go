@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// huge is a blob store whose blobs are said to be larger than anything that may be read.
+// huge is a blob store whose blobs report a size above the limit for reading.
 type huge struct {
 	wire.Blobs
 	t *testing.T
@@ -27,8 +27,8 @@ func (h huge) GetBlobIf(_ context.Context, _ string, ok func(bytes int64) error)
 	return nil, wire.ErrNotFound
 }
 
-// What a message came to was known when it had been decompressed: up to 512 MiB for each of those that were fetched at
-// once, and a sender learned at the receiver that it had sent too much.
+// The size of a message was known only after its decompression: up to 512 MiB for each fetched message, and only the
+// receiver noticed that a sender had sent too much.
 func TestAMessageThatIsTooLargeIsRefusedBeforeItIsReadAndNamed(t *testing.T) {
 	const compressed, spilled = 1, 4
 	frame := binary.LittleEndian.AppendUint64([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xe0}, 1<<31) // zstd: it has 2 GiB
@@ -57,7 +57,7 @@ func TestAMessageThatIsTooLargeIsRefusedBeforeItIsReadAndNamed(t *testing.T) {
 	}
 }
 
-// A compressed message that tells no size, or more than one that it tells, has no bound but memory.
+// A compressed message without a size, or with more data than its size says, is limited only by memory.
 func TestACompressedMessageHasTheSizeThatItTells(t *testing.T) {
 	var p wire.Packer
 	packed, err := p.Pack(t.Context(), "s", make([]byte, 1<<20))
@@ -74,7 +74,7 @@ func TestACompressedMessageHasTheSizeThatItTells(t *testing.T) {
 }
 
 // All large messages that had arrived were unpacked at once, two of each pool at 512 MiB, for any number of pools; a
-// limit for all of them alone would let one pool delay the others.
+// common limit alone would let one pool delay the others.
 func TestLargeMessagesWaitForRoomAndAPoolLeavesHalfOfItToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -139,8 +139,9 @@ func TestLargeMessagesWaitForRoomAndAPoolLeavesHalfOfItToOthers(t *testing.T) {
 	})
 }
 
-// How large a compressed message in a blob will be is known when the blob was read, so it takes room twice. Room for
-// the largest would leave a worker, which holds its tasks until they end, one at a time.
+// The uncompressed size of a message in a blob is known only after the blob was read, so it is counted twice. If the
+// maximum size were reserved, a worker, whose tasks occupy their memory until they end, could execute only one at a
+// time.
 func TestAMessageFromABlobOccupiesWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blobs := &store{data: map[string][]byte{}, names: map[string]string{}}

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// typesEqual compares types by what they say, and schemas without what they remember of their own type.
+// typesEqual compares types by their content, and schemas without their cached types.
 var typesEqual = cmp.Options{
 	cmp.Comparer(func(a, b cty.Type) bool {
 		return a == cty.NilType && b == cty.NilType || a != cty.NilType && b != cty.NilType && a.Equals(b)
@@ -21,7 +21,7 @@ var typesEqual = cmp.Options{
 	cmpopts.IgnoreUnexported(schema.Block{}),
 }
 
-// everything holds each kind of thing that a schema can.
+// everything has each kind of element that a schema can have.
 func everything() *provider.Schemas {
 	nested := &schema.Attribute{Optional: true, Computed: true, Nested: &schema.Object{Nesting: schema.NestingMap,
 		Attributes: map[string]*schema.Attribute{

@@ -94,7 +94,7 @@ func TestEnvelopesComeBackWhole(t *testing.T) {
 	}
 }
 
-// store keeps blobs where a test can look at them.
+// store has blobs that a test can inspect.
 type store struct {
 	wire.Blobs
 	data  map[string][]byte

@@ -18,7 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// filled returns a value of the type with every field set, so that a field that does not travel is noticed.
+// filled returns a value of the type with every field set, so that the test notices a field that is not transmitted.
 func filled(t reflect.Type, depth int) reflect.Value {
 	v := reflect.New(t).Elem()
 	switch t.Kind() {

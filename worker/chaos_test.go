@@ -22,7 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/worker/journal"
 )
 
-// chance is a source of decisions from one seed.
+// chance makes random decisions from one seed.
 type chance struct {
 	mu sync.Mutex
 	r  *rand.Rand
@@ -34,7 +34,7 @@ func (c *chance) hit(p float64) bool {
 	return c.r.Float64() < p
 }
 
-// faults lose requests and answers, and deliver twice. What the coordinator does goes well.
+// faults lose requests and answers, and deliver messages twice. The coordinator has no faults.
 func (c *chance) faults(op mem.Op) mem.Fault {
 	var f mem.Fault
 	if op.Actor == "coordinator" {
@@ -51,7 +51,7 @@ func (c *chance) faults(op mem.Op) mem.Fault {
 	return f
 }
 
-// dyingJournal breaks now and then, before or after the write; the worker leaves, as if it had crashed there.
+// dyingJournal fails at random, before or after the write; the worker ends, as if it had crashed there.
 type dyingJournal struct {
 	*journal.Journal
 	chance *chance
@@ -186,8 +186,8 @@ func live(t *testing.T, taking context.Context, system *mem.System, c *chance, c
 	}
 }
 
-// gather collects a result for every attempt. A second one must say the same, except that it may resolve a doubt, or
-// follow one: what the journal says and what the worker knew.
+// gather collects a result for every attempt. A second one must be the same, except that it may resolve a doubt, or
+// follow one: one from the journal and one from the worker's memory.
 func gather(t *testing.T, coordinator *mem.Conn, sealer *wire.Sealer, tasks int) map[wire.AttemptID]*wire.Result {
 	out := map[wire.AttemptID]*wire.Result{}
 	ctx, enough := context.WithTimeout(t.Context(), time.Hour)

@@ -25,8 +25,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The compressor is made on first use and holds channels: made inside the bubble of one test it could not be used
-	// by another.
+	// The compressor is created at its first use and has channels: if it were created inside the bubble of one test,
+	// another test could not use it.
 	packer := wire.Packer{}
 	data, err := packer.Pack(context.Background(), "", make([]byte, 2*wire.CompressOver))
 	if err == nil {
@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// bus is a transport in memory with the faults that a test asks for. It is the other end of a worker's contracts.
+// bus is a transport in memory with the faults that a test requests. It implements the other side of a worker's
+// interfaces.
 type bus struct {
 	mu       sync.Mutex
 	tasks    map[string][]*delivery
@@ -54,7 +55,7 @@ type bus struct {
 	calls    sync.WaitGroup
 	starved  int // deliveries beyond the free slots that were given back
 
-	// faults: called before the operation, under no lock. An error makes it fail.
+	// faults are called before the operation, without a lock. If one returns an error, the operation fails.
 	onFetch   func() error
 	onClaim   func(wire.Claim) error
 	onPublish func() error
@@ -179,7 +180,7 @@ func (b *bus) Claim(_ context.Context, ref wire.TaskRef, c wire.Claim) (wire.Cla
 	return c, after
 }
 
-// errAfterWrite is a fault that comes when the register has been written.
+// errAfterWrite is a fault that occurs after the register has been written.
 var errAfterWrite = errors.New("cut off after the write")
 
 func (b *bus) ReadClaim(_ context.Context, ref wire.TaskRef) (wire.Claim, error) {
@@ -203,7 +204,7 @@ func (b *bus) Serve(ctx context.Context, pool string, _ int, handle func(context
 	return ctx.Err()
 }
 
-// call makes a call and returns the channel of its answer.
+// call makes a call and returns the channel for its answer.
 func (b *bus) call(pool string, t *wire.Task) <-chan *wire.Result {
 	out := make(chan *wire.Result, 1)
 	about := wire.CallSubject(pool)
@@ -253,7 +254,7 @@ func (b *bus) waiting() (n int) {
 	return n
 }
 
-// said returns the heartbeats so far.
+// said returns all heartbeats so far.
 func (b *bus) said() []wire.Heartbeat {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -314,7 +315,7 @@ func (b *bus) HasBlob(context.Context, string) (bool, error)      { return false
 func (b *bus) NameBlob(context.Context, string, string) error     { return nil }
 func (b *bus) LookupBlob(context.Context, string) (string, error) { return "", wire.ErrNotFound }
 
-// keys holds the key of run "r".
+// keys has the key of the run "r".
 type keys struct{ sealer *wire.Sealer }
 
 func (k keys) PublicKey() string { return "XPUBLIC" }
@@ -416,7 +417,7 @@ func (c *cloud) Stop(context.Context) error {
 	return nil
 }
 
-// slowApply makes every apply take that long, or end as lost with its context.
+// slowApply makes every apply take that long, or be lost when its context ends.
 func slowApply(d time.Duration) func(context.Context, provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
 	return func(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
 		t := time.NewTimer(d)
@@ -431,7 +432,7 @@ func slowApply(d time.Duration) func(context.Context, provider.ApplyRequest) (pr
 	}
 }
 
-// provisioners is what runs provision tasks.
+// provisioners executes provision tasks.
 type provisioners func(ctx context.Context, emit func(wire.Event)) diag.List
 
 func (p provisioners) Run(ctx context.Context, _ string, _ *wire.ProvisionTask, _ *wire.Variables,
@@ -439,7 +440,7 @@ func (p provisioners) Run(ctx context.Context, _ string, _ *wire.ProvisionTask, 
 	return p(ctx, emit)
 }
 
-// bench is a worker with everything around it. drain ends the taking, kill the working.
+// bench is a worker with its environment. drain ends the taking of tasks, kill the work.
 type bench struct {
 	*testing.T
 	bus    *bus
@@ -479,7 +480,7 @@ func newBench(t *testing.T, opts ...func(*Options)) *bench {
 	return b
 }
 
-// leases hands out the cloud.
+// leases leases the cloud.
 type (
 	leases struct{ *cloud }
 	lease  struct{ *cloud }
@@ -527,7 +528,7 @@ func (b *bench) start() {
 	})
 }
 
-// stop drains the worker and returns what Run did.
+// stop drains the worker and returns the result of Run.
 func (b *bench) stop() error {
 	b.drain()
 	err := <-b.done
@@ -590,7 +591,7 @@ func encode(v cty.Value, ty cty.Type) []byte {
 	return data
 }
 
-// results are the published results as the coordinator reads them, by attempt.
+// results returns the published results as the coordinator reads them, by attempt.
 func (b *bench) results() []*wire.Result {
 	b.Helper()
 	b.bus.mu.Lock()
@@ -613,7 +614,7 @@ func (b *bench) results() []*wire.Result {
 	return out
 }
 
-// last is the last heartbeat.
+// last returns the last heartbeat.
 func (b *bench) last() wire.Heartbeat {
 	b.Helper()
 	all := b.bus.said()
@@ -630,7 +631,7 @@ func (b *bench) one() *wire.Result {
 	return all[0]
 }
 
-// pending is what the journal holds after the worker has gone.
+// pending returns the entries of the journal after the worker has ended.
 func (b *bench) pending() []journal.Entry {
 	b.Helper()
 	j, _, err := journal.Open(b.dir)

@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// follow hands the worker the provisioning that follows an attempt, and tells whether it has taken it.
+// follow passes the worker the provisioning task after an attempt, and reports whether the worker has accepted it.
 func (b *bench) follow(after wire.AttemptID, i int) bool {
 	d := b.task(i, &wire.Task{Protocol: wire.ProtocolVersion, Run: "r", Address: "a.b",
 		Provision: &wire.ProvisionTask{}})
@@ -17,7 +17,7 @@ func (b *bench) follow(after wire.AttemptID, i int) bool {
 	return b.bus.hand["eu"](after, d)
 }
 
-// announced is a creation after which another operation of the same vertex comes.
+// announced is a creation that another operation of the same vertex follows.
 func announced() *wire.Task {
 	t := applyTask("x")
 	t.More = true
@@ -25,7 +25,7 @@ func announced() *wire.Task {
 }
 
 // The slot was free between an object's creation and its provisioning. So a worker took more creations, and the second
-// operations of its first ones queued behind them, while other workers idled.
+// operations of its first objects queued behind them, while other workers were idle.
 func TestASlotStaysWithItsVertexUntilTheLastOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, func(o *Options) { o.Slots = 1 })
@@ -99,8 +99,7 @@ func TestAWorkerThatDrainsKeepsNoSlot(t *testing.T) {
 	})
 }
 
-// Each worker fetched and started a provider when it got its first operation: of seven seconds on eight workers two
-// were that.
+// Each worker fetched and started a provider at its first operation: with eight workers, that was two of seven seconds.
 func TestAProviderIsStartedBeforeItsFirstOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

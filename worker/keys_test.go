@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// ledger notes which keys are asked for and which forgotten.
+// ledger records which keys are requested and which are forgotten.
 type ledger struct{ forgotten []string }
 
 func (*ledger) PublicKey() string                                          { return "" }

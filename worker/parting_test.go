@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/worker/journal"
 )
 
-// A worker that had SIGTERM while its NATS was gone, and held a result, published it for ever: it stayed for 50
-// minutes.
+// A worker that received SIGTERM while NATS was gone, and had a result, tried to publish it for ever: it ran for
+// another 50 minutes.
 func TestAWorkerWhoseTransportIsGoneLeavesInTimeAndItsNextStartPublishesTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

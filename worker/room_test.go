@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/worker/journal"
 )
 
-// fullJournal has no room for a while.
+// fullJournal has no disk space for a while.
 type fullJournal struct {
 	Journal
 	full atomic.Bool
@@ -43,8 +43,8 @@ func (j *fullJournal) Done(ref wire.TaskRef) error {
 
 func (j *fullJournal) Room() error { return j.noRoom() }
 
-// A worker whose disk had no room took task after task and gave each back, four times a second, and said nothing of it:
-// a run that had no other worker showed "Still creating..." for ever.
+// A worker with a full disk took task after task and returned each, four times a second, without a message: a run that
+// had no other worker showed "Still creating..." for ever.
 func TestAWorkerWithoutRoomTakesNothingAndSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -86,7 +86,7 @@ func TestAWorkerWithoutRoomTakesNothingAndSaysSo(t *testing.T) {
 	})
 }
 
-// A disk that was full for a moment ended the worker, and a run that had no other one waited for ever.
+// A disk that was full for a moment ended the worker, and a run that had no other worker waited for ever.
 func TestAFullDiskEndsNoWorkerAndLosesNoResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

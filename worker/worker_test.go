@@ -142,8 +142,8 @@ func TestNothingBeginsThatIsNotClaimedInTime(t *testing.T) {
 	}
 }
 
-// The task of a run that was over, published so late that the run's key was gone, was fetched and given back by each
-// worker for ever.
+// If the task of a run was published after the run had ended and its key was removed, each worker fetched it and
+// returned it for ever.
 func TestATaskWhoseKeyNobodyGivesIsGivenUp(t *testing.T) {
 	for claim, c := range map[string]struct {
 		held   wire.Claim
@@ -237,7 +237,7 @@ func TestAResultIsPublishedUntilItIsConfirmed(t *testing.T) {
 	})
 }
 
-// The failure table of the protocol: a worker that died somewhere finds in its journal what to say.
+// The failure table of the protocol: a worker that died anywhere finds in its journal what it must report.
 func TestTheNextStartReportsWhatTheJournalHolds(t *testing.T) {
 	ref := wire.TaskRef{Pool: "eu", Coordinator: "c", Run: "r", Attempt: "a0"}
 	for claim, c := range map[string]struct {
@@ -306,7 +306,7 @@ func TestTheNextStartReportsWhatTheJournalHolds(t *testing.T) {
 	}
 }
 
-// lateKeys are those of a worker that has been started again, whose coordinator shares the key after a while.
+// lateKeys are the keys of a restarted worker, with which the coordinator shares the key after a while.
 type lateKeys struct {
 	keys
 	from time.Time
@@ -319,8 +319,8 @@ func (k lateKeys) Open(ctx context.Context, pool, run string) (*wire.Sealer, err
 	return k.keys.Open(ctx, pool, run)
 }
 
-// The journal has a large result whole, and the next start published it as it was: NATS refused it for its size, for
-// ever, and the run that was resumed waited for it.
+// The journal has a large result as a whole, and after a restart it was published unchanged: NATS refused it for its
+// size, for ever, and the resumed run waited for it.
 func TestTheNextStartPublishesALargeResultThroughABlob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ref := wire.TaskRef{Pool: "eu", Coordinator: "c", Run: "r", Attempt: "a0"}
@@ -352,7 +352,7 @@ func TestTheNextStartPublishesALargeResultThroughABlob(t *testing.T) {
 	})
 }
 
-// sealed messages as an earlier life of the worker has noted them.
+// sealed messages as an earlier process of the worker has journalled them.
 func (b *bench) sealed(r *wire.Result) []byte {
 	b.Helper()
 	ref := wire.TaskRef{Pool: "eu", Coordinator: "c", Run: "r", Attempt: "a0"}
@@ -434,7 +434,7 @@ func TestChangesNeverExceedTheSlotsOverAllPools(t *testing.T) {
 			d.ref.Pool = "us"
 			d.data = b.seal(d.ref, wire.EncodeTask(applyTask("x")))
 		}
-		// What is given back comes again, as the transport does it.
+		// A returned task is delivered again, as by the transport.
 		b.bus.onFetch = func() error {
 			b.bus.mu.Lock()
 			defer b.bus.mu.Unlock()
@@ -585,7 +585,8 @@ func (j brokenJournal) End(ref wire.TaskRef, m []byte) error {
 	return j.Journal.End(ref, m)
 }
 
-// A worker that was told to leave while the message store took nothing stayed, and so did the command around it.
+// A worker that was asked to end while the message store accepted nothing did not end, and neither did the command with
+// it.
 func TestAWorkerLeavesAMessageStoreThatTakesNothingAndItsJournalHasTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -49,7 +49,7 @@ func filled(b *testing.B, n int, sync bool) *bolt.Store {
 	return s
 }
 
-// The size of the state must not show in the time, with or without fsync.
+// The time must not depend on the size of the state, with or without fsync.
 func BenchmarkCommitOfOneChangeOnAStateOf(b *testing.B) {
 	for _, n := range []int{100, 10000, 100000} {
 		for _, sync := range []bool{false, true} {
@@ -117,7 +117,7 @@ func BenchmarkOpenWith(b *testing.B) {
 	}
 }
 
-// What a change costs when many share a transaction, as under load.
+// The cost of a change when many changes share a transaction, as under load.
 func BenchmarkChangeInACommitOf100(b *testing.B) {
 	s := filled(b, 100000, false)
 	i := 0

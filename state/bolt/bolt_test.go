@@ -157,9 +157,10 @@ func TestAFileOfANewerVersionIsRefused(t *testing.T) {
 	}
 }
 
-// A store that was cut off anywhere, or in which a page was overwritten, opens with an error, or lets itself be read
-// with an error, or as it was; it never takes the process down and never shows another state. (Except that where one
-// of its two headers is lost, which are the first pages, bbolt falls back to the other one: the commit before.)
+// A store that was truncated anywhere, or in which a page was overwritten, fails to open with an error, or fails to be
+// read with an error, or has its former content; it never ends the process and never returns another state. (There is
+// one exception: if one of its two headers is lost, which are the first pages, bbolt uses the other one: the commit
+// before.)
 func TestADamagedFileIsAnError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	var changes []state.Change
@@ -220,7 +221,7 @@ func TestADamagedFileIsAnError(t *testing.T) {
 	}
 }
 
-// closed makes a store with this content and closes it.
+// closed creates a store with this content and closes it.
 func closed(t *testing.T, path string, changes []state.Change) {
 	t.Helper()
 	s, err := bolt.Open(path, journal.LockInfo{}, 0)

@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// A command that only reads opened the store as one that writes does, so whoever came second was refused.
+// A command that only reads opened the store like one that writes, so the second of two commands was refused.
 func TestACopyHoldsWhatWasCommittedLast(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state.db")
@@ -79,7 +79,7 @@ func TestAWriterWaitsAMomentForAReader(t *testing.T) {
 	}
 }
 
-// One store had all workspaces, so two of them could not be worked on at one time.
+// One store had all workspaces, so two of them could not be used at the same time.
 func TestEachWorkspaceGetsAStoreOfItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	s := openAt(t, filepath.Join(dir, "state.db"))

@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// FuzzDecodeEvents reads events, and folds them: a journal that no run can have made is an error.
+// FuzzDecodeEvents decodes events, and folds them: a journal that no run can have made is an error.
 func FuzzDecodeEvents(f *testing.F) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, events := range [][]journal.Event{

@@ -6,7 +6,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Check looks for damage in the whole file.
+// Check checks the whole file for damage.
 func (s *Store) Check() error {
 	return s.view(func(tx *bbolt.Tx) error {
 		var all []error
@@ -17,5 +17,5 @@ func (s *Store) Check() error {
 	})
 }
 
-// Path is where the store is.
+// Path returns the path of the store.
 func (s *Store) Path() string { return s.path }

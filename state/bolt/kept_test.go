@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/state/locks"
 )
 
-// things are objects of a store without syncs.
+// things has the objects of a store without syncs.
 type things struct {
 	*Store
 	t *testing.T
@@ -50,7 +50,7 @@ func (s things) commit(lock string, ends bool, changes ...state.Change) {
 	}
 }
 
-// text is what a state has of an object; empty for nothing.
+// text returns the content of an object in a state; empty if there is none.
 func text(st *state.State, n int) string {
 	if o := st.Object(thing(n), state.CurrentObject); o != nil {
 		return string(o.Attrs)
@@ -58,8 +58,8 @@ func text(st *state.State, n int) string {
 	return ""
 }
 
-// Each run decoded the whole state a dozen times, whatever it changed of it: eight runs on one large state took four
-// times as long as one. Content that makes no sense is not noticed where it has not changed.
+// Each run decoded the whole state a dozen times, however little it changed: eight runs on one large state took four
+// times as long as one. Invalid content is not noticed if it has not changed.
 func TestAStateIsDecodedOnceAndThenWhatHasChanged(t *testing.T) {
 	s := newThings(t)
 	s.commit("", true, set(1, "{}"), set(2, "{}"), set(3, "{}"), set(4, "{}"))
@@ -113,7 +113,8 @@ func TestAStateIsDecodedOnceAndThenWhatHasChanged(t *testing.T) {
 	}
 }
 
-// What is kept of a workspace must not show in another of its name: it has versions with the same numbers.
+// The decoded state of a workspace must not be used for a later workspace of the same name: that one has versions with
+// the same numbers.
 func TestAWorkspaceThatIsMadeAgainHasNothingOfTheOneBefore(t *testing.T) {
 	s := newThings(t)
 	ctx := t.Context()

@@ -10,7 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// Only lists were written, of up to two bytes for each of thousands. The lists of existing stores must stay readable.
+// Earlier versions wrote only lists, of up to two bytes for each of thousands of dependencies. Existing stores with
+// lists must still be readable.
 func TestSetsOfDependenciesAreReadInBothForms(t *testing.T) {
 	for seed := range uint64(200) {
 		chance := rand.New(rand.NewPCG(seed, 1))

@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// A panic in one operation kept the right to write with the goroutine that had it: all later operations waited for ever.
+// After a panic in one operation its goroutine still had the permission to write: all later operations waited for ever.
 func TestAnOperationThatPanicsFailsAlone(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "state.db"), journal.LockInfo{}, time.Second)
 	if err != nil {
@@ -38,9 +38,8 @@ func TestAnOperationThatPanicsFailsAlone(t *testing.T) {
 	}
 }
 
-// A plan that found nothing to change wrote five transactions, each with two syncs: beside its lock, one for the
-// durations of its operations, one for the times of its reads, and one that ended an unfinished version, which there was
-// not.
+// A plan without changes wrote five transactions, each with two syncs: in addition to its lock, one for the durations
+// of its operations, one for the times of its reads, and one that ended an unfinished version, although there was none.
 func TestWhatMayBeLostNeedsNoTransactionOfItsOwn(t *testing.T) {
 	ctx, path := t.Context(), filepath.Join(t.TempDir(), "state.db")
 	open := func() *Store {

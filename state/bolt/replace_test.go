@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// manyThings is a state with resources of n instances in all.
+// manyThings returns a state with resources of n instances in total.
 func manyThings(n int) *state.State {
 	st := state.Empty()
 	st.Lineage, st.Serial = "l", 7
@@ -31,8 +31,8 @@ func manyThings(n int) *state.State {
 	return st
 }
 
-// A state that was pushed was put in the order in which a map yields it: each key went into the middle of a list that
-// grew with the state, so that 100,000 objects took minutes.
+// A pushed state was written in the order of a map: each key was inserted in the middle of a list that grew with the
+// state, so that 100,000 objects took minutes.
 func TestAWholeStateIsPutInTheOrderOfItsKeys(t *testing.T) {
 	s, st := newThings(t), manyThings(300)
 	if err := s.Replace(t.Context(), journal.DefaultWorkspace, "", st, journal.Because("push")); err != nil {
@@ -63,7 +63,7 @@ func TestAWholeStateIsPutInTheOrderOfItsKeys(t *testing.T) {
 	}
 }
 
-// BenchmarkReplace puts a whole state, and another one in its place.
+// BenchmarkReplace writes a whole state, and replaces it by another one.
 func BenchmarkReplace(b *testing.B) {
 	for _, n := range []int{10_000, 40_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

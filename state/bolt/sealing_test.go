@@ -18,7 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// passphrase is a wrapper whose wrapping is a word before the key turned around. An empty word leaves it in the clear.
+// passphrase is a wrapper that puts a word before the reversed key. With an empty word, it does not change the key.
 type passphrase struct {
 	now       string
 	fallbacks []string
@@ -49,7 +49,8 @@ func (p *passphrase) Open(_ context.Context, wrapped []byte, valid func() error)
 
 const hush = "hush-hush"
 
-// fill puts the secret everywhere: an output, an earlier version of it, a plan, an event, a mark's place.
+// fill writes the secret everywhere: into an output, an earlier version of it, a plan, an event, and the location of a
+// mark.
 func fill(t *testing.T, s *bolt.Store) {
 	t.Helper()
 	ctx := t.Context()
@@ -71,7 +72,7 @@ func fill(t *testing.T, s *bolt.Store) {
 	must(s.SetMark(ctx, "default", journal.SnapshotMark{Where: "w", SHA256: hush}))
 }
 
-// check looks at what fill has put there.
+// check checks the data that fill has written.
 func check(t *testing.T, s *bolt.Store) {
 	t.Helper()
 	ctx := t.Context()
@@ -98,7 +99,7 @@ func check(t *testing.T, s *bolt.Store) {
 	}
 }
 
-// lies reports whether the secret is in a file of the directory.
+// lies reports whether a file of the directory contains the secret.
 func lies(t *testing.T, dir string) bool {
 	t.Helper()
 	files, err := os.ReadDir(dir)

@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// Of the state only what has changed is read: content that makes no sense elsewhere is not noticed.
+// Only changed parts of the state are read: invalid content elsewhere is not noticed.
 func TestWhatHasChangedIsToldWithoutReadingWhatHasNot(t *testing.T) {
 	s, err := OpenOptions(t.TempDir()+"/state.db", journal.LockInfo{}, 0, Options{NoSync: true})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/state/encryption"
 )
 
-// The cheapest derivation that is allowed, so that the tests are quick.
+// The cheapest permitted derivation, so that the tests are fast.
 const (
 	derived = `
 key_provider "pbkdf2" "k" {
@@ -317,7 +317,7 @@ remote_state_data_sources {
 	}
 }
 
-// program writes a shell script that speaks a protocol.
+// program writes a shell script that implements a protocol.
 func program(t *testing.T, name, body string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
@@ -328,7 +328,7 @@ func program(t *testing.T, name, body string) string {
 }
 
 func TestProgramsGiveKeysAndAreGivenTheirMetadataAgain(t *testing.T) {
-	// The key is the one whose number the metadata has: 16 bytes of zeros, for number one.
+	// The metadata has the number of the key; key number one is 16 bytes of zeros.
 	keys := program(t, "keys", `
 echo '{"magic":"OpenTofu-External-Key-Provider","version":1}'
 read -r input
@@ -356,7 +356,7 @@ state {
 }
 
 func TestProgramsEncryptAndDecrypt(t *testing.T) {
-	// Encryption that hides nothing: what comes in goes out.
+	// Encryption that does not change the data.
 	echo := program(t, "method", `
 echo '{"magic":"OpenTofu-External-Encryption-Method","version":1}'
 cat

@@ -13,7 +13,7 @@ var (
 	allKinds    = []Kind{Want, Dispatch, Finish, Fail, Skip, Suspect, Retract, Step}
 )
 
-// table is the picture of the statuses, spelled out. What is not in it is illegal.
+// table has the permitted transitions of the picture. All others are illegal.
 var table = map[Status]map[Kind]Status{
 	Waiting:    {Want: Wanted, Finish: Done, Fail: Failed, Skip: Skipped},
 	Wanted:     {Want: Wanted, Dispatch: Dispatched, Finish: Done, Fail: Failed, Skip: Skipped, Step: Wanted},
@@ -77,7 +77,7 @@ func TestFoldFindsWhereARunStands(t *testing.T) {
 	}
 }
 
-// A run can be folded at any moment, and goes on from there as if nothing had happened.
+// A run can be folded at any moment, and continues from there as if nothing had happened.
 func TestFoldingInTwoPartsIsFoldingWhole(t *testing.T) {
 	events := []Event{
 		{Kind: Want}, {Kind: Dispatch, Attempt: "1"}, {Kind: Suspect}, {Kind: Retract}, {Kind: Want},

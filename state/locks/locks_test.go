@@ -78,8 +78,8 @@ func TestWhoWantsEverythingWaitsForAllAndAllForIt(t *testing.T) {
 	}
 }
 
-// Who waited behind somebody who wanted everything was told that it waited for those who had something at that time,
-// with none of whom it was in conflict: so it was with readers of an object behind somebody who was to change it.
+// A request behind one for everything was reported to wait for the holders of that time, with none of which it was in
+// conflict; the same held for readers of an object behind a writer that was waiting.
 func TestWhoWaitsIsToldWithWhomItIsInConflict(t *testing.T) {
 	for name, k := range map[string]struct {
 		first, second, third locks.Set
@@ -108,7 +108,7 @@ func TestWhoWaitsIsToldWithWhomItIsInConflict(t *testing.T) {
 	}
 }
 
-// model decides as the design says, by looking at everything.
+// model decides directly by the rules of the design, by comparing all requests.
 type model []locks.Request
 
 func conflict(x, y locks.Set) bool {
@@ -133,7 +133,7 @@ func (m model) granted() (ids []string) {
 	return ids
 }
 
-// The table counts; the model compares everyone with everyone.
+// The table uses counters; the model compares all requests with each other.
 func TestATableGrantsWhatTheRulesSay(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -179,7 +179,7 @@ func TestATableGrantsWhatTheRulesSay(t *testing.T) {
 				}
 			}
 		}
-		// Whoever starts anew from what is durable, the requests in their order, finds the same.
+		// A table that is made from the durable requests, in their order, gives the same results.
 		var again locks.Table
 		for _, r := range table.Requests() {
 			again.Ask(r)

@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot/snapshottest"
 )
 
-// backends are the backends that keep the contract, each with a way to open the same place once more.
+// backends has the backends that fulfil the contract, each with a function that opens the same place again.
 func backends(t *testing.T) map[string]func() snapshot.Backend {
 	dir, memory := t.TempDir(), snapshot.NewMemory()
 	return map[string]func() snapshot.Backend{
@@ -34,7 +34,7 @@ func backends(t *testing.T) map[string]func() snapshot.Backend {
 func TestBackendsKeepTheContract(t *testing.T) {
 	for name, dies := range map[string]bool{"local": true, "inmem": false} {
 		t.Run(name, func(t *testing.T) {
-			// Each part of the suite has a place of its own.
+			// Each part of the suite has a separate place.
 			places := map[string]func() snapshot.Backend{}
 			snapshottest.Run(t, snapshottest.Suite{
 				DiesWithHolder: dies,
@@ -107,7 +107,8 @@ func TestTheArgumentsPlaceTheFiles(t *testing.T) {
 	is(t, b.Describe("stage").Where, filepath.Join("ws", "stage", "terraform.tfstate"))
 }
 
-// A process that dies while it writes leaves the beginning of the new content, and all of it beside the file.
+// A process that dies while it writes leaves the beginning of the new content in the file, and all of it in the copy
+// beside the file.
 func TestAWriteThatACrashCutOffIsCompleted(t *testing.T) {
 	const before, after = `{"old":"aaaaaaaaaaaaaaaaaaaaaaaaaa"}`, `{"new":"bbbbbbbbbbbbb"}`
 	for now, want := range map[string]string{
@@ -143,7 +144,7 @@ func TestAFileThatCannotBeWrittenIsAnError(t *testing.T) {
 	}
 }
 
-// Another process reports what it can do to a snapshot.
+// Another process reports what it is permitted to do with a snapshot.
 func TestAnotherProcessIsKeptOut(t *testing.T) {
 	if dir := os.Getenv("SNAPSHOT_TO_LOCK"); dir != "" {
 		b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir})
@@ -162,7 +163,7 @@ func TestAnotherProcessIsKeptOut(t *testing.T) {
 	is(t, other(), "result: <nil>")
 	b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir})
 	lock(t, b, "default", journal.LockInfo{ID: "1", Who: "me"}) // the info that it left is no lock
-	// To read the file elsewhere in this process must not give up the lock.
+	// Reading the file elsewhere in this process must not release the lock.
 	is(t, read(t, snapshot.NewLocal(snapshot.LocalOptions{Dir: dir}), "default"), "")
 	is(t, other(), "result: the state is locked by me")
 	ok(t, b.Unlock(t.Context(), "default", "1"))

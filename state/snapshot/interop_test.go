@@ -29,7 +29,7 @@ func TestOpenTofuAndMillipedeKeepEachOtherOut(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	// The provisioner runs while OpenTofu holds the lock: it says so in one pipe, and waits for the other.
+	// The provisioner runs while OpenTofu holds the lock: it signals that in one pipe, and waits for the other.
 	for _, pipe := range []string{"started", "go"} {
 		ok(t, unix.Mkfifo(filepath.Join(dir, pipe), 0o600))
 	}

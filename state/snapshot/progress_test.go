@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// trouble is a backend whose writes can fail, hang, or be carried out without an answer.
+// trouble is a backend whose writes can fail, hang, or succeed without a response.
 type trouble struct {
 	snapshot.Backend
 	writes int
@@ -39,7 +39,7 @@ func (b *trouble) Write(ctx context.Context, workspace string, data []byte) erro
 	return b.err
 }
 
-// running is a run of which Progress writes snapshots.
+// running is a run whose snapshots Progress writes.
 type running struct {
 	*world
 	*snapshot.Progress
@@ -61,7 +61,7 @@ func newRunning(t *testing.T) *running {
 	return r
 }
 
-// begins commits one object of a version that does not end.
+// begins commits one object in a version that does not end.
 func (r *running) begins(name string, n int) {
 	r.t.Helper()
 	ok(r.t, r.Commit(r.t.Context(), ws, "", journal.Tx{Changes: put(name, n)}))
@@ -166,8 +166,8 @@ func TestNothingIsWrittenAfterTheLockWasLost(t *testing.T) {
 	})
 }
 
-// A process that dies between the write of a snapshot and its mark has left a snapshot that is not a version, and not
-// what the mark says. It was taken for another program's, and the next command refused to work.
+// A process that died between the write of a snapshot and its mark left a snapshot that was neither a version nor the
+// one of the mark. It was taken for another program's, and the next command refused to work.
 func TestARunThatDiesAtAnyMomentOfASnapshotIsGoneOnWith(t *testing.T) {
 	for claim, carry := range map[string]bool{"before the write": false, "after the write": true} {
 		t.Run(claim, func(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 
 const ws = "default"
 
-// world is a store and a backend that are kept in step.
+// world is a store and a backend that are synchronised.
 type world struct {
 	t     *testing.T
 	store *mem.Store
@@ -36,7 +36,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// pull pulls without trouble and returns the message.
+// pull pulls without an error, and returns the message.
 func (w *world) pull() string {
 	w.t.Helper()
 	message, err := w.sync.Pull(w.t.Context(), ws, "")
@@ -70,7 +70,7 @@ func (w *world) others() *state.State {
 	return s
 }
 
-// write writes a state into the snapshot, as another engine does: without what it does not know.
+// write writes a state into the snapshot, as another engine does: without the parts that it does not know.
 func (w *world) write(s *state.State, serial uint64) {
 	w.t.Helper()
 	s = s.Clone()
@@ -196,7 +196,7 @@ func TestWhatACrashKeptFromTheSnapshotIsWrittenNext(t *testing.T) {
 	now, err := w.store.Mark(t.Context(), ws)
 	ok(t, err)
 	is(t, now.Serial, 4)
-	// Removed while the store has something new: the store wins.
+	// Removed while the store has changes: the store's state is written.
 	w.commit("a", 4)
 	ok(t, w.b.Write(t.Context(), ws, nil))
 	is(t, w.pull(), "")
@@ -223,7 +223,7 @@ func TestAStateThatWentOnInTwoPlacesIsNotDecidedSilently(t *testing.T) {
 	is(t, w.others().SameContent(w.load()), true)
 }
 
-// The way out that the diagnostic names, state push -force, ended at the same diagnostic.
+// The remedy that the diagnostic names, state push -force, failed with the same diagnostic.
 func TestAStateThatWentOnInTwoPlacesIsKeptTwiceForWhoReplacesItInAnyCase(t *testing.T) {
 	w := newWorld(t)
 	w.commit("a", 1)
@@ -265,7 +265,7 @@ func TestASnapshotThatCannotBeReadIsLeftAlone(t *testing.T) {
 }
 
 // A disk that was full for a moment left terraform.tfstate with 0 bytes. The file was read as "there is none", which
-// counts as the user's decision to remove it: the next apply made all objects once more, although the store had them.
+// counts as the user's decision to remove it: the next apply created all objects again, although the store had them.
 func TestASnapshotThatWasEmptiedIsDamageAndNoRemoval(t *testing.T) {
 	w := newWorld(t)
 	dir := t.TempDir()

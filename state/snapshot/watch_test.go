@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// A lock that an operator had broken, and that somebody else had taken since, was taken to be held until the next
+// A lock that an operator had broken, and that another process had acquired since, counted as held until the next
 // write.
 func TestALockThatIsGoneIsNoticedAndOneThatCannotBeAskedForIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

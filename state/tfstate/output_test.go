@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The JSON of a list or a map of any type may hold values of several types, which no list or map can: the library that
-// makes values panicked, and `state list`, `show` and `output` with it.
+// The JSON of a list or a map of any type may have values of several types, which no list or map can have: the library
+// for values panicked, and `state list`, `show` and `output` crashed.
 func TestAnOutputWhoseTypeAndValueDisagreeIsAProblemOfTheFile(t *testing.T) {
 	for _, disagree := range []struct{ typ, value string }{
 		{`["list","dynamic"]`, `[{"value":1,"type":"number"},{"value":"a","type":"string"}]`},

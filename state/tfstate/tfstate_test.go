@@ -32,7 +32,7 @@ func TestAFileThatOpenTofuWroteIsWrittenAgainByteForByte(t *testing.T) {
 	}
 }
 
-// What OpenTofu reads from a file of ours and writes again is the same file, but for the serial that it counts.
+// If OpenTofu reads a file of Millipede and writes it again, the file is the same, except for the serial.
 func TestOpenTofuKeepsWhatIsWritten(t *testing.T) {
 	tofu := os.Getenv("TOFU")
 	if tofu == "" {
@@ -283,7 +283,7 @@ func FuzzParse(f *testing.F) {
 		if s == nil || diags.HasErrors() {
 			return
 		}
-		// What can be read can be written, and stays the same from then on.
+		// A state that can be read can be written, and does not change when it is read and written again.
 		once := write(t, s, Compact)
 		if again := write(t, read(t, []byte(once)), Compact); again != once {
 			t.Errorf("differs:\n%s", firstDifference(again, once))
@@ -297,7 +297,7 @@ func instance(name string, key addr.Key) addr.Instance {
 	return addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: name}.Absolute(addr.RootInstance).Instance(key)
 }
 
-// everything has all that the format can say, except doubts.
+// everything has all fields of the format, except doubts.
 func everything() *state.State {
 	s := state.Empty()
 	s.Lineage, s.Serial, s.EngineVersion = "0f8fad5b-d9cb-469f-a165-70867728950e", 18446744073709551615, version

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// A result that a server had delivered when it died came again after ten seconds: where one of three servers was
+// A result that a server had delivered when it died was delivered again after ten seconds: if one of three servers was
 // killed, the last results of a run came nine seconds after the others.
 func TestAResultWhoseDeliveryWasLostComesAgainSoon(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -48,7 +48,7 @@ func TestAResultWhoseDeliveryWasLostComesAgainSoon(t *testing.T) {
 			}
 		}
 	}
-	// An election that takes its time cannot be told from the wait. It begins with the death, so both end together.
+	// An election cannot be distinguished from the wait. Both begin with the death of the server, so they end together.
 	if took := time.Since(began); list == 0 || took > 9*time.Second {
 		t.Errorf("it came again after %s", took)
 	} else {
@@ -56,7 +56,7 @@ func TestAResultWhoseDeliveryWasLostComesAgainSoon(t *testing.T) {
 	}
 }
 
-// A consumer that an earlier version had made kept its wait for ever.
+// A consumer of an earlier version kept its ack wait for ever.
 func TestAConsumerOfAnEarlierVersionIsBroughtUpToDate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

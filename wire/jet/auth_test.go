@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// admitted claims that a server takes a connection with the options, and none without what says who connects.
+// admitted checks that a server accepts a connection with the options, and none without credentials.
 func admitted(t *testing.T, o server.Options, with jet.Options) {
 	t.Helper()
 	o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, true
@@ -34,7 +34,7 @@ func admitted(t *testing.T, o server.Options, with jet.Options) {
 	}
 }
 
-// secret writes a file that holds a secret.
+// secret writes a file with a secret.
 func secret(t *testing.T, text []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
@@ -52,7 +52,8 @@ func TestAUserATokenAndAnNKeyAreAdmitted(t *testing.T) {
 		jet.Options{NKeyFile: secret(t, must(pair.Seed())(t))})
 }
 
-// A server in operator mode knows no users: it takes whom an account has signed that the operator has signed.
+// A server in operator mode has no list of users: it accepts users that were signed by an account that the operator has
+// signed.
 func TestACredentialsFileIsAdmittedByAServerInOperatorMode(t *testing.T) {
 	operator, account, system, user := must(nkeys.CreateOperator())(t), must(nkeys.CreateAccount())(t),
 		must(nkeys.CreateAccount())(t), must(nkeys.CreateUser())(t)

@@ -35,7 +35,7 @@ func pair(b *testing.B) (coordinator, worker *jet.Conn) {
 	return coordinator, worker
 }
 
-// BenchmarkFastLane is one call there and back. The budget is 11 µs of CPU.
+// BenchmarkFastLane is one call and its response. The budget is 11 µs of CPU.
 func BenchmarkFastLane(b *testing.B) {
 	c, w := pair(b)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -76,7 +76,7 @@ func BenchmarkFastLane(b *testing.B) {
 }
 
 // BenchmarkSafeLane is the dispatch and return of a no-op: publish, fetch, claim, acknowledge, result and back. The
-// budget is 1 ms in the middle.
+// budget is 1 ms for the median.
 func BenchmarkSafeLane(b *testing.B) {
 	for _, atOnce := range []int{1, 10} {
 		b.Run(fmt.Sprint(atOnce, " at a time"), func(b *testing.B) {
@@ -156,7 +156,7 @@ func carryOut(ctx context.Context, b *testing.B, w *jet.Conn, d wire.Delivery) {
 	}
 }
 
-// BenchmarkPermit is a permit that is asked for and released, nobody else waiting.
+// BenchmarkPermit requests and releases a permit, without other requests.
 func BenchmarkPermit(b *testing.B) {
 	c, _ := pair(b)
 	if _, err := c.DeclareLimit(b.Context(), wire.Limit{Name: "global", Slots: 10}); err != nil {
@@ -175,7 +175,7 @@ func BenchmarkPermit(b *testing.B) {
 	}
 }
 
-// BenchmarkStart is an embedded server over an empty directory, with a connection and the streams of the safe lane.
+// BenchmarkStart starts an embedded server in an empty directory, with a connection and the streams of the safe lane.
 func BenchmarkStart(b *testing.B) {
 	dir := b.TempDir()
 	n := 0

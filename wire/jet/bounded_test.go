@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// A stream that an operator has bounded refuses what is beyond the bound, as a server does whose disk is full: who
-// publishes has to hear that the store is full, and of which pool it is, and other pools must have their room.
+// A stream with a bound refuses further messages, like a server whose disk is full. The publisher must be told that the
+// store is full, and which pool it is, and other pools must not be affected.
 func TestABoundThatAnOperatorGivesAStreamIsToldAsTheStores(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

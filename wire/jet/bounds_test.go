@@ -15,8 +15,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// external starts a server on loopback that may store that many bytes, and returns a function that connects to it as a
-// coordinator does.
+// external starts a server on loopback that may store the given number of bytes, and returns a function that connects
+// to it like a coordinator.
 func external(t *testing.T, store int64) func() *jet.Conn {
 	t.Helper()
 	url := startServer(t, server.Options{
@@ -116,8 +116,8 @@ func TestAPoolThatFloodsItsStreamsLeavesOthersTheirRoom(t *testing.T) {
 	}
 }
 
-// Results of all pools came in the order in which they were published: one of pool us waited behind all that a worker of
-// eu had made up.
+// Results of all pools were received in the order in which they were published: one of the pool us waited behind all
+// the forged results of a worker of eu.
 func TestNoResultWaitsBehindThoseOfAnotherPool(t *testing.T) {
 	ctx := t.Context()
 	connect := external(t, 40<<30)
@@ -180,7 +180,7 @@ func TestEachStreamOfAnExternalServerHasABound(t *testing.T) {
 	}
 }
 
-// The server's reservations were the account's too: a third of its bytes for streams with three replicas.
+// The server's reservations counted for the account, too: a third of its bytes for streams with three replicas.
 func TestAnAccountThatMayStoreLittleGetsItsPartOfEachBound(t *testing.T) {
 	account := server.NewAccount("A")
 	s := startServer(t, server.Options{
@@ -207,7 +207,7 @@ func TestAnAccountThatMayStoreLittleGetsItsPartOfEachBound(t *testing.T) {
 	}
 }
 
-// A stream that was there kept its settings, and so no bound.
+// An existing stream kept its settings, and so had no bound.
 func TestAStreamOfAnEarlierVersionGetsItsBoundAndAChosenOneStays(t *testing.T) {
 	ctx := t.Context()
 	connect := external(t, 40<<30)
@@ -243,8 +243,8 @@ func TestAStreamOfAnEarlierVersionGetsItsBoundAndAChosenOneStays(t *testing.T) {
 	}
 }
 
-// The stream with the results of all pools has the subjects of those that each pool has now, so they cannot be made
-// beside it; and it may hold results that nobody has recorded.
+// The former stream with the results of all pools has the subjects of the new streams of the pools, so they cannot be
+// created beside it; and it may have results that nobody has recorded.
 func TestTheResultsOfAnEarlierVersionMoveToTheStreamsOfTheirPools(t *testing.T) {
 	ctx := t.Context()
 	connect := external(t, 40<<30)

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// slotUse knows, by the test's own account, what runs under the permits of a limit.
+// slotUse is the test's own record of the operations in progress under the permits of a limit.
 type slotUse struct {
 	mu      sync.Mutex
 	slots   int
@@ -41,7 +41,7 @@ func (u *slotUse) leave(id string) {
 	delete(u.running, id)
 }
 
-// resolved is an Orphan: nothing may be freed under which something runs.
+// resolved is an Orphan function: no permit may be freed under which an operation is in progress.
 func (u *slotUse) resolved(_ context.Context, _ string, r wire.PermitRequest) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -52,8 +52,8 @@ func (u *slotUse) resolved(_ context.Context, _ string, r wire.PermitRequest) bo
 	return true
 }
 
-// TestALimitHoldsWhileLinksAreCutAndFrozen has coordinators begin work under permits, confirming each time, while their
-// links fail, so that others are handed their permits, and free those under which nothing runs.
+// TestALimitHoldsWhileLinksAreCutAndFrozen makes coordinators start work under permits, confirming each time, while
+// their links fail, so that others are handed their permits, and free those without an operation.
 func TestALimitHoldsWhileLinksAreCutAndFrozen(t *testing.T) {
 	const slots, coordinators, each = 3, 3, 3
 	e := embed(t, t.TempDir())
@@ -87,7 +87,7 @@ func TestALimitHoldsWhileLinksAreCutAndFrozen(t *testing.T) {
 	}
 }
 
-// labour asks for permits, and uses each for several pieces of work.
+// labour requests permits, and uses each for several operations.
 func labour(ctx context.Context, t *testing.T, c *jet.Conn, use *slotUse, who, name string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		r := wire.PermitRequest{ID: fmt.Sprint(who, name, "-", n), Coordinator: who, Run: who}
@@ -115,7 +115,7 @@ func labour(ctx context.Context, t *testing.T, c *jet.Conn, use *slotUse, who, n
 	}
 }
 
-// sabotage cuts and freezes a link, for shorter and longer than an ack wait.
+// sabotage cuts and freezes a link, for shorter and longer times than an ack wait.
 func sabotage(ctx context.Context, l *jet.Link, rng *rand.Rand) {
 	for ctx.Err() == nil {
 		<-time.After(time.Duration(rng.Int64N(int64(2 * ackWait))))

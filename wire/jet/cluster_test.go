@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// cluster starts three servers on loopback that keep streams together.
+// cluster starts three servers on loopback with replicated streams.
 func cluster(t *testing.T) [3]*server.Server {
 	t.Helper()
 	var ports [3]int

@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Link is the way between a connection and an embedded server, which a test can freeze and cut.
+// Link is the link between a connection and an embedded server, which a test can freeze and cut.
 type Link struct {
 	embedded *Embedded
 
@@ -44,7 +44,7 @@ func (l *Link) InProcessConn() (net.Conn, error) {
 	return f, nil
 }
 
-// Freeze holds back everything in both directions, as when the process is stopped. Thaw lets it through.
+// Freeze delays all data in both directions, as if the process were stopped, until Thaw.
 func (l *Link) Freeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *Link) Thaw() {
 	close(l.thawed)
 }
 
-// Cut breaks the connection, until Heal.
+// Cut breaks the connection. It cannot be made again until Heal.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +69,7 @@ func (l *Link) Cut() {
 	l.conns = nil
 }
 
-// Heal lets the connection be made again.
+// Heal permits connecting again.
 func (l *Link) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +99,7 @@ func (c *frozenConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// SleepAfterFetch makes the connection believe that it fetched the attempt's task so long ago.
+// SleepAfterFetch makes the connection act as if it had fetched the attempt's task that long ago.
 func (c *Conn) SleepAfterFetch(a wire.AttemptID, d time.Duration) {
 	c.fetched.mu.Lock()
 	defer c.fetched.mu.Unlock()

@@ -34,15 +34,15 @@ func small(t *testing.T) (dir string, v *disk.Volume) {
 	return dir, v
 }
 
-// attemptNo names the attempts of a test.
+// attemptNo returns the names of the test's attempts.
 func attemptNo(n int) wire.TaskRef {
 	ref := taskRef
 	ref.Attempt = wire.AttemptID(fmt.Sprint("a", n))
 	return ref
 }
 
-// A NATS server keeps the error of the first write that failed, for each stream, and answers nobody who publishes there
-// from then on, also when the disk has room again: a run that met a disk that was full for a moment waited for ever.
+// A NATS server keeps the error of the first failed write of each stream, and from then on answers no publisher there,
+// even when the disk has space again: a run whose disk was full for a moment waited for ever.
 func TestAnEmbeddedServerIsOpenedAgainWhenItsDiskHasRoom(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -107,7 +107,7 @@ func TestAnEmbeddedServerIsOpenedAgainWhenItsDiskHasRoom(t *testing.T) {
 	}
 }
 
-// The same with a server elsewhere: its clients saw time-outs without end, and nothing told them why.
+// The same with an external server: its clients saw time-outs without end, and no message said why.
 func TestAServerThatStoresNothingIsToldFromOneThatIsSlow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

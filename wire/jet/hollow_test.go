@@ -17,8 +17,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// The server lost its power between the parts of a blob and the acknowledgment of its description. The client removed
-// the parts, the description was there: the blob counted as stored for ever, and no worker could fetch it.
+// The server's power failed between the parts of a blob and the acknowledgment of its description. The client removed
+// the parts, but the description was stored: the blob counted as stored for ever, and no worker could fetch it.
 func TestABlobThatLostItsPartsIsStoredAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

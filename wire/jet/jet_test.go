@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/wiretest"
 )
 
-// A server of a cluster that is stopped while a stream moves there leaves the loops of that stream's file store behind:
-// the server keeps no list of stores that are only being made. Nothing of ours can end them.
+// A server of a cluster that is stopped while a stream moves to it leaves the goroutines of that stream's file store
+// behind: the server has no list of stores that are being created. The test cannot end them.
 func TestMain(m *testing.M) {
 	const server = "github.com/nats-io/nats-server/v2/server"
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(server+".(*fileStore).flushStreamStateLoop"),

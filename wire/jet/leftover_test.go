@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// A process that ends while it makes a stream leaves a folder without a description. The next command showed what the
-// server says about that, among what it writes for programs, too.
+// A process that ends while it creates a stream leaves a folder without a description. The next command showed the
+// server's message about that, even in output for programs.
 func TestWhatAProcessWasAboutToMakeIsNotTalkedAbout(t *testing.T) {
 	dir := t.TempDir()
 	e := must(jet.Embed(dir, logTo(t)))(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// The end of a run asked for the mark of every other run of the last hour, and read the description of every blob that
+// The end of a run requested the mark of every other run of the last hour, and read the description of every blob that
 // had ever been deleted: the more runs a service executed, the longer each took to end, and the deleted blobs used up
 // the stream's bytes.
 func TestTheEndOfARunCostsTheSameAfterManyRuns(t *testing.T) {

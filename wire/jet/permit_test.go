@@ -26,7 +26,7 @@ func must[T any](v T, err error) func(t *testing.T) T {
 	}
 }
 
-// two returns a connection over a link that can fail, and another one; the first one's coordinator holds the only
+// two returns two connections, the first of them over a link that can fail; the first one's coordinator holds the only
 // permit.
 func two(t *testing.T) (alice *jet.Conn, link *jet.Link, held wire.Permit, bob *jet.Conn) {
 	t.Helper()
@@ -54,7 +54,7 @@ func closeAll(t *testing.T, list ...interface{ Close() error }) {
 	}
 }
 
-// patiently waits for a permit until ctx ends, and reports what came of it.
+// patiently waits for a permit until ctx ends, and reports the outcome.
 func patiently(ctx context.Context, c *jet.Conn, r wire.PermitRequest) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -168,7 +168,7 @@ func TestARequestThatIsGivenUpWhileCutOffTakesNoSlotLater(t *testing.T) {
 }
 
 // A request that the server refused was withdrawn, and that freed the slot that an earlier process of the coordinator
-// held under its name, while its operations went on.
+// held under the same name, while its operations were in progress.
 func TestARequestThatIsRefusedLeavesTheSlotTaken(t *testing.T) {
 	ctx := t.Context()
 	url := startServer(t, server.Options{

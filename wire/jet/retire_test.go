@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// A command spent half of its time on stopping its server. It now leaves the server to the end of the process. The
-// files as they are at that moment are what the next process finds: all that was acknowledged must be in them.
+// A command spent half of its time on stopping its server. It now leaves the server to the end of the process. The next
+// process finds the files as they are at that moment: they must have all acknowledged messages.
 func TestWhatARetiredServerHasAcknowledgedIsThereForTheNextProcess(t *testing.T) {
 	ctx := t.Context()
 	dir, next := t.TempDir(), t.TempDir()
@@ -81,7 +81,7 @@ func TestWhatARetiredServerHasAcknowledgedIsThereForTheNextProcess(t *testing.T)
 	}
 }
 
-// missing tells whether a result is neither there nor acknowledged.
+// missing reports whether a result is neither stored nor acknowledged.
 func missing(there, acked map[wire.AttemptID]bool, n int) bool {
 	for i := range n {
 		if id := attemptNo(i).Attempt; !there[id] && !acked[id] {

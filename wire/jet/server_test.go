@@ -17,7 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// workerPermissions are those of a worker of pool eu, as docs/format/wire.md lists them.
+// workerPermissions has the permissions of a worker of the pool eu, as docs/format/wire.md lists them.
 func workerPermissions() *server.Permissions {
 	return &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: []string{

@@ -13,7 +13,7 @@ import (
 
 var ref = wire.TaskRef{Pool: "eu", Coordinator: "alice", Run: "run-1", Attempt: "a1"}
 
-// faulty returns a system in which the operation with the name has the fault, the first time.
+// faulty returns a system in which the named operation has the fault, the first time.
 func faulty(name string, f mem.Fault) *mem.System {
 	done := false
 	return mem.New(mem.Options{Fault: func(op mem.Op) mem.Fault {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	// The compressor is made when it is first used. Made in virtual time it would be of no use to the next test.
+	// The compressor is created at its first use. If that were in virtual time, the next test could not use it.
 	if _, err := (wire.Packer{}).Pack(t.Context(), "", make([]byte, wire.CompressOver+1)); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// create is the task that creates a thing named a.
+// create returns the task that creates a thing named a.
 func create() *wire.ApplyTask {
 	return &wire.ApplyTask{
 		Type: "test_thing", Action: plan.Create,
@@ -21,7 +21,7 @@ func create() *wire.ApplyTask {
 	}
 }
 
-// update is the task that renames the thing i-1 from a to b.
+// update returns the task that renames the thing i-1 from a to b.
 func update() *wire.ApplyTask {
 	return &wire.ApplyTask{
 		Type: "test_thing", Action: plan.Update, PriorPrivate: []byte("old private"),
@@ -30,7 +30,7 @@ func update() *wire.ApplyTask {
 	}
 }
 
-// deletion is the task that deletes the thing i-1.
+// deletion returns the task that deletes the thing i-1.
 func deletion() *wire.ApplyTask {
 	return &wire.ApplyTask{
 		Type: "test_thing", Action: plan.Delete, PriorPrivate: []byte("old private"),
@@ -86,7 +86,7 @@ func TestAnswersToAnApply(t *testing.T) {
 		want    []string
 		object  cty.Value
 		tainted bool
-		// doubt is why the answer cannot be kept, and answer what is known of it.
+		// doubt is the reason why the answer cannot be stored, and answer the readable part of it.
 		doubt, known string
 	}{
 		"a creation that failed halfway leaves a tainted object": {
@@ -131,8 +131,8 @@ func TestAnswersToAnApply(t *testing.T) {
 			task: deletion(), answer: provider.ApplyResponse{Object: was},
 			want: []string{"Provider returned invalid result object after apply | test_thing.a"}, object: was,
 		},
-		// What a creation had made was dropped, and the next apply made it again, when its answer could not be kept: it
-		// counted as an answer that says that nothing was made.
+		// If the answer to a creation could not be stored, the object was dropped, and the next apply created it again: it
+		// counted as an answer that says that nothing was created.
 		"null after a creation that has not failed is unlawful, and leaves open what was made": {
 			task: create(), answer: provider.ApplyResponse{Object: noObj, Private: []byte("p")},
 			want: []string{"Provider produced inconsistent result after apply | root object was present, but " +

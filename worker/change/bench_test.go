@@ -7,7 +7,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// What a no-op plan costs on the worker, over and above the provider.
+// The cost of a no-op plan on the worker, without that of the provider.
 func BenchmarkPlanOfAnUnchangedObject(b *testing.B) {
 	f := newFake()
 	task := &wire.PlanTask{

@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// fake is a provider that keeps the rules: it plans what is proposed, with unknown values for what is computed and
-// open, and applies what was planned. A test replaces the method whose answer it is about.
+// fake is a provider that follows the rules: it plans the proposed object, with unknown values for unset computed
+// attributes, and applies the planned one. A test replaces the method whose answer it examines.
 type fake struct {
 	provider.Provider // what is not faked panics
 
@@ -110,7 +110,7 @@ func (f *fake) PlanResourceChange(_ context.Context, r provider.PlanRequest) (pr
 	return f.lawfulPlan(r), nil
 }
 
-// lawfulPlan plans what is proposed. What is computed, open and not there yet is unknown.
+// lawfulPlan plans the proposed object. Computed attributes that are not set are unknown.
 func (f *fake) lawfulPlan(r provider.PlanRequest) provider.PlanResponse {
 	out := provider.PlanResponse{Planned: r.Proposed, Private: r.PriorPrivate}
 	if r.Proposed.IsNull() {
@@ -179,8 +179,8 @@ func (f *fake) CallFunction(_ context.Context, _ string, args []cty.Value) (cty.
 	return f.function(args)
 }
 
-// thing is the block that most tests use: a computed id, an ordinary, a secret, a write-only and an optional
-// computed attribute.
+// thing is the block that most tests use: a computed id, an ordinary, a secret, a write-only and an optional computed
+// attribute.
 func thing() *schema.Block {
 	return &schema.Block{Attributes: map[string]*schema.Attribute{
 		"id":     {Type: cty.String, Computed: true},
@@ -217,7 +217,7 @@ func (f *fake) host() Host {
 		Source: "example.com/acme/test", Address: "test_thing.a"}
 }
 
-// obj is a value of thing's type; attributes that are not given are null.
+// obj returns a value of thing's type; attributes that are not given are null.
 func obj(vals ...any) cty.Value {
 	m := map[string]cty.Value{}
 	for name, a := range thing().Attributes {
@@ -262,7 +262,7 @@ func dec(t *testing.T, data []byte) cty.Value {
 	return v
 }
 
-// stored is an object as the state holds it, in the current version of thing.
+// stored returns an object as in the state, in the current version of thing.
 func stored(t *testing.T, v cty.Value) *wire.StoredObject {
 	t.Helper()
 	attrs, err := ctyjson.Marshal(v, thing().ImpliedType())

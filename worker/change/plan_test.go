@@ -380,7 +380,7 @@ func paths(t *testing.T, ps ...cty.Path) [][]byte {
 	return encodePaths(ps)
 }
 
-// With the task that allows it an object is read only if planning against what is stored comes to something.
+// If the task permits it, an object is read only if the plan against the stored object has a change.
 func TestAnObjectThatNeedNotBeReadIsReadOnlyIfSomethingChanges(t *testing.T) {
 	was := obj("id", "i-1", "name", "a", "size", "big")
 	for sentence, c := range map[string]struct {

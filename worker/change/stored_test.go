@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// refreshOnly is the task that brings a stored object up to date and stops there.
+// refreshOnly returns the task that only refreshes a stored object.
 func refreshOnly(s *wire.StoredObject) *wire.PlanTask {
 	return &wire.PlanTask{Type: "test_thing", Prior: s, Refresh: true, SkipPlan: true}
 }
@@ -62,7 +62,7 @@ func TestAStoredObjectIsUpgradedByTheProvider(t *testing.T) {
 	}
 }
 
-// 7227701560655103598 has more digits than a float64 keeps.
+// 7227701560655103598 has more digits than a float64 can represent.
 func TestDroppingAttributesKeepsEveryDigitOfTheOthers(t *testing.T) {
 	ty := cty.Object(map[string]cty.Type{"n": cty.Number,
 		"l": cty.List(cty.Object(map[string]cty.Type{"a": cty.String})), "any": cty.DynamicPseudoType})

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// part is what the nested blocks and nested attributes of these tests hold: a configured name and a computed id.
+// part is the content of the nested blocks and nested attributes of these tests: a configured name and a computed id.
 func part() map[string]*schema.Attribute {
 	return map[string]*schema.Attribute{
 		"name": {Type: cty.String, Optional: true},
@@ -18,7 +18,7 @@ func part() map[string]*schema.Attribute {
 	}
 }
 
-// nested is a block with part as a nested block "b" and as a nested attribute "n", in the given nesting.
+// nested returns a block with part as a nested block "b" and as a nested attribute "n", in the given nesting.
 func nested(n schema.Nesting) *schema.Block {
 	b := &schema.Block{Blocks: map[string]*schema.NestedBlock{"b": {Nesting: n,
 		Block: schema.Block{Attributes: part()}}}}
@@ -29,7 +29,7 @@ func nested(n schema.Nesting) *schema.Block {
 	return b
 }
 
-// p is a part; "" is null and "?" unknown.
+// p returns a part; "" is null and "?" unknown.
 func p(name, id string) cty.Value {
 	text := func(s string) cty.Value {
 		switch s {
@@ -70,8 +70,8 @@ func mapped(kv ...any) cty.Value {
 	return cty.MapVal(vs)
 }
 
-// both is a value of nested: v as the blocks and as the attribute. A null attribute stays null as blocks only where
-// that is what blocks are.
+// both returns a value of nested: v as the blocks and as the attribute. A null attribute becomes null blocks only if
+// blocks can be null in that nesting.
 func both(b *schema.Block, v cty.Value) cty.Value {
 	vals := map[string]cty.Value{"b": v}
 	if v.IsNull() {
@@ -131,7 +131,7 @@ func TestNothingIsProposedForNothing(t *testing.T) {
 	wantValue(t, "proposed", propose(thing(), noObj, noObj), noObj)
 }
 
-// wantBreaches compares places and parts of what is wrong there: "path | part".
+// wantBreaches compares paths and parts of the messages: "path | part".
 func wantBreaches(t *testing.T, got violations, want ...string) {
 	t.Helper()
 	left := slices.Clone(got)
@@ -211,7 +211,8 @@ func TestWhatAPlanMayNotSayAboutNestedParts(t *testing.T) {
 			if c.prior != cty.NilVal {
 				prior = both(b, c.prior)
 			}
-			// Blocks are never null in a configuration, but a plan may say so: no replacement by the empty value.
+			// Blocks are never null in a configuration, but a plan may have null blocks; they are not replaced by the empty
+			// value.
 			planned := both(b, c.planned).AsValueMap()
 			planned["b"] = c.planned
 			var want []string

@@ -6,7 +6,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// FuzzDecodeFrame reads what a frame holds behind a checksum that was made to fit.
+// FuzzDecodeFrame decodes frames with random content and a correct checksum.
 func FuzzDecodeFrame(f *testing.F) {
 	frame, err := encodeFrame(Entry{Ref: wire.TaskRef{Pool: "p", Run: "r", Attempt: "a"}, Nonce: "n", Phase: Ended,
 		Message: []byte("result")})

@@ -39,7 +39,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// reopened closes the journal and returns what the next start finds.
+// reopened closes the journal and returns the entries that the next start finds.
 func reopened(t *testing.T, j *Journal, dir string) []Entry {
 	t.Helper()
 	must(t, j.Close())
@@ -114,8 +114,8 @@ func TestIllegalStepsAreErrorsThatNameBothPhases(t *testing.T) {
 	}
 }
 
-// A machine that dies can leave any prefix of what was not synced. Whatever was reported as durable is in front of
-// that, and must be found.
+// A machine that dies can leave any prefix of the data that was not synced. All entries that were reported as durable
+// are before that, and must be found.
 func TestAFileThatIsCutAnywhereKeepsTheWholeEntriesInFront(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := open(t, dir)
@@ -233,8 +233,8 @@ func TestAFailedWriteStopsTheJournalForGood(t *testing.T) {
 	}
 }
 
-// The first write that found no room broke the journal for good, and with it the worker, although there was room again
-// a moment later: a run with that worker alone waited for ever.
+// The first write without disk space broke the journal for good, and with it the worker, although there was space again
+// a moment later: a run that only had that worker waited for ever.
 func TestAFullDiskLeavesTheJournalAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	volume, err := disk.Mount(dir, 1<<20)

@@ -86,7 +86,7 @@ func archive(t testing.TB, files ...file) []byte {
 	return b.Bytes()
 }
 
-// shared is a store that holds the archive as the test package; the second result is its zh: hash.
+// shared returns a store that has the archive as the test package; the second result is its zh: hash.
 func shared(data []byte) (*store, string) {
 	sum := sha256.Sum256(data)
 	key := hex.EncodeToString(sum[:])

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// step is a provisioner of the given type; attributes that are not given are null.
+// step returns a provisioner of the given type; attributes that are not given are null.
 func step(t *testing.T, typeName string, attrs map[string]cty.Value) wire.Provisioner {
 	t.Helper()
 	vals := map[string]cty.Value{}
@@ -184,7 +184,7 @@ func TestNothingOfASensitiveProvisionerIsShown(t *testing.T) {
 	}
 }
 
-// A shell that is killed can leave a child behind that holds the output open; the end of the context must end both.
+// A killed shell can leave a child behind that keeps the output open; the end of the context must end both.
 func TestTheEndOfTheContextEndsTheCommandAndItsChildren(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p := command(t, "sleep 1000 & echo ready; wait")

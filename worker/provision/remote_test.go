@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// over adds a connection to a server to a provisioner. Its scripts go into a directory of their own.
+// over adds a connection to a server to a provisioner. Its scripts are in a separate directory.
 func over(t *testing.T, s *sshd.Server, p wire.Provisioner) wire.Provisioner {
 	t.Helper()
 	vals := map[string]cty.Value{
@@ -48,7 +48,7 @@ func words(list ...string) cty.Value {
 	return cty.ListVal(out)
 }
 
-// after are the events behind the one that tells of the connection.
+// after returns the events after the one about the connection.
 func after(t *testing.T, events []string) []string {
 	t.Helper()
 	at := slices.Index(events, "Connected!")

@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// block is a connection block; what is not given is null.
+// block returns a connection block; arguments that are not given are null.
 func block(arguments map[string]any) cty.Value {
 	vals := map[string]cty.Value{}
 	for name, a := range provisioner.Connection.Attributes {
@@ -47,7 +47,7 @@ func block(arguments map[string]any) cty.Value {
 	return cty.ObjectVal(vals)
 }
 
-// to are the arguments that every connection to a server has.
+// to returns the arguments that every connection to a server has.
 func to(t *testing.T, s *sshd.Server, more map[string]any) map[string]any {
 	arguments := map[string]any{
 		"host": s.Host, "port": s.Port, "user": s.User, "timeout": "300ms", "script_path": filepath.Join(t.TempDir(),
@@ -72,7 +72,7 @@ func connect(t *testing.T, arguments map[string]any, socket string) (*remote.Cli
 	return remote.Connect(t.Context(), settings, nil)
 }
 
-// works claims that a connection comes about and is one to the server.
+// works checks that a connection to a server can be made.
 func works(t *testing.T, arguments map[string]any, socket string) {
 	t.Helper()
 	c, err := connect(t, arguments, socket)
@@ -88,7 +88,7 @@ func works(t *testing.T, arguments map[string]any, socket string) {
 	}
 }
 
-// fails claims that no connection comes about, and returns why.
+// fails checks that no connection can be made, and returns the error.
 func fails(t *testing.T, arguments map[string]any, socket string, part string) {
 	t.Helper()
 	settings, err := remote.NewSettings(block(arguments), socket, "")
@@ -121,7 +121,7 @@ func TestAPasswordOpensTheDoorToo(t *testing.T) {
 	fails(t, to(t, s, map[string]any{"password": "battery staple"}), "", "SSH authentication failed")
 }
 
-// An agent with more keys than a server admits tries is of no use unless the right one comes first.
+// An agent with more keys than a server permits attempts is useless unless the right key comes first.
 func TestTheIdentityThatIsNamedIsTriedFirst(t *testing.T) {
 	sshd.Each(t, func(t *testing.T, s *sshd.Server) {
 		var keys []string
@@ -209,7 +209,7 @@ func TestABastionLiesInBetween(t *testing.T) {
 		works(t, through(nil), "")
 		fails(t, through(map[string]any{"bastion_password": "wrong"}), "", "connecting to the bastion")
 		fails(t, through(map[string]any{"bastion_host_key": s.HostKey}), "", "connecting to the bastion")
-		// Without arguments of its own the bastion is asked with those of the machine.
+		// Without arguments of its own, the bastion gets those of the machine.
 		works(t, to(t, s, map[string]any{"private_key": s.PrivateKey, "bastion_host": "127.0.0.1"}), "")
 	})
 }

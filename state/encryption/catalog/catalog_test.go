@@ -34,7 +34,7 @@ import (
 
 const stateText = `{"version":4,"terraform_version":"1.12.6","serial":3,"lineage":"l","outputs":{"o":{"value":"s3cret","type":"string"}}}`
 
-// world is the services, and the environment that leads to them.
+// world has the key services, and the environment for using them.
 type world struct {
 	amazon *amazon.Server
 	google *google.Server
@@ -62,7 +62,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// providers are blocks of each key provider, with the names of the fields that their metadata has.
+// providers has blocks of each key provider, with the field names of their metadata.
 var providers = map[string]struct{ block, fields string }{
 	"aws_kms": {`key_provider "aws_kms" "k" {
   kms_key_id = "alias/k"
@@ -246,8 +246,8 @@ func TestTheKeyOfTheStoreIsWrappedByEachKeyProvider(t *testing.T) {
 	}
 }
 
-// mistakes are wrong configurations: what is replaced in a block, by what, the summary, the line, and a part of the
-// detail.
+// mistakes has invalid configurations: the text to replace in a block, its replacement, the expected summary, the line,
+// and a part of the detail.
 var mistakes = map[string]struct {
 	typ, from, to, summary string
 	line                   int
@@ -461,7 +461,7 @@ var mistakes = map[string]struct {
 	},
 }
 
-// azureMistakes are those of azure_vault, as in mistakes.
+// azureMistakes has those of azure_vault, as in mistakes.
 func init() {
 	for name, c := range map[string]struct {
 		from, to, summary string
@@ -489,7 +489,8 @@ func init() {
 	}
 }
 
-// A key is decrypted by the version and the algorithm that it was encrypted with, whatever the configuration says now.
+// A key is decrypted with the version and the algorithm with which it was encrypted, whatever the configuration says
+// now.
 func TestAnAzureKeyRemembersItsAlgorithm(t *testing.T) {
 	w := newWorld(t)
 	block := providers["azure_vault"].block
@@ -591,8 +592,8 @@ func TestTheEndOfTheCommandEndsTheAsking(t *testing.T) {
 	}
 }
 
-// toy is a key provider that is added by the recipe of ARCHITECTURE.md: a file of its own (this function), its line in
-// the table (where the test hands it over), and its layer.
+// toy is a key provider that is added by the recipe of ARCHITECTURE.md: a separate file (this function), its line in
+// the table (which the test passes), and its layer.
 func toy() *encryption.Kind {
 	return &encryption.Kind{
 		Name:   "toy",

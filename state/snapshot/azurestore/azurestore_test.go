@@ -205,7 +205,7 @@ func TestEveryIdentityIsTaken(t *testing.T) {
 func TestTheCLIsIdentityIsTaken(t *testing.T) {
 	s := azure.New(t, "states")
 	dir := t.TempDir()
-	// The token is not one of the fake's, so the fake refuses what is asked with it.
+	// The fake did not issue this token, so it refuses requests with it.
 	script := "#!/bin/sh\ncase \"$1 $2\" in\n'account show') echo '{\"id\":\"" + azure.Subscription + "\"}';;\n" +
 		"*) echo '{\"accessToken\":\"of-the-cli\",\"expires_on\":4102444800}';;\nesac\n"
 	ok(t, os.WriteFile(filepath.Join(dir, "az"), []byte(script), 0o700))
@@ -218,7 +218,7 @@ func TestTheCLIsIdentityIsTaken(t *testing.T) {
 	}
 }
 
-// A lease that an operator had broken was noticed by the next write alone, minutes later.
+// If an operator had broken a lease, only the next write noticed it, minutes later.
 func TestALeaseThatWasStolenIsNoticedAndKeepsOutWrites(t *testing.T) {
 	for claim, steal := range map[string]func(*azure.Blob) *azure.Blob{
 		"broken":  func(b *azure.Blob) *azure.Blob { b.Lease = ""; return b },

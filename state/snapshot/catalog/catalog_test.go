@@ -16,9 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot/snapshottest"
 )
 
-// toy is a backend that is added by the recipe of ARCHITECTURE.md: a package of its own (this function), its line in
-// the table (where the test hands it over), and its layer. It keeps snapshots in rooms, which live as long as the
-// process.
+// toy is a backend that is added by the recipe of ARCHITECTURE.md: a separate package (this function), its line in the
+// table (which the test passes), and its layer. It stores snapshots in rooms, in memory.
 func toy(rooms map[string]*snapshot.Memory) *snapshot.Kind {
 	return &snapshot.Kind{
 		Name: "toy",
@@ -103,8 +102,8 @@ func TestEachPackageOfABackendIsInTheTable(t *testing.T) {
 	}
 }
 
-// Init recorded null for a block that may be there several times and is not. OpenTofu records an empty list, took the
-// record for that of another configuration, and asked for a migration.
+// Init recorded null for an absent block that may occur several times. OpenTofu records an empty list, took the record
+// for one of a different configuration, and asked for a migration.
 func TestABlockThatIsNotThereIsRecordedAsOpenTofuDoes(t *testing.T) {
 	for kind, block := range map[string]string{"cos": "assume_role", "oss": "assume_role", "kubernetes": "exec"} {
 		k, diags := catalog.All().Find(kind)

@@ -44,7 +44,7 @@ func opened(t *testing.T, address string, args map[string]cty.Value) *backend {
 	return b.(*backend)
 }
 
-// direct hands requests to an agent without a network, so that both live in the time of a synctest bubble.
+// direct passes requests to an agent without a network, so that both use the time of a synctest bubble.
 type direct struct{ agent *consul.Agent }
 
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -92,7 +92,7 @@ func TestTheBackendKeepsTheContractInEachForm(t *testing.T) {
 	}
 }
 
-// noise returns bytes that gzip cannot make smaller.
+// noise returns bytes that gzip cannot compress.
 func noise(n int) []byte {
 	r := rand.NewChaCha8([32]byte{1})
 	data := make([]byte, n)
@@ -114,7 +114,7 @@ func TestWhatIsStoredIsWhatOpenTofuStores(t *testing.T) {
 		`{"chunks":["tf/state-env:w1/tfstate.%[1]s/0","tf/state-env:w1/tfstate.%[1]s/1"],"current-hash":"%[1]s"}`, sum))
 	is(t, len(agent.Get("tf/state-env:w1/tfstate."+sum+"/0").Value), 524288)
 
-	// 400 KB fit into a value, but not into a transaction, which holds them as base64.
+	// 400 KB fit into a value, but not into a transaction, which has them in base64.
 	middle := noise(400_000)
 	ok(t, plain.Write(ctx, "w1", middle))
 	is(t, agent.Keys(), []string{"tf/state-env:w1", "tf/state-env:w1/tfstate." + hash(middle) + "/0"})
@@ -154,7 +154,7 @@ func TestALockIsTheOneThatOpenTofuTakes(t *testing.T) {
 }
 
 func TestDeletingAWorkspaceDeletesItsChunks(t *testing.T) {
-	// OpenTofu deletes the key alone: the chunks stay for ever, because nothing names them any more.
+	// OpenTofu deletes only the key: the chunks stay for ever, because nothing refers to them.
 	agent, s := consul.Serve(t)
 	b := opened(t, s.URL, nil)
 	ok(t, b.Write(t.Context(), "w1", noise(600_000)))
@@ -163,7 +163,7 @@ func TestDeletingAWorkspaceDeletesItsChunks(t *testing.T) {
 }
 
 func TestTheSameStateWrittenAgainKeepsItsChunks(t *testing.T) {
-	// The chunks of equal states have equal names: deleting those of the former state deletes what was just written.
+	// The chunks of equal states have equal names: deleting those of the former state would delete the new ones.
 	_, s := consul.Serve(t)
 	state := noise(600_000)
 	for _, args := range []map[string]cty.Value{nil, {"gzip": cty.True}, nil} {
@@ -194,8 +194,7 @@ func TestAStateThatAnotherProgramHasChangedIsNotOverwritten(t *testing.T) {
 }
 
 func TestAWriteWhoseAnswerIsLostIsNoConflict(t *testing.T) {
-	// The transaction is sent again, and its condition is not true any more: its own first attempt has changed the
-	// index.
+	// The transaction is sent again, and its condition is no longer true: its own first attempt has changed the index.
 	agent, s := consul.Serve(t)
 	b := opened(t, s.URL, nil)
 	_, err := b.Read(t.Context(), "default")
@@ -328,7 +327,8 @@ func TestAnAgentThatIsAwayForAMomentLosesNoLock(t *testing.T) {
 }
 
 func TestForceUnlockComparesBeforeItDeletes(t *testing.T) {
-	// OpenTofu destroys the session of any ID, and then deletes the keys of whoever holds the lock.
+	// OpenTofu destroys the session with the given ID, whatever it is, and then deletes the keys of the actual lock
+	// holder.
 	agent, s := consul.Serve(t)
 	b, other := opened(t, s.URL, nil), opened(t, s.URL, nil)
 	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))

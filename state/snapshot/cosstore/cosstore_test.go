@@ -130,7 +130,7 @@ func TestWhoMeetsATagLearnsThatSomebodyTakesTheLock(t *testing.T) {
 		t.Errorf("the lock is refused with %v", err)
 	}
 	is(t, len(s.Tags()), 1) // it is not ours to delete
-	// Nothing of ours could delete it, so that whoever met it had to use the cloud's own tools.
+	// No command of Millipede could delete it, so users had to use the cloud's own tools.
 	if err := b.Unlock(t.Context(), "default", "another"); !errors.Is(err, snapshot.ErrNotLocked) {
 		t.Errorf("another ID: %v", err)
 	}
@@ -138,7 +138,7 @@ func TestWhoMeetsATagLearnsThatSomebodyTakesTheLock(t *testing.T) {
 	is(t, len(s.Tags()), 0)
 }
 
-// A tag that could not be deleted at once kept everybody out for ever.
+// If a tag could not be deleted at once, nobody could ever acquire the lock again.
 func TestATagIsDeletedAlthoughItsServiceIsBusy(t *testing.T) {
 	s := tencent.New(t)
 	b := opened(t, place(s, nil), nil)

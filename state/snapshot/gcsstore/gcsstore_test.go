@@ -127,8 +127,8 @@ func TestALockThatGoesWhileItsHolderIsAskedForIsTakenAtOnce(t *testing.T) {
 	}
 }
 
-// A lock object was written and the answer lost; the second attempt was refused by the first one's object, and the
-// state stayed locked by nobody.
+// A lock object was written and the response was lost; the second attempt was refused because of the first one's
+// object, and the state stayed locked without a holder.
 func TestALockAndItsReleaseSurviveALostAnswer(t *testing.T) {
 	s := google.New(t, "states")
 	b := opened(t, s)
@@ -302,7 +302,7 @@ func is(t *testing.T, got, want any) {
 	}
 }
 
-// A lock that an operator had broken was noticed by nobody: the one who held it wrote over what the next one had done.
+// Nobody noticed a lock that an operator had broken: its former holder overwrote the changes of the next one.
 func TestALockThatWasStolenIsNoticed(t *testing.T) {
 	for claim, steal := range map[string]func(*google.Server){
 		"taken":  func(s *google.Server) { s.Put("states", "p/q/default.tflock", []byte("{}")) },

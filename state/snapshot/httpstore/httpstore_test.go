@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot/snapshottest"
 )
 
-// server is a web server that keeps a state, as the protocol's users write them.
+// server is a web server that stores a state, as users of the protocol write them.
 type server struct {
 	*httptest.Server
 	mu       sync.Mutex // guards what follows
@@ -149,8 +149,8 @@ func TestTheRequestsAreThoseOfTheProtocol(t *testing.T) {
 	}
 }
 
-// Without an address for locks none is taken. The command's end released one all the same, which was somebody else's
-// business, or failed.
+// Without an address for locks, no lock is acquired. The end of the command released one nevertheless, which belonged
+// to somebody else, or failed.
 func TestALockThatWasNotAskedForIsNotReleased(t *testing.T) {
 	s := newServer(t)
 	b := s.open(t, map[string]cty.Value{"lock_address": cty.NullVal(cty.String)})
@@ -166,8 +166,8 @@ func TestALockThatWasNotAskedForIsNotReleased(t *testing.T) {
 	}
 }
 
-// The answer to a lock was lost, and the request repeated: the server then names the asker as the holder, and the
-// command gave up before a lock that was its own.
+// The response to a lock request was lost, and the request repeated: the server then names the requester as the holder,
+// and the command failed because of its own lock.
 func TestALockWhoseAnswerWasLostIsOurs(t *testing.T) {
 	s := newServer(t)
 	b := s.open(t, nil)
@@ -222,7 +222,7 @@ func TestAPasswordInTheAddressIsNotShown(t *testing.T) {
 	}
 }
 
-// A variable whose value did not fit was passed over, and the default taken.
+// A variable with an invalid value was ignored, and the default used.
 func TestAVariableThatDoesNotFitIsADiagnostic(t *testing.T) {
 	_, diags := place(map[string]string{"TF_HTTP_RETRY_MAX": "many"}).Open(t.Context(), "http",
 		cty.ObjectVal(map[string]cty.Value{"address": cty.StringVal("http://127.0.0.1:1")}))

@@ -169,7 +169,8 @@ func TestAStateThatDoesNotFitIsRefusedWithBothSizes(t *testing.T) {
 	}
 }
 
-// Two that lock at one time both saw no lease, or a free one; OpenTofu then fails with a conflict that names nobody.
+// Two processes that locked at the same time both saw no lease, or a free one; OpenTofu then fails with a conflict that
+// names no holder.
 func TestWhoLosesTheRaceForALockLearnsWhoHoldsIt(t *testing.T) {
 	for _, claim := range []string{"a new lease", "a free lease"} {
 		t.Run(claim, func(t *testing.T) {
@@ -356,8 +357,7 @@ func TestWrongArgumentsAreDiagnostics(t *testing.T) {
 	}
 }
 
-// A lease that an operator had given free was noticed by nobody: the one who held it wrote over what the next one had
-// done.
+// Nobody noticed a lease that an operator had released: its former holder overwrote the changes of the next one.
 func TestALeaseThatWasStolenIsNoticed(t *testing.T) {
 	s := kubernetes.New(t)
 	p := place(nil)
@@ -385,8 +385,8 @@ func TestALeaseThatWasStolenIsNoticed(t *testing.T) {
 	}
 }
 
-// A host without a scheme was taken for http where nothing spoke of certificates, and the token went there in the
-// clear.
+// A host without a scheme was accessed by http if the configuration had no certificates, and the token was sent there
+// in plain text.
 func TestASecretDoesNotGoToAHostInTheClear(t *testing.T) {
 	s := kubernetes.New(t)
 	host := strings.TrimPrefix(s.URL, "https://")

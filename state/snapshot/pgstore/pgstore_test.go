@@ -74,7 +74,7 @@ func TestTheBackendOverARealServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		lock := acquire(t, other, "w")
-		// Until it was noticed, up to ten seconds later, that the lock had ended, writes went over other sessions.
+		// Until the end of the lock was noticed, up to ten seconds later, writes used other sessions.
 		if err := b.Write(ctx, "w", []byte("{}")); err == nil || !strings.Contains(err.Error(), "the lock with it") {
 			t.Errorf("written under a lock that has ended: %v", err)
 		}
@@ -164,8 +164,8 @@ func TestWrongConnectionsAreDiagnosticsWithoutThePassword(t *testing.T) {
 	}
 }
 
-// The driver took what the operation's environment did not say from the environment of the process, which serves other
-// operations, too.
+// The driver took values that the operation's environment did not have from the environment of the process, which
+// executes other operations, too.
 func TestTheOperationsEnvironmentCompletesTheConnectionAndTheProcesssDoesNot(t *testing.T) {
 	for name, value := range map[string]string{
 		"PGHOST": "theirs", "PGHOSTADDR": "10.0.0.1", "PGPORT": "1", "PGDATABASE": "theirs", "PGUSER": "theirs",

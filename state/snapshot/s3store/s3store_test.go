@@ -121,8 +121,8 @@ func TestALockThatOneOfTheTwoRefusesIsNotHeld(t *testing.T) {
 	}
 }
 
-// The answer to a lock was lost, and the request repeated: the condition then fails because of the process's own lock,
-// and the command gave up before it, and left it behind.
+// The response to a lock request was lost, and the request repeated: the condition then failed because of the process's
+// own lock, and the command failed and left the lock behind.
 func TestALockWhoseAnswerWasLostIsOurs(t *testing.T) {
 	s := amazon.New(t, "states")
 	b := opened(t, s, map[string]cty.Value{"use_lockfile": cty.True, "dynamodb_table": cty.StringVal("locks")})
@@ -243,7 +243,7 @@ func is(t *testing.T, got, want any) {
 	}
 }
 
-// A lock that an operator had broken was noticed by nobody: the one who held it wrote over what the next one had done.
+// Nobody noticed a lock that an operator had broken: its former holder overwrote the changes of the next one.
 func TestALockThatWasStolenIsNoticed(t *testing.T) {
 	for claim, steal := range map[string]func(*amazon.Server, []byte){
 		"the file": func(s *amazon.Server, theirs []byte) { s.Put("states", "p/q/terraform.tfstate.tflock", theirs) },

@@ -30,7 +30,7 @@ type site struct {
 
 	mu       sync.Mutex // guards what follows
 	requests []string
-	// meddle may answer a request in place of the service, or say that its answer is lost.
+	// meddle may answer a request instead of the service, or say that the response is lost.
 	meddle func(r *http.Request) (status int, lost bool)
 }
 
@@ -145,8 +145,8 @@ func TestTheBackendsKeepTheContract(t *testing.T) {
 
 const state1 = `{"version":4,"serial":1,"lineage":"l","outputs":{"o":{"value":"v","type":"string"}},"resources":[]}`
 
-// The answer to the request for the lock is lost, and the request comes a second time. The service says that the
-// workspace is locked: the command would have given up before a lock that is its own, and left it behind.
+// The response to the request for the lock is lost, and the request is sent a second time. The service says that the
+// workspace is locked: the command would have failed because of its own lock, and left it behind.
 func TestALockWhoseAnswerWasLostIsOurs(t *testing.T) {
 	s := newSite(t)
 	b := s.open("cloud", named("one"))
@@ -192,7 +192,7 @@ func TestABusyServiceIsAskedAgain(t *testing.T) {
 	}
 }
 
-// Without -lock the service still takes states from nobody but the holder of the lock.
+// Without -lock the service still accepts states only from the holder of the lock.
 func TestAStateIsWrittenWithoutALockOfItsOwn(t *testing.T) {
 	s := newSite(t)
 	b := s.open("cloud", named("one"))
@@ -207,7 +207,7 @@ func TestAStateIsWrittenWithoutALockOfItsOwn(t *testing.T) {
 	}
 }
 
-// A state of another lineage, or an earlier one, is written because the user has asked for it: state push -force, state
+// A state of another lineage, or an earlier one, is written because the user has requested it: state push -force, state
 // restore. The service refused it.
 func TestWhatWasSeenMayBeReplaced(t *testing.T) {
 	s := newSite(t)
@@ -222,7 +222,7 @@ func TestWhatWasSeenMayBeReplaced(t *testing.T) {
 	if data, err := s.open("cloud", named("one")).Read(t.Context(), "one"); err != nil || string(data) != another {
 		t.Errorf("read %q, %v", data, err)
 	}
-	// Who has not seen what is there does not replace it.
+	// A client that has not read the present state does not replace it.
 	if err := s.open("cloud", named("one")).Write(t.Context(), "one", []byte(state1)); err == nil {
 		t.Error("a state that nobody has seen was replaced by one of another lineage")
 	}
