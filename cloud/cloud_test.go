@@ -12,7 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/environ"
 )
 
-// A relative name in SSL_CERT_FILE was opened where the process works, which is not where the operation does.
+// A relative name in SSL_CERT_FILE was opened in the working directory of the process, which is not that of the
+// operation.
 func TestAuthoritiesAreReadInTheDirectoryOfTheOperation(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/environ"
 )
 
-// Most clients had no bound at all: a server that took a request and never answered kept a command for ever.
+// Most clients had no time limit: a server that accepted a request and never answered blocked a command for ever.
 func TestAServerThatIsSilentIsGivenUp(t *testing.T) {
 	over := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -20,7 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// guarded is a server with the accounts that the project ships, and what its users see of it.
+// guarded is a server with the accounts that the project ships, and the views of its users.
 type guarded struct {
 	*testing.T
 	url         string
@@ -85,7 +85,7 @@ func (g *guarded) connect(user string) *jet.Conn {
 	return c
 }
 
-// raw connects as a user who may do whatever NATS lets him.
+// raw connects as a user without the programs' own restrictions.
 func (g *guarded) raw(user string) *nats.Conn {
 	g.Helper()
 	nc, err := nats.Connect(g.url, nats.UserInfo(user, user),
@@ -222,13 +222,14 @@ func TestAWorkerOfAPoolAnswersCallsAndBeats(t *testing.T) {
 	g.no(<-taken)
 }
 
-// refusal reports whether nobody took a request: the server says no, or nobody is there, or nothing comes.
+// refusal reports whether a request was not accepted: the server refuses it, nobody receives it, or nothing is
+// answered.
 func refusal(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrTimeout) ||
 		errors.Is(err, nats.ErrPermissionViolation)
 }
 
-// counts are the numbers of messages in all streams.
+// counts returns the numbers of messages in all streams.
 func (g *guarded) counts() wire.HighWater {
 	g.Helper()
 	mark, err := g.coordinator.HighWater(g.Context(), []string{"eu", "us"})
@@ -301,7 +302,7 @@ func TestAWorkerOfAPoolReachesNothingOfAnother(t *testing.T) {
 	}
 }
 
-// An answer goes to whatever subject the request names. In one account that would be a way to write tasks: have the
+// An answer is sent to the subject that the request names. In one account that would be a way to write tasks: have the
 // server answer with the bytes of a blob, on the subject of a task.
 func TestAWorkerCannotHaveTheServerWriteATaskForIt(t *testing.T) {
 	g := start(t)
@@ -328,7 +329,7 @@ func TestAWorkerCannotHaveTheServerWriteATaskForIt(t *testing.T) {
 	if after := g.counts(); !after.Equal(before) {
 		t.Errorf("the streams were at %+v, and are at %+v", before, after)
 	}
-	// The way is there, for who is in the account of the streams.
+	// A user in the account of the streams can do that.
 	g.no(g.raw("coordinator").PublishRequest("$JS.API.DIRECT.GET.OBJ_BLOB_eu", "task.us.alice.run-1.forged",
 		[]byte(`{"seq":1}`)))
 	if m, err := heard.NextMsg(2 * time.Second); err != nil || string(m.Data) != "forged" {

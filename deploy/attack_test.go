@@ -18,8 +18,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Who owned pool eu (its user, its workers) could read the claims of all pools through an imported API, and needed no
-// more than one of the names that it found there to pass a result off as that of a worker of pool us.
+// An attacker who controlled the pool eu (its user, its workers) could read the claims of all pools through an imported
+// API, and one of the names found there was enough to forge a result of a worker of the pool us.
 func TestWhoOwnsAPoolReadsNoClaimAndNoKeyOfAnother(t *testing.T) {
 	g := start(t)
 	ctx, us := t.Context(), euTask
@@ -64,8 +64,8 @@ func TestWhoOwnsAPoolReadsNoClaimAndNoKeyOfAnother(t *testing.T) {
 	}
 }
 
-// A heartbeat was believed whatever its subject: one of pool eu could name a worker of us, end it, or have the keys of
-// all runs sealed for itself; and six large ones took the coordinator to 534 MB.
+// A heartbeat was believed whatever its subject: one of the pool eu could name a worker of us, end it, or have the keys
+// of all runs encrypted for itself; and with six large ones the coordinator used 534 MB.
 func TestWhoOwnsAPoolSpeaksForNoWorkerOfAnother(t *testing.T) {
 	g := start(t)
 	ctx, raw, us := t.Context(), g.raw("worker-eu"), g.connect("worker-us")
@@ -126,8 +126,9 @@ func TestWhoOwnsAPoolSpeaksForNoWorkerOfAnother(t *testing.T) {
 	g.no(<-watched)
 }
 
-// The results of all pools were in one stream, and no stream had a bound: who owned pool eu could fill the storage of the
-// server with results that nobody had asked for, with claims and with blobs, and no pool could claim or report anything.
+// The results of all pools were in one stream, and no stream had a bound: an attacker who controlled the pool eu could
+// fill the storage of the server with unrequested results, with claims and with blobs, and no pool could claim or
+// report anything.
 func TestWhoOwnsAPoolFillsNothingThatOthersNeed(t *testing.T) {
 	g := start(t)
 	ctx, raw, us := t.Context(), g.raw("worker-eu"), euTask

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Relative names were opened where the process works, which is not where the operation does.
+// Relative names were opened in the working directory of the process, which is not that of the operation.
 func TestFilesThatSettingsNameAreInTheDirectoryOfTheOperation(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "ca.pem"), []byte("no certificate"), 0o600); err != nil {
@@ -35,8 +35,7 @@ func TestFilesThatSettingsNameAreInTheDirectoryOfTheOperation(t *testing.T) {
 	}
 }
 
-// Of the TLS configuration that the operation's environment had made, one with its own authorities, the session kept
-// the authorities at most.
+// The session used at most the authorities of the TLS configuration of the operation's environment.
 func TestTheTransportKeepsWhatTheEnvironmentSaysAboutCertificates(t *testing.T) {
 	given := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "s3.example.com", MinVersion: tls.VersionTLS13}
 	s := Settings{Transport: &http.Transport{TLSClientConfig: given}, Insecure: true}

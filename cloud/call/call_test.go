@@ -26,8 +26,8 @@ func answers(t *testing.T, each ...http.HandlerFunc) (*httptest.Server, *int) {
 	return s, &asked
 }
 
-// A machine whose clock was an hour behind could sign nothing that a service took: every command failed until somebody
-// had set the clock.
+// Services refused all signatures of a machine whose clock was an hour slow: every command failed until somebody had
+// set the clock.
 func TestARefusedSignatureIsMadeAgainByTheClockOfTheService(t *testing.T) {
 	const format = time.RFC3339
 	now := time.Now()
@@ -83,7 +83,7 @@ func TestAServiceThatIsBusyIsGivenTheTimeThatItAsksFor(t *testing.T) {
 	}
 }
 
-// silence is an error as that of a connection on which nothing passes.
+// silence is an error like that of a connection without data.
 type silence struct{}
 
 func (silence) Error() string   { return "nothing was heard" }

@@ -18,7 +18,7 @@ import (
 
 const scope = "https://www.googleapis.com/auth/devstorage.read_write"
 
-// settings reach the fake under every name.
+// settings returns settings with which every name leads to the fake.
 func settings(s *fake.Server) google.Settings {
 	transport := s.Client().Transport.(*http.Transport).Clone()
 	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -63,8 +63,8 @@ func TestAServiceAccountIsImpersonatedOverDelegates(t *testing.T) {
 	}
 }
 
-// A relative name in GOOGLE_APPLICATION_CREDENTIALS was opened where the process works, which is not where the operation
-// does.
+// A relative name in GOOGLE_APPLICATION_CREDENTIALS was opened in the working directory of the process, which is not
+// that of the operation.
 func TestCredentialsOfTheEnvironmentAreReadInTheDirectoryOfTheOperation(t *testing.T) {
 	s := fake.NewTLS(t, "states")
 	dir := t.TempDir()

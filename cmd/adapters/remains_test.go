@@ -11,7 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// A command without a store has its server in a temporary directory. A command that was killed left it there, for ever.
+// A command without a store has its server in a temporary directory. If the command was killed, the directory remained
+// for ever.
 func TestTheServersOfKilledCommandsAreRemovedByTheNextOne(t *testing.T) {
 	base, later := t.TempDir(), time.Now().Add(2*locksWithin)
 	place := func(name string) (dir string) {

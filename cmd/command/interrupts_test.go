@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// signalled plays a command in virtual time. It gets signals at the given moments, and does what work does.
+// signalled simulates a command in virtual time. It gets signals at the given moments, and calls work.
 func signalled(t *testing.T, at []time.Duration, work func(i *Interrupts)) (stopped, left, ended time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,7 +40,8 @@ func signalled(t *testing.T, at []time.Duration, work func(i *Interrupts)) (stop
 // within waits in virtual time.
 func within(d time.Duration) { <-time.After(d) }
 
-// A signal was a token that the next reader took. A plan's check took it, and the apply behind it began all the same.
+// A signal was a token that the next reader took. If a plan's check took it, the apply after the plan began
+// nevertheless.
 func TestAStopIsSeenByEveryPhaseThatLooksLater(t *testing.T) {
 	var seen []bool
 	signalled(t, []time.Duration{time.Second}, func(i *Interrupts) {
@@ -55,8 +56,8 @@ func TestAStopIsSeenByEveryPhaseThatLooksLater(t *testing.T) {
 	}
 }
 
-// A signal only asked. What does not look, such as the evaluation of 1e600000000 or the reading of /dev/zero, went on
-// for minutes.
+// A signal was only a request. Code that does not check for it, such as the evaluation of 1e600000000 or the reading of
+// /dev/zero, continued for minutes.
 func TestACommandThatDoesNotLookIsEndedWithinTwoSeconds(t *testing.T) {
 	stopped, left, ended := signalled(t, []time.Duration{time.Second}, func(*Interrupts) { within(time.Hour) })
 	if stopped != time.Second || left <= stopped || ended <= left || ended > 3*time.Second {

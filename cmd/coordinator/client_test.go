@@ -11,9 +11,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// The scripts of testdata/client are those of a command line whose states and runs are at a service, which is in this
-// process. In them, `workspace NAME MODE` makes a workspace, and `elsewhere VERB NAME [REASON]` does what somebody else
-// does there: lock, unlock, approve, discard, await STATUS.
+// The scripts of testdata/client use a command line whose states and runs are at a service in this process. In them,
+// `workspace NAME MODE` creates a workspace, and `elsewhere VERB NAME [REASON]` does what another user does: lock,
+// unlock, approve, discard, await STATUS.
 func TestTheCommandLineAtAService(t *testing.T) {
 	s, token := serveIn(t, t.TempDir(), "")
 	t.Cleanup(func() { s.stop() })
@@ -53,7 +53,7 @@ func TestTheCommandLineAtAService(t *testing.T) {
 	})
 }
 
-// elsewhere does what somebody else does with the newest run of a workspace, or with the workspace.
+// elsewhere does what another user does with the newest run of a workspace, or with the workspace.
 func (s *served) elsewhere(args []string) error {
 	ctx := context.Background()
 	w, err := s.client.Workspaces.Read(ctx, "main", args[1])

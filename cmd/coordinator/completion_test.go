@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/environ"
 )
 
-// The commands with -ignore-remote-version set it in their estate, which there is none of while a line is completed:
-// their completion ended with a panic.
+// The commands with -ignore-remote-version set it in their estate, which does not exist while a line is completed:
+// their completion panicked.
 func TestTheOptionsOfEveryCommandAreCompleted(t *testing.T) {
 	for _, c := range program().Commands {
 		a := newApp(strings.NewReader(""), io.Discard, io.Discard, environ.Variables{"HOME=" + t.TempDir()})

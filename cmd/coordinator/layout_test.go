@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// One store had all workspaces, so that two of them could not be worked on at one time. A directory that has such a
-// store is laid out anew by the first command that writes; those that read find everything before and afterwards.
+// One store had all workspaces, so that two of them could not be used at the same time. The first command that writes
+// converts a directory with such a store; commands that read find everything before and afterwards.
 func TestADirectoryOfAnEarlierVersionKeepsItsWorkspaces(t *testing.T) {
 	t.Chdir(t.TempDir())
 	ctx := t.Context()

@@ -22,7 +22,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
-			// Nothing of the machine's own configuration gets in.
+			// The machine's own configuration must not have an effect.
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("TF_CLI_CONFIG_FILE", "")
 			e.Setenv("MILLIPEDE_NATS", "")

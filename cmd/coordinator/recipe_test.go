@@ -22,7 +22,7 @@ Usage: coordinator [global options] count [options]
 Options:
 ` + variablesHelp + jsonHelp
 
-// runCount is a command by the recipe of ARCHITECTURE.md. In a program it would be a file of its own.
+// runCount is a command by the recipe of ARCHITECTURE.md. In a program it would be in a separate file.
 func runCount(ctx context.Context, a *app, args []string) int {
 	var sf viewFlags
 	var vars variableFlags

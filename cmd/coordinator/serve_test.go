@@ -22,7 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/environ"
 )
 
-// served is a service in this process, as `coordinator serve` makes it.
+// served is a service in this process, as `coordinator serve` creates it.
 type served struct {
 	t      *testing.T
 	client *client.Client
@@ -41,7 +41,7 @@ func serveIn(t *testing.T, home, token string) (*served, string) {
 	return serveTo(t, home, token, t.Output())
 }
 
-// serveTo is serveIn with what the service says of itself, and more options.
+// serveTo is serveIn with the service's output, and more options.
 func serveTo(t *testing.T, home, token string, stderr io.Writer, more ...string) (*served, string) {
 	t.Helper()
 	return serveUnder(t, environ.Variables{"HOME=" + home, "PATH=" + os.Getenv("PATH")}, token, stderr, more...)
@@ -95,7 +95,7 @@ func serveUnder(t *testing.T, environment environ.Variables, token string, stder
 	return s, token
 }
 
-// run uploads a configuration, has it applied, and returns the run once it is over.
+// run uploads a configuration, applies it, and returns the run once it has ended.
 func (s *served) run(w *client.Workspace, text string, o client.RunCreateOptions) *client.Run {
 	s.t.Helper()
 	dir := s.t.TempDir()
@@ -136,7 +136,7 @@ func (s *served) tryRun(w *client.Workspace, dir string, o client.RunCreateOptio
 	return r, err
 }
 
-// log is what people read of a phase.
+// log returns the log of a phase as people read it.
 func (s *served) log(r io.Reader, err error) string {
 	s.t.Helper()
 	if err != nil {
@@ -182,11 +182,11 @@ output "s" {
 }
 `
 
-// seed is what the seeds of curve key pairs look like.
+// seed matches the seeds of curve key pairs.
 var seed = regexp.MustCompile(`\bSX[A-Z2-7]{56}\b`)
 
-// A service plans and applies for a program that knows nothing of it; what it has answered is there when it starts
-// again; and nothing in its directory tells a secret.
+// A service plans and applies for a program that does not know it; confirmed changes exist after a restart; and its
+// directory has no secret in plain text.
 func TestAServiceCarriesRunsOut(t *testing.T) {
 	home := t.TempDir()
 	s, token := serveIn(t, home, "")
@@ -251,7 +251,7 @@ func TestAServiceCarriesRunsOut(t *testing.T) {
 		!strings.Contains(text, "main.tf line 1") {
 		t.Errorf("%s: %s", broken.Status, text)
 	}
-	// Who read the log of an apply that does not come waited for it for ever.
+	// A client that read the log of an apply that never began waited for it for ever.
 	if text := s.log(s.client.Applies.Logs(ctx, broken.Apply.ID)); text != "" {
 		t.Errorf("the log of an apply that did not come: %s", text)
 	}
@@ -262,8 +262,8 @@ func TestAServiceCarriesRunsOut(t *testing.T) {
 	s.stop()
 }
 
-// Each phase of a run had a NATS server and a worker of its own. Now all share one connection, and must not share what
-// is theirs: environments, limits, places, results.
+// Each phase of a run had a NATS server and a worker of its own. Now all phases use one connection, and must not share
+// environments, limits, places and results.
 func TestTwentyWorkspacesHaveRunsAtOnce(t *testing.T) {
 	s, _ := serveIn(t, t.TempDir(), "")
 	dir := t.TempDir()
@@ -314,8 +314,8 @@ output "o" { value = join(" ", terraform_data.a[*].output) }
 	s.stop()
 }
 
-// Every phase had the store of its workspace for itself: a plan that is only looked at ended with "Error acquiring the
-// state lock" while another run applied, or made that run end so.
+// Every phase needed the store of its workspace exclusively: a speculative plan ended with "Error acquiring the state
+// lock" while another run applied, or made that run end with this error.
 func TestPlansThatApplyNothingWaitForNobody(t *testing.T) {
 	s, _ := serveIn(t, t.TempDir(), "")
 	w, err := s.client.Workspaces.Create(t.Context(), "main", client.WorkspaceCreateOptions{Name: client.String("one")})
@@ -361,8 +361,8 @@ resource "terraform_data" "a" {
 	s.stop()
 }
 
-// What a run brings along is about the run. These would have the service talk to programs of somebody else, or write to
-// directories of its own.
+// The variables of a run concern only the run. These would make the service use another program's plugins, or write to
+// other directories of its own.
 func TestARunDoesNotReachIntoTheService(t *testing.T) {
 	home := t.TempDir()
 	s, _ := serveIn(t, home, "")

@@ -8,7 +8,7 @@ import (
 	client "github.com/hashicorp/go-tfe"
 )
 
-// planDocument is what the test looks at of the JSON document of a plan.
+// planDocument has the fields of a plan's JSON document that the test uses.
 type planDocument struct {
 	Prior struct {
 		Values documentValues `json:"values"`
@@ -29,7 +29,7 @@ type documentValues struct {
 	} `json:"root_module"`
 }
 
-// inputs are those of the objects, in their order.
+// inputs returns the inputs of the objects, in their order.
 func (v documentValues) inputs() string {
 	out := ""
 	for _, r := range v.Root.Resources {
@@ -38,17 +38,17 @@ func (v documentValues) inputs() string {
 	return out
 }
 
-// Each plan made its whole document, as large as the state, whether anybody asked for it or not. It is made when
-// somebody does, after the state has moved on too, and says what there was when the plan was made. The redacted one
-// listed what stays as it is.
+// Each plan made its whole document, as large as the state, whether or not it was requested. It is now made when it is
+// requested, also after the state has changed, and shows the objects that existed when the plan was made. The redacted
+// document listed unchanged objects.
 func TestTheDocumentOfAPlanSaysWhatThereWasThen(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprint("object-locks ", shared), func(t *testing.T) { documentsStay(t, shared) })
 	}
 }
 
-// documentsStay is for a workspace whose runs share the state, or do not: then the plan that is kept leaves out what
-// the store has.
+// documentsStay tests a workspace whose runs share the state, or do not share it: if they do, the stored plan omits
+// what the store has.
 func documentsStay(t *testing.T, shared bool) {
 	h := newAlone(t)
 	h.set("object-locks", shared)

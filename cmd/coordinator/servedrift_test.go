@@ -93,7 +93,7 @@ output "id" { value = terraform_data.a.id }
 	if err != nil || state.Serial != 1 {
 		t.Errorf("the state is %+v, %v", state, err)
 	}
-	// What plans read is a setting, too.
+	// The objects that plans read are a setting, too.
 	r := s.runDir(w, dir, o)
 	if text := s.log(s.client.Plans.Logs(t.Context(), r.Plan.ID)); !strings.Contains(text, "4 objects were not read") {
 		t.Errorf("the plan has read everything: %s: %s", r.Status, text)

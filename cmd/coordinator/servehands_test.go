@@ -23,8 +23,8 @@ type hands struct {
 	dir  string // where provisioners look
 }
 
-// handsConfiguration has parts that have nothing to do with each other. Each operation says that it has begun, and goes
-// on once it may.
+// handsConfiguration has independent parts. Each operation signals that it has begun, and continues when the test
+// permits it.
 const handsConfiguration = `
 variable "a" { default = "1" }
 variable "b" { default = "1" }
@@ -72,7 +72,7 @@ func newAlone(t *testing.T) *hands {
 	return &hands{s, w, home, t.TempDir()}
 }
 
-// set changes a setting of the workspace that the client does not know.
+// set changes a setting of the workspace that the client library does not have.
 func (h *hands) set(name string, value any) {
 	h.t.Helper()
 	body, err := json.Marshal(map[string]any{"data": map[string]any{"type": "workspaces",
@@ -97,7 +97,7 @@ func (h *hands) set(name string, value any) {
 	}
 }
 
-// begin has a run applied, and returns where its end is told.
+// begin starts an apply, and returns a channel for its end.
 func (h *hands) begin(variables ...string) <-chan *client.Run {
 	h.t.Helper()
 	dir := h.t.TempDir()
@@ -121,7 +121,7 @@ func (h *hands) begin(variables ...string) <-chan *client.Run {
 	return over
 }
 
-// begun returns when an operation has begun, may lets it go on.
+// begun returns when an operation has begun; may permits it to continue.
 func (h *hands) begun(name string) {
 	for !h.t.Failed() {
 		if _, err := os.Stat(filepath.Join(h.dir, "begun-"+name)); err == nil {
@@ -139,7 +139,7 @@ func (h *hands) may(names ...string) {
 	}
 }
 
-// ended returns the run once it is over, and what its logs say.
+// ended returns the run once it has ended, and its logs.
 func (h *hands) ended(over <-chan *client.Run) (*client.Run, string) {
 	h.t.Helper()
 	r := <-over
@@ -159,7 +159,7 @@ func (h *hands) applied(over <-chan *client.Run) *client.Run {
 	return r
 }
 
-// outputs are those of the state as it is now, with its serial and its run.
+// outputs returns the outputs of the present state, with its serial and its run.
 func (h *hands) outputs() string {
 	h.t.Helper()
 	v, err := h.client.StateVersions.ReadCurrent(h.t.Context(), h.w.ID)
@@ -169,7 +169,7 @@ func (h *hands) outputs() string {
 	return fmt.Sprintf("%s %s in %d", h.output(h.w, "a"), h.output(h.w, "b"), v.Serial)
 }
 
-// waiting returns what a run under way waits for, once it waits for objects.
+// waiting returns the objects for which a run waits, once it waits for objects.
 func (h *hands) waiting() (on, text string) {
 	for !h.t.Failed() {
 		runs, err := h.client.Runs.List(h.t.Context(), h.w.ID, nil)
@@ -218,7 +218,7 @@ func TestRunsThatChangeOtherThingsAreAppliedAtOnce(t *testing.T) {
 	h.begun("b-2") // both are under way
 	h.may("b-2")
 	h.applied(b)
-	// What the other one has done by now belongs to a version that has not ended.
+	// The changes of the other run so far belong to a version that has not ended.
 	if got := h.outputs(); got != "1 2 in 2" {
 		t.Errorf("while one is under way, the outputs are %s", got)
 	}
@@ -245,7 +245,7 @@ func TestARunWaitsForTheObjectsOfAnotherOneAndSaysSo(t *testing.T) {
 	if on != r.ID || !strings.Contains(text, "terraform_data.a, which") || !strings.Contains(text, "admin ("+r.ID+") has since") {
 		t.Errorf("it waits for %s: %s", on, text)
 	}
-	// What it was to change has changed, so it plans again: nobody has approved the first plan.
+	// The object that it was to change has changed, so it plans again: nobody has approved the first plan.
 	again, log := h.ended(second)
 	if again.Status != client.RunApplied || !strings.Contains(log, "terraform_data.a, which the plan changes") ||
 		!strings.Contains(log, "by admin ("+r.ID+")") || !strings.Contains(log, "so it plans again") {
@@ -254,7 +254,7 @@ func TestARunWaitsForTheObjectsOfAnotherOneAndSaysSo(t *testing.T) {
 	if got := h.outputs(); got != "3 1 in 3" {
 		t.Errorf("the outputs are %s", got)
 	}
-	// Both make instances of a resource that has none, so one waits; then nothing is in its way.
+	// Both create instances of a resource that has none, so one waits; afterwards nothing blocks it.
 	x := h.begin(`a="3"`, `c=["x"]`)
 	h.begun("c-x")
 	y := h.begin(`a="3"`, `c=["y"]`)
@@ -276,8 +276,8 @@ func TestARunWaitsForTheObjectsOfAnotherOneAndSaysSo(t *testing.T) {
 	h.stop()
 }
 
-// inTheWayOfStates puts a file where the service keeps the versions of states, so that none can be written. The
-// function that it returns takes the file away.
+// inTheWayOfStates puts a file where the service stores the versions of states, so that none can be written. The
+// returned function removes the file.
 func (h *hands) inTheWayOfStates() (over func()) {
 	h.t.Helper()
 	dir := ""
@@ -304,8 +304,9 @@ func (h *hands) inTheWayOfStates() (over func()) {
 	}
 }
 
-// A run had applied everything, and the service could not keep the new version of the state. The error says that the
-// next command writes it; but the next run found nothing to apply, so nobody wrote it until something was changed again.
+// A run had applied everything, but the service could not store the new version of the state. The error says that the
+// next command writes it; but the next run found nothing to apply, so it was not written until something was changed
+// again.
 func TestARunWithNothingToApplyWritesTheStateThatAnEarlierOneCouldNot(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) *hands{"the state is shared": newHands, "it is not": newAlone} {
 		t.Run(name, func(t *testing.T) {

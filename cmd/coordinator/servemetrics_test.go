@@ -39,7 +39,7 @@ func TestAServiceIsScrapedWhereItWasToldAndNowhereElse(t *testing.T) {
 		return answer.StatusCode, string(text)
 	}
 	status, text := read(http.DefaultClient, "http://"+address[1]+"/metrics")
-	// A change of a run is counted once it is kept, when clients may have read it already.
+	// A change of a run is counted once it is stored, when clients may already have read it.
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until) &&
 		!strings.Contains(text, `millipede_run_changes_total{status="applied"} 1`); {
 		status, text = read(http.DefaultClient, "http://"+address[1]+"/metrics")

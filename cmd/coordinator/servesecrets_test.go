@@ -14,7 +14,7 @@ import (
 	client "github.com/hashicorp/go-tfe"
 )
 
-// leaky is a configuration that takes no care of its secrets: it does not say that they are, and prints them.
+// leaky is a configuration that does not protect its secrets: it does not declare them as sensitive, and prints them.
 const leaky = `
 terraform {
   cloud {
@@ -31,7 +31,7 @@ resource "terraform_data" "a" {
 output "ok" { value = "fine" }
 `
 
-// safe is a text that several write and that is read meanwhile.
+// safe is a text that several goroutines write and that is read meanwhile.
 type safe struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer
@@ -49,9 +49,9 @@ func (s *safe) String() string {
 	return s.text.String()
 }
 
-// Sensitive variables of a workspace were plain to the engine when the configuration did not declare them sensitive:
-// plans, logs and documents showed them. Programs that a run starts print their environment. Values of -var came back
-// with every reading of the run.
+// The engine did not treat sensitive variables of a workspace as sensitive if the configuration did not declare them
+// so: plans, logs and documents showed them. Programs that a run starts print their environment. Every read of the run
+// returned the values of -var.
 func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 	home := t.TempDir()
 	said := &safe{}

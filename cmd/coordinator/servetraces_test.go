@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// The service had a tracer, and its runs did not: no span of them was ever sent.
+// The service had a tracer, but its runs did not: no span of them was ever sent.
 func TestTheRunsOfAServiceAreTraced(t *testing.T) {
 	c := collector.Start(t)
 	s, _ := serveUnder(t, environ.Variables{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"),

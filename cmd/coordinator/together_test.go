@@ -26,7 +26,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// place is a directory with a configuration, and the command lines that are given there.
+// place is a directory with a configuration, and the command lines that are executed there.
 type place struct {
 	name  string
 	dir   string
@@ -35,20 +35,20 @@ type place struct {
 	lines [][]string
 }
 
-// said is what a command line came to.
+// said is the result of a command line.
 type said struct {
 	Code           int
 	Stdout, Stderr string
 }
 
-// left is what all command lines of a place came to: what they said, and the files that are there afterwards.
+// left is the result of all command lines of a place: their output, and the files that exist afterwards.
 type left struct {
 	Said  []said
 	Files map[string]string
 }
 
-// configured is what all places have, with what tells them from each other: the environment of provisioners, variables
-// in the environment, files that are read, modules, limits, the data directory.
+// configured is the configuration of all places, with everything in which they may differ: the environment of
+// provisioners, variables in the environment, files that are read, modules, limits, the data directory.
 const configured = `
 variable "own" {}
 module "m" {
@@ -97,7 +97,7 @@ run "fails" {
 }
 `
 
-// places makes the directories: plans, applies, destroys, tests, and some that fail, in turn.
+// places creates the directories: plans, applies, destroys, tests, and some that fail, in turn.
 func places(t *testing.T, n int) []*place {
 	t.Helper()
 	base, home := t.TempDir(), t.TempDir()
@@ -137,7 +137,7 @@ func places(t *testing.T, n int) []*place {
 	return out
 }
 
-// lay writes the files of a place anew.
+// lay writes the files of a place again.
 func (p *place) lay(t *testing.T) {
 	t.Helper()
 	if err := os.RemoveAll(p.dir); err != nil {
@@ -151,7 +151,7 @@ func (p *place) lay(t *testing.T) {
 	}
 }
 
-// alone gives the command lines to processes of their own, in the directory.
+// alone executes the command lines in separate processes, in the directory.
 func (p *place) alone(t *testing.T) left {
 	t.Helper()
 	var out left
@@ -169,7 +169,7 @@ func (p *place) alone(t *testing.T) left {
 	return out
 }
 
-// line gives a command line to this process, which works elsewhere.
+// line executes a command line in this process, whose working directory is another one.
 func (p *place) line(connector estate.Connector, line []string) (code int, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	a := newApp(strings.NewReader(""), stdout, stderr, environ.Variables(p.env))
@@ -177,7 +177,7 @@ func (p *place) line(connector estate.Connector, line []string) (code int, stdou
 	return a.Run(context.Background(), append([]string{"-chdir=" + p.dir}, line...)), stdout, stderr
 }
 
-// together gives the command lines to this process.
+// together executes the command lines in this process.
 func (p *place) together(t *testing.T, connector estate.Connector) left {
 	t.Helper()
 	var out left
@@ -188,7 +188,7 @@ func (p *place) together(t *testing.T, connector estate.Connector) left {
 	return out
 }
 
-// chances are what is never the same twice: ids, times, and the order of what happens at once.
+// chances match texts that differ between executions: IDs, times, and the order of concurrent events.
 var chances = []struct {
 	pattern *regexp.Regexp
 	by      string
@@ -208,8 +208,8 @@ func withoutChance(text string) string {
 	return text
 }
 
-// settled is what a command line came to, whatever chance had to do with it: lines that are told while objects are made
-// at once come in any order, and some only where the machine is slow.
+// settled returns the result of a command line without random differences: lines about concurrent operations come in
+// any order, and some only on a slow machine.
 func settled(code int, stdout, stderr *bytes.Buffer) said {
 	sorted := func(b *bytes.Buffer) string {
 		lines := slices.DeleteFunc(strings.Split(withoutChance(b.String()), "\n"), func(line string) bool {
@@ -221,7 +221,7 @@ func settled(code int, stdout, stderr *bytes.Buffer) said {
 	return said{code, sorted(stdout), sorted(stderr)}
 }
 
-// left returns the files that are there, but for those that no program but the coordinator reads.
+// left returns the existing files, except those that only the coordinator reads.
 func (p *place) left(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -266,7 +266,7 @@ func (m minedConnection) Transport() wire.Transport { return minedTransport{m.Co
 
 type minedTransport struct{ wire.Transport }
 
-// PutKey implements wire.Keys: a run hands its key over with it.
+// PutKey implements wire.Keys. A run shares its key with it.
 func (minedTransport) PutKey(context.Context, string, string, string, []byte) error {
 	planted()
 	return nil
@@ -281,7 +281,7 @@ func (minedAtOnce) Connect(context.Context, estate.ConnectOptions) (estate.Conne
 	return nil, nil
 }
 
-// keeps seals nothing: the coordinator of a test has no secrets.
+// keeps encrypts nothing: the coordinator of a test has no secrets.
 type keeps struct{}
 
 func (keeps) Seal(_ context.Context, key []byte) ([]byte, error) { return key, nil }
@@ -308,8 +308,8 @@ func shared(t *testing.T) *adapters.Shared {
 	return s
 }
 
-// The working directory, the environment, the streams and the connection were those of the process: -chdir changed the
-// directory of every operation in it, and a panic anywhere ended them all.
+// Operations used the working directory, the environment, the streams and the connection of the process: -chdir changed
+// the directory of every operation in it, and a panic anywhere ended them all.
 func TestTwentyOperationsInOneProcessGiveWhatTwentyProcessesGive(t *testing.T) {
 	all := places(t, 20)
 	want := make([]left, len(all))
@@ -361,7 +361,7 @@ func TestTwentyOperationsInOneProcessGiveWhatTwentyProcessesGive(t *testing.T) {
 	}
 }
 
-// same claims that two ways came to the same.
+// same checks that two executions have the same results.
 func same(t *testing.T, p *place, got, want left) {
 	t.Helper()
 	for i, line := range p.lines {

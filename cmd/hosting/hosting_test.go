@@ -32,8 +32,8 @@ func connect(t *testing.T, e *jet.Embedded, name string) *jet.Conn {
 	return c
 }
 
-// A task that reaches the stream behind the purge of its run, because its publish was slow, cannot be read by anybody:
-// its key is gone. Workers fetched it and gave it back, four times a second, for ever.
+// If a task reaches the stream after the purge of its run, because its publish was slow, nobody can read it: its key is
+// gone. Workers fetched it and returned it, four times a second, for ever.
 func TestATaskThatIsPublishedBehindThePurgeOfItsRunLeavesTheStream(t *testing.T) {
 	ctx := t.Context()
 	server, err := jet.Embed(t.TempDir(), func(line string) { t.Log(line) })
@@ -79,7 +79,7 @@ func TestATaskThatIsPublishedBehindThePurgeOfItsRunLeavesTheStream(t *testing.T)
 	}
 }
 
-// logged is where the worker's log goes.
+// logged is the destination of the worker's log.
 type logged struct{ t *testing.T }
 
 var _ io.Writer = logged{}

@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/environ"
 )
 
-// The library of a cloud that gets no credentials from an operation looks into the environment of the process. It found
-// those of the service, and used them for the runs of anybody.
+// A cloud's library that gets no credentials from an operation reads the environment of the process. It found the
+// credentials of the service, and used them for anybody's runs.
 func TestTheProcessOfAServiceForgetsWhatItsRunsDoNotSee(t *testing.T) {
 	before := environ.Variables(os.Environ())
 	t.Cleanup(func() {

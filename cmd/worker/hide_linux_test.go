@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is stripped from the environment of a plugin could still be read in /proc/PID/environ of the worker, by any
-// process of the same user.
+// Variables that are removed from the environment of a plugin could still be read in /proc/PID/environ of the worker,
+// by any process of the same user.
 func TestAWorkerIsNotReadableInProc(t *testing.T) {
 	if err := hideMemory(); err != nil {
 		t.Fatal(err)

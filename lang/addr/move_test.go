@@ -110,8 +110,8 @@ func TestMovesThatFollowEachOther(t *testing.T) {
 	}
 }
 
-// What is inside was moved after what it is inside of, when it was no longer there: module.m.a.b, which was to become
-// a.z, went along into module.n.
+// An inner module was moved after its outer one, when it was no longer there: module.m.a.b, which was to become a.z,
+// was moved along into module.n.
 func TestMovesInsideOfOthersComeFirst(t *testing.T) {
 	outer := move(t, "", "module.m", "module.n")
 	for from, want := range map[string]bool{

@@ -270,7 +270,7 @@ func TestAnUnreadableDirectoryGivesNoTree(t *testing.T) {
 	}
 }
 
-// FuzzLoadModule holds that whatever a file contains, loading ends, and says what is wrong where.
+// FuzzLoadModule checks that whatever a file contains, loading ends, and errors have a place.
 func FuzzLoadModule(f *testing.F) {
 	for _, seed := range []string{
 		"variable \"a\" {\n  type = object({ a = optional(string, 1) })\n  default = {}\n}\n",

@@ -37,7 +37,7 @@ func (m memory) ReadDir(name string) ([]fs.DirEntry, error) {
 	return fs.ReadDir(m.files, filepath.ToSlash(filepath.Clean(name)))
 }
 
-// beside finds local modules beside their callers, as if they had been installed.
+// beside returns local modules in the directories of their callers, as if they had been installed.
 type beside struct{ files memory }
 
 func (b beside) Locate(r ModuleRequest) (Installed, diag.List) {
@@ -59,7 +59,7 @@ func load(files map[string]string) (*Tree, diag.List) {
 	return l.LoadTree(TreeOptions{Variable: given.Static, Locator: beside{m}})
 }
 
-// mustLoad is load for what has no errors.
+// mustLoad is load for configurations without errors.
 func mustLoad(t testing.TB, files map[string]string) *Tree {
 	t.Helper()
 	tree, diags := load(files)
@@ -82,8 +82,8 @@ func describe(diags diag.List) string {
 	return strings.Join(lines, "")
 }
 
-// Each file of testdata/load is a configuration and the problems that OpenTofu 1.12.6 finds in it while loading;
-// its name says what that shows. Where Millipede knows the place of a problem better, it says that.
+// Each file of testdata/load is a configuration with the errors that OpenTofu 1.12.6 reports while loading it; its name
+// describes the case. If Millipede knows the place of an error more exactly, the file has Millipede's place.
 func TestLoadingFindsWhatOpenTofuFinds(t *testing.T) {
 	cases, err := filepath.Glob("testdata/load/*.txtar")
 	if err != nil || len(cases) == 0 {

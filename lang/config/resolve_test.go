@@ -8,7 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// providers is a tree in which a provider takes many ways.
+// providers is a tree in which a provider is passed in many ways.
 var providers = map[string]string{
 	"main.tf": `
 terraform {

@@ -28,7 +28,7 @@ func TestNoSecretOfAnAddressIsShown(t *testing.T) {
 	}
 }
 
-// The manifest held the secrets of addresses in the clear.
+// The manifest had the secrets of addresses in plain text.
 func TestTheManifestHoldsNoSecrets(t *testing.T) {
 	const address = "s3::https://h/b/k?aws_access_key_secret=s3cret"
 	source, err := ParseModuleSource(address, false)

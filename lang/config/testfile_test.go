@@ -121,8 +121,8 @@ func TestOneBlockOfATestFileIsOneProvider(t *testing.T) {
 	}
 }
 
-// What failed: a provider that a run passes was only looked at where the file has its very block, although one block of
-// the name, with another alias, says whose all of them are.
+// A provider that a run passes was only found if the file has exactly its block, although a block of the same name with
+// another alias determines the source of all of them.
 func TestARunCannotTakeOneProviderForAnother(t *testing.T) {
 	const blocks = "provider \"x\" {\n alias = \"other\"\n}\n"
 	for sentence, c := range map[string]struct {
@@ -146,8 +146,8 @@ func TestARunCannotTakeOneProviderForAnother(t *testing.T) {
 	}
 }
 
-// What failed: tests of a configuration without a run were refused for an import block that OpenTofu looks at only when
-// it imports or installs.
+// Tests of a configuration without a run were refused because of an import block that OpenTofu checks only when it
+// imports or installs.
 func TestWithoutARunNobodyAsksForTheProvidersOfImports(t *testing.T) {
 	const module = "resource \"x_y\" \"y\" {}\nimport {\n to = x_y.y\n id = \"1\"\n provider = x.other\n}\n"
 	for sentence, c := range map[string]struct {
@@ -168,7 +168,7 @@ func TestWithoutARunNobodyAsksForTheProvidersOfImports(t *testing.T) {
 	}
 }
 
-// asWritten leaves every expression to the module.
+// asWritten does not change any expression of the module.
 func asWritten(e hcl.Expression, all bool) (cty.Value, bool, hcl.Diagnostics) {
 	if !all {
 		return cty.NilVal, false, nil

@@ -77,7 +77,7 @@ func BenchmarkBlockByLibrary(b *testing.B) {
 	}
 }
 
-// BenchmarkPrepare is what each block of a configuration costs once.
+// BenchmarkPrepare measures the work that is done once for each block of a configuration.
 func BenchmarkPrepare(b *testing.B) {
 	body, block := parseBody(b, fiveAttributes), instanceType(60)
 	b.ReportAllocs()

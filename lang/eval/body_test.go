@@ -53,7 +53,7 @@ func sink() *schema.Block {
 	}
 }
 
-// bodies are decoded by both decoders in the tests below, and seed the fuzzer.
+// bodies has the bodies that the tests below decode with both decoders; they also seed the fuzzer.
 var bodies = []string{
 	``,
 	fiveAttributesOfSink,
@@ -141,7 +141,7 @@ func TestBothDecodersAgree(t *testing.T) {
 	}
 }
 
-// compareDecoders evaluates with the fast decoder, where it does not give up, and with hcldec.
+// compareDecoders evaluates with the fast decoder, unless it does not support the body, and with hcldec.
 func compareDecoders(t *testing.T, body hcl.Body, block *schema.Block) {
 	t.Helper()
 	bound := PrepareBody(body, block).Bind(testScope(sinkData()))
@@ -351,7 +351,7 @@ func TestConcurrentEvaluationsDoNotDisturbEachOther(t *testing.T) {
 	}
 }
 
-// legacy is a schema as old SDKs make it: a list of objects is an attribute.
+// legacy is a schema like those of old SDKs: a list of objects is an attribute.
 func legacy() *schema.Block {
 	rule := cty.Object(map[string]cty.Type{"port": cty.Number, "cidr": cty.List(cty.String)})
 	return &schema.Block{

@@ -18,13 +18,14 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// fakeData is a module instance in memory. Resources and modules are by their address; instances are taken out of them.
+// fakeData is a module instance in memory, with resources and modules by their address; instances are taken out of
+// these.
 type fakeData struct {
 	variables, locals, outputs map[string]cty.Value
 	resources, modules         map[string]cty.Value
 	// wholes counts the calls of Resource and Module by name.
 	wholes map[string]int
-	// withoutInstances makes every look-up of an instance fall back.
+	// withoutInstances makes every look-up of an instance use the whole resource.
 	withoutInstances bool
 }
 
@@ -91,7 +92,7 @@ func (f *fakeData) element(whole cty.Value, k addr.Key) (cty.Value, bool, diag.L
 	return cty.NilVal, false, nil
 }
 
-// fakeStatic declares what a fakeData has, and the facts about resources.
+// fakeStatic declares the objects of a fakeData, and the properties of resources.
 type fakeStatic struct {
 	*fakeData
 	facts map[string]StaticResource

@@ -10,7 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// bigNumber finds numbers whose decimal form would fill the memory: go-cty writes all their digits.
+// bigNumber matches numbers whose decimal form would fill the memory: go-cty writes all their digits.
 var bigNumber = regexp.MustCompile(`[eE]\+?[0-9_]{4,}`)
 
 // cheap reports whether evaluating a source ends soon: it is short, and does not loop inside of a loop.
@@ -20,8 +20,8 @@ func cheap(src string) bool {
 		strings.Count(src, "dynamic") <= 3 && strings.Count(src, "*") <= 8
 }
 
-// FuzzExpr evaluates expressions. Looking up instances one by one must give what the whole resources give, twice the
-// same, and never a panic.
+// FuzzExpr evaluates expressions. Looking up instances one by one must have the same result as using whole resources,
+// two evaluations must have the same result, and none may panic.
 func FuzzExpr(f *testing.F) {
 	for _, src := range []string{
 		`var.name`, `local.m.a + var.n`, `aws_x.many[count.index].id`, `aws_x.each[each.key].id`,
@@ -70,7 +70,7 @@ func FuzzExpr(f *testing.F) {
 	})
 }
 
-// FuzzBody decodes bodies. The fast decoder must give what hcldec gives, or leave it to hcldec.
+// FuzzBody decodes bodies. The fast decoder must have the same result as hcldec, or leave the body to hcldec.
 func FuzzBody(f *testing.F) {
 	for _, src := range bodies {
 		f.Add(src, false)

@@ -71,7 +71,7 @@ func TestFiles(t *testing.T) {
 	}.prove(t, o)
 }
 
-// The base directory was a part of the pattern, so that what it holds of * or [ was matched like the pattern itself.
+// The base directory was part of the pattern, so that * or [ in its name were matched like the pattern itself.
 func TestADirectoryWhoseNameLooksLikeAPatternHasFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a[b]{c}*")
 	if err := os.MkdirAll(filepath.Join(dir, "tree"), 0o755); err != nil {

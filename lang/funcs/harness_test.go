@@ -14,10 +14,10 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// noon is what every clock of these tests shows.
+// noon is the time of every clock in these tests.
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// scope evaluates expressions with one function table and a few variables: what a run knows and does not know yet.
+// scope evaluates expressions with one function table and a few variables, known and unknown ones.
 func scope(o funcs.Options) *hcl.EvalContext {
 	if o.Now == nil {
 		o.Now = func() time.Time { return noon }
@@ -46,7 +46,8 @@ func eval(t *testing.T, ctx *hcl.EvalContext, expr string) (cty.Value, hcl.Diagn
 	return e.Value(ctx)
 }
 
-// same holds claims of the form "this expression has the value, the type and the marks of that one", by sentence.
+// same is a table of claims of the form "this expression has the value, the type and the marks of that one", by
+// sentence.
 type same map[string][2]string
 
 func (claims same) prove(t *testing.T, o funcs.Options) {
@@ -69,7 +70,7 @@ func (claims same) prove(t *testing.T, o funcs.Options) {
 	}
 }
 
-// refused holds claims of the form "this call fails so", by sentence.
+// refused is a table of claims of the form "this call fails in this way", by sentence.
 type refused map[string]failure
 
 type failure struct {

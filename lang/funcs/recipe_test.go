@@ -8,7 +8,7 @@ import (
 )
 
 // toy is a function that is added by the recipe of ARCHITECTURE.md: an entry of a family, and the family's line in the
-// table, which the test stands in for.
+// table, which the test replaces.
 func toy() family {
 	return family{"twice": {onFloats("times", func(x, times float64) float64 { return x * times * 2 }),
 		"Doubles a number, as often as a second one says."}}

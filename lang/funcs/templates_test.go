@@ -93,8 +93,8 @@ func TestTheDepthOfTemplatesCanBeSet(t *testing.T) {
 	refused{"deeper": {`templatefile("chain.tftpl", {n = 3})`, badCall, "more than 2 levels deep", ""}}.prove(t, o)
 }
 
-// Mechanism: a function that renders once for the type of its result and once for the value doubles the work with each
-// level, so that twenty levels take a million renderings.
+// A function that renders once for the type of its result and once for the value doubles the work with each level, so
+// that twenty levels took a million renderings.
 func TestEachLevelOfTemplatesIsRenderedOnce(t *testing.T) {
 	files := map[string]string{"20.tftpl": "${timestamp()}"}
 	for level := range 20 {

@@ -6,7 +6,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// What is not found here would be written to the state as if nobody had called it sensitive.
+// A sensitive value that is not found here would be written to the state as if it were not sensitive.
 func TestAMarkIsFoundWhereverItIs(t *testing.T) {
 	secret := cty.StringVal("s").Mark(Sensitive)
 	for name, v := range map[string]cty.Value{

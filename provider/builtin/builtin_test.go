@@ -16,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// under returns the provider over two states: "local" has one in the workspace "default", and none elsewhere.
+// under returns the provider with two state backends: "local" has a state in the workspace "default", and none
+// elsewhere.
 func under(read StateReader) provider.Provider {
 	return New(Options{
 		ReadState: read,

@@ -143,7 +143,7 @@ func TestTheFileInTheHomeDirectoryIsFound(t *testing.T) {
 	}
 }
 
-// home makes files in a home directory, and loads the CLI configuration of its owner.
+// home creates files in a home directory, and loads the CLI configuration of its owner.
 func home(t *testing.T, files map[string]string, variables ...string) (*Config, diag.List, string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -40,7 +40,7 @@ oci_default_credentials {
 	if !slices.Equal(c.OCI.Rules, want) || c.OCI.Helper != "pass" || c.OCI.NoDiscovery {
 		t.Errorf("got %+v", c.OCI)
 	}
-	// A relative name starts from the directory of the file that it stands in.
+	// A relative name is relative to the directory of the file that contains it.
 	if f := c.OCI.Files; len(f) != 2 || !filepath.IsAbs(f[0]) || filepath.Base(f[0]) != "auth.json" ||
 		f[1] != "/etc/auth.json" {
 		t.Errorf("the files are %q", f)

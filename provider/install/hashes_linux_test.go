@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Each phase of a service's run hashed the packages of its providers twice: an eighth of the service's CPU. A file that
-// was changed must show all the same, also with the size and the time of before.
+// Each phase of a service's run hashed the packages of its providers twice: an eighth of the service's CPU time. A
+// changed file must be detected nevertheless, even if it has the former size and time.
 func TestAPackageIsHashedAgainWhenItHasChanged(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "terraform-provider-x")

@@ -52,7 +52,7 @@ func (w *world) ok(err error) {
 	}
 }
 
-// unpacked puts a package into a mirror as a directory; content makes its hash.
+// unpacked puts a package into a mirror as a directory; content determines its hash.
 func (w *world) unpacked(mirror string, p addr.Provider, version, platform, content string) string {
 	dir := packageDir(mirror, p, version, platform)
 	w.ok(os.MkdirAll(dir, 0o755))
@@ -107,7 +107,7 @@ func (w *world) options(required map[addr.Provider][]string) Options {
 	}
 }
 
-// nowhere reaches no host.
+// nowhere can connect to no host.
 func nowhere(t *testing.T) *services.Services {
 	t.Helper()
 	refuse := roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("no network here") })
@@ -128,7 +128,7 @@ func (w *world) install(o Options) *lock.Locks {
 	return locks
 }
 
-// fails installs and returns the problems.
+// fails installs, and returns the errors.
 func (w *world) fails(o Options) diag.List {
 	w.t.Helper()
 	_, diags := Install(w.t.Context(), o)
@@ -247,8 +247,8 @@ func TestAPackageThatIsNotTheLockedOneIsRefused(t *testing.T) {
 		"checksums", "there is no package for registry.opentofu.org/acme/foo 1.2.3")
 }
 
-// A package that somebody had changed in the data directory was unpacked again without a word, so that nobody saw that
-// it had been changed. OpenTofu leaves it there to be looked at.
+// A package that somebody had changed in the data directory was unpacked again without a message, so that nobody
+// noticed the change. OpenTofu does not replace it, so that it can be examined.
 func TestAnInstalledPackageThatWasChangedIsLeftToBeLookedAt(t *testing.T) {
 	w := newWorld(t)
 	w.packed(w.mirror, foo, "1.2.3", platform, "foo")
@@ -268,8 +268,8 @@ func TestAnInstalledPackageThatWasChangedIsLeftToBeLookedAt(t *testing.T) {
 	w.install(o)
 }
 
-// With an installed package that the lock file selects, no place was asked any more, not even a mirror that the user
-// had named. OpenTofu asks it, and fails when it does not have the version.
+// If the package that the lock file selects was installed, no source was asked, not even a mirror that the user had
+// named. OpenTofu asks it, and fails if it does not have the version.
 func TestAMirrorThatHasNotGotTheSelectedVersionIsHeeded(t *testing.T) {
 	w := newWorld(t)
 	dir := w.unpacked(w.mirror, clock, "0.9.0", platform, "x")
@@ -286,7 +286,7 @@ func TestAMirrorThatHasNotGotTheSelectedVersionIsHeeded(t *testing.T) {
 	w.ok(os.RemoveAll(dir))
 }
 
-// A mirror whose directory did not exist counted as an empty one, and the next method was asked in its place.
+// A mirror whose directory did not exist counted as an empty one, and the next method was used instead.
 func TestAMirrorThatDoesNotExistEndsTheSearch(t *testing.T) {
 	w := newWorld(t)
 	w.unpacked(w.mirror, clock, "0.9.0", platform, "x")
@@ -298,8 +298,8 @@ func TestAMirrorThatDoesNotExistEndsTheSearch(t *testing.T) {
 	w.install(o)
 }
 
-// What was wrong with the places that the CLI configuration allows was told, and then providers came from the rest of
-// them. Nothing may be asked, and nothing installed, while it is not clear what the user wanted to forbid.
+// Errors in the sources of the CLI configuration were reported, and then providers were installed from the remaining
+// ones. While it is not clear what the user wanted to forbid, no source may be asked, and nothing installed.
 func TestNothingIsInstalledWhileItIsNotClearWhereFrom(t *testing.T) {
 	w := newWorld(t)
 	w.unpacked(w.mirror, clock, "0.9.0", platform, "x")
@@ -409,8 +409,8 @@ func TestImpliedMirrorsComeBeforeTheRegistry(t *testing.T) {
 	}
 }
 
-// Directories below the data directories of the desktop counted under OpenTofu's name too, where OpenTofu itself does
-// not look; and a directory without any package kept the registry from being asked.
+// Directories below the data directories of the desktop were also used under OpenTofu's name, where OpenTofu itself
+// does not look; and if a directory had no package at all, the registry was not asked.
 func TestOtherDirectoriesAreNoImpliedMirrors(t *testing.T) {
 	w := newWorld(t)
 	for _, dir := range []string{"home/.local/share/opentofu/plugins", "home/none/opentofu/plugins",

@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/test/registry"
 )
 
-// remote is a registry with acme/foo 1.2.3, and options that install it from there.
+// remote returns a registry with acme/foo 1.2.3, and options that install it from there.
 func remote(t *testing.T) (*world, *registry.Registry, Options, addr.Provider) {
 	t.Helper()
 	w := newWorld(t)
@@ -158,7 +158,8 @@ func TestWhatPassesIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A server that says when it may be asked again is believed: the pause of the options would be far longer here.
+// The time after which a server permits another request is respected: the pause of the options would be far longer
+// here.
 func TestRetryAfterIsKept(t *testing.T) {
 	w, r, o, _ := remote(t)
 	o.Services = services.New(services.Options{Config: o.CLI, Transport: r.Transport(), Wait: time.Hour})
@@ -270,7 +271,7 @@ func TestAMirrorWithAWrongHashIsRefused(t *testing.T) {
 	w.has(w.fails(o), "Failed to install provider", "provider package doesn't match the expected checksum")
 }
 
-// Two that share a cache download once: the second waits for the first.
+// Two processes that share a cache download once: the second waits for the first.
 func TestTwoInstallationsWithOneCacheDownloadOnce(t *testing.T) {
 	w, r, o, p := remote(t)
 	o.Locks = w.install(o)

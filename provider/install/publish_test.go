@@ -60,7 +60,7 @@ func TestChecksumsOfSeveralPlatformsAreAdded(t *testing.T) {
 	w.has(diags, "Could not retrieve providers for locking", "plan9_arm")
 }
 
-// Packages of several platforms have to be of one version, or a lock file would hold for one platform only.
+// Packages of several platforms must have the same version, or a lock file would be valid for one platform only.
 func TestAllPlatformsGetTheSameVersion(t *testing.T) {
 	w := newWorld(t)
 	w.unpacked(w.mirror, clock, "0.9.0", platform, "x")

@@ -33,7 +33,7 @@ var block = &schema.Block{
 	},
 }
 
-// config is a configuration of block with some attributes set.
+// config returns a configuration of block with some attributes set.
 func config(set map[string]cty.Value) cty.Value {
 	attrs := block.EmptyValue().AsValueMap()
 	attrs["required"] = cty.StringVal("r")

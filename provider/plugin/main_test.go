@@ -20,7 +20,7 @@ import (
 // roleVariable makes this test binary a plugin that behaves as its value says.
 const roleVariable = "MILLIPEDE_TEST_PLUGIN"
 
-// ownStderr is the process's, also once go-plugin has put a pipe in the place of os.Stderr.
+// ownStderr is the standard error of the process, even after go-plugin has replaced os.Stderr with a pipe.
 var ownStderr = os.Stderr
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// play is the life of a plugin process.
+// play is the main function of a plugin process.
 func play(role string) {
 	fmt.Fprintf(os.Stderr, "this is a plugin that will %s\n", role)
 	switch role {
@@ -48,7 +48,7 @@ func play(role string) {
 	case "print nonsense":
 		fmt.Println("hello, world")
 	case "leave a child behind":
-		// The child holds the pipes of its parent open, and the parent never shakes hands.
+		// The child keeps the pipes of its parent open, and the parent never completes the handshake.
 		child, err := os.StartProcess(os.Args[0], os.Args, &os.ProcAttr{
 			Env:   []string{roleVariable + "=outlive its parent"},
 			Files: []*os.File{nil, os.Stdout, os.Stderr},
@@ -73,7 +73,7 @@ func serve(version int, s served) {
 	})
 }
 
-// served is the server's side of a plugin.
+// served is the server side of a plugin.
 type served struct {
 	goplugin.NetRPCUnsupportedPlugin
 	tfplugin5 bool
@@ -92,8 +92,8 @@ func (served) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn
 	return nil, errors.New("a plugin is no host")
 }
 
-// server6 has no types; it tells its process id, environment and directory as a diagnostic of validation, and dies when
-// it is configured.
+// server6 has no types; it reports its process ID, environment and directory as a diagnostic of validation, and dies
+// when it is configured.
 type server6 struct {
 	tfplugin6.UnimplementedProviderServer
 }
@@ -137,7 +137,7 @@ func (*server5) GetSchema(context.Context, *tfplugin5.GetProviderSchema_Request)
 	return &tfplugin5.GetProviderSchema_Response{Provider: &tfplugin5.Schema{Block: &tfplugin5.Schema_Block{}}}, nil
 }
 
-// playing is the package whose plugin plays a role.
+// playing returns the package whose plugin plays a role.
 func playing(t *testing.T, role string) Package {
 	t.Helper()
 	self, err := os.Executable()

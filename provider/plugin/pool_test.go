@@ -17,7 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/rpc"
 )
 
-// theatre launches processes that are none, and remembers them.
+// theatre launches simulated processes, and records them.
 type theatre struct {
 	mu     sync.Mutex
 	actors []*actor
@@ -309,8 +309,8 @@ func TestFailedLaunchIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A process was shared by all tasks of one directory and configuration, so a second operation on a worker was carried
-// out with the credentials in the environment of the first.
+// All tasks of one directory and configuration shared a process, so a second operation on a worker was executed with
+// the credentials in the environment of the first.
 func TestAProcessServesOneEnvironmentAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		th := &theatre{}
@@ -328,8 +328,8 @@ func TestAProcessServesOneEnvironmentAlone(t *testing.T) {
 	})
 }
 
-// Each environment has processes of its own, so that a worker of many operations would fill the memory until they time
-// out.
+// Each environment has separate processes, so that the idle processes of a worker with many operations would fill the
+// memory until they time out.
 func TestNoMoreProcessesIdleThanTheHostIsToldTheOldestGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		th := &theatre{}

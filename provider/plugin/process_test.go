@@ -26,7 +26,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/tfplugin6"
 )
 
-// temporaryFiles is an environment that says where temporary files go, as that of the tests does.
+// temporaryFiles is an environment that names the directory for temporary files, as that of the tests does.
 func temporaryFiles() []string { return []string{"TMPDIR=" + os.TempDir()} }
 
 func newHost(t *testing.T, o Options) *Host {
@@ -216,8 +216,8 @@ func TestProcessGetsTheEnvironmentOfHostAndPackageAndTheDirectoryThatIsAskedFor(
 	}
 }
 
-// A service that was killed and started again removed the directory of a run just when a worker on its machine started
-// the plugin there: the operation failed as if the plugin were missing.
+// A restarted service removed the directory of a run just when a worker on its machine started the plugin there: the
+// operation failed as if the plugin were missing.
 func TestPluginWhoseDirectoryIsGoneRunsInThatOfItsHost(t *testing.T) {
 	h := newHost(t, Options{Env: []string{"PLUGIN_PROTOCOL_VERSIONS=5"}})
 	p := playing(t, "serve 6")
@@ -258,7 +258,7 @@ func TestPluginIsToldWhichOfItsLogLinesSomebodyReads(t *testing.T) {
 	}
 }
 
-// hostOne is a host in a process of its own: it prints its plugin's process id and waits to be killed.
+// hostOne is a host in a separate process: it prints its plugin's process ID and waits to be killed.
 func hostOne() {
 	self, err := os.Executable()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// temporary makes a directory the one for temporary files, and returns what lists the entries in it. It is short, as
-// paths of sockets have to be.
+// temporary creates a directory for temporary files, and returns a function that lists its entries. Its name is short,
+// as paths of sockets must be.
 func temporary(t *testing.T) func() []string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "s")
@@ -32,7 +32,7 @@ func temporary(t *testing.T) func() []string {
 	}
 }
 
-// Each process has a socket in the directory for temporary files, which nobody removed when process and host were
+// Each process has a socket in the directory for temporary files, which was not removed when process and host were
 // killed: after some hundred kills there were hundreds.
 func TestSocketsThatAKilledHostHasLeftAreRemovedByTheNextOne(t *testing.T) {
 	list := temporary(t)

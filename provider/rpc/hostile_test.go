@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// hostileAnswers are values that ended the host, or took gigabytes of it.
+// hostileAnswers has values that ended the host, or made it use gigabytes of memory.
 var hostileAnswers = map[string]*tfplugin6.DynamicValue{
 	"a map of 2^32-1 entries":       {Msgpack: []byte("\xdf\xff\xff\xff\xff")},
 	"no attributes":                 {Msgpack: []byte("\x80")},
@@ -25,8 +25,8 @@ var hostileAnswers = map[string]*tfplugin6.DynamicValue{
 	"JSON that is none":             {Json: []byte(`{"name":`)},
 }
 
-// A plugin's answer of under 100 bytes ended the process that asked: its values, and the types in its schemas, were
-// decoded without bounds.
+// A plugin's answer of under 100 bytes ended the process that received it: its values, and the types in its schemas,
+// were decoded without bounds.
 func TestHostileAnswersAreTheProvidersErrorsAndCostLittle(t *testing.T) {
 	a := thing(cty.StringVal("a"), cty.StringVal("1"))
 	for name, answer := range hostileAnswers {

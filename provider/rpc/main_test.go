@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// connect serves what register registers in this process, and returns a connection to it.
+// connect serves, in this process, the service that register registers, and returns a connection to it.
 func connect(t *testing.T, register func(*grpc.Server)) *grpc.ClientConn {
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)
@@ -67,8 +67,8 @@ func plugin5(t *testing.T, server tfplugin5.ProviderServer, o Options) *Provider
 	return p
 }
 
-// thing6 is a plugin of version 6 with one type of each kind. The calls are functions, so that a test says only what
-// it is about; a call that is not set is unimplemented.
+// thing6 is a plugin of version 6 with one type of each kind. The calls are functions, so that a test sets only those
+// that it uses; a call that is not set is unimplemented.
 type thing6 struct {
 	tfplugin6.UnimplementedProviderServer
 	schema func(*tfplugin6.GetProviderSchema_Response)

@@ -17,8 +17,8 @@ import (
 	"github.com/millipede-iac/millipede/provider/tfplugin6"
 )
 
-// Version 5 is spoken with the messages of version 6. That is right as long as each pair of messages that is
-// exchanged has the same fields: number, kind and cardinality.
+// Version 5 uses the messages of version 6. That is correct as long as each pair of corresponding messages has the same
+// fields: number, kind and cardinality.
 func TestMessagesOfVersion5AndVersion6LookTheSameOnTheWire(t *testing.T) {
 	service5 := tfplugin5.File_tfplugin5_proto.Services().ByName("Provider")
 	service6 := tfplugin6.File_tfplugin6_proto.Services().ByName("Provider")
@@ -77,7 +77,7 @@ func (c *comparison) messages(m6, m5 protoreflect.MessageDescriptor) {
 	}
 	for i := range m5.Fields().Len() {
 		f5 := m5.Fields().Get(i)
-		// What a plugin prepares of its configuration is not used, see ValidateProviderConfig.
+		// A plugin's prepared configuration is not used, see ValidateProviderConfig.
 		if m6.Fields().ByNumber(f5.Number()) == nil && f5.Name() != "prepared_config" {
 			c.differ(f5, "is not in version 6")
 		}
@@ -88,7 +88,7 @@ func (c *comparison) differ(f protoreflect.FieldDescriptor, format string, args 
 	c.differences = append(c.differences, fmt.Sprintf("%s %s", f.FullName(), fmt.Sprintf(format, args...)))
 }
 
-// thing5 is a plugin of version 5 that creates things and records what it was told.
+// thing5 is a plugin of version 5 that creates things and records its requests.
 type thing5 struct {
 	tfplugin5.UnimplementedProviderServer
 	configured, stopped string

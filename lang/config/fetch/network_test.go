@@ -18,7 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/test/registry"
 )
 
-// online is a registry with versions of acme/net/aws, and services that reach it as example.com.
+// online returns a registry with versions of acme/net/aws, and services that reach it as example.com.
 func online(t *testing.T) (*registry.Registry, *services.Services) {
 	t.Helper()
 	r, err := registry.New()
@@ -38,7 +38,7 @@ func online(t *testing.T) (*registry.Registry, *services.Services) {
 	return r, services.New(services.Options{Config: c, Transport: r.Transport(), Wait: time.Millisecond})
 }
 
-// get installs what one module block calls; the log is what was downloaded.
+// get installs the module of one module block; the log lists the downloads.
 func get(t *testing.T, s *services.Services, block string) (base string, result Result, log []string, diags diag.List) {
 	t.Helper()
 	base = write(t, map[string]string{"main.tf": "variable \"v\" {\n  default = \"~> 1.0\"\n}\nmodule \"a\" {\n" +

@@ -51,7 +51,7 @@ func has(t *testing.T, dir, want string) {
 	}
 }
 
-// tarball packs files and links with one of the programs that tar archives are compressed with.
+// tarball packs files and links with one of the compressors of tar archives.
 func tarball(t *testing.T, compress string, headers ...*tar.Header) []byte {
 	t.Helper()
 	var plain bytes.Buffer
@@ -213,8 +213,8 @@ func TestWhatCannotBeFetchedIsSaid(t *testing.T) {
 	}
 }
 
-// The target of a link was looked at as a text alone: through a link to the directory itself another one led out of the
-// module, where its files were read from.
+// Only the text of a link's target was checked: through a link to the directory itself, another link could lead out of
+// the module, and files outside of it were read.
 func TestALinkThroughLinksDoesNotLeadOutOfTheArchive(t *testing.T) {
 	link := func(name, to string) *tar.Header {
 		return &tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: to}
@@ -242,7 +242,7 @@ func TestALinkThroughLinksDoesNotLeadOutOfTheArchive(t *testing.T) {
 	}
 }
 
-// A module's archive of 3 MB became 3 GB on the disk: nothing bounded what it unpacked to.
+// A module's archive of 3 MB became 3 GB on the disk: the unpacked size was not limited.
 func TestAModuleUnpacksToNoMoreThanItsBounds(t *testing.T) {
 	whole := bounds
 	t.Cleanup(func() { bounds = whole })
@@ -287,7 +287,7 @@ func TestADirectoryIsLinked(t *testing.T) {
 	}
 }
 
-// What .netrc has for a machine was sent to whoever listened on any port of it.
+// The credentials that .netrc has for a machine were sent to any port of it.
 func TestTheUsersNetrcIsUsedForItsPort(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "netrc")
 	r, g := server(t, "NETRC="+name)

@@ -121,7 +121,7 @@ func TestWhatGitCannotDoIsSaid(t *testing.T) {
 	}
 }
 
-// The key is given to the ssh of the user, whatever that is: here a program that looks whether it got it.
+// The key is passed to the user's ssh program: here a program that checks whether it got the key.
 func TestAnSSHKeyIsHandedOver(t *testing.T) {
 	repository(t)
 	dir := t.TempDir()
@@ -138,7 +138,7 @@ func TestAnSSHKeyIsHandedOver(t *testing.T) {
 	}
 }
 
-// There is no Mercurial in most places: a program in its place notes how it was called.
+// Most machines do not have Mercurial: a replacement records how it was called.
 func TestMercurialIsCalledForItsRepositories(t *testing.T) {
 	_, g := server(t)
 	if err := g.Get(t.Context(), "hg::https://example.com/m", filepath.Join(t.TempDir(), "none")); err == nil {
@@ -158,8 +158,8 @@ func TestMercurialIsCalledForItsRepositories(t *testing.T) {
 	}
 }
 
-// net/url drops an argument of a query that has a semicolon in it, without an error. So a ref with one was not looked
-// at, and the default branch was checked out; a checksum with one was not compared.
+// net/url drops an argument of a query that has a semicolon in it, without an error. So a ref with one was ignored, and
+// the default branch was checked out; a checksum with one was not compared.
 func TestASemicolonInAQueryDropsNothing(t *testing.T) {
 	dir := repository(t)
 	git(t, dir, "tag", "v1;x", "v1")
