@@ -108,9 +108,9 @@ func TestAWorkspaceIsLockedWhileADoubtIsResolvedAndNoLonger(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := h.NewRun(w, nil)
-	wait, err := h.Waits(h.Admin, next.ID)
+	wait, err := h.Waits(t.Context(), h.Admin, next.ID)
 	for err == nil && wait.Kind == "" {
-		wait, err = h.Waits(h.Admin, next.ID)
+		wait, err = h.Waits(t.Context(), h.Admin, next.ID)
 	}
 	if err != nil || wait.Kind != "lock" || wait.On != r.ID || !strings.Contains(wait.Text, "doubt") {
 		t.Errorf("%+v, %v", wait, err)

@@ -32,7 +32,8 @@ type Worker struct {
 type Limit struct {
 	Name    string
 	Slots   int
-	Sized   bool // its size is derived and cannot be changed
+	Sized   bool   // its size is derived and cannot be changed
+	Pool    string // the pool whose places it counts; empty for a limit of the rules
 	Held    []Permit
 	Waiting []Permit // in the order in which they get permits
 }

@@ -28,7 +28,7 @@ func TestADrainLetsWhatRunsEndAndNothingNewStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	waits := h.NewRun(one, func(r *record.Run) { r.PlanOnly, r.Message = true, "later" })
-	w, err := h.Waits(h.Admin, waits.ID)
+	w, err := h.Waits(t.Context(), h.Admin, waits.ID)
 	if err != nil || w.Kind != "stopped" || w.On != "root" || w.Since.IsZero() ||
 		!strings.Contains(w.Text, "the workspace is drained by root: the region moves") {
 		t.Errorf("it waits for %+v, %v", w, err)
@@ -81,7 +81,7 @@ func TestAnEmergencyStopsWhatRunsAndItGoesOnAfterwards(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Await(planning.ID, record.PlanQueued)
-	w, err := h.Waits(h.Admin, applying.ID)
+	w, err := h.Waits(t.Context(), h.Admin, applying.ID)
 	if err != nil || w.Kind != "stopped" || w.Text != "the service was stopped by root: wrong keys" {
 		t.Errorf("it waits for %+v, %v", w, err)
 	}

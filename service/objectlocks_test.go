@@ -80,7 +80,7 @@ func (x *sharing) waits(r *record.Run) service.Wait {
 	x.t.Helper()
 	changes := uint64(0)
 	for {
-		wait, err := x.Waits(x.Admin, r.ID)
+		wait, err := x.Waits(x.t.Context(), x.Admin, r.ID)
 		if err != nil {
 			x.t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestARunThatIsLeftWhileAnotherWaitsForItsObjectsIsNotAliveAnyMore(t *testin
 	_, err := x.Lock(x.Admin, x.w.ID, "")
 	x.refuses("a lock", b, err)
 	job.Waits("", "")
-	if wait, err := x.Waits(x.Admin, b.ID); err != nil || wait.Kind != "" {
+	if wait, err := x.Waits(t.Context(), x.Admin, b.ID); err != nil || wait.Kind != "" {
 		t.Errorf("it goes on, and waits for %+v, %v", wait, err)
 	}
 	close(x.ends["b"])

@@ -70,7 +70,7 @@ func TestAServiceThatWasRestoredGoesOnWithNoRun(t *testing.T) {
 		t.Fatalf("the halt is %+v, %v", halt, err)
 	}
 	next := run("behind", func(r *record.Run) { r.PlanOnly = true })
-	if w, err := h.Waits(h.Admin, next); err != nil || w.Kind != "stopped" || w.On != service.ByRestore {
+	if w, err := h.Waits(t.Context(), h.Admin, next); err != nil || w.Kind != "stopped" || w.On != service.ByRestore {
 		t.Errorf("a new run waits for %+v, %v", w, err)
 	}
 	h.End()

@@ -70,7 +70,7 @@ func TestPlansWaitForNobodyAndAppliesForEachOther(t *testing.T) {
 	second := h.NewRun(w, nil)
 	speculative := h.NewRun(w, func(r *record.Run) { r.Configuration = h.NewConfiguration(w, true) })
 	h.Await(speculative.ID, record.PlannedAndFinished)
-	wait, err := h.Waits(h.Admin, second.ID)
+	wait, err := h.Waits(t.Context(), h.Admin, second.ID)
 	if err != nil || wait.Kind != "run" || wait.On != first.ID || wait.Place != 2 {
 		t.Errorf("why the second waits: %+v, %v", wait, err)
 	}
@@ -97,7 +97,7 @@ func TestALockedWorkspaceKeepsItsRunsWaiting(t *testing.T) {
 		t.Errorf("a second lock of the same user: %v", err)
 	}
 	r := h.NewRun(w, nil)
-	wait, err := h.Waits(h.Admin, r.ID)
+	wait, err := h.Waits(t.Context(), h.Admin, r.ID)
 	if err != nil || wait.Kind != "lock" || !strings.Contains(wait.Text, "holidays") {
 		t.Errorf("%+v, %v", wait, err)
 	}

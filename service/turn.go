@@ -207,10 +207,11 @@ func (b *queueState) nextDue() time.Time {
 
 // Wait says what a run waits for. The zero value means nothing.
 type Wait struct {
-	// Kind is "lock", "run", "objects", "disk", "plans", "applies", "approval" or "stopped".
+	// Kind is "lock", "run", "objects", "disk", "plans", "applies", "approval", "stopped" or, for a run in progress
+	// whose operations wait, the Kind of the first of Lacks.
 	Kind string
 	// On is the ID of the run, user or team that the run waits for, if any; for a halt, the name of the person
-	// who ordered it.
+	// who ordered it; for a limit or a pool, its name.
 	On string
 	// Place is the position in the queue, from 1.
 	Place int
@@ -220,6 +221,8 @@ type Wait struct {
 	// Expires is when the wait for an approval ends unless somebody looks at the run before; zero for never.
 	Expires time.Time
 	Text    string
+	// Lacks are the limits and pools that operations of a run in progress wait for.
+	Lacks []Lack
 }
 
 // blocked returns the reason why a pending or confirmed run cannot have its workspace yet; the zero value if it

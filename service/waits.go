@@ -2,6 +2,7 @@ package service
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -100,22 +101,30 @@ func (s *Service) Tally() map[record.RunStatus]int {
 	return out
 }
 
-// Waits returns the reason why a run waits.
-func (s *Service) Waits(a *Actor, id string) (Wait, error) {
+// Waits returns the reason why a run waits, with the runs that hold what it waits for.
+func (s *Service) Waits(ctx context.Context, a *Actor, id string) (Wait, error) {
 	v, err := s.FindRun(a, id)
 	if err != nil {
 		return Wait{}, err
 	}
-	return s.WaitsFor(&v.Run)
+	w, err := s.WaitsFor(&v.Run)
+	if err != nil {
+		return Wait{}, err
+	}
+	return w, s.addHolders(ctx, a, &w)
 }
 
-// WaitsFor is Waits for a run that was just read.
+// WaitsFor is Waits for a run that was just read, without the holders.
 func (s *Service) WaitsFor(r *record.Run) (Wait, error) {
 	b, err := s.queue.stateWith(func(o *record.Run) bool { return o.Workspace == r.Workspace })
 	if err != nil {
 		return Wait{}, err
 	}
-	return b.waits(r), nil
+	w := b.waits(r)
+	if w.Kind == "" && r.Status.Computes() {
+		w = lackWait(s.lacks(r))
+	}
+	return w, nil
 }
 
 // Queue returns the unfinished runs of an organization that the actor may see, by creation time.

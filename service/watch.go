@@ -50,6 +50,7 @@ type books struct {
 	mu     sync.Mutex // guards the fields below
 	open   map[string]*timeline.Book
 	engine map[string]string // the service's run of each run of the engine
+	due    map[string]bool   // the phases about whose shortages an event will be published
 }
 
 func (b *books) get(phase string) *timeline.Book {
@@ -94,6 +95,7 @@ func (s *Service) openBook(r *record.Run) func(*timeline.Book, string) {
 	return func(b *timeline.Book, engine string) {
 		s.books.set(phase, b)
 		s.books.name(engine, run)
+		s.tellLacks(b, events.Event{Kind: events.ShortageChanged, Workspace: workspace, Run: run, Phase: phase})
 		s.stream.Publish(events.Event{Kind: events.TimelineBegun, Workspace: workspace, Run: run, Phase: phase})
 	}
 }

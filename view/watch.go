@@ -221,8 +221,11 @@ func (w *Watch) lacking(lacks []timeline.Shortage) {
 }
 
 func lackText(s timeline.Shortage) string {
-	if s.Kind == "worker" {
+	switch s.Kind {
+	case "worker":
 		return fmt.Sprintf("Waiting for a worker of the pool %s (%s)", s.Name, s.Example)
+	case "place":
+		return fmt.Sprintf("Waiting for a free slot in the pool %s (%s)", s.Name, s.Example)
 	}
 	return fmt.Sprintf("Waiting for a permit of the limit %s (%s)", s.Name, s.Example)
 }

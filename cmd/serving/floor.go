@@ -31,8 +31,8 @@ func (f floor) Limits(ctx context.Context) ([]service.Limit, error) {
 	all, err := f.Conn.Limits(ctx)
 	var out []service.Limit
 	for _, l := range all {
-		_, sized := wire.LimitedPool(l.Name)
-		out = append(out, service.Limit{Name: l.Name, Slots: l.Slots, Sized: sized, Held: permits(l.Held),
+		pool, sized := wire.LimitedPool(l.Name)
+		out = append(out, service.Limit{Name: l.Name, Slots: l.Slots, Sized: sized, Pool: pool, Held: permits(l.Held),
 			Waiting: permits(l.Waiting)})
 	}
 	return out, err

@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/view/timeline"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // CutOff is the outcome of a run that did not end, and that no process executes.
@@ -109,7 +110,10 @@ func (w *Writer) Shown(now time.Time, s loop.Shown) {
 		w.ensure(&s)
 		w.doubtful(s.Vertex, w.ms(now), s.Reason)
 	case loop.ShownWaiting:
-		w.book.Note(func(_ *timeline.Head, _ *int64, shortages *[]timeline.Shortage) { *shortages = shortagesOf(s.Waits) })
+		at := w.ms(now)
+		w.book.Note(func(_ *timeline.Head, _ *int64, shortages *[]timeline.Shortage) {
+			*shortages = shortagesOf(s.Waits, at, *shortages)
+		})
 	case loop.ShownCounts:
 		w.book.Note(func(_ *timeline.Head, left *int64, _ *[]timeline.Shortage) { *left = s.Counts.Left.Milliseconds() })
 	case loop.ShownDiagnostics:
@@ -301,12 +305,21 @@ func tile(free, queued, start int64, waited []journal.Wait) (ready int64, waits 
 	return ready, waits
 }
 
-func shortagesOf(waits []loop.Wait) []timeline.Shortage {
+// shortagesOf returns the shortages at a time. Those that were there before keep the time of their beginning.
+func shortagesOf(waits []loop.Wait, at int64, before []timeline.Shortage) []timeline.Shortage {
 	var out []timeline.Shortage
 	for _, x := range waits {
-		s := timeline.Shortage{Kind: "worker", Name: x.Pool, Vertices: x.Vertices, Example: x.Address}
+		s := timeline.Shortage{Kind: "worker", Name: x.Pool, Since: at, Vertices: x.Vertices, Example: x.Address}
 		if x.Limit != "" {
 			s.Kind, s.Name, s.Slots, s.InDoubt = "permit", x.Limit, x.Slots, x.InDoubt
+		}
+		if pool, place := wire.LimitedPool(x.Limit); place {
+			s.Kind, s.Name = "place", pool
+		}
+		for _, o := range before {
+			if o.Kind == s.Kind && o.Name == s.Name {
+				s.Since = o.Since
+			}
 		}
 		out = append(out, s)
 	}

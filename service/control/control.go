@@ -204,15 +204,54 @@ type waiting struct {
 	Gone    bool      `json:"gone,omitempty"`
 	Expires time.Time `json:"expires,omitzero"`
 	Text    string    `json:"text"`
+	Lacks   []lack    `json:"lacks,omitempty"`
+}
+
+// lack is the JSON form of a limit or pool that operations wait for.
+type lack struct {
+	Kind       string    `json:"kind"`
+	Name       string    `json:"name"`
+	Since      time.Time `json:"since"`
+	Operations int       `json:"operations"`
+	Example    string    `json:"example,omitempty"`
+	Slots      int       `json:"slots,omitempty"`
+	InDoubt    []string  `json:"in-doubt,omitempty"`
+	HeldBy     []holder  `json:"held-by,omitempty"`
+}
+
+// holder is the JSON form of a run that holds permits. Its run and workspace are absent if the actor may not see it,
+// or if it is a run of another program.
+type holder struct {
+	Run       string    `json:"run,omitempty"`
+	Workspace string    `json:"workspace,omitempty"`
+	Permits   int       `json:"permits"`
+	Since     time.Time `json:"since,omitzero"` // of the oldest permit
+}
+
+// holders returns the holders of permits, in the order of their first permits.
+func holders(all []service.Permit) (out []holder) {
+	for _, h := range service.Holders(all) {
+		one := holder{Permits: h.Permits, Since: h.Since}
+		if h.Of != nil {
+			one.Run, one.Workspace = h.Of.ID, h.Of.On.Name
+		}
+		out = append(out, one)
+	}
+	return out
 }
 
 // wait returns the reason why a run waits; null if it does not wait.
 func (s *server) wait(r *http.Request, a *service.Actor) (any, error) {
-	w, err := s.Waits(a, r.PathValue("run"))
+	w, err := s.Waits(r.Context(), a, r.PathValue("run"))
 	if err != nil || w.Kind == "" {
 		return map[string]any{"wait": nil}, err
 	}
-	return map[string]any{"wait": waiting(w)}, nil
+	out := waiting{Kind: w.Kind, On: w.On, Place: w.Place, Since: w.Since, Gone: w.Gone, Expires: w.Expires, Text: w.Text}
+	for _, x := range w.Lacks {
+		out.Lacks = append(out.Lacks, lack{Kind: x.Kind, Name: x.Name, Since: x.Since, Operations: x.Operations,
+			Example: x.Example, Slots: x.Slots, InDoubt: x.InDoubt, HeldBy: holders(x.Held)})
+	}
+	return map[string]any{"wait": out}, nil
 }
 
 // doubt is the JSON form of an operation in doubt.

@@ -28,6 +28,9 @@ const (
 	RunChanged Kind = "run"
 	// TimelineBegun: a phase of a run has started, and its timeline can be read. Data is empty.
 	TimelineBegun Kind = "timeline"
+	// ShortageChanged: the operations of a run in progress wait for other limits or pools than before. Data is
+	// empty.
+	ShortageChanged Kind = "shortage"
 	// WorkspaceChanged: the lock, the state, the variables or the settings of a workspace have changed. Data is empty.
 	WorkspaceChanged Kind = "workspace"
 )

@@ -69,7 +69,7 @@ func (c *call) run() error {
 	p := runPage{RunView: v, Address: at("app", v.Organization, v.On.Name, "runs", v.ID), Live: !v.Status.Final()}
 	p.Who = c.Person(c.actor, v.CreatedBy)
 	p.Actions = c.actions(v)
-	if p.Waits, err = c.Waits(c.actor, v.ID); err != nil {
+	if p.Waits, err = c.Waits(c.r.Context(), c.actor, v.ID); err != nil {
 		return err
 	}
 	if p.History, err = c.history(v); err != nil {

@@ -28,12 +28,13 @@ func (s *site) functions() template.FuncMap {
 			}
 			return "to " + actionWords[action][1]
 		},
-		"count": count,
-		"size":  size,
-		"short": short,
-		"lower": strings.ToLower,
-		"dict":  dict,
-		"add":   func(x, y int) int { return x + y },
+		"count":   count,
+		"size":    size,
+		"short":   short,
+		"lower":   strings.ToLower,
+		"holders": service.Holders,
+		"dict":    dict,
+		"add":     func(x, y int) int { return x + y },
 	}
 }
 

@@ -14,6 +14,7 @@ type workspacePage struct {
 	Address string
 	Tab     string
 	Tabs    []tab
+	Waits   service.Wait // why the current run waits; the zero value if it does not, or there is none
 	Rest    any
 }
 
@@ -39,6 +40,11 @@ func (c *call) showWorkspace(name, heading string, rest func(*service.Overview) 
 				address += "/" + t.id
 			}
 			p.Tabs = append(p.Tabs, tab{t.id, t.name, address})
+		}
+	}
+	if v.Run != nil && !v.Run.Status.Final() {
+		if p.Waits, err = c.Waits(c.r.Context(), c.actor, v.Run.ID); err != nil {
+			return err
 		}
 	}
 	if p.Rest, err = rest(v); err != nil {

@@ -24,6 +24,7 @@ type Book struct {
 	waiters  chan struct{} // closed and replaced at each change
 	listened bool          // a reader waits for waiters
 	clean    func(string) string
+	lacking  func() // see OnShortage
 }
 
 // page is an entry in the list of vertices by their last change, newest first.
@@ -109,17 +110,45 @@ func (b *Book) Lookup(number int) (Vertex, bool) {
 	return b.pages[i].Vertex, true
 }
 
-// Note changes the data of the run as a whole. The pointers are valid until change returns.
+// Note changes the data of the run as a whole. The pointers are valid until change returns. change replaces the
+// list of shortages, and does not modify it.
 func (b *Book) Note(change func(head *Head, left *int64, shortages *[]Shortage)) {
+	if lacking := b.note(change); lacking != nil {
+		lacking()
+	}
+}
+
+// note is Note. It returns the function to call if other things are lacking than before.
+func (b *Book) note(change func(head *Head, left *int64, shortages *[]Shortage)) (lacking func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	had := len(b.head.Errors)
+	errors, shorts := len(b.head.Errors), b.shorts
 	change(&b.head, &b.counts.Left, &b.shorts)
-	for i := had; i < len(b.head.Errors); i++ {
+	for i := errors; i < len(b.head.Errors); i++ {
 		b.cleaned(&b.head.Errors[i])
 	}
 	b.cursor++
 	b.wake()
+	if slices.EqualFunc(shorts, b.shorts, Shortage.same) {
+		return nil
+	}
+	return b.lacking
+}
+
+// OnShortage sets a function that is called, without the lock, when the run lacks other limits, pools or workers
+// than before. It must not block, because the run waits for it.
+func (b *Book) OnShortage(fn func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lacking = fn
+}
+
+// Shortages returns what the run lacks at the moment, and Head.Begun, to which their times refer. The list must not
+// be modified.
+func (b *Book) Shortages() (begun int64, list []Shortage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.head.Begun, b.shorts
 }
 
 // unlink removes a page from the list; the caller moves it to the front.

@@ -115,14 +115,19 @@ const (
 
 // Shortage is something that vertices wait for and that the run itself cannot provide.
 type Shortage struct {
-	Kind     string `json:"kind"` // "permit", "place" or "worker"
-	Name     string `json:"name"` // of the limit, or of the pool
+	Kind string `json:"kind"` // "permit", "place" or "worker"
+	Name string `json:"name"` // of the limit, or of the pool
+	// Since is when the run began to lack it, in milliseconds since Head.Begun.
+	Since    int64  `json:"since"`
 	Vertices int    `json:"vertices"`
 	Example  string `json:"example,omitempty"` // the address of one of them
 	// Slots is the number of permits; InDoubt are the addresses of operations in doubt that hold them.
 	Slots   int      `json:"slots,omitempty"`
 	InDoubt []string `json:"inDoubt,omitempty"`
 }
+
+// same reports whether two shortages are of the same limit, pool or workers.
+func (s Shortage) same(o Shortage) bool { return s.Kind == o.Kind && s.Name == o.Name }
 
 // Counts is the progress of the run.
 type Counts struct {

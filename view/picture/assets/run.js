@@ -286,8 +286,8 @@ class Picture {
       ` · ${duration(head.ended >= 0 ? head.ended : now)}${left} · ${counts.total} operations `, ...parts);
     const rows = [line];
     for (const s of run.shortages) {
-      const what = s.kind === "worker" ? `a worker of the pool ${s.name}` : `a permit of the limit ${s.name}`;
-      rows.push(element("p", { class: "picture-lack" }, `${s.vertices} wait for ${what}` +
+      const what = { worker: "a worker of the pool", place: "a free slot in the pool" }[s.kind] || "a permit of the limit";
+      rows.push(element("p", { class: "picture-lack" }, `${s.vertices} wait for ${what} ${s.name}` +
         (s.inDoubt ? `; operations in doubt hold ${s.inDoubt.length} of its ${s.slots} permits` : "")));
     }
     if (!this.slow || this.clock() - this.slowAt > 1000 || head.outcome) {

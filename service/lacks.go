@@ -1,0 +1,170 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/events"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/view/timeline"
+)
+
+// Lack is a limit or a pool for which operations of a run in progress wait, because others have all of it.
+type Lack struct {
+	// Kind is "permit" (of a limit), "place" (a slot in a pool whose workers are busy) or "worker" (of a pool
+	// without a live one).
+	Kind string
+	// Name is the name of the limit or of the pool.
+	Name  string
+	Since time.Time
+	// Operations is how many operations wait for it; Example is the address of one.
+	Operations int
+	Example    string
+	// Slots is the size of a limit; 0 if unknown. InDoubt are the addresses of the operations in doubt that hold
+	// its permits.
+	Slots   int
+	InDoubt []string
+	// Held are the permits of a limit, or the places in a pool, by run. They are known only to Waits.
+	Held []Permit
+}
+
+// lacks returns what the operations of the current phase of a run wait for.
+func (s *Service) lacks(r *record.Run) (out []Lack) {
+	b := s.books.get(current(r).ID)
+	if b == nil {
+		return nil
+	}
+	begun, list := b.Shortages()
+	for _, x := range list {
+		out = append(out, Lack{Kind: x.Kind, Name: x.Name, Since: time.UnixMilli(begun + x.Since).UTC(),
+			Operations: x.Vertices, Example: x.Example, Slots: x.Slots, InDoubt: x.InDoubt})
+	}
+	return out
+}
+
+// lackWait returns the wait of a run whose operations lack something; the zero value if they lack nothing.
+func lackWait(list []Lack) Wait {
+	if len(list) == 0 {
+		return Wait{}
+	}
+	var text []string
+	since := list[0].Since
+	for _, x := range list {
+		text = append(text, x.String())
+		if x.Since.Before(since) {
+			since = x.Since
+		}
+	}
+	return Wait{Kind: list[0].Kind, On: list[0].Name, Since: since, Text: strings.Join(text, "; "), Lacks: list}
+}
+
+// String describes it for people.
+func (x Lack) String() string {
+	n := "1 operation waits"
+	if x.Operations != 1 {
+		n = fmt.Sprintf("%d operations wait", x.Operations)
+	}
+	switch x.Kind {
+	case "worker":
+		return fmt.Sprintf("%s for a worker of the pool %s, which has none", n, x.Name)
+	case "place":
+		return fmt.Sprintf("%s for a slot in the pool %s, which is full", n, x.Name)
+	}
+	text := fmt.Sprintf("%s for a permit of the limit %s", n, x.Name)
+	if len(x.InDoubt) > 0 {
+		text += fmt.Sprintf(", of which operations in doubt hold %d", len(x.InDoubt))
+	}
+	return text
+}
+
+// addHolders completes a wait with the runs that hold what it lacks. The details of a run are shown to actors who
+// may see it.
+func (s *Service) addHolders(ctx context.Context, a *Actor, w *Wait) error {
+	if s.opts.Floor == nil || !slices.ContainsFunc(w.Lacks, func(x Lack) bool { return x.Kind != "worker" }) {
+		return nil
+	}
+	all, err := s.opts.Floor.Limits(ctx)
+	if err != nil {
+		return err
+	}
+	known := map[string]*RunView{}
+	return told(s.store.View(func(tx *store.Tx) error {
+		for i := range w.Lacks {
+			x := &w.Lacks[i]
+			at := slices.IndexFunc(all, func(l Limit) bool {
+				return x.Kind == "place" && l.Pool == x.Name || x.Kind == "permit" && l.Name == x.Name
+			})
+			if at < 0 {
+				continue
+			}
+			x.Slots, x.Held = all[at].Slots, all[at].Held
+			for j := range x.Held {
+				x.Held[j].Of = s.runOfEngine(tx, a, x.Held[j].Run, known)
+			}
+		}
+		return nil
+	}))
+}
+
+// Holder is a run with its permits of one limit.
+type Holder struct {
+	Of      *RunView  // nil if the actor may not see it, or if it is a run of another program
+	Permits int       // how many it holds
+	Since   time.Time // when it got the first one of them
+}
+
+// Holders returns the holders of permits, in the order of their first permits. The runs that the actor may not see
+// are distinguished by their runs of the engine.
+func Holders(all []Permit) (out []Holder) {
+	at := map[string]int{}
+	for _, p := range all {
+		i, known := at[p.Run]
+		if !known {
+			i = len(out)
+			at[p.Run] = i
+			out = append(out, Holder{Of: p.Of, Since: p.Since})
+		}
+		out[i].Permits++
+		if p.Since.Before(out[i].Since) {
+			out[i].Since = p.Since
+		}
+	}
+	return out
+}
+
+// lackPause is the minimum time between two events about what a run lacks.
+const lackPause = time.Second
+
+// tellLacks publishes when the operations of a run lack something else than before: soon, and not too often.
+func (s *Service) tellLacks(b *timeline.Book, e events.Event) {
+	b.OnShortage(func() {
+		if s.books.waitToTell(e.Phase) {
+			time.AfterFunc(lackPause, func() {
+				s.books.told(e.Phase)
+				s.stream.Publish(e)
+			})
+		}
+	})
+}
+
+// waitToTell reports whether no event about what a phase lacks is due, and makes one due.
+func (b *books) waitToTell(phase string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.due == nil {
+		b.due = map[string]bool{}
+	}
+	first := !b.due[phase]
+	b.due[phase] = true
+	return first
+}
+
+func (b *books) told(phase string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.due, phase)
+}
