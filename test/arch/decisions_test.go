@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Two decisions had the same number, and what referred to the number meant either; one was in no list.
+// Two decisions had the same number, so references to the number were ambiguous; one decision was not in the list.
 func TestEachDecisionHasANumberOfItsOwnAndALineInTheList(t *testing.T) {
 	files, err := filepath.Glob("../../docs/adr/[0-9]*.md")
 	if err != nil || len(files) == 0 {

@@ -1,7 +1,7 @@
-// Package arch keeps the project in the shape that its architecture draws: which package may import which, and what
-// every package and file owes its reader.
+// Package arch checks that the project follows its architecture: which package may import which, and the documentation
+// rules of every package and file.
 //
-// It looks at imports, comments and the names that a file uses; what the code does is for the other tests.
+// It checks imports, comments and the names that a file uses; other tests check what the code does.
 package arch
 
 const module = "github.com/millipede-iac/millipede"
@@ -187,10 +187,10 @@ var confined = map[string][]string{
 	"github.com/wneessen/":       {"service/notify"},
 }
 
-// processWide are the identifiers, by package, that ask the process for something, or change it, that belongs to one
-// operation: its directory, environment, streams, signals, end. Only the commands may use them; everything below is
-// told (package environ), so that operations in several directories and environments run in one process. "*" is all of
-// a package.
+// processWide has the identifiers, by package, that read or change something of the process that belongs to one
+// operation: its directory, environment, streams, signals, end. Only the commands may use them; everything below gets
+// these as values (package environ), so that one process can execute operations in several directories and
+// environments. "*" is all of a package.
 var processWide = map[string][]string{
 	"os": {
 		"Args", "Chdir", "Clearenv", "Environ", "Exit", "ExpandEnv", "Getenv", "Getwd", "LookupEnv", "Setenv",
@@ -221,12 +221,12 @@ var processWide = map[string][]string{
 	},
 }
 
-// told are the uses of these identifiers that give an operation what is its own.
+// told has the uses of these identifiers with the operation's own values.
 var told = map[string][]string{
 	"cloud":     {"net/http.DefaultTransport"}, // cloned, with the operation's proxies
 	"environ":   {"os/exec.LookPath"},          // of paths alone
 	"failpoint": {"os.Getenv", "os.Stderr"},    // only in programs that are built for tests
 }
 
-// maxLines is where a file has stopped to tell one story. The aim is 500.
+// maxLines is the limit for the lines of a file. The aim is 500.
 const maxLines = 700

@@ -13,8 +13,8 @@ import (
 // maxColumns is how long a line may be, in code and in documents.
 const maxColumns = 120
 
-// TestLinesFitTheScreen looks at what people read: code, but for tests' tables, generated files and literals that would
-// not be read better in parts; and the project's documents, but for tables and examples.
+// TestLinesFitTheScreen checks the texts that people read: code, except tables of tests, generated files and literals
+// that would be less readable in parts; and the project's documents, except tables and examples.
 func TestLinesFitTheScreen(t *testing.T) {
 	root := os.DirFS("../..")
 	err := fs.WalkDir(root, ".", func(p string, d fs.DirEntry, err error) error {

@@ -40,7 +40,7 @@ func layerOf(folder string) (layer int, tree string, known bool) {
 	return layer, tree, known
 }
 
-// checkComment asks for exactly one comment per package that begins as godoc wants it.
+// checkComment requires exactly one comment per package, with the beginning that godoc expects.
 func checkComment(folder string, files []file, report func(string, ...any)) {
 	var with []string
 	for _, f := range files {
@@ -65,7 +65,7 @@ func checkComment(folder string, files []file, report func(string, ...any)) {
 	}
 }
 
-// checkImports applies the rules on who may import whom to a production file.
+// checkImports applies the rules for imports to a production file.
 func checkImports(f file, report func(string, ...any)) {
 	layer, tree, planned := layerOf(f.folder)
 	for _, path := range f.imports {
@@ -112,7 +112,7 @@ func checkConfined(f file, path, tree string, report func(string, ...any)) {
 	}
 }
 
-// checkProcessWide keeps what belongs to one operation out of the reach of everything below the commands.
+// checkProcessWide reports uses of processWide below the commands.
 func checkProcessWide(f file, report func(string, ...any)) {
 	if within(f.folder, "cmd") || within(f.folder, "test") {
 		return

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// file is what the rules look at in a Go file.
+// file has the parts of a Go file that the rules check.
 type file struct {
 	path    string // from the root of the module, with slashes
 	folder  string // the package's path in the module; "." is its root
@@ -28,7 +28,7 @@ type file struct {
 	generated bool
 }
 
-// read returns all Go files of the module whose root is given, for every platform, in order of their paths. Nested
+// read returns all Go files of the module with the given root, for every platform, in the order of their paths. Nested
 // modules, hidden folders and testdata are not part of it.
 func read(root fs.FS) ([]file, error) {
 	var files []file
@@ -85,9 +85,9 @@ func readFile(root fs.FS, p string) (file, error) {
 	return f, nil
 }
 
-// uses returns the exported identifiers that a file takes from the packages that it imports, sorted, each once, and in
-// what they take the process's surroundings although they are not given any; see inherited. A local variable that is
-// named like a package counts as that package.
+// uses returns the exported identifiers that a file uses of the packages that it imports, sorted, without duplicates,
+// and the uses that read the process's environment because none was passed; see inherited. A local variable with the
+// name of a package counts as that package.
 func uses(parsed *ast.File, imports []string) (out, inherits []string) {
 	named := map[string]string{} // the packages by the names that they have in the file
 	for i, spec := range parsed.Imports {

@@ -3,7 +3,7 @@
 // Package browser shows the pages of the service in a real browser, and uses them as a person does.
 //
 // The browser is Debian's Chromium, without a screen. The service is the real one with its store, and an engine that
-// does as the test says; what the engine itself does is for other tests.
+// the test controls; other tests test the real engine.
 package browser
 
 import (
@@ -105,7 +105,7 @@ func Open(t *testing.T) *Site {
 	return s
 }
 
-// listen notes what the console shows as an error: exceptions, violations of the policy, files that are not there.
+// listen records the errors of the console: exceptions, violations of the policy, missing files.
 func (s *Site) listen(event any) {
 	problem := ""
 	switch e := event.(type) {
@@ -129,7 +129,7 @@ func (s *Site) listen(event any) {
 	}
 }
 
-// forgive takes back an error of the console that the test has brought about.
+// forgive removes an error of the console that the test has caused.
 func (s *Site) forgive(part string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +142,7 @@ func (s *Site) forgive(part string) {
 	s.problems = left
 }
 
-// do has the browser do something.
+// do makes the browser execute actions.
 func (s *Site) do(actions ...chromedp.Action) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
@@ -152,7 +152,7 @@ func (s *Site) do(actions ...chromedp.Action) {
 	}
 }
 
-// text is what the page shows.
+// text returns the text of the page.
 func (s *Site) text() string {
 	var text string
 	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
@@ -169,7 +169,7 @@ func (s *Site) open(path string) {
 	s.do(chromedp.Navigate(s.Address+path), chromedp.WaitVisible("main", chromedp.ByQuery))
 }
 
-// until waits until an expression of the page is true. The browser may go to another page meanwhile.
+// until waits until an expression of the page is true. The browser may load another page meanwhile.
 func (s *Site) until(what, expression string) {
 	s.t.Helper()
 	end := time.Now().Add(patience)
@@ -198,7 +198,7 @@ func (s *Site) shows(text string) {
 	s.until("the page does not show "+text, fmt.Sprintf("document.body.innerText.includes(%q)", text))
 }
 
-// value is what an expression of the page comes to.
+// value returns the value of an expression of the page.
 func value[T any](s *Site, expression string) T {
 	s.t.Helper()
 	var v T
@@ -216,7 +216,7 @@ func (s *Site) login() {
 	s.do(chromedp.KeyEvent("root\t"+s.Token+"\r"), chromedp.WaitVisible("#needs", chromedp.ByQuery))
 }
 
-// scheme has the browser prefer light or dark.
+// scheme makes the browser prefer light or dark.
 func (s *Site) scheme(name string) {
 	s.t.Helper()
 	s.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
@@ -240,7 +240,7 @@ func (s *Site) screenshot(name string, width, height int64) {
 	}
 }
 
-// cutOff answers nothing while the connection is to be lost.
+// cutOff does not answer while the test simulates a lost connection.
 func (s *Site) cutOff(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.cut.Load() {

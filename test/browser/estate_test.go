@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// estate is the engine of a test: its plans make objects, its applies go on when the test says so.
+// estate is the engine of a test: its plans create objects, and its applies continue when the test permits it.
 type estate struct {
 	mu      sync.Mutex
 	objects []object
@@ -23,13 +23,13 @@ type estate struct {
 	// steps lets an apply end one vertex each; closed, it ends all.
 	steps chan struct{}
 	book  *timeline.Book
-	// log is what an apply writes first.
+	// log is the first text that an apply writes.
 	log string
-	// worker is who carries vertices out.
+	// worker is the name of the worker that executes vertices.
 	worker string
 }
 
-// object is one that is planned and applied.
+// object is a planned and applied object.
 type object struct {
 	module, typ, name, action string
 	attributes                map[string]any

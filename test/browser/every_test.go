@@ -18,7 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// script is what must never run, wherever it comes from.
+// script must never be executed, wherever it comes from.
 const script = `"><img src=x onerror="window.ran=1"><script>window.ran=1</script>{{7*7}}`
 
 // full is a service with something on every page, all of which tries to be a script, and with sensitive values. It
@@ -85,8 +85,8 @@ func full(s *Site) (paths []string, run *record.Run) {
 		"/app/settings/workers", "/app/settings/doubts", "/app/settings/tokens", "/app/settings/audit"}, runs[1]
 }
 
-// drifts has a workspace be watched, and returns when objects of it are known to have drifted. failure is what it says
-// of others; nil for nothing.
+// drifts starts watching a workspace, and returns when drift of its objects was found. failure is the error of other
+// reads; nil for none.
 func (s *Site) drifts(workspace string, failure error, found ...service.Found) {
 	s.t.Helper()
 	s.Engine.Mu.Lock()
@@ -137,7 +137,7 @@ func TestDriftIsSeenAndPlannedWithOneClick(t *testing.T) {
 	}
 }
 
-// page tells whether an address is a page, and not data for one.
+// page reports whether an address is a page, and not data for one.
 func page(path string) bool {
 	return !strings.Contains(path, "/timeline/") && !strings.Contains(path, "/log/")
 }
@@ -292,7 +292,8 @@ func TestTheRestIsShownAndChanged(t *testing.T) {
 	s.shows("There is none.")
 }
 
-// The stream of a page breaks when the service ends. The page says so, and goes on when it is there again.
+// The stream of a page breaks when the service ends. The page says so, and continues when the service is available
+// again.
 func TestAPageGoesOnAfterTheConnectionWasLost(t *testing.T) {
 	s := Open(t)
 	e := newEstate(s)

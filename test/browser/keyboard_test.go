@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// tabTo presses the tabulator until what has the focus fulfils a condition of the page, and then the key.
+// tabTo presses the tabulator key until the focused element fulfils a condition of the page, and then the given key.
 func (s *Site) tabTo(what, condition, key string) {
 	s.t.Helper()
 	for range 80 {

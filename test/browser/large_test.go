@@ -102,7 +102,7 @@ func TestLargeThingsAreLookedAtWithoutWaiting(t *testing.T) {
 	s.until("no earlier part of the log came", `document.querySelectorAll(".log code").length === 2`)
 }
 
-// busy tells whether the machine has so much else to do that times say nothing about the pages.
+// busy reports whether the machine is so busy that times say nothing about the pages.
 func busy() bool {
 	began := time.Now()
 	x := 0

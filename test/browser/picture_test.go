@@ -47,7 +47,7 @@ func drawnRun(n int) *timeline.Model {
 	return book.Model(head.Now)
 }
 
-// report opens a report from the disk, and returns how large it is, and how long it took until it was drawn.
+// report opens a report from the disk, and returns its size and the time until it was drawn.
 func (s *Site) report(m *timeline.Model) (size int64, took time.Duration) {
 	s.t.Helper()
 	var b bytes.Buffer
@@ -77,7 +77,7 @@ func TestAReportOpensFromTheDiskAndIsUsedByKeyboard(t *testing.T) {
 	s.shows("What went wrong")
 	s.shows("The critical path has")
 	s.screenshot("report-gantt", 1280, 900)
-	// Search, and go to what was found.
+	// Search, and go to the result.
 	s.do(chromedp.Focus(`input[type=search]`, chromedp.ByQuery), chromedp.KeyEvent("failed\r"))
 	s.shows("1 found")
 	details := func(text string) {

@@ -13,7 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// Somebody who has never seen the product finds out from the overview what people ask of it, with three clicks at most.
+// A person who does not know the product finds the answers to the usual questions from the overview, with at most three
+// clicks.
 func TestTheOverviewAnswersWithinThreeClicks(t *testing.T) {
 	s := Open(t)
 	e := newEstate(s)

@@ -18,8 +18,8 @@ import (
 // perSecond is how many events a live run has in a second.
 const perSecond = 500
 
-// busyRun is the apply of n operations in modules of a thousand, on ten workers with ten slots each. Half of it has been
-// done when it begins; then 500 things happen in a second until the test ends it.
+// busyRun is the apply of n operations in modules of a thousand, on ten workers with ten slots each. Half of it is done
+// when it begins; then there are 500 events per second until the test ends it.
 type busyRun struct {
 	n    int
 	end  chan struct{}
@@ -85,8 +85,8 @@ func (b *busyRun) apply(ctx context.Context, j *service.Job) (*service.ApplyResu
 
 func worker(i int) string { return fmt.Sprintf("worker-%02d", i%100/10) }
 
-// watching counts what the page does from now on: the longest times in which it answered nothing, and how old events
-// are when they have been shown.
+// watching measures the page from now on: the longest times without a response, and the age of events when they are
+// shown.
 const watching = `(() => {
 	const p = document.querySelector("[data-picture]").picture;
 	const seen = window.seen = { blocked: [], ages: [], drawn: [] };
@@ -170,7 +170,7 @@ func TestAFrameOfALargeRunCostsAsMuchAsHasChanged(t *testing.T) {
 		}
 		for _, view := range []string{"graph", "gantt"} {
 			var got watched
-			// What is long because the machine does something else is not so again and again.
+			// A time that is long because the machine is busy is not long in several measurements.
 			for range 3 {
 				got = s.watch(view, 1500)
 				t.Logf("%d operations, %s: no task took more than %.0f ms; 95 %% of %d events were shown within %.0f ms",

@@ -1,4 +1,4 @@
-// Package disk tells what a disk would hold after a power cut: the files of a process as it has synced them.
+// Package disk simulates the content of a disk after a power failure: the files of a process as it has synced them.
 //
 // The process runs under ptrace, so it needs no preparation and links nothing. Each time one of its threads is about to
 // sync a file, the file's content of that moment is remembered; when the call has succeeded, that is what the disk has
@@ -29,18 +29,17 @@ type Cut struct {
 	After bool
 }
 
-// Outcome is what became of a process.
+// Outcome is the result of a process.
 type Outcome struct {
-	// Syncs counts the syncs that began; WasCut tells that the power was cut. Otherwise the process has ended with
-	// Code.
+	// Syncs counts the syncs that began; WasCut says that the power failed. Otherwise the process has ended with Code.
 	Syncs  int
 	WasCut bool
 	Code   int
-	// Image is what the disk has: the content by path, relative to the directory that was watched.
+	// Image is the content of the disk by path, relative to the watched directory.
 	Image map[string][]byte
 }
 
-// Restore makes a directory what the image says, nothing more and nothing less.
+// Restore gives a directory exactly the content of the image.
 func (o Outcome) Restore(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -77,7 +76,7 @@ func read(dir string) (map[string][]byte, error) {
 	return image, err
 }
 
-// within is the path relative to the directory; empty for one that is not in it.
+// within returns the path relative to the directory; empty if it is not inside.
 func within(dir, path string) string {
 	rest, in := strings.CutPrefix(path, dir+"/")
 	if !in {

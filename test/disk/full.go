@@ -33,7 +33,7 @@ func (v *Volume) Fill() error {
 	return f.Close()
 }
 
-// Free takes what Fill wrote away.
+// Free removes the data that Fill wrote.
 func (v *Volume) Free() error {
 	err := os.Remove(filepath.Join(v.dir, fillName))
 	if errors.Is(err, os.ErrNotExist) {

@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// Run runs a command to its end, or until the power is cut, and watches what it syncs in a directory. Processes that it
-// starts are not watched. The command's output must go to files, or nowhere.
+// Run runs a command to its end, or until the simulated power failure, and records its syncs in a directory. Processes
+// that it starts are not traced. The command's output must go to files, or nowhere.
 func Run(cmd *exec.Cmd, dir string, cut Cut) (Outcome, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -24,7 +24,7 @@ func Run(cmd *exec.Cmd, dir string, cut Cut) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	// Whoever traces is a thread, not a process.
+	// The tracer is a thread, not a process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Setpgid: true}
@@ -96,7 +96,7 @@ func (t *tracer) follow() error {
 	}
 }
 
-// stopped lets a thread go on that has stopped.
+// stopped continues a thread that has stopped.
 func (t *tracer) stopped(tid int, status syscall.WaitStatus) error {
 	th := t.threads[tid]
 	signal := 0

@@ -4,5 +4,5 @@ package disk
 
 import "os/exec"
 
-// Run runs a command and watches what it syncs in a directory.
+// Run runs a command and records its syncs in a directory.
 func Run(*exec.Cmd, string, Cut) (Outcome, error) { return Outcome{}, ErrUnsupported }

@@ -28,8 +28,8 @@ func as(s *site.Site, user string) *natsio.Conn {
 	return nc
 }
 
-// The results of all pools were in one stream without a bound. Who had the password of a worker of one pool could fill
-// the storage of NATS with results that nobody had asked for, and all runs stood still.
+// The results of all pools were in one stream without a bound. An attacker with the password of a worker of one pool
+// could fill the storage of NATS with unrequested results, and all runs stopped.
 func TestAPoolWhoseResultsAreFloodedStopsItsOwnRunsAlone(t *testing.T) {
 	t.Parallel()
 	us, eu := newTrial(t, crowd, 100), newTrial(t, crowd, 100)

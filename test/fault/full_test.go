@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// limited has a command meet a disk that is full: no file of it may grow beyond a number of kilobytes.
+// limited simulates a full disk for a command: none of its files may grow beyond a number of kilobytes.
 func limited(c *exec.Cmd, kilobytes int) *exec.Cmd {
 	script := fmt.Sprintf(`ulimit -f %d; exec "$0" "$@"`, kilobytes*2) // POSIX counts blocks of 512 bytes
 	out := exec.Command("sh", append([]string{"-c", script, c.Path}, c.Args[1:]...)...)

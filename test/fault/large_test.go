@@ -75,7 +75,7 @@ func TestALargeApplyUnderKillsEndsAsAnUndisturbedOne(t *testing.T) {
 		len(s.forgiven))
 }
 
-// shape is the state without what chance has made: each instance with the attributes that its configuration decides.
+// shape returns the state without random values: each instance with the attributes that its configuration determines.
 func (s *trial) shape() []string {
 	s.T.Helper()
 	var file struct {

@@ -1,6 +1,6 @@
-// Package fault attacks real processes: coordinator, worker, plugin and NATS server are killed, paused and cut off, at
-// the named steps of the protocol and at any moment. What must hold afterwards it reads off the test providers' own
-// record and cloud.
+// Package fault injects faults into real processes: coordinator, worker, plugin and NATS server are killed, paused and
+// disconnected, at the named steps of the protocol and at any moment. It checks the promises with the record and the
+// cloud of the test providers.
 package fault
 
 import (

@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// kills is how many faults the series makes. The default belongs to the ordinary test command, and has the tests of
-// points take only some of them.
+// kills is the number of faults of the series. The default is for the ordinary test command, and makes the tests of
+// points use only some of them.
 var kills = flag.Int("kills", fewKills, "how many faults the series makes; more than the default also has every "+
 	"point tested")
 
@@ -43,7 +43,7 @@ var once = []failpoint.Point{failpoint.PermitReleased, failpoint.PlanUnsaved, fa
 
 const few = 6 // machines
 
-// killed waits for the end of a process that is to be killed at a point.
+// killed waits for the end of a process that is killed at a point.
 func killed(t *testing.T, p interface{ Output() string }, code int) {
 	t.Helper()
 	if code != -1 {
@@ -92,7 +92,7 @@ func TestAProcessWithEverythingInItMayDieAtAnyPoint(t *testing.T) {
 	}
 }
 
-// uncertain are the points at which the operation may have begun, and its end is not noted.
+// uncertain has the points at which the operation may have begun, and its end is not recorded.
 var uncertain = []failpoint.Point{failpoint.StartNoted, failpoint.TaskAcked, failpoint.Operated}
 
 func TestAWorkerMayDieAtAnyPoint(t *testing.T) {
@@ -157,5 +157,5 @@ func TestAWorkerMaySleepAtAnyPoint(t *testing.T) {
 	}
 }
 
-// wait lets real time pass, which is what the fault is made of: a lease ends by the clock.
+// wait lets real time pass, which is part of the fault: a lease ends by the clock.
 func wait(d time.Duration) { <-time.After(d) }

@@ -15,9 +15,9 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// TestNothingAcknowledgedIsLostWithThePower cuts the power while one process with everything in it (the store, the
-// worker's journal, JetStream) creates machines, and goes on with what the disk holds of its files: what was written
-// and not synced is gone.
+// TestNothingAcknowledgedIsLostWithThePower simulates a power failure while a single process with all parts (the store,
+// the worker's journal, JetStream) creates machines, and continues with the content of the disk: data that was written
+// and not synced is lost.
 func TestNothingAcknowledgedIsLostWithThePower(t *testing.T) {
 	t.Parallel()
 	all, _, err := cutOff(newTrial(t, few, 50), disk.Cut{})
@@ -49,8 +49,9 @@ func TestNothingAcknowledgedIsLostWithThePower(t *testing.T) {
 	}
 }
 
-// TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower cuts the power under a nats-server, and starts it again
-// with what its disk holds, while coordinator and worker stay alive, and remember what it has acknowledged to them.
+// TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower simulates a power failure of a separate nats-server, and
+// starts it again with the content of its disk, while coordinator and worker stay alive, and rely on its
+// acknowledgements.
 func TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower(t *testing.T) {
 	t.Parallel()
 	cuts := 2
@@ -131,8 +132,8 @@ func lostFrom(dir string, out disk.Outcome) (lost int) {
 	return lost
 }
 
-// cutOff runs an apply until the power is cut, and leaves in the site what its disk has. lost counts the files that had
-// more in them.
+// cutOff runs an apply until the power failure, and gives the site the content of its disk. lost counts the files that
+// have lost content.
 func cutOff(s *trial, cut disk.Cut) (out disk.Outcome, lost int, err error) {
 	s.T.Helper()
 	s.Must("init")

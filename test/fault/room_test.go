@@ -50,7 +50,7 @@ func streams(s *site.Site, server *nats.Server) *disk.Volume {
 type full struct {
 	*trial
 	disk *disk.Volume
-	// again is what somebody has to do, besides making room, before a run can go on; nil: nothing.
+	// again is what a user has to do, besides freeing space, before a run can continue; nil: nothing.
 	again func()
 }
 
@@ -91,8 +91,8 @@ var crowded = map[string]func(t *testing.T) full{
 	},
 }
 
-// A disk that was full for good hung runs: no store was asked to write any more, and the worker gave task after task
-// back. A disk that was full for a moment hung them because NATS goes on to refuse.
+// With a permanently full disk, runs hung: no store was asked to write any more, and the worker returned task after
+// task. With a temporarily full disk they hung because NATS continues to refuse writes.
 func TestAFullDiskEndsARunWithAnErrorAndTheRunGoesOnWhenThereIsRoom(t *testing.T) {
 	t.Parallel()
 	for name, set := range crowded {

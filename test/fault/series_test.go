@@ -47,9 +47,8 @@ type series struct {
 	running *process.Process
 }
 
-// TestASeriesOfFaultsLosesNothingAndDoesNothingTwice creates, changes and destroys machines, over and over, while
-// processes are killed, paused and cut off, and looks after each command that was brought to its end whether all
-// promises were kept.
+// TestASeriesOfFaultsLosesNothingAndDoesNothingTwice repeatedly creates, changes and destroys machines while processes
+// are killed, paused and disconnected, and checks all promises after each command that was completed.
 func TestASeriesOfFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 	t.Parallel()
 	t.Logf("seed %d", *seed)
@@ -106,8 +105,8 @@ func (s *series) addWorker() {
 	s.workers, s.proxies = append(s.workers, w), append(s.proxies, p)
 }
 
-// suffer runs a command, and whatever goes on with its run, under faults. It returns when the command has ended by
-// itself or has had its share, with everything in order again.
+// suffer runs a command, and the commands that resume its run, under faults. It returns when the command has ended by
+// itself or has had its share of faults, with all faults repaired.
 func (s *series) suffer(command []string) {
 	s.T.Helper()
 	s.command = command
@@ -151,13 +150,13 @@ func (s *series) lasting() time.Duration {
 	return s.between(0, 1200)
 }
 
-// repair mends a fault. What others need to start comes first.
+// repair repairs faults, in an order in which later processes find what they need to start.
 type repair struct {
 	order int
 	do    func()
 }
 
-// strike makes one fault, and returns what mends it.
+// strike makes one fault, and returns the function that repairs it.
 func (s *series) strike() repair {
 	s.T.Helper()
 	i := s.chance.IntN(len(s.workers))
@@ -231,7 +230,7 @@ func (s *series) strike() repair {
 	return repair{order, mend}
 }
 
-// fill fills a disk; what it returns makes room.
+// fill fills a disk; the returned function frees the space.
 func (s *series) fill(v *disk.Volume) func() {
 	s.T.Helper()
 	if v == nil {
@@ -241,7 +240,7 @@ func (s *series) fill(v *disk.Volume) func() {
 	return func() { must(s.T, v.Free()) }
 }
 
-// againIfEnded goes on with a run that has ended by itself because nothing could be recorded.
+// againIfEnded resumes a run that has ended by itself because nothing could be recorded.
 func (s *series) againIfEnded() {
 	s.T.Helper()
 	if s.over(50 * time.Millisecond) {
@@ -249,7 +248,7 @@ func (s *series) againIfEnded() {
 	}
 }
 
-// again goes on with the run whose coordinator was killed, or begins another one where there was none yet.
+// again resumes the run whose coordinator was killed, or begins another one if there was none yet.
 func (s *series) again() {
 	s.T.Helper()
 	select {
@@ -267,7 +266,7 @@ func (s *series) again() {
 	}
 }
 
-// pause stops a process; what it returns has it go on.
+// pause stops a process; the returned function continues it.
 func (s *series) pause(p *process.Process) func() {
 	select {
 	case <-p.Done():
@@ -278,7 +277,7 @@ func (s *series) pause(p *process.Process) func() {
 	return func() { _ = p.Signal(syscall.SIGCONT) }
 }
 
-// plugin is the process of a plugin of a worker; 0 when there is none, or the system does not tell.
+// plugin returns the process of a worker's plugin; 0 if there is none, or the system does not say.
 func (s *series) plugin(w *site.Worker) int {
 	s.T.Helper()
 	if runtime.GOOS != "linux" {

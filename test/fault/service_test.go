@@ -41,7 +41,7 @@ const (
 	fleet = 4
 )
 
-// siege is a service under attack, and people who go on working with it.
+// siege is a service under faults, and people who continue to use it.
 type siege struct {
 	*trial
 	v       *site.Service
@@ -59,11 +59,10 @@ type siege struct {
 	doubtful int // runs that failed, because a worker was killed in the midst of an operation
 }
 
-// TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice has people apply changes through a service, over and over,
-// while the service, workers and the NATS server are killed, and disks are full. Whatever was acknowledged has to
-// be there, every run has to end as an undisturbed one does, unless a worker was killed in the midst of an
-// operation: then the run says what is in doubt, and once that is resolved the next one comes to what an
-// undisturbed run comes to.
+// TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice makes people apply changes through a service, over and over,
+// while the service, workers and the NATS server are killed, and disks are full. Acknowledged changes must be kept, and
+// every run must end like an undisturbed one, unless a worker was killed during an operation: then the run reports the
+// doubt, and after it is resolved the next run must have the result of an undisturbed one.
 func TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 	t.Parallel()
 	t.Logf("seed %d", *seed)
@@ -123,7 +122,7 @@ func (s *siege) between(least, most int) time.Duration {
 	return time.Duration(least+s.chance.IntN(most-least)) * time.Millisecond
 }
 
-// strike makes one fault, and returns what mends it.
+// strike makes one fault, and returns the function that repairs it.
 func (s *siege) strike() (mend func()) {
 	s.T.Helper()
 	w := s.workers[s.chance.IntN(len(s.workers))]
@@ -162,7 +161,7 @@ func (s *siege) strike() (mend func()) {
 	return mend
 }
 
-// again starts the server again, and what has ended because it was away.
+// again starts the server again, and the processes that have ended because it was away.
 func (s *siege) again() {
 	must(s.T, s.server.Restart(site.Waiting(s.T)))
 	for _, w := range s.workers {
@@ -233,7 +232,7 @@ func (s *siege) person(ctx context.Context, w *client.Workspace) error {
 	return nil
 }
 
-// apply has a configuration applied, and reports whether it is. It resolves what is left in doubt.
+// apply applies a configuration, and reports whether it was applied. It resolves operations in doubt.
 func (s *siege) apply(ctx context.Context, w *client.Workspace, dir, message string) (bool, error) {
 	id, err := s.queue(ctx, w, dir, message)
 	if err != nil {
@@ -309,7 +308,7 @@ func (s *siege) queue(ctx context.Context, w *client.Workspace, dir, message str
 	return id, err
 }
 
-// grown reads the log of a plan as far as it is, and claims that nothing of it that was read before has changed.
+// grown reads the log of a plan as far as it is written, and checks that text that was read before has not changed.
 func (s *siege) grown(ctx context.Context, r *client.Run, before string) (now string, err error) {
 	err = insist(ctx, func() error {
 		p, err := s.v.Client.Plans.Read(ctx, r.Plan.ID)
@@ -362,8 +361,8 @@ func (s *siege) ask(ctx context.Context, method, path string, in, out any) (stat
 	return answer.StatusCode, json.Unmarshal(text, out)
 }
 
-// resolveAll says what became of the creations in doubt, as somebody does who looks at the cloud. It returns how many
-// operations of any kind are in doubt.
+// resolveAll resolves the creations in doubt, as a person does who looks at the cloud. It returns how many operations
+// of any kind are in doubt.
 func (s *siege) resolveAll(ctx context.Context, w *client.Workspace) (int, error) {
 	var all struct {
 		Doubts []struct{ Address, Operation string }
@@ -407,7 +406,7 @@ func (s *siege) resolveAll(ctx context.Context, w *client.Workspace) (int, error
 	return len(doubts), nil
 }
 
-// idle tells, by an error, that a provider is at work on a machine.
+// idle returns an error while a provider works on a machine.
 func (s *siege) idle(name string) error {
 	for _, c := range s.Calls("create", "update", "delete") {
 		if c.Name == name && !c.Ended && alive(c.PID) {

@@ -12,8 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// trial is a site under attack, with what a user does who looks after it: goes on with what was cut off, tells what
-// became of what is in doubt.
+// trial is a site under faults, with the actions of its user: resuming interrupted runs, and resolving doubts.
 type trial struct {
 	*site.Site
 	// generation begins the names of the machines, so that no two generations share one.
@@ -21,7 +20,7 @@ type trial struct {
 	// forgiven counts, by name, the creations of which the user said that they had not happened: each allows another
 	// one.
 	forgiven map[string]int
-	// doubts counts what the user was asked about.
+	// doubts counts the doubts that the user has resolved.
 	doubts int
 }
 
@@ -57,7 +56,7 @@ func (s *trial) settled() {
 	})
 }
 
-// alive reports whether a process runs. One that has ended, and waits for its parent to hear of it, does not.
+// alive reports whether a process runs. A zombie does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -70,8 +69,8 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
-// resolve tells what became of the creations in doubt, as a user would who looks at the cloud. Updates and deletions
-// are resolved by the next command, which reads the objects.
+// resolve resolves the creations in doubt, as a user does who looks at the cloud. Updates and deletions are resolved by
+// the next command, which reads the objects.
 func (s *trial) resolve() {
 	s.T.Helper()
 	s.settled()
@@ -101,7 +100,7 @@ var (
 	resume  = []string{"runs", "resume", "-no-color", "-parallelism=4"}
 )
 
-// follows says what a user does after a command has ended: goes on with its run, unless there is none.
+// follows does what a user does after a command has ended: it resumes the run, unless there is none.
 func follows(r site.Result, did, command []string) []string {
 	if none(r) || r.Code == 0 && slices.Equal(did, resume) {
 		return command
@@ -109,7 +108,7 @@ func follows(r site.Result, did, command []string) []string {
 	return resume
 }
 
-// none tells that there was no run to go on with.
+// none reports whether there was no run to resume.
 func none(r site.Result) bool {
 	return slices.ContainsFunc([]string{"Nothing to resume", "The run was overtaken", "The run has ended"},
 		func(words string) bool {
@@ -117,8 +116,8 @@ func none(r site.Result) bool {
 		})
 }
 
-// goOn brings what was attacked to its end: it goes on with what was cut off, resolves what is in doubt, and repeats
-// the command until that succeeds.
+// goOn completes an interrupted command: it resumes its run, resolves doubts, and repeats the command until that
+// succeeds.
 func (s *trial) goOn(command []string) {
 	s.T.Helper()
 	next := resume
@@ -137,8 +136,8 @@ func (s *trial) goOn(command []string) {
 	s.T.Fatalf("%q does not come to an end", command)
 }
 
-// holds claims what must hold at any time when no command runs: nothing was begun twice; state and cloud tell the
-// same, but for what the state has in doubt.
+// holds checks the promises for any time when no command runs: nothing was started twice, and state and cloud agree,
+// except for objects in doubt.
 func (s *trial) holds() {
 	s.T.Helper()
 	planned := map[string]bool{}

@@ -1,7 +1,6 @@
 // Package interrupts sends signals to real commands, at many moments, once and twice.
 //
-// What must hold is in the claims of examine. How many moments are tried is said by -moments: few in an ordinary test
-// run.
+// The promises are in examine. -moments sets the number of moments that are tried: few in an ordinary test run.
 package interrupts
 
 import (
@@ -36,9 +35,11 @@ type stage struct {
 	// before prepares the site for one call.
 	before func(s *site.Site)
 	args   []string
-	// finishes tells that the first signal lets what runs come to its end: only the second has a limit.
+	// finishes says that after the first signal operations in progress are completed: only the second signal has a time
+	// limit.
 	finishes bool
-	// types is what somebody types, who then waits: standard input stays open. Without it there is none.
+	// types is the text that a user types, who then waits: standard input stays open. Without it there is no standard
+	// input.
 	types string
 }
 
@@ -67,7 +68,7 @@ const busy = `length([for a in range(1024) : [for b in range(1024) : sha256("${a
 // tested gives the site a test of its configuration.
 func tested(s *site.Site) { s.Write("many.tftest.hcl", "run \"a\" {}\nrun \"b\" {}\n") }
 
-// spent is how long a command may go on after the last signal, on a machine that does nothing else.
+// spent is how long a command may continue after the last signal, on a machine that does nothing else.
 const spent = 2 * time.Second
 
 func applied(s *site.Site) { s.Must("apply", "-auto-approve", "-no-color") }
@@ -91,8 +92,8 @@ func cutShort(s *site.Site) {
 	site.Exit(s.T, p)
 }
 
-// A signal was a token that whichever run was live took, and the next phase began without it: an apply of 4,000
-// resources said "Gracefully shutting down..." and then "Apply complete!", with exit status 0.
+// A signal was a token that the current run took, and the next phase began without it: an apply of 4,000 resources
+// printed "Gracefully shutting down..." and then "Apply complete!", with exit status 0.
 func TestACommandThatIsInterruptedEndsSoonAndLosesNothing(t *testing.T) {
 	for name, st := range map[string]stage{
 		"plan of many":           {configuration: many, args: []string{"plan"}},

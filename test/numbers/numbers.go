@@ -19,9 +19,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Program is a program whose vertices compute a number each, from those that they wait for: so the numbers at the end
-// are right only if each vertex ran, once, after what it waits for. Visible vertices have a worker compute it, hidden
-// ones do it in place.
+// Program is a program whose vertices compute a number each, from those of their dependencies: so the final numbers are
+// right only if each vertex ran once, after its dependencies. A worker computes visible vertices; hidden ones are
+// computed in place.
 type Program struct {
 	t      testing.TB
 	edges  []dag.Edge
@@ -61,8 +61,8 @@ func New(t testing.TB, n int, edges ...dag.Edge) *Program {
 	return p
 }
 
-// Again returns the same program as a new process would make it. It has the numbers that result returns, and has
-// computed no others; 0 is no number.
+// Again returns the same program as a new process would make it. It has the numbers that result returns, and no others;
+// 0 is no number.
 func (p *Program) Again(result func(v int) uint64) *Program {
 	q := New(p.t, len(p.Before), p.edges...)
 	q.Lane, q.Hidden, q.Fails, q.Unkept, q.Ops, q.Quick, q.Stored, q.Place =
@@ -94,7 +94,7 @@ func (p *Program) Describe(v int) program.Description {
 		Hidden: p.IsHidden(v)}
 }
 
-// combine is what a vertex computes from its inputs.
+// combine returns the number of a vertex from its inputs.
 func combine(v int, inputs []uint64) uint64 {
 	sum := uint64(v) + 1
 	for _, n := range inputs {
@@ -168,7 +168,7 @@ func decodeNumbers(b []byte) (ns []uint64) {
 	return ns
 }
 
-// Compute is what a worker does with a task of numbers.
+// Compute returns the result of a task, as a worker computes it.
 func Compute(t *wire.Task) *wire.Result {
 	ns := decodeNumbers(t.Function.Args[0])
 	return &wire.Result{Attempt: t.Attempt, Worker: "w", Started: time.Now(), Ended: time.Now(),
@@ -229,7 +229,7 @@ func (p *Program) Doubt(v int, d state.Doubt) []state.Change {
 	return []state.Change{state.SetOutput{Name: OutputName(v), Output: &state.Output{Value: cty.StringVal(text)}}}
 }
 
-// ResolveDoubt takes nothing back: the result of the vertex overwrites what was in doubt.
+// ResolveDoubt returns no changes: the result of the vertex overwrites the doubt.
 func (p *Program) ResolveDoubt(int) []state.Change { return nil }
 
 // Check compares the results with those of a plain walk.

@@ -1,6 +1,6 @@
-// Package seeds plays many seeds of a simulation in several processes of its test, and adds up what they have counted.
+// Package seeds simulates many seeds in several processes of a test, and adds up their counts.
 //
-// It knows no simulation: a test calls itself again with the flags that make it play a part of the seeds.
+// It does not know the simulation: a test calls itself again with flags that select a part of the seeds.
 package seeds
 
 import (
@@ -20,11 +20,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// cores is how many processes play seeds at a time; tests that replay seeds take one processor for themselves.
+// cores is how many processes simulate seeds at a time; tests that replay seeds take one processor for themselves.
 var cores = runtime.NumCPU()
 
 const (
-	// size is how many seeds one process plays of many.
+	// size is how many seeds one process simulates.
 	size = 25
 	// most is far more time than that takes.
 	most = 10 * time.Minute
@@ -32,16 +32,16 @@ const (
 	sum = "sum of "
 )
 
-// Sums logs what a part of the seeds has counted, for Many.
+// Sums logs the counts of a part of the seeds, for Many.
 func Sums(t *testing.T, total map[string]int) {
 	for _, name := range slices.Sorted(maps.Keys(total)) {
 		t.Logf("%s%s: %d", sum, name, total[name])
 	}
 }
 
-// Many plays n seeds from a first one on: it runs the test that calls it in processes of their own, each with the flags
-// -shard, -from and -seeds beside those given. Lines of theirs that begin with "seed " are violations. They are
-// reported as errors of t, and the sums of all processes are logged.
+// Many simulates n seeds from a first one on: it runs the test that calls it in separate processes, each with the flags
+// -shard, -from and -seeds in addition to the given ones. Lines of their output that begin with "seed " are violations;
+// they are reported as errors of t. The sums of all processes are logged.
 func Many(t *testing.T, from uint64, n int, flags ...string) {
 	began := time.Now()
 	var parts errgroup.Group

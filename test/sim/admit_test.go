@@ -24,8 +24,8 @@ type limit struct {
 	next  time.Time // when hand will be called; zero if nobody has asked for that
 }
 
-// admission is the message that asks for a permit. While it is delivered and not acknowledged it takes a slot,
-// whatever became of whom it was delivered to; after a while it is delivered again.
+// admission is the message that requests a permit. While it is delivered and not acknowledged it occupies a slot,
+// whatever happens to its receiver; after a while it is delivered again.
 type admission struct {
 	wire.PermitRequest
 	subject   string
@@ -34,7 +34,7 @@ type admission struct {
 	expires   time.Time // when it was delivered to somebody who does not extend it
 }
 
-// semaphore is what a connection knows of its permits.
+// semaphore is a connection's record of its permits.
 type semaphore struct {
 	requests map[string]*request
 	left     map[string]time.Time // admissions of this coordinator's that no request asked for, and when they came
@@ -167,7 +167,7 @@ func (s *semaphore) pulls(limit string) bool {
 	return false
 }
 
-// arrived does what is to be done with an admission that was delivered to this connection.
+// arrived handles an admission that was delivered to this connection.
 func (c *conn) arrived(l *limit, a *admission, since time.Time) {
 	if c.p.dead || !c.isUp() || a.to != c || l.find(a.subject) != a || time.Since(since) >= trusted {
 		return
@@ -211,7 +211,7 @@ func (l *limit) offer(from *conn, a *admission) bool {
 	return false
 }
 
-// decide asks the product what is to become of a permit that nobody answers for.
+// decide asks the product what to do with a permit whose owner does not answer.
 func (c *conn) decide(l *limit, a *admission, since time.Time, ours bool) {
 	ctx, cancel := context.WithDeadline(context.Background(), since.Add(trusted-permitWait/8))
 	defer cancel()
@@ -357,8 +357,8 @@ func (c *conn) Acquire(ctx context.Context, name string, r wire.PermitRequest) (
 	return &permit{c, q}, nil
 }
 
-// admit stores the admission, and looks for it now and then: somebody who believed this process dead may have freed
-// it.
+// admit stores the admission, and checks for it now and then: a coordinator that believed this process dead may have
+// freed it.
 func (c *conn) admit(q *request) {
 	if q.status != waiting || c.p.dead || q.o.over() {
 		return

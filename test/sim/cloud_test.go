@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/worker"
 )
 
-// cloud is what the providers manage. It remembers every request, and is the oracle of the simulation.
+// cloud has the objects of the providers. It records every request, and is the oracle of the simulation.
 type cloud struct {
 	w       *world
 	made    int
@@ -36,7 +36,7 @@ type thing struct {
 	half  bool // its creation failed halfway
 }
 
-// is reports whether an object is what an update was to make of it.
+// is reports whether an object has the content of an update.
 func (t *thing) is(size int64, refs []string) bool {
 	have := []string{}
 	if v := t.value.GetAttr("refs"); !v.IsNull() {
@@ -62,7 +62,7 @@ func newCloud(w *world) *cloud {
 	return &cloud{w: w, objects: map[string]*thing{}, ever: map[string]*thing{}, busy: map[*errand]bool{}}
 }
 
-// named returns the object with a name, or nil; of several, one that is whole.
+// named returns the object with a name, or nil; of several, a complete one.
 func (c *cloud) named(name string) (found *thing) {
 	for _, id := range c.ids() {
 		if t := c.objects[id]; t.name() == name && (found == nil || found.half) {
@@ -72,8 +72,8 @@ func (c *cloud) named(name string) (found *thing) {
 	return found
 }
 
-// replaced reports whether an object is one of a team's that was replaced and is still to go. Somebody whose branch
-// has the block as it was before makes one of the same name.
+// replaced reports whether an object is one of a team's that was replaced and is still to be destroyed. A person whose
+// branch has the former block creates another one of the same name.
 func (c *cloud) replaced(t *thing) bool {
 	s := c.w.siteOf(t.name())
 	return s != nil && s.team != nil && slices.ContainsFunc(s.records(), func(r record) bool {
@@ -100,7 +100,7 @@ func (c *cloud) isBusy(site string) bool {
 	return false
 }
 
-// begin notes that a provider begins a request, and checks what must hold then.
+// begin records that a provider begins a request, and checks the promises for it.
 func (c *cloud) begin(e *errand, r provider.ApplyRequest) {
 	w := c.w
 	c.busy[e] = true
@@ -113,7 +113,7 @@ func (c *cloud) begin(e *errand, r provider.ApplyRequest) {
 	}
 	running := 0
 	for o := range c.busy {
-		// what a cloud goes on with when its provider is gone is no operation of ours any more
+		// a request that a cloud continues when its provider is gone is no operation of ours any more
 		if !o.by.dead && !w.lied(w.poolOf(o.name)) && o.run == e.run {
 			running++
 		}
@@ -298,7 +298,7 @@ func (g *plugin) PlanResourceChange(_ context.Context, r provider.PlanRequest) (
 	return out, nil
 }
 
-// ApplyResourceChange sends a request to the cloud and waits for its answer. The request goes on whatever becomes of
+// ApplyResourceChange sends a request to the cloud and waits for its answer. The request continues whatever happens to
 // the worker's process.
 func (g *plugin) ApplyResourceChange(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
 	e := &errand{by: g.p}
@@ -348,9 +348,9 @@ func (g *plugin) ApplyResourceChange(ctx context.Context, r provider.ApplyReques
 	return provider.ApplyResponse{Object: after}, nil
 }
 
-// unkeepable draws whether the answer to a request that has taken effect is one that cannot be kept, and which: 0
-// is an answer that can. It depends on the seed and the request alone, so that it does not change what else a seed
-// draws.
+// unkeepable draws whether the answer to a request that has taken effect can be stored, and if not, in which way it is
+// invalid: 0 is a valid answer. It depends only on the seed and the request, so that it does not change what else a
+// seed draws.
 func (c *cloud) unkeepable(e *errand) int {
 	if c.w.options.fair {
 		return 0
@@ -366,7 +366,7 @@ func (c *cloud) unkeepable(e *errand) int {
 // garbled is how many kinds of answers there are that cannot be kept.
 const garbled = 4
 
-// garble makes an answer of what an object is now that cannot be kept.
+// garble makes an invalid answer from the present content of an object.
 func (g *plugin) garble(e *errand, after cty.Value, how int) (resp provider.ApplyResponse, diags diag.List) {
 	w := g.p.w
 	w.mu.Lock()
@@ -374,7 +374,7 @@ func (g *plugin) garble(e *errand, after cty.Value, how int) (resp provider.Appl
 	w.faults["answer that cannot be kept"]++
 	w.note("cloud: the provider's answer to %s %s cannot be kept (%d)", e.verb, e.name, how)
 	if w.options.without == guardKept {
-		// The guard is away: what cannot be kept counts as if there had been nothing.
+		// The guard is disabled: an answer that cannot be stored counts as if there had been none.
 		return provider.ApplyResponse{Object: cty.NullVal(thingSchema.Block.ImpliedType())},
 			diag.Errors("the answer cannot be kept", e.verb, nil)
 	}

@@ -237,23 +237,23 @@ func (c *conn) GetKey(ctx context.Context, pool, run, recipient string) (sealed 
 	return sealed, err
 }
 
-// seen is what the server's listeners know of a worker.
+// seen is the listeners' knowledge about a worker.
 type seen struct {
 	wire.Heartbeat
 	at time.Time
 }
 
-// watcher is somebody who listens to heartbeats or control messages.
+// watcher is a listener for heartbeats or control messages.
 type watcher struct {
 	c       *conn
 	control bool
-	// who tells two of one process apart: the file that listens.
+	// who distinguishes two listeners of one process: the file that listens.
 	who   string
 	o     *op
 	inbox []any
 }
 
-// tell hands a message to all who listen. Nothing of it is kept.
+// tell passes a message to all listeners. It is not stored.
 func (n *nats) tell(control bool, m any) {
 	for _, w := range n.watchers {
 		if w.control != control || n.w.odds(50) {
@@ -448,8 +448,8 @@ func (c *conn) Call(ctx context.Context, pool string, data []byte) ([]byte, erro
 	return x.answer, nil
 }
 
-// about tells the calls of one moment apart: a plan asks about all objects at once, in no order, and on a busy machine
-// seeds were not replayed exactly as long as their calls were let through in the order of arrival.
+// about distinguishes the calls of one moment: a plan reads all objects at once, in no order, and on a busy machine
+// seeds were not replayed exactly as long as their calls were executed in the order of arrival.
 func about(data []byte) string {
 	plain, err := wire.Packer{Blobs: noBlobs{}}.Unpack(context.Background(), "", data)
 	if err != nil {
@@ -465,7 +465,7 @@ func about(data []byte) string {
 	return fmt.Sprintf("%s %s %x", task.Address, task.Operation(), h.Sum64())
 }
 
-// noBlobs has none: what lies in a blob is not looked at.
+// noBlobs has no blobs: the simulation does not use them.
 type noBlobs struct{ wire.Blobs }
 
 func (noBlobs) GetBlobIf(context.Context, string, func(int64) error) ([]byte, error) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// kind says what lies behind a gate.
+// kind is the kind of operation behind a gate.
 type kind byte
 
 const (
@@ -88,10 +88,10 @@ func (o *op) like(b *op) bool {
 	return o.p == b.p && o.name == b.name && o.key == b.key && o.from == b.from
 }
 
-// over tells that nobody waits for the op any more.
+// over reports that nobody waits for the op any more.
 func (o *op) over() bool { return o.stage == finished || o.p.dead }
 
-// finish lets the op's goroutine go on.
+// finish continues the op's goroutine.
 func (o *op) finish(err error) {
 	if o.stage == finished {
 		return

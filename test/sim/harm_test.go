@@ -51,8 +51,8 @@ func (s *site) press() {
 	}
 }
 
-// usurp is a user who believes that the command that holds the lock is gone, breaks the lock and begins another
-// command, while the first one lives.
+// usurp simulates a user who believes that the command that holds the lock is gone, breaks the lock and begins another
+// command, while the first one is alive.
 func (s *site) usurp() {
 	p := s.current
 	if p == nil || p.dead || !p.cut && p.frozen.IsZero() || s.team != nil {

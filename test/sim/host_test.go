@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/worker/journal"
 )
 
-// honest is the pool of the workers that do what they should.
+// honest is the pool of the workers that follow the protocol.
 const honest = "default"
 
 // host is a machine on which a worker runs, again and again. Its directory outlives the worker's process.
@@ -74,7 +74,7 @@ func (h *host) run(ctx context.Context, p *process) {
 	_ = real.Run(ctx, ctx)
 }
 
-// stop is the end of the worker's process: its machine may lose what was not synced, or be lost itself.
+// stop ends the worker's process: its machine may lose data that was not synced, or be lost itself.
 func (h *host) stop(power, forEver bool) {
 	w := h.w
 	h.p.kill()
@@ -98,7 +98,7 @@ func (h *host) stop(power, forEver bool) {
 	h.id = fmt.Sprintf("%s'", h.id)
 }
 
-// workerDisk is the worker's journal behind the gate of its disk. It remembers what is sure to be on the disk.
+// workerDisk is the worker's journal behind the gate of its disk. It records which data is durable.
 type workerDisk struct {
 	h    *host
 	p    *process
@@ -114,7 +114,7 @@ func (d *workerDisk) note() {
 	}
 }
 
-// cut takes away what was not synced, or a part of it.
+// cut removes the data that was not synced, or a part of it.
 func (d *workerDisk) cut() {
 	info, err := os.Stat(d.path)
 	if err != nil || info.Size() <= d.size {
@@ -126,7 +126,7 @@ func (d *workerDisk) cut() {
 	}
 }
 
-// errFull is what a journal says that found no room, and is as it was.
+// errFull is the error of a journal without disk space, whose content has not changed.
 var errFull = fmt.Errorf("%w: no space left on device", journal.ErrFull)
 
 func (d *workerDisk) write(name string, ref wire.TaskRef, durable bool, fn func() error) error {
@@ -176,9 +176,9 @@ func (d *workerDisk) Room() error {
 	})
 }
 
-// holds reports whether a worker's process that lives has the attempt, so that its operation may still begin. An
-// intent to claim what another claim has won stays in the journal of a worker whose disk was full just then:
-// nothing comes of it.
+// holds reports whether a live worker process has the attempt, so that its operation may still begin. An intent to
+// claim an attempt that another claim has won stays in the journal of a worker whose disk was full just then; it has no
+// effect.
 func (w *world) holds(attempt string) bool {
 	for _, h := range w.hosts {
 		if h.p == nil || h.p.dead {
@@ -187,7 +187,7 @@ func (w *world) holds(attempt string) bool {
 		for _, e := range h.disk.j.Pending() {
 			won, claimed := w.nats.claims[wire.ClaimSubject(e.Ref)]
 			lost := e.Phase == journal.Intended && claimed && won.Nonce != e.Nonce
-			// What an earlier process has started stays in the journal where its end could not be written.
+			// Operations that an earlier process has started stay in the journal if their end could not be written.
 			lost = lost || w.calm && h.disk.left[attempt]
 			if string(e.Ref.Attempt) == attempt && e.Phase != journal.Ended && !lost {
 				return true
@@ -197,7 +197,7 @@ func (w *world) holds(attempt string) bool {
 	return false
 }
 
-// nemesis does what may go wrong, again and again.
+// nemesis makes faults, again and again.
 func (w *world) nemesis() {
 	if w.calm {
 		return

@@ -96,7 +96,7 @@ func (l *ledger) asks(r locks.Request) {
 	}
 }
 
-// grants checks that who has locks is in conflict with nobody who asked before.
+// grants checks that the holders of locks are in conflict with no earlier request.
 func (l *ledger) grants(id string) {
 	a := l.find(id)
 	if a == nil {
@@ -121,7 +121,7 @@ func (l *ledger) grants(id string) {
 	}
 }
 
-// leaves notes that a request was taken back. What was changed under it becomes a version.
+// leaves records that a request was withdrawn. Its changes become a version.
 func (l *ledger) leaves(id string) {
 	if len(l.noted[id]) > 0 {
 		run := ""
@@ -134,7 +134,7 @@ func (l *ledger) leaves(id string) {
 	l.compare()
 }
 
-// commits looks at a commit: what is changed must be locked, and what is made must be made from what there is.
+// commits checks a commit: changed objects must be locked, and created objects must be made from existing ones.
 func (l *ledger) commits(lockID string, tx journal.Tx, before, after *state.State, err error) {
 	a := l.find(lockID)
 	if errors.Is(err, journal.ErrFenced) && a != nil {
@@ -216,7 +216,7 @@ func (l *ledger) ends(id, run string) {
 	}
 }
 
-// compare compares what the store says with what must be.
+// compare compares the content of the store with the ledger.
 func (l *ledger) compare() {
 	ctx := context.Background()
 	now, err := l.t.s.store.Load(ctx, "default")
@@ -242,7 +242,7 @@ func differing(want, have *state.State) (text string) {
 	return text
 }
 
-// read checks what a plan is made from: a version of the state, nothing of what is being changed.
+// read checks the state that a plan is made from: a version of the state, without uncommitted changes.
 func (l *ledger) read(st *state.State) {
 	if !st.SameContent(l.last()) {
 		l.violate("a plan is made from what is no version of the state: %s", differing(l.last(), st))
@@ -386,8 +386,8 @@ func (l *ledger) writer(name string) string {
 	return ""
 }
 
-// mustNotBeNeeded checks that nothing that stays refers to an object that a run deletes. Who names targets leaves what
-// depends on them as it is.
+// mustNotBeNeeded checks that no remaining object refers to an object that a run deletes. A targeted run leaves
+// dependents unchanged.
 func (l *ledger) mustNotBeNeeded(e *errand) {
 	list := l.t.s.records()
 	i := slices.IndexFunc(list, func(r record) bool { return r.attrs.ID == e.id })
@@ -462,8 +462,8 @@ func (l *ledger) over() {
 	}
 }
 
-// since compares what has changed since a version, and which version changed it last, with the versions. Objects that
-// were changed and changed back are among that.
+// since compares the changes since a version, and the version that made each change last, with the versions. Objects
+// that were changed and changed back are included.
 func (l *ledger) since(list []journal.VersionInfo, i int) {
 	last := map[string]uint64{} // by which version each thing was changed last
 	for k := i + 1; k < len(l.versions); k++ {

@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// sold is the pool that the liar may work for. What is in it may come to any harm; what is outside it must not.
+// sold is the pool that the liar may work for. The objects in it may be damaged; those outside must not.
 const sold = "east"
 
 // lied reports whether a pool is the liar's.
@@ -148,7 +148,7 @@ func (l *liar) swallow(pool string) {
 	})
 }
 
-// result says what came of an attempt.
+// result returns the result of an attempt.
 func (l *liar) result(ref wire.TaskRef) {
 	w := l.w
 	claim := w.nats.claims[wire.ClaimSubject(ref)]
@@ -189,7 +189,8 @@ func (l *liar) result(ref wire.TaskRef) {
 	w.nats.results.messages[len(w.nats.results.messages)-1].forged = true
 }
 
-// mustNotFailForLies checks that a run which has nothing in the liar's pool does not fail for what is said there.
+// mustNotFailForLies checks that a run without operations in the liar's pool does not fail because of messages from
+// there.
 func (s *site) mustNotFailForLies(said string) {
 	w := s.w
 	failed := strings.Contains(said, "protocol between coordinator and workers")

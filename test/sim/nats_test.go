@@ -22,7 +22,7 @@ const (
 	aliveLost    = 4 * time.Second
 )
 
-// nats is the server: what is durable in it, who listens. The world's loop changes it, under the world's lock.
+// nats is the server: its durable data, and its listeners. The world's loop changes it, under the world's lock.
 type nats struct {
 	w        *world
 	born     int
@@ -96,12 +96,12 @@ func (q *stream) publish(ref wire.TaskRef, data []byte, id string) {
 	q.hand()
 }
 
-// hand gives messages to those who wait for them.
+// hand passes messages to the waiting receivers.
 func (q *stream) hand() {
 	w := q.n.w
 	q.waiting = slices.DeleteFunc(q.waiting, func(f *fetch) bool { return f.o.over() })
 	now := time.Now()
-	// Who is served first is chance: the server keeps no order of its own.
+	// The order of the receivers is random: the server does not define one.
 	for _, i := range w.chance.Perm(len(q.waiting)) {
 		f := q.waiting[i]
 		if !f.c.isUp() || f.o.stage != pending {
@@ -178,7 +178,7 @@ func (n *nats) loseTail(k int) {
 	}
 }
 
-// purge removes what a run left. Its registers stay, as they do in NATS for as long as anybody may claim one.
+// purge removes the data of a run. Its registers stay, as they do in NATS for as long as anybody may claim one.
 func (n *nats) purge(run string) {
 	for _, q := range []*stream{&n.tasks, &n.results} {
 		q.remove(func(m *message) bool { return m.ref.Run == run })

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// record is an object as a state has it.
+// record is an object as in a state.
 type record struct {
 	address  string
 	pool     string
@@ -73,7 +73,7 @@ func (w *world) siteOf(name string) *site {
 	return nil
 }
 
-// mustBeRecorded checks that what a result says is in the journal of its run when its message is confirmed.
+// mustBeRecorded checks that the content of a result is in the journal of its run when its message is confirmed.
 func (w *world) mustBeRecorded(ref wire.TaskRef) {
 	s := w.siteOf(ref.Coordinator + "-")
 	if s == nil {
@@ -119,7 +119,7 @@ func (s *site) mustAllBeKnown() {
 	}
 }
 
-// mustBeDurable checks that what an object refers to is recorded before the object is made.
+// mustBeDurable checks that the references of an object are recorded before the object is created.
 func (s *site) mustBeDurable(e *errand, id string) {
 	if !slices.ContainsFunc(s.records(), func(r record) bool { return r.attrs.ID == id }) {
 		s.w.violate("order", "%s of %s began while the %s that it refers to was not durable", e.verb, e.name, id)
@@ -180,7 +180,7 @@ func (s *site) reach(goal int) {
 	s.w.note("%s has reached goal %d", s.name, goal)
 }
 
-// compare finds what is in the cloud and not in the state, and the other way round, and what is not what was wanted.
+// compare finds objects that are only in the cloud or only in the state, and objects that differ from the goal.
 func (s *site) compare(when string) {
 	w := s.w
 	inState := map[string]bool{}
@@ -232,9 +232,9 @@ type block struct {
 	pool      string
 }
 
-// makeGoals draws the configurations that a site's user wants one after the other: some objects, then changes to them
-// of all kinds, sometimes an end of all. Blocks forget what they refer to, so that only the state knows what their
-// objects were made from.
+// makeGoals draws the configurations that a site's user wants one after the other: some objects, then changes of all
+// kinds to them, sometimes the removal of all. Blocks drop references, so that only the state knows what their objects
+// were made from.
 func (w *world) makeGoals(name string) (goals []goal) {
 	n := 2 + w.chance.IntN(w.options.objects-1)
 	blocks := make([]*block, n)
@@ -281,7 +281,7 @@ func (w *world) makeGoals(name string) (goals []goal) {
 	return goals
 }
 
-// unreplaced returns the blocks as they are, but for what would replace their objects.
+// unreplaced returns the blocks without the changes that would replace their objects.
 func unreplaced(blocks []*block, generations []int) []*block {
 	out := make([]*block, len(blocks))
 	for i, b := range blocks {

@@ -12,7 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// layOut draws the pools of a seed. It has chance of its own, so that a seed with one pool does what it always did.
+// layOut draws the pools of a seed. It has a separate random source, so that the other draws of a seed do not depend on
+// it.
 func (o *options) layOut(chance *rand.Rand) {
 	o.pools = []string{honest}
 	switch kind := chance.IntN(4); kind {
@@ -157,8 +158,7 @@ func (w *world) moved() {
 	w.idle = since
 }
 
-// idling lists the pools of which a slot is idle though something could run there: what really runs counts, not what
-// holds permits.
+// idling lists the pools with an idle slot although an operation could use it: actual operations count, not permits.
 func (w *world) idling() (pools []string) {
 	all, narrow, in := 0, 0, map[string]int{}
 	for e := range w.cloud.busy {
@@ -237,7 +237,7 @@ func (c *cloud) isUnderWay(name string) bool {
 	return false
 }
 
-// isAs reports whether an object exists, of that size.
+// isAs reports whether an object with this size exists.
 func (c *cloud) isAs(name string, size int) bool {
 	t := c.named(name)
 	if t == nil {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// ordinary is how many seeds the ordinary tests play.
+// ordinary is how many seeds the ordinary tests simulate.
 const ordinary = 30
 
 func TestNothingIsLostAndNothingDoneTwice(t *testing.T) {
@@ -46,7 +46,7 @@ func TestNothingIsLostAndNothingDoneTwice(t *testing.T) {
 	}
 }
 
-// play plays seeds one after the other.
+// play simulates seeds one after the other.
 func play(t *testing.T, from uint64, n int) {
 	total := map[string]int{}
 	for seed := from; seed < from+uint64(n); seed += *stepFlag {

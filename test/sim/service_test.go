@@ -63,7 +63,7 @@ func (t *team) start() {
 	})
 }
 
-// live is what somebody does, until the service dies or there is nothing more to do.
+// live executes the actions of a person, until the service dies or there is nothing more to do.
 func (v *service) live(ctx context.Context, p *person) {
 	w := v.s.w
 	for {
@@ -96,8 +96,8 @@ func (v *service) live(ctx context.Context, p *person) {
 	}
 }
 
-// step does what comes next: it goes on with an apply that the former service has left, applies what was planned, or
-// begins another run.
+// step does the next action: it resumes an apply that the former service has left, applies a plan, or begins another
+// run.
 func (v *service) step(ctx context.Context, p *person) string {
 	w := v.s.w
 	w.mu.Lock()
@@ -215,7 +215,7 @@ func (v *service) shared(p *person, request string) estate.StateOptions {
 	}}
 }
 
-// plan makes a plan. Who finds doubts looks what became of them.
+// plan makes a plan. If there are doubts, it resolves them.
 func (v *service) plan(ctx context.Context, p *person, r *teamRun) string {
 	w := v.s.w
 	e := v.open(ctx, p, r)
@@ -292,7 +292,7 @@ func (v *service) plan(ctx context.Context, p *person, r *teamRun) string {
 	return said + closed(op.Close(ctx))
 }
 
-// forgetSets leaves out of a plan what a guard is about.
+// forgetSets removes from a plan the set that a disabled guard protects.
 func (v *service) forgetSets(p *plan.Plan) {
 	if p.Dependencies == nil {
 		return
@@ -351,7 +351,7 @@ func (c *cloud) goesOnAlone(site string) bool {
 	return false
 }
 
-// apply carries a plan out, or goes on with what was begun of it.
+// apply applies a plan, or resumes an apply that was begun.
 func (v *service) apply(ctx context.Context, p *person, r *teamRun, resumed bool) string {
 	saved, err := planfile.Decode(r.saved)
 	if err != nil {
@@ -421,7 +421,7 @@ func (v *service) ended(p *person, r *teamRun, applied *operation.Applied, diags
 	})
 }
 
-// resolve looks what became of operations in doubt, and tells. Nobody else changes the state meanwhile.
+// resolve finds the outcome of operations in doubt, and states it. Nobody else changes the state meanwhile.
 func (v *service) resolve(ctx context.Context, p *person, r *teamRun) string {
 	w := v.s.w
 	e := v.open(ctx, p, r)
@@ -453,7 +453,7 @@ func (v *service) resolve(ctx context.Context, p *person, r *teamRun) string {
 	return said + closed(op.Close(ctx))
 }
 
-// look finds the object that came of an operation in doubt; it is early as long as something may still come of it.
+// look finds the object of an operation in doubt; it is early as long as the operation may still take effect.
 func (v *service) look(ctx context.Context, d doubted) (id string, early bool, err error) {
 	var sent struct{ Name string }
 	_ = json.Unmarshal(d.Sent, &sent)

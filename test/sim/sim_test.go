@@ -28,26 +28,27 @@ const (
 	guardCommit guard = "commit" // a result is durable before its message is acknowledged
 	guardPermit guard = "permit" // a permit is held until what runs under it is resolved
 	guardFence  guard = "fence"  // a commit under a lock that was broken is refused
-	// guardRecorded: a plan knows what the objects were made from, whatever their blocks refer to now.
+	// guardRecorded: a plan knows the recorded dependencies of objects, whatever their blocks refer to now.
 	guardRecorded guard = "recorded"
 	// guardKept: an answer that cannot be kept is a doubt.
 	guardKept guard = "kept"
 	// guardPlace: a vertex has a place in its pool before it takes a permit.
 	guardPlace guard = "place"
-	// guardSubject: who works for a pool speaks under its subjects, and is believed about that pool alone.
+	// guardSubject: a worker publishes under the subjects of its pool, and is believed only about that pool.
 	guardSubject guard = "subject"
-	// guardTold: a message store that stores nothing is told from one that does not answer.
+	// guardTold: a message store that stores nothing is distinguished from one that does not answer.
 	guardTold guard = "told"
 	// guardTomb: an attempt that may have been published is taken back by its register alone, which a worker may hold.
 	guardTomb guard = "tomb"
-	// guardWrites, guardReads, guardKeeps: a plan says what it changes, what its changes were made from, and of what it
-	// ends objects.
+	// guardWrites, guardReads, guardKeeps: a plan lists what it changes, what its changes depend on, and the resources of
+	// which it ends objects.
 	guardWrites guard = "writes"
 	guardReads  guard = "reads"
 	guardKeeps  guard = "keeps"
-	// guardOrder: nobody overtakes somebody who waits for locks and is in conflict with them.
+	// guardOrder: no request is granted before an earlier one with which it is in conflict.
 	guardOrder guard = "order"
-	// guardObjects: a commit changes what its request has locked, and nothing when the request was taken back.
+	// guardObjects: a commit changes only objects that its request has locked, and nothing after the request was
+	// withdrawn.
 	guardObjects guard = "objects"
 )
 
@@ -56,7 +57,7 @@ var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommi
 	guardSubject, guardTold, guardTomb, guardWrites, guardReads, guardKeeps, guardOrder,
 	guardObjects}
 
-// options say what a simulation is like.
+// options are the options of a simulation.
 type options struct {
 	slots, sites, hosts, objects, goals int
 	pace                                time.Duration // between faults, about
@@ -64,7 +65,7 @@ type options struct {
 	loss                                bool          // NATS may lose what it has acknowledged
 	without                             guard
 	pools                               []string // the first is honest
-	// fair: nothing goes wrong from the beginning, and there is much to do, so that what idles shows.
+	// fair: there are no faults from the beginning, and much to do, so that idle slots are noticed.
 	fair   bool
 	liar   bool // one of the pools has a worker that lies
 	sparse int  // an object refers to each of so many
@@ -81,7 +82,7 @@ func draw(chance *rand.Rand, without guard) options {
 	}
 }
 
-// outcome is what is to be known of a simulation.
+// outcome is the result of a simulation.
 type outcome struct {
 	sum    uint64
 	ties   int // see world
@@ -129,7 +130,7 @@ func (l *locked) Read(b []byte) (int, error) {
 	return l.r.Read(b)
 }
 
-// simulate plays a seed.
+// simulate simulates a seed.
 func simulate(t *testing.T, seed uint64, without guard, trace io.Writer) (out outcome) {
 	dir := scratch(t)
 	defer func() {
@@ -178,7 +179,7 @@ func (s *site) patience() int {
 	return patience
 }
 
-// play lets everything happen.
+// play executes all events.
 func (w *world) play(dir string) {
 	w.mu.Lock()
 	w.nats, w.cloud = newNats(w), newCloud(w)
@@ -240,7 +241,7 @@ func (w *world) play(dir string) {
 	}
 }
 
-// close ends all processes and waits for what is left of them.
+// close ends all processes and waits for their goroutines.
 func (w *world) close() {
 	w.mu.Lock()
 	for _, p := range w.processes {

@@ -38,14 +38,14 @@ type site struct {
 	old     []*process
 	life    int
 	lockID  string
-	// presses are what Ctrl-C does to the current command, the next first.
+	// presses are the interrupts of the current command, the next first.
 	presses []context.CancelCauseFunc
 	since   time.Time // when the command began
 	full    bool
 	reached bool
 	idle    int // commands in calm weather that brought nothing about
 	late    []func() error
-	// applying tells that a plan of the goal is carried out, undisturbed so far.
+	// applying reports that a plan of the goal is being applied, undisturbed so far.
 	applying bool
 	said     []string // the last words of commands
 }
@@ -84,7 +84,7 @@ func (s *site) work() {
 	s.w.after(s.w.between(500*time.Millisecond, 2*time.Second), s.work)
 }
 
-// command starts a command. steal names the lock that is to be broken first.
+// command starts a command. steal is the name of the lock that is broken first.
 func (s *site) command(steal string) {
 	s.life++
 	stop, ask, leave := operation.NewStop(context.Background())
@@ -114,7 +114,7 @@ type command struct {
 	session operation.Session
 }
 
-// run does what a careful user does next, and returns what came of it.
+// run does the next action of a careful user, and returns its result.
 func (c *command) run(ctx context.Context, steal string) string {
 	w := c.w
 	w.mu.Lock()
@@ -149,7 +149,7 @@ func (c *command) run(ctx context.Context, steal string) string {
 	return said
 }
 
-// lock takes the lock of the state. Who finds that of a process that is gone takes it over.
+// lock acquires the lock of the state. If its holder is a process that is gone, lock breaks it.
 func (c *command) lock(ctx context.Context, store *handle, steal string) error {
 	info := journal.LockInfo{ID: c.lockID, Who: c.p.name, Operation: "apply"}
 	if steal != "" {
@@ -172,7 +172,7 @@ func (c *command) lock(ctx context.Context, store *handle, steal string) error {
 	return err
 }
 
-// next decides what to do: go on with a run that was cut off, resolve doubts, or plan and apply.
+// next decides the next action: resume an interrupted run, resolve doubts, or plan and apply.
 func (c *command) next(ctx context.Context, store *handle) string {
 	cut, err := operation.CutOff(ctx, store, "default")
 	if err != nil {
@@ -186,7 +186,7 @@ func (c *command) next(ctx context.Context, store *handle) string {
 		return "the state: " + err.Error()
 	}
 	c.mustAllBeKnown()
-	// A plan reads what updates and deletions in doubt have come to; that needs a permit that no doubt holds.
+	// A plan reads the objects of updates and deletions in doubt; that needs a permit that no doubt holds.
 	if doubted, created := inDoubt(prior); len(doubted) > 0 && (created || c.w.calm || c.toss(2)) {
 		return c.resolve(ctx, store, prior, doubted[0])
 	}
@@ -207,8 +207,8 @@ func (c *command) toss(n int) bool {
 	return c.w.chance.IntN(n) == 0
 }
 
-// inDoubt lists the operations of which it is not known what became of them, and reports whether there are creations
-// among them, which no plan can read.
+// inDoubt lists the operations with an unknown outcome, and reports whether there are creations among them, which no
+// plan can read.
 func inDoubt(s *state.State) (list []doubted, created bool) {
 	for _, a := range s.Addrs() {
 		i := s.Instance(a)
@@ -231,7 +231,8 @@ type doubted struct {
 	*state.Doubt
 }
 
-// resolve looks what became of an operation in doubt, and tells. It waits until nothing can come of it any more.
+// resolve finds the outcome of an operation in doubt, and states it. It waits until the operation can no longer take
+// effect.
 func (c *command) resolve(ctx context.Context, store *handle, prior *state.State, d doubted) string {
 	at := d.at
 	var sent struct {
@@ -413,7 +414,7 @@ func (h *handle) write(ctx context.Context, name, key string, fn func() error) e
 	})
 }
 
-// gone reports whether nobody has the lock any more who could give it back.
+// gone reports whether no process with the lock is left that could release it.
 func (h *handle) gone(lock string) bool {
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
@@ -442,7 +443,7 @@ func (h *handle) Commit(ctx context.Context, ws, lockID string, tx journal.Tx) e
 			return err
 		}
 		if early {
-			// The guard is away: the store says yes, and writes a little later, what a crash prevents.
+			// The guard is disabled: the store confirms a write, and executes it a little later, which a crash prevents.
 			h.late = append(h.late, commit)
 			h.w.after(h.w.between(100*time.Millisecond, time.Second), func() {
 				if !h.p.dead {
@@ -457,7 +458,7 @@ func (h *handle) Commit(ctx context.Context, ws, lockID string, tx journal.Tx) e
 	})
 }
 
-// fence returns the lock under which something is written: without the guard, the one that is held, whosever it is.
+// fence returns the lock of a write: without the guard, the present one, whoever holds it.
 func (h *handle) fence(lockID string) string {
 	if h.w.options.without == guardFence {
 		lockID = ""
@@ -486,7 +487,7 @@ func (h *handle) early(tx journal.Tx) bool {
 	return false
 }
 
-// settle writes what was answered too early.
+// settle executes the writes that were confirmed too early.
 func (s *site) settle() {
 	list := s.late
 	s.late = nil
@@ -509,7 +510,7 @@ func (h *handle) Load(ctx context.Context, ws string) (*state.State, error) {
 	return st, err
 }
 
-// forgetDependencies takes out of a state what its objects were made from.
+// forgetDependencies removes the dependencies of objects from a state.
 func forgetDependencies(st *state.State) {
 	alone := func(o *state.Object) *state.Object {
 		if o == nil {
