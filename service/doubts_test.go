@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// doubting is a workspace whose last run has left a creation in doubt.
+// doubting returns a workspace whose last run has left a creation in doubt.
 func doubting(t *testing.T, h *servicetest.House) (*service.WorkspaceView, *record.Run) {
 	t.Helper()
 	w := h.NewWorkspace("one")
@@ -29,8 +29,8 @@ func doubting(t *testing.T, h *servicetest.House) (*service.WorkspaceView, *reco
 	return w, r
 }
 
-// Doubts were those of the last run of a workspace, if somebody had left it: those that a run had come to by itself, and
-// those behind which a plan had failed, were shown nowhere.
+// Only the doubts of a workspace's last run were shown, if a person had left it: those of a run that had ended by
+// itself, and those that had made a plan fail, were not shown anywhere.
 func TestDoubtsStayUntilTheyAreResolved(t *testing.T) {
 	h := servicetest.New(t)
 	w, r := doubting(t, h)
@@ -87,8 +87,8 @@ func TestOnlyWhoMayApplyResolvesADoubt(t *testing.T) {
 	}
 }
 
-// While a doubt is resolved the state is changed: a run that starts then plans with what is half done. A service that
-// ended meanwhile kept the workspace locked by a run that had ended, which nobody can unlock.
+// Resolving a doubt changes the state: a run that started meanwhile planned with an intermediate state. If the service
+// ended meanwhile, the workspace stayed locked by a run that had ended, which nobody can unlock.
 func TestAWorkspaceIsLockedWhileADoubtIsResolvedAndNoLonger(t *testing.T) {
 	h := servicetest.New(t)
 	w, r := doubting(t, h)
@@ -160,8 +160,7 @@ func TestReceiversHearOnceThatOperationsAreInDoubt(t *testing.T) {
 	}
 }
 
-// What operations are said to have failed for was masked in the log of a run, and not in its timeline, which the pages
-// draw.
+// The errors of operations were masked in the log of a run, but not in its timeline, which the pages draw.
 func TestASecretInAFailureIsInNoTimeline(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")

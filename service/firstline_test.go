@@ -10,8 +10,9 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// Who followed a run that waited was woken by its status, which changes before the log is begun, found no log, and
-// waited for the next status: the plan's end. The others who waited were woken as well, by each change of every run.
+// A client that followed a waiting run was woken by its status, which changes before the log is begun, found no log,
+// and waited for the next status: the plan's end. Other waiting clients were woken as well, by each change of every
+// run.
 func TestTheLogOfAPlanIsReadWhileItGoesOn(t *testing.T) {
 	h := servicetest.New(t)
 	read := make(chan struct{})

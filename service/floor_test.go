@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// watched is an engine whose apply shows a book, and goes on when the test says so.
+// watched is an engine whose apply shows a timeline, and continues when the test permits it.
 func watched(h *servicetest.House, book *timeline.Book, goOn chan struct{}) {
 	h.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
 		j.Watched(book, "engine-run")

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// stateOf is a state of objects with a value each.
+// stateOf returns a state of objects with a value each.
 func stateOf(serial int, values ...string) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"version":4,"terraform_version":"1.12.6","serial":%d,"lineage":"l","outputs":{},"resources":[`, serial)
@@ -27,7 +27,7 @@ func stateOf(serial int, values ...string) []byte {
 	return []byte(b.String() + "]}")
 }
 
-// put makes a version of a state.
+// put creates a version of a state.
 func put(t *testing.T, h *servicetest.House, w *service.WorkspaceView, serial int, values ...string) *record.StateVersion {
 	t.Helper()
 	if _, err := h.Lock(h.Admin, w.ID, ""); err != nil {

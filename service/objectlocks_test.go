@@ -56,7 +56,7 @@ func shares(t *testing.T) *sharing {
 	return x
 }
 
-// order queues a run that is applied without being asked.
+// order queues a run with auto-apply.
 func (x *sharing) order(message string) *record.Run {
 	return x.NewRun(x.w, func(r *record.Run) { r.AutoApply, r.Message = true, message })
 }
@@ -67,7 +67,7 @@ func (x *sharing) applies(message string) (*record.Run, *service.Job) {
 	return x.order(message), <-x.began
 }
 
-// refuses checks that something is refused because of a run.
+// refuses checks that an action is refused because of a run.
 func (x *sharing) refuses(what string, because *record.Run, err error) {
 	x.t.Helper()
 	if !errors.Is(err, service.ErrConflict) || !strings.Contains(err.Error(), because.ID) {
@@ -75,7 +75,7 @@ func (x *sharing) refuses(what string, because *record.Run, err error) {
 	}
 }
 
-// waits returns what a run waits for, once it waits.
+// waits returns the objects for which a run waits, once it waits.
 func (x *sharing) waits(r *record.Run) service.Wait {
 	x.t.Helper()
 	changes := uint64(0)
@@ -170,8 +170,8 @@ func TestARunThatIsLeftWhileAnotherWaitsForItsObjectsIsNotAliveAnyMore(t *testin
 	}
 }
 
-// While a doubt is resolved, its run has the whole state, though that run has ended: others wait, and then go on at the
-// same time. While runs have objects, nobody resolves.
+// While a doubt is resolved, its run has locked the whole state, although that run has ended: others wait, and then
+// continue at the same time. While runs have locked objects, no doubt is resolved.
 func TestADoubtIsResolvedWhileNobodyHasObjects(t *testing.T) {
 	x := shares(t)
 	apply := x.Engine.ApplyFunc
@@ -224,7 +224,7 @@ func TestADoubtIsResolvedWhileNobodyHasObjects(t *testing.T) {
 	x.Await(c.ID, record.Applied)
 }
 
-// The setting could be changed while a plan without an apply, which has no lock of the workspace, had the state open: the
+// The setting could be changed while a speculative plan, which has no lock of the workspace, had the state open: the
 // next run waited for the state, which the plan shared with others, and failed.
 func TestTheLockingOfAStateIsNotChangedWhileAPlanHasItOpen(t *testing.T) {
 	x := shares(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// A step of a run was durable, and its workspace was deleted before the queue read the run again: it told the stream of
-// a run that there was not, and the process of the service ended.
+// A step of a run was durable, and its workspace was deleted before the queue read the run again: it published an event
+// for a run that no longer existed, and the process of the service ended.
 func TestARunThatIsDeletedBehindItsStepEndsNothing(t *testing.T) {
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// The old service goes on after a backup: the run that the backup has as waiting for its turn was applied there, and a
-// service that was restored from it applied it once more.
+// The old service continues after a backup: a run that waits for its turn in the backup was applied there, and a
+// service that was restored from the backup applied it once more.
 func TestAServiceThatWasRestoredGoesOnWithNoRun(t *testing.T) {
 	h := servicetest.New(t)
 	names := []string{"applies", "plans", "waits", "behind", "saved"}

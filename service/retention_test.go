@@ -25,7 +25,7 @@ func files(t *testing.T, h *servicetest.House, dir string) int {
 	return len(all)
 }
 
-// Everything was kept for ever: the disk of a service that is used gets full.
+// Everything was kept for ever: the disk of a service in use becomes full.
 func TestWhatIsOverGoesAndNothingThatIsReferredTo(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
@@ -63,7 +63,7 @@ func TestWhatIsOverGoesAndNothingThatIsReferredTo(t *testing.T) {
 	if _, err := h.CurrentState(h.Admin, w.ID); err != nil {
 		t.Errorf("the current state: %v", err)
 	}
-	// Two ended runs and the one that waits; three versions.
+	// Two ended runs and the waiting one; three versions.
 	if c, p, s := files(t, h, "configurations"), files(t, h, "plans"), files(t, h, "states"); c != 3 || p < 9 || p > 12 ||
 		s < 3 || s > 6 {
 		t.Errorf("%d configurations, %d files of plans, %d of states are left", c, p, s)
@@ -74,7 +74,7 @@ func TestWhatIsOverGoesAndNothingThatIsReferredTo(t *testing.T) {
 	h.Await(waiting.ID, record.Applied)
 }
 
-// The file of the records only ever grew: bbolt gives nothing back to the disk.
+// The file of the records only ever grew: bbolt does not return space to the file system.
 func TestTheFileOfTheRecordsGetsSmallerWhenRecordsGo(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// member makes a user with a token, in a team that has a role on a workspace or a project.
+// member creates a user with a token, in a team with a role on a workspace or a project.
 func member(t *testing.T, h *servicetest.House, name, role, on string) *service.Actor {
 	t.Helper()
 	u, err := h.CreateUser(h.Admin, name, "", false)
@@ -336,8 +336,8 @@ func TestArchivesAreBounded(t *testing.T) {
 	}
 }
 
-// Every member of an organization read all of its variable sets, projects and teams: a token for one workspace read the
-// variables of others, and who is in a secret team.
+// Every member of an organization could read all of its variable sets, projects and teams: a token for one workspace
+// could read the variables of others, and the members of a secret team.
 func TestWhoHasOneWorkspaceReadsNothingThatBelongsToOthers(t *testing.T) {
 	h := servicetest.New(t)
 	other := must(h.PutProject(h.Admin, record.Project{Organization: "acme", Name: "other"}))
@@ -410,7 +410,7 @@ func TestAnInvitationBecomesAMembershipWhenThereIsTheUser(t *testing.T) {
 	if _, err := h.Workspace(h.Actor(token), w.ID); err != nil {
 		t.Errorf("he is not in the team: %v", err)
 	}
-	// Teams and invitations name people by their addresses: nobody gives himself one.
+	// Teams and invitations name people by their addresses: users must not be able to set their own.
 	if _, err := h.ChangeMe(h.Actor(token), nil, servicetest.Ptr("boss@example.com")); !errors.Is(err,
 		service.ErrForbidden) {
 		t.Errorf("another address: %v", err)
@@ -427,8 +427,8 @@ func TestAnInvitationBecomesAMembershipWhenThereIsTheUser(t *testing.T) {
 	}
 }
 
-// The kind of token was known, and none was ever made: a run read no other state of the service without a token of a
-// person among its variables.
+// The kind of token existed, but none was ever created: without a person's token among its variables, a run could read
+// no other state of the service.
 func TestTheTokenOfARunReadsWhatItsWorkspaceMayReadAndEndsWithIt(t *testing.T) {
 	h := servicetest.New(t)
 	mine, shared, other := h.NewWorkspace("mine"), h.NewWorkspace("shared"), h.NewWorkspace("other")

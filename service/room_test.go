@@ -14,11 +14,11 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// errFull is what a full disk answers.
+// errFull is the error of a full disk.
 var errFull = fmt.Errorf("writing the plan: %w", syscall.ENOSPC)
 
-// A phase that found no room on the disk ended its run as failed, though nothing was wrong with it: in a series of
-// faults with full disks a third of all runs did.
+// A phase without disk space ended its run as failed, although nothing was wrong with the run: in a series of faults
+// with full disks a third of all runs failed.
 func TestAFullDiskEndsNoRun(t *testing.T) {
 	h := servicetest.New(t)
 	var plans, applies atomic.Int32
@@ -51,7 +51,7 @@ func TestAFullDiskEndsNoRun(t *testing.T) {
 	}
 }
 
-// A run that shared the package of its provider just when the NATS server was started again ended as failed.
+// A run that shared the package of its provider just when the NATS server was restarted ended as failed.
 func TestANATSServerThatWasAwayEndsNoRun(t *testing.T) {
 	h := servicetest.New(t)
 	var plans, applies atomic.Int32
@@ -79,7 +79,7 @@ func TestANATSServerThatWasAwayEndsNoRun(t *testing.T) {
 	}
 }
 
-// What is larger than the disk never fits: it is not tried for ever.
+// Data larger than the disk never fits: it is not tried for ever.
 func TestWhatNeverFitsOnADiskWithRoomFails(t *testing.T) {
 	h := servicetest.New(t)
 	var plans atomic.Int32

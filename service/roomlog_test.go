@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// disk takes what there is room for.
+// disk accepts data as long as there is space.
 type disk struct {
 	bytes.Buffer
 	room int
@@ -23,7 +23,7 @@ func (d *disk) Write(p []byte) (int, error) {
 	return d.Buffer.Write(p)
 }
 
-// Lines that came while the disk was full were missing in the log.
+// Lines that were written while the disk was full were missing in the log.
 func TestALogOnAFullDiskHasEveryLineOnceThereIsRoom(t *testing.T) {
 	d := &disk{room: 9}
 	l := &bufferedLog{log: d}

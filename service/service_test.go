@@ -145,8 +145,8 @@ func TestACanceledRunIsStoppedAndALeftOneNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Only the newest run was compared with a request that came again, so that it made a second run when somebody else had
-// ordered one in between.
+// Only the newest run was compared with a repeated request, so that it created a second run if another one had been
+// queued in between.
 func TestARequestThatComesTwiceMakesOneRunWhateverComesBetween(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
@@ -160,7 +160,7 @@ func TestARequestThatComesTwiceMakesOneRunWhateverComesBetween(t *testing.T) {
 	}
 }
 
-// A plan that was ready before it heard of its cancellation was kept, and applied when it was to be applied by itself.
+// A plan that was complete before it was cancelled was stored, and applied if auto-apply was on.
 func TestARunThatIsCanceledWhileItIsPlannedIsNotApplied(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
@@ -181,8 +181,7 @@ func TestARunThatIsCanceledWhileItIsPlannedIsNotApplied(t *testing.T) {
 	}
 }
 
-// The service ends in the midst of a plan and of an apply: the plan is made again, the apply gone on with, nothing is
-// lost.
+// The service ends during a plan and an apply: the plan is made again, the apply resumed, nothing is lost.
 func TestAServiceThatStartsAgainGoesOn(t *testing.T) {
 	h := servicetest.New(t)
 	one, two := h.NewWorkspace("one"), h.NewWorkspace("two")
@@ -252,7 +251,8 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 	}
 }
 
-// What was generated is not in the configuration that the plan was made with: it would be missing from the next one.
+// The generated configuration is not part of the configuration that the plan was made with: it would be missing from
+// the next one.
 func TestAPlanThatHasGeneratedConfigurationIsNotApplied(t *testing.T) {
 	h := servicetest.New(t)
 	h.Engine.Mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/service/skim"
 )
 
-// A state of 10 MB was read by the standard library's decoder with each upload, which took a third of a second.
+// The standard library's decoder read a state of 10 MB at each upload, which took a third of a second.
 func TestAStateIsSkimmedAsItIsDecoded(t *testing.T) {
 	long := strings.Repeat(`\\\"x`, 40_000) // longer than the buffer, and full of escapes
 	text := fmt.Sprintf(`{ "version": 4, "serial": 7, "lineage": "a\"b", "terraform_version":"1.12.0",
@@ -52,7 +52,7 @@ func TestAStateIsSkimmedAsItIsDecoded(t *testing.T) {
 	}
 }
 
-// Each phase of a run parsed the whole state to know which providers' packages it needs.
+// Each phase of a run parsed the whole state to find the providers whose packages it needs.
 func TestTheProvidersOfAStateAreNoted(t *testing.T) {
 	const a, b = `provider[\"registry.opentofu.org/x/a\"].west`, `module.m.provider[\"registry.opentofu.org/x/b\"]`
 	of := func(version int, providers ...string) string {
@@ -101,7 +101,7 @@ func TestTheProvidersOfAStateAreNoted(t *testing.T) {
 	}
 }
 
-// BenchmarkReadState reads what the service wants to know of a state of 10 MB.
+// BenchmarkReadState reads the data that the service needs from a state of 10 MB.
 func BenchmarkReadState(b *testing.B) {
 	var text strings.Builder
 	text.WriteString(`{"version":4,"serial":1,"lineage":"l","outputs":{},"resources":[`)

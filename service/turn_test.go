@@ -55,7 +55,7 @@ func (p *play) enter(r *record.Run, k record.RunEventKind, o record.Outcome) boo
 	return true
 }
 
-// check looks for what must never be.
+// check checks the invariants.
 func (p *play) check(when string) {
 	p.t.Helper()
 	holder, plans, applies := map[string]string{}, 0, 0
@@ -87,7 +87,7 @@ func (p *play) check(when string) {
 	}
 }
 
-// turn makes the steps that are due.
+// turn executes the steps that are due.
 func (p *play) turn() {
 	for {
 		steps := p.queue.due()
@@ -105,7 +105,7 @@ func (p *play) turn() {
 	}
 }
 
-// act does one thing that somebody may do.
+// act executes one action of a person.
 func (p *play) act() {
 	var r *record.Run
 	if n := len(p.queue.runs); n > 0 {
@@ -148,7 +148,7 @@ func (p *play) act() {
 	p.queue.now = p.queue.now.Add(time.Second)
 }
 
-// finish has a phase under way end, or a plan that waits approved.
+// finish ends a phase in progress, or approves a waiting plan.
 func (p *play) finish(r *record.Run) {
 	if r == nil {
 		return
@@ -186,7 +186,7 @@ func TestRunsHaveTheirTurns(t *testing.T) {
 			p.check("after an action")
 			p.turn()
 		}
-		// Everybody goes home, locks are taken away, and every run that anybody approves ends.
+		// People do nothing new, locks are removed, and every run that somebody can approve ends.
 		for _, w := range p.queue.spaces {
 			if w.Lock.Kind == "user" {
 				w.Lock = record.Lock{}
@@ -206,7 +206,7 @@ func TestRunsHaveTheirTurns(t *testing.T) {
 	}
 }
 
-// A run that came later must not get a workspace before one that waits for it.
+// A later run must not get a workspace before one that waits for it.
 func TestNobodyIsOvertaken(t *testing.T) {
 	b := queueState{plans: 5, applies: 5, spaces: map[string]*record.Workspace{"w": {ID: "w"}}}
 	for i := range 3 {
@@ -221,7 +221,7 @@ func TestNobodyIsOvertaken(t *testing.T) {
 	}
 }
 
-// The place of a plan counted those that were ordered before it, though workspaces take turns.
+// The position of a plan counted the runs that were queued before it, although workspaces take turns.
 func TestThePlaceOfAPlanIsTheOrderInWhichPlansBegin(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	b := queueState{plans: 1, spaces: map[string]*record.Workspace{}, served: map[string]time.Time{"busy": now}}
@@ -237,8 +237,8 @@ func TestThePlaceOfAPlanIsTheOrderInWhichPlansBegin(t *testing.T) {
 	}
 }
 
-// Each step of a run was a change of the store of its own, and was waited for: its plan began after three, its apply
-// after four.
+// Each step of a run was a separate change of the store, and was waited for: its plan began after three changes, its
+// apply after four.
 func TestARunGetsToWhereItHasToWaitInOneChange(t *testing.T) {
 	b := queueState{plans: 1, applies: 1, spaces: map[string]*record.Workspace{"v": {ID: "v"}, "w": {ID: "w"}}}
 	b.runs = []*record.Run{

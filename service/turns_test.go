@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// Which workspace had its turn last was forgotten when the service ended: after each start the oldest runs went first,
-// those of workspaces that others had waited for already.
+// The service did not store which workspace had its turn last: after each start the oldest runs went first, those of
+// workspaces for which others had already waited.
 func TestWorkspacesGoOnTakingTurnsWhenTheServiceIsStartedAgain(t *testing.T) {
 	h := servicetest.New(t) // two plans compute at a time
 	stops := func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// planUntilStopped plans until the run is canceled, and tells begun that it has begun.
+// planUntilStopped plans until the run is canceled, and closes begun when it has begun.
 func planUntilStopped(begun chan<- string) func(context.Context, *service.Job) (*service.PlanResult, error) {
 	return func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
 		begun <- j.Run.ID
@@ -19,8 +19,8 @@ func planUntilStopped(begun chan<- string) func(context.Context, *service.Job) (
 	}
 }
 
-// A deletion by force was refused while a plan was made, though a plan changes nothing: a client that had just queued a
-// run could not take its workspace away.
+// A forced deletion was refused during a plan, although a plan changes nothing: a client that had just queued a run
+// could not delete its workspace.
 func TestADeletionByForceEndsPlansFirst(t *testing.T) {
 	h := servicetest.New(t)
 	begun := make(chan string, 2)
@@ -45,7 +45,7 @@ func TestADeletionByForceEndsPlansFirst(t *testing.T) {
 	}
 }
 
-// What an apply makes would be forgotten, were its workspace deleted meanwhile.
+// The objects that an apply creates would be forgotten if its workspace were deleted meanwhile.
 func TestADeletionByForceLeavesAnApplyAndThePlansBesideIt(t *testing.T) {
 	h := servicetest.New(t)
 	applying, goOn := make(chan struct{}), make(chan struct{})
@@ -76,7 +76,7 @@ func TestADeletionByForceLeavesAnApplyAndThePlansBesideIt(t *testing.T) {
 	}
 }
 
-// Who asks for a deletion and goes away is not waited for.
+// If the client that requested a deletion disconnects, the service does not wait for it.
 func TestADeletionByForceEndsWithItsRequest(t *testing.T) {
 	h := servicetest.New(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// driftHouse is a house whose engine tells what it is asked to read.
+// driftHouse is a house whose engine records the objects that it is asked to read.
 type driftHouse struct {
 	*servicetest.House
 	t       *testing.T
@@ -23,7 +23,7 @@ type driftHouse struct {
 	found   chan []service.Found // what the next batch finds; nothing while it is empty
 }
 
-// things are a state with n objects, thing.a[0] and so on; changed have another value.
+// things returns a state with n objects, thing.a[0] and so on; changed ones have another value.
 func things(serial, n int, changed ...int) string {
 	var list []string
 	for i := range n {
@@ -37,7 +37,7 @@ func things(serial, n int, changed ...int) string {
 
 func thing(i int) string { return fmt.Sprintf("thing.a[%d]", i) }
 
-// watch returns a house with a workspace that has n objects, and is not watched yet.
+// watch returns a house with a workspace with n objects that is not watched yet.
 func watch(t *testing.T, n int, change ...func(*service.Options)) *driftHouse {
 	x := &driftHouse{t: t, batches: make(chan []string, 100), found: make(chan []service.Found, 1)}
 	x.House = servicetest.New(t, append(change, func(o *service.Options) { o.WatchReads = max(o.WatchReads, 8) })...)
@@ -55,7 +55,7 @@ func watch(t *testing.T, n int, change ...func(*service.Options)) *driftHouse {
 	return x
 }
 
-// apply has a run write a state. What its plan says that it changes are the addresses.
+// apply makes a run write a state. The plan's changes are the given addresses.
 func (x *driftHouse) apply(state string, addresses ...string) {
 	x.t.Helper()
 	r := x.NewRun(x.w, x.applies(state, addresses...))
@@ -80,7 +80,7 @@ func (x *driftHouse) applies(state string, addresses ...string) func(*record.Run
 	return func(r *record.Run) { r.AutoApply = true }
 }
 
-// every has the workspace be watched, and looked at now.
+// every watches the workspace, and starts a batch now.
 func (x *driftHouse) every(period time.Duration) {
 	x.t.Helper()
 	if _, err := x.ChangeWorkspace(x.Admin, x.w.ID, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
@@ -88,7 +88,7 @@ func (x *driftHouse) every(period time.Duration) {
 	}
 }
 
-// next returns what the next batch reads.
+// next returns the objects that the next batch reads.
 func (x *driftHouse) next() []string {
 	x.t.Helper()
 	select {
@@ -101,7 +101,7 @@ func (x *driftHouse) next() []string {
 	return nil
 }
 
-// until waits for what is known to be as the test wants it.
+// until waits until the findings are those that the test expects.
 func (x *driftHouse) until(what string, is func(*service.Watched) bool) *service.Watched {
 	x.t.Helper()
 	again := time.NewTicker(5 * time.Millisecond)
@@ -159,8 +159,8 @@ func TestObjectsAreReadInBatchesThatAreSpreadOverThePeriod(t *testing.T) {
 	}
 }
 
-// A service that began each round anew when it starts would never come to the last objects of a workspace, if it is
-// started often.
+// A service that restarted each round after its own restart would never reach the last objects of a workspace if it is
+// restarted often.
 func TestAfterARestartReadingGoesOnWhereItWas(t *testing.T) {
 	x := watch(t, 120)
 	x.every(10 * time.Minute)
@@ -237,7 +237,7 @@ func TestWhatARunHasChangedHasNotDrifted(t *testing.T) {
 	}
 }
 
-// While an apply goes on, an object is already changed in the world and not yet in the state: it looks like drift.
+// During an apply, an object is already changed in the cloud and not yet in the state: this looks like drift.
 func TestWhatAnApplyHasInHandWhileItIsReadIsNotTakenForDrift(t *testing.T) {
 	x := watch(t, 3)
 	applying, reading, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -401,8 +401,8 @@ func TestPeriodsAndWhatPlansReadAreChecked(t *testing.T) {
 	}
 }
 
-// The token of a run is good until the run ends, and objects are read with what a run had that has ended: states of
-// others that its configuration reads could not be read.
+// The token of a run is valid until the run ends, and objects are read with the token of a run that has ended: the
+// states of others that its configuration reads could not be read.
 func TestProgramsThatReadObjectsHaveATokenThatIsGoodMeanwhile(t *testing.T) {
 	x := watch(t, 1)
 	tokens, during := make(chan string, 1), make(chan error, 1)
@@ -432,8 +432,8 @@ func TestProgramsThatReadObjectsHaveATokenThatIsGoodMeanwhile(t *testing.T) {
 	}
 }
 
-// Objects are read with a run that has ended, of which operations may be in doubt. The end of the batch took the tokens
-// of that run away, that of the resolution under way among them.
+// Objects are read with a run that has ended, which may have operations in doubt. The end of the batch revoked all
+// tokens of that run, including that of a resolution in progress.
 func TestABatchLeavesTheTokenOfAResolutionAlone(t *testing.T) {
 	x := watch(t, 1)
 	x.Engine.Mu.Lock()

@@ -62,8 +62,8 @@ func TestAClientThatTrustsTheAuthorityTrustsTheServer(t *testing.T) {
 	}
 }
 
-// The key of the authority lay beside the sealed data in the clear: a copy of the directory was enough to pose as the
-// service to every client that trusts it.
+// The key of the authority was in plain text beside the encrypted data: with a copy of the directory, anybody could
+// pose as the service to every client that trusts it.
 func TestACopyOfTheDirectoryMakesNoCertificates(t *testing.T) {
 	dir := t.TempDir()
 	key, err := seal.NewKey(seal.NewSecret())

@@ -68,7 +68,7 @@ func TestAMistakeEndsOneAnswer(t *testing.T) {
 	}
 }
 
-// What a request asked for with a secret in its address is logged without it.
+// The address of a request is logged without the secret in it.
 func TestRequestsAreLoggedWithoutWhatGivesARight(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))

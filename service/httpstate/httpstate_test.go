@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// conversation sends requests, and says what came back.
+// conversation sends requests, and returns the answers.
 type conversation struct {
 	t       *testing.T
 	address string
@@ -110,7 +110,8 @@ func TestAChecksumIsChecked(t *testing.T) {
 	}
 }
 
-// A client takes 404 for an empty state and plans everything anew: whoever may not see a workspace must not get it.
+// A client treats 404 as an empty state and would create everything again: a client without access to a workspace must
+// not get it.
 func TestWhoMaySeeNothingIsRefused(t *testing.T) {
 	c, _ := begin(t)
 	good := *c

@@ -36,14 +36,14 @@ func begin(t *testing.T) (*servicetest.House, context.Context) {
 	return h, oidc.ClientContext(t.Context(), c)
 }
 
-// seen is what a phase of a run finds in its environment.
+// seen has the environment of a phase of a run.
 type seen struct {
 	environ map[string]string
 	file    string
 	phase   string
 }
 
-// watch has the engine look at the environments of the phases.
+// watch makes the engine record the environments of the phases.
 func watch(h *servicetest.House) chan seen {
 	out := make(chan seen, 10)
 	look := func(phase string) func(*service.Job) {
@@ -141,7 +141,7 @@ func TestARunWithoutAnAudienceHasNoToken(t *testing.T) {
 	}
 }
 
-// A service that does not know how it is reached has no name that a token could say: the run ends, and says what to do.
+// If a service does not know its own address, there is no name for the tokens: the run ends, and says what to do.
 func TestATokenNeedsAnIssuer(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")

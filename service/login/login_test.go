@@ -28,7 +28,7 @@ func challenge() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// request is what a command line asks a browser for.
+// request is the request of a command line to the browser.
 func request() url.Values {
 	return url.Values{
 		"response_type": {"code"}, "client_id": {login.Client}, "redirect_uri": {"http://localhost:10003/login"},
@@ -37,7 +37,7 @@ func request() url.Values {
 	}
 }
 
-// desk is where people log in.
+// desk is the login page.
 type desk struct {
 	t      *testing.T
 	server *httptest.Server
@@ -186,8 +186,8 @@ func TestGuessingIsSlow(t *testing.T) {
 	}
 }
 
-// A code that anybody can exchange who has seen it go by is what the proof key is against: a request must not be able
-// to do without, nor with a weaker one.
+// The proof key protects against anybody who has seen the code: a request must not succeed without a proof key, nor
+// with a weaker one.
 func TestAProofKeyCannotBeLeftOut(t *testing.T) {
 	d := newDesk(t)
 	for what, change := range map[string]func(url.Values){
@@ -252,7 +252,7 @@ func TestACodeIsGoodOnceHoweverManyAskAtOnce(t *testing.T) {
 	}
 }
 
-// A page of somebody else could have the browser send the form, and write into the headers of its answer.
+// A page of another site could make the browser send the form, and write into the headers of the answer.
 func TestTheFormIsSentFromItsOwnPageAlone(t *testing.T) {
 	d := newDesk(t)
 	form := request()

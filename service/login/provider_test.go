@@ -24,7 +24,7 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// house of identities: a provider of OpenID Connect that says of people what the test says.
+// identities is a provider of OpenID Connect that describes people as the test says.
 type identities struct {
 	t      *testing.T
 	server *httptest.Server
@@ -34,7 +34,7 @@ type identities struct {
 	codes map[string]granted
 }
 
-// granted is what a code is exchanged for.
+// granted is the data that a code is exchanged for.
 type granted struct {
 	claims    map[string]any
 	challenge string
@@ -89,7 +89,7 @@ func newKey(t *testing.T) *identity.Key {
 	return k
 }
 
-// house is a service whose people log in with a provider.
+// house is a service whose users log in with a provider.
 type house struct {
 	*desk
 	provider *identities
@@ -133,7 +133,7 @@ func (h *house) get(address string, cookies ...*http.Cookie) *http.Response {
 	return reply
 }
 
-// visit is a browser that is with the provider.
+// visit is a browser at the provider.
 type visit struct {
 	query   url.Values // of the address at the provider
 	cookies []*http.Cookie
@@ -154,7 +154,7 @@ func (h *house) begin(query string) visit {
 	return visit{q, reply.Cookies()}
 }
 
-// grant has the provider say who somebody is, and returns the address at which it sends them back.
+// grant makes the provider identify a person, and returns the address to which it redirects the browser.
 func (h *house) grant(v visit, change func(*granted)) string {
 	g := granted{challenge: v.query.Get("code_challenge"), key: h.provider.key, claims: map[string]any{
 		"iss": h.provider.server.URL, "aud": "millipede", "sub": "1", "nonce": v.query.Get("nonce"),
@@ -179,7 +179,7 @@ func (h *house) team(name, group string) *record.Team {
 	return t
 }
 
-// members are the names of those in a team.
+// members returns the names of the members of a team.
 func (h *house) members(t *record.Team) (out []string) {
 	h.t.Helper()
 	now, err := h.house.Team(h.house.Admin, t.ID)
@@ -246,7 +246,7 @@ func TestACommandLineLogsInWithTheProvider(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with what comes back, nobody gets in, and nothing of them is kept.
+// Whatever is wrong with the answer, nobody is logged in, and nothing of the answer is stored.
 func TestNobodyGetsInWhomTheProviderHasNotConfirmed(t *testing.T) {
 	h := newHouse(t)
 	h.team("devs", "engineers")
@@ -295,7 +295,8 @@ func TestNobodyGetsInWhomTheProviderHasNotConfirmed(t *testing.T) {
 	}
 }
 
-// What a provider calls somebody is no proof: whoever was called as a user of the service would have become that user.
+// The name that a provider gives a person is no proof: a person with the name of a user of the service would have
+// become that user.
 func TestNobodyBecomesAUserWhoWasHere(t *testing.T) {
 	h := newHouse(t)
 	team := h.team("devs", "engineers")
@@ -307,8 +308,8 @@ func TestNobodyBecomesAUserWhoWasHere(t *testing.T) {
 	if got := strings.Join(h.members(team), " "); got != "root-2" {
 		t.Errorf("the team has %q", got)
 	}
-	// An invitation is for an address, which the provider has to have made sure of; in this order, since who has taken it
-	// is known from then on.
+	// An invitation is for an address, which the provider must have verified. The order of the cases matters, because the
+	// person who has accepted it is known from then on.
 	for _, sure := range []bool{false, true} {
 		want := http.StatusForbidden
 		if sure {

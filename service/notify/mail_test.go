@@ -24,7 +24,7 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// post is a mail server that keeps what it takes. It has one user, "millipede".
+// post is a mail server that stores the accepted mails. It has one user, "millipede".
 type post struct {
 	address string
 
@@ -136,7 +136,7 @@ func mailer(h *servicetest.House, m *notify.Mail) *notify.Sender {
 
 func withMail(o *service.Options) { o.Mail = true }
 
-// byMail makes a configuration whose notifications are mailed.
+// byMail creates a configuration whose notifications are sent by mail.
 func byMail(t *testing.T, h *servicetest.House, w *service.WorkspaceView, users ...string) *record.Notification {
 	t.Helper()
 	n, err := h.PutNotification(h.Admin, record.Notification{Workspace: w.ID, Name: "mail",
@@ -227,7 +227,7 @@ func TestAMailIsSentAgainWhereTheServerRefusesItForTheMoment(t *testing.T) {
 	}
 }
 
-// Who listens on the way, and takes the offer of encryption out of the server's answer, would get the password.
+// An attacker on the network who removes the offer of encryption from the server's answer would get the password.
 func TestAPasswordIsNeverSentInTheClear(t *testing.T) {
 	h := servicetest.New(t, withMail)
 	n := byMail(t, h, h.NewWorkspace("one"))

@@ -25,7 +25,7 @@ import (
 
 const token = "canary-token"
 
-// receiver keeps what it is sent, and refuses the first requests.
+// receiver stores the requests that it gets, and refuses the first ones.
 type receiver struct {
 	t      *testing.T
 	server *httptest.Server
@@ -66,7 +66,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.came <- struct{}{}
 }
 
-// triggers waits for so many notifications, and returns what they were about.
+// triggers waits for a number of notifications, and returns their triggers.
 func (r *receiver) triggers(ctx context.Context, n int) (out []string) {
 	r.t.Helper()
 	for range n {
@@ -208,7 +208,8 @@ func TestWhatIsToBeSentSurvivesARestart(t *testing.T) {
 	end()
 }
 
-// A service stands where its network trusts it: whoever administers a workspace must not make it ask its neighbours.
+// A service is in a network that trusts it: the administrator of a workspace must not be able to make it send requests
+// to its neighbours.
 func TestNothingIsSentToAPrivateAddress(t *testing.T) {
 	h := servicetest.New(t)
 	r := newReceiver(t, 0, false)

@@ -81,7 +81,7 @@ func TestSensitiveValuesAreHidden(t *testing.T) {
 		!strings.Contains(string(text), "12345678901234567890") {
 		t.Errorf("%s", text)
 	}
-	// A type whose schema is not known may have anything that is sensitive.
+	// Any attribute of a type without a known schema may be sensitive.
 	if shown, err = outline.Attributes([]byte(instance), nil, false); err != nil {
 		t.Fatal(err)
 	}

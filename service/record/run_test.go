@@ -64,7 +64,7 @@ func TestEveryStatusCanEndAndIsReached(t *testing.T) {
 	}
 }
 
-// What clients are told that they can do must be what the machine then does.
+// The actions that clients are told to be possible must be those that the state machine permits.
 func TestWhatIsOfferedIsPossible(t *testing.T) {
 	for _, s := range statuses {
 		for k, offered := range map[record.RunEventKind]bool{

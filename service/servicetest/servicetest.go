@@ -1,4 +1,4 @@
-// Package servicetest is a service for tests, with an engine that does as the test says.
+// Package servicetest provides a service for tests, with an engine that the test controls.
 package servicetest
 
 import (
@@ -23,19 +23,19 @@ import (
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// Engine is an engine that does as the test says. Its plans have changes.
+// Engine is an engine that the test controls. Its plans have changes.
 type Engine struct {
 	Mu        sync.Mutex
 	PlanFunc  func(ctx context.Context, j *service.Job) (*service.PlanResult, error)
 	ApplyFunc func(ctx context.Context, j *service.Job) (*service.ApplyResult, error)
-	// WatchFunc finds what has drifted.
+	// WatchFunc returns the drifted objects.
 	WatchFunc   func(ctx context.Context, j *service.Job, addresses []string, reads int) ([]service.Found, error)
 	ResolveFunc func(ctx context.Context, j *service.Job, r service.Resolution, who string) error
 	Planned     []string // runs, in the order in which they began
 	Applied     []string
 }
 
-// Plan plans as PlanFunc says; without one, a change.
+// Plan calls PlanFunc; without one, the plan has a change.
 func (e *Engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
 	e.Mu.Lock()
 	e.Planned = append(e.Planned, j.Run.ID)
@@ -49,7 +49,7 @@ func (e *Engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult,
 		Redacted: []byte("{}")}, nil
 }
 
-// Apply applies as ApplyFunc says; without one, it writes a state with an output.
+// Apply calls ApplyFunc; without one, it writes a state with an output.
 func (e *Engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
 	e.Mu.Lock()
 	e.Applied = append(e.Applied, j.Run.ID)
@@ -66,12 +66,12 @@ func (e *Engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 	return &service.ApplyResult{Add: 1}, j.State.Write(ctx, []byte(state))
 }
 
-// PlanJSON makes a document that names the plan.
+// PlanJSON returns a document that names the plan.
 func (e *Engine) PlanJSON(_ context.Context, _ string, plan, shape []byte) ([]byte, error) {
 	return json.Marshal(map[string]string{"plan": string(plan), "shape": string(shape)})
 }
 
-// Resolve says as ResolveFunc does what became of an operation; without one, nothing is in doubt any more.
+// Resolve calls ResolveFunc for the outcome of an operation; without one, nothing is in doubt any more.
 func (e *Engine) Resolve(ctx context.Context, j *service.Job, r service.Resolution, who string) error {
 	e.Mu.Lock()
 	resolve := e.ResolveFunc
@@ -83,7 +83,7 @@ func (e *Engine) Resolve(ctx context.Context, j *service.Job, r service.Resoluti
 	return nil
 }
 
-// Watch finds as WatchFunc says what has drifted; without one, nothing has.
+// Watch calls WatchFunc; without one, nothing has drifted.
 func (e *Engine) Watch(ctx context.Context, j *service.Job, addresses []string, reads int) ([]service.Found, error) {
 	e.Mu.Lock()
 	watch := e.WatchFunc
@@ -94,7 +94,7 @@ func (e *Engine) Watch(ctx context.Context, j *service.Job, addresses []string, 
 	return nil, nil
 }
 
-// Floor is where nothing is carried out: it shows what the test says.
+// Floor executes nothing: it returns the workers and limits that the test sets.
 type Floor struct {
 	Mu  sync.Mutex
 	All []service.Worker
@@ -153,11 +153,11 @@ func (h *House) clock() time.Time { return time.Now().Add(time.Duration(h.ahead.
 // Dir is the directory of the service.
 func (h *House) Dir() string { return h.dir }
 
-// Later has the service's clock go ahead.
+// Later advances the service's clock.
 func (h *House) Later(d time.Duration) { h.ahead.Add(int64(d)) }
 
-// New returns a service with an organization, acme, and its administrator. It ends with the test. change says what is
-// special about it.
+// New returns a service with an organization, acme, and its administrator. It ends with the test. change sets its
+// options.
 func New(t *testing.T, change ...func(*service.Options)) *House {
 	t.Helper()
 	key, err := seal.NewKey(seal.NewSecret())
@@ -174,7 +174,7 @@ func New(t *testing.T, change ...func(*service.Options)) *House {
 	return h
 }
 
-// Start opens the service over what is on the disk.
+// Start opens the service with the data on the disk.
 func (h *House) Start() {
 	h.t.Helper()
 	st, err := store.Open(h.dir, h.key)
@@ -215,7 +215,7 @@ func (h *House) StateText(a *service.Actor, id string) ([]byte, *record.StateVer
 	return text, v, errors.Join(err, r.Close())
 }
 
-// Restore ends the service, and starts it anew over what a backup has.
+// Restore ends the service, and starts it with the data of a backup.
 func (h *House) Restore(backup io.Reader) {
 	h.t.Helper()
 	h.End()
@@ -227,7 +227,7 @@ func (h *House) Restore(backup io.Reader) {
 	h.Start()
 }
 
-// Actor returns who has a token.
+// Actor returns the actor of a token.
 func (h *House) Actor(token string) *service.Actor {
 	h.t.Helper()
 	a, err := h.Authenticate(token, "test")
@@ -240,7 +240,7 @@ func (h *House) Actor(token string) *service.Actor {
 // Ptr returns a pointer to a value.
 func Ptr[T any](v T) *T { return &v }
 
-// NewWorkspace makes a workspace of acme.
+// NewWorkspace creates a workspace of acme.
 func (h *House) NewWorkspace(name string) *service.WorkspaceView {
 	h.t.Helper()
 	w, err := h.CreateWorkspace(h.Admin, "acme", service.WorkspaceSettings{Name: &name})
@@ -250,7 +250,7 @@ func (h *House) NewWorkspace(name string) *service.WorkspaceView {
 	return w
 }
 
-// Archive is a configuration.
+// Archive returns the archive of a configuration.
 func Archive(t *testing.T, files map[string]string) io.Reader {
 	t.Helper()
 	var b bytes.Buffer
@@ -283,7 +283,7 @@ func (h *House) NewConfiguration(w *service.WorkspaceView, speculative bool) str
 	return c.ID
 }
 
-// NewRun queues a run; change says what is special about it.
+// NewRun queues a run; change sets its options.
 func (h *House) NewRun(w *service.WorkspaceView, change func(*record.Run)) *record.Run {
 	h.t.Helper()
 	r := record.Run{Refresh: true, Source: service.SourceAPI, Message: fmt.Sprint(len(h.Engine.Planned))}
@@ -300,7 +300,7 @@ func (h *House) NewRun(w *service.WorkspaceView, change func(*record.Run)) *reco
 	return out
 }
 
-// Await waits for a run to get into a status.
+// Await waits until a run has a status.
 func (h *House) Await(id string, s record.RunStatus) *service.RunView {
 	h.t.Helper()
 	changes := uint64(0)
@@ -320,7 +320,7 @@ func (h *House) Await(id string, s record.RunStatus) *service.RunView {
 	}
 }
 
-// PlanThen plans as usual, once look has seen the job.
+// PlanThen plans as usual, after it has called look with the job.
 func PlanThen(look func(*service.Job)) func(context.Context, *service.Job) (*service.PlanResult, error) {
 	return func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
 		look(j)
@@ -329,7 +329,7 @@ func PlanThen(look func(*service.Job)) func(context.Context, *service.Job) (*ser
 	}
 }
 
-// PlanNothing finds that there is nothing to change.
+// PlanNothing returns a plan without changes.
 func PlanNothing(_ context.Context, j *service.Job) (*service.PlanResult, error) {
 	return &service.PlanResult{Plan: []byte("plan of " + j.Run.ID), Redacted: []byte("{}")}, nil
 }

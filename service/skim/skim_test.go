@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/service/skim"
 )
 
-// readers give a text in pieces of several sizes.
+// readers return a text in pieces of several sizes.
 func readers(text string) map[string]io.Reader {
 	return map[string]io.Reader{
 		"whole": strings.NewReader(text), "by bytes": iotest.OneByteReader(strings.NewReader(text)),
@@ -20,7 +20,8 @@ func readers(text string) map[string]io.Reader {
 	}
 }
 
-// A value at the end of what was read is moved to the front of the window, and where it lies in the text must not be.
+// A value at the end of the read data is moved to the front of the window, but its position in the text must not
+// change.
 func TestAValueIsReturnedAsItStandsAndWithItsPlace(t *testing.T) {
 	for _, n := range []int{0, 1, 64<<10 - 30, 64 << 10, 200_000} {
 		values := []string{`"` + strings.Repeat(`\\\"`, n) + `"`, `{"a": ["}", {"b": -1.5e+3}]}`, `[ ]`, `null`, `true`,
@@ -81,7 +82,7 @@ func TestMembersAreReadInTheirOrder(t *testing.T) {
 	}
 }
 
-// FuzzSkip: what is JSON is passed whole, and compacted as the standard library does.
+// FuzzSkip checks that valid JSON is skipped as a whole, and compacted as by the standard library.
 func FuzzSkip(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"a":[1,"\\\"",null]}`, ` [ -0.1e5 , true ] `, `"`, `{"a":}`, `nul`} {
 		f.Add(seed)

@@ -22,7 +22,7 @@ func send(t *testing.T, s *store.Store, id string, size int) {
 	}
 }
 
-// Each request decoded who asks, the workspace and the run anew, and each step of the queue all workspaces of runs.
+// Each request decoded its actor, the workspace and the run again, and each step of the queue all workspaces of runs.
 func TestARecordThatIsLookedAtIsThatOfTheTransaction(t *testing.T) {
 	s := open(t)
 	// The file must not grow while a view of it is open in the same test, or each would wait for the other.

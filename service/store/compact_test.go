@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// bbolt allocates 16 MiB in advance once a file has as much. What is free was held against all of the file, and then was
-// less than half of it although two thirds of the records had gone.
+// bbolt allocates 16 MiB in advance once a file has that size. The free space was compared with the whole file, and was
+// less than half of it although two thirds of the records had been deleted.
 func TestAFileIsCompactedWhateverItHasAllocatedInAdvance(t *testing.T) {
 	dir := t.TempDir()
 	reopen := func(change func(*store.Tx) error) (size int64) {
@@ -56,5 +56,5 @@ func TestAFileIsCompactedWhateverItHasAllocatedInAdvance(t *testing.T) {
 	}
 }
 
-// plain are cities without indexes.
+// plain has cities without indexes.
 var plain = store.Table[city]{Name: "plain", ID: func(c *city) string { return c.ID }}

@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// A thousand readers of one log were each given each line by itself, which took more than the processors that there
-// are: they fell behind by seconds.
+// Each of a thousand readers of one log was sent each line separately, which took more CPU time than there was: they
+// fell behind by seconds.
 func TestManyReadersOfALogGetSeveralLinesAtOnceAndASingleOneEachLine(t *testing.T) {
 	for claim, c := range map[string]struct{ readers, answers int }{
 		"a single one gets each line":   {1, 10},

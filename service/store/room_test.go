@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/test/disk"
 )
 
-// A run failed whose own store had found no room, because there was room again when the service looked.
+// A run failed because its own store had no disk space, since there was space again when the service checked.
 func TestAFullDiskIsNoticedAlthoughOthersWriteThere(t *testing.T) {
 	dir := t.TempDir()
 	v, err := disk.Mount(dir, 16<<20)

@@ -320,8 +320,8 @@ func TestUpdatesOfManyShareSyncs(t *testing.T) {
 	}
 }
 
-// io.ReadFull has one error for a last part that is not full and for a connection that broke: an upload that was cut
-// was taken for a whole one.
+// io.ReadFull returns the same error for a last part that is not full and for a broken connection: a truncated upload
+// was taken for a complete one.
 func TestAnUploadThatWasCutIsRefused(t *testing.T) {
 	s := open(t)
 	cut := io.MultiReader(strings.NewReader("half of it"), iotest.ErrReader(io.ErrUnexpectedEOF))

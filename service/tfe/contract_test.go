@@ -29,7 +29,7 @@ func (s *site) ask(method, path, body string) (int, string) {
 	return reply.StatusCode, readAll(s.t, reply)
 }
 
-// put uploads to an address that the API has handed out.
+// put uploads to an address that the API has returned.
 func (s *site) put(address string, data []byte) int {
 	s.t.Helper()
 	r := must(s.t, of(http.NewRequestWithContext(s.ctx, http.MethodPut, address, bytes.NewReader(data))))
@@ -38,7 +38,7 @@ func (s *site) put(address string, data []byte) int {
 	return reply.StatusCode
 }
 
-// attributes reads those of the document that an answer has, and its relationships.
+// attributes returns the attributes of the document in an answer, and its relationships.
 func attributes(t *testing.T, body string) (attributes, relationships map[string]any) {
 	t.Helper()
 	var d struct {
@@ -50,8 +50,8 @@ func attributes(t *testing.T, body string) (attributes, relationships map[string
 	return d.Data.Attributes, d.Data.Relationships
 }
 
-// Routes that bring nothing along took every name for one that they know, and a change with a name that nobody knows
-// was made before it was refused: the client made it again without the name.
+// Routes that include no documents accepted any name in include, and a change with an unknown name was made before it
+// was refused: the client repeated it without the name.
 func TestAnUnknownIncludeIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -82,7 +82,8 @@ func TestAnUnknownIncludeIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	}
 }
 
-// The word for a run that was left is none that command lines know: they took it for one that went on, and ended well.
+// Command lines did not know the status of a run that was left: they took it for one in progress, and exited
+// successfully.
 func TestARunThatWasLeftIsCanceledForClients(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -110,7 +111,7 @@ func TestARunThatWasLeftIsCanceledForClients(t *testing.T) {
 	}
 }
 
-// A client repeats an upload whose answer it has not got. It was told that the address had been used, and gave up.
+// A client repeats an upload whose answer was lost. It was told that the address had been used, and failed.
 func TestTheSameUploadAgainIsTheSame(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -143,8 +144,8 @@ func TestTheSameUploadAgainIsTheSame(t *testing.T) {
 	}
 }
 
-// The lock was checked when a version was made, and no more when its bytes came: somebody whose lock had been taken
-// away wrote over the state of the one who had it now.
+// The lock was checked when a version was created, but not when its bytes were uploaded: a client whose lock had been
+// broken overwrote the state of the new holder.
 func TestAStateIsNotTakenFromSomebodyWhoHasLostTheLock(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -179,7 +180,7 @@ func TestAStateIsNotTakenFromSomebodyWhoHasLostTheLock(t *testing.T) {
 	}
 }
 
-// The serial in the bytes took the place of the one that the client had said, where it had said no lineage.
+// The serial in the bytes replaced the one that the client had named, if it had named no lineage.
 func TestAStateVersionHasTheSerialThatItsMakerSaid(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -200,7 +201,7 @@ func TestAStateVersionHasTheSerialThatItsMakerSaid(t *testing.T) {
 	}
 }
 
-// With an empty version, or a word that is none, command lines refuse every command that changes a state.
+// With an empty version, or an invalid one, command lines refuse every command that changes a state.
 func TestAWorkspaceAlwaysHasAVersionThatClientsUnderstand(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -220,7 +221,7 @@ func TestAWorkspaceAlwaysHasAVersionThatClientsUnderstand(t *testing.T) {
 	}
 }
 
-// Pairs of a workspace were added to those before, so that a program could take none away.
+// Tags of a workspace were added to the existing ones, so that a program could not remove any.
 func TestTheTagsThatAreSetReplaceThosePairs(t *testing.T) {
 	s := newSite(t)
 	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme", client.WorkspaceCreateOptions{
@@ -252,7 +253,7 @@ func TestTheTagsThatAreSetReplaceThosePairs(t *testing.T) {
 	}
 }
 
-// A run that is to be applied without asking was taken for the repetition of one that is not: it was never applied.
+// A run with auto-apply was taken for the repetition of one without: it was never applied.
 func TestARunThatIsToBeAppliedIsAnotherOne(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -289,7 +290,8 @@ func TestAPlanWithoutChangesIsAppliedWhereThatIsAllowed(t *testing.T) {
 	s.Await(r.ID, record.Applied)
 }
 
-// A program that a run starts may print the characters that begin and end a log: readers took it for ended.
+// A program that a run starts may print the characters that begin and end a log: readers then considered the log
+// complete.
 func TestALogHasNoEndInItsMidst(t *testing.T) {
 	s := newSite(t)
 	s.Engine.Mu.Lock()
@@ -343,7 +345,7 @@ func TestWorkspacesComeInTheOrderThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// Everybody who saw an organization or a project was told that they may do everything with it.
+// Everybody with access to an organization or a project was told to have all permissions on it.
 func TestSomebodyIsToldWhatTheyMayDo(t *testing.T) {
 	s := newSite(t)
 	p := must(t, of(s.PutProject(s.Admin, record.Project{Organization: "acme", Name: "platform"})))
@@ -386,8 +388,8 @@ func TestWhatSomebodySaysIsInTheHistoryOfARun(t *testing.T) {
 	t.Error("it is not there")
 }
 
-// The upload of a configuration queued its run past the settings: one that is only to be looked at queued none, and the
-// workspace's auto-apply was not asked.
+// The upload of a configuration queued its run without regard to the settings: a speculative one queued none, and the
+// workspace's auto-apply was ignored.
 func TestTheRunThatAnUploadQueuesFollowsTheWorkspace(t *testing.T) {
 	s := newSite(t)
 	for name, try := range map[string]struct {

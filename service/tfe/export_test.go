@@ -1,6 +1,6 @@
 package tfe
 
-// Routes are the patterns of all that is for those who have a token.
+// Routes has the patterns of all routes that require a token.
 func Routes() []string {
 	var out []string
 	for pattern := range (&server{}).routes() {

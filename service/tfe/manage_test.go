@@ -106,8 +106,8 @@ func TestWhatProgramsManageComesBackAsTheySetIt(t *testing.T) {
 	}
 }
 
-// Whoever might read a workspace's versions was told where to upload them: with that address a reader brought a
-// configuration, and a state, of their own.
+// A client that could only read a workspace's versions was told the addresses for uploading them: with such an address
+// a reader uploaded a configuration, and a state.
 func TestOnlyWhoMakesAVersionIsToldWhereToUploadIt(t *testing.T) {
 	s := newSite(t)
 	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme",
@@ -167,7 +167,7 @@ func TestRunsAreFoundByWhatTheyAre(t *testing.T) {
 	}
 }
 
-// A team could take in members alone: an invitation was a user that there is not.
+// Only members could be added to a team: an invitation counted as a user that does not exist.
 func TestATeamTakesInSomebodyWhoIsInvited(t *testing.T) {
 	s := newSite(t)
 	team := must(t, of(s.client.Teams.Create(s.ctx, "acme", client.TeamCreateOptions{Name: client.String("devs")})))

@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/service/tfe"
 )
 
-// flood is an upload that does not end. It notes how much was taken of it, and how much memory lives meanwhile.
+// flood is an upload that does not end. It records how much of it was read, and how much memory is in use meanwhile.
 type flood struct {
 	taken  int64
 	sample int64
@@ -40,7 +40,7 @@ func (f *flood) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// living returns how much memory is in use once the collector has run.
+// living returns how much memory is in use after a garbage collection.
 func living() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -91,7 +91,7 @@ func TestUploadsOfTenGigabytesAreRefusedInBoundedMemory(t *testing.T) {
 	}
 }
 
-// Addresses that are handed out carry their own secret. They must not be good for ever, nor for anything else.
+// Addresses for uploads have their own secret. They must not be valid for ever, nor for anything else.
 func TestAddressesEndAndAreGoodForOneThing(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -126,7 +126,7 @@ func TestAddressesEndAndAreGoodForOneThing(t *testing.T) {
 	}
 }
 
-// A token was good as long as its hash was found. What it belongs to may have gone, and its time may have passed.
+// A token was valid as long as its hash was found. But its owner may have been deleted, and it may have expired.
 func TestATokenEndsWithItsOwnerAndItsTime(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -165,7 +165,7 @@ func TestATokenEndsWithItsOwnerAndItsTime(t *testing.T) {
 	}
 }
 
-// What a client sends comes back in headers and in the addresses of answers.
+// Data that a client sends is returned in headers and in the addresses of answers.
 func TestNobodyWritesHeadersOfAnswers(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -184,7 +184,7 @@ func TestNobodyWritesHeadersOfAnswers(t *testing.T) {
 	}
 }
 
-// Somebody with all rights on one workspace asks for the state of another over the http backend.
+// A user with all permissions on one workspace requests the state of another over the http backend.
 func TestTheHTTPBackendTellsNothingOfOtherWorkspaces(t *testing.T) {
 	s := newSite(t)
 	theirs, mine := s.NewWorkspace("theirs"), s.NewWorkspace("mine")

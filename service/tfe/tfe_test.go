@@ -57,7 +57,7 @@ func (s *site) as(token string) *client.Client {
 	return c
 }
 
-// answer is what a call returned.
+// answer is the result of a call.
 type answer[T any] struct {
 	v   T
 	err error
@@ -74,7 +74,7 @@ func must[T any](t *testing.T, a answer[T]) T {
 	return a.v
 }
 
-// get asks for a path without go-tfe.
+// get requests a path without go-tfe.
 func (s *site) get(path, token string) (int, http.Header, string) {
 	s.t.Helper()
 	r := must(s.t, of(http.NewRequestWithContext(s.ctx, http.MethodGet, s.server.URL+path, nil)))
@@ -378,7 +378,7 @@ func TestVariablesTeamsAndTheRestAreManaged(t *testing.T) {
 	}
 }
 
-// The same request again, because its answer was lost, must not make a second thing.
+// A request that is repeated because its answer was lost must not create a second object.
 func TestARepeatedRequestMakesNothingTwice(t *testing.T) {
 	s := newSite(t)
 	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme",

@@ -26,7 +26,7 @@ func (s *site) do(method, path, token string) (int, string) {
 
 var parameter = regexp.MustCompile(`\{(\w+)\}`)
 
-// The table of routes is walked, so that one that is added is covered by itself.
+// The test uses the table of routes, so that it covers new routes automatically.
 func TestNoRouteAnswersWithoutAToken(t *testing.T) {
 	s := newSite(t)
 	if len(tfe.Routes()) < 100 {
@@ -43,7 +43,7 @@ func TestNoRouteAnswersWithoutAToken(t *testing.T) {
 	}
 }
 
-// Somebody with all rights on one workspace asks every route for what belongs to another.
+// A user with all permissions on one workspace calls every route for the objects of another.
 func TestATokenForOneWorkspaceReadsNothingOfAnother(t *testing.T) {
 	s := newSite(t)
 	ok := func(err error) {

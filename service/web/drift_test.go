@@ -12,13 +12,13 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// twoThings is a state with two objects.
+// twoThings returns a state with two objects.
 const twoThings = `{"version":4,"serial":1,"lineage":"l","outputs":{},"resources":[{"mode":"managed","type":"thing",` +
 	`"name":"a","provider":"provider[\"registry.opentofu.org/acme/thing\"]","instances":[` +
 	`{"index_key":0,"schema_version":0,"attributes":{"id":"x"}},` +
 	`{"index_key":1,"schema_version":0,"attributes":{"id":"y"}}]}]}`
 
-// drifted is a workspace in which an object has drifted.
+// drifted returns a workspace in which an object has drifted.
 func (b *browser) drifted(name string) *service.WorkspaceView {
 	b.t.Helper()
 	b.Engine.Mu.Lock()

@@ -42,7 +42,7 @@ func newBrowser(t *testing.T) *browser {
 	return b
 }
 
-// person is a browser of somebody who has not logged in.
+// person returns a browser that is not logged in.
 func (b *browser) person() *http.Client {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -95,7 +95,7 @@ func (b *browser) login(name, password string) (int, string, string) {
 	return b.post("/app/login", url.Values{"username": {name}, "password": {password}, "to": {"/app"}})
 }
 
-// plannedRun is a run whose plan waits for approval.
+// plannedRun returns a run whose plan waits for approval.
 func (b *browser) plannedRun(workspace string) (*record.Run, string) {
 	b.t.Helper()
 	w := b.NewWorkspace(workspace)
@@ -270,7 +270,7 @@ func TestARunIsConfirmedWithAComment(t *testing.T) {
 	}
 }
 
-// A page must not be a way around the rights of who looks at it.
+// A page must not bypass the permissions of its user.
 func TestPagesShowAndDoWhatTheRightsAllow(t *testing.T) {
 	b := newBrowser(t)
 	_, run := b.plannedRun("network")

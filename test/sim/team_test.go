@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// team are people who change one state at the same time, over a service. Each has a branch of the configuration with
-// changes of their own, and plans and applies until they are carried out; then they belong to what all have.
+// team simulates people who change one state at the same time, over a service. Each has a branch of the configuration
+// with separate changes, and plans and applies until they are applied; then they belong to the common configuration.
 type team struct {
 	s      *site
 	dir    string
@@ -43,21 +43,21 @@ type person struct {
 
 	run   *teamRun // that was ordered last
 	phase phase
-	// stops stop the operation that goes on, the next first; since is when it began.
+	// stops has the interrupts of the operation in progress, the next first; since is when it began.
 	stops []context.CancelCauseFunc
 	since time.Time
 }
 
-// round is what somebody wants: some changes of the configuration.
+// round is the goal of a person: some changes of the configuration.
 type round struct {
 	edits []edit
-	// targeted: the plans are about the blocks that change, and what they refer to.
+	// targeted: the plans cover the changed blocks, and their references.
 	targeted bool
-	// refresh: what there is, is read, and nothing is changed. changed: the plans read what may change alone.
+	// refresh: existing objects are read, and nothing is changed. changed: the plans read only objects that may change.
 	refresh, changed bool
 }
 
-// phase is how far somebody's run is.
+// phase is the progress of a person's run.
 type phase int
 
 const (
@@ -110,7 +110,7 @@ const (
 	removes
 )
 
-// teamed reports whether a seed plays a state that several change at once.
+// teamed reports whether a seed simulates a state that several people change at once.
 func teamed(seed uint64) bool { return seed%5 == 1 }
 
 func at(blocks []thingBlock, index int) int {
@@ -157,7 +157,7 @@ func (e edit) apply(blocks []thingBlock) []thingBlock {
 	return blocks
 }
 
-// newTeam draws people and what they want.
+// newTeam draws people and their goals.
 func (w *world) newTeam(s *site, dir string) *team {
 	t := &team{s: s, dir: dir, chance: rand.New(rand.NewPCG(w.seed, 5)), runs: map[string]*teamRun{}}
 	t.ledger = newLedger(t)
@@ -194,7 +194,7 @@ func (t *team) newBlock() thingBlock {
 	return b
 }
 
-// newRound draws what one of n people wants: mostly, changes of blocks that are nobody else's.
+// newRound draws the goal of one of n people: mostly changes of blocks that nobody else changes.
 func (t *team) newRound(i, n int) (r round) {
 	if t.chance.IntN(12) == 0 {
 		return round{refresh: true}
@@ -228,7 +228,7 @@ func (t *team) newRound(i, n int) (r round) {
 	return r
 }
 
-// goal is what all have, as a goal of the site.
+// goal returns the common configuration, as a goal of the site.
 func (t *team) goal() goal {
 	g := goal{text: configuration(t.s.name, t.main), refs: map[string][]string{}, pools: map[string]string{},
 		sizes: map[string]int{}}
@@ -292,7 +292,7 @@ func (t *team) work() {
 // longest is far more time than any operation of a team takes, with all that it waits for.
 const longest = 10 * time.Minute
 
-// interrupt cancels somebody's run, once or twice.
+// interrupt cancels a person's run, once or twice.
 func (t *team) interrupt() {
 	w := t.s.w
 	p := t.people[w.chance.IntN(len(t.people))]
@@ -314,7 +314,7 @@ func (p *person) press() {
 	}
 }
 
-// isAlive reports whether the apply that has a request for locks is in progress, or will be gone on with.
+// isAlive reports whether the apply with a request for locks is in progress, or will be resumed.
 func (t *team) isAlive(request string) bool {
 	t.s.w.mu.Lock()
 	defer t.s.w.mu.Unlock()
@@ -323,7 +323,8 @@ func (t *team) isAlive(request string) bool {
 	})
 }
 
-// order begins a run of somebody, with their own changes on what all have. It needs the world's lock.
+// order begins a run of a person, with that person's changes added to the common configuration. It needs the world's
+// lock.
 func (p *person) order() *teamRun {
 	p.runs++
 	r := &teamRun{id: fmt.Sprintf("%sr%d", p.name, p.runs), blocks: slices.Clone(p.main), closing: p.closing}
@@ -339,7 +340,7 @@ func (p *person) order() *teamRun {
 	return r
 }
 
-// achieve notes that what somebody wanted has come about. It needs the world's lock.
+// achieve records that a person's goal is reached. It needs the world's lock.
 func (p *person) achieve(r *teamRun) {
 	w := p.s.w
 	p.s.idle = p.s.life
@@ -357,7 +358,7 @@ func (p *person) achieve(r *teamRun) {
 	p.closing = !slices.ContainsFunc(p.people, func(p *person) bool { return p.at < len(p.rounds) })
 }
 
-// idles reports whether somebody has nothing to do. It needs the world's lock.
+// idles reports whether a person has nothing to do. It needs the world's lock.
 func (p *person) idles() bool {
 	if p.s.reached || p != p.people[0] && p.people[0].at == 0 {
 		return true
@@ -365,5 +366,5 @@ func (p *person) idles() bool {
 	return p.at == len(p.rounds) && !(p.closing && p == p.people[0])
 }
 
-// directory is where the configuration of a run lies.
+// directory returns the directory of a run's configuration.
 func (t *team) directory(r *teamRun) string { return filepath.Join(t.dir, "runs", r.id) }

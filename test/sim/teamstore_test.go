@@ -56,8 +56,8 @@ func (h *teamStore) AskLocks(ctx context.Context, ws string, r locks.Request) er
 	})
 }
 
-// jump takes those back that wait, and that a request has to ask behind: the guard is away that nobody overtakes who is
-// in conflict.
+// jump withdraws the waiting requests that a request would have to wait for: it disables the guard that no request
+// overtakes one with which it is in conflict.
 func (h *teamStore) jump(r locks.Request) (list []locks.Request) {
 	for _, a := range h.team.ledger.line {
 		if a.granted || a.ID == r.ID || h.isGranted(a.ID) {
@@ -150,9 +150,9 @@ func (h *teamStore) Commit(ctx context.Context, ws, lockID string, tx journal.Tx
 	})
 }
 
-// strays is a write of a dead process that a network file system lets through late, when the locks under which it was
-// made are not had any more. (Under those that are had still it would be taken: what keeps two processes from writing
-// to one store at a time is the lock of its file.)
+// strays is a late write of a dead process, which a network file system executes when its locks are no longer held.
+// (With locks that are still held it would be accepted: only the lock of the store's file keeps two processes from
+// writing to one store at a time.)
 func (t *team) strays(ws, lockID string, tx journal.Tx) {
 	if t.ledger.find(lockID) != nil || t.runs[lockID] == nil {
 		return
@@ -164,7 +164,7 @@ func (t *team) strays(ws, lockID string, tx journal.Tx) {
 	}
 }
 
-// commit commits in the store, and has the ledger look at it.
+// commit commits in the store, and passes the commit to the ledger.
 func (t *team) commit(ws, lockID string, tx journal.Tx) error {
 	before, err := t.s.store.Load(context.Background(), ws)
 	if err != nil {
@@ -207,8 +207,8 @@ func (t *team) openFile() journal.Store {
 	return store
 }
 
-// warmUp has the store make what it shares in a process outside of all bubbles: what is made in one is of no use to
-// others.
+// warmUp makes the store create its process-wide objects outside of all bubbles: objects that are created in one bubble
+// cannot be used in another.
 func warmUp() {
 	dir, err := os.MkdirTemp("", "millipede-sim-")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 // world is everything around the product. Its loop, work, is the only goroutine that changes it: the product's
-// goroutines stop at gates, and the loop lets one through at a time, and only while all others stand still. Therefore
-// what happens depends on the seed alone.
+// goroutines stop at gates, and the loop lets one continue at a time, and only while all others wait. So the events
+// depend only on the seed.
 type world struct {
 	seed    uint64
 	chance  *rand.Rand
@@ -73,13 +73,13 @@ func (a *agenda) Pop() any {
 	return last
 }
 
-// after has the loop do something after a while.
+// after makes the loop call a function after a delay.
 func (w *world) after(d time.Duration, do func()) {
 	w.serial++
 	heap.Push(&w.agenda, appointment{at: time.Now().Add(d), serial: w.serial, do: do})
 }
 
-// work goes on until done says so, which it is asked whenever everything stands still.
+// work continues until done returns true; done is called whenever all goroutines wait.
 func (w *world) work(done func() bool) {
 	for {
 		synctest.Wait()
@@ -109,8 +109,8 @@ func (w *world) work(done func() bool) {
 	}
 }
 
-// admit takes in those who have arrived at a gate since everything stood still last. The order in which the product's
-// goroutines got there does not count, unless nothing tells two of them apart, which is noted in ties.
+// admit accepts the operations that have arrived at a gate since all goroutines last waited. The order in which the
+// product's goroutines arrived does not matter, unless two of them cannot be distinguished, which is recorded in ties.
 func (w *world) admit() {
 	slices.SortStableFunc(w.arrivals, func(a, b *op) int {
 		return cmp.Or(cmp.Compare(a.p.name, b.p.name), cmp.Compare(a.name, b.name), cmp.Compare(a.key, b.key),
@@ -152,7 +152,7 @@ func (w *world) violate(promise, format string, args ...any) {
 	w.wrong = append(w.wrong, v)
 }
 
-// odds reports whether something that has a chance of one in n happens. In calm weather nothing does.
+// odds reports whether an event with a probability of one in n happens. In calm weather none does.
 func (w *world) odds(n int) bool { return !w.calm && n > 0 && w.chance.IntN(n) == 0 }
 
 // between draws a duration. Its odd nanoseconds keep things from happening at the same instant.
@@ -226,8 +226,8 @@ func (p *process) over() {
 	p.end(errDead)
 }
 
-// kill is the sudden death of a process. What it had asked a disk for may have been done, or not; messages that are on
-// their way arrive, or not.
+// kill ends a process suddenly. Requests that it sent to a disk may have been executed, or not; messages that are being
+// sent arrive, or not.
 func (p *process) kill() {
 	if p.dead {
 		return
