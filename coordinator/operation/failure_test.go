@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -357,5 +359,63 @@ resource "fake_thing" "e" { name = "on-${fake_thing.d[0].id}" }
 			}
 			e.equal("state", existing(e.state()), c.want)
 		})
+	}
+}
+
+// An output about all instances of a resource was unknown until the apply, and one of an instance that does not exist was
+// not refused, because instances that a target leaves out counted as instances to come.
+func TestInstancesThatATargetLeavesOutAreNotThere(t *testing.T) {
+	const text = `
+resource "fake_thing" "c" {
+  count = 3
+  name  = "c${count.index}"
+}
+resource "fake_thing" "f" {
+  for_each = toset(["x", "y"])
+  name     = each.key
+}
+output "count" { value = length(fake_thing.c) }
+output "keys" { value = keys(fake_thing.f) }
+`
+	target := func(name string) []addr.Target {
+		at, diags := addr.ParseTarget(name)
+		if diags.HasErrors() {
+			t.Fatal(diags.Err())
+		}
+		return []addr.Target{at}
+	}
+	e := newEstate(t)
+	e.configure(text)
+	for _, step := range []struct {
+		targets []addr.Target
+		count   int64
+		keys    []string
+	}{
+		{target("fake_thing.c[0]"), 1, nil},
+		{target("fake_thing.c[1]"), 2, nil},
+		{target(`fake_thing.f["y"]`), 2, []string{"y"}},
+		{nil, 3, []string{"x", "y"}},
+	} {
+		p, diags := e.tryPlan(operation.PlanOptions{Targets: step.targets})
+		e.clean(diags)
+		for _, o := range p.Outputs {
+			switch o.Name {
+			case "count":
+				if !o.After.RawEquals(cty.NumberIntVal(step.count)) {
+					t.Errorf("with %v, the count is %#v", step.targets, o.After)
+				}
+			case "keys":
+				if !o.After.IsWhollyKnown() || o.After.LengthInt() != len(step.keys) {
+					t.Errorf("with %v, the keys are %#v", step.targets, o.After)
+				}
+			}
+		}
+		_, diags = e.tryApply(p)
+		e.clean(diags)
+	}
+	missing := newEstate(t)
+	missing.configure(text + `output "missing" { value = fake_thing.c[2].id }`)
+	if _, diags := missing.tryPlan(operation.PlanOptions{Targets: target("fake_thing.c[0]")}); !says(diags, "Invalid index") {
+		t.Errorf("an instance that does not exist is not missed: %v", diags)
 	}
 }

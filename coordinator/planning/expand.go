@@ -49,7 +49,7 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 				f.expected.instances = append(f.expected.instances, a.String())
 			}
 			if !p.Scope.Instance(a) {
-				p.keepStored(r, a)
+				p.excluded(r, a)
 				continue
 			}
 			f.objects = append(f.objects, object{addr: a, resource: r, imported: imports[a]})
@@ -81,6 +81,16 @@ func (p *Planner) assumeUnknown(r *values.Resource, e *values.Expansion) {
 			r.Set(k, cty.UnknownVal(r.Code.Schema.Block.ImpliedType()))
 		}
 	}
+}
+
+// excluded is for an instance that -target or -exclude leaves out. Without a stored object, it is omitted from the
+// value of a resource with several instances: neither this plan nor its apply creates it.
+func (p *Planner) excluded(r *values.Resource, a addr.Instance) {
+	if a.Key != addr.NoKey && p.Prior.Object(a, state.CurrentObject) == nil {
+		r.SetGone(a.Key)
+		return
+	}
+	p.keepStored(r, a)
 }
 
 // keepStored gives an instance that is not part of the plan its stored value.
