@@ -17,6 +17,9 @@ type Floor interface {
 	Limits(ctx context.Context) ([]Limit, error)
 	// Resize changes the number of permits of a limit.
 	Resize(ctx context.Context, limit string, slots int) error
+	// Drain sets the pools to which no operations are dispatched, in place of those before. It takes effect even
+	// if it returns an error, but then with a delay.
+	Drain(ctx context.Context, pools []string) error
 }
 
 // Worker is a worker in one pool, as of its last heartbeat.

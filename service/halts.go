@@ -12,9 +12,11 @@ import (
 // called. Runs in progress continue (a drain). With h.Emergency they are stopped as by an interrupt, and
 // continue after Lift: a plan starts again, an apply is resumed. A new halt replaces the previous one.
 func (s *Service) Halt(a *Actor, workspace string, h record.Halt) error {
-	if h.Reason = strings.TrimSpace(h.Reason); h.Reason == "" || len(h.Reason) > 1000 {
-		return invalid("Reason must have between 1 and 1000 bytes: it is shown to people whose runs wait")
+	reason, err := haltReason(h.Reason)
+	if err != nil {
+		return err
 	}
+	h.Reason = reason
 	action := "halt.drain"
 	if h.Emergency {
 		action = "halt.emergency"
@@ -32,6 +34,14 @@ func (s *Service) Halt(a *Actor, workspace string, h record.Halt) error {
 		})
 		return halts.Put(tx, &h)
 	})
+}
+
+// haltReason checks the reason of a halt.
+func haltReason(text string) (string, error) {
+	if text = strings.TrimSpace(text); text == "" || len(text) > 1000 {
+		return "", invalid("Reason must have between 1 and 1000 bytes: it is shown to people whose runs wait")
+	}
+	return text, nil
 }
 
 // Lift ends a halt. The error is ErrNotFound if there is none.

@@ -3,12 +3,15 @@ package service_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 func TestADrainLetsWhatRunsEndAndNothingNewStart(t *testing.T) {
@@ -119,5 +122,69 @@ func TestWhoMayNotAdministerHaltsNothing(t *testing.T) {
 	}
 	if found, err := h.Halted(writer, w.ID); err != nil || found == nil || found.By != "bob" {
 		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// There was no drain of a pool: its workers had to be stopped one by one.
+func TestADrainedPoolGetsNothingNewAlsoAfterARestartAndRunsSayThatTheyWaitForIt(t *testing.T) {
+	h := servicetest.New(t)
+	drained := func() []string {
+		h.Floor.Mu.Lock()
+		defer h.Floor.Mu.Unlock()
+		return h.Floor.Drained
+	}
+	w := h.NewWorkspace("one")
+	admin := member(t, h, "bob", "admin", w.ID)
+	ctx := t.Context()
+	if err := h.DrainPool(ctx, admin, "eu", "r"); !errors.Is(err, service.ErrForbidden) {
+		t.Errorf("who administers a workspace drains a pool: %v", err)
+	}
+	if err := h.DrainPool(ctx, h.Admin, "eu", " "); !errors.Is(err, service.ErrInvalid) {
+		t.Errorf("without a reason: %v", err)
+	}
+	if err := h.DrainPool(ctx, h.Admin, "e u", "r"); !errors.Is(err, service.ErrInvalid) {
+		t.Errorf("without a name: %v", err)
+	}
+	for _, pool := range []string{"us", "eu"} {
+		if err := h.DrainPool(ctx, h.Admin, pool, "the region moves"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	book := timeline.NewBook(timeline.Head{Ended: timeline.None})
+	goOn := make(chan struct{})
+	watched(h, book, goOn)
+	at := h.Stream().Now()
+	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true }) // a pool's drain is no halt of runs
+	awaitEvent(t, h, at, events.TimelineBegun, r.ID)
+	book.Note(func(_ *timeline.Head, _ *int64, s *[]timeline.Shortage) {
+		*s = []timeline.Shortage{{Kind: "worker", Name: "eu", Vertices: 2}}
+	})
+	wait, err := h.Waits(ctx, h.Admin, r.ID)
+	if err != nil || wait.Kind != "worker" || wait.On != "eu" ||
+		wait.Text != "2 operations wait for the pool eu, which was drained by root: the region moves" {
+		t.Errorf("it waits for %+v, %v", wait, err)
+	}
+	close(goOn)
+	h.Await(r.ID, record.Applied)
+	h.End()
+	h.Floor.Drained = nil
+	h.Start()
+	r = h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
+	h.Await(r.ID, record.Applied) // the queue has started
+	if got := drained(); !slices.Equal(got, []string{"eu", "us"}) {
+		t.Errorf("after the restart %q are drained", got)
+	}
+	if err := h.LiftPool(ctx, admin, "eu"); !errors.Is(err, service.ErrForbidden) {
+		t.Errorf("who administers a workspace lifts it: %v", err)
+	}
+	if err := h.LiftPool(ctx, h.Admin, "eu"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.LiftPool(ctx, h.Admin, "eu"); !errors.Is(err, service.ErrNotFound) {
+		t.Errorf("lifted twice: %v", err)
+	}
+	all, err := h.DrainedPools(admin)
+	if got := drained(); err != nil || !slices.Equal(got, []string{"us"}) || len(all) != 1 || all["us"].By != "root" {
+		t.Errorf("in the end %q are drained, shown %+v, %v", got, all, err)
 	}
 }

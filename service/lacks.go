@@ -28,22 +28,35 @@ type Lack struct {
 	// its permits.
 	Slots   int
 	InDoubt []string
+	// Halt is the drain of a pool without a worker; nil if the pool is not drained.
+	Halt *record.Halt
 	// Held are the permits of a limit, or the places in a pool, by run. They are known only to Waits.
 	Held []Permit
 }
 
 // lacks returns what the operations of the current phase of a run wait for.
-func (s *Service) lacks(r *record.Run) (out []Lack) {
+func (s *Service) lacks(r *record.Run) (out []Lack, err error) {
 	b := s.books.get(current(r).ID)
 	if b == nil {
-		return nil
+		return nil, nil
 	}
 	begun, list := b.Shortages()
-	for _, x := range list {
-		out = append(out, Lack{Kind: x.Kind, Name: x.Name, Since: time.UnixMilli(begun + x.Since).UTC(),
-			Operations: x.Vertices, Example: x.Example, Slots: x.Slots, InDoubt: x.InDoubt})
+	if len(list) == 0 {
+		return nil, nil
 	}
-	return out
+	drains, err := s.drains()
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range list {
+		l := Lack{Kind: x.Kind, Name: x.Name, Since: time.UnixMilli(begun + x.Since).UTC(),
+			Operations: x.Vertices, Example: x.Example, Slots: x.Slots, InDoubt: x.InDoubt}
+		if x.Kind == "worker" {
+			l.Halt = drains[x.Name]
+		}
+		out = append(out, l)
+	}
+	return out, nil
 }
 
 // lackWait returns the wait of a run whose operations lack something; the zero value if they lack nothing.
@@ -68,10 +81,12 @@ func (x Lack) String() string {
 	if x.Operations != 1 {
 		n = fmt.Sprintf("%d operations wait", x.Operations)
 	}
-	switch x.Kind {
-	case "worker":
+	switch {
+	case x.Halt != nil:
+		return n + " for " + drainedText(x.Name, x.Halt)
+	case x.Kind == "worker":
 		return fmt.Sprintf("%s for a worker of the pool %s, which has none", n, x.Name)
-	case "place":
+	case x.Kind == "place":
 		return fmt.Sprintf("%s for a slot in the pool %s, which is full", n, x.Name)
 	}
 	text := fmt.Sprintf("%s for a permit of the limit %s", n, x.Name)

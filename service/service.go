@@ -70,6 +70,8 @@ type Service struct {
 	logs    *logs
 	stream  *events.Stream
 	books   books
+	// draining is held while the engine is told which pools are drained.
+	draining sync.Mutex
 
 	outlines outlines
 	uploads  queues
@@ -115,6 +117,7 @@ func New(o Options) (*Service, error) {
 // Run executes runs until ctx ends. It then stops the phases in progress as by an interrupt, waits for them,
 // and returns.
 func (s *Service) Run(ctx context.Context) error {
+	s.applyDrains(ctx)
 	var outlining sync.WaitGroup
 	outlining.Go(func() { s.outlineWanted(ctx) })
 	outlining.Go(func() { s.sweep(ctx) })

@@ -122,7 +122,8 @@ func (s *Service) WaitsFor(r *record.Run) (Wait, error) {
 	}
 	w := b.waits(r)
 	if w.Kind == "" && r.Status.Computes() {
-		w = lackWait(s.lacks(r))
+		list, err := s.lacks(r)
+		return lackWait(list), err
 	}
 	return w, nil
 }

@@ -50,3 +50,6 @@ func permits(all []wire.PermitRequest) []service.Permit {
 func (f floor) Resize(ctx context.Context, limit string, slots int) error {
 	return f.Conn.ResizeLimit(ctx, wire.Limit{Name: limit, Slots: slots})
 }
+
+// Drain implements service.Floor.
+func (f floor) Drain(ctx context.Context, pools []string) error { return f.Hub().Drain(ctx, pools) }

@@ -39,19 +39,22 @@ type Hub struct {
 	probes   probes
 	orphans  orphans
 	purging  chan struct{} // holds a token while a run is purged
+	drained  *drained
 }
 
 // New returns the hub of a coordinator. It takes over the transport: nobody else may fetch the coordinator's results,
 // decide about its orphaned permits, or request permits over this transport in another coordinator's name. Close the
 // hub.
 func New(t wire.Transport, coordinator string) *Hub {
-	return within(wire.NewRoom(wire.DefaultRoom), t, coordinator)
+	return within(wire.NewRoom(wire.DefaultRoom), new(drained), t, coordinator)
 }
 
-func within(room *wire.Room, t wire.Transport, coordinator string) *Hub {
+func within(room *wire.Room, d *drained, t wire.Transport, coordinator string) *Hub {
 	h := &Hub{DirectTasks: t, Claims: t, Blobs: t, Keys: t, Room: room, transport: t, coordinator: coordinator,
-		purging: make(chan struct{}, 1)}
-	h.workers.source = t.WatchWorkers
+		purging: make(chan struct{}, 1), drained: d}
+	h.workers.source = func(ctx context.Context, fn func(wire.Heartbeat)) error {
+		return t.WatchWorkers(ctx, func(beat wire.Heartbeat) { fn(d.seen(beat)) })
+	}
 	h.controls.source = func(ctx context.Context, fn func(wire.Control)) error { return t.WatchControl(ctx, "", fn) }
 	h.results.init(func(ctx context.Context, n int) ([]wire.Delivery, error) {
 		return t.FetchResults(ctx,
@@ -67,7 +70,7 @@ func (h *Hub) For(coordinator string) *Hub {
 	if coordinator == h.coordinator {
 		return h
 	}
-	return within(h.Room, h.transport, coordinator)
+	return within(h.Room, h.drained, h.transport, coordinator)
 }
 
 // Coordinator returns the name under which the hub's runs are known.
@@ -76,8 +79,8 @@ func (h *Hub) Coordinator() string { return h.coordinator }
 // Close closes the transport. All runs must have ended.
 func (h *Hub) Close() error { return h.transport.Close() }
 
-// WatchWorkers calls fn for every heartbeat until ctx ends, which is no error; fn must not block, nor call the hub. See
-// wire.Presence.
+// WatchWorkers calls fn for every heartbeat until ctx ends, which is no error; fn must not block, nor call the hub. The
+// workers of drained pools seem to be draining. See wire.Presence.
 func (h *Hub) WatchWorkers(ctx context.Context, fn func(wire.Heartbeat)) error {
 	return h.workers.listen(ctx, fn)
 }
@@ -131,11 +134,6 @@ func (h *Hub) Contended(ctx context.Context, limit, run string) (bool, error) {
 
 // Limits is that of wire.Semaphore.
 func (h *Hub) Limits(ctx context.Context) ([]wire.LimitStatus, error) { return h.transport.Limits(ctx) }
-
-// Call is that of wire.Caller.
-func (h *Hub) Call(ctx context.Context, pool string, data []byte) ([]byte, error) {
-	return h.transport.Call(ctx, pool, data)
-}
 
 // PoolBlobs is that of wire.PoolBlobs.
 func (h *Hub) PoolBlobs(pool string) wire.Blobs { return h.transport.PoolBlobs(pool) }

@@ -33,6 +33,9 @@ func Handler(svc *service.Service, log *slog.Logger) http.Handler {
 		mux.Handle("PUT "+Prefix+at, s.authenticated(s.setHalt))
 		mux.Handle("DELETE "+Prefix+at, s.authenticated(s.lift))
 	}
+	mux.Handle("GET "+Prefix+"pools/{pool}/halt", s.authenticated(s.poolHalt))
+	mux.Handle("PUT "+Prefix+"pools/{pool}/halt", s.authenticated(s.drainPool))
+	mux.Handle("DELETE "+Prefix+"pools/{pool}/halt", s.authenticated(s.liftPool))
 	mux.Handle("GET "+Prefix+"runs/{run}/wait", s.authenticated(s.wait))
 	mux.Handle("GET "+Prefix+"backup", s.authenticated(s.backup))
 	mux.Handle("GET "+Prefix+"workspaces/{workspace}/doubts", s.authenticated(s.doubts))
@@ -179,6 +182,30 @@ func (s *server) setHalt(r *http.Request, a *service.Actor) (any, error) {
 		return nil, err
 	}
 	return s.halt(r, a)
+}
+
+// poolHalt returns the drain of a pool.
+func (s *server) poolHalt(r *http.Request, a *service.Actor) (any, error) {
+	all, err := s.DrainedPools(a)
+	return map[string]any{"halt": all[r.PathValue("pool")]}, err
+}
+
+// drainPool starts the drain of a pool.
+func (s *server) drainPool(r *http.Request, a *service.Actor) (any, error) {
+	var asked struct {
+		Reason string `json:"reason"`
+	}
+	if err := decode(r, &asked); err != nil {
+		return nil, err
+	}
+	if err := s.DrainPool(r.Context(), a, r.PathValue("pool"), asked.Reason); err != nil {
+		return nil, err
+	}
+	return s.poolHalt(r, a)
+}
+
+func (s *server) liftPool(r *http.Request, a *service.Actor) (any, error) {
+	return nil, s.LiftPool(r.Context(), a, r.PathValue("pool"))
 }
 
 // decode decodes the body of a request.

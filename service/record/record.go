@@ -143,9 +143,9 @@ type Triggers struct {
 	Patterns      []string `json:"patterns,omitempty"`
 }
 
-// Halt prevents runs from starting, in a workspace or in the whole service.
+// Halt prevents runs from starting, in a workspace or in the whole service, or operations, in a pool.
 type Halt struct {
-	On     string    `json:"on"` // the ID of a workspace, or "service"
+	On     string    `json:"on"` // the ID of a workspace, "service", or "pool:" with the name of a pool
 	Reason string    `json:"reason"`
 	By     string    `json:"by"` // the name of the person
 	At     time.Time `json:"at"`

@@ -99,6 +99,16 @@ type Floor struct {
 	Mu  sync.Mutex
 	All []service.Worker
 	Has []service.Limit
+	// Drained are the pools of the last Drain.
+	Drained []string
+}
+
+// Drain implements service.Floor.
+func (f *Floor) Drain(_ context.Context, pools []string) error {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	f.Drained = pools
+	return nil
 }
 
 // Workers implements service.Floor.

@@ -2,7 +2,9 @@ package web
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,12 +18,14 @@ type poolRow struct {
 	Name           string
 	Slots, Running int
 	Workers        []service.Worker
+	Halt           *record.Halt // nil if it is not drained
 }
 
 // floorPage shows workers and limits.
 type floorPage struct {
 	Pools  []poolRow
 	Limits []service.Limit
+	Halt   *record.Halt // of the whole service; nil if runs can start
 	Admin  bool
 }
 
@@ -38,10 +42,51 @@ func (c *call) floor() error {
 		pool := &p.Pools[len(p.Pools)-1]
 		pool.Slots, pool.Running, pool.Workers = pool.Slots+w.Slots, pool.Running+w.Running, append(pool.Workers, w)
 	}
+	drains, err := c.DrainedPools(c.actor)
+	if err != nil {
+		return err
+	}
+	for i := range p.Pools {
+		p.Pools[i].Halt = drains[p.Pools[i].Name]
+		delete(drains, p.Pools[i].Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(drains)) { // drained pools without workers
+		p.Pools = append(p.Pools, poolRow{Name: name, Halt: drains[name]})
+	}
+	if p.Halt, err = c.Halted(c.actor, ""); err != nil {
+		return err
+	}
 	if p.Limits, err = c.Limits(c.r.Context(), c.actor); err != nil {
 		return err
 	}
 	return c.render(http.StatusOK, "floor", page{Title: "Workers and limits", Section: "floor", Every: 3}, p)
+}
+
+// changeFloor performs the action of a form: it changes a limit, or halts or continues the service or a pool.
+func (c *call) changeFloor() error {
+	f, done := c.r.PostForm, ""
+	pool, why := f.Get("pool"), f.Get("why")
+	var err error
+	switch f.Get("action") {
+	case "":
+		return c.resizeLimit()
+	case "drain", "stop":
+		err = c.Halt(c.actor, "", record.Halt{Reason: why, Emergency: f.Get("action") == "stop"})
+		done = "No run starts until you allow it again."
+	case "lift":
+		err, done = c.Lift(c.actor, ""), "Runs can start again."
+	case "drain-pool":
+		err = c.DrainPool(c.r.Context(), c.actor, pool, why)
+		done = "No operation is dispatched to the pool " + pool + " until you allow it again."
+	case "lift-pool":
+		err, done = c.LiftPool(c.r.Context(), c.actor, pool), "The pool "+pool+" gets operations again."
+	default:
+		return &failure{http.StatusBadRequest, "The form has no valid action for workers and limits."}
+	}
+	if err != nil {
+		return err
+	}
+	return c.back("/app/settings/workers", done)
 }
 
 func (c *call) resizeLimit() error {

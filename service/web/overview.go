@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -55,6 +56,9 @@ type overviewPage struct {
 	Pager                     pager
 	Search, Show, Sort        string
 	Total, UnderWay, Attended int
+	Halt                      *record.Halt // of the whole service; nil if runs can start
+	Pools                     []poolRow    // the drained pools, without their workers
+	Admin                     bool         // may change these
 }
 
 // shows are the filters of the overview.
@@ -84,12 +88,30 @@ var sorts = map[string]func(x, y *service.Overview) int{
 // most is how many workspaces that need a person are listed above the table.
 const most = 20
 
+// haltsOn adds what is halted in the whole service.
+func (c *call) haltsOn(o *overviewPage) (err error) {
+	if c.actor.User != nil {
+		o.Admin = c.actor.User.Admin
+	}
+	if o.Halt, err = c.Halted(c.actor, ""); err != nil {
+		return err
+	}
+	drains, err := c.DrainedPools(c.actor)
+	for _, name := range slices.Sorted(maps.Keys(drains)) {
+		o.Pools = append(o.Pools, poolRow{Name: name, Halt: drains[name]})
+	}
+	return err
+}
+
 func (c *call) overview() error {
 	cursor := c.Stream().Now()
 	q := c.r.URL.Query()
 	o := overviewPage{Organization: c.arg("org"), Search: q.Get("q"), Show: q.Get("show"), Sort: q.Get("sort")}
 	all, err := c.Overviews(c.actor, o.Organization, service.WorkspaceFilter{Part: o.Search})
 	if err != nil {
+		return err
+	}
+	if err := c.haltsOn(&o); err != nil {
 		return err
 	}
 	o.Total = len(all)

@@ -1,0 +1,115 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// poolPrefix begins the keys of the halts of pools in the store.
+const poolPrefix = "pool:"
+
+// maxPoolName bounds the name of a pool, in bytes.
+const maxPoolName = 200
+
+// DrainPool stops the dispatch of operations to a pool until LiftPool is called. Operations that run there continue;
+// runs that need the pool wait. The pool need not have workers. A new drain replaces the previous one.
+func (s *Service) DrainPool(ctx context.Context, a *Actor, pool, reason string) error {
+	err := s.audited(a, "halt.drain", poolPrefix+pool, func(tx *store.Tx) error {
+		if err := a.mayDrainPools(); err != nil {
+			return err
+		}
+		if pool == "" || len(pool) > maxPoolName || strings.ContainsFunc(pool, func(r rune) bool { return r <= ' ' }) {
+			return invalid("The name of a pool has between 1 and %d bytes, without spaces", maxPoolName)
+		}
+		h := &record.Halt{On: poolPrefix + pool, By: a.Name(), At: s.now().UTC()}
+		var err error
+		if h.Reason, err = haltReason(reason); err != nil {
+			return err
+		}
+		return halts.Put(tx, h)
+	})
+	if err == nil {
+		s.applyDrains(ctx)
+	}
+	return err
+}
+
+// LiftPool ends the drain of a pool. The error is ErrNotFound if there is none.
+func (s *Service) LiftPool(ctx context.Context, a *Actor, pool string) error {
+	err := s.audited(a, "halt.lift", poolPrefix+pool, func(tx *store.Tx) error {
+		if err := a.mayDrainPools(); err != nil {
+			return err
+		}
+		if _, err := halts.Get(tx, poolPrefix+pool); err != nil {
+			return notFound("the pool is not drained")
+		}
+		return halts.Delete(tx, poolPrefix+pool)
+	})
+	if err == nil {
+		s.applyDrains(ctx)
+	}
+	return err
+}
+
+// DrainedPools returns the drains of pools by the name of the pool. Every user may see them, like the workers.
+func (s *Service) DrainedPools(a *Actor) (map[string]*record.Halt, error) {
+	if a.User == nil {
+		return nil, forbidden("only users may list pools")
+	}
+	return s.drains()
+}
+
+func (s *Service) drains() (map[string]*record.Halt, error) {
+	out := map[string]*record.Halt{}
+	err := s.store.View(func(tx *store.Tx) error {
+		for h, err := range halts.All(tx) {
+			if err != nil {
+				return err
+			}
+			if pool, ok := strings.CutPrefix(h.On, poolPrefix); ok {
+				out[pool] = h
+			}
+		}
+		return nil
+	})
+	return out, told(err)
+}
+
+func (a *Actor) mayDrainPools() error {
+	if !a.admin() {
+		return forbidden("only administrators of the service may drain pools: pools serve all organizations")
+	}
+	return nil
+}
+
+// applyDrains tells the engine which pools are drained, according to the store. Calls take turns, so that the last
+// one applies the latest change.
+func (s *Service) applyDrains(ctx context.Context) {
+	if s.opts.Floor == nil {
+		return
+	}
+	s.draining.Lock()
+	defer s.draining.Unlock()
+	all, err := s.drains()
+	if err == nil {
+		pools := make([]string, 0, len(all))
+		for pool := range all {
+			pools = append(pools, pool)
+		}
+		slices.Sort(pools)
+		err = s.opts.Floor.Drain(ctx, pools)
+	}
+	if err != nil {
+		s.log.Warn("a change of the drained pools takes effect with a delay", "error", err)
+	}
+}
+
+// drainedText describes a drain for a run that waits for the pool.
+func drainedText(pool string, h *record.Halt) string {
+	return fmt.Sprintf("the pool %s, which was drained by %s: %s", pool, h.By, h.Reason)
+}

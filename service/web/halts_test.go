@@ -1,0 +1,77 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/millipede-iac/millipede/service"
+)
+
+// Only the settings of a workspace showed who has halted it; the service and pools could be halted by the API alone.
+func TestHaltsAreShownWhereTheyMatterAndMadeAndLiftedByWhoMay(t *testing.T) {
+	b := newBrowser(t)
+	b.login("root", b.Token)
+	w := b.NewWorkspace("network")
+	b.Floor.All = []service.Worker{{Name: "w1", Pool: "eu", Slots: 4}}
+	const floor, overview, space = "/app/settings/workers", "/app/acme", "/app/acme/network"
+	shows := func(path, what string, want bool) {
+		t.Helper()
+		_, _, text := b.get(path)
+		if strings.Contains(text, what) != want {
+			t.Errorf("%s shows %q: %t", path, what, !want)
+		}
+	}
+	act := func(path string, values url.Values) {
+		t.Helper()
+		if status, _, text := b.post(path, values); status != http.StatusOK {
+			t.Fatalf("%v: %d, %s", values, status, text)
+		}
+	}
+	act(floor, url.Values{"action": {"drain-pool"}, "pool": {"eu"}, "why": {"a <new> network"}})
+	for _, path := range []string{floor, overview} {
+		shows(path, "The pool", true)
+		shows(path, "is drained by root", true)
+		shows(path, "a &lt;new&gt; network", true)
+	}
+	shows(floor, `value="lift-pool"`, true)
+	act(floor, url.Values{"action": {"lift-pool"}, "pool": {"eu"}})
+	shows(overview, "is drained by", false)
+
+	act(floor, url.Values{"action": {"stop"}, "why": {"wrong keys"}})
+	for _, path := range []string{floor, overview, space} {
+		shows(path, "The service was stopped by root", true)
+		shows(path, "wrong keys", true)
+	}
+	act(floor, url.Values{"action": {"lift"}})
+	shows(space, "was stopped by", false)
+
+	act(space+"/settings", url.Values{"action": {"drain"}, "why": {"it moves"}})
+	shows(space, "The workspace is drained by root", true)
+	shows(space, "it moves", true)
+	shows(space, space+"/settings#halt", true)
+	shows(overview, "drained by root", true)
+	if h, err := b.Halted(b.Admin, w.ID); err != nil || h == nil || h.Emergency {
+		t.Errorf("%+v, %v", h, err)
+	}
+
+	u, err := b.CreateUser(b.Admin, "eve", "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := b.IssueSession(u.ID, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.client = b.person()
+	b.login("eve", token)
+	shows(floor, "w1", true)
+	for _, button := range []string{`value="drain"`, `value="stop"`, `value="drain-pool"`} {
+		shows(floor, button, false)
+	}
+	if status, _, _ := b.post(floor, url.Values{"action": {"drain-pool"}, "pool": {"eu"}, "why": {"no"}}); status !=
+		http.StatusForbidden {
+		t.Errorf("somebody without rights drains a pool: %d", status)
+	}
+}
