@@ -142,7 +142,7 @@ func TestABugEndsItsRunWithItsTraceAndNoOtherRun(t *testing.T) {
 	}
 }
 
-// lock has a program panic while it holds what all others that are prepared wait for, until the end of the test.
+// lock makes a program panic while it holds the lock for which all other prepared vertices wait, until end is closed.
 func lock(p *mined, end <-chan struct{}) {
 	first := make(chan struct{}, 1)
 	p.prepare = func() {

@@ -75,7 +75,7 @@ func whole() *metrics.Set {
 	return s
 }
 
-// show has a run tell something, and go on.
+// show makes a run show messages, and continue.
 func show(r *metrics.Runs, all []loop.Shown) (end func()) {
 	o, end := r.Watch(coordinator.Silent{})
 	for _, s := range all {

@@ -121,7 +121,7 @@ func left(r *record.Run, w *record.Workspace) bool {
 	return r.Status == record.ForceCanceled && !r.Apply.Started.IsZero() && w.DoubtsSeen != r.ID
 }
 
-// resolve has the engine resolve a doubt. The error carries the reason that the engine gives.
+// resolve makes the engine resolve a doubt. The error has the reason that the engine gives.
 func (s *Service) resolve(leaving, stopping context.Context, r *record.Run, j *job, a *Actor, res Resolution) error {
 	said := &limited{most: maxResolveLog}
 	_, err := s.work(stopping, r, j, said, false, func(job *Job) (any, error) {

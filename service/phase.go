@@ -147,7 +147,7 @@ func unmarked(err error) string {
 	return strings.NewReplacer(logBegin, "", logEnd, "").Replace(err.Error())
 }
 
-// runPhase has the engine carry out a phase, and stores the files that it returns.
+// runPhase makes the engine execute a phase, and stores the files that it returns.
 func (s *Service) runPhase(leaving, stopping context.Context, r *record.Run, j *job, log io.Writer,
 	resumed bool) (results any, err error) {
 	return s.work(stopping, r, j, log, resumed, func(job *Job) (any, error) {

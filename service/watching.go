@@ -325,7 +325,7 @@ func (q *queue) plansWait() bool {
 // maxWatchLog bounds the error output that is kept when objects could not be read, in bytes.
 const maxWatchLog = 4 << 10
 
-// read has the engine read a batch, and records the findings.
+// read makes the engine read a batch, and records the findings.
 func (x *watcher) read(ctx context.Context, b *batch) {
 	var found []Found
 	var err error

@@ -35,7 +35,8 @@ func TestFilesThatSettingsNameAreInTheDirectoryOfTheOperation(t *testing.T) {
 	}
 }
 
-// The session used at most the authorities of the TLS configuration of the operation's environment.
+// The operation's environment had made a TLS configuration with its own authorities. The session used at most the
+// authorities of it, and ignored its other settings.
 func TestTheTransportKeepsWhatTheEnvironmentSaysAboutCertificates(t *testing.T) {
 	given := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "s3.example.com", MinVersion: tls.VersionTLS13}
 	s := Settings{Transport: &http.Transport{TLSClientConfig: given}, Insecure: true}

@@ -53,7 +53,7 @@ type serviceRun struct {
 	id  string
 }
 
-// AtService has a service carry a run out, and follows it. It returns the exit code.
+// AtService makes a service execute a run, and follows it. It returns the exit code.
 func AtService(a *command.App, u *Screen, d *estate.Delegated, spec Request) int {
 	s := &serviceRun{Delegated: d, app: a, ui: u, spec: spec, ctx: a.Interrupts.Leaving}
 	d.Tell = u.Note

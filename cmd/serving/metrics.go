@@ -91,7 +91,7 @@ func (n *numbers) done() func(worker.Done) {
 	return n.tasks
 }
 
-// stores has the commits to the stores of workspaces measured.
+// stores measures the commits to the stores of workspaces.
 func (n *numbers) stores(s estate.Stores) estate.Stores {
 	if n == nil {
 		return s

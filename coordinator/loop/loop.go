@@ -275,8 +275,9 @@ func (l *Loop) advance() {
 // search is the most vertices that are prepared for full pools in order to find work for idle ones.
 const search = 2048
 
-// prepareReady has ready vertices prepared: hidden ones whenever there are processors, because others wait for them;
-// visible ones only a little ahead of those that run, so that a large configuration is not in memory all at once.
+// prepareReady starts the preparation of ready vertices: hidden ones whenever there are processors, because others wait
+// for them; visible ones only a little ahead of the running ones, so that a large configuration is not in memory all at
+// once.
 func (l *Loop) prepareReady() {
 	limit := 4 * l.Cores
 	for l.counts[preparing] < limit {

@@ -144,7 +144,7 @@ type lease struct{ p provider.Provider }
 func (l lease) Provider() provider.Provider { return l.p }
 func (lease) Release()                      {}
 
-// beside returns the directory "child" for every module.
+// beside finds every module in the directory "child".
 type beside struct{}
 
 func (beside) Locate(config.ModuleRequest) (config.Installed, diag.List) {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// conversation sends requests, and returns the answers.
+// conversation is a client that sends requests, and records the answers.
 type conversation struct {
 	t       *testing.T
 	address string

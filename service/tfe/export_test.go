@@ -1,6 +1,6 @@
 package tfe
 
-// Routes has the patterns of all routes that require a token.
+// Routes returns the patterns of all routes that require a token.
 func Routes() []string {
 	var out []string
 	for pattern := range (&server{}).routes() {

@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// twoThings returns a state with two objects.
+// twoThings is a state with two objects.
 const twoThings = `{"version":4,"serial":1,"lineage":"l","outputs":{},"resources":[{"mode":"managed","type":"thing",` +
 	`"name":"a","provider":"provider[\"registry.opentofu.org/acme/thing\"]","instances":[` +
 	`{"index_key":0,"schema_version":0,"attributes":{"id":"x"}},` +

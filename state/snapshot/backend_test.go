@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot/snapshottest"
 )
 
-// backends has the backends that fulfil the contract, each with a function that opens the same place again.
+// backends returns the backends that fulfil the contract, each with a function that opens the same place again.
 func backends(t *testing.T) map[string]func() snapshot.Backend {
 	dir, memory := t.TempDir(), snapshot.NewMemory()
 	return map[string]func() snapshot.Backend{

@@ -297,7 +297,7 @@ func instance(name string, key addr.Key) addr.Instance {
 	return addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: name}.Absolute(addr.RootInstance).Instance(key)
 }
 
-// everything has all fields of the format, except doubts.
+// everything returns a state with all fields of the format, except doubts.
 func everything() *state.State {
 	s := state.Empty()
 	s.Lineage, s.Serial, s.EngineVersion = "0f8fad5b-d9cb-469f-a165-70867728950e", 18446744073709551615, version

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Certificates are files of an authority that was made for one test, and of what it has signed.
+// Certificates are the files of an authority that was made for one test, and of the certificates that it has signed.
 type Certificates struct {
 	CA                    string
 	ServerCert, ServerKey string // for 127.0.0.1

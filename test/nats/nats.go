@@ -29,7 +29,7 @@ func Build(ctx context.Context, root, dir string) (string, error) {
 	return program, nil
 }
 
-// shippedStore is what the configuration that the project ships says about JetStream's files.
+// shippedStore is the setting of JetStream's files in the configuration that the project ships.
 const shippedStore = `store_dir: "/var/lib/nats"`
 
 // configure writes the configuration that the project ships, with the files in dir, into dir.
@@ -84,14 +84,14 @@ func guarded(root, dir, text string, c *Certificates) (string, error) {
 		"%q\n  verify: true\n}\n", c.ServerCert, c.ServerKey, c.CA), nil
 }
 
-// Options say what server to start.
+// Options are the options of a server.
 type Options struct {
-	// Program is what Build returned; Root is the directory of this repository.
+	// Program is the result of Build; Root is the directory of this repository.
 	Program, Root string
 	// Dir is where the server keeps its files.
 	Dir string
-	// Guard, when set, has the server speak TLS with these, ask clients for certificates, and know the accounts of
-	// deploy/nats, in which each user's password is its name.
+	// Guard, if it is set, makes the server use TLS with these certificates, require client certificates, and use the
+	// accounts of deploy/nats, in which each user's password is its name.
 	Guard *Certificates
 }
 
@@ -152,7 +152,7 @@ func (s *Server) Restart(ctx context.Context) error {
 // URL is where the server is.
 func (s *Server) URL() string { return "nats://" + s.address }
 
-// Log is what the running server has written.
+// Log returns the output of the running server so far.
 func (s *Server) Log() string { return s.process.Output() }
 
 // Kill ends the server as a power cut of its process would: without warning.

@@ -2,8 +2,8 @@
 
 // Package postgres runs a real PostgreSQL server for tests.
 //
-// The server listens on loopback alone, keeps its data in a directory of the test, and ends with it. Root cannot run
-// PostgreSQL, so where the tests are run by root the server runs as the user postgres, or as nobody.
+// The server listens only on loopback, stores its data in a directory of the test, and ends with the test. Root cannot
+// run PostgreSQL, so if root runs the tests, the server runs as the user postgres, or as nobody.
 package postgres
 
 import (
@@ -103,7 +103,7 @@ func (s *Server) Stop() {
 	s.process = nil
 }
 
-// Do has the superuser carry out statements of SQL.
+// Do executes statements of SQL as the superuser.
 func (s *Server) Do(statements string) {
 	s.t.Helper()
 	cmd := s.command("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", s.URL(), "-c", statements)

@@ -1,7 +1,7 @@
 // Package process runs the real processes that tests are made of.
 //
-// A process is started in a group of its own, heard line by line, and ended by its id. The package knows nothing of
-// what the processes do.
+// A process is started in a separate process group, its output is read line by line, and it is ended by its ID. The
+// package does not depend on what the processes do.
 package process
 
 import (
@@ -15,7 +15,7 @@ import (
 	"sync"
 )
 
-// Process is a process that was started. End it with Kill, unless it ends by itself; either way Done tells.
+// Process is a started process. End it with Kill, unless it ends by itself; in both cases Done reports it.
 type Process struct {
 	name string
 	cmd  *exec.Cmd
@@ -26,8 +26,8 @@ type Process struct {
 	grown chan struct{} // closed, and made anew, when text grows
 }
 
-// Start starts a command; its standard streams are the package's. On Linux the process ends with the one that started
-// it, whatever becomes of that.
+// Start starts a command; the package uses its standard streams. On Linux the process ends with the one that started
+// it, however that ends.
 func Start(name string, cmd *exec.Cmd) (*Process, error) {
 	p := &Process{name: name, cmd: cmd, done: make(chan struct{}), grown: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p, p
@@ -55,7 +55,7 @@ func (p *Process) Write(b []byte) (int, error) {
 // PID is the process's id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Output is what the process has written until now, to standard output and standard error.
+// Output returns what the process has written so far to standard output and standard error.
 func (p *Process) Output() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,8 +120,8 @@ func (p *Process) Wait(ctx context.Context) (int, error) {
 	}
 }
 
-// Kill ends the process with SIGKILL, which it cannot see coming, and returns when it is gone. Where it is gone
-// already, nothing happens.
+// Kill ends the process with SIGKILL, which it cannot handle, and returns when it is gone. If it is already gone, Kill
+// does nothing.
 func (p *Process) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("killing %s: %w", p.name, err)

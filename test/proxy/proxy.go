@@ -1,6 +1,6 @@
 // Package proxy is a TCP connection that tests can cut: everything between a client and a server goes through it.
 //
-// It understands nothing of what passes.
+// It does not interpret the data.
 package proxy
 
 import (
@@ -23,7 +23,7 @@ type Proxy struct {
 	conns map[net.Conn]struct{}
 }
 
-// Start listens on a port of loopback that the system chooses, and passes what comes to the target, host:port.
+// Start listens on a port of loopback that the system chooses, and passes all data to the target, host:port.
 func Start(target string) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -47,7 +47,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Hold lets nothing through until Mend. What is sent meanwhile arrives then.
+// Hold passes no data on until Mend. Data that is sent meanwhile arrives then.
 func (p *Proxy) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -86,7 +86,7 @@ func (r *Registry) WriteCertificate(name string) error {
 		0o644)
 }
 
-// HostBlock returns what a CLI configuration needs so that the services of another host are found here.
+// HostBlock returns a host block for a CLI configuration with which the services of another host are found here.
 func (r *Registry) HostBlock(host string) string {
 	return fmt.Sprintf("host %q {\n  services = {\n    \"providers.v1\" = %q\n    \"modules.v1\" = %q\n  }\n}\n", host,
 		r.URL("/v1/providers/"), r.URL("/v1/modules/"))

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// script is what the engine comes to with a run, whenever it is asked. It is the same in each life of the service.
+// script is the engine's result for a run, whenever it is called. It is the same in each process of the service.
 type script struct {
 	plan, apply time.Duration
 	planFails   bool
@@ -23,7 +23,7 @@ type script struct {
 	steps       int  // of the apply
 }
 
-// script draws what becomes of a run, by the message that it was ordered with.
+// script draws the result of a run, by the message that it was queued with.
 func (w *world) script(message string) script {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(message))

@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/test/providers/record"
 )
 
-// stage returns a stage with a record of its own, and what it has recorded.
+// stage returns a stage with a separate record, and the recorded lines.
 func stage(t *testing.T) (*Stage, func() []record.Call) {
 	t.Helper()
 	env := Env{Record: filepath.Join(t.TempDir(), "record"), Worker: "w", Pool: "p"}

@@ -1,6 +1,6 @@
-// Package act carries out one call of a test provider: on the record, and as slow and faulty as it was told to be.
+// Package act executes one call of a test provider: it records the call, with the configured delays and faults.
 //
-// What the call is good for is a function of the caller's. The package knows no plugin protocol.
+// A function of the caller has the effect of the call. The package knows no plugin protocol.
 package act
 
 import (
@@ -15,8 +15,8 @@ import (
 // After is the suffix of a moment after the effect: the object is created, but the call fails all the same.
 const After = "_after"
 
-// Script says what is to go wrong. Moments are names of operations ("create"), meant before the effect, or such
-// names with the suffix After ("create_after").
+// Script describes faults. Moments are names of operations ("create"), for before the effect, or such names with the
+// suffix After ("create_after").
 type Script struct {
 	Last  map[record.Op]time.Duration // how long an operation lasts; the time comes before the effect
 	Fail  []string                    // moments that end the call with an error
@@ -30,7 +30,7 @@ type Script struct {
 	Deaf bool
 }
 
-// Warns reports whether the script asks for a warning from an operation.
+// Warns reports whether the script requires a warning from an operation.
 func (s Script) Warns(op record.Op) bool {
 	return slices.Contains(s.Warn, string(op)) || slices.Contains(s.Warn, string(op)+After)
 }
@@ -45,7 +45,7 @@ func CheckMoments(moments []string, ops ...record.Op) error {
 	return nil
 }
 
-// As returns the script with what it says of one operation said of another: knobs may have a name of their own.
+// As returns the script with the settings of one operation used for another: knobs may have a separate name.
 func (s Script) As(said, meant record.Op) Script {
 	rename := func(moments []string) []string {
 		var renamed []string

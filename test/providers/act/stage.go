@@ -19,11 +19,11 @@ type Stage struct {
 	Cloud *cloud.Cloud
 	// Exit ends the process; it does not return, except in tests.
 	Exit func(code int)
-	// Complaints takes what a crashing process says last.
+	// Complaints gets the last output of a crashing process.
 	Complaints io.Writer
 }
 
-// Env is what the environment gives to a provider.
+// Env has the settings of a provider from the environment.
 type Env struct {
 	Record, Cloud string // paths; empty for none
 	Worker, Pool  string

@@ -101,7 +101,7 @@ func (c *Cloud) Get(typeName, id string) (Object, error) {
 	return o, nil
 }
 
-// Refresh returns an object as it is now, or ErrGone. A cloud that forgets believes what the caller knew last.
+// Refresh returns the present object, or ErrGone. A cloud that forgets returns the object that the caller knew last.
 func (c *Cloud) Refresh(last Object) (Object, error) {
 	if c.Forgets() {
 		return last, nil

@@ -137,7 +137,7 @@ func TestExecWorksOnTheState(t *testing.T) {
 	if state.Values != nil && len(state.Values.RootModule.Resources) > 0 {
 		t.Errorf("after its removal the state holds %+v", state.Values.RootModule)
 	}
-	// The removal has made a newer state; what is pushed must be newer still.
+	// The removal has made a newer state; the pushed one must be newer still.
 	var document map[string]any
 	must(t, json.Unmarshal([]byte(pulled), &document))
 	document["serial"] = document["serial"].(float64) + 10
@@ -230,7 +230,7 @@ func TestExecImportsAndDestroys(t *testing.T) {
 	if got := onlyResource(t, tf).AttributeValues["id"]; got != id {
 		t.Errorf("imported is %v", got)
 	}
-	// Who imports may still be writing the block.
+	// A user who imports may still be writing the block.
 	unfinished, _ := inDir(t, required+"resource \"fleet_machine\" \"a\" {\n}\n")
 	must(t, unfinished.Import(ctx, "fleet_machine.a", id))
 	must(t, tf.Destroy(ctx))
@@ -263,7 +263,7 @@ resource "fleet_machine" "a" {
 	}
 }
 
-// A cancelled driver sends an interrupt to the coordinator alone: it must have the provider stop.
+// A cancelled driver sends an interrupt only to the coordinator, which must stop the provider.
 func TestAnInterruptStopsTheProvider(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "record")
 	t.Setenv("FLEET_RECORD", log)

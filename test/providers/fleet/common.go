@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/test/providers/record"
 )
 
-// common is what all resource types have: who they are, and the knobs.
+// common has the fields of all resource types: identity, and the knobs.
 type common struct {
 	Name     types.String `tfsdk:"name"`
 	Region   types.String `tfsdk:"region"`
@@ -138,7 +138,7 @@ func texts(set types.Set) []string {
 	return all
 }
 
-// object is what the model knows of its object in the cloud.
+// object has the model's data about its object in the cloud.
 func (c *common) object(typeName string) cloud.Object {
 	return cloud.Object{
 		Type: typeName, Name: c.Name.ValueString(), ID: c.ID.ValueString(), Region: c.Region.ValueString(),

@@ -79,7 +79,7 @@ func newClient(t *testing.T, f *Fleet, config map[string]tftypes.Value) *client 
 	return c
 }
 
-// object returns an object of a type in which what is not given is null.
+// object returns an object of a type; attributes that are not given are null.
 func (c *client) object(typeName string, given map[string]tftypes.Value) tftypes.Value {
 	t := c.types[typeName].(tftypes.Object)
 	values := map[string]tftypes.Value{}

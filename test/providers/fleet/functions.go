@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/test/providers/record"
 )
 
-// definition is a function: its signature, and what it does with its arguments.
+// definition is a function: its signature, and its implementation.
 type definition struct {
 	name string
 	function.Definition

@@ -109,7 +109,7 @@ func hashed(secret types.String) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// labelTexts is what the cloud keeps of labels; nil for null.
+// labelTexts returns the stored form of labels; nil for null.
 func labelTexts(labels types.Map) map[string]string {
 	if labels.IsNull() || labels.IsUnknown() {
 		return nil

@@ -68,7 +68,8 @@ func (m *movedModel) take(o cloud.Object) {
 	}
 }
 
-// home is the machines' part of the cloud for what was a machine: to move a state does not touch the world.
+// home returns the machines' part of the cloud for an object that was a machine: moving a state does not change the
+// cloud.
 func (m *movedModel) home(typeName string) string {
 	if strings.HasSuffix(m.From.ValueString(), "_machine") {
 		return m.From.ValueString()
@@ -76,7 +77,7 @@ func (m *movedModel) home(typeName string) string {
 	return typeName
 }
 
-// predecessor is what fleet_moved takes over of an older object.
+// predecessor has the fields that fleet_moved takes from an older object.
 type predecessor struct {
 	Name     string `json:"name"`
 	Title    string `json:"title"`

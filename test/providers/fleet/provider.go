@@ -1,8 +1,8 @@
 // Package fleet is a test provider on terraform-plugin-framework: machines in a cloud of files, slow and faulty on
 // command.
 //
-// The same code serves as fleet over plugin protocol 6 and as fleet5 over protocol 5. What it offers is in the README
-// of the module.
+// The same code is served as fleet over plugin protocol 6 and as fleet5 over protocol 5. The README of the module lists
+// its resources and functions.
 package fleet
 
 import (
@@ -34,12 +34,12 @@ type Fleet struct {
 	nested bool   // whether the protocol knows nested attributes
 	env    act.Env
 	chance io.Reader
-	// before is the stage of what does not wait for a configuration: functions, Stop. Resources get theirs by
-	// Configure.
+	// before is the stage of calls that do not need a configuration: functions, Stop. Resources get theirs by Configure.
 	before *act.Stage
 }
 
-// New returns the provider of a name. Nested tells whether it may have nested attributes, which protocol 5 has not.
+// New returns the provider of a name. Nested says whether it may have nested attributes, which protocol 5 does not
+// support.
 func New(name string, nested bool, env act.Env) (*Fleet, error) {
 	stage, err := env.Open(name, rand.Reader)
 	if err != nil {
@@ -48,7 +48,7 @@ func New(name string, nested bool, env act.Env) (*Fleet, error) {
 	return &Fleet{name: name, nested: nested, env: env, chance: rand.Reader, before: stage}, nil
 }
 
-// site is what a configured provider gives to its resources.
+// site has the data that a configured provider passes to its resources.
 type site struct {
 	provider string
 	stage    *act.Stage
@@ -118,7 +118,7 @@ func (f *Fleet) ValidateConfig(ctx context.Context, req provider.ValidateConfigR
 	}
 }
 
-// Configure sets up the stage that the configuration asks for. Its record stays open as long as the process lives.
+// Configure sets up the stage of the configuration. Its record stays open as long as the process lives.
 func (f *Fleet) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
 	var m providerModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)

@@ -24,11 +24,12 @@ type model[M any] interface {
 	base() *common
 	// home is the type under which the cloud keeps the object; mostly that of the resource.
 	home(typeName string) string
-	// plan fills in what is known before the object is. There is no prior object for one that will be created.
+	// plan fills in the values that are known before the object exists. An object that will be created has no prior
+	// object.
 	plan(s *site, prior *M)
-	// attributes is what the cloud keeps. The config has what states must not have.
+	// attributes returns the attributes that the cloud stores. The config has those that states must not have.
 	attributes(config *M) map[string]any
-	// take takes over what the cloud says, and computes what is still unknown.
+	// take copies the cloud's values, and computes those that are still unknown.
 	take(o cloud.Object)
 }
 
@@ -65,7 +66,7 @@ func (k *kind[M, P]) entry(op record.Op, c *common, private, meta string) record
 	}
 }
 
-// ModifyPlan records each plan, of a destroy too, and fills in what is known early.
+// ModifyPlan records each plan, including those of a destroy, and fills in values that are known early.
 func (k *kind[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest,
 	resp *resource.ModifyPlanResponse) {
 	var m M
@@ -132,7 +133,7 @@ func (k *kind[M, P]) Create(ctx context.Context, req resource.CreateRequest, res
 	report(&resp.Diagnostics, record.Create, script, err)
 }
 
-// Read looks whether the object is still there, and what has become of it.
+// Read reads the object, and reports whether it still exists.
 func (k *kind[M, P]) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	var m M
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
@@ -160,7 +161,8 @@ func (k *kind[M, P]) Read(ctx context.Context, req resource.ReadRequest, resp *r
 	report(&resp.Diagnostics, record.Read, script, err)
 }
 
-// Update changes the object in place. If it fails after that, the response has the new object, else the old one.
+// Update changes the object in place. If it fails after the change, the response has the new object, otherwise the old
+// one.
 func (k *kind[M, P]) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var m, prior, config M
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
@@ -187,7 +189,7 @@ func (k *kind[M, P]) Update(ctx context.Context, req resource.UpdateRequest, res
 	report(&resp.Diagnostics, record.Update, script, err)
 }
 
-// Delete removes the object. One that is gone already is deleted.
+// Delete removes the object. If it is already gone, Delete succeeds.
 func (k *kind[M, P]) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m M
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
@@ -215,7 +217,7 @@ func (k *kind[M, P]) ImportState(ctx context.Context, req resource.ImportStateRe
 	})
 }
 
-// importObject records the import of the object that find finds, and puts what names it into the response.
+// importObject records the import of the object that find finds, and puts its identifying attributes into the response.
 func (k *kind[M, P]) importObject(ctx context.Context, resp *resource.ImportStateResponse, e record.Entry,
 	find func() (cloud.Object, error)) {
 	err := k.stage.Do(ctx, e, act.Script{}, func(e *record.Entry) error {
@@ -253,7 +255,7 @@ func (k *kind[M, P]) store(ctx context.Context, m *M, state *tfsdk.State,
 	return diags
 }
 
-// report adds an error, and the warning that the script asks for.
+// report adds an error, and the warning that the script requires.
 func report(diags *diag.Diagnostics, op record.Op, script act.Script, err error) {
 	if script.Warns(op) {
 		diags.AddWarning("Warned as told", fmt.Sprintf("The %s was told to warn.", op))
@@ -263,12 +265,12 @@ func report(diags *diag.Diagnostics, op record.Op, script act.Script, err error)
 	}
 }
 
-// privateKey is the member of private data in which the provider notes what happened last.
+// privateKey is the member of private data in which the provider stores the last event.
 const privateKey = "last"
 
 func quoted(text string) []byte { return fmt.Appendf(nil, "%q", text) }
 
-// readPrivate returns the note in private data; it is empty when there is none.
+// readPrivate returns the stored event of private data; it is empty if there is none.
 func readPrivate(ctx context.Context, private interface {
 	GetKey(context.Context, string) ([]byte, diag.Diagnostics)
 }) string {

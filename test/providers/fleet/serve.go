@@ -45,7 +45,7 @@ func (f *Fleet) Server5() tfprotov5.ProviderServer {
 	return &server5{ProviderServer: providerserver.NewProtocol5(f)(), stage: f.before}
 }
 
-// server6 records that the provider was asked to stop, which the framework does not tell.
+// server6 records that the provider was asked to stop, which the framework does not report.
 type server6 struct {
 	tfprotov6.ProviderServer
 	stage *act.Stage

@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// settle gives every unknown value in v a known one: texts and numbers that follow from the object's id and the
-// value's place, empty collections. It is what the computed parts of blocks and nested attributes get.
+// settle replaces every unknown value in v by a known one: texts and numbers that are derived from the object's ID and
+// the value's path, empty collections. It gives values to the computed parts of blocks and nested attributes.
 func settle(v tftypes.Value, id string) (tftypes.Value, error) {
 	return tftypes.Transform(v, func(at *tftypes.AttributePath, v tftypes.Value) (tftypes.Value, error) {
 		if v.IsKnown() {

@@ -135,7 +135,7 @@ func renamed(before, after string) schema.StateUpgradeFunc {
 	}
 }
 
-// getter is what data and diffs have in common.
+// getter is the common interface of data and diffs.
 type getter interface {
 	Get(key string) any
 	Id() string
@@ -156,7 +156,8 @@ func script(d getter) act.Script {
 	return s
 }
 
-// customizeDiff records each plan but those of destroys, for which the SDK does not ask, and plans what is computed.
+// customizeDiff records each plan except those of destroys, for which the SDK does not call it, and plans computed
+// attributes.
 func customizeDiff(ctx context.Context, d *schema.ResourceDiff, meta any) error {
 	s, ok := meta.(*site)
 	if !ok {

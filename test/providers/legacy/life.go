@@ -18,7 +18,7 @@ import (
 
 const typeName = "legacy_item"
 
-// do records a call and reports what comes of it.
+// do records a call and reports its result.
 func do(ctx context.Context, d *schema.ResourceData, meta any, op record.Op, effect func(*site, *record.Entry) error) (
 	diags diag.Diagnostics) {
 	s, knobs := meta.(*site), script(d)
@@ -102,7 +102,7 @@ func importItem(ctx context.Context, d *schema.ResourceData, meta any) ([]*schem
 	return []*schema.ResourceData{d}, err
 }
 
-// last is what the state knows of the item.
+// last returns the item as in the state.
 func last(d *schema.ResourceData) cloud.Object {
 	return cloud.Object{
 		Type: typeName, Name: d.Get("name").(string), ID: d.Id(), Region: d.Get("region").(string),
@@ -110,7 +110,7 @@ func last(d *schema.ResourceData) cloud.Object {
 	}
 }
 
-// attributes is what the cloud keeps of an item.
+// attributes returns the attributes of an item that the cloud stores.
 func attributes(d *schema.ResourceData) map[string]any {
 	kept := map[string]any{}
 	for _, key := range []string{"size", "kind", "note", "mangled", "weight", "enabled", "tags"} {
@@ -161,7 +161,7 @@ func settle(d *schema.ResourceData, o cloud.Object) error {
 	return nil
 }
 
-// digest is 8 hexadecimal digits that follow from what is given.
+// digest returns 8 hexadecimal digits that are derived from the input.
 func digest(of ...any) string {
 	sum := sha256.Sum256(fmt.Append(nil, of...))
 	return hex.EncodeToString(sum[:4])

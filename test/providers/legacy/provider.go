@@ -1,6 +1,6 @@
 // Package legacy is a test provider on terraform-plugin-sdk: an item with all that the old type system allows.
 //
-// It is served over plugin protocol 5. What it offers is in the README of the module.
+// It is served over plugin protocol 5. The README of the module lists its resources.
 package legacy
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/test/providers/record"
 )
 
-// site is what a configured provider gives to its resources.
+// site has the data that a configured provider passes to its resources.
 type site struct {
 	stage  *act.Stage
 	region string
@@ -86,7 +86,7 @@ func Server(env act.Env, before *act.Stage) tfprotov5.ProviderServer {
 	return &server{ProviderServer: New(env, before).GRPCProvider(), stage: before}
 }
 
-// server records that the provider was asked to stop, which the SDK does not tell.
+// server records that the provider was asked to stop, which the SDK does not report.
 type server struct {
 	tfprotov5.ProviderServer
 	stage *act.Stage

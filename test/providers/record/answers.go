@@ -12,11 +12,11 @@ import (
 	"slices"
 )
 
-// Record is what providers wrote, in the order of the lines.
+// Record has the lines that providers have written, in their order.
 type Record []Entry
 
-// ReadFile returns the record at path. A file that is not there is an empty record: nobody was called. A line that
-// is still being written, at the file's end, is left out.
+// ReadFile returns the record at path. A missing file is an empty record: no provider was called. A line at the file's
+// end that is still being written is left out.
 func ReadFile(path string) (Record, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -188,7 +188,7 @@ type Span struct {
 	To   int64 `json:"to"`
 }
 
-// Summary is what most tests ask of a record, in one object.
+// Summary has the data of a record that most tests need, in one object.
 type Summary struct {
 	Calls         int                   `json:"calls"`
 	Ops           map[Op]map[string]int `json:"ops"` // outcome ("unfinished" too) to number

@@ -34,7 +34,7 @@ import (
 	"time"
 )
 
-// Op is what a provider was asked to do.
+// Op is the operation of a call to a provider.
 type Op string
 
 // The operations. A destroy is planned (plan), then carried out (delete). Data sources are looked up, the calls of an
@@ -133,7 +133,7 @@ func (l *Log) Start(e Entry) (*Call, error) {
 	return &Call{Entry: e, log: l}, nil
 }
 
-// End writes a call's second line: whether it failed, and what is known of the object by now.
+// End writes a call's second line: whether it failed, and the data about the object that is known by then.
 func (c *Call) End(failure error) error {
 	e := c.Entry
 	e.Phase = End

@@ -24,7 +24,7 @@ var Stages = []string{
 	"import", "function", // by the import's ID, by the first argument
 }
 
-// answer is what the provider is about to say.
+// answer is the provider's next answer.
 type answer struct {
 	call   context.Context
 	server *server
@@ -228,7 +228,7 @@ func (a *answer) encode() *tfprotov6.DynamicValue {
 	return &encoded
 }
 
-// check returns what is wrong with a value of misbehave.
+// check returns the error of a value of misbehave.
 func check(command string) error {
 	stage, name, _ := strings.Cut(command, ":")
 	if !slices.Contains(Stages, stage) {

@@ -124,7 +124,7 @@ func schemas(extra int) *tfprotov6.GetProviderSchemaResponse {
 	return all
 }
 
-// capabilities are what the server says of itself.
+// capabilities are those that the server declares.
 var capabilities = &tfprotov6.ServerCapabilities{PlanDestroy: true, GetProviderSchemaOptional: true}
 
 // invalid breaks the rules of schemas in several ways.

@@ -1,7 +1,7 @@
 // Package unruly is a test provider directly on plugin protocol 6 that breaks the protocol's rules on command.
 //
 // A command is an attribute misbehave = "STAGE:DEED"; Stages and Deeds list them. Without a command its answers are
-// lawful. Its objects exist in their states only. What it offers is in the README of the module.
+// valid. Its objects exist only in their states. The README of the module lists its resources.
 package unruly
 
 import (
@@ -39,7 +39,7 @@ func Serve(env act.Env, getenv func(string) string) error {
 	return errors.Join(err, stage.Log.Close())
 }
 
-// New returns the provider. The schema deed is what UNRULY_SCHEMA may say.
+// New returns the provider. The schema deed is a value that UNRULY_SCHEMA may have.
 func New(stage *act.Stage, schemaDeed string) tfprotov6.ProviderServer {
 	return &server{stage: stage, schemaDeed: schemaDeed}
 }
@@ -104,7 +104,7 @@ func (s *server) answer(ctx context.Context, op record.Op, typeName, stage, comm
 	return a
 }
 
-// fillIn fills in what a schema computes: what was there before, or unknown.
+// fillIn fills in computed attributes: the prior value, or unknown.
 func fillIn(schema *tfprotov6.Schema, o, prior object) {
 	for _, attribute := range schema.Block.Attributes {
 		if !attribute.Computed || !o[attribute.Name].IsNull() {
@@ -202,7 +202,7 @@ func (s *server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRe
 	return &tfprotov6.ReadResourceResponse{NewState: a.encode(), Private: req.Private, Diagnostics: a.diags}, a.err
 }
 
-// PlanResourceChange plans what is proposed.
+// PlanResourceChange plans the proposed object.
 func (s *server) PlanResourceChange(ctx context.Context, req *tfprotov6.PlanResourceChangeRequest) (
 	*tfprotov6.PlanResourceChangeResponse, error) {
 	schema := schemaOf(req.TypeName)
@@ -233,7 +233,7 @@ func (s *server) PlanResourceChange(ctx context.Context, req *tfprotov6.PlanReso
 	return resp, a.err
 }
 
-// ApplyResourceChange does what was planned.
+// ApplyResourceChange applies the planned change.
 func (s *server) ApplyResourceChange(ctx context.Context, req *tfprotov6.ApplyResourceChangeRequest) (
 	*tfprotov6.ApplyResourceChangeResponse, error) {
 	t := schemaOf(req.TypeName).ValueType()

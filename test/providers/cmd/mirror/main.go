@@ -17,7 +17,7 @@ import (
 	"runtime"
 )
 
-// providers are what is built: the main package, the source without its host, the version.
+// providers has the providers to build: the main package, the source without its host, the version.
 var providers = []struct{ pkg, source, name, version string }{
 	{"github.com/hashicorp/terraform-provider-time", "hashicorp/time", "time", "0.14.2"},
 	{"./cmd/terraform-provider-fleet", "millipede/fleet", "fleet", "1.0.0"},

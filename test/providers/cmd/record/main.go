@@ -1,4 +1,4 @@
-// Command record prints what the record of the test providers says, as a JSON object.
+// Command record prints a summary of the record of the test providers, as a JSON object.
 //
 // The object is record.Summary. Flags choose the calls that it is about.
 package main
