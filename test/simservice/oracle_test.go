@@ -240,7 +240,7 @@ func (w *world) askPlaces(p *process) {
 	list := w.active()
 	places := map[string]int{}
 	for _, r := range list {
-		wait, err := p.service.Waits(p.admin, r.ID)
+		wait, err := p.service.Waits(context.Background(), p.admin, r.ID)
 		if err != nil {
 			if !w.isDead(p) {
 				w.violate("place", "asked what %s waits for, it says %v", r.Message, err)
@@ -318,7 +318,7 @@ func (w *world) waiting(p *process) map[string]bool {
 			w.mu.Unlock()
 			continue
 		}
-		wait, err := p.service.Waits(p.admin, r.ID)
+		wait, err := p.service.Waits(context.Background(), p.admin, r.ID)
 		if err != nil {
 			out[fmt.Sprintf("asked what %s waits for, it says %v", r.Message, err)] = true
 			continue
