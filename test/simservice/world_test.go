@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -146,7 +147,7 @@ func (w *world) play() {
 	p := w.living()
 	time.Sleep(time.Second)
 	for _, r := range w.active() {
-		wait, err := p.service.Waits(p.admin, r.ID)
+		wait, err := p.service.Waits(context.Background(), p.admin, r.ID)
 		w.violate("end", "%s is %s to the end, and waits for %+v, %v", r.Message, r.Status, wait, err)
 	}
 	w.judge(p)
