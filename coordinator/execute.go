@@ -252,7 +252,7 @@ func (x *executor) call(a loop.Call) {
 		data, err = packer.Pack(x.ctx, about, wire.EncodeTask(task))
 	}
 	if err == nil {
-		answer, err = x.Hub.Call(ctx, a.Pool, data)
+		answer, err = x.Hub.Dispatch(ctx, a.Pool, data)
 	}
 	if err == nil {
 		answer, err = packer.Unpack(x.ctx, about, answer)

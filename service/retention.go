@@ -3,23 +3,38 @@ package service
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Keep says how long records of the past are kept. The zero value keeps everything.
-type Keep struct {
-	// Runs and States are how many ended runs, and how many state versions, a workspace keeps; 0 for all.
-	// Configurations are removed when no run needs them.
-	Runs, States int
-	// For is the minimum age of records that are removed.
-	For time.Duration
+// Keep is the retention of workspaces that have none of their own.
+type Keep = record.Retention
+
+// keep returns the retention of a workspace.
+func (s *Service) keep(w *record.Workspace) Keep {
+	if w.Retention != nil {
+		return *w.Retention
+	}
+	return s.opts.Keep
 }
 
-// everything reports whether nothing is ever removed.
-func (k Keep) everything() bool { return k.Runs == 0 && k.States == 0 }
+// ParseAge parses the minimum age of removed records, such as 720h; 0 and the empty text mean none.
+func ParseAge(text string) (time.Duration, error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return 0, nil
+	}
+	age, err := time.ParseDuration(text)
+	if err != nil || age < 0 {
+		return 0, invalid("The age of what is removed must be a time with its unit, as in 720h, or 0")
+	}
+	return age, nil
+}
+
+// ServiceKeep returns the retention of workspaces that have none of their own.
+func (s *Service) ServiceKeep() Keep { return s.opts.Keep }
 
 const (
 	// sweepEvery is the interval between two sweeps.
@@ -33,9 +48,6 @@ const (
 
 // sweep removes expired records at intervals, until ctx ends.
 func (s *Service) sweep(ctx context.Context) {
-	if s.opts.Keep.everything() {
-		return
-	}
 	again := time.NewTicker(sweepEvery)
 	defer again.Stop()
 	for {
@@ -50,7 +62,8 @@ func (s *Service) sweep(ctx context.Context) {
 	}
 }
 
-// Sweep removes the runs, configurations and state versions that Keep no longer requires. Run also calls it.
+// Sweep removes the runs, configurations and state versions that the retention of their workspaces no longer
+// requires. Run also calls it.
 func (s *Service) Sweep(ctx context.Context) error {
 	var all []string
 	err := s.store.View(func(tx *store.Tx) error {
@@ -58,7 +71,9 @@ func (s *Service) Sweep(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			all = append(all, w.ID)
+			if !s.keep(w).Everything() {
+				all = append(all, w.ID)
+			}
 		}
 		return nil
 	})
@@ -112,15 +127,19 @@ func (s *Service) surplus(id string, tx *store.Tx) (files []string, err error) {
 	return s.surplusIn(tx, id, true)
 }
 
-// keeps reports whether the nth newest record is among the ones to keep; most is the number to keep, 0 for all.
-func (s *Service) keeps(n, most int) bool { return most == 0 || n <= most }
+// amongKept reports whether the nth newest record is among the ones to keep; most is the number to keep, 0 for all.
+func amongKept(n, most int) bool { return most == 0 || n <= most }
 
 func (s *Service) surplusIn(tx *store.Tx, id string, remove bool) (files []string, err error) {
 	w, err := workspaces.Get(tx, id)
 	if err != nil {
 		return nil, nil //nolint:nilerr // the workspace was deleted meanwhile
 	}
-	before := s.now().Add(-s.opts.Keep.For)
+	keep := s.keep(w)
+	if keep.Everything() {
+		return nil, nil
+	}
+	before := s.now().Add(-keep.For)
 	needed := map[string]bool{w.CurrentConfiguration: true}
 	var current *record.StateVersion
 	if w.CurrentState != "" {
@@ -139,7 +158,7 @@ func (s *Service) surplusIn(tx *store.Tx, id string, remove bool) (files []strin
 		}
 		refers := r.ID == w.CurrentRun || r.ID == w.DoubtsOf || r.ID == w.Lock.ID || current != nil && current.Run == r.ID
 		young := !r.Times[r.Status].Before(before)
-		if !r.Status.Final() || refers || young || s.keeps(ended, s.opts.Keep.Runs) || len(files) > sweepMost {
+		if !r.Status.Final() || refers || young || amongKept(ended, keep.Runs) || len(files) > sweepMost {
 			needed[r.Configuration] = true
 			continue
 		}
@@ -156,7 +175,7 @@ func (s *Service) surplusIn(tx *store.Tx, id string, remove bool) (files []strin
 			return nil, err
 		}
 		young := !c.CreatedAt.Before(before) || s.now().Sub(c.CreatedAt) < configurationTerm
-		if needed[id] || young || s.opts.Keep.Runs == 0 || len(files) > sweepMost {
+		if needed[id] || young || keep.Runs == 0 || len(files) > sweepMost {
 			continue
 		}
 		files = append(files, configurationFile(id))
@@ -177,7 +196,7 @@ func (s *Service) surplusIn(tx *store.Tx, id string, remove bool) (files []strin
 			states++
 		}
 		young := !v.CreatedAt.Before(before) || !whole && s.now().Sub(v.CreatedAt) < uploadTerm
-		if id == w.CurrentState || young || whole && s.keeps(states, s.opts.Keep.States) || len(files) > sweepMost {
+		if id == w.CurrentState || young || whole && amongKept(states, keep.States) || len(files) > sweepMost {
 			continue
 		}
 		files = append(files, stateFiles(id)...)

@@ -74,6 +74,57 @@ func TestWhatIsOverGoesAndNothingThatIsReferredTo(t *testing.T) {
 	h.Await(waiting.ID, record.Applied)
 }
 
+// The retention could be set for the service alone: what one workspace had to keep, all others kept too.
+func TestAWorkspaceHasARetentionOfItsOwn(t *testing.T) {
+	h := servicetest.New(t)
+	left := func(w *service.WorkspaceView) int {
+		t.Helper()
+		all, err := h.Runs(h.Admin, w.ID, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	retain := func(w *service.WorkspaceView, r *record.Retention) {
+		t.Helper()
+		if _, err := h.ChangeWorkspace(h.Admin, w.ID, service.WorkspaceSettings{Retention: &r}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own, all, standard := h.NewWorkspace("own"), h.NewWorkspace("all"), h.NewWorkspace("standard")
+	for _, w := range []*service.WorkspaceView{own, all, standard} {
+		for range 4 {
+			h.Await(h.NewRun(w, func(r *record.Run) { r.AutoApply = true }).ID, record.Applied)
+		}
+	}
+	retain(own, &record.Retention{Runs: 1})
+	h.Later(time.Second)
+	if err := h.Sweep(t.Context()); err != nil { // the service keeps everything
+		t.Fatal(err)
+	}
+	if a, b, c := left(own), left(all), left(standard); a != 1 || b != 4 || c != 4 {
+		t.Errorf("%d, %d and %d runs are left", a, b, c)
+	}
+	retain(all, &record.Retention{})
+	h.End()
+	h.Keep = service.Keep{Runs: 3}
+	h.Start()
+	h.Later(time.Second)
+	if err := h.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a, b, c := left(own), left(all), left(standard); a != 1 || b != 4 || c != 3 {
+		t.Errorf("with a retention of the service %d, %d and %d runs are left", a, b, c)
+	}
+	retain(all, nil)
+	if err := h.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := left(all); n != 3 {
+		t.Errorf("%d runs are left", n)
+	}
+}
+
 // The file of the records only ever grew: bbolt does not return space to the file system.
 func TestTheFileOfTheRecordsGetsSmallerWhenRecordsGo(t *testing.T) {
 	h := servicetest.New(t)

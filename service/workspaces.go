@@ -132,7 +132,9 @@ type WorkspaceSettings struct {
 	ObjectLocks *bool
 	Refresh     *string
 	DriftPeriod *time.Duration
-	Tags        []record.Tag // added
+	// Retention, if not nil, replaces the retention of the workspace: by nil for that of the service.
+	Retention **record.Retention
+	Tags      []record.Tag // added
 	// Pairs, if not nil, replaces all tags that have a value.
 	Pairs          *[]record.Tag
 	ApprovalExpiry *time.Duration
@@ -181,6 +183,7 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 	set(&w.ObjectLocks, o.ObjectLocks)
 	set(&w.Refresh, o.Refresh)
 	set(&w.DriftPeriod, o.DriftPeriod)
+	set(&w.Retention, o.Retention)
 	if o.ExecutionMode != nil {
 		w.InheritsMode = false
 	}
@@ -206,6 +209,8 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 		return invalid("Refresh must be all, changed, or empty for what the configuration says")
 	case w.DriftPeriod != 0 && (w.DriftPeriod < record.MinDriftPeriod || w.DriftPeriod > record.MaxDriftPeriod):
 		return invalid("Drift period must be between 1 minute and 90 days, or 0 for not watching")
+	case w.Retention != nil && (w.Retention.Runs < 0 || w.Retention.States < 0 || w.Retention.For < 0):
+		return invalid("Numbers and times of the retention must not be negative")
 	}
 	if o.Pairs != nil {
 		w.Tags = slices.DeleteFunc(slices.Clone(w.Tags), func(t record.Tag) bool { return t.Value != "" })

@@ -32,8 +32,8 @@ func (h *Hub) Drain(ctx context.Context, pools []string) error {
 	return h.transport.Control(ctx, "", wire.Control{Kind: "announce"})
 }
 
-// Call is that of wire.Caller. Nobody answers for a drained pool.
-func (h *Hub) Call(ctx context.Context, pool string, data []byte) ([]byte, error) {
+// Dispatch is Call for an operation of a run. For a drained pool it returns wire.ErrNoWorker.
+func (h *Hub) Dispatch(ctx context.Context, pool string, data []byte) ([]byte, error) {
 	if h.drained.has(pool) {
 		return nil, fmt.Errorf("the pool %q is drained: %w", pool, wire.ErrNoWorker)
 	}

@@ -38,7 +38,7 @@ func TestTheWorkersOfADrainedPoolTakeNothingNew(t *testing.T) {
 			t.Fatal(err)
 		}
 		beat()
-		if _, err := other.Call(ctx, "eu", nil); !errors.Is(err, wire.ErrNoWorker) {
+		if _, err := other.Dispatch(ctx, "eu", nil); !errors.Is(err, wire.ErrNoWorker) {
 			t.Errorf("a call: %v", err)
 		}
 		if err := h.Drain(ctx, nil); err != nil {

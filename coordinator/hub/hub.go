@@ -135,6 +135,12 @@ func (h *Hub) Contended(ctx context.Context, limit, run string) (bool, error) {
 // Limits is that of wire.Semaphore.
 func (h *Hub) Limits(ctx context.Context) ([]wire.LimitStatus, error) { return h.transport.Limits(ctx) }
 
+// Call is that of wire.Caller. It is for questions that are no operations of a run, such as the schemas of providers:
+// drained pools answer them, too. For operations there is Dispatch.
+func (h *Hub) Call(ctx context.Context, pool string, data []byte) ([]byte, error) {
+	return h.transport.Call(ctx, pool, data)
+}
+
 // PoolBlobs is that of wire.PoolBlobs.
 func (h *Hub) PoolBlobs(pool string) wire.Blobs { return h.transport.PoolBlobs(pool) }
 

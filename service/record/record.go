@@ -108,6 +108,8 @@ type Workspace struct {
 	Refresh string `json:"refresh,omitempty"`
 	// DriftPeriod is the time in which all objects are read once in the background; zero for never.
 	DriftPeriod time.Duration `json:"driftPeriod,omitempty"`
+	// Retention replaces the service's retention for the workspace; nil leaves that in force.
+	Retention *Retention `json:"retention,omitempty"`
 
 	Lock Lock `json:"lock,omitzero"`
 	// CurrentRun is the run that holds the workspace or is the next to hold it; never a plan-only or saved one.
@@ -124,6 +126,19 @@ type Workspace struct {
 	DoubtsOf   string  `json:"doubtsOf,omitempty"`
 	DoubtsSeen string  `json:"doubtsSeen,omitempty"`
 }
+
+// Retention says how long records of the past are kept. The zero value keeps everything.
+type Retention struct {
+	// Runs and States are how many ended runs, and how many state versions, a workspace keeps; 0 for all.
+	// Configurations are removed when no run needs them.
+	Runs   int `json:"runs,omitempty"`
+	States int `json:"states,omitempty"`
+	// For is the minimum age of records that are removed.
+	For time.Duration `json:"for,omitempty"`
+}
+
+// Everything reports whether nothing is ever removed.
+func (r Retention) Everything() bool { return r.Runs == 0 && r.States == 0 }
 
 // Doubt is an operation whose outcome is unknown.
 type Doubt struct {

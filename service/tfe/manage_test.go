@@ -234,6 +234,21 @@ func TestSettingsOfMillipedesOwnAreAttributesOfAWorkspace(t *testing.T) {
 			t.Errorf("%s: %d: %s", wrong, status, text)
 		}
 	}
+	// Only the service as a whole had a retention.
+	kept := `"retention":{"for":"720h","runs":20,"states":0}`
+	for _, attributes := range []string{`{"retention":{"runs":20,"for":"720h"}}`, `{"description":"e"}`} {
+		if status, text = patch(attributes); status != http.StatusOK || !strings.Contains(text, kept) {
+			t.Errorf("%s: %d: %s", attributes, status, text)
+		}
+	}
+	for _, wrong := range []string{`{"retention":{"runs":-1}}`, `{"retention":{"for":"x"}}`, `{"retention":{"for":"-1h"}}`} {
+		if status, text = patch(wrong); status != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d: %s", wrong, status, text)
+		}
+	}
+	if status, text = patch(`{"retention":null}`); status != http.StatusOK || !strings.Contains(text, `"retention":null`) {
+		t.Errorf("%d: %s", status, text)
+	}
 	if status, text = patch(`{"refresh":"","drift-period":"0"}`); status != http.StatusOK ||
 		!strings.Contains(text, `"refresh":""`) || !strings.Contains(text, `"drift-period":"0"`) {
 		t.Errorf("%d: %s", status, text)

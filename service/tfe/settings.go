@@ -1,6 +1,7 @@
 package tfe
 
 import (
+	"encoding/json"
 	"net/http"
 	"time"
 
@@ -8,26 +9,68 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
+// retention is the attribute of that name: absent for no change, null for the retention of the service.
+type retention struct {
+	given bool
+	value *struct {
+		Runs   int    `json:"runs"`
+		States int    `json:"states"`
+		For    string `json:"for"`
+	}
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *retention) UnmarshalJSON(data []byte) error {
+	r.given = true
+	return json.Unmarshal(data, &r.value)
+}
+
+// setting returns the change of the setting; nil for none.
+func (r *retention) setting() (**record.Retention, error) {
+	var to *record.Retention
+	switch {
+	case !r.given:
+		return nil, nil //nolint:nilnil // see the comment of the function
+	case r.value != nil:
+		age, err := service.ParseAge(r.value.For)
+		if err != nil {
+			return nil, err
+		}
+		to = &record.Retention{Runs: r.value.Runs, States: r.value.States, For: age}
+	}
+	return &to, nil
+}
+
+// retentionOf returns the attribute of a workspace.
+func retentionOf(w *record.Workspace) any {
+	if w.Retention == nil {
+		return nil
+	}
+	return map[string]any{"runs": w.Retention.Runs, "states": w.Retention.States,
+		"for": service.PeriodText(w.Retention.For)}
+}
+
 // settings reads the settings of a workspace from a request.
 func (c *call) settings() (o service.WorkspaceSettings, err error) {
 	var a struct {
-		Name             *string `json:"name"`
-		Description      *string `json:"description"`
-		ExecutionMode    *string `json:"execution-mode"`
-		Operations       *bool   `json:"operations"`
-		TerraformVersion *string `json:"terraform-version"`
-		WorkingDirectory *string `json:"working-directory"`
-		AutoApply        *bool   `json:"auto-apply"`
-		Structured       *bool   `json:"structured-run-output-enabled"`
-		QueueAllRuns     *bool   `json:"queue-all-runs"`
-		AllowDestroy     *bool   `json:"allow-destroy-plan"`
-		GlobalState      *bool   `json:"global-remote-state"`
-		SourceName       *string `json:"source-name"`
-		SourceURL        *string `json:"source-url"`
-		ApprovalExpiry   *int    `json:"approval-expiry-seconds"`
-		ObjectLocks      *bool   `json:"object-locks"`
-		Refresh          *string `json:"refresh"`
-		DriftPeriod      *string `json:"drift-period"`
+		Name             *string   `json:"name"`
+		Description      *string   `json:"description"`
+		ExecutionMode    *string   `json:"execution-mode"`
+		Operations       *bool     `json:"operations"`
+		TerraformVersion *string   `json:"terraform-version"`
+		WorkingDirectory *string   `json:"working-directory"`
+		AutoApply        *bool     `json:"auto-apply"`
+		Structured       *bool     `json:"structured-run-output-enabled"`
+		QueueAllRuns     *bool     `json:"queue-all-runs"`
+		AllowDestroy     *bool     `json:"allow-destroy-plan"`
+		GlobalState      *bool     `json:"global-remote-state"`
+		SourceName       *string   `json:"source-name"`
+		SourceURL        *string   `json:"source-url"`
+		ApprovalExpiry   *int      `json:"approval-expiry-seconds"`
+		ObjectLocks      *bool     `json:"object-locks"`
+		Refresh          *string   `json:"refresh"`
+		DriftPeriod      *string   `json:"drift-period"`
+		Retention        retention `json:"retention"`
 		Overwrites       *struct {
 			Mode *bool `json:"execution-mode"`
 		} `json:"setting-overwrites"`
@@ -90,6 +133,9 @@ func (c *call) settings() (o service.WorkspaceSettings, err error) {
 			return o, err
 		}
 		o.DriftPeriod = &period
+	}
+	if o.Retention, err = a.Retention.setting(); err != nil {
+		return o, err
 	}
 	p, err := q.related("project")
 	if err != nil {

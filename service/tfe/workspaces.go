@@ -52,6 +52,7 @@ func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 			"object-locks":                               w.ObjectLocks,
 			"refresh":                                    w.Refresh,
 			"drift-period":                               service.PeriodText(w.DriftPeriod),
+			"retention":                                  retentionOf(&w.Workspace),
 			"actions":                                    map[string]bool{"is-destroyable": true},
 			"permissions": map[string]bool{
 				"can-update": p.Admin, "can-destroy": p.Admin || p.Delete, "can-force-delete": p.Admin || p.Delete,

@@ -75,3 +75,34 @@ func TestHaltsAreShownWhereTheyMatterAndMadeAndLiftedByWhoMay(t *testing.T) {
 		t.Errorf("somebody without rights drains a pool: %d", status)
 	}
 }
+
+// The retention of a workspace could not be set.
+func TestTheRetentionOfAWorkspaceIsSetOnItsPage(t *testing.T) {
+	b := newBrowser(t)
+	b.login("root", b.Token)
+	w := b.NewWorkspace("network")
+	const page = "/app/acme/network/settings"
+	save := func(values url.Values) (int, string) {
+		for name, value := range map[string]string{"action": "save", "mode": "remote", "period": "0"} {
+			values.Set(name, value)
+		}
+		status, _, text := b.post(page, values)
+		return status, text
+	}
+	status, text := save(url.Values{"retention": {"own"}, "keep-runs": {"7"}, "keep-states": {""}, "keep-for": {"48h"}})
+	if status != http.StatusOK || !strings.Contains(text, `name="keep-runs" type="number" min="0" value="7"`) ||
+		!strings.Contains(text, `name="keep-for" value="48h"`) {
+		t.Errorf("%d, %s", status, text)
+	}
+	v, err := b.OverviewOf(b.Admin, w.ID)
+	if err != nil || v.Retention == nil || v.Retention.Runs != 7 || v.Retention.States != 0 {
+		t.Errorf("%+v, %v", v.Retention, err)
+	}
+	if status, _ := save(url.Values{"retention": {"own"}, "keep-runs": {"-7"}}); status != http.StatusUnprocessableEntity {
+		t.Errorf("a negative number: %d", status)
+	}
+	if status, text := save(url.Values{"retention": {""}, "keep-runs": {"7"}}); status != http.StatusOK ||
+		!strings.Contains(text, `name="keep-runs" type="number" min="0" value="0"`) {
+		t.Errorf("%d, %s", status, text)
+	}
+}

@@ -2,6 +2,8 @@ package web
 
 import (
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -78,14 +80,44 @@ type settingsPage struct {
 	MayChange, MayLock, Mine bool
 	Hours                    int
 	Period                   string // the drift period; 0 for never
+	// Keep is the retention in force, Age its minimum age as text; Default is that of the service.
+	Keep, Default   service.Keep
+	Age, DefaultAge string
 }
 
 func (c *call) settings() error {
 	return c.showWorkspace("settings", "Settings", func(v *service.Overview) (any, error) {
-		return settingsPage{MayChange: v.Permissions.Admin, MayLock: v.Permissions.Lock,
+		keep, standard := c.ServiceKeep(), c.ServiceKeep()
+		if v.Retention != nil {
+			keep = *v.Retention
+		}
+		return settingsPage{Keep: keep, Age: service.PeriodText(keep.For), Default: standard,
+			DefaultAge: service.PeriodText(standard.For), MayChange: v.Permissions.Admin, MayLock: v.Permissions.Lock,
 			Mine: v.Lock.Kind == "user" && v.Lock.ID == c.actor.ID(), Hours: int(v.ApprovalExpiry / time.Hour),
 			Period: service.PeriodText(v.DriftPeriod)}, nil
 	})
+}
+
+// retention reads the retention of a form; nil for that of the service.
+func retention(f url.Values) (*record.Retention, error) {
+	if f.Get("retention") != "own" {
+		return nil, nil //nolint:nilnil // see the comment of the function
+	}
+	age, err := service.ParseAge(f.Get("keep-for"))
+	if err != nil {
+		return nil, err
+	}
+	r := &record.Retention{For: age}
+	for name, to := range map[string]*int{"keep-runs": &r.Runs, "keep-states": &r.States} {
+		text := strings.TrimSpace(f.Get(name))
+		if text == "" {
+			continue
+		}
+		if *to, err = strconv.Atoi(text); err != nil {
+			return nil, &failure{http.StatusUnprocessableEntity, "What is kept must be a number; 0 keeps everything."}
+		}
+	}
+	return r, nil
 }
 
 func (c *call) changeSettings() error {
@@ -119,9 +151,13 @@ func (c *call) changeSettings() error {
 		if err = failed; err != nil {
 			break
 		}
+		keep, failed := retention(f)
+		if err = failed; err != nil {
+			break
+		}
 		_, err = c.ChangeWorkspace(c.actor, w.ID, service.WorkspaceSettings{Description: &description,
 			ExecutionMode: &mode, WorkingDirectory: &dir, AutoApply: &auto, AllowDestroy: &destroy,
-			GlobalState: &global, ObjectLocks: &objects, Refresh: &refresh, DriftPeriod: &period})
+			GlobalState: &global, ObjectLocks: &objects, Refresh: &refresh, DriftPeriod: &period, Retention: &keep})
 		done = "The settings were saved."
 	default:
 		return &failure{http.StatusBadRequest, "The form has no valid action for a workspace."}
