@@ -119,3 +119,30 @@ resource "fake_thing" "b" { name = "b" }`)
 	p := e.plan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true})
 	e.equal("changes", changes(p), []string{"delete fake_thing.a", "delete fake_thing.b"})
 }
+
+// A destroy failed, and failed again whenever it was repeated, if something outside of Millipede had destroyed an object
+// that a data source refers to: its value was null, and null has no attributes.
+func TestADestroyIgnoresDataThatReferToWhatIsGone(t *testing.T) {
+	e := newEstate(t)
+	e.apply(`
+resource "fake_thing" "a" {
+  for_each = toset(["x", "y"])
+  name     = each.key
+  note     = "something"
+}
+data "fake_lookup" "d" { key = fake_thing.a["x"].note }
+output "d" { value = [data.fake_lookup.d.value, fake_thing.a["x"].name] }
+`)
+	e.cloud.mu.Lock()
+	for id, o := range e.cloud.objects {
+		if o.GetAttr("name").AsString() == "x" {
+			delete(e.cloud.objects, id)
+		}
+	}
+	e.cloud.mu.Unlock()
+	p := e.plan(operation.PlanOptions{Mode: plan.Destroy})
+	e.equal("plan", changes(p), []string{`delete fake_thing.a["y"]`})
+	_, diags := e.tryApply(p)
+	e.clean(diags)
+	e.equal("cloud", e.cloud.names(), nil)
+}

@@ -114,7 +114,11 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 	}
 	f := &found{drift: p.driftOf(o, a), state: []state.Change{p.refreshedObject(o, a)}}
 	if o.resource != nil && o.deposed == state.CurrentObject && p.Mode == plan.Destroy {
-		o.resource.Set(o.addr.Key, a.before)
+		value := a.before
+		if value.IsNull() { // something else has destroyed it: see assumeUnknown
+			value = cty.UnknownVal(w.Schema.Block.ImpliedType())
+		}
+		o.resource.Set(o.addr.Key, value)
 	}
 	if a.before.IsNull() && o.deposed != state.CurrentObject && p.Mode == plan.Normal {
 		// Nothing to do; the plan shows this for objects that were to be deleted.
