@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // masked replaces a secret in logs.
@@ -17,9 +18,10 @@ const masked = "(sensitive value)"
 const minSecret = 6
 
 // mask is a writer that replaces secrets in a log, because the programs that a run starts may print anything.
-// It holds back text that may be the beginning of a secret until more is written, or until Flush. Not safe for
+// It holds back text that may be the beginning of a secret until more is written, or until Flush. Safe for
 // concurrent use.
 type mask struct {
+	mu      sync.Mutex // guards the fields below
 	out     io.Writer
 	secrets [][]byte // the longest first
 	held    []byte
@@ -29,7 +31,18 @@ type mask struct {
 // JSON.
 func newMask(out io.Writer, secrets []string) *mask {
 	m := &mask{out: out}
+	m.add(secrets)
+	return m
+}
+
+// add adds secrets that are replaced from now on.
+func (m *mask) add(secrets []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	known := map[string]bool{}
+	for _, s := range m.secrets {
+		known[string(s)] = true
+	}
 	add := func(s string) {
 		if s = strings.TrimSpace(s); len(s) >= minSecret && !known[s] {
 			known[s] = true
@@ -45,11 +58,19 @@ func newMask(out io.Writer, secrets []string) *mask {
 		}
 	}
 	slices.SortFunc(m.secrets, func(x, y []byte) int { return cmp.Compare(len(y), len(x)) })
-	return m
+}
+
+// all returns the secrets.
+func (m *mask) all() [][]byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.secrets)
 }
 
 // Write implements io.Writer.
 func (m *mask) Write(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if len(m.secrets) == 0 {
 		return m.out.Write(p)
 	}
@@ -60,7 +81,7 @@ func (m *mask) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// drain writes the text that cannot be the beginning of a secret; with end, all of the text.
+// drain requires the lock. It writes the text that cannot be the beginning of a secret; with end, all of the text.
 func (m *mask) drain(end bool) error {
 	var ready []byte
 	for {
@@ -115,4 +136,8 @@ func (m *mask) beginning() (longest int) {
 }
 
 // Flush writes the held text.
-func (m *mask) Flush() error { return m.drain(true) }
+func (m *mask) Flush() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.drain(true)
+}

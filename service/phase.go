@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -216,6 +219,11 @@ func (s *Service) work(stopping context.Context, r *record.Run, j *job, log io.W
 	job.Doubtful = j.doubts.tell
 	defer func() { err = errors.Join(err, os.RemoveAll(job.Scratch)) }()
 	defer func() { err = job.unmask(err) }()
+	renewing, end := context.WithCancel(context.WithoutCancel(stopping))
+	var renewal sync.WaitGroup
+	renewal.Go(func() { job.renew(renewing) })
+	defer renewal.Wait()
+	defer end()
 	return fn(job)
 }
 
@@ -274,7 +282,7 @@ func (j *Job) masked(text string) string {
 		return text
 	}
 	var out strings.Builder
-	one := &mask{out: &out, secrets: m.secrets}
+	one := &mask{out: &out, secrets: m.all()}
 	if _, err := one.Write([]byte(text)); err != nil {
 		return masked // writing to a strings.Builder does not fail
 	}
@@ -354,12 +362,18 @@ func (s *Service) job(stopping context.Context, r *record.Run, token string, log
 	if j.Scratch, err = os.MkdirTemp(runsDir, r.ID+"-"); err != nil {
 		return nil, err
 	}
-	proofs, told, err := s.proofs(r, &j.Workspace, j.Environment, j.Scratch)
+	p := s.proofsOf(r, &j.Workspace, j.Environment, j.Scratch)
+	proved, err := p.issue()
+	if err == nil {
+		err = p.write(proved)
+	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(j.Scratch))
 	}
-	j.Environment = append(j.Environment, proofs...)
-	j.Log = newMask(withoutMarks{log}, append(secrets, told...))
+	j.Environment = append(j.Environment, p.variables(proved)...)
+	masks := newMask(withoutMarks{log}, append(secrets, slices.Collect(maps.Values(proved))...))
+	j.Log = masks
+	j.renew = func(ctx context.Context) { p.renew(ctx, masks) }
 	return j, nil
 }
 

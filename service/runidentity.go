@@ -1,10 +1,14 @@
 package service
 
 import (
+	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/millipede-iac/millipede/service/identity"
 	"github.com/millipede-iac/millipede/service/record"
@@ -90,28 +94,89 @@ func (s *Service) SigningKeys() (keys []*identity.Key, err error) {
 	}))
 }
 
-// proofs returns the identity tokens of a phase, as environment variables. It also writes each token to a file
-// in the directory dir.
-func (s *Service) proofs(r *record.Run, w *record.Workspace, environ []string, dir string) (variables, tokens []string,
-	err error) {
+// proofs are the identity tokens that the workspace of a phase requests.
+type proofs struct {
+	s   *Service
+	run *record.Run
+	on  *record.Workspace
+	// audiences and files are the audience of each token and the file with it, by the tag of its variables.
+	audiences, files map[string]string
+}
+
+// proofsOf returns the identity tokens that an environment requests. Their files will be in the directory dir.
+func (s *Service) proofsOf(r *record.Run, w *record.Workspace, environ []string, dir string) *proofs {
+	p := &proofs{s: s, run: r, on: w, audiences: map[string]string{}, files: map[string]string{}}
 	for _, v := range environ {
 		name, audience, _ := strings.Cut(v, "=")
 		tag, ok := strings.CutPrefix(name, audienceVariable)
 		if !ok || tag != "" && !strings.HasPrefix(tag, "_") {
 			continue
 		}
-		token, err := s.proof(r, w, audience)
-		if err != nil {
-			return nil, nil, err
-		}
-		file := filepath.Join(dir, "identity"+strings.ToLower(tag)+".jwt")
-		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-			return nil, nil, err
-		}
-		tokens = append(tokens, token)
-		variables = append(variables, identityVariable+tag+"="+token, identityFile+tag+"="+file)
+		p.audiences[tag] = audience
+		p.files[tag] = filepath.Join(dir, "identity"+strings.ToLower(tag)+".jwt")
 	}
-	return variables, tokens, nil
+	return p
+}
+
+// issue makes the tokens, by tag.
+func (p *proofs) issue() (map[string]string, error) {
+	out := map[string]string{}
+	for tag, audience := range p.audiences {
+		token, err := p.s.proof(p.run, p.on, audience)
+		if err != nil {
+			return nil, err
+		}
+		out[tag] = token
+	}
+	return out, nil
+}
+
+// write replaces the files with tokens. Programs read a file either as it was or as it is now.
+func (p *proofs) write(tokens map[string]string) error {
+	for tag, token := range tokens {
+		next := p.files[tag] + ".next"
+		if err := os.WriteFile(next, []byte(token), 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(next, p.files[tag]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// variables returns tokens and their files as environment variables.
+func (p *proofs) variables(tokens map[string]string) (out []string) {
+	for _, tag := range slices.Sorted(maps.Keys(tokens)) {
+		out = append(out, identityVariable+tag+"="+tokens[tag], identityFile+tag+"="+p.files[tag])
+	}
+	return out
+}
+
+// renew replaces the tokens in the files at intervals, until ctx ends: a phase may last longer than a token is
+// valid. The tokens in variables of programs that have started cannot be replaced. The log of the phase masks the
+// new tokens.
+func (p *proofs) renew(ctx context.Context, log *mask) {
+	if len(p.audiences) == 0 {
+		return
+	}
+	again := time.NewTicker(p.s.opts.RenewIdentity)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+		tokens, err := p.issue()
+		if err == nil {
+			log.add(slices.Collect(maps.Values(tokens)))
+			err = p.write(tokens)
+		}
+		if err != nil {
+			p.s.log.Warn("cannot renew the identity tokens of a run; will retry", "run", p.run.ID, "error", err)
+		}
+	}
 }
 
 // proof makes an identity token for an audience.

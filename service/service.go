@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/events"
+	"github.com/millipede-iac/millipede/service/identity"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/view/timeline"
@@ -54,6 +55,9 @@ type Options struct {
 	// ForceCancelAfter is the time between a cancellation and the first moment at which the run may be
 	// force-canceled; default 10 s.
 	ForceCancelAfter time.Duration
+	// RenewIdentity is the interval at which the files with identity tokens of a phase get new tokens; 0 means a
+	// quarter of the time for which a token is valid.
+	RenewIdentity time.Duration
 }
 
 // Service manages workspaces and runs. Safe for concurrent use. Runs are executed while Run, which is called
@@ -102,6 +106,9 @@ func New(o Options) (*Service, error) {
 	o.WatchReads = max(1, o.WatchReads)
 	if o.Became == nil {
 		o.Became = func(record.RunStatus) {}
+	}
+	if o.RenewIdentity == 0 {
+		o.RenewIdentity = identity.Term / 4
 	}
 	if o.ForceCancelAfter == 0 {
 		o.ForceCancelAfter = 10 * time.Second
@@ -224,6 +231,9 @@ type Job struct {
 	// Doubtful is called with all operations in doubt in the state whenever the engine has determined them; the
 	// last call counts.
 	Doubtful func([]record.Doubt)
+
+	// renew renews the files with identity tokens until ctx ends.
+	renew func(ctx context.Context)
 }
 
 // Value is the value of an input variable.

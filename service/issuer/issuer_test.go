@@ -24,9 +24,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // begin returns a service at https://example.com, and a context in which that name leads to it.
-func begin(t *testing.T) (*servicetest.House, context.Context) {
+func begin(t *testing.T, change ...func(*service.Options)) (*servicetest.House, context.Context) {
 	t.Helper()
-	h := servicetest.New(t, func(o *service.Options) { o.Host = "example.com" })
+	h := servicetest.New(t, append(change, func(o *service.Options) { o.Host = "example.com" })...)
 	server := httptest.NewTLSServer(issuer.Handler(h.Service, slog.New(slog.DiscardHandler)))
 	t.Cleanup(server.Close)
 	c := server.Client()
@@ -138,6 +138,48 @@ func TestARunWithoutAnAudienceHasNoToken(t *testing.T) {
 	h.Await(r.ID, record.Planned)
 	if s := <-phases; s.environ["TFC_WORKLOAD_IDENTITY_TOKEN"] != "" {
 		t.Errorf("%v", s.environ)
+	}
+}
+
+// A token lasts two hours, and the file had the same one for a phase that lasts longer.
+func TestTheFileGetsANewTokenWhileAPhaseLasts(t *testing.T) {
+	h, ctx := begin(t, func(o *service.Options) { o.RenewIdentity = 5 * time.Millisecond })
+	w := h.NewWorkspace("one")
+	set(t, h, w, "TFC_WORKLOAD_IDENTITY_AUDIENCE", "a.cloud")
+	var first, second string
+	h.Engine.PlanFunc = servicetest.PlanThen(func(j *service.Job) {
+		var file string
+		for _, v := range j.Environment {
+			if name, value, _ := strings.Cut(v, "="); name == "TFC_WORKLOAD_IDENTITY_TOKEN_PATH" {
+				file = value
+			} else if name == "TFC_WORKLOAD_IDENTITY_TOKEN" {
+				first = value
+			}
+		}
+		for second = first; second == first && t.Context().Err() == nil; { // the file is never absent or empty
+			text, err := os.ReadFile(file)
+			if err != nil || len(text) == 0 {
+				t.Errorf("%q, %v", text, err)
+				return
+			}
+			second = string(text)
+		}
+		_, _ = j.Log.Write([]byte("printed: " + second + "\n"))
+	})
+	r := h.NewRun(w, func(r *record.Run) { r.PlanOnly = true })
+	v := h.Await(r.ID, record.PlannedAndFinished)
+	provider, err := oidc.NewProvider(ctx, "https://example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{first, second} {
+		if _, err := provider.Verifier(&oidc.Config{ClientID: "a.cloud"}).Verify(ctx, text); err != nil {
+			t.Error(err)
+		}
+	}
+	log, err := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
+	if err != nil || !strings.Contains(string(log), "printed: (sensitive value)") {
+		t.Errorf("%v: %s", err, log)
 	}
 }
 
