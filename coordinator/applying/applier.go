@@ -104,6 +104,8 @@ type Applier struct {
 	// values the apply needs.
 	nodes  []int
 	needed []bool
+	// changed has the instances whose current objects the plan changes.
+	changed func() map[addr.Instance]bool
 
 	mu     sync.RWMutex // guards the fields below
 	state  *state.State
@@ -131,6 +133,15 @@ func New(o Options) *Applier {
 		Options: o, closure: graph.NewClosure(o.Static), needed: graph.Needed(o.Static, o.Plan), state: o.State.Clone(),
 		checks: map[string]*state.CheckResult{}, rechecked: map[checkKey]bool{}, checkObjects: map[checkKey]int{},
 	}
+	a.changed = sync.OnceValue(func() map[addr.Instance]bool {
+		all := make(map[addr.Instance]bool, len(o.Plan.Changes))
+		for _, c := range o.Plan.Changes {
+			if c.Deposed == state.CurrentObject {
+				all[c.Addr] = true
+			}
+		}
+		return all
+	})
 	a.graph = dag.New(len(o.Plan.Graph.Vertices))
 	for _, e := range o.Plan.Graph.Edges {
 		a.graph.Edge(int(e[0]), int(e[1]))
@@ -183,12 +194,10 @@ func (a *Applier) untouched(config string) *state.CheckResult {
 // values from before: a provider may be configured with an object that is destroyed, and needs its value until the
 // provider's own objects are gone.
 func (a *Applier) load() {
-	planned := map[addr.Instance]bool{}
 	for _, c := range a.Plan.Changes {
 		if c.Deposed != state.CurrentObject {
 			continue
 		}
-		planned[c.Addr] = true
 		switch {
 		case !c.After.IsNull():
 			a.Store.Preset(c.Addr, c.After)
@@ -202,7 +211,7 @@ func (a *Applier) load() {
 		}
 		for k, i := range r.Instances {
 			schema := a.Code.Schemas.Resource(r.Provider.Provider, abs.Resource.Mode, abs.Resource.Type)
-			if i.Current == nil || schema == nil || planned[abs.Instance(k)] {
+			if i.Current == nil || schema == nil || a.changed()[abs.Instance(k)] {
 				continue
 			}
 			if v, err := values.DecodeStored(i.Current, schema); err == nil {

@@ -29,9 +29,9 @@ func (a *Applier) sync(n *graph.Node) program.Step {
 	if n.Kind == graph.ResourceNode && n.Resource.Addr.Mode == addr.Managed &&
 		(a.Plan.Mode == plan.RefreshOnly || len(a.Plan.Targets)+len(a.Plan.Excludes) > 0) {
 		for _, m := range a.Store.Instances(n.Module) {
-			m.ResourceBlock(n.Resource.Addr).LeaveOutMissing(func(i addr.Instance) *state.Object {
-				return a.object(i, state.CurrentObject)
-			})
+			r := m.ResourceBlock(n.Resource.Addr)
+			r.LeaveOutMissing(func(i addr.Instance) *state.Object { return a.object(i, state.CurrentObject) })
+			a.keepBeyond(r)
 		}
 	}
 	if n.Kind != graph.VariableNode && n.Kind != graph.LocalNode && n.Kind != graph.CallNode {
@@ -55,6 +55,21 @@ func (a *Applier) sync(n *graph.Node) program.Step {
 	}
 	step.Diags = given.Append(unshown(step.Diags))
 	return step
+}
+
+// keepBeyond is for the instances that the expansion no longer has, and that the plan leaves as they are, because
+// -target or -exclude leaves them out.
+func (a *Applier) keepBeyond(r *values.Resource) {
+	stored := a.Plan.Prior.Resources[r.Addr()]
+	if stored == nil || r.Code.Schema == nil || a.Plan.Mode != plan.Normal {
+		return
+	}
+	e, _ := r.Expansion()
+	for k, i := range stored.Instances {
+		if i.Current != nil && !e.Has(k) && !a.changed()[r.Addr().Instance(k)] {
+			r.KeepBeyond(k, i.Current)
+		}
+	}
 }
 
 // unshown removes the warnings that were shown with the plan. Those about deprecated values are repeated, as in

@@ -413,6 +413,19 @@ output "keys" { value = keys(fake_thing.f) }
 		_, diags = e.tryApply(p)
 		e.clean(diags)
 	}
+	// An instance that has no place any more stays if the target leaves it out, and counts.
+	e.configure(strings.Replace(strings.Replace(text, "count = 3", "count = 1", 1), `"x", "y"`, `"y"`, 1))
+	p, diags := e.tryPlan(operation.PlanOptions{Targets: target("fake_thing.c[2]")})
+	e.clean(diags)
+	e.equal("plan", changes(p), []string{"delete fake_thing.c[2]"})
+	_, diags = e.tryApply(p)
+	e.clean(diags)
+	if n := e.state().Outputs["count"].Value; !n.RawEquals(cty.NumberIntVal(2)) {
+		t.Errorf("the count is %#v while c[1] is there", n)
+	}
+	if keys := e.state().Outputs["keys"].Value; keys.LengthInt() != 2 {
+		t.Errorf("the keys are %#v", keys)
+	}
 	missing := newEstate(t)
 	missing.configure(text + `output "missing" { value = fake_thing.c[2].id }`)
 	if _, diags := missing.tryPlan(operation.PlanOptions{Targets: target("fake_thing.c[0]")}); !says(diags, "Invalid index") {

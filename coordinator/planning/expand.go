@@ -62,6 +62,7 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 	if !destroy {
 		diags = diags.Append(p.checkImports(imports, wanted))
 	}
+	p.keepBeyond(n, wanted)
 	p.settleKept(node, f)
 	f.objects = append(f.objects, p.superfluous(n, wanted)...)
 	return p.grow(node, f, diags)
@@ -91,6 +92,25 @@ func (p *Planner) excluded(r *values.Resource, a addr.Instance) {
 		return
 	}
 	p.keepStored(r, a)
+}
+
+// keepBeyond is for the instances that have no place any more, and that -target or -exclude leaves out: they stay.
+func (p *Planner) keepBeyond(n *graph.Node, wanted func(addr.Instance) bool) {
+	if p.Mode == plan.Destroy || p.Scope.Whole() {
+		return
+	}
+	stays := func(a addr.Instance, i *state.Instance) bool {
+		return i.Current != nil && !wanted(a) && !p.Scope.Instance(a)
+	}
+	p.eachStored(n.Module, n.Resource.Addr, stays, func(a addr.Instance, i *state.Instance) {
+		m := p.Store.Module(a.Module)
+		if m == nil {
+			return
+		}
+		if r := m.ResourceBlock(a.Resource); r != nil && r.Code.Schema != nil {
+			r.KeepBeyond(a.Key, i.Current)
+		}
+	})
 }
 
 // keepStored gives an instance that is not part of the plan its stored value.

@@ -1,6 +1,7 @@
 package values
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -29,6 +30,8 @@ type Resource struct {
 	values map[addr.Key]cty.Value
 	// stored are objects of the state that are decoded at their first use. Most are never used.
 	stored map[addr.Key]*state.Object
+	// beyond are instances that the expansion does not have; see KeepBeyond.
+	beyond []addr.Key
 	whole  cty.Value
 }
 
@@ -85,6 +88,15 @@ func (r *Resource) Keep(k addr.Key, o *state.Object) {
 	r.stored[k] = o
 	delete(r.values, k)
 	r.whole = cty.NilVal
+}
+
+// KeepBeyond is Keep for an instance that the expansion no longer has, and whose object stays because -target or
+// -exclude leaves it out. It is part of Whole, as in OpenTofu.
+func (r *Resource) KeepBeyond(k addr.Key, o *state.Object) {
+	r.Keep(k, o)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.beyond = append(r.beyond, k)
 }
 
 // SetGone records that an instance has no object and will get none: it is omitted from the resource. A single
@@ -247,21 +259,29 @@ func (r *Resource) build(e *Expansion) cty.Value {
 	case Count:
 		elements := make([]cty.Value, len(e.Keys))
 		there := 0 // the length up to the last instance that is not gone
-		for i, k := range e.Keys {
-			if elements[i] = r.instance(k); elements[i] != cty.NilVal {
-				there = i + 1
-				continue
+		for _, k := range slices.Concat(e.Keys, r.beyond) {
+			i, ok := k.Int()
+			if v := r.instance(k); ok && v != cty.NilVal {
+				there = max(there, i+1)
+				elements = slices.Grow(elements, there)[:max(there, len(elements))]
+				elements[i] = v
 			}
-			if elements[i] = cty.DynamicVal; r.Code.Schema != nil {
+		}
+		for i := range elements {
+			switch {
+			case elements[i] != cty.NilVal:
+			case r.Code.Schema != nil:
 				elements[i] = cty.UnknownVal(r.Code.Schema.Block.ImpliedType())
+			default:
+				elements[i] = cty.DynamicVal
 			}
 		}
 		return cty.TupleVal(elements[:there])
 	case ForEach:
 		elements := make(map[string]cty.Value, len(e.Keys))
-		for _, k := range e.Keys {
-			s, _ := k.Str()
-			if v := r.instance(k); v != cty.NilVal {
+		for _, k := range slices.Concat(e.Keys, r.beyond) {
+			s, ok := k.Str()
+			if v := r.instance(k); ok && v != cty.NilVal {
 				elements[s] = v
 			}
 		}
