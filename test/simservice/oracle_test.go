@@ -285,7 +285,8 @@ func placeOf(r *record.Run, list []*record.Run) int {
 	return n
 }
 
-// idle looks for runs that neither get on nor wait for anybody, though there was time for all that was due.
+// idle looks for runs that neither get on nor wait for anybody, though there was time for all that was due. A process
+// may still die with the last change that was made before nothing went wrong any more; the next one is asked then.
 func (w *world) idle(p *process) {
 	first := w.waiting(p)
 	if len(first) == 0 {
@@ -293,6 +294,9 @@ func (w *world) idle(p *process) {
 	}
 	time.Sleep(100 * time.Millisecond) // a transaction may be on its way
 	synctest.Wait()
+	if w.isDead(p) {
+		return
+	}
 	for what := range w.waiting(p) {
 		if first[what] {
 			w.violate("stuck", "%s", what)
