@@ -80,17 +80,7 @@ func Open(t *testing.T) *Site {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	s.Address = server.URL
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox,
-		chromedp.Flag("ignore-certificate-errors", true),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("force-color-profile", "srgb"),
-		chromedp.WindowSize(1280, 900))
-	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, closeTab := chromedp.NewContext(allocator)
-	s.ctx = ctx
-	chromedp.ListenTarget(ctx, s.listen)
 	t.Cleanup(func() {
-		closeTab()
-		end()
 		server.CloseClientConnections()
 		server.Close()
 		s.mu.Lock()
@@ -99,10 +89,38 @@ func Open(t *testing.T) *Site {
 			t.Errorf("the console shows: %s", p)
 		}
 	})
-	if err := chromedp.Run(ctx); err != nil { // the browser ends with the context of the first call
-		t.Fatal(err)
-	}
+	s.ctx = s.browser(program)
 	return s
+}
+
+// browser starts program and returns the context of its first tab; both end with the test. Chromium on a machine under
+// load sometimes crashes before it has opened a tab, which says nothing about the pages: it is started three times at
+// most.
+func (s *Site) browser(program string) context.Context {
+	s.t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox,
+		chromedp.Flag("ignore-certificate-errors", true),
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("force-color-profile", "srgb"),
+		chromedp.WindowSize(1280, 900))
+	for attempt := 1; ; attempt++ {
+		allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
+		ctx, closeTab := chromedp.NewContext(allocator)
+		stop := func() {
+			closeTab()
+			end()
+		}
+		chromedp.ListenTarget(ctx, s.listen)
+		err := chromedp.Run(ctx) // the browser ends with the context of the first call
+		if err == nil {
+			s.t.Cleanup(stop)
+			return ctx
+		}
+		stop()
+		if attempt == 3 {
+			s.t.Fatal(err)
+		}
+		s.t.Logf("start %d of the browser: %v", attempt, err)
+	}
 }
 
 // listen records the errors of the console: exceptions, violations of the policy, missing files.
