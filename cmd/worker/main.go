@@ -103,14 +103,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err := hideMemory(); err != nil {
 		log.Warn("plugins and provisioners may be able to read this process's environment and memory", "error", err)
 	}
-	dir := *cache
-	if dir == "" {
-		base, err := os.UserCacheDir()
-		if err != nil {
-			fmt.Fprintf(stderr, "Error: no cache directory: %s\n\nName one with -cache=DIR.\n", err)
-			return 1
-		}
-		dir = filepath.Join(base, "millipede", "worker")
+	dir, err := directory(*cache)
+	if err != nil {
+		fmt.Fprintf(stderr, "Error: no cache directory: %s\n\nName one with -cache=DIR.\n", err)
+		return 1
 	}
 	o := server.Options()
 	o.Name, o.Log = "millipede-worker", func(line string) { log.Warn(line) }
@@ -131,6 +127,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// directory returns the absolute path of the worker's directory: the one named, or the default. Plugins are started
+// in directories of their own, where a relative path would not be found.
+func directory(named string) (string, error) {
+	if named != "" {
+		return filepath.Abs(named)
+	}
+	base, err := os.UserCacheDir()
+	return filepath.Join(base, "millipede", "worker"), err
 }
 
 func split(list string) []string {
