@@ -31,8 +31,8 @@ const (
 	// resolveTerm is the time limit of a resolution: it may have to wait for operations that a run has left
 	// running.
 	resolveTerm = 10 * time.Minute
-	// maxResolveLog bounds the output of the engine during a resolution, in bytes.
-	maxResolveLog = 64 << 10
+	// maxSaid bounds the output of the engine during a resolution, or a change of objects, in bytes.
+	maxSaid = 64 << 10
 	// maxResolution bounds an address and an ID, in bytes.
 	maxResolution = 4 << 10
 )
@@ -123,7 +123,7 @@ func left(r *record.Run, w *record.Workspace) bool {
 
 // resolve makes the engine resolve a doubt. The error has the reason that the engine gives.
 func (s *Service) resolve(leaving, stopping context.Context, r *record.Run, j *job, a *Actor, res Resolution) error {
-	said := &limited{most: maxResolveLog}
+	said := &limited{most: maxSaid}
 	_, err := s.work(stopping, r, j, said, false, func(job *Job) (any, error) {
 		job.Structured = false
 		return nil, s.engine.Resolve(leaving, job, res, a.Name())
@@ -132,11 +132,7 @@ func (s *Service) resolve(leaving, stopping context.Context, r *record.Run, j *j
 	case err == nil:
 		return nil
 	case errors.Is(err, ErrReported):
-		text := said.text.String()
-		if i := strings.Index(text, "Error: "); i > 0 {
-			text = text[i:] // notes and warnings precede it
-		}
-		return conflict("%s", strings.TrimSpace(text))
+		return said.problem()
 	case errors.Is(err, ErrStopped):
 		return conflict("the service is shutting down; the operation on %s is still in doubt", res.Address)
 	}
@@ -268,6 +264,15 @@ func (d *seenDoubts) noteIn(w *record.Workspace, r *record.Run) {
 type limited struct {
 	text strings.Builder
 	most int
+}
+
+// problem returns the errors in the output of the engine.
+func (l *limited) problem() error {
+	text := l.text.String()
+	if i := strings.Index(text, "Error: "); i > 0 {
+		text = text[i:] // notes and warnings precede it
+	}
+	return conflict("%s", strings.TrimSpace(text))
 }
 
 // Write implements io.Writer. It accepts all bytes.

@@ -29,6 +29,8 @@ type queue struct {
 	active  map[string]*record.Run // its runs are never modified, only replaced
 	ordered []*record.Run          // the runs of active by creation time; nil when outdated
 	running map[string]*job
+	// changing has, by workspace, the number of changes of objects that are in progress.
+	changing map[string]int
 	// repeated has the runs whose current phase this process has repeated, with the number of repetitions that
 	// may have been in vain; see again.
 	repeated map[string]int
@@ -56,6 +58,7 @@ type job struct {
 func newQueue(s *Service) *queue {
 	return &queue{
 		s: s, wakeups: make(chan struct{}, 1), active: map[string]*record.Run{}, running: map[string]*job{},
+		changing: map[string]int{},
 		repeated: map[string]int{},
 		served:   map[string]time.Time{}, seen: map[string]clientReads{}, news: make(chan struct{}),
 		halted: make(chan struct{}), followed: map[string]chan struct{}{},

@@ -468,7 +468,7 @@ func (s *Service) follow(tx *store.Tx, w *record.Workspace, r *record.Run, k rec
 }
 
 // lockOfOthers returns the lock of a workspace after one of its runs has ended: that of another run in
-// progress, or none.
+// progress, or none. While somebody changes objects of the state, the lock of the ended run remains.
 func (s *Service) lockOfOthers(tx *store.Tx, w *record.Workspace, ended *record.Run) (record.Lock, error) {
 	if !w.ObjectLocks {
 		return record.Lock{}, nil
@@ -481,6 +481,9 @@ func (s *Service) lockOfOthers(tx *store.Tx, w *record.Workspace, ended *record.
 		if o.ID != ended.ID && !o.PlanOnly && o.Status.Holds() && holds(o) {
 			return record.Lock{Kind: "run", ID: o.ID, At: s.now().UTC()}, nil
 		}
+	}
+	if s.queue.changesObjects(w.ID) {
+		return record.Lock{Kind: "run", ID: ended.ID, At: s.now().UTC()}, nil
 	}
 	return record.Lock{}, nil
 }

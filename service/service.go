@@ -180,6 +180,9 @@ type Engine interface {
 	Apply(ctx context.Context, j *Job) (*ApplyResult, error)
 	// Resolve records the outcome of an operation in doubt, as the person who states it.
 	Resolve(ctx context.Context, j *Job, r Resolution, who string) error
+	// ChangeObjects changes instances of a state on which runs work, under locks of these instances. The error is
+	// *Refused if runs have locked or changed them.
+	ChangeObjects(ctx context.Context, j *Job, c ObjectChange) error
 	// Watch reads objects of the workspace, at most reads at a time, and returns those that differ from the
 	// state. It changes nothing, takes no lock of the state, and yields to the operations of plans and applies.
 	// If it returns an error, some objects could not be read; the findings about the others are returned all

@@ -71,12 +71,14 @@ func (r received) into(kind string, attributes any) error {
 }
 
 // to returns the ID of the document of a relationship; empty if there is none.
-func (r received) to(name string) string {
-	var ref reference
+func (r received) to(name string) string { return r.reference(name).ID }
+
+// reference returns the reference of a relationship to a document; the zero value if there is none.
+func (r received) reference(name string) (ref reference) {
 	if json.Unmarshal(r.Relationships[name].Data, &ref) != nil {
-		return ""
+		return reference{}
 	}
-	return ref.ID
+	return ref
 }
 
 // pageSize is the number of documents in a page, maxPages the maximum number of pages.

@@ -5,6 +5,7 @@ import (
 	"crypto/md5" //nolint:gosec // the API's checksum of states
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"net/http"
 	"net/url"
 )
@@ -60,4 +61,23 @@ func (c *Client) WriteState(ctx context.Context, workspace string, n NewState) e
 		return inline
 	}
 	return nil
+}
+
+// ObjectChange is a change of some instances of a workspace's state, for a service of Millipede.
+type ObjectChange struct {
+	Operation string          `json:"operation"`
+	Lineage   string          `json:"lineage"`
+	Serial    uint64          `json:"serial"`
+	Removed   []string        `json:"removed,omitempty"`
+	State     json.RawMessage `json:"state,omitempty"`
+	// Wait is how long the service waits for locks of the objects, at most, in seconds.
+	Wait float64 `json:"wait,omitempty"`
+}
+
+// ChangeObjects changes instances of a workspace's state while runs change others. A Conflict means that runs have
+// locked the instances, or have changed them since the version that the change was made for. A change that was
+// made already succeeds. Other services respond with NotFound.
+func (c *Client) ChangeObjects(ctx context.Context, workspace string, change ObjectChange) error {
+	path := "/api/millipede/v1/workspaces/" + url.PathEscape(workspace) + "/objects"
+	return c.ask(ctx, http.MethodPost, path, nil, change, nil)
 }

@@ -17,6 +17,8 @@ const (
 // Workspace is a workspace of an organization.
 type Workspace struct {
 	ID, Organization, Project, CurrentRun string
+	// LockedByRun is set if Locked is, and a run has the lock.
+	LockedByRun bool
 
 	Name             string   `json:"name"`
 	ExecutionMode    string   `json:"execution-mode"`
@@ -26,6 +28,9 @@ type Workspace struct {
 	TerraformVersion string   `json:"terraform-version"`
 	WorkingDirectory string   `json:"working-directory"`
 	TagNames         []string `json:"tag-names"`
+	// ObjectLocks is set if the service is one of Millipede, and runs of the workspace lock only the objects that they
+	// change.
+	ObjectLocks bool `json:"object-locks"`
 	// Structured is set if logs are JSON lines. In the response to a run it is the setting of that run.
 	Structured  bool        `json:"structured-run-output-enabled"`
 	AutoApply   bool        `json:"auto-apply"`
@@ -52,6 +57,7 @@ func workspaceOf(r received) (*Workspace, error) {
 		return nil, err
 	}
 	w.Organization, w.Project, w.CurrentRun = r.to("organization"), r.to("project"), r.to("current-run")
+	w.LockedByRun = w.Locked && r.reference("locked-by").Type == "runs"
 	return w, nil
 }
 

@@ -13,7 +13,7 @@ import (
 
 // The scripts of testdata/client use a command line whose states and runs are at a service in this process. In them,
 // `workspace NAME MODE` creates a workspace, and `elsewhere VERB NAME [REASON]` does what another user does: lock,
-// unlock, approve, discard, await STATUS.
+// unlock, share (runs lock objects), approve, discard, await STATUS.
 func TestTheCommandLineAtAService(t *testing.T) {
 	s, token := serveIn(t, t.TempDir(), "")
 	t.Cleanup(func() { s.stop() })
@@ -67,6 +67,8 @@ func (s *served) elsewhere(args []string) error {
 	case "unlock":
 		_, err = s.client.Workspaces.Unlock(ctx, w.ID)
 		return err
+	case "share":
+		return s.set(w.ID, "object-locks", true)
 	}
 	for {
 		runs, err := s.client.Runs.List(ctx, w.ID, nil)

@@ -60,6 +60,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 	elsewhere.StateOut, elsewhere.Backup = "", *backupOut
 	lf.StateOut = ""
 	s.WholeConfig = true
+	lf.Objects = true
 	return s.WithState(ctx, vars.Variables, lf.StateOptions, operation, func(at estate.Changeable) diag.List {
 		source, diags := at.Load(ctx)
 		switch {

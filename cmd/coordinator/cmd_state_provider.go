@@ -53,6 +53,7 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 	}
 	s.WholeConfig = true
 	const operation = "state-replace-provider"
+	lf.Objects = true
 	return s.WithState(ctx, vars.Variables, lf.StateOptions, operation, func(at estate.Changeable) diag.List {
 		st, diags := at.Load(ctx)
 		if diags.HasErrors() {

@@ -45,6 +45,7 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 		operation = ""
 	}
 	s.WholeConfig = true
+	lf.Objects = true
 	return s.WithState(ctx, vars.Variables, lf.StateOptions, operation, func(at estate.Changeable) diag.List {
 		st, diags := at.Load(ctx)
 		if diags.HasErrors() {

@@ -89,6 +89,7 @@ func (a *app) mark(ctx context.Context, args []string, name, usage string,
 			"only managed resources can.", at), nil))
 	}
 	s.WholeConfig = name == "taint"
+	lf.Objects = true
 	return s.WithState(ctx, vars.Variables, lf.StateOptions, name, func(opened estate.Changeable) diag.List {
 		st, diags := opened.Load(ctx)
 		if diags.HasErrors() {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -72,29 +73,37 @@ func newAlone(t *testing.T) *hands {
 	return &hands{s, w, home, t.TempDir()}
 }
 
-// set changes a setting of the workspace that the client library does not have.
+// set changes a setting of the workspace.
 func (h *hands) set(name string, value any) {
 	h.t.Helper()
+	if err := h.served.set(h.w.ID, name, value); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// set changes a setting of a workspace that the client library does not have.
+func (s *served) set(workspace, name string, value any) error {
 	body, err := json.Marshal(map[string]any{"data": map[string]any{"type": "workspaces",
 		"attributes": map[string]any{name: value}}})
 	if err != nil {
-		h.t.Fatal(err)
+		return err
 	}
-	request, err := http.NewRequestWithContext(h.t.Context(), http.MethodPatch, h.address+"/api/v2/workspaces/"+h.w.ID,
-		bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodPatch,
+		s.address+"/api/v2/workspaces/"+workspace, bytes.NewReader(body))
 	if err != nil {
-		h.t.Fatal(err)
+		return err
 	}
 	request.Header.Set("Content-Type", "application/vnd.api+json")
-	request.Header.Set("Authorization", "Bearer "+h.token)
-	answer, err := h.http.Do(request)
+	request.Header.Set("Authorization", "Bearer "+s.token)
+	answer, err := s.http.Do(request)
 	if err != nil {
-		h.t.Fatal(err)
+		return err
 	}
 	_ = answer.Body.Close() // it was read as far as it counts
 	if answer.StatusCode != http.StatusOK {
-		h.t.Fatalf("%s is not set: %s", name, answer.Status)
+		return fmt.Errorf("%s is not set: %s", name, answer.Status)
 	}
+	return nil
 }
 
 // begin starts an apply, and returns a channel for its end.

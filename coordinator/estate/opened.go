@@ -40,6 +40,10 @@ type Opened struct {
 	sharing     *Sharing
 	home        *sharedHome
 	asked, turn bool
+	// objects changes single instances in the backend, without a lock of the whole state there; nil if that is locked. It
+	// waits for locks at most for objectsWait.
+	objects     snapshot.ObjectChanger
+	objectsWait time.Duration
 }
 
 // lockInfo returns the description of this command for a lock.
@@ -103,7 +107,7 @@ func (e *Estate) openStateAs(ctx context.Context, backend snapshot.Backend, f St
 	}
 	s.sync = &snapshot.Sync{Store: store, Backend: backend, Version: e.EngineVersion, Settle: f.Settle}
 	if f.Lock && as != reads {
-		if more := s.lock(ctx, f.LockTimeout); more.HasErrors() {
+		if more := s.lockFor(ctx, f); more.HasErrors() {
 			return nil, diags.Append(more, store.close())
 		}
 	}
@@ -146,12 +150,41 @@ func (s *Opened) ensureWorkspace(ctx context.Context) error {
 	return err
 }
 
+// lockFor acquires the locks that an operation needs.
+func (s *Opened) lockFor(ctx context.Context, f StateOptions) diag.List {
+	if changer, can := snapshot.Objects(s.backend); f.Objects && can {
+		locksObjects, err := changer.LocksObjects(ctx, s.Workspace)
+		switch {
+		case err != nil:
+			return diag.Errors("Error acquiring the state lock", err.Error()+".", nil)
+		case locksObjects:
+			s.objects, s.objectsWait = changer, f.LockTimeout
+			return s.lockStore(ctx)
+		}
+	}
+	return s.lock(ctx, f.LockTimeout)
+}
+
 // lock acquires the lock in the snapshot's backend, which keeps other engines out, and then the lock in the store.
 func (s *Opened) lock(ctx context.Context, timeout time.Duration) diag.List {
 	lock, diags := s.estate.lockBackend(ctx, s.backend, s.Workspace, s.info, timeout)
 	if diags.HasErrors() {
 		return diags
 	}
+	if diags := s.lockStore(ctx); diags.HasErrors() {
+		// Without this, the backend's lock would remain until this process ends.
+		return diags.Append(releasing(s.backend.Unlock(context.WithoutCancel(ctx), s.Workspace, lock.ID)))
+	}
+	s.backendLock = lock
+	s.forget = s.estate.Process.AtEnd(func(ctx context.Context) {
+		_ = s.backend.Unlock(ctx, s.Workspace, lock.ID) // after an error, force-unlock can release the lock
+	})
+	s.watchLock()
+	return nil
+}
+
+// lockStore acquires the lock in the store.
+func (s *Opened) lockStore(ctx context.Context) diag.List {
 	err := s.store.Lock(ctx, s.Workspace, s.info)
 	var held *journal.Held
 	if errors.As(err, &held) {
@@ -165,15 +198,9 @@ func (s *Opened) lock(ctx context.Context, timeout time.Duration) diag.List {
 		}
 	}
 	if err != nil {
-		// Without this, the backend's lock would remain until this process ends.
-		return diag.Errors("Error acquiring the state lock", err.Error(), nil).Append(
-			releasing(s.backend.Unlock(context.WithoutCancel(ctx), s.Workspace, lock.ID)))
+		return diag.Errors("Error acquiring the state lock", err.Error(), nil)
 	}
-	s.LockID, s.backendLock = s.info.ID, lock
-	s.forget = s.estate.Process.AtEnd(func(ctx context.Context) {
-		_ = s.backend.Unlock(ctx, s.Workspace, lock.ID) // after an error, force-unlock can release the lock
-	})
-	s.watchLock()
+	s.LockID = s.info.ID
 	return nil
 }
 
@@ -283,6 +310,9 @@ func (s *Opened) Record(ctx context.Context, tx journal.Tx) diag.List {
 		return diag.Errors("Operation interrupted", "The state was not changed.", nil)
 	}
 	defer s.estate.Process.Hold()()
+	if s.objects != nil {
+		return s.changeObjects(ctx, tx)
+	}
 	ctx = context.WithoutCancel(ctx)
 	if err := s.store.Commit(ctx, s.Workspace, s.LockID, tx); err != nil {
 		return diag.Errors("Failed to save state", err.Error()+".", nil)
@@ -356,9 +386,14 @@ func (s *Opened) unlock(ctx context.Context) diag.List {
 	if s.LockID == "" {
 		return nil
 	}
+	ctx = context.WithoutCancel(ctx)
+	if s.objects != nil {
+		diags := releasing(s.store.Unlock(ctx, s.Workspace, s.LockID))
+		s.LockID = ""
+		return diags
+	}
 	s.forget()
 	s.unwatch()
-	ctx = context.WithoutCancel(ctx)
 	// The store's lock was taken last, so it is released first.
 	diags := releasing(s.store.Unlock(ctx, s.Workspace, s.LockID)).Append(releasing(s.backend.Unlock(ctx, s.Workspace,
 		s.backendLock.ID)))

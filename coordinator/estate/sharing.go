@@ -86,6 +86,8 @@ type Sharing struct {
 	Request string
 	// Who is the name of the requester.
 	Who string
+	// Once: no process will continue an interrupted operation under this request.
+	Once bool
 	// Alive reports whether some process works on the request, or will continue it. The next operation settles the
 	// others.
 	Alive func(request string) bool
@@ -273,7 +275,7 @@ func (s *Opened) leaveLocks(ctx context.Context) diag.List {
 		if q.ID != s.sharing.Request || err != nil {
 			continue
 		}
-		leave := !s.estate.Stop.Asked()
+		leave := s.sharing.Once || !s.estate.Stop.Asked()
 		if q.Run != "" {
 			var run journal.Run
 			run, _, err = s.store.RunPlan(ctx, q.Run)
@@ -356,13 +358,28 @@ func (r *Operation) lock(ctx context.Context, set locks.Set) diag.List {
 		return diag.Errors("Error acquiring the state lock", err.Error()+".", nil)
 	}
 	waited := r.estate.waiting(ctx)
+	granted, diags := s.await(ctx, waited, func(list []locks.Blocker) { r.waits(list, waitText(list)) },
+		func() diag.List { return r.settleLeft(ctx, false) })
+	if !granted && !diags.HasErrors() {
+		return stopped
+	}
+	return diags
+}
+
+// await waits until the requested locks are granted, or until waited ends. It calls waits whenever the reason for
+// waiting changes, with nil at the end, and check from time to time, unless it is nil.
+func (s *Opened) await(ctx, waited context.Context, waits func([]locks.Blocker), check func() diag.List) (
+	granted bool, diags diag.List) {
 	told := ""
 	for {
 		short, cancel := context.WithTimeout(waited, lookEvery)
 		blockers, err := s.store.LockBlockers(ctx, s.Workspace, s.sharing.Request, maxBlockers)
 		if text := waitText(blockers); err == nil && text != told {
 			told = text
-			r.waits(blockers, text)
+			waits(blockers)
+		}
+		if err == nil && len(blockers) == 0 {
+			short = ctx // they are granted, even if waited has ended
 		}
 		if err == nil {
 			err = s.store.AwaitLocks(short, s.Workspace, s.sharing.Request)
@@ -371,17 +388,20 @@ func (r *Operation) lock(ctx context.Context, set locks.Set) diag.List {
 		switch {
 		case err == nil:
 			if told != "" {
-				r.waits(nil, "")
+				waits(nil)
 			}
 			s.LockID = s.sharing.Request
-			return nil
+			return true, nil
 		case waited.Err() != nil:
-			return stopped
+			return false, nil
 		case !errors.Is(err, context.DeadlineExceeded):
-			return diag.Errors("Error acquiring the state lock", err.Error()+".", nil)
+			return false, diag.Errors("Error acquiring the state lock", err.Error()+".", nil)
 		}
-		if diags := r.settleLeft(ctx, false); diags.HasErrors() {
-			return diags
+		if check == nil {
+			continue
+		}
+		if diags := check(); diags.HasErrors() {
+			return false, diags
 		}
 	}
 }

@@ -30,6 +30,9 @@ type StateOptions struct {
 	KeepsNothing bool
 	// Settle: the operation replaces the whole state, so it may have been changed in two places.
 	Settle bool
+	// Objects: the operation changes few instances. If runs change the state at the same time, each under locks of its
+	// objects, the operation locks these instances instead of the whole state.
+	Objects bool
 	// Sharing lets several operations of this process work on the state at the same time; nil for exclusive use.
 	Sharing *Sharing
 }

@@ -24,6 +24,9 @@ const Prefix = "/api/millipede/v1/"
 // maxBody bounds the body of a request, in bytes.
 const maxBody = 16 << 10
 
+// maxState is maxBody for requests with objects of a state.
+const maxState = 64 << 20
+
 // Handler serves requests below Prefix.
 func Handler(svc *service.Service, log *slog.Logger) http.Handler {
 	s := &server{svc, log}
@@ -40,6 +43,7 @@ func Handler(svc *service.Service, log *slog.Logger) http.Handler {
 	mux.Handle("GET "+Prefix+"backup", s.authenticated(s.backup))
 	mux.Handle("GET "+Prefix+"workspaces/{workspace}/doubts", s.authenticated(s.doubts))
 	mux.Handle("POST "+Prefix+"workspaces/{workspace}/doubts", s.authenticated(s.resolve))
+	mux.Handle("POST "+Prefix+"workspaces/{workspace}/objects", s.bounded(maxState, s.changeObjects))
 	mux.Handle("GET "+Prefix+"workspaces/{workspace}/drift", s.authenticated(s.drift))
 	mux.Handle("POST "+Prefix+"workspaces/{workspace}/drift/refresh", s.authenticated(s.adopt))
 	mux.HandleFunc("GET "+Prefix+"runs/{run}/watch", s.streamed)
@@ -79,9 +83,12 @@ func (s *server) streamed(w http.ResponseWriter, r *http.Request) {
 
 type stream func(io.Writer) error
 
-func (s *server) authenticated(h handler) http.Handler {
+func (s *server) authenticated(h handler) http.Handler { return s.bounded(maxBody, h) }
+
+// bounded is a handler for requests whose bodies have at most a number of bytes.
+func (s *server) bounded(most int64, h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		r.Body = http.MaxBytesReader(w, r.Body, most)
 		var document any
 		actor, _, err := s.actor(r)
 		if err == nil {
@@ -323,4 +330,23 @@ func (s *server) resolve(r *http.Request, a *service.Actor) (any, error) {
 		return nil, err
 	}
 	return s.doubts(r, a)
+}
+
+// changeObjects changes instances of a state while runs change others.
+func (s *server) changeObjects(r *http.Request, a *service.Actor) (any, error) {
+	var asked struct {
+		Operation string          `json:"operation"`
+		Lineage   string          `json:"lineage"`
+		Serial    uint64          `json:"serial"`
+		Removed   []string        `json:"removed"`
+		State     json.RawMessage `json:"state"`
+		Wait      float64         `json:"wait"`
+	}
+	if err := decode(r, &asked); err != nil {
+		return nil, err
+	}
+	return nil, s.ChangeObjects(r.Context(), a, r.PathValue("workspace"), service.ObjectChange{
+		Operation: asked.Operation, Lineage: asked.Lineage, Serial: asked.Serial, Removed: asked.Removed,
+		State: asked.State, Wait: asked.Wait,
+	})
 }

@@ -29,6 +29,7 @@ type Engine struct {
 	PlanFunc  func(ctx context.Context, j *service.Job) (*service.PlanResult, error)
 	ApplyFunc func(ctx context.Context, j *service.Job) (*service.ApplyResult, error)
 	// WatchFunc returns the drifted objects.
+	ChangeFunc  func(context.Context, *service.Job, service.ObjectChange) error
 	WatchFunc   func(ctx context.Context, j *service.Job, addresses []string, reads int) ([]service.Found, error)
 	ResolveFunc func(ctx context.Context, j *service.Job, r service.Resolution, who string) error
 	Planned     []string // runs, in the order in which they began
@@ -80,6 +81,17 @@ func (e *Engine) Resolve(ctx context.Context, j *service.Job, r service.Resoluti
 		return resolve(ctx, j, r, who)
 	}
 	j.Doubtful(nil)
+	return nil
+}
+
+// ChangeObjects calls ChangeFunc; without one, it does nothing.
+func (e *Engine) ChangeObjects(ctx context.Context, j *service.Job, c service.ObjectChange) error {
+	e.Mu.Lock()
+	change := e.ChangeFunc
+	e.Mu.Unlock()
+	if change != nil {
+		return change(ctx, j, c)
+	}
 	return nil
 }
 

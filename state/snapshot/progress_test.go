@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,14 +18,29 @@ import (
 // trouble is a backend whose writes can fail, hang, or succeed without a response.
 type trouble struct {
 	snapshot.Backend
-	writes int
-	err    error
+	writes atomic.Int32
 	carry  bool          // a write that fails is carried out nevertheless
 	hang   chan struct{} // writes wait until it is closed; nil: they do not
+
+	mu  sync.Mutex // guards err
+	err error
+}
+
+// fail makes later writes fail, or succeed if err is nil.
+func (b *trouble) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+}
+
+func (b *trouble) failure() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
 }
 
 func (b *trouble) Write(ctx context.Context, workspace string, data []byte) error {
-	b.writes++
+	b.writes.Add(1)
 	if b.hang != nil {
 		select {
 		case <-b.hang:
@@ -31,12 +48,13 @@ func (b *trouble) Write(ctx context.Context, workspace string, data []byte) erro
 			return context.Cause(ctx)
 		}
 	}
-	if b.err == nil || b.carry {
+	failure := b.failure()
+	if failure == nil || b.carry {
 		if err := b.Backend.Write(ctx, workspace, data); err != nil {
 			return err
 		}
 	}
-	return b.err
+	return failure
 }
 
 // running is a run whose snapshots Progress writes.
@@ -90,8 +108,8 @@ func TestWhoLooksIntoTheBackendDuringARunSeesHowFarItIs(t *testing.T) {
 			t.Errorf("the snapshot has %d objects and the serial %d", holds(seen), seen.Serial)
 		}
 		after(10 * time.Minute)
-		if r.backend.writes != 1 {
-			t.Errorf("%d snapshots were written, of one change", r.backend.writes)
+		if r.backend.writes.Load() != 1 {
+			t.Errorf("%d snapshots were written, of one change", r.backend.writes.Load())
 		}
 		r.begins("c", 1)
 		stop()
@@ -116,8 +134,8 @@ func TestABackendThatHangsDelaysTheEndOfARunAWhileAndTheRunItselfNotAtAll(t *tes
 			}
 			after(time.Minute)
 		}
-		if r.backend.writes != 1 {
-			t.Errorf("%d writes are under way at once", r.backend.writes)
+		if r.backend.writes.Load() != 1 {
+			t.Errorf("%d writes are under way at once", r.backend.writes.Load())
 		}
 		begun := time.Now()
 		stop()
@@ -135,13 +153,13 @@ func TestABackendThatFailsIsTriedAgainAndToldOnce(t *testing.T) {
 		r := newRunning(t)
 		stop := r.Start(t.Context())
 		defer stop()
-		r.backend.err = errors.New("status 500")
+		r.backend.fail(errors.New("status 500"))
 		r.begins("b", 1)
 		after(5*time.Minute + time.Second)
-		if len(r.told) != 1 || !strings.Contains(r.told[0], "status 500") || r.backend.writes != 5 {
-			t.Errorf("after %d writes the user was told %q", r.backend.writes, r.told)
+		if len(r.told) != 1 || !strings.Contains(r.told[0], "status 500") || r.backend.writes.Load() != 5 {
+			t.Errorf("after %d writes the user was told %q", r.backend.writes.Load(), r.told)
 		}
-		r.backend.err = nil
+		r.backend.fail(nil)
 		after(time.Minute)
 		if n := holds(r.others()); n != 2 {
 			t.Errorf("after the backend came back the snapshot has %d objects", n)
@@ -160,8 +178,8 @@ func TestNothingIsWrittenAfterTheLockWasLost(t *testing.T) {
 		synctest.Wait()
 		r.begins("b", 1)
 		after(time.Hour)
-		if r.backend.writes != 0 {
-			t.Errorf("%d snapshots were written", r.backend.writes)
+		if r.backend.writes.Load() != 0 {
+			t.Errorf("%d snapshots were written", r.backend.writes.Load())
 		}
 	})
 }
@@ -173,12 +191,13 @@ func TestARunThatDiesAtAnyMomentOfASnapshotIsGoneOnWith(t *testing.T) {
 		t.Run(claim, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRunning(t)
-				r.backend.err, r.backend.carry = errors.New("killed"), carry
+				r.backend.carry = carry
+				r.backend.fail(errors.New("killed"))
 				stop := r.Start(t.Context())
 				r.begins("b", 1)
 				after(time.Minute + time.Second)
 				stop()
-				r.backend.err = nil
+				r.backend.fail(nil)
 				if message := r.pull(); message != "" { // the next command
 					t.Errorf("the next command says %q", message)
 				}

@@ -46,6 +46,7 @@ func (past) PlanJSON(context.Context, string, []byte, []byte) ([]byte, error) {
 }
 
 func (past) Resolve(context.Context, *service.Job, service.Resolution, string) error { return nil }
+func (past) ChangeObjects(context.Context, *service.Job, service.ObjectChange) error { return nil }
 
 func (past) Watch(context.Context, *service.Job, []string, int) ([]service.Found, error) {
 	return nil, nil

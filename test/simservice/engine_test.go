@@ -161,6 +161,11 @@ func (e *engine) Resolve(context.Context, *service.Job, service.Resolution, stri
 	return errors.New("nothing is in doubt")
 }
 
+// ChangeObjects implements service.Engine: nobody asks.
+func (e *engine) ChangeObjects(context.Context, *service.Job, service.ObjectChange) error {
+	return errors.New("nobody asks for it")
+}
+
 // PlanJSON implements service.Engine: nobody asks.
 func (e *engine) PlanJSON(context.Context, string, []byte, []byte) ([]byte, error) {
 	return nil, errors.New("nobody asks for it")

@@ -1,0 +1,261 @@
+package estate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/locks"
+	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/tfstate"
+)
+
+// changeObjects has the backend make the changes of a transaction, and adopts the result, which contains what others
+// have changed meanwhile.
+func (s *Opened) changeObjects(ctx context.Context, tx journal.Tx) diag.List {
+	prior, diags := s.Load(ctx)
+	if diags.HasErrors() {
+		return diags
+	}
+	next := prior.Clone()
+	next.Apply(tx.Changes...)
+	change, err := objectChange(prior, next, s.estate.EngineVersion)
+	if err != nil {
+		return diags.Append(diag.New(diag.Error, "Failed to save state", err.Error()+".", nil))
+	}
+	change.Operation = tx.Cause
+	err = s.objects.ChangeObjects(s.estate.waiting(ctx), s.Workspace, change, s.objectsWait)
+	where := s.backend.Describe(s.Workspace).Where
+	var refused *snapshot.Refused
+	switch {
+	case errors.As(err, &refused):
+		return diags.Append(diag.New(diag.Error, "Error acquiring the state lock", fmt.Sprintf("Runs change the state "+
+			"of %s, so only the objects that the command changes were to be locked. Nothing was changed: %s",
+			where, refused.Reason), nil))
+	case s.estate.Stop.Asked():
+		return diags.Append(diag.New(diag.Error, "Operation interrupted", fmt.Sprintf("The command was stopped while %s "+
+			"was to be changed. To see whether it was, list the state.", where), nil))
+	case err != nil:
+		return diags.Append(diag.New(diag.Error, "Failed to save state", fmt.Sprintf("Changing %s: %s.", where, err), nil))
+	}
+	if _, err := s.sync.Pull(context.WithoutCancel(ctx), s.Workspace, s.LockID); err != nil {
+		return diags.Append(s.estate.unreadable(err, true))
+	}
+	return diags
+}
+
+// objectChange returns the change of instances that makes one state the next one.
+func objectChange(prior, next *state.State, version string) (c snapshot.ObjectChange, err error) {
+	c.Lineage, c.Serial = prior.Lineage, prior.Serial
+	changed := state.Empty()
+	changed.Lineage, changed.Serial = prior.Lineage, prior.Serial
+	for _, d := range state.Differences(prior, next) {
+		switch {
+		case d.Output != "" || d.Checks:
+			return c, errors.New("runs change the state, so only its resources can be changed, but no outputs or checks")
+		case d.Now == nil:
+			c.Removed = append(c.Removed, d.Instance.String())
+		default:
+			changed.Apply(setInstance(next, d.Instance)...)
+		}
+	}
+	if len(changed.Resources) > 0 {
+		var text bytes.Buffer
+		err = tfstate.Write(&text, changed, version, tfstate.Compact)
+		c.State = text.Bytes()
+	}
+	return c, err
+}
+
+// setInstance returns the changes that add an instance of a state to a state without it.
+func setInstance(from *state.State, at addr.Instance) []state.Change {
+	var out []state.Change
+	set := func(key state.DeposedKey, o *state.Object) {
+		out = append(out, state.SetObject{Addr: at, Deposed: key, Provider: from.ProviderOf(at), Object: o})
+	}
+	i := from.Instance(at)
+	if i.Current != nil {
+		set(state.CurrentObject, i.Current)
+	}
+	for _, key := range i.DeposedKeys() {
+		set(key, i.Deposed[key])
+	}
+	return out
+}
+
+// ChangeObjects makes a change of single objects of a shared state: it locks them, and waits until waited ends for the
+// holders of these locks. If it returns errors, nothing was changed, except that the snapshot may not have been
+// written. A change that was made already is not an error.
+func (s *Opened) ChangeObjects(ctx, waited context.Context, c snapshot.ObjectChange) diag.List {
+	var has locks.Set
+	for try := 0; ; try++ {
+		prior, diags := s.Load(ctx)
+		if diags.HasErrors() {
+			return diags
+		}
+		changes, err := onto(prior, c)
+		if err != nil {
+			return refusedChange(err.Error())
+		}
+		next := prior.Clone()
+		next.Apply(changes...)
+		differences := state.Differences(prior, next)
+		if len(differences) == 0 {
+			return s.Push(ctx) // a repeated request: the first one may not have written the snapshot
+		}
+		const most = 3
+		needs := objectLocks(differences)
+		if try == most { // others change the same resources again and again
+			needs = locks.Set{locks.All: locks.Write}
+		}
+		if has == nil || !has.Covers(needs) {
+			for o, m := range has {
+				needs.Add(o, m)
+			}
+			if diags := s.lockObjects(ctx, waited, needs); diags.HasErrors() {
+				return diags
+			}
+			has = needs
+			continue // the state may have changed before the locks were granted
+		}
+		if diags := s.unchangedSince(ctx, c, differences); diags.HasErrors() {
+			return diags
+		}
+		if err := s.takeTurn(ctx); err != nil {
+			return diag.Errors("Operation interrupted", "The state was not changed.", nil)
+		}
+		return s.Record(ctx, journal.Tx{Changes: changes, EndVersion: true, Cause: c.Operation})
+	}
+}
+
+// refusedChange returns the error of a change that others have made impossible. Its Extra is a *snapshot.Refused.
+func refusedChange(reason string) diag.List {
+	list := diag.Errors("The state was not changed", reason+".", nil)
+	list[0].Extra = &snapshot.Refused{Reason: reason}
+	return list
+}
+
+// RefusedIn returns the reason for which ChangeObjects has refused a change; nil if its errors are others.
+func RefusedIn(list diag.List) *snapshot.Refused {
+	for _, d := range list {
+		if refused, ok := d.Extra.(*snapshot.Refused); ok {
+			return refused
+		}
+	}
+	return nil
+}
+
+// onto returns the changes of a state for a change of objects. An instance that remains is never without objects in
+// between: its resource would be removed.
+func onto(prior *state.State, c snapshot.ObjectChange) (out []state.Change, err error) {
+	changed := state.Empty()
+	if len(c.State) > 0 {
+		var diags diag.List
+		if changed, diags = tfstate.Parse(c.State); diags.HasErrors() {
+			return nil, diags.Err()
+		}
+	}
+	all := changed.Addrs()
+	for _, text := range c.Removed {
+		at, diags := addr.ParseInstance(text)
+		if diags.HasErrors() {
+			return nil, diags.Err()
+		}
+		all = append(all, at)
+	}
+	for _, at := range all {
+		is := changed.Instance(at)
+		if is != nil {
+			out = append(out, setInstance(changed, at)...)
+		}
+		was := prior.Instance(at)
+		if was == nil {
+			continue
+		}
+		for _, key := range append(was.DeposedKeys(), state.CurrentObject) {
+			switch o := prior.Object(at, key); {
+			case o == nil:
+			case o.Status == state.InDoubt:
+				return nil, fmt.Errorf("an operation on %s is in doubt; resolve it first", at)
+			case is == nil || changed.Object(at, key) == nil:
+				out = append(out, state.SetObject{Addr: at, Deposed: key})
+			}
+		}
+	}
+	return out, nil
+}
+
+// objectLocks returns what must be locked to change a state by these differences; see applying.Applier.Locks for the
+// rules.
+func objectLocks(differences []state.Difference) locks.Set {
+	set := locks.Set{}
+	for _, d := range differences {
+		set.Add(locks.Instance(d.Instance.String()), locks.Write)
+		mode := locks.Read
+		if d.Then == nil || d.Now == nil || d.ThenBy.Config() != d.NowBy.Config() {
+			mode = locks.Write
+		}
+		set.Add(locks.Resource(d.Instance.Abs().String()), mode)
+		if d.Now == nil || d.Now.Current == nil || d.Now.Current.Dependencies == nil {
+			continue
+		}
+		for on := range d.Now.Current.Dependencies.All() {
+			had := d.Then != nil && d.Then.Current != nil && d.Then.Current.Dependencies != nil &&
+				d.Then.Current.Dependencies.Has(on)
+			if !had {
+				set.Add(locks.Dependents(on.Value()), locks.Depend)
+			}
+		}
+	}
+	return set
+}
+
+// lockObjects requests locks, and waits for them until waited ends.
+func (s *Opened) lockObjects(ctx, waited context.Context, set locks.Set) diag.List {
+	if err := s.ask(ctx, set); err != nil {
+		return diag.Errors("Error acquiring the state lock", err.Error()+".", nil)
+	}
+	var blockers []locks.Blocker
+	granted, diags := s.await(ctx, waited, func(list []locks.Blocker) { blockers = list }, nil)
+	if granted || diags.HasErrors() {
+		return diags
+	}
+	var reasons []string
+	for _, b := range blockers {
+		reasons = append(reasons, b.String())
+	}
+	return refusedChange("it needs locks of " + strings.Join(reasons, "; "))
+}
+
+// unchangedSince returns an error if others have changed the instances of the differences since the version that a
+// change was made for.
+func (s *Opened) unchangedSince(ctx context.Context, c snapshot.ObjectChange, own []state.Difference) diag.List {
+	changed, err := s.store.Since(ctx, s.Workspace, c.Lineage, c.Serial)
+	switch {
+	case errors.Is(err, journal.ErrVersion):
+		return refusedChange("the state was replaced by another one meanwhile; run the command again")
+	case err != nil:
+		return diag.Errors("Failed to load state", err.Error()+".", nil)
+	}
+	for _, d := range changed {
+		ours := slices.ContainsFunc(own, func(o state.Difference) bool {
+			return o.Instance == d.Instance && d.Output == "" && !d.Checks
+		})
+		if ours {
+			by := d.By.Who
+			if by == "" {
+				by = "another operation"
+			}
+			return refusedChange(fmt.Sprintf("%s has been changed by %s since the command read the state; run the command "+
+				"again", d.Instance, by))
+		}
+	}
+	return nil
+}

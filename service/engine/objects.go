@@ -1,0 +1,45 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// ChangeObjects implements service.Engine.
+func (e *Engine) ChangeObjects(ctx context.Context, j *service.Job, c service.ObjectChange) (err error) {
+	ctx, span := phaseSpan(ctx, "change objects", j)
+	defer func() { endSpan(span, err) }()
+	p, err := e.begin(ctx, j)
+	if err != nil {
+		return err
+	}
+	diags := p.changeObjects(ctx, c)
+	if refused := estate.RefusedIn(diags); refused != nil {
+		p.unwatched()
+		return &service.Refused{Reason: refused.Reason}
+	}
+	return p.end(diags)
+}
+
+func (p *phase) changeObjects(ctx context.Context, c service.ObjectChange) (diags diag.List) {
+	root, diags := p.estate.FindRoot(estate.Finding{Variables: p.vars, StorageOnly: true, Sources: p.screen.sources})
+	if diags.HasErrors() {
+		return diags
+	}
+	o := p.shared()
+	o.Sharing.Request, o.Sharing.Who, o.Sharing.Once = c.ID, c.Who, true
+	opened, more := p.estate.OpenState(ctx, root, o, c.Operation)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	defer func() { diags = diags.Append(opened.Close(ctx)) }()
+	waited, cancel := context.WithTimeout(p.job.Stopping, time.Duration(c.Wait*float64(time.Second)))
+	defer cancel()
+	return diags.Append(opened.ChangeObjects(ctx, waited, snapshot.ObjectChange{Operation: c.Operation,
+		Lineage: c.Lineage, Serial: c.Serial, Removed: c.Removed, State: c.State}))
+}
