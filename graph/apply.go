@@ -117,6 +117,7 @@ func flow(s *Static, p *plan.Plan, o ApplyOptions, t variant) *applyBuilder {
 	b.openInDestroy()
 	b.makings()
 	b.g.Values = len(b.g.Edges)
+	b.observers()
 	return b
 }
 
@@ -274,6 +275,38 @@ func (b *applyBuilder) makings() {
 			b.edge(v, b.begin[done])
 			b.waits(v, i, n, b.p.Changes[ci])
 		}
+	}
+}
+
+// observers orders the reading of data in check blocks after all other makings: checks come last, even if they refer
+// to nothing that changes. No other vertex depends on such data.
+func (b *applyBuilder) observers() {
+	var readings, others []int32
+	for i := range b.s.Nodes {
+		n := &b.s.Nodes[i]
+		if n.Kind != ResourceNode {
+			continue
+		}
+		for _, ci := range b.byResource[n.ConfigResource()] {
+			v, ok := b.makes[b.p.Changes[ci].Addr]
+			switch {
+			case !ok || b.p.Changes[ci].Deposed != state.CurrentObject:
+			case n.Resource.Check != "":
+				readings = append(readings, v)
+			case b.p.Changes[ci].Action != plan.NoOp:
+				others = append(others, v)
+			}
+		}
+	}
+	if len(readings) == 0 || len(others) == 0 {
+		return
+	}
+	last := b.vertex(plan.Vertex{Kind: plan.Sync, Change: -1})
+	for _, v := range others {
+		b.edge(v, last)
+	}
+	for _, v := range readings {
+		b.edge(last, v)
 	}
 }
 

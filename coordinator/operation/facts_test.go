@@ -1,6 +1,8 @@
 package operation_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -559,5 +561,46 @@ func TestAnObjectWhoseCreationIsInDoubtIsNotPlannedOver(t *testing.T) {
 		if !says(diags, want) {
 			t.Errorf("nothing says %q: %v", want, diags)
 		}
+	}
+}
+
+// The data of a check that refers to nothing was read at the beginning of an apply, beside the first changes: a check
+// of what the apply provides failed.
+func TestTheDataOfACheckIsReadAfterAllChanges(t *testing.T) {
+	const text = `
+resource "fake_thing" "a" { name = "a" }
+resource "fake_thing" "b" { name = fake_thing.a.id }
+check "lookup" {
+  data "fake_lookup" "d" { key = "k" }
+  assert {
+    condition     = data.fake_lookup.d.value == "value of k"
+    error_message = "no value"
+  }
+}
+`
+	for sentence, c := range map[string]struct {
+		fails bool
+		want  []string
+		check string
+	}{
+		"all are made": {false, []string{"create a", "create id1", "look up k"}, "check check.lookup pass"},
+		"one is not":   {true, nil, "check check.lookup unknown"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			e := newEstate(t)
+			e.configure(text)
+			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+			e.clean(diags)
+			e.cloud.log = nil
+			if c.fails {
+				e.cloud.onCreate = func(context.Context, string) (bool, error) { return false, errors.New("no room") }
+			}
+			_, diags = e.tryApply(planned.Plan)
+			if diags.HasErrors() != c.fails {
+				t.Error(diags.Err())
+			}
+			e.equal("the order", e.cloud.log, c.want)
+			e.equal("state", checks(e.state().Checks), []string{c.check})
+		})
 	}
 }
