@@ -63,14 +63,15 @@ func Operate(ctx context.Context, a *command.App, u *Screen, o estate.OperationO
 
 // ShowPlan makes a plan that is to be applied, and shows it with its problems. It returns nil when there is none to
 // show: a plan with errors and without changes is not shown.
-// With approved, nobody is asked whether to apply it, so what it says of checks is left out: the apply checks again.
+// With approved, nobody is asked whether to apply it, so warnings about checks are left out, because the apply
+// evaluates the checks again; except for a plan with errors, which is not applied.
 func (r *Run) ShowPlan(ctx context.Context, spec Spec, approved bool) (*operation.Planned, bool) {
 	planned, diags := r.Prepare(ctx, spec)
 	if planned != nil && diags.HasErrors() && len(planned.Plan.Changes)+len(planned.Plan.Outputs) == 0 {
 		planned = nil
 	}
 	r.showPlan(planned, spec)
-	if planned != nil && (approved || !planned.Plan.Applyable()) {
+	if planned != nil && !diags.HasErrors() && (approved || !planned.Plan.Applyable()) {
 		diags = slices.DeleteFunc(slices.Clone(diags), values.OfCheck)
 	}
 	r.UI.Diagnostics(diags)
