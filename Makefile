@@ -80,8 +80,9 @@ interrupts: ## send signals to real commands at MOMENTS moments of each
 backends: ## each backend: the steps of a user's state, 15 faults, wrong configurations; TOFU=PATH takes turns with it
 	TOFU=$(TOFU) $(GO) test ./test/backends -count=1 -timeout=2h -v -all
 
-servers: ## the steps over servers of others too, which npm installs: azurite, dynalite; TOFU=PATH takes turns
+servers: ## the steps over servers of others: azurite, dynalite (by npm), versitygw, fake-gcs-server; TOFU=PATH takes turns
 	npm ci --prefix test/servers --ignore-scripts --no-audit --no-fund
+	$(GO) -C test/servers/programs build -o ../bin/ tool
 	TOFU=$(TOFU) $(GO) test ./test/backends -count=1 -timeout=1h -v -run ServersOfOthers -servers=$(CURDIR)/test/servers
 
 contend: ## three programs contend for the state of each backend, a minute each; TOFU=PATH is one of them

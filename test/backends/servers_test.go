@@ -32,7 +32,10 @@ var servers = flag.String("servers", "", "the folder of test/servers, once npm c
 var others = map[string]func(t *testing.T) *world{
 	"azurerm on azurite": func(t *testing.T) *world {
 		address := serve(t, "azurite-blob", []string{"AZURITE_ACCOUNTS=" + azure.Account + ":" + azure.AccessKey},
-			"--blobHost", "127.0.0.1", "--inMemoryPersistence", "--skipApiVersionCheck", "--silent", "--blobPort")
+			func(port string) []string {
+				return []string{"--blobHost", "127.0.0.1", "--inMemoryPersistence", "--skipApiVersionCheck", "--silent",
+					"--blobPort", port}
+			})
 		host := azure.Account + ".blob.core.windows.net"
 		container(t, address, host)
 		to, err := url.Parse(address)
@@ -51,12 +54,52 @@ var others = map[string]func(t *testing.T) *world{
 			key                  = "a/b.tfstate"`}
 	},
 	"s3 with dynalite": func(t *testing.T) *world {
-		address := serve(t, "dynalite", nil, "--createTableMs", "0", "--port")
+		address := serve(t, "dynalite", nil, func(port string) []string {
+			return []string{"--createTableMs", "0", "--port", port}
+		})
 		w := worlds["s3"](t)
 		env := maps.Clone(w.env)
 		env["AWS_ENDPOINT_URL_DYNAMODB"] = address
 		table(t, address)
 		return &world{kind: "s3", env: env, body: w.body}
+	},
+	"gcs on fake-gcs-server": func(t *testing.T) *world {
+		data := t.TempDir() // a directory in it is a bucket
+		if err := os.Mkdir(filepath.Join(data, "states"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		address := serve(t, "fake-gcs-server", nil, func(port string) []string {
+			return []string{"-scheme", "http", "-backend", "memory", "-data", data, "-host", "127.0.0.1", "-port", port,
+				"-public-host", "127.0.0.1:" + port, "-log-level", "error"}
+		})
+		return &world{kind: "gcs", env: map[string]string{
+			"GOOGLE_OAUTH_ACCESS_TOKEN": "token", "GOOGLE_STORAGE_CUSTOM_ENDPOINT": address + "/storage/v1/",
+		}, body: `
+			bucket = "states"
+			prefix = "a/b"`}
+	},
+	// It checks the signatures of requests.
+	"s3 on versitygw": func(t *testing.T) *world {
+		const region = "eu-west-1"
+		data, metadata := t.TempDir(), t.TempDir()
+		if err := os.Mkdir(filepath.Join(data, "states"), 0o700); err != nil { // a bucket
+			t.Fatal(err)
+		}
+		address := serve(t, "versitygw", nil, func(port string) []string {
+			return []string{"--port", "127.0.0.1:" + port, "--access", amazon.AccessKey, "--secret", amazon.SecretKey,
+				"--region", region, "--quiet", "posix", "--sidecar", metadata, data}
+		})
+		return &world{kind: "s3", env: map[string]string{
+			"AWS_ACCESS_KEY_ID": amazon.AccessKey, "AWS_SECRET_ACCESS_KEY": amazon.SecretKey, "AWS_REGION": region,
+			"AWS_ENDPOINT_URL_S3": address,
+		}, body: `
+			bucket                      = "states"
+			key                         = "a/b.tfstate"
+			use_lockfile                = true
+			use_path_style              = true
+			skip_credentials_validation = true
+			skip_requesting_account_id  = true
+			skip_metadata_api_check     = true`}
 	},
 }
 
@@ -73,8 +116,9 @@ func TestTheStepsAreTakenOverServersOfOthers(t *testing.T) {
 	}
 }
 
-// serve starts a program of Node on a port that is free, which comes after the arguments, and waits until it listens.
-func serve(t *testing.T, name string, env []string, args ...string) string {
+// serve starts a server on a free port, and waits until it listens. It is a program of test/servers: one in Go, or one
+// for Node.
+func serve(t *testing.T, name string, env []string, args func(port string) []string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -88,7 +132,11 @@ func serve(t *testing.T, name string, env []string, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(*servers, "node_modules", ".bin", name), append(args, port)...)
+	program := filepath.Join(*servers, "bin", name)
+	if _, err := os.Stat(program); err != nil {
+		program = filepath.Join(*servers, "node_modules", ".bin", name)
+	}
+	cmd := exec.Command(program, args(port)...)
 	cmd.Dir, cmd.Env = t.TempDir(), append(env, "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir())
 	p, err := process.Start(name, cmd)
 	if err != nil {
