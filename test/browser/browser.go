@@ -165,10 +165,21 @@ func (s *Site) do(actions ...chromedp.Action) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
-	if err := chromedp.Run(ctx, actions...); err != nil {
-		s.t.Fatalf("%v; the page shows: %s", err, s.text())
+	for _, action := range actions {
+		err := chromedp.Run(ctx, action)
+		for err != nil && strings.Contains(err.Error(), forgotten) {
+			err = chromedp.Run(ctx, action)
+		}
+		if err != nil {
+			s.t.Fatalf("%v; the page shows: %s", err, s.text())
+		}
 	}
 }
+
+// forgotten is the error of an action that began before the browser gave the nodes of a new page their identifiers
+// again. The browser does so when the page has been parsed, and chromedp looks up the node first and acts on it second.
+// The action had no effect yet.
+const forgotten = "Could not find node with given id"
 
 // text returns the text of the page.
 func (s *Site) text() string {
