@@ -22,7 +22,7 @@ PLAY = $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(
 MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint lint-more vet generate bench backends servers contend sim sim-service fault fault-large fault-service teams watching interrupts conformance tools clean
+.PHONY: help build test race lint lint-more vet generate bench backends servers servers-kubernetes contend sim sim-service fault fault-large fault-service teams watching interrupts conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,12 @@ servers: ## the steps over servers of others: azurite, dynalite (by npm), versit
 	npm ci --prefix test/servers --ignore-scripts --no-audit --no-fund
 	$(GO) -C test/servers/programs build -o ../bin/ tool
 	TOFU=$(TOFU) $(GO) test ./test/backends -count=1 -timeout=1h -v -run ServersOfOthers -servers=$(CURDIR)/test/servers
+
+servers-kubernetes: ## the steps over a kube-apiserver with etcd, which it builds in six minutes; TOFU=PATH takes turns
+	$(GO) -C test/servers/kubernetes build -o ../bin/etcd go.etcd.io/etcd/server/v3
+	$(GO) -C test/servers/kubernetes build -o ../bin/kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
+	TOFU=$(TOFU) $(GO) test ./test/backends -count=1 -timeout=1h -v -run ServersOfOthers/kubernetes \
+		-servers=$(CURDIR)/test/servers
 
 contend: ## three programs contend for the state of each backend, a minute each; TOFU=PATH is one of them
 	TOFU=$(TOFU) $(GO) test ./test/backends -count=1 -timeout=1h -v -run ManyPrograms -contend=1m

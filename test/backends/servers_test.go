@@ -2,9 +2,15 @@ package backends
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"flag"
 	"fmt"
 	"maps"
@@ -31,7 +37,7 @@ var servers = flag.String("servers", "", "the folder of test/servers, once npm c
 // others are places on servers that others have written.
 var others = map[string]func(t *testing.T) *world{
 	"azurerm on azurite": func(t *testing.T) *world {
-		address := serve(t, "azurite-blob", []string{"AZURITE_ACCOUNTS=" + azure.Account + ":" + azure.AccessKey},
+		address := "http://" + serve(t, "azurite-blob", []string{"AZURITE_ACCOUNTS=" + azure.Account + ":" + azure.AccessKey},
 			func(port string) []string {
 				return []string{"--blobHost", "127.0.0.1", "--inMemoryPersistence", "--skipApiVersionCheck", "--silent",
 					"--blobPort", port}
@@ -54,7 +60,7 @@ var others = map[string]func(t *testing.T) *world{
 			key                  = "a/b.tfstate"`}
 	},
 	"s3 with dynalite": func(t *testing.T) *world {
-		address := serve(t, "dynalite", nil, func(port string) []string {
+		address := "http://" + serve(t, "dynalite", nil, func(port string) []string {
 			return []string{"--createTableMs", "0", "--port", port}
 		})
 		w := worlds["s3"](t)
@@ -68,7 +74,7 @@ var others = map[string]func(t *testing.T) *world{
 		if err := os.Mkdir(filepath.Join(data, "states"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		address := serve(t, "fake-gcs-server", nil, func(port string) []string {
+		address := "http://" + serve(t, "fake-gcs-server", nil, func(port string) []string {
 			return []string{"-scheme", "http", "-backend", "memory", "-data", data, "-host", "127.0.0.1", "-port", port,
 				"-public-host", "127.0.0.1:" + port, "-log-level", "error"}
 		})
@@ -85,7 +91,7 @@ var others = map[string]func(t *testing.T) *world{
 		if err := os.Mkdir(filepath.Join(data, "states"), 0o700); err != nil { // a bucket
 			t.Fatal(err)
 		}
-		address := serve(t, "versitygw", nil, func(port string) []string {
+		address := "http://" + serve(t, "versitygw", nil, func(port string) []string {
 			return []string{"--port", "127.0.0.1:" + port, "--access", amazon.AccessKey, "--secret", amazon.SecretKey,
 				"--region", region, "--quiet", "posix", "--sidecar", metadata, data}
 		})
@@ -101,6 +107,7 @@ var others = map[string]func(t *testing.T) *world{
 			skip_requesting_account_id  = true
 			skip_metadata_api_check     = true`}
 	},
+	"kubernetes on kube-apiserver": cluster,
 }
 
 // Where TOFU names an OpenTofu, it is at work in the second directory.
@@ -116,22 +123,29 @@ func TestTheStepsAreTakenOverServersOfOthers(t *testing.T) {
 	}
 }
 
-// serve starts a server on a free port, and waits until it listens. It is a program of test/servers: one in Go, or one
-// for Node.
-func serve(t *testing.T, name string, env []string, args func(port string) []string) string {
+// freePort returns a port of 127.0.0.1 on which nothing listens.
+func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, port, err := net.SplitHostPort(address)
+	_, port, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// serve starts a server on a free port, waits until it listens, and returns its address without a scheme. It is a
+// program of test/servers: one in Go, or one for Node.
+func serve(t *testing.T, name string, env []string, args func(port string) []string) string {
+	t.Helper()
+	port := freePort(t)
+	address := net.JoinHostPort("127.0.0.1", port)
 	program := filepath.Join(*servers, "bin", name)
 	if _, err := os.Stat(program); err != nil {
 		program = filepath.Join(*servers, "node_modules", ".bin", name)
@@ -159,7 +173,7 @@ func serve(t *testing.T, name string, env []string, args func(port string) []str
 		}
 		return err == nil
 	})
-	return "http://" + address
+	return address
 }
 
 // send sends a request that makes what a place needs.
@@ -212,4 +226,69 @@ func table(t *testing.T, address string) {
 	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+amazon.AccessKey+
 		"/20260101/eu-west-1/dynamodb/aws4_request, SignedHeaders=host, Signature=00") // which dynalite does not check
 	send(t, r)
+}
+
+// cluster starts the control plane of a Kubernetes cluster: an etcd and an API server, with a token of an administrator.
+func cluster(t *testing.T) *world {
+	if _, err := os.Stat(filepath.Join(*servers, "bin", "kube-apiserver")); err != nil {
+		t.Skip("there is no kube-apiserver (make servers-kubernetes builds it): ", err)
+	}
+	const token = "the-token-of-an-administrator"
+	peers := "http://" + net.JoinHostPort("127.0.0.1", freePort(t))
+	etcd := "http://" + serve(t, "etcd", nil, func(port string) []string {
+		clients := "http://127.0.0.1:" + port
+		return []string{"--data-dir", t.TempDir(), "--listen-client-urls", clients, "--advertise-client-urls", clients,
+			"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default=" + peers,
+			"--log-level", "error", "--unsafe-no-fsync"}
+	})
+	dir := t.TempDir()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts, tokens := filepath.Join(dir, "accounts.pem"), filepath.Join(dir, "tokens.csv")
+	for file, content := range map[string][]byte{
+		accounts: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}),
+		tokens:   []byte(token + `,admin,admin,"system:masters"` + "\n"),
+	} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address := "https://" + serve(t, "kube-apiserver", nil, func(port string) []string {
+		return []string{"--etcd-servers", etcd, "--bind-address", "127.0.0.1", "--secure-port", port, "--cert-dir", dir,
+			"--service-account-issuer", "https://issuer.example", "--service-account-key-file", accounts,
+			"--service-account-signing-key-file", accounts, "--token-auth-file", tokens, "--authorization-mode", "RBAC",
+			"--disable-admission-plugins", "ServiceAccount", "--service-cluster-ip-range", "10.0.0.0/24"}
+	})
+	authority, err := os.ReadFile(filepath.Join(dir, "apiserver.crt")) // it is written before the server listens
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(authority)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}
+	t.Cleanup(client.CloseIdleConnections)
+	eventually(t, "the API server has made the default namespace", func() bool {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/api/v1/namespaces/default", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer, err := client.Do(r)
+		if err != nil {
+			return false
+		}
+		return answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
+	})
+	return &world{kind: "kubernetes", env: map[string]string{
+		// OpenTofu wants a file, which need not be there.
+		"KUBE_CONFIG_PATH": filepath.Join(dir, "none"), "KUBE_TOKEN": token, "KUBE_CLUSTER_CA_CERT_DATA": string(authority),
+	}, body: `
+			host          = "` + address + `"
+			secret_suffix = "state"`}
 }
