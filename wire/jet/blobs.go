@@ -132,14 +132,29 @@ func (b bucket) PutBlob(ctx context.Context, sum string, data []byte) error {
 	if there, err := b.HasBlob(ctx, sum); err != nil || there {
 		return err
 	}
+	if err := b.put(ctx, sum, data); err != nil {
+		return fmt.Errorf("storing blob %s: %w", sum, err)
+	}
+	return nil
+}
+
+// putTries is how often an object is published before its publisher is told that the server does not answer.
+const putTries = 3
+
+// put publishes an object, and again if the server acknowledges a part too late. The client then removes the parts that
+// it published, though the description may be stored: without another try, the object could be found and not be read.
+func (b bucket) put(ctx context.Context, name string, data []byte) error {
 	store, err := b.open(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := store.PutBytes(ctx, sum, data); err != nil {
-		return fmt.Errorf("storing blob %s: %w", sum, problem(err))
+	for try := 1; ; try++ {
+		_, err := store.PutBytes(ctx, name, data)
+		err = problem(err)
+		if !errors.Is(err, wire.ErrUnanswered) || ctx.Err() != nil || try == putTries {
+			return err
+		}
 	}
-	return nil
 }
 
 // GetBlob implements wire.Blobs.
@@ -177,12 +192,8 @@ func (b bucket) HasBlob(ctx context.Context, sum string) (bool, error) {
 
 // NameBlob implements wire.Blobs.
 func (b bucket) NameBlob(ctx context.Context, name, sum string) error {
-	store, err := b.open(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := store.PutString(ctx, namePrefix+name, sum); err != nil {
-		return fmt.Errorf("naming a blob %q: %w", name, problem(err))
+	if err := b.put(ctx, namePrefix+name, []byte(sum)); err != nil {
+		return fmt.Errorf("naming a blob %q: %w", name, err)
 	}
 	return nil
 }

@@ -8,11 +8,15 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/millipede-iac/millipede/test/proxy"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/wire/jet"
 )
@@ -68,6 +72,41 @@ func TestABlobThatLostItsPartsIsStoredAgain(t *testing.T) {
 		}
 		if got, err := c.LookupBlob(ctx, "n"); err != nil || got != name {
 			t.Errorf("named again, it is %q, %v", got, err)
+		}
+	}
+}
+
+// A server on a busy machine did not acknowledge the name of a provider package in time. The run that stored it failed,
+// and so did another, because the name had been stored without its part.
+func TestABlobIsPublishedAgainWhenItsAcknowledgmentIsLate(t *testing.T) {
+	const timeout = 500 * time.Millisecond
+	ctx := t.Context() // with a deadline, the client would wait for it
+	p := must(proxy.Start(strings.TrimPrefix(listen(t), "nats://")))(t)
+	t.Cleanup(func() { closeAll(t, p) })
+	c := must(jet.Connect(ctx, jet.Options{URL: "nats://" + p.Address(), User: "coordinator", Password: "c",
+		Provision: true, Timeout: timeout, Log: logTo(t)}))(t)
+	t.Cleanup(func() { closeAll(t, c) })
+	if err := c.NameBlob(ctx, "first", "sum"); err != nil { // which creates the bucket
+		t.Fatal(err)
+	}
+	for i := range 6 { // the first are held at their first request, the others at a later one, or not at all
+		name := fmt.Sprint("n", i)
+		ended := make(chan error, 1)
+		if i < 2 {
+			p.Hold()
+		}
+		go func() { ended <- c.NameBlob(ctx, name, "sum") }()
+		for range i * 400 {
+			runtime.Gosched()
+		}
+		p.Hold()
+		time.Sleep(timeout * 6 / 5)
+		p.Mend()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if sum, err := c.LookupBlob(ctx, name); err != nil || sum != "sum" {
+			t.Errorf("the name leads to %q, %v", sum, err)
 		}
 	}
 }

@@ -367,7 +367,7 @@ func problem(err error) error {
 		errors.Is(err, nats.ErrBadSubscription):
 		return fmt.Errorf("%w: %w", wire.ErrDisconnected, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout),
-		errors.Is(err, nats.ErrNoResponders),
+		errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrAsyncPublishTimeout),
 		errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, jetstream.ErrServerShutdown):
 		return fmt.Errorf("%w: %w", wire.ErrUnanswered, err)
 	}
