@@ -138,8 +138,9 @@ func (b bucket) PutBlob(ctx context.Context, sum string, data []byte) error {
 	return nil
 }
 
-// putTries is how often an object is published before its publisher is told that the server does not answer.
-const putTries = 3
+// tries is how often an object is published, and how many time-outs its next part is waited for, before the server
+// counts as not answering.
+const tries = 3
 
 // put publishes an object, and again if the server acknowledges a part too late. The client then removes the parts that
 // it published, though the description may be stored: without another try, the object could be found and not be read.
@@ -151,7 +152,7 @@ func (b bucket) put(ctx context.Context, name string, data []byte) error {
 	for try := 1; ; try++ {
 		_, err := store.PutBytes(ctx, name, data)
 		err = problem(err)
-		if !errors.Is(err, wire.ErrUnanswered) || ctx.Err() != nil || try == putTries {
+		if !errors.Is(err, wire.ErrUnanswered) || ctx.Err() != nil || try == tries {
 			return err
 		}
 	}

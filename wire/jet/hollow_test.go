@@ -76,16 +76,23 @@ func TestABlobThatLostItsPartsIsStoredAgain(t *testing.T) {
 	}
 }
 
+// slow connects through a proxy that the test can hold, and returns how long a request may take.
+func slow(t *testing.T) (*jet.Conn, *proxy.Proxy, time.Duration) {
+	t.Helper()
+	const timeout = 500 * time.Millisecond
+	p := must(proxy.Start(strings.TrimPrefix(listen(t), "nats://")))(t)
+	t.Cleanup(func() { closeAll(t, p) })
+	c := must(jet.Connect(t.Context(), jet.Options{URL: "nats://" + p.Address(), User: "coordinator", Password: "c",
+		Provision: true, Timeout: timeout, Log: logTo(t)}))(t)
+	t.Cleanup(func() { closeAll(t, c) })
+	return c, p, timeout
+}
+
 // A server on a busy machine did not acknowledge the name of a provider package in time. The run that stored it failed,
 // and so did another, because the name had been stored without its part.
 func TestABlobIsPublishedAgainWhenItsAcknowledgmentIsLate(t *testing.T) {
-	const timeout = 500 * time.Millisecond
 	ctx := t.Context() // with a deadline, the client would wait for it
-	p := must(proxy.Start(strings.TrimPrefix(listen(t), "nats://")))(t)
-	t.Cleanup(func() { closeAll(t, p) })
-	c := must(jet.Connect(ctx, jet.Options{URL: "nats://" + p.Address(), User: "coordinator", Password: "c",
-		Provision: true, Timeout: timeout, Log: logTo(t)}))(t)
-	t.Cleanup(func() { closeAll(t, c) })
+	c, p, timeout := slow(t)
 	if err := c.NameBlob(ctx, "first", "sum"); err != nil { // which creates the bucket
 		t.Fatal(err)
 	}
@@ -108,5 +115,29 @@ func TestABlobIsPublishedAgainWhenItsAcknowledgmentIsLate(t *testing.T) {
 		if sum, err := c.LookupBlob(ctx, name); err != nil || sum != "sum" {
 			t.Errorf("the name leads to %q, %v", sum, err)
 		}
+	}
+}
+
+// A batch of parts had to arrive within the time-out as a whole: a line with less than 0.8 MB/s could not fetch provider
+// packages at all, and a busy server failed a run.
+func TestABlobIsReadOnWhereTheLineWasSlow(t *testing.T) {
+	c, p, timeout := slow(t)
+	data := bytes.Repeat([]byte("x"), 6<<20)
+	hash := sha256.Sum256(data)
+	sum := hex.EncodeToString(hash[:])
+	if err := c.PutBlob(t.Context(), sum, data); err != nil {
+		t.Fatal(err)
+	}
+	var mended *time.Timer
+	got, err := c.GetBlobIf(t.Context(), sum, func(int64) error {
+		p.Hold()
+		mended = time.AfterFunc(timeout*6/5, p.Mend)
+		return nil
+	})
+	if err != nil || !bytes.Equal(got, data) {
+		t.Errorf("it has %d of %d bytes, %v", len(got), len(data), err)
+	}
+	if mended != nil && mended.Stop() {
+		t.Error("it was read over a line that passes nothing on")
 	}
 }

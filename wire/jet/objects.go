@@ -129,7 +129,8 @@ const (
 )
 
 // read returns an object's content, unless ok returns an error for its size. The parts come from any replica, which may
-// be behind the leader for a while. An object of which the leader has no part counts as not found; see whole.
+// be behind the leader for a while. An object of which the leader has no part counts as not found; see whole. A batch
+// that breaks off, because the line is slow or a server has stopped, is continued at the next part.
 func (b bucket) read(ctx context.Context, name string, ok func(bytes int64) error) ([]byte, error) {
 	info, err := b.info(ctx, name)
 	if err != nil {
@@ -142,13 +143,15 @@ func (b bucket) read(ctx context.Context, name string, ok func(bytes int64) erro
 		return nil, err
 	}
 	data, next, asked := make([]byte, 0, info.Size), uint64(1), false
-	giveUp := time.Now().Add(b.c.opts.Timeout)
+	arrived := time.Now()
 	for uint64(len(data)) < info.Size {
 		had := len(data)
-		if data, next, err = b.readOn(ctx, b.parts(info), data, next); err != nil {
+		data, next, err = b.readOn(ctx, b.parts(info), data, next)
+		unanswered := errors.Is(err, wire.ErrUnanswered) && ctx.Err() == nil
+		if err != nil && (!unanswered || len(data) == had && time.Since(arrived) >= tries*b.c.opts.Timeout) {
 			return nil, err
 		}
-		if len(data) == 0 && !asked {
+		if len(data) == 0 && !unanswered && !asked {
 			asked = true
 			if _, err := b.c.lastMessage(ctx, b.stream(), b.parts(info)); err != nil {
 				return nil, err
@@ -158,9 +161,9 @@ func (b bucket) read(ctx context.Context, name string, ok func(bytes int64) erro
 		case uint64(len(data)) > info.Size:
 			return nil, fmt.Errorf("it has more than the %d bytes that it should have", info.Size)
 		case len(data) > had:
-			giveUp = time.Now().Add(b.c.opts.Timeout)
+			arrived = time.Now()
 			continue
-		case time.Now().After(giveUp):
+		case !unanswered && time.Since(arrived) > b.c.opts.Timeout:
 			return nil, fmt.Errorf("%d of its %d bytes are missing", info.Size-uint64(len(data)), info.Size)
 		}
 		if err := pause(ctx, replicaPause); err != nil {
@@ -170,10 +173,9 @@ func (b bucket) read(ctx context.Context, name string, ok func(bytes int64) erro
 	return data, nil
 }
 
-// readOn appends a batch of an object's parts, from the message next on, to data.
+// readOn appends a batch of an object's parts, from the message next on, to data. Each part has the request time-out to
+// arrive. With an error, data and next are those of the parts that did.
 func (b bucket) readOn(ctx context.Context, parts string, data []byte, next uint64) ([]byte, uint64, error) {
-	ctx, cancel := b.c.bounded(ctx)
-	defer cancel()
 	sub, err := b.c.nc.SubscribeSync(b.c.nc.NewInbox())
 	if err != nil {
 		return data, next, problem(err)
@@ -189,7 +191,9 @@ func (b bucket) readOn(ctx context.Context, parts string, data []byte, next uint
 		return data, next, problem(err)
 	}
 	for {
-		m, err := sub.NextMsgWithContext(ctx)
+		one, cancel := b.c.bounded(ctx)
+		m, err := sub.NextMsgWithContext(one)
+		cancel()
 		if err != nil {
 			return data, next, b.c.denied(problem(err), subject)
 		}
@@ -198,7 +202,7 @@ func (b bucket) readOn(ctx context.Context, parts string, data []byte, next uint
 		case "204", "404": // the end of the batch; nothing of the object here
 			return data, next, nil
 		case "503":
-			return data, next, nats.ErrNoResponders
+			return data, next, problem(nats.ErrNoResponders)
 		default:
 			return data, next, errors.New("the server answers " + status + " " + m.Header.Get("Description"))
 		}
