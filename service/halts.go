@@ -9,8 +9,8 @@ import (
 )
 
 // Halt prevents runs from starting in a workspace, or in the whole service if workspace is empty, until Lift is
-// called. Runs in progress continue (a drain). With h.Emergency they are stopped as by an interrupt, and
-// continue after Lift: a plan starts again, an apply is resumed. A new halt replaces the previous one.
+// called. Runs in progress continue (a drain). With h.Emergency they start no further operation, and continue after
+// Lift: a plan starts again, an apply is resumed. A new halt replaces the previous one.
 func (s *Service) Halt(a *Actor, workspace string, h record.Halt) error {
 	reason, err := haltReason(h.Reason)
 	if err != nil {
