@@ -1,0 +1,229 @@
+package service
+
+import (
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// Confirm approves the plan of a run; it is applied when the workspace's queue allows.
+func (s *Service) Confirm(a *Actor, id, comment string) error {
+	return s.act(a, "run.apply", id, comment, needApply, func(tx *store.Tx, r *record.Run) error {
+		r.ConfirmedBy = a.ID()
+		return s.enter(tx, r, record.EventConfirmed, 0, a.ID())
+	})
+}
+
+// Discard discards the plan of a run: it will not be applied.
+func (s *Service) Discard(a *Actor, id, comment string) error {
+	return s.act(a, "run.discard", id, comment, needApply, func(tx *store.Tx, r *record.Run) error {
+		return s.enter(tx, r, record.EventDiscarded, 0, a.ID())
+	})
+}
+
+// Cancel cancels a run: at once if no phase of it is in progress; otherwise the phase is stopped as by an
+// interrupt.
+func (s *Service) Cancel(a *Actor, id, comment string) error {
+	return s.act(a, "run.cancel", id, comment, needPlan, func(tx *store.Tx, r *record.Run) error {
+		if !r.Status.Cancelable() {
+			return conflict("the run is %s and cannot be canceled", r.Status)
+		}
+		first := r.CancelAsked.IsZero()
+		if first {
+			r.CancelAsked = s.now().UTC()
+		}
+		if !r.Status.Computes() {
+			return s.enter(tx, r, record.EventCanceled, 0, a.ID())
+		}
+		if first {
+			if err := s.remark(tx, r, "cancel_requested", "", a.ID()); err != nil {
+				return err
+			}
+		}
+		tx.After(func() {
+			s.queue.stop(r.ID)
+			s.queue.changed(r.ID) // this ends a suspended apply
+		})
+		return runs.Put(tx, r)
+	})
+}
+
+// ForceCancel abandons a run that has not ended since it was canceled: its running operations become in doubt.
+func (s *Service) ForceCancel(a *Actor, id, comment string) error {
+	return s.act(a, "run.force-cancel", id, comment, needAdmin, func(tx *store.Tx, r *record.Run) error {
+		if !s.ForceCancelable(r) {
+			return conflict("the run cannot be force-canceled: cancel it first, and wait %s", s.opts.ForceCancelAfter)
+		}
+		tx.After(func() { s.queue.leave(r.ID) })
+		return s.remark(tx, r, "force_cancel_requested", "", a.ID())
+	})
+}
+
+// ForceCancelable reports whether a run may be force-canceled.
+func (s *Service) ForceCancelable(r *record.Run) bool {
+	return r.Status.Computes() && !r.CancelAsked.IsZero() && s.now().Sub(r.CancelAsked) >= s.opts.ForceCancelAfter
+}
+
+// ForceCancelAt returns the time from which a canceled run may be force-canceled.
+func (s *Service) ForceCancelAt(r *record.Run) time.Time {
+	return r.CancelAsked.Add(s.opts.ForceCancelAfter)
+}
+
+// act changes a run on behalf of an actor who needs a right.
+func (s *Service) act(a *Actor, action, id, comment string, n need, change func(*store.Tx, *record.Run) error) error {
+	return s.audited(a, action, id, func(tx *store.Tx) error {
+		v, err := a.runView(tx, id)
+		if err != nil {
+			return err
+		}
+		if !n.has(v.Permissions) {
+			return forbidden("you are not allowed to %s", n.what)
+		}
+		r := v.Run
+		if err := change(tx, &r); err != nil {
+			return err
+		}
+		if comment != "" {
+			_, err = s.say(tx, a, id, comment)
+		}
+		return err
+	})
+}
+
+// enter applies an event to a run and to its workspace, in one transaction.
+func (s *Service) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, o record.Outcome, actor string) error {
+	if err := r.Enter(k, o, s.now().UTC()); err != nil {
+		return conflict("the run %s is %s", r.ID, r.Status)
+	}
+	if err := runs.Put(tx, r); err != nil {
+		return err
+	}
+	if err := s.remark(tx, r, string(k), "", actor); err != nil {
+		return err
+	}
+	w, err := workspaces.Get(tx, r.Workspace)
+	if err != nil {
+		return err
+	}
+	if err := s.follow(tx, w, r, k); err != nil {
+		return err
+	}
+	if trigger, message := triggerOf(r); trigger != "" {
+		if err := s.notify(tx, r, trigger, message, actor); err != nil {
+			return err
+		}
+	}
+	id, status := r.ID, r.Status
+	tx.After(func() {
+		s.opts.Became(status)
+		s.queue.changed(id)
+	})
+	return workspaces.Put(tx, w)
+}
+
+// follow updates the workspace after an event of its run: the lock, and the current run that it shows.
+func (s *Service) follow(tx *store.Tx, w *record.Workspace, r *record.Run, k record.RunEventKind) error {
+	mine := w.Lock.Kind == "run" && w.Lock.ID == r.ID
+	locks := !r.PlanOnly && r.Status.Holds() && (!r.SavePlan || k == record.EventApplyQueued ||
+		r.Status == record.Applying)
+	switch {
+	case locks && !w.Lock.Held():
+		w.Lock = record.Lock{Kind: "run", ID: r.ID, At: s.now().UTC()}
+	case mine && (r.Status.Final() || r.Status == record.PlannedAndSaved):
+		var err error
+		if w.Lock, err = s.lockOfOthers(tx, w, r); err != nil {
+			return err
+		}
+	}
+	if k == record.EventApplyQueued {
+		if err := s.supersede(tx, w, r); err != nil {
+			return err
+		}
+		w.CurrentRun = r.ID
+		if c, err := configurations.Get(tx, r.Configuration); err == nil && c.Provisional {
+			w.CurrentConfiguration = c.ID
+		}
+	}
+	if r.Status.Final() && w.CurrentRun == r.ID {
+		w.CurrentRun = s.nextRun(tx, w)
+	}
+	return nil
+}
+
+// lockOfOthers returns the lock of a workspace after one of its runs has ended: that of another run in
+// progress, or none. While somebody changes objects of the state, the lock of the ended run remains.
+func (s *Service) lockOfOthers(tx *store.Tx, w *record.Workspace, ended *record.Run) (record.Lock, error) {
+	if !w.ObjectLocks {
+		return record.Lock{}, nil
+	}
+	for _, id := range runs.List(tx, "active", w.ID) {
+		o, err := runs.Get(tx, id)
+		if err != nil {
+			return record.Lock{}, err
+		}
+		if o.ID != ended.ID && !o.PlanOnly && o.Status.Holds() && holds(o) {
+			return record.Lock{Kind: "run", ID: o.ID, At: s.now().UTC()}, nil
+		}
+	}
+	if s.queue.changesObjects(w.ID) {
+		return record.Lock{Kind: "run", ID: ended.ID, At: s.now().UTC()}, nil
+	}
+	return record.Lock{}, nil
+}
+
+// supersede discards the saved plans of a workspace when another run applies: they are based on an outdated
+// state.
+func (s *Service) supersede(tx *store.Tx, w *record.Workspace, by *record.Run) error {
+	if w.ObjectLocks {
+		return nil // a plan stays valid as long as the objects that it depends on do
+	}
+	for _, id := range runs.List(tx, "active", w.ID) {
+		r, err := runs.Get(tx, id)
+		if err != nil {
+			return err
+		}
+		if r.ID == by.ID || r.Status != record.PlannedAndSaved {
+			continue
+		}
+		if err := r.Enter(record.EventDiscarded, 0, s.now().UTC()); err != nil {
+			return err
+		}
+		if err := s.remark(tx, r, "discarded", "another run was applied first: "+by.ID, ""); err != nil {
+			return err
+		}
+		if err := runs.Put(tx, r); err != nil {
+			return err
+		}
+		tx.After(func() { s.queue.changed(r.ID) })
+	}
+	return nil
+}
+
+// nextRun returns the run that gets the workspace next; empty if there is none.
+func (s *Service) nextRun(tx *store.Tx, w *record.Workspace) string {
+	for _, id := range runs.List(tx, "active", w.ID) {
+		if r, err := runs.Get(tx, id); err == nil && !r.PlanOnly && !r.SavePlan {
+			return r.ID
+		}
+	}
+	return ""
+}
+
+// dropRun removes the records of a run.
+func (s *Service) dropRun(tx *store.Tx, r *record.Run) error {
+	for _, id := range runNotes.List(tx, "run", r.ID) {
+		if err := runNotes.Delete(tx, id); err != nil {
+			return err
+		}
+	}
+	for _, id := range comments.List(tx, "run", r.ID) {
+		if err := comments.Delete(tx, id); err != nil {
+			return err
+		}
+	}
+	if err := dropRunTokens(tx, r.ID, func(string) bool { return false }); err != nil {
+		return err
+	}
+	return runs.Delete(tx, r.ID)
+}

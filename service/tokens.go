@@ -1,0 +1,103 @@
+package service
+
+import (
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// Tokens returns the tokens of a user, a team or an organization. Only their hashes are stored.
+func (s *Service) Tokens(a *Actor, kind, owner string) (out []*record.Token, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if owner, err = a.mayTokens(tx, kind, owner); err != nil {
+			return err
+		}
+		out, err = tokens.Select(tx, "owner", kind, owner)
+		return err
+	})
+	return out, told(err)
+}
+
+// Token returns the record of a token by its ID.
+func (s *Service) Token(a *Actor, id string) (t *record.Token, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if t, err = tokens.Get(tx, id); err == nil {
+			_, err = a.mayTokens(tx, t.Kind, t.Owner)
+		}
+		if err != nil {
+			return notFound("there is no token %q that you manage", id)
+		}
+		return nil
+	})
+	return t, told(err)
+}
+
+// mayTokens checks that the actor manages the tokens of an owner, and returns the owner's ID.
+func (a *Actor) mayTokens(tx *store.Tx, kind, owner string) (string, error) {
+	switch kind {
+	case record.TokenUser:
+		if a.User != nil && (a.User.ID == owner || a.admin()) {
+			if _, err := users.Get(tx, owner); err == nil {
+				return owner, nil
+			}
+		}
+	case record.TokenTeam:
+		if t, o, err := a.team(tx, owner); err == nil && (a.owns(o) || t.ID != o.Owners && a.manages(o, manageTeams)) {
+			return t.ID, nil
+		}
+	case record.TokenOrganization:
+		if o, err := a.organization(tx, owner); err == nil && a.owns(o) {
+			return strings.ToLower(o.Name), nil
+		}
+	}
+	return "", notFound("there is no %s %q whose tokens you manage", kind, owner)
+}
+
+// CreateToken makes a token, which cannot be retrieved later. A team and an organization have only one token: a
+// new one replaces it.
+func (s *Service) CreateToken(a *Actor, kind, owner, description string, expires time.Time) (token string,
+	kept *record.Token, err error) {
+	if !expires.IsZero() && !expires.After(s.now()) {
+		return "", nil, invalid("The token would have expired already")
+	}
+	token = newToken()
+	err = s.audited(a, "token.create", kind+" "+owner, func(tx *store.Tx) error {
+		name, err := a.mayTokens(tx, kind, owner)
+		if err != nil {
+			return err
+		}
+		if kind != record.TokenUser {
+			for _, id := range tokens.List(tx, "owner", kind, name) {
+				if err := tokens.Delete(tx, id); err != nil {
+					return err
+				}
+			}
+		}
+		kept = &record.Token{
+			ID: newID("at"), Hash: Hash(token), Kind: kind, Owner: name, Description: description,
+			CreatedAt: s.now().UTC(),
+			CreatedBy: a.ID(), Expires: expires,
+		}
+		return tokens.Put(tx, kept)
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	return token, kept, nil
+}
+
+// DeleteToken revokes a token.
+func (s *Service) DeleteToken(a *Actor, id string) error {
+	return s.audited(a, "token.delete", id, func(tx *store.Tx) error {
+		t, err := tokens.Get(tx, id)
+		if err == nil {
+			_, err = a.mayTokens(tx, t.Kind, t.Owner)
+		}
+		if err != nil {
+			return notFound("there is no token %q that you manage", id)
+		}
+		return tokens.Delete(tx, id)
+	})
+}

@@ -1,0 +1,116 @@
+package service
+
+import (
+	"strings"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// Me returns the user of the actor; for the token of a team or an organization, a user that stands for it.
+func (s *Service) Me(a *Actor) record.User {
+	if a.User != nil {
+		return *a.User
+	}
+	return record.User{ID: "user-" + a.Token.Owner, Name: a.Name(), CreatedAt: a.Token.CreatedAt}
+}
+
+// ChangeMe changes the name and the email address of the actor's own user; nil leaves one unchanged. Only
+// administrators of the service may do this: teams and invitations refer to people by both, and the service
+// does not verify that an address belongs to the user.
+func (s *Service) ChangeMe(a *Actor, name, email *string) (u *record.User, err error) {
+	if !a.admin() {
+		return nil, forbidden("only administrators of the service may change users")
+	}
+	err = s.audited(a, "user.change", a.User.ID, func(tx *store.Tx) error {
+		if u, err = users.Get(tx, a.User.ID); err != nil {
+			return err
+		}
+		set(&u.Name, name)
+		set(&u.Email, email)
+		if email != nil && !strings.Contains(*email, "@") {
+			return invalid("Email must be an email address")
+		}
+		if !record.ValidName(u.Name) {
+			return invalid("Username must be letters, digits, - and _, and begin with a letter or a digit")
+		}
+		return users.Put(tx, u)
+	})
+	return u, err
+}
+
+// User returns a user who is in an organization of the actor.
+func (s *Service) User(a *Actor, id string) (u *record.User, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if u, err = users.Get(tx, id); err != nil {
+			return notFound("there is no user %q, or you have no access to it", id)
+		}
+		if a.admin() || a.User != nil && a.User.ID == id {
+			return nil
+		}
+		theirs, err := teams.Select(tx, "user", id)
+		for _, t := range theirs {
+			if _, err := a.organization(tx, t.Organization); err == nil {
+				return nil
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return notFound("there is no user %q, or you have no access to it", id)
+	})
+	return u, told(err)
+}
+
+// CreateUser creates a user.
+func (s *Service) CreateUser(a *Actor, name, email string, admin bool) (u *record.User, err error) {
+	if !a.admin() {
+		return nil, forbidden("only administrators of the service may create users")
+	}
+	if !record.ValidName(name) {
+		return nil, invalid("Username must be letters, digits, - and _, and begin with a letter or a digit")
+	}
+	err = s.audited(a, "user.create", name, func(tx *store.Tx) error {
+		u = &record.User{ID: newID("user"), Name: name, Email: email, Admin: admin, CreatedAt: s.now().UTC()}
+		if err := users.Put(tx, u); err != nil {
+			return err
+		}
+		return s.accept(tx, u)
+	})
+	return u, err
+}
+
+// Bootstrap creates the first user, an administrator, the first organization, and a token of the user, if there
+// is no user yet. The token cannot be retrieved later. It is empty if there was a user already.
+func (s *Service) Bootstrap(name, organization string) (token string, err error) {
+	none := true
+	err = s.store.View(func(tx *store.Tx) error {
+		for range users.All(tx) {
+			none = false
+			break
+		}
+		return nil
+	})
+	if err != nil || !none {
+		return "", err
+	}
+	now := s.now().UTC()
+	u := &record.User{ID: newID("user"), Name: name, Admin: true, CreatedAt: now}
+	token = newToken()
+	kept := &record.Token{ID: newID("at"), Hash: Hash(token), Kind: record.TokenUser, Owner: u.ID,
+		Description: "first start", CreatedAt: now}
+	err = s.store.Update(func(tx *store.Tx) error {
+		if err := users.Put(tx, u); err != nil {
+			return err
+		}
+		return tokens.Put(tx, kept)
+	})
+	if err != nil {
+		return "", told(err)
+	}
+	_, err = s.CreateOrganization(&Actor{Token: kept, User: u, From: "first start"}, organization, "")
+	return token, err
+}
+
+// newToken makes a token with more than 256 bits of randomness, in the form that clients expect.
+func newToken() string { return random(14) + ".atlasv1." + random(44) }
