@@ -14,7 +14,7 @@ import (
 )
 
 // doubting returns a workspace whose last run has left a creation in doubt.
-func doubting(t *testing.T, h *servicetest.House) (*service.WorkspaceView, *record.Run) {
+func doubting(t *testing.T, h *servicetest.Harness) (*service.WorkspaceView, *record.Run) {
 	t.Helper()
 	w := h.NewWorkspace("one")
 	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {

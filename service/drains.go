@@ -90,7 +90,7 @@ func (a *Actor) mayDrainPools() error {
 // applyDrains tells the engine which pools are drained, according to the store. Calls take turns, so that the last
 // one applies the latest change.
 func (s *Service) applyDrains(ctx context.Context) {
-	if s.opts.Floor == nil {
+	if s.opts.Capacity == nil {
 		return
 	}
 	s.draining.Lock()
@@ -102,7 +102,7 @@ func (s *Service) applyDrains(ctx context.Context) {
 			pools = append(pools, pool)
 		}
 		slices.Sort(pools)
-		err = s.opts.Floor.Drain(ctx, pools)
+		err = s.opts.Capacity.Drain(ctx, pools)
 	}
 	if err != nil {
 		s.log.Warn("a change of the drained pools takes effect with a delay", "error", err)

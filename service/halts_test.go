@@ -129,9 +129,9 @@ func TestWhoMayNotAdministerHaltsNothing(t *testing.T) {
 func TestADrainedPoolGetsNothingNewAlsoAfterARestartAndRunsSayThatTheyWaitForIt(t *testing.T) {
 	h := servicetest.New(t)
 	drained := func() []string {
-		h.Floor.Mu.Lock()
-		defer h.Floor.Mu.Unlock()
-		return h.Floor.Drained
+		h.Capacity.Mu.Lock()
+		defer h.Capacity.Mu.Unlock()
+		return h.Capacity.Drained
 	}
 	w := h.NewWorkspace("one")
 	admin := member(t, h, "bob", "admin", w.ID)
@@ -167,7 +167,7 @@ func TestADrainedPoolGetsNothingNewAlsoAfterARestartAndRunsSayThatTheyWaitForIt(
 	close(goOn)
 	h.Await(r.ID, record.Applied)
 	h.End()
-	h.Floor.Drained = nil
+	h.Capacity.Drained = nil
 	h.Start()
 	r = h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	h.Await(r.ID, record.Applied) // the queue has started

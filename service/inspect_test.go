@@ -28,7 +28,7 @@ func stateOf(serial int, values ...string) []byte {
 }
 
 // put creates a version of a state.
-func put(t *testing.T, h *servicetest.House, w *service.WorkspaceView, serial int, values ...string) *record.StateVersion {
+func put(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, serial int, values ...string) *record.StateVersion {
 	t.Helper()
 	if _, err := h.Lock(h.Admin, w.ID, ""); err != nil {
 		t.Fatal(err)

@@ -99,10 +99,10 @@ func (x Lack) String() string {
 // addHolders completes a wait with the runs that hold what it lacks. The details of a run are shown to actors who
 // may see it.
 func (s *Service) addHolders(ctx context.Context, a *Actor, w *Wait) error {
-	if s.opts.Floor == nil || !slices.ContainsFunc(w.Lacks, func(x Lack) bool { return x.Kind != "worker" }) {
+	if s.opts.Capacity == nil || !slices.ContainsFunc(w.Lacks, func(x Lack) bool { return x.Kind != "worker" }) {
 		return nil
 	}
-	all, err := s.opts.Floor.Limits(ctx)
+	all, err := s.opts.Capacity.Limits(ctx)
 	if err != nil {
 		return err
 	}

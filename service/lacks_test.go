@@ -12,7 +12,7 @@ import (
 )
 
 // awaitEvent reads the stream until an event of a kind about a run.
-func awaitEvent(t *testing.T, h *servicetest.House, at events.Cursor, kind events.Kind, run string) {
+func awaitEvent(t *testing.T, h *servicetest.Harness, at events.Cursor, kind events.Kind, run string) {
 	t.Helper()
 	for {
 		b, err := h.Stream().Read(t.Context(), at, nil)
@@ -37,7 +37,7 @@ func TestARunInProgressSaysWhichLimitsAndPoolsItWaitsForAndWhoHoldsThem(t *testi
 	goOn := make(chan struct{})
 	watched(h, book, goOn)
 	since := begun.Add(-time.Hour)
-	h.Floor.Has = []service.Limit{
+	h.Capacity.Has = []service.Limit{
 		{Name: "quota", Slots: 3, Held: []service.Permit{{Run: "engine-run", Since: since.Add(time.Minute)},
 			{Run: "elsewhere", Since: since}, {Run: "engine-run", Since: since}}},
 		{Name: "pool/eu", Pool: "eu", Sized: true, Slots: 8, Held: []service.Permit{{Run: "elsewhere"}}},

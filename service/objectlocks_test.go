@@ -14,7 +14,7 @@ import (
 // sharing is a workspace whose runs lock objects. Its applies begin, and end when the test says so, or with the service:
 // they do not hear of cancellations.
 type sharing struct {
-	*servicetest.House
+	*servicetest.Harness
 	t *testing.T
 	w *service.WorkspaceView
 	// began has the job of each apply that begins.
@@ -26,7 +26,7 @@ type sharing struct {
 func shares(t *testing.T) *sharing {
 	t.Helper()
 	h := servicetest.New(t)
-	x := &sharing{House: h, t: t, began: make(chan *service.Job, 10), ends: map[string]chan struct{}{}}
+	x := &sharing{Harness: h, t: t, began: make(chan *service.Job, 10), ends: map[string]chan struct{}{}}
 	yes := true
 	var err error
 	if x.w, err = h.ChangeWorkspace(h.Admin, h.NewWorkspace("one").ID, service.WorkspaceSettings{
@@ -93,8 +93,8 @@ func (x *sharing) waits(r *record.Run) service.Wait {
 
 func TestAPersonHasTheStateWhenNoRunHasObjectsAndRunsWaitForThePerson(t *testing.T) {
 	x := shares(t)
-	old := put(t, x.House, x.w, 1, "a")
-	put(t, x.House, x.w, 2, "b")
+	old := put(t, x.Harness, x.w, 1, "a")
+	put(t, x.Harness, x.w, 2, "b")
 	a, _ := x.applies("a")
 	b, _ := x.applies("b") // at the same time
 	nobody := func(because *record.Run) {

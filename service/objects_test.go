@@ -12,7 +12,7 @@ import (
 )
 
 // sharedWorkspace returns a workspace whose runs lock objects.
-func sharedWorkspace(t *testing.T, h *servicetest.House) *service.WorkspaceView {
+func sharedWorkspace(t *testing.T, h *servicetest.Harness) *service.WorkspaceView {
 	t.Helper()
 	yes, w := true, h.NewWorkspace("one")
 	if _, err := h.ChangeWorkspace(h.Admin, w.ID, service.WorkspaceSettings{ObjectLocks: &yes}); err != nil {

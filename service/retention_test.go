@@ -16,7 +16,7 @@ import (
 )
 
 // files counts the files below a directory of the service.
-func files(t *testing.T, h *servicetest.House, dir string) int {
+func files(t *testing.T, h *servicetest.Harness, dir string) int {
 	t.Helper()
 	all, err := os.ReadDir(filepath.Join(h.Dir(), dir))
 	if err != nil && !os.IsNotExist(err) {

@@ -14,7 +14,7 @@ import (
 )
 
 // member creates a user with a token, in a team with a role on a workspace or a project.
-func member(t *testing.T, h *servicetest.House, name, role, on string) *service.Actor {
+func member(t *testing.T, h *servicetest.Harness, name, role, on string) *service.Actor {
 	t.Helper()
 	u, err := h.CreateUser(h.Admin, name, "", false)
 	if err != nil {

@@ -33,8 +33,8 @@ type Options struct {
 	// Version is the version of the engine; each run records it.
 	Version string
 	Logger  *slog.Logger // default: nothing is logged
-	// Floor gives access to workers and limits; nil if they are not shown.
-	Floor Floor
+	// Capacity gives access to workers and limits; nil if they are not shown.
+	Capacity Capacity
 
 	// Host is the address at which clients reach the service, HOST or HOST:PORT. It is part of the name of the
 	// environment variable with a run's token. Empty for none.

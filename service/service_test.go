@@ -49,7 +49,7 @@ func TestARunIsPlannedConfirmedAndApplied(t *testing.T) {
 }
 
 // wholeLog reads a log up to the mark of its end, which comes after the end of the run.
-func wholeLog(t *testing.T, h *servicetest.House, address string) string {
+func wholeLog(t *testing.T, h *servicetest.Harness, address string) string {
 	t.Helper()
 	var all []byte
 	for !strings.HasSuffix(string(all), "\x03") {

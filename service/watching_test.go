@@ -14,9 +14,9 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// driftHouse is a house whose engine records the objects that it is asked to read.
-type driftHouse struct {
-	*servicetest.House
+// driftHarness is a harness whose engine records the objects that it is asked to read.
+type driftHarness struct {
+	*servicetest.Harness
 	t       *testing.T
 	w       *service.WorkspaceView
 	batches chan []string
@@ -37,10 +37,10 @@ func things(serial, n int, changed ...int) string {
 
 func thing(i int) string { return fmt.Sprintf("thing.a[%d]", i) }
 
-// watch returns a house with a workspace with n objects that is not watched yet.
-func watch(t *testing.T, n int, change ...func(*service.Options)) *driftHouse {
-	x := &driftHouse{t: t, batches: make(chan []string, 100), found: make(chan []service.Found, 1)}
-	x.House = servicetest.New(t, append(change, func(o *service.Options) { o.WatchReads = max(o.WatchReads, 8) })...)
+// watch returns a harness with a workspace with n objects that is not watched yet.
+func watch(t *testing.T, n int, change ...func(*service.Options)) *driftHarness {
+	x := &driftHarness{t: t, batches: make(chan []string, 100), found: make(chan []service.Found, 1)}
+	x.Harness = servicetest.New(t, append(change, func(o *service.Options) { o.WatchReads = max(o.WatchReads, 8) })...)
 	x.Engine.WatchFunc = func(_ context.Context, _ *service.Job, addresses []string, _ int) ([]service.Found, error) {
 		x.batches <- addresses
 		select {
@@ -56,13 +56,13 @@ func watch(t *testing.T, n int, change ...func(*service.Options)) *driftHouse {
 }
 
 // apply makes a run write a state. The plan's changes are the given addresses.
-func (x *driftHouse) apply(state string, addresses ...string) {
+func (x *driftHarness) apply(state string, addresses ...string) {
 	x.t.Helper()
 	r := x.NewRun(x.w, x.applies(state, addresses...))
 	x.Await(r.ID, record.Applied)
 }
 
-func (x *driftHouse) applies(state string, addresses ...string) func(*record.Run) {
+func (x *driftHarness) applies(state string, addresses ...string) func(*record.Run) {
 	var changes []string
 	for _, a := range addresses {
 		changes = append(changes, fmt.Sprintf(`{"address":%q,"mode":"managed","type":"thing","change":`+
@@ -81,7 +81,7 @@ func (x *driftHouse) applies(state string, addresses ...string) func(*record.Run
 }
 
 // every watches the workspace, and starts a batch now.
-func (x *driftHouse) every(period time.Duration) {
+func (x *driftHarness) every(period time.Duration) {
 	x.t.Helper()
 	if _, err := x.ChangeWorkspace(x.Admin, x.w.ID, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
 		x.t.Fatal(err)
@@ -89,7 +89,7 @@ func (x *driftHouse) every(period time.Duration) {
 }
 
 // next returns the objects that the next batch reads.
-func (x *driftHouse) next() []string {
+func (x *driftHarness) next() []string {
 	x.t.Helper()
 	select {
 	case b := <-x.batches:
@@ -102,7 +102,7 @@ func (x *driftHouse) next() []string {
 }
 
 // until waits until the findings are those that the test expects.
-func (x *driftHouse) until(what string, is func(*service.Watched) bool) *service.Watched {
+func (x *driftHarness) until(what string, is func(*service.Watched) bool) *service.Watched {
 	x.t.Helper()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
@@ -356,7 +356,7 @@ func TestWhoMaySeeDriftAndWhoMayWatch(t *testing.T) {
 		"read": {see: true}, "plan": {see: true, plan: true}, "write": {see: true, plan: true},
 		"admin": {true, true, true},
 	} {
-		a := member(t, x.House, role, role, x.w.ID)
+		a := member(t, x.Harness, role, role, x.w.ID)
 		_, err := x.Watched(a, x.w.ID)
 		if (err == nil) != may.see {
 			t.Errorf("%s sees drift: %v", role, err)

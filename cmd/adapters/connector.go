@@ -170,8 +170,8 @@ func (t *transport) Transport() wire.Transport { return t.conn }
 // Embedded implements estate.Connection.
 func (t *transport) Embedded() bool { return t.embedded != nil }
 
-// Joint implements estate.Connection: a command has its connection to itself.
-func (t *transport) Joint() *estate.Joint { return nil }
+// Common implements estate.Connection: a command has its connection to itself.
+func (t *transport) Common() *estate.Common { return nil }
 
 // Warnings implements estate.Connection: they say that the NATS server may lose what it has acknowledged. They are no
 // diagnostics, because a configuration has the same ones wherever its runs are carried out.

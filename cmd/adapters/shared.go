@@ -34,7 +34,7 @@ type Shared struct {
 	Worker *hosting.Hosted
 
 	embedded *jet.Embedded // nil where the NATS server is elsewhere
-	joint    *estate.Joint
+	common   *estate.Common
 	packages *sharedPackages
 
 	drain, leave context.CancelCauseFunc
@@ -84,7 +84,7 @@ func OpenShared(ctx context.Context, o SharedOptions) (_ *Shared, err error) {
 	} else if err := s.embed(ctx, o, home, logLine); err != nil {
 		return s, err
 	}
-	s.joint = &estate.Joint{Hub: hub.New(s.Conn, name), Pair: pair}
+	s.common = &estate.Common{Hub: hub.New(s.Conn, name), Pair: pair}
 	return s, nil
 }
 
@@ -118,7 +118,7 @@ func (s *Shared) embed(ctx context.Context, o SharedOptions, home layout.Home, l
 }
 
 // Hub is what the runs of all estates are carried out over.
-func (s *Shared) Hub() *hub.Hub { return s.joint.Hub }
+func (s *Shared) Hub() *hub.Hub { return s.common.Hub }
 
 // Close ends what was started. The embedded worker finishes what it holds.
 func (s *Shared) Close() error {
@@ -162,8 +162,8 @@ func (s share) Transport() wire.Transport { return s.Conn }
 // Embedded implements estate.Connection.
 func (s share) Embedded() bool { return s.embedded != nil }
 
-// Joint implements estate.Connection.
-func (s share) Joint() *estate.Joint { return s.joint }
+// Common implements estate.Connection.
+func (s share) Common() *estate.Common { return s.common }
 
 // Warnings implements estate.Connection.
 func (s share) Warnings(ctx context.Context) []string {

@@ -235,7 +235,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, w.Close()) }()
 	stores := newSealedStores(o.Data, key)
 	svc, err := service.New(service.Options{
-		Store: st, Homes: stores, Floor: floor{w}, Engine: s.serviceEngine(o, key, w, cli, stores),
+		Store: st, Homes: stores, Capacity: capacity{w}, Engine: s.serviceEngine(o, key, w, cli, stores),
 		Now: time.Now, Version: s.Version,
 		Logger: log, Plans: o.Plans,
 		Applies: o.Applies, WatchReads: o.WatchReads, Keep: o.Keep, Mail: mail != nil,

@@ -129,7 +129,7 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 		Package: providers.wirePackage, Selections: providers.selections(),
 		WorkerWait: 10 * time.Second, Parallelism: o.Parallelism, Rules: rules,
 		Background: o.Background,
-		OwnSlots:   c.Joint() != nil, Sole: c.Embedded(), Embedded: c.Embedded() && c.Joint() == nil,
+		OwnSlots:   c.Common() != nil, Sole: c.Embedded(), Embedded: c.Embedded() && c.Common() == nil,
 		Dir: e.Dir, Cwd: e.Cwd, Env: e.Environ, Environment: engine.environment,
 		Observer: o.Observer, Timeline: o.Timeline,
 		Events: o.Events, Own: e.Own(e.readRemoteState, e.checkBackend), Compute: e.Compute,
@@ -142,7 +142,7 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 
 // coordinator returns the hub of the runs' coordinator, and the keyring that seals its messages.
 func (e *Estate) coordinator(ctx context.Context, c Connection, home *layout.Home) (*hub.Hub, *wire.Keyring, error) {
-	if j := c.Joint(); j != nil {
+	if j := c.Common(); j != nil {
 		ring, err := wire.NewKeyring(c.Transport(), j.Pair, rand.Reader)
 		return j.Hub, ring, err
 	}

@@ -190,16 +190,16 @@ type Connection interface {
 	Transport() wire.Transport
 	// Embedded reports whether the workers are in this process.
 	Embedded() bool
-	// Joint returns what all estates on the connection share; nil if only this one uses it.
-	Joint() *Joint
+	// Common returns what all estates on the connection share; nil if only this one uses it.
+	Common() *Common
 	// Warnings returns sentences about unsafe settings of the server's streams.
 	Warnings(ctx context.Context) []string
 	// Close waits for the operations of embedded workers, and ends what was started.
 	Close() diag.List
 }
 
-// Joint is what all estates on one connection share.
-type Joint struct {
+// Common is what all estates on one connection share.
+type Common struct {
 	// Hub is the hub that their runs use, in the name of one coordinator.
 	Hub *hub.Hub
 	// Pair is the key pair of that coordinator. It must be the same after a crash, for runs that are resumed.

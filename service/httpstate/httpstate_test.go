@@ -28,7 +28,7 @@ type conversation struct {
 	client  *http.Client
 }
 
-func begin(t *testing.T) (*conversation, *servicetest.House) {
+func begin(t *testing.T) (*conversation, *servicetest.Harness) {
 	t.Helper()
 	h := servicetest.New(t, func(o *service.Options) { o.MaxState = 1 << 10 })
 	h.NewWorkspace("one")

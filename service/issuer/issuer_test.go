@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // begin returns a service at https://example.com, and a context in which that name leads to it.
-func begin(t *testing.T, change ...func(*service.Options)) (*servicetest.House, context.Context) {
+func begin(t *testing.T, change ...func(*service.Options)) (*servicetest.Harness, context.Context) {
 	t.Helper()
 	h := servicetest.New(t, append(change, func(o *service.Options) { o.Host = "example.com" })...)
 	server := httptest.NewTLSServer(issuer.Handler(h.Service, slog.New(slog.DiscardHandler)))
@@ -44,7 +44,7 @@ type seen struct {
 }
 
 // watch makes the engine record the environments of the phases.
-func watch(h *servicetest.House) chan seen {
+func watch(h *servicetest.Harness) chan seen {
 	out := make(chan seen, 10)
 	look := func(phase string) func(*service.Job) {
 		return func(j *service.Job) {
@@ -69,7 +69,7 @@ func watch(h *servicetest.House) chan seen {
 	return out
 }
 
-func set(t *testing.T, h *servicetest.House, w *service.WorkspaceView, name, value string) {
+func set(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, name, value string) {
 	t.Helper()
 	if _, err := h.PutVariable(h.Admin, w.ID, "", service.VariableSettings{Key: &name, Value: &value,
 		Category: servicetest.Ptr(record.CategoryEnv)}); err != nil {

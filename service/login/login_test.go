@@ -39,16 +39,16 @@ func request() url.Values {
 
 // desk is the login page.
 type desk struct {
-	t      *testing.T
-	server *httptest.Server
-	house  *servicetest.House
-	now    time.Time
+	t       *testing.T
+	server  *httptest.Server
+	harness *servicetest.Harness
+	now     time.Time
 }
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
-	d := &desk{t: t, house: servicetest.New(t), now: time.Now()}
-	d.server = httptest.NewServer(login.Handler(login.Options{Service: d.house.Service,
+	d := &desk{t: t, harness: servicetest.New(t), now: time.Now()}
+	d.server = httptest.NewServer(login.Handler(login.Options{Service: d.harness.Service,
 		Now: func() time.Time { return d.now }, Logger: slog.New(slog.DiscardHandler)}))
 	d.server.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	t.Cleanup(d.server.Close)
@@ -111,17 +111,17 @@ func (d *desk) exchange(code string, change func(url.Values)) (status int, token
 
 func TestSomebodyWhoLogsInGetsAToken(t *testing.T) {
 	d := newDesk(t)
-	me := d.house.Admin.User.ID
-	if err := d.house.SetPassword(d.house.Admin, me, "correct horse battery"); err != nil {
+	me := d.harness.Admin.User.ID
+	if err := d.harness.SetPassword(d.harness.Admin, me, "correct horse battery"); err != nil {
 		t.Fatal(err)
 	}
-	for _, password := range []string{"correct horse battery", d.house.Token} {
+	for _, password := range []string{"correct horse battery", d.harness.Token} {
 		code := d.code("root", password)
 		status, token := d.exchange(code, nil)
 		if status != 200 {
 			t.Fatalf("%d", status)
 		}
-		if a := d.house.Actor(token); a.User.ID != me || a.Token.Expires.IsZero() {
+		if a := d.harness.Actor(token); a.User.ID != me || a.Token.Expires.IsZero() {
 			t.Errorf("%+v", a.Token)
 		}
 		if status, _ := d.exchange(code, nil); status != 400 {
@@ -146,7 +146,7 @@ func TestNobodyElseGetsOne(t *testing.T) {
 		"another code":    func(f url.Values) { f.Set("code", "other") },
 		"later":           func(url.Values) { d.now = d.now.Add(2 * time.Minute) },
 	} {
-		code := d.code("root", d.house.Token)
+		code := d.code("root", d.harness.Token)
 		if status, token := d.exchange(code, change); status != 400 || token != "" {
 			t.Errorf("%s: %d", what, status)
 		}
@@ -164,7 +164,7 @@ func TestABrowserIsSentNowhereElse(t *testing.T) {
 		form := request()
 		form.Set("redirect_uri", to)
 		form.Set("username", "root")
-		form.Set("password", d.house.Token)
+		form.Set("password", d.harness.Token)
 		if reply := d.post("/oauth/authorize", form); reply.StatusCode != 400 {
 			t.Errorf("%q: %d", to, reply.StatusCode)
 		}
@@ -202,7 +202,7 @@ func TestAProofKeyCannotBeLeftOut(t *testing.T) {
 	} {
 		form := request()
 		form.Set("username", "root")
-		form.Set("password", d.house.Token)
+		form.Set("password", d.harness.Token)
 		change(form)
 		if reply := d.post("/oauth/authorize", form); reply.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %d", what, reply.StatusCode)
@@ -214,7 +214,7 @@ func TestAProofKeyCannotBeLeftOut(t *testing.T) {
 		"a proof in advance": func(f url.Values) { f["code_verifier"] = []string{"other", verifier} },
 		"another grant":      func(f url.Values) { f.Set("grant_type", "password") },
 	} {
-		if status, token := d.exchange(d.code("root", d.house.Token), change); status != 400 || token != "" {
+		if status, token := d.exchange(d.code("root", d.harness.Token), change); status != 400 || token != "" {
 			t.Errorf("%s: %d", what, status)
 		}
 	}
@@ -222,7 +222,7 @@ func TestAProofKeyCannotBeLeftOut(t *testing.T) {
 
 func TestACodeIsGoodOnceHoweverManyAskAtOnce(t *testing.T) {
 	d := newDesk(t)
-	code := d.code("root", d.house.Token)
+	code := d.code("root", d.harness.Token)
 	tokens := make(chan string, 20)
 	var all sync.WaitGroup
 	for range cap(tokens) {
@@ -257,7 +257,7 @@ func TestTheFormIsSentFromItsOwnPageAlone(t *testing.T) {
 	d := newDesk(t)
 	form := request()
 	form.Set("username", "root")
-	form.Set("password", d.house.Token)
+	form.Set("password", d.harness.Token)
 	for header, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.server.URL+"/oauth/authorize",
 			strings.NewReader(form.Encode()))

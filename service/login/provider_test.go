@@ -89,20 +89,20 @@ func newKey(t *testing.T) *identity.Key {
 	return k
 }
 
-// house is a service whose users log in with a provider.
-type house struct {
+// harness is a service whose users log in with a provider.
+type harness struct {
 	*desk
 	provider *identities
 	sessions []string // of users, with where they wanted to go
 }
 
-func newHouse(t *testing.T) *house {
+func newHarness(t *testing.T) *harness {
 	t.Helper()
-	h := &house{desk: &desk{t: t, house: servicetest.New(t), now: time.Now()}, provider: newIdentities(t)}
+	h := &harness{desk: &desk{t: t, harness: servicetest.New(t), now: time.Now()}, provider: newIdentities(t)}
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
 	h.server = httptest.NewServer(login.Handler(login.Options{
-		Service: h.house.Service, Now: func() time.Time { return h.now }, Logger: slog.New(slog.DiscardHandler),
+		Service: h.harness.Service, Now: func() time.Time { return h.now }, Logger: slog.New(slog.DiscardHandler),
 		Provider: &login.Provider{Issuer: h.provider.server.URL, Client: "millipede", Secret: "of-the-service",
 			Organization: "acme", Address: "https://millipede.example", HTTP: client},
 		Session: func(w http.ResponseWriter, r *http.Request, user, to string) error {
@@ -116,7 +116,7 @@ func newHouse(t *testing.T) *house {
 	return h
 }
 
-func (h *house) get(address string, cookies ...*http.Cookie) *http.Response {
+func (h *harness) get(address string, cookies ...*http.Cookie) *http.Response {
 	h.t.Helper()
 	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, address, nil)
 	if err != nil {
@@ -139,7 +139,7 @@ type visit struct {
 	cookies []*http.Cookie
 }
 
-func (h *house) begin(query string) visit {
+func (h *harness) begin(query string) visit {
 	h.t.Helper()
 	reply := h.get(h.server.URL + login.Begin + query)
 	to, err := reply.Location()
@@ -155,7 +155,7 @@ func (h *house) begin(query string) visit {
 }
 
 // grant makes the provider identify a person, and returns the address to which it redirects the browser.
-func (h *house) grant(v visit, change func(*granted)) string {
+func (h *harness) grant(v visit, change func(*granted)) string {
 	g := granted{challenge: v.query.Get("code_challenge"), key: h.provider.key, claims: map[string]any{
 		"iss": h.provider.server.URL, "aud": "millipede", "sub": "1", "nonce": v.query.Get("nonce"),
 		"iat": h.now.Unix(), "exp": h.now.Add(time.Minute).Unix(), "preferred_username": "alice@example.com",
@@ -170,9 +170,9 @@ func (h *house) grant(v visit, change func(*granted)) string {
 	return h.server.URL + login.Callback + "?" + url.Values{"code": {"code"}, "state": {v.query.Get("state")}}.Encode()
 }
 
-func (h *house) team(name, group string) *record.Team {
+func (h *harness) team(name, group string) *record.Team {
 	h.t.Helper()
-	t, err := h.house.PutTeam(h.house.Admin, record.Team{Organization: "acme", Name: name, SSO: group})
+	t, err := h.harness.PutTeam(h.harness.Admin, record.Team{Organization: "acme", Name: name, SSO: group})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -180,14 +180,14 @@ func (h *house) team(name, group string) *record.Team {
 }
 
 // members returns the names of the members of a team.
-func (h *house) members(t *record.Team) (out []string) {
+func (h *harness) members(t *record.Team) (out []string) {
 	h.t.Helper()
-	now, err := h.house.Team(h.house.Admin, t.ID)
+	now, err := h.harness.Team(h.harness.Admin, t.ID)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	for _, id := range now.Users {
-		u, err := h.house.User(h.house.Admin, id)
+		u, err := h.harness.User(h.harness.Admin, id)
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -197,7 +197,7 @@ func (h *house) members(t *record.Team) (out []string) {
 }
 
 func TestSomebodyWhomTheProviderKnowsIsInTheTeamsOfTheirGroups(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	engineers, managers, ours := h.team("devs", "engineers"), h.team("bosses", "managers"), h.team("ours", "")
 	for _, try := range []struct {
 		groups           any
@@ -224,7 +224,7 @@ func TestSomebodyWhomTheProviderKnowsIsInTheTeamsOfTheirGroups(t *testing.T) {
 }
 
 func TestACommandLineLogsInWithTheProvider(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.team("devs", "engineers")
 	form := h.get(h.server.URL + "/oauth/authorize?" + request().Encode())
 	if page, err := io.ReadAll(form.Body); err != nil || !strings.Contains(string(page), login.Begin+"?client_id=") {
@@ -236,7 +236,7 @@ func TestACommandLineLogsInWithTheProvider(t *testing.T) {
 		t.Fatalf("it leads to %v, %v", to, err)
 	}
 	status, token := h.exchange(to.Query().Get("code"), nil)
-	if status != http.StatusOK || h.house.Actor(token).User.Name != "alice" {
+	if status != http.StatusOK || h.harness.Actor(token).User.Name != "alice" {
 		t.Errorf("%d", status)
 	}
 	bad := request()
@@ -248,7 +248,7 @@ func TestACommandLineLogsInWithTheProvider(t *testing.T) {
 
 // Whatever is wrong with the answer, nobody is logged in, and nothing of the answer is stored.
 func TestNobodyGetsInWhomTheProviderHasNotConfirmed(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.team("devs", "engineers")
 	other := newKey(t)
 	claim := func(name string, value any) func(*granted) { return func(g *granted) { g.claims[name] = value } }
@@ -298,9 +298,9 @@ func TestNobodyGetsInWhomTheProviderHasNotConfirmed(t *testing.T) {
 // The name that a provider gives a person is no proof: a person with the name of a user of the service would have
 // become that user.
 func TestNobodyBecomesAUserWhoWasHere(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	team := h.team("devs", "engineers")
-	if _, err := h.house.Invite(h.house.Admin, "acme", "bob@example.com", []string{team.ID}); err != nil {
+	if _, err := h.harness.Invite(h.harness.Admin, "acme", "bob@example.com", []string{team.ID}); err != nil {
 		t.Fatal(err)
 	}
 	v := h.begin("?to=/app")
@@ -324,7 +324,7 @@ func TestNobodyBecomesAUserWhoWasHere(t *testing.T) {
 			t.Errorf("an address that is sure %t: %d", sure, reply.StatusCode)
 		}
 	}
-	if _, err := h.house.SignIn(service.Person{Issuer: "x"}, "acme", ""); !errors.Is(err, service.ErrInvalid) {
+	if _, err := h.harness.SignIn(service.Person{Issuer: "x"}, "acme", ""); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("somebody without an identity: %v", err)
 	}
 }

@@ -129,7 +129,7 @@ func parsed(t *testing.T, address, password string) *notify.Mail {
 	return m
 }
 
-func mailer(h *servicetest.House, m *notify.Mail) *notify.Sender {
+func mailer(h *servicetest.Harness, m *notify.Mail) *notify.Sender {
 	return notify.New(notify.Options{Service: h.Service, Address: "https://tofu.example", Mail: m, Now: time.Now,
 		Logger: slog.New(slog.DiscardHandler), Pauses: []time.Duration{time.Millisecond, time.Millisecond}})
 }
@@ -137,7 +137,7 @@ func mailer(h *servicetest.House, m *notify.Mail) *notify.Sender {
 func withMail(o *service.Options) { o.Mail = true }
 
 // byMail creates a configuration whose notifications are sent by mail.
-func byMail(t *testing.T, h *servicetest.House, w *service.WorkspaceView, users ...string) *record.Notification {
+func byMail(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, users ...string) *record.Notification {
 	t.Helper()
 	n, err := h.PutNotification(h.Admin, record.Notification{Workspace: w.ID, Name: "mail",
 		Destination: service.DestinationEmail, Users: users, Emails: []string{"team@example.org"}, Enabled: true,

@@ -84,8 +84,8 @@ func (r *receiver) triggers(ctx context.Context, n int) (out []string) {
 	return out
 }
 
-// sending runs a sender over a house until the test, or end, ends it.
-func sending(t *testing.T, h *servicetest.House, private bool) (end func()) {
+// sending runs a sender over a service until the test, or end, ends it.
+func sending(t *testing.T, h *servicetest.Harness, private bool) (end func()) {
 	s := notify.New(notify.Options{Service: h.Service, Address: "https://tofu.example", Private: private, Now: time.Now,
 		Logger: slog.New(slog.DiscardHandler), Pauses: []time.Duration{time.Millisecond, time.Millisecond}})
 	return run(t, s)
@@ -102,7 +102,7 @@ func run(t *testing.T, s *notify.Sender) (end func()) {
 
 var all = []string{"run:created", "run:planning", "run:needs_attention", "run:applying", "run:completed", "run:errored"}
 
-func configure(t *testing.T, h *servicetest.House, w *service.WorkspaceView, kind, url string) *record.Notification {
+func configure(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, kind, url string) *record.Notification {
 	t.Helper()
 	n, err := h.PutNotification(h.Admin, record.Notification{Workspace: w.ID, Name: kind, Destination: kind, URL: url,
 		Token: token, Enabled: true, Triggers: all})

@@ -106,8 +106,8 @@ func (e *Engine) Watch(ctx context.Context, j *service.Job, addresses []string, 
 	return nil, nil
 }
 
-// Floor executes nothing: it returns the workers and limits that the test sets.
-type Floor struct {
+// Capacity executes nothing: it returns the workers and limits that the test sets.
+type Capacity struct {
 	Mu  sync.Mutex
 	All []service.Worker
 	Has []service.Limit
@@ -115,23 +115,23 @@ type Floor struct {
 	Drained []string
 }
 
-// Drain implements service.Floor.
-func (f *Floor) Drain(_ context.Context, pools []string) error {
+// Drain implements service.Capacity.
+func (f *Capacity) Drain(_ context.Context, pools []string) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 	f.Drained = pools
 	return nil
 }
 
-// Workers implements service.Floor.
-func (f *Floor) Workers(context.Context) ([]service.Worker, error) {
+// Workers implements service.Capacity.
+func (f *Capacity) Workers(context.Context) ([]service.Worker, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 	return slices.Clone(f.All), nil
 }
 
-// Limits implements service.Floor.
-func (f *Floor) Limits(context.Context) ([]service.Limit, error) {
+// Limits implements service.Capacity.
+func (f *Capacity) Limits(context.Context) ([]service.Limit, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 	out := slices.Clone(f.Has)
@@ -141,8 +141,8 @@ func (f *Floor) Limits(context.Context) ([]service.Limit, error) {
 	return out, nil
 }
 
-// Resize implements service.Floor.
-func (f *Floor) Resize(_ context.Context, limit string, slots int) error {
+// Resize implements service.Capacity.
+func (f *Capacity) Resize(_ context.Context, limit string, slots int) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 	for i := range f.Has {
@@ -153,14 +153,14 @@ func (f *Floor) Resize(_ context.Context, limit string, slots int) error {
 	return nil
 }
 
-// House is a service that a test can start again.
-type House struct {
-	t      *testing.T
-	dir    string
-	key    *seal.Key
-	Engine *Engine
-	Floor  Floor
-	Keep   service.Keep // from the next Start on
+// Harness is a service that a test can start again.
+type Harness struct {
+	t        *testing.T
+	dir      string
+	key      *seal.Key
+	Engine   *Engine
+	Capacity Capacity
+	Keep     service.Keep // from the next Start on
 	*service.Service
 	store  *store.Store
 	End    func() // ends the service, as its process would; Start starts it again
@@ -170,23 +170,23 @@ type House struct {
 	ahead  atomic.Int64 // of the clock, in nanoseconds
 }
 
-func (h *House) clock() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
+func (h *Harness) clock() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
 
 // Dir is the directory of the service.
-func (h *House) Dir() string { return h.dir }
+func (h *Harness) Dir() string { return h.dir }
 
 // Later advances the service's clock.
-func (h *House) Later(d time.Duration) { h.ahead.Add(int64(d)) }
+func (h *Harness) Later(d time.Duration) { h.ahead.Add(int64(d)) }
 
 // New returns a service with an organization, acme, and its administrator. It ends with the test. change sets its
 // options.
-func New(t *testing.T, change ...func(*service.Options)) *House {
+func New(t *testing.T, change ...func(*service.Options)) *Harness {
 	t.Helper()
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &House{t: t, dir: t.TempDir(), key: key, Engine: &Engine{}, change: change}
+	h := &Harness{t: t, dir: t.TempDir(), key: key, Engine: &Engine{}, change: change}
 	h.Start()
 	t.Cleanup(func() { h.End() })
 	if h.Token, err = h.Bootstrap("root", "acme"); err != nil || h.Token == "" {
@@ -197,7 +197,7 @@ func New(t *testing.T, change ...func(*service.Options)) *House {
 }
 
 // Start opens the service with the data on the disk.
-func (h *House) Start() {
+func (h *Harness) Start() {
 	h.t.Helper()
 	st, err := store.Open(h.dir, h.key)
 	if err != nil {
@@ -205,7 +205,7 @@ func (h *House) Start() {
 	}
 	options := service.Options{
 		Store: st, Engine: h.Engine, Now: h.clock, Version: "0.1.0", Plans: 2, Applies: 10, MaxConfiguration: 1 << 20,
-		MaxState: 256 << 20, Floor: &h.Floor, Keep: h.Keep,
+		MaxState: 256 << 20, Capacity: &h.Capacity, Keep: h.Keep,
 		ForceCancelAfter: 1,
 	}
 	for _, change := range h.change {
@@ -228,7 +228,7 @@ func (h *House) Start() {
 }
 
 // StateText returns the bytes of a version of a state.
-func (h *House) StateText(a *service.Actor, id string) ([]byte, *record.StateVersion, error) {
+func (h *Harness) StateText(a *service.Actor, id string) ([]byte, *record.StateVersion, error) {
 	r, v, err := h.DownloadState(a, id)
 	if err != nil {
 		return nil, nil, err
@@ -238,7 +238,7 @@ func (h *House) StateText(a *service.Actor, id string) ([]byte, *record.StateVer
 }
 
 // Restore ends the service, and starts it with the data of a backup.
-func (h *House) Restore(backup io.Reader) {
+func (h *Harness) Restore(backup io.Reader) {
 	h.t.Helper()
 	h.End()
 	dir := filepath.Join(h.t.TempDir(), "restored")
@@ -250,7 +250,7 @@ func (h *House) Restore(backup io.Reader) {
 }
 
 // Actor returns the actor of a token.
-func (h *House) Actor(token string) *service.Actor {
+func (h *Harness) Actor(token string) *service.Actor {
 	h.t.Helper()
 	a, err := h.Authenticate(token, "test")
 	if err != nil {
@@ -263,7 +263,7 @@ func (h *House) Actor(token string) *service.Actor {
 func Ptr[T any](v T) *T { return &v }
 
 // NewWorkspace creates a workspace of acme.
-func (h *House) NewWorkspace(name string) *service.WorkspaceView {
+func (h *Harness) NewWorkspace(name string) *service.WorkspaceView {
 	h.t.Helper()
 	w, err := h.CreateWorkspace(h.Admin, "acme", service.WorkspaceSettings{Name: &name})
 	if err != nil {
@@ -293,7 +293,7 @@ func Archive(t *testing.T, files map[string]string) io.Reader {
 }
 
 // NewConfiguration uploads a configuration, and returns its ID.
-func (h *House) NewConfiguration(w *service.WorkspaceView, speculative bool) string {
+func (h *Harness) NewConfiguration(w *service.WorkspaceView, speculative bool) string {
 	h.t.Helper()
 	c, err := h.CreateConfiguration(h.Admin, w.ID, record.Configuration{Speculative: speculative})
 	if err != nil {
@@ -306,7 +306,7 @@ func (h *House) NewConfiguration(w *service.WorkspaceView, speculative bool) str
 }
 
 // NewRun queues a run; change sets its options.
-func (h *House) NewRun(w *service.WorkspaceView, change func(*record.Run)) *record.Run {
+func (h *Harness) NewRun(w *service.WorkspaceView, change func(*record.Run)) *record.Run {
 	h.t.Helper()
 	r := record.Run{Refresh: true, Source: service.SourceAPI, Message: fmt.Sprint(len(h.Engine.Planned))}
 	if change != nil {
@@ -323,7 +323,7 @@ func (h *House) NewRun(w *service.WorkspaceView, change func(*record.Run)) *reco
 }
 
 // Await waits until a run has a status.
-func (h *House) Await(id string, s record.RunStatus) *service.RunView {
+func (h *Harness) Await(id string, s record.RunStatus) *service.RunView {
 	h.t.Helper()
 	changes := uint64(0)
 	for {

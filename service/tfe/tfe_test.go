@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // site is a service that is reached over HTTP.
 type site struct {
-	*servicetest.House
+	*servicetest.Harness
 	t      *testing.T
 	server *httptest.Server
 	client *client.Client
@@ -40,7 +40,7 @@ type site struct {
 func newSite(t *testing.T, change ...func(*service.Options)) *site {
 	t.Helper()
 	h := servicetest.New(t, change...)
-	s := &site{House: h, t: t, ctx: t.Context()}
+	s := &site{Harness: h, t: t, ctx: t.Context()}
 	s.server = httptest.NewServer(tfe.Handler(tfe.Options{Service: h.Service, Poll: 50 * time.Millisecond}))
 	t.Cleanup(s.server.Close)
 	s.client = s.as(h.Token)

@@ -21,20 +21,20 @@ type poolRow struct {
 	Halt           *record.Halt // nil if it is not drained
 }
 
-// floorPage shows workers and limits.
-type floorPage struct {
+// workersPage shows workers and limits.
+type workersPage struct {
 	Pools  []poolRow
 	Limits []service.Limit
 	Halt   *record.Halt // of the whole service; nil if runs can start
 	Admin  bool
 }
 
-func (c *call) floor() error {
+func (c *call) workers() error {
 	workers, err := c.Workers(c.r.Context(), c.actor)
 	if err != nil {
 		return err
 	}
-	p := floorPage{Admin: c.actor.User.Admin}
+	p := workersPage{Admin: c.actor.User.Admin}
 	for _, w := range workers {
 		if n := len(p.Pools); n == 0 || p.Pools[n-1].Name != w.Pool {
 			p.Pools = append(p.Pools, poolRow{Name: w.Pool})
@@ -59,11 +59,11 @@ func (c *call) floor() error {
 	if p.Limits, err = c.Limits(c.r.Context(), c.actor); err != nil {
 		return err
 	}
-	return c.render(http.StatusOK, "floor", page{Title: "Workers and limits", Section: "floor", Every: 3}, p)
+	return c.render(http.StatusOK, "workers", page{Title: "Workers and limits", Section: "workers", Every: 3}, p)
 }
 
-// changeFloor performs the action of a form: it changes a limit, or halts or continues the service or a pool.
-func (c *call) changeFloor() error {
+// changeWorkers performs the action of a form: it changes a limit, or halts or continues the service or a pool.
+func (c *call) changeWorkers() error {
 	f, done := c.r.PostForm, ""
 	pool, why := f.Get("pool"), f.Get("why")
 	var err error

@@ -14,8 +14,8 @@ func TestHaltsAreShownWhereTheyMatterAndMadeAndLiftedByWhoMay(t *testing.T) {
 	b := newBrowser(t)
 	b.login("root", b.Token)
 	w := b.NewWorkspace("network")
-	b.Floor.All = []service.Worker{{Name: "w1", Pool: "eu", Slots: 4}}
-	const floor, overview, space = "/app/settings/workers", "/app/acme", "/app/acme/network"
+	b.Capacity.All = []service.Worker{{Name: "w1", Pool: "eu", Slots: 4}}
+	const workers, overview, space = "/app/settings/workers", "/app/acme", "/app/acme/network"
 	shows := func(path, what string, want bool) {
 		t.Helper()
 		_, _, text := b.get(path)
@@ -29,22 +29,22 @@ func TestHaltsAreShownWhereTheyMatterAndMadeAndLiftedByWhoMay(t *testing.T) {
 			t.Fatalf("%v: %d, %s", values, status, text)
 		}
 	}
-	act(floor, url.Values{"action": {"drain-pool"}, "pool": {"eu"}, "why": {"a <new> network"}})
-	for _, path := range []string{floor, overview} {
+	act(workers, url.Values{"action": {"drain-pool"}, "pool": {"eu"}, "why": {"a <new> network"}})
+	for _, path := range []string{workers, overview} {
 		shows(path, "The pool", true)
 		shows(path, "is drained by root", true)
 		shows(path, "a &lt;new&gt; network", true)
 	}
-	shows(floor, `value="lift-pool"`, true)
-	act(floor, url.Values{"action": {"lift-pool"}, "pool": {"eu"}})
+	shows(workers, `value="lift-pool"`, true)
+	act(workers, url.Values{"action": {"lift-pool"}, "pool": {"eu"}})
 	shows(overview, "is drained by", false)
 
-	act(floor, url.Values{"action": {"stop"}, "why": {"wrong keys"}})
-	for _, path := range []string{floor, overview, space} {
+	act(workers, url.Values{"action": {"stop"}, "why": {"wrong keys"}})
+	for _, path := range []string{workers, overview, space} {
 		shows(path, "The service was stopped by root", true)
 		shows(path, "wrong keys", true)
 	}
-	act(floor, url.Values{"action": {"lift"}})
+	act(workers, url.Values{"action": {"lift"}})
 	shows(space, "was stopped by", false)
 
 	act(space+"/settings", url.Values{"action": {"drain"}, "why": {"it moves"}})
@@ -66,11 +66,11 @@ func TestHaltsAreShownWhereTheyMatterAndMadeAndLiftedByWhoMay(t *testing.T) {
 	}
 	b.client = b.person()
 	b.login("eve", token)
-	shows(floor, "w1", true)
+	shows(workers, "w1", true)
 	for _, button := range []string{`value="drain"`, `value="stop"`, `value="drain-pool"`} {
-		shows(floor, button, false)
+		shows(workers, button, false)
 	}
-	if status, _, _ := b.post(floor, url.Values{"action": {"drain-pool"}, "pool": {"eu"}, "why": {"no"}}); status !=
+	if status, _, _ := b.post(workers, url.Values{"action": {"drain-pool"}, "pool": {"eu"}, "why": {"no"}}); status !=
 		http.StatusForbidden {
 		t.Errorf("somebody without rights drains a pool: %d", status)
 	}

@@ -24,7 +24,7 @@ func (b *browser) heldUp(workspace string) (r *record.Run, goOn func()) {
 	book.Note(func(_ *timeline.Head, _ *int64, s *[]timeline.Shortage) {
 		*s = []timeline.Shortage{{Kind: "permit", Name: "quota", Vertices: 4, Example: "<b>", Slots: 2}}
 	})
-	b.Floor.Has = []service.Limit{{Name: "quota", Slots: 2, Held: []service.Permit{{Run: "e", Since: time.Now()},
+	b.Capacity.Has = []service.Limit{{Name: "quota", Slots: 2, Held: []service.Permit{{Run: "e", Since: time.Now()},
 		{Run: "e", Since: time.Now()}}}}
 	b.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
 		j.Watched(book, "e")

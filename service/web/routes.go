@@ -24,7 +24,7 @@ var routes = []route{
 	{path: "/app/login", get: (*call).loginForm, post: (*call).login, open: true},
 	{path: "/app/logout", post: (*call).logout},
 
-	{path: "/app/settings/workers", get: (*call).floor, post: (*call).changeFloor},
+	{path: "/app/settings/workers", get: (*call).workers, post: (*call).changeWorkers},
 	{path: "/app/settings/doubts", get: (*call).doubts, post: (*call).resolve},
 	{path: "/app/settings/tokens", get: (*call).tokens, post: (*call).changeTokens},
 	{path: "/app/settings/audit", get: (*call).audit},

@@ -22,7 +22,7 @@ import (
 // browser is a client with cookies, and a service with pages.
 type browser struct {
 	t *testing.T
-	*servicetest.House
+	*servicetest.Harness
 	server *httptest.Server
 	client *http.Client
 }
@@ -37,7 +37,7 @@ func newBrowser(t *testing.T) *browser {
 	}
 	server := httptest.NewTLSServer(mux)
 	t.Cleanup(server.Close)
-	b := &browser{t: t, House: h, server: server}
+	b := &browser{t: t, Harness: h, server: server}
 	b.client = b.person()
 	return b
 }

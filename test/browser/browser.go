@@ -53,7 +53,7 @@ func chromium(t testing.TB) string {
 // Site is a service with pages, and a browser that looks at them.
 type Site struct {
 	t *testing.T
-	*servicetest.House
+	*servicetest.Harness
 	Address string
 	ctx     context.Context //nolint:containedctx // the browser's tab is one
 
@@ -68,9 +68,9 @@ type Site struct {
 func Open(t *testing.T) *Site {
 	t.Helper()
 	program := chromium(t)
-	s := &Site{t: t, House: servicetest.New(t)}
+	s := &Site{t: t, Harness: servicetest.New(t)}
 	mux := http.NewServeMux()
-	handler := web.Handler(web.Options{Service: s.House.Service})
+	handler := web.Handler(web.Options{Service: s.Harness.Service})
 	for _, path := range web.Paths {
 		mux.Handle(path, handler)
 	}

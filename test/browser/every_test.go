@@ -34,8 +34,8 @@ func full(s *Site) (paths []string, run *record.Run) {
 	e.objects[3].fails = "it failed: " + script
 	close(e.steps)
 	w := s.NewWorkspace("network")
-	s.Floor.All = []service.Worker{{Name: e.worker, Pool: "default", Slots: 4, Running: 1, Trouble: script}}
-	s.Floor.Has = []service.Limit{{Name: "default", Slots: 10, Held: []service.Permit{{Run: script, Since: time.Now()}}},
+	s.Capacity.All = []service.Worker{{Name: e.worker, Pool: "default", Slots: 4, Running: 1, Trouble: script}}
+	s.Capacity.Has = []service.Limit{{Name: "default", Slots: 10, Held: []service.Permit{{Run: script, Since: time.Now()}}},
 		{Name: "quota", Slots: 2}, {Name: "pool/default", Slots: 4, Sized: true}}
 	description, value, secret, sensitive := script, script, "canary-of-variable", true
 	key, hidden := "shown", "hidden"
@@ -245,11 +245,11 @@ func TestTheRestIsShownAndChanged(t *testing.T) {
 	s := Open(t)
 	e := newEstate(s)
 	e.objects = network()
-	s.Floor.All = []service.Worker{{Name: "worker-1", Pool: "default", Host: "build-7", Slots: 8, Running: 3, Version: "0.1.0"},
+	s.Capacity.All = []service.Worker{{Name: "worker-1", Pool: "default", Host: "build-7", Slots: 8, Running: 3, Version: "0.1.0"},
 		{Name: "worker-2", Pool: "eu", Host: "eu-1", Slots: 4, Running: 4, Version: "0.1.0"}}
 	w := s.NewWorkspace("network")
 	run := s.NewRun(w, func(r *record.Run) { r.Message, r.AutoApply = "four zones", true })
-	s.Floor.Has = []service.Limit{{Name: "aws-quota", Slots: 2, Held: []service.Permit{
+	s.Capacity.Has = []service.Limit{{Name: "aws-quota", Slots: 2, Held: []service.Permit{
 		{Run: "engine-" + run.ID, Since: time.Now()}, {Run: "other", Since: time.Now().Add(-time.Hour)}},
 		Waiting: []service.Permit{{Run: "engine-" + run.ID, Since: time.Now()}}}}
 	s.Await(run.ID, record.Applying)

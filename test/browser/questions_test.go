@@ -38,7 +38,7 @@ func TestTheOverviewAnswersWithinThreeClicks(t *testing.T) {
 	}
 	s.Await(failing.ID, record.Errored)
 	running := begin(slow, "a slow one", true)
-	s.Floor.Has = []service.Limit{{Name: "quota", Slots: 2, Held: []service.Permit{{Run: "engine-" + running.ID,
+	s.Capacity.Has = []service.Limit{{Name: "quota", Slots: 2, Held: []service.Permit{{Run: "engine-" + running.ID,
 		Since: time.Now()}}, Waiting: []service.Permit{{Run: "other", Since: time.Now()}}}}
 	s.Await(running.ID, record.Applying)
 	for range 3 {

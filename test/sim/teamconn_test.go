@@ -24,8 +24,8 @@ type teamConnection struct{ *service }
 
 func (c teamConnection) Transport() wire.Transport { return c.conn }
 func (teamConnection) Embedded() bool              { return false }
-func (c teamConnection) Joint() *estate.Joint {
-	return &estate.Joint{Hub: c.hub, Pair: keyPair(c.s.name)}
+func (c teamConnection) Common() *estate.Common {
+	return &estate.Common{Hub: c.hub, Pair: keyPair(c.s.name)}
 }
 func (teamConnection) Warnings(context.Context) []string { return nil }
 func (teamConnection) Close() diag.List                  { return nil }

@@ -24,7 +24,7 @@ import (
 
 // site is a service with an organization, acme.
 type site struct {
-	*servicetest.House
+	*servicetest.Harness
 	t      *testing.T
 	server *httptest.Server
 
@@ -35,7 +35,7 @@ type site struct {
 }
 
 func newSite(t *testing.T) *site {
-	s := &site{House: servicetest.New(t), t: t}
+	s := &site{Harness: servicetest.New(t), t: t}
 	inner := tfe.Handler(tfe.Options{Service: s.Service, Poll: 10 * time.Millisecond})
 	s.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -80,7 +80,7 @@ func (s *site) Find(_ context.Context, host, service string) (*url.URL, error) {
 }
 
 // Token implements snapshot.Hosts.
-func (s *site) Token(context.Context, string) (string, error) { return s.House.Token, nil }
+func (s *site) Token(context.Context, string) (string, error) { return s.Harness.Token, nil }
 
 // HTTP implements snapshot.Hosts.
 func (s *site) HTTP() *http.Client { return s.server.Client() }

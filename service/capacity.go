@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Floor gives access to the workers and the limits with which the engine executes operations.
-type Floor interface {
+// Capacity gives access to the workers and the limits with which the engine executes operations.
+type Capacity interface {
 	Workers(ctx context.Context) ([]Worker, error)
 	Limits(ctx context.Context) ([]Limit, error)
 	// Resize changes the number of permits of a limit.
@@ -51,8 +51,8 @@ type Permit struct {
 	Of *RunView
 }
 
-// errNoFloor is the error of a service that was started without a Floor.
-var errNoFloor = errors.New("the service has no information about workers and limits")
+// errNoCapacity is the error of a service that was started without a Capacity.
+var errNoCapacity = errors.New("the service has no information about workers and limits")
 
 // Workers returns the live workers, sorted by pool and name. Every user may see them: they serve all
 // organizations.
@@ -60,10 +60,10 @@ func (s *Service) Workers(ctx context.Context, a *Actor) ([]Worker, error) {
 	if a.User == nil {
 		return nil, forbidden("only users may list workers")
 	}
-	if s.opts.Floor == nil {
-		return nil, errNoFloor
+	if s.opts.Capacity == nil {
+		return nil, errNoCapacity
 	}
-	all, err := s.opts.Floor.Workers(ctx)
+	all, err := s.opts.Capacity.Workers(ctx)
 	slices.SortFunc(all, func(x, y Worker) int {
 		if d := strings.Compare(x.Pool, y.Pool); d != 0 {
 			return d
@@ -78,10 +78,10 @@ func (s *Service) Limits(ctx context.Context, a *Actor) ([]Limit, error) {
 	if a.User == nil {
 		return nil, forbidden("only users may list limits")
 	}
-	if s.opts.Floor == nil {
-		return nil, errNoFloor
+	if s.opts.Capacity == nil {
+		return nil, errNoCapacity
 	}
-	all, err := s.opts.Floor.Limits(ctx)
+	all, err := s.opts.Capacity.Limits(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (s *Service) ResizeLimit(ctx context.Context, a *Actor, name string, slots 
 	case all[i].Sized:
 		return s.refuse(a, "limit.resize", name, conflict("the size of the limit %q follows the slots of its workers", name))
 	}
-	if err := s.opts.Floor.Resize(ctx, name, slots); err != nil {
+	if err := s.opts.Capacity.Resize(ctx, name, slots); err != nil {
 		return err
 	}
 	return s.audited(a, "limit.resize", name, func(*store.Tx) error { return nil })

@@ -7,13 +7,13 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// floor shows the service's pages where operations are carried out: the workers and limits of its NATS server.
-type floor struct{ *works }
+// capacity shows the service's pages where operations are carried out: the workers and limits of its NATS server.
+type capacity struct{ *works }
 
-var _ service.Floor = floor{}
+var _ service.Capacity = capacity{}
 
-// Workers implements service.Floor.
-func (f floor) Workers(ctx context.Context) ([]service.Worker, error) {
+// Workers implements service.Capacity.
+func (f capacity) Workers(ctx context.Context) ([]service.Worker, error) {
 	all, err := f.Conn.Workers(ctx)
 	var out []service.Worker
 	for _, w := range all {
@@ -26,8 +26,8 @@ func (f floor) Workers(ctx context.Context) ([]service.Worker, error) {
 	return out, err
 }
 
-// Limits implements service.Floor.
-func (f floor) Limits(ctx context.Context) ([]service.Limit, error) {
+// Limits implements service.Capacity.
+func (f capacity) Limits(ctx context.Context) ([]service.Limit, error) {
 	all, err := f.Conn.Limits(ctx)
 	var out []service.Limit
 	for _, l := range all {
@@ -46,10 +46,10 @@ func permits(all []wire.PermitRequest) []service.Permit {
 	return out
 }
 
-// Resize implements service.Floor.
-func (f floor) Resize(ctx context.Context, limit string, slots int) error {
+// Resize implements service.Capacity.
+func (f capacity) Resize(ctx context.Context, limit string, slots int) error {
 	return f.Conn.ResizeLimit(ctx, wire.Limit{Name: limit, Slots: slots})
 }
 
-// Drain implements service.Floor.
-func (f floor) Drain(ctx context.Context, pools []string) error { return f.Hub().Drain(ctx, pools) }
+// Drain implements service.Capacity.
+func (f capacity) Drain(ctx context.Context, pools []string) error { return f.Hub().Drain(ctx, pools) }

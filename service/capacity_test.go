@@ -15,7 +15,7 @@ import (
 )
 
 // watched is an engine whose apply shows a timeline, and continues when the test permits it.
-func watched(h *servicetest.House, book *timeline.Book, goOn chan struct{}) {
+func watched(h *servicetest.Harness, book *timeline.Book, goOn chan struct{}) {
 	h.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
 		j.Watched(book, "engine-run")
 		select {
@@ -32,7 +32,7 @@ func TestWhoHoldsAPermitIsToldToThoseWhoMaySeeTheRun(t *testing.T) {
 	w := h.NewWorkspace("one")
 	goOn := make(chan struct{})
 	watched(h, timeline.NewBook(timeline.Head{Ended: timeline.None}), goOn)
-	h.Floor.Has = []service.Limit{{Name: "quota", Slots: 2, Held: []service.Permit{{Run: "engine-run", Since: time.Now()},
+	h.Capacity.Has = []service.Limit{{Name: "quota", Slots: 2, Held: []service.Permit{{Run: "engine-run", Since: time.Now()},
 		{Run: "elsewhere"}}}}
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	at := h.Stream().Now()
@@ -69,8 +69,8 @@ func TestWhoHoldsAPermitIsToldToThoseWhoMaySeeTheRun(t *testing.T) {
 	if err := h.ResizeLimit(t.Context(), h.Admin, "quota", 0); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("a limit without permits: %v", err)
 	}
-	if err := h.ResizeLimit(t.Context(), h.Admin, "quota", 5); err != nil || h.Floor.Has[0].Slots != 5 {
-		t.Errorf("%v, %+v", err, h.Floor.Has)
+	if err := h.ResizeLimit(t.Context(), h.Admin, "quota", 5); err != nil || h.Capacity.Has[0].Slots != 5 {
+		t.Errorf("%v, %+v", err, h.Capacity.Has)
 	}
 	if lines, err := h.Audit(h.Admin, 1); err != nil || lines[0].Action != "limit.resize" || lines[0].Outcome != "done" {
 		t.Errorf("%+v, %v", lines, err)
