@@ -82,13 +82,12 @@ func (c *Conn) preparePool(ctx context.Context, pool string) error {
 			return err
 		}
 	}
-	_, err := bucket{c, poolBucket(pool)}.open(ctx)
-	return err
+	return bucket{c, poolBucket(pool)}.open(ctx)
 }
 
-// open returns the store for writing.
-func (b bucket) open(ctx context.Context) (jetstream.ObjectStore, error) {
-	store, err := b.c.topology.bucket(b.name).get(func() (jetstream.ObjectStore, error) {
+// open prepares the store for writing.
+func (b bucket) open(ctx context.Context) error {
+	_, err := b.c.topology.bucket(b.name).get(func() (jetstream.ObjectStore, error) {
 		ctx, cancel := b.c.bounded(ctx)
 		defer cancel()
 		if !b.c.opts.Provision {
@@ -97,9 +96,9 @@ func (b bucket) open(ctx context.Context) (jetstream.ObjectStore, error) {
 		return b.create(ctx)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("opening the blob store: %w", problem(err))
+		return fmt.Errorf("opening the blob store: %w", problem(err))
 	}
-	return store, nil
+	return nil
 }
 
 func (b bucket) create(ctx context.Context) (store jetstream.ObjectStore, err error) {
@@ -138,26 +137,6 @@ func (b bucket) PutBlob(ctx context.Context, sum string, data []byte) error {
 	return nil
 }
 
-// tries is how often an object is published, and how many time-outs its next part is waited for, before the server
-// counts as not answering.
-const tries = 3
-
-// put publishes an object, and again if the server acknowledges a part too late. The client then removes the parts that
-// it published, though the description may be stored: without another try, the object could be found and not be read.
-func (b bucket) put(ctx context.Context, name string, data []byte) error {
-	store, err := b.open(ctx)
-	if err != nil {
-		return err
-	}
-	for try := 1; ; try++ {
-		_, err := store.PutBytes(ctx, name, data)
-		err = problem(err)
-		if !errors.Is(err, wire.ErrUnanswered) || ctx.Err() != nil || try == tries {
-			return err
-		}
-	}
-}
-
 // GetBlob implements wire.Blobs.
 func (b bucket) GetBlob(ctx context.Context, sum string) ([]byte, error) {
 	return b.GetBlobIf(ctx, sum, func(int64) error { return nil })
@@ -191,8 +170,12 @@ func (b bucket) HasBlob(ctx context.Context, sum string) (bool, error) {
 	return there, nil
 }
 
-// NameBlob implements wire.Blobs.
+// NameBlob implements wire.Blobs. A name that is there already stays as it is: whoever reads it at that moment would
+// miss its part.
 func (b bucket) NameBlob(ctx context.Context, name, sum string) error {
+	if now, err := b.LookupBlob(ctx, name); err == nil && now == sum {
+		return nil
+	}
 	if err := b.put(ctx, namePrefix+name, []byte(sum)); err != nil {
 		return fmt.Errorf("naming a blob %q: %w", name, err)
 	}

@@ -76,42 +76,49 @@ func TestABlobThatLostItsPartsIsStoredAgain(t *testing.T) {
 	}
 }
 
-// slow connects through a proxy that the test can hold, and returns how long a request may take.
-func slow(t *testing.T) (*jet.Conn, *proxy.Proxy, time.Duration) {
+// slow connects through a proxy that the test can hold for longer than a request may take, and directly.
+func slow(t *testing.T) (c *jet.Conn, hold func() (mended chan struct{}), direct *jet.Conn) {
 	t.Helper()
-	const timeout = 500 * time.Millisecond
-	p := must(proxy.Start(strings.TrimPrefix(listen(t), "nats://")))(t)
+	const timeout = time.Second
+	url := listen(t)
+	p := must(proxy.Start(strings.TrimPrefix(url, "nats://")))(t)
 	t.Cleanup(func() { closeAll(t, p) })
-	c := must(jet.Connect(t.Context(), jet.Options{URL: "nats://" + p.Address(), User: "coordinator", Password: "c",
-		Provision: true, Timeout: timeout, Log: logTo(t)}))(t)
-	t.Cleanup(func() { closeAll(t, c) })
-	return c, p, timeout
+	o := jet.Options{URL: url, User: "coordinator", Password: "c", Provision: true, Log: logTo(t)}
+	direct = must(jet.Connect(t.Context(), o))(t)
+	o.URL, o.Timeout = "nats://"+p.Address(), timeout
+	c = must(jet.Connect(t.Context(), o))(t)
+	t.Cleanup(func() { closeAll(t, c, direct) })
+	return c, func() chan struct{} {
+		p.Hold()
+		mended := make(chan struct{})
+		time.AfterFunc(timeout*6/5, func() {
+			p.Mend()
+			close(mended)
+		})
+		return mended
+	}, direct
 }
 
 // A server on a busy machine did not acknowledge the name of a provider package in time. The run that stored it failed,
 // and so did another, because the name had been stored without its part.
 func TestABlobIsPublishedAgainWhenItsAcknowledgmentIsLate(t *testing.T) {
 	ctx := t.Context() // with a deadline, the client would wait for it
-	c, p, timeout := slow(t)
+	c, hold, _ := slow(t)
 	if err := c.NameBlob(ctx, "first", "sum"); err != nil { // which creates the bucket
 		t.Fatal(err)
 	}
-	for i := range 6 { // the first are held at their first request, the others at a later one, or not at all
+	for i := range 4 { // the first is held at its first request, the others at a later one, or not at all
 		name := fmt.Sprint("n", i)
 		ended := make(chan error, 1)
-		if i < 2 {
-			p.Hold()
-		}
 		go func() { ended <- c.NameBlob(ctx, name, "sum") }()
 		for range i * 400 {
 			runtime.Gosched()
 		}
-		p.Hold()
-		time.Sleep(timeout * 6 / 5)
-		p.Mend()
+		mended := hold()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+		<-mended
 		if sum, err := c.LookupBlob(ctx, name); err != nil || sum != "sum" {
 			t.Errorf("the name leads to %q, %v", sum, err)
 		}
@@ -121,23 +128,66 @@ func TestABlobIsPublishedAgainWhenItsAcknowledgmentIsLate(t *testing.T) {
 // A batch of parts had to arrive within the time-out as a whole: a line with less than 0.8 MB/s could not fetch provider
 // packages at all, and a busy server failed a run.
 func TestABlobIsReadOnWhereTheLineWasSlow(t *testing.T) {
-	c, p, timeout := slow(t)
+	c, hold, direct := slow(t)
 	data := bytes.Repeat([]byte("x"), 6<<20)
 	hash := sha256.Sum256(data)
 	sum := hex.EncodeToString(hash[:])
-	if err := c.PutBlob(t.Context(), sum, data); err != nil {
+	if err := direct.PutBlob(t.Context(), sum, data); err != nil {
 		t.Fatal(err)
 	}
-	var mended *time.Timer
+	var mended chan struct{}
 	got, err := c.GetBlobIf(t.Context(), sum, func(int64) error {
-		p.Hold()
-		mended = time.AfterFunc(timeout*6/5, p.Mend)
+		mended = hold()
 		return nil
 	})
 	if err != nil || !bytes.Equal(got, data) {
 		t.Errorf("it has %d of %d bytes, %v", len(got), len(data), err)
 	}
-	if mended != nil && mended.Stop() {
+	select {
+	case <-mended:
+	default:
 		t.Error("it was read over a line that passes nothing on")
+	}
+}
+
+// Two coordinators shared a provider package at the same time. One replaced the other's name for it, and a worker that
+// had begun to read that one was told that there was none.
+func TestANameThatIsStoredAgainWhileItIsReadIsFound(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	e := embed(t, t.TempDir())
+	t.Cleanup(func() { closeAll(t, e) })
+	c := must(e.Connect(ctx, jet.Options{}))(t)
+	t.Cleanup(func() { closeAll(t, c) })
+	data := []byte("package")
+	hash := sha256.Sum256(data)
+	sum := hex.EncodeToString(hash[:])
+	if err := errors.Join(c.PutBlob(ctx, sum, data), c.NameBlob(ctx, "n", sum)); err != nil {
+		t.Fatal(err)
+	}
+	store := must(c.JetStream().(jetstream.JetStream).ObjectStore(ctx, "BLOB"))(t)
+	times := 0
+	got, err := c.GetBlobIf(ctx, sum, func(int64) error {
+		if times++; times > 1 {
+			return nil
+		}
+		_, err := store.PutBytes(ctx, sum, data) // which removes the part that is about to be read
+		return err
+	})
+	if err != nil || !bytes.Equal(got, data) || times != 2 {
+		t.Errorf("it is %q after %d readings, %v", got, times, err)
+	}
+	before := must(store.GetInfo(ctx, "name/n"))(t)
+	if err := c.NameBlob(ctx, "n", sum); err != nil {
+		t.Fatal(err)
+	}
+	if now := must(store.GetInfo(ctx, "name/n"))(t); now.NUID != before.NUID {
+		t.Error("the same name was stored again")
+	}
+	if err := c.NameBlob(ctx, "n", strings.Repeat("0", 64)); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := c.LookupBlob(ctx, "n"); err != nil || now != strings.Repeat("0", 64) {
+		t.Errorf("its other name is %q, %v", now, err)
 	}
 }

@@ -2,10 +2,13 @@ package jet
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -121,28 +124,99 @@ func (b bucket) description(name string) string {
 // parts is the subject of an object's parts.
 func (b bucket) parts(info *jetstream.ObjectInfo) string { return "$O." + b.name + ".C." + info.NUID }
 
+// put stores an object, in place of one with this name. Each part is stored before the next is sent, and the
+// description comes last. The client's own Put sends all of them at once: on a slow line, the acknowledgment of the
+// last one came too late; and when it misses one, it removes the parts, though the description may be stored.
+func (b bucket) put(ctx context.Context, name string, data []byte) error {
+	if err := b.open(ctx); err != nil {
+		return err
+	}
+	var was *jetstream.ObjectInfo
+	err := patiently(ctx, func() (err error) {
+		was, err = b.info(ctx, name)
+		return err
+	})
+	if err != nil && !errors.Is(err, wire.ErrNotFound) {
+		return err
+	}
+	size := max(1, min(maxPart, b.c.nc.MaxPayload()/2))
+	info := &jetstream.ObjectInfo{Bucket: b.name, NUID: rand.Text(), Size: uint64(len(data)),
+		ObjectMeta: jetstream.ObjectMeta{Name: name,
+			Opts: &jetstream.ObjectMetaOptions{ChunkSize: uint32(size)}}} //nolint:gosec // bounded
+	digest := sha256.New()
+	digest.Write(data)
+	info.Digest = jetstream.GetObjectDigestValue(digest)
+	drop := func(of *jetstream.ObjectInfo) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropWithin)
+		defer cancel()
+		_ = b.c.purge(ctx, b.stream(), b.parts(of)) // parts without a description only take space
+	}
+	for part := range slices.Chunk(data, int(size)) {
+		info.Chunks++
+		m := &nats.Msg{Subject: b.parts(info), Data: part}
+		id := jetstream.WithMsgID(fmt.Sprint(info.NUID, "-", info.Chunks))
+		if err := patiently(ctx, func() error { return b.c.store(ctx, m, id) }); err != nil {
+			drop(info)
+			return err
+		}
+	}
+	text, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	m := &nats.Msg{Subject: b.description(name), Data: text, Header: nats.Header{
+		jetstream.MsgRollup: {jetstream.MsgRollupSubject}}}
+	if err := patiently(ctx, func() error { return b.c.store(ctx, m) }); err != nil {
+		return err // it may be stored all the same, so the parts stay
+	}
+	if was != nil {
+		drop(was)
+	}
+	return nil
+}
+
 const (
+	// maxPart is how many bytes a part of an object has at most. NATS limits messages to 1 MiB by default.
+	maxPart = 512 << 10
+	// tries is for how many time-outs a part of an object is waited for, before the server counts as not answering.
+	tries = 3
+	// dropWithin is how long the removal of parts may take, after an interrupt as well.
+	dropWithin = time.Second
 	// chunkBatch is how many bytes of an object one request may bring.
 	chunkBatch = 4 << 20
 	// replicaPause is how long a replica is given to catch up.
 	replicaPause = 20 * time.Millisecond
 )
 
-// read returns an object's content, unless ok returns an error for its size. The parts come from any replica, which may
-// be behind the leader for a while. An object of which the leader has no part counts as not found; see whole. A batch
-// that breaks off, because the line is slow or a server has stopped, is continued at the next part.
+// read returns an object's content, unless ok returns an error for its size. An object of which the leader has no part
+// counts as not found; see whole.
 func (b bucket) read(ctx context.Context, name string, ok func(bytes int64) error) ([]byte, error) {
 	info, err := b.info(ctx, name)
-	if err != nil {
-		return nil, err
+	for err == nil {
+		data, failure := b.content(ctx, info, ok)
+		if !errors.Is(failure, wire.ErrNotFound) {
+			return data, failure
+		}
+		was := info.NUID
+		if info, err = b.info(ctx, name); err == nil && info.NUID == was {
+			return nil, failure
+		} // otherwise another client has stored the object again, and removed the parts of before
 	}
+	return nil, err
+}
+
+// content returns the content of an object. The parts come from any replica, which may be behind the leader for a
+// while. A batch that breaks off, because the line is slow or a server has stopped, is continued at the next part.
+func (b bucket) content(ctx context.Context, info *jetstream.ObjectInfo, ok func(bytes int64) error) (data []byte,
+	err error) {
 	if info.Size > wire.MaxMessage+chunkBatch {
 		return nil, fmt.Errorf("it has %d bytes, which is more than anybody stores", info.Size)
 	}
 	if err := ok(int64(info.Size)); err != nil { //nolint:gosec // bounded
 		return nil, err
 	}
-	data, next, asked := make([]byte, 0, info.Size), uint64(1), false
+	data = make([]byte, 0, info.Size)
+	next, asked := uint64(1), false
 	arrived := time.Now()
 	for uint64(len(data)) < info.Size {
 		had := len(data)
@@ -171,6 +245,16 @@ func (b bucket) read(ctx context.Context, name string, ok func(bytes int64) erro
 		}
 	}
 	return data, nil
+}
+
+// patiently repeats a request while the server does not answer, within the patience for a part of an object.
+func patiently(ctx context.Context, request func() error) (err error) {
+	for range tries {
+		if err = request(); !errors.Is(err, wire.ErrUnanswered) || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
 }
 
 // readOn appends a batch of an object's parts, from the message next on, to data. Each part has the request time-out to

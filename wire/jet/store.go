@@ -75,6 +75,9 @@ func tooFull(err error, subject string) error {
 	t := strings.SplitN(subject, ".", 3)
 	stream := map[string]string{"task": tasksStream, "admit": admitStream, "claim": claimsPrefix, "done": claimsPrefix,
 		"key": keysPrefix, "result": resultsPrefix}[t[0]]
+	if t[0] == "$O" && len(t) > 1 {
+		stream = bucket{name: t[1]}.stream()
+	}
 	if strings.HasSuffix(stream, "-") && len(t) > 1 {
 		stream += t[1]
 	}

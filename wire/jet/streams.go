@@ -159,7 +159,7 @@ func (t *topology) createAll(ctx context.Context) error {
 		group.Go(func() error { return t.ensure(ctx, name) })
 	}
 	group.Go(func() error {
-		_, err := t.c.blobs().open(ctx)
+		err := t.c.blobs().open(ctx)
 		return err
 	})
 	return group.Wait()
