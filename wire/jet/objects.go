@@ -41,9 +41,9 @@ func (b bucket) info(ctx context.Context, name string) (*jetstream.ObjectInfo, e
 	return info, nil
 }
 
-// whole reports whether the stream's leader has all parts of an object. Parts and description are published without
-// waiting for each other, and a client that misses one acknowledgment removes the parts, though the description may be
-// stored.
+// whole reports whether the stream's leader has all parts of an object. The object store's own Put, which earlier
+// versions used, publishes parts and description without waiting for each other; when it misses an acknowledgment, it
+// removes the parts, though the description may be stored.
 func (b bucket) whole(ctx context.Context, info *jetstream.ObjectInfo) (bool, error) {
 	if info.Chunks == 0 {
 		return true, nil
