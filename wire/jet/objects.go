@@ -247,10 +247,14 @@ func (b bucket) content(ctx context.Context, info *jetstream.ObjectInfo, ok func
 	return data, nil
 }
 
-// patiently repeats a request while the server does not answer, within the patience for a part of an object.
+// patiently repeats a request while the server does not answer it, within the patience for a part of an object. A
+// server that refuses to store it has answered.
 func patiently(ctx context.Context, request func() error) (err error) {
 	for range tries {
-		if err = request(); !errors.Is(err, wire.ErrUnanswered) || ctx.Err() != nil {
+		err = request()
+		refusal := (*jetstream.APIError)(nil)
+		silent := errors.Is(err, wire.ErrUnanswered) || errors.Is(err, wire.ErrStore) && !errors.As(err, &refusal)
+		if !silent || ctx.Err() != nil {
 			break
 		}
 	}
