@@ -10,6 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/test/clouds/amazon"
 	"github.com/millipede-iac/millipede/test/clouds/azure"
 	"github.com/millipede-iac/millipede/test/clouds/google"
+	"github.com/millipede-iac/millipede/test/clouds/intercept"
 	"github.com/millipede-iac/millipede/test/clouds/vault"
 )
 
@@ -17,8 +18,6 @@ import (
 var keyServices = map[string]struct {
 	arguments string
 	env       func(t *testing.T) map[string]string
-	// unreachable says why OpenTofu cannot be led there; empty when it can.
-	unreachable string
 }{
 	"aws_kms": {arguments: `kms_key_id = "alias/k"
 		key_spec = "AES_256"`, env: func(t *testing.T) map[string]string {
@@ -39,10 +38,11 @@ var keyServices = map[string]struct {
 	}},
 	"gcp_kms": {arguments: `kms_encryption_key = "projects/p/locations/l/keyRings/r/cryptoKeys/k"
 		key_length = 32`, env: func(t *testing.T) map[string]string {
-		return map[string]string{
-			"GOOGLE_OAUTH_ACCESS_TOKEN": google.Token, "GOOGLE_KMS_CUSTOM_ENDPOINT": google.New(t).KMSEndpoint(),
-		}
-	}, unreachable: "OpenTofu asks this service with gRPC, which the fake does not speak"},
+		s := google.New(t)
+		env := intercept.New(t, s).Env() // OpenTofu asks with gRPC, at an address that cannot be set
+		env["GOOGLE_OAUTH_ACCESS_TOKEN"], env["GOOGLE_KMS_CUSTOM_ENDPOINT"] = google.Token, s.KMSEndpoint()
+		return env
+	}},
 	"openbao": {arguments: `key_name = "my key"`, env: func(t *testing.T) map[string]string {
 		return map[string]string{"BAO_ADDR": vault.New(t, "my key").URL, "BAO_TOKEN": vault.Token}
 	}},
@@ -56,9 +56,6 @@ func TestWhatOneEncryptsWithAKeyServiceTheOtherReads(t *testing.T) {
 	for name, k := range keyServices {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if tofu != "" && k.unreachable != "" {
-				t.Skip(k.unreachable)
-			}
 			s := &server{}
 			h := httptest.NewServer(s)
 			t.Cleanup(h.Close)

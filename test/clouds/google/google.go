@@ -1,5 +1,5 @@
 // Package google is a fake of the calls that Millipede and OpenTofu make to Google Cloud: Cloud Storage (its JSON API,
-// and media on the path of its XML API), Cloud KMS, tokens for service accounts, and impersonation.
+// and media on the path of its XML API), Cloud KMS (REST and gRPC), tokens for service accounts, and impersonation.
 //
 // It keeps generations, preconditions, check sums and customers' keys, and refuses requests without a token that it has
 // given out. It is written from the public documentation of the services, for these calls alone.
@@ -216,6 +216,10 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 	if strings.HasPrefix(r.URL.Path, "/kms/v1/") {
 		s.kms(w, r, scope, body)
+		return
+	}
+	if method, ok := strings.CutPrefix(r.URL.Path, kmsMethod); ok {
+		s.kmsOverGRPC(w, method, scope, body)
 		return
 	}
 	s.storage(w, r, body)

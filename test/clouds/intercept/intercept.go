@@ -17,6 +17,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -94,12 +95,18 @@ func (p *Proxy) tunnel(w http.ResponseWriter) {
 		_ = conn.Close()
 		return
 	}
-	secure := tls.Server(buffered{conn, rw.Reader}, &tls.Config{
-		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate,
-			error) {
-			return p.certificate(hello.ServerName)
-		},
-	})
+	config := &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return p.certificate(hello.ServerName)
+	}}
+	overHTTP2 := config.Clone()
+	overHTTP2.NextProtos = []string{"h2"}
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if slices.Equal(hello.SupportedProtos, overHTTP2.NextProtos) { // gRPC knows no other
+			return overHTTP2, nil
+		}
+		return nil, nil
+	}
+	secure := tls.Server(buffered{conn, rw.Reader}, config)
 	select {
 	case p.incoming.conns <- secure:
 	case <-p.incoming.closed:
