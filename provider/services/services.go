@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -66,7 +67,7 @@ func New(o Options) *Services {
 	}
 	o.Surroundings = o.Surroundings.Completed()
 	if o.Transport == nil {
-		o.Transport = o.Surroundings.Transport()
+		o.Transport = later(sync.OnceValue(o.Surroundings.Transport))
 	}
 	s := &Services{options: o, plain: &http.Client{Transport: agent{o.Version, o.Transport}}}
 	s.oci = oci.New(o.Transport, &o.Config.OCI, o.Surroundings)
@@ -85,6 +86,13 @@ func (s *Services) Surroundings() cloud.Surroundings { return s.options.Surround
 
 // OCI returns the client of OCI registries, with the credentials of the CLI configuration.
 func (s *Services) OCI() *oci.Client { return s.oci }
+
+// later is a transport that is made for the first request. Each command has services, but few send requests, and
+// making a transport parses the certificate authorities of SSL_CERT_FILE.
+type later func() *http.Transport
+
+// RoundTrip implements http.RoundTripper.
+func (l later) RoundTrip(r *http.Request) (*http.Response, error) { return l().RoundTrip(r) }
 
 // agent adds the name of the program to each request.
 type agent struct {

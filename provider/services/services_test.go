@@ -12,6 +12,7 @@ import (
 
 	"github.com/opentofu/svchost"
 
+	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/test/registry"
 )
@@ -57,6 +58,33 @@ func TestAHostSaysOnceWhereItsServicesAre(t *testing.T) {
 	}
 	if _, err := s.Find(t.Context(), "no host!", Providers); err == nil {
 		t.Error("it is no host")
+	}
+}
+
+// Each command made a transport, for requests that few commands send, and parsed the certificate authorities of
+// SSL_CERT_FILE for it: with those of a distribution this was a sixth of the time of "version".
+func TestCertificateAuthoritiesAreReadForTheFirstRequest(t *testing.T) {
+	r := start(t)
+	file := filepath.Join(t.TempDir(), "authorities.pem")
+	ok(t, r.WriteCertificate(file))
+	read := 0
+	s := New(Options{Config: &cliconfig.Config{}, Surroundings: cloud.Surroundings{Env: func(name string) string {
+		if name != "SSL_CERT_FILE" {
+			return ""
+		}
+		read++
+		return file
+	}}})
+	if read != 0 {
+		t.Errorf("SSL_CERT_FILE was read %d times before any request", read)
+	}
+	u, err := s.Find(t.Context(), r.Host(), Providers)
+	ok(t, err)
+	if _, err := s.Get(t.Context(), u, ""); err != nil {
+		t.Log(err) // nothing is there, but a second request was sent
+	}
+	if asked := r.Requests(); read != 1 || len(asked) < 2 {
+		t.Errorf("SSL_CERT_FILE was read %d times for the requests %q", read, asked)
 	}
 }
 
