@@ -2,6 +2,7 @@ package config
 
 import (
 	"strings"
+	"sync"
 
 	goversion "github.com/hashicorp/go-version"
 	"github.com/hashicorp/hcl/v2"
@@ -19,7 +20,15 @@ const LanguageVersion = "1.12.6"
 // edition is the only edition of the language.
 const edition = "tofu2024"
 
-var languageVersion = goversion.Must(goversion.NewVersion(LanguageVersion))
+// The versions are parsed when they are first compared: that compiles expressions, which few commands need.
+var (
+	languageVersion = lazyVersion(LanguageVersion)
+	compatibleSince = lazyVersion("1.11.0")
+)
+
+func lazyVersion(version string) func() *goversion.Version {
+	return sync.OnceValue(func() *goversion.Version { return goversion.Must(goversion.NewVersion(version)) })
+}
 
 var (
 	languageSchema = &hcl.BodySchema{
@@ -29,7 +38,6 @@ var (
 	compatibleSchema = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "opentofu"}}}
 	engineSchema     = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "required_version"}}}
 	compatibleWithIn = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "compatible_with"}}}
-	compatibleSince  = goversion.Must(goversion.NewVersion("1.11.0"))
 )
 
 // incompatible marks the problem that a module does not support this version of the language.
@@ -101,7 +109,7 @@ func (d *decoder) engineVersion(list []EngineVersion, attr *hcl.Attribute, enfor
 			return list
 		}
 	}
-	if !constraint.Check(languageVersion) {
+	if !constraint.Check(languageVersion()) {
 		p := diag.New(diag.Error, "Incompatible module",
 			"This module says that it is not made for OpenTofu "+LanguageVersion+", whose language Millipede reads. "+
 				"Use a version of the module that is, or change the constraint if you know that it is too strict.",
@@ -137,7 +145,7 @@ func (d *decoder) language(b *hcl.Block) {
 		}
 		quiet := &decoder{}
 		constraint, ok := quiet.versionAttribute(attr)
-		if ok && constraint.Check(compatibleSince) {
+		if ok && constraint.Check(compatibleSince()) {
 			d.warn(attr.Range, "Ineffective version constraint",
 				"OpenTofu knows compatible_with since 1.12.0, so the constraint should leave out all earlier "+
 					"versions. "+

@@ -55,7 +55,7 @@ const maxCodes = 1000
 //go:embed login.html
 var files embed.FS
 
-var page = template.Must(template.ParseFS(files, "login.html"))
+var page = sync.OnceValue(func() *template.Template { return template.Must(template.ParseFS(files, "login.html")) })
 
 // server issues tokens.
 type server struct {
@@ -135,7 +135,7 @@ func (s *server) show(w http.ResponseWriter, status int, a ask) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.WriteHeader(status)
-	if err := page.Execute(w, a); err != nil {
+	if err := page().Execute(w, a); err != nil {
 		s.o.Logger.Warn("the page to log in could not be sent", "error", err)
 	}
 }

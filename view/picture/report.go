@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/millipede-iac/millipede/view/timeline"
@@ -54,7 +55,8 @@ h1 { font-size: 1.4rem; margin: 0 0 .3rem; overflow-wrap: anywhere }
 
 // The Content-Security-Policy names the script and the style by their hashes, so that no other content of the file
 // can be executed.
-var html = template.Must(template.New("report").Parse(`<!DOCTYPE html>
+var html = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("report").Parse(`<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -77,6 +79,7 @@ var html = template.Must(template.New("report").Parse(`<!DOCTYPE html>
 </body>
 </html>
 `))
+})
 
 // Write writes the report as one self-contained HTML file, which may not fetch anything. It needs a browser of 2023
 // or later.
@@ -95,7 +98,7 @@ func (r *Report) Write(w io.Writer) error {
 	if h.Workspace != "" {
 		title += fmt.Sprintf(" in the workspace %q", h.Workspace)
 	}
-	return html.Execute(w, map[string]any{
+	return html().Execute(w, map[string]any{
 		"Title": title, "Who": h.Who,
 		"Begun": "Begun " + time.UnixMilli(h.Begun).UTC().Format("2006-01-02 15:04:05 UTC"),
 		"Policy": fmt.Sprintf("default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; base-uri 'none'; "+
