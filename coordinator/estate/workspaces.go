@@ -221,7 +221,7 @@ func managedInstances(st *state.State) []string {
 
 // Replace replaces the whole state of the workspace, and writes the snapshot.
 func (s *Opened) Replace(ctx context.Context, st *state.State, cause string) diag.List {
-	if err := s.store.Replace(ctx, s.Workspace, s.LockID, st, journal.Because(cause)); err != nil {
+	if err := s.sync.Replace(ctx, s.Workspace, s.LockID, st, journal.Because(cause)); err != nil {
 		return diag.Errors("Failed to save state", err.Error()+".", nil)
 	}
 	return s.Push(ctx)

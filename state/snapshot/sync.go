@@ -125,6 +125,23 @@ func (y *Sync) Push(ctx context.Context, workspace string) error {
 	return y.mark(ctx, &picture{workspace: workspace, where: d.Where}, head, digest)
 }
 
+// Replace replaces the whole state of the workspace in the store; the next Push writes it, even if its lineage and
+// serial are those of the snapshot, as those of an older version can be once it is put back.
+func (y *Sync) Replace(ctx context.Context, workspace, lockID string, s *state.State, cause journal.Cause) error {
+	m, err := y.Store.Mark(ctx, workspace)
+	if err != nil {
+		return err
+	}
+	if m.Lineage == s.Lineage && m.Serial == s.Serial {
+		m.Lineage, m.Serial = "", 0
+		// A crash here is harmless: the next Push writes the old state again.
+		if err := y.Store.SetMark(ctx, workspace, m); err != nil {
+			return err
+		}
+	}
+	return y.Store.Replace(ctx, workspace, lockID, s, cause)
+}
+
 // ErroredFile is the name, as in OpenTofu, of the file for a state that could not be written to its backend.
 const ErroredFile = "errored.tfstate"
 

@@ -204,6 +204,27 @@ func TestWhatACrashKeptFromTheSnapshotIsWrittenNext(t *testing.T) {
 	is(t, w.others().Serial, 5)
 }
 
+// Push compared the newest version with the mark by lineage and serial only. The state in terraform.tfstate.backup is
+// one serial behind, and "state push -force" adds one: the result had the lineage and serial of the snapshot, so it was
+// stored, and the backend kept the state that it should have replaced.
+func TestAnOlderStateThatIsPutBackIsWrittenAlthoughItsSerialIsThatOfTheSnapshot(t *testing.T) {
+	w := newWorld(t)
+	w.commit("a", 1)
+	w.push()
+	older := w.load().Clone()
+	w.commit("a", 2)
+	w.push()
+	older.Serial = w.load().Serial
+	ok(t, w.sync.Replace(t.Context(), ws, "", older, journal.Because("state push")))
+	w.push()
+	if !w.others().SameContent(older) {
+		t.Errorf("the snapshot has %v", w.others())
+	}
+	if message := w.pull(); message != "" || !w.load().SameContent(older) {
+		t.Errorf("pulling said %q", message)
+	}
+}
+
 func TestAStateThatWentOnInTwoPlacesIsNotDecidedSilently(t *testing.T) {
 	w := newWorld(t)
 	w.commit("a", 1)
