@@ -136,7 +136,7 @@ func TestAWorkspaceIsLockedWhileADoubtIsResolvedAndNoLonger(t *testing.T) {
 func TestReceiversHearOnceThatOperationsAreInDoubt(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	if _, err := h.PutNotification(h.Admin, record.Notification{Workspace: w.ID, Name: "n", Destination: "generic",
+	if _, err := h.CreateNotification(h.Admin, record.Notification{Workspace: w.ID, Name: "n", Destination: "generic",
 		Enabled: true, URL: "https://example.com", Triggers: []string{"run:in_doubt"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -149,11 +149,11 @@ func TestAStateIsRestoredOnlyByWhoMayWriteIt(t *testing.T) {
 	w := h.NewWorkspace("one")
 	first := put(t, h, w, 1, "a")
 	put(t, h, w, 2, "b")
-	team, err := h.PutTeam(h.Admin, record.Team{Organization: "acme", Name: "readers"})
+	team, err := h.CreateTeam(h.Admin, record.Team{Organization: "acme", Name: "readers"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.PutAccess(h.Admin, record.Access{Team: team.ID, On: w.ID, Role: "read"}); err != nil {
+	if _, err := h.CreateAccess(h.Admin, record.Access{Team: team.ID, On: w.ID, Role: "read"}); err != nil {
 		t.Fatal(err)
 	}
 	token, _, err := h.CreateToken(h.Admin, record.TokenTeam, team.ID, "", time.Time{})

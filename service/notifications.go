@@ -50,19 +50,42 @@ func (s *Service) Notification(a *Actor, id string) (n *record.Notification, err
 	return n, told(err)
 }
 
-// PutNotification creates a notification configuration (if its ID is empty) or changes one. When changing, an
-// empty token keeps the present token.
-func (s *Service) PutNotification(a *Actor, n record.Notification) (*record.Notification, error) {
-	err := s.audited(a, "notification.put", n.Name, func(tx *store.Tx) error {
-		if n.ID != "" {
-			kept, err := notifications.Get(tx, n.ID)
-			if err != nil {
-				return notFound("there is no notification configuration %q, or you have no access to it", n.ID)
-			}
-			n.Workspace, n.CreatedAt, n.Last = kept.Workspace, kept.CreatedAt, kept.Last
-			if n.Token == "" {
-				n.Token = kept.Token
-			}
+// CreateNotification creates a notification configuration.
+func (s *Service) CreateNotification(a *Actor, n record.Notification) (*record.Notification, error) {
+	return s.storeNotification(a, n.Name, func(*store.Tx) (*record.Notification, error) {
+		n.ID, n.CreatedAt = newID("nc"), s.now().UTC()
+		return &n, nil
+	})
+}
+
+// ChangeNotification changes a notification configuration. change gets the stored one, within the transaction, so that
+// two changes at the same time do not undo each other; it does not see the token, and the present one is kept if it
+// leaves it empty.
+func (s *Service) ChangeNotification(a *Actor, id string, change func(*record.Notification) error) (
+	*record.Notification, error) {
+	return s.storeNotification(a, id, func(tx *store.Tx) (*record.Notification, error) {
+		n, err := notifications.Get(tx, id)
+		if err != nil {
+			return nil, notFound("there is no notification configuration %q, or you have no access to it", id)
+		}
+		token := n.Token
+		n.Token = ""
+		err = change(n)
+		if n.Token == "" {
+			n.Token = token
+		}
+		return n, err
+	})
+}
+
+// storeNotification stores the configuration that make returns, if the actor may change it.
+func (s *Service) storeNotification(a *Actor, object string,
+	make func(*store.Tx) (*record.Notification, error)) (*record.Notification, error) {
+	var out record.Notification
+	err := s.audited(a, "notification.put", object, func(tx *store.Tx) error {
+		n, err := make(tx)
+		if err != nil {
+			return err
 		}
 		if _, err := a.allowed(tx, n.Workspace, needAdmin); err != nil {
 			return err
@@ -73,22 +96,22 @@ func (s *Service) PutNotification(a *Actor, n record.Notification) (*record.Noti
 		case !slices.Contains(destinations, n.Destination):
 			return invalid("Destination type must be generic, slack, microsoft-teams or email")
 		}
-		if err := s.checkReceivers(tx, &n); err != nil {
+		if err := s.checkReceivers(tx, n); err != nil {
 			return err
 		}
-		now := s.now().UTC()
 		for _, trigger := range n.Triggers {
 			if !slices.Contains(triggers, trigger) {
 				return invalid("Triggers must be of %s", strings.Join(triggers, ", "))
 			}
 		}
-		if n.UpdatedAt = now; n.ID == "" {
-			n.ID, n.CreatedAt = newID("nc"), now
+		n.UpdatedAt = s.now().UTC()
+		if err := notifications.Put(tx, n); err != nil {
+			return err
 		}
-		return notifications.Put(tx, &n)
+		out = *n
+		out.Token = ""
+		return nil
 	})
-	out := n
-	out.Token = ""
 	return &out, err
 }
 

@@ -226,46 +226,58 @@ func (a *Actor) project(tx *store.Tx, id string) (*record.Project, *record.Organ
 	return nil, nil, notFound("there is no project %q, or you have no access to it", id)
 }
 
-// PutProject creates a project (if its ID is empty) or changes its name and description.
-func (s *Service) PutProject(a *Actor, p record.Project) (*record.Project, error) {
-	p.Name = strings.TrimSpace(p.Name)
-	if p.Name == "" || len(p.Name) > 90 {
-		return nil, invalid("Name must have between 1 and 90 characters")
-	}
-	if strings.ContainsAny(p.Name, "<>/\\!@#$%^&*;:\x00\n") || len(p.Name) < 3 {
-		return nil, invalid("Name must have at least 3 characters, and only letters, numbers, spaces, -, _ and .")
-	}
-	err := s.audited(a, "project.put", p.Name, func(tx *store.Tx) error {
-		may := false
-		if p.ID != "" {
-			kept, _, err := a.project(tx, p.ID)
-			if err != nil {
-				return err
-			}
-			rights, err := a.projectRights(tx, kept)
-			if err != nil {
-				return err
-			}
-			may = rights.Settings == "update" || rights.Settings == "delete"
-			kept.Name, kept.Description, kept.Tags = p.Name, p.Description, p.Tags
-			p = *kept
-		}
+// CreateProject creates a project.
+func (s *Service) CreateProject(a *Actor, p record.Project) (*record.Project, error) {
+	return s.storeProject(a, p.Name, func(tx *store.Tx) (*record.Project, bool, error) {
 		o, err := a.organization(tx, p.Organization)
 		if err != nil {
+			return nil, false, err
+		}
+		p.ID, p.Organization, p.CreatedAt = newID("prj"), o.Name, s.now().UTC()
+		return &p, a.manages(o, manageProjects), nil
+	})
+}
+
+// ChangeProject changes the name, the description and the tags of a project. change gets the stored project, within
+// the transaction, so that two changes at the same time do not undo each other.
+func (s *Service) ChangeProject(a *Actor, id string, change func(*record.Project) error) (*record.Project, error) {
+	return s.storeProject(a, id, func(tx *store.Tx) (*record.Project, bool, error) {
+		p, o, err := a.project(tx, id)
+		if err != nil {
+			return nil, false, err
+		}
+		rights, err := a.projectRights(tx, p)
+		if err != nil {
+			return nil, false, err
+		}
+		may := rights.Settings == "update" || rights.Settings == "delete" || a.manages(o, manageProjects)
+		return p, may, change(p)
+	})
+}
+
+// storeProject stores the project that make returns, if the actor may change it.
+func (s *Service) storeProject(a *Actor, object string, make func(*store.Tx) (p *record.Project, may bool, err error),
+) (p *record.Project, err error) {
+	err = s.audited(a, "project.put", object, func(tx *store.Tx) error {
+		may := false
+		if p, may, err = make(tx); err != nil {
 			return err
 		}
-		if !may && !a.manages(o, manageProjects) {
-			return forbidden("you are not allowed to change projects of %s", o.Name)
+		p.Name = strings.TrimSpace(p.Name)
+		switch {
+		case !may:
+			return forbidden("you are not allowed to change projects of %s", p.Organization)
+		case p.Name == "" || len(p.Name) > 90:
+			return invalid("Name must have between 1 and 90 characters")
+		case strings.ContainsAny(p.Name, "<>/\\!@#$%^&*;:\x00\n") || len(p.Name) < 3:
+			return invalid("Name must have at least 3 characters, and only letters, numbers, spaces, -, _ and .")
 		}
 		if p.Tags, err = tidy(p.Tags); err != nil {
 			return err
 		}
-		if p.ID == "" {
-			p.ID, p.Organization, p.CreatedAt = newID("prj"), o.Name, s.now().UTC()
-		}
-		return projects.Put(tx, &p)
+		return projects.Put(tx, p)
 	})
-	return &p, err
+	return p, err
 }
 
 // DeleteProject removes a project that has no workspaces.

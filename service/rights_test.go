@@ -20,14 +20,14 @@ func member(t *testing.T, h *servicetest.Harness, name, role, on string) *servic
 	if err != nil {
 		t.Fatal(err)
 	}
-	team, err := h.PutTeam(h.Admin, record.Team{Organization: "acme", Name: "team-" + name})
+	team, err := h.CreateTeam(h.Admin, record.Team{Organization: "acme", Name: "team-" + name})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := h.ChangeMembers(h.Admin, team.ID, []string{name}, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.PutAccess(h.Admin, record.Access{Team: team.ID, On: on, Role: role}); err != nil {
+	if _, err := h.CreateAccess(h.Admin, record.Access{Team: team.ID, On: on, Role: role}); err != nil {
 		t.Fatal(err)
 	}
 	token, _, err := h.CreateToken(h.Admin, record.TokenUser, u.ID, "", time.Time{})
@@ -101,7 +101,7 @@ func TestARoleAllowsWhatItSaysAndNoMore(t *testing.T) {
 			return err
 		}, "admin"},
 		{"grant access", func(a *service.Actor) error {
-			_, err := h.PutAccess(a, record.Access{Team: "team-x", On: w.ID, Role: "admin"})
+			_, err := h.CreateAccess(a, record.Access{Team: "team-x", On: w.ID, Role: "admin"})
 			return err
 		}, "admin"},
 		{"confirm", func(a *service.Actor) error { return h.Confirm(a, r.ID, "") }, "write"},
@@ -202,11 +202,11 @@ func TestTheLastVariableWins(t *testing.T) {
 			}
 		}
 	}
-	global, err := h.PutVariableSet(h.Admin, record.VariableSet{Organization: "acme", Name: "global", Global: true})
+	global, err := h.CreateVariableSet(h.Admin, record.VariableSet{Organization: "acme", Name: "global", Global: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := h.PutVariableSet(h.Admin, record.VariableSet{Organization: "acme", Name: "own"})
+	own, err := h.CreateVariableSet(h.Admin, record.VariableSet{Organization: "acme", Name: "own"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,8 +243,10 @@ func TestTheLastVariableWins(t *testing.T) {
 	check("the workspace", "from workspace", "all=from workspace", nil)
 	check("the run", `"from run"`, "",
 		func(r *record.Run) { r.Variables = []record.Argument{{Key: "all", Value: `"from run"`}} })
-	global.Priority = true
-	if _, err := h.PutVariableSet(h.Admin, *global); err != nil {
+	if _, err := h.ChangeVariableSet(h.Admin, global.ID, func(v *record.VariableSet) error {
+		v.Priority = true
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	check("a set with priority", "from global", "all=from global", func(r *record.Run) {
@@ -340,14 +342,14 @@ func TestArchivesAreBounded(t *testing.T) {
 // could read the variables of others, and the members of a secret team.
 func TestWhoHasOneWorkspaceReadsNothingThatBelongsToOthers(t *testing.T) {
 	h := servicetest.New(t)
-	other := must(h.PutProject(h.Admin, record.Project{Organization: "acme", Name: "other"}))
+	other := must(h.CreateProject(h.Admin, record.Project{Organization: "acme", Name: "other"}))
 	theirs := must(h.CreateWorkspace(h.Admin, "acme", service.WorkspaceSettings{
 		Name: servicetest.Ptr("theirs"), Project: &other.ID,
 	}))
 	mine := h.NewWorkspace("mine")
 	a := member(t, h, "ann", "write", mine.ID)
 	set := func(name string, workspaces, projects []string, global bool) *record.VariableSet {
-		return must(h.PutVariableSet(h.Admin, record.VariableSet{
+		return must(h.CreateVariableSet(h.Admin, record.VariableSet{
 			Organization: "acme", Name: name, Workspaces: workspaces, Projects: projects, Global: global,
 		}))
 	}
@@ -373,7 +375,7 @@ func TestWhoHasOneWorkspaceReadsNothingThatBelongsToOthers(t *testing.T) {
 	if _, err := h.Project(a, other.ID); !errors.Is(err, service.ErrNotFound) {
 		t.Errorf("their project: %v", err)
 	}
-	secret := must(h.PutTeam(h.Admin, record.Team{Organization: "acme", Name: "secret"}))
+	secret := must(h.CreateTeam(h.Admin, record.Team{Organization: "acme", Name: "secret"}))
 	if _, err := h.Team(a, secret.ID); !errors.Is(err, service.ErrNotFound) {
 		t.Errorf("a secret team: %v", err)
 	}
@@ -393,8 +395,8 @@ func must[T any](v T, err error) T {
 func TestAnInvitationBecomesAMembershipWhenThereIsTheUser(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	team := must(h.PutTeam(h.Admin, record.Team{Organization: "acme", Name: "devs"}))
-	must(h.PutAccess(h.Admin, record.Access{Team: team.ID, On: w.ID, Role: "read"}))
+	team := must(h.CreateTeam(h.Admin, record.Team{Organization: "acme", Name: "devs"}))
+	must(h.CreateAccess(h.Admin, record.Access{Team: team.ID, On: w.ID, Role: "read"}))
 	m := must(h.Invite(h.Admin, "acme", "bob@example.com", []string{team.ID}))
 	if m.Person != nil {
 		t.Errorf("%+v", m)

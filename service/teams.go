@@ -52,39 +52,56 @@ func (a *Actor) team(tx *store.Tx, id string) (*record.Team, *record.Organizatio
 	return nil, nil, notFound("there is no team %q, or you have no access to it", id)
 }
 
-// PutTeam creates a team (if its ID is empty), or changes its name and its rights in the organization.
-func (s *Service) PutTeam(a *Actor, t record.Team) (*record.Team, error) {
-	if t.Name = strings.TrimSpace(t.Name); !record.ValidName(strings.ReplaceAll(t.Name, " ", "-")) {
-		return nil, invalid("Name must be letters, digits, spaces, - and _, and begin with a letter or a digit")
-	}
-	err := s.audited(a, "team.put", t.Name, func(tx *store.Tx) error {
-		if t.ID != "" {
-			kept, _, err := a.team(tx, t.ID)
-			if err != nil {
-				return err
-			}
-			t.Organization, t.Users = kept.Organization, kept.Users
-		}
+// CreateTeam creates a team.
+func (s *Service) CreateTeam(a *Actor, t record.Team) (*record.Team, error) {
+	return s.storeTeam(a, t.Name, func(tx *store.Tx) (*record.Team, *record.Organization, error) {
 		o, err := a.organization(tx, t.Organization)
 		if err != nil {
+			return nil, nil, err
+		}
+		t.ID, t.Organization, t.Users = newID("team"), o.Name, nil
+		return &t, o, nil
+	})
+}
+
+// ChangeTeam changes the name of a team, its group and its rights in the organization. change gets the stored team,
+// within the transaction, so that two changes at the same time do not undo each other.
+func (s *Service) ChangeTeam(a *Actor, id string, change func(*record.Team) error) (*record.Team, error) {
+	return s.storeTeam(a, id, func(tx *store.Tx) (*record.Team, *record.Organization, error) {
+		t, o, err := a.team(tx, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		if t.ID == o.Owners && !a.owns(o) { // its group decides who the owners are
+			return nil, nil, forbidden("only owners may change the owners' team of %s", o.Name)
+		}
+		return t, o, change(t)
+	})
+}
+
+// storeTeam stores the team that make returns, with its organization, if the actor may change it.
+func (s *Service) storeTeam(a *Actor, object string,
+	make func(*store.Tx) (*record.Team, *record.Organization, error)) (t *record.Team, err error) {
+	err = s.audited(a, "team.put", object, func(tx *store.Tx) error {
+		var o *record.Organization
+		if t, o, err = make(tx); err != nil {
 			return err
 		}
-		if !a.manages(o, manageTeams) {
+		t.Name = strings.TrimSpace(t.Name)
+		switch {
+		case !record.ValidName(strings.ReplaceAll(t.Name, " ", "-")):
+			return invalid("Name must be letters, digits, spaces, - and _, and begin with a letter or a digit")
+		case !a.manages(o, manageTeams):
 			return forbidden("you are not allowed to change teams of %s", o.Name)
-		}
-		if !a.manages(o, manageAccess) && (t.ManageWorkspaces || t.ManageProjects || t.ManageMembership ||
-			t.ManageTeams || t.ManageAccess || t.AccessSecretTeams || t.ReadWorkspaces || t.ReadProjects) {
+		case !a.manages(o, manageAccess) && (t.ManageWorkspaces || t.ManageProjects || t.ManageMembership ||
+			t.ManageTeams || t.ManageAccess || t.AccessSecretTeams || t.ReadWorkspaces || t.ReadProjects):
 			return forbidden("only owners may allow teams to manage the organization %s", o.Name)
-		}
-		if t.ID == o.Owners && t.Name != "owners" {
+		case t.ID == o.Owners && t.Name != "owners":
 			return invalid("The owners' team cannot be renamed")
 		}
-		if t.ID == "" {
-			t.ID, t.Organization = newID("team"), o.Name
-		}
-		return teams.Put(tx, &t)
+		return teams.Put(tx, t)
 	})
-	return &t, err
+	return t, err
 }
 
 // ChangeMembers adds users to a team or removes them. names has user names, IDs of users, or IDs of
@@ -233,18 +250,35 @@ func (a *Actor) projectRights(tx *store.Tx, p *record.Project) (most record.Proj
 	return most, nil
 }
 
-// PutAccess grants a team a role in a workspace or a project (if its ID is empty), or changes a granted one.
-func (s *Service) PutAccess(a *Actor, x record.Access) (*record.Access, error) {
-	err := s.audited(a, "access.put", x.Team+" on "+x.On, func(tx *store.Tx) error {
-		if x.ID != "" {
-			kept, err := accesses.Get(tx, x.ID)
-			if err != nil {
-				return notFound("there is no access %q", x.ID)
-			}
-			x.Team, x.On = kept.Team, kept.On
-			if x.Role == "" {
-				x.Role = kept.Role
-			}
+// CreateAccess grants a team a role in a workspace or a project.
+func (s *Service) CreateAccess(a *Actor, x record.Access) (*record.Access, error) {
+	return s.storeAccess(a, x.Team+" on "+x.On, func(*store.Tx) (*record.Access, error) {
+		x.ID = newID("tws")
+		return &x, nil
+	})
+}
+
+// ChangeAccess changes a granted role. change gets the stored one, within the transaction, so that two changes at the
+// same time do not undo each other.
+func (s *Service) ChangeAccess(a *Actor, id string, change func(*record.Access) error) (*record.Access, error) {
+	return s.storeAccess(a, id, func(tx *store.Tx) (*record.Access, error) {
+		x, err := accesses.Get(tx, id)
+		if err != nil {
+			return nil, notFound("there is no access %q", id)
+		}
+		team, on := x.Team, x.On
+		err = change(x)
+		x.Team, x.On = team, on
+		return x, err
+	})
+}
+
+// storeAccess stores the access that make returns, if the actor may grant it.
+func (s *Service) storeAccess(a *Actor, object string, make func(*store.Tx) (*record.Access, error)) (
+	x *record.Access, err error) {
+	err = s.audited(a, "access.put", object, func(tx *store.Tx) error {
+		if x, err = make(tx); err != nil {
+			return err
 		}
 		if !x.Project.Valid() {
 			return invalid("Project access must be read, update or delete for settings; none, read " +
@@ -263,12 +297,9 @@ func (s *Service) PutAccess(a *Actor, x record.Access) (*record.Access, error) {
 		if org, err := organizationOf(tx, x.On); err != nil || org != t.Organization {
 			return invalid("The team %s belongs to another organization", t.Name)
 		}
-		if x.ID == "" {
-			x.ID = newID("tws")
-		}
-		return accesses.Put(tx, &x)
+		return accesses.Put(tx, x)
 	})
-	return &x, err
+	return x, err
 }
 
 func organizationOf(tx *store.Tx, on string) (string, error) {

@@ -26,6 +26,37 @@ func (s *Service) Variables(a *Actor, parent string) (out []*record.Variable, er
 	return out, told(err)
 }
 
+// EffectiveVariables returns the variables of a workspace and of the sets that apply to it, without those that others
+// of the same key and category take precedence over. The values of sensitive variables are empty.
+func (s *Service) EffectiveVariables(a *Actor, workspace string) (out []*record.Variable, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		w, err := a.allowed(tx, workspace, needReadVars)
+		if err != nil {
+			return err
+		}
+		parents, err := sources(tx, w)
+		if err != nil {
+			return err
+		}
+		seen := map[string]bool{}
+		for _, parent := range slices.Backward(parents) {
+			all, err := variables.Select(tx, "parent", parent)
+			if err != nil {
+				return err
+			}
+			for _, v := range all {
+				if key := store.Join(v.Category, v.Key); !seen[key] {
+					seen[key] = true
+					hideValue(v)
+					out = append(out, v)
+				}
+			}
+		}
+		return nil
+	})
+	return out, told(err)
+}
+
 func hideValue(v *record.Variable) {
 	if v.Sensitive {
 		v.Value = ""
@@ -212,37 +243,51 @@ func (s *Service) VariableSet(a *Actor, id string) (set *record.VariableSet, err
 	return set, told(err)
 }
 
-// PutVariableSet creates a variable set (if its ID is empty) or changes one.
-func (s *Service) PutVariableSet(a *Actor, v record.VariableSet) (*record.VariableSet, error) {
-	if v.Name = strings.TrimSpace(v.Name); v.Name == "" {
-		return nil, invalid("Name can't be blank")
-	}
-	err := s.audited(a, "varset.put", v.Name, func(tx *store.Tx) error {
-		if v.ID != "" {
-			kept, _, err := a.set(tx, v.ID)
-			if err != nil {
-				return err
-			}
-			kept.Name, kept.Description, kept.Global, kept.Priority = v.Name, v.Description, v.Global, v.Priority
-			kept.Workspaces, kept.Projects = v.Workspaces, v.Projects
-			v = *kept
-		}
+// CreateVariableSet creates a variable set.
+func (s *Service) CreateVariableSet(a *Actor, v record.VariableSet) (*record.VariableSet, error) {
+	return s.storeVariableSet(a, v.Name, func(tx *store.Tx) (*record.VariableSet, *record.Organization, error) {
 		o, err := a.organization(tx, v.Organization)
 		if err != nil {
+			return nil, nil, err
+		}
+		v.ID, v.Organization = newID("varset"), o.Name
+		return &v, o, nil
+	})
+}
+
+// ChangeVariableSet changes a variable set. change gets the stored one, within the transaction, so that two changes at
+// the same time do not undo each other.
+func (s *Service) ChangeVariableSet(a *Actor, id string, change func(*record.VariableSet) error) (
+	*record.VariableSet, error) {
+	return s.storeVariableSet(a, id, func(tx *store.Tx) (*record.VariableSet, *record.Organization, error) {
+		v, o, err := a.set(tx, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		return v, o, change(v)
+	})
+}
+
+// storeVariableSet stores the set that make returns, with its organization, if the actor may change it.
+func (s *Service) storeVariableSet(a *Actor, object string,
+	make func(*store.Tx) (*record.VariableSet, *record.Organization, error)) (v *record.VariableSet, err error) {
+	err = s.audited(a, "varset.put", object, func(tx *store.Tx) error {
+		var o *record.Organization
+		if v, o, err = make(tx); err != nil {
 			return err
+		}
+		if v.Name = strings.TrimSpace(v.Name); v.Name == "" {
+			return invalid("Name can't be blank")
 		}
 		if !a.manages(o, manageWorkspaces) {
 			return forbidden("you are not allowed to change variable sets of %s", o.Name)
 		}
-		if v.ID == "" {
-			v.ID, v.Organization = newID("varset"), o.Name
-		}
 		if err := within(tx, o, v.Workspaces, v.Projects); err != nil {
 			return err
 		}
-		return variableSets.Put(tx, &v)
+		return variableSets.Put(tx, v)
 	})
-	return &v, err
+	return v, err
 }
 
 // AssignVariableSet adds workspaces and projects to those that use a variable set, or removes them.
@@ -323,9 +368,19 @@ type given struct {
 	secrets []string // the values of sensitive variables of both categories
 }
 
-// effective returns the variables of a run. The sources, from the lowest precedence to the highest: global
-// sets, sets of the project, sets of the workspace, the workspace, the run, sets with priority.
+// effective returns the variables of a run. Those of the run take precedence over those of the workspace, and sets
+// with priority over both.
 func effective(tx *store.Tx, w *record.Workspace, r *record.Run) (*given, error) {
+	parents, err := sources(tx, w)
+	if err != nil {
+		return nil, err
+	}
+	return collect(tx, w, r, parents)
+}
+
+// sources returns the IDs that the variables of a workspace belong to, from the lowest precedence to the highest: global
+// sets, sets of the project, sets of the workspace, the workspace, sets with priority.
+func sources(tx *store.Tx, w *record.Workspace) ([]string, error) {
 	sets, err := variableSets.Select(tx, "organization", strings.ToLower(w.Organization))
 	if err != nil {
 		return nil, err
@@ -362,7 +417,7 @@ func effective(tx *store.Tx, w *record.Workspace, r *record.Run) (*given, error)
 	if !own {
 		parents = append(parents, w.ID)
 	}
-	return collect(tx, w, r, parents)
+	return parents, nil
 }
 
 // collect reads the variables of the parents; later parents take precedence.

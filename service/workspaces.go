@@ -278,6 +278,53 @@ func (s *Service) SetTags(a *Actor, id string, add []record.Tag, remove []string
 	})
 }
 
+// TagWorkspaces adds a tag to workspaces: to all of them, or to none.
+func (s *Service) TagWorkspaces(a *Actor, tag string, ids []string) error {
+	return s.audited(a, "workspace.tags", tag, func(tx *store.Tx) error {
+		for _, id := range ids {
+			w, err := a.allowed(tx, id, needAdmin)
+			if err == nil {
+				err = addTags(w, []record.Tag{{Key: tag}})
+			}
+			if err == nil {
+				err = workspaces.Put(tx, w)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// DeleteTags removes tags without a value from all workspaces of an organization.
+func (s *Service) DeleteTags(a *Actor, organization string, tags []string) error {
+	return s.audited(a, "organization.tags", organization, func(tx *store.Tx) error {
+		o, err := a.organization(tx, organization)
+		if err != nil {
+			return err
+		}
+		if !a.manages(o, manageWorkspaces) {
+			return forbidden("you are not allowed to change all workspaces of %s", o.Name)
+		}
+		gone := func(t record.Tag) bool { return t.Value == "" && slices.Contains(tags, t.Key) }
+		for _, id := range workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
+			w, err := workspaces.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(w.Tags, gone) {
+				continue
+			}
+			w.Tags = slices.DeleteFunc(w.Tags, gone)
+			if err := workspaces.Put(tx, w); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // DeleteWorkspace removes a workspace and all of its records. With safe, it refuses a workspace that manages
 // objects or is locked.
 func (s *Service) DeleteWorkspace(a *Actor, id string, safe bool) error {

@@ -172,7 +172,7 @@ func (h *harness) grant(v visit, change func(*granted)) string {
 
 func (h *harness) team(name, group string) *record.Team {
 	h.t.Helper()
-	t, err := h.harness.PutTeam(h.harness.Admin, record.Team{Organization: "acme", Name: name, SSO: group})
+	t, err := h.harness.CreateTeam(h.harness.Admin, record.Team{Organization: "acme", Name: name, SSO: group})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func withMail(o *service.Options) { o.Mail = true }
 // byMail creates a configuration whose notifications are sent by mail.
 func byMail(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, users ...string) *record.Notification {
 	t.Helper()
-	n, err := h.PutNotification(h.Admin, record.Notification{Workspace: w.ID, Name: "mail",
+	n, err := h.CreateNotification(h.Admin, record.Notification{Workspace: w.ID, Name: "mail",
 		Destination: service.DestinationEmail, Users: users, Emails: []string{"team@example.org"}, Enabled: true,
 		Triggers: all})
 	if err != nil {
@@ -255,20 +255,20 @@ func TestNoMailIsPromisedThatCannotBeSent(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
 	n := record.Notification{Workspace: w.ID, Name: "mail", Destination: service.DestinationEmail, Triggers: all}
-	if _, err := h.PutNotification(h.Admin, n); err != nil {
+	if _, err := h.CreateNotification(h.Admin, n); err != nil {
 		t.Errorf("one that is switched off: %v", err)
 	}
 	n.Enabled = true
-	if _, err := h.PutNotification(h.Admin, n); !errors.Is(err, service.ErrInvalid) ||
+	if _, err := h.CreateNotification(h.Admin, n); !errors.Is(err, service.ErrInvalid) ||
 		!strings.Contains(err.Error(), "serve -smtp") {
 		t.Errorf("without a mail server: %v", err)
 	}
 	n.Enabled, n.Emails = false, []string{"a@example.org\r\nRCPT TO:<b@example.org>"}
-	if _, err := h.PutNotification(h.Admin, n); !errors.Is(err, service.ErrInvalid) {
+	if _, err := h.CreateNotification(h.Admin, n); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("an address with a command: %v", err)
 	}
 	n.Emails, n.Users = nil, []string{"user-nobody"}
-	if _, err := h.PutNotification(h.Admin, n); !errors.Is(err, service.ErrInvalid) {
+	if _, err := h.CreateNotification(h.Admin, n); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("somebody unknown: %v", err)
 	}
 }

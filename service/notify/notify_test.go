@@ -104,7 +104,7 @@ var all = []string{"run:created", "run:planning", "run:needs_attention", "run:ap
 
 func configure(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, kind, url string) *record.Notification {
 	t.Helper()
-	n, err := h.PutNotification(h.Admin, record.Notification{Workspace: w.ID, Name: kind, Destination: kind, URL: url,
+	n, err := h.CreateNotification(h.Admin, record.Notification{Workspace: w.ID, Name: kind, Destination: kind, URL: url,
 		Token: token, Enabled: true, Triggers: all})
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestDriftIsToldInTheFormOfAssessments(t *testing.T) {
 	}
 	run := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	h.Await(run.ID, record.Applied)
-	if _, err := h.PutNotification(h.Admin, record.Notification{Workspace: w.ID, Name: "drift", Destination: "generic",
+	if _, err := h.CreateNotification(h.Admin, record.Notification{Workspace: w.ID, Name: "drift", Destination: "generic",
 		URL: r.server.URL, Token: token, Enabled: true,
 		Triggers: []string{service.TriggerDrift, service.TriggerUnread}}); err != nil {
 		t.Fatal(err)

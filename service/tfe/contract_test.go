@@ -153,8 +153,8 @@ func TestAStateIsNotTakenFromSomebodyWhoHasLostTheLock(t *testing.T) {
 	for what, lose := range map[string]func(){
 		"nobody has it": func() {},
 		"a team has it": func() {
-			team := must(t, of(s.PutTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-			must(t, of(s.PutAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "write"})))
+			team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+			must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "write"})))
 			token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
 			if err != nil {
 				t.Fatal(err)
@@ -348,9 +348,9 @@ func TestWorkspacesComeInTheOrderThatIsAskedFor(t *testing.T) {
 // Everybody with access to an organization or a project was told to have all permissions on it.
 func TestSomebodyIsToldWhatTheyMayDo(t *testing.T) {
 	s := newSite(t)
-	p := must(t, of(s.PutProject(s.Admin, record.Project{Organization: "acme", Name: "platform"})))
-	team := must(t, of(s.PutTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	must(t, of(s.PutAccess(s.Admin, record.Access{Team: team.ID, On: p.ID, Role: "read"})))
+	p := must(t, of(s.CreateProject(s.Admin, record.Project{Organization: "acme", Name: "platform"})))
+	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: p.ID, Role: "read"})))
 	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ var (
 	withConfiguration = []string{"ingress_attributes", "run"}
 	withState         = []string{"outputs", "run", "created_by", "run.created_by", "run.configuration_version"}
 	withProject       = []string{"effective_tag_bindings", "organization"}
+	withOrganization  = []string{"default_project"}
 	withTeam          = []string{"users", "organization_memberships"}
 	withMembership    = []string{"user", "teams", "organization"}
 	withSet           = []string{"vars", "workspaces", "projects", "stacks"}
@@ -52,6 +53,7 @@ var includable = map[string][]string{
 	"state-versions/{sv}":                          withState,
 	"workspaces/{ws}/state-versions":               withState,
 	"workspaces/{ws}/current-state-version":        withState,
+	"organizations/{org}":                          withOrganization,
 	"organizations/{org}/projects":                 withProject,
 	"projects/{project}":                           withProject,
 	"organizations/{org}/teams":                    withTeam,

@@ -120,8 +120,8 @@ func TestOnlyWhoMakesAVersionIsToldWhereToUploadIt(t *testing.T) {
 	if cv.UploadURL == "" || sv.UploadURL == "" || sv.JSONUploadURL == "" {
 		t.Errorf("%+v, %+v", cv, sv)
 	}
-	team := must(t, of(s.PutTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	must(t, of(s.PutAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "admin"})))
+	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "admin"})))
 	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
 	if err != nil {
 		t.Fatal(err)

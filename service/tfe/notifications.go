@@ -48,18 +48,57 @@ func (c *call) notification() error {
 }
 
 func (c *call) createNotification() error {
-	return c.putNotification(record.Notification{Workspace: c.arg("ws")}, http.StatusCreated)
-}
-
-func (c *call) changeNotification() error {
-	n, err := c.Notification(c.actor, c.arg("nc"))
+	n := record.Notification{Workspace: c.arg("ws")}
+	change, err := c.notificationChange()
+	if err == nil {
+		err = change(&n)
+	}
 	if err != nil {
 		return err
 	}
-	return c.putNotification(*n, http.StatusOK)
+	// The configuration is stored disabled, and is enabled when its receiver has accepted the verification.
+	enable := c.o.Verify != nil && n.Enabled
+	n.Enabled = n.Enabled && !enable
+	kept, err := c.CreateNotification(c.actor, n)
+	return c.answerNotification(http.StatusCreated, kept, enable, err)
 }
 
-func (c *call) putNotification(n record.Notification, status int) error {
+func (c *call) changeNotification() error {
+	change, err := c.notificationChange()
+	if err != nil {
+		return err
+	}
+	enable := false
+	kept, err := c.ChangeNotification(c.actor, c.arg("nc"), func(n *record.Notification) error {
+		was := *n
+		err := change(n)
+		verified := was.Enabled && was.URL == n.URL && slices.Equal(was.Users, n.Users) &&
+			slices.Equal(was.Emails, n.Emails)
+		enable = c.o.Verify != nil && n.Enabled && !verified
+		n.Enabled = n.Enabled && !enable // as above
+		return err
+	})
+	return c.answerNotification(http.StatusOK, kept, enable, err)
+}
+
+// answerNotification answers with a configuration. With enable, it first has the receiver verified.
+func (c *call) answerNotification(status int, kept *record.Notification, enable bool, err error) error {
+	if err == nil && enable {
+		if err = c.verify(kept.ID); err == nil {
+			kept, err = c.ChangeNotification(c.actor, kept.ID, func(n *record.Notification) error {
+				n.Enabled = true
+				return nil
+			})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.answer(status, notificationResource(kept), nil)
+}
+
+// notificationChange reads the change of a configuration from the request.
+func (c *call) notificationChange() (func(*record.Notification) error, error) {
 	var a struct {
 		Name        *string  `json:"name"`
 		Destination *string  `json:"destination-type"`
@@ -71,52 +110,29 @@ func (c *call) putNotification(n record.Notification, status int) error {
 	}
 	q, err := c.body(&a)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	people, err := q.relatedAll("users")
-	if err != nil {
-		return err
-	}
-	was := n
-	set(&n.Name, a.Name)
-	set(&n.Destination, a.Destination)
-	set(&n.URL, a.URL)
-	set(&n.Token, a.Token)
-	set(&n.Enabled, a.Enabled)
-	if a.Triggers != nil {
-		n.Triggers = a.Triggers
-	}
-	if a.Emails != nil {
-		n.Emails = a.Emails
-	}
-	if people != nil {
-		n.Users = nil
-		for _, user := range people {
-			n.Users = append(n.Users, user.ID)
+	return func(n *record.Notification) error {
+		set(&n.Name, a.Name)
+		set(&n.Destination, a.Destination)
+		set(&n.URL, a.URL)
+		set(&n.Token, a.Token)
+		set(&n.Enabled, a.Enabled)
+		if a.Triggers != nil {
+			n.Triggers = a.Triggers
 		}
-	}
-	verified := was.Enabled && was.URL == n.URL && slices.Equal(was.Users, n.Users) && slices.Equal(was.Emails, n.Emails)
-	if c.o.Verify == nil || !n.Enabled || verified {
-		kept, err := c.PutNotification(c.actor, n)
-		if err != nil {
-			return err
+		if a.Emails != nil {
+			n.Emails = a.Emails
 		}
-		return c.answer(status, notificationResource(kept), nil)
-	}
-	// The configuration is stored disabled, and is enabled when its receiver has accepted the verification.
-	n.Enabled = false
-	kept, err := c.PutNotification(c.actor, n)
-	if err == nil {
-		err = c.verify(kept.ID)
-	}
-	if err != nil {
-		return err
-	}
-	kept.Enabled = true
-	if kept, err = c.PutNotification(c.actor, *kept); err != nil {
-		return err
-	}
-	return c.answer(status, notificationResource(kept), nil)
+		if people != nil {
+			n.Users = nil
+			for _, user := range people {
+				n.Users = append(n.Users, user.ID)
+			}
+		}
+		return nil
+	}, err
 }
 
 // verify sends an empty notification, as the API defines it.

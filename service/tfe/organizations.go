@@ -68,7 +68,13 @@ func (c *call) organization() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(c.organizationResource(o))
+	var more []resource
+	if c.wants("default_project") {
+		if p, err := c.Project(c.actor, o.DefaultProject); err == nil {
+			more = append(more, c.projectResource(p))
+		}
+	}
+	return c.ok(c.organizationResource(o), more...)
 }
 
 func (c *call) createOrganization() error {
@@ -228,57 +234,43 @@ func (c *call) project() error {
 }
 
 func (c *call) createProject() error {
-	return c.putProject(record.Project{Organization: c.arg("org")}, http.StatusCreated)
+	p := record.Project{Organization: c.arg("org")}
+	change, err := c.projectChange()
+	if err == nil {
+		err = change(&p)
+	}
+	if err != nil {
+		return err
+	}
+	kept, err := c.CreateProject(c.actor, p)
+	return c.answerProject(http.StatusCreated, kept, err)
 }
 
 func (c *call) changeProject() error {
-	p, err := c.Project(c.actor, c.arg("project"))
+	change, err := c.projectChange()
 	if err != nil {
 		return err
 	}
-	return c.putProject(*p, http.StatusOK)
+	p, err := c.ChangeProject(c.actor, c.arg("project"), change)
+	return c.answerProject(http.StatusOK, p, err)
 }
 
-func (c *call) putProject(p record.Project, status int) error {
-	a := struct{ Name, Description string }{p.Name, p.Description}
+// projectChange reads the change of a project from the request.
+func (c *call) projectChange() (func(*record.Project) error, error) {
+	var a struct{ Name, Description *string }
 	q, err := c.body(&a)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.Name, p.Description = a.Name, a.Description
 	tags, err := q.relatedAll("tag-bindings")
-	if err != nil {
-		return err
-	}
-	if tags != nil {
-		p.Tags = tagsOf(tags)
-	}
-	kept, err := c.PutProject(c.actor, p)
-	return c.answerProject(status, kept, err)
-}
-
-func (c *call) projectTags() error {
-	p, err := c.Project(c.actor, c.arg("project"))
-	if err != nil {
-		return err
-	}
-	return c.listBindings(p.Tags)
-}
-
-func (c *call) addProjectTags() error {
-	p, err := c.Project(c.actor, c.arg("project"))
-	if err != nil {
-		return err
-	}
-	refs, err := c.references()
-	if err != nil {
-		return err
-	}
-	p.Tags = append(p.Tags, tagsOf(refs)...)
-	if p, err = c.PutProject(c.actor, *p); err != nil {
-		return err
-	}
-	return c.listBindings(p.Tags)
+	return func(p *record.Project) error {
+		set(&p.Name, a.Name)
+		set(&p.Description, a.Description)
+		if tags != nil {
+			p.Tags = tagsOf(tags)
+		}
+		return nil
+	}, err
 }
 
 func (c *call) deleteProject() error {

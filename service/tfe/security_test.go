@@ -130,8 +130,8 @@ func TestAddressesEndAndAreGoodForOneThing(t *testing.T) {
 func TestATokenEndsWithItsOwnerAndItsTime(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
-	team := must(t, of(s.PutTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	must(t, of(s.PutAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "admin"})))
+	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "admin"})))
 	ofTeam, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
 	if err != nil {
 		t.Fatal(err)
@@ -190,8 +190,8 @@ func TestTheHTTPBackendTellsNothingOfOtherWorkspaces(t *testing.T) {
 	theirs, mine := s.NewWorkspace("theirs"), s.NewWorkspace("mine")
 	r := s.NewRun(theirs, func(r *record.Run) { r.AutoApply = true })
 	s.Await(r.ID, record.Applied)
-	team := must(t, of(s.PutTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	must(t, of(s.PutAccess(s.Admin, record.Access{Team: team.ID, On: mine.ID, Role: "admin"})))
+	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: mine.ID, Role: "admin"})))
 	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
 	if err != nil {
 		t.Fatal(err)

@@ -1,9 +1,12 @@
 package tfe
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
+	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 )
 
@@ -35,7 +38,7 @@ func (c *call) removeTags() error {
 	}
 	var names []string
 	for _, t := range tagsOf(refs) {
-		names = append(names, strings.TrimPrefix(t.Key, "tag-"))
+		names = append(names, t.Key)
 	}
 	if err := c.SetTags(c.actor, c.arg("ws"), nil, names); err != nil {
 		return err
@@ -89,7 +92,119 @@ func (c *call) addTagBindings() error {
 	return c.tagBindings()
 }
 
-// tagsOf returns the tags of a request: tags with a name, or bindings with a key and a value.
+// setTagBindings replaces the tags that have a value.
+func (c *call) setTagBindings() error {
+	refs, err := c.references()
+	if err != nil {
+		return err
+	}
+	pairs := tagsOf(refs)
+	if _, err = c.ChangeWorkspace(c.actor, c.arg("ws"), service.WorkspaceSettings{Pairs: &pairs}); err != nil {
+		return err
+	}
+	return c.empty(http.StatusNoContent)
+}
+
+func (c *call) projectTags() error {
+	p, err := c.Project(c.actor, c.arg("project"))
+	if err != nil {
+		return err
+	}
+	return c.listBindings(p.Tags)
+}
+
+func (c *call) addProjectTags() error {
+	refs, err := c.references()
+	if err != nil {
+		return err
+	}
+	p, err := c.ChangeProject(c.actor, c.arg("project"), func(p *record.Project) error {
+		p.Tags = append(p.Tags, tagsOf(refs)...)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.listBindings(p.Tags)
+}
+
+func (c *call) setProjectTags() error {
+	refs, err := c.references()
+	if err != nil {
+		return err
+	}
+	_, err = c.ChangeProject(c.actor, c.arg("project"), func(p *record.Project) error {
+		p.Tags = tagsOf(refs)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.empty(http.StatusNoContent)
+}
+
+// organizationTags returns the tags without a value of all workspaces, with the number of workspaces that have each.
+func (c *call) organizationTags() error {
+	all, err := c.Workspaces(c.actor, c.arg("org"), service.WorkspaceFilter{})
+	if err != nil {
+		return err
+	}
+	count := map[string]int{}
+	part, without := strings.ToLower(c.r.FormValue("q")), c.r.FormValue("filter[exclude][taggable][id]")
+	for _, w := range all {
+		for _, t := range w.Tags {
+			if t.Value == "" && strings.Contains(t.Key, part) {
+				count[t.Key]++
+			}
+		}
+	}
+	for _, w := range all {
+		for _, t := range w.Tags {
+			if w.ID == without {
+				delete(count, t.Key)
+			}
+		}
+	}
+	return list(c, slices.Sorted(maps.Keys(count)), func(key string) resource {
+		return resource{ID: "tag-" + key, Type: "tags", Attributes: map[string]any{
+			"name": key, "instance-count": count[key],
+		}, Relationships: map[string]any{"organization": to("organizations", c.arg("org"))}}
+	}, nil)
+}
+
+// deleteOrganizationTags removes tags from all workspaces.
+func (c *call) deleteOrganizationTags() error {
+	refs, err := c.references()
+	if err != nil {
+		return err
+	}
+	var keys []string
+	for _, t := range tagsOf(refs) {
+		keys = append(keys, t.Key)
+	}
+	if err := c.DeleteTags(c.actor, c.arg("org"), keys); err != nil {
+		return err
+	}
+	return c.empty(http.StatusNoContent)
+}
+
+// tagWorkspaces adds a tag to workspaces.
+func (c *call) tagWorkspaces() error {
+	refs, err := c.references()
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, r := range refs {
+		ids = append(ids, r.ID)
+	}
+	if err := c.TagWorkspaces(c.actor, strings.TrimPrefix(c.arg("tag"), "tag-"), ids); err != nil {
+		return err
+	}
+	return c.empty(http.StatusNoContent)
+}
+
+// tagsOf returns the tags of a request: bindings with a key and a value, tags with a name, or the IDs of tags.
 func tagsOf(refs []reference) (out []record.Tag) {
 	for _, r := range refs {
 		t := record.Tag{Key: r.Attributes.Key, Value: r.Attributes.Value}
@@ -97,7 +212,7 @@ func tagsOf(refs []reference) (out []record.Tag) {
 			t.Key = r.Attributes.Name
 		}
 		if t.Key == "" {
-			t.Key = r.ID
+			t.Key = strings.TrimPrefix(r.ID, "tag-")
 		}
 		out = append(out, t)
 	}

@@ -1,6 +1,7 @@
 package tfe
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -80,7 +81,7 @@ func (c *call) team() error {
 		return err
 	}
 	for _, m := range all {
-		if m.User != "" && t.Has(m.User) {
+		if m.User != "" && t.Has(m.User) || m.User == "" && slices.Contains(m.Teams, t.ID) {
 			if ids = append(ids, m.ID); c.wants("organization_memberships") {
 				more = append(more, membershipResource(m))
 			}
@@ -104,18 +105,36 @@ func (c *call) besideTeam(t *record.Team) (more []resource) {
 }
 
 func (c *call) createTeam() error {
-	return c.putTeam(record.Team{Organization: c.arg("org")}, http.StatusCreated)
-}
-
-func (c *call) changeTeam() error {
-	t, err := c.Team(c.actor, c.arg("team"))
+	t := record.Team{Organization: c.arg("org")}
+	change, err := c.teamChange()
+	if err == nil {
+		err = change(&t)
+	}
 	if err != nil {
 		return err
 	}
-	return c.putTeam(*t, http.StatusOK)
+	kept, err := c.CreateTeam(c.actor, t)
+	return c.answerTeam(http.StatusCreated, kept, err)
 }
 
-func (c *call) putTeam(t record.Team, status int) error {
+func (c *call) changeTeam() error {
+	change, err := c.teamChange()
+	if err != nil {
+		return err
+	}
+	t, err := c.ChangeTeam(c.actor, c.arg("team"), change)
+	return c.answerTeam(http.StatusOK, t, err)
+}
+
+func (c *call) answerTeam(status int, t *record.Team, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.answer(status, teamResource(t), nil)
+}
+
+// teamChange reads the change of a team from the request.
+func (c *call) teamChange() (func(*record.Team) error, error) {
 	var a struct {
 		Name         *string         `json:"name"`
 		Visibility   *string         `json:"visibility"`
@@ -123,38 +142,34 @@ func (c *call) putTeam(t record.Team, status int) error {
 		MemberTokens *bool           `json:"allow-member-token-management"`
 		Access       map[string]bool `json:"organization-access"`
 	}
-	if _, err := c.body(&a); err != nil {
-		return err
-	}
-	set(&t.Name, a.Name)
-	set(&t.Visibility, a.Visibility)
-	set(&t.SSO, a.SSO)
-	if a.MemberTokens != nil {
-		t.NoMemberTokens = !*a.MemberTokens
-	}
-	for name, to := range map[string]*bool{
-		"manage-workspaces": &t.ManageWorkspaces, "manage-projects": &t.ManageProjects,
-		"read-workspaces": &t.ReadWorkspaces, "read-projects": &t.ReadProjects,
-		"manage-membership": &t.ManageMembership, "manage-teams": &t.ManageTeams,
-		"manage-organization-access": &t.ManageAccess, "access-secret-teams": &t.AccessSecretTeams,
-	} {
-		if v, ok := a.Access[name]; ok {
-			*to = v
+	_, err := c.body(&a)
+	return func(t *record.Team) error {
+		set(&t.Name, a.Name)
+		set(&t.Visibility, a.Visibility)
+		set(&t.SSO, a.SSO)
+		if a.MemberTokens != nil {
+			t.NoMemberTokens = !*a.MemberTokens
 		}
-	}
-	for _, name := range others {
-		if v, ok := a.Access[name]; ok {
-			t.Others = slices.DeleteFunc(slices.Clone(t.Others), func(o string) bool { return o == name })
-			if v {
-				t.Others = append(t.Others, name)
+		for name, to := range map[string]*bool{
+			"manage-workspaces": &t.ManageWorkspaces, "manage-projects": &t.ManageProjects,
+			"read-workspaces": &t.ReadWorkspaces, "read-projects": &t.ReadProjects,
+			"manage-membership": &t.ManageMembership, "manage-teams": &t.ManageTeams,
+			"manage-organization-access": &t.ManageAccess, "access-secret-teams": &t.AccessSecretTeams,
+		} {
+			if v, ok := a.Access[name]; ok {
+				*to = v
 			}
 		}
-	}
-	kept, err := c.PutTeam(c.actor, t)
-	if err != nil {
-		return err
-	}
-	return c.answer(status, teamResource(kept), nil)
+		for _, name := range others {
+			if v, ok := a.Access[name]; ok {
+				t.Others = slices.DeleteFunc(slices.Clone(t.Others), func(o string) bool { return o == name })
+				if v {
+					t.Others = append(t.Others, name)
+				}
+			}
+		}
+		return nil
+	}, err
 }
 
 func set[T any](to *T, from *T) {
@@ -317,17 +332,37 @@ func badRight(name, word string) error {
 	return &failure{http.StatusUnprocessableEntity, "invalid attribute", name + " cannot be " + strconv.Quote(word)}
 }
 
-func (c *call) grant() error { return c.putAccess(&record.Access{}, http.StatusCreated) }
-
-func (c *call) changeAccess() error {
-	x, err := c.Access(c.actor, c.arg("access"))
+func (c *call) grant() error {
+	var x record.Access
+	change, err := c.accessChange()
+	if err == nil {
+		err = change(&x)
+	}
 	if err != nil {
 		return err
 	}
-	return c.putAccess(x, http.StatusOK)
+	kept, err := c.CreateAccess(c.actor, x)
+	return c.answerAccess(http.StatusCreated, kept, err)
 }
 
-func (c *call) putAccess(before *record.Access, status int) error {
+func (c *call) changeAccess() error {
+	change, err := c.accessChange()
+	if err != nil {
+		return err
+	}
+	kept, err := c.ChangeAccess(c.actor, c.arg("access"), change)
+	return c.answerAccess(http.StatusOK, kept, err)
+}
+
+func (c *call) answerAccess(status int, x *record.Access, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.answer(status, c.accessResource(x), nil)
+}
+
+// accessChange reads the change of an access from the request.
+func (c *call) accessChange() (func(*record.Access) error, error) {
 	var a struct {
 		Access    string          `json:"access"`
 		Workspace json.RawMessage `json:"workspace-access"`
@@ -339,11 +374,7 @@ func (c *call) putAccess(before *record.Access, status int) error {
 	}
 	q, err := c.body(&a)
 	if err != nil {
-		return err
-	}
-	x := *before
-	if a.Access != "" {
-		x.Role = a.Access
+		return nil, err
 	}
 	var r rights
 	text := []byte(q.Data.Attributes)
@@ -353,34 +384,30 @@ func (c *call) putAccess(before *record.Access, status int) error {
 	}
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, &r); err != nil {
-			return &failure{http.StatusUnprocessableEntity, "invalid attribute",
+			return nil, &failure{http.StatusUnprocessableEntity, "invalid attribute",
 				"the permissions cannot be read: " + err.Error()}
 		}
 	}
-	if name := r.given(); name != "" && x.Role != "custom" {
-		return &failure{http.StatusUnprocessableEntity, "invalid attribute", fmt.Sprintf(
-			"%s is read-only when access level is '%s'; use the 'custom' access level to set this attribute.", name, x.Role)}
+	team, err := q.related("team")
+	if err != nil {
+		return nil, err
 	}
-	if err := r.apply(&x); err != nil {
-		return err
-	}
-	set(&x.Project.Settings, a.Project.Settings)
-	set(&x.Project.Teams, a.Project.Teams)
-	set(&x.Project.Sets, a.Project.Sets)
-	for name, to := range map[string]*string{"team": &x.Team, on: &x.On} {
-		ref, err := q.related(name)
-		if err != nil {
+	place, err := q.related(on)
+	return func(x *record.Access) error {
+		x.Role, x.Team, x.On = cmp.Or(a.Access, x.Role), cmp.Or(team.ID, x.Team), cmp.Or(place.ID, x.On)
+		if name := r.given(); name != "" && x.Role != "custom" {
+			return &failure{http.StatusUnprocessableEntity, "invalid attribute", fmt.Sprintf(
+				"%s is read-only when access level is '%s'; use the 'custom' access level to set this attribute.", name,
+				x.Role)}
+		}
+		if err := r.apply(x); err != nil {
 			return err
 		}
-		if ref.ID != "" {
-			*to = ref.ID
-		}
-	}
-	kept, err := c.PutAccess(c.actor, x)
-	if err != nil {
-		return err
-	}
-	return c.answer(status, c.accessResource(kept), nil)
+		set(&x.Project.Settings, a.Project.Settings)
+		set(&x.Project.Teams, a.Project.Teams)
+		set(&x.Project.Sets, a.Project.Sets)
+		return nil
+	}, err
 }
 
 func (c *call) revoke() error {

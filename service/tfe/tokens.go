@@ -11,7 +11,7 @@ import (
 
 func tokenResource(t *record.Token, token string) resource {
 	return resource{ID: t.ID, Type: "authentication-tokens", Attributes: map[string]any{
-		"created-at": moment(t.CreatedAt), "last-used-at": moment(t.LastUsed), "description": t.Description,
+		"created-at": moment(t.CreatedAt), "last-used-at": moment(t.LastUsed), "description": orNull(t.Description),
 		"expired-at": moment(t.Expires),
 		"token":      orNull(token),
 	}, Relationships: map[string]any{"created-by": to("users", t.CreatedBy), "team": to("teams", teamOf(t))}}

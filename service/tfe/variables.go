@@ -44,20 +44,9 @@ func (c *call) variables() error {
 
 // allVariables returns the variables of a workspace and of the sets that apply to it.
 func (c *call) allVariables() error {
-	all, err := c.Variables(c.actor, c.arg("parent"))
+	all, err := c.EffectiveVariables(c.actor, c.arg("parent"))
 	if err != nil {
 		return err
-	}
-	sets, err := c.VariableSets(c.actor, "", c.arg("parent"))
-	if err != nil {
-		return err
-	}
-	for _, s := range sets {
-		more, err := c.Variables(c.actor, s.ID)
-		if err != nil {
-			return err
-		}
-		all = append(all, more...)
 	}
 	return list(c, all, func(v *record.Variable) resource {
 		res := c.variableResource(v)
@@ -182,50 +171,65 @@ func (c *call) variableSet() error {
 }
 
 func (c *call) createVariableSet() error {
-	set := record.VariableSet{Organization: c.arg("org")}
-	if err := c.readSet(&set); err != nil {
-		return err
+	v := record.VariableSet{Organization: c.arg("org")}
+	change, err := c.setChange()
+	if err == nil {
+		err = change(&v)
 	}
-	s, err := c.PutVariableSet(c.actor, set)
-	return c.answerSet(http.StatusCreated, s, err)
-}
-
-func (c *call) changeVariableSet() error {
-	s, err := c.VariableSet(c.actor, c.arg("parent"))
 	if err != nil {
 		return err
 	}
-	if err := c.readSet(s); err != nil {
-		return err
-	}
-	s, err = c.PutVariableSet(c.actor, *s)
-	return c.answerSet(http.StatusOK, s, err)
+	kept, err := c.CreateVariableSet(c.actor, v)
+	return c.answerSet(http.StatusCreated, kept, err)
 }
 
-func (c *call) readSet(s *record.VariableSet) error {
-	a := struct {
-		Name        string `json:"name"`
-		Description string `json:"description"`
-		Global      bool   `json:"global"`
-		Priority    bool   `json:"priority"`
-	}{s.Name, s.Description, s.Global, s.Priority}
+func (c *call) changeVariableSet() error {
+	change, err := c.setChange()
+	if err != nil {
+		return err
+	}
+	v, err := c.ChangeVariableSet(c.actor, c.arg("parent"), change)
+	return c.answerSet(http.StatusOK, v, err)
+}
+
+// setChange reads the change of a variable set from the request.
+func (c *call) setChange() (func(*record.VariableSet) error, error) {
+	var a struct {
+		Name        *string `json:"name"`
+		Description *string `json:"description"`
+		Global      *bool   `json:"global"`
+		Priority    *bool   `json:"priority"`
+	}
 	q, err := c.body(&a)
-	s.Name, s.Description, s.Global, s.Priority = a.Name, a.Description, a.Global, a.Priority
-	for kind, to := range map[string]*[]string{"workspaces": &s.Workspaces, "projects": &s.Projects} {
-		if err != nil {
-			return err
-		}
-		if _, given := q.Data.Relationships[kind]; !given {
+	if err != nil {
+		return nil, err
+	}
+	given := map[string][]string{}
+	for _, kind := range []string{"workspaces", "projects"} {
+		if _, ok := q.Data.Relationships[kind]; !ok {
 			continue
 		}
-		var refs []reference
-		refs, err = q.relatedAll(kind)
-		*to = nil
+		refs, err := q.relatedAll(kind)
+		if err != nil {
+			return nil, err
+		}
+		given[kind] = nil
 		for _, r := range refs {
-			*to = append(*to, r.ID)
+			given[kind] = append(given[kind], r.ID)
 		}
 	}
-	return err
+	return func(v *record.VariableSet) error {
+		set(&v.Name, a.Name)
+		set(&v.Description, a.Description)
+		set(&v.Global, a.Global)
+		set(&v.Priority, a.Priority)
+		for kind, to := range map[string]*[]string{"workspaces": &v.Workspaces, "projects": &v.Projects} {
+			if ids, ok := given[kind]; ok {
+				*to = ids
+			}
+		}
+		return nil
+	}, nil
 }
 
 func (c *call) deleteVariableSet() error {

@@ -52,11 +52,11 @@ func TestATokenForOneWorkspaceReadsNothingOfAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	project := must(t, of(s.PutProject(s.Admin, record.Project{Organization: "acme", Name: "canary project"})))
+	project := must(t, of(s.CreateProject(s.Admin, record.Project{Organization: "acme", Name: "canary project"})))
 	w := must(t, of(s.CreateWorkspace(s.Admin, "acme", service.WorkspaceSettings{
 		Name: servicetest.Ptr("canary"), Description: servicetest.Ptr("canary"), Project: &project.ID,
 	})))
-	set := must(t, of(s.PutVariableSet(s.Admin, record.VariableSet{
+	set := must(t, of(s.CreateVariableSet(s.Admin, record.VariableSet{
 		Organization: "acme", Name: "canary set", Workspaces: []string{w.ID},
 	})))
 	v := must(t, of(s.PutVariable(s.Admin, w.ID, "",
@@ -68,19 +68,19 @@ func TestATokenForOneWorkspaceReadsNothingOfAnother(t *testing.T) {
 	ok(s.Confirm(s.Admin, r.ID, "canary"))
 	s.Await(r.ID, record.Applied)
 	sv := must(t, of(s.CurrentState(s.Admin, w.ID)))
-	n := must(t, of(s.PutNotification(s.Admin, record.Notification{
+	n := must(t, of(s.CreateNotification(s.Admin, record.Notification{
 		Workspace: w.ID, Name: "canary", Destination: "generic", URL: "https://canary.example", Token: "canary",
 	})))
-	secret := must(t, of(s.PutTeam(s.Admin, record.Team{Organization: "acme", Name: "canary"})))
-	access := must(t, of(s.PutAccess(s.Admin, record.Access{Team: secret.ID, On: w.ID, Role: "admin"})))
+	secret := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "canary"})))
+	access := must(t, of(s.CreateAccess(s.Admin, record.Access{Team: secret.ID, On: w.ID, Role: "admin"})))
 	_, kept, err := s.CreateToken(s.Admin, record.TokenTeam, secret.ID, "canary", time.Time{})
 	ok(err)
 	notes := must(t, of(s.RunHistory(s.Admin, r.ID)))
 	said := must(t, of(s.Comments(s.Admin, r.ID)))
 
 	mine := s.NewWorkspace("mine")
-	team := must(t, of(s.PutTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	must(t, of(s.PutAccess(s.Admin, record.Access{Team: team.ID, On: mine.ID, Role: "admin"})))
+	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: mine.ID, Role: "admin"})))
 	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
 	ok(err)
 
@@ -89,7 +89,7 @@ func TestATokenForOneWorkspaceReadsNothingOfAnother(t *testing.T) {
 		"run": {r.ID}, "phase": {r.Plan.ID, r.Apply.ID}, "cv": {r.Configuration}, "sv": {sv.ID},
 		"output": {sv.Outputs[0].ID}, "project": {project.ID}, "team": {secret.ID}, "owner": {secret.ID, "acme"},
 		"access": {access.ID}, "nc": {n.ID}, "token": {kept.ID}, "event": {notes[0].ID}, "comment": {said[0].ID},
-		"user": {s.Admin.ID()}, "membership": {"ou-1"},
+		"user": {s.Admin.ID()}, "membership": {"ou-1"}, "tag": {"tag-x"},
 	}
 	for _, pattern := range tfe.Routes() {
 		method, path, _ := strings.Cut(pattern, " ")

@@ -281,7 +281,7 @@ func TestPagesShowAndDoWhatTheRightsAllow(t *testing.T) {
 	if err := b.SetPassword(b.Admin, u.ID, "correct horse battery"); err != nil {
 		t.Fatal(err)
 	}
-	team, err := b.PutTeam(b.Admin, record.Team{Organization: "acme", Name: "others"})
+	team, err := b.CreateTeam(b.Admin, record.Team{Organization: "acme", Name: "others"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestPagesShowAndDoWhatTheRightsAllow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.PutAccess(b.Admin, record.Access{Team: team.ID, On: w.ID, Role: "read"}); err != nil {
+	if _, err := b.CreateAccess(b.Admin, record.Access{Team: team.ID, On: w.ID, Role: "read"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, text := b.get(run); !strings.Contains(text, "change the network") || strings.Contains(text, "Confirm") {

@@ -1,0 +1,218 @@
+package tfe_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tfe"
+)
+
+// A change read the object, then the request, and stored the whole object: what somebody else had changed meanwhile was
+// undone, without a word to anybody. With a client that sends its request slowly, that took as long as it pleased.
+func TestTwoWhoChangeAnObjectAtOnceUndoNothing(t *testing.T) {
+	s := newSite(t)
+	w := s.NewWorkspace("one")
+	project := must(t, of(s.CreateProject(s.Admin, record.Project{Organization: "acme", Name: "platform"})))
+	set := must(t, of(s.CreateVariableSet(s.Admin, record.VariableSet{Organization: "acme", Name: "common"})))
+	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	access := must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "custom"})))
+	n := must(t, of(s.CreateNotification(s.Admin, record.Notification{
+		Workspace: w.ID, Name: "hook", Destination: "generic", URL: "https://example.com",
+	})))
+	api := tfe.Handler(tfe.Options{Service: s.Service})
+	for path, change := range map[string]struct{ slow, quick, wants string }{
+		"projects/" + project.ID: {`{"name":"slow"}`, `{"description":"quick"}`, `"description":"quick"`},
+		"varsets/" + set.ID:      {`{"name":"slow"}`, `{"priority":true}`, `"priority":true`},
+		"teams/" + team.ID:       {`{"name":"slow"}`, `{"sso-team-id":"quick"}`, `"sso-team-id":"quick"`},
+		"team-workspaces/" + access.ID: {`{"runs":"plan"}`, `{"variables":"write"}`,
+			`"variables":"write"`},
+		"notification-configurations/" + n.ID: {`{"name":"slow"}`, `{"triggers":["run:errored"]}`,
+			`"triggers":["run:errored"]`},
+		"workspaces/" + w.ID: {`{"description":"slow"}`, `{"working-directory":"quick"}`, `"working-directory":"quick"`},
+	} {
+		document := func(attributes string) string { return `{"data":{"type":"x","attributes":` + attributes + `}}` }
+		body, send := io.Pipe()
+		r := httptest.NewRequestWithContext(s.ctx, http.MethodPatch, "/api/v2/"+path, body)
+		r.Header.Set("Authorization", "Bearer "+s.Token)
+		answer, done := httptest.NewRecorder(), make(chan struct{})
+		go func() {
+			defer close(done)
+			api.ServeHTTP(answer, r)
+			body.Close()
+		}()
+		text := document(change.slow)
+		must(t, of(io.WriteString(send, text[:5]))) // the request is being read
+		if status, said := s.ask(http.MethodPatch, path, document(change.quick)); status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, status, said)
+		}
+		must(t, of(io.WriteString(send, text[5:])))
+		send.Close()
+		<-done
+		status, said := s.ask(http.MethodGet, path, "")
+		if answer.Code != http.StatusOK || status != http.StatusOK || !strings.Contains(said, change.wants) ||
+			!strings.Contains(said, strings.Trim(change.slow, "{}")) {
+			t.Errorf("%s: %d %s, then %s", path, answer.Code, answer.Body, said)
+		}
+	}
+}
+
+// A team that may manage teams could not join the owners, but it could set the group of the owners' team: with one of
+// their own groups, its members were owners after the next login.
+func TestOnlyOwnersChangeTheOwnersTeam(t *testing.T) {
+	s := newSite(t)
+	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs", ManageTeams: true})))
+	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := must(t, of(s.Organization(s.Admin, "acme")))
+	group := client.TeamUpdateOptions{SSOTeamID: client.String("mine")}
+	if _, err := s.as(token).Teams.Update(s.ctx, o.Owners, group); err == nil {
+		t.Error("somebody else has set the group of the owners")
+	}
+	if owners := must(t, of(s.Team(s.Admin, o.Owners))); owners.SSO != "" {
+		t.Errorf("the group of the owners is %q", owners.SSO)
+	}
+	must(t, of(s.client.Teams.Update(s.ctx, o.Owners, group)))
+	if other := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "ops"}))); other != nil {
+		must(t, of(s.as(token).Teams.Update(s.ctx, other.ID, group)))
+	}
+}
+
+// Programs asked for the tags of an organization, and got 404; a tag that was named by its ID became a new one, with the
+// ID as its name.
+func TestTheTagsOfAnOrganizationAreListedAddedAndDeleted(t *testing.T) {
+	s := newSite(t)
+	one, two := s.NewWorkspace("one"), s.NewWorkspace("two")
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(s.client.Workspaces.AddTags(s.ctx, one.ID, client.WorkspaceAddTagsOptions{
+		Tags: []*client.Tag{{Name: "app"}, {Name: "prod"}}}))
+	list := func(o *client.OrganizationTagsListOptions) string {
+		t.Helper()
+		var out []string
+		for _, tag := range must(t, of(s.client.OrganizationTags.List(s.ctx, "acme", o))).Items {
+			out = append(out, fmt.Sprint(tag.ID, " ", tag.Name, " ", tag.InstanceCount, " ", tag.Organization.Name))
+		}
+		return strings.Join(out, ", ")
+	}
+	if got := list(nil); got != "tag-app app 1 acme, tag-prod prod 1 acme" {
+		t.Error(got)
+	}
+	ok(s.client.OrganizationTags.AddWorkspaces(s.ctx, "tag-app", client.AddWorkspacesToTagOptions{
+		WorkspaceIDs: []string{two.ID}}))
+	ok(s.client.Workspaces.AddTags(s.ctx, two.ID, client.WorkspaceAddTagsOptions{Tags: []*client.Tag{{ID: "tag-db"}}}))
+	if got := list(nil); got != "tag-app app 2 acme, tag-db db 1 acme, tag-prod prod 1 acme" {
+		t.Error(got)
+	}
+	if got := list(&client.OrganizationTagsListOptions{Filter: two.ID}); got != "tag-prod prod 1 acme" {
+		t.Errorf("without those of a workspace: %s", got)
+	}
+	if got := list(&client.OrganizationTagsListOptions{Query: "PRO"}); got != "tag-prod prod 1 acme" {
+		t.Errorf("searched: %s", got)
+	}
+	ok(s.client.OrganizationTags.Delete(s.ctx, "acme", client.OrganizationTagsDeleteOptions{IDs: []string{"tag-app"}}))
+	if got := list(nil); got != "tag-db db 1 acme, tag-prod prod 1 acme" {
+		t.Errorf("after one was deleted: %s", got)
+	}
+	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: one.ID, Role: "admin"})))
+	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
+	ok(err)
+	theirs := s.as(token).OrganizationTags
+	if err := theirs.Delete(s.ctx, "acme", client.OrganizationTagsDeleteOptions{IDs: []string{"tag-db"}}); err == nil {
+		t.Error("the administrators of one workspace delete the tags of all")
+	}
+	if err := theirs.AddWorkspaces(s.ctx, "tag-x", client.AddWorkspacesToTagOptions{
+		WorkspaceIDs: []string{one.ID, two.ID}}); err == nil || strings.Contains(list(nil), "tag-x") {
+		t.Errorf("a workspace of others was tagged: %v, %s", err, list(nil))
+	}
+}
+
+// The provider tfe sets the tags of a project by another path since its version 0.79: every project with tags failed.
+func TestTagsAreSetAsARelationship(t *testing.T) {
+	s := newSite(t)
+	w := s.NewWorkspace("one")
+	p := must(t, of(s.CreateProject(s.Admin, record.Project{Organization: "acme", Name: "platform"})))
+	const pair = `{"data":[{"type":"tag-bindings","attributes":{"key":%q,"value":%q}}]}`
+	for _, of := range []string{"projects/" + p.ID, "workspaces/" + w.ID} {
+		for _, step := range []struct{ method, key, want string }{
+			{http.MethodPost, "a", "a"}, {http.MethodPost, "b", "a b"}, {http.MethodPatch, "c", "c"},
+		} {
+			path := of + "/relationships/tag-bindings"
+			if status, body := s.ask(step.method, path, fmt.Sprintf(pair, step.key, "1")); status/100 != 2 {
+				t.Fatalf("%s %s: %d %s", step.method, path, status, body)
+			}
+			_, body := s.ask(http.MethodGet, path, "")
+			var got []string
+			for _, key := range []string{"a", "b", "c"} {
+				if strings.Contains(body, fmt.Sprintf(`"key":%q`, key)) {
+					got = append(got, key)
+				}
+			}
+			if strings.Join(got, " ") != step.want {
+				t.Errorf("%s %s %s: %s", step.method, path, step.key, body)
+			}
+		}
+	}
+}
+
+// A list of all variables of a workspace had those that others take precedence over, too.
+func TestAllVariablesAreThoseThatARunHas(t *testing.T) {
+	s := newSite(t)
+	w := s.NewWorkspace("one")
+	put := func(parent, key, value string) {
+		must(t, of(s.PutVariable(s.Admin, parent, "", service.VariableSettings{Key: &key, Value: &value,
+			Sensitive: servicetest.Ptr(key == "secret")})))
+	}
+	first := must(t, of(s.CreateVariableSet(s.Admin, record.VariableSet{Organization: "acme", Name: "first", Global: true})))
+	last := must(t, of(s.CreateVariableSet(s.Admin, record.VariableSet{
+		Organization: "acme", Name: "last", Global: true, Priority: true})))
+	for _, key := range []string{"a", "b", "c", "secret"} {
+		put(first.ID, key, "first")
+	}
+	put(w.ID, "b", "own")
+	put(w.ID, "c", "own")
+	put(last.ID, "c", "last")
+	var got []string
+	for _, v := range must(t, of(s.client.Variables.ListAll(s.ctx, w.ID, nil))).Items {
+		got = append(got, v.Key+"="+v.Value)
+	}
+	if slices.Sort(got); strings.Join(got, " ") != "a=first b=own c=last secret=" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestWhatIsIncludedWithAnOrganizationATeamAndAToken(t *testing.T) {
+	s := newSite(t)
+	o := must(t, of(s.client.Organizations.ReadWithOptions(s.ctx, "acme", client.OrganizationReadOptions{
+		Include: []client.OrganizationIncludeOpt{client.OrganizationDefaultProject}})))
+	if o.DefaultProject == nil || o.DefaultProject.Name != "Default Project" {
+		t.Errorf("%+v", o.DefaultProject)
+	}
+	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	m := must(t, of(s.client.OrganizationMemberships.Create(s.ctx, "acme", client.OrganizationMembershipCreateOptions{
+		Email: client.String("new@example.org"), Teams: []*client.Team{{ID: team.ID}}})))
+	all := must(t, of(s.client.TeamMembers.ListOrganizationMemberships(s.ctx, team.ID)))
+	if len(all) != 1 || all[0].ID != m.ID || all[0].Status != client.OrganizationMembershipInvited {
+		t.Errorf("%d memberships of a team to which somebody is invited", len(all))
+	}
+	if k := must(t, of(s.client.TeamTokens.Create(s.ctx, team.ID))); k.Description != nil {
+		t.Errorf("a token without a description has the description %q", *k.Description)
+	}
+}
