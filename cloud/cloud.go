@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/environ"
 )
 
-// Surroundings are an operation's directory and environment. The zero value has neither.
-type Surroundings struct {
+// Environment is an operation's directory and environment variables. The zero value has neither.
+type Environment struct {
 	// Dir is the directory to which relative paths refer; default: the working directory.
 	Dir string
 	// Environ is the environment of the operation, for programs that are started; default: an empty one.
@@ -28,32 +28,32 @@ type Surroundings struct {
 	UserAgent string
 }
 
-// Completed returns the surroundings with defaults for unset fields.
-func (s Surroundings) Completed() Surroundings {
-	if s.Env == nil {
-		s.Env = s.Environ.Get
+// Completed returns the environment with defaults for unset fields.
+func (e Environment) Completed() Environment {
+	if e.Env == nil {
+		e.Env = e.Environ.Get
 	}
-	if s.UserAgent == "" {
-		s.UserAgent = "Millipede"
+	if e.UserAgent == "" {
+		e.UserAgent = "Millipede"
 	}
-	return s
+	return e
 }
 
 // Path returns the path of a file: relative ones refer to the directory of the operation.
-func (s Surroundings) Path(name string) string {
-	if s.Dir == "" || name == "" || filepath.IsAbs(name) {
+func (e Environment) Path(name string) string {
+	if e.Dir == "" || name == "" || filepath.IsAbs(name) {
 		return name
 	}
-	return filepath.Join(s.Dir, name)
+	return filepath.Join(e.Dir, name)
 }
 
 // Either returns the first non-empty variable.
-func (s Surroundings) Either(names ...string) string {
-	if s.Env == nil {
+func (e Environment) Either(names ...string) string {
+	if e.Env == nil {
 		return ""
 	}
 	for _, n := range names {
-		if v := s.Env(n); v != "" {
+		if v := e.Env(n); v != "" {
 			return v
 		}
 	}
@@ -63,20 +63,20 @@ func (s Surroundings) Either(names ...string) string {
 // Transport returns a new HTTP transport, with the proxies, the certificate authorities (SSL_CERT_FILE, replacing
 // the system's), and the time limit for silent servers of the operation's environment. The caller closes its idle
 // connections.
-func (s Surroundings) Transport() *http.Transport {
+func (e Environment) Transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.DialContext = s.Dialer().DialContext
-	t.IdleConnTimeout = s.Patience() / 2
-	t.TLSHandshakeTimeout = min(t.TLSHandshakeTimeout, s.Patience())
+	t.DialContext = e.Dialer().DialContext
+	t.IdleConnTimeout = e.Timeout() / 2
+	t.TLSHandshakeTimeout = min(t.TLSHandshakeTimeout, e.Timeout())
 	proxies := httpproxy.Config{
-		HTTPProxy:  s.Either("HTTP_PROXY", "http_proxy"),
-		HTTPSProxy: s.Either("HTTPS_PROXY", "https_proxy"),
-		NoProxy:    s.Either("NO_PROXY", "no_proxy"),
-		CGI:        s.Either("REQUEST_METHOD") != "",
+		HTTPProxy:  e.Either("HTTP_PROXY", "http_proxy"),
+		HTTPSProxy: e.Either("HTTPS_PROXY", "https_proxy"),
+		NoProxy:    e.Either("NO_PROXY", "no_proxy"),
+		CGI:        e.Either("REQUEST_METHOD") != "",
 	}
 	choose := proxies.ProxyFunc()
 	t.Proxy = func(r *http.Request) (*url.URL, error) { return choose(r.URL) }
-	if text, err := os.ReadFile(s.Path(s.Either("SSL_CERT_FILE"))); err == nil {
+	if text, err := os.ReadFile(e.Path(e.Either("SSL_CERT_FILE"))); err == nil {
 		roots := x509.NewCertPool()
 		if roots.AppendCertsFromPEM(text) {
 			t.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}

@@ -22,7 +22,7 @@ func TestAuthoritiesAreReadInTheDirectoryOfTheOperation(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "ca.pem"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := cloud.Surroundings{Dir: dir, Environ: environ.Variables{"SSL_CERT_FILE=ca.pem"}}.Completed()
+	s := cloud.Environment{Dir: dir, Environ: environ.Variables{"SSL_CERT_FILE=ca.pem"}}.Completed()
 	transport := s.Transport()
 	defer transport.CloseIdleConnections()
 	answer, err := (&http.Client{Transport: transport}).Get(server.URL)

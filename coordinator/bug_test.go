@@ -127,7 +127,7 @@ func TestABugEndsItsRunWithItsTraceAndNoOtherRun(t *testing.T) {
 					!strings.Contains(errs[1].Error(), "coordinator.planted") {
 					t.Errorf("the run with the bug ends with: %v", errs[1])
 				}
-				if ended[1] > 2*bugPatience {
+				if ended[1] > 2*bugTimeout {
 					t.Errorf("the run with the bug ends after %s", ended[1])
 				}
 				if outs[1].Status == "done" {

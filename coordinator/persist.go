@@ -10,13 +10,13 @@ import (
 // persist calls fn until it succeeds. It returns false if the run ends first, or if fn has failed for so long that
 // persist ends the run.
 func (x *executor) persist(doing string, fn func() error) bool {
-	var patience loop.Patience
+	var failures loop.FailureTimer
 	for {
 		err := fn()
 		if err == nil {
 			return true
 		}
-		if spent := patience.Spent(x.Now(), err); spent > 0 {
+		if spent := failures.Failing(x.Now(), err); spent > 0 {
 			if x.ctx.Err() == nil {
 				x.inbox.put(loop.Failed{Err: fmt.Errorf("%w for %s: %s: %w", loop.ErrStore,
 					spent.Round(time.Second), doing, err)})

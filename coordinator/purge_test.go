@@ -42,7 +42,7 @@ func TestAServerThatDoesNotLetTheStreamsBeCleanedIsToldOf(t *testing.T) {
 		least   time.Duration
 	}{
 		"what is not permitted is not repeated": {errors.New("not permitted"), 0},
-		"a full disk is waited for":             {wire.ErrStore, loop.StorePatience},
+		"a full disk is waited for":             {wire.ErrStore, loop.StoreTimeout},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

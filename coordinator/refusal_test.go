@@ -126,7 +126,7 @@ func TestARunWhoseMessageStoreNeverRecoversEndsAndIsResumed(t *testing.T) {
 		if !errors.Is(err, loop.ErrStore) || !errors.Is(err, wire.ErrStore) || out.Status != "interrupted" {
 			t.Errorf("%v, %s", err, out.Status)
 		}
-		if took > loop.StorePatience+10*time.Second {
+		if took > loop.StoreTimeout+10*time.Second {
 			t.Errorf("it took %s", took)
 		}
 	})
@@ -148,7 +148,7 @@ func TestWhatIsNotPermittedIsNotRepeatedForEver(t *testing.T) {
 					out.Status != "interrupted" {
 					t.Errorf("%v, %s", err, out.Status)
 				}
-				if took > loop.StorePatience+20*time.Second {
+				if took > loop.StoreTimeout+20*time.Second {
 					t.Errorf("it took %s", took)
 				}
 			})

@@ -105,9 +105,9 @@ func (r *Runner) close(ctx context.Context, out *loop.Outcome) error {
 }
 
 // purge removes the messages of the run from the streams. While the server is away or has no room, it retries for up to
-// loop.StorePatience.
+// loop.StoreTimeout.
 func (r *Runner) purge(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, loop.StorePatience)
+	ctx, cancel := context.WithTimeout(ctx, loop.StoreTimeout)
 	defer cancel()
 	again := time.NewTicker(loop.TickEvery)
 	defer again.Stop()

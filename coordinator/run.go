@@ -230,7 +230,7 @@ func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
 				r.acts.finish(keep)
 			}
 			cancel(errEnded)
-			r.acts.waitAtMost(bugPatience)
+			r.acts.waitAtMost(bugTimeout)
 			r.loop.Break(err)
 			_ = bug.Catch(func() error { out = r.loop.Outcome(); return nil }) // it may panic, too
 		}
@@ -248,7 +248,7 @@ func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
 	cancel(errEnded)
 	defer r.acts.settleRest()
 	if r.endedByBug() {
-		r.acts.waitAtMost(bugPatience)
+		r.acts.waitAtMost(bugTimeout)
 	} else {
 		r.acts.wait()
 	}
@@ -276,9 +276,9 @@ func (r *Runner) kept(ctx context.Context, keys []loop.PermitKey) []loop.PermitK
 // taken over yet from an earlier process: operations may still run under them.
 var errEnded = fmt.Errorf("the run has ended: %w", wire.ErrLeft)
 
-// bugPatience is how long a run that a bug has ended waits for its goroutines. One of them may be blocked for ever by a
+// bugTimeout is how long a run that a bug has ended waits for its goroutines. One of them may be blocked for ever by a
 // lock that the bug has left locked.
-const bugPatience = 5 * time.Second
+const bugTimeout = 5 * time.Second
 
 // endedByBug tells whether the run has ended because of a bug.
 func (r *Runner) endedByBug() bool {

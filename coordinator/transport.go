@@ -21,8 +21,8 @@ var ErrRecording = errors.New("recording what happened")
 const (
 	// commitBatch is the most records that one transaction has.
 	commitBatch = 1024
-	// readPatience is the time limit for reading a claim. After that the result is delivered again.
-	readPatience = 5 * time.Second
+	// readTimeout is the time limit for reading a claim. After that the result is delivered again.
+	readTimeout = 5 * time.Second
 	// partTime is the time limit for releasing permits at the end of a run.
 	partTime = 5 * time.Second
 )
@@ -209,7 +209,7 @@ func (x *executor) read(n int, d wire.Delivery) {
 	// A result is valid only if it is of the worker that has claimed the attempt. If the claim cannot be read, that is
 	// unknown, and the message is delivered again.
 	c, err := x.Hub.ReadClaim(x.ctx, ref)
-	for until := x.Now().Add(readPatience); err != nil && !errors.Is(err, wire.ErrNotFound); {
+	for until := x.Now().Add(readTimeout); err != nil && !errors.Is(err, wire.ErrNotFound); {
 		if x.Now().After(until) || !x.pause(retryEvery) {
 			return
 		}

@@ -1,8 +1,8 @@
-// Package environ holds the surroundings of an operation, its directory and its environment variables, as values.
+// Package environ holds the directory and the environment variables of an operation, as values.
 //
-// Several operations run in one process, each in a directory and an environment of its own. So only the commands ask
-// the process for these (os.Environ, os.Getwd); everything below them is told. The package asks the process for
-// nothing.
+// Several operations run in one process, each in a directory and an environment of its own. So only the commands read
+// those of the process (os.Environ, os.Getwd); everything below them receives the values as arguments. This package
+// reads nothing from the process.
 package environ
 
 import (

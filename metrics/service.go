@@ -16,8 +16,8 @@ type Transport interface {
 	Workers(ctx context.Context) ([]wire.Worker, error)
 }
 
-// patience bounds how long a scrape waits for values from elsewhere.
-const patience = 3 * time.Second
+// timeout bounds how long a scrape waits for values from elsewhere.
+const timeout = 3 * time.Second
 
 // Statuses registers the number of unfinished runs by status, read at each scrape.
 func (s *Set) Statuses(tally func() map[record.RunStatus]int) (changed func(record.RunStatus)) {
@@ -77,7 +77,7 @@ func (s *Set) Transport(t Transport) {
 	up := desc("nats_up", "Is 1 when NATS has answered this scrape.")
 	s.registry.MustRegister(&scraped{all: []*prometheus.Desc{held, waiting, size, workers, slots, used, up}, ask: func(
 		gauge func(*prometheus.Desc, float64, ...string)) {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		limits, err := t.Limits(ctx)
 		live, err2 := t.Workers(ctx)
@@ -123,7 +123,7 @@ func (s *Set) RoundTrips(measure func(context.Context) (time.Duration, error)) {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "nats_round_trip_seconds",
 		Help: "How long the NATS server takes to answer; measured once for each scrape.", Buckets: roundTripBuckets})
 	s.registry.MustRegister(&measured{h, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if took, err := measure(ctx); err == nil {
 			h.Observe(took.Seconds())

@@ -106,7 +106,7 @@ func (x *driftHarness) until(what string, is func(*service.Watched) bool) *servi
 	x.t.Helper()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
-	for patience := time.Now().Add(30 * time.Second); ; <-again.C {
+	for until := time.Now().Add(30 * time.Second); ; <-again.C {
 		v, err := x.Watched(x.Admin, x.w.ID)
 		if err != nil {
 			x.t.Fatal(err)
@@ -114,7 +114,7 @@ func (x *driftHarness) until(what string, is func(*service.Watched) bool) *servi
 		if is(v) {
 			return v
 		}
-		if time.Now().After(patience) {
+		if time.Now().After(until) {
 			x.t.Fatalf("%s: it is not so: %+v", what, v.Watch)
 		}
 	}

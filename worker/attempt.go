@@ -52,7 +52,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 			w.writeTombstone(ctx, d)
 			return nil
 		}
-		pause(ctx, hesitation)
+		pause(ctx, beforeRelease)
 		w.release(ctx, d)
 		return nil
 	}
@@ -73,7 +73,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 		if errors.Is(err, journal.ErrFull) {
 			w.Log.Warn("a task is given back: the disk of this worker is full", "attempt", ref.Attempt, "error", err)
 			w.noRoom(err)
-			pause(ctx, hesitation)
+			pause(ctx, beforeRelease)
 		} else {
 			w.fail(fmt.Errorf("noting the intent to claim %s: %w", ref.Attempt, err))
 		}
@@ -148,7 +148,7 @@ func mayContinue(r *wire.Result) bool {
 func (w *Worker) writeTombstone(ctx context.Context, d wire.Delivery) {
 	ref := d.Ref()
 	tomb := wire.Claim{Nonce: w.Nonce(), Worker: w.ID, At: w.Now(), Tombstone: true,
-		Reason: fmt.Sprintf("worker %s has not been given the key of the run for %s", w.ID, w.keyless.patience)}
+		Reason: fmt.Sprintf("worker %s has not been given the key of the run for %s", w.ID, w.keyless.wait)}
 	got, err := w.Claims.Claim(ctx, ref, tomb)
 	if err != nil {
 		w.Log.Warn("burying an attempt failed", "attempt", ref.Attempt, "error", err)
@@ -312,7 +312,7 @@ func (w *Worker) isOurs(ctx context.Context, ref wire.TaskRef, nonce string) (bo
 
 // acknowledge removes the task from the queue.
 func (w *Worker) acknowledge(ctx context.Context, d wire.Delivery) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, bestEffortTimeout)
 	defer cancel()
 	if err := d.Ack(ctx); err != nil {
 		w.Log.Debug("acknowledging a task failed", "attempt", d.Ref().Attempt, "error", err)

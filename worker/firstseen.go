@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// courtesy is how long a worker leaves a task to the worker that it names, since it first saw the task. After that the
-	// named worker is gone or has no free slot, and any worker of the pool may execute it.
-	courtesy = 15 * time.Second
-	// keyPatience is how long a worker leaves a task alone if it does not get the key of the task's run. A live
+	// leaveToNamed is how long a worker leaves a task to the worker that the task names, since it first saw the task.
+	// After that the named worker is gone or has no free slot, and any worker of the pool may execute it.
+	leaveToNamed = 15 * time.Second
+	// keyTimeout is how long a worker leaves a task alone if it does not get the key of the task's run. A live
 	// coordinator shares it within seconds.
-	keyPatience = time.Minute
+	keyTimeout = time.Minute
 )
 
 // firstSeen records when tasks were first seen that are left to others for a while.
 type firstSeen struct {
-	patience time.Duration
+	wait time.Duration
 
 	mu    sync.Mutex // guards what follows
 	seen  map[wire.AttemptID]time.Time
@@ -34,7 +34,7 @@ func (s *firstSeen) leave(a wire.AttemptID, now time.Time) bool {
 		at = now
 		s.note(a, now)
 	}
-	if now.Sub(at) < s.patience {
+	if now.Sub(at) < s.wait {
 		return true
 	}
 	delete(s.seen, a)
@@ -47,12 +47,12 @@ func (s *firstSeen) note(a wire.AttemptID, now time.Time) {
 		s.seen = map[wire.AttemptID]time.Time{}
 	}
 	s.seen[a] = now
-	if now.Sub(s.swept) < s.patience {
+	if now.Sub(s.swept) < s.wait {
 		return
 	}
 	s.swept = now
 	for old, at := range s.seen {
-		if now.Sub(at) > 4*s.patience {
+		if now.Sub(at) > 4*s.wait {
 			delete(s.seen, old)
 		}
 	}

@@ -23,7 +23,7 @@ func TestAWorkerWhoseTransportIsGoneLeavesInTimeAndItsNextStartPublishesTheResul
 		if err := <-b.done; err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(told); took < partingTime || took > partingTime+5*time.Second {
+		if took := time.Since(told); took < leavingTimeout || took > leavingTimeout+5*time.Second {
 			t.Errorf("it left after %s", took)
 		}
 		if held := b.opts.Journal.Pending(); len(held) != 1 || held[0].Phase != journal.Ended {

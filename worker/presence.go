@@ -43,7 +43,7 @@ func (w *Worker) leave(working context.Context) {
 }
 
 func (w *Worker) say(ctx context.Context, b wire.Heartbeat) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, bestEffortTimeout)
 	defer cancel()
 	if err := w.Presence.Beat(ctx, b); err != nil {
 		w.Log.Debug("a heartbeat was lost", "error", err)
@@ -107,7 +107,7 @@ func (w *Worker) handleControl(ctx context.Context, c wire.Control, stops *sync.
 	case "stop":
 		for _, op := range w.ops.of(c.Run) {
 			stops.Go(func() {
-				ctx, cancel := context.WithTimeout(ctx, patience)
+				ctx, cancel := context.WithTimeout(ctx, bestEffortTimeout)
 				defer cancel()
 				if err := op.stop(ctx); err != nil {
 					w.Log.Warn("asking an operation to stop failed", "attempt", op.attempt, "error", err)

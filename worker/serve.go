@@ -15,8 +15,8 @@ import (
 // are taken.
 const spare = 16
 
-// slotPatience is how long a call waits for a slot.
-const slotPatience = time.Second
+// slotTimeout is how long a call waits for a slot.
+const slotTimeout = time.Second
 
 // serve answers the calls of the fast lane to a pool until taking ends.
 func (w *Worker) serve(taking, working context.Context, pool string) {
@@ -90,7 +90,7 @@ func (w *Worker) call(ctx context.Context, pool string, t *wire.Task) *wire.Resu
 	case needsSlot(t):
 		// A call waits a moment for a slot, but not behind operations that may take half an hour while other workers idle.
 		// Serve bounds how many calls run beyond the slots.
-		waiting, enough := context.WithTimeout(ctx, slotPatience)
+		waiting, enough := context.WithTimeout(ctx, slotTimeout)
 		got := w.slots.take(waiting)
 		enough()
 		if got {

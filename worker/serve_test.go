@@ -59,7 +59,7 @@ func TestCallsDoNotWaitBehindLongChanges(t *testing.T) {
 		synctest.Wait()
 
 		begun := time.Now()
-		if r := <-b.bus.call("eu", planTask("x")); r.Plan == nil || time.Since(begun) != slotPatience {
+		if r := <-b.bus.call("eu", planTask("x")); r.Plan == nil || time.Since(begun) != slotTimeout {
 			t.Errorf("answered %+v after %s", r, time.Since(begun))
 		}
 		begun = time.Now()

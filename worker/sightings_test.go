@@ -19,7 +19,7 @@ func TestATaskIsLeftToTheWorkerThatItNamesButNotForEver(t *testing.T) {
 	if !w.forOther("a", other) {
 		t.Error("a task for another worker is taken")
 	}
-	if now = now.Add(courtesy - 1); !w.forOther("a", other) {
+	if now = now.Add(leaveToNamed - 1); !w.forOther("a", other) {
 		t.Error("a task for another worker is taken too early")
 	}
 	if now = now.Add(1); w.forOther("a", other) {

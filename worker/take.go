@@ -41,7 +41,7 @@ func (w *Worker) take(taking, working context.Context, pool string) {
 
 // release releases a task. If that fails, it is delivered again later, which is just as good.
 func (w *Worker) release(ctx context.Context, d wire.Delivery) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, bestEffortTimeout)
 	defer cancel()
 	if err := d.Release(ctx); err != nil {
 		w.Log.Debug("releasing a task failed", "attempt", d.Ref().Attempt, "error", err)
@@ -49,32 +49,32 @@ func (w *Worker) release(ctx context.Context, d wire.Delivery) {
 }
 
 const (
-	// patience is how long the worker waits for things that it can do without.
-	patience = 2 * time.Second
-	// hesitation is how long it waits before it releases a task that it cannot execute.
-	hesitation = 250 * time.Millisecond
+	// bestEffortTimeout is the time limit of requests whose failure does no harm.
+	bestEffortTimeout = 2 * time.Second
+	// beforeRelease is how long the worker waits before it releases a task that it cannot execute.
+	beforeRelease = 250 * time.Millisecond
 )
 
 // backoff spaces out retries after failures of the transport.
 type backoff struct {
 	delay time.Duration
 	tries int
-	// parting is when the worker, asked to leave, began to retry; see again.
-	parting time.Time
+	// retriedSince is when the worker, asked to leave, began to retry; see again.
+	retriedSince time.Time
 }
 
-// partingTime is how long a worker that was asked to leave tries to reach a transport that does not answer. Its journal
-// has everything, and its next start reports it.
-const partingTime = 10 * time.Second
+// leavingTimeout is how long a worker that was asked to leave tries to reach a transport that does not answer. Its
+// journal has everything, and its next start reports it.
+const leavingTimeout = 10 * time.Second
 
 // again waits before another try. It returns false if ctx ends, or if the worker has tried long enough since it was
 // asked to leave.
 func (w *Worker) again(ctx context.Context, b *backoff) bool {
 	if w.draining.Load() {
-		if b.parting.IsZero() {
-			b.parting = w.Now()
+		if b.retriedSince.IsZero() {
+			b.retriedSince = w.Now()
 		}
-		if w.Now().Sub(b.parting) >= partingTime {
+		if w.Now().Sub(b.retriedSince) >= leavingTimeout {
 			return false
 		}
 	}

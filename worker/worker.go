@@ -24,7 +24,7 @@ import (
 )
 
 // Options are the worker's identity and all that it works with. Every field is needed, except Host, Identity, Proof and
-// KeyPatience.
+// KeyTimeout.
 type Options struct {
 	// ID is the name of the worker in claims, results and heartbeats. It stays the same over restarts with the same
 	// journal.
@@ -52,9 +52,9 @@ type Options struct {
 	// OwnEnvironment refuses tasks that bring an environment.
 	OwnEnvironment bool
 
-	// KeyPatience is how long the worker leaves a task alone if it does not get the key of the task's run; then it writes
+	// KeyTimeout is how long the worker leaves a task alone if it does not get the key of the task's run; then it writes
 	// a tombstone for the attempt. 0 means a minute.
-	KeyPatience time.Duration
+	KeyTimeout time.Duration
 
 	// Done is called after each operation; it must not block, and may be nil.
 	Done func(Done)
@@ -179,7 +179,7 @@ func New(o Options) *Worker {
 	return &Worker{
 		Options: o, slots: newSlots(o.Slots), keys: newRunKeys(o.Keys, o.Now), ops: newOperations(o.Now),
 		announce: make(chan struct{}, 1), room: wire.NewRoom(wire.DefaultRoom),
-		left: firstSeen{patience: courtesy}, keyless: firstSeen{patience: cmp.Or(o.KeyPatience, keyPatience)},
+		left: firstSeen{wait: leaveToNamed}, keyless: firstSeen{wait: cmp.Or(o.KeyTimeout, keyTimeout)},
 	}
 }
 

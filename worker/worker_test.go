@@ -162,8 +162,8 @@ func TestATaskWhoseKeyNobodyGivesIsGivenUp(t *testing.T) {
 					b.bus.register["a0"] = c.held
 				}
 				b.start()
-				for began := time.Now(); time.Since(began) < 2*keyPatience && !ds[0].acked; {
-					if time.Since(began) < keyPatience && b.bus.register["a0"] != c.held {
+				for began := time.Now(); time.Since(began) < 2*keyTimeout && !ds[0].acked; {
+					if time.Since(began) < keyTimeout && b.bus.register["a0"] != c.held {
 						t.Fatalf("it was given up after %s", time.Since(began))
 					}
 					b.bus.put(ds...) // again, as the stream does with what is given back

@@ -75,7 +75,7 @@ type match struct {
 
 // find returns the credentials of the most specific match, and among equal ones of the first: rules, then the
 // helper, then files. A match without credentials is skipped.
-func (p *Policy) find(ctx context.Context, s cloud.Surroundings, host, path string) (Credentials, error) {
+func (p *Policy) find(ctx context.Context, s cloud.Environment, host, path string) (Credentials, error) {
 	var all []match
 	add := func(specific int, get func(context.Context) (Credentials, bool, error)) {
 		if specific > specificNone {
@@ -148,7 +148,7 @@ func (e *entry) credentials() (Credentials, bool) {
 }
 
 // files reads the files. Errors in files that were found by discovery are ignored.
-func (p *Policy) files(s cloud.Surroundings) ([]file, error) {
+func (p *Policy) files(s cloud.Environment) ([]file, error) {
 	if p.NoDiscovery {
 		return nil, nil
 	}
@@ -174,7 +174,7 @@ func (p *Policy) files(s cloud.Surroundings) ([]file, error) {
 }
 
 // usual returns the files in which other programs store credentials.
-func usual(s cloud.Surroundings) []string {
+func usual(s cloud.Environment) []string {
 	home := s.Either("HOME", "USERPROFILE") // optional
 	var out []string
 	add := func(dir string, rest ...string) {
@@ -203,15 +203,15 @@ func usual(s cloud.Surroundings) []string {
 // HelperName matches valid names of helpers, which become a part of a program's name.
 var HelperName = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// patience is the time limit of a helper, which may interact with the user.
-const patience = time.Minute
+// helperTimeout is the time limit of a helper, which may interact with the user.
+const helperTimeout = time.Minute
 
 // ask requests the credentials of a host from the helper docker-credential-NAME; ok is false if it has none.
-func ask(ctx context.Context, s cloud.Surroundings, name, host string) (c Credentials, ok bool, err error) {
+func ask(ctx context.Context, s cloud.Environment, name, host string) (c Credentials, ok bool, err error) {
 	if !HelperName().MatchString(name) {
 		return Credentials{}, false, fmt.Errorf("%q is not the name of a credentials helper", name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, helperTimeout)
 	defer cancel()
 	program := "docker-credential-" + name
 	var stdout, stderr bytes.Buffer

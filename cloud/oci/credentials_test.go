@@ -52,7 +52,7 @@ func TestTheClosestCredentialsWinAndOfSeveralTheFirst(t *testing.T) {
 		}
 		write("bin/docker-credential-"+name, text)
 	}
-	s := cloud.Surroundings{Environ: environ.Of(map[string]string{
+	s := cloud.Environment{Environ: environ.Of(map[string]string{
 		"HOME": home, "XDG_RUNTIME_DIR": filepath.Join(home, "run"),
 		"PATH": filepath.Join(home, "bin") + string(os.PathListSeparator) + os.Getenv("PATH"),
 	})}.Completed()

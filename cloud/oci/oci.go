@@ -39,24 +39,24 @@ const maxManifest = 4 << 20
 
 // Client reads from registries. It is safe for concurrent use, and authenticates to each repository once.
 type Client struct {
-	transport    http.RoundTripper
-	policy       *Policy
-	surroundings cloud.Surroundings
+	transport http.RoundTripper
+	policy    *Policy
+	env       cloud.Environment
 
 	mu    sync.Mutex // guards repos
 	repos map[string]*Repository
 }
 
 // New returns a client. With a nil policy it uses only credentials found in the environment.
-func New(transport http.RoundTripper, policy *Policy, s cloud.Surroundings) *Client {
+func New(transport http.RoundTripper, policy *Policy, s cloud.Environment) *Client {
 	if policy == nil {
 		policy = &Policy{}
 	}
 	return &Client{
-		transport:    secure{transport},
-		policy:       policy,
-		surroundings: s.Completed(),
-		repos:        map[string]*Repository{},
+		transport: secure{transport},
+		policy:    policy,
+		env:       s.Completed(),
+		repos:     map[string]*Repository{},
 	}
 }
 
@@ -93,13 +93,13 @@ func (c *Client) Repository(ctx context.Context, host, path string) (*Repository
 	if have != nil {
 		return have, nil
 	}
-	found, err := c.policy.find(ctx, c.surroundings, host, path)
+	found, err := c.policy.find(ctx, c.env, host, path)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the credentials of %s: %w", name, err)
 	}
 	client := &auth.Client{
 		Client: &http.Client{Transport: retry.NewTransport(c.transport)},
-		Header: http.Header{"User-Agent": {c.surroundings.UserAgent}},
+		Header: http.Header{"User-Agent": {c.env.UserAgent}},
 		Cache:  auth.NewCache(),
 		Credential: func(_ context.Context, asking string) (auth.Credential, error) {
 			if asking != at.Host() && asking != host {

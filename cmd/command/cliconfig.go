@@ -20,7 +20,7 @@ func (a *App) LoadCLIConfig() *cliconfig.Config {
 	cli, diags := cliconfig.Load(a.cwd, a.Environ)
 	a.CLI = cli
 	a.Services = services.New(services.Options{
-		Config: cli, Version: a.program.EngineVersion, Surroundings: cloud.Surroundings{Dir: a.cwd, Environ: a.Environ},
+		Config: cli, Version: a.program.EngineVersion, Environment: cloud.Environment{Dir: a.cwd, Environ: a.Environ},
 	})
 	if _, err := os.Stat(cli.CacheDir); cli.CacheDir != "" && err != nil {
 		diags = diags.Append(diag.New(diag.Error, "The plugin cache directory cannot be opened",

@@ -17,7 +17,7 @@ func (a *App) traced(ctx context.Context, name string) (traced context.Context, 
 			a.Tell(fmt.Sprintf("Warning: %s\n", err))
 		}
 	}
-	at := cloud.Surroundings{Dir: a.Dir, Environ: a.Environ}
+	at := cloud.Environment{Dir: a.Dir, Environ: a.Environ}
 	ctx, sent, err := tracing.Begin(ctx, at, "millipede", a.program.Version, func(line string) { a.Logs.Core.Warn(line) })
 	if warn(err); !trace.On(ctx) {
 		return ctx, func(int) {}

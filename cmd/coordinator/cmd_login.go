@@ -105,7 +105,7 @@ func (s *screen) token(ctx context.Context, host string, login *services.Login) 
 		return token, nil
 	}
 	s.Say("Waiting for the host to answer...")
-	waiting, cancel := context.WithTimeout(ctx, loginPatience)
+	waiting, cancel := context.WithTimeout(ctx, loginTimeout)
 	defer cancel()
 	token, err := login.Token(waiting)
 	switch {
@@ -113,7 +113,7 @@ func (s *screen) token(ctx context.Context, host string, login *services.Login) 
 		return "", diag.Errors("Action aborted", "The login was interrupted.", nil)
 	case waiting.Err() != nil:
 		return "", diag.Errors("Failed to obtain auth token", fmt.Sprintf("The host %s has not responded within %s, so "+
-			"the login was canceled. Run the command again.", host, loginPatience), nil)
+			"the login was canceled. Run the command again.", host, loginTimeout), nil)
 	}
 	if err != nil {
 		return "", diag.Errors("Failed to obtain auth token", fmt.Sprintf("The host %s has not issued a token: %s.",
@@ -122,8 +122,8 @@ func (s *screen) token(ctx context.Context, host string, login *services.Login) 
 	return token, nil
 }
 
-// loginPatience is how long a login waits until the user has allowed it on a page of the host.
-const loginPatience = 15 * time.Minute
+// loginTimeout is how long a login waits until the user has allowed it on a page of the host.
+const loginTimeout = 15 * time.Minute
 
 // enterToken prompts for a token, without echo.
 func (s *screen) enterToken(host string) (string, diag.List) {

@@ -80,9 +80,9 @@ output "id" { value = terraform_data.a.id }
 	}
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
-	for patience := time.Now().Add(2 * time.Minute); d.Ended == ""; <-again.C {
+	for until := time.Now().Add(2 * time.Minute); d.Ended == ""; <-again.C {
 		text := s.ask(http.MethodGet, "/api/millipede/v1/workspaces/"+w.ID+"/drift", "")
-		if err := json.Unmarshal([]byte(text), &d); err != nil || time.Now().After(patience) {
+		if err := json.Unmarshal([]byte(text), &d); err != nil || time.Now().After(until) {
 			t.Fatal(text, err)
 		}
 	}

@@ -65,10 +65,10 @@ type Options struct {
 	Reattach map[addr.Provider]*plugin.Reattach
 	// DisableTLS speaks to plugins without mutual TLS (TF_DISABLE_PLUGIN_TLS).
 	DisableTLS bool
-	// KeyPatience is that of worker.Options.
-	KeyPatience time.Duration
-	Log         *slog.Logger
-	PluginLog   hclog.Logger
+	// KeyTimeout is that of worker.Options.
+	KeyTimeout time.Duration
+	Log        *slog.Logger
+	PluginLog  hclog.Logger
 	// User is the nkey with which the process connects to NATS, to sign the worker's key with; nil where it has none.
 	User nkeys.KeyPair
 	// Environ is the environment of the process. Plugins and provisioners get it without what says how the process
@@ -143,7 +143,7 @@ func New(o Options) (*Hosted, error) {
 			builtin: builtin.New(builtin.Options{ReadState: refuse, CheckConfig: anyBackend, NewID: uuid.NewString}),
 		},
 		Provisioners: provision.Runner{Environment: own}, OwnEnvironment: o.OwnEnvironment,
-		KeyPatience: o.KeyPatience, Done: o.Done, Log: o.Log, Now: time.Now, Nonce: uuid.NewString, Rand: rand.Reader,
+		KeyTimeout: o.KeyTimeout, Done: o.Done, Log: o.Log, Now: time.Now, Nonce: uuid.NewString, Rand: rand.Reader,
 	})
 	return &Hosted{Worker: w, ID: id, journal: j, host: host}, nil
 }

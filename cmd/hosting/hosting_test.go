@@ -55,8 +55,8 @@ func TestATaskThatIsPublishedBehindThePurgeOfItsRunLeavesTheStream(t *testing.T)
 
 	hosted, err := New(Options{
 		Transport: connect(t, server, "worker"), Pools: []string{"default"}, Slots: 1, Version: "test",
-		Dir:         t.TempDir(),
-		KeyPatience: time.Second, Log: slog.New(slog.NewTextHandler(logged{t}, nil)),
+		Dir:        t.TempDir(),
+		KeyTimeout: time.Second, Log: slog.New(slog.NewTextHandler(logged{t}, nil)),
 	})
 	check(t, err)
 	taking, drain := context.WithCancel(context.WithoutCancel(ctx))

@@ -110,7 +110,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	o := server.Options()
 	o.Name, o.Log = "millipede-worker", func(line string) { log.Warn(line) }
-	ctx, sent, err := tracing.Begin(context.Background(), cloud.Surroundings{Environ: os.Environ()}, "millipede-worker",
+	ctx, sent, err := tracing.Begin(context.Background(), cloud.Environment{Environ: os.Environ()}, "millipede-worker",
 		version, func(line string) { log.Warn(line) })
 	if err != nil {
 		fmt.Fprintf(stderr, "Error: %s\n", err)

@@ -84,7 +84,7 @@ func (e *Estate) Snapshot(ctx context.Context, root *config.Node) (*state.State,
 	return st, diags.Append(e.CloseBackend(b))
 }
 
-// place returns the surroundings of backends in this process.
+// place returns the environment of the backends that this process opens.
 func (e *Estate) place() snapshot.Place {
 	p := snapshot.Place{
 		Kinds: catalog.All(), Dir: e.Dir, Environ: e.Environ, Memory: e.Memory, UserAgent: "Millipede/" + e.Version,

@@ -25,8 +25,8 @@ func (e *Estate) encryption(ctx context.Context, root *config.Node) (*encryption
 		return e.sealing, nil
 	}
 	o := encryption.Options{
-		Environment: e.Environ.Get(encryption.Variable), Kinds: keyservices.All(),
-		Surroundings: e.place().Surroundings(),
+		FromEnvironment: e.Environ.Get(encryption.Variable), Kinds: keyservices.All(),
+		Environment: e.place().Environment(),
 	}
 	if root != nil {
 		o.Block, o.Range, o.Static = root.Module.Encryption, root.Module.EncryptionRange, root.Static()

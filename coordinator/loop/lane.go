@@ -132,7 +132,7 @@ func (l *Loop) onPublished(e Published) {
 	}
 	x.work.posted = true
 	doing := fmt.Sprintf("publishing the task for %s", x.work.desc.Address)
-	switch first := x.work.refused.None(); {
+	switch first := x.work.refused.Stopped(); {
 	case l.repeatedly(&x.work.refused, doing, e.Err):
 	case e.Err == nil:
 		x.work.published = true

@@ -115,8 +115,8 @@ type Loop struct {
 	leaving   bool // what is under way is left alone
 	frozen    bool // the transport lost data
 	broken    error
-	probes    Patience // with the regular look at the message store
-	refusing  bool     // the message store stores nothing
+	probes    FailureTimer // with the regular look at the message store
+	refusing  bool         // the message store stores nothing
 	// silentSince is since when NATS does not answer; zero while it does. The user is told of it once.
 	silentSince time.Time
 	silenceTold bool

@@ -45,10 +45,10 @@ type limit struct {
 	sizing    bool // its size is being looked at, or changed
 	contended bool
 
-	blockers     []string  // operations in doubt of earlier runs that hold permits, by address, once for each permit
-	investigated time.Time // when those were looked up last
-	surplus      time.Time // since when more are idle than wanted; zero: not
-	refused      Patience  // with requests
+	blockers     []string     // operations in doubt of earlier runs that hold permits, by address, once for each permit
+	investigated time.Time    // when those were looked up last
+	surplus      time.Time    // since when more are idle than wanted; zero: not
+	refused      FailureTimer // with requests
 }
 
 // permit is a held slot.
@@ -187,7 +187,7 @@ func (lim *limit) dequeue(id string) bool {
 
 func (l *Loop) onGranted(e Granted) {
 	lim := l.limits[e.Limit]
-	lim.refused = Patience{}
+	lim.refused = FailureTimer{}
 	if a, ok := l.reclaims[e.PermitKey]; ok {
 		l.reclaimed(lim, e.ID, a)
 		return

@@ -27,7 +27,7 @@ func (l *Loop) onProbed(e Probed) {
 	if e.Err == nil {
 		l.silentSince, l.silenceTold = time.Time{}, false
 	}
-	spent := l.probes.Spent(l.now, e.Err)
+	spent := l.probes.Failing(l.now, e.Err)
 	switch {
 	case e.Err == nil:
 	case errors.Is(e.Err, wire.ErrStore):
@@ -42,7 +42,7 @@ func (l *Loop) onProbed(e Probed) {
 			l.tell(-1, diag.List{diag.New(diag.Warning, summary, fmt.Sprintf(
 				"The run pauses, because the message store does not take messages: %s.\n\n"+
 					"%sIf nothing changes within %s, the run ends, and can be resumed.",
-				e.Err, remedy, StorePatience), nil)})
+				e.Err, remedy, StoreTimeout), nil)})
 		}
 		if spent > 0 {
 			l.failRun(fmt.Errorf("%w for %s: %w", ErrStore, spent.Round(time.Second), e.Err))
@@ -51,7 +51,7 @@ func (l *Loop) onProbed(e Probed) {
 		if l.silentSince.IsZero() {
 			l.silentSince = l.now
 		}
-		if l.now.Sub(l.silentSince) >= StorePatience && !l.silenceTold {
+		if l.now.Sub(l.silentSince) >= StoreTimeout && !l.silenceTold {
 			l.silenceTold = true
 			l.tell(-1, diag.List{diag.New(diag.Warning, "NATS does not answer", fmt.Sprintf(
 				"The run waits for the message server, which has not answered for %s: %s.\n\n"+
@@ -59,7 +59,7 @@ func (l *Loop) onProbed(e Probed) {
 					"servers of a cluster are there. "+
 					"The run goes on by itself then. If nothing changes within %s, it ends; it can be interrupted "+
 					"before. Either way it can be resumed.",
-				l.now.Sub(l.silentSince).Round(time.Second), e.Err, OutagePatience), nil)})
+				l.now.Sub(l.silentSince).Round(time.Second), e.Err, OutageTimeout), nil)})
 		}
 		if spent > 0 {
 			l.failRun(fmt.Errorf("NATS has not answered for %s: %w", spent.Round(time.Second), e.Err))
@@ -75,8 +75,8 @@ func (l *Loop) failRun(err error) {
 }
 
 // repeatedly reports whether something has failed for long enough to end the run with the error.
-func (l *Loop) repeatedly(p *Patience, doing string, err error) bool {
-	spent := p.Spent(l.now, err)
+func (l *Loop) repeatedly(p *FailureTimer, doing string, err error) bool {
+	spent := p.Failing(l.now, err)
 	if spent > 0 {
 		l.failRun(fmt.Errorf("%w for %s: %s: %w", ErrStore, spent.Round(time.Second), doing, err))
 	}
@@ -109,9 +109,9 @@ func (l *Loop) checkUnavailablePools() {
 				"The run waits: every worker of pool %q is alive, and none takes a task. %s\n\n"+
 					"Once a worker has room on its disk, or another one is started for the pool, the run goes on by "+
 					"itself. If nothing changes within %s, it ends, and can be resumed.",
-				p.name, why, StorePatience), nil)})
-		case l.now.Sub(p.troubledSince) >= StorePatience:
-			l.failRun(fmt.Errorf("%w of pool %q for %s. %s", ErrWorkers, p.name, StorePatience, why))
+				p.name, why, StoreTimeout), nil)})
+		case l.now.Sub(p.troubledSince) >= StoreTimeout:
+			l.failRun(fmt.Errorf("%w of pool %q for %s. %s", ErrWorkers, p.name, StoreTimeout, why))
 		}
 	}
 }

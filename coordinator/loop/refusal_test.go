@@ -15,15 +15,15 @@ import (
 // The run waited without end for a store that alternately refused requests and did not answer: each time-out reset the
 // time of the refusals, and each refusal that of the time-outs.
 func TestARefusalIsNotForgottenBecauseOfATimeOut(t *testing.T) {
-	var p Patience
+	var p FailureTimer
 	began := time.Unix(0, 0)
 	for at := began; ; at = at.Add(5 * time.Second) {
 		err := wire.ErrStore
 		if at.Unix()%10 == 0 {
 			err = fmt.Errorf("publishing: %w", wire.ErrUnanswered)
 		}
-		if p.Spent(at, err) > 0 {
-			if took := at.Sub(began); took < StorePatience || took > 3*StorePatience {
+		if p.Failing(at, err) > 0 {
+			if took := at.Sub(began); took < StoreTimeout || took > 3*StoreTimeout {
 				t.Errorf("it was given up after %s", took)
 			}
 			return
@@ -35,12 +35,12 @@ func TestARefusalIsNotForgottenBecauseOfATimeOut(t *testing.T) {
 }
 
 func TestWhatIsNotAnsweredIsWaitedForLongerThanWhatIsRefused(t *testing.T) {
-	for err, want := range map[error]time.Duration{wire.ErrDisconnected: OutagePatience,
-		wire.ErrUnanswered: OutagePatience, wire.ErrDenied: StorePatience} {
-		var p Patience
+	for err, want := range map[error]time.Duration{wire.ErrDisconnected: OutageTimeout,
+		wire.ErrUnanswered: OutageTimeout, wire.ErrDenied: StoreTimeout} {
+		var p FailureTimer
 		began := time.Unix(0, 0)
 		at := began
-		for p.Spent(at, err) == 0 && at.Sub(began) < time.Hour {
+		for p.Failing(at, err) == 0 && at.Sub(began) < time.Hour {
 			at = at.Add(time.Second)
 		}
 		if took := at.Sub(began); took != want {
@@ -50,9 +50,9 @@ func TestWhatIsNotAnsweredIsWaitedForLongerThanWhatIsRefused(t *testing.T) {
 }
 
 func TestAMachineThatSleptHasNotWaited(t *testing.T) {
-	var p Patience
-	p.Spent(time.Unix(0, 0), wire.ErrUnanswered)
-	if p.Spent(time.Unix(0, 0).Add(8*time.Hour), wire.ErrUnanswered) > 0 {
+	var p FailureTimer
+	p.Failing(time.Unix(0, 0), wire.ErrUnanswered)
+	if p.Failing(time.Unix(0, 0).Add(8*time.Hour), wire.ErrUnanswered) > 0 {
 		t.Error("two tries before and after a night were taken for a night of tries")
 	}
 }
@@ -116,7 +116,7 @@ func TestARunWhoseWorkersHaveNoRoomSaysSoAndEnds(t *testing.T) {
 	if err := w.loop.broken; !errors.Is(err, ErrWorkers) || !strings.Contains(err.Error(), "no room for the journal") {
 		t.Errorf("the run ended with %v", err)
 	}
-	if took := w.now.Sub(began); took > StorePatience+10*time.Second {
+	if took := w.now.Sub(began); took > StoreTimeout+10*time.Second {
 		t.Errorf("it took %s", took)
 	}
 	if n := w.told("No worker takes tasks"); n != 1 {
@@ -125,7 +125,7 @@ func TestARunWhoseWorkersHaveNoRoomSaysSoAndEnds(t *testing.T) {
 }
 
 func TestARunGoesOnWhenAWorkerHasRoomAgain(t *testing.T) {
-	w := troubled(t, StorePatience/2)
+	w := troubled(t, StoreTimeout/2)
 	w.finish()
 	w.stateAgrees()
 	w.once()
@@ -150,7 +150,7 @@ func TestARunToldOfASilentServerSaysSoAndEndsInTheEnd(t *testing.T) {
 	if err := w.loop.broken; !errors.Is(err, wire.ErrUnanswered) || !strings.Contains(err.Error(), "10m0s") {
 		t.Errorf("the run ended with %v", err)
 	}
-	if took := w.now.Sub(began); took > OutagePatience+time.Minute {
+	if took := w.now.Sub(began); took > OutageTimeout+time.Minute {
 		t.Errorf("it took %s", took)
 	}
 	if n := w.told("NATS does not answer"); n != 1 {

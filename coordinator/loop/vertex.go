@@ -125,7 +125,7 @@ type work struct {
 	posted    bool         // the stream may hold the task: an answer about that may have been lost
 	published bool         // the stream is known to hold the task
 	sent      time.Time    // when it was published last
-	refused   Patience     // with publishing
+	refused   FailureTimer // with publishing
 	asking    bool         // its register is being read, or the attempt revoked
 	worker    string       // who holds it, when that is known
 	listed    time.Time    // when the holder was known to hold it

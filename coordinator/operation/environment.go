@@ -83,8 +83,8 @@ func (e *Environment) begin(ctx context.Context, s *Session) {
 	})
 }
 
-// purgePatience bounds the time for removing sent messages.
-const purgePatience = 10 * time.Second
+// purgeTimeout bounds the time for removing sent messages.
+const purgeTimeout = 10 * time.Second
 
 // Close removes the sent messages. Tasks that no worker has started by then can no longer start.
 func (e *Environment) Close(ctx context.Context) error {
@@ -93,7 +93,7 @@ func (e *Environment) Close(ctx context.Context) error {
 	}
 	e.end()
 	e.sharing.Wait()
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), purgePatience, errors.New("the message store "+
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), purgeTimeout, errors.New("the message store "+
 		"did not answer"))
 	defer cancel()
 	err := e.transport.PurgeRun(ctx, e.id)

@@ -140,9 +140,9 @@ func (s *Session) send(ctx context.Context, v *tfc.Configuration, dir, temp stri
 	if err != nil {
 		return err
 	}
-	const patience = 5 * time.Minute // the service unpacks large archives first
-	waiting, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the service has not processed it within %s",
-		patience))
+	const timeout = 5 * time.Minute // the service unpacks large archives first
+	waiting, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the service has not processed it within %s",
+		timeout))
 	defer cancel()
 	for pause := s.pause() / 6; ; pause = min(2*pause, 10*s.pause()) {
 		now, err := s.Client.Configuration(waiting, v.ID)

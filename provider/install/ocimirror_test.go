@@ -35,7 +35,7 @@ func mirrored(t *testing.T) (*world, *oci.Server, Options, addr.Provider) {
 	}
 	o.Services = services.New(services.Options{
 		Config: o.CLI, Version: "1.12.6", Transport: s.Client().Transport, Wait: time.Millisecond,
-		Surroundings: cloud.Surroundings{Environ: environ.Of(nil)},
+		Environment: cloud.Environment{Environ: environ.Of(nil)},
 	})
 	return w, s, o, p
 }

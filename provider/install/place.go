@@ -149,7 +149,7 @@ func (t *placement) unpack(ctx context.Context, dir string, shared bool) ([]stri
 
 // share makes a packed package available in the shared cache directory, unless it is already there.
 func (t *placement) share(ctx context.Context, shared string) ([]string, error) {
-	slow := time.AfterFunc(patience, func() { t.report(Waiting, true) })
+	slow := time.AfterFunc(reportAfter, func() { t.report(Waiting, true) })
 	unlock, err := lockDir(shared)
 	slow.Stop()
 	if err != nil {
@@ -166,8 +166,8 @@ func (t *placement) share(ctx context.Context, shared string) ([]string, error) 
 	return t.unpack(ctx, shared, true)
 }
 
-// patience is how long another process may hold the lock of the cache before the user is told.
-const patience = 5 * time.Second
+// reportAfter is how long another process may hold the lock of the cache before the user is told.
+const reportAfter = 5 * time.Second
 
 // lockDir locks a directory that is being created against other processes. The lock is a file beside it, which is
 // not removed.

@@ -152,13 +152,13 @@ func (s *started) failure(ctx context.Context, o Options, err error) error {
 	return fmt.Errorf("%w\n\n%s", err, said)
 }
 
-// patience is how long a failed call waits for its process to exit.
-const patience = 2 * time.Second
+// timeout is how long a failed call waits for its process to exit.
+const timeout = 2 * time.Second
 
 // exitReason implements rpc.Options.
 func (s *started) exitReason() string {
 	s.lost.Store(true)
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
 	select {
 	case <-s.runner.drained:

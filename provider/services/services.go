@@ -35,15 +35,15 @@ type Options struct {
 	Config *cliconfig.Config
 	// Version is the version of the program in requests, for hosts whose responses depend on it.
 	Version string
-	// Transport executes the requests; nil for the default one, with the proxies of the Surroundings and the root
+	// Transport executes the requests; nil for the default one, with the proxies of the Environment and the root
 	// certificates of the machine.
 	Transport http.RoundTripper
 	// Wait is the pause before the first retry of a request; it doubles with each. 0 is one second. If the host
 	// specifies a pause (Retry-After), that is used.
 	Wait time.Duration
-	// Surroundings are the operation's environment, for services that have credentials of their own: those of
+	// Environment is the operation's environment, for services that have credentials of their own: those of
 	// clouds, and OCI registries. Without an Environ it is the environment in which Config was read.
-	Surroundings cloud.Surroundings
+	Environment cloud.Environment
 }
 
 // Services connects to hosts. It is safe for concurrent use, and discovers the services of each host once.
@@ -59,18 +59,18 @@ func New(o Options) *Services {
 	if o.Wait == 0 {
 		o.Wait = time.Second
 	}
-	if o.Surroundings.Environ == nil {
-		o.Surroundings.Environ = o.Config.Environ()
+	if o.Environment.Environ == nil {
+		o.Environment.Environ = o.Config.Environ()
 	}
-	if o.Surroundings.UserAgent == "" {
-		o.Surroundings.UserAgent = "OpenTofu/" + o.Version + " (Millipede)"
+	if o.Environment.UserAgent == "" {
+		o.Environment.UserAgent = "OpenTofu/" + o.Version + " (Millipede)"
 	}
-	o.Surroundings = o.Surroundings.Completed()
+	o.Environment = o.Environment.Completed()
 	if o.Transport == nil {
-		o.Transport = later(sync.OnceValue(o.Surroundings.Transport))
+		o.Transport = later(sync.OnceValue(o.Environment.Transport))
 	}
 	s := &Services{options: o, plain: &http.Client{Transport: agent{o.Version, o.Transport}}}
-	s.oci = oci.New(o.Transport, &o.Config.OCI, o.Surroundings)
+	s.oci = oci.New(o.Transport, &o.Config.OCI, o.Environment)
 	s.disco = disco.New(
 		disco.WithHTTPClient(s.client(o.Config.Retries, o.Config.Timeout).StandardClient()),
 		disco.WithCredentials(svcauth.CachingCredentialsSource(credentials{o.Config})),
@@ -81,8 +81,8 @@ func New(o Options) *Services {
 	return s
 }
 
-// Surroundings returns the environment for services with credentials of their own.
-func (s *Services) Surroundings() cloud.Surroundings { return s.options.Surroundings }
+// Environment returns the environment for services with credentials of their own.
+func (s *Services) Environment() cloud.Environment { return s.options.Environment }
 
 // OCI returns the client of OCI registries, with the credentials of the CLI configuration.
 func (s *Services) OCI() *oci.Client { return s.oci }

@@ -68,7 +68,7 @@ func TestCertificateAuthoritiesAreReadForTheFirstRequest(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "authorities.pem")
 	ok(t, r.WriteCertificate(file))
 	read := 0
-	s := New(Options{Config: &cliconfig.Config{}, Surroundings: cloud.Surroundings{Env: func(name string) string {
+	s := New(Options{Config: &cliconfig.Config{}, Environment: cloud.Environment{Env: func(name string) string {
 		if name != "SSL_CERT_FILE" {
 			return ""
 		}

@@ -54,7 +54,7 @@ func ParseMail(address, from, password string) (*Mail, error) {
 			return nil, fmt.Errorf("%s is no port", text)
 		}
 	}
-	m.options = append(m.options, mail.WithPort(port), mail.WithTimeout(patience))
+	m.options = append(m.options, mail.WithPort(port), mail.WithTimeout(timeout))
 	if u.User == nil {
 		m.options = append(m.options, mail.WithTLSPolicy(mail.TLSOpportunistic))
 		return m, nil
@@ -80,7 +80,7 @@ func (s *Sender) mail(ctx context.Context, o service.Outgoing) (r record.Respons
 		r.Body = "the service has no mail server: set one with serve -smtp"
 		return r, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	messages, err := s.o.Mail.send(ctx, o.Recipients, subject(o), s.text(o))
 	if err == nil {

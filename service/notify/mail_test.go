@@ -299,7 +299,7 @@ func TestAMailServerIsNamedByAnAddress(t *testing.T) {
 // until waits until a condition holds.
 func until(t *testing.T, holds func() bool) {
 	t.Helper()
-	ctx := patience(t)
+	ctx := timeout(t)
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
 	for !holds() {

@@ -44,11 +44,11 @@ type Options struct {
 }
 
 const (
-	// most is how many notifications are sent at the same time; patience is the time limit for a response, of
+	// most is how many notifications are sent at the same time; timeout is the time limit for a response, of
 	// which maxBody bytes are kept.
-	most     = 8
-	patience = 10 * time.Second
-	maxBody  = 1 << 10
+	most    = 8
+	timeout = 10 * time.Second
+	maxBody = 1 << 10
 )
 
 // Sender sends notifications. New makes it; call Run once.
@@ -66,14 +66,14 @@ func New(o Options) *Sender {
 		o.Pauses = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
 			time.Hour}
 	}
-	dialer := &net.Dialer{Timeout: patience}
+	dialer := &net.Dialer{Timeout: timeout}
 	if !o.Private {
 		dialer.Control = publicOnly
 	}
 	return &Sender{o: o, busy: map[string]bool{}, client: &http.Client{
-		Timeout: patience,
+		Timeout: timeout,
 		// No proxy: with a proxy, the address of the receiver could not be checked.
-		Transport: &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: patience,
+		Transport: &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: timeout,
 			MaxIdleConns: most, IdleConnTimeout: 30 * time.Second},
 		// Redirects are not followed, because their targets were not configured.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -112,7 +112,7 @@ func configure(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, k
 	return n
 }
 
-func patience(t *testing.T) context.Context {
+func timeout(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
@@ -126,7 +126,7 @@ func TestAReceiverHearsOfARunInOrderSignedAndAgainAfterItWasBusy(t *testing.T) {
 	n := configure(t, h, w, "generic", r.server.URL)
 	run := h.NewRun(w, func(r *record.Run) { r.AutoApply, r.Message = true, "why" })
 	want := []string{"run:created", "run:planning", "run:applying", "run:completed"}
-	if got := r.triggers(patience(t), len(want)); !slices.Equal(got, want) {
+	if got := r.triggers(timeout(t), len(want)); !slices.Equal(got, want) {
 		t.Errorf("it heard %q", got)
 	}
 	first := r.got[0]
@@ -170,7 +170,7 @@ func TestDriftIsToldInTheFormOfAssessments(t *testing.T) {
 	for range 2 {
 		select {
 		case <-r.came:
-		case <-patience(t).Done():
+		case <-timeout(t).Done():
 			t.Fatal("it heard of nothing")
 		}
 	}
@@ -202,7 +202,7 @@ func TestWhatIsToBeSentSurvivesARestart(t *testing.T) {
 	h.End()
 	h.Start()
 	end := sending(t, h, true)
-	if got := r.triggers(patience(t), 4); got[0] != "run:created" || got[3] != "run:completed" {
+	if got := r.triggers(timeout(t), 4); got[0] != "run:created" || got[3] != "run:completed" {
 		t.Errorf("it heard %q", got)
 	}
 	end()

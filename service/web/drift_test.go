@@ -38,9 +38,9 @@ func (b *browser) drifted(name string) *service.WorkspaceView {
 	}
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
-	for patience := time.Now().Add(30 * time.Second); ; <-again.C {
+	for until := time.Now().Add(30 * time.Second); ; <-again.C {
 		v, err := b.Watched(b.Admin, w.ID)
-		if err != nil || time.Now().After(patience) {
+		if err != nil || time.Now().After(until) {
 			b.t.Fatalf("nothing has drifted: %+v, %v", v, err)
 		}
 		if len(v.Drifted) == 1 {

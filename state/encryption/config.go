@@ -95,7 +95,7 @@ func (s *settings) method(typ, name string) (methodBlock, bool) {
 
 // read returns the settings of the block and of the environment; nil if there are none.
 func read(o Options) (*settings, diag.List) {
-	env, at, diags := parseEnvironment(o.Environment)
+	env, at, diags := parseEnvironment(o.FromEnvironment)
 	if diags.HasErrors() {
 		return nil, diags
 	}

@@ -21,14 +21,14 @@ type Options struct {
 	// Block is the encryption block of the root module, nil if there is none; Range is its header.
 	Block hcl.Body
 	Range hcl.Range
-	// Environment is the value of the environment variable.
-	Environment string
+	// FromEnvironment is the value of the environment variable.
+	FromEnvironment string
 	// Static evaluates variables and locals of the root module; nil if there is no configuration.
 	Static *config.Static
 	// Kinds are the key providers that use key services; pbkdf2 and external are always available.
 	Kinds []*Kind
-	// Surroundings are the operation's environment for these.
-	Surroundings cloud.Surroundings
+	// Environment is the operation's environment for these.
+	Environment cloud.Environment
 }
 
 // Encryption is the encryption that a configuration specifies. Nil and the zero value encrypt nothing. Safe for
@@ -55,7 +55,7 @@ func New(ctx context.Context, o Options) (*Encryption, diag.List) {
 	}
 	e := &Encryption{remotes: map[string]*Target{}}
 	setup := &setup{
-		settings: s, static: o.Static, keys: newKeys(), kinds: o.Kinds, surroundings: o.Surroundings.Completed(),
+		settings: s, static: o.Static, keys: newKeys(), kinds: o.Kinds, env: o.Environment.Completed(),
 	}
 	add := func(to **Target, what string, enforced bool, t targetBlock) {
 		target, more := newTarget(ctx, setup, what, enforced, t)

@@ -44,7 +44,7 @@ func block(t *testing.T, text string) hcl.Body {
 
 func setUp(t *testing.T, text, environment string) (*encryption.Encryption, diag.List) {
 	t.Helper()
-	o := encryption.Options{Environment: environment, Surroundings: cloud.Surroundings{Environ: os.Environ()}}
+	o := encryption.Options{FromEnvironment: environment, Environment: cloud.Environment{Environ: os.Environ()}}
 	if text != "" {
 		o.Block = block(t, text)
 	}

@@ -18,8 +18,8 @@ import (
 
 // externalKeys is the key provider external: a user's program provides the keys.
 type externalKeys struct {
-	command      []string
-	surroundings cloud.Surroundings
+	command []string
+	env     cloud.Environment
 }
 
 const keysMagic = "OpenTofu-External-Key-Provider"
@@ -29,7 +29,7 @@ func newExternalKeys(a given) (source, diag.List) {
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	k := &externalKeys{surroundings: a.session.surroundings}
+	k := &externalKeys{env: a.session.env}
 	return k, diags.Append(a.take(content, "command", cty.List(cty.String), &k.command))
 }
 
@@ -61,24 +61,24 @@ func (k *externalKeys) provide(ctx context.Context, kept json.RawMessage) (pair,
 		Keys pair         `json:"keys"`
 		Meta externalMeta `json:"meta"`
 	}
-	if err := call(ctx, k.surroundings, k.command, keysMagic, request, &answer); err != nil {
+	if err := call(ctx, k.env, k.command, keysMagic, request, &answer); err != nil {
 		return pair{}, nil, err
 	}
 	meta, err := json.Marshal(answer.Meta)
 	return answer.Keys, meta, err
 }
 
-// patience is the time limit of a program.
-const patience = time.Minute
+// timeout is the time limit of a program.
+const timeout = time.Minute
 
 // call runs a program that implements the protocol of the header with this magic, version 1: the program writes the
 // header as a line, receives the request as JSON on its standard input, and writes the answer as JSON.
-func call(ctx context.Context, s cloud.Surroundings, command []string, magic string, request, answer any) error {
+func call(ctx context.Context, s cloud.Environment, command []string, magic string, request, answer any) error {
 	input, err := json.Marshal(request)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	program, err := s.Environ.Program(s.Dir, command[0])

@@ -105,7 +105,7 @@ func gcm(key []byte) (cipher.AEAD, error) {
 type externalMethod struct {
 	keys             *pair
 	encrypt, decrypt []string
-	surroundings     cloud.Surroundings
+	env              cloud.Environment
 }
 
 const methodMagic = "OpenTofu-External-Encryption-Method"
@@ -115,7 +115,7 @@ func newExternalMethod(a given) (method, diag.List) {
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	m := &externalMethod{surroundings: a.session.surroundings}
+	m := &externalMethod{env: a.session.env}
 	if attr, ok := content.Attributes["keys"]; ok {
 		keys, more := a.keyPair(attr.Expr)
 		diags = diags.Append(more)
@@ -147,7 +147,7 @@ func (m *externalMethod) seal(ctx context.Context, plain []byte) ([]byte, error)
 		r.Key = m.keys.Encryption
 	}
 	var out methodAnswer
-	err := call(ctx, m.surroundings, m.encrypt, methodMagic, r, &out)
+	err := call(ctx, m.env, m.encrypt, methodMagic, r, &out)
 	return out.Payload, err
 }
 
@@ -159,6 +159,6 @@ func (m *externalMethod) open(ctx context.Context, sealed []byte) ([]byte, error
 		}
 	}
 	var out methodAnswer
-	err := call(ctx, m.surroundings, m.decrypt, methodMagic, r, &out)
+	err := call(ctx, m.env, m.decrypt, methodMagic, r, &out)
 	return out.Payload, err
 }

@@ -30,7 +30,7 @@ type Kind struct {
 	Conflicts [][2]string
 	// Open checks what the schema cannot express, and prepares the service. Diagnostics about an argument have its
 	// path (Arguments.Problem). It may use the network, within ctx.
-	Open func(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (KeyService, diag.List)
+	Open func(ctx context.Context, s cloud.Environment, args arguments.Arguments) (KeyService, diag.List)
 }
 
 // KeyService generates data keys and recovers them. It is safe for concurrent use. Its errors contain no secrets.
@@ -74,7 +74,7 @@ func (x *session) service(kind *Kind, k keyProvider, a given) (source, diag.List
 		)
 	}
 	if !diags.HasErrors() {
-		args, more = spec.Complete(args, x.surroundings.Env)
+		args, more = spec.Complete(args, x.env.Env)
 		diags = diags.Append(more)
 	}
 	if diags.HasErrors() {
@@ -83,7 +83,7 @@ func (x *session) service(kind *Kind, k keyProvider, a given) (source, diag.List
 	s, more := x.keys.open(k.address(), value, func() (KeyService, diag.List) {
 		ctx, cancel := context.WithTimeoutCause(x.ctx, serviceTime, errSlow)
 		defer cancel()
-		service, diags := kind.Open(ctx, x.surroundings, args)
+		service, diags := kind.Open(ctx, x.env, args)
 		if diags.HasErrors() && errors.Is(context.Cause(ctx), errSlow) {
 			diags = diag.Errors("Unable to fetch encryption key data", fmt.Sprintf("%s: %s.", k.metaKey(), errSlow),
 				nil)

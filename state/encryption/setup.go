@@ -23,8 +23,8 @@ type setup struct {
 	static   *config.Static
 	keys     *keys
 
-	kinds        []*Kind
-	surroundings cloud.Surroundings
+	kinds []*Kind
+	env   cloud.Environment
 }
 
 // session is one request for the keys of a method: with the metadata of encrypted data or, for encrypting, without.

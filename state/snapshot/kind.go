@@ -267,14 +267,14 @@ func missing(name string, env []string) *diag.Diagnostic {
 	return arguments.Problem(cty.GetAttrPath(name), "Missing required argument", detail+".")
 }
 
-// Surroundings returns the operation's environment for clients of services.
-func (p Place) Surroundings() cloud.Surroundings {
-	return cloud.Surroundings{Dir: p.Dir, Environ: p.Environ, Env: p.Env, UserAgent: p.UserAgent}
+// Environment returns the operation's environment for clients of services.
+func (p Place) Environment() cloud.Environment {
+	return cloud.Environment{Dir: p.Dir, Environ: p.Environ, Env: p.Env, UserAgent: p.UserAgent}
 }
 
 // Path returns the path of a file: relative ones refer to the directory of the place.
-func (p Place) Path(name string) string { return p.Surroundings().Path(name) }
+func (p Place) Path(name string) string { return p.Environment().Path(name) }
 
 // Transport returns a new HTTP transport with the proxies and the file of certificate authorities of the
 // operation's environment. The caller closes its idle connections.
-func (p Place) Transport() *http.Transport { return p.Surroundings().Transport() }
+func (p Place) Transport() *http.Transport { return p.Environment().Transport() }

@@ -139,7 +139,7 @@ var client = http.DefaultTransport`,
 				"worker/a.go: uses os/signal.*", "worker/a.go: uses path/filepath.Abs",
 			},
 		},
-		"a program or a temporary file in the process's surroundings": {
+		"a program or a temporary file that depends on the environment of the process": {
 			tree: map[string]string{
 				"worker/a.go": `// Package worker is bad.
 package worker

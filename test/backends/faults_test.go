@@ -85,7 +85,7 @@ func TestNothingIsLostWhateverBefallsABackend(t *testing.T) {
 			w := make(t)
 			w.kind = kind
 			m := &misfortune{world: w, log: t.TempDir() + "/log"}
-			env := map[string]string{"TF_VAR_log": m.log, cloud.PatienceVariable: patient}
+			env := map[string]string{"TF_VAR_log": m.log, cloud.TimeoutVariable: patient}
 			maps.Copy(env, w.env)
 			w.env = env
 			a, b := w.directory(t, w.body, recording), w.directory(t, w.body, recording)

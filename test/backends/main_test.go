@@ -56,8 +56,8 @@ func run(m *testing.M) int {
 	return code
 }
 
-// patience is how long a test waits for what should come soon.
-const patience = 2 * time.Minute
+// timeout is how long a test waits for what should come soon.
+const timeout = 2 * time.Minute
 
 // directory is a working directory over a place.
 type directory struct {
@@ -112,7 +112,7 @@ func (d *directory) start(args ...string) *process.Process {
 // ends waits for the end of a command.
 func (d *directory) ends(p *process.Process) (code int, text string) {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(d.t.Context(), timeout)
 	defer cancel()
 	code, err := p.Wait(ctx)
 	if err != nil {
@@ -199,7 +199,7 @@ func (d *directory) holds(value string) (p *process.Process, release func()) {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

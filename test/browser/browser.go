@@ -31,8 +31,8 @@ import (
 	"github.com/millipede-iac/millipede/service/web"
 )
 
-// patience is how long a page has time to become as it should be, on a machine under load.
-const patience = 25 * time.Second
+// pageTimeout is how long a page has time to become as it should be, on a machine under load.
+const pageTimeout = 25 * time.Second
 
 // chromium returns the program; without it the test is skipped, or fails where the variable MILLIPEDE_REQUIRE_CHROMIUM
 // is set.
@@ -163,7 +163,7 @@ func (s *Site) forgive(part string) {
 // do makes the browser execute actions.
 func (s *Site) do(actions ...chromedp.Action) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	ctx, cancel := context.WithTimeout(s.ctx, pageTimeout)
 	defer cancel()
 	for _, action := range actions {
 		err := chromedp.Run(ctx, action)
@@ -201,7 +201,7 @@ func (s *Site) open(path string) {
 // until waits until an expression of the page is true. The browser may load another page meanwhile.
 func (s *Site) until(what, expression string) {
 	s.t.Helper()
-	end := time.Now().Add(patience)
+	end := time.Now().Add(pageTimeout)
 	for {
 		err := s.poll(expression, time.Until(end))
 		if err == nil {
@@ -214,11 +214,11 @@ func (s *Site) until(what, expression string) {
 	}
 }
 
-func (s *Site) poll(expression string, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
+func (s *Site) poll(expression string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	defer cancel()
 	return chromedp.Run(ctx, chromedp.Poll("("+expression+") || null", nil,
-		chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(patience)))
+		chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(limit)))
 }
 
 // shows waits until the page shows a text.

@@ -100,9 +100,9 @@ func (s *Site) drifts(workspace string, failure error, found ...service.Found) {
 	}
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
-	for patience := time.Now().Add(30 * time.Second); ; <-again.C {
+	for until := time.Now().Add(30 * time.Second); ; <-again.C {
 		v, err := s.Watched(s.Admin, workspace)
-		if err != nil || time.Now().After(patience) {
+		if err != nil || time.Now().After(until) {
 			s.t.Fatalf("nothing has drifted: %+v, %v", v, err)
 		}
 		if len(v.Drifted) == len(found) {

@@ -64,7 +64,7 @@ func TestAPoolWhoseResultsAreFloodedStopsItsOwnRunsAlone(t *testing.T) {
 	flood, n := as(us.Site, "worker-eu"), 0
 	for _, size := range []int{256 << 10, 4 << 10, 0} { // to the last byte
 		for full := false; !full; n++ {
-			m, err := flood.Request(fmt.Sprintf("result.eu.nobody.run.a%d", n), make([]byte, size), site.Patience)
+			m, err := flood.Request(fmt.Sprintf("result.eu.nobody.run.a%d", n), make([]byte, size), site.Timeout)
 			must(t, err)
 			full = strings.Contains(string(m.Data), "maximum bytes exceeded")
 			if n > 1e5 {

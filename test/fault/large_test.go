@@ -25,9 +25,9 @@ func TestALargeApplyUnderKillsEndsAsAnUndisturbedOne(t *testing.T) {
 	if !*large {
 		t.Skip("takes minutes; make fault-large runs it")
 	}
-	was := site.Patience
-	site.Patience = 20 * time.Minute
-	t.Cleanup(func() { site.Patience = was })
+	was := site.Timeout
+	site.Timeout = 20 * time.Minute
+	t.Cleanup(func() { site.Timeout = was })
 	undisturbed := newTrial(t, many, 10)
 	undisturbed.Must("init")
 	began := time.Now()

@@ -185,7 +185,7 @@ func (s *siege) serves() {
 
 // insist tries something until it succeeds: the service may be away, or have no room.
 func insist(ctx context.Context, fn func() error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, site.Patience, errors.New("it is refused for ever"))
+	ctx, cancel := context.WithTimeoutCause(ctx, site.Timeout, errors.New("it is refused for ever"))
 	defer cancel()
 	for {
 		err := fn()

@@ -13,7 +13,7 @@ import (
 
 const (
 	// refusedFor is how long a command may go on that the message store refuses all along: each of its phases waits
-	// for half a minute (loop.StorePatience), and a network and a disk are slow now and then.
+	// for half a minute (loop.StoreTimeout), and a network and a disk are slow now and then.
 	refusedFor = 150 * time.Second
 	// storeLook is how often that is looked at.
 	storeLook = time.Second

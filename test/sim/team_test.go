@@ -281,7 +281,7 @@ func (t *team) work() {
 			s.w.violate("hands", "%s waits for ever: nothing has gone wrong for %s", p.name, calm)
 		}
 		if len(p.stops) > 0 && time.Since(p.since) > longest {
-			s.w.note("%s loses patience", p.name)
+			s.w.note("%s interrupts the command", p.name)
 			p.press()
 			p.since = time.Now()
 		}

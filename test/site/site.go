@@ -22,13 +22,13 @@ import (
 	"github.com/millipede-iac/millipede/test/process"
 )
 
-// Patience is how long a test waits for an event that should come soon. A test that runs alone, and creates many
+// Timeout is how long a test waits for an event that should come soon. A test that runs alone, and creates many
 // objects, may set it.
-var Patience = Slowness * 90 * time.Second
+var Timeout = Slowness * 90 * time.Second
 
-// Waiting returns a context that ends after Patience.
+// Waiting returns a context that ends after Timeout.
 func Waiting(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), Patience, errors.New("the test's patience has ended"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), Timeout, errors.New("the time limit of the test has passed"))
 	t.Cleanup(cancel)
 	return ctx
 }

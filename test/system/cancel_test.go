@@ -11,7 +11,7 @@ import (
 
 func TestAnInterruptStopsProvidersAndEndsSoon(t *testing.T) {
 	t.Parallel()
-	s := site.New(t, site.Slow(4, 120_000)) // far longer than the test has patience
+	s := site.New(t, site.Slow(4, 120_000)) // far longer than the timeout of the test
 	s.Must("init")
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		before := s.Begun("stop")

@@ -177,9 +177,9 @@ const objectTime = 50 * time.Millisecond
 
 // Runs of one state waited for each other, whatever they changed: eight teams took eight times what one takes.
 func TestTeamsChangeOneStateAtOnce(t *testing.T) {
-	patience := site.Patience
-	t.Cleanup(func() { site.Patience = patience })
-	site.Patience += site.Slowness * time.Duration(*teamObjects) * objectTime
+	timeout := site.Timeout
+	t.Cleanup(func() { site.Timeout = timeout })
+	site.Timeout += site.Slowness * time.Duration(*teamObjects) * objectTime
 	e := newSharedState(t)
 	var everybody []int
 	for i := range *teamCount {

@@ -48,9 +48,9 @@ func TestAppliesBesideWatchingAreNotSlowedDownAndDriftIsFoundInOnePeriod(t *test
 	if few {
 		t.Parallel()
 	} else {
-		patience := site.Patience
-		t.Cleanup(func() { site.Patience = patience })
-		site.Patience += site.Slowness*time.Duration(*watchObjects)*objectTime + 2**watchPeriod
+		timeout := site.Timeout
+		t.Cleanup(func() { site.Timeout = timeout })
+		site.Timeout += site.Slowness*time.Duration(*watchObjects)*objectTime + 2**watchPeriod
 	}
 	e := &watchedState{revision: 1, sharedState: newState(t, fmt.Sprintf(`
 variable "revision" { default = "1" }

@@ -139,7 +139,7 @@ type overHTTP struct {
 // maxAnswer bounds how much of a collector's response is read.
 const maxAnswer = 64 << 10
 
-func post(s settings, env cloud.Surroundings) client {
+func post(s settings, env cloud.Environment) client {
 	t := env.Transport()
 	if s.tls != nil && (s.tls.RootCAs != nil || s.tls.Certificates != nil) {
 		if s.tls.RootCAs == nil && t.TLSClientConfig != nil {

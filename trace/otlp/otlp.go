@@ -42,7 +42,7 @@ type client interface {
 
 // Options identify the sender of spans.
 type Options struct {
-	Surroundings cloud.Surroundings
+	Environment cloud.Environment
 	// Program and Version identify the program.
 	Program, Version string
 	// Log is called about spans that could not be delivered, while the process continues; may be nil.
@@ -51,7 +51,7 @@ type Options struct {
 
 // Open returns a tracer whose spans are sent to the configured collector, until Close. It does not connect yet.
 func Open(o Options) (*Exporter, *trace.Tracer, error) {
-	s, err := read(o.Surroundings, o.Program, o.Version)
+	s, err := read(o.Environment, o.Program, o.Version)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,7 +60,7 @@ func Open(o Options) (*Exporter, *trace.Tracer, error) {
 	if s.grpc {
 		e.client, err = dial(s)
 	} else {
-		e.client = post(s, o.Surroundings.Completed())
+		e.client = post(s, o.Environment.Completed())
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("preparing to send traces: %w", err)

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func send(t *testing.T, env map[string]string, make func(context.Context)) error {
 	t.Helper()
 	exporter, tracer, err := otlp.Open(otlp.Options{
-		Surroundings: cloud.Surroundings{Environ: environ.Of(env)}, Program: "millipede", Version: "1.2.3",
+		Environment: cloud.Environment{Environ: environ.Of(env)}, Program: "millipede", Version: "1.2.3",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestTracesAreSwitchedOnByOneVariableAlone(t *testing.T) {
 		"otlp, and all is off":    {map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SDK_DISABLED": "True"}, false},
 		"otlp, and nothing's off": {map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SDK_DISABLED": "false"}, true},
 	} {
-		if got := otlp.Enabled(cloud.Surroundings{Environ: environ.Of(tt.env)}); got != tt.want {
+		if got := otlp.Enabled(cloud.Environment{Environ: environ.Of(tt.env)}); got != tt.want {
 			t.Errorf("%s: %t", claim, got)
 		}
 	}
@@ -242,7 +242,7 @@ func TestSpansBeyondTheQueueAreCountedAndTheOthersArrive(t *testing.T) {
 }
 
 func TestTheEndDoesNotWaitForACollectorThatIsNotThere(t *testing.T) {
-	exporter, tracer, err := otlp.Open(otlp.Options{Surroundings: cloud.Surroundings{
+	exporter, tracer, err := otlp.Open(otlp.Options{Environment: cloud.Environment{
 		Environ: environ.Of(map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"})}})
 	if err != nil {
 		t.Fatal(err)
@@ -314,7 +314,7 @@ func TestVariablesThatAreWrongAreNamed(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_INSECURE": "perhaps", "OTEL_BSP_MAX_QUEUE_SIZE": "-1",
 		"OTEL_RESOURCE_ATTRIBUTES": "%zz=1",
 	} {
-		_, _, err := otlp.Open(otlp.Options{Surroundings: cloud.Surroundings{
+		_, _, err := otlp.Open(otlp.Options{Environment: cloud.Environment{
 			Environ: environ.Of(map[string]string{name: value})}})
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s=%s: %v", name, value, err)

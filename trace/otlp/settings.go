@@ -19,13 +19,13 @@ import (
 
 // Enabled reports whether the environment requests traces: as in OpenTofu, only by OTEL_TRACES_EXPORTER=otlp, so
 // that variables for other programs have no effect.
-func Enabled(env cloud.Surroundings) bool {
+func Enabled(env cloud.Environment) bool {
 	env = env.Completed()
 	return env.Env("OTEL_TRACES_EXPORTER") == "otlp" && !strings.EqualFold(env.Env("OTEL_SDK_DISABLED"), "true")
 }
 
 // Inherited returns the span under which the process was started, from TRACEPARENT and TRACESTATE.
-func Inherited(env cloud.Surroundings) trace.Context {
+func Inherited(env cloud.Environment) trace.Context {
 	env = env.Completed()
 	c, _ := trace.Parse(env.Env("TRACEPARENT"), env.Env("TRACESTATE"))
 	return c
@@ -57,7 +57,7 @@ const (
 
 // reader decodes variables, and keeps the first error.
 type reader struct {
-	env cloud.Surroundings
+	env cloud.Environment
 	err error
 }
 
@@ -124,7 +124,7 @@ func (r *reader) pairs(name, value string) (out [][2]string) {
 }
 
 // read decodes OpenTelemetry's variables. The program's name and version are defaults for the resource.
-func read(env cloud.Surroundings, program, version string) (s settings, err error) {
+func read(env cloud.Environment, program, version string) (s settings, err error) {
 	r := &reader{env: env.Completed()}
 	s = settings{
 		queue: r.count("OTEL_BSP_MAX_QUEUE_SIZE", defaultQueue, 1<<20),

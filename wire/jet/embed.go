@@ -20,8 +20,8 @@ const (
 	// embeddedMaxPayload is the largest message of an embedded server, in bytes.
 	embeddedMaxPayload = 8 << 20
 	lockName           = "lock"
-	// lockPatience is how long Embed waits for a directory that another process has locked.
-	lockPatience = 2 * time.Second
+	// lockTimeout is how long Embed waits for a directory that another process has locked.
+	lockTimeout = 2 * time.Second
 	lockEvery    = 5 * time.Millisecond
 )
 
@@ -104,7 +104,7 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("locking the message store: %w", err)
 	}
 	// A process that has released the lock of its state may still be exiting: see Retire.
-	for until := time.Now().Add(lockPatience); ; time.Sleep(lockEvery) {
+	for until := time.Now().Add(lockTimeout); ; time.Sleep(lockEvery) {
 		if err = filelock.Try(f); !errors.Is(err, filelock.ErrLocked) || time.Now().After(until) {
 			break
 		}

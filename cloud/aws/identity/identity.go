@@ -116,7 +116,7 @@ func Problem(err error, args arguments.Arguments, failed string) *diag.Diagnosti
 
 // Settings decodes the arguments about credentials. All problems are reported; with errors the settings must not be
 // used.
-func Settings(p cloud.Surroundings, args arguments.Arguments) (aws.Settings, diag.List) {
+func Settings(p cloud.Environment, args arguments.Arguments) (aws.Settings, diag.List) {
 	endpoints, _ := args.Nested("endpoints")
 	s := aws.Settings{
 		Region: args.String("region"), SkipRegionValidation: args.Bool("skip_region_validation"),
@@ -242,7 +242,7 @@ func policyARNs(nested arguments.Arguments) diag.List {
 }
 
 // webIdentity decodes assume_role_with_web_identity, whose parts may come from the environment.
-func webIdentity(p cloud.Surroundings, args arguments.Arguments) (*aws.WebIdentity, diag.List) {
+func webIdentity(p cloud.Environment, args arguments.Arguments) (*aws.WebIdentity, diag.List) {
 	nested, ok := args.Nested("assume_role_with_web_identity")
 	if !ok {
 		return nil, nil // then the library's chain reads the same variables

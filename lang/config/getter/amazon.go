@@ -21,7 +21,7 @@ func (g *Getter) amazon(ctx context.Context, u *url.URL, into string) error {
 	if err != nil {
 		return err
 	}
-	s := g.services.Surroundings()
+	s := g.services.Environment()
 	b, err := at.open(ctx, s, u)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func amazonAddress(u *url.URL) (amazonObject, error) {
 }
 
 // open opens the bucket with the credentials of the address, or else with those of the standard chain of AWS tools.
-func (o amazonObject) open(ctx context.Context, s cloud.Surroundings, u *url.URL) (*amazonBucket, error) {
+func (o amazonObject) open(ctx context.Context, s cloud.Environment, u *url.URL) (*amazonBucket, error) {
 	q := query(u)
 	session, err := aws.Open(ctx, aws.Settings{
 		Region: o.region, SkipRegionValidation: true, SkipCredentialsValidation: true, SkipAccountID: true,

@@ -28,7 +28,7 @@ func clouds(t *testing.T) (a *amazon.Server, g *google.Server, get *Getter, addr
 	}
 	get = New(services.New(services.Options{
 		Config: &cliconfig.Config{}, Wait: time.Millisecond,
-		Surroundings: cloud.Surroundings{Environ: environ.Of(env)},
+		Environment: cloud.Environment{Environ: environ.Of(env)},
 	}), environ.Of(env))
 	return a, g, get, map[string]string{
 		"s3": "s3::" + a.URL + "/modules/", "gcs": "gcs::https://www.googleapis.com/storage/v1/modules/",

@@ -20,7 +20,7 @@ func (g *Getter) google(ctx context.Context, u *url.URL, into string) error {
 		parts[2] == "" || parts[3] == "" {
 		return errors.New("an address in Google Cloud Storage is https://www.googleapis.com/storage/v1/BUCKET/OBJECT")
 	}
-	s := g.services.Surroundings()
+	s := g.services.Environment()
 	settings := google.Settings{
 		AccessToken: s.Either(
 			"GOOGLE_OAUTH_ACCESS_TOKEN",

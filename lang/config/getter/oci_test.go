@@ -21,8 +21,8 @@ func ociGetter(t *testing.T, s *oci.Server, rules ...cloudoci.Rule) *Getter {
 	home := t.TempDir()
 	return New(services.New(services.Options{
 		Config: &cliconfig.Config{OCI: cloudoci.Policy{Rules: rules}}, Transport: s.Client().Transport,
-		Wait:         time.Millisecond,
-		Surroundings: cloud.Surroundings{Environ: environ.Of(map[string]string{"HOME": home})},
+		Wait:        time.Millisecond,
+		Environment: cloud.Environment{Environ: environ.Of(map[string]string{"HOME": home})},
 	}), nil)
 }
 

@@ -46,7 +46,7 @@ type service struct {
 	endpoint, key, how string
 }
 
-func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (encryption.KeyService, diag.List) {
+func open(ctx context.Context, s cloud.Environment, args arguments.Arguments) (encryption.KeyService, diag.List) {
 	settings, diags := identity.Settings(s, args)
 	if settings.STSEndpoint == "" {
 		settings.STSEndpoint = s.Either("AWS_ENDPOINT_URL_STS", "AWS_STS_ENDPOINT")

@@ -76,7 +76,7 @@ type service struct {
 	length    int
 }
 
-func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (encryption.KeyService, diag.List) {
+func open(ctx context.Context, s cloud.Environment, args arguments.Arguments) (encryption.KeyService, diag.List) {
 	k := &service{length: args.Int("key_length"), algorithm: "RSA-OAEP-256"}
 	var diags diag.List
 	bad := func(name, format string, a ...any) {

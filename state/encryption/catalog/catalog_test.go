@@ -96,7 +96,7 @@ func (w *world) open(t *testing.T, text string, kinds ...*encryption.Kind) (*enc
 	}
 	return encryption.New(t.Context(), encryption.Options{
 		Block: f.Body, Kinds: append(catalog.All(), kinds...),
-		Surroundings: cloud.Surroundings{Env: func(name string) string { return w.env[name] }},
+		Environment: cloud.Environment{Env: func(name string) string { return w.env[name] }},
 	})
 }
 
@@ -575,7 +575,7 @@ func TestTheEndOfTheCommandEndsTheAsking(t *testing.T) {
 	go func() {
 		_, diags := encryption.New(ctx, encryption.Options{
 			Block: f.Body, Kinds: catalog.All(),
-			Surroundings: cloud.Surroundings{Env: func(name string) string { return w.env[name] }},
+			Environment: cloud.Environment{Env: func(name string) string { return w.env[name] }},
 		})
 		done <- diags
 	}()
@@ -598,7 +598,7 @@ func toy() *encryption.Kind {
 	return &encryption.Kind{
 		Name:   "toy",
 		Schema: &schema.Block{Attributes: map[string]*schema.Attribute{"shift": {Type: cty.Number, Required: true}}},
-		Open: func(_ context.Context, _ cloud.Surroundings, args arguments.Arguments) (encryption.KeyService,
+		Open: func(_ context.Context, _ cloud.Environment, args arguments.Arguments) (encryption.KeyService,
 			diag.List) {
 			if args.Int("shift") == 0 {
 				return nil, diag.List{args.Problem("shift", "Invalid Value", "The value cannot be 0")}

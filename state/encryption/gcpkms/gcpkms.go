@@ -69,7 +69,7 @@ type service struct {
 	length           int
 }
 
-func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (encryption.KeyService, diag.List) {
+func open(ctx context.Context, s cloud.Environment, args arguments.Arguments) (encryption.KeyService, diag.List) {
 	var diags diag.List
 	bad := func(name, format string, a ...any) {
 		diags = diags.Append(args.Problem(name, "Invalid Value", fmt.Sprintf(format, a...)))

@@ -54,7 +54,7 @@ type service struct {
 	bits             int
 }
 
-func open(_ context.Context, s cloud.Surroundings, args arguments.Arguments) (encryption.KeyService, diag.List) {
+func open(_ context.Context, s cloud.Environment, args arguments.Arguments) (encryption.KeyService, diag.List) {
 	var diags diag.List
 	bad := func(name, format string, a ...any) {
 		diags = diags.Append(args.Problem(name, "Invalid Value", fmt.Sprintf(format, a...)))
@@ -141,10 +141,10 @@ func plaintext(out answer) ([]byte, error) {
 }
 
 // variable returns an environment variable by OpenBao's name, or else by Vault's.
-func variable(s cloud.Surroundings, name string) string { return s.Either("BAO_"+name, "VAULT_"+name) }
+func variable(s cloud.Environment, name string) string { return s.Either("BAO_"+name, "VAULT_"+name) }
 
 // header are the headers of every request.
-func header(s cloud.Surroundings, token string) http.Header {
+func header(s cloud.Environment, token string) http.Header {
 	h := http.Header{"X-Vault-Request": {"true"}, "Content-Type": {"application/json"}, "User-Agent": {s.UserAgent}}
 	if token != "" {
 		h.Set("X-Vault-Token", token)

@@ -32,7 +32,7 @@ type server struct {
 }
 
 // connect prepares requests to a server; it sends none.
-func connect(s cloud.Surroundings, at *url.URL, token string) (*server, error) {
+func connect(s cloud.Environment, at *url.URL, token string) (*server, error) {
 	transport := s.Transport()
 	out := &server{at: *at, header: header(s, token), attempts: 3}
 	if at.Scheme == "unix" {
@@ -89,7 +89,7 @@ func connect(s cloud.Surroundings, at *url.URL, token string) (*server, error) {
 
 // certificates returns the TLS configuration of the environment; unset variables leave the settings of base, which
 // may be nil.
-func certificates(s cloud.Surroundings, base *tls.Config) (*tls.Config, error) {
+func certificates(s cloud.Environment, base *tls.Config) (*tls.Config, error) {
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
 	if base != nil {
 		t = base.Clone()

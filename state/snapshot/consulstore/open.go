@@ -65,7 +65,7 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 			`"path" is a key of Consul, which cannot begin with "/".`))
 	}
 	transport := p.Transport()
-	dialer := p.Surroundings().Dialer()
+	dialer := p.Environment().Dialer()
 	dialer.Timeout, dialer.KeepAlive, dialer.Silence = dialTimeout, keepAlive, min(dialer.Silence, answerTimeout)
 	transport.DialContext = dialer.DialContext
 	base, more := locate(p, args, transport)

@@ -65,7 +65,7 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 	if err != nil {
 		return nil, wrong(err)
 	}
-	connector.Dialer(p.Surroundings().Dialer())
+	connector.Dialer(p.Environment().Dialer())
 	db := sql.OpenDB(connector)
 	db.SetMaxIdleConns(2)
 	db.SetConnMaxIdleTime(time.Minute)

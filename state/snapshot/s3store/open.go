@@ -166,7 +166,7 @@ func deprecated(args snapshot.Arguments, name, instead string) *diag.Diagnostic 
 
 // identity returns the arguments about credentials, including the deprecated ones.
 func identity(p snapshot.Place, args snapshot.Arguments) (aws.Settings, diag.List) {
-	s, diags := awsidentity.Settings(p.Surroundings(), args)
+	s, diags := awsidentity.Settings(p.Environment(), args)
 	if s.STSEndpoint == "" {
 		s.STSEndpoint = args.String("sts_endpoint")
 	}

@@ -22,7 +22,7 @@ func TestAServerThatIsSilentIsGivenUp(t *testing.T) {
 	}))
 	defer server.Close()
 	defer close(over)
-	s := cloud.Surroundings{Environ: environ.Variables{cloud.PatienceVariable + "=1"}}.Completed()
+	s := cloud.Environment{Environ: environ.Variables{cloud.TimeoutVariable + "=1"}}.Completed()
 	transport := s.Transport()
 	defer transport.CloseIdleConnections()
 	_, err := (&http.Client{Transport: transport}).Get(server.URL) //nolint:bodyclose // there is no answer
@@ -34,7 +34,7 @@ func TestAServerThatIsSilentIsGivenUp(t *testing.T) {
 
 func TestASlowAnswerIsNotSilence(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for range 4 { // longer than the patience in all
+		for range 4 { // in all longer than the timeout
 			timer := time.NewTimer(400 * time.Millisecond)
 			select {
 			case <-timer.C:
@@ -46,7 +46,7 @@ func TestASlowAnswerIsNotSilence(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	s := cloud.Surroundings{Environ: environ.Variables{cloud.PatienceVariable + "=1"}}.Completed()
+	s := cloud.Environment{Environ: environ.Variables{cloud.TimeoutVariable + "=1"}}.Completed()
 	transport := s.Transport()
 	defer transport.CloseIdleConnections()
 	answer, err := (&http.Client{Transport: transport}).Get(server.URL)
@@ -63,8 +63,8 @@ func TestThePatienceIsAMinuteUnlessTheEnvironmentHasANumberOfSeconds(t *testing.
 	for text, want := range map[string]time.Duration{
 		"": time.Minute, "5": 5 * time.Second, "0": time.Minute, "-1": time.Minute, "3601": time.Minute, "x": time.Minute,
 	} {
-		s := cloud.Surroundings{Environ: environ.Variables{cloud.PatienceVariable + "=" + text}}.Completed()
-		if got := s.Patience(); got != want {
+		s := cloud.Environment{Environ: environ.Variables{cloud.TimeoutVariable + "=" + text}}.Completed()
+		if got := s.Timeout(); got != want {
 			t.Errorf("with %q it is %s, want %s", text, got, want)
 		}
 	}

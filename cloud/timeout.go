@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// PatienceVariable is the environment variable with the number of seconds for which a server may be silent.
-const PatienceVariable = "MILLIPEDE_SERVER_TIMEOUT"
+// TimeoutVariable is the environment variable with the number of seconds for which a server may be silent.
+const TimeoutVariable = "MILLIPEDE_SERVER_TIMEOUT"
 
 // The default time for which a server may be silent, and its limits.
 const (
-	patience     = time.Minute
-	maxPatience  = time.Hour
-	dialPatience = 30 * time.Second
+	defaultTimeout = time.Minute
+	maxTimeout     = time.Hour
+	dialTimeout    = 30 * time.Second
 )
 
-// Patience returns how long a server may be silent during a request: a minute, or the time in the environment.
+// Timeout returns how long a server may be silent during a request: a minute, or the time in the environment.
 // Values other than a number of seconds from 1 to 3600 are ignored.
-func (s Surroundings) Patience() time.Duration {
-	n, err := strconv.Atoi(s.Either(PatienceVariable))
-	if d := time.Duration(n) * time.Second; err == nil && n > 0 && n <= int(maxPatience/time.Second) {
+func (e Environment) Timeout() time.Duration {
+	n, err := strconv.Atoi(e.Either(TimeoutVariable))
+	if d := time.Duration(n) * time.Second; err == nil && n > 0 && n <= int(maxTimeout/time.Second) {
 		return d
 	}
-	return patience
+	return defaultTimeout
 }
 
 // Dialer makes connections with a limit on silence: reads and writes fail if no data has passed in either direction
@@ -39,7 +39,7 @@ type Dialer struct {
 }
 
 // Dialer returns a dialer with the time limit of the environment.
-func (s Surroundings) Dialer() Dialer { return Dialer{Silence: s.Patience()} }
+func (e Environment) Dialer() Dialer { return Dialer{Silence: e.Timeout()} }
 
 // Dial connects to a server.
 func (d Dialer) Dial(network, address string) (net.Conn, error) {
@@ -56,19 +56,19 @@ func (d Dialer) DialTimeout(network, address string, timeout time.Duration) (net
 // DialContext connects to a server.
 func (d Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if d.Timeout <= 0 {
-		d.Timeout = dialPatience
+		d.Timeout = dialTimeout
 	}
 	plain := &net.Dialer{Timeout: min(d.Timeout, d.Silence), KeepAlive: d.KeepAlive}
 	conn, err := plain.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	return &impatient{Conn: conn, silence: d.Silence}, nil
+	return &timedConn{Conn: conn, silence: d.Silence}, nil
 }
 
-// impatient is a connection whose deadline is extended whenever data pass. A deadline set by its user still
+// timedConn is a connection whose deadline is extended whenever data pass. A deadline set by its user still
 // applies.
-type impatient struct {
+type timedConn struct {
 	net.Conn
 	silence time.Duration
 
@@ -77,7 +77,7 @@ type impatient struct {
 }
 
 // sooner returns the end of the allowed silence from now, or the user's deadline if that is earlier.
-func (c *impatient) sooner(user time.Time) time.Time {
+func (c *timedConn) sooner(user time.Time) time.Time {
 	end := time.Now().Add(c.silence)
 	if !user.IsZero() && user.Before(end) {
 		return user
@@ -85,7 +85,7 @@ func (c *impatient) sooner(user time.Time) time.Time {
 	return end
 }
 
-func (c *impatient) Read(p []byte) (int, error) {
+func (c *timedConn) Read(p []byte) (int, error) {
 	if err := c.await(false); err != nil {
 		return 0, err
 	}
@@ -93,14 +93,14 @@ func (c *impatient) Read(p []byte) (int, error) {
 }
 
 // Write also extends the deadline of the response: a concurrent read may have begun long before.
-func (c *impatient) Write(p []byte) (int, error) {
+func (c *timedConn) Write(p []byte) (int, error) {
 	if err := c.await(true); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(p)
 }
 
-func (c *impatient) await(writing bool) error {
+func (c *timedConn) await(writing bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.Conn.SetReadDeadline(c.sooner(c.read))
@@ -111,12 +111,12 @@ func (c *impatient) await(writing bool) error {
 }
 
 // SetDeadline implements net.Conn.
-func (c *impatient) SetDeadline(t time.Time) error {
+func (c *timedConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // SetReadDeadline implements net.Conn.
-func (c *impatient) SetReadDeadline(t time.Time) error {
+func (c *timedConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read = t
@@ -124,7 +124,7 @@ func (c *impatient) SetReadDeadline(t time.Time) error {
 }
 
 // SetWriteDeadline implements net.Conn.
-func (c *impatient) SetWriteDeadline(t time.Time) error {
+func (c *timedConn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.write = t
