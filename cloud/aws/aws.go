@@ -104,7 +104,7 @@ type Session struct {
 	client      *http.Client
 	attempts    int
 	userAgent   string
-	dual, fips  bool
+	endpoints   endpoints
 	clock       call.Clock
 }
 
@@ -171,8 +171,7 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 		}
 	})
 	session := &Session{
-		Region: s.Region, client: client, attempts: attempts, userAgent: s.UserAgent, dual: s.DualStack,
-		fips: s.FIPS,
+		Region: s.Region, client: client, attempts: attempts, userAgent: s.UserAgent, endpoints: s.endpoints(loaded),
 	}
 	session.credentials = s.provider(loaded, stsClient)
 	stsClient = sts.New(stsClient.Options(), func(o *sts.Options) { o.Credentials = session.credentials })
@@ -358,38 +357,4 @@ func (s *Settings) setTransport() error {
 	choose := proxies.ProxyFunc()
 	s.Transport.Proxy = func(r *http.Request) (*url.URL, error) { return choose(r.URL) }
 	return nil
-}
-
-// WithScheme adds https:// to an address without a scheme.
-func WithScheme(endpoint string) string {
-	if strings.Contains(endpoint, "://") {
-		return endpoint
-	}
-	return "https://" + endpoint
-}
-
-// Endpoint returns the address of a service in the session's region: without dual stack and FIPS
-// https://SERVICE.REGION.amazonaws.com.
-func (s *Session) Endpoint(service string) string {
-	suffix := "amazonaws.com"
-	switch {
-	case strings.HasPrefix(s.Region, "cn-"):
-		suffix = "amazonaws.com.cn"
-	case strings.HasPrefix(s.Region, "eusc-"):
-		suffix = "amazonaws.eu"
-	case strings.HasPrefix(s.Region, "us-iso-"):
-		suffix = "c2s.ic.gov"
-	case strings.HasPrefix(s.Region, "us-isob-"):
-		suffix = "sc2s.sgov.gov"
-	}
-	if s.fips {
-		service += "-fips"
-	}
-	switch {
-	case s.dual && strings.HasPrefix(service, "s3"):
-		service += ".dualstack"
-	case s.dual:
-		suffix = "api.aws"
-	}
-	return "https://" + service + "." + s.Region + "." + suffix
 }

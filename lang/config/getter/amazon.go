@@ -101,9 +101,7 @@ func (o amazonObject) open(ctx context.Context, s cloud.Environment, u *url.URL)
 	}
 	endpoint := o.endpoint
 	if endpoint == "" {
-		if endpoint = s.Either("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"); endpoint == "" {
-			endpoint = session.Endpoint("s3")
-		}
+		endpoint = session.Endpoint("s3")
 	}
 	at, err := url.Parse(strings.TrimSuffix(aws.WithScheme(endpoint), "/") + "/" + o.bucket)
 	if err != nil {

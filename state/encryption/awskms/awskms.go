@@ -64,12 +64,10 @@ func open(ctx context.Context, s cloud.Environment, args arguments.Arguments) (e
 	if err != nil {
 		return nil, diags.Append(identity.Problem(err, args, "Failed to configure the key provider aws_kms"))
 	}
-	k := &service{session: session, key: args.String("kms_key_id"), how: args.String("key_spec")}
-	if k.endpoint = s.Either("AWS_ENDPOINT_URL_KMS", "AWS_ENDPOINT_URL"); k.endpoint == "" {
-		k.endpoint = session.Endpoint("kms")
-	}
-	k.endpoint = aws.WithScheme(k.endpoint)
-	return k, diags
+	return &service{
+		session: session, endpoint: session.Endpoint("kms"), key: args.String("kms_key_id"),
+		how: args.String("key_spec"),
+	}, diags
 }
 
 // metadata is stored with the encrypted data, in OpenTofu's form.

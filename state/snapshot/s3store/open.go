@@ -42,11 +42,14 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 		b.tableEndpoint = aws.WithScheme(e)
 	}
 	custom := either(endpoints.String("s3"), args.String("endpoint"))
-	pathStyle := args.Bool("use_path_style") || args.Bool("force_path_style") || strings.Contains(b.bucket, ".")
-	if err := b.locate(custom, pathStyle); err != nil {
+	if b.address, err = locate(session, b.bucket, custom, pathStyle(args)); err != nil {
 		return nil, diags.Append(args.Problem("endpoints", "Invalid endpoint", err.Error()))
 	}
 	return b, diags
+}
+
+func pathStyle(args snapshot.Arguments) bool {
+	return args.Bool("use_path_style") || args.Bool("force_path_style")
 }
 
 func either(a, b string) string {
@@ -54,26 +57,6 @@ func either(a, b string) string {
 		return a
 	}
 	return b
-}
-
-// locate determines the address of the bucket.
-func (b *backend) locate(custom string, pathStyle bool) error {
-	endpoint := b.session.Endpoint("s3")
-	if custom != "" {
-		endpoint = aws.WithScheme(custom)
-	}
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Host == "" {
-		return fmt.Errorf("the address %q of S3 is not a valid URL", endpoint)
-	}
-	if pathStyle {
-		u.Path = strings.TrimSuffix(u.Path, "/") + "/" + b.bucket
-	} else {
-		u.Host = b.bucket + "." + u.Host
-		u.Path = strings.TrimSuffix(u.Path, "/")
-	}
-	b.address = u
-	return nil
 }
 
 // encrypt sets the headers of server-side encryption.
@@ -112,8 +95,8 @@ func check(p snapshot.Place, args snapshot.Arguments) diag.List {
 	bad := func(name, format string, a ...any) {
 		diags = diags.Append(args.Problem(name, "Invalid Value", fmt.Sprintf(format, a...)))
 	}
-	if args.String("bucket") == "" {
-		bad("bucket", "The value cannot be empty")
+	if wrong := checkBucket(args.String("bucket"), args.String("region"), pathStyle(args)); wrong != "" {
+		bad("bucket", "%s", wrong)
 	}
 	switch key := args.String("key"); {
 	case key == "":

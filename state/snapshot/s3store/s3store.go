@@ -73,7 +73,9 @@ func (b *backend) ask(ctx context.Context, method, key string, query url.Values,
 		h.Set(name, v)
 	}
 	u := *b.address
-	u.Path += "/" + key
+	if key != "" || u.Path == "" {
+		u.Path += "/" + key
+	}
 	u.RawPath = aws.EscapePath(u.Path)
 	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20")
 	return b.session.Do(ctx, "s3", call.Request{Method: method, URL: u.String(), Header: h, Body: body})

@@ -170,6 +170,14 @@ func TestWrongConfigurationsAreDiagnostics(t *testing.T) {
 		want string
 	}{
 		"an empty bucket": {args: map[string]cty.Value{"bucket": text("")}, want: "cannot be empty"},
+		"an ARN that is no access point": {args: map[string]cty.Value{"bucket": text("arn:aws:s3:::states")},
+			want: "must be that of an access point"},
+		"an access point elsewhere": {args: map[string]cty.Value{"use_path_style": cty.False,
+			"bucket": text("arn:aws:s3:us-east-1:123456789012:accesspoint/ap")}, want: "region us-east-1"},
+		"an access point with path style": {args: map[string]cty.Value{
+			"bucket": text("arn:aws:s3:eu-west-1:123456789012:accesspoint/ap")}, want: "path-style"},
+		"a directory bucket": {args: map[string]cty.Value{"bucket": text("states--euw1-az1--x-s3")},
+			want: "not supported"},
 		"a key with a slash at the end": {args: map[string]cty.Value{"key": text("a/")},
 			want: `start or end with "/"`},
 		"a prefix with a slash": {args: map[string]cty.Value{"workspace_key_prefix": text("/a")},
