@@ -22,7 +22,7 @@ PLAY = $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(
 MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint lint-more vet generate bench backends servers servers-kubernetes contend sim sim-service fault fault-large fault-service teams watching interrupts conformance tools clean
+.PHONY: help build test race lint lint-more vet generate bench backends servers servers-kubernetes servers-consul contend sim sim-service fault fault-large fault-service teams watching interrupts conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,14 @@ servers-kubernetes: ## the steps over a kube-apiserver with etcd, which it build
 	$(GO) -C test/servers/kubernetes build -o ../bin/kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
 	TOFU=$(TOFU) $(GO) test ./test/backends -count=1 -timeout=1h -v -run ServersOfOthers/kubernetes \
 		-servers=$(CURDIR)/test/servers
+
+servers-consul: ## all of these tests over a real Consul: that of CONSUL=PATH, or the one on PATH; TOFU=PATH takes turns
+	@consul="$${CONSUL:-$$(command -v consul)}"; \
+	if [ -z "$$consul" ]; then \
+		echo "skipped: CONSUL names no consul, and there is none on PATH"; \
+	else \
+		CONSUL="$$(realpath "$$consul")" TOFU=$(TOFU) $(GO) test ./test/backends -count=1 -timeout=1h -v -all -run '/^consul$$'; \
+	fi
 
 contend: ## three programs contend for the state of each backend, a minute each; TOFU=PATH is one of them
 	TOFU=$(TOFU) $(GO) test ./test/backends -count=1 -timeout=1h -v -run ManyPrograms -contend=1m

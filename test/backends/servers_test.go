@@ -141,14 +141,17 @@ func freePort(t *testing.T) string {
 }
 
 // serve starts a server on a free port, waits until it listens, and returns its address without a scheme. It is a
-// program of test/servers: one in Go, or one for Node.
+// program of test/servers: one in Go, or one for Node; or that of an absolute path.
 func serve(t *testing.T, name string, env []string, args func(port string) []string) string {
 	t.Helper()
 	port := freePort(t)
 	address := net.JoinHostPort("127.0.0.1", port)
-	program := filepath.Join(*servers, "bin", name)
-	if _, err := os.Stat(program); err != nil {
-		program = filepath.Join(*servers, "node_modules", ".bin", name)
+	program := name
+	if !filepath.IsAbs(program) {
+		program = filepath.Join(*servers, "bin", name)
+		if _, err := os.Stat(program); err != nil {
+			program = filepath.Join(*servers, "node_modules", ".bin", name)
+		}
 	}
 	cmd := exec.Command(program, args(port)...)
 	cmd.Dir, cmd.Env = t.TempDir(), append(env, "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir())

@@ -48,11 +48,11 @@ var worlds = map[string]func(t *testing.T) *world{
 			key                  = "a/b.tfstate"`}
 	},
 	"consul": func(t *testing.T) *world {
+		if consulProgram != "" {
+			return startConsul(t)
+		}
 		a, s := consul.Serve(t)
-		return &world{expires: true, faults: &a.Faults, body: `
-			address = "` + s.Listener.Addr().String() + `"
-			scheme  = "http"
-			path    = "a/b"`}
+		return &world{expires: true, faults: &a.Faults, body: consulBody(s.Listener.Addr())}
 	},
 	"cos": func(t *testing.T) *world {
 		s := tencent.New(t)
