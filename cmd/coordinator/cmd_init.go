@@ -37,7 +37,8 @@ Options:
   -backend=false, -cloud=false
                         Do not change the initialized backend. Both options mean the same.
   -backend-config=FILE, -backend-config='NAME=VALUE'
-                        Arguments for the backend in addition to those in its block. May be given several times.
+                        Arguments for the backend in addition to those in its block. May be given several times;
+                        alone and empty, it removes those that were given before.
   -reconfigure          Use the present backend configuration, with the state that it already has.
   -migrate-state        Migrate the state to the presently configured backend.
   -force-copy           Migrate without asking (implies -migrate-state, unless -reconfigure is given).

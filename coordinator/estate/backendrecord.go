@@ -1,6 +1,7 @@
 package estate
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +30,9 @@ type backendRecord struct {
 	Config json.RawMessage `json:"config"`
 	Hash   uint64          `json:"hash"`
 }
+
+// kind returns the type of the backend; without a block that is the local one.
+func (r backendRecord) kind() string { return cmp.Or(r.Type, "local") }
 
 type backendRecordFile struct {
 	Version int            `json:"version"`

@@ -127,6 +127,9 @@ func (i *migration) wanted(root *config.Node) (backendRecord, diag.List) {
 func (i *migration) backendArguments() (map[string]cty.Value, diag.List) {
 	out := map[string]cty.Value{}
 	var diags diag.List
+	if slices.Equal(i.options.Arguments, []string{""}) {
+		return out, nil // "-backend-config=" removes the arguments of earlier commands
+	}
 	for _, text := range i.options.Arguments {
 		if name, value, ok := strings.Cut(text, "="); ok {
 			out[strings.TrimSpace(name)] = cty.StringVal(value)
@@ -171,15 +174,14 @@ func (i *migration) close(m *backendPair) diag.List {
 }
 
 func (i *migration) backend(ctx context.Context, r backendRecord) (snapshot.Backend, diag.List) {
-	kind, args := "local", cty.EmptyObjectVal
+	args := cty.EmptyObjectVal
 	if r.Type != "" {
-		kind = r.Type
 		var err error
 		if args, err = r.arguments(); err != nil {
 			return nil, diag.Errors("Invalid backend configuration", err.Error()+".", nil)
 		}
 	}
-	b, diags := i.openKind(ctx, kind, args, StateOptions{})
+	b, diags := i.openKind(ctx, r.kind(), args, StateOptions{})
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -218,7 +220,7 @@ func held(b snapshot.Backend) func(context.Context) ([]string, error) {
 	}
 }
 
-// migrate copies the states of all workspaces to the new backend.
+// migrate copies the states of the old backend's workspaces to the new one.
 func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags diag.List) {
 	if was.Type != "" && now.Type != "" {
 		i.options.Moving()
@@ -231,46 +233,47 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags 
 	if to, is := snapshot.Plain(m.to).(*tfcstore.Store); is {
 		return diags.Append(i.toService(ctx, m, to))
 	}
-	several := func(names []string) diag.List {
-		if len(names) < 2 || i.options.Force || i.options.CanAsk {
-			return nil
-		}
-		return diag.Errors("Error asking for state migration action: input is disabled",
-			fmt.Sprintf("The states of %d workspaces have to be copied to another backend, and input is disabled. Give "+
-				"-force-copy to copy them without confirmation, or -reconfigure to leave them where they are.", len(names)),
-			nil)
+	names, err := i.sources(ctx, m.from)
+	if err != nil {
+		return diags.Append(err)
 	}
-	return diags.Append(i.each(ctx, m, several, func(at *Opened) diag.List {
-		source := &snapshot.Sync{Store: at.store, Backend: m.from, Version: i.EngineVersion}
-		if _, err := source.Pull(ctx, at.Workspace, at.LockID); err != nil && !errors.Is(err, journal.ErrNoWorkspace) {
-			return i.unreadable(err, false)
-		} else if err != nil {
-			return nil // only the new backend has it: it is created here when it is used
+	_, err = m.to.Workspaces(ctx)
+	single := errors.Is(err, snapshot.ErrNoWorkspaces)
+	if err != nil && !single {
+		return diags.Append(err)
+	}
+	several := len(names) > 1 || !slices.Contains(names, journal.DefaultWorkspace)
+	if several && single {
+		return diags.Append(i.carrySelected(ctx, m, now))
+	}
+	var carried []string
+	diags = diags.Append(i.each(ctx, m, names, func(at *Opened) diag.List {
+		st, diags := i.stored(ctx, m, at)
+		if st != nil {
+			carried = append(carried, at.Workspace)
 		}
-		st, diags := at.Load(ctx)
-		if diags.HasErrors() || NeverStored(st) {
+		return diags
+	}))
+	if diags.HasErrors() || len(carried) == 0 {
+		return diags
+	}
+	if several {
+		diags = diags.Append(i.agree(fmt.Sprintf("Do you want to migrate all workspaces to %q?", now.kind()),
+			fmt.Sprintf("The states of these workspaces are copied, and replace those that the new backend has for them: "+
+				"%s. Enter \"yes\" to copy them all, and \"no\" to change nothing.", strings.Join(carried, ", "))))
+		if diags.HasErrors() {
 			return diags
 		}
-		there, diags := i.readSnapshot(ctx, m.to, at.Workspace, false)
-		if diags.HasErrors() || there != nil && there.SameContent(st) && there.Lineage == st.Lineage {
+	}
+	return diags.Append(i.each(ctx, m, carried, func(at *Opened) diag.List {
+		st, there, diags := i.pending(ctx, m, at, at.Workspace)
+		if st == nil {
 			return diags
 		}
-		if !i.options.Force {
-			question := fmt.Sprintf("Do you want to copy the state of the workspace %q to the new backend?",
-				at.Workspace)
-			what := fmt.Sprintf("It has %d resource(s). Enter \"yes\" to copy it, and \"no\" to begin with an "+
-				"empty state.", len(st.Resources))
-			if there != nil && !there.IsEmpty() {
-				what = fmt.Sprintf("There is already a state with %d resource(s). Enter \"yes\" to replace it with "+
-					"the present one, which has %d, and \"no\" to use the existing one.", len(there.Resources),
-					len(st.Resources))
-			}
-			yes, more := i.options.Confirm(question, what)
-			if more.HasErrors() {
-				return diags.Append(diag.New(diag.Error, "Can't ask approval for state migration when interactive "+
-					"input is disabled.",
-					"The state has to be copied to another backend, and input is disabled. Give -force-copy to copy it "+
-						"without confirmation, or -reconfigure to leave it where it is.", nil))
+		if !several {
+			yes, more := i.copies(at, st, there)
+			if diags = diags.Append(more); diags.HasErrors() {
+				return diags
 			}
 			if !yes {
 				return diags.Append(i.take(ctx, m, at))
@@ -285,6 +288,107 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags 
 	}))
 }
 
+// stored returns the state of a workspace of the old backend; nil if nothing was ever stored there.
+func (i *migration) stored(ctx context.Context, m *backendPair, at *Opened) (*state.State, diag.List) {
+	source := &snapshot.Sync{Store: at.store, Backend: m.from, Version: i.EngineVersion}
+	if _, err := source.Pull(ctx, at.Workspace, at.LockID); err != nil && !errors.Is(err, journal.ErrNoWorkspace) {
+		return nil, i.unreadable(err, false)
+	} else if err != nil {
+		return nil, nil
+	}
+	st, diags := at.Load(ctx)
+	if diags.HasErrors() || NeverStored(st) {
+		return nil, diags
+	}
+	return st, diags
+}
+
+// pending returns the state of a workspace of the old backend that is to be copied to the target, a workspace of the
+// new one, and the state that is there. The state is nil if there is nothing to copy.
+func (i *migration) pending(ctx context.Context, m *backendPair, at *Opened, target string) (st, there *state.State,
+	diags diag.List) {
+	st, diags = i.stored(ctx, m, at)
+	if st == nil {
+		return nil, nil, diags
+	}
+	there, diags = i.readSnapshot(ctx, m.to, target, false)
+	if diags.HasErrors() || there != nil && there.SameContent(st) && there.Lineage == st.Lineage {
+		return nil, nil, diags
+	}
+	return st, there, diags
+}
+
+// agree asks a question about several workspaces, unless -force-copy answers it. A "no" is an error.
+func (i *migration) agree(question, what string) diag.List {
+	if i.options.Force {
+		return nil
+	}
+	yes, diags := false, diag.List(nil)
+	if i.options.CanAsk {
+		yes, diags = i.options.Confirm(question, what)
+	}
+	switch {
+	case diags.HasErrors() || !i.options.CanAsk:
+		return diag.Errors("Error asking for state migration action: input is disabled",
+			"The states of several workspaces have to be copied to another backend, and input is disabled. Give "+
+				"-force-copy to copy them without confirmation, or -reconfigure to leave them where they are.", nil)
+	case !yes:
+		return diag.Errors("Migration aborted by user.", "Nothing was changed.", nil)
+	}
+	return nil
+}
+
+// copies asks whether the state of the only workspace is to be copied.
+func (i *migration) copies(at *Opened, st, there *state.State) (bool, diag.List) {
+	if i.options.Force {
+		return true, nil
+	}
+	question := fmt.Sprintf("Do you want to copy the state of the workspace %q to the new backend?", at.Workspace)
+	what := fmt.Sprintf("It has %d resource(s). Enter \"yes\" to copy it, and \"no\" to begin with an empty state.",
+		len(st.Resources))
+	if there != nil && !there.IsEmpty() {
+		what = fmt.Sprintf("There is already a state with %d resource(s). Enter \"yes\" to replace it with the present "+
+			"one, which has %d, and \"no\" to use the existing one.", len(there.Resources), len(st.Resources))
+	}
+	yes, diags := i.options.Confirm(question, what)
+	if diags.HasErrors() {
+		return false, diag.Errors("Can't ask approval for state migration when interactive input is disabled.",
+			"The state has to be copied to another backend, and input is disabled. Give -force-copy to copy it "+
+				"without confirmation, or -reconfigure to leave it where it is.", nil)
+	}
+	return yes, nil
+}
+
+// carrySelected copies the state of the selected workspace to a backend that has no workspaces: it becomes that of the
+// default one, which is then selected.
+func (i *migration) carrySelected(ctx context.Context, m *backendPair, now backendRecord) diag.List {
+	selected := i.Workspace()
+	from, diags := i.openWorkspace(ctx, selected, m.from, "init", i.options.LockTimeout)
+	if diags.HasErrors() {
+		return diags
+	}
+	st, _, more := i.pending(ctx, m, from, journal.DefaultWorkspace)
+	if diags = diags.Append(more, from.store.close()); diags.HasErrors() {
+		return diags
+	}
+	diags = diags.Append(i.agree(fmt.Sprintf("Destination state %q doesn't support workspaces.\nDo you want to copy "+
+		"only your current workspace?", now.kind()), fmt.Sprintf("The state of the workspace %q becomes the only one of "+
+		"the new backend. Those of the other workspaces stay where they are. Enter \"yes\" to copy it, and \"no\" to "+
+		"change nothing.", selected)))
+	if diags.HasErrors() {
+		return diags
+	}
+	if st != nil {
+		diags = diags.Append(i.each(ctx, m, []string{journal.DefaultWorkspace}, func(at *Opened) diag.List {
+			return i.locked(ctx, at, func() diag.List { return at.Replace(ctx, st, "init -migrate-state") })
+		}))
+	}
+	if diags.HasErrors() {
+		return diags
+	}
+	return diags.Append(i.choose(journal.DefaultWorkspace))
+}
+
 // adopt uses the content of the new backend, whatever the old one contained. The store keeps that as earlier
 // versions.
 func (i *migration) adopt(ctx context.Context, was, now backendRecord) (diags diag.List) {
@@ -296,7 +400,11 @@ func (i *migration) adopt(ctx context.Context, was, now backendRecord) (diags di
 	if diags.HasErrors() {
 		return diags
 	}
-	return diags.Append(i.each(ctx, m, nil, func(at *Opened) diag.List { return i.take(ctx, m, at) }))
+	names, err := i.workspaces(ctx, m)
+	if err != nil {
+		return diags.Append(err)
+	}
+	return diags.Append(i.each(ctx, m, names, func(at *Opened) diag.List { return i.take(ctx, m, at) }))
 }
 
 // take makes the state at the new backend, or an empty one, the state of the workspace.
@@ -322,18 +430,9 @@ func (i *migration) take(ctx context.Context, m *backendPair, at *Opened) diag.L
 	return diags
 }
 
-// each calls fn for every workspace, unless allowed, which may be nil, returns errors.
-func (i *migration) each(ctx context.Context, m *backendPair, allowed func(names []string) diag.List,
-	fn func(*Opened) diag.List) (diags diag.List) {
-	names, err := i.workspaces(ctx, m)
-	if err != nil {
-		return diags.Append(err)
-	}
-	if allowed != nil {
-		if diags = diags.Append(allowed(names)); diags.HasErrors() {
-			return diags
-		}
-	}
+// each opens the workspaces one after another with the new backend, and calls fn for them until there is an error.
+func (i *migration) each(ctx context.Context, m *backendPair, names []string, fn func(*Opened) diag.List) (
+	diags diag.List) {
 	for _, name := range names {
 		at, more := i.openWorkspace(ctx, name, m.to, "init", i.options.LockTimeout)
 		if diags = diags.Append(more); diags.HasErrors() {
