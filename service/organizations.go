@@ -1,6 +1,7 @@
 package service
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
@@ -64,6 +65,9 @@ func (s *Service) CreateOrganization(a *Actor, name, email string) (o *record.Or
 // OrganizationSettings are the settings of an organization that can be changed. Nil fields are not changed.
 type OrganizationSettings struct {
 	Email, DefaultMode *string
+	NoForceDelete      *bool
+	// Others has the settings of record.Organization.Others to change.
+	Others map[string]bool
 }
 
 // ChangeOrganization changes the settings of an organization. A new default execution mode applies to the
@@ -78,6 +82,13 @@ func (s *Service) ChangeOrganization(a *Actor, name string, c OrganizationSettin
 			return forbidden("only owners may change an organization")
 		}
 		set(&o.Email, c.Email)
+		set(&o.NoForceDelete, c.NoForceDelete)
+		if len(c.Others) > 0 {
+			all := map[string]bool{}
+			maps.Copy(all, o.Others)
+			maps.Copy(all, c.Others)
+			o.Others = all
+		}
 		if c.DefaultMode != nil && *c.DefaultMode != o.Mode() {
 			if !validMode(*c.DefaultMode) {
 				return invalid("Default execution mode must be remote, local or agent")

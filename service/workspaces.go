@@ -345,14 +345,22 @@ func (s *Service) DeleteWorkspace(a *Actor, id string, safe bool) error {
 				return conflict("The workspace is locked by Run %s, which is %s: cancel it first", r.ID, r.Status)
 			}
 		}
-		if safe && w.CurrentState != "" {
+		if w.CurrentState != "" {
 			v, err := stateVersions.Get(tx, w.CurrentState)
 			if err != nil {
 				return err
 			}
-			if v.Resources > 0 || v.Encrypted {
+			o, err := a.organization(tx, w.Organization)
+			if err != nil {
+				return err
+			}
+			manages := v.Resources > 0 || v.Encrypted
+			switch {
+			case manages && safe:
 				return conflict("The workspace still manages %d resources: destroy them, or delete the workspace "+
 					"with force", v.Resources)
+			case manages && o.NoForceDelete && !a.owns(o):
+				return forbidden("only owners of %s may delete a workspace that still manages resources", o.Name)
 			}
 		}
 		return s.drop(tx, w)

@@ -21,6 +21,11 @@ type Organization struct {
 	Owners string `json:"owners"`
 	// DefaultMode is the execution mode of workspaces that have none of their own; empty means remote.
 	DefaultMode string `json:"defaultMode,omitempty"`
+	// NoForceDelete: only owners may delete workspaces that still manage objects.
+	NoForceDelete bool `json:"noForceDelete,omitempty"`
+	// Others are settings of features that the service does not have, by their API names. They are stored for the
+	// programs that manage organizations, and have no effect.
+	Others map[string]bool `json:"others,omitempty"`
 }
 
 // Mode returns the execution mode of workspaces that have none of their own.

@@ -212,7 +212,64 @@ func TestWhatIsIncludedWithAnOrganizationATeamAndAToken(t *testing.T) {
 	if len(all) != 1 || all[0].ID != m.ID || all[0].Status != client.OrganizationMembershipInvited {
 		t.Errorf("%d memberships of a team to which somebody is invited", len(all))
 	}
+	if status, body := s.ask(http.MethodGet, "teams/"+team.ID+"/relationships/organization-memberships", ""); status !=
+		http.StatusOK || !strings.Contains(body, m.ID) {
+		t.Errorf("%d %s", status, body)
+	}
 	if k := must(t, of(s.client.TeamTokens.Create(s.ctx, team.ID))); k.Description != nil {
 		t.Errorf("a token without a description has the description %q", *k.Description)
+	}
+}
+
+// Settings that the service does not have were accepted and forgotten: the provider tfe planned to set them again and
+// again, and somebody who forbade the tokens of users was told that they are forbidden.
+func TestSettingsOfAnOrganizationAreKeptOrRefused(t *testing.T) {
+	s := newSite(t)
+	no, yes, minutes := false, true, 60
+	o := must(t, of(s.client.Organizations.Update(s.ctx, "acme", client.OrganizationUpdateOptions{
+		SpeculativePlanManagementEnabled: &no, SendPassingStatusesForUntriggeredSpeculativePlans: &yes})))
+	if o.SpeculativePlanManagementEnabled || !o.SendPassingStatusesForUntriggeredSpeculativePlans ||
+		!o.AggregatedCommitStatusEnabled || !o.AllowForceDeleteWorkspaces {
+		t.Errorf("%+v", o)
+	}
+	policy := client.AuthPolicyTwoFactor
+	for what, change := range map[string]client.OrganizationUpdateOptions{
+		"two factors": {CollaboratorAuthPolicy: &policy}, "short sessions": {SessionTimeout: &minutes},
+		"no user tokens": {UserTokensEnabled: &no}, "cost estimation": {CostEstimationEnabled: &yes},
+	} {
+		if _, err := s.client.Organizations.Update(s.ctx, "acme", change); err == nil {
+			t.Errorf("%s: accepted, without any effect", what)
+		}
+	}
+}
+
+func TestOnlyOwnersDeleteWhatManagesResourcesWhereTheySaySo(t *testing.T) {
+	s := newSite(t)
+	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, empty := s.NewWorkspace("full"), s.NewWorkspace("empty")
+	state := []byte(`{"version":4,"serial":1,"lineage":"l","resources":[{"mode":"managed","instances":[{}]}]}`)
+	must(t, of(s.client.Workspaces.Lock(s.ctx, full.ID, client.WorkspaceLockOptions{})))
+	must(t, of(s.client.StateVersions.Upload(s.ctx, full.ID, client.StateVersionUploadOptions{
+		StateVersionCreateOptions: client.StateVersionCreateOptions{Serial: client.Int64(1), Lineage: client.String("l"),
+			MD5: client.String(service.Sum(state))}, RawState: state})))
+	must(t, of(s.client.Workspaces.Unlock(s.ctx, full.ID)))
+	for _, w := range []string{full.ID, empty.ID} {
+		must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w, Role: "admin"})))
+	}
+	must(t, of(s.client.Organizations.Update(s.ctx, "acme", client.OrganizationUpdateOptions{
+		AllowForceDeleteWorkspaces: client.Bool(false)})))
+	theirs := s.as(token)
+	if err := theirs.Workspaces.DeleteByID(s.ctx, full.ID); err == nil || !strings.Contains(err.Error(), "only owners") {
+		t.Errorf("a workspace with resources: %v", err)
+	}
+	if err := theirs.Workspaces.DeleteByID(s.ctx, empty.ID); err != nil {
+		t.Errorf("an empty one: %v", err)
+	}
+	if err := s.client.Workspaces.DeleteByID(s.ctx, full.ID); err != nil {
+		t.Errorf("by an owner: %v", err)
 	}
 }

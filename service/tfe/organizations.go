@@ -1,6 +1,7 @@
 package tfe
 
 import (
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -32,13 +33,22 @@ func userResource(u *record.User) resource {
 	}}
 }
 
+// otherSettings are settings of organizations that concern features that the service does not have, with their
+// defaults.
+var otherSettings = map[string]bool{
+	"aggregated-commit-status-enabled": true, "speculative-plan-management-enabled": true,
+	"send-passing-statuses-for-untriggered-speculative-plans": false,
+}
+
 func (c *call) organizationResource(o *record.Organization) resource {
 	may := c.actor.OrganizationPermissions(o)
-	return resource{ID: o.Name, Type: "organizations", Attributes: map[string]any{
+	r := resource{ID: o.Name, Type: "organizations", Attributes: map[string]any{
 		"name": o.Name, "external-id": "org-" + o.Name, "email": o.Email, "created-at": moment(o.CreatedAt),
 		"collaborator-auth-policy": "password",
 		"plan-is-enterprise":       false, "default-execution-mode": o.Mode(), "saml-enabled": false,
-		"owners-team-saml-role-id": nil,
+		"owners-team-saml-role-id": nil, "assessments-enforced": false, "cost-estimation-enabled": false,
+		"session-timeout": nil, "session-remember": nil, "user-tokens-enabled": true,
+		"allow-force-delete-workspaces": !o.NoForceDelete,
 		"permissions": map[string]bool{
 			"can-update": may.Own, "can-destroy": may.Own, "can-create-workspace": may.Workspaces,
 			"can-create-project": may.Projects, "can-access-via-teams": true, "can-create-team": may.Teams,
@@ -46,6 +56,13 @@ func (c *call) organizationResource(o *record.Organization) resource {
 			"can-update-api-token": may.Own, "can-traverse": true,
 		},
 	}, Relationships: map[string]any{"default-project": to("projects", o.DefaultProject)}}
+	for name, value := range otherSettings {
+		if own, ok := o.Others[name]; ok {
+			value = own
+		}
+		r.Attributes[name] = value
+	}
+	return r
 }
 
 func (c *call) organizations() error {
@@ -78,16 +95,18 @@ func (c *call) organization() error {
 }
 
 func (c *call) createOrganization() error {
-	var a struct {
-		Name, Email string
-		Mode        *string `json:"default-execution-mode"`
-	}
-	if _, err := c.body(&a); err != nil {
+	name, change, err := c.organizationSettings()
+	if err != nil {
 		return err
 	}
-	o, err := c.CreateOrganization(c.actor, a.Name, a.Email)
-	if err == nil && a.Mode != nil {
-		o, err = c.ChangeOrganization(c.actor, a.Name, service.OrganizationSettings{DefaultMode: a.Mode})
+	if name == nil {
+		name = new(string)
+	}
+	email := ""
+	set(&email, change.Email)
+	o, err := c.CreateOrganization(c.actor, *name, email)
+	if err == nil {
+		o, err = c.ChangeOrganization(c.actor, *name, change)
 	}
 	if err != nil {
 		return err
@@ -96,23 +115,69 @@ func (c *call) createOrganization() error {
 }
 
 func (c *call) changeOrganization() error {
-	var a struct {
-		Name  *string
-		Email *string
-		Mode  *string `json:"default-execution-mode"`
-	}
-	if _, err := c.body(&a); err != nil {
+	name, change, err := c.organizationSettings()
+	if err != nil {
 		return err
 	}
-	if a.Name != nil && !strings.EqualFold(*a.Name, c.arg("org")) {
+	if name != nil && !strings.EqualFold(*name, c.arg("org")) {
 		return &failure{http.StatusUnprocessableEntity, "invalid attribute", "an organization cannot be renamed"}
 	}
-	o, err := c.ChangeOrganization(c.actor, c.arg("org"), service.OrganizationSettings{Email: a.Email,
-		DefaultMode: a.Mode})
+	o, err := c.ChangeOrganization(c.actor, c.arg("org"), change)
 	if err != nil {
 		return err
 	}
 	return c.ok(c.organizationResource(o))
+}
+
+// organizationSettings reads the name and the settings of an organization from a request. It refuses settings that
+// would have no effect although somebody relies on them.
+func (c *call) organizationSettings() (name *string, o service.OrganizationSettings, err error) {
+	var a struct {
+		Name, Email *string
+		Mode        *string `json:"default-execution-mode"`
+		ForceDelete *bool   `json:"allow-force-delete-workspaces"`
+		Policy      *string `json:"collaborator-auth-policy"`
+		Owners      *string `json:"owners-team-saml-role-id"`
+		Timeout     *int    `json:"session-timeout"`
+		Remember    *int    `json:"session-remember"`
+		UserTokens  *bool   `json:"user-tokens-enabled"`
+		Assessments *bool   `json:"assessments-enforced"`
+		Costs       *bool   `json:"cost-estimation-enabled"`
+		HYOK        *bool   `json:"enforce-hyok"`
+	}
+	q, err := c.body(&a)
+	if err != nil {
+		return nil, o, err
+	}
+	is := func(b *bool, value bool) bool { return b != nil && *b == value }
+	for lacking, asked := range map[string]bool{
+		"authentication policy but passwords":                        a.Policy != nil && *a.Policy != "password",
+		"role of its own for owners: set sso-team-id of their team":  a.Owners != nil && *a.Owners != "",
+		"other terms of sessions than twelve hours":                  a.Timeout != nil || a.Remember != nil,
+		"way to refuse the tokens of users":                          is(a.UserTokens, false),
+		"health assessments":                                         is(a.Assessments, true),
+		"cost estimation":                                            is(a.Costs, true),
+		"keys that an organization holds: use the service's own key": is(a.HYOK, true),
+	} {
+		if asked {
+			return nil, o, &failure{http.StatusUnprocessableEntity, "invalid attribute", "this service has no " + lacking}
+		}
+	}
+	var others map[string]any
+	if err := json.Unmarshal(q.Data.Attributes, &others); err != nil {
+		others = nil // there are no attributes
+	}
+	o = service.OrganizationSettings{Email: a.Email, DefaultMode: a.Mode, Others: map[string]bool{}}
+	for setting := range otherSettings {
+		if value, ok := others[setting].(bool); ok {
+			o.Others[setting] = value
+		}
+	}
+	if a.ForceDelete != nil {
+		forbidden := !*a.ForceDelete
+		o.NoForceDelete = &forbidden
+	}
+	return a.Name, o, nil
 }
 
 func (c *call) changeAccount() error {

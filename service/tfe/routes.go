@@ -28,6 +28,7 @@ func (s *server) routes() map[string]handler {
 		"GET authentication-tokens/{token}":                           (*call).token,
 		"GET teams/{owner}/authentication-token":                      oneToken("team"),
 		"GET organizations/{owner}/authentication-token":              oneToken("organization"),
+		"GET teams/{team}/relationships/organization-memberships":     (*call).teamMemberships,
 		"POST teams/{team}/relationships/organization-memberships":    members(false),
 		"DELETE teams/{team}/relationships/organization-memberships":  members(true),
 		"GET projects/{project}/varsets":                              (*call).variableSets,

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 )
 
@@ -76,19 +77,37 @@ func (c *call) team() error {
 	}
 	res, more := teamResource(t), c.besideTeam(t)
 	ids := []string{}
-	all, err := c.Memberships(c.actor, t.Organization)
+	all, err := c.membershipsOf(t)
 	if err != nil {
 		return err
 	}
 	for _, m := range all {
-		if m.User != "" && t.Has(m.User) || m.User == "" && slices.Contains(m.Teams, t.ID) {
-			if ids = append(ids, m.ID); c.wants("organization_memberships") {
-				more = append(more, membershipResource(m))
-			}
+		if ids = append(ids, m.ID); c.wants("organization_memberships") {
+			more = append(more, membershipResource(m))
 		}
 	}
 	res.Relationships["organization-memberships"] = toAll("organization-memberships", ids)
 	return c.ok(res, more...)
+}
+
+// membershipsOf returns the members of a team, and who is invited to it.
+func (c *call) membershipsOf(t *record.Team) ([]*service.MembershipView, error) {
+	all, err := c.Memberships(c.actor, t.Organization)
+	return slices.DeleteFunc(all, func(m *service.MembershipView) bool {
+		return !t.Has(m.User) && (m.User != "" || !slices.Contains(m.Teams, t.ID))
+	}), err
+}
+
+func (c *call) teamMemberships() error {
+	t, err := c.Team(c.actor, c.arg("team"))
+	if err != nil {
+		return err
+	}
+	all, err := c.membershipsOf(t)
+	if err != nil {
+		return err
+	}
+	return list(c, all, membershipResource, c.besideMembership)
 }
 
 // besideTeam returns the documents that can be included with a team.
