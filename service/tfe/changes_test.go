@@ -216,6 +216,11 @@ func TestWhatIsIncludedWithAnOrganizationATeamAndAToken(t *testing.T) {
 		http.StatusOK || !strings.Contains(body, m.ID) {
 		t.Errorf("%d %s", status, body)
 	}
+	found := must(t, of(s.client.OrganizationMemberships.List(s.ctx, "acme", &client.OrganizationMembershipListOptions{
+		Include: []client.OrgMembershipIncludeOpt{client.OrgMembershipUser}, Emails: []string{"new@example.org"}})))
+	if len(found.Items) != 1 || found.Items[0].User.Email != "new@example.org" {
+		t.Errorf("somebody who is invited is not found by their address: %d", len(found.Items))
+	}
 	if k := must(t, of(s.client.TeamTokens.Create(s.ctx, team.ID))); k.Description != nil {
 		t.Errorf("a token without a description has the description %q", *k.Description)
 	}

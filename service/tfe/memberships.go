@@ -1,33 +1,43 @@
 package tfe
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
 )
 
 func membershipResource(m *service.MembershipView) resource {
-	// Clients crash without a user: an invitation gets the ID of a user that does not exist yet.
-	status, email, user := "invited", m.Email, "user-"+strings.TrimPrefix(m.ID, "ou-")
-	if m.Person != nil {
-		status, user = "active", m.Person.ID
-		if m.Person.Email != "" {
-			email = m.Person.Email
-		}
+	status := "active"
+	if m.Person == nil {
+		status = "invited"
 	}
+	u := userOf(m)
 	return resource{ID: m.ID, Type: "organization-memberships", Attributes: map[string]any{
-		"status": status, "email": email, "created-at": moment(m.CreatedAt),
+		"status": status, "email": u.Email, "created-at": moment(m.CreatedAt),
 	}, Relationships: map[string]any{
-		"organization": to("organizations", m.Organization), "user": to("users", user), "teams": toAll("teams", m.Teams),
+		"organization": to("organizations", m.Organization), "user": to("users", u.ID), "teams": toAll("teams", m.Teams),
 	}}
+}
+
+// userOf returns the user of a membership. Clients crash without one: an invitation gets one that does not exist yet,
+// with the address that was invited.
+func userOf(m *service.MembershipView) *record.User {
+	if m.Person == nil {
+		return &record.User{ID: "user-" + strings.TrimPrefix(m.ID, "ou-"), Email: m.Email}
+	}
+	u := *m.Person
+	u.Email = cmp.Or(u.Email, m.Email)
+	return &u
 }
 
 // besideMembership returns the documents that can be included with a membership.
 func (c *call) besideMembership(m *service.MembershipView) (out []resource) {
-	if c.wants("user") && m.Person != nil {
-		out = append(out, userResource(m.Person))
+	if c.wants("user") {
+		out = append(out, userResource(userOf(m)))
 	}
 	if c.wants("teams") {
 		for _, id := range m.Teams {
@@ -58,7 +68,7 @@ func (c *call) memberships() error {
 		if m.Person != nil {
 			name, state = strings.ToLower(m.Person.Name), "active"
 		}
-		email := strings.ToLower(m.Email)
+		email := strings.ToLower(userOf(m).Email)
 		return part != "" && !strings.Contains(name, part) && !strings.Contains(email, part) ||
 			status != "" && status != state || len(emails) > 0 && !slices.Contains(emails, email) ||
 			len(names) > 0 && !slices.Contains(names, name)
