@@ -172,6 +172,28 @@ func TestTagsAreSetAsARelationship(t *testing.T) {
 	}
 }
 
+// Tags that a workspace inherits looked like its own: the provider tfe made them its own with its next change, and they
+// stayed when the project changed.
+func TestATagOfTheProjectIsNotTakenForOneOfTheWorkspace(t *testing.T) {
+	s := newSite(t)
+	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme", client.WorkspaceCreateOptions{Name: client.String("one"),
+		TagBindings: []*client.TagBinding{{Key: "own", Value: "1"}}})))
+	must(t, of(s.client.Projects.AddTagBindings(s.ctx, w.Project.ID, client.ProjectAddTagBindingsOptions{
+		TagBindings: []*client.TagBinding{{Key: "owner", Value: "us"}, {Key: "own", Value: "2"}}})))
+	listed := must(t, of(s.client.Workspaces.ListEffectiveTagBindings(s.ctx, w.ID)))
+	included := must(t, of(s.client.Workspaces.ReadByIDWithOptions(s.ctx, w.ID, &client.WorkspaceReadOptions{
+		Include: []client.WSIncludeOpt{client.WSEffectiveTagBindings}}))).EffectiveTagBindings
+	for _, all := range [][]*client.EffectiveTagBinding{listed, included} {
+		var got []string
+		for _, b := range all {
+			got = append(got, fmt.Sprint(b.Key, " ", b.Value, " ", b.Links["inherited-from"]))
+		}
+		if text := strings.Join(got, ", "); text != "own 1 <nil>, owner us /api/v2/projects/"+w.Project.ID {
+			t.Error(text)
+		}
+	}
+}
+
 // A list of all variables of a workspace had those that others take precedence over, too.
 func TestAllVariablesAreThoseThatARunHas(t *testing.T) {
 	s := newSite(t)

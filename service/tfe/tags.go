@@ -72,13 +72,32 @@ func (c *call) tagBindings() error {
 	if err != nil {
 		return err
 	}
-	tags := w.Tags
-	if strings.HasSuffix(c.r.URL.Path, "/effective-tag-bindings") {
-		if tags, err = c.EffectiveTags(c.actor, w.ID); err != nil {
-			return err
-		}
+	if !strings.HasSuffix(c.r.URL.Path, "/effective-tag-bindings") {
+		return c.listBindings(w.Tags)
 	}
-	return c.listBindings(tags)
+	all, err := c.effectiveBindings(w)
+	if err != nil {
+		return err
+	}
+	return list(c, all, func(r resource) resource { return r }, nil)
+}
+
+// effectiveBindings returns the documents of the tags of a workspace and of its project. Those of the project say so:
+// the provider tfe would make them tags of the workspace otherwise.
+func (c *call) effectiveBindings(w *service.WorkspaceView) ([]resource, error) {
+	tags, err := c.EffectiveTags(c.actor, w.ID)
+	if err != nil {
+		return nil, err
+	}
+	all := bindings(tags)
+	for i, t := range tags {
+		if slices.ContainsFunc(w.Tags, func(own record.Tag) bool { return own.Key == t.Key }) {
+			continue
+		}
+		all[i].Links = map[string]any{"inherited-from": "/api/v2/projects/" + w.Project}
+		all[i].Relationships = map[string]any{"inherited-from": to("projects", w.Project)}
+	}
+	return all, nil
 }
 
 func (c *call) addTagBindings() error {

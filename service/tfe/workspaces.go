@@ -208,11 +208,11 @@ func (c *call) answerWorkspace(status int, w *service.WorkspaceView, err error) 
 	}
 	if c.wants("effective_tag_bindings") {
 		ids := []string{}
-		tags, err := c.EffectiveTags(c.actor, w.ID)
+		all, err := c.effectiveBindings(w)
 		if err != nil {
 			return err
 		}
-		for _, b := range bindings(tags) {
+		for _, b := range all {
 			ids, more = append(ids, b.ID), append(more, b)
 		}
 		res.Relationships["effective-tag-bindings"] = toAll("effective-tag-bindings", ids)
