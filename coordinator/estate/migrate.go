@@ -258,7 +258,8 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags 
 		return diags
 	}
 	if several {
-		diags = diags.Append(i.agree(fmt.Sprintf("Do you want to copy the states of all workspaces to the backend %q?", now.kind()),
+		question := fmt.Sprintf("Do you want to copy the states of all workspaces to the backend %q?", now.kind())
+		diags = diags.Append(i.agree(question,
 			fmt.Sprintf("The states of these workspaces are copied, and replace those that the new backend has for them: "+
 				"%s. Enter \"yes\" to copy them all, and \"no\" to change nothing.", strings.Join(carried, ", "))))
 		if diags.HasErrors() {
@@ -371,8 +372,9 @@ func (i *migration) carrySelected(ctx context.Context, m *backendPair, now backe
 	if diags = diags.Append(more, from.store.close()); diags.HasErrors() {
 		return diags
 	}
-	diags = diags.Append(i.agree(fmt.Sprintf("The backend %q has no workspaces. Do you want to copy only the state of the "+
-		"selected workspace?", now.kind()), fmt.Sprintf("The state of the workspace %q becomes the only one of "+
+	question := fmt.Sprintf("The backend %q has no workspaces. Do you want to copy only the state of the selected workspace?",
+		now.kind())
+	diags = diags.Append(i.agree(question, fmt.Sprintf("The state of the workspace %q becomes the only one of "+
 		"the new backend. Those of the other workspaces stay where they are. Enter \"yes\" to copy it, and \"no\" to "+
 		"change nothing.", selected)))
 	if diags.HasErrors() {
