@@ -272,7 +272,7 @@ func (r *Operation) Saved(p *plan.Plan) planfile.Saved {
 // anything.
 func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, begin func()) (*operation.Applied,
 	*state.State, diag.List) {
-	saved, err := r.Kept(ctx, p)
+	saved, err := r.recorded(ctx, p)
 	if err != nil {
 		return nil, nil, diag.Errors("Failed to record the plan", err.Error()+".", nil)
 	}

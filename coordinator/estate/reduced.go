@@ -17,13 +17,22 @@ import (
 // out what the store contains anyway, so that the size of a plan is proportional to its changes, and not to the
 // state.
 func (r *Operation) Kept(ctx context.Context, p *plan.Plan) ([]byte, error) {
+	return planfile.Encode(r.kept(ctx, p))
+}
+
+// recorded is Kept for the journal.
+func (r *Operation) recorded(ctx context.Context, p *plan.Plan) ([]byte, error) {
+	return planfile.EncodeRecorded(r.kept(ctx, p))
+}
+
+func (r *Operation) kept(ctx context.Context, p *plan.Plan) planfile.Saved {
 	saved := r.Saved(p)
 	if r.State.sharing != nil {
 		if reduced, at, ok := r.reduced(ctx, p); ok {
 			saved.Plan, saved.BaseAt = reduced, at
 		}
 	}
-	return planfile.Encode(saved)
+	return saved
 }
 
 // reduced returns a plan without the content of the store's version for which it was made, and when that version

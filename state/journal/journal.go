@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/state"
 )
 
@@ -134,6 +137,28 @@ type Event struct {
 	// Over says that the operation in doubt does not run any more, though its outcome is unknown, so that no permit is
 	// held for it.
 	Over bool `msgpack:"o,omitempty"`
+}
+
+// EncodeMsgpack implements msgpack.CustomEncoder.
+func (e *Event) EncodeMsgpack(to *msgpack.Encoder) error {
+	return coding.EncodeFields(to, func(f *coding.Fields) {
+		f.AnyInt("k", int64(e.Kind), true)
+		f.AnyInt("x", int64(e.Vertex), true)
+		f.Time("t", e.At)
+		f.Text("a", e.Address)
+		f.Text("at", e.Attempt)
+		f.Text("p", e.Pool)
+		f.Text("w", e.Worker)
+		f.Other("pm", &e.Permits, len(e.Permits) > 0)
+		f.Text("ac", e.Action)
+		f.Int("d", int64(e.Took))
+		f.Int("wt", int64(e.Waited))
+		f.Other("ws", &e.Waits, len(e.Waits) > 0)
+		f.Uint("s", e.Sequence)
+		f.Int("ph", int64(e.Phase))
+		f.Text("m", e.Detail)
+		f.Bool("o", e.Over)
+	})
 }
 
 // Wait is how long a vertex has waited for one thing.

@@ -26,13 +26,12 @@ type codedPlan struct {
 	EngineVersion string                   `msgpack:"ev"`
 	Timestamp     time.Time                `msgpack:"ts"`
 	Workspace     string                   `msgpack:"ws"`
-	Types         [][]byte                 `msgpack:"ty"`
 	Variables     map[string]codedVariable `msgpack:"va"`
 	Targets       []string                 `msgpack:"ta"`
 	Excludes      []string                 `msgpack:"ex"`
 	Replace       []string                 `msgpack:"re"`
-	Changes       []codedChange            `msgpack:"ch"`
-	Drift         []codedChange            `msgpack:"dr"`
+	Changes       codedChanges             `msgpack:"ch"`
+	Drift         codedChanges             `msgpack:"dr"`
 	Outputs       []codedOutput            `msgpack:"ou"`
 	Checks        []state.CheckResult      `msgpack:"ck"`
 	Relevant      []codedRelevant          `msgpack:"rl,omitempty"`
@@ -50,7 +49,32 @@ type codedPlan struct {
 	Errored       bool                     `msgpack:"er"`
 	Circle        []string                 `msgpack:"ci,omitempty"`
 	Providers     []plan.ProviderSelection `msgpack:"ps"`
+	Types         *[][]byte                `msgpack:"ty"` // the last field: encoding the others completes it
 }
+
+// codedChanges are encoded one by one, so that a large plan is not in memory in this form as well.
+type codedChanges struct {
+	decoded []codedChange
+	of      []*plan.Change
+	encoder *encoder
+}
+
+// EncodeMsgpack implements msgpack.CustomEncoder.
+func (c codedChanges) EncodeMsgpack(to *msgpack.Encoder) error {
+	if err := to.EncodeArrayLen(len(c.of)); err != nil {
+		return err
+	}
+	for _, ch := range c.of {
+		coded := c.encoder.change(ch)
+		if err := to.Encode(&coded); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack implements msgpack.CustomDecoder.
+func (c *codedChanges) DecodeMsgpack(from *msgpack.Decoder) error { return from.Decode(&c.decoded) }
 
 type codedUnread struct {
 	Objects  int       `msgpack:"n"`
@@ -103,6 +127,54 @@ type codedChange struct {
 	Tainted         bool          `msgpack:"t,omitempty"`
 }
 
+// EncodeMsgpack implements msgpack.CustomEncoder.
+func (c *codedValue) EncodeMsgpack(to *msgpack.Encoder) error {
+	return coding.EncodeFields(to, func(f *coding.Fields) {
+		f.AnyInt("t", int64(c.Type), true)
+		f.AnyBytes("d", c.Data, true)
+		f.Other("m", &c.Marks, len(c.Marks) > 0)
+	})
+}
+
+// EncodeMsgpack implements msgpack.CustomEncoder.
+func (c *codedProvider) EncodeMsgpack(to *msgpack.Encoder) error {
+	return coding.EncodeFields(to, func(f *coding.Fields) {
+		f.Text("m", c.Module)
+		f.Other("s", &c.Source, true)
+		f.Text("a", c.Alias)
+		f.Text("k", c.Key)
+		f.Bool("kd", c.Keyed)
+	})
+}
+
+// EncodeMsgpack implements msgpack.CustomEncoder.
+func (c *codedChange) EncodeMsgpack(to *msgpack.Encoder) error {
+	return coding.EncodeFields(to, func(f *coding.Fields) {
+		f.AnyText("a", c.Addr, true)
+		f.Text("p", c.Previous)
+		f.Text("d", c.Deposed)
+		f.Other("pr", &c.Provider, true)
+		f.AnyText("ac", c.Action, true)
+		f.Text("r", c.Reason)
+		f.Other("b", c.Before, c.Before != nil)
+		f.Other("f", c.After, c.After != nil)
+		f.Bool("sa", c.Same)
+		f.Other("rp", &c.ReplacePaths, len(c.ReplacePaths) > 0)
+		f.Bytes("pp", c.PriorPrivate)
+		f.Bytes("np", c.PlannedPrivate)
+		f.Other("bi", c.BeforeIdentity, c.BeforeIdentity != nil)
+		f.Other("ai", c.AfterIdentity, c.AfterIdentity != nil)
+		f.Int("sv", c.SchemaVersion)
+		f.Int("iv", c.IdentityVersion)
+		f.Bool("cf", c.CreateFirst)
+		f.Bool("sd", c.SkipDestroy)
+		f.Other("im", c.Importing, c.Importing != nil)
+		f.Text("gc", c.Generated)
+		f.Bool("l", c.Legacy)
+		f.Bool("t", c.Tainted)
+	})
+}
+
 type codedImport struct {
 	ID       string      `msgpack:"i,omitempty"`
 	Identity *codedValue `msgpack:"n,omitempty"`
@@ -137,6 +209,18 @@ type codedVertex struct {
 	NodeKind   string `msgpack:"nk,omitempty"`
 	NodeModule string `msgpack:"nm,omitempty"`
 	NodeName   string `msgpack:"nn,omitempty"`
+}
+
+// EncodeMsgpack implements msgpack.CustomEncoder.
+func (c *codedVertex) EncodeMsgpack(to *msgpack.Encoder) error {
+	return coding.EncodeFields(to, func(f *coding.Fields) {
+		f.AnyInt("k", int64(c.Kind), true)
+		f.AnyInt("c", int64(c.Change), true)
+		f.Text("a", c.Address)
+		f.Text("nk", c.NodeKind)
+		f.Text("nm", c.NodeModule)
+		f.Text("nn", c.NodeName)
+	})
 }
 
 // oldGraph is the graph of a plan in format 1. There, a vertex was identified by its index in a plan graph, whose
@@ -186,12 +270,7 @@ func encodePlan(p *plan.Plan, baseAt time.Time) ([]byte, error) {
 	for _, a := range p.Replace {
 		c.Replace = append(c.Replace, a.String())
 	}
-	for _, ch := range p.Changes {
-		c.Changes = append(c.Changes, e.change(ch))
-	}
-	for _, ch := range p.Drift {
-		c.Drift = append(c.Drift, e.change(ch))
-	}
+	c.Changes, c.Drift, c.Types = codedChanges{of: p.Changes, encoder: e}, codedChanges{of: p.Drift, encoder: e}, &e.types
 	for _, o := range p.Outputs {
 		c.Outputs = append(c.Outputs, codedOutput{o.Name, string(o.Action), e.value(o.Before), e.value(o.After),
 			o.Sensitive, o.BeforeSensitive})
@@ -211,9 +290,16 @@ func encodePlan(p *plan.Plan, baseAt time.Time) ([]byte, error) {
 	if e.err != nil {
 		return nil, e.err
 	}
-	c.Types = e.types
-	return msgpack.Marshal(&c)
+	var out bytes.Buffer
+	out.Grow(sizeOfChange * len(p.Changes))
+	if err := msgpack.NewEncoder(&out).Encode(&c); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), e.err
 }
+
+// sizeOfChange is about the encoded size of a small change with its vertex, in bytes.
+const sizeOfChange = 384
 
 func (e *encoder) fail(err error) {
 	if e.err == nil && err != nil {
@@ -335,7 +421,10 @@ func decodePlan(data []byte) (p *plan.Plan, baseAt time.Time, err error) {
 
 func (c *codedPlan) plan() (*plan.Plan, error) {
 	d := &decoder{}
-	for _, t := range c.Types {
+	if c.Types == nil {
+		c.Types = &[][]byte{}
+	}
+	for _, t := range *c.Types {
 		ty, err := coding.UnmarshalType(t)
 		if err != nil {
 			return nil, err
@@ -356,11 +445,11 @@ func (c *codedPlan) plan() (*plan.Plan, error) {
 	for _, r := range c.Replace {
 		p.Replace = append(p.Replace, d.instance(r))
 	}
-	for i := range c.Changes {
-		p.Changes = append(p.Changes, d.change(&c.Changes[i]))
+	for i := range c.Changes.decoded {
+		p.Changes = append(p.Changes, d.change(&c.Changes.decoded[i]))
 	}
-	for i := range c.Drift {
-		p.Drift = append(p.Drift, d.change(&c.Drift[i]))
+	for i := range c.Drift.decoded {
+		p.Drift = append(p.Drift, d.change(&c.Drift.decoded[i]))
 	}
 	for _, o := range c.Outputs {
 		p.Outputs = append(p.Outputs, &plan.OutputChange{

@@ -99,7 +99,13 @@ func infinite(v cty.Value) bool {
 }
 
 // Encode returns the bytes of a plan file.
-func Encode(s Saved) ([]byte, error) {
+func Encode(s Saved) ([]byte, error) { return encode(s, zip.Deflate) }
+
+// EncodeRecorded returns the bytes of a plan for the journal of its run: those of a plan file, but not compressed,
+// because the journal compresses them.
+func EncodeRecorded(s Saved) ([]byte, error) { return encode(s, zip.Store) }
+
+func encode(s Saved, method uint16) ([]byte, error) {
 	for _, o := range s.Plan.Outputs {
 		if infinite(o.After) {
 			return nil, fmt.Errorf("the output %q holds infinity, which no state can hold", o.Name)
@@ -121,13 +127,16 @@ func Encode(s Saved) ([]byte, error) {
 		return nil, fmt.Errorf("coding the configuration: %w", err)
 	}
 	var out bytes.Buffer
+	if method == zip.Store {
+		out.Grow(len(coded) + len(config) + 1<<10)
+	}
 	z := zip.NewWriter(&out)
 	for _, e := range []struct {
 		name string
 		data []byte
 	}{{versionEntry, []byte(fmt.Sprint(format))}, {engineEntry, []byte(s.Engine)}, {planEntry, coded},
 		{configEntry, config}} {
-		w, err := z.Create(e.name)
+		w, err := z.CreateHeader(&zip.FileHeader{Name: e.name, Method: method})
 		if err != nil {
 			return nil, err
 		}
