@@ -72,9 +72,7 @@ type Writer struct {
 func NewWriter(book *timeline.Book, begun time.Time, p *plan.Plan) *Writer {
 	w := &Writer{book: book, begun: begun, queues: map[int]map[int]bool{}, in: map[int]int{}, passed: map[int]int64{}}
 	if p != nil {
-		for _, v := range Vertices(p) {
-			book.Add(v)
-		}
+		book.Add(Vertices(p)...)
 	}
 	return w
 }

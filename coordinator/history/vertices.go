@@ -13,29 +13,28 @@ import (
 func Vertices(p *plan.Plan) []timeline.Vertex {
 	g := &p.Graph
 	n := len(g.Vertices)
-	before, after, missing := make([][]int, n), make([]int, n), make([]int, n)
-	next := make([][]int, n)
-	for _, e := range g.Edges {
-		b, a := int(e[0]), int(e[1])
-		before[a] = append(before[a], b)
-		next[b] = append(next[b], a)
-		after[b]++
-		missing[a]++
-	}
-	ready := make([]int, 0, n)
+	before, next := adjacent(g, 1, 0), adjacent(g, 0, 1)
+	missing, ready, visible := make([]int, n), make([]int, 0, n), 0
 	for v := range n {
-		if missing[v] == 0 {
+		if missing[v] = len(before.of(v)); missing[v] == 0 {
 			ready = append(ready, v)
+		}
+		if !p.Hidden(v) {
+			visible++
 		}
 	}
 	// through[v] are the dependencies of a vertex that depends on v: v itself, or its own dependencies.
 	through := make([][]int, n)
 	seen := make([]int, n) // the last vertex that has seen it, plus 1
-	var out []timeline.Vertex
+	itself := make([]int, n)
+	for v := range itself {
+		itself[v] = v
+	}
+	out := make([]timeline.Vertex, 0, visible)
 	for i := 0; i < len(ready); i++ {
 		v := ready[i]
 		var deps []int
-		for _, b := range before[v] {
+		for _, b := range before.of(v) {
 			for _, d := range through[b] {
 				if seen[d] != v+1 {
 					seen[d] = v + 1
@@ -45,20 +44,47 @@ func Vertices(p *plan.Plan) []timeline.Vertex {
 		}
 		slices.Sort(deps)
 		hidden := p.Hidden(v)
-		switch in, to := len(deps), after[v]; {
+		switch in, to := len(deps), len(next.of(v)); {
 		case hidden && in*to <= 2*(in+to):
 			through[v] = deps
 		default:
-			through[v] = []int{v}
+			through[v] = itself[v : v+1]
 			out = append(out, vertexOf(p, v, deps, hidden))
 		}
-		for _, a := range next[v] {
+		for _, a := range next.of(v) {
 			if missing[a]--; missing[a] == 0 {
-				ready = append(ready, a)
+				ready = append(ready, int(a))
 			}
 		}
 	}
 	return withoutEnds(out, n)
+}
+
+// neighbours are the vertices beside each vertex, in one list.
+type neighbours struct {
+	from []int32 // by vertex: where its neighbours begin; and where the last ones end
+	list []int32
+}
+
+func (a *neighbours) of(v int) []int32 { return a.list[a.from[v]:a.from[v+1]] }
+
+// adjacent returns the vertices at the other end of the edges of each vertex, which stands at the index own.
+func adjacent(g *plan.Graph, own, other int) neighbours {
+	a := neighbours{from: make([]int32, len(g.Vertices)+1), list: make([]int32, len(g.Edges))}
+	for _, e := range g.Edges {
+		a.from[e[own]]++
+	}
+	end := int32(0)
+	for v, count := range a.from {
+		end += count
+		a.from[v] = end
+	}
+	for i := len(g.Edges) - 1; i >= 0; i-- { // each list is filled from its end, so that from becomes its beginning
+		e := g.Edges[i]
+		a.from[e[own]]--
+		a.list[a.from[e[own]]] = e[other]
+	}
+	return a
 }
 
 func vertexOf(p *plan.Plan, v int, deps []int, hidden bool) timeline.Vertex {

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,6 +50,9 @@ func (l *log) add(e Event) {
 	l.count++
 	e.Sequence = l.count
 	if len(l.kept) < l.most {
+		if len(l.kept) == cap(l.kept) { // events are large, so the list is not often moved
+			l.kept = slices.Grow(l.kept, min(l.most-len(l.kept), 16+3*len(l.kept)))
+		}
 		l.kept = append(l.kept, e)
 	} else {
 		l.kept[l.first] = e

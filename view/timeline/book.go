@@ -59,16 +59,21 @@ func (b *Book) cleaned(texts ...*string) {
 	}
 }
 
-// Add adds a vertex. The book takes ownership of its slices, and replaces them as a whole when they change.
-func (b *Book) Add(v Vertex) {
+// Add adds vertices. The book takes ownership of their slices, and replaces them as a whole when they change.
+func (b *Book) Add(list ...Vertex) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cleaned(&v.Failure, &v.Doubtful)
-	b.at[v.Number] = len(b.pages)
-	b.cursor++
-	b.pages = append(b.pages, page{Vertex: v, added: b.cursor, changed: b.cursor, older: -1, newer: -1})
-	b.counts.add(v.Status, 1)
-	b.front(len(b.pages) - 1)
+	if len(b.pages) == 0 {
+		b.pages, b.at = make([]page, 0, len(list)), make(map[int]int, len(list))
+	}
+	for _, v := range list {
+		b.cleaned(&v.Failure, &v.Doubtful)
+		b.at[v.Number] = len(b.pages)
+		b.cursor++
+		b.pages = append(b.pages, page{Vertex: v, added: b.cursor, changed: b.cursor, older: -1, newer: -1})
+		b.counts.add(v.Status, 1)
+		b.front(len(b.pages) - 1)
+	}
 	b.wake()
 }
 
