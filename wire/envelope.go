@@ -197,7 +197,9 @@ func (p Packer) expand(ctx context.Context, about string, data []byte) ([]byte, 
 
 var (
 	compressor = sync.OnceValue(func() *zstd.Encoder {
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2))
+		// With the default window, each of the encoders would keep 8 MiB.
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2),
+			zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
 		if err != nil {
 			panic("wire: " + err.Error())
 		}

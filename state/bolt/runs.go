@@ -244,7 +244,9 @@ func pruneRuns(tx *bbolt.Tx, workspace string, keep int, all bool) error {
 // One encoder and one decoder serve all: both may be used concurrently for whole buffers.
 var (
 	encoder = sync.OnceValue(func() *zstd.Encoder {
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+		// With the default window, the encoder would keep 8 MiB.
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+			zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
 		if err != nil {
 			panic("bolt: " + err.Error()) // only for invalid options
 		}
