@@ -196,6 +196,9 @@ func (inMsgpack) null(b []byte) []byte { return append(b, 0xc0) }
 func (inMsgpack) unknown(b []byte) ([]byte, bool) { return append(b, 0xd4, 0, 0), true }
 
 func (inMsgpack) rare(b []byte, v cty.Value, ty cty.Type) ([]byte, bool) {
+	if unknown := unknownNotNull(ty); !v.IsMarked() && !v.IsKnown() && v.RawEquals(unknown.value) {
+		return append(b, unknown.data...), true
+	}
 	data, err := ctymsgpack.Marshal(v, ty)
 	return append(b, data...), err == nil
 }

@@ -32,6 +32,8 @@ func shortValue(data []byte, ty cty.Type, depth int) (v cty.Value, rest []byte, 
 		return cty.NullVal(ty), data[1:], true
 	case data[0] == 0xd4 && len(data) > 2 && data[1] == 0 && data[2] == 0: // unknown without refinements
 		return cty.UnknownVal(ty), data[3:], true
+	case data[0] == 0xc7 && ty.IsPrimitiveType(): // an unknown value with refinements
+		return shortUnknown(data, ty)
 	case ty == cty.String:
 		text, rest, ok := textOf(data)
 		if !ok {

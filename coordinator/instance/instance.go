@@ -80,9 +80,12 @@ func (e Evaluator) Block(r *values.Resource, k addr.Key, o Options) (*Instance, 
 	if diags = diags.Append(e.served(in)); diags.HasErrors() {
 		return in, diags
 	}
-	conditions := r.CheckPreconditions(in.Addr.String(), in.Rep)
-	in.Checks = Outcomes("resource", in.Addr.Config().String(), conditions)
-	if diags = diags.Append(conditions.Diags); diags.HasErrors() {
+	if len(c.Preconditions) > 0 {
+		conditions := r.CheckPreconditions(in.Place.Address, in.Rep)
+		in.Checks = Outcomes("resource", in.Addr.Config().String(), conditions)
+		diags = diags.Append(conditions.Diags)
+	}
+	if diags.HasErrors() {
 		return in, diags
 	}
 	value, more := r.Bound().Eval(in.Rep, cty.NilVal)
@@ -132,7 +135,10 @@ func (e Evaluator) served(in *Instance) diag.List {
 
 // Postconditions evaluates the postconditions on the value of the object.
 func (in *Instance) Postconditions(self cty.Value) ([]Outcome, diag.List) {
-	c := in.Resource.CheckPostconditions(in.Addr.String(), in.Rep, self)
+	if len(in.Resource.Code.Config.Postconditions) == 0 {
+		return nil, nil
+	}
+	c := in.Resource.CheckPostconditions(in.Place.Address, in.Rep, self)
 	return Outcomes("resource", in.Addr.Config().String(), c), c.Diags
 }
 

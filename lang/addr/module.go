@@ -37,15 +37,20 @@ func (k Key) Str() (string, bool) { return k.s, k.kind == 's' }
 
 // String returns the key in brackets as in an address: "", [0], ["name"], [*].
 func (k Key) String() string {
+	var room [32]byte
+	return string(k.append(room[:0]))
+}
+
+func (k Key) append(b []byte) []byte {
 	switch k.kind {
 	case 'i':
-		return "[" + strconv.Itoa(k.n) + "]"
+		return append(strconv.AppendInt(append(b, '['), int64(k.n), 10), ']')
 	case 's':
-		return "[" + quote(k.s) + "]"
+		return append(append(append(b, '['), quote(k.s)...), ']')
 	case '*':
-		return "[*]"
+		return append(b, "[*]"...)
 	default:
-		return ""
+		return b
 	}
 }
 

@@ -37,14 +37,18 @@ type Resource struct {
 
 // String returns type.name, with the prefix data. or ephemeral. in these modes.
 func (r Resource) String() string {
+	var room [96]byte
+	return string(r.append(room[:0]))
+}
+
+func (r Resource) append(b []byte) []byte {
 	switch r.Mode {
 	case Data:
-		return "data." + r.Type + "." + r.Name
+		b = append(b, "data."...)
 	case Ephemeral:
-		return "ephemeral." + r.Type + "." + r.Name
-	default:
-		return r.Type + "." + r.Name
+		b = append(b, "ephemeral."...)
 	}
+	return append(append(append(b, r.Type...), '.'), r.Name...)
 }
 
 // Less orders managed resources after data and ephemeral ones, as OpenTofu lists them; then by type and name.
@@ -118,7 +122,14 @@ type Instance struct {
 	Key      Key
 }
 
-func (i Instance) String() string { return join(i.Module.text, i.Resource.String()+i.Key.String()) }
+func (i Instance) String() string {
+	var room [96]byte // most addresses fit, and take one allocation
+	b := room[:0]
+	if i.Module.text != "" {
+		b = append(append(b, i.Module.text...), '.')
+	}
+	return string(i.Key.append(i.Resource.append(b)))
+}
 
 // Abs returns the resource that i is an instance of.
 func (i Instance) Abs() AbsResource { return AbsResource{i.Module, i.Resource} }
