@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/mod/sumdb/dirhash"
 
@@ -36,6 +37,7 @@ type Shared struct {
 	embedded *jet.Embedded // nil where the NATS server is elsewhere
 	common   *estate.Common
 	packages *sharedPackages
+	warned   warned
 
 	drain, leave context.CancelCauseFunc
 	worked       chan error
@@ -73,6 +75,9 @@ func OpenShared(ctx context.Context, o SharedOptions) (_ *Shared, err error) {
 	name, pair, err := estate.CoordinatorAt(ctx, home, o.Seal, rand.Text)
 	if err != nil {
 		return s, fmt.Errorf("reading who the coordinator is: %w", err)
+	}
+	if pair, err = wire.RememberSecrets(pair); err != nil {
+		return s, err
 	}
 	logLine := func(line string) { o.Connector.Tell(line + "\n") }
 	if server := o.Connector.Server(nil); server.URL != "" {
@@ -170,7 +175,32 @@ func (s share) Warnings(ctx context.Context) []string {
 	if s.embedded != nil {
 		return nil
 	}
-	return Warnings(ctx, s.Conn)
+	return s.warned.of(ctx, time.Now(), func(ctx context.Context) []string { return Warnings(ctx, s.Conn) })
+}
+
+// warnedFor is how long the warnings about a server are good: to find them takes a request for each of its streams.
+const warnedFor = time.Minute
+
+// warned has the warnings about a server, for all estates that use it.
+type warned struct {
+	mu   sync.Mutex // guards the fields below; not held while the server is asked
+	text []string
+	at   time.Time
+}
+
+// of returns the warnings, which ask finds.
+func (w *warned) of(ctx context.Context, now time.Time, ask func(context.Context) []string) []string {
+	w.mu.Lock()
+	text, at := w.text, w.at
+	w.mu.Unlock()
+	if !at.IsZero() && now.Sub(at) < warnedFor {
+		return text
+	}
+	text = ask(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text, w.at = text, now
+	return text
 }
 
 // Close implements estate.Connection: what all share goes on.

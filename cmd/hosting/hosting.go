@@ -199,6 +199,9 @@ func keyring(keys wire.Keys) (*wire.Keyring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the worker's key pair: %w", err)
 	}
+	if pair, err = wire.RememberSecrets(pair); err != nil {
+		return nil, err
+	}
 	return wire.NewKeyring(keys, pair, rand.Reader)
 }
 
