@@ -48,3 +48,46 @@ func TestTheLogOfAPlanIsReadWhileItGoesOn(t *testing.T) {
 		t.Errorf("of an apply that never comes there is %q, %v", text, err)
 	}
 }
+
+// The log of a plan was begun with the plan: whoever followed a run that waited for its turn saw nothing until other
+// plans had ended, and after a restart of the service the log of a waiting plan was taken for complete.
+func TestTheLogOfAPlanThatWaitsForItsTurnIsThereAtOnce(t *testing.T) {
+	h := servicetest.New(t) // two plans compute at a time
+	h.Engine.PlanFunc = func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+		<-j.Stopping.Done()
+		return nil, service.ErrStopped
+	}
+	for _, name := range []string{"a", "b"} {
+		h.Await(h.NewRun(h.NewWorkspace(name), nil).ID, record.Planning)
+	}
+	read := func(r *record.Run, offset int) string {
+		t.Helper()
+		text, err := h.Log(t.Context(), h.LogAddress(&r.Plan), int64(offset), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	canceled, waiting := h.NewRun(h.NewWorkspace("c"), nil), h.NewRun(h.NewWorkspace("d"), nil)
+	for _, r := range []*record.Run{canceled, waiting} {
+		if first := read(r, 0); !strings.Contains(first, "Preparing the run "+r.ID) {
+			t.Errorf("the log begins with %q", first)
+		}
+		if now := h.Await(r.ID, record.PlanQueued).Run; now.Status != record.PlanQueued {
+			t.Fatalf("the run is %s", now.Status)
+		}
+	}
+	first := read(canceled, 0)
+	if err := h.Cancel(h.Admin, canceled.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	if rest := read(canceled, len(first)); rest != "\x03" {
+		t.Errorf("the log of a canceled run continues with %q", rest)
+	}
+	first = read(waiting, 0)
+	h.End()
+	h.Start()
+	if rest := read(waiting, len(first)); strings.Contains(rest, "restarted") || strings.HasPrefix(rest, "\x03") {
+		t.Errorf("after a restart, the log of a plan that had not begun continues with %q", rest)
+	}
+}

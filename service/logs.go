@@ -158,6 +158,18 @@ func (s *Service) Log(ctx context.Context, address string, offset int64, limit i
 			return nil, err
 		}
 		data, err := log.ReadAt(ctx, offset, limit)
+		if err == nil && len(data) == 0 && begun != nil {
+			// The service was restarted, and has not begun the phase again.
+			if err := log.Close(); err != nil {
+				return nil, err
+			}
+			select {
+			case <-begun:
+				continue
+			case <-ctx.Done():
+				return nil, nil
+			}
+		}
 		if err == nil && len(data) == 0 && offset == log.Size() && offset > 0 {
 			// A crash may have occurred between the end of the phase and the writing of the marker.
 			if last, err := log.ReadAt(ctx, offset-1, 1); err == nil && string(last) != logEnd {
