@@ -57,7 +57,7 @@ func (s *Service) Authenticate(token, from string) (*Actor, error) {
 	}
 	a := &Actor{From: from}
 	err := s.store.View(func(tx *store.Tx) (err error) {
-		if a.Token, err = tokens.LookUp(tx, "hash", Hash(token)); err != nil {
+		if a.Token, err = s.findToken(tx, token); err != nil {
 			return err
 		}
 		if !a.Token.Expires.IsZero() && !s.now().Before(a.Token.Expires) {
@@ -71,7 +71,9 @@ func (s *Service) Authenticate(token, from string) (*Actor, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.used(a.Token)
+	if a.Token.Kind != record.TokenRun { // it is not stored
+		s.used(a.Token)
+	}
 	return a, nil
 }
 

@@ -246,15 +246,8 @@ func (s *Service) work(stopping context.Context, r *record.Run, j *job, log io.W
 			results, err = nil, fmt.Errorf("this is a bug in Millipede: %v", bug)
 		}
 	}()
-	token, lent, err := s.makeRunToken(r)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err := s.revokeRunToken(lent); err != nil { // the end of the run revokes it too, and it expires
-			s.log.Warn("cannot remove the token of a run", "run", r.ID, "error", err)
-		}
-	}()
+	token := s.makeRunToken(r)
+	defer s.revokeRunToken(token)
 	job, err := s.job(stopping, r, token, log, resumed)
 	if err != nil {
 		return nil, err

@@ -222,7 +222,7 @@ func (s *Service) dropRun(tx *store.Tx, r *record.Run) error {
 			return err
 		}
 	}
-	if err := dropRunTokens(tx, r.ID, func(string) bool { return false }); err != nil {
+	if err := dropRunTokens(tx, r.ID); err != nil {
 		return err
 	}
 	return runs.Delete(tx, r.ID)

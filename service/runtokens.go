@@ -12,42 +12,34 @@ import (
 const runTokenTerm = 24 * time.Hour
 
 // makeRunToken makes the token of a phase, with which the programs of a run read the states that its workspace may
-// read. Jobs that use the same run at the same time (reading objects for drift, resolving doubts) keep their
-// tokens; tokens that an earlier process of the service has left are revoked. The caller revokes the token with
-// revokeRunToken.
-func (s *Service) makeRunToken(r *record.Run) (token, id string, err error) {
-	token, id = newToken(), newID("at")
-	kept := &record.Token{
-		ID: id, Hash: Hash(token), Kind: record.TokenRun, Owner: r.ID, Description: "run",
+// read. It is only in memory: it ends with the process of the service, after which the phase is started again, or
+// resumed, with another one. The caller revokes it with revokeRunToken.
+func (s *Service) makeRunToken(r *record.Run) string {
+	token := newToken()
+	s.lent.Store(Hash(token), &record.Token{
+		ID: newID("at"), Hash: Hash(token), Kind: record.TokenRun, Owner: r.ID, Description: "run",
 		CreatedAt: s.now().UTC(), CreatedBy: r.CreatedBy, Expires: s.now().Add(runTokenTerm).UTC(),
 		Ended: r.Status.Final(),
-	}
-	s.lent.Store(id, true)
-	err = s.store.Update(func(tx *store.Tx) error {
-		used := func(id string) bool { _, is := s.lent.Load(id); return is }
-		if err := dropRunTokens(tx, r.ID, used); err != nil {
-			return err
-		}
-		return tokens.Put(tx, kept)
 	})
-	if err != nil {
-		s.lent.Delete(id) // if it was stored all the same, the next phase of the run revokes it
-	}
-	return token, id, err
+	return token
 }
 
 // revokeRunToken revokes the token of a phase.
-func (s *Service) revokeRunToken(id string) error {
-	s.lent.Delete(id)
-	return s.store.Update(func(tx *store.Tx) error { return tokens.Delete(tx, id) })
+func (s *Service) revokeRunToken(token string) { s.lent.Delete(Hash(token)) }
+
+// findToken returns a token: that of a phase in progress, or a stored one. The error wraps store.ErrNotFound if there
+// is none.
+func (s *Service) findToken(tx *store.Tx, token string) (*record.Token, error) {
+	hash := Hash(token)
+	if t, is := s.lent.Load(hash); is {
+		return t.(*record.Token), nil
+	}
+	return tokens.LookUp(tx, "hash", hash)
 }
 
-// dropRunTokens revokes the tokens of a run, except those for which keep returns true.
-func dropRunTokens(tx *store.Tx, run string, keep func(id string) bool) error {
+// dropRunTokens revokes the tokens of a run that earlier versions of the service stored.
+func dropRunTokens(tx *store.Tx, run string) error {
 	for _, id := range tokens.List(tx, "owner", record.TokenRun, run) {
-		if keep(id) {
-			continue
-		}
 		if err := tokens.Delete(tx, id); err != nil {
 			return err
 		}

@@ -86,7 +86,7 @@ type Service struct {
 	outgoing chan struct{} // contains a value when there are notifications to send
 
 	lastUsed sync.Map // token ID -> the time of its last use that is recorded
-	lent     sync.Map // the IDs of the tokens of running jobs
+	lent     sync.Map // the tokens of running jobs, *record.Token by hash
 }
 
 // New returns a service with its store. The caller calls Run, and closes the store after Run has returned.
