@@ -30,6 +30,8 @@ const DefaultUniverse = "googleapis.com"
 
 // Settings are the credentials and options. Zero fields mean the default.
 type Settings struct {
+	// Anonymous sends requests without a token, as to an emulator; the other credentials are not used then.
+	Anonymous bool
 	// AccessToken is an existing token; it takes precedence over Credentials, and those over the environment's
 	// (application default credentials).
 	AccessToken string
@@ -62,7 +64,21 @@ type Session struct {
 	settings Settings
 	plain    *call.Caller // without authorization
 	caller   *call.Caller
-	tokens   *call.Renewed[*oauth2.Token]
+	grants   *call.Renewed[grant]
+}
+
+// grant is a token, and the project that requests with it are charged to; empty for that of the credentials.
+type grant struct {
+	token *oauth2.Token
+	quota string
+}
+
+// authorize adds the token and the project to a request.
+func (g grant) authorize(r *http.Request) {
+	g.token.SetAuthHeader(r)
+	if g.quota != "" {
+		r.Header.Set("X-Goog-User-Project", g.quota)
+	}
 }
 
 // Open checks the settings, finds the credentials, and gets a first token.
@@ -74,16 +90,20 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 		s.Attempts = 6
 	}
 	session := &Session{settings: s}
-	session.tokens = call.NewRenewed(early, func(ctx context.Context) (*oauth2.Token, time.Time, error) {
-		t, err := session.fetch(ctx)
+	session.grants = call.NewRenewed(early, func(ctx context.Context) (grant, time.Time, error) {
+		g, err := session.fetch(ctx)
 		if err != nil {
-			return nil, time.Time{}, err
+			return grant{}, time.Time{}, err
 		}
-		return t, t.Expiry, nil
+		return g, g.token.Expiry, nil
 	})
 	session.plain, session.caller = session.over(s.Transport), session.over(authorized{session})
+	if s.Anonymous {
+		session.caller = session.plain
+		return session, nil
+	}
 	err := session.caller.Repeat(ctx, func(int) error {
-		_, err := session.tokens.Get(ctx)
+		_, err := session.grants.Get(ctx)
 		return err
 	})
 	if err != nil {
@@ -110,7 +130,7 @@ type authorized struct{ session *Session }
 
 // RoundTrip implements http.RoundTripper.
 func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
-	t, err := a.session.tokens.Get(r.Context())
+	g, err := a.session.grants.Get(r.Context())
 	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // required of RoundTrip
@@ -118,7 +138,7 @@ func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r = r.Clone(r.Context())
-	t.SetAuthHeader(r)
+	g.authorize(r)
 	return a.session.settings.Transport.RoundTrip(r)
 }
 
@@ -126,30 +146,45 @@ func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 const early = time.Minute
 
 // fetch gets a token within ctx. The source is created each time, because it keeps its context.
-func (s *Session) fetch(ctx context.Context) (*oauth2.Token, error) {
+func (s *Session) fetch(ctx context.Context) (grant, error) {
 	own := context.WithValue(ctx, oauth2.HTTPClient, s.plain.Client)
 	scopes := s.settings.Scopes
 	if s.settings.Impersonate != "" {
 		scopes = []string{"https://www.googleapis.com/auth/cloud-platform"}
 	}
-	source, err := s.source(own, scopes)
+	found, err := s.find(own, scopes)
 	if err != nil {
-		return nil, err
+		return grant{}, err
 	}
-	t, err := source.Token()
+	t, err := found.TokenSource.Token()
 	if err != nil {
-		return nil, refusedToken(err)
+		return grant{}, refusedToken(err)
 	}
+	by := grant{t, s.quota(found.JSON)}
 	if s.settings.Impersonate == "" {
-		return t, nil
+		return by, nil
 	}
-	return s.impersonate(ctx, t)
+	return s.impersonate(ctx, by)
 }
 
-// source finds the credentials.
-func (s *Session) source(ctx context.Context, scopes []string) (oauth2.TokenSource, error) {
+// quota returns the project to charge: that of the environment, or that of the credentials' file. Many services refuse
+// the credentials of a user without it.
+func (s *Session) quota(credentials []byte) string {
+	if project := s.settings.Env("GOOGLE_CLOUD_QUOTA_PROJECT"); project != "" {
+		return project
+	}
+	var file struct {
+		Project string `json:"quota_project_id"`
+	}
+	_ = json.Unmarshal(credentials, &file) // a token of its own has no file
+	return file.Project
+}
+
+// find finds the credentials. The JSON of the result is nil for those without a file.
+func (s *Session) find(ctx context.Context, scopes []string) (*google.Credentials, error) {
 	if s.settings.AccessToken != "" {
-		return oauth2.StaticTokenSource(&oauth2.Token{AccessToken: s.settings.AccessToken}), nil
+		token := &oauth2.Token{AccessToken: s.settings.AccessToken}
+		return &google.Credentials{TokenSource: oauth2.StaticTokenSource(token)}, nil
 	}
 	if s.settings.Credentials != "" {
 		return s.fromJSON(ctx, []byte(s.settings.Credentials), scopes)
@@ -176,13 +211,12 @@ func (s *Session) source(ctx context.Context, scopes []string) (oauth2.TokenSour
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: there is neither an access token, nor a file of credentials, nor application "+
-			"default "+
-			"credentials (gcloud auth application-default login makes them): %w", call.ErrCredentials, err)
+			"default credentials (gcloud auth application-default login makes them): %w", call.ErrCredentials, err)
 	}
-	return found.TokenSource, nil
+	return found, nil
 }
 
-func (s *Session) fromJSON(ctx context.Context, text []byte, scopes []string) (oauth2.TokenSource, error) {
+func (s *Session) fromJSON(ctx context.Context, text []byte, scopes []string) (*google.Credentials, error) {
 	var head struct {
 		Type     string `json:"type"`
 		Universe string `json:"universe_domain"`
@@ -202,7 +236,8 @@ func (s *Session) fromJSON(ctx context.Context, text []byte, scopes []string) (o
 	if err != nil {
 		return nil, fmt.Errorf("%w: credentials of the type %q: %w", call.ErrCredentials, head.Type, err)
 	}
-	return found.TokenSource, nil
+	found.JSON = text
+	return found, nil
 }
 
 // refusedToken returns the error of a token request, in one line, and as a *call.Error for an error response.
@@ -215,8 +250,9 @@ func refusedToken(err error) error {
 	return fmt.Errorf("%w: asking for a token: %w", call.ErrCredentials, refused)
 }
 
-// impersonate exchanges a token for one of the configured service account.
-func (s *Session) impersonate(ctx context.Context, by *oauth2.Token) (*oauth2.Token, error) {
+// impersonate exchanges a token for one of the configured service account, whose requests are charged to the project of
+// the environment.
+func (s *Session) impersonate(ctx context.Context, by grant) (grant, error) {
 	const accounts = "projects/-/serviceAccounts/"
 	in := map[string]any{"scope": s.settings.Scopes, "lifetime": "3600s"}
 	var delegates []string
@@ -231,30 +267,30 @@ func (s *Session) impersonate(ctx context.Context, by *oauth2.Token) (*oauth2.To
 	}
 	body, err := json.Marshal(in)
 	if err != nil {
-		return nil, err
+		return grant{}, err
 	}
 	address := s.Endpoint("iamcredentials") + "/v1/" + accounts + url.PathEscape(s.settings.Impersonate) +
 		":generateAccessToken"
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return grant{}, err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", s.settings.UserAgent)
-	by.SetAuthHeader(r)
+	by.authorize(r)
 	answer, err := s.plain.Receive(r, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%w: impersonating %s: %w", call.ErrCredentials, s.settings.Impersonate, err)
+		return grant{}, fmt.Errorf("%w: impersonating %s: %w", call.ErrCredentials, s.settings.Impersonate, err)
 	}
 	var out struct {
 		AccessToken string
 		ExpireTime  time.Time
 	}
 	if json.Unmarshal(answer.Body, &out) != nil || out.AccessToken == "" {
-		return nil, fmt.Errorf("%w: impersonating %s: the answer holds no token", call.ErrCredentials,
+		return grant{}, fmt.Errorf("%w: impersonating %s: the answer holds no token", call.ErrCredentials,
 			s.settings.Impersonate)
 	}
-	return &oauth2.Token{AccessToken: out.AccessToken, Expiry: out.ExpireTime}, nil
+	return grant{&oauth2.Token{AccessToken: out.AccessToken, Expiry: out.ExpireTime}, s.quota(nil)}, nil
 }
 
 // Contents returns the content of an argument that is either the path of a file or the content itself. A leading ~
@@ -281,4 +317,14 @@ func Contents(text string, env func(string) string, resolve func(string) string)
 		return "", err
 	}
 	return string(data), nil
+}
+
+// StorageEmulator returns the address of an emulator of Cloud Storage that the environment names, without the path of
+// the JSON API; empty if there is none.
+func StorageEmulator(env func(string) string) string {
+	at := strings.TrimSuffix(env("STORAGE_EMULATOR_HOST"), "/")
+	if at != "" && !strings.Contains(at, "://") {
+		at = "http://" + at
+	}
+	return strings.TrimSuffix(at, "/storage/v1")
 }

@@ -63,6 +63,41 @@ func TestAServiceAccountIsImpersonatedOverDelegates(t *testing.T) {
 	}
 }
 
+// The project to charge was not sent, without which many services, Cloud KMS among them, refuse the credentials of a
+// user.
+func TestRequestsAreChargedToTheProjectOfTheEnvironmentOrOfTheCredentials(t *testing.T) {
+	const other = "deploy@p.iam.gserviceaccount.com"
+	for claim, c := range map[string]struct {
+		variable, impersonate string
+		want                  string // the projects of the request to impersonate, if there is one, and of the last one
+	}{
+		"that of the credentials":                {want: "mine"},
+		"that of the environment before":         {variable: "ours", want: "ours"},
+		"that of the credentials to impersonate": {impersonate: other, want: "mine "},
+		"that of the environment for everything": {impersonate: other, variable: "ours", want: "ours"},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			s := fake.NewTLS(t, "states")
+			with := settings(s)
+			with.Impersonate = c.impersonate
+			with.Credentials = strings.Replace(s.ServiceAccount(), "{", `{"quota_project_id":"mine",`, 1)
+			with.Env = func(name string) string {
+				return map[string]string{"GOOGLE_CLOUD_QUOTA_PROJECT": c.variable}[name]
+			}
+			session, err := google.Open(t.Context(), with)
+			if err == nil {
+				err = get(session, t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(s.Projects(), " "); got != c.want {
+				t.Errorf("the requests were for the projects %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 // A relative name in GOOGLE_APPLICATION_CREDENTIALS was opened in the working directory of the process, which is not
 // that of the operation.
 func TestCredentialsOfTheEnvironmentAreReadInTheDirectoryOfTheOperation(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 // clouds returns a getter that reaches the fakes, and the beginnings of addresses in their buckets.
 func clouds(t *testing.T) (a *amazon.Server, g *google.Server, get *Getter, addresses map[string]string) {
 	a, g = amazon.New(t, "modules"), google.New(t, "modules")
+	g.Emulate()
 	env := map[string]string{
 		"AWS_ACCESS_KEY_ID": amazon.AccessKey, "AWS_SECRET_ACCESS_KEY": amazon.SecretKey,
 		"GOOGLE_OAUTH_ACCESS_TOKEN": google.Token, "STORAGE_EMULATOR_HOST": strings.TrimPrefix(g.URL, "http://"),

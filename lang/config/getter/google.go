@@ -21,27 +21,18 @@ func (g *Getter) google(ctx context.Context, u *url.URL, into string) error {
 		return errors.New("an address in Google Cloud Storage is https://www.googleapis.com/storage/v1/BUCKET/OBJECT")
 	}
 	s := g.services.Environment()
-	settings := google.Settings{
-		AccessToken: s.Either(
-			"GOOGLE_OAUTH_ACCESS_TOKEN",
-		), Scopes: []string{"https://www.googleapis.com/auth/devstorage.read_only"},
+	at := google.StorageEmulator(s.Env)
+	session, err := google.Open(ctx, google.Settings{
+		Anonymous: at != "", AccessToken: s.Either("GOOGLE_OAUTH_ACCESS_TOKEN"),
+		Scopes:   []string{"https://www.googleapis.com/auth/devstorage.read_only"},
 		Attempts: 3, Transport: s.Transport(), Env: s.Env, Path: s.Path, UserAgent: s.UserAgent,
-	}
-	emulator := s.Either("STORAGE_EMULATOR_HOST")
-	if emulator != "" && settings.AccessToken == "" {
-		settings.AccessToken = "emulator" // the emulator ignores the token
-	}
-	session, err := google.Open(ctx, settings)
+	})
 	if err != nil {
 		return err
 	}
-	at := session.Endpoint("storage")
-	if emulator != "" {
-		if at = strings.TrimSuffix(emulator, "/"); !strings.Contains(at, "://") {
-			at = "http://" + at
-		}
+	if at == "" {
+		at = session.Endpoint("storage")
 	}
-	at = strings.TrimSuffix(at, "/storage/v1")
 	b := &googleBucket{session, at + "/storage/v1/b/" + url.PathEscape(parts[2]) + "/o"}
 	return getObjects(ctx, b, u, parts[3], u.Fragment, into, g.env.TempDir())
 }

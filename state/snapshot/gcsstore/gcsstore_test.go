@@ -91,6 +91,24 @@ func TestWhatIsStoredIsWhatOpenTofuStores(t *testing.T) {
 	ok(t, b.Delete(ctx, "w1"))
 }
 
+// Requests went to Google although STORAGE_EMULATOR_HOST named an emulator.
+func TestAnEmulatorIsAskedWithoutAToken(t *testing.T) {
+	s := google.New(t, "states")
+	s.Emulate()
+	for _, at := range []string{s.URL, strings.TrimPrefix(s.URL, "http://"), s.URL + "/storage/v1/"} {
+		b, diags := place(s, map[string]string{
+			"STORAGE_EMULATOR_HOST": at, "GOOGLE_STORAGE_CUSTOM_ENDPOINT": "",
+		}).Open(t.Context(), "gcs", arguments())
+		if diags.HasErrors() {
+			t.Fatal(diags.Err())
+		}
+		ok(t, b.Write(t.Context(), "default", []byte("{}\n")))
+		state, err := b.Read(t.Context(), "default")
+		ok(t, err)
+		is(t, string(state), "{}\n")
+	}
+}
+
 func TestACustomersKeyGoesWithStatesAndNeverWithLocks(t *testing.T) {
 	s := google.New(t, "states")
 	file := filepath.Join(t.TempDir(), "key")

@@ -110,6 +110,12 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 	if diags.HasErrors() {
 		return nil, diags
 	}
+	if emulator := google.StorageEmulator(p.Env); emulator != "" {
+		settings.Anonymous = true
+		if custom == "" {
+			custom = emulator + "/storage/v1/"
+		}
+	}
 	settings.Transport = p.Transport()
 	session, err := google.Open(ctx, settings)
 	if err != nil {

@@ -59,6 +59,8 @@ type Server struct {
 	failures   []int    // statuses of the next answers; 0 lets one through
 	lose       bool     // the next answer is lost after the request was carried out
 	before     func(method, name string)
+	emulator   bool // requests have to come without a token
+	projects   []string
 }
 
 // New starts a server with buckets.
@@ -121,6 +123,21 @@ func (s *Server) Before(f func(method, name string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = f
+}
+
+// Emulate has the server be an emulator: it takes requests without a token alone, so that none gets there.
+func (s *Server) Emulate() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.emulator = true
+}
+
+// Projects returns the projects that the requests with a token were to be charged to, without repetitions; empty for
+// that of the credentials.
+func (s *Server) Projects() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Compact(slices.Clone(s.projects))
 }
 
 // Object returns what is stored.
@@ -204,8 +221,14 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, body []byte) {
 		s.exchange(w, r, body)
 		return
 	}
+	if s.emulator && r.Header.Get("Authorization") == "" {
+		s.storage(w, r, body)
+		return
+	}
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	scope, ok := s.tokens[token]
+	ok = ok && !s.emulator
+	s.projects = append(s.projects, r.Header.Get("X-Goog-User-Project"))
 	if !ok {
 		refuse(w, http.StatusUnauthorized, "authError", "Invalid Credentials")
 		return
