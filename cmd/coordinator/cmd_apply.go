@@ -39,7 +39,9 @@ Usage: coordinator [global options] refresh [options]
 
   Updates the state with changes made outside of Millipede. Prefer the command apply -refresh-only, which shows the
   changes and asks for approval.
-` + scopeHelp + `
+` + scopeHelp + `  -destroy, -refresh-only, -refresh=false, -replace=ADDRESS
+                        Accepted without effect, as in OpenTofu: the command refreshes, and does nothing else.
+
 Other options:
 ` + runningHelp
 
@@ -61,7 +63,7 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 	vf.RegisterRun(f)
 	vf.RegisterReveal(f)
 	sf.register(f)
-	pf.registerScope(f)
+	pf.registerCommon(f)
 	if code, done := a.Parse(f, refreshUsage, args); done {
 		return code
 	}
@@ -81,7 +83,7 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 	spec.Mode, spec.SkipRefresh, spec.Refresh = plan.RefreshOnly, false, placement.RefreshAll // regardless of the rules
 	service := running.Request{Spec: spec, Applies: true, Approved: true, Refuses: pf.serviceOnly(),
 		LockTimeout: sf.LockTimeout}
-	spec.Mode = plan.Normal
+	spec.Mode, spec.Replace = plan.Normal, nil
 	elsewhere := func(d *estate.Delegated) int { return running.AtService(a.App, u, d, service) }
 	return u.Close(running.Operate(ctx, a.App, u, o, elsewhere, func(r *running.Run) int {
 		// A complete plan, so that outputs are up to date; only the results of refreshing are kept.

@@ -23,7 +23,9 @@ Other options:
   -generate-config-out=FILE
                         Write the missing resource blocks of import blocks to this new file.
 ` + detachHelp + `  -detailed-exitcode    Exit with 0 if there are no changes, 2 if there are changes, and 1 after an error.
-` + operatingHelp + shownHelp + jsonHelp
+` + operatingHelp + `  -state-out=FILE, -backup=FILE
+                        Accepted without effect, as in OpenTofu: a plan writes no state.
+` + shownHelp + jsonHelp
 
 func runPlan(ctx context.Context, a *app, args []string) int {
 	var vars variableFlags
@@ -34,8 +36,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	vars.register(f)
 	vf.RegisterRun(f)
 	vf.RegisterReveal(f)
-	sf.registerPrior(f)
-	sf.KeepsNothing = true
+	sf.registerReading(f)
 	pf.register(f)
 	out := f.String("out", "", "")
 	generated := f.String("generate-config-out", "", "")

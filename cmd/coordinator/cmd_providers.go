@@ -69,7 +69,7 @@ Options:
 
 func runProvidersSchema(ctx context.Context, a *app, args []string) int {
 	json := false
-	c := treeCommand{usage: providersSchemaUsage, show: (*viewFlags).RegisterText}
+	c := treeCommand{usage: providersSchemaUsage, show: (*viewFlags).RegisterText, empty: true}
 	c.register = func(f *flag.FlagSet) { f.BoolVar(&json, "json", false, "") }
 	c.check = func(args []string) diag.List {
 		var diags diag.List
@@ -122,6 +122,8 @@ type treeCommand struct {
 	register func(*flag.FlagSet)
 	// check validates the options and the arguments before anything is loaded; nil if all are valid.
 	check func(args []string) diag.List
+	// empty is set if the command also works in a directory without configuration.
+	empty bool
 }
 
 // withTree loads the configuration for a command about providers, and calls fn with it and the arguments.
@@ -152,7 +154,7 @@ func (a *app) withTree(args []string, c treeCommand, fn func(*screen, *estate.Co
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.End(diags)
 	}
-	if !wd.HasFiles() {
+	if !wd.HasFiles() && !c.empty {
 		return s.End(diag.Errors("No configuration files", "There is no configuration in this directory: no file "+
 			"that ends in .tf, .tofu, .tf.json or .tofu.json.", nil))
 	}

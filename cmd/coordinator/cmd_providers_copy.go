@@ -38,7 +38,7 @@ Options:
 func runProvidersLock(ctx context.Context, a *app, args []string) int {
 	var directory, mirror string
 	var platforms []string
-	c := treeCommand{usage: providersLockUsage, show: (*viewFlags).RegisterJSON}
+	c := treeCommand{usage: providersLockUsage, show: (*viewFlags).RegisterJSON, empty: true}
 	c.register = func(f *flag.FlagSet) {
 		f.StringVar(&directory, "fs-mirror", "", "")
 		f.StringVar(&mirror, "net-mirror", "", "")

@@ -20,7 +20,7 @@ Usage: coordinator [global options] state mv [options] SOURCE DESTINATION
 
 Options:
   -dry-run              Only show what would be moved.
-  -backup-out=FILE      With -state-out: the file for a copy of that state before the change.
+  -backup-out=FILE      With -state-out: the file for a copy of that state before the change. Otherwise without effect.
 ` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runStateMv(ctx context.Context, a *app, args []string) int {
@@ -44,9 +44,6 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 	case f.NArg() != 2:
 		return s.WrongUsage("Invalid number of arguments",
 			"The command takes two addresses: the source and the destination.")
-	case *backupOut != "" && lf.StateOut == "":
-		return s.WrongUsage("Invalid combination of arguments", "The -backup-out option can be used only with "+
-			"-state-out.")
 	}
 	ends, malformed := parseTargets(f.Args())
 	operation := "state-mv"

@@ -58,6 +58,10 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 			return malformed
 		}
 		found, problems := estate.Matching(st, targets)
+		if len(found) == 0 && *dryRun {
+			s.Say("Would have removed nothing.")
+			return diags
+		}
 		if len(found) == 0 { // as in OpenTofu, some of several may be missing
 			return diag.Errors("Invalid target address",
 				"No matching objects found: "+problems[0].Detail+" To see the addresses, run: "+diag.Program()+

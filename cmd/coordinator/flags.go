@@ -39,9 +39,20 @@ func (v *variableFlags) registerValues(f *flag.FlagSet) {
 type stateFlags struct{ estate.StateOptions }
 
 func (s *stateFlags) register(f *flag.FlagSet) {
-	s.registerPrior(f)
+	s.registerLock(f)
+	f.StringVar(&s.File, "state", "", "")
 	f.StringVar(&s.StateOut, "state-out", "", "")
 	f.StringVar(&s.Backup, "backup", "", "")
+}
+
+// registerReading registers the same flags for a command that does not write the state. As in OpenTofu, those for
+// writing have no effect then; users give them to several commands at once, in TF_CLI_ARGS.
+func (s *stateFlags) registerReading(f *flag.FlagSet) {
+	s.registerLock(f)
+	f.StringVar(&s.File, "state", "", "")
+	f.String("state-out", "", "")
+	f.String("backup", "", "")
+	s.KeepsNothing = true
 }
 
 // registerFile registers -lock, -lock-timeout and the old options of the local backend, for commands that edit
@@ -57,17 +68,9 @@ func (s *stateFlags) registerLock(f *flag.FlagSet) {
 	f.DurationVar(&s.LockTimeout, "lock-timeout", 0, "")
 }
 
-// registerPrior registers the flags of commands that do not write a state; others have them too.
-func (s *stateFlags) registerPrior(f *flag.FlagSet) {
-	s.registerLock(f)
-	f.StringVar(&s.File, "state", "", "")
-}
-
 // absent has the options of OpenTofu's commands that are not supported, keyed by command and option, with the
 // explanation for users.
 var absent = map[string]string{
-	"plan state-out":        "a plan writes no state; give the option to apply",
-	"plan backup":           "a plan writes no state; give the option to apply",
 	"import show-sensitive": "an import shows no values",
 }
 
@@ -124,10 +127,15 @@ type planFlags struct {
 }
 
 func (p *planFlags) register(f *flag.FlagSet) {
+	p.registerCommon(f)
+	f.BoolVar(&p.noVerdicts, "no-verdicts", false, "")
+}
+
+// registerCommon registers the options of OpenTofu.
+func (p *planFlags) registerCommon(f *flag.FlagSet) {
 	f.BoolVar(&p.destroy, "destroy", p.destroy, "")
 	f.BoolVar(&p.refreshOnly, "refresh-only", p.refreshOnly, "")
 	f.Var(&p.refresh, "refresh", "")
-	f.BoolVar(&p.noVerdicts, "no-verdicts", false, "")
 	listFlag(f, "replace", &p.replace)
 	p.registerScope(f)
 }

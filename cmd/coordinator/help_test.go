@@ -66,10 +66,7 @@ func described(help string) []string {
 func TestAnOptionOfOpenTofuThatIsNotThereIsRefusedWithTheReason(t *testing.T) {
 	for line, reason := range map[string]string{
 		"plan -ignore-remote-version":            "not defined: -ignore-remote-version\n",
-		"plan -state-out=x":                      "-state-out: a plan writes no state",
-		"plan -backup=x":                         "-backup: a plan writes no state",
 		"import -show-sensitive a.b c":           "-show-sensitive: an import shows no values",
-		"state mv -backup-out=x a.b a.c":         "The -backup-out option can be used only with -state-out",
 		"validate -never-was-one-and-never-will": "not defined: -never-was-one-and-never-will\n",
 	} {
 		var out, problems bytes.Buffer

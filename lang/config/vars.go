@@ -152,7 +152,8 @@ func (l *Loader) CollectVariables(o VariableOptions) (*GivenValues, diag.List) {
 	return g, diags
 }
 
-// autoVarFiles returns the variable files that are loaded automatically, in increasing precedence.
+// autoVarFiles returns the variable files that are loaded automatically, in increasing precedence. A directory with
+// such a name is one of them, and an error.
 func (l *Loader) autoVarFiles(dir string) []string {
 	if dir == "" {
 		dir = "."
@@ -165,7 +166,6 @@ func (l *Loader) autoVarFiles(dir string) []string {
 	for _, e := range entries {
 		name := e.Name()
 		switch {
-		case e.IsDir():
 		case name == varsFile || name == varsFile+".json":
 			first = append(first, filepath.Join(dir, name)) // ".json" sorts last
 		case strings.HasSuffix(name, autoVarsExt) || strings.HasSuffix(name, autoVarsExt+".json"):

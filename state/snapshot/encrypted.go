@@ -60,7 +60,7 @@ func (e *encrypted) Describe(workspace string) Description {
 	d := e.Backend.Describe(workspace)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	d.Stale = e.stale[workspace]
+	d.Stale = d.Stale || e.stale[workspace]
 	return d
 }
 

@@ -137,8 +137,8 @@ const (
 
 // Describe describes the place of the snapshot.
 func (l *Local) Describe(workspace string) Description {
-	_, out, _ := l.paths(workspace)
-	return Description{Where: out, Form: tfstate.Indented}
+	in, out, _ := l.paths(workspace)
+	return Description{Where: out, Form: tfstate.Indented, Stale: in != out}
 }
 
 // Read implements Backend.

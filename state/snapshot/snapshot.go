@@ -95,8 +95,8 @@ type Description struct {
 	Unlockable bool
 	// Volatile is set if snapshots and workspaces end with the process.
 	Volatile bool
-	// Stale is set if the last snapshot that was read is not encrypted as configured: it is then written again,
-	// even without changes.
+	// Stale is set if the snapshot is to be written even without changes: the last one that was read is not encrypted
+	// as configured, or is another file than the one that is written (-state-out).
 	Stale bool
 }
 
