@@ -7,12 +7,13 @@ import (
 	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/state"
 )
 
 // Build makes the plan graph of a configuration and the resources of a state, in a sequence of steps.
 func Build(tree *config.Tree, prior *state.State, refs ReferencesOf) *Static {
-	b := &builder{tree: tree, refs: refs, s: &Static{index: map[nodeKey]int{}},
+	b := &builder{tree: tree, refs: refs, s: &Static{index: map[nodeKey]int{}, single: map[edge][]addr.Key{}},
 		whole: map[wholeModule]bool{}}
 	b.blocks()
 	b.orphans(prior)
@@ -162,18 +163,43 @@ func (b *builder) references() {
 		if n.Kind == ResourceDone || n.Kind == OrphanNode || n.Kind == CloseNode {
 			continue
 		}
-		for _, r := range b.refs.References(n) {
-			b.edgesTo(i, n.Module, r.Reference)
-		}
+		b.edgesOf(i, n.Module, b.refs.References(n))
 		if n.Kind == ResourceNode {
 			for _, r := range b.refs.ImportReferences(n) {
 				b.edgesTo(i, addr.RootModule, r.Reference)
 			}
 		}
 		if n.Kind == VariableNode && n.Tree.Call != nil {
-			for _, r := range b.refs.ArgumentReferences(n.Tree, n.Variable.Name) {
-				b.edgesTo(i, n.Tree.Parent.Path, r.Reference)
+			b.edgesOf(i, n.Tree.Parent.Path, b.refs.ArgumentReferences(n.Tree, n.Variable.Name))
+		}
+	}
+}
+
+// edgesOf makes vertex i depend on what references in module m name.
+func (b *builder) edgesOf(i int, m addr.Module, refs []eval.Reference) {
+	single := false
+	for _, r := range refs {
+		b.edgesTo(i, m, r.Reference)
+		if _, ok := r.Subject.(addr.ResourceRef); ok {
+			single = true
+		}
+	}
+	if !single {
+		return
+	}
+	whole := map[edge]bool{}
+	for _, r := range refs {
+		for _, before := range b.s.Targets(m, r.Reference) {
+			e := edge{before, i}
+			ref, ok := r.Subject.(addr.ResourceRef)
+			if !ok {
+				whole[e] = true
 			}
+			if whole[e] {
+				delete(b.s.single, e)
+				continue
+			}
+			b.s.single[e] = append(b.s.single[e], ref.Key)
 		}
 	}
 }
@@ -264,6 +290,7 @@ func (b *builder) dependsOn() {
 					continue // a block that depends on itself asks for nothing
 				case namesResource(r.Reference):
 					n.DependsOnResources = append(n.DependsOnResources, before)
+					delete(b.s.single, edge{before, i})
 				default:
 					n.DependsOn = append(n.DependsOn, before)
 				}

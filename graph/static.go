@@ -109,7 +109,13 @@ type Static struct {
 	Nodes []Node
 	Graph *dag.Graph
 	index map[nodeKey]int
+	// single are the edges from the end of a resource to a vertex whose block refers only to single instances of the
+	// resource, by constant keys, with these keys.
+	single map[edge][]addr.Key
 }
+
+// edge is an edge between two vertices of the plan graph.
+type edge struct{ before, after int }
 
 type nodeKey struct {
 	module addr.Module

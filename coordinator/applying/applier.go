@@ -104,6 +104,8 @@ type Applier struct {
 	// values the apply needs.
 	nodes  []int
 	needed []bool
+	// first are the instances for which create_before_destroy is recorded when they are created or updated.
+	first map[addr.Instance]bool
 	// changed has the instances whose current objects the plan changes.
 	changed func() map[addr.Instance]bool
 
@@ -130,7 +132,8 @@ type work struct {
 // New returns the program of an applying run.
 func New(o Options) *Applier {
 	a := &Applier{
-		Options: o, closure: graph.NewClosure(o.Static), needed: graph.Needed(o.Static, o.Plan), state: o.State.Clone(),
+		Options: o, closure: graph.NewClosure(o.Static), needed: graph.Needed(o.Static, o.Plan),
+		first: graph.RecordedFirst(o.Static, o.Plan), state: o.State.Clone(),
 		checks: map[string]*state.CheckResult{}, rechecked: map[checkKey]bool{}, checkObjects: map[checkKey]int{},
 	}
 	a.changed = sync.OnceValue(func() map[addr.Instance]bool {

@@ -38,13 +38,13 @@ func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 	case d.Operation == "create" && c.Action == plan.CreateThenDelete && old != nil:
 		changes = append(changes, state.SetObject{Addr: c.Addr, Deposed: deposed, Provider: a.state.ProviderOf(c.Addr),
 			Object: old})
-		o.Dependencies, o.CreateBeforeDestroy = a.dependencies(c.Addr), c.CreateBeforeDestroy
+		o.Dependencies, o.CreateBeforeDestroy = a.dependencies(c.Addr), a.recordsFirst(c)
 	case old != nil:
 		o = *old
 		d.Before = old.Status
 		o.Status, o.Doubt = state.InDoubt, &d
 	default: // the object of the resolution must be destroyed later
-		o.Dependencies, o.CreateBeforeDestroy = a.dependencies(c.Addr), c.CreateBeforeDestroy
+		o.Dependencies, o.CreateBeforeDestroy = a.dependencies(c.Addr), a.recordsFirst(c)
 	}
 	changes = append(changes, state.SetObject{Addr: c.Addr, Deposed: key, Provider: c.Provider, Object: &o})
 	a.state.Apply(changes...)

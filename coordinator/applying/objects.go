@@ -177,12 +177,21 @@ func (a *Applier) made(c *plan.Change, r *values.Resource, ev *instance.Instance
 	return step
 }
 
+// recordsFirst reports whether the object that a change makes is recorded with create_before_destroy. A replacement has
+// been done in one order or the other.
+func (a *Applier) recordsFirst(c *plan.Change) bool {
+	if c.Action.IsReplace() {
+		return c.CreateBeforeDestroy
+	}
+	return a.first[c.Addr]
+}
+
 // objectOf returns the object for the state from a result.
 func (a *Applier) objectOf(c *plan.Change, ev *instance.Instance, value cty.Value, r *wire.ApplyResult) (*state.Object,
 	error) {
 	o := &state.Object{
 		Status: state.Ready, SchemaVersion: ev.Schema.Version, Private: r.Private,
-		Dependencies: a.dependencies(c.Addr), CreateBeforeDestroy: c.CreateBeforeDestroy, SkipDestroy: c.SkipDestroy,
+		Dependencies: a.dependencies(c.Addr), CreateBeforeDestroy: a.recordsFirst(c), SkipDestroy: c.SkipDestroy,
 	}
 	if old := a.object(c.Addr, state.CurrentObject); c.Action == plan.Update && old != nil {
 		o.Status = old.Status
