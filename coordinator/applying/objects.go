@@ -17,7 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// apply creates or updates an object; for one that does not change it checks the postconditions again.
+// apply creates or updates an object; for one that does not change it checks the conditions again.
 func (a *Applier) apply(v int, c *plan.Change) program.Step {
 	r := a.block(c.Addr)
 	if r == nil {
@@ -78,7 +78,7 @@ func encodeIdentity(v cty.Value) ([]byte, error) {
 	return coding.EncodeValue(v, v.Type())
 }
 
-// recheck checks the postconditions of an object that does not change, with the values known now.
+// recheck checks the conditions of an object that does not change, with the values known now.
 func (a *Applier) recheck(r *values.Resource, c *plan.Change) program.Step {
 	var step program.Step
 	if o := a.object(c.Addr, state.CurrentObject); o != nil && o.Status != state.InDoubt && a.ownsInstance(c.Addr) {
@@ -89,12 +89,11 @@ func (a *Applier) recheck(r *values.Resource, c *plan.Change) program.Step {
 			step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: c.Provider, Object: &kept})
 		}
 	}
-	if a.Plan.Mode == plan.Normal && len(r.Code.Config.Postconditions) > 0 && c.Deposed == state.CurrentObject {
-		conditions := r.CheckPostconditions(c.Addr.String(), a.repetition(r, c.Addr.Key), c.After)
-		step.Diags = errorsOnly(conditions.Diags)
-		step.Value = &effect{checks: instance.Outcomes("resource", c.Addr.Config().String(), conditions)}
+	if a.Plan.Mode == plan.Normal && c.Deposed == state.CurrentObject {
+		checks, diags := a.conditions(r, c)
+		step.Diags = errorsOnly(diags)
+		step.Value = &effect{checks: checks}
 	}
-
 	if c.Importing != nil {
 		e, _ := step.Value.(*effect)
 		if e == nil {
@@ -104,6 +103,19 @@ func (a *Applier) recheck(r *values.Resource, c *plan.Change) program.Step {
 		step.Value = e
 	}
 	return step
+}
+
+// conditions checks the conditions of an object that does not change: its preconditions and, if they hold, its
+// postconditions.
+func (a *Applier) conditions(r *values.Resource, c *plan.Change) ([]instance.Outcome, diag.List) {
+	address, config, rep := c.Addr.String(), c.Addr.Config().String(), a.repetition(r, c.Addr.Key)
+	before := r.CheckPreconditions(address, rep)
+	outcomes := instance.Outcomes("resource", config, before)
+	if before.Diags.HasErrors() {
+		return outcomes, before.Diags
+	}
+	after := r.CheckPostconditions(address, rep, c.After)
+	return append(outcomes, instance.Outcomes("resource", config, after)...), before.Diags.Append(after.Diags)
 }
 
 func (a *Applier) repetition(r *values.Resource, k addr.Key) eval.Repetition {

@@ -1,0 +1,47 @@
+package operation_test
+
+import (
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/values"
+)
+
+// An apply evaluated only the postconditions of objects that do not change. A precondition that could not be evaluated
+// when planning, because it refers to something that changes, was never evaluated: it stayed unknown, and its violation
+// went unnoticed.
+func TestAnApplyChecksPreconditionsOfObjectsThatDoNotChange(t *testing.T) {
+	const text = `
+variable "name" {}
+resource "fake_thing" "a" { name = var.name }
+resource "fake_thing" "b" {
+  name = "b"
+  lifecycle {
+    precondition {
+      condition     = fake_thing.a.id != "id3"
+      error_message = "an unlucky id"
+    }
+  }
+}
+`
+	e := newEstate(t)
+	name := func(name string) {
+		e.session.Inputs = map[string]values.Input{"name": {Value: cty.StringVal(name)}}
+	}
+	name("one")
+	e.apply(text)
+	e.apply(text)
+	e.equal("without changes", checks(e.state().Checks), []string{"resource fake_thing.b pass"})
+	name("two")
+	e.configure(text)
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	if !diags.HasErrors() || !says(diags, "an unlucky id") {
+		t.Errorf("the precondition was not evaluated: %v", diags)
+	}
+	e.equal("violated", checks(e.state().Checks), []string{"resource fake_thing.b fail"})
+	name("three")
+	e.apply(text)
+	e.equal("met again", checks(e.state().Checks), []string{"resource fake_thing.b pass"})
+}
