@@ -10,6 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
@@ -63,13 +64,16 @@ func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev
 // none. then is the step after them.
 func (a *Applier) provisionDestroyed(v int, c *plan.Change, place program.Placement, then func() program.Step) (
 	step program.Step, has bool) {
-	m := a.Store.Root()
+	m := a.Store.Module(c.Addr.Module)
+	if m == nil {
+		m = a.Store.Gone(c.Addr.Module)
+	}
 	var list []*config.Provisioner
 	var connection hcl.Body
-	if r := a.block(c.Addr); r != nil {
-		m, list, connection = r.Module(), provisionersOf(r.Code.Config, true), r.Code.Config.Connection
+	if r := declared(m, c.Addr.Resource); r != nil {
+		list, connection = provisionersOf(r, true), r.Connection
 	} else if b := a.Removed(c.Addr); b != nil {
-		list, connection = b.Provisioners, b.Connection
+		m, list, connection = a.Store.Root(), b.Provisioners, b.Connection
 	}
 	if len(list) == 0 {
 		return step, false
@@ -91,6 +95,14 @@ func (a *Applier) provisionDestroyed(v int, c *plan.Change, place program.Placem
 		Lane: program.Safe, Place: place, Diags: diags,
 		Task: &wire.Task{Address: c.Addr.String(), Provision: task, More: true},
 	}, true
+}
+
+// declared returns the block of a resource in a module instance, which may be nil or gone; nil if there is none.
+func declared(m *values.Module, r addr.Resource) *config.Resource {
+	if m == nil {
+		return nil
+	}
+	return m.Node.Module.Resources[r]
 }
 
 // provisionDiags returns the diagnostics of provisioners. A worker identifies the provisioner by an index.

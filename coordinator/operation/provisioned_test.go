@@ -56,3 +56,44 @@ resource "fake_thing" "b" { name = "b-${fake_thing.a.id}" }
 		t.Errorf("the provisioners have written %q, %v; want %q", text, err, want)
 	}
 }
+
+// The destroy-time provisioners of an object were looked up in its module instance. When count, for_each or enabled
+// of the call had taken that instance away, they were silently skipped, although the module still has the block.
+func TestDestroyProvisionersRunWhenTheirModuleInstanceGoes(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	child := strings.Replace(`
+resource "fake_thing" "a" {
+  for_each = toset(["x"])
+  name     = "a"
+  provisioner "local-exec" {
+    when    = destroy
+    command = "echo ${each.key}-${self.name}-${path.module} >> LOG"
+  }
+}`, "LOG", log, 1)
+	called := func(repetition string) string {
+		return `module "m" {
+  source = "./child"
+  ` + repetition + `
+}`
+	}
+	for gone, c := range map[string]struct{ with, without string }{
+		"count":            {called(`count = 1`), called(`count = 0`)},
+		"for_each":         {called(`for_each = toset(["k"])`), called(`for_each = toset([])`)},
+		"enabled":          {called(`lifecycle { enabled = true }`), called(`lifecycle { enabled = false }`)},
+		"the whole module": {called(``), `output "o" { value = 1 }`},
+	} {
+		t.Run(gone, func(t *testing.T) {
+			_ = os.Remove(log)
+			e := newEstate(t)
+			e.apply(c.with, child)
+			e.apply(c.without, child)
+			e.equal("cloud", e.cloud.names(), nil)
+			var want []string
+			if gone != "the whole module" { // then there is no block either
+				want = []string{"x-a-child"}
+			}
+			text, _ := os.ReadFile(log) // none ran
+			e.equal("ran", strings.Fields(string(text)), want)
+		})
+	}
+}

@@ -138,6 +138,18 @@ func (s *Store) Module(m addr.ModuleInstance) *Module {
 	return parent.Call(step.Name).children[step.Key]
 }
 
+// Gone returns an instance of a module that the configuration still calls, but no longer with this key; nil if it does
+// not call the module. The instance only has the paths of its module: destroy-time provisioners need no more.
+func (s *Store) Gone(m addr.ModuleInstance) *Module {
+	node := s.Code.Tree.Modules[m.Module()]
+	if node == nil {
+		return nil
+	}
+	gone := &Module{Addr: m, Node: node, store: s}
+	gone.Scope = eval.New(s.scopeOptions(gone, ""))
+	return gone
+}
+
 // Instances returns the instances of a static module, sorted by their keys. It expands every call on the path.
 func (s *Store) Instances(m addr.Module) []*Module {
 	out := []*Module{s.root}
