@@ -49,27 +49,46 @@ func (o TextOptions) rule() string {
 
 // PlanText writes a plan for people. It returns the error of writing.
 func PlanText(w io.Writer, p *plan.Plan, schemas *values.Schemas, o TextOptions) error {
-	t := planText{TextOptions: o, plan: p, schemas: schemas}
+	t := planText{TextOptions: o, plan: p, schemas: schemas, w: w}
 	t.write()
 	if text := document.UnreadSentence(p.Unread); text != "" {
 		t.line("\n" + o.wrap(text))
 	}
-	_, err := w.Write(t.b.Bytes())
-	return err
+	t.flush()
+	return t.err
 }
 
 type planText struct {
 	TextOptions
 	plan    *plan.Plan
 	schemas *values.Schemas
-	b       bytes.Buffer
+	w       io.Writer
+	b       bytes.Buffer // what is not written yet
+	err     error        // of writing
 
 	counts map[plan.Action]int // of the shown changes, without no-ops
 	// referred are the attributes that the plan refers to, computed at first use.
 	referred map[addr.Instance][]cty.Path
 }
 
-func (t *planText) line(text string) { t.b.WriteString(text + "\n") }
+// enough is the size of the text, in bytes, that is written at once.
+const enough = 32 << 10
+
+func (t *planText) line(text string) {
+	t.b.WriteString(text)
+	t.b.WriteByte('\n')
+	if t.b.Len() >= enough {
+		t.flush()
+	}
+}
+
+// flush writes whole lines: the writer may clean each part of the text separately.
+func (t *planText) flush() {
+	if t.err == nil {
+		_, t.err = t.w.Write(t.b.Bytes())
+	}
+	t.b.Reset()
+}
 
 func (t *planText) write() {
 	t.counts = map[plan.Action]int{}

@@ -57,13 +57,13 @@ func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
 		return instance.Broken("encoding the identity of "+c.Addr.String(), err)
 	}
 	end := program.Step{
-		Lane: lane(c.Provider.Provider), Place: ev.Place,
+		Lane: lane(c.Provider.Provider), Place: &ev.Place,
 		Task: &wire.Task{Address: c.Addr.String(), Provider: ev.Wire, Apply: task},
 	}
 	destroyed := func(res *wire.Result) program.Step { return a.destroyed(c, gone, s, prior, res) }
 	if provision && c.Action != plan.CreateThenDelete && c.Deposed == state.CurrentObject &&
 		prior.Status != state.Tainted {
-		if step, has := a.provisionDestroyed(v, c, ev.Place, func() program.Step {
+		if step, has := a.provisionDestroyed(v, c, &ev.Place, func() program.Step {
 			a.work[v].then = destroyed
 			return end
 		}); has {

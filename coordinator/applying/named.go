@@ -245,7 +245,7 @@ func (a *Applier) openNext(v int, n *graph.Node, rs []*values.Resource, keys []a
 		return a.openNext(v, n, rs[1:], keys[1:], came, diags.Append(more))
 	}
 	return program.Step{
-		Diags: nil, Lane: program.Fast, Place: ev.Place,
+		Diags: nil, Lane: program.Fast, Place: &ev.Place,
 		Task: &wire.Task{Address: at.String(), Provider: ev.Wire, Ephemeral: &wire.EphemeralTask{Op: "open",
 			Type: at.Resource.Type, Config: config}},
 	}
@@ -281,6 +281,7 @@ func (a *Applier) close(v int, n *graph.Node) program.Step {
 	if next == nil {
 		return program.Step{}
 	}
+	place := next.place
 	private, diags := a.Renewals.Release(next.at.String(), next.private)
 	a.work[v].then = func(res *wire.Result) program.Step {
 		step := a.close(v, n)
@@ -288,7 +289,7 @@ func (a *Applier) close(v int, n *graph.Node) program.Step {
 		return step
 	}
 	return program.Step{
-		Lane: program.Fast, Place: next.place,
+		Lane: program.Fast, Place: &place,
 		Task: &wire.Task{Address: next.at.String(), Provider: next.provider, Ephemeral: &wire.EphemeralTask{Op: "close",
 			Type: next.at.Resource.Type, Private: private}},
 	}

@@ -65,7 +65,7 @@ func (a *Applier) apply(v int, c *plan.Change) program.Step {
 		return step
 	}
 	return program.Step{
-		Lane: lane(ev.Provider.Provider), Place: ev.Place,
+		Lane: lane(ev.Provider.Provider), Place: &ev.Place,
 		Task: &wire.Task{Address: c.Addr.String(), Provider: ev.Wire, Apply: task,
 			More: c.Action != plan.Update && len(createProvisioners(ev.Resource.Code.Config)) > 0},
 	}
@@ -304,7 +304,7 @@ func (a *Applier) read(v int, c *plan.Change) program.Step {
 		}
 	}
 	return program.Step{
-		Lane: program.Fast, Place: ev.Place,
+		Lane: program.Fast, Place: &ev.Place,
 		Task: &wire.Task{Address: c.Addr.String(), Provider: ev.Wire,
 			Read: &wire.ReadDataTask{Type: c.Addr.Resource.Type, Config: config, Meta: ev.Meta}},
 	}

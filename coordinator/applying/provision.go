@@ -49,7 +49,7 @@ func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev
 		worker = "" // the built-in provider uses neither a worker's disk nor a slot
 	}
 	step.Task = &wire.Task{Address: c.Addr.String(), Provision: task, Worker: worker}
-	step.Lane, step.Place = program.Safe, ev.Place
+	step.Lane, step.Place = program.Safe, &ev.Place
 	a.work[v].then = func(res *wire.Result) program.Step {
 		after := program.Step{Diags: provisionDiags(res, list)}
 		if after.Diags.HasErrors() {
@@ -62,7 +62,7 @@ func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev
 
 // provisionDestroyed returns the task for the destroy-time provisioners of an object; has is false if its block has
 // none. then is the step after them.
-func (a *Applier) provisionDestroyed(v int, c *plan.Change, place program.Placement, then func() program.Step) (
+func (a *Applier) provisionDestroyed(v int, c *plan.Change, place *program.Placement, then func() program.Step) (
 	step program.Step, has bool) {
 	m := a.Store.Module(c.Addr.Module)
 	if m == nil {

@@ -141,8 +141,9 @@ func (l *Loop) holdsAll(w *work, c *class) bool {
 
 // classify finds the class of a vertex from its placement.
 func (l *Loop) classify(x *vertex, w *work) int32 {
-	name, limits := l.Place(w.step.Place, l.isLive)
-	if w.step.Place.Anywhere && !l.isLive(name) {
+	at := w.placement()
+	name, limits := l.Place(*at, l.isLive)
+	if at.Anywhere && !l.isLive(name) {
 		name = cmp.Or(l.anyLive(), name)
 	}
 	if x.hidden {
@@ -170,6 +171,14 @@ func (l *Loop) classify(x *vertex, w *work) int32 {
 	id := int32(len(l.classes) - 1 + firstClass)
 	l.byClass[string(key)] = id
 	return id
+}
+
+// placement returns what the placement rules look at.
+func (w *work) placement() *program.Placement {
+	if w.step.Place == nil {
+		return &program.Placement{}
+	}
+	return w.step.Place
 }
 
 func (l *Loop) poolOf(name string) *pool {
@@ -200,7 +209,7 @@ func (l *Loop) anyLive() string {
 // tooEarly reports whether workers that the vertex could run on may not have sent their first heartbeat yet: those of
 // the pool of its region or, without one, of any pool.
 func (l *Loop) tooEarly(w *work) bool {
-	p := &w.step.Place
+	p := w.placement()
 	return l.now.Before(l.settledAt) && !l.halted() && (p.Anywhere && !l.Embedded && l.anyLive() == "" ||
 		p.Region != "" && !l.isLive(p.Region) || p.ProviderRegion != "" && !l.isLive(p.ProviderRegion))
 }

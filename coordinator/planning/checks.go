@@ -157,5 +157,5 @@ func (p *Planner) closeEphemerals(n *graph.Node) program.Step {
 	if o == nil {
 		return program.Step{}
 	}
-	return program.Step{Task: p.closeTask(o), Lane: program.Fast, Place: o.work.Place}
+	return program.Step{Task: p.closeTask(o), Lane: program.Fast, Place: &o.work.Place}
 }

@@ -56,7 +56,7 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 		return instance.Broken("encoding the configuration of "+o.addr.String(), err)
 	}
 	return program.Step{
-		Diags: diags, Lane: program.Fast, Place: w.Place,
+		Diags: diags, Lane: program.Fast, Place: &w.Place,
 		Task: &wire.Task{Address: o.addr.String(), Provider: w.Wire,
 			Read: &wire.ReadDataTask{Type: o.addr.Resource.Type, Config: config, Meta: w.Meta}},
 	}
@@ -198,7 +198,7 @@ func (p *Planner) prepareEphemeral(node int, o *object) program.Step {
 		return instance.Broken("encoding the configuration of "+o.addr.String(), err)
 	}
 	return program.Step{
-		Diags: diags, Lane: program.Fast, Place: w.Place,
+		Diags: diags, Lane: program.Fast, Place: &w.Place,
 		Task: &wire.Task{Address: o.addr.String(), Provider: w.Wire, Ephemeral: &wire.EphemeralTask{Op: "open",
 			Type: o.addr.Resource.Type, Config: config}},
 	}

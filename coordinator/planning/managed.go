@@ -94,7 +94,7 @@ func (p *Planner) prepareManaged(node int, o *object) program.Step {
 		}
 	}
 	return program.Step{
-		Diags: diags, Lane: program.Fast, Place: w.Place,
+		Diags: diags, Lane: program.Fast, Place: &w.Place,
 		Task: &wire.Task{Address: o.addr.String(), Provider: w.Wire, Plan: task},
 	}
 }

@@ -60,7 +60,7 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 	}
 	w.Identity = p.Code.Schemas.Identity(served.Provider, o.addr.Resource.Type)
 	return program.Step{
-		Diags: diags, Lane: program.Fast, Place: w.Place,
+		Diags: diags, Lane: program.Fast, Place: &w.Place,
 		Task: &wire.Task{Address: o.addr.String(), Provider: w.Wire, Plan: &wire.PlanTask{
 			Type: o.addr.Resource.Type, Prior: values.StoredForWire(w.prior),
 			Refresh: !p.SkipRefresh || mustRead, SkipPlan: p.Mode == plan.RefreshOnly || p.forgets(o), Destroy: true,

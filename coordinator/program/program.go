@@ -81,7 +81,7 @@ type Placement struct {
 type Step struct {
 	Task  *wire.Task
 	Lane  Lane
-	Place Placement
+	Place *Placement // nil: nothing is known
 
 	// Changes are made durable together with the event that the step is recorded by.
 	Changes []state.Change

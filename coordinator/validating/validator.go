@@ -198,7 +198,7 @@ func (v *Validator) imports(n *graph.Node) diag.List {
 // has one instance.
 func (v *Validator) ask(step *program.Step, p addr.Provider, kind, typeName string, config []byte) {
 	step.Lane = program.Fast
-	step.Place = program.Placement{Provider: addr.ProviderInstance{Provider: p}, Address: p.Display(),
+	step.Place = &program.Placement{Provider: addr.ProviderInstance{Provider: p}, Address: p.Display(),
 		ResourceType: typeName, Anywhere: true}
 	step.Task = &wire.Task{
 		Address: p.Display(), Provider: wire.Provider{Package: v.Package(p), Address: p.String(), Dir: v.Store.WorkDir},

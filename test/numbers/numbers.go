@@ -148,7 +148,8 @@ func (p *Program) ask(v, op int) program.Step {
 		Args: [][]byte{encodeNumbers(append([]uint64{uint64(v), uint64(op)}, p.inputs(v)...))},
 	}}}
 	if p.Place != nil {
-		step.Place = p.Place(v)
+		at := p.Place(v)
+		step.Place = &at
 	}
 	return step
 }
