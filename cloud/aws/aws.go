@@ -171,7 +171,8 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 		}
 	})
 	session := &Session{
-		Region: s.Region, client: client, attempts: attempts, userAgent: s.UserAgent, endpoints: s.endpoints(loaded),
+		Region: s.Region, client: client, attempts: attempts, userAgent: s.UserAgent,
+		endpoints: s.endpoints(ctx, loaded),
 	}
 	session.credentials = s.provider(loaded, stsClient)
 	stsClient = sts.New(stsClient.Options(), func(o *sts.Options) { o.Credentials = session.credentials })

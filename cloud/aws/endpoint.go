@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -8,58 +9,45 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 )
 
-// endpoints are the addresses of services, as the environment and the shared files configure them.
+// endpoints are the addresses of services.
 type endpoints struct {
-	env    func(name string) string
-	shared config.SharedConfig // the profile's part of the shared files
+	custom map[string]string // by service: those that the environment or the shared files configure
 	region string
 	// dual and fips choose kinds of AWS's own addresses.
 	dual, fips bool
 }
 
-func (s *Settings) endpoints(loaded sdk.Config) endpoints {
-	e := endpoints{env: s.Env, region: s.Region}
-	for _, source := range loaded.ConfigSources {
-		if shared, ok := source.(config.SharedConfig); ok {
-			e.shared = shared
-		}
-	}
-	dual, given, _ := e.shared.GetUseDualStackEndpoint(context.Background()) // reads a field
-	e.dual = s.DualStack || e.either("AWS_USE_DUALSTACK_ENDPOINT", given && dual == sdk.DualStackEndpointStateEnabled)
-	fips, given, _ := e.shared.GetUseFIPSEndpoint(context.Background())
-	e.fips = s.FIPS || e.either("AWS_USE_FIPS_ENDPOINT", given && fips == sdk.FIPSEndpointStateEnabled)
-	return e
-}
-
-// either returns the value of a variable, or that of the shared files if it is not set.
-func (e endpoints) either(variable string, shared bool) bool {
-	if v := e.env(variable); v != "" {
-		return strings.EqualFold(v, "true")
-	}
-	return shared
-}
-
 // ids are the names of services in variables and in the shared files.
 var ids = map[string]string{"s3": "S3", "dynamodb": "DynamoDB", "kms": "KMS"}
 
-// configured returns the address of a service in the environment or the shared files, in the order of AWS's tools: that
-// of the service comes before the common one of all services. It is empty if there is none.
-func (e endpoints) configured(service string) string {
-	id, known := ids[service]
-	if !known || e.either("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
-		e.shared.IgnoreConfiguredEndpoints != nil && *e.shared.IgnoreConfiguredEndpoints) {
-		return ""
+// endpoints reads the environment, and the profile that the library has loaded.
+func (s *Settings) endpoints(ctx context.Context, loaded sdk.Config) endpoints {
+	var profile config.SharedConfig
+	for _, source := range loaded.ConfigSources {
+		if found, ok := source.(config.SharedConfig); ok {
+			profile = found
+		}
 	}
-	if v := e.env("AWS_ENDPOINT_URL_" + strings.ToUpper(id)); v != "" {
-		return v
+	// either returns the value of a variable, or that of the profile if it is not set.
+	either := func(variable string, profile bool) bool {
+		if v := s.Env(variable); v != "" {
+			return strings.EqualFold(v, "true")
+		}
+		return profile
 	}
-	if v, found, _ := e.shared.GetServiceBaseEndpoint(context.Background(), id); found { // reads a field
-		return v
+	e := endpoints{custom: map[string]string{}, region: s.Region}
+	e.dual = s.DualStack || either("AWS_USE_DUALSTACK_ENDPOINT",
+		profile.UseDualStackEndpoint == sdk.DualStackEndpointStateEnabled)
+	e.fips = s.FIPS || either("AWS_USE_FIPS_ENDPOINT", profile.UseFIPSEndpoint == sdk.FIPSEndpointStateEnabled)
+	if either("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", sdk.ToBool(profile.IgnoreConfiguredEndpoints)) {
+		return e
 	}
-	if v := e.env("AWS_ENDPOINT_URL"); v != "" {
-		return v
+	for service, id := range ids { // the address of the service comes before the common one, as in AWS's tools
+		ofProfile, _, _ := profile.GetServiceBaseEndpoint(ctx, id) // it reads a field
+		e.custom[service] = cmp.Or(s.Env("AWS_ENDPOINT_URL_"+strings.ToUpper(id)), ofProfile, s.Env("AWS_ENDPOINT_URL"),
+			profile.BaseEndpoint)
 	}
-	return e.shared.BaseEndpoint
+	return e
 }
 
 // partitions have the domains of regions that begin with a prefix; the last one has all others.
@@ -95,7 +83,7 @@ func (e endpoints) own(service string) string {
 
 // Endpoint returns the address of a service, such as "s3": the configured one, or AWS's own.
 func (s *Session) Endpoint(service string) string {
-	if custom := s.endpoints.configured(service); custom != "" {
+	if custom := s.endpoints.custom[service]; custom != "" {
 		return WithScheme(custom)
 	}
 	return s.endpoints.own(service)
