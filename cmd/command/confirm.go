@@ -53,8 +53,9 @@ func (s *Screen) Enter(question, what string) (string, diag.List) {
 
 // ask prompts for the value of a required variable.
 func (a *App) ask(v *config.Variable) (string, error) {
-	fmt.Fprint(view.Clean(a.Stdout, false), v.Prompt()) // the text is the module's
+	fmt.Fprint(view.Clean(a.Stdout, false), v.Prompt()) // the description is the module's
 	line, err := a.ReadLine()
+	fmt.Fprintln(a.Stdout)
 	if err != nil && line == "" {
 		return "", errors.New("no value was entered")
 	}

@@ -72,16 +72,21 @@ func (v *Variable) ParseValue(text string) (cty.Value, diag.List) {
 	return value, diag.List(nil).Append(more, evalDiags)
 }
 
-// Prompt returns the text that asks the user for a value.
+// Prompt returns the text that asks the user for a value, up to where the answer is typed.
 func (v *Variable) Prompt() string {
-	if v.Deprecated == "" {
-		return v.Description
+	var b strings.Builder
+	fmt.Fprintf(&b, "var.%s\n", v.Name)
+	for line := range strings.Lines(v.Description) {
+		fmt.Fprintf(&b, "  %s\n", strings.TrimRight(line, "\r\n"))
 	}
-	note := "This variable is deprecated: " + v.Deprecated
-	if v.Description == "" {
-		return note
+	if v.Deprecated != "" {
+		fmt.Fprintf(&b, "  This variable is deprecated: %s\n", v.Deprecated)
 	}
-	return v.Description + "\n" + note
+	if v.Description != "" || v.Deprecated != "" {
+		b.WriteString("\n")
+	}
+	b.WriteString("  Enter a value: ")
+	return b.String()
 }
 
 // VariableFlag is a -var or a -var-file on the command line.
