@@ -261,26 +261,49 @@ func (c *Client) askFor(ctx context.Context, method, path string, query url.Valu
 		}
 		q.body, q.length = content(text), int64(len(text))
 	}
-	answer, err := c.send(ctx, q)
-	if err != nil {
+	code, text, err := c.read(ctx, q, maxAnswer)
+	switch {
+	case err != nil:
 		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode >= 300 {
-		return refusal(q, answer)
-	}
-	if out == nil {
-		_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer)) // so that the connection is reused
+	case out == nil:
 		return nil
+	case code == http.StatusNoContent:
+		return fmt.Errorf("the answer to %s %s has no content", method, u.Path)
 	}
-	text, err := readAll(answer.Body, maxAnswer)
-	if err == nil {
-		err = json.Unmarshal(text, out)
-	}
-	if err != nil {
+	if err := json.Unmarshal(text, out); err != nil {
 		return fmt.Errorf("reading the answer to %s %s: %w", method, u.Path, err)
 	}
 	return nil
+}
+
+// read sends a request, and reads the response, of at most a number of bytes. An error response is a *Refusal. A request
+// that only reads is repeated if the connection was lost in the middle of the response: the service may have been
+// restarted.
+func (c *Client) read(ctx context.Context, q request, most int64) (code int, data []byte, err error) {
+	for attempt := 1; ; attempt++ {
+		answer, err := c.send(ctx, q)
+		if err != nil {
+			return 0, nil, err
+		}
+		if answer.StatusCode >= 300 {
+			err := refusal(q, answer)
+			answer.Body.Close()
+			return 0, nil, err
+		}
+		data, err := readAll(answer.Body, most)
+		answer.Body.Close()
+		switch {
+		case err == nil:
+			return answer.StatusCode, data, nil
+		case ctx.Err() != nil:
+			return 0, nil, context.Cause(ctx)
+		case q.method != http.MethodGet || attempt == readAttempts || errors.Is(err, errTooLong):
+			return 0, nil, fmt.Errorf("reading the answer to %s %s: %w", q.method, q.url.Path, err)
+		}
+		if c.o.Repeating != nil {
+			c.o.Repeating(attempt, err)
+		}
+	}
 }
 
 // address resolves an address from the service, which may be relative to the API.
@@ -318,26 +341,24 @@ func (c *Client) get(ctx context.Context, from string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := request{method: http.MethodGet, url: u, accept: "*/*"}
-	answer, err := c.send(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	switch {
-	case answer.StatusCode == http.StatusNoContent:
+	code, data, err := c.read(ctx, request{method: http.MethodGet, url: u, accept: "*/*"}, maxState)
+	if code == http.StatusNoContent {
 		return nil, nil
-	case answer.StatusCode >= 300:
-		return nil, refusal(q, answer)
 	}
-	return readAll(answer.Body, maxState)
+	return data, err
 }
+
+// readAttempts is the number of attempts for a response that ends too early.
+const readAttempts = 10
+
+// errTooLong is the error for a response that is longer than expected.
+var errTooLong = errors.New("it is too long")
 
 // readAll reads a body of a bounded size.
 func readAll(r io.Reader, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("it has more than %d bytes", most)
+		err = fmt.Errorf("%w: more than %d bytes", errTooLong, most)
 	}
 	return data, err
 }

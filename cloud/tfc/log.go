@@ -83,18 +83,24 @@ func (c *Client) logPart(ctx context.Context, p *Phase, offset int) ([]byte, err
 	query.Set("offset", strconv.Itoa(offset))
 	u.RawQuery = query.Encode()
 	q := request{method: http.MethodGet, url: u, secret: true, accept: "*/*", most: logAttempts}
-	answer, err := c.send(ctx, q)
-	if err != nil {
-		return nil, fmt.Errorf("reading the log: %w", err)
+	for attempt := 1; ; attempt++ {
+		answer, err := c.send(ctx, q)
+		if err != nil {
+			return nil, fmt.Errorf("reading the log: %w", err)
+		}
+		if answer.StatusCode >= 300 {
+			err := refusal(q, answer)
+			answer.Body.Close()
+			return nil, fmt.Errorf("reading the log: %w", err)
+		}
+		// Data read before the connection broke are kept: the rest is requested again.
+		data, err := io.ReadAll(io.LimitReader(answer.Body, logPart+1))
+		answer.Body.Close()
+		switch {
+		case err == nil, len(data) > 0 && ctx.Err() == nil:
+			return data, nil
+		case ctx.Err() != nil, attempt == readAttempts:
+			return nil, fmt.Errorf("reading the log: %w", err)
+		}
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode >= 300 {
-		return nil, fmt.Errorf("reading the log: %w", refusal(q, answer))
-	}
-	// Data read before the connection broke are kept: the rest is requested again.
-	data, err := io.ReadAll(io.LimitReader(answer.Body, logPart+1))
-	if err != nil && (len(data) == 0 || ctx.Err() != nil) {
-		return nil, fmt.Errorf("reading the log: %w", err)
-	}
-	return data, nil
 }
