@@ -366,7 +366,19 @@ func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender
 	}
 	return gate.Handler(mux, gate.Options{Now: time.Now, Logger: log, Ready: func(context.Context) error {
 		return st.View(func(*store.Tx) error { return nil })
-	}, Secret: tfe.SecretPaths})
+	}, Secret: tfe.SecretPaths, Known: func(r *http.Request) bool { return known(svc, r) }})
+}
+
+// known reports whether a request has a valid token, wherever its interface expects it.
+func known(svc *service.Service, r *http.Request) bool {
+	_, password, _ := r.BasicAuth()
+	_, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	for _, token := range []string{password, strings.TrimSpace(bearer), web.Session(r)} {
+		if _, err := svc.Authenticate(token, r.RemoteAddr); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // host serves until the process is interrupted: then no request is taken any more, runs are stopped as after an

@@ -55,6 +55,37 @@ func TestWhoGuessesTokensIsSlowedDownAndNobodyElse(t *testing.T) {
 	}
 }
 
+// One program with an expired token kept everybody out who had the same address, behind a proxy or a firewall: their
+// requests got 429, and command lines that followed a log failed, because they repeat no request for a log.
+func TestWhoHasAValidTokenDoesNotWaitForAProgramWithAnInvalidOne(t *testing.T) {
+	now := time.Now()
+	valid := func(r *http.Request) bool { return r.Header.Get("Authorization") == "good" }
+	h := gate.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !valid(r) && !strings.HasPrefix(r.URL.Path, "/logs/") {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}), gate.Options{Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler), Known: valid,
+		Secret: []string{"/logs/"}})
+	ask := func(path, token string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		r.Header.Set("Authorization", token)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	for range 100 {
+		ask("/api/v2/x", "expired")
+	}
+	for _, try := range []struct {
+		path, token string
+		want        int
+	}{{"/api/v2/x", "expired", 429}, {"/api/v2/x", "", 429}, {"/api/v2/x", "good", 200}, {"/logs/secret", "", 200}} {
+		if got := ask(try.path, try.token); got != try.want {
+			t.Errorf("%s with %q: %d, not %d", try.path, try.token, got, try.want)
+		}
+	}
+}
+
 func TestAMistakeEndsOneAnswer(t *testing.T) {
 	h := gate.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("planted") }),
 		gate.Options{Now: time.Now, Logger: slog.New(slog.DiscardHandler),

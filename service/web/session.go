@@ -28,6 +28,15 @@ const (
 	flashCookie = "__Host-millipede-done"
 )
 
+// Session returns the token of the session that a request belongs to; empty for none.
+func Session(r *http.Request) string {
+	cookie, err := r.Cookie(sessionCookie)
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}
+
 // setCookie sets a session cookie that scripts cannot read; an empty value removes it.
 func (c *call) setCookie(name, value string) {
 	cookie := &http.Cookie{Name: name, Value: value, Path: "/", Secure: true, HttpOnly: true,
