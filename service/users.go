@@ -1,6 +1,7 @@
 package service
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
@@ -78,6 +79,79 @@ func (s *Service) CreateUser(a *Actor, name, email string, admin bool) (u *recor
 		return s.accept(tx, u)
 	})
 	return u, err
+}
+
+// Users returns all users.
+func (s *Service) Users(a *Actor) (out []*record.User, err error) {
+	if !a.admin() {
+		return nil, forbidden("only administrators of the service may list all users")
+	}
+	err = s.store.View(func(tx *store.Tx) error {
+		for u, err := range users.All(tx) {
+			if err != nil {
+				return err
+			}
+			out = append(out, u)
+		}
+		return nil
+	})
+	return out, told(err)
+}
+
+// DeleteUser removes a user with all tokens and memberships. The service keeps its last administrator, and an
+// organization its last owner. What the user has done keeps the ID.
+func (s *Service) DeleteUser(a *Actor, id string) error {
+	return s.audited(a, "user.delete", id, func(tx *store.Tx) error {
+		if !a.admin() {
+			return forbidden("only administrators of the service may delete users")
+		}
+		u, err := users.Get(tx, id)
+		if err != nil {
+			return notFound("there is no user %q", id)
+		}
+		if u.Admin {
+			others := 0
+			for other, err := range users.All(tx) {
+				if err != nil {
+					return err
+				}
+				if other.Admin && other.ID != id {
+					others++
+				}
+			}
+			if others == 0 {
+				return invalid("The service needs an administrator")
+			}
+		}
+		theirs, err := teams.Select(tx, "user", id)
+		if err != nil {
+			return err
+		}
+		for _, t := range theirs {
+			o, err := organizations.Get(tx, strings.ToLower(t.Organization))
+			if err != nil {
+				return err
+			}
+			t.Users = slices.DeleteFunc(t.Users, func(other string) bool { return other == id })
+			if t.ID == o.Owners && len(t.Users) == 0 {
+				return invalid("The organization %s needs an owner", o.Name)
+			}
+			if err := teams.Put(tx, t); err != nil {
+				return err
+			}
+		}
+		for _, membership := range memberships.List(tx, "user", id) {
+			if err := memberships.Delete(tx, membership); err != nil {
+				return err
+			}
+		}
+		for _, token := range tokens.List(tx, "owner", record.TokenUser, id) {
+			if err := tokens.Delete(tx, token); err != nil {
+				return err
+			}
+		}
+		return users.Delete(tx, id)
+	})
 }
 
 // Bootstrap creates the first user, an administrator, the first organization, and a token of the user, if there

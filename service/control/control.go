@@ -1,5 +1,5 @@
 // Package control serves the operators' functions for which the API of other products has no endpoints: halts,
-// the reasons why runs wait, operations in doubt, drift, backups.
+// the reasons why runs wait, operations in doubt, drift, backups, users.
 //
 // It makes no decisions. Its routes begin with Prefix; docs/service.md describes them.
 package control
@@ -47,6 +47,10 @@ func Handler(svc *service.Service, log *slog.Logger) http.Handler {
 	mux.Handle("GET "+Prefix+"workspaces/{workspace}/drift", s.authenticated(s.drift))
 	mux.Handle("POST "+Prefix+"workspaces/{workspace}/drift/refresh", s.authenticated(s.adopt))
 	mux.HandleFunc("GET "+Prefix+"runs/{run}/watch", s.streamed)
+	mux.Handle("GET "+Prefix+"users", s.authenticated(s.users))
+	mux.Handle("POST "+Prefix+"users", s.authenticated(s.createUser))
+	mux.Handle("DELETE "+Prefix+"users/{user}", s.authenticated(s.deleteUser))
+	mux.Handle("PUT "+Prefix+"users/{user}/password", s.authenticated(s.setPassword))
 	return mux
 }
 
