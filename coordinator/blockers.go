@@ -43,7 +43,7 @@ func (x *executor) blockers(limit string) (addresses []string, err error) {
 	for d := range stored.Doubts() {
 		doubts[d.Attempt] = true
 	}
-	memories := map[string]loop.Memory{}
+	memories := map[string]loop.Past{}
 	for _, r := range limits[at].Held {
 		if r.Run == x.RunID || strings.HasPrefix(r.Run, readOnly) {
 			continue
@@ -65,7 +65,7 @@ func (x *executor) blockers(limit string) (addresses []string, err error) {
 }
 
 // remember reads the journal of a run.
-func remember(ctx context.Context, from Records, id string) (journal.Run, loop.Memory, error) {
+func remember(ctx context.Context, from Records, id string) (journal.Run, loop.Past, error) {
 	run, _, err := from.RunPlan(ctx, id)
 	if err != nil {
 		return run, nil, err
@@ -74,6 +74,6 @@ func remember(ctx context.Context, from Records, id string) (journal.Run, loop.M
 	if err != nil {
 		return run, nil, err
 	}
-	past, err := loop.Recollect(run.Vertices, events)
+	past, err := loop.PastOf(run.Vertices, events)
 	return run, past, err
 }

@@ -58,7 +58,7 @@ type former struct {
 	open map[string]bool // the permits under which operations were under way, or in doubt, when the run was resumed
 }
 
-func newFormer(run, process string, past loop.Memory) *former {
+func newFormer(run, process string, past loop.Past) *former {
 	f := &former{run: run, own: loop.OwnName(run, process), open: map[string]bool{}}
 	for name := range past.Permits() {
 		f.open[name] = true

@@ -122,7 +122,7 @@ func TestARunThatAnotherProcessHasEndedKeepsNoPermits(t *testing.T) {
 
 // Each permit that a process left had the journal read, which takes longer than a permit waits when the run is large.
 func TestARunThatIsResumedKnowsWhichPermitsOfEarlierProcessesAreFree(t *testing.T) {
-	past, err := loop.Recollect(2, []journal.Event{
+	past, err := loop.PastOf(2, []journal.Event{
 		{Vertex: 0, Kind: journal.Want}, {Vertex: 0, Kind: journal.Dispatch, Attempt: "a", Permits: []string{"default/r-0"}},
 		{Vertex: 1, Kind: journal.Want}, {Vertex: 1, Kind: journal.Dispatch, Attempt: "b", Permits: []string{"default/r-1"}},
 		{Vertex: 1, Kind: journal.Finish, Attempt: "b"},

@@ -30,10 +30,10 @@ func Resume(ctx context.Context, o Options) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the journal of run %s: %w", o.RunID, err)
 	}
-	if p, ok := o.Program.(program.Restorer); ok && len(r.memory) > 0 {
-		p.Restore(r.memory.Done(o.Program.Graph().Len()))
+	if p, ok := o.Program.(program.Restorer); ok && len(r.past) > 0 {
+		p.Restore(r.past.Done(o.Program.Graph().Len()))
 	}
-	for m := range r.memory.Attempts() {
+	for m := range r.past.Attempts() {
 		r.acts.remember(m.ID, known{m.Pool, m.Address})
 	}
 	return r, nil
@@ -45,7 +45,7 @@ func (r *Runner) open(ctx context.Context) error {
 	if r.Store == nil {
 		return nil
 	}
-	if f, ok := r.Program.(program.Framed); ok && len(r.memory) == 0 {
+	if f, ok := r.Program.(program.Framed); ok && len(r.past) == 0 {
 		if changes := f.Begin(); len(changes) > 0 {
 			if err := r.Store.Commit(ctx, r.Workspace, r.LockID, journal.Tx{Changes: changes}); err != nil {
 				return fmt.Errorf("recording what the plan found: %w", err)

@@ -119,7 +119,7 @@ type Bug = bug.Error
 type Runner struct {
 	Options
 	loop   *loop.Loop
-	memory loop.Memory // of the processes before this one
+	past   loop.Past // of the processes before this one
 	inbox  *inbox
 	acts   *executor
 	tracer Tracer  // the observer, if it is one; else nil
@@ -172,11 +172,11 @@ func newRunner(ctx context.Context, o Options, again bool, events []journal.Even
 	s.Traced = tracer != nil
 	if len(events) > 0 {
 		var err error
-		if s.Past, err = loop.Recollect(o.Program.Graph().Len(), events); err != nil {
+		if s.Past, err = loop.PastOf(o.Program.Graph().Len(), events); err != nil {
 			return nil, err
 		}
 	}
-	r := &Runner{Options: o, loop: loop.New(s), memory: s.Past, inbox: newInbox(), tracer: tracer}
+	r := &Runner{Options: o, loop: loop.New(s), past: s.Past, inbox: newInbox(), tracer: tracer}
 	r.acts = newExecutor(r.Options, r.inbox)
 	if again {
 		r.former = newFormer(o.RunID, s.Process, s.Past)

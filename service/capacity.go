@@ -106,7 +106,7 @@ func (s *Service) runOfEngine(tx *store.Tx, a *Actor, engine string, known map[s
 		return v
 	}
 	var v *RunView
-	if id := s.books.runOf(engine); id != "" {
+	if id := s.timelines.runOf(engine); id != "" {
 		if found, err := a.runView(tx, id); err == nil {
 			v = found
 		}

@@ -15,9 +15,9 @@ import (
 )
 
 // watched is an engine whose apply shows a timeline, and continues when the test permits it.
-func watched(h *servicetest.Harness, book *timeline.Book, goOn chan struct{}) {
+func watched(h *servicetest.Harness, recorder *timeline.Recorder, goOn chan struct{}) {
 	h.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
-		j.Watched(book, "engine-run")
+		j.Watched(recorder, "engine-run")
 		select {
 		case <-goOn:
 		case <-ctx.Done():
@@ -31,7 +31,7 @@ func TestWhoHoldsAPermitIsToldToThoseWhoMaySeeTheRun(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
 	goOn := make(chan struct{})
-	watched(h, timeline.NewBook(timeline.Head{Ended: timeline.None}), goOn)
+	watched(h, timeline.NewRecorder(timeline.Head{Ended: timeline.None}), goOn)
 	h.Capacity.Has = []service.Limit{{Name: "quota", Slots: 2, Held: []service.Permit{{Run: "engine-run", Since: time.Now()},
 		{Run: "elsewhere"}}}}
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
@@ -45,7 +45,7 @@ func TestWhoHoldsAPermitIsToldToThoseWhoMaySeeTheRun(t *testing.T) {
 		if held[0].Of != nil && held[0].Of.ID == r.ID && held[1].Of == nil {
 			break
 		}
-		b, err := h.Stream().Read(t.Context(), at, nil) // the engine has not shown its book yet
+		b, err := h.Stream().Read(t.Context(), at, nil) // the engine has not shown its recorder yet
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,8 +83,8 @@ func TestTheTimelineOfAPhaseIsFollowedAndKept(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
 	goOn := make(chan struct{})
-	book := timeline.NewBook(timeline.Head{Ended: timeline.None})
-	watched(h, book, goOn)
+	recorder := timeline.NewRecorder(timeline.Head{Ended: timeline.None})
+	watched(h, recorder, goOn)
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	at := h.Stream().Now()
 	v := h.Await(r.ID, record.Applying)
@@ -100,13 +100,13 @@ func TestTheTimelineOfAPhaseIsFollowedAndKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book.Add(timeline.Vertex{Number: 1, Address: "fleet_vm.a", Status: timeline.Failed, Failure: "no room"})
-	book.Add(timeline.Vertex{Number: 2, Address: "fleet_vm.b", Status: timeline.Skipped, Because: "fleet_vm.a"})
+	recorder.Add(timeline.Vertex{Number: 1, Address: "fleet_vm.a", Status: timeline.Failed, Failure: "no room"})
+	recorder.Add(timeline.Vertex{Number: 2, Address: "fleet_vm.b", Status: timeline.Skipped, Because: "fleet_vm.a"})
 	c, over, err := reader.Next(t.Context(), 0)
 	if err != nil || over || len(c.Vertices) != 2 {
 		t.Fatalf("%+v, %t, %v", c, over, err)
 	}
-	book.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Ended, h.Outcome = 5, "failed" })
+	recorder.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Ended, h.Outcome = 5, "failed" })
 	if _, over, err := reader.Next(t.Context(), c.Cursor); err != nil || !over {
 		t.Errorf("the end: %t, %v", over, err)
 	}
@@ -123,7 +123,7 @@ func TestTheTimelineOfAPhaseIsFollowedAndKept(t *testing.T) {
 			t.Fatalf("%t, %v", live, err)
 		}
 		var kept, now bytes.Buffer
-		if err := errors.Join(write(&kept), book.Write(&now, piece, 0)); err != nil {
+		if err := errors.Join(write(&kept), recorder.Write(&now, piece, 0)); err != nil {
 			t.Fatal(err)
 		}
 		if strings.TrimSpace(kept.String()) != strings.TrimSpace(now.String()) {
@@ -135,10 +135,10 @@ func TestTheTimelineOfAPhaseIsFollowedAndKept(t *testing.T) {
 func TestOperationsOfARunThatWasLeftAreInDoubt(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	book := timeline.NewBook(timeline.Head{Ended: timeline.None})
-	book.Add(timeline.Vertex{Number: 1, Address: "fleet_vm.a", Status: timeline.Running, Worker: "w1"})
-	book.Add(timeline.Vertex{Number: 2, Address: "fleet_vm.b", Status: timeline.Done})
-	watched(h, book, nil)
+	recorder := timeline.NewRecorder(timeline.Head{Ended: timeline.None})
+	recorder.Add(timeline.Vertex{Number: 1, Address: "fleet_vm.a", Status: timeline.Running, Worker: "w1"})
+	recorder.Add(timeline.Vertex{Number: 2, Address: "fleet_vm.b", Status: timeline.Done})
+	watched(h, recorder, nil)
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	h.Await(r.ID, record.Applying)
 	if err := h.Cancel(h.Admin, r.ID, ""); err != nil {

@@ -170,13 +170,13 @@ func TestASecretInAFailureIsInNoTimeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
-		book := timeline.NewBook(timeline.Head{Ended: timeline.None})
-		j.Watched(book, "engine-run")
-		book.Add(timeline.Vertex{Number: 1, Address: "fleet_vm.a", Status: timeline.Running})
-		book.Update(1, func(v *timeline.Vertex) {
+		recorder := timeline.NewRecorder(timeline.Head{Ended: timeline.None})
+		j.Watched(recorder, "engine-run")
+		recorder.Add(timeline.Vertex{Number: 1, Address: "fleet_vm.a", Status: timeline.Running})
+		recorder.Update(1, func(v *timeline.Vertex) {
 			v.Status, v.Failure = timeline.Failed, "the key canary-of-the-cloud is not good"
 		})
-		book.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) {
+		recorder.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) {
 			h.Errors = append(h.Errors, "canary-of-the-cloud")
 		})
 		return nil, errors.New("an operation has failed")

@@ -150,13 +150,13 @@ func TestADrainedPoolGetsNothingNewAlsoAfterARestartAndRunsSayThatTheyWaitForIt(
 			t.Fatal(err)
 		}
 	}
-	book := timeline.NewBook(timeline.Head{Ended: timeline.None})
+	recorder := timeline.NewRecorder(timeline.Head{Ended: timeline.None})
 	goOn := make(chan struct{})
-	watched(h, book, goOn)
+	watched(h, recorder, goOn)
 	at := h.Stream().Now()
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true }) // a pool's drain is no halt of runs
 	awaitEvent(t, h, at, events.TimelineBegun, r.ID)
-	book.Note(func(_ *timeline.Head, _ *int64, s *[]timeline.Shortage) {
+	recorder.Note(func(_ *timeline.Head, _ *int64, s *[]timeline.Shortage) {
 		*s = []timeline.Shortage{{Kind: "worker", Name: "eu", Vertices: 2}}
 	})
 	wait, err := h.Waits(ctx, h.Admin, r.ID)

@@ -197,12 +197,12 @@ func unmarked(err error) string {
 func (s *Service) runPhase(leaving, stopping context.Context, r *record.Run, j *job, log io.Writer,
 	resumed bool) (results any, err error) {
 	return s.work(stopping, r, j, log, resumed, func(job *Job) (any, error) {
-		open := s.openBook(r)
-		job.Watched = func(b *timeline.Book, engine string) {
+		open := s.openTimeline(r)
+		job.Watched = func(b *timeline.Recorder, engine string) {
 			b.Clean(job.masked)
 			open(b, engine)
 		}
-		defer s.closeBook(r)
+		defer s.closeTimeline(r)
 		if r.Status == record.Applying {
 			if job.Plan, err = s.store.ReadAll(planFile(r)); err != nil {
 				return nil, err

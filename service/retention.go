@@ -10,15 +10,15 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Keep is the retention of workspaces that have none of their own.
-type Keep = record.Retention
+// Retention is the retention of workspaces that have none of their own.
+type Retention = record.Retention
 
-// keep returns the retention of a workspace.
-func (s *Service) keep(w *record.Workspace) Keep {
+// retentionOf returns the retention of a workspace.
+func (s *Service) retentionOf(w *record.Workspace) Retention {
 	if w.Retention != nil {
 		return *w.Retention
 	}
-	return s.opts.Keep
+	return s.opts.Retention
 }
 
 // ParseAge parses the minimum age of removed records, such as 720h; 0 and the empty text mean none.
@@ -33,8 +33,8 @@ func ParseAge(text string) (time.Duration, error) {
 	return age, nil
 }
 
-// ServiceKeep returns the retention of workspaces that have none of their own.
-func (s *Service) ServiceKeep() Keep { return s.opts.Keep }
+// DefaultRetention returns the retention of workspaces that have none of their own.
+func (s *Service) DefaultRetention() Retention { return s.opts.Retention }
 
 const (
 	// sweepEvery is the interval between two sweeps.
@@ -71,7 +71,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if !s.keep(w).Everything() {
+			if !s.retentionOf(w).Everything() {
 				all = append(all, w.ID)
 			}
 		}
@@ -135,7 +135,7 @@ func (s *Service) surplusIn(tx *store.Tx, id string, remove bool) (files []strin
 	if err != nil {
 		return nil, nil //nolint:nilerr // the workspace was deleted meanwhile
 	}
-	keep := s.keep(w)
+	keep := s.retentionOf(w)
 	if keep.Everything() {
 		return nil, nil
 	}

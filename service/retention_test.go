@@ -38,7 +38,7 @@ func TestWhatIsOverGoesAndNothingThatIsReferredTo(t *testing.T) {
 	waiting := h.NewRun(w, nil)
 	h.Await(waiting.ID, record.Planned)
 	h.End()
-	h.Keep = service.Keep{Runs: 2, States: 3, For: 30 * time.Hour}
+	h.Retention = service.Retention{Runs: 2, States: 3, For: 30 * time.Hour}
 	h.Start()
 	if err := h.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestAWorkspaceHasARetentionOfItsOwn(t *testing.T) {
 	}
 	retain(all, &record.Retention{})
 	h.End()
-	h.Keep = service.Keep{Runs: 3}
+	h.Retention = service.Retention{Runs: 3}
 	h.Start()
 	h.Later(time.Second)
 	if err := h.Sweep(t.Context()); err != nil {

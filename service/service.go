@@ -51,7 +51,7 @@ type Options struct {
 	// Mail says whether notifications can be sent by mail.
 	Mail bool
 	// Keep says how long records of the past are kept.
-	Keep Keep
+	Retention Retention
 	// ForceCancelAfter is the time between a cancellation and the first moment at which the run may be
 	// force-canceled; default 10 s.
 	ForceCancelAfter time.Duration
@@ -69,11 +69,11 @@ type Service struct {
 	now    func() time.Time
 	log    *slog.Logger
 
-	queue   *queue
-	watcher *watcher
-	logs    *logs
-	stream  *events.Stream
-	books   books
+	queue     *queue
+	watcher   *watcher
+	logs      *logs
+	stream    *events.Stream
+	timelines timelines
 	// draining is held while the engine is told which pools are drained.
 	draining sync.Mutex
 
@@ -230,7 +230,7 @@ type Job struct {
 	// Watched is called once, when the timeline of the phase begins: with the timeline, which the engine writes
 	// until the phase ends and which may be read meanwhile, and with the ID of the engine's run, under which it
 	// holds permits. Safe for concurrent use.
-	Watched func(book *timeline.Book, engine string)
+	Watched func(recorder *timeline.Recorder, engine string)
 	// Doubtful is called with all operations in doubt in the state whenever the engine has determined them; the
 	// last call counts.
 	Doubtful func([]record.Doubt)

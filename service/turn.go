@@ -222,7 +222,7 @@ type Wait struct {
 	Expires time.Time
 	Text    string
 	// Lacks are the limits and pools that operations of a run in progress wait for.
-	Lacks []Lack
+	Shortages []Shortage
 }
 
 // blocked returns the reason why a pending or confirmed run cannot have its workspace yet; the zero value if it

@@ -122,8 +122,8 @@ func (s *Service) WaitsFor(r *record.Run) (Wait, error) {
 	}
 	w := b.waits(r)
 	if w.Kind == "" && r.Status.Computes() {
-		list, err := s.lacks(r)
-		return lackWait(list), err
+		list, err := s.shortages(r)
+		return shortageWait(list), err
 	}
 	return w, nil
 }

@@ -45,38 +45,38 @@ func (s *Service) tellAfter(tx *store.Tx, w *record.Workspace) {
 	tx.After(func() { s.stream.Publish(events.Event{Kind: events.WorkspaceChanged, Workspace: id}) })
 }
 
-// books has the timelines of the phases in progress, by phase ID.
-type books struct {
+// timelines has the recorders of the phases in progress, by phase ID.
+type timelines struct {
 	mu     sync.Mutex // guards the fields below
-	open   map[string]*timeline.Book
+	open   map[string]*timeline.Recorder
 	engine map[string]string // the service's run of each run of the engine
 	due    map[string]bool   // the phases about whose shortages an event will be published
 }
 
-func (b *books) get(phase string) *timeline.Book {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.open[phase]
+func (t *timelines) get(phase string) *timeline.Recorder {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open[phase]
 }
 
-func (b *books) set(phase string, book *timeline.Book) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.open == nil {
-		b.open = map[string]*timeline.Book{}
+func (t *timelines) set(phase string, recorder *timeline.Recorder) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open == nil {
+		t.open = map[string]*timeline.Recorder{}
 	}
-	if book == nil {
-		delete(b.open, phase)
+	if recorder == nil {
+		delete(t.open, phase)
 		return
 	}
-	b.open[phase] = book
+	t.open[phase] = recorder
 }
 
 // runOf returns the service's run of a run of the engine, while it is in progress; empty if there is none.
-func (b *books) runOf(engine string) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.engine[engine]
+func (t *timelines) runOf(engine string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.engine[engine]
 }
 
 func timelineFile(phase string) string { return "timelines/" + phase }
@@ -89,22 +89,22 @@ func current(r *record.Run) *record.Phase {
 	return &r.Plan
 }
 
-// openBook returns the function that the engine calls with the timeline of a phase.
-func (s *Service) openBook(r *record.Run) func(*timeline.Book, string) {
+// openTimeline returns the function that the engine calls with the timeline of a phase.
+func (s *Service) openTimeline(r *record.Run) func(*timeline.Recorder, string) {
 	phase, workspace, run := current(r).ID, r.Workspace, r.ID
-	return func(b *timeline.Book, engine string) {
-		s.books.set(phase, b)
-		s.books.name(engine, run)
-		s.tellLacks(b, events.Event{Kind: events.ShortageChanged, Workspace: workspace, Run: run, Phase: phase})
+	return func(b *timeline.Recorder, engine string) {
+		s.timelines.set(phase, b)
+		s.timelines.name(engine, run)
+		s.tellShortages(b, events.Event{Kind: events.ShortageChanged, Workspace: workspace, Run: run, Phase: phase})
 		s.stream.Publish(events.Event{Kind: events.TimelineBegun, Workspace: workspace, Run: run, Phase: phase})
 	}
 }
 
-// closeBook stores the timeline of an ended phase as a file. The timeline is only informative: the phase does
+// closeTimeline stores the timeline of an ended phase as a file. The timeline is only informative: the phase does
 // not fail if the file cannot be written.
-func (s *Service) closeBook(r *record.Run) {
+func (s *Service) closeTimeline(r *record.Run) {
 	phase := current(r).ID
-	b := s.books.get(phase)
+	b := s.timelines.get(phase)
 	if b == nil {
 		return
 	}
@@ -121,25 +121,25 @@ func (s *Service) closeBook(r *record.Run) {
 	if err != nil {
 		s.log.Warn("cannot store the timeline of a run", "run", r.ID, "error", err)
 	}
-	s.books.set(phase, nil)
-	s.books.unname(r.ID)
+	s.timelines.set(phase, nil)
+	s.timelines.unname(r.ID)
 }
 
 // name records which phase a run of the engine belongs to: permits are held under the name of the engine's run.
-func (b *books) name(engine, run string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.engine == nil {
-		b.engine = map[string]string{}
+func (t *timelines) name(engine, run string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.engine == nil {
+		t.engine = map[string]string{}
 	}
-	b.engine[engine] = run
+	t.engine[engine] = run
 }
 
 // unname removes the engine's runs of a run.
-func (b *books) unname(run string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	maps.DeleteFunc(b.engine, func(_, of string) bool { return of == run })
+func (t *timelines) unname(run string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.engine, func(_, of string) bool { return of == run })
 }
 
 // piece reads a piece of an ended phase's timeline.
@@ -170,7 +170,7 @@ func (s *Service) model(phase string) (*timeline.Model, error) {
 
 // eachOf calls see with each vertex of a phase, if any vertex has failed or is in doubt.
 func (s *Service) eachOf(phase string, see func(*timeline.Vertex)) error {
-	if b := s.books.get(phase); b != nil {
+	if b := s.timelines.get(phase); b != nil {
 		if c := b.Counts(); c.Failed+c.Doubt > 0 {
 			b.Each(see)
 		}
@@ -253,7 +253,7 @@ func (s *Service) Failures(a *Actor, run string) (out []Failure, more int, err e
 }
 
 // timeOf returns the time since a run has begun, in milliseconds.
-func (s *Service) timeOf(b *timeline.Book) int64 { return s.now().UnixMilli() - b.Begun() }
+func (s *Service) timeOf(b *timeline.Recorder) int64 { return s.now().UnixMilli() - b.Begun() }
 
 // Timeline returns a function that writes a piece of a phase's timeline, as timeline.Model.Write does. live
 // means that the phase is still in progress: use FollowTimeline for the rest. The error is ErrNotFound if there
@@ -263,7 +263,7 @@ func (s *Service) Timeline(a *Actor, phase string, piece timeline.Piece) (write 
 	if _, err := s.RunOfPhase(a, phase); err != nil {
 		return nil, false, err
 	}
-	if b := s.books.get(phase); b != nil {
+	if b := s.timelines.get(phase); b != nil {
 		return func(w io.Writer) error { return b.Write(w, piece, s.timeOf(b)) }, true, nil
 	}
 	text, err := s.piece(phase, piece)
@@ -278,9 +278,9 @@ func (s *Service) Timeline(a *Actor, phase string, piece timeline.Piece) (write 
 
 // TimelineReader reads the changes of the timeline of a phase in progress.
 type TimelineReader struct {
-	s     *Service
-	phase string
-	book  *timeline.Book
+	s        *Service
+	phase    string
+	recorder *timeline.Recorder
 }
 
 // FollowTimeline returns a reader of a phase's timeline, or nil if the phase is not in progress; then Timeline
@@ -289,7 +289,7 @@ func (s *Service) FollowTimeline(a *Actor, phase string) (*TimelineReader, error
 	if _, err := s.RunOfPhase(a, phase); err != nil {
 		return nil, err
 	}
-	b := s.books.get(phase)
+	b := s.timelines.get(phase)
 	if b == nil {
 		return nil, nil //nolint:nilnil // see the comment of the function
 	}
@@ -299,10 +299,10 @@ func (s *Service) FollowTimeline(a *Actor, phase string) (*TimelineReader, error
 // Next returns the changes since a cursor. It waits until there are some, or until ctx ends and returns its
 // error. over means that there will be no further changes.
 func (r *TimelineReader) Next(ctx context.Context, cursor uint64) (c *timeline.Changes, over bool, err error) {
-	ended := r.s.books.get(r.phase) != r.book
-	if err := r.book.Wait(ctx, cursor); err != nil && !ended {
+	ended := r.s.timelines.get(r.phase) != r.recorder
+	if err := r.recorder.Wait(ctx, cursor); err != nil && !ended {
 		return nil, false, err
 	}
-	c = r.book.Since(cursor, r.s.timeOf(r.book))
+	c = r.recorder.Since(cursor, r.s.timeOf(r.recorder))
 	return c, ended || c.Head.Ended != timeline.None, nil
 }

@@ -138,7 +138,7 @@ func (p *Progress) Imports(of *plan.Plan) {
 // Progress implements coordinator.Observer.
 func (p *Progress) Progress(_ int, d program.Description, elapsed time.Duration) {
 	v := document.VerbsOf[d.Action]
-	if v.GoesOn == "" {
+	if v.Continues == "" {
 		return
 	}
 	id := ""
@@ -147,7 +147,7 @@ func (p *Progress) Progress(_ int, d program.Description, elapsed time.Duration)
 			id = key + "=" + shortened(value) + ", "
 		}
 	}
-	p.say(fmt.Sprintf("%s: %s [%s%s elapsed]", named(d), v.GoesOn, id, document.Seconds(elapsed)) + p.Ink.off())
+	p.say(fmt.Sprintf("%s: %s [%s%s elapsed]", named(d), v.Continues, id, document.Seconds(elapsed)) + p.Ink.off())
 }
 
 // shortened omits the middle of a long id.

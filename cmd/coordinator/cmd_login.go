@@ -45,7 +45,7 @@ func runLogin(ctx context.Context, a *app, args []string) int {
 		if diags.HasErrors() {
 			return diags
 		}
-		if err := a.Services.Keep(ctx, host, token); err != nil {
+		if err := a.Services.Store(ctx, host, token); err != nil {
 			return diags.Append(diag.New(diag.Error, "Failed to save API token", fmt.Sprintf("The host has issued a "+
 				"token, but it cannot be stored: %s.", err), nil))
 		}
@@ -154,7 +154,7 @@ Options:
 
 func runLogout(ctx context.Context, a *app, args []string) int {
 	return a.withHost(args, logoutUsage, nil, func(s *screen, host string) diag.List {
-		place, err := a.Services.Kept(host)
+		place, err := a.Services.Stored(host)
 		switch {
 		case err != nil:
 			return diag.Errors("Failed to remove API token", err.Error()+".", nil)
@@ -198,7 +198,7 @@ func (a *app) withHost(args []string, usage string, input *bool, fn func(s *scre
 	}
 	a.LoadCLIConfig()
 	host := f.Arg(0)
-	place, err := a.Services.Kept(host)
+	place, err := a.Services.Stored(host)
 	if err != nil {
 		return s.End(diag.Errors("Invalid hostname", fmt.Sprintf("%q cannot be used: %s.", host, err), nil))
 	}

@@ -24,7 +24,7 @@ Options:
 ` + shownHelp + jsonHelp
 
 func runCancel(ctx context.Context, a *app, args []string) int {
-	return a.goOn(ctx, cancelUsage, args, true)
+	return a.continueRun(ctx, cancelUsage, args, true)
 }
 
 // cancelElsewhere requests the process that holds the store to end its run, which it finds under the name of

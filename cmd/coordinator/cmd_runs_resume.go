@@ -26,11 +26,11 @@ Options:
 ` + shownHelp + jsonHelp
 
 func runResume(ctx context.Context, a *app, args []string) int {
-	return a.goOn(ctx, resumeUsage, args, false)
+	return a.continueRun(ctx, resumeUsage, args, false)
 }
 
-// goOn resumes a run, in order to complete or to cancel it.
-func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool) int {
+// continueRun resumes a run, to complete or to cancel it.
+func (a *app) continueRun(ctx context.Context, usage string, args []string, cancel bool) int {
 	var vars variableFlags
 	var vf viewFlags
 	var sf stateFlags

@@ -96,8 +96,8 @@ func (r *Run) showPlan(planned *operation.Planned, spec Spec) {
 func (r *Run) Prepare(ctx context.Context, spec Spec) (*operation.Planned, diag.List) {
 	return r.Plan(ctx, operation.PlanOptions{
 		Mode: spec.Mode, SkipRefresh: spec.SkipRefresh, Refresh: spec.Refresh, NoVerdicts: spec.NoVerdicts,
-		Spare:   spec.Spare,
-		Targets: spec.Targets, Excludes: spec.Excludes,
+		DropKeptValues: spec.DropKeptValues,
+		Targets:        spec.Targets, Excludes: spec.Excludes,
 		Replace: spec.Replace,
 		Imports: spec.Imports,
 	})
@@ -183,8 +183,8 @@ type Spec struct {
 	SkipRefresh bool
 	Refresh     string
 	NoVerdicts  bool
-	// Spare makes a plan that is shown to people and then forgotten.
-	Spare             bool
+	// DropKeptValues is that of operation.PlanOptions: for a plan that is shown and then discarded.
+	DropKeptValues    bool
 	Targets, Excludes []addr.Target
 	Replace           []addr.Instance
 	Imports           map[addr.Instance]*planning.ImportTarget

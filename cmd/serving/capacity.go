@@ -8,7 +8,7 @@ import (
 )
 
 // capacity shows the service's pages where operations are carried out: the workers and limits of its NATS server.
-type capacity struct{ *works }
+type capacity struct{ *sharedConnection }
 
 var _ service.Capacity = capacity{}
 

@@ -18,30 +18,31 @@ import (
 	"github.com/millipede-iac/millipede/worker"
 )
 
-// numbers are the metrics of a service. Nothing is counted where they are nil.
-type numbers struct {
+// instruments are the metrics of a service. A nil *instruments measures nothing.
+type instruments struct {
 	address string
 	set     *metrics.Set
 	runs    *metrics.Runs
 	tasks   func(worker.Done)
 	sizes   sizes
 
-	// These are made by listen, before any run goes on.
+	// listen sets these, before any run continues.
 	status func(record.RunStatus)
 	commit func(took time.Duration)
 }
 
-// newNumbers returns the metrics that are asked for at an address; nil where that is empty. version is the program's.
-func newNumbers(address, version string) *numbers {
+// newInstruments returns the metrics that will be served at an address, or nil if the address is empty. version is the
+// version of the program.
+func newInstruments(address, version string) *instruments {
 	if address == "" {
 		return nil
 	}
 	set := metrics.New("service", version)
-	return &numbers{address: address, set: set, runs: set.Runs(), tasks: set.Tasks()}
+	return &instruments{address: address, set: set, runs: set.Runs(), tasks: set.Tasks()}
 }
 
-// listen begins to answer scrapes; end ends it.
-func (n *numbers) listen(ctx context.Context, svc *service.Service, st *store.Store, w *works, slots int,
+// listen starts to answer scrapes, until end is called.
+func (n *instruments) listen(ctx context.Context, svc *service.Service, st *store.Store, w *sharedConnection, slots int,
 	log *slog.Logger) (end func() error, err error) {
 	if n == nil {
 		return func() error { return nil }, nil
@@ -68,31 +69,32 @@ func (n *numbers) listen(ctx context.Context, svc *service.Service, st *store.St
 	return n.set.Listen(ctx, n.address, log)
 }
 
-// became counts the statuses that runs come to. Those of runs that a start finds were counted by the process before.
-func (n *numbers) became(s record.RunStatus) {
+// countStatus counts a new status of a run. The statuses that runs already have when the process starts were counted by
+// the previous process.
+func (n *instruments) countStatus(s record.RunStatus) {
 	if n != nil && n.status != nil {
 		n.status(s)
 	}
 }
 
-// observe returns what counts what the vertices of runs do.
-func (n *numbers) observe() func(coordinator.Observer) (coordinator.Observer, func()) {
+// observeRun returns the function that adds the metrics of vertices to the observer of a run.
+func (n *instruments) observeRun() func(coordinator.Observer) (coordinator.Observer, func()) {
 	if n == nil {
 		return nil
 	}
 	return n.runs.Watch
 }
 
-// done returns what counts the tasks of the embedded worker.
-func (n *numbers) done() func(worker.Done) {
+// countTask returns the function that counts the tasks of the embedded worker.
+func (n *instruments) countTask() func(worker.Done) {
 	if n == nil {
 		return nil
 	}
 	return n.tasks
 }
 
-// stores measures the commits to the stores of workspaces.
-func (n *numbers) stores(s estate.Stores) estate.Stores {
+// measureStores measures the commits to the stores of workspaces.
+func (n *instruments) measureStores(s estate.Stores) estate.Stores {
 	if n == nil {
 		return s
 	}
@@ -101,7 +103,7 @@ func (n *numbers) stores(s estate.Stores) estate.Stores {
 
 type measuredStores struct {
 	estate.Stores
-	numbers *numbers
+	numbers *instruments
 }
 
 // Open implements estate.Stores.
@@ -116,7 +118,7 @@ func (m measuredStores) Open(path string, info journal.LockInfo, timeout time.Du
 
 type measuredStore struct {
 	estate.Store
-	numbers *numbers
+	numbers *instruments
 }
 
 // Commit implements journal.Store.

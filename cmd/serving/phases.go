@@ -55,7 +55,7 @@ func (s *serving) serviceEnviron() environ.Variables {
 }
 
 // phaseEstate returns the estate of one phase of a run. Its runs are carried out with what all phases share.
-func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *works, cli *cliconfig.Config,
+func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *sharedConnection, cli *cliconfig.Config,
 	stores *sealedStores) *estate.Estate {
 	home := layout.At("", p.Data)
 	return estate.New(estate.Options{
@@ -63,8 +63,8 @@ func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *works, cli *clic
 		Temp: os.TempDir(), Environ: p.Environ, Isolated: true, Brought: p.Brought, Version: s.Version,
 		EngineVersion: s.EngineVersion,
 		Platform:      hosting.Platform, Who: s.Who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
-		Stores:    s.numbers.stores(stores),
-		Connector: phaseWorks{w, p.Stop.Stopping},
+		Stores:    s.instruments.measureStores(stores),
+		Connector: phaseConnector{w, p.Stop.Stopping},
 		Own:       hosting.Own, Reattached: s.Connector.Reattached, CLI: cli, Hashes: s.hashes, Services: s.Services,
 		Memory: snapshot.NewMemory(),
 		Stop:   p.Stop, Tell: p.Tell,

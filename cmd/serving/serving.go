@@ -64,7 +64,7 @@ type Options struct {
 	// WatchReads is how many objects are read at a time to watch for drift.
 	WatchReads int
 	// Keep says what is kept of what is over.
-	Keep service.Keep
+	Retention service.Retention
 	// Metrics is where scrapes of Prometheus are answered; empty for nowhere.
 	Metrics string
 	// OpenIDIssuer is where people have their identities; empty for nowhere else. The service is OpenIDClient there, with
@@ -133,7 +133,7 @@ func (o *Options) Complete(args []string) error {
 		return errors.New("-plans and -applies must be at least 1")
 	case o.WatchReads < 1 || o.WatchReads > 10_000:
 		return errors.New("-watch-reads must be from 1 to 10000")
-	case o.Keep.Runs < 0 || o.Keep.States < 0 || o.Keep.For < 0:
+	case o.Retention.Runs < 0 || o.Retention.States < 0 || o.Retention.For < 0:
 		return errors.New("-keep-runs, -keep-states and -keep-for must not be negative")
 	case (o.CertFile == "") != (o.CertKey == ""):
 		return errors.New("-tls-cert and -tls-key belong together")
@@ -186,8 +186,8 @@ func Restore(in io.Reader, data, keyFile string) error {
 // serving is a service of this process.
 type serving struct {
 	Options
-	numbers *numbers
-	hashes  *install.Hashes // of the packages that runs use
+	instruments *instruments
+	hashes      *install.Hashes // of the packages that runs use
 }
 
 // StartError says that the service could not start: it has answered nobody.
@@ -227,8 +227,8 @@ func Serve(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	s.numbers = newNumbers(o.Metrics, o.Version)
-	w, err := s.openWorks(ctx, o.Data, key, o.slots())
+	s.instruments = newInstruments(o.Metrics, o.Version)
+	w, err := s.openConnection(ctx, o.Data, key, o.slots())
 	if err != nil {
 		return err
 	}
@@ -238,13 +238,13 @@ func Serve(ctx context.Context, o Options) (err error) {
 		Store: st, Homes: stores, Capacity: capacity{w}, Engine: s.serviceEngine(o, key, w, cli, stores),
 		Now: time.Now, Version: s.Version,
 		Logger: log, Plans: o.Plans,
-		Applies: o.Applies, WatchReads: o.WatchReads, Keep: o.Keep, Mail: mail != nil,
-		MaxConfiguration: maxConfiguration, MaxState: maxState, Host: publicHost(o), Became: s.numbers.became,
+		Applies: o.Applies, WatchReads: o.WatchReads, Retention: o.Retention, Mail: mail != nil,
+		MaxConfiguration: maxConfiguration, MaxState: maxState, Host: publicHost(o), Became: s.instruments.countStatus,
 	})
 	if err != nil {
 		return err
 	}
-	unmeasured, err := s.numbers.listen(ctx, svc, st, w, o.slots(), log)
+	unmeasured, err := s.instruments.listen(ctx, svc, st, w, o.slots(), log)
 	if err != nil {
 		return err
 	}
@@ -475,11 +475,11 @@ func (s *serving) announce(o Options, at net.Addr, trust, token string) {
 }
 
 // serviceEngine carries out the phases of runs.
-func (s *serving) serviceEngine(o Options, key *seal.Key, w *works, cli *cliconfig.Config,
+func (s *serving) serviceEngine(o Options, key *seal.Key, w *sharedConnection, cli *cliconfig.Config,
 	stores *sealedStores) *engine.Engine {
 	return engine.New(engine.Options{
 		Environ: s.serviceEnviron(), Parallelism: o.Parallelism, EngineVersion: s.EngineVersion, Now: time.Now,
-		Unpack: unpacking.Module, Connected: w.Conn.Connected, Observe: observed(s.numbers.observe(), s.Log),
+		Unpack: unpacking.Module, Connected: w.Conn.Connected, Observe: observed(s.instruments.observeRun(), s.Log),
 		Open: func(p engine.Place) *estate.Estate { return s.phaseEstate(p, key, w, cli, stores) },
 	})
 }

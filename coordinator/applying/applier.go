@@ -54,7 +54,7 @@ type Options struct {
 	Env     environ.Variables
 	Package func(addr.Provider) wire.Package
 	// Renewals renews open ephemeral objects; nil lets them expire.
-	Renewals *renewal.Keeper
+	Renewals *renewal.Renewer
 	// Own is the set of objects that the run has locked, if others change the state at the same time; nil if it has
 	// the whole state.
 	Own locks.Set

@@ -235,7 +235,7 @@ func (a *Applier) openNext(v int, n *graph.Node, rs []*values.Resource, keys []a
 		}
 		value = values.EphemeralValue(value, ev.Schema.Block, ev.Sensitive)
 		r.Set(k, value)
-		a.Renewals.Keep(renewal.Open{
+		a.Renewals.Add(renewal.Open{
 			Address: at.String(), Type: at.Resource.Type, Provider: ev.Wire, Pool: res.Pool,
 			Private: res.Ephemeral.Private, RenewAt: res.Ephemeral.RenewAt,
 		})

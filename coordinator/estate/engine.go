@@ -47,7 +47,7 @@ type EngineOptions struct {
 	Store    journal.Store
 	Observer coordinator.Observer
 	// Timeline is that of operation.Session; may be nil.
-	Timeline    func(timeline.Head) *timeline.Book
+	Timeline    func(timeline.Head) *timeline.Recorder
 	Events      func(wire.Event)  // live events of workers; may be nil
 	Note        func(text string) // shows messages during the operation; nil for Options.Tell
 	Parallelism placement.Parallelism

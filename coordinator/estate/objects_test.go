@@ -28,14 +28,14 @@ func object(t *testing.T, at string, n int) state.Change {
 type edited struct {
 	*testing.T
 	*Estate
-	hands SharedStores
+	shared SharedStores
 }
 
 // edit opens a state with the objects a and b.
 func edit(t *testing.T) *edited {
 	t.Helper()
 	x := &edited{T: t, Estate: testEstate(t, t.TempDir())}
-	first := shares(t, x.Estate, &x.hands, "first")
+	first := shares(t, x.Estate, &x.shared, "first")
 	must(t, x.change(first, locks.Set{locks.All: locks.Write}, object(t, "a", 1), object(t, "b", 1)))
 	must(t, first.Close(t.Context()))
 	return x
@@ -99,13 +99,13 @@ func over() context.Context {
 
 func TestAPersonChangesOtherObjectsThanARun(t *testing.T) {
 	x, ctx := edit(t), t.Context()
-	run := shares(t, x.Estate, &x.hands, "run")
+	run := shares(t, x.Estate, &x.shared, "run")
 	set := locks.Set{locks.Instance("terraform_data.a"): locks.Write, locks.Resource("terraform_data.a"): locks.Read}
 	if err := run.ask(ctx, set); err != nil {
 		t.Fatal(err)
 	}
 	run.LockID = "run"
-	person := shares(t, x.Estate, &x.hands, "person")
+	person := shares(t, x.Estate, &x.shared, "person")
 
 	a := object(t, "a", 1).(state.SetObject)
 	taint := *a.Object
@@ -150,13 +150,13 @@ func TestAPersonChangesOtherObjectsThanARun(t *testing.T) {
 // Without the comparison, a change that has waited for a run would undo what the run has changed.
 func TestAPersonDoesNotUndoWhatARunHasChangedMeanwhile(t *testing.T) {
 	x, ctx := edit(t), t.Context()
-	run := shares(t, x.Estate, &x.hands, "run")
+	run := shares(t, x.Estate, &x.shared, "run")
 	if err := run.ask(ctx, locks.Set{locks.Instance("terraform_data.a"): locks.Write,
 		locks.Resource("terraform_data.a"): locks.Read}); err != nil {
 		t.Fatal(err)
 	}
 	run.LockID = "run"
-	person := shares(t, x.Estate, &x.hands, "person")
+	person := shares(t, x.Estate, &x.shared, "person")
 	a := object(t, "a", 7)
 	change := x.asked(person, a)
 	ended := make(chan diag.List)
@@ -182,7 +182,7 @@ func TestAPersonDoesNotUndoWhatARunHasChangedMeanwhile(t *testing.T) {
 
 func TestAnObjectInDoubtIsNotChanged(t *testing.T) {
 	x, ctx := edit(t), t.Context()
-	first := shares(t, x.Estate, &x.hands, "first")
+	first := shares(t, x.Estate, &x.shared, "first")
 	doubtful := object(t, "b", 1).(state.SetObject)
 	doubtful.Object.Status, doubtful.Object.Doubt = state.InDoubt, &state.Doubt{Operation: "update"}
 	must(t, x.change(first, locks.Set{locks.All: locks.Write}, doubtful))

@@ -56,9 +56,9 @@ type Watch struct {
 	// Sources is called before the first diagnostic is returned, with a function that returns the source files.
 	Sources  func(func() map[string]*hcl.File)
 	Observer coordinator.Observer
-	// Timeline returns the book in which a run is recorded, or nil for none. The function may be nil, too. An apply is
+	// Timeline returns the recorder in which a run is recorded, or nil for none. The function may be nil, too. An apply is
 	// always recorded, for other processes in this directory.
-	Timeline func(timeline.Head) *timeline.Book
+	Timeline func(timeline.Head) *timeline.Recorder
 	// Events receives live events of workers.
 	Events func(wire.Event)
 	// Note shows the user a text during the operation.
@@ -207,22 +207,22 @@ func (r *Operation) open(ctx context.Context, o OperationOptions) diag.List {
 	return diags.Append(more)
 }
 
-// timeline returns the book of a run, or nil if the run is not recorded. If this process has the store open, other
+// timeline returns the recorder of a run, or nil if the run is not recorded. If this process has the store open, other
 // processes can watch an apply.
-func (r *Operation) timeline(head timeline.Head) *timeline.Book {
-	var book *timeline.Book
+func (r *Operation) timeline(head timeline.Head) *timeline.Recorder {
+	var recorder *timeline.Recorder
 	if r.watch.Timeline != nil {
-		book = r.watch.Timeline(head)
+		recorder = r.watch.Timeline(head)
 	}
 	server := r.State.store.server
 	if server == nil || head.Command == "plan" {
-		return book
+		return recorder
 	}
-	if book == nil {
-		book = timeline.NewBook(head)
+	if recorder == nil {
+		recorder = timeline.NewRecorder(head)
 	}
-	server.Watched(book)
-	return book
+	server.Watched(recorder)
+	return recorder
 }
 
 // Close closes the engine, releases the lock and closes the state.

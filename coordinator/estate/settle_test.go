@@ -14,9 +14,9 @@ import (
 
 // sharer is an operation that shares a store with others. No process continues the runs of the requests in the store.
 func sharer(t *testing.T, store journal.Store) *Operation {
-	var hands SharedStores
+	var shared SharedStores
 	return &Operation{estate: testEstate(t, t.TempDir()), State: &Opened{
-		Workspace: "default", home: hands.home("home"), store: &openedStore{Store: &stored{Store: store.(*mem.Store)}},
+		Workspace: "default", home: shared.home("home"), store: &openedStore{Store: &stored{Store: store.(*mem.Store)}},
 		sharing: &Sharing{Request: "own", Alive: func(string) bool { return false }},
 	}}
 }

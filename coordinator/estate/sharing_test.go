@@ -105,10 +105,10 @@ func TestARunThatHasEndedIsFoundByItsRequest(t *testing.T) {
 }
 
 // shares opens a state that several operations share.
-func shares(t *testing.T, e *Estate, hands *SharedStores, request string) *Opened {
+func shares(t *testing.T, e *Estate, shared *SharedStores, request string) *Opened {
 	t.Helper()
 	at, diags := e.OpenChangeable(t.Context(), Finding{}, StateOptions{Sharing: &Sharing{
-		Stores: hands, Request: request, Alive: func(string) bool { return true },
+		Stores: shared, Request: request, Alive: func(string) bool { return true },
 	}}, "test")
 	must(t, diags)
 	return at.(*Opened)
@@ -121,8 +121,8 @@ func TestWhatOthersDidToTheSnapshotIsAdoptedWhileSomebodyHasTheStoreOpen(t *test
 	ctx, dir := t.Context(), t.TempDir()
 	e := testEstate(t, dir)
 	must(t, put(ctx, e, "first"))
-	var hands SharedStores
-	plan := shares(t, e, &hands, "plan")
+	var shared SharedStores
+	plan := shares(t, e, &shared, "plan")
 	push := func(was, is string, serial int) {
 		t.Helper()
 		name := filepath.Join(dir, "terraform.tfstate")
@@ -140,7 +140,7 @@ func TestWhatOthersDidToTheSnapshotIsAdoptedWhileSomebodyHasTheStoreOpen(t *test
 		return st.Outputs["x"].Value.AsString()
 	}
 	push("first", "pushed", 1)
-	run := shares(t, e, &hands, "run")
+	run := shares(t, e, &shared, "run")
 	if got := has(run); got != "pushed" {
 		t.Errorf("the run goes by %q", got)
 	}
@@ -149,7 +149,7 @@ func TestWhatOthersDidToTheSnapshotIsAdoptedWhileSomebodyHasTheStoreOpen(t *test
 	if err := run.ask(ctx, set); err != nil {
 		t.Fatal(err)
 	}
-	other := shares(t, e, &hands, "other")
+	other := shares(t, e, &shared, "other")
 	run.LockID = "run"
 	must(t, run.Commit(ctx, []state.Change{state.SetOutput{Name: "x", Output: &state.Output{
 		Value: cty.StringVal("applied")}}}))
@@ -183,22 +183,22 @@ func TestNoVersionEndsWhileSomebodyLooksWhatOthersDidToTheSnapshot(t *testing.T)
 	ctx, dir := t.Context(), t.TempDir()
 	e := testEstate(t, dir)
 	must(t, put(ctx, e, "first"))
-	var hands SharedStores
+	var shared SharedStores
 	reads := 0
 	e.Backend = observed{snapshot.NewLocal(snapshot.LocalOptions{Dir: dir}), func() {
 		reads++
-		for path, home := range hands.homes {
+		for path, home := range shared.homes {
 			if len(home.ending) == 0 {
 				t.Errorf("a version of %s may end", path)
 			}
 		}
 	}}
-	first := shares(t, e, &hands, "first")
-	second := shares(t, e, &hands, "second")
+	first := shares(t, e, &shared, "first")
+	second := shares(t, e, &shared, "second")
 	if reads == 0 {
 		t.Error("nobody has looked")
 	}
-	for _, home := range hands.homes {
+	for _, home := range shared.homes {
 		if len(home.ending) != 0 {
 			t.Error("no version can end any more")
 		}

@@ -18,9 +18,9 @@ import (
 
 // crowd has operations that share one state. Each has the name of its request.
 type crowd struct {
-	t     *testing.T
-	store *mem.Store
-	hands SharedStores
+	t      *testing.T
+	store  *mem.Store
+	shared SharedStores
 	// dead has the requests that no process works on any more.
 	dead map[string]bool
 	told []string // what the operations were told that they wait for
@@ -33,7 +33,7 @@ func newCrowd(t *testing.T) *crowd {
 func (c *crowd) operation(name string) *Operation {
 	e := testEstate(c.t, c.t.TempDir())
 	return &Operation{estate: e, watch: Watch{Note: func(string) {}}, Config: &Configuration{}, State: &Opened{
-		estate: e, Workspace: "default", home: c.hands.home("home"), store: &openedStore{Store: &stored{Store: c.store}},
+		estate: e, Workspace: "default", home: c.shared.home("home"), store: &openedStore{Store: &stored{Store: c.store}},
 		info: journal.LockInfo{ID: "lock of " + name, Who: "the user of " + name},
 		sharing: &Sharing{
 			Request: name, Alive: func(request string) bool { return !c.dead[request] },

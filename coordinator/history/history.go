@@ -41,8 +41,8 @@ func HeadOf(r journal.Run) timeline.Head {
 // Of returns the timeline of a recorded run. alive reports whether a process executes it; now is the current time.
 func Of(r journal.Run, p *plan.Plan, events []journal.Event, alive bool, now time.Time) *timeline.Model {
 	head := HeadOf(r)
-	book := timeline.NewBook(head)
-	w := NewWriter(book, r.Started, p)
+	recorder := timeline.NewRecorder(head)
+	w := NewWriter(recorder, r.Started, p)
 	w.Replay(events)
 	at := now.Sub(r.Started).Milliseconds()
 	if head.Ended == timeline.None && !alive {
@@ -51,28 +51,30 @@ func Of(r journal.Run, p *plan.Plan, events []journal.Event, alive bool, now tim
 			at = w.ms(events[len(events)-1].At)
 		}
 		if head.Outcome == "" {
-			book.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Outcome = CutOff })
+			recorder.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Outcome = CutOff })
 		}
 	}
-	return book.Model(max(at, 0))
+	return recorder.Model(max(at, 0))
 }
 
-// Writer writes a run into a book. Its methods are called by one goroutine at a time.
+// Writer writes a run into a recorder. Its methods are called by one goroutine at a time.
 type Writer struct {
-	book  *timeline.Book
-	begun time.Time
+	recorder *timeline.Recorder
+	begun    time.Time
 	// queues are the queued vertices by queue; in is the current queue of each.
 	queues map[int]map[int]bool
 	in     map[int]int
 	passed map[int]int64 // the time when all dependencies of a junction were over
 }
 
-// NewWriter returns a writer of a run that begins at a time. The vertices of the plan are added to the book;
+// NewWriter returns a writer of a run that begins at a time. The vertices of the plan are added to the recorder;
 // without a plan, a vertex is added when it is first shown, and its dependencies are unknown.
-func NewWriter(book *timeline.Book, begun time.Time, p *plan.Plan) *Writer {
-	w := &Writer{book: book, begun: begun, queues: map[int]map[int]bool{}, in: map[int]int{}, passed: map[int]int64{}}
+func NewWriter(recorder *timeline.Recorder, begun time.Time, p *plan.Plan) *Writer {
+	w := &Writer{
+		recorder: recorder, begun: begun, queues: map[int]map[int]bool{}, in: map[int]int{}, passed: map[int]int64{},
+	}
 	if p != nil {
-		book.Add(Vertices(p)...)
+		recorder.Add(Vertices(p)...)
 	}
 	return w
 }
@@ -94,7 +96,7 @@ func (w *Writer) Shown(now time.Time, s loop.Shown) {
 			v.attempt(string(s.Attempt))
 		})
 	case loop.ShownHeld:
-		w.book.Update(s.Vertex, func(v *timeline.Vertex) {
+		w.recorder.Update(s.Vertex, func(v *timeline.Vertex) {
 			v.Worker = s.Worker
 			(*vertex)(v).attempt(string(s.Attempt))
 		})
@@ -109,11 +111,11 @@ func (w *Writer) Shown(now time.Time, s loop.Shown) {
 		w.doubtful(s.Vertex, w.ms(now), s.Reason)
 	case loop.ShownWaiting:
 		at := w.ms(now)
-		w.book.Note(func(_ *timeline.Head, _ *int64, shortages *[]timeline.Shortage) {
+		w.recorder.Note(func(_ *timeline.Head, _ *int64, shortages *[]timeline.Shortage) {
 			*shortages = shortagesOf(s.Waits, at, *shortages)
 		})
 	case loop.ShownCounts:
-		w.book.Note(func(_ *timeline.Head, left *int64, _ *[]timeline.Shortage) { *left = s.Counts.Left.Milliseconds() })
+		w.recorder.Note(func(_ *timeline.Head, left *int64, _ *[]timeline.Shortage) { *left = s.Counts.Left.Milliseconds() })
 	case loop.ShownDiagnostics:
 		w.errors(s.Vertex, s.Diagnostics)
 	}
@@ -121,7 +123,7 @@ func (w *Writer) Shown(now time.Time, s loop.Shown) {
 
 // End records the end of the run.
 func (w *Writer) End(at time.Time, outcome string) {
-	w.book.Note(func(h *timeline.Head, left *int64, shortages *[]timeline.Shortage) {
+	w.recorder.Note(func(h *timeline.Head, left *int64, shortages *[]timeline.Shortage) {
 		h.Outcome, *left, *shortages = outcome, 0, nil
 		h.Ended = w.ms(at)
 	})
@@ -129,8 +131,8 @@ func (w *Writer) End(at time.Time, outcome string) {
 
 // ensure adds a vertex that is not in a plan.
 func (w *Writer) ensure(s *loop.Shown) {
-	if _, ok := w.book.Lookup(s.Vertex); !ok {
-		w.book.Add(timeline.Vertex{Number: s.Vertex, Module: moduleOf(s.Address), Address: s.Address, Deposed: s.Deposed,
+	if _, ok := w.recorder.Lookup(s.Vertex); !ok {
+		w.recorder.Add(timeline.Vertex{Number: s.Vertex, Module: moduleOf(s.Address), Address: s.Address, Deposed: s.Deposed,
 			Type: s.Class, Action: s.Action, Status: timeline.Waiting, Ready: timeline.None, Started: timeline.None,
 			Ended: timeline.None})
 	}
@@ -143,7 +145,7 @@ var kinds = map[journal.WaitKind]timeline.WaitKind{
 
 func (w *Writer) queued(number, queue int, ready, now int64, pool string, waited []journal.Wait) {
 	free := w.free(number)
-	w.book.Update(number, func(v *timeline.Vertex) {
+	w.recorder.Update(number, func(v *timeline.Vertex) {
 		v.Status, v.Pool, v.Ended = timeline.Queued, pool, timeline.None
 		if v.Started != timeline.None { // a further operation of the vertex
 			return
@@ -170,7 +172,7 @@ func open(waits []timeline.Wait, from int64, waited []journal.Wait) []timeline.W
 // lacking changes what the vertices of a queue wait for.
 func (w *Writer) lacking(queue int, since int64, waited []journal.Wait) {
 	for number := range w.queues[queue] {
-		w.book.Update(number, func(v *timeline.Vertex) {
+		w.recorder.Update(number, func(v *timeline.Vertex) {
 			if v.Started != timeline.None || len(v.Waits) == 0 || len(waited) == 0 {
 				return
 			}
@@ -199,7 +201,7 @@ func (w *Writer) started(number int, at int64, ready time.Time, waited []journal
 	if !ready.IsZero() {
 		queued = w.ms(ready)
 	}
-	w.book.Update(number, func(v *timeline.Vertex) {
+	w.recorder.Update(number, func(v *timeline.Vertex) {
 		v.Status, v.Ended = timeline.Running, timeline.None
 		if v.Started == timeline.None {
 			v.Ready, v.Waits = tile(free, queued, at, waited)
@@ -212,7 +214,7 @@ func (w *Writer) started(number int, at int64, ready time.Time, waited []journal
 func (w *Writer) ended(number int, at int64, took time.Duration, worker, action, failure string, bad bool) {
 	w.leave(number)
 	free := w.free(number)
-	w.book.Update(number, func(v *timeline.Vertex) {
+	w.recorder.Update(number, func(v *timeline.Vertex) {
 		v.Status, v.Ended, v.Holds, v.Doubtful = timeline.Done, at, nil, ""
 		if v.Started == timeline.None {
 			v.Started = max(free, at-took.Milliseconds())
@@ -233,14 +235,14 @@ func (w *Writer) ended(number int, at int64, took time.Duration, worker, action,
 
 func (w *Writer) skipped(number int, at int64, because string) {
 	w.leave(number)
-	w.book.Update(number, func(v *timeline.Vertex) {
+	w.recorder.Update(number, func(v *timeline.Vertex) {
 		v.Status, v.Because, v.Ended, v.Waits = timeline.Skipped, because, at, nil
 	})
 }
 
 func (w *Writer) doubtful(number int, at int64, reason string) {
 	w.leave(number)
-	w.book.Update(number, func(v *timeline.Vertex) {
+	w.recorder.Update(number, func(v *timeline.Vertex) {
 		v.Status, v.Doubtful, v.Ended = timeline.Doubt, reason, at
 	})
 }
@@ -249,7 +251,7 @@ func (w *Writer) errors(number int, list diag.List) {
 	if number >= 0 || !list.HasErrors() {
 		return // problems of a vertex come with its end
 	}
-	w.book.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) {
+	w.recorder.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) {
 		kept := slices.Clone(h.Errors)
 		for _, d := range list {
 			if d.Severity == diag.Error && len(kept) < maxErrors {
@@ -262,7 +264,7 @@ func (w *Writer) errors(number int, list diag.List) {
 
 // free returns when all dependencies of a vertex were over; zero if it has none.
 func (w *Writer) free(number int) (at int64) {
-	v, ok := w.book.Lookup(number)
+	v, ok := w.recorder.Lookup(number)
 	if !ok {
 		return 0
 	}
@@ -271,7 +273,7 @@ func (w *Writer) free(number int) (at int64) {
 			at = max(at, passed)
 			continue
 		}
-		b, _ := w.book.Lookup(before)
+		b, _ := w.recorder.Lookup(before)
 		if b.Status == timeline.Junction {
 			passed := w.free(before)
 			w.passed[before] = passed // a dependent of it has started, so all its dependencies are over

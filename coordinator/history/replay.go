@@ -31,7 +31,7 @@ func (w *Writer) replay(e *journal.Event) {
 	switch e.Kind {
 	case journal.Want:
 		free := w.free(e.Vertex)
-		w.book.Update(e.Vertex, func(v *timeline.Vertex) {
+		w.recorder.Update(e.Vertex, func(v *timeline.Vertex) {
 			v.Status = timeline.Queued
 			if v.Ready == timeline.None {
 				v.Ready = min(free, at)
@@ -51,15 +51,15 @@ func (w *Writer) replay(e *journal.Event) {
 			}
 		})
 	case journal.Step:
-		w.book.Update(e.Vertex, func(v *timeline.Vertex) { v.Worker = e.Worker })
+		w.recorder.Update(e.Vertex, func(v *timeline.Vertex) { v.Worker = e.Worker })
 	case journal.Retract:
-		w.book.Update(e.Vertex, func(v *timeline.Vertex) {
+		w.recorder.Update(e.Vertex, func(v *timeline.Vertex) {
 			v.Status, v.Holds, v.Doubtful, v.Ended = timeline.Queued, nil, "", timeline.None
 		})
 	case journal.Suspect:
 		w.doubtful(e.Vertex, at, e.Detail)
 	case journal.Finish, journal.Fail:
-		if v, ok := w.book.Lookup(e.Vertex); ok && v.Started == timeline.None && e.Took > 0 {
+		if v, ok := w.recorder.Lookup(e.Vertex); ok && v.Started == timeline.None && e.Took > 0 {
 			start := e.At.Add(-e.Took)
 			w.started(e.Vertex, w.ms(start), start.Add(-min(e.Waited, waited(e.Waits))), e.Waits, func(v *vertex) {
 				v.Pool = e.Pool

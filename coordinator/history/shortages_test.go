@@ -13,13 +13,13 @@ import (
 // A full pool was shown as a limit with an internal name, and nothing said since when something was lacking.
 func TestAShortageKeepsItsBeginningAndNamesItsPool(t *testing.T) {
 	begun := time.UnixMilli(1_000_000)
-	book := timeline.NewBook(timeline.Head{Begun: begun.UnixMilli(), Ended: timeline.None})
+	recorder := timeline.NewRecorder(timeline.Head{Begun: begun.UnixMilli(), Ended: timeline.None})
 	told := 0
-	book.OnShortage(func() { told++ })
-	w := NewWriter(book, begun, nil)
+	recorder.OnShortage(func() { told++ })
+	w := NewWriter(recorder, begun, nil)
 	shown := func(after time.Duration, waits ...loop.Wait) []timeline.Shortage {
 		w.Shown(begun.Add(after), loop.Shown{Kind: loop.ShownWaiting, Vertex: -1, Waits: waits})
-		at, list := book.Shortages()
+		at, list := recorder.Shortages()
 		if at != begun.UnixMilli() {
 			t.Errorf("the run began at %d", at)
 		}

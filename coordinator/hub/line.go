@@ -49,8 +49,8 @@ func (l *line) look(limit string) (waits bool, changed <-chan struct{}) {
 	return l.waiting[limit] > 0, l.changed
 }
 
-// errMadeWay is the cause of withdrawing a background run's request, which is repeated later.
-var errMadeWay = errors.New("somebody else wants the permit")
+// errYielded is the cause of withdrawing a background run's request, which is repeated later.
+var errYielded = errors.New("somebody else wants the permit")
 
 // elsewhere is the interval at which a background run checks whether runs of other processes wait.
 const elsewhere = 250 * time.Millisecond
@@ -64,7 +64,7 @@ func (h *Hub) AcquireLast(ctx context.Context, limit string, r wire.PermitReques
 			return nil, err
 		}
 		p, err := h.tryAcquire(ctx, limit, r)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, errMadeWay) {
+		if err == nil || ctx.Err() != nil || !errors.Is(err, errYielded) {
 			return p, err
 		}
 	}
@@ -92,7 +92,7 @@ func (h *Hub) quiet(ctx context.Context, limit, run string) error {
 	}
 }
 
-// tryAcquire requests a permit. It returns errMadeWay if the request was withdrawn in favour of another run.
+// tryAcquire requests a permit. It returns errYielded if the request was withdrawn in favour of another run.
 func (h *Hub) tryAcquire(ctx context.Context, limit string, r wire.PermitRequest) (wire.Permit, error) {
 	asking, withdraw := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
@@ -100,7 +100,7 @@ func (h *Hub) tryAcquire(ctx context.Context, limit string, r wire.PermitRequest
 		for {
 			waits, changed := h.line.look(limit)
 			if waits {
-				withdraw(errMadeWay)
+				withdraw(errYielded)
 				return
 			}
 			select {
@@ -111,11 +111,11 @@ func (h *Hub) tryAcquire(ctx context.Context, limit string, r wire.PermitRequest
 		}
 	})
 	p, err := h.transport.Acquire(asking, limit, r)
-	made := errors.Is(context.Cause(asking), errMadeWay)
+	made := errors.Is(context.Cause(asking), errYielded)
 	withdraw(nil)
 	watching.Wait()
 	if err != nil && made {
-		return nil, errMadeWay
+		return nil, errYielded
 	}
 	return p, err
 }

@@ -77,9 +77,9 @@ type Server struct {
 	leave    context.CancelFunc
 	working  sync.WaitGroup
 
-	watching sync.Mutex     // guards book and begun
-	book     *timeline.Book // the timeline of the current run; nil before the first one
-	begun    chan struct{}  // closed and replaced when a run begins
+	watching sync.Mutex         // guards recorder and begun
+	recorder *timeline.Recorder // the timeline of the current run; nil before the first one
+	begun    chan struct{}      // closed and replaced when a run begins
 }
 
 // Serve starts to serve other processes. The caller has the store open for writing, so files of another server

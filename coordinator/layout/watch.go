@@ -28,20 +28,20 @@ const (
 )
 
 // Watched sets the timeline that watching clients see from now on.
-func (s *Server) Watched(b *timeline.Book) {
+func (s *Server) Watched(b *timeline.Recorder) {
 	s.watching.Lock()
 	defer s.watching.Unlock()
-	s.book = b
+	s.recorder = b
 	close(s.begun)
 	s.begun = make(chan struct{})
 }
 
 // current returns the timeline of the current run, nil if there is none, and a channel that is closed when
 // another run begins.
-func (s *Server) current() (*timeline.Book, <-chan struct{}) {
+func (s *Server) current() (*timeline.Recorder, <-chan struct{}) {
 	s.watching.Lock()
 	defer s.watching.Unlock()
-	return s.book, s.begun
+	return s.recorder, s.begun
 }
 
 // watch sends the progress of a run to a client.
@@ -66,29 +66,29 @@ func (s *Server) watch(conn net.Conn) {
 	if !send(Reply{Version: ServeVersion}) {
 		return
 	}
-	book, begun := s.current()
-	for book == nil {
+	recorder, begun := s.current()
+	for recorder == nil {
 		select {
 		case <-begun:
 		case <-ctx.Done():
 			return
 		}
-		book, begun = s.current()
+		recorder, begun = s.current()
 	}
-	m := book.Model(0)
+	m := recorder.Model(0)
 	since := func() int64 { return max(0, time.Since(time.UnixMilli(m.Head.Begun)).Milliseconds()) }
-	m = book.Model(since())
+	m = recorder.Model(since())
 	if !send(m) || m.Head.Outcome != "" {
 		return
 	}
 	for cursor := m.Cursor; ; {
 		waiting, stop := context.WithTimeout(ctx, watchAtLeast)
-		_ = book.Wait(waiting, cursor) //nolint:errcheck // the present changes are sent in any case
+		_ = recorder.Wait(waiting, cursor) //nolint:errcheck // the present changes are sent in any case
 		stop()
 		if ctx.Err() != nil {
 			return
 		}
-		c := book.Since(cursor, since())
+		c := recorder.Since(cursor, since())
 		if !send(c) || c.Head.Outcome != "" {
 			return
 		}
@@ -97,7 +97,7 @@ func (s *Server) watch(conn net.Conn) {
 		case <-time.After(watchEvery):
 		case <-ctx.Done():
 			// The process is about to end: the last changes have the outcome of the run.
-			send(book.Since(cursor, since()))
+			send(recorder.Since(cursor, since()))
 			return
 		}
 	}

@@ -22,8 +22,8 @@ func TestARunIsWatchedFromBeforeItsBeginToItsEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book := timeline.NewBook(timeline.Head{Run: "r1", Ended: timeline.None})
-	book.Add(timeline.Vertex{Number: 3, Address: "a.b", Status: timeline.Waiting, Ready: timeline.None})
+	recorder := timeline.NewRecorder(timeline.Head{Run: "r1", Ended: timeline.None})
+	recorder.Add(timeline.Vertex{Number: 3, Address: "a.b", Status: timeline.Waiting, Ready: timeline.None})
 	var model timeline.Model
 	var changes []string
 	watched := make(chan error, 1)
@@ -38,11 +38,11 @@ func TestARunIsWatchedFromBeforeItsBeginToItsEnd(t *testing.T) {
 			return nil
 		})
 	}()
-	s.Watched(book)
+	s.Watched(recorder)
 	<-seen
-	book.Update(3, func(v *timeline.Vertex) { v.Status = timeline.Done })
+	recorder.Update(3, func(v *timeline.Vertex) { v.Status = timeline.Done })
 	<-seen
-	book.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Outcome = "done" })
+	recorder.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Outcome = "done" })
 	if err := s.Close(); err != nil { // it is about to end: the outcome is told all the same
 		t.Error(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// journalled is what the journal has about a vertex of a resumed run.
+// journalled has the records of the journal about a vertex of a resumed run.
 type journalled struct {
 	status    journal.Status
 	ops       int            // operations that are done
@@ -26,8 +26,8 @@ type journalled struct {
 	early   *Arrived // a result that came before that
 }
 
-// Memory is what the journal has about the vertices of a run, by vertex.
-type Memory map[int]*journalled
+// Past has the records of the journal about the vertices of a run, by vertex.
+type Past map[int]*journalled
 
 // Attempt is an attempt that an earlier process has made.
 type Attempt struct {
@@ -35,14 +35,14 @@ type Attempt struct {
 	Pool, Address string
 }
 
-// Recollect folds the events of a run into what the loop needs to resume it. The error says that no run can have
-// written these events.
-func Recollect(n int, events []journal.Event) (Memory, error) {
+// PastOf folds the events of a run into the data that the loop needs to resume the run. It returns an error if no run
+// can have written these events.
+func PastOf(n int, events []journal.Event) (Past, error) {
 	statuses, open, err := journal.Fold(n, events)
 	if err != nil {
 		return nil, err
 	}
-	known := Memory{}
+	known := Past{}
 	for _, e := range events {
 		if e.Kind == journal.RunEnd {
 			continue
@@ -248,7 +248,7 @@ func (l *Loop) hold(v int, e Arrived) {
 }
 
 // Done returns for each of n vertices whether it is done according to the journal.
-func (m Memory) Done(n int) []bool {
+func (m Past) Done(n int) []bool {
 	done := make([]bool, n)
 	for v, p := range m {
 		done[v] = p.status == journal.Done
@@ -257,7 +257,7 @@ func (m Memory) Done(n int) []bool {
 }
 
 // Attempts yields all attempts of the run, in no particular order.
-func (m Memory) Attempts() iter.Seq[Attempt] {
+func (m Past) Attempts() iter.Seq[Attempt] {
 	return func(yield func(Attempt) bool) {
 		for _, p := range m {
 			for _, a := range p.attempts {
@@ -277,7 +277,7 @@ type Open struct {
 }
 
 // Permits yields the permits under which operations were dispatched that have no recorded outcome, or are in doubt.
-func (m Memory) Permits() iter.Seq[string] {
+func (m Past) Permits() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, p := range m {
 			if p.open == nil {
@@ -293,7 +293,7 @@ func (m Memory) Permits() iter.Seq[string] {
 }
 
 // UnderPermit returns the operation that was dispatched under a permit, unless its vertex has been settled since.
-func (m Memory) UnderPermit(permit string) (o Open, found bool) {
+func (m Past) UnderPermit(permit string) (o Open, found bool) {
 	for _, p := range m {
 		if p.open != nil && slices.Contains(p.open.Permits, permit) {
 			return Open{*p.open, p.status == journal.Doubt, p.over}, true

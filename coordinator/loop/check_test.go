@@ -34,7 +34,7 @@ func (l *Loop) check() error {
 		for _, p := range x.work.permits {
 			inUse[p.limit]++
 		}
-		if lim := x.work.seat.limit; lim != nil {
+		if lim := x.work.place.limit; lim != nil {
 			inUse[lim]++
 		}
 		if x.work.out >= 0 {
@@ -124,7 +124,7 @@ func (l *Loop) checkAgainstOthers(v int, report func(string, ...any)) {
 	if !ok {
 		report("vertex %d is %s for the loop, %s for the scheduler", v, x.phase, l.sched.Status(v))
 	}
-	if x.phase == queued && x.work != nil && (len(x.work.permits) > 0 || x.work.seat.limit != nil) {
+	if x.phase == queued && x.work != nil && (len(x.work.permits) > 0 || x.work.place.limit != nil) {
 		report("vertex %d is queued, and holds permits", v)
 	}
 	if x.phase == calling && l.classes[x.class-firstClass].lane != program.Fast {

@@ -51,7 +51,7 @@ func (l *Loop) onCallFailed(e CallFailed) {
 				w.desc.Address, w.lost+1)
 		}
 		w.step = program.Step{Diags: diag.Errors("Failed to reach a worker", detail, nil).WithAddress(w.desc.Address)}
-		l.goOn(e.Vertex)
+		l.nextPhase(e.Vertex)
 	}
 }
 
@@ -269,7 +269,7 @@ func (l *Loop) notStarted(v int, why diag.List) {
 	w.step = program.Step{Diags: why, Failed: true}
 	l.resolveDoubt(v)
 	l.move(v, completing)
-	l.goOn(v)
+	l.nextPhase(v)
 }
 
 // onTombstone continues after a worker has written a tombstone for the attempt, because it could not read the task.

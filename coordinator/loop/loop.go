@@ -69,7 +69,7 @@ type Settings struct {
 	// Attempt returns a new attempt ID, which must never have been used before.
 	Attempt func() wire.AttemptID
 	// Past is what the journal has about the run; nil for a new run.
-	Past Memory
+	Past Past
 }
 
 // Loop is the state of a run. Only Step changes it. It is not safe for concurrent use.

@@ -12,10 +12,10 @@ import (
 
 // The rules of permits. A run asks for no more permits than it can use, and never for more than the limit has. It uses
 // a permit for one vertex after another. While other runs wait for the limit, it releases the permit when a vertex is
-// done and the quantum is over, and queues behind them. It also releases a permit that it has not used for linger.
+// done and the quantum is over, and queues behind them. It also releases a permit that it has not used for surplusTime.
 const (
-	quantum = 250 * time.Millisecond
-	linger  = 250 * time.Millisecond
+	quantum     = 250 * time.Millisecond
+	surplusTime = 250 * time.Millisecond
 	// remeasure is the interval at which a run that could use more permits checks whether the limit was raised.
 	remeasure = 2 * time.Second
 )
@@ -243,7 +243,7 @@ func (l *Loop) use(lim *limit) permit {
 func (l *Loop) take(w *work, c *class) {
 	for lim := range c.needs() {
 		if lim.pool != nil {
-			w.seat = l.use(lim)
+			w.place = l.use(lim)
 		} else {
 			w.permits = append(w.permits, l.use(lim))
 		}
@@ -259,9 +259,9 @@ func (l *Loop) leave(w *work) {
 
 // releasePlace ends a vertex's use of its place, if it has one.
 func (l *Loop) releasePlace(w *work) {
-	if w.seat.limit != nil {
-		l.free([]permit{w.seat})
-		w.seat = permit{}
+	if w.place.limit != nil {
+		l.free([]permit{w.place})
+		w.place = permit{}
 	}
 }
 
@@ -301,8 +301,8 @@ func (l *Loop) isLeft(a wire.AttemptID) bool {
 // keys returns the permits that must be confirmed before an operation of the vertex starts.
 func (w *work) keys() []PermitKey {
 	keys := keysOf(w.permits)
-	if lim := w.seat.limit; lim != nil && !lim.local {
-		keys = append(keys, PermitKey{lim.name, w.seat.id})
+	if lim := w.place.limit; lim != nil && !lim.local {
+		keys = append(keys, PermitKey{lim.name, w.place.id})
 	}
 	return keys
 }
@@ -328,10 +328,10 @@ func (l *Loop) drop(w *work) {
 		l.releasePermit(p)
 	}
 	w.permits = nil
-	if lim := w.seat.limit; lim != nil {
+	if lim := w.place.limit; lim != nil {
 		lim.inUse--
-		l.releasePermit(w.seat)
-		w.seat = permit{}
+		l.releasePermit(w.place)
+		w.place = permit{}
 	}
 }
 
@@ -405,7 +405,7 @@ func (l *Loop) checkLimits() {
 			lim.surplus = time.Time{}
 		case lim.surplus.IsZero():
 			lim.surplus = l.now
-		case l.now.Sub(lim.surplus) >= linger:
+		case l.now.Sub(lim.surplus) >= surplusTime:
 			l.trim(lim, lim.want, 0)
 		}
 		if lim.inUse+len(lim.idle) == 0 {

@@ -136,7 +136,7 @@ func (l *Loop) enqueue(v int) {
 // holdsAll reports whether a vertex has all permits of its class.
 func (l *Loop) holdsAll(w *work, c *class) bool {
 	return len(w.permits) > 0 && len(w.permits) == len(c.limits) && (c.places == nil || c.pool.live == 0 ||
-		w.seat.limit == c.places)
+		w.place.limit == c.places)
 }
 
 // classify finds the class of a vertex from its placement.

@@ -17,7 +17,7 @@ func (l *Loop) onPrepared(e Prepared) {
 		l.resumeAttempt(e.Vertex)
 		return
 	}
-	l.goOn(e.Vertex)
+	l.nextPhase(e.Vertex)
 }
 
 // onCompleted continues a vertex after its task was completed.
@@ -34,12 +34,12 @@ func (l *Loop) onCompleted(e Completed) {
 		}
 	}
 	x.ops++
-	l.goOn(e.Vertex)
+	l.nextPhase(e.Vertex)
 }
 
-// goOn takes the last step of a vertex: it passes the effect to the program and commits it; then it starts the next
-// task of the vertex, or settles it.
-func (l *Loop) goOn(v int) {
+// nextPhase passes the effect of a vertex's task to the program, and commits it. Then it starts the next task of the
+// vertex, or settles the vertex.
+func (l *Loop) nextPhase(v int) {
 	x := &l.vertices[v]
 	w := x.work
 	safely := x.phase == completing // the answer came by the safe lane
@@ -263,10 +263,10 @@ func (l *Loop) onCommitted(e Committed) {
 			w := l.vertices[r.Vertex].work
 			w.maker, w.after, w.handed = w.worker, w.attempt, false
 			l.arrive(r.Vertex)
-			ps, seat := w.permits, w.seat
-			w.permits, w.seat = nil, permit{}
+			ps, seat := w.permits, w.place
+			w.permits, w.place = nil, permit{}
 			l.confirm(w)
-			w.permits, w.seat = ps, seat // the next operation of the vertex goes on with them
+			w.permits, w.place = ps, seat // the next operation of the vertex goes on with them
 			l.enqueue(r.Vertex)
 		case Concluded:
 			l.settle(r.Vertex)

@@ -103,7 +103,7 @@ type work struct {
 	desc    program.Description
 	step    program.Step // the last one
 	permits []permit
-	seat    permit // the place in the pool; without a limit: none
+	place   permit // the place in the pool; without a limit: none
 	out     int    // the place in loop.out, or -1
 
 	started  time.Time       // when the first operation went out; zero before

@@ -129,7 +129,7 @@ func (w *world) do(a Action) {
 
 // isUnder reports whether an operation may be in progress under a permit, according to the journal.
 func (w *world) isUnder(key PermitKey) bool {
-	memory, err := Recollect(w.program.Graph().Len(), w.events)
+	memory, err := PastOf(w.program.Graph().Len(), w.events)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -166,7 +166,7 @@ func (w *world) soon() time.Duration { return time.Duration(w.chance.IntN(1000))
 // boot starts a process: a new run, or the resumption of one.
 func (w *world) boot() {
 	w.life++
-	memory, err := Recollect(w.program.Graph().Len(), w.events)
+	memory, err := PastOf(w.program.Graph().Len(), w.events)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -234,7 +234,7 @@ value = fake_thing.a[*].name
 	plain = strings.Replace(plain, "self.size", "count.index", 1)
 	e.configure(plain)
 	spared := onlyChanged
-	spared.Spare = true
+	spared.DropKeptValues = true
 	p = e.plan(spared)
 	e.equal("questions", e.questions(), nil)
 	if o := p.Outputs; len(p.Changes) != 2 || !p.Changes[0].After.IsNull() || len(o) != 1 || o[0].Action != plan.NoOp {

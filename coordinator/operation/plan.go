@@ -35,9 +35,9 @@ type PlanOptions struct {
 	Refresh string
 	// NoVerdicts makes workers plan every object, in spite of earlier plans' verdicts.
 	NoVerdicts bool
-	// Spare leaves out the values of changes that keep an object unchanged because of a verdict. Such a plan can
+	// DropKeptValues leaves out the values of changes that keep an object unchanged because of a verdict. Such a plan can
 	// only be shown.
-	Spare             bool
+	DropKeptValues    bool
 	Targets, Excludes []addr.Target
 	Replace           []addr.Instance
 	Imports           map[addr.Instance]*planning.ImportTarget
@@ -143,8 +143,8 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		Mode:         o.Mode, SkipRefresh: o.SkipRefresh, Refreshed: o.refreshed, Scope: scope, Replace: o.Replace,
 		Imports:     o.Imports,
 		OnlyChanged: changed, Verdicts: s.verdicts(ctx, changed && !o.NoVerdicts),
-		Spare:      o.Spare,
-		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree), Package: s.Package, Now: now,
+		DropKeptValues: o.DropKeptValues,
+		WholeEdges:     s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree), Package: s.Package, Now: now,
 		Renewals: renewals,
 	})
 	if more := planner.MissingProviders(); more.HasErrors() {
@@ -391,7 +391,7 @@ func (s *Session) Validate(ctx context.Context) (diags diag.List) {
 // planning does anyway; if that finds an error, everything is checked, so that all errors are reported at once.
 func (s *Session) check(ctx context.Context, static *graph.Static, code *values.Code, sparing bool) diag.List {
 	v := &validating.Validator{Static: static, Code: code, Store: s.store(code, values.Validating, time.Time{}),
-		Package: s.Package, Sparing: sparing}
+		Package: s.Package, SkipPlanned: sparing}
 	outcome, err := s.run(ctx, "validate", v)
 	if err != nil {
 		return outcome.Diags.Append(runFailed(err))

@@ -64,9 +64,9 @@ type Session struct {
 	// Embedded is set if the workers end with the session's operations.
 	Embedded bool
 	Observer coordinator.Observer
-	// Timeline returns the book in which a run in progress is recorded for pages and other processes; nil for a run
+	// Timeline returns the recorder in which a run in progress is recorded for pages and other processes; nil for a run
 	// that is not recorded. It may be nil.
-	Timeline func(timeline.Head) *timeline.Book
+	Timeline func(timeline.Head) *timeline.Recorder
 	// Events receives live events of workers, on another goroutine; may be nil.
 	Events func(wire.Event)
 	// Stop stops operations; the zero value never does.
@@ -112,10 +112,10 @@ func (s *Session) store(code *values.Code, phase values.Phase, at time.Time) *va
 	})
 }
 
-// renewals returns the Keeper that renews open ephemeral objects during a run. The caller stops it when the run has
+// renewals returns the Renewer that renews open ephemeral objects during a run. The caller stops it when the run has
 // ended.
-func (s *Session) renewals() *renewal.Keeper {
-	return renewal.NewKeeper(func(ctx context.Context, pool string, task *wire.Task) (*wire.Result, diag.List) {
+func (s *Session) renewals() *renewal.Renewer {
+	return renewal.NewRenewer(func(ctx context.Context, pool string, task *wire.Task) (*wire.Result, diag.List) {
 		// Open objects must be renewed, and closed, after a stop as well.
 		return s.callWith(ctx, ctx, task, func(ctx context.Context, task *wire.Task) (*wire.Result,
 			error) {

@@ -14,9 +14,9 @@ import (
 // time that it takes to record an event.
 func TestTheTimelineIsTheSameLiveAndAfterwards(t *testing.T) {
 	e := newEstate(t)
-	var books []*timeline.Book
-	e.session.Timeline = func(h timeline.Head) *timeline.Book {
-		books = append(books, timeline.NewBook(h))
+	var books []*timeline.Recorder
+	e.session.Timeline = func(h timeline.Head) *timeline.Recorder {
+		books = append(books, timeline.NewRecorder(h))
 		return books[len(books)-1]
 	}
 	e.session.Parallelism = 2

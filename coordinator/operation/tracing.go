@@ -27,7 +27,7 @@ func (t *tracing) Shown(s loop.Shown) {
 	}
 }
 
-// traced makes a run be recorded in a book, if one is requested. p is the plan that it applies, nil for a run that
+// traced makes a run be recorded in a recorder, if one is requested. p is the plan that it applies, nil for a run that
 // makes one; events are those already in the journal. The caller calls ended with the outcome of the run when it is
 // over.
 func (s *Session) traced(o *coordinator.Options, r journal.Run, p *plan.Plan, events []journal.Event) (
@@ -37,11 +37,11 @@ func (s *Session) traced(o *coordinator.Options, r journal.Run, p *plan.Plan, ev
 	}
 	head := history.HeadOf(r)
 	head.Outcome, head.Ended = "", timeline.None // it is in progress
-	book := s.Timeline(head)
-	if book == nil {
+	recorder := s.Timeline(head)
+	if recorder == nil {
 		return func(string) {}
 	}
-	t := &tracing{Observer: o.Observer, writer: history.NewWriter(book, r.Started, p), now: s.Now}
+	t := &tracing{Observer: o.Observer, writer: history.NewWriter(recorder, r.Started, p), now: s.Now}
 	if t.Observer == nil {
 		t.Observer = coordinator.Silent{}
 	}

@@ -219,7 +219,7 @@ func (p *Planner) completeEphemeral(o *object, r *wire.Result) program.Step {
 		return instance.Broken("decoding "+o.addr.String(), err)
 	}
 	w.private, w.opened = r.Ephemeral.Private, true
-	p.Renewals.Keep(renewal.Open{
+	p.Renewals.Add(renewal.Open{
 		Address: o.addr.String(), Type: o.addr.Resource.Type, Provider: w.Wire, Pool: r.Pool,
 		Private: w.private, RenewAt: r.Ephemeral.RenewAt,
 	})

@@ -80,12 +80,12 @@ func (p *Planner) prepareManaged(node int, o *object) program.Step {
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
 	}
-	if task.Refresh && !mustRead && w.prior != nil && p.goesByStored(node, o) {
+	if task.Refresh && !mustRead && w.prior != nil && p.usesStored(node, o) {
 		task.IfChanged = true
 		v := verdictOf(&w.Wire, w.Schema, task)
 		w.verdict = &v
 		if p.Verdicts[o.addr.String()] == v {
-			if f := p.spared(o); f != nil {
+			if f := p.keptWithoutValues(o); f != nil {
 				return program.Step{Diags: diags, Value: f}
 			}
 			if a, ok := p.decided(o); ok {

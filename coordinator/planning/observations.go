@@ -85,17 +85,17 @@ func (s Observations) UnreadIn(reads journal.Reads) *plan.Unread {
 	return out
 }
 
-// mayGoByStored reports whether an object need not be read if it does not change: a managed one with a place in the
+// mayUseStored reports whether an object need not be read if it does not change: a managed one with a place in the
 // configuration.
-func (p *Planner) mayGoByStored(o *object) bool {
+func (p *Planner) mayUseStored(o *object) bool {
 	return p.OnlyChanged && p.Mode == plan.Normal && o.orphan == plan.NoReason && o.addr.Resource.Mode == addr.Managed &&
 		o.imported == nil
 }
 
-// goesByStored reports whether a worker may use the stored object: none of its dependencies changes, and it was not
+// usesStored reports whether a worker may use the stored object: none of its dependencies changes, and it was not
 // moved.
-func (p *Planner) goesByStored(node int, o *object) bool {
-	if !p.mayGoByStored(o) {
+func (p *Planner) usesStored(node int, o *object) bool {
+	if !p.mayUseStored(o) {
 		return false
 	}
 	if _, moved := p.Previous[o.addr]; moved {
@@ -171,11 +171,11 @@ func (p *Planner) decided(o *object) (answer, bool) {
 	return a, true
 }
 
-// spared returns the findings about an object that a verdict keeps unchanged, in a plan without values: references
-// to it use the stored value. It returns nil if the value is needed.
-func (p *Planner) spared(o *object) *found {
+// keptWithoutValues returns the findings about an object that a verdict keeps unchanged, in a plan without values:
+// references to it use the stored value. It returns nil if the value is needed.
+func (p *Planner) keptWithoutValues(o *object) *found {
 	w := o.work
-	if !p.Spare || len(o.resource.Code.Config.Postconditions) > 0 || len(w.Sensitive) > 0 ||
+	if !p.DropKeptValues || len(o.resource.Code.Config.Postconditions) > 0 || len(w.Sensitive) > 0 ||
 		w.prior.SchemaVersion != w.Schema.Version || w.prior.Flatmap != nil || !w.declares(w.prior.Sensitive) ||
 		!coding.Fits(w.prior.Attrs, w.Schema.Block.ImpliedType()) {
 		return nil
@@ -254,7 +254,7 @@ func eachPart(n int, fn func(int)) {
 
 // kept returns the findings about an object that a verdict settles; nil for other objects.
 func (p *Planner) kept(node int, o *object) *found {
-	if _, is := p.Verdicts[o.addr.String()]; !is || !p.goesByStored(node, o) {
+	if _, is := p.Verdicts[o.addr.String()]; !is || !p.usesStored(node, o) {
 		return nil
 	}
 	o.work = &work{}

@@ -45,11 +45,11 @@ type Options struct {
 	OnlyChanged bool
 	// Verdicts are the verdicts that OnlyChanged may use, by address; nil for none.
 	Verdicts map[string]journal.Verdict
-	// Spare leaves out the values of changes that keep an object unchanged because of a verdict: they will not be
+	// DropKeptValues leaves out the values of changes that keep an object unchanged because of a verdict: they will not be
 	// shown.
-	Spare   bool
-	Scope   Scope
-	Replace []addr.Instance
+	DropKeptValues bool
+	Scope          Scope
+	Replace        []addr.Instance
 	// WholeEdges makes a reference to one instance wait for all instances of its resource (edges = "resource").
 	WholeEdges bool
 	// Imports are the imports of the import command, by target; import blocks are evaluated by the planner.
@@ -61,7 +61,7 @@ type Options struct {
 	// Now is the plan's timestamp.
 	Now time.Time
 	// Renewals renews open ephemeral objects; nil lets them expire.
-	Renewals *renewal.Keeper
+	Renewals *renewal.Renewer
 }
 
 // Planner is the program of a plan.
@@ -175,7 +175,7 @@ func (p *Planner) Describe(v int) program.Description {
 		d.Action = "read"
 	case o.addr.Resource.Mode == addr.Ephemeral:
 		d.Action = "open"
-	case prior != nil && !p.SkipRefresh && !p.mayGoByStored(o):
+	case prior != nil && !p.SkipRefresh && !p.mayUseStored(o):
 		d.Action = "refresh"
 		d.Called = func() (string, string) { return values.IDOfStored(prior) }
 	case prior == nil && o.imported != nil:

@@ -33,54 +33,54 @@ type Open struct {
 // Caller executes a task on a worker of a pool.
 type Caller func(ctx context.Context, pool string, task *wire.Task) (*wire.Result, diag.List)
 
-// Keeper renews open objects until they are released. Its methods may be called from any goroutine. The caller
+// Renewer renews open objects until they are released. Its methods may be called from any goroutine. The caller
 // stops it.
-type Keeper struct {
+type Renewer struct {
 	call Caller
 	ctx  context.Context // of the renewals; ends with Stop
 	stop context.CancelFunc
 	all  sync.WaitGroup
 
-	mu   sync.Mutex // guards kept
-	kept map[string]*kept
+	mu      sync.Mutex // guards kept
+	objects map[string]*renewed
 }
 
 // kept is one object. Its fields belong to its goroutine until that has closed done.
-type kept struct {
+type renewed struct {
 	Open
 	release context.CancelFunc
 	done    chan struct{}
 	diags   diag.List
 }
 
-// NewKeeper returns a Keeper without objects.
-func NewKeeper(call Caller) *Keeper {
+// NewRenewer returns a Renewer without objects.
+func NewRenewer(call Caller) *Renewer {
 	ctx, stop := context.WithCancel(context.Background())
-	return &Keeper{call: call, ctx: ctx, stop: stop, kept: map[string]*kept{}}
+	return &Renewer{call: call, ctx: ctx, stop: stop, objects: map[string]*renewed{}}
 }
 
-// Keep renews an object, if it needs renewals.
-func (k *Keeper) Keep(o Open) {
-	if k == nil || o.RenewAt.IsZero() {
+// Add renews an object, if it needs renewals.
+func (r *Renewer) Add(o Open) {
+	if r == nil || o.RenewAt.IsZero() {
 		return
 	}
-	until, release := context.WithCancel(k.ctx)
-	e := &kept{Open: o, release: release, done: make(chan struct{})}
-	k.mu.Lock()
-	k.kept[o.Address] = e
-	k.mu.Unlock()
-	k.all.Add(1)
+	until, release := context.WithCancel(r.ctx)
+	e := &renewed{Open: o, release: release, done: make(chan struct{})}
+	r.mu.Lock()
+	r.objects[o.Address] = e
+	r.mu.Unlock()
+	r.all.Add(1)
 	go func() {
-		defer k.all.Done()
+		defer r.all.Done()
 		defer close(e.done)
-		if err := bug.Catch(func() error { k.renew(until, e); return nil }); err != nil {
+		if err := bug.Catch(func() error { r.renew(until, e); return nil }); err != nil {
 			e.diags = e.diags.Append(bugOf(e.Address, err))
 		}
 	}()
 }
 
 // renew renews until the object is released, or a renewal fails.
-func (k *Keeper) renew(until context.Context, e *kept) {
+func (r *Renewer) renew(until context.Context, e *renewed) {
 	for !e.RenewAt.IsZero() {
 		timer := time.NewTimer(time.Until(e.RenewAt))
 		select {
@@ -90,11 +90,11 @@ func (k *Keeper) renew(until context.Context, e *kept) {
 		case <-timer.C:
 		}
 		// A release does not cancel a renewal in progress: the closing needs its result.
-		res, diags := k.call(k.ctx, e.Pool, &wire.Task{
+		res, diags := r.call(r.ctx, e.Pool, &wire.Task{
 			Address: e.Address, Provider: e.Provider, Ephemeral: &wire.EphemeralTask{Op: "renew", Type: e.Type,
 				Private: e.Private},
 		})
-		if k.ctx.Err() != nil {
+		if r.ctx.Err() != nil {
 			return
 		}
 		if e.diags = e.diags.Append(diags.WithAddress(e.Address)); diags.HasErrors() || res.Ephemeral == nil {
@@ -113,14 +113,14 @@ func bugOf(address string, err error) diag.List {
 
 // Release ends the renewals of an object that is about to be closed; it waits for one in progress. It returns the
 // private data for closing (the given data, if it was never renewed) and the problems of the renewals.
-func (k *Keeper) Release(address string, private []byte) ([]byte, diag.List) {
-	if k == nil {
+func (r *Renewer) Release(address string, private []byte) ([]byte, diag.List) {
+	if r == nil {
 		return private, nil
 	}
-	k.mu.Lock()
-	e := k.kept[address]
-	delete(k.kept, address)
-	k.mu.Unlock()
+	r.mu.Lock()
+	e := r.objects[address]
+	delete(r.objects, address)
+	r.mu.Unlock()
 	if e == nil {
 		return private, nil
 	}
@@ -130,7 +130,7 @@ func (k *Keeper) Release(address string, private []byte) ([]byte, diag.List) {
 }
 
 // Stop ends all renewals and waits for them. This run will not close objects that are still open.
-func (k *Keeper) Stop() {
-	k.stop()
-	k.all.Wait()
+func (r *Renewer) Stop() {
+	r.stop()
+	r.all.Wait()
 }

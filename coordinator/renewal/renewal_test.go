@@ -45,9 +45,9 @@ func open() Open {
 func TestAnObjectIsRenewedUntilItIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &provider{pools: map[string]bool{}}
-		k := NewKeeper(p.call)
+		k := NewRenewer(p.call)
 		defer k.Stop()
-		k.Keep(open())
+		k.Add(open())
 		time.Sleep(20 * time.Second)
 		private, diags := k.Release("ephemeral.t.a", []byte("0"))
 		if string(private) != "3" || len(diags) > 0 || !p.pools["eu"] || len(p.pools) != 1 {
@@ -63,9 +63,9 @@ func TestAnObjectIsRenewedUntilItIsReleased(t *testing.T) {
 func TestTheReleaseWaitsForARenewalThatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &provider{pools: map[string]bool{}}
-		k := NewKeeper(p.call)
+		k := NewRenewer(p.call)
 		defer k.Stop()
-		k.Keep(open())
+		k.Add(open())
 		time.Sleep(5*time.Second + time.Millisecond)
 		if private, diags := k.Release("ephemeral.t.a", nil); string(private) != "1" || len(diags) > 0 {
 			t.Errorf("it is closed with %q, and %v", private, diags)
@@ -76,9 +76,9 @@ func TestTheReleaseWaitsForARenewalThatIsUnderWay(t *testing.T) {
 func TestAFailedRenewalIsToldAtTheReleaseAndIsTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &provider{pools: map[string]bool{}, fails: 2}
-		k := NewKeeper(p.call)
+		k := NewRenewer(p.call)
 		defer k.Stop()
-		k.Keep(open())
+		k.Add(open())
 		time.Sleep(time.Minute)
 		private, diags := k.Release("ephemeral.t.a", nil)
 		if string(private) != "1" || p.renewed != 2 || len(diags) != 1 || diags[0].Address != "ephemeral.t.a" {
@@ -90,11 +90,11 @@ func TestAFailedRenewalIsToldAtTheReleaseAndIsTheLast(t *testing.T) {
 func TestWhatNeedsNoRenewalIsClosedAsItWasOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &provider{pools: map[string]bool{}}
-		k := NewKeeper(p.call)
+		k := NewRenewer(p.call)
 		defer k.Stop()
 		o := open()
 		o.RenewAt = time.Time{}
-		k.Keep(o)
+		k.Add(o)
 		time.Sleep(time.Minute)
 		if private, diags := k.Release("ephemeral.t.a", []byte("0")); string(private) != "0" || len(diags) > 0 ||
 			p.renewed != 0 {
@@ -106,8 +106,8 @@ func TestWhatNeedsNoRenewalIsClosedAsItWasOpened(t *testing.T) {
 func TestStopEndsWhatIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &provider{pools: map[string]bool{}}
-		k := NewKeeper(p.call)
-		k.Keep(open())
+		k := NewRenewer(p.call)
+		k.Add(open())
 		time.Sleep(5*time.Second + time.Millisecond)
 		k.Stop() // while a renewal is in progress; synctest fails when a goroutine is left
 		time.Sleep(time.Minute)

@@ -27,9 +27,9 @@ type Validator struct {
 	Code    *values.Code
 	Store   *values.Store
 	Package func(addr.Provider) wire.Package
-	// Sparing omits the provider's check of blocks that are certain to have an instance that planning plans,
+	// SkipPlanned omits the provider's check of blocks that are certain to have an instance that planning plans,
 	// reads or opens anyway. Provider blocks are always checked, because planning only configures providers.
-	Sparing bool
+	SkipPlanned bool
 }
 
 // Graph implements program.Program. The graph has no edges: a mistake in one block must not hide mistakes in
@@ -136,7 +136,7 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 		step.Diags = step.Diags.Append(ignored(config, r.Code.Schema.Block))
 	}
 	bare, _ := value.UnmarkDeep()
-	if bodyDiags.HasErrors() || v.Sparing && n.Module.IsRoot() && planned(config, bare) {
+	if bodyDiags.HasErrors() || v.SkipPlanned && n.Module.IsRoot() && planned(config, bare) {
 		return
 	}
 	encoded, err := coding.EncodeValue(bare, r.Code.Schema.Block.ImpliedType())

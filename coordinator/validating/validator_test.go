@@ -274,7 +274,7 @@ module "child" {
 		t.Errorf("it was asked about %s", got)
 	}
 	sparing := validator(t, text, child)
-	sparing.Sparing = true
+	sparing.SkipPlanned = true
 	if got := kinds(sparing); got != "provider 1, managed 2, data 0" {
 		t.Errorf("what planning asks anyway was not left out: %s", got)
 	}
@@ -290,7 +290,7 @@ func TestAProviderIsAskedAboutDataThatPlanningMayPutOff(t *testing.T) {
 			"      condition     = fake_thing.a.name != \"\"\n      error_message = \"none\"\n    }\n  }\n}",
 	} {
 		v := validator(t, "resource \"fake_thing\" \"a\" {}\n"+text)
-		v.Sparing = true
+		v.SkipPlanned = true
 		diags, asked := v.all(t, nil)
 		if diags.HasErrors() || len(asked) != 1 || asked[0].Validate.Kind != "data" {
 			t.Errorf("%s: it was asked about %v, with %v", name, asked, diags)

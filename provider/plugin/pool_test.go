@@ -17,25 +17,25 @@ import (
 	"github.com/millipede-iac/millipede/provider/rpc"
 )
 
-// theatre launches simulated processes, and records them.
-type theatre struct {
-	mu     sync.Mutex
-	actors []*actor
-	delay  time.Duration
-	fail   error
+// launcher simulates the start of processes, and records them.
+type launcher struct {
+	mu        sync.Mutex
+	processes []*fakeProcess
+	delay     time.Duration
+	fail      error
 }
 
-type actor struct {
+type fakeProcess struct {
 	provider.Provider
 	dead, closed, stopped atomic.Bool
 }
 
-func (a *actor) provider() provider.Provider { return a }
-func (a *actor) alive() bool                 { return !a.dead.Load() }
-func (a *actor) close()                      { a.closed.Store(true) }
-func (a *actor) Stop(context.Context) error  { a.stopped.Store(true); return nil }
+func (a *fakeProcess) provider() provider.Provider { return a }
+func (a *fakeProcess) alive() bool                 { return !a.dead.Load() }
+func (a *fakeProcess) close()                      { a.closed.Store(true) }
+func (a *fakeProcess) Stop(context.Context) error  { a.stopped.Store(true); return nil }
 
-func (th *theatre) launch(ctx context.Context, _ Package, _ string, _ *rpc.SchemaCache) (process, error) {
+func (th *launcher) launch(ctx context.Context, _ Package, _ string, _ *rpc.SchemaCache) (process, error) {
 	select {
 	case <-time.After(th.delay):
 	case <-ctx.Done():
@@ -46,32 +46,32 @@ func (th *theatre) launch(ctx context.Context, _ Package, _ string, _ *rpc.Schem
 	}
 	th.mu.Lock()
 	defer th.mu.Unlock()
-	a := &actor{}
-	th.actors = append(th.actors, a)
+	a := &fakeProcess{}
+	th.processes = append(th.processes, a)
 	return a, nil
 }
 
-// played counts the processes: all, and those that have ended.
-func (th *theatre) played() (all, ended int) {
+// counts counts the processes: all, and those that have ended.
+func (th *launcher) counts() (all, ended int) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
-	for _, a := range th.actors {
+	for _, a := range th.processes {
 		if a.closed.Load() {
 			ended++
 		}
 	}
-	return len(th.actors), ended
+	return len(th.processes), ended
 }
 
-func (th *theatre) expect(t *testing.T, all, ended int, when string) {
+func (th *launcher) expect(t *testing.T, all, ended int, when string) {
 	t.Helper()
 	synctest.Wait()
-	if a, e := th.played(); a != all || e != ended {
+	if a, e := th.counts(); a != all || e != ended {
 		t.Errorf("%s: %d processes were started, %d ended, instead of %d and %d", when, a, e, all, ended)
 	}
 }
 
-func (th *theatre) host() *Host {
+func (th *launcher) host() *Host {
 	h := NewHost(Options{Env: temporaryFiles(), IdleAfter: time.Minute})
 	h.launch = th.launch
 	return h
@@ -89,7 +89,7 @@ func counting(n *atomic.Int32) Configure {
 
 func TestOneProcessPerPackageAndConfiguration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := &theatre{delay: time.Second}
+		th := &launcher{delay: time.Second}
 		h := th.host()
 		defer h.Close()
 		var configured atomic.Int32
@@ -118,7 +118,7 @@ func TestOneProcessPerPackageAndConfiguration(t *testing.T) {
 
 func TestIdleProcessEndsAndALeasedOneDoesNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := &theatre{}
+		th := &launcher{}
 		h := th.host()
 		defer h.Close()
 		var n atomic.Int32
@@ -144,7 +144,7 @@ func TestIdleProcessEndsAndALeasedOneDoesNot(t *testing.T) {
 
 func TestUnconfiguredProcessIsConfiguredWhenItIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := &theatre{}
+		th := &launcher{}
 		h := th.host()
 		defer h.Close()
 		var n atomic.Int32
@@ -154,7 +154,7 @@ func TestUnconfiguredProcessIsConfiguredWhenItIsFree(t *testing.T) {
 		bare.Release()
 		b := acquire(t, h, thingPackage, "b", counting(&n))
 		th.expect(t, 2, 0, "once it is free")
-		if b.Provider() != provider.Provider(th.actors[0]) || n.Load() != 2 {
+		if b.Provider() != provider.Provider(th.processes[0]) || n.Load() != 2 {
 			t.Errorf("configured %d times", n.Load())
 		}
 		acquire(t, h, thingPackage, "", nil)
@@ -164,11 +164,11 @@ func TestUnconfiguredProcessIsConfiguredWhenItIsFree(t *testing.T) {
 
 func TestDeadProcessIsNotLeasedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := &theatre{}
+		th := &launcher{}
 		h := th.host()
 		defer h.Close()
 		l := acquire(t, h, thingPackage, "", nil)
-		th.actors[0].dead.Store(true)
+		th.processes[0].dead.Store(true)
 		acquire(t, h, thingPackage, "", nil)
 		th.expect(t, 2, 0, "after a death")
 		l.Release()
@@ -178,7 +178,7 @@ func TestDeadProcessIsNotLeasedAgain(t *testing.T) {
 
 func TestFailedConfigurationReachesAllWhoWaitAndEndsTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := &theatre{delay: time.Second}
+		th := &launcher{delay: time.Second}
 		h := th.host()
 		defer h.Close()
 		bad := func(context.Context, provider.Provider) diag.List { return diag.Errors("wrong key", "", nil) }
@@ -201,7 +201,7 @@ func TestFailedConfigurationReachesAllWhoWaitAndEndsTheProcess(t *testing.T) {
 
 func TestWarningsReachTheOneWhoConfigured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := &theatre{}
+		th := &launcher{}
 		h := th.host()
 		defer h.Close()
 		warn := func(context.Context, provider.Provider) diag.List {
@@ -219,7 +219,7 @@ func TestWarningsReachTheOneWhoConfigured(t *testing.T) {
 
 func TestStartGoesOnAsLongAsSomebodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := &theatre{delay: time.Minute}
+		th := &launcher{delay: time.Minute}
 		h := th.host()
 		defer h.Close()
 		var n atomic.Int32
@@ -253,11 +253,11 @@ func TestStartGoesOnAsLongAsSomebodyWaits(t *testing.T) {
 
 func TestStoppedProcessTakesNoNewLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := &theatre{}
+		th := &launcher{}
 		h := th.host()
 		defer h.Close()
 		l := acquire(t, h, thingPackage, "", nil)
-		if err := h.Stop(t.Context()); err != nil || !th.actors[0].stopped.Load() {
+		if err := h.Stop(t.Context()); err != nil || !th.processes[0].stopped.Load() {
 			t.Errorf("stopping: %v", err)
 		}
 		acquire(t, h, thingPackage, "", nil)
@@ -269,7 +269,7 @@ func TestStoppedProcessTakesNoNewLease(t *testing.T) {
 
 func TestClosedHostHasNoProcessesAndStartsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := &theatre{}
+		th := &launcher{}
 		h := th.host()
 		var n atomic.Int32
 		held := acquire(t, h, thingPackage, "a", counting(&n))
@@ -297,7 +297,7 @@ func TestClosedHostHasNoProcessesAndStartsNone(t *testing.T) {
 
 func TestFailedLaunchIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := &theatre{fail: errors.New("out of luck")}
+		th := &launcher{fail: errors.New("out of luck")}
 		h := th.host()
 		defer h.Close()
 		_, diags := h.Acquire(t.Context(), thingPackage, "", nil)
@@ -313,7 +313,7 @@ func TestFailedLaunchIsTriedAgain(t *testing.T) {
 // the credentials in the environment of the first.
 func TestAProcessServesOneEnvironmentAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := &theatre{}
+		th := &launcher{}
 		h := th.host()
 		defer h.Close()
 		for _, env := range []environ.Variables{
@@ -332,7 +332,7 @@ func TestAProcessServesOneEnvironmentAlone(t *testing.T) {
 // memory until they time out.
 func TestNoMoreProcessesIdleThanTheHostIsToldTheOldestGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := &theatre{}
+		th := &launcher{}
 		h := th.host()
 		h.mostIdle = 3
 		defer h.Close()

@@ -113,8 +113,8 @@ func TestTokensAreKeptAndForgottenWithoutTouchingOthers(t *testing.T) {
 	ok(t, os.MkdirAll(filepath.Dir(c.CredentialsFile), 0o700))
 	ok(t, os.WriteFile(c.CredentialsFile,
 		[]byte(`{"credentials":{"other.example.com":{"token":"x","n":12345678901234567890}},"more":[1]}`), 0o600))
-	ok(t, s.Keep(t.Context(), "Example.com", "secret"))
-	if place, err := s.Kept("example.com"); err != nil || place != InFile {
+	ok(t, s.Store(t.Context(), "Example.com", "secret"))
+	if place, err := s.Stored("example.com"); err != nil || place != InFile {
 		t.Errorf("kept in %v, %v", place, err)
 	}
 	text, err := os.ReadFile(c.CredentialsFile)
@@ -125,19 +125,19 @@ func TestTokensAreKeptAndForgottenWithoutTouchingOthers(t *testing.T) {
 		}
 	}
 	ok(t, s.Forget(t.Context(), "example.com"))
-	if place, err := s.Kept("example.com"); err != nil || place != Nowhere {
+	if place, err := s.Stored("example.com"); err != nil || place != Nowhere {
 		t.Errorf("kept in %v, %v", place, err)
 	}
-	if place, err := s.Kept("other.example.com"); err != nil || place != InFile {
+	if place, err := s.Stored("other.example.com"); err != nil || place != InFile {
 		t.Errorf("kept in %v, %v", place, err)
 	}
 	ok(t, os.WriteFile(c.CredentialsFile, []byte(`{"credentials":[]}`), 0o600))
-	if err := s.Keep(t.Context(), "example.com", "secret"); err == nil {
+	if err := s.Store(t.Context(), "example.com", "secret"); err == nil {
 		t.Error("a file of another form was written over")
 	}
 	c.Credentials = map[svchost.Hostname]cliconfig.Credentials{"example.com": {Token: "x", File: "rc"}}
 	ok(t, os.Remove(c.CredentialsFile))
-	if err := s.Keep(t.Context(), "example.com", "secret"); err == nil || !strings.Contains(err.Error(), "rc") {
+	if err := s.Store(t.Context(), "example.com", "secret"); err == nil || !strings.Contains(err.Error(), "rc") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -147,7 +147,7 @@ func TestAHelperKeepsTokens(t *testing.T) {
 	program := filepath.Join(dir, "helper")
 	ok(t, os.WriteFile(program, []byte("#!/bin/sh\n{ echo \"$@\"; cat; echo; } >> "+dir+"/calls\n"), 0o755))
 	s := New(Options{Config: &cliconfig.Config{Helper: &cliconfig.Helper{Name: "test", Program: program}}})
-	ok(t, s.Keep(t.Context(), "example.com", "secret"))
+	ok(t, s.Store(t.Context(), "example.com", "secret"))
 	ok(t, s.Forget(t.Context(), "example.com"))
 	calls, err := os.ReadFile(filepath.Join(dir, "calls"))
 	if want := "store example.com\n{\"token\":\"secret\"}\nforget example.com\n\n"; err != nil ||

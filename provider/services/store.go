@@ -29,7 +29,7 @@ const (
 
 // Kept returns where the credentials for a host are stored. Environment variables are ignored: they take
 // precedence, and cannot be changed here.
-func (s *Services) Kept(host string) (Place, error) {
+func (s *Services) Stored(host string) (Place, error) {
 	name, err := hostname(host)
 	if err != nil {
 		return Nowhere, err
@@ -51,7 +51,7 @@ func (s *Services) Kept(host string) (Place, error) {
 }
 
 // Keep stores a token for a host: in the credentials helper, or in the user's file.
-func (s *Services) Keep(ctx context.Context, host, token string) error {
+func (s *Services) Store(ctx context.Context, host, token string) error {
 	return s.change(ctx, host, "store", map[string]any{"token": token})
 }
 
@@ -66,7 +66,7 @@ func (s *Services) change(ctx context.Context, host, verb string, to map[string]
 	if err != nil {
 		return err
 	}
-	place, err := s.Kept(host)
+	place, err := s.Stored(host)
 	switch {
 	case err != nil:
 		return err

@@ -235,18 +235,18 @@ func (s *server) lift(r *http.Request, a *service.Actor) (any, error) {
 
 // waiting is the JSON form of the reason why a run waits.
 type waiting struct {
-	Kind    string    `json:"kind"`
-	On      string    `json:"on,omitempty"`
-	Place   int       `json:"place,omitempty"`
-	Since   time.Time `json:"since,omitzero"`
-	Gone    bool      `json:"gone,omitempty"`
-	Expires time.Time `json:"expires,omitzero"`
-	Text    string    `json:"text"`
-	Lacks   []lack    `json:"lacks,omitempty"`
+	Kind      string     `json:"kind"`
+	On        string     `json:"on,omitempty"`
+	Place     int        `json:"place,omitempty"`
+	Since     time.Time  `json:"since,omitzero"`
+	Gone      bool       `json:"gone,omitempty"`
+	Expires   time.Time  `json:"expires,omitzero"`
+	Text      string     `json:"text"`
+	Shortages []shortage `json:"lacks,omitempty"`
 }
 
 // lack is the JSON form of a limit or pool that operations wait for.
-type lack struct {
+type shortage struct {
 	Kind       string    `json:"kind"`
 	Name       string    `json:"name"`
 	Since      time.Time `json:"since"`
@@ -285,8 +285,8 @@ func (s *server) wait(r *http.Request, a *service.Actor) (any, error) {
 		return map[string]any{"wait": nil}, err
 	}
 	out := waiting{Kind: w.Kind, On: w.On, Place: w.Place, Since: w.Since, Gone: w.Gone, Expires: w.Expires, Text: w.Text}
-	for _, x := range w.Lacks {
-		out.Lacks = append(out.Lacks, lack{Kind: x.Kind, Name: x.Name, Since: x.Since, Operations: x.Operations,
+	for _, x := range w.Shortages {
+		out.Shortages = append(out.Shortages, shortage{Kind: x.Kind, Name: x.Name, Since: x.Since, Operations: x.Operations,
 			Example: x.Example, Slots: x.Slots, InDoubt: x.InDoubt, HeldBy: holders(x.Held)})
 	}
 	return map[string]any{"wait": out}, nil

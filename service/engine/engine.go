@@ -70,8 +70,8 @@ type Options struct {
 
 // Engine implements service.Engine. Safe for concurrent use.
 type Engine struct {
-	o     Options
-	hands estate.SharedStores // shared by runs that work on one state
+	o      Options
+	shares estate.SharedStores // shared by runs that work on one state
 }
 
 var _ service.Engine = (*Engine)(nil)
@@ -288,7 +288,7 @@ func (p *phase) plansOnly() bool { return p.job.Run.PlanOnly || p.job.Run.SavePl
 func (p *phase) shared() estate.StateOptions {
 	j := p.job
 	return estate.StateOptions{LockTimeout: storeWait, Sharing: &estate.Sharing{
-		Stores: &p.hands, Request: j.Run.ID, Who: fmt.Sprintf("%s (%s)", j.Who, j.Run.ID), Alive: j.Alive,
+		Stores: &p.shares, Request: j.Run.ID, Who: fmt.Sprintf("%s (%s)", j.Who, j.Run.ID), Alive: j.Alive,
 		Snapshot: j.Workspace.CurrentState,
 		Waits: func(list []locks.Blocker) {
 			if len(list) == 0 {
@@ -323,12 +323,12 @@ func (p *phase) operation(ctx context.Context, saved *planfile.Saved, resumes bo
 func (p *phase) watch() estate.Watch {
 	w := p.screen.watch()
 	if p.job.Watched != nil {
-		w.Timeline = func(head timeline.Head) *timeline.Book {
+		w.Timeline = func(head timeline.Head) *timeline.Recorder {
 			engine := head.Run
 			head.Run, head.Workspace = p.job.Run.ID, p.job.Workspace.Name
-			book := timeline.NewBook(head)
-			p.job.Watched(book, engine)
-			return book
+			recorder := timeline.NewRecorder(head)
+			p.job.Watched(recorder, engine)
+			return recorder
 		}
 	}
 	if p.o.Observe != nil {

@@ -3,7 +3,7 @@
 //
 // It keeps the latest events of this process in bounded memory, and nothing on disk. It checks no rights: each
 // event names its workspace, and code that passes events on checks that the reader may see that workspace. The
-// progress of a run's vertices is not part of the stream, but of the run's timeline.Book, which has its own
+// progress of a run's vertices is not part of the stream, but of the run's timeline.Recorder, which has its own
 // cursors; its readers get the latest status of each vertex once, however many events there were.
 package events
 

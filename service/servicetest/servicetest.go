@@ -155,12 +155,12 @@ func (f *Capacity) Resize(_ context.Context, limit string, slots int) error {
 
 // Harness is a service that a test can start again.
 type Harness struct {
-	t        *testing.T
-	dir      string
-	key      *seal.Key
-	Engine   *Engine
-	Capacity Capacity
-	Keep     service.Keep // from the next Start on
+	t         *testing.T
+	dir       string
+	key       *seal.Key
+	Engine    *Engine
+	Capacity  Capacity
+	Retention service.Retention // from the next Start on
 	*service.Service
 	store  *store.Store
 	End    func() // ends the service, as its process would; Start starts it again
@@ -205,7 +205,7 @@ func (h *Harness) Start() {
 	}
 	options := service.Options{
 		Store: st, Engine: h.Engine, Now: h.clock, Version: "0.1.0", Plans: 2, Applies: 10, MaxConfiguration: 1 << 20,
-		MaxState: 256 << 20, Capacity: &h.Capacity, Keep: h.Keep,
+		MaxState: 256 << 20, Capacity: &h.Capacity, Retention: h.Retention,
 		ForceCancelAfter: 1,
 	}
 	for _, change := range h.change {

@@ -80,18 +80,18 @@ type settingsPage struct {
 	MayChange, MayLock, Mine bool
 	Hours                    int
 	Period                   string // the drift period; 0 for never
-	// Keep is the retention in force, Age its minimum age as text; Default is that of the service.
-	Keep, Default   service.Keep
-	Age, DefaultAge string
+	// Retention is the retention in force, Age its minimum age as text; Default is that of the service.
+	Retention, Default service.Retention
+	Age, DefaultAge    string
 }
 
 func (c *call) settings() error {
 	return c.showWorkspace("settings", "Settings", func(v *service.Overview) (any, error) {
-		keep, standard := c.ServiceKeep(), c.ServiceKeep()
+		keep, standard := c.DefaultRetention(), c.DefaultRetention()
 		if v.Retention != nil {
 			keep = *v.Retention
 		}
-		return settingsPage{Keep: keep, Age: service.PeriodText(keep.For), Default: standard,
+		return settingsPage{Retention: keep, Age: service.PeriodText(keep.For), Default: standard,
 			DefaultAge: service.PeriodText(standard.For), MayChange: v.Permissions.Admin, MayLock: v.Permissions.Lock,
 			Mine: v.Lock.Kind == "user" && v.Lock.ID == c.actor.ID(), Hours: int(v.ApprovalExpiry / time.Hour),
 			Period: service.PeriodText(v.DriftPeriod)}, nil

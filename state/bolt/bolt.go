@@ -72,8 +72,8 @@ type Store struct {
 	queue queue
 	names names // used only by the writer
 
-	requests locks.Book // for locks of objects, by workspace; a copy of those in the file
-	asking   sync.Mutex // held while requests are changed, in the file and in the book
+	requests locks.Tables // for locks of objects, by workspace; a copy of those in the file
+	asking   sync.Mutex   // held while requests are changed, in the file and in the table of this process
 
 	keeping sync.Mutex // guards kept, and is held while a state is loaded; taken before mu
 	kept    *keptState

@@ -52,7 +52,7 @@ type workspace struct {
 	own         box // its values outside of its buckets
 	data, undo  box
 	open        func(request string) box // former contents of a request; see requests.go
-	requests    *locks.Book
+	requests    *locks.Tables
 }
 
 // workspace returns a workspace.

@@ -1,7 +1,7 @@
 // Package locks implements object locks: they separate runs that change one state at the same time, by the objects
 // that they use.
 //
-// Table decides which requests are granted: it is data and functions, without clock, I/O or goroutines. Book makes
+// Table decides which requests are granted: it is data and functions, without clock, I/O or goroutines. Tables makes
 // such tables usable by several goroutines, which can wait. A store makes the requests durable, and rejects changes
 // of objects that are not locked.
 package locks

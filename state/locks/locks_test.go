@@ -205,7 +205,7 @@ func TestASetWantsInTwoModesWhatItWantsAlone(t *testing.T) {
 
 func TestWhoAwaitsIsWokenWhenItsLocksAreFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b locks.Book
+		var b locks.Tables
 		b.Ask("s", locks.Request{ID: "1", Set: locks.Set{"x": locks.Write}})
 		b.Ask("s", locks.Request{ID: "2", Set: locks.Set{"x": locks.Write}})
 		b.Ask("other", locks.Request{ID: "2", Set: locks.Set{"x": locks.Write}})

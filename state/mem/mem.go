@@ -57,7 +57,7 @@ type disk struct {
 	workspaces map[string]*workspace
 	runs       map[string]*run
 	values     map[[2]string][]byte
-	requests   *locks.Book
+	requests   *locks.Tables
 	lineages   int
 }
 
@@ -88,7 +88,7 @@ type run struct {
 // New returns an empty store.
 func New(o Options) *Store {
 	d := &disk{workspaces: map[string]*workspace{}, runs: map[string]*run{}, values: map[[2]string][]byte{},
-		requests: &locks.Book{}}
+		requests: &locks.Tables{}}
 	d.workspaces[journal.DefaultWorkspace] = newWorkspace()
 	return open(d, o)
 }

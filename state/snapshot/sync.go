@@ -58,7 +58,7 @@ type Sync struct {
 // any. The message is for the user, and may be empty; problems that the user can solve are a list of diagnostics in
 // the error. First, changes of an interrupted command become a version.
 func (y *Sync) Pull(ctx context.Context, workspace, lockID string) (message string, err error) {
-	p, err := y.look(ctx, workspace, lockID)
+	p, err := y.compare(ctx, workspace, lockID)
 	if err != nil {
 		return "", err
 	}
@@ -122,7 +122,7 @@ func (y *Sync) Push(ctx context.Context, workspace string) error {
 		return fmt.Errorf("writing %s: %w", d.Where, err)
 	}
 	// A crash here is harmless: the next Pull finds that the snapshot equals the store.
-	return y.mark(ctx, &picture{workspace: workspace, where: d.Where}, head, digest)
+	return y.mark(ctx, &comparison{workspace: workspace, where: d.Where}, head, digest)
 }
 
 // Replace replaces the whole state of the workspace in the store; the next Push writes it, even if its lineage and
@@ -177,13 +177,13 @@ func (y *Sync) announce(ctx context.Context, workspace, digest string) error {
 }
 
 // own reports whether a snapshot was announced by a run that was killed, or whose write had no response.
-func (y *Sync) own(ctx context.Context, p *picture) (bool, error) {
+func (y *Sync) own(ctx context.Context, p *comparison) (bool, error) {
 	value, err := y.Store.GetValue(ctx, announced, p.workspace)
 	return p.data != nil && string(value) == hash(p.data), err
 }
 
-// picture is the data on which Pull decides.
-type picture struct {
+// comparison has the data about both sides from which Pull decides.
+type comparison struct {
 	workspace string
 	where     string
 	form      tfstate.Form
@@ -195,9 +195,9 @@ type picture struct {
 	emptied   bool // the snapshot had content, and its file has none; data is nil then
 }
 
-func (y *Sync) look(ctx context.Context, workspace, lockID string) (*picture, error) {
+func (y *Sync) compare(ctx context.Context, workspace, lockID string) (*comparison, error) {
 	d := y.Backend.Describe(workspace)
-	p := &picture{workspace: workspace, where: d.Where, form: d.Form}
+	p := &comparison{workspace: workspace, where: d.Where, form: d.Form}
 	known, err := y.known(ctx, workspace, d)
 	if !known && err == nil {
 		p.data, err = y.Backend.Read(ctx, workspace)
@@ -259,7 +259,7 @@ func (y *Sync) known(ctx context.Context, workspace string, d Description) (bool
 }
 
 // createMissing creates a workspace that exists only in the backend.
-func (y *Sync) createMissing(ctx context.Context, p *picture, unknown error) error {
+func (y *Sync) createMissing(ctx context.Context, p *comparison, unknown error) error {
 	names, err := y.Backend.Workspaces(ctx)
 	if err != nil {
 		return err
@@ -296,14 +296,14 @@ func (y *Sync) same(a, b *state.State, form tfstate.Form) (bool, error) {
 }
 
 // mark records that the snapshot contains a version.
-func (y *Sync) mark(ctx context.Context, p *picture, v journal.VersionInfo, digest string) error {
+func (y *Sync) mark(ctx context.Context, p *comparison, v journal.VersionInfo, digest string) error {
 	return y.Store.SetMark(ctx, p.workspace, journal.SnapshotMark{
 		Where: p.where, Lineage: v.Lineage, Serial: v.Serial, SHA256: digest,
 	})
 }
 
 // adoptRemoval makes an empty state the newest version.
-func (y *Sync) adoptRemoval(ctx context.Context, p *picture, lockID string) (string, error) {
+func (y *Sync) adoptRemoval(ctx context.Context, p *comparison, lockID string) (string, error) {
 	s, err := y.Store.Load(ctx, p.workspace)
 	if err != nil {
 		return "", err
@@ -324,7 +324,7 @@ func (y *Sync) adoptRemoval(ctx context.Context, p *picture, lockID string) (str
 }
 
 // adopt makes the snapshot's state the newest version.
-func (y *Sync) adopt(ctx context.Context, p *picture, lockID string, theirs *state.State) (string, error) {
+func (y *Sync) adopt(ctx context.Context, p *comparison, lockID string, theirs *state.State) (string, error) {
 	ours, err := y.Store.Load(ctx, p.workspace)
 	if err != nil {
 		return "", err
@@ -360,7 +360,7 @@ func (y *Sync) adopt(ctx context.Context, p *picture, lockID string, theirs *sta
 }
 
 // settle records the snapshot's state as a version after those of the store, so that both are kept.
-func (y *Sync) settle(ctx context.Context, p *picture, lockID string, theirs *state.State) (string, error) {
+func (y *Sync) settle(ctx context.Context, p *comparison, lockID string, theirs *state.State) (string, error) {
 	theirs.Serial = max(theirs.Serial, p.head.Serial) + 1
 	if err := y.Store.Replace(ctx, p.workspace, lockID, theirs,
 		journal.Cause{Text: "adopted from " + p.where, Elsewhere: true}); err != nil {
@@ -415,7 +415,7 @@ func instances(n int) string {
 }
 
 // unreadable returns the error about a snapshot that cannot be read, with advice.
-func unreadable(diags diag.List, p *picture, restore string) error {
+func unreadable(diags diag.List, p *comparison, restore string) error {
 	out := make(diag.List, len(diags))
 	for i, d := range diags {
 		c := *d
@@ -431,7 +431,7 @@ func unreadable(diags diag.List, p *picture, restore string) error {
 }
 
 // emptied returns the error about a snapshot whose content was lost, with advice.
-func emptied(p *picture, restore string) diag.List {
+func emptied(p *comparison, restore string) diag.List {
 	return diag.Errors("The state file is empty", fmt.Sprintf(
 		"The snapshot %s has no content any more, and Millipede has not emptied it: perhaps a disk was full. "+
 			"Nothing is taken to be removed for that reason; the state in the store is intact (serial %d).\n\n"+
@@ -443,7 +443,7 @@ func emptied(p *picture, restore string) diag.List {
 }
 
 // conflict returns the error that the state was changed in two places.
-func conflict(p *picture, theirs *state.State, restore string) diag.List {
+func conflict(p *comparison, theirs *state.State, restore string) diag.List {
 	return diag.Errors("State changed in two places", fmt.Sprintf(
 		"The snapshot %s was changed by another program (serial %d, lineage %s) while the store had changes that "+
 			"were not yet written to it "+

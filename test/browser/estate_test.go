@@ -21,8 +21,8 @@ type estate struct {
 	// serial is that of the next state.
 	serial int
 	// steps lets an apply end one vertex each; closed, it ends all.
-	steps chan struct{}
-	book  *timeline.Book
+	steps    chan struct{}
+	recorder *timeline.Recorder
 	// log is the first text that an apply writes.
 	log string
 	// worker is the name of the worker that executes vertices.
@@ -124,27 +124,27 @@ func (e *estate) apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 	e.mu.Lock()
 	objects := e.objects
 	begun := time.Now()
-	e.book = timeline.NewBook(timeline.Head{Run: j.Run.ID, Command: "apply", Begun: begun.UnixMilli(),
+	e.recorder = timeline.NewRecorder(timeline.Head{Run: j.Run.ID, Command: "apply", Begun: begun.UnixMilli(),
 		Ended: timeline.None})
-	book := e.book
+	recorder := e.recorder
 	e.mu.Unlock()
 	now := func() int64 { return time.Since(begun).Milliseconds() }
 	for i := range objects {
-		book.Add(timeline.Vertex{Number: i, Module: objects[i].module, Address: objects[i].address(), Type: objects[i].typ,
+		recorder.Add(timeline.Vertex{Number: i, Module: objects[i].module, Address: objects[i].address(), Type: objects[i].typ,
 			Action: objects[i].action, After: objects[i].after, Status: timeline.Waiting, Ready: timeline.None,
 			Started: timeline.None, Ended: timeline.None})
 	}
-	j.Watched(book, "engine-"+j.Run.ID)
+	j.Watched(recorder, "engine-"+j.Run.ID)
 	fmt.Fprintln(j.Log, e.log)
 	failed := false
 	for i := range objects {
 		o := &objects[i]
 		if failed && o.action == "create" && o.fails == "" && i%5 == 3 {
-			book.Update(i, func(v *timeline.Vertex) { v.Status, v.Because = timeline.Skipped, "module.zone[0].fleet_vm.node1" })
+			recorder.Update(i, func(v *timeline.Vertex) { v.Status, v.Because = timeline.Skipped, "module.zone[0].fleet_vm.node1" })
 			continue
 		}
 		ready := now()
-		book.Update(i, func(v *timeline.Vertex) {
+		recorder.Update(i, func(v *timeline.Vertex) {
 			v.Status, v.Ready, v.Started, v.Pool, v.Attempt, v.Attempts = timeline.Running, ready, now()+1, "default",
 				fmt.Sprint("attempt-", i), 1
 			v.Worker, v.Holds = e.worker, []string{"default"}
@@ -158,7 +158,7 @@ func (e *estate) apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 		case <-j.Stopping.Done():
 			return nil, service.ErrStopped
 		}
-		book.Update(i, func(v *timeline.Vertex) {
+		recorder.Update(i, func(v *timeline.Vertex) {
 			v.Status, v.Ended, v.Took = timeline.Done, now()+2, now()+1-v.Started
 			if o.fails != "" {
 				v.Status, v.Failure = timeline.Failed, o.fails
@@ -171,7 +171,7 @@ func (e *estate) apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 	if failed {
 		outcome = "failed"
 	}
-	book.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Ended, h.Outcome = now(), outcome })
+	recorder.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Ended, h.Outcome = now(), outcome })
 	if err := j.State.Write(ctx, e.state()); err != nil {
 		return nil, err
 	}

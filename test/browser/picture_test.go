@@ -24,7 +24,7 @@ const evilName = `aws_vpc.evil["</script><img src=x onerror='window.evil=1'><scr
 func drawnRun(n int) *timeline.Model {
 	head := timeline.Head{Run: "EXAMPLE", Workspace: "default", Command: "apply", Begun: 1.7e12, Ended: timeline.None,
 		Now: int64(n) * 125}
-	book := timeline.NewBook(head)
+	recorder := timeline.NewRecorder(head)
 	for i := range n {
 		begin := int64(i/32) * 4000
 		v := timeline.Vertex{Number: i, Module: fmt.Sprintf("module.area%d", i*10/n), Type: "aws_vpc", Action: "create",
@@ -41,10 +41,10 @@ func drawnRun(n int) *timeline.Model {
 		case i == n-1:
 			v.Module, v.Address, v.Worker = "", evilName, "<script>window.evil=1</script>"
 		}
-		book.Add(v)
+		recorder.Add(v)
 	}
-	book.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Outcome, h.Ended = "failed", h.Now })
-	return book.Model(head.Now)
+	recorder.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Outcome, h.Ended = "failed", h.Now })
+	return recorder.Model(head.Now)
 }
 
 // report opens a report from the disk, and returns its size and the time until it was drawn.

@@ -21,15 +21,15 @@ const perSecond = 500
 // busyRun is the apply of n operations in modules of a thousand, on ten workers with ten slots each. Half of it is done
 // when it begins; then there are 500 events per second until the test ends it.
 type busyRun struct {
-	n    int
-	end  chan struct{}
-	book *timeline.Book
+	n        int
+	end      chan struct{}
+	recorder *timeline.Recorder
 }
 
 func (b *busyRun) apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
 	begun := time.Now().Add(-time.Hour)
 	now := func() int64 { return time.Since(begun).Milliseconds() }
-	b.book = timeline.NewBook(timeline.Head{Run: "BUSY", Command: "apply", Begun: begun.UnixMilli(), Ended: timeline.None})
+	b.recorder = timeline.NewRecorder(timeline.Head{Run: "BUSY", Command: "apply", Begun: begun.UnixMilli(), Ended: timeline.None})
 	const slots = 100
 	for i := range b.n {
 		module := fmt.Sprintf("module.zone[%d]", i/1000)
@@ -46,23 +46,23 @@ func (b *busyRun) apply(ctx context.Context, j *service.Job) (*service.ApplyResu
 			v.Waits = []timeline.Wait{{Kind: timeline.ForPermit, Name: "quota", From: max(0, v.Started-each), To: v.Started}}
 			v.Attempts, v.Attempt = 1, fmt.Sprintf("01ARZ3NDEKTSV4RRFFQ%07d", i)
 		}
-		b.book.Add(v)
+		b.recorder.Add(v)
 	}
-	j.Watched(b.book, "engine-"+j.Run.ID)
+	j.Watched(b.recorder, "engine-"+j.Run.ID)
 	tick := time.NewTicker(20 * time.Millisecond) // ten events each
 	defer tick.Stop()
 	half := b.n / 2
 	for next := 0; ; { // the other half, again and again
 		for range perSecond / 50 / 2 {
 			i := half + next%half
-			b.book.Update(i, func(v *timeline.Vertex) {
+			b.recorder.Update(i, func(v *timeline.Vertex) {
 				v.Status, v.Ready, v.Started, v.Ended = timeline.Running, now()-5, now(), timeline.None
 				v.Pool, v.Worker = "default", worker(i)
 				v.Waits = []timeline.Wait{{Kind: timeline.ForPlace, Name: "default", From: now() - 50, To: now()}}
 			})
 			if next >= slots {
 				i := half + (next-slots)%half
-				b.book.Update(i, func(v *timeline.Vertex) {
+				b.recorder.Update(i, func(v *timeline.Vertex) {
 					if v.Status, v.Ended = timeline.Done, now(); i%997 == 0 {
 						v.Status, v.Failure = timeline.Failed, "no room"
 					}
@@ -79,7 +79,7 @@ func (b *busyRun) apply(ctx context.Context, j *service.Job) (*service.ApplyResu
 		}
 		break
 	}
-	b.book.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Ended, h.Outcome = now(), "done" })
+	b.recorder.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Ended, h.Outcome = now(), "done" })
 	return &service.ApplyResult{Add: b.n}, nil
 }
 

@@ -41,8 +41,8 @@ const (
 	fleet = 4
 )
 
-// siege is a service under faults, and people who continue to use it.
-type siege struct {
+// serviceSeries is a service under faults, and people who continue to use it.
+type serviceSeries struct {
 	*trial
 	v       *site.Service
 	server  *nats.Server
@@ -66,7 +66,7 @@ type siege struct {
 func TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 	t.Parallel()
 	t.Logf("seed %d", *seed)
-	s := &siege{trial: newTrial(t, 0, 0), chance: rand.New(rand.NewPCG(*seed, 1)), made: map[string]int{},
+	s := &serviceSeries{trial: newTrial(t, 0, 0), chance: rand.New(rand.NewPCG(*seed, 1)), made: map[string]int{},
 		statuses: map[client.RunStatus]int{}}
 	s.server = s.Server()
 	s.streams = streams(s.Site, s.server)
@@ -118,12 +118,12 @@ func within(ended <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-func (s *siege) between(least, most int) time.Duration {
+func (s *serviceSeries) between(least, most int) time.Duration {
 	return time.Duration(least+s.chance.IntN(most-least)) * time.Millisecond
 }
 
 // strike makes one fault, and returns the function that repairs it.
-func (s *siege) strike() (mend func()) {
+func (s *serviceSeries) strike() (mend func()) {
 	s.T.Helper()
 	w := s.workers[s.chance.IntN(len(s.workers))]
 	kind := []string{"service killed", "service killed", "service killed", "worker killed", "worker killed",
@@ -162,7 +162,7 @@ func (s *siege) strike() (mend func()) {
 }
 
 // again starts the server again, and the processes that have ended because it was away.
-func (s *siege) again() {
+func (s *serviceSeries) again() {
 	must(s.T, s.server.Restart(site.Waiting(s.T)))
 	for _, w := range s.workers {
 		select {
@@ -175,7 +175,7 @@ func (s *siege) again() {
 }
 
 // serves starts the service if it has ended by itself.
-func (s *siege) serves() {
+func (s *serviceSeries) serves() {
 	select {
 	case <-s.v.Done():
 		s.v.Start()
@@ -204,7 +204,7 @@ func insist(ctx context.Context, fn func() error) error {
 var errViolated = errors.New("a promise is broken")
 
 // person applies one configuration after the other in a workspace, each until it is done.
-func (s *siege) person(ctx context.Context, w *client.Workspace) error {
+func (s *serviceSeries) person(ctx context.Context, w *client.Workspace) error {
 	for i := 0; i < *perSpace || !s.struck.Load(); i++ {
 		text := machines(w.Name, fleet, 100+37*i%300, []string{"small", "large"}[i%2])
 		dir := filepath.Join(s.Dir, w.Name, fmt.Sprint(i))
@@ -233,7 +233,7 @@ func (s *siege) person(ctx context.Context, w *client.Workspace) error {
 }
 
 // apply applies a configuration, and reports whether it was applied. It resolves operations in doubt.
-func (s *siege) apply(ctx context.Context, w *client.Workspace, dir, message string) (bool, error) {
+func (s *serviceSeries) apply(ctx context.Context, w *client.Workspace, dir, message string) (bool, error) {
 	id, err := s.queue(ctx, w, dir, message)
 	if err != nil {
 		return false, err
@@ -281,7 +281,7 @@ func (s *siege) apply(ctx context.Context, w *client.Workspace, dir, message str
 }
 
 // queue uploads a configuration and queues a run. A request whose answer was lost may have been carried out.
-func (s *siege) queue(ctx context.Context, w *client.Workspace, dir, message string) (id string, err error) {
+func (s *serviceSeries) queue(ctx context.Context, w *client.Workspace, dir, message string) (id string, err error) {
 	yes := true
 	err = insist(ctx, func() error {
 		list, err := s.v.Client.Runs.List(ctx, w.ID, nil)
@@ -309,7 +309,7 @@ func (s *siege) queue(ctx context.Context, w *client.Workspace, dir, message str
 }
 
 // grown reads the log of a plan as far as it is written, and checks that text that was read before has not changed.
-func (s *siege) grown(ctx context.Context, r *client.Run, before string) (now string, err error) {
+func (s *serviceSeries) grown(ctx context.Context, r *client.Run, before string) (now string, err error) {
 	err = insist(ctx, func() error {
 		p, err := s.v.Client.Plans.Read(ctx, r.Plan.ID)
 		if err != nil {
@@ -338,7 +338,7 @@ func (s *siege) grown(ctx context.Context, r *client.Run, before string) (now st
 }
 
 // ask asks below /api/millipede/v1/.
-func (s *siege) ask(ctx context.Context, method, path string, in, out any) (status int, err error) {
+func (s *serviceSeries) ask(ctx context.Context, method, path string, in, out any) (status int, err error) {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return 0, err
@@ -363,7 +363,7 @@ func (s *siege) ask(ctx context.Context, method, path string, in, out any) (stat
 
 // resolveAll resolves the creations in doubt, as a person does who looks at the cloud. It returns how many operations
 // of any kind are in doubt.
-func (s *siege) resolveAll(ctx context.Context, w *client.Workspace) (int, error) {
+func (s *serviceSeries) resolveAll(ctx context.Context, w *client.Workspace) (int, error) {
 	var all struct {
 		Doubts []struct{ Address, Operation string }
 	}
@@ -407,7 +407,7 @@ func (s *siege) resolveAll(ctx context.Context, w *client.Workspace) (int, error
 }
 
 // idle returns an error while a provider works on a machine.
-func (s *siege) idle(name string) error {
+func (s *serviceSeries) idle(name string) error {
 	for _, c := range s.Calls("create", "update", "delete") {
 		if c.Name == name && !c.Ended && alive(c.PID) {
 			return fmt.Errorf("a provider is at work on %s", name)
@@ -417,7 +417,7 @@ func (s *siege) idle(name string) error {
 }
 
 // complete claims that a workspace has all of its machines, nothing in doubt, and no lock.
-func (s *siege) complete(ctx context.Context, w *client.Workspace) error {
+func (s *serviceSeries) complete(ctx context.Context, w *client.Workspace) error {
 	return insist(ctx, func() error {
 		now, err := s.v.Client.Workspaces.ReadByID(ctx, w.ID)
 		if err != nil {
@@ -449,7 +449,7 @@ func (s *siege) complete(ctx context.Context, w *client.Workspace) error {
 
 // once claims that no machine was created again unless somebody said that it had not been, that nothing was changed
 // twice under one plan, and that the cloud has every machine once.
-func (s *siege) once() {
+func (s *serviceSeries) once() {
 	s.T.Helper()
 	planned, created := map[string]bool{}, map[string]int{}
 	for _, c := range s.Calls("plan", "create", "update") {

@@ -488,7 +488,7 @@ func TestUnrulyAnswersAreNoticed(t *testing.T) {
 		"apply:error_nowhere": "told to complain",
 		"validate:error":      "told to complain",
 		"nosuch:error":        "is no stage",
-		"plan:nosuch":         "is no deed",
+		"plan:nosuch":         "is not a known fault",
 	} {
 		t.Run(command, func(t *testing.T) {
 			w := newWorkspace(t, `resource "unruly_thing" "a" {

@@ -25,7 +25,7 @@ type cloud struct {
 	made    int
 	objects map[string]*thing // by id
 	ever    map[string]*thing // also those that are gone
-	busy    map[*errand]bool
+	busy    map[*cloudRequest]bool
 	log     []string
 }
 
@@ -50,8 +50,8 @@ func (t *thing) is(size int64, refs []string) bool {
 
 func (t *thing) name() string { return t.value.GetAttr("name").AsString() }
 
-// errand is a request that changes the cloud, from when its provider sends it until it has taken effect or is lost.
-type errand struct {
+// cloudRequest is a request that changes the cloud, from when its provider sends it until it has taken effect or is lost.
+type cloudRequest struct {
 	verb, name, id string
 	run            string // of a team: each has the limit for itself
 	by             *process
@@ -59,7 +59,7 @@ type errand struct {
 }
 
 func newCloud(w *world) *cloud {
-	return &cloud{w: w, objects: map[string]*thing{}, ever: map[string]*thing{}, busy: map[*errand]bool{}}
+	return &cloud{w: w, objects: map[string]*thing{}, ever: map[string]*thing{}, busy: map[*cloudRequest]bool{}}
 }
 
 // named returns the object with a name, or nil; of several, a complete one.
@@ -101,7 +101,7 @@ func (c *cloud) isBusy(site string) bool {
 }
 
 // begin records that a provider begins a request, and checks the promises for it.
-func (c *cloud) begin(e *errand, r provider.ApplyRequest) {
+func (c *cloud) begin(e *cloudRequest, r provider.ApplyRequest) {
 	w := c.w
 	c.busy[e] = true
 	c.log = append(c.log, e.verb+" "+e.name)
@@ -138,7 +138,7 @@ func (c *cloud) begin(e *errand, r provider.ApplyRequest) {
 }
 
 // apply is the effect of a request.
-func (c *cloud) apply(e *errand, r provider.ApplyRequest, half bool) (cty.Value, error) {
+func (c *cloud) apply(e *cloudRequest, r provider.ApplyRequest, half bool) (cty.Value, error) {
 	w := c.w
 	e.done = true
 	delete(c.busy, e)
@@ -301,7 +301,7 @@ func (g *plugin) PlanResourceChange(_ context.Context, r provider.PlanRequest) (
 // ApplyResourceChange sends a request to the cloud and waits for its answer. The request continues whatever happens to
 // the worker's process.
 func (g *plugin) ApplyResourceChange(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
-	e := &errand{by: g.p}
+	e := &cloudRequest{by: g.p}
 	switch {
 	case r.Prior.IsNull():
 		e.verb, e.name = "create", r.Planned.GetAttr("name").AsString()
@@ -351,7 +351,7 @@ func (g *plugin) ApplyResourceChange(ctx context.Context, r provider.ApplyReques
 // unkeepable draws whether the answer to a request that has taken effect can be stored, and if not, in which way it is
 // invalid: 0 is a valid answer. It depends only on the seed and the request, so that it does not change what else a
 // seed draws.
-func (c *cloud) unkeepable(e *errand) int {
+func (c *cloud) unkeepable(e *cloudRequest) int {
 	if c.w.options.fair {
 		return 0
 	}
@@ -367,7 +367,7 @@ func (c *cloud) unkeepable(e *errand) int {
 const garbled = 4
 
 // garble makes an invalid answer from the present content of an object.
-func (g *plugin) garble(e *errand, after cty.Value, how int) (resp provider.ApplyResponse, diags diag.List) {
+func (g *plugin) garble(e *cloudRequest, after cty.Value, how int) (resp provider.ApplyResponse, diags diag.List) {
 	w := g.p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()

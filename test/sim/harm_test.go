@@ -51,9 +51,9 @@ func (s *site) press() {
 	}
 }
 
-// usurp simulates a user who believes that the command that holds the lock is gone, breaks the lock and begins another
+// breakLock simulates a user who believes that the command that holds the lock is gone, breaks the lock and begins another
 // command, while the first one is alive.
-func (s *site) usurp() {
+func (s *site) breakLock() {
 	p := s.current
 	if p == nil || p.dead || !p.cut && p.frozen.IsZero() || s.team != nil {
 		return

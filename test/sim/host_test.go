@@ -249,7 +249,7 @@ func (w *world) nemesis() {
 			w.after(w.between(100*time.Millisecond, 3*time.Second), func() { s.full = false })
 		}
 	case n < 90:
-		w.sites[w.chance.IntN(len(w.sites))].usurp()
+		w.sites[w.chance.IntN(len(w.sites))].breakLock()
 	case n < 96:
 		w.nats.restart()
 	default:

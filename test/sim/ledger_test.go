@@ -50,7 +50,7 @@ func newLedger(t *team) *ledger {
 }
 
 func (l *ledger) violate(format string, args ...any) {
-	l.t.s.w.violate("hands", format, args...)
+	l.t.s.w.violate("serial", format, args...)
 }
 
 func (l *ledger) last() *state.State {
@@ -388,7 +388,7 @@ func (l *ledger) writer(name string) string {
 
 // mustNotBeNeeded checks that no remaining object refers to an object that a run deletes. A targeted run leaves
 // dependents unchanged.
-func (l *ledger) mustNotBeNeeded(e *errand) {
+func (l *ledger) mustNotBeNeeded(e *cloudRequest) {
 	list := l.t.s.records()
 	i := slices.IndexFunc(list, func(r record) bool { return r.attrs.ID == e.id })
 	if i < 0 {

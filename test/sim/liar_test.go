@@ -14,11 +14,11 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// sold is the pool that the liar may work for. The objects in it may be damaged; those outside must not.
-const sold = "east"
+// liarPool is the pool that the liar may work for. The objects in it may be damaged; those outside must not.
+const liarPool = "east"
 
 // lied reports whether a pool is the liar's.
-func (w *world) lied(pool string) bool { return w.options.liar && pool == sold }
+func (w *world) lied(pool string) bool { return w.options.liar && pool == liarPool }
 
 // liar is a worker of one pool that knows all attempts of all pools, and says about them whatever it likes:
 // heartbeats, claims, tombstones and results, of which some are sealed with the keys that it is given. NATS holds
@@ -78,7 +78,7 @@ func (l *liar) lie() {
 		recent := w.nats.known[max(0, len(w.nats.known)-12):]
 		ref = recent[l.chance.IntN(len(recent))]
 	}
-	as := sold
+	as := liarPool
 	if l.chance.IntN(2) == 0 {
 		as = w.options.pools[l.chance.IntN(len(w.options.pools))]
 		if kind > 0 {
@@ -86,7 +86,7 @@ func (l *liar) lie() {
 		}
 	}
 	// NATS lets nobody publish under the subjects of a pool that it does not work for.
-	if as == sold || w.options.without == guardSubject {
+	if as == liarPool || w.options.without == guardSubject {
 		ref.Pool = as
 		switch kind {
 		case 0, 1:
@@ -168,7 +168,7 @@ func (l *liar) result(ref wire.TaskRef) {
 		r.Diagnostics = []wire.Diagnostic{{Severity: 'E', Summary: "It has failed"}}
 	default:
 		object := cty.ObjectVal(map[string]cty.Value{
-			"id": cty.StringVal(fmt.Sprintf("lie%d", l.lies)), "name": cty.StringVal(fmt.Sprintf("s1-%s99-1", sold)),
+			"id": cty.StringVal(fmt.Sprintf("lie%d", l.lies)), "name": cty.StringVal(fmt.Sprintf("s1-%s99-1", liarPool)),
 			"size": cty.NumberIntVal(1), "refs": cty.ListValEmpty(cty.String),
 		})
 		data, err := msgpack.Marshal(object, thingSchema.Block.ImpliedType())
@@ -195,6 +195,6 @@ func (s *site) mustNotFailForLies(said string) {
 	w := s.w
 	failed := strings.Contains(said, "protocol between coordinator and workers")
 	if failed && w.options.liar && !w.options.loss && s != w.sites[0] {
-		w.violate("trust", "%s, which has nothing in pool %s, failed for what is said there: %s", s.name, sold, said)
+		w.violate("trust", "%s, which has nothing in pool %s, failed for what is said there: %s", s.name, liarPool, said)
 	}
 }

@@ -120,7 +120,7 @@ func (s *site) mustAllBeKnown() {
 }
 
 // mustBeDurable checks that the references of an object are recorded before the object is created.
-func (s *site) mustBeDurable(e *errand, id string) {
+func (s *site) mustBeDurable(e *cloudRequest, id string) {
 	if !slices.ContainsFunc(s.records(), func(r record) bool { return r.attrs.ID == id }) {
 		s.w.violate("order", "%s of %s began while the %s that it refers to was not durable", e.verb, e.name, id)
 	}
@@ -128,7 +128,7 @@ func (s *site) mustBeDurable(e *errand, id string) {
 
 // mustNotBeNeeded checks that what refers to an object, or recorded that it depends on its resource, and is to go as
 // well, has gone before.
-func (s *site) mustNotBeNeeded(e *errand) {
+func (s *site) mustNotBeNeeded(e *cloudRequest) {
 	if s.team != nil {
 		s.team.ledger.mustNotBeNeeded(e)
 		return

@@ -31,10 +31,10 @@ import (
 // service is a process that carries the runs of a team out: as the real one, with coordinator/estate.
 type service struct {
 	*team
-	p     *process
-	conn  *conn
-	hub   *hub.Hub
-	hands estate.SharedStores
+	p      *process
+	conn   *conn
+	hub    *hub.Hub
+	stores estate.SharedStores
 }
 
 // start starts the service.
@@ -211,7 +211,7 @@ func (v *service) operation(ctx context.Context, e *estate.Estate, p *person, r 
 
 func (v *service) shared(p *person, request string) estate.StateOptions {
 	return estate.StateOptions{LockTimeout: time.Second, Sharing: &estate.Sharing{
-		Stores: &v.hands, Request: request, Who: p.name, Alive: v.isAlive, Waits: func(list []locks.Blocker) {},
+		Stores: &v.stores, Request: request, Who: p.name, Alive: v.isAlive, Waits: func(list []locks.Blocker) {},
 	}}
 }
 

@@ -278,7 +278,7 @@ func (t *team) work() {
 	for _, p := range t.people {
 		calm := time.Since(s.w.began) - s.w.options.chaos
 		if len(p.stops) > 0 && min(calm, time.Since(p.since)) > longest {
-			s.w.violate("hands", "%s waits for ever: nothing has gone wrong for %s", p.name, calm)
+			s.w.violate("serial", "%s waits for ever: nothing has gone wrong for %s", p.name, calm)
 		}
 		if len(p.stops) > 0 && time.Since(p.since) > longest {
 			s.w.note("%s interrupts the command", p.name)

@@ -23,7 +23,7 @@ func (b Begun) End(vertex int) bool {
 }
 
 // Verbs are the words for an operation on an object.
-type Verbs struct{ Starts, GoesOn, Ended string }
+type Verbs struct{ Starts, Continues, Ended string }
 
 // WasDone reports whether the operation of a failed vertex was executed: only a postcondition on its result does
 // not hold. As in OpenTofu, such an operation is reported as complete.

@@ -221,7 +221,7 @@ var hookWords = map[string]Verbs{
 func (s *Stream) Progress(_ int, d program.Description, elapsed time.Duration) {
 	if w, ok := hookWords[d.Action]; ok {
 		h := hookMessage{Resource: resourceMessageOf(d.Address), Action: d.Action, Elapsed: wholeSeconds(elapsed)}
-		s.hook("apply_progress", fmt.Sprintf("Still %s... [%s elapsed]", w.GoesOn, Seconds(elapsed)), h)
+		s.hook("apply_progress", fmt.Sprintf("Still %s... [%s elapsed]", w.Continues, Seconds(elapsed)), h)
 	}
 }
 

@@ -56,11 +56,11 @@ func exampleRun(n int) *timeline.Model {
 		m.Vertices = append(m.Vertices, v)
 	}
 	m.Head.Ended = m.Head.Now
-	book := timeline.NewBook(m.Head)
+	recorder := timeline.NewRecorder(m.Head)
 	for _, v := range m.Vertices {
-		book.Add(v)
+		recorder.Add(v)
 	}
-	return book.Model(m.Head.Now)
+	return recorder.Model(m.Head.Now)
 }
 
 func TestAReportOfTwoThousandIsSmall(t *testing.T) {

@@ -20,12 +20,12 @@ const (
 	Story
 )
 
-// chunk is the number of vertices that are written while the book is locked: it bounds how long the run waits.
+// chunk is the number of vertices that are written while the recorder is locked: it bounds how long the run waits.
 const chunk = 2000
 
 // Write writes a piece of the run as it is, as one JSON value followed by a line break. now is as with Model.
 // Concurrent changes may be included or not; they are among the changes since the cursor of the piece.
-func (b *Book) Write(w io.Writer, piece Piece, now int64) error {
+func (b *Recorder) Write(w io.Writer, piece Piece, now int64) error {
 	b.mu.Lock()
 	top := form{Version: Version, Cursor: b.cursor, Head: b.headAt(now), Counts: b.counts, Shortages: b.shorts}
 	n := len(b.pages)
@@ -41,7 +41,7 @@ func (b *Book) Write(w io.Writer, piece Piece, now int64) error {
 	return out.write(w, &top)
 }
 
-// Write writes a piece of a model, as Book.Write does.
+// Write writes a piece of a model, as Recorder.Write does.
 func (m *Model) Write(w io.Writer, piece Piece) error {
 	out := newTables(piece, len(m.Vertices))
 	for i := range m.Vertices {

@@ -71,7 +71,7 @@ func TestAModelOfAnotherShapeIsRefused(t *testing.T) {
 }
 
 func TestReadersOfABookMissNothing(t *testing.T) {
-	b := timeline.NewBook(timeline.Head{Run: "r", Ended: timeline.None})
+	b := timeline.NewRecorder(timeline.Head{Run: "r", Ended: timeline.None})
 	early := b.Model(0).Cursor
 	for i := range 4 {
 		b.Add(timeline.Vertex{Number: i, Address: fmt.Sprint("a.", i), Status: timeline.Waiting})
@@ -139,7 +139,7 @@ func TestChangesAreReadAsTheyWereWritten(t *testing.T) {
 }
 
 func BenchmarkAPieceOfAHundredThousandIsWritten(b *testing.B) {
-	book := timeline.NewBook(timeline.Head{Run: "r", Ended: timeline.None})
+	recorder := timeline.NewRecorder(timeline.Head{Run: "r", Ended: timeline.None})
 	for i := range 100_000 {
 		v := timeline.Vertex{Number: i, Module: fmt.Sprintf("module.zone[%d]", i/500), Type: "fleet_vm", Action: "create",
 			Status: timeline.Done, Pool: "default", Worker: fmt.Sprint("worker-", i%10), Attempt: "01ARZ3NDEKTSV4RRFFQ69G5FAV",
@@ -147,14 +147,14 @@ func BenchmarkAPieceOfAHundredThousandIsWritten(b *testing.B) {
 			After: []int{max(0, i-100)}, Waits: []timeline.Wait{{Kind: timeline.ForPermit, Name: "quota", From: int64(i),
 				To: int64(i + 20)}}}
 		v.Address = fmt.Sprintf("%s.fleet_vm.node[%d]", v.Module, i%500)
-		book.Add(v)
+		recorder.Add(v)
 	}
 	for name, piece := range map[string]timeline.Piece{"shape": timeline.Shape, "story": timeline.Story} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var size counter
-				if err := book.Write(&size, piece, 0); err != nil {
+				if err := recorder.Write(&size, piece, 0); err != nil {
 					b.Fatal(err)
 				}
 				b.ReportMetric(float64(size), "bytes")

@@ -22,7 +22,7 @@ const (
 	lockName           = "lock"
 	// lockTimeout is how long Embed waits for a directory that another process has locked.
 	lockTimeout = 2 * time.Second
-	lockEvery    = 5 * time.Millisecond
+	lockEvery   = 5 * time.Millisecond
 )
 
 // LockedError says that another process has the store directory open.

@@ -38,13 +38,13 @@ func (s *server) GetMetadata(ctx context.Context, _ *tfprotov6.GetMetadataReques
 }
 
 // GetProviderSchema returns the schemas, or what UNRULY_SCHEMA says: "invalid" for schemas that break the rules,
-// "many:N" for N more resource types, or a deed (error, warn, grpc, panic, crash, hang, hang_deaf).
+// "many:N" for N more resource types, or a fault (error, warn, grpc, panic, crash, hang, hang_deaf).
 func (s *server) GetProviderSchema(ctx context.Context, _ *tfprotov6.GetProviderSchemaRequest) (
 	*tfprotov6.GetProviderSchemaResponse, error) {
-	if s.schemaDeed == "invalid" {
+	if s.schemaFault == "invalid" {
 		return invalid(), nil
 	}
-	if number, ok := strings.CutPrefix(s.schemaDeed, "many:"); ok {
+	if number, ok := strings.CutPrefix(s.schemaFault, "many:"); ok {
 		extra, err := strconv.Atoi(number)
 		if err != nil {
 			return nil, fmt.Errorf("the number of types in UNRULY_SCHEMA: %w", err)
@@ -52,10 +52,10 @@ func (s *server) GetProviderSchema(ctx context.Context, _ *tfprotov6.GetProvider
 		return schemas(extra), nil
 	}
 	a := &answer{call: ctx, server: s}
-	if s.schemaDeed != "" {
-		d, ok := Deeds[s.schemaDeed]
+	if s.schemaFault != "" {
+		d, ok := Faults[s.schemaFault]
 		if !ok {
-			return nil, fmt.Errorf("the environment's UNRULY_SCHEMA is %q, which is no deed", s.schemaDeed)
+			return nil, fmt.Errorf("the environment's UNRULY_SCHEMA is %q, which is not a known fault", s.schemaFault)
 		}
 		d.do(a)
 	}
@@ -101,7 +101,7 @@ func (s *server) GetFunctions(context.Context, *tfprotov6.GetFunctionsRequest) (
 	return &tfprotov6.GetFunctionsResponse{Functions: map[string]*tfprotov6.Function{"misdo": misdo}}, nil
 }
 
-// CallFunction returns the second argument, or does what the first says: "function:DEED", and for functions alone
+// CallFunction returns the second argument, or does what the first says: "function:FAULT", and for functions alone
 // "function:error_argument" for an error at an argument that is not there, "function:unknown" and "function:number" for
 // unlawful results.
 func (s *server) CallFunction(ctx context.Context, req *tfprotov6.CallFunctionRequest) (*tfprotov6.CallFunctionResponse,
@@ -120,7 +120,7 @@ func (s *server) CallFunction(ctx context.Context, req *tfprotov6.CallFunctionRe
 		}
 	}
 	command := object{"command": first}.text("command")
-	// An object with the result as its value lets the deeds work as they do elsewhere.
+	// An object with the result as its value makes the faults work as they do elsewhere.
 	t := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"value": tftypes.String}}
 	a := s.answer(ctx, record.Function, req.Name, "function", command, t, object{"value": value})
 	if a.err != nil {

@@ -24,7 +24,7 @@ func described(text string) func(*tfprotov6.SchemaAttribute) {
 	return func(a *tfprotov6.SchemaAttribute) { a.Description = text }
 }
 
-var misbehave = attribute("misbehave", tftypes.String, optional, described("STAGE:DEED."))
+var misbehave = attribute("misbehave", tftypes.String, optional, described("STAGE:FAULT."))
 
 // thing is the schema of unruly_thing.
 var thing = &tfprotov6.Schema{Block: &tfprotov6.SchemaBlock{
@@ -99,11 +99,11 @@ var configuration = &tfprotov6.Schema{Block: &tfprotov6.SchemaBlock{Attributes: 
 	attribute("region", tftypes.String, optional), misbehave,
 }}}
 
-// misdo is the function unruly::misdo(deed, value).
+// misdo is the function unruly::misdo(fault, value).
 var misdo = &tfprotov6.Function{
-	Summary: "Does a deed; without one, or with one that says nothing of functions, it returns the value",
+	Summary: "Commits a fault; returns the value if there is none, or if it does not apply to functions",
 	Parameters: []*tfprotov6.FunctionParameter{
-		{Name: "deed", Type: tftypes.String, AllowNullValue: true}, {Name: "value", Type: tftypes.String},
+		{Name: "fault", Type: tftypes.String, AllowNullValue: true}, {Name: "value", Type: tftypes.String},
 	},
 	Return: &tfprotov6.FunctionReturn{Type: tftypes.String},
 }

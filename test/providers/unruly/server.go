@@ -1,6 +1,6 @@
 // Package unruly is a test provider directly on plugin protocol 6 that breaks the protocol's rules on command.
 //
-// A command is an attribute misbehave = "STAGE:DEED"; Stages and Deeds list them. Without a command its answers are
+// A command is an attribute misbehave = "STAGE:FAULT"; Stages and Faults list them. Without a command its answers are
 // valid. Its objects exist only in their states. The README of the module lists its resources.
 package unruly
 
@@ -39,14 +39,14 @@ func Serve(env act.Env, getenv func(string) string) error {
 	return errors.Join(err, stage.Log.Close())
 }
 
-// New returns the provider. The schema deed is a value that UNRULY_SCHEMA may have.
-func New(stage *act.Stage, schemaDeed string) tfprotov6.ProviderServer {
-	return &server{stage: stage, schemaDeed: schemaDeed}
+// New returns the provider. The schema fault is a value that UNRULY_SCHEMA may have.
+func New(stage *act.Stage, schemaFault string) tfprotov6.ProviderServer {
+	return &server{stage: stage, schemaFault: schemaFault}
 }
 
 type server struct {
-	stage      *act.Stage
-	schemaDeed string
+	stage       *act.Stage
+	schemaFault string
 }
 
 // flood writes a long text to standard error.
@@ -260,7 +260,7 @@ func (s *server) ApplyResourceChange(ctx context.Context, req *tfprotov6.ApplyRe
 	return resp, a.err
 }
 
-// ImportResourceState makes an object of any ID up. An ID that is a command is obeyed; besides the deeds, there are
+// ImportResourceState makes an object of any ID up. An ID that is a command is obeyed; besides the faults, there are
 // "import:nothing" for no object, "import:two" for two, "import:other" for one of another type.
 func (s *server) ImportResourceState(ctx context.Context, req *tfprotov6.ImportResourceStateRequest) (
 	*tfprotov6.ImportResourceStateResponse, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/test/providers/act"
 )
 
-func newServer(t *testing.T, schemaDeed string) (tfprotov6.ProviderServer, *act.Stage) {
+func newServer(t *testing.T, schemaFault string) (tfprotov6.ProviderServer, *act.Stage) {
 	t.Helper()
 	stage, err := act.Env{}.Open("unruly", rand.Reader)
 	if err != nil {
@@ -24,7 +24,7 @@ func newServer(t *testing.T, schemaDeed string) (tfprotov6.ProviderServer, *act.
 	}
 	stage.Complaints = io.Discard
 	stage.Exit = func(int) { panic(errors.New("exit")) }
-	return New(stage, schemaDeed), stage
+	return New(stage, schemaFault), stage
 }
 
 // proposed is a thing with a part, and a command.
@@ -84,14 +84,14 @@ func TestWithoutACommandTheAnswersAreLawful(t *testing.T) {
 	}
 }
 
-// TestEveryDeedChangesTheAnswer runs all deeds that end.
-func TestEveryDeedChangesTheAnswer(t *testing.T) {
+// TestEveryFaultChangesTheAnswer runs all faults that end.
+func TestEveryFaultChangesTheAnswer(t *testing.T) {
 	s, stage := newServer(t, "")
 	_, lawful, _, err := do(t.Context(), t, s, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range Deeds {
+	for name := range Faults {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
 			spoken := &strings.Builder{}
@@ -191,7 +191,7 @@ func TestTheReadmeNamesEveryDeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, d := range Deeds {
+	for name, d := range Faults {
 		if !strings.Contains(string(readme), "| `"+name+"` | "+d.What+" |") {
 			t.Errorf("the README does not say what %s does", name)
 		}

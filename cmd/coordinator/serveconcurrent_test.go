@@ -16,17 +16,17 @@ import (
 	client "github.com/hashicorp/go-tfe"
 )
 
-// hands is a workspace of a service whose runs lock objects.
-type hands struct {
+// sharedService is a workspace of a service whose runs lock objects.
+type sharedService struct {
 	*served
 	w    *client.Workspace
 	home string // where the service keeps what it has
 	dir  string // where provisioners look
 }
 
-// handsConfiguration has independent parts. Each operation signals that it has begun, and continues when the test
+// sharedConfiguration has independent parts. Each operation signals that it has begun, and continues when the test
 // permits it.
-const handsConfiguration = `
+const sharedConfiguration = `
 variable "a" { default = "1" }
 variable "b" { default = "1" }
 variable "c" { default = [] }
@@ -54,15 +54,15 @@ output "a" { value = terraform_data.a.output }
 output "b" { value = terraform_data.b.output }
 `
 
-func newHands(t *testing.T) *hands {
+func newShared(t *testing.T) *sharedService {
 	t.Helper()
 	h := newAlone(t)
 	h.set("object-locks", true)
 	return h
 }
 
-// newAlone is newHands for a workspace whose runs lock its whole state.
-func newAlone(t *testing.T) *hands {
+// newAlone is newShared for a workspace whose runs lock its whole state.
+func newAlone(t *testing.T) *sharedService {
 	t.Helper()
 	home := t.TempDir()
 	s, _ := serveIn(t, home, "")
@@ -70,11 +70,11 @@ func newAlone(t *testing.T) *hands {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &hands{s, w, home, t.TempDir()}
+	return &sharedService{s, w, home, t.TempDir()}
 }
 
 // set changes a setting of the workspace.
-func (h *hands) set(name string, value any) {
+func (h *sharedService) set(name string, value any) {
 	h.t.Helper()
 	if err := h.served.set(h.w.ID, name, value); err != nil {
 		h.t.Fatal(err)
@@ -107,10 +107,10 @@ func (s *served) set(workspace, name string, value any) error {
 }
 
 // begin starts an apply, and returns a channel for its end.
-func (h *hands) begin(variables ...string) <-chan *client.Run {
+func (h *sharedService) begin(variables ...string) <-chan *client.Run {
 	h.t.Helper()
 	dir := h.t.TempDir()
-	text := strings.ReplaceAll(handsConfiguration, "DIR", h.dir)
+	text := strings.ReplaceAll(sharedConfiguration, "DIR", h.dir)
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o600); err != nil {
 		h.t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func (h *hands) begin(variables ...string) <-chan *client.Run {
 }
 
 // begun returns when an operation has begun; may permits it to continue.
-func (h *hands) begun(name string) {
+func (h *sharedService) begun(name string) {
 	for !h.t.Failed() {
 		if _, err := os.Stat(filepath.Join(h.dir, "begun-"+name)); err == nil {
 			return
@@ -140,7 +140,7 @@ func (h *hands) begun(name string) {
 	}
 }
 
-func (h *hands) may(names ...string) {
+func (h *sharedService) may(names ...string) {
 	for _, name := range names {
 		if err := os.WriteFile(filepath.Join(h.dir, "go-"+name), nil, 0o600); err != nil {
 			h.t.Error(err)
@@ -149,7 +149,7 @@ func (h *hands) may(names ...string) {
 }
 
 // ended returns the run once it has ended, and its logs.
-func (h *hands) ended(over <-chan *client.Run) (*client.Run, string) {
+func (h *sharedService) ended(over <-chan *client.Run) (*client.Run, string) {
 	h.t.Helper()
 	r := <-over
 	if r == nil {
@@ -159,7 +159,7 @@ func (h *hands) ended(over <-chan *client.Run) (*client.Run, string) {
 	return r, h.log(h.client.Plans.Logs(ctx, r.Plan.ID)) + h.log(h.client.Applies.Logs(ctx, r.Apply.ID))
 }
 
-func (h *hands) applied(over <-chan *client.Run) *client.Run {
+func (h *sharedService) applied(over <-chan *client.Run) *client.Run {
 	h.t.Helper()
 	r, text := h.ended(over)
 	if r.Status != client.RunApplied {
@@ -169,7 +169,7 @@ func (h *hands) applied(over <-chan *client.Run) *client.Run {
 }
 
 // outputs returns the outputs of the present state, with its serial and its run.
-func (h *hands) outputs() string {
+func (h *sharedService) outputs() string {
 	h.t.Helper()
 	v, err := h.client.StateVersions.ReadCurrent(h.t.Context(), h.w.ID)
 	if err != nil {
@@ -179,7 +179,7 @@ func (h *hands) outputs() string {
 }
 
 // waiting returns the objects for which a run waits, once it waits for objects.
-func (h *hands) waiting() (on, text string) {
+func (h *sharedService) waiting() (on, text string) {
 	for !h.t.Failed() {
 		runs, err := h.client.Runs.List(h.t.Context(), h.w.ID, nil)
 		if err != nil {
@@ -216,7 +216,7 @@ func (h *hands) waiting() (on, text string) {
 
 // Two runs could not apply in one workspace at the same time, whatever they changed.
 func TestRunsThatChangeOtherThingsAreAppliedAtOnce(t *testing.T) {
-	h := newHands(t)
+	h := newShared(t)
 	h.may("a-1", "b-1")
 	h.applied(h.begin())
 	if got := h.outputs(); got != "1 1 in 1" {
@@ -242,7 +242,7 @@ func TestRunsThatChangeOtherThingsAreAppliedAtOnce(t *testing.T) {
 }
 
 func TestARunWaitsForTheObjectsOfAnotherOneAndSaysSo(t *testing.T) {
-	h := newHands(t)
+	h := newShared(t)
 	h.may("a-1", "b-1")
 	h.applied(h.begin())
 	first := h.begin(`a="2"`)
@@ -287,7 +287,7 @@ func TestARunWaitsForTheObjectsOfAnotherOneAndSaysSo(t *testing.T) {
 
 // inTheWayOfStates puts a file where the service stores the versions of states, so that none can be written. The
 // returned function removes the file.
-func (h *hands) inTheWayOfStates() (over func()) {
+func (h *sharedService) inTheWayOfStates() (over func()) {
 	h.t.Helper()
 	dir := ""
 	err := filepath.WalkDir(h.home, func(path string, d fs.DirEntry, err error) error {
@@ -317,7 +317,7 @@ func (h *hands) inTheWayOfStates() (over func()) {
 // next command writes it; but the next run found nothing to apply, so it was not written until something was changed
 // again.
 func TestARunWithNothingToApplyWritesTheStateThatAnEarlierOneCouldNot(t *testing.T) {
-	for name, start := range map[string]func(*testing.T) *hands{"the state is shared": newHands, "it is not": newAlone} {
+	for name, start := range map[string]func(*testing.T) *sharedService{"the state is shared": newShared, "it is not": newAlone} {
 		t.Run(name, func(t *testing.T) {
 			h := start(t)
 			h.may("a-1", "b-1")
@@ -343,7 +343,7 @@ func TestARunWithNothingToApplyWritesTheStateThatAnEarlierOneCouldNot(t *testing
 }
 
 // current is the run that changes a to a value.
-func (h *hands) current(a string) *client.Run {
+func (h *sharedService) current(a string) *client.Run {
 	h.t.Helper()
 	runs, err := h.client.Runs.List(h.t.Context(), h.w.ID, nil)
 	if err != nil {
@@ -361,7 +361,7 @@ func (h *hands) current(a string) *client.Run {
 }
 
 func TestARunGoesOnWhenTheOneThatItWaitsForIsCancelled(t *testing.T) {
-	h := newHands(t)
+	h := newShared(t)
 	h.may("a-1", "b-1", "a-3")
 	h.applied(h.begin())
 	first := h.begin(`a="2"`)

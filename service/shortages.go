@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// Lack is a limit or a pool for which operations of a run in progress wait, because others have all of it.
-type Lack struct {
+// Shortage is a limit or a pool for which operations of a run in progress wait, because others have all of it.
+type Shortage struct {
 	// Kind is "permit" (of a limit), "place" (a slot in a pool whose workers are busy) or "worker" (of a pool
 	// without a live one).
 	Kind string
@@ -35,8 +35,8 @@ type Lack struct {
 }
 
 // lacks returns what the operations of the current phase of a run wait for.
-func (s *Service) lacks(r *record.Run) (out []Lack, err error) {
-	b := s.books.get(current(r).ID)
+func (s *Service) shortages(r *record.Run) (out []Shortage, err error) {
+	b := s.timelines.get(current(r).ID)
 	if b == nil {
 		return nil, nil
 	}
@@ -49,7 +49,7 @@ func (s *Service) lacks(r *record.Run) (out []Lack, err error) {
 		return nil, err
 	}
 	for _, x := range list {
-		l := Lack{Kind: x.Kind, Name: x.Name, Since: time.UnixMilli(begun + x.Since).UTC(),
+		l := Shortage{Kind: x.Kind, Name: x.Name, Since: time.UnixMilli(begun + x.Since).UTC(),
 			Operations: x.Vertices, Example: x.Example, Slots: x.Slots, InDoubt: x.InDoubt}
 		if x.Kind == "worker" {
 			l.Halt = drains[x.Name]
@@ -59,8 +59,8 @@ func (s *Service) lacks(r *record.Run) (out []Lack, err error) {
 	return out, nil
 }
 
-// lackWait returns the wait of a run whose operations lack something; the zero value if they lack nothing.
-func lackWait(list []Lack) Wait {
+// shortageWait returns the wait of a run whose operations lack something; the zero value if they lack nothing.
+func shortageWait(list []Shortage) Wait {
 	if len(list) == 0 {
 		return Wait{}
 	}
@@ -72,11 +72,11 @@ func lackWait(list []Lack) Wait {
 			since = x.Since
 		}
 	}
-	return Wait{Kind: list[0].Kind, On: list[0].Name, Since: since, Text: strings.Join(text, "; "), Lacks: list}
+	return Wait{Kind: list[0].Kind, On: list[0].Name, Since: since, Text: strings.Join(text, "; "), Shortages: list}
 }
 
 // String describes it for people.
-func (x Lack) String() string {
+func (x Shortage) String() string {
 	n := "1 operation waits"
 	if x.Operations != 1 {
 		n = fmt.Sprintf("%d operations wait", x.Operations)
@@ -99,7 +99,7 @@ func (x Lack) String() string {
 // addHolders completes a wait with the runs that hold what it lacks. The details of a run are shown to actors who
 // may see it.
 func (s *Service) addHolders(ctx context.Context, a *Actor, w *Wait) error {
-	if s.opts.Capacity == nil || !slices.ContainsFunc(w.Lacks, func(x Lack) bool { return x.Kind != "worker" }) {
+	if s.opts.Capacity == nil || !slices.ContainsFunc(w.Shortages, func(x Shortage) bool { return x.Kind != "worker" }) {
 		return nil
 	}
 	all, err := s.opts.Capacity.Limits(ctx)
@@ -108,8 +108,8 @@ func (s *Service) addHolders(ctx context.Context, a *Actor, w *Wait) error {
 	}
 	known := map[string]*RunView{}
 	return told(s.store.View(func(tx *store.Tx) error {
-		for i := range w.Lacks {
-			x := &w.Lacks[i]
+		for i := range w.Shortages {
+			x := &w.Shortages[i]
 			at := slices.IndexFunc(all, func(l Limit) bool {
 				return x.Kind == "place" && l.Pool == x.Name || x.Kind == "permit" && l.Name == x.Name
 			})
@@ -151,15 +151,15 @@ func Holders(all []Permit) (out []Holder) {
 	return out
 }
 
-// lackPause is the minimum time between two events about what a run lacks.
-const lackPause = time.Second
+// shortagePause is the minimum time between two events about what a run lacks.
+const shortagePause = time.Second
 
-// tellLacks publishes when the operations of a run lack something else than before: soon, and not too often.
-func (s *Service) tellLacks(b *timeline.Book, e events.Event) {
+// tellShortages publishes an event soon after the shortages of a run have changed, but at most once in shortagePause.
+func (s *Service) tellShortages(b *timeline.Recorder, e events.Event) {
 	b.OnShortage(func() {
-		if s.books.waitToTell(e.Phase) {
-			time.AfterFunc(lackPause, func() {
-				s.books.told(e.Phase)
+		if s.timelines.waitToTell(e.Phase) {
+			time.AfterFunc(shortagePause, func() {
+				s.timelines.told(e.Phase)
 				s.stream.Publish(e)
 			})
 		}
@@ -167,7 +167,7 @@ func (s *Service) tellLacks(b *timeline.Book, e events.Event) {
 }
 
 // waitToTell reports whether no event about what a phase lacks is due, and makes one due.
-func (b *books) waitToTell(phase string) bool {
+func (b *timelines) waitToTell(phase string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.due == nil {
@@ -178,7 +178,7 @@ func (b *books) waitToTell(phase string) bool {
 	return first
 }
 
-func (b *books) told(phase string) {
+func (b *timelines) told(phase string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.due, phase)

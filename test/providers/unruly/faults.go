@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Stages are the calls at which a deed can be done, with the places that command it.
+// Stages are the calls at which a fault can be commanded, with the place of the command.
 var Stages = []string{
 	"validate", "upgrade", "read", "plan", "plan_destroy", "apply", "destroy", // unruly_thing
 	"data",                   // unruly_data
@@ -39,8 +39,8 @@ type answer struct {
 	err     error
 }
 
-// deed is one way to break the rules, or to test patience.
-type deed struct {
+// fault is one way to break the rules, or to keep the caller waiting.
+type fault struct {
 	What string // for the reader of the README
 	do   func(*answer)
 }
@@ -84,8 +84,8 @@ func newPart(note string) tftypes.Value {
 // nowhere is a path that no schema has.
 var nowhere = tftypes.NewAttributePath().WithAttributeName("nowhere").WithElementKeyInt(7)
 
-// Deeds are all deeds by name.
-var Deeds = map[string]deed{
+// Faults are all faults by name.
+var Faults = map[string]fault{
 	"change_value": {"`value` is \"unruly\", whatever was asked for",
 		func(a *answer) { a.set("value", tftypes.String, "unruly") }},
 	"drop_value":    {"`value` is null", func(a *answer) { a.set("value", tftypes.String, nil) }},
@@ -234,16 +234,16 @@ func check(command string) error {
 	if !slices.Contains(Stages, stage) {
 		return fmt.Errorf("%q is no stage: there are %s", stage, strings.Join(Stages, ", "))
 	}
-	if _, ok := Deeds[name]; !ok {
-		return fmt.Errorf("%q is no deed: there are %s", name, strings.Join(slices.Sorted(maps.Keys(Deeds)), ", "))
+	if _, ok := Faults[name]; !ok {
+		return fmt.Errorf("%q is not a known fault: there are %s", name, strings.Join(slices.Sorted(maps.Keys(Faults)), ", "))
 	}
 	return nil
 }
 
-// misbehave does the deed that the command names for the stage, if any.
+// misbehave commits the fault that the command names for the stage, if any.
 func (a *answer) misbehave(stage, command string) {
 	if at, name, _ := strings.Cut(command, ":"); at == stage {
-		if d, ok := Deeds[name]; ok {
+		if d, ok := Faults[name]; ok {
 			d.do(a)
 		}
 	}

@@ -33,9 +33,9 @@ func TestARunInProgressSaysWhichLimitsAndPoolsItWaitsForAndWhoHoldsThem(t *testi
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
 	begun := time.UnixMilli(1_700_000_000_000).UTC()
-	book := timeline.NewBook(timeline.Head{Begun: begun.UnixMilli(), Ended: timeline.None})
+	recorder := timeline.NewRecorder(timeline.Head{Begun: begun.UnixMilli(), Ended: timeline.None})
 	goOn := make(chan struct{})
-	watched(h, book, goOn)
+	watched(h, recorder, goOn)
 	since := begun.Add(-time.Hour)
 	h.Capacity.Has = []service.Limit{
 		{Name: "quota", Slots: 3, Held: []service.Permit{{Run: "engine-run", Since: since.Add(time.Minute)},
@@ -50,7 +50,7 @@ func TestARunInProgressSaysWhichLimitsAndPoolsItWaitsForAndWhoHoldsThem(t *testi
 	}
 	lack := func(list ...timeline.Shortage) {
 		at = h.Stream().Now()
-		book.Note(func(_ *timeline.Head, _ *int64, s *[]timeline.Shortage) { *s = list })
+		recorder.Note(func(_ *timeline.Head, _ *int64, s *[]timeline.Shortage) { *s = list })
 		awaitEvent(t, h, at, events.ShortageChanged, r.ID)
 	}
 	lack(timeline.Shortage{Kind: "permit", Name: "quota", Since: 5000, Vertices: 1, Example: "a.b", Slots: 3},
@@ -59,18 +59,18 @@ func TestARunInProgressSaysWhichLimitsAndPoolsItWaitsForAndWhoHoldsThem(t *testi
 	wait, err := h.Waits(t.Context(), h.Admin, r.ID)
 	if err != nil || wait.Kind != "permit" || wait.On != "quota" || !wait.Since.Equal(begun.Add(2*time.Second)) ||
 		wait.Text != "1 operation waits for a permit of the limit quota; 7 operations wait for a slot in the pool eu, "+
-			"which is full; 2 operations wait for a worker of the pool us, which has none" || len(wait.Lacks) != 3 {
+			"which is full; 2 operations wait for a worker of the pool us, which has none" || len(wait.Shortages) != 3 {
 		t.Fatalf("it waits for %+v, %v", wait, err)
 	}
-	held := service.Holders(wait.Lacks[0].Held)
+	held := service.Holders(wait.Shortages[0].Held)
 	if len(held) != 2 || held[0].Of == nil || held[0].Of.ID != r.ID || held[0].Permits != 2 ||
 		!held[0].Since.Equal(since) || held[1].Of != nil || held[1].Permits != 1 {
 		t.Errorf("the limit is held by %+v", held)
 	}
-	if x := wait.Lacks[1]; x.Slots != 8 || len(x.Held) != 1 {
+	if x := wait.Shortages[1]; x.Slots != 8 || len(x.Held) != 1 {
 		t.Errorf("of the pool: %+v", x)
 	}
-	if x := wait.Lacks[2]; x.Name != "us" || len(x.Held) != 0 || !x.Since.Equal(begun.Add(9*time.Second)) {
+	if x := wait.Shortages[2]; x.Name != "us" || len(x.Held) != 0 || !x.Since.Equal(begun.Add(9*time.Second)) {
 		t.Errorf("of the workers: %+v", x)
 	}
 	lack()

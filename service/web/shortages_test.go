@@ -20,14 +20,14 @@ import (
 func (b *browser) heldUp(workspace string) (r *record.Run, goOn func()) {
 	b.t.Helper()
 	shown, ended := make(chan struct{}), make(chan struct{})
-	book := timeline.NewBook(timeline.Head{Begun: time.Now().UnixMilli(), Ended: timeline.None})
-	book.Note(func(_ *timeline.Head, _ *int64, s *[]timeline.Shortage) {
+	recorder := timeline.NewRecorder(timeline.Head{Begun: time.Now().UnixMilli(), Ended: timeline.None})
+	recorder.Note(func(_ *timeline.Head, _ *int64, s *[]timeline.Shortage) {
 		*s = []timeline.Shortage{{Kind: "permit", Name: "quota", Vertices: 4, Example: "<b>", Slots: 2}}
 	})
 	b.Capacity.Has = []service.Limit{{Name: "quota", Slots: 2, Held: []service.Permit{{Run: "e", Since: time.Now()},
 		{Run: "e", Since: time.Now()}}}}
 	b.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
-		j.Watched(book, "e")
+		j.Watched(recorder, "e")
 		close(shown)
 		<-ended
 		return &service.ApplyResult{}, nil

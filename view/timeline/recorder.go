@@ -1,0 +1,277 @@
+package timeline
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Recorder is the timeline of a run in progress: it has one writer and any number of concurrent readers, each with its
+// own cursor.
+//
+// It keeps only the current state of each vertex, in the order of the last changes. So a reader that was
+// disconnected for long gets each vertex once, no reader misses anything, and the cost does not depend on the
+// number of readers.
+type Recorder struct {
+	mu       sync.Mutex // guards the fields below
+	head     Head
+	counts   Counts
+	pages    []page
+	at       map[int]int // the index in pages, by vertex number
+	newest   int         // the index of the page that changed last; -1: none
+	cursor   uint64
+	shorts   []Shortage
+	waiters  chan struct{} // closed and replaced at each change
+	listened bool          // a reader waits for waiters
+	clean    func(string) string
+	lacking  func() // see OnShortage
+}
+
+// page is an entry in the list of vertices by their last change, newest first.
+type page struct {
+	Vertex
+	added, changed uint64 // the cursors of these events
+	older, newer   int    // -1: none
+}
+
+// NewRecorder returns a recorder of a run without vertices.
+func NewRecorder(head Head) *Recorder {
+	return &Recorder{head: head, at: map[int]int{}, newest: -1, waiters: make(chan struct{})}
+}
+
+// Clean sets a function that removes secrets from texts that providers and programs can influence: failures,
+// doubts, and errors of the run. Call it before any are added.
+func (r *Recorder) Clean(fn func(string) string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clean = fn
+}
+
+// cleaned requires the lock.
+func (r *Recorder) cleaned(texts ...*string) {
+	if r.clean == nil {
+		return
+	}
+	for _, t := range texts {
+		if *t != "" {
+			*t = r.clean(*t)
+		}
+	}
+}
+
+// Add adds vertices. The recorder takes ownership of their slices, and replaces them as a whole when they change.
+func (r *Recorder) Add(list ...Vertex) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.pages) == 0 {
+		r.pages, r.at = make([]page, 0, len(list)), make(map[int]int, len(list))
+	}
+	for _, v := range list {
+		r.cleaned(&v.Failure, &v.Doubtful)
+		r.at[v.Number] = len(r.pages)
+		r.cursor++
+		r.pages = append(r.pages, page{Vertex: v, added: r.cursor, changed: r.cursor, older: -1, newer: -1})
+		r.counts.add(v.Status, 1)
+		r.front(len(r.pages) - 1)
+	}
+	r.wake()
+}
+
+// Update changes a vertex. Unknown numbers are ignored. change must not call the recorder, keep its argument, or modify
+// elements of the vertex's slices; it may replace the slices.
+func (r *Recorder) Update(number int, change func(*Vertex)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, ok := r.at[number]
+	if !ok {
+		return
+	}
+	p := &r.pages[i]
+	was, failure, doubtful := p.Status, p.Failure, p.Doubtful
+	change(&p.Vertex)
+	if p.Failure != failure {
+		r.cleaned(&p.Failure)
+	}
+	if p.Doubtful != doubtful {
+		r.cleaned(&p.Doubtful)
+	}
+	r.counts.add(was, -1)
+	r.counts.add(p.Status, 1)
+	r.cursor++
+	p.changed = r.cursor
+	r.unlink(i)
+	r.front(i)
+	r.wake()
+}
+
+// Lookup returns a vertex, whose slices must not be modified. It returns false for an unknown number.
+func (r *Recorder) Lookup(number int) (Vertex, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, ok := r.at[number]
+	if !ok {
+		return Vertex{}, false
+	}
+	return r.pages[i].Vertex, true
+}
+
+// Note changes the data of the run as a whole. The pointers are valid until change returns. change replaces the
+// list of shortages, and does not modify it.
+func (r *Recorder) Note(change func(head *Head, left *int64, shortages *[]Shortage)) {
+	if lacking := r.note(change); lacking != nil {
+		lacking()
+	}
+}
+
+// note is Note. It returns the function to call if other things are lacking than before.
+func (r *Recorder) note(change func(head *Head, left *int64, shortages *[]Shortage)) (lacking func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	errors, shorts := len(r.head.Errors), r.shorts
+	change(&r.head, &r.counts.Left, &r.shorts)
+	for i := errors; i < len(r.head.Errors); i++ {
+		r.cleaned(&r.head.Errors[i])
+	}
+	r.cursor++
+	r.wake()
+	if slices.EqualFunc(shorts, r.shorts, Shortage.same) {
+		return nil
+	}
+	return r.lacking
+}
+
+// OnShortage sets a function that is called, without the lock, when the run lacks other limits, pools or workers
+// than before. It must not block, because the run waits for it.
+func (r *Recorder) OnShortage(fn func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lacking = fn
+}
+
+// Shortages returns what the run lacks at the moment, and Head.Begun, to which their times refer. The list must not
+// be modified.
+func (r *Recorder) Shortages() (begun int64, list []Shortage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.head.Begun, r.shorts
+}
+
+// unlink removes a page from the list; the caller moves it to the front.
+func (r *Recorder) unlink(i int) {
+	p := &r.pages[i]
+	if p.newer >= 0 {
+		r.pages[p.newer].older = p.older
+	} else if r.newest == i {
+		r.newest = p.older
+	}
+	if p.older >= 0 {
+		r.pages[p.older].newer = p.newer
+	}
+}
+
+func (r *Recorder) front(i int) {
+	p := &r.pages[i]
+	p.older, p.newer = r.newest, -1
+	if r.newest >= 0 {
+		r.pages[r.newest].newer = i
+	}
+	r.newest = i
+}
+
+// wake requires the lock.
+func (r *Recorder) wake() {
+	if r.listened {
+		close(r.waiters)
+		r.waiters, r.listened = make(chan struct{}), false
+	}
+}
+
+// Begun returns Head.Begun.
+func (r *Recorder) Begun() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.head.Begun
+}
+
+// Counts returns the progress of the run.
+func (r *Recorder) Counts() Counts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counts
+}
+
+// Each calls see with each vertex, in the order in which they were added. see must not modify it, keep it, or call
+// the recorder.
+func (r *Recorder) Each(see func(*Vertex)) {
+	for from := 0; ; from += chunk {
+		r.mu.Lock()
+		to := min(len(r.pages), from+chunk)
+		for i := from; i < to; i++ {
+			see(&r.pages[i].Vertex)
+		}
+		ended := to == len(r.pages)
+		r.mu.Unlock()
+		if ended {
+			return
+		}
+	}
+}
+
+// Model returns the run as it is. now is the time since its start, in milliseconds.
+func (r *Recorder) Model(now int64) *Model {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := &Model{Cursor: r.cursor, Head: r.headAt(now), Counts: r.counts, Vertices: make([]Vertex, len(r.pages)),
+		Shortages: r.shorts}
+	for i := range r.pages {
+		m.Vertices[i] = r.pages[i].Vertex
+	}
+	slices.SortFunc(m.Vertices, func(x, y Vertex) int { return x.Number - y.Number })
+	return m
+}
+
+func (r *Recorder) headAt(now int64) Head {
+	h := r.head
+	if h.Now = now; h.Ended != None {
+		h.Now = h.Ended
+	}
+	return h
+}
+
+// Since returns the changes since a cursor, oldest first. now is as with Model. For a cursor that this recorder has not
+// issued, because it belongs to another process of the run, it returns everything.
+func (r *Recorder) Since(cursor uint64, now int64) *Changes {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if cursor > r.cursor {
+		cursor = 0
+	}
+	c := &Changes{Cursor: r.cursor, Head: r.headAt(now), Counts: r.counts, Shortages: r.shorts}
+	for i := r.newest; i >= 0 && r.pages[i].changed > cursor; i = r.pages[i].older {
+		v := r.pages[i].Vertex
+		if r.pages[i].added <= cursor {
+			v.Module, v.Address, v.Deposed, v.Type, v.After = "", "", "", "", nil
+		}
+		c.Vertices = append(c.Vertices, v)
+	}
+	slices.Reverse(c.Vertices)
+	return c
+}
+
+// Wait blocks until there is a change after the cursor, or returns the error of ctx.
+func (r *Recorder) Wait(ctx context.Context, cursor uint64) error {
+	r.mu.Lock()
+	if r.cursor > cursor {
+		r.mu.Unlock()
+		return nil
+	}
+	r.listened = true
+	changed := r.waiters
+	r.mu.Unlock()
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
