@@ -14,7 +14,7 @@ import (
 // does not depend on what else changes. The answer takes O(V+E).
 func RecordedFirst(s *Static, p *plan.Plan) map[addr.Instance]bool {
 	f := firstFinder{s: s, found: map[addr.Instance]bool{}, visited: make([]bool, len(s.Nodes)),
-		changed: map[addr.ConfigResource][]addr.Instance{}}
+		changed: map[addr.ConfigResource][]addr.Instance{}, whole: map[addr.ConfigResource]bool{}}
 	for _, c := range p.Changes {
 		r := c.Addr.Config()
 		if making, kind := makingOf(c); making && kind == plan.ApplyObject &&
@@ -39,12 +39,16 @@ type firstFinder struct {
 	// changed are the instances that the apply changes or checks again.
 	changed map[addr.ConfigResource][]addr.Instance
 	found   map[addr.Instance]bool
+	whole   map[addr.ConfigResource]bool // all changed instances are found
 	visited []bool
 }
 
 // mark adds the changed instances of a resource that have one of some keys, in any instance of its module; all of them
 // if none has such a key.
 func (f *firstFinder) mark(r addr.ConfigResource, keys []addr.Key) {
+	if f.whole[r] {
+		return
+	}
 	some := false
 	for _, a := range f.changed[r] {
 		for _, k := range keys {
@@ -56,6 +60,7 @@ func (f *firstFinder) mark(r addr.ConfigResource, keys []addr.Key) {
 	if some {
 		return
 	}
+	f.whole[r] = true
 	for _, a := range f.changed[r] {
 		f.found[a] = true
 	}
