@@ -198,8 +198,7 @@ func (in *Instance) Unread() cty.Value {
 
 // Encode encodes a value for the wire, without its marks.
 func Encode(v cty.Value, s *schema.Schema) ([]byte, error) {
-	bare, _ := v.UnmarkDeep()
-	return coding.EncodeValue(bare, s.Block.ImpliedType())
+	return coding.EncodeValue(marks.Without(v), s.Block.ImpliedType())
 }
 
 // Decode decodes an object with a schema, without marks. Empty bytes are a null object.

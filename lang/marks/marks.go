@@ -59,6 +59,14 @@ func Separate(v cty.Value, m any) (bare cty.Value, paths []cty.Path) {
 	return bare, paths
 }
 
+// Without returns v without any mark.
+func Without(v cty.Value) cty.Value {
+	if anywhere(v) {
+		v, _ = v.UnmarkDeep()
+	}
+	return v
+}
+
 // anywhere reports whether v, or anything inside it, is marked. It is faster than cty's traversals, which build the
 // path of each part; most values have no marks.
 func anywhere(v cty.Value) bool {

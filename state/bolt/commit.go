@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
@@ -139,6 +140,11 @@ type edit struct {
 	// or not at all.
 	request *locks.Request
 	ending  bool // the version of the request ends with this transaction
+
+	// placed is the resource whose provider was stored last, with that provider: objects of one resource often come
+	// one after the other.
+	placed   addr.AbsResource
+	provider addr.ProviderConfig
 }
 
 // edit begins to create the version of a request for locks or, for nil, the workspace's common version.
@@ -159,6 +165,11 @@ func (e *edit) put(key, value []byte) error {
 	if err != nil {
 		return err
 	}
+	return e.replaceOne(key, old, value)
+}
+
+// replaceOne is put for a caller that knows the present content of the key.
+func (e *edit) replaceOne(key, old, value []byte) error {
 	if (old == nil) == (value == nil) && bytes.Equal(old, value) {
 		return nil
 	}
@@ -167,6 +178,7 @@ func (e *edit) put(key, value []byte) error {
 	}
 	note, at := e.w.undo, append(e.undoKey[:8], key...)
 	if e.request != nil {
+		var err error
 		if note, err = e.w.opened(e.request.ID); err != nil {
 			return err
 		}

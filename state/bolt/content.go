@@ -81,10 +81,18 @@ func (e *edit) setObject(c state.SetObject) error {
 	}
 	rec.key, rec.module = c.Provider.Key, c.Provider.Module.String()
 	rec.set(c.Deposed, data)
-	if err := e.put(key, rec.encode()); err != nil {
+	if err := e.replaceOne(key, old, rec.encode()); err != nil {
 		return err
 	}
-	return e.put(keyOf(resourceKind, abs.String()), []byte(c.Provider.Config().String()))
+	provider := c.Provider.Config()
+	if e.placed == abs && e.provider == provider {
+		return nil
+	}
+	if err := e.put(keyOf(resourceKind, abs.String()), []byte(provider.String())); err != nil {
+		return err
+	}
+	e.placed, e.provider = abs, provider
+	return nil
 }
 
 // removeInstance removes a record, and its resource with the last one.
@@ -97,6 +105,7 @@ func (e *edit) removeInstance(key []byte, abs addr.AbsResource) error {
 	if next, _ := e.w.data.b.Cursor().Seek(keyed); bytes.HasPrefix(next, keyed) || e.w.data.has(single) {
 		return nil
 	}
+	e.placed = addr.AbsResource{}
 	return e.put(keyOf(resourceKind, abs.String()), nil)
 }
 
