@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/millipede-iac/millipede/service/outline"
 	"github.com/millipede-iac/millipede/service/record"
@@ -344,13 +345,23 @@ func (s *Service) enqueueStateOutline(version string) {
 	})
 }
 
-// outlineWanted makes the queued outlines until ctx ends.
+// outlinePatience is how long an outline that nobody has requested waits for the phases of runs in progress.
+const outlinePatience = 5 * time.Second
+
+// outlineWanted makes the queued outlines until ctx ends. They are as large as their states, and people wait for runs,
+// so that outlines are made while none is in progress, unless that takes too long or many are queued.
 func (s *Service) outlineWanted(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case make := <-s.outlines.wanted:
+			if len(s.outlines.wanted) < cap(s.outlines.wanted)/2 {
+				s.queue.awaitIdle(ctx, outlinePatience)
+			}
+			if ctx.Err() != nil {
+				return
+			}
 			if err := make(); err != nil && !errors.Is(err, store.ErrNotFound) {
 				s.log.Warn("cannot make the outline of a plan or a state", "error", err)
 			}

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
 )
@@ -62,6 +63,28 @@ func (s *Service) Changed(ctx context.Context, since uint64) uint64 {
 		case <-news:
 		case <-ctx.Done():
 			return count
+		}
+	}
+}
+
+// awaitIdle returns when no phase of a run is in progress or due, patience is over, or ctx ends.
+func (q *queue) awaitIdle(ctx context.Context, patience time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		q.mu.Lock()
+		news, idle := q.news, true
+		for _, r := range q.active {
+			idle = idle && !r.Status.Computes() && r.Status != record.PlanQueued
+		}
+		q.mu.Unlock()
+		if idle {
+			return
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
