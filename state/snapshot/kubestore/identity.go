@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -31,6 +32,7 @@ type identity struct {
 	username, password string
 	certificate        *tls.Certificate
 	program            *execEntry
+	impersonation      http.Header
 	cluster            map[string]any // the cluster information for a program that requests it
 	place              snapshot.Place
 
@@ -51,15 +53,16 @@ type credential struct {
 
 // authorize adds the credentials to a request.
 func (i *identity) authorize(ctx context.Context, r *http.Request) error {
+	maps.Copy(r.Header, i.impersonation)
 	switch {
-	case i.token != "":
-		r.Header.Set("Authorization", "Bearer "+i.token)
 	case i.tokenFile != "": // it is rotated while this process runs
 		text, err := os.ReadFile(i.tokenFile)
 		if err != nil {
 			return fmt.Errorf("reading the token: %w", err)
 		}
 		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(text)))
+	case i.token != "":
+		r.Header.Set("Authorization", "Bearer "+i.token)
 	case i.username != "":
 		r.SetBasicAuth(i.username, i.password)
 	case i.program != nil:

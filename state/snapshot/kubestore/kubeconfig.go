@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,8 +50,51 @@ type userEntry struct {
 	Key                string `json:"client-key"`
 	KeyData            []byte `json:"client-key-data"`
 	Exec               *execEntry
-	AuthProvider       any    `json:"auth-provider"`
-	As                 string `json:"as"`
+	AuthProvider       any `json:"auth-provider"`
+	impersonation
+}
+
+// impersonation is another user that requests are executed as.
+type impersonation struct {
+	As     string              `json:"as"`
+	UID    string              `json:"as-uid"`
+	Groups []string            `json:"as-groups"`
+	Extra  map[string][]string `json:"as-user-extra"`
+}
+
+// headers returns the headers that ask for it; without a user there are none.
+func (i impersonation) headers() http.Header {
+	h := http.Header{}
+	if i.As == "" {
+		return h
+	}
+	h.Set("Impersonate-User", i.As)
+	if i.UID != "" {
+		h.Set("Impersonate-Uid", i.UID)
+	}
+	for _, group := range i.Groups {
+		h.Add("Impersonate-Group", group)
+	}
+	for name, values := range i.Extra {
+		for _, v := range values {
+			h.Add("Impersonate-Extra-"+escapeHeader(name), v)
+		}
+	}
+	return h
+}
+
+// escapeHeader encodes what the name of a header cannot contain, as the API server decodes it.
+func escapeHeader(name string) string {
+	var out strings.Builder
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("!#$&'*+-.^_`|~", c) >= 0:
+			out.WriteByte(c)
+		default:
+			fmt.Fprintf(&out, "%%%02X", c)
+		}
+	}
+	return out.String()
 }
 
 type execEntry struct {

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/kubestore"
@@ -276,6 +279,7 @@ func TestCredentialsAreFoundInEachPlace(t *testing.T) {
 	}
 	byToken := write("token.yaml", config("{token: "+kubernetes.Token+"}"))
 	byFile := write("file.yaml", config("{tokenFile: token}"))
+	byBoth := write("both.yaml", config("{token: wrong, tokenFile: token}")) // the file wins, as in Kubernetes' own library
 	byName := write("name.yaml", config("{username: "+kubernetes.Username+", password: "+kubernetes.Password+"}"))
 	byExec := write("exec.yaml", config("{exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, args: [-c, "+
 		"'echo \"$ANSWER\"'], env: [{name: ANSWER, value: '"+answer+"'}]}}"))
@@ -292,6 +296,7 @@ func TestCredentialsAreFoundInEachPlace(t *testing.T) {
 	}{
 		"a token":                 {args: map[string]cty.Value{"config_path": str(byToken)}},
 		"a file of a token":       {args: map[string]cty.Value{"config_path": str(byFile)}},
+		"a file beside a token":   {args: map[string]cty.Value{"config_path": str(byBoth)}},
 		"a name and a password":   {args: map[string]cty.Value{"config_path": str(byName)}},
 		"a program":               {args: map[string]cty.Value{"config_path": str(byExec)}},
 		"the environment's path":  {env: map[string]string{"KUBE_CONFIG_PATH": byToken}},
@@ -325,6 +330,41 @@ func TestCredentialsAreFoundInEachPlace(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A user of a kubeconfig that acts as another one was refused.
+func TestAUserOfAKubeconfigMayActAsAnother(t *testing.T) {
+	s := kubernetes.New(t)
+	dir := t.TempDir()
+	open := func(user string) (snapshot.Backend, diag.List) {
+		file := filepath.Join(dir, "config")
+		text := "current-context: a\ncontexts:\n- name: a\n  context: {cluster: c, user: u}\n" +
+			"clusters:\n- name: c\n  cluster: {server: '" + s.URL + "', insecure-skip-tls-verify: true}\n" +
+			"users:\n- name: u\n  user: {token: " + kubernetes.Token + ", " + user + "}\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return place(nil).Open(t.Context(), "kubernetes", cty.ObjectVal(map[string]cty.Value{
+			"secret_suffix": cty.StringVal("state"), "config_path": cty.StringVal(file),
+		}))
+	}
+	b, diags := open("as: deployer, as-uid: '7', as-groups: [g1, g2], as-user-extra: {a/reason: [one, two]}")
+	if diags.HasErrors() {
+		t.Fatal(diags.Err())
+	}
+	if _, err := b.Read(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	want := http.Header{
+		"Impersonate-User": {"deployer"}, "Impersonate-Uid": {"7"}, "Impersonate-Group": {"g1", "g2"},
+		"Impersonate-Extra-A%2freason": {"one", "two"},
+	}
+	if got := s.Acting(); !reflect.DeepEqual(got, want) {
+		t.Errorf("the request has the headers %v, want %v", got, want)
+	}
+	if _, diags := open("as-groups: [g1]"); !strings.Contains(diags.Err().Error(), "Incomplete impersonation") {
+		t.Errorf("groups without a user: %v", diags.Err())
 	}
 }
 

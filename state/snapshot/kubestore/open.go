@@ -104,9 +104,9 @@ func source(p snapshot.Place, args snapshot.Arguments, account string) (clusterE
 			diags = diags.Append(args.Problem(given, "Unsupported authentication",
 				"The user of the kubeconfig has an auth-provider. Kubernetes has removed those: use an exec plugin."))
 		}
-		if !diags.HasErrors() && user.As != "" {
-			diags = diags.Append(args.Problem(given, "Unsupported authentication",
-				"The user of the kubeconfig acts as another user (\"as\"), which is not supported here."))
+		if !diags.HasErrors() && user.As == "" && len(user.UID)+len(user.Groups)+len(user.Extra) > 0 {
+			diags = diags.Append(args.Problem(given, "Incomplete impersonation",
+				"The user of the kubeconfig has \"as-uid\", \"as-groups\" or \"as-user-extra\" without \"as\"."))
 		}
 		return cluster, user, diags
 	}
@@ -216,7 +216,7 @@ func addressOf(args snapshot.Arguments, c clusterEntry, secrets bool) (*url.URL,
 func identityOf(p snapshot.Place, args snapshot.Arguments, user userEntry) (*identity, diag.List) {
 	who := &identity{
 		token: user.Token, tokenFile: user.TokenFile, username: user.Username, password: user.Password,
-		program: user.Exec, place: p,
+		program: user.Exec, place: p, impersonation: user.headers(),
 	}
 	at := "config_path"
 	if args.Given("client_certificate") {

@@ -46,6 +46,7 @@ type Server struct {
 	requests []string
 	before   func(method, path string)
 	failures []int
+	acting   http.Header
 }
 
 // New starts a server.
@@ -75,6 +76,13 @@ func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
+}
+
+// Acting returns the headers of the last request by which it was to be executed as another user.
+func (s *Server) Acting() http.Header {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.acting.Clone()
 }
 
 // Get returns an object, by the end of its path; nil when there is none.
@@ -147,6 +155,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.acting = http.Header{}
+	for name, values := range r.Header {
+		if strings.HasPrefix(name, "Impersonate-") {
+			s.acting[name] = values
+		}
+	}
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	s.requests = append(s.requests, r.Method+" "+path[strings.LastIndex(path, "/")+1:])
 	if len(s.failures) > 0 {
