@@ -58,10 +58,10 @@ func (a *Applier) sync(n *graph.Node) program.Step {
 }
 
 // keepBeyond is for the instances that the expansion no longer has, and that the plan leaves as they are, because
-// -target or -exclude leaves them out.
+// -target or -exclude leaves them out, or because it only refreshes.
 func (a *Applier) keepBeyond(r *values.Resource) {
 	stored := a.Plan.Prior.Resources[r.Addr()]
-	if stored == nil || r.Code.Schema == nil || a.Plan.Mode != plan.Normal {
+	if stored == nil || r.Code.Schema == nil || a.Plan.Mode == plan.Destroy {
 		return
 	}
 	e, _ := r.Expansion()

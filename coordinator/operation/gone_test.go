@@ -1,9 +1,11 @@
 package operation_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -145,4 +147,56 @@ output "d" { value = [data.fake_lookup.d.value, fake_thing.a["x"].name] }
 	_, diags := e.tryApply(p)
 	e.clean(diags)
 	e.equal("cloud", e.cloud.names(), nil)
+}
+
+// A plan that only refreshes built the values of resources from the instances in the configuration. It removes nothing,
+// but outputs and checks no longer contained the objects that a later apply is to remove.
+func TestARefreshOnlyApplyKeepsTheInstancesToBeRemoved(t *testing.T) {
+	const text = `
+resource "fake_thing" "many" {
+  count = COUNT
+  name  = "many${count.index}"
+}
+resource "fake_thing" "each" {
+  for_each = toset(slice(["x", "y"], 0, COUNT))
+  name     = each.key
+}
+resource "fake_thing" "one" {
+  name = "one"
+  lifecycle { enabled = COUNT == 2 }
+}
+output "many" { value = fake_thing.many[*].name }
+output "last" { value = try(fake_thing.many[1].name, "none") }
+output "each" { value = keys(fake_thing.each) }
+output "one" { value = try(fake_thing.one.name, "none") }
+check "many" {
+  assert {
+    condition     = length(fake_thing.many) == 2
+    error_message = "some are missing"
+  }
+}
+`
+	outputs := func(e *estate) string {
+		var out []string
+		for _, name := range []string{"many", "last", "each", "one"} {
+			value, err := ctyjson.Marshal(e.state().Outputs[name].Value, e.state().Outputs[name].Value.Type())
+			e.check(err)
+			out = append(out, string(value))
+		}
+		return strings.Join(out, " ")
+	}
+	e := newEstate(t)
+	e.apply(strings.ReplaceAll(text, "COUNT", "2"))
+	e.configure(strings.ReplaceAll(text, "COUNT", "1"))
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{Mode: plan.RefreshOnly}))
+	e.clean(diags)
+	if got, want := outputs(e), `["many0","many1"] "many1" ["x","y"] "one"`; got != want {
+		t.Errorf("the outputs are %s, want %s", got, want)
+	}
+	e.equal("checks", checks(e.state().Checks), []string{"check check.many pass"})
+	_, diags = e.tryApply(e.plan(operation.PlanOptions{}))
+	e.clean(diags)
+	if got, want := outputs(e), `["many0"] "none" ["x"] "none"`; got != want {
+		t.Errorf("after the removal the outputs are %s, want %s", got, want)
+	}
 }

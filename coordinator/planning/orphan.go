@@ -120,6 +120,9 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 		}
 		o.resource.Set(o.addr.Key, value)
 	}
+	if o.resource != nil && o.deposed == state.CurrentObject && p.Mode == plan.RefreshOnly && !a.before.IsNull() {
+		o.resource.SetBeyond(o.addr.Key, a.before)
+	}
 	if a.before.IsNull() && o.deposed != state.CurrentObject && p.Mode == plan.Normal {
 		// Nothing to do; the plan shows this for objects that were to be deleted.
 		f.change = p.newChange(o, a)

@@ -94,6 +94,17 @@ func (r *Resource) Keep(k addr.Key, o *state.Object) {
 // -exclude leaves it out. It is part of Whole, as in OpenTofu.
 func (r *Resource) KeepBeyond(k addr.Key, o *state.Object) {
 	r.Keep(k, o)
+	r.goBeyond(k)
+}
+
+// SetBeyond is Set for an instance that the expansion no longer has, and whose object stays because the plan only
+// refreshes. It is part of Whole, as in OpenTofu.
+func (r *Resource) SetBeyond(k addr.Key, v cty.Value) {
+	r.goBeyond(k)
+	r.Set(k, v)
+}
+
+func (r *Resource) goBeyond(k addr.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.beyond = append(r.beyond, k)
@@ -161,18 +172,19 @@ func (r *Resource) markDeprecated(k addr.Key, v cty.Value) cty.Value {
 	return v
 }
 
-// Instance returns the value of an instance of the expansion; ok is false if there is no such instance.
+// Instance returns the value of an instance of the expansion or beyond it; ok is false if there is no such instance.
 func (r *Resource) Instance(k addr.Key) (v cty.Value, ok bool) {
 	if r.module.store.Phase == Evaluating || r.expansionPending() {
 		return cty.NilVal, false // only Whole is defined
 	}
 	e, _ := r.Expansion()
-	if e.Unknown || !e.Has(k) {
-		return cty.NilVal, false
-	}
 	r.mu.RLock()
+	exists := !e.Unknown && (e.Has(k) || slices.Contains(r.beyond, k))
 	v, known := r.values[k]
 	r.mu.RUnlock()
+	if !exists {
+		return cty.NilVal, false
+	}
 	if !known {
 		r.mu.Lock()
 		v = r.instance(k)
@@ -287,7 +299,7 @@ func (r *Resource) build(e *Expansion) cty.Value {
 		}
 		return cty.ObjectVal(elements)
 	default:
-		if len(e.Keys) == 0 {
+		if len(e.Keys) == 0 && !slices.Contains(r.beyond, addr.NoKey) {
 			return cty.NullVal(cty.DynamicPseudoType)
 		}
 		return r.instance(addr.NoKey)
