@@ -19,6 +19,9 @@ type Link struct {
 	conns  []net.Conn
 }
 
+// Subscriptions returns the number of the connection's subscriptions.
+func (c *Conn) Subscriptions() int { return c.nc.NumSubscriptions() }
+
 // ConnectOver connects over a link of its own.
 func (e *Embedded) ConnectOver(ctx context.Context, o Options) (*Conn, *Link, error) {
 	l := &Link{embedded: e, thawed: make(chan struct{})}

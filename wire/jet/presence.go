@@ -61,7 +61,7 @@ func (p *presence) start(ctx context.Context) error {
 			return struct{}{}, fmt.Errorf("listening to heartbeats: %w", problem(err))
 		}
 		if err := p.c.flush(ctx); err != nil {
-			return struct{}{}, err
+			return struct{}{}, errors.Join(err, p.c.unsubscribe(s)) // the next attempt has one of its own
 		}
 		p.c.begin(func() {
 			p.c.receiveAlways(s, func(m *nats.Msg) { p.take(m.Subject, m.Data, time.Now()) })
@@ -292,13 +292,20 @@ func (c *Conn) Events(ctx context.Context, run string, fn func(pool string, data
 
 // listen passes the messages on the subjects to handle, one at a time, until ctx ends, which is no error.
 func (c *Conn) listen(ctx context.Context, handle func(*nats.Msg), subjects ...string) error {
-	subs := make([]*nats.Subscription, len(subjects))
-	for i, subject := range subjects {
+	var subs []*nats.Subscription
+	defer func() { // those that nothing was received from, too
+		for _, s := range subs {
+			if err := c.unsubscribe(s); err != nil {
+				c.opts.Log("no longer listening to " + s.Subject + ": " + err.Error())
+			}
+		}
+	}()
+	for _, subject := range subjects {
 		s, err := c.nc.SubscribeSync(subject)
 		if err != nil {
 			return fmt.Errorf("listening to %s: %w", subject, problem(err))
 		}
-		subs[i] = s
+		subs = append(subs, s)
 	}
 	if err := c.flush(ctx); err != nil { // and with it, a refusal has arrived
 		return err

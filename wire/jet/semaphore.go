@@ -119,7 +119,7 @@ func (s *semaphore) start(ctx context.Context, coordinator string) error {
 			return struct{}{}, problem(err)
 		}
 		if err := s.c.flush(ctx); err != nil {
-			return struct{}{}, err
+			return struct{}{}, errors.Join(err, s.c.unsubscribe(offers)) // the next attempt has one of its own
 		}
 		s.c.begin(func() { s.c.receiveAlways(offers, s.offered) })
 		s.c.begin(s.extendAll)
