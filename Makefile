@@ -22,7 +22,7 @@ PLAY = $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(
 MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint lint-more vet generate bench backends servers servers-kubernetes servers-consul contend sim sim-service fault fault-large fault-service teams watching interrupts conformance tools clean
+.PHONY: help build test race lint lint-more vet generate bench pages backends servers servers-kubernetes servers-consul contend sim sim-service fault fault-large fault-service teams watching interrupts conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ generate: tools ## remake what is generated: the stubs of the plugin protocols
 
 bench: ## run the benchmarks; TOFU=PATH compares with an OpenTofu binary
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(PKG)
+
+pages: ## measure the pages of large runs in Chromium, against their budgets: on a machine that does nothing else
+	$(GO) test ./test/browser -count=1 -v -timed -run 'Times|Large|Hundred|FromTheDisk'
 
 fault: ## kill, pause and cut off real processes: at every point, then KILLS times by chance (SEED)
 	$(GO) test ./test/fault -count=1 -timeout=4h -v -kills=$(KILLS) -seed=$(SEED)

@@ -108,9 +108,10 @@ func (s *Service) closeTimeline(r *record.Run) {
 	if b == nil {
 		return
 	}
-	// Each piece is one line.
 	var text bytes.Buffer
-	err := errors.Join(b.Write(&text, timeline.Shape, s.timeOf(b)), b.Write(&text, timeline.Story, s.timeOf(b)))
+	now := s.timeOf(b)
+	err := errors.Join(b.Write(&text, timeline.Shape, now), b.Write(&text, timeline.Story, now),
+		b.Write(&text, timeline.Outline, now), json.NewEncoder(&text).Encode(failuresOf(b.Each)))
 	switch {
 	case err != nil:
 	case phase == r.Plan.ID: // a plan leaves nothing in doubt
@@ -142,58 +143,74 @@ func (t *timelines) unname(run string) {
 	maps.DeleteFunc(t.engine, func(_, of string) bool { return of == run })
 }
 
-// piece reads a piece of an ended phase's timeline.
-func (s *Service) piece(phase string, piece timeline.Piece) ([]byte, error) {
+// linesOfFile is the number of lines in the file of an ended phase's timeline: the pieces in the order of their
+// constants, and the failures.
+const linesOfFile = 4
+
+// timelineLines are the lines of such a file. An earlier version has written the first two only; the others are nil
+// then.
+type timelineLines [linesOfFile][]byte
+
+// lines reads the timeline of an ended phase.
+func (s *Service) lines(phase string) (timelineLines, error) {
 	text, err := s.store.ReadAll(timelineFile(phase))
 	if err != nil {
-		return nil, err
+		return timelineLines{}, err
 	}
-	shape, story, found := bytes.Cut(text, []byte("\n"))
-	if !found {
-		return nil, store.ErrNotFound
+	lines := linesOf(text)
+	if lines[timeline.Story] == nil {
+		return lines, store.ErrNotFound
 	}
-	if piece == timeline.Story {
-		return story, nil
+	return lines, nil
+}
+
+func linesOf(text []byte) (lines timelineLines) {
+	for i := range lines {
+		line, rest, found := bytes.Cut(text, []byte("\n"))
+		if !found {
+			break
+		}
+		lines[i], text = line, rest
 	}
-	return shape, nil
+	return lines
+}
+
+// piece returns a piece; the shape in place of an outline that the file does not have.
+func (l *timelineLines) piece(piece timeline.Piece) []byte {
+	if l[piece] == nil {
+		return l[timeline.Shape]
+	}
+	return l[piece]
+}
+
+// failures returns the failures of the phase.
+func (l *timelineLines) failures() (f failures, err error) {
+	if text := l[linesOfFile-1]; text != nil {
+		return f, json.Unmarshal(text, &f)
+	}
+	shape := l[timeline.Shape]
+	if c, err := timeline.CountsOf(shape); err != nil || c.Failed+c.Doubt == 0 {
+		return f, err
+	}
+	m := new(timeline.Model)
+	if err := json.Unmarshal(shape, m); err != nil {
+		return f, err
+	}
+	return failuresOf(func(see func(*timeline.Vertex)) {
+		for i := range m.Vertices {
+			see(&m.Vertices[i])
+		}
+	}), nil
 }
 
 // model reads the timeline of an ended phase, without its story.
 func (s *Service) model(phase string) (*timeline.Model, error) {
-	text, err := s.piece(phase, timeline.Shape)
+	lines, err := s.lines(phase)
 	if err != nil {
 		return nil, err
 	}
 	m := new(timeline.Model)
-	return m, json.Unmarshal(text, m)
-}
-
-// eachOf calls see with each vertex of a phase, if any vertex has failed or is in doubt.
-func (s *Service) eachOf(phase string, see func(*timeline.Vertex)) error {
-	if b := s.timelines.get(phase); b != nil {
-		if c := b.Counts(); c.Failed+c.Doubt > 0 {
-			b.Each(see)
-		}
-		return nil
-	}
-	text, err := s.piece(phase, timeline.Shape)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if c, err := timeline.CountsOf(text); err != nil || c.Failed+c.Doubt == 0 {
-		return err
-	}
-	m := new(timeline.Model)
-	if err := json.Unmarshal(text, m); err != nil {
-		return err
-	}
-	for i := range m.Vertices {
-		see(&m.Vertices[i])
-	}
-	return nil
+	return m, json.Unmarshal(lines[timeline.Shape], m)
 }
 
 // inDoubt reports whether the outcome of a vertex is unknown, as it is when the phase was abandoned while the
@@ -213,6 +230,42 @@ type Failure struct {
 // maxFailures bounds the listed failures of a run, and the listed skipped operations of each.
 const maxFailures = 50
 
+// failures are those that a run's page lists; more is the number of those that are not.
+type failures struct {
+	List []Failure `json:"list,omitempty"`
+	More int       `json:"more,omitempty"`
+}
+
+// failuresOf finds the failures among vertices. each calls its argument with each of them.
+func failuresOf(each func(see func(*timeline.Vertex))) (f failures) {
+	at := map[string]int{}
+	each(func(v *timeline.Vertex) {
+		if v.Status != timeline.Failed && v.Status != timeline.Doubt {
+			return
+		}
+		if len(f.List) == maxFailures {
+			f.More++
+			return
+		}
+		at[v.Address] = len(f.List)
+		f.List = append(f.List, Failure{Address: v.Address, Action: v.Action, Text: v.Failure + v.Doubtful})
+	})
+	if len(f.List) == 0 {
+		return f
+	}
+	each(func(v *timeline.Vertex) {
+		j, ok := at[v.Because]
+		switch {
+		case v.Status != timeline.Skipped || !ok:
+		case len(f.List[j].Skipped) < maxFailures:
+			f.List[j].Skipped = append(f.List[j].Skipped, v.Address)
+		default:
+			f.List[j].More++
+		}
+	})
+	return f
+}
+
 // Failures returns the operations of a run that failed or are in doubt, according to its timeline, each with
 // the operations that were skipped because of it. more is the number of failures that are not listed.
 func (s *Service) Failures(a *Actor, run string) (out []Failure, more int, err error) {
@@ -224,32 +277,22 @@ func (s *Service) Failures(a *Actor, run string) (out []Failure, more int, err e
 	if !v.Apply.Started.IsZero() {
 		phase = v.Apply.ID
 	}
-	at := map[string]int{}
-	err = s.eachOf(phase, func(v *timeline.Vertex) {
-		if v.Status != timeline.Failed && v.Status != timeline.Doubt {
-			return
+	if b := s.timelines.get(phase); b != nil {
+		if c := b.Counts(); c.Failed+c.Doubt == 0 {
+			return nil, 0, nil
 		}
-		if len(out) == maxFailures {
-			more++
-			return
-		}
-		at[v.Address] = len(out)
-		out = append(out, Failure{Address: v.Address, Action: v.Action, Text: v.Failure + v.Doubtful})
-	})
-	if err != nil || len(out) == 0 {
+		f := failuresOf(b.Each)
+		return f.List, f.More, nil
+	}
+	lines, err := s.lines(phase)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
 		return nil, 0, err
 	}
-	err = s.eachOf(phase, func(v *timeline.Vertex) {
-		j, ok := at[v.Because]
-		switch {
-		case v.Status != timeline.Skipped || !ok:
-		case len(out[j].Skipped) < maxFailures:
-			out[j].Skipped = append(out[j].Skipped, v.Address)
-		default:
-			out[j].More++
-		}
-	})
-	return out, more, err
+	f, err := lines.failures()
+	return f.List, f.More, err
 }
 
 // timeOf returns the time since a run has begun, in milliseconds.
@@ -266,14 +309,14 @@ func (s *Service) Timeline(a *Actor, phase string, piece timeline.Piece) (write 
 	if b := s.timelines.get(phase); b != nil {
 		return func(w io.Writer) error { return b.Write(w, piece, s.timeOf(b)) }, true, nil
 	}
-	text, err := s.piece(phase, piece)
+	lines, err := s.lines(phase)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, false, notFound("there is no timeline of %s", phase)
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	return func(w io.Writer) error { _, err := w.Write(text); return err }, false, nil
+	return func(w io.Writer) error { _, err := w.Write(lines.piece(piece)); return err }, false, nil
 }
 
 // TimelineReader reads the changes of the timeline of a phase in progress.

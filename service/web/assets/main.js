@@ -28,7 +28,9 @@ function start(part) {
   for (const log of part.querySelectorAll("[data-log]")) followLog(log);
   const picture = part.querySelector("[data-picture]");
   if (picture) {
-    import("./run.js").then((run) => run.show(picture)).catch(() => {
+    const early = fetch(`${picture.dataset.picture}?outline=yes`);
+    early.catch(() => {}); // it is asked for again
+    import("./run.js").then((run) => run.show(picture, early)).catch(() => {
       picture.textContent = "The drawing could not be loaded. Reload the page.";
     });
   }

@@ -4,9 +4,11 @@ import { mount } from "./picture/run.js";
 import { listen, parse } from "./live.js";
 
 const address = (base, key, value) => `${base}?${new URLSearchParams({ [key]: value })}`;
+const outline = (box) => address(box.dataset.picture, "outline", "yes");
 
-// show draws the timeline for an element until the element leaves the page.
-export async function show(box) {
+// show draws the timeline for an element until the element leaves the page. early is the answer to the first request,
+// which was made before the modules were loaded.
+export async function show(box, early) {
   const root = document.createElement("div");
   let picture = null;
   let close = null;
@@ -33,21 +35,31 @@ export async function show(box) {
     },
   };
 
+  // begin shows what is drawn first: the run, or the outline of a large one.
+  async function begin(model) {
+    box.replaceChildren(root);
+    picture = mount(root, model, options);
+    box.picture = picture;
+    await new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)));
+    picture.shownAt = performance.now();
+  }
+
   // load fetches and shows the model. It returns whether the phase is in progress.
-  async function load() {
-    const answer = await fetch(box.dataset.picture, { headers: { Accept: "application/json" } });
+  async function load(asked) {
+    let answer = await asked;
     if (answer.status === 204) return answer.headers.get("X-Live") === "true" ? null : false;
-    const model = await answer.json();
+    let model = await answer.json();
     if (gone) return false;
-    if (picture) picture.replace(model);
-    else {
-      box.replaceChildren(root);
-      picture = mount(root, model, options);
-      box.picture = picture;
-      requestAnimationFrame(() => setTimeout(() => { picture.shownAt = performance.now(); }));
-      const wanted = new URLSearchParams(location.search).get("vertex");
-      if (wanted) picture.input.value = wanted, picture.search(wanted), picture.nextFound();
-    }
+    const first = !picture;
+    if (first) await begin(model);
+    if (model.outline) {
+      answer = await fetch(box.dataset.picture);
+      model = await answer.json();
+      if (gone) return false;
+      picture.replace(model);
+    } else if (!first) picture.replace(model);
+    const wanted = first && new URLSearchParams(location.search).get("vertex");
+    if (wanted) picture.input.value = wanted, picture.search(wanted), picture.nextFound();
     box.dataset.cursor = model.cursor;
     fetch(address(box.dataset.picture, "story", "yes")).then(async (told) => {
       if (told.status === 200 && !gone) picture.story(await told.json());
@@ -57,8 +69,10 @@ export async function show(box) {
 
   async function start() {
     let live = null;
+    const asked = early || fetch(outline(box));
+    early = null;
     try {
-      live = await load();
+      live = await load(asked);
     } catch {
       // It is tried again.
     }
@@ -76,7 +90,7 @@ export async function show(box) {
       },
       end: () => {
         close();
-        if (!over) load();
+        if (!over) load(fetch(box.dataset.picture)).catch(() => {}); // what was drawn last stays
       },
     });
   }

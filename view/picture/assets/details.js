@@ -24,7 +24,7 @@ export class Details {
     this.box.hidden = what === null;
     if (what === null) return this.box.replaceChildren();
     this.extra = element("div");
-    if (typeof what === "number") this.load(what);
+    if (typeof what === "number" && !this.host.run.outline) this.load(what);
     this.refresh();
     if (focus) this.box.querySelector("h3")?.focus();
   }
@@ -59,19 +59,18 @@ export class Details {
     const inside = this.box.contains(had) && had.dataset.key;
     const close = element("button", { type: "button", class: "picture-close", "data-key": "close",
       "aria-label": "Close", onclick: () => this.host.select(null) }, "✕");
-    const body = typeof this.what === "number" ? this.vertex(this.what) : this.group(this.what);
+    const fold = typeof this.what === "number" ? this.host.run.fold(this.what) : this.host.groups.all.get(this.what);
+    const body = fold ? this.group(fold) : typeof this.what === "number" ? this.vertex(this.what) : [];
     this.box.replaceChildren(close, ...body, this.extra);
     if (inside) this.box.querySelector(`[data-key="${CSS.escape(inside)}"]`)?.focus();
   }
 
-  group(id) {
-    const g = this.host.groups.all.get(id);
-    if (!g) return [];
-    const open = this.host.open.has(id);
+  group(g) {
+    const open = this.host.open.has(g.id);
     const rows = ORDER.split("").filter((s) => g.counts[s] > 0).map((s) => [STATUS[s], String(g.counts[s])]);
     return [element("h3", { tabindex: "-1" }, g.label), list([["Operations", String(g.total)], ...rows]),
       element("p", {}, element("button", { type: "button", "data-key": "fold",
-        onclick: () => this.host.toggle(id) }, open ? "Fold" : "Unfold"))];
+        onclick: () => this.host.toggle(g.id) }, open ? "Fold" : "Unfold"))];
   }
 
   vertex(i) {

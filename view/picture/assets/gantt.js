@@ -223,7 +223,7 @@ export class Gantt {
       const { started } = run;
       const small = end - begin < 2 * pixel;
       while (small && next < items.length && started[items[next]] - end < pixel) {
-        const later = firstFrom(run, items, end + pixel, now); // those before it end less than a pixel further on
+        const later = firstFrom(run, items, end + pixel, now, next); // those before it end less than a pixel further on
         if (later > next) {
           end = Math.max(end, run.until(items[later - 1], now));
           next = later;

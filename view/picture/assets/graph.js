@@ -28,7 +28,7 @@ export class Graph {
   get worst() { return this.surface.worst; }
 
   // layout places everything anew: after folding, when vertices are new, and now and then in the layout by time. Of a
-  // large run it is made in slices; until it is ready, the one before is shown.
+  // large run it is made in slices; until it is ready, the one before is shown, with the run that it was made of.
   layout() {
     this.stop?.();
     this.stop = null;
@@ -44,10 +44,11 @@ export class Graph {
   * layoutSteps() {
     const { run, groups, open } = this.host;
     const { list, at } = yield* groups.drawnSteps(open);
+    const of = { run, groups };
     const { pairs, extra } = yield* edgeSteps(run, at, list.length);
     yield;
     const n = list.length + extra;
-    if (this.mode !== "time") return { list, at, pairs, plan: byDepth(n, pairs) };
+    if (this.mode !== "time") return { of, list, at, pairs, plan: byDepth(n, pairs) };
     const begin = new Float64Array(n).fill(Infinity);
     for (let i = 0; i < at.length; i++) {
       if (at[i] >= 0 && run.started[i] >= 0) begin[at[i]] = Math.min(begin[at[i]], run.started[i]);
@@ -59,10 +60,11 @@ export class Graph {
     }
     yield;
     const plan = byTime(n, begin, layers(n, pairs), run.extent(run.now(this.host.clock())));
-    return { list, at, pairs, plan };
+    return { of, list, at, pairs, plan };
   }
 
-  adopt({ list, at, pairs, plan }) {
+  adopt({ of, list, at, pairs, plan }) {
+    this.of = of;
     this.places = list;
     this.spot = new Map(list.map((what, p) => [what, p]));
     this.at = at;
@@ -96,11 +98,14 @@ export class Graph {
     this.surface.invalidate();
   }
 
+  // current tells whether what is drawn is the run that the host has, and not one that it had before.
+  get current() { return this.of.run === this.host.run; }
+
   refreshPath() {
     this.pathAt = this.host.clock();
     this.path = new Set();
     this.pathPairs = new Set();
-    if (!this.showPath) return;
+    if (!this.showPath || !this.current) return;
     const { run } = this.host;
     let last = -1;
     for (const i of criticalPath(run, run.now(this.host.clock()))) {
@@ -137,7 +142,7 @@ export class Graph {
   }
 
   placeOf(what) {
-    if (what === null || what === undefined) return -1;
+    if (what === null || what === undefined || !this.current) return -1;
     return typeof what === "number" ? this.at[what] ?? -1 : this.spot.get(what) ?? -1;
   }
 
@@ -204,13 +209,18 @@ export class Graph {
     }
   }
 
+  // groupOf is the folded group that is drawn in a place; undefined for a vertex.
+  groupOf(what) {
+    return typeof what === "number" ? this.of.run.fold(what) : this.of.groups.all.get(what);
+  }
+
   statusOf(what) {
-    return typeof what === "number" ? this.host.run.status[what] : worst(this.host.groups.all.get(what).counts);
+    return typeof what === "number" ? this.of.run.status[what] : worst(this.of.groups.all.get(what).counts);
   }
 
   faded(what) {
     const { found, foundGroups } = this.host;
-    return found !== null && !(typeof what === "number" ? found.has(what) : foundGroups.has(what));
+    return found !== null && this.current && !(typeof what === "number" ? found.has(what) : foundGroups.has(what));
   }
 
   drawDot(c, colours, p, x, y) {
@@ -221,10 +231,9 @@ export class Graph {
   }
 
   drawPlace(c, colours, p, x, y, small, selected) {
-    const { run, groups } = this.host;
     const what = this.places[p];
-    const isGroup = typeof what !== "number";
-    const g = isGroup ? groups.all.get(what) : null;
+    const g = this.groupOf(what);
+    const isGroup = g !== undefined;
     const status = this.statusOf(what);
     const w = NODE.width, h = NODE.height;
     c.globalAlpha = this.faded(what) ? 0.25 : 1;
@@ -265,7 +274,7 @@ export class Graph {
       }
       c.textAlign = "left";
       c.fillStyle = colours.text;
-      const text = isGroup ? `▸ ${g.label} (${g.total})` : run.name(what);
+      const text = isGroup ? `▸ ${g.label} (${g.total})` : this.of.run.name(what);
       const room = isGroup ? w - 12 : w - 30;
       c.fillText(this.surface.cut(c, text, room), x + (isGroup ? 6 : 25), y + h / 2 - (isGroup ? 2 : 0));
     }
@@ -274,6 +283,7 @@ export class Graph {
 
   // hit finds the place at a point of the canvas; -1: none.
   hit(px, py) {
+    if (!this.current) return -1;
     const x = (px - this.view.x) / this.view.scale, y = (py - this.view.y) / this.view.scale;
     const { plan } = this;
     for (let p = this.places.length - 1; p >= 0; p--) {
@@ -293,6 +303,7 @@ export class Graph {
 
   // step finds the next place in a direction from the selected one, and selects it.
   step(dx, dy) {
+    if (!this.current) return;
     const { plan } = this;
     const from = this.placeOf(this.host.selected);
     if (from < 0) {
@@ -361,7 +372,7 @@ export class Graph {
         ArrowLeft: () => this.step(-1, 0), ArrowRight: () => this.step(1, 0), ArrowUp: () => this.step(0, -1),
         ArrowDown: () => this.step(0, 1), "+": () => this.zoom(1.25), "=": () => this.zoom(1.25),
         "-": () => this.zoom(0.8), 0: () => this.fit(), Enter: () => this.host.toggle(this.host.selected),
-        Escape: () => this.host.select(null), Home: () => this.places.length > 0 && this.choose(0),
+        Escape: () => this.host.select(null), Home: () => this.current && this.places.length > 0 && this.choose(0),
       };
       const act = !e.ctrlKey && !e.metaKey && !e.altKey && keys[e.key];
       if (act) {

@@ -116,9 +116,15 @@ function laneLabel(crew, slot) {
   return `${pool}${worker} ${slot + 1}`;
 }
 
-// firstFrom finds the first item of a lane that is not over at a time.
-export function firstFrom(run, items, time, now) {
-  let low = 0, high = items.length;
+// firstFrom finds the first item of a lane, from one on, that is not over at a time. It costs little if that is near.
+export function firstFrom(run, items, time, now, from = 0) {
+  let low = from, high = from, step = 1;
+  while (high < items.length && run.until(items[high], now) < time) {
+    low = high + 1;
+    high += step;
+    step *= 2;
+  }
+  high = Math.min(high, items.length);
   while (low < high) {
     const middle = (low + high) >> 1;
     if (run.until(items[middle], now) < time) low = middle + 1;

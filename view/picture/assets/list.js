@@ -75,8 +75,8 @@ export class List {
   line(k) {
     const { run, groups, open, selected, found } = this.host;
     const [what, level] = this.rows[k];
-    const isGroup = typeof what !== "number";
-    const g = isGroup ? groups.all.get(what) : null;
+    const g = typeof what === "number" ? run.fold(what) : groups.all.get(what);
+    const isGroup = g !== undefined;
     const status = isGroup ? ORDER.split("").find((s) => g.counts[s] > 0) || "w" : run.status[what];
     const said = isGroup ? ORDER.split("").filter((s) => g.counts[s] > 0).map((s) => `${g.counts[s]} ${STATUS[s]}`)
       .join(", ") : STATUS[status];

@@ -73,6 +73,7 @@ export class Run {
     }
     this.more = new Array(n);
     for (const i in c.more || {}) this.more[i] = c.more[i];
+    this.outline = Boolean(json.outline); // vertices are what is drawn first, and some of them are folded groups
     this.told = null; // the story, when it has come
     this.received = 0; // when the model came, by the caller's clock
     this.edges = null; // who depends on whom, when somebody has asked
@@ -199,6 +200,8 @@ export class Run {
     return out;
   }
 
+  // fold is the group that a vertex of an outline stands for: { id, label, total, counts }; undefined: none.
+  fold(i) { return this.more[i]?.fold; }
   holds(i) { return this.more[i]?.holds || []; }
   failure(i) { return this.more[i]?.failure || ""; }
   because(i) { return this.more[i]?.because || ""; }

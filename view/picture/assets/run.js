@@ -2,6 +2,7 @@
 //
 //   import { mount } from "./run.js";
 //   const picture = mount(element, model, { lines, plan });
+//   picture.replace(model);   // the whole model, when the first one was an outline
 //   picture.story(story);     // the second piece of the model, when it has come
 //   picture.apply(changes);   // as often as they come: they are shown together, once in a frame
 //   picture.destroy();
@@ -175,12 +176,16 @@ class Picture {
     if (this.selected !== null) this.details.show(this.selected);
   }
 
-  // replace shows another model of the run: after a page has lost its place in the stream.
+  // replace shows another model of the run: the whole one after an outline, or after a page has lost its place in the
+  // stream.
   replace(model) {
     this.pending.clear();
     this.latest = null;
-    this.load(model);
+    const had = typeof this.selected === "number" ? this.run.fold(this.selected)?.id ?? this.run.number[this.selected] :
+      this.selected;
     this.select(null);
+    this.load(model);
+    this.slow = null;
     this.gantt.destroy();
     this.gantt = new Gantt(this.ganttCanvas.cloneNode(), this);
     this.ganttCanvas.replaceWith(this.gantt.canvas);
@@ -188,6 +193,7 @@ class Picture {
     this.search(this.input.value);
     this.refold();
     this.tick();
+    this.select((typeof had === "number" ? this.run.at.get(had) : this.groups.all.has(had) ? had : null) ?? null);
   }
 
   // tick is what time alone changes.
@@ -201,7 +207,7 @@ class Picture {
   repaint() { this[this.shown].surface.invalidate(); }
 
   describe(what) {
-    if (typeof what === "number") return this.run.title(what);
+    if (typeof what === "number") return this.run.fold(what)?.label ?? this.run.title(what);
     const g = this.groups.all.get(what);
     return g.kind === "range" ? `${this.describe(g.parent)} ${g.label}` : g.id.slice(2);
   }
@@ -223,7 +229,7 @@ class Picture {
     }
     this.list.reveal(what);
     this.said.textContent = typeof what === "number" ?
-      `${this.run.title(what)}, ${STATUS[this.run.status[what]]}` : this.describe(what);
+      `${this.describe(what)}, ${STATUS[this.run.status[what]]}` : this.describe(what);
     this.repaint();
   }
 
@@ -235,6 +241,7 @@ class Picture {
   }
 
   toggle(what) {
+    if (typeof what === "number") what = this.run.fold(what)?.id; // of an outline: it is unfolded when the rest has come
     if (typeof what !== "string" || what === ROOT) return;
     if (this.open.has(what)) this.open.delete(what);
     else this.open.add(what);
@@ -325,6 +332,7 @@ class Picture {
   }
 
   whereTimeGoes(now) {
+    if (this.run.outline) return [element("p", { class: "picture-quiet" }, "Loading the operations…")];
     const path = criticalPath(this.run, now);
     const times = pathTimes(this.run, path, now);
     if (times.length === 0) return [];
