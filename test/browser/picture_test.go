@@ -102,6 +102,46 @@ func TestAReportOpensFromTheDiskAndIsUsedByKeyboard(t *testing.T) {
 	}
 }
 
+func TestTheCriticalPathIsFollowedByKeyboard(t *testing.T) {
+	s := Open(t)
+	s.report(drawnRun(200)) // seven rounds of 32, each operation behind one of the round before
+	s.do(chromedp.Focus(`#picture-tab-gantt`, chromedp.ByQuery), chromedp.KeyEvent(kb.ArrowLeft))
+	s.tabTo("the critical path", `e.textContent === "Critical path"`, "\r")
+	at := func(what string) {
+		t.Helper()
+		s.until("it is not at "+what, `document.querySelector(".picture-steps")?.innerText.includes(`+quoted(what)+`)`)
+	}
+	at("critical path: 1 of 7")
+	s.tabTo("the next step", `e.textContent === "Next"`, "\r")
+	at("critical path: 2 of 7")
+	s.do(chromedp.KeyEvent("\r")) // the button has kept the focus
+	at("critical path: 3 of 7")
+	path := value[[]string](s, `picture.path().map((i) => picture.run.address(i))`)
+	if got := value[string](s, `document.querySelector(".picture-details h3").innerText`); got != path[2] {
+		t.Errorf("it is at %s, and the path is %v", got, path)
+	}
+}
+
+// Opening the details made the canvas smaller, and a part of the graph was out of sight.
+func TestAGraphThatShowsEverythingStillDoesInAnotherSize(t *testing.T) {
+	s := Open(t)
+	s.report(drawnRun(100))
+	s.do(chromedp.Click(`#picture-tab-graph`, chromedp.ByQuery))
+	const whole = `(({ view, plan, surface }) => surface.width > 0 && view.x >= 0 &&
+		view.x + plan.width * view.scale <= surface.width)(picture.graph)`
+	s.until("the graph is not in sight", whole)
+	for _, width := range []int64{900, 700, 1600} {
+		s.do(chromedp.EmulateViewport(width, 900))
+		s.until(fmt.Sprintf("the graph is not in sight on %d pixels", width), whole)
+	}
+	s.do(chromedp.Focus(`#picture-graph canvas`, chromedp.ByQuery), chromedp.KeyEvent("+"), chromedp.KeyEvent("+"))
+	scale := value[float64](s, `picture.graph.view.scale`)
+	s.do(chromedp.EmulateViewport(1200, 900))
+	if got := value[float64](s, `picture.graph.view.scale`); got != scale {
+		t.Errorf("the scale that was chosen is %g, and now it is %g", scale, got)
+	}
+}
+
 func TestAReportOfAHundredThousandOpensFromTheDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it makes a large file")

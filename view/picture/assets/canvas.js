@@ -78,6 +78,13 @@ export class Surface {
     });
   }
 
+  // fit returns the first of some texts that is not wider than so many pixels, or else what is left of the last one.
+  fit(c, texts, width) {
+    const last = texts.length - 1;
+    for (let k = 0; k < last; k++) if (this.cut(c, texts[k], width) === texts[k]) return texts[k];
+    return this.cut(c, texts[last], width);
+  }
+
   // cut shortens text to a width in pixels, in its middle, because addresses differ at both ends.
   cut(c, text, width) {
     if (width < 14) return "";

@@ -93,7 +93,7 @@ export class Details {
       }
     }
     if (run.holds(i).length > 0) rows.push(["Holds permits of", run.holds(i).join(", ")]);
-    const out = [element("h3", { tabindex: "-1" }, run.title(i)), list(rows)];
+    const out = [element("h3", { tabindex: "-1" }, run.title(i)), ...this.steps(i), list(rows)];
     const text = (title, said) => {
       if (said) out.push(element("h4", {}, title), element("pre", { class: "picture-text", tabindex: "0" }, said));
     };
@@ -107,6 +107,18 @@ export class Details {
     this.links(out, "Depends on", run.through(i, false, 400), (j) => !over(run.status[j]));
     this.links(out, "Needed by", run.through(i, true, 400), () => false);
     return out;
+  }
+
+  // steps goes along the critical path, while it is shown.
+  steps(i) {
+    if (!this.host.following) return [];
+    const path = this.host.path();
+    const at = path.indexOf(i);
+    if (at < 0) return [];
+    const step = (to, text) => element("button", { type: "button", "data-key": text, disabled: path[to] === undefined,
+      onclick: () => this.host.select(path[to], true) }, text);
+    return [element("p", { class: "picture-steps" }, step(at - 1, "Previous"), step(at + 1, "Next"),
+      ` critical path: ${at + 1} of ${path.length}`)];
   }
 
   // waiting says what a vertex waits for, and has waited for.
@@ -152,7 +164,7 @@ export class Details {
     const { run } = this.host;
     return element("button", { type: "button", class: "picture-link", "data-key": `v${j}`,
       onclick: () => this.host.select(j, true) },
-    element("span", { class: `picture-mark status-${run.status[j]}`, "aria-hidden": "true" }, "● "),
+    element("span", { class: `picture-mark status-${run.status[j]}`, "aria-hidden": "true" }, "●"),
     `${run.title(j)}, ${STATUS[run.status[j]]}`);
   }
 }

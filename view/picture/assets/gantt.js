@@ -261,7 +261,7 @@ export class Gantt {
       c.fillStyle = colours.back;
       c.textAlign = "left";
       const mark = run.status[i] === "f" || run.status[i] === "u" ? `${MARKS[run.status[i]]} ` : "";
-      c.fillText(this.surface.cut(c, mark + run.name(i), to - x - 8), x + 4, y + 3 + BAR / 2 + 0.5);
+      c.fillText(this.surface.fit(c, run.labels(i).map((text) => mark + text), to - x - 8), x + 4, y + 3 + BAR / 2 + 0.5);
     } else if (run.status[i] === "f") {
       c.fillStyle = colours.f;
       c.textAlign = "center";

@@ -19,6 +19,7 @@ export class Graph {
     this.showPath = false;
     this.path = new Set();
     this.fitted = false;
+    this.follows = true; // the view shows everything, whatever size the canvas has, until somebody moves it
     this.laidOut = 0;
     this.surface = new Surface(canvas, (c, colours) => this.draw(c, colours));
     this.listen();
@@ -48,7 +49,7 @@ export class Graph {
     const { pairs, extra } = yield* edgeSteps(run, at, list.length);
     yield;
     const n = list.length + extra;
-    if (this.mode !== "time") return { of, list, at, pairs, plan: byDepth(n, pairs) };
+    if (this.mode !== "time") return { of, list, at, pairs, plan: byDepth(n, pairs, this.surface) };
     const begin = new Float64Array(n).fill(Infinity);
     for (let i = 0; i < at.length; i++) {
       if (at[i] >= 0 && run.started[i] >= 0) begin[at[i]] = Math.min(begin[at[i]], run.started[i]);
@@ -59,7 +60,8 @@ export class Graph {
       }
     }
     yield;
-    const plan = byTime(n, begin, layers(n, pairs), run.extent(run.now(this.host.clock())));
+    const plan = byTime(n, begin, layers(n, pairs), run.extent(run.now(this.host.clock())),
+      this.surface);
     return { of, list, at, pairs, plan };
   }
 
@@ -120,7 +122,8 @@ export class Graph {
     const { width, height } = this.plan;
     const s = this.surface;
     if (s.width === 0) return;
-    this.fitted = true;
+    this.fitted = this.follows = true;
+    this.fittedTo = `${s.width} ${s.height}`;
     const scale = Math.min(1.2, (s.width - 40) / Math.max(1, width), (s.height - 40) / Math.max(1, height));
     this.view.scale = Math.max(0.02, scale);
     this.view.x = Math.max(20, (s.width - width * this.view.scale) / 2);
@@ -134,10 +137,17 @@ export class Graph {
     const p = this.placeOf(what);
     if (p < 0) return;
     const v = this.view, s = this.surface;
-    if (v.scale < 0.45) v.scale = 0.8;
+    if (this.follows) this.fit();
+    if (v.scale < 0.45) {
+      v.scale = 0.8;
+      this.follows = false;
+    }
     const x = this.plan.x[p] * v.scale + v.x, y = this.plan.y[p] * v.scale + v.y;
-    if (x < 20 || x + NODE.width * v.scale > s.width - 20) v.x += s.width / 2 - x - NODE.width * v.scale / 2;
-    if (y < 20 || y + NODE.height * v.scale > s.height - 20) v.y += s.height / 2 - y;
+    const aside = x < 20 || x + NODE.width * v.scale > s.width - 20;
+    const above = y < 20 || y + NODE.height * v.scale > s.height - 20;
+    if (aside) v.x += s.width / 2 - x - NODE.width * v.scale / 2;
+    if (above) v.y += s.height / 2 - y;
+    if (aside || above) this.follows = false;
     s.invalidate();
   }
 
@@ -147,8 +157,8 @@ export class Graph {
   }
 
   draw(c, colours) {
-    if (!this.fitted) this.fit();
     const { view, plan, surface } = this;
+    if (!this.fitted || this.follows && this.fittedTo !== `${surface.width} ${surface.height}`) this.fit();
     const left = -view.x / view.scale - NODE.width, right = (surface.width - view.x) / view.scale;
     const top = -view.y / view.scale - NODE.height, bottom = (surface.height - view.y) / view.scale;
     c.translate(view.x, view.y);
@@ -157,7 +167,7 @@ export class Graph {
     const n = this.places.length;
     const small = view.scale < 0.35;
     const tiny = view.scale * NODE.height < 6; // there is a colour to be seen, and no more
-    c.font = `12px ${surface.font}`;
+    c.font = `${fontSize(view.scale)}px ${surface.font}`;
     c.textBaseline = "middle";
     const selected = this.placeOf(this.host.selected);
     for (let p = 0; p < n; p++) {
@@ -274,9 +284,9 @@ export class Graph {
       }
       c.textAlign = "left";
       c.fillStyle = colours.text;
-      const text = isGroup ? `▸ ${g.label} (${g.total})` : this.of.run.name(what);
+      const texts = isGroup ? [`▸ ${g.label} (${g.total})`] : this.of.run.labels(what);
       const room = isGroup ? w - 12 : w - 30;
-      c.fillText(this.surface.cut(c, text, room), x + (isGroup ? 6 : 25), y + h / 2 - (isGroup ? 2 : 0));
+      c.fillText(this.surface.fit(c, texts, room), x + (isGroup ? 6 : 25), y + h / 2 - (isGroup ? 2 : 0));
     }
     c.globalAlpha = 1;
   }
@@ -294,6 +304,7 @@ export class Graph {
 
   zoom(factor, px = this.surface.width / 2, py = this.surface.height / 2) {
     const v = this.view;
+    this.follows = false;
     const scale = Math.min(4, Math.max(0.02, v.scale * factor));
     v.x = px - (px - v.x) * scale / v.scale;
     v.y = py - (py - v.y) * scale / v.scale;
@@ -344,6 +355,7 @@ export class Graph {
       }
       const dx = e.offsetX - drag.x, dy = e.offsetY - drag.y;
       drag.moved = drag.moved || Math.abs(dx) + Math.abs(dy) > 4;
+      this.follows = this.follows && !drag.moved;
       this.view.x = drag.vx + dx;
       this.view.y = drag.vy + dy;
       this.surface.invalidate();
@@ -363,6 +375,7 @@ export class Graph {
     this.canvas.addEventListener("wheel", (e) => {
       e.preventDefault();
       if (e.shiftKey) {
+        this.follows = false;
         this.view.x -= e.deltaY + e.deltaX;
         this.surface.invalidate();
       } else this.zoom(Math.exp(-e.deltaY / 400), e.offsetX, e.offsetY);
@@ -387,6 +400,9 @@ export class Graph {
     this.surface.destroy();
   }
 }
+
+// fontSize keeps names readable in a drawing that is made smaller, as far as they fit into their places.
+function fontSize(scale) { return Math.min(16, Math.max(12, Math.round(11 / scale))); }
 
 // worst is the status that people want to see first of those that are counted.
 function worst(counts) {

@@ -319,11 +319,13 @@ export function layers(n, pairs) {
   return layer;
 }
 
-export const NODE = { width: 190, height: 26, gapX: 90, gapY: 10, rows: 60 };
+export const NODE = { width: 190, height: 26, gapX: 90, gapY: 10 };
+const READABLE = 0.65; // the scale from which on names are read well
 
-// byDepth lays n places out in layers, from left to right. Within a layer, what depends on neighbours is neighbours.
-// widths of junctions (from place real on) are small. It returns x and y of the upper left corners, and the size.
-export function byDepth(n, pairs, real = n) {
+// byDepth lays n places out in layers, from left to right. Within a layer, what depends on neighbours is neighbours. A
+// layer has several columns where names could not be read otherwise in a drawing of the size screen. It returns x and y
+// of the upper left corners, and the size.
+export function byDepth(n, pairs, screen) {
   const layer = layers(n, pairs);
   let count = 0;
   for (let i = 0; i < n; i++) count = Math.max(count, layer[i] + 1);
@@ -332,8 +334,9 @@ export function byDepth(n, pairs, real = n) {
   if (n <= 5000) untangle(columns, layer, n, pairs);
   const x = new Float64Array(n), y = new Float64Array(n);
   let right = 0, bottom = 0;
+  const most = rowsFor(columns.map((column) => column.length), screen);
   for (const column of columns) {
-    const wrap = Math.max(1, Math.ceil(column.length / Math.max(NODE.rows, Math.ceil(Math.sqrt(column.length) * 3))));
+    const wrap = Math.max(1, Math.ceil(column.length / most));
     const rows = Math.ceil(column.length / wrap);
     column.forEach((v, k) => {
       x[v] = right + Math.floor(k / rows) * (NODE.width + 20);
@@ -343,12 +346,26 @@ export function byDepth(n, pairs, real = n) {
     right += wrap * (NODE.width + 20) - 20 + NODE.gapX;
   }
   for (const column of columns) { // short columns stand in the middle
-    const rows = Math.min(column.length, Math.ceil(column.length / Math.max(1, Math.ceil(column.length /
-      Math.max(NODE.rows, Math.ceil(Math.sqrt(column.length) * 3))))));
+    const rows = Math.ceil(column.length / Math.max(1, Math.ceil(column.length / most)));
     const shift = (bottom - (rows * (NODE.height + NODE.gapY) - NODE.gapY)) / 2;
     for (const v of column) y[v] += Math.max(0, shift);
   }
   return { x, y, width: Math.max(0, right - NODE.gapX), height: bottom, layer };
+}
+
+// rowsFor chooses how many places are below each other: as many as can be read, or else as many as are drawn largest.
+function rowsFor(layers, screen) {
+  const wide = screen?.width || 1000, high = screen?.height || 600; // before it is on the screen
+  const longest = Math.max(1, ...layers);
+  let best = longest, most = 0;
+  for (let rows = longest; rows >= 1; rows = Math.min(rows - 1, Math.floor(rows * 0.9))) {
+    let width = -NODE.gapX;
+    for (const n of layers) width += Math.max(1, Math.ceil(n / rows)) * (NODE.width + 20) - 20 + NODE.gapX;
+    const scale = Math.min(wide / width, high / (rows * (NODE.height + NODE.gapY)));
+    if (scale > most) [best, most] = [rows, scale];
+    if (scale >= READABLE) break;
+  }
+  return best;
 }
 
 // untangle orders the columns: each place by the middle of those that it is joined with in the columns before, then
@@ -382,13 +399,15 @@ function untangle(columns, layer, n, pairs) {
 }
 
 // byTime lays places out by when they began: begin has the time of each, Infinity where it has not. What has not begun
-// stands behind the time now, by layer. Rows are filled from above.
-export function byTime(n, begin, layer, now) {
+// stands behind the time now, by layer. Rows are filled from above. What has begun is about as wide as it is high, in
+// units of the size screen.
+export function byTime(n, begin, layer, now, screen) {
   const x = new Float64Array(n), y = new Float64Array(n);
   const step = NODE.width + 14;
   let begun = 0;
   for (let i = 0; i < n; i++) if (begin[i] !== Infinity) begun++;
-  const width = Math.max(step * 4, Math.ceil(Math.sqrt(begun) * 3) * step / 2);
+  const shape = screen?.width && screen?.height ? screen.width / screen.height : 1.6;
+  const width = Math.max(step * 3, Math.sqrt(1.5 * begun * step * (NODE.height + NODE.gapY) * shape));
   const scale = now > 0 ? width / now : 0;
   const order = Array.from({ length: n }, (_, i) => i).sort((a, b) => begin[a] - begin[b] ||
     layer[a] - layer[b] || a - b);

@@ -17,6 +17,7 @@ const WAITS = { t: "its turn", l: "a permit of the limit", p: "a slot of the poo
 export function waitText([kind, name]) {
   if (kind === "t") return "its turn: others come first";
   if (kind === "o") return "on the way";
+  if (kind === "l" && name === "default") return "a permit of the limit default (the parallelism)";
   return `${WAITS[kind] || "something"} ${name}`;
 }
 
@@ -219,6 +220,16 @@ export class Run {
   // name is the address within its module, address the whole one.
   name(i) { return this.block[i] + this.key[i]; }
   address(i) { return this.module[i] ? `${this.module[i]}.${this.block[i]}${this.key[i]}` : this.name(i); }
+
+  // labels are what a vertex is called where there is little room, the longest first: with its module, without the
+  // type, and without the module.
+  labels(i) {
+    const { block } = this;
+    const name = block[i].slice(block[i].lastIndexOf(".") + 1) + this.key[i];
+    if (!this.module[i]) return [this.name(i), name];
+    const module = this.module[i].replace(/(^|\.)module\./g, "$1");
+    return [`${module} ${this.name(i)}`, `${module} ${name}`, name];
+  }
 
   // find returns the vertex of an address; NONE without one.
   find(address) {

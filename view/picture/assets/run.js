@@ -123,11 +123,13 @@ class Picture {
     this.graph.setPath(this.following);
     this.gantt.setPath(true);
     if (!this.following) return;
-    const path = criticalPath(this.run, this.run.now(this.clock()));
+    const path = this.path();
     for (const i of path) this.uncover(i);
     this.refold();
-    if (path.length > 0) this.select(path[0]);
+    if (path.length > 0) this.select(path[0], true);
   }
+
+  path() { return criticalPath(this.run, this.run.now(this.clock())); }
 
   // apply takes changes. They are shown in the next frame, together with all that come until then.
   apply(changes) {

@@ -147,6 +147,24 @@ test("no two places lie on each other", () => {
   }
 });
 
+// A layer was one column of up to 60 places. In a drawing of the usual size they were too small for their names.
+test("a long layer has as many columns as make its names readable, and a short one has one", () => {
+  const screen = { width: 985, height: 612 };
+  const fan = (n) => byDepth(n + 2, Array.from({ length: n }, (_, i) => [[0, i + 1], [i + 1, n + 1]]).flat(), screen);
+  const columns = (plan) => new Set(plan.x).size - 2;
+  const scale = (plan) => Math.min(screen.width / plan.width, screen.height / plan.height);
+  assert.deepEqual([columns(fan(10)), columns(fan(48))], [1, 2]);
+  assert.ok(scale(fan(48)) > 0.65, `${scale(fan(48))}`);
+  const most = byTime(100, Float64Array.from({ length: 100 }, (_, i) => i), new Int32Array(100), 100, screen);
+  assert.ok(scale(most) > 0.4, `${scale(most)}`);
+});
+
+test("names lose their type first and their module last, where there is little room", () => {
+  const r = run([["module.a.module.b.fleet_vm.node[3]", "d", 0, 1], ["data.fleet_vm.x", "d", 0, 1]]);
+  assert.deepEqual(r.labels(0), ["a.b fleet_vm.node[3]", "a.b node[3]", "node[3]"]);
+  assert.deepEqual(r.labels(1), ["data.fleet_vm.x", "x"]);
+});
+
 test("a slot has one operation at a time, live as from the beginning", () => {
   const r = run([["a.a", "d", 0, 30], ["a.b", "r", 10, -1], ["a.c", "d", 30, 40], ["a.d", "s", -1, 50]]);
   const lanes = new Lanes(r);
