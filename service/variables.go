@@ -378,8 +378,8 @@ func effective(tx *store.Tx, w *record.Workspace, r *record.Run) (*given, error)
 	return collect(tx, w, r, parents)
 }
 
-// sources returns the IDs that the variables of a workspace belong to, from the lowest precedence to the highest: global
-// sets, sets of the project, sets of the workspace, the workspace, sets with priority.
+// sources returns the IDs that the variables of a workspace belong to, from the lowest precedence to the highest:
+// global sets, sets of the project, sets of the workspace, the workspace, sets with priority.
 func sources(tx *store.Tx, w *record.Workspace) ([]string, error) {
 	sets, err := variableSets.Select(tx, "organization", strings.ToLower(w.Organization))
 	if err != nil {

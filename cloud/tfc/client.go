@@ -276,9 +276,9 @@ func (c *Client) askFor(ctx context.Context, method, path string, query url.Valu
 	return nil
 }
 
-// read sends a request, and reads the response, of at most a number of bytes. An error response is a *Refusal. A request
-// that only reads is repeated if the connection was lost in the middle of the response: the service may have been
-// restarted.
+// read sends a request, and reads the response, of at most a number of bytes. An error response is a *Refusal. A
+// request that only reads is repeated if the connection was lost in the middle of the response: the service may have
+// been restarted.
 func (c *Client) read(ctx context.Context, q request, most int64) (code int, data []byte, err error) {
 	for attempt := 1; ; attempt++ {
 		answer, err := c.send(ctx, q)

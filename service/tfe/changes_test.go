@@ -202,7 +202,8 @@ func TestAllVariablesAreThoseThatARunHas(t *testing.T) {
 		must(t, of(s.PutVariable(s.Admin, parent, "", service.VariableSettings{Key: &key, Value: &value,
 			Sensitive: servicetest.Ptr(key == "secret")})))
 	}
-	first := must(t, of(s.CreateVariableSet(s.Admin, record.VariableSet{Organization: "acme", Name: "first", Global: true})))
+	first := must(t, of(s.CreateVariableSet(s.Admin, record.VariableSet{
+		Organization: "acme", Name: "first", Global: true})))
 	last := must(t, of(s.CreateVariableSet(s.Admin, record.VariableSet{
 		Organization: "acme", Name: "last", Global: true, Priority: true})))
 	for _, key := range []string{"a", "b", "c", "secret"} {
