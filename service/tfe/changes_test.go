@@ -90,8 +90,8 @@ func TestOnlyOwnersChangeTheOwnersTeam(t *testing.T) {
 	}
 }
 
-// Programs asked for the tags of an organization, and got 404; a tag that was named by its ID became a new one, with the
-// ID as its name.
+// Programs asked for the tags of an organization, and got 404; a tag that was given by its ID became a new one, with
+// the ID as its name.
 func TestTheTagsOfAnOrganizationAreListedAddedAndDeleted(t *testing.T) {
 	s := newSite(t)
 	one, two := s.NewWorkspace("one"), s.NewWorkspace("two")
