@@ -22,7 +22,8 @@ PLAY = $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(
 MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint lint-more vet generate bench pages backends servers servers-kubernetes servers-consul contend sim sim-service fault fault-large fault-service teams watching interrupts conformance tools clean
+.PHONY: help build test race lint lint-more vet generate bench pages backends servers servers-kubernetes servers-consul \
+	contend sim sim-service fault fault-large fault-service teams people watching interrupts conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +70,9 @@ fault-service: ## kill a service, its workers and NATS, and fill disks: 200 time
 teams: ## eight teams change a state of 20,000 objects at once, and the service is killed three times
 	$(GO) test ./test/system -count=1 -timeout=2h -v -run TeamsChange \
 		-teams=8 -objects=20000 -changes=250 -lasts=200ms -rounds=3
+
+people: ## twenty people use one service for ten minutes, over 40 workspaces; a backup is made meanwhile
+	$(GO) test ./test/system -count=1 -timeout=1h -v -run ManyPeople -people=20 -workspaces=40 -lasting=10m
 
 watching: ## 20,000 objects are read every 10 minutes beside applies; OBJECTS=N, PERIOD=DURATION, BEHIND=N
 	$(GO) test ./test/system -count=1 -timeout=3h -v -run AppliesBesideWatching \

@@ -33,3 +33,18 @@ func Spent(pid int) (time.Duration, error) {
 	}
 	return time.Duration(total) * time.Second / ticks, nil
 }
+
+// Memory returns the memory that a process has to itself, in bytes: without the files that it maps.
+func Memory(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if size, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(size), " kB"), 10, 64)
+			return n << 10, err
+		}
+	}
+	return 0, fmt.Errorf("/proc/%d/status does not tell", pid)
+}
