@@ -1,7 +1,7 @@
-// Package adapters gives estates what they are built on: stores in bbolt, and connections to NATS servers and workers,
-// elsewhere or inside this process.
+// Package adapters provides estates with stores in bbolt, and with connections to NATS servers and workers, remote or
+// in this process.
 //
-// It knows no commands and prints nothing: what it has to tell goes to Connector.Tell.
+// It knows no commands and prints nothing: messages for people go to Connector.Tell.
 package adapters
 
 import (
@@ -27,48 +27,50 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// Slots is how many operations the embedded worker carries out at a time: enough that the limits decide.
+// Slots is the number of operations that the embedded worker carries out at a time. It is so large that only the limits
+// of runs matter.
 const Slots = 256
 
-// Connector connects the estates of one process: to the NATS server that the options, the environment or the rules
-// name, or else to a server and a worker that it starts in this process. It implements estate.Connector.
+// Connector connects the estates of one process to the NATS server that the options, the environment or the rules name.
+// If none is named, it starts a server and a worker in this process. It implements estate.Connector.
 type Connector struct {
-	// NATS is what the options of the command line say; see Server.
+	// NATS has the options of the command line; see Server.
 	NATS    natsconn.Settings
 	Environ environ.Variables
 	Version string
-	// Path returns the path of a file that a setting names; nil leaves names to the process's working directory.
+	// Path returns the path of a file that a setting names; nil: relative to the working directory of the process.
 	Path func(name string) string
-	// Tell shows people a text.
+	// Tell shows a text to people.
 	Tell func(text string)
-	// Log and PluginLog are those of the embedded worker.
+	// Log and PluginLog are the logs of the embedded worker.
 	Log       *slog.Logger
 	PluginLog hclog.Logger
-	// Leaving ends when the process leaves; AtEnd has fn called when it is ended at once.
+	// Leaving ends when the process is told to leave at once. AtEnd registers a function that is called if the process
+	// exits without closing its connections.
 	Leaving context.Context //nolint:containedctx // it lives as long as the process
 	AtEnd   func(fn func(context.Context)) (forget func())
 
-	retired []*jet.Embedded // servers that are used no more, and end with the process
+	retired []*jet.Embedded // servers that no estate uses any more; they end with the process
 }
 
-// transport is a connection with what was started for it: with the embedded default, a NATS server and a worker in
-// this process.
+// transport is a connection and the parts that Connect started for it: with the embedded default, these are a NATS
+// server and a worker in this process.
 type transport struct {
 	conn     *jet.Conn
 	embedded *jet.Embedded
 	hosted   *hosting.Hosted
 	// retire ends the use of the embedded server.
 	retire func() error
-	// temporary is the directory of what was started; empty when that is in the home of a store.
+	// temporary is the directory of the embedded server and worker; empty if they use the home of a store.
 	temporary string
 
 	drain, leave context.CancelCauseFunc
 	worked       chan error
-	kept         func() bool // ends what has the worker leave with the command
+	kept         func() bool // unregisters the function that makes the worker leave with the command
 }
 
-// Connect implements estate.Connector: it connects to the NATS server that is named, or starts the embedded default: in
-// the home of a store, or in a temporary directory where there is none.
+// Connect implements estate.Connector. It connects to the named NATS server. If none is named, it starts the embedded
+// server and worker in the home of the store, or in a temporary directory if there is no home.
 func (c *Connector) Connect(ctx context.Context, o estate.ConnectOptions) (estate.Connection, diag.List) {
 	server, home := c.Server(o.Rules), o.Home
 	logLine := func(line string) { c.Tell(line + "\n") }
@@ -79,7 +81,7 @@ func (c *Connector) Connect(ctx context.Context, o estate.ConnectOptions) (estat
 		}
 		return &transport{conn: conn}, nil
 	}
-	for _, e := range c.retired { // this process goes on with a store that it was about to leave
+	for _, e := range c.retired { // this process uses a store again whose server it has retired
 		if err := e.Close(); err != nil {
 			return nil, diag.Errors("Failed to stop the embedded NATS server", err.Error()+".", nil)
 		}
@@ -149,12 +151,12 @@ func (c *Connector) Connect(ctx context.Context, o estate.ConnectOptions) (estat
 // Elsewhere implements estate.Connector.
 func (c *Connector) Elsewhere(rules *placement.Rules) bool { return c.Server(rules).URL != "" }
 
-// Reattach returns the providers that run already.
+// Reattach returns the providers that already run.
 func (c *Connector) Reattach() (map[addr.Provider]*plugin.Reattach, error) {
 	return plugin.ParseReattach(c.Environ.Get("TF_REATTACH_PROVIDERS"))
 }
 
-// Reattached names the providers that run already by where they listen.
+// Reattached returns names for the providers that already run, made from the addresses at which they listen.
 func (c *Connector) Reattached() (map[addr.Provider]string, error) {
 	all, err := c.Reattach()
 	out := map[addr.Provider]string{}
@@ -170,11 +172,11 @@ func (t *transport) Transport() wire.Transport { return t.conn }
 // Embedded implements estate.Connection.
 func (t *transport) Embedded() bool { return t.embedded != nil }
 
-// Common implements estate.Connection: a command has its connection to itself.
+// Common implements estate.Connection: a command shares its connection with no other estate.
 func (t *transport) Common() *estate.Common { return nil }
 
-// Warnings implements estate.Connection: they say that the NATS server may lose what it has acknowledged. They are no
-// diagnostics, because a configuration has the same ones wherever its runs are carried out.
+// Warnings implements estate.Connection: they say that the NATS server may lose acknowledged messages. They are not
+// diagnostics, because diagnostics must not depend on where a configuration is applied.
 func (t *transport) Warnings(ctx context.Context) []string {
 	if t.embedded != nil {
 		return nil
@@ -182,18 +184,19 @@ func (t *transport) Warnings(ctx context.Context) []string {
 	return Warnings(ctx, t.conn)
 }
 
-// Warnings say that a NATS server may lose what it has acknowledged.
+// Warnings returns warnings about a NATS server that may lose acknowledged messages.
 func Warnings(ctx context.Context, conn *jet.Conn) []string {
 	d, err := conn.Durability(ctx)
 	if err != nil {
-		return []string{fmt.Sprintf("It cannot be told how safe the NATS server's streams are: %s.", err)}
+		return []string{fmt.Sprintf("The durability of the NATS server's streams is unknown: %s.", err)}
 	}
 	return d.Warnings()
 }
 
-// Server says which NATS server is meant: by options, by the variables MILLIPEDE_NATS..., by the nats block of
-// millipede.hcl, then by the variables of all NATS programs. NATS_URL alone does not name one, because many a shell has
-// it for something else; a nats block, even an empty one, asks for it. Without a URL everything runs in this process.
+// Server returns the settings of the NATS server. In the order of precedence they come from the options, the variables
+// MILLIPEDE_NATS..., the nats block of millipede.hcl, and the variables of all NATS programs. NATS_URL alone has no
+// effect, because it is often set for other programs; a nats block, even an empty one, makes it count. Without a URL,
+// everything runs in this process.
 func (c *Connector) Server(rules *placement.Rules) natsconn.Settings {
 	s := c.NATS.Over(natsconn.Own(c.Environ.Get))
 	shared := natsconn.Shared(c.Environ.Get)
@@ -227,8 +230,8 @@ func (c *Connector) Dial(ctx context.Context, server natsconn.Settings, provisio
 	return conn, nil
 }
 
-// Close implements estate.Connection. It ends what Connect started. The worker finishes what it holds, unless it was
-// told to leave.
+// Close implements estate.Connection: it closes everything that Connect started. The worker finishes its tasks, unless
+// it was told to leave.
 func (t *transport) Close() diag.List {
 	var diags diag.List
 	if t.hosted != nil {
@@ -244,7 +247,7 @@ func (t *transport) Close() diag.List {
 	return diags.Append(removing(t.temporary))
 }
 
-// removing removes a temporary directory; empty for none.
+// removing removes a temporary directory, if there is one.
 func removing(dir string) diag.List {
 	if dir == "" {
 		return nil
@@ -252,7 +255,7 @@ func removing(dir string) diag.List {
 	return Closing(os.RemoveAll(dir))
 }
 
-// Closing is the warning that something could not be closed; none where err is nil.
+// Closing returns a warning that something could not be closed, or nothing if err is nil.
 func Closing(err error) diag.List {
 	if err == nil {
 		return nil
@@ -260,7 +263,7 @@ func Closing(err error) diag.List {
 	return diag.List{diag.New(diag.Warning, "Failed to close down cleanly", err.Error()+".", nil)}
 }
 
-// Packages implements packages.Local: it shows the embedded worker where the installed packages are.
+// Packages implements packages.Local: the directories of installed packages, for the embedded worker.
 type Packages map[addr.Provider]install.Package
 
 // PackageDir implements packages.Local.

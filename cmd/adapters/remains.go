@@ -20,7 +20,7 @@ const (
 func temporaryHome(dir string) layout.Home { return layout.At("", dir).Workspace("default") }
 
 // removeRemains removes the directories of embedded servers whose process was killed: nobody holds the lock of their
-// message store. What cannot be removed, or belongs to somebody else, stays; it is in nobody's way.
+// message store. Directories that cannot be removed, or belong to other users, remain; they do no harm.
 func removeRemains(base string, now time.Time) {
 	dirs, err := filepath.Glob(filepath.Join(base, temporaryPrefix+"*"))
 	if err != nil {
@@ -33,7 +33,7 @@ func removeRemains(base string, now time.Time) {
 		}
 		lock, err := os.OpenFile(filepath.Join(temporaryHome(dir).Messages(), "lock"), os.O_RDWR, 0)
 		if err != nil {
-			continue // something else's
+			continue // not a message store
 		}
 		if filelock.Try(lock) == nil {
 			_ = os.RemoveAll(dir) // as said above

@@ -26,15 +26,15 @@ import (
 	"github.com/millipede-iac/millipede/worker"
 )
 
-// Shared is one connection for all estates of a process, with one hub, in the name of one coordinator. Where no NATS
-// server is named it has one embedded server and one embedded worker. It implements estate.Connector: what an estate
-// gets of it lasts until Close. Safe for concurrent use.
+// Shared is one connection for all estates of a process, with one hub and the identity of one coordinator. If no NATS
+// server is named, it has an embedded server and an embedded worker. It implements estate.Connector; the connections
+// that it returns are valid until Close. Safe for concurrent use.
 type Shared struct {
 	Conn *jet.Conn
-	// Worker is the embedded worker; nil where the NATS server is elsewhere.
+	// Worker is the embedded worker; nil if the NATS server is remote.
 	Worker *hosting.Hosted
 
-	embedded *jet.Embedded // nil where the NATS server is elsewhere
+	embedded *jet.Embedded // nil if the NATS server is remote
 	common   *estate.Common
 	packages *sharedPackages
 	warned   warned
@@ -43,25 +43,26 @@ type Shared struct {
 	worked       chan error
 }
 
-// SharedOptions say how to connect for all estates of a process.
+// SharedOptions are the options of OpenShared.
 type SharedOptions struct {
-	// Dir is where the coordinator's identity, the embedded server's streams and the embedded worker's journal are kept.
-	// What lies below the directory scratch in it is removed with its run.
+	// Dir has the identity of the coordinator, the streams of the embedded server and the journal of the embedded
+	// worker. Each directory below Dir/scratch is removed with its run.
 	Dir string
-	// Seal seals the seed of the coordinator's key pair.
+	// Seal encrypts the seed of the coordinator's key pair.
 	Seal estate.Sealer
-	// Name is what the NATS server is told of the connection.
+	// Name is the name of the connection at the NATS server.
 	Name string
-	// Connector says which NATS server is meant, and has the logs of the embedded worker.
+	// Connector names the NATS server, and has the logs of the embedded worker.
 	Connector *Connector
-	// Slots is how many operations the embedded worker carries out at a time at most. Environ is its environment, and
-	// Done that of worker.Options.
+	// Slots is the maximum number of operations that the embedded worker carries out at a time. Environ is the
+	// environment of the worker, and Done that of worker.Options.
 	Slots   int
 	Environ environ.Variables
 	Done    func(worker.Done)
 }
 
-// OpenShared connects, or starts the embedded default. The caller calls Close when no run is left.
+// OpenShared connects to the NATS server, or starts the embedded server and worker. The caller calls Close when no run
+// uses the connection any more.
 func OpenShared(ctx context.Context, o SharedOptions) (_ *Shared, err error) {
 	s := &Shared{packages: &sharedPackages{
 		own: filepath.Join(o.Dir, "packages", "own"), scratch: filepath.Join(o.Dir, "scratch"), all: map[string]string{},
@@ -122,10 +123,10 @@ func (s *Shared) embed(ctx context.Context, o SharedOptions, home layout.Home, l
 	return nil
 }
 
-// Hub is what the runs of all estates are carried out over.
+// Hub returns the hub that all runs share.
 func (s *Shared) Hub() *hub.Hub { return s.common.Hub }
 
-// Close ends what was started. The embedded worker finishes what it holds.
+// Close ends everything that OpenShared started. The embedded worker finishes its tasks.
 func (s *Shared) Close() error {
 	var errs []error
 	if s.worked != nil {
@@ -145,7 +146,7 @@ func (s *Shared) Close() error {
 	return errors.Join(errs...)
 }
 
-// Connect implements estate.Connector: it gives the estate its share of what is there.
+// Connect implements estate.Connector: it returns the shared connection.
 func (s *Shared) Connect(_ context.Context, o estate.ConnectOptions) (estate.Connection, diag.List) {
 	if s.embedded != nil {
 		if err := s.packages.add(o.Packages); err != nil {
@@ -158,7 +159,7 @@ func (s *Shared) Connect(_ context.Context, o estate.ConnectOptions) (estate.Con
 // Elsewhere implements estate.Connector.
 func (s *Shared) Elsewhere(*placement.Rules) bool { return s.embedded == nil }
 
-// share is what one estate has of a shared connection.
+// share is the shared connection, as one estate uses it.
 type share struct{ *Shared }
 
 // Transport implements estate.Connection.
@@ -178,17 +179,17 @@ func (s share) Warnings(ctx context.Context) []string {
 	return s.warned.of(ctx, time.Now(), func(ctx context.Context) []string { return Warnings(ctx, s.Conn) })
 }
 
-// warnedFor is how long the warnings about a server are good: to find them takes a request for each of its streams.
+// warnedFor is how long warnings about a server are remembered: finding them takes a request for each of its streams.
 const warnedFor = time.Minute
 
 // warned has the warnings about a server, for all estates that use it.
 type warned struct {
-	mu   sync.Mutex // guards the fields below; not held while the server is asked
+	mu   sync.Mutex // guards the fields below; not held during requests to the server
 	text []string
 	at   time.Time
 }
 
-// of returns the warnings, which ask finds.
+// of returns the remembered warnings, or those that ask finds.
 func (w *warned) of(ctx context.Context, now time.Time, ask func(context.Context) []string) []string {
 	w.mu.Lock()
 	text, at := w.text, w.at
@@ -203,22 +204,22 @@ func (w *warned) of(ctx context.Context, now time.Time, ask func(context.Context
 	return text
 }
 
-// Close implements estate.Connection: what all share goes on.
+// Close implements estate.Connection. The shared connection stays open for other estates.
 func (s share) Close() diag.List { return nil }
 
-// sharedPackages shows the embedded worker where the packages of all runs are. A run has them below its own directory,
-// as links to where they stay, which is what is remembered; a package that came with a configuration is copied to a
-// place where it stays.
+// sharedPackages finds the directories of the packages of all runs, for the embedded worker. The directory of a run
+// contains links to packages in a cache, and sharedPackages remembers the targets of the links. A package that is part
+// of an uploaded configuration is removed with its run; therefore it is copied to a directory that remains.
 type sharedPackages struct {
-	own     string // where such copies are
-	scratch string // what lies below it is removed with its run
+	own     string // has such copies
+	scratch string // each directory below it is removed with its run
 
 	mu  sync.Mutex // guards all
 	all map[string]string
 }
 
-// add makes the packages of a run known. They are found by what the run accepts as well as by their names: what came
-// with the configuration of one run is not what another one means by the same name.
+// add registers the packages of a run. The key of a package has its name, and the checksums that the run accepts:
+// packages with the same name that were uploaded with different configurations may differ.
 func (s *sharedPackages) add(installed Packages) error {
 	for source, pkg := range installed {
 		key := packageKey(source.String(), pkg)
@@ -242,7 +243,7 @@ func (s *sharedPackages) add(installed Packages) error {
 	return nil
 }
 
-// keep copies a package to a directory that is named by its content.
+// keep copies a package to a directory whose name is made from the content of the package.
 func (s *sharedPackages) keep(dir string) (string, error) {
 	sum, err := dirhash.HashDir(dir, "", dirhash.Hash1)
 	if err != nil {
@@ -266,7 +267,7 @@ func (s *sharedPackages) keep(dir string) (string, error) {
 	if err != nil {
 		err = errors.Join(err, os.RemoveAll(whole))
 		if _, there := os.Stat(kept); there == nil {
-			err = nil // another run was faster
+			err = nil // another run has made the same copy
 		}
 	}
 	return kept, err

@@ -32,7 +32,7 @@ func (s *Screen) Confirm(question, what string, input bool) (bool, diag.List) {
 		return false, diag.Errors("Operation interrupted", "The question was not answered.", nil)
 	}
 	if err != nil {
-		return false, diag.Errors("No approval", "Standard input has ended before a whole line came.", nil)
+		return false, diag.Errors("No approval", "Standard input ended before a complete line.", nil)
 	}
 	return Answered(line), nil
 }

@@ -1,4 +1,4 @@
-// Package hosting wires a worker: its journal, its package cache, the plugin host, the built-in provider.
+// Package hosting assembles a worker: its journal, its package cache, the plugin host, the built-in provider.
 //
 // The worker command and the coordinator's embedded worker are both made here. It parses no flags.
 package hosting
@@ -37,31 +37,31 @@ import (
 	"github.com/millipede-iac/millipede/worker/provision"
 )
 
-// warmFor is how long a worker of its own keeps a plugin that nobody uses: for somebody to look at a plan and approve
-// it.
+// warmFor is how long a separate worker keeps a plugin that nobody uses, so that it still runs when a plan has been
+// approved.
 const warmFor = 10 * time.Minute
 
-// Platform is os_arch of this process.
+// Platform is the platform of this process, as os_arch.
 const Platform = runtime.GOOS + "_" + runtime.GOARCH
 
-// Transport is what a worker needs of the connection; *jet.Conn is one.
+// Transport has the methods of a connection that a worker needs; *jet.Conn implements it.
 type Transport interface {
 	wire.Transport
 	wire.Keys
 }
 
-// Options say what worker to make.
+// Options are the options of a worker.
 type Options struct {
 	Transport Transport
 	Pools     []string
 	Slots     int
 	Version   string
-	// Dir holds the journal, the worker's name and its package cache; it belongs to this worker alone. CacheDir, when
-	// set, is where packages are kept instead: several workers may share it.
+	// Dir has the journal, the name and the package cache of the worker, and belongs to this worker alone. CacheDir, if
+	// set, is the directory of the packages instead; several workers may share it.
 	Dir, CacheDir string
-	// Local are packages that need no transport; nil for none.
+	// Local finds packages that need not be transferred; nil for none.
 	Local packages.Local
-	// Reattach are providers that run already.
+	// Reattach has the providers that already run.
 	Reattach map[addr.Provider]*plugin.Reattach
 	// DisableTLS speaks to plugins without mutual TLS (TF_DISABLE_PLUGIN_TLS).
 	DisableTLS bool
@@ -69,19 +69,19 @@ type Options struct {
 	KeyTimeout time.Duration
 	Log        *slog.Logger
 	PluginLog  hclog.Logger
-	// User is the nkey with which the process connects to NATS, to sign the worker's key with; nil where it has none.
+	// User is the nkey with which the process connects to NATS, and which signs the worker's public key; nil for none.
 	User nkeys.KeyPair
-	// Environ is the environment of the process. Plugins and provisioners get it without what says how the process
-	// reaches NATS; Connects tells that it does so by the variables of all NATS programs too.
+	// Environ is the environment of the process. Plugins and provisioners get it without the variables for the
+	// process's connection to NATS. Connects says that these include the variables of all NATS programs.
 	Environ  []string
 	Connects bool
-	// OwnEnvironment refuses operations that bring variables for plugins and provisioners.
+	// OwnEnvironment refuses operations that have variables for plugins and provisioners.
 	OwnEnvironment bool
 	// Done is that of worker.Options.
 	Done func(worker.Done)
 }
 
-// Hosted is a worker with all that it owns.
+// Hosted is a worker with the parts that it owns.
 type Hosted struct {
 	Worker  *worker.Worker
 	ID      string
@@ -89,7 +89,7 @@ type Hosted struct {
 	host    *plugin.Host
 }
 
-// New makes a worker. Close must be called after its Run.
+// New makes a worker. Call Close after its Run.
 func New(o Options) (*Hosted, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the worker's directory: %w", err)
@@ -148,7 +148,7 @@ func New(o Options) (*Hosted, error) {
 	return &Hosted{Worker: w, ID: id, journal: j, host: host}, nil
 }
 
-// Plugins lists the processes of providers, with what they have in memory where the system tells.
+// Plugins lists the processes of providers, with their memory use if the system reports it.
 func (h *Hosted) Plugins() (out []metrics.Plugin) {
 	for _, p := range h.host.Processes() {
 		out = append(out, metrics.Plugin{Source: p.Source, Memory: residentMemory(p.PID)})
@@ -156,7 +156,7 @@ func (h *Hosted) Plugins() (out []metrics.Plugin) {
 	return out
 }
 
-// residentMemory returns what a process has in memory, in bytes; 0 where the system does not tell, as only Linux does.
+// residentMemory returns the memory use of a process, in bytes; 0 if the system does not report it. Only Linux does.
 func residentMemory(pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
@@ -180,7 +180,7 @@ func (h *Hosted) Close() error {
 	return h.journal.Close()
 }
 
-// identity returns the worker's name, the same for as long as its directory exists.
+// identity returns the name of the worker, which stays the same as long as its directory exists.
 func identity(dir string) (string, error) {
 	name := filepath.Join(dir, "id")
 	text, err := os.ReadFile(name)
@@ -212,10 +212,10 @@ type providers struct {
 	reattach map[addr.Provider]*plugin.Reattach
 	builtin  provider.Provider
 	environ  environ.Variables // the worker's own
-	id       []string          // what plugins are told of the worker
+	id       []string          // variables that tell plugins about the worker
 }
 
-// in returns the environment of a plugin; nil is that of the host.
+// in returns the environment of a plugin; nil means that of the host.
 func (p *providers) in(env *wire.Variables) environ.Variables {
 	switch {
 	case env == nil:
@@ -255,8 +255,8 @@ func (p *providers) Acquire(ctx context.Context, wp wire.Provider, env *wire.Var
 	return lease, diags
 }
 
-// present returns the coordinator's working directory if this machine has it, else nothing: then plugins run in the
-// worker's own.
+// present returns the coordinator's working directory if this machine has it, or an empty string; then plugins run in
+// the working directory of the worker.
 func present(dir string) string {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return ""
@@ -264,13 +264,13 @@ func present(dir string) string {
 	return dir
 }
 
-// inProcess is the lease on a provider that is always there.
+// inProcess is the lease of a provider in this process.
 type inProcess struct{ p provider.Provider }
 
 func (l inProcess) Provider() provider.Provider { return l.p }
 func (inProcess) Release()                      {}
 
-// refuse stands in for what Own answers in the coordinator's process.
+// refuse is used in workers, which do not answer the tasks that Own answers in the coordinator's process.
 func refuse(_ context.Context, backend string, _ cty.Value, _ string) (map[string]cty.Value, diag.List) {
 	return nil, diag.Errors("Remote state cannot be read here", fmt.Sprintf("A worker was asked to read the %s "+
 		"backend, which is the coordinator's. This is a bug in Millipede.", backend), nil)

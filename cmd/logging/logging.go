@@ -1,6 +1,6 @@
-// Package logging writes what the variables TF_LOG, TF_LOG_CORE, TF_LOG_PROVIDER and TF_LOG_PATH ask for.
+// Package logging writes the logs that the variables TF_LOG, TF_LOG_CORE, TF_LOG_PROVIDER and TF_LOG_PATH request.
 //
-// It decides nothing about what is worth logging: callers log, and plugins do.
+// It does not decide which events are logged: callers and plugins do.
 package logging
 
 import (
@@ -27,18 +27,19 @@ import (
 // levelTrace is below slog's own levels: TRACE.
 const levelTrace = slog.LevelDebug - 4
 
-// levelOff is above every level that is logged at.
+// levelOff is above all levels at which anything is logged.
 const levelOff = slog.LevelError + 100
 
-// Logs are what TF_LOG and its kin ask for: the engine's own (TF_LOG_CORE), and those of plugins (TF_LOG_PROVIDER).
-// They go to standard error, or to the end of the file that TF_LOG_PATH names.
+// Logs are the logs that TF_LOG and related variables request: that of the engine (TF_LOG_CORE) and those of plugins
+// (TF_LOG_PROVIDER). They are written to standard error, or appended to the file that TF_LOG_PATH names.
 type Logs struct {
 	Core    *slog.Logger
 	Plugins hclog.Logger
 	file    *os.File
 }
 
-// Open opens what the environment asks for. A file that cannot be opened is told, and standard error used instead.
+// Open opens the logs that the environment requests. If the file cannot be opened, it says so, and uses standard error
+// instead.
 func Open(getenv func(string) string, stderr io.Writer) *Logs {
 	l := &Logs{}
 	level, json := coreLevel(getenv)
@@ -64,8 +65,8 @@ func Open(getenv func(string) string, stderr io.Writer) *Logs {
 
 func enabled(level string) bool { return level != "" && !strings.EqualFold(level, "off") }
 
-// coreLevel reads TF_LOG_CORE, or else TF_LOG. What is no level means everything; the log of the plugins, which has the
-// same rule, says so.
+// coreLevel returns the level in TF_LOG_CORE or, if that is not set, in TF_LOG. An invalid level means everything; the
+// log of the plugins, which has the same rule, warns about it.
 func coreLevel(getenv func(string) string) (level slog.Level, json bool) {
 	text := getenv("TF_LOG_CORE")
 	if text == "" {
@@ -86,7 +87,7 @@ func coreLevel(getenv func(string) string) (level slog.Level, json bool) {
 	return levelTrace, strings.EqualFold(text, "json")
 }
 
-// renamed names the level below slog's own; in JSON it uses the names of fields that the logs of plugins have.
+// renamed sets the name of the level TRACE, which slog does not have. In JSON it uses the field names of plugins' logs.
 func renamed(json bool) func([]string, slog.Attr) slog.Attr {
 	return func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) > 0 {
@@ -110,7 +111,7 @@ func renamed(json bool) func([]string, slog.Attr) slog.Attr {
 	}
 }
 
-// Begin logs what was called. version and engine are those of the program.
+// Begin logs the command line. version and engine are the versions of the program and of OpenTofu.
 func (l *Logs) Begin(version, engine, command string, args []string) {
 	l.Core.Info("Millipede", "version", version, "engine", engine, "go", runtime.Version())
 	l.Core.Info("command", "name", command, "arguments", args)
@@ -125,8 +126,7 @@ func (l *Logs) End(code int) error {
 	return l.file.Close()
 }
 
-// Profile begins to record where the time goes into the file, if one is named. The function that it returns ends the
-// recording.
+// Profile begins to record a CPU profile into a file, if one is named. The returned function ends the recording.
 func Profile(name string) (end func() error, err error) {
 	if name == "" {
 		return func() error { return nil }, nil
@@ -144,7 +144,8 @@ func Profile(name string) (end func() error, err error) {
 	}, nil
 }
 
-// Observe returns a watcher that logs what a run tells and passes it on to o; o itself where nothing would be logged.
+// Observe returns a watcher that logs the events of a run, and passes them on to o. If nothing would be logged, it
+// returns o.
 func (l *Logs) Observe(o coordinator.Watcher) coordinator.Watcher {
 	if !l.Core.Enabled(context.Background(), slog.LevelDebug) {
 		return o
@@ -205,7 +206,7 @@ func (l loggedRun) Diagnostics(list diag.List) {
 	}
 }
 
-// Event implements coordinator.Watcher. What provisioners say may be secret, and is not logged.
+// Event implements coordinator.Watcher. The output of provisioners may be secret, and is not logged.
 func (l loggedRun) Event(e wire.Event) {
 	l.log.Debug("event", "address", e.Address, "kind", e.Kind, "name", e.Name)
 }

@@ -1,6 +1,6 @@
-// Package running carries runs out for commands, here or at a service, and shows them while they go on.
+// Package running executes runs for commands, in this process or at a service, and shows their progress.
 //
-// What a run does is decided by coordinator/estate and by services; this package asks people and shows.
+// coordinator/estate and services decide what a run does; this package asks people and shows results.
 package running
 
 import (
@@ -21,23 +21,23 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// Run is one plan or apply with everything opened for it.
+// Run is one plan or apply, with the operation and the screen that it uses.
 type Run struct {
 	*estate.Operation
 	UI  *Screen
 	app *command.App
-	// Left is what is wrong with an apply although all of it succeeded.
+	// Left has problems that make an apply fail even if all of its operations succeeded.
 	Left diag.List
 }
 
-// Here opens what an operation needs, calls fn, and closes everything. It returns the exit code that fn returned, or 1
-// when something failed on the way.
+// Here opens an operation, calls fn, and closes the operation. It returns the exit code of fn, or 1 if the operation
+// could not be opened or closed.
 func Here(ctx context.Context, a *command.App, u *Screen, o estate.OperationOptions, fn func(*Run) int) int {
 	return Operate(ctx, a, u, o, nil, fn)
 }
 
-// Operate is Here, but calls elsewhere in place of fn where the service of the configuration carries the operation
-// out. Without it nothing is left to a service.
+// Operate is like Here, but if the configuration delegates the operation to a service, it calls elsewhere instead of
+// fn. If elsewhere is nil, nothing is delegated.
 func Operate(ctx context.Context, a *command.App, u *Screen, o estate.OperationOptions,
 	elsewhere func(*estate.Delegated) int, fn func(*Run) int) (code int) {
 	o.Delegates = elsewhere != nil
@@ -51,7 +51,7 @@ func Operate(ctx context.Context, a *command.App, u *Screen, o estate.OperationO
 	if op.Delegated != nil {
 		return elsewhere(op.Delegated)
 	}
-	defer func() { // after a panic, too: the state is locked
+	defer func() { // also after a panic, because the state is locked
 		diags := op.Close(ctx)
 		u.Diagnostics(diags)
 		if diags.HasErrors() {
@@ -61,10 +61,10 @@ func Operate(ctx context.Context, a *command.App, u *Screen, o estate.OperationO
 	return fn(&Run{Operation: op, app: a, UI: u})
 }
 
-// ShowPlan makes a plan that is to be applied, and shows it with its problems. It returns nil when there is none to
-// show: a plan with errors and without changes is not shown.
-// With approved, nobody is asked whether to apply it, so warnings about checks are left out, because the apply
-// evaluates the checks again; except for a plan with errors, which is not applied.
+// ShowPlan makes a plan that will be applied, and shows it with its problems. It returns nil if there is no plan to
+// show, as with errors and no changes. If approved, nobody is asked whether to apply the plan; warnings about checks
+// are then left out, because the apply evaluates the checks again. A plan with errors is not applied, and keeps its
+// warnings.
 func (r *Run) ShowPlan(ctx context.Context, spec Spec, approved bool) (*operation.Planned, bool) {
 	planned, diags := r.Prepare(ctx, spec)
 	if planned != nil && diags.HasErrors() && len(planned.Plan.Changes)+len(planned.Plan.Outputs) == 0 {
@@ -78,7 +78,7 @@ func (r *Run) ShowPlan(ctx context.Context, spec Spec, approved bool) (*operatio
 	return planned, !diags.HasErrors() && planned != nil
 }
 
-// ShowPlanOnly makes a plan and shows it without its problems. It returns nil when there is none to show.
+// ShowPlanOnly makes a plan, and shows it without its problems. It returns nil if there is no plan to show.
 func (r *Run) ShowPlanOnly(ctx context.Context, spec Spec) (*operation.Planned, diag.List) {
 	planned, diags := r.Prepare(ctx, spec)
 	r.showPlan(planned, spec)
@@ -92,7 +92,7 @@ func (r *Run) showPlan(planned *operation.Planned, spec Spec) {
 	}
 }
 
-// Prepare makes a plan and shows nothing of it.
+// Prepare makes a plan without showing it.
 func (r *Run) Prepare(ctx context.Context, spec Spec) (*operation.Planned, diag.List) {
 	return r.Plan(ctx, operation.PlanOptions{
 		Mode: spec.Mode, SkipRefresh: spec.SkipRefresh, Refresh: spec.Refresh, NoVerdicts: spec.NoVerdicts,
@@ -103,7 +103,7 @@ func (r *Run) Prepare(ctx context.Context, spec Spec) (*operation.Planned, diag.
 	})
 }
 
-// CarryOut carries a plan out and shows how it ended. It returns the exit code.
+// CarryOut applies a plan, and shows the result. It returns the exit code.
 func (r *Run) CarryOut(ctx context.Context, p *plan.Plan, command string) int {
 	applied, after, diags := r.Apply(ctx, p, command, func() { r.UI.applying(p) })
 	return r.Finish(p, applied, after, diags)
@@ -124,10 +124,10 @@ func (r *Run) Finish(p *plan.Plan, applied *operation.Applied, after *state.Stat
 	return 0
 }
 
-// noApproval is the summary that OpenTofu has where nobody can approve.
+// noApproval is the summary that OpenTofu shows if standard input ends before the approval.
 const noApproval = "error asking for approval: EOF"
 
-// approval is what people are asked before a plan is carried out.
+// approval returns the question that approves a plan, and its explanation.
 func approval(mode plan.Mode, workspace string) (question, what string) {
 	question, what = "Do you want to perform these actions?",
 		"Millipede will perform the actions described above.\n  Only 'yes' will be accepted to approve."
@@ -146,8 +146,8 @@ func approval(mode plan.Mode, workspace string) (question, what string) {
 	return question, what
 }
 
-// Approve asks the user; without somebody to ask it is an error. As in OpenTofu it does so even where input is turned
-// off, which is about the values of variables.
+// Approve asks the user for approval. As in OpenTofu, it also asks with -input=false, which only concerns values of
+// variables. If standard input has ended, that is an error.
 func (r *Run) Approve(p *plan.Plan) bool {
 	a := r.app
 	question, what := approval(p.Mode, a.Estate.Workspace())
@@ -158,13 +158,13 @@ func (r *Run) Approve(p *plan.Plan) bool {
 		return true
 	}
 	if errors.Is(err, operation.ErrInterrupted) {
-		r.UI.Diagnostics(diag.Errors("Operation interrupted", "The plan was not approved, so nothing of it was "+
-			"carried out.", nil))
+		r.UI.Diagnostics(diag.Errors("Operation interrupted", "The plan was not approved, so none of its changes "+
+			"were made.", nil))
 		return false
 	}
 	if err != nil {
-		r.UI.Diagnostics(diag.Errors(noApproval, "Standard input has ended before a whole line came. Give "+
-			"-auto-approve to apply without being asked, or save the plan with plan -out=FILE and apply that.", nil))
+		r.UI.Diagnostics(diag.Errors(noApproval, "Standard input ended before a complete line. Use "+
+			"-auto-approve to apply without a question, or save the plan with plan -out=FILE and apply that.", nil))
 		return false
 	}
 	verb := "Apply"
@@ -175,11 +175,11 @@ func (r *Run) Approve(p *plan.Plan) bool {
 	return false
 }
 
-// Spec says what to plan.
+// Spec has the options of a plan.
 type Spec struct {
 	Mode plan.Mode
-	// SkipRefresh takes the state for what exists. Refresh is placement.RefreshAll or RefreshChanged; empty where the
-	// rules say it.
+	// SkipRefresh uses the stored objects without reading the existing ones. Refresh is placement.RefreshAll or
+	// RefreshChanged; empty: as the rules say.
 	SkipRefresh bool
 	Refresh     string
 	NoVerdicts  bool
@@ -188,6 +188,6 @@ type Spec struct {
 	Targets, Excludes []addr.Target
 	Replace           []addr.Instance
 	Imports           map[addr.Instance]*planning.ImportTarget
-	// Generated are the blocks that were written for this plan, by the resource.
+	// Generated are the blocks that were generated for this plan.
 	Generated []operation.Generated
 }

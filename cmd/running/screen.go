@@ -14,19 +14,19 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// Kind says what the runs of a command do, as far as it is told in other words.
+// Kind has the properties of a command that change the wording of its output.
 type Kind struct{ Imports, Refreshes, Destroys bool }
 
-// Screen is the screen of a command that carries out runs, with what is shown while they go on.
+// Screen is the screen of a command that executes runs, with their progress.
 type Screen struct {
 	*command.Screen
 	kind Kind
-	// progress is for people; nil where there are none.
+	// progress is shown to people; nil if the output is for programs.
 	progress *view.Progress
 }
 
-// NewScreen returns the screen that the flags ask for. Close it. Where there are problems it is the screen that
-// shows them.
+// NewScreen returns the screen that the flags select. The caller closes it. If there are problems, the screen is one
+// that can show them.
 func NewScreen(a *command.App, f command.ViewFlags, kind Kind) (*Screen, diag.List) {
 	both := f.JSON && f.JSONInto != ""
 	if both {
@@ -39,7 +39,7 @@ func NewScreen(a *command.App, f command.ViewFlags, kind Kind) (*Screen, diag.Li
 	return On(s, kind), diags
 }
 
-// On adds what is shown while runs go on to a screen.
+// On adds the progress of runs to a screen.
 func On(s *command.Screen, kind Kind) *Screen {
 	u := &Screen{Screen: s, kind: kind}
 	if s.ForPeople() {
@@ -52,7 +52,7 @@ func On(s *command.Screen, kind Kind) *Screen {
 	return u
 }
 
-// observer watches the runs of the command; settle ends what it shows while a run goes on.
+// observer returns the watcher of the command's runs.
 func (u *Screen) observer() coordinator.Watcher {
 	switch {
 	case u.Stream == nil:
@@ -72,21 +72,21 @@ func (u *Screen) settle() {
 	}
 }
 
-// applying tells that a plan is about to be carried out.
+// applying prepares the screen for an apply of the plan.
 func (u *Screen) applying(p *plan.Plan) {
 	if u.progress != nil {
 		u.progress.Imports(p)
 	}
 }
 
-// Saved tells programs what a saved plan will do, before it is carried out. People have seen it already.
+// Saved sends the changes of a saved plan to programs, before the plan is applied. People have already seen them.
 func (u *Screen) Saved(p *plan.Plan) {
 	if u.Stream != nil {
 		u.Stream.Changes(p, true)
 	}
 }
 
-// Note tells something beside the plan, while a run goes on too: text for people; kept in one message for programs.
+// Note shows a remark, also while a run is in progress: as text for people, and as one log message for programs.
 func (u *Screen) Note(text string) {
 	if u.progress != nil {
 		u.progress.Note(text)
@@ -96,8 +96,7 @@ func (u *Screen) Note(text string) {
 	}
 }
 
-// Plan shows a plan. Where all that is done is to record what was found, there is none, as far as programs are
-// concerned.
+// Plan shows a plan. A refresh-only plan is not sent to programs, because a refresh has no changes for them.
 func (u *Screen) Plan(p *operation.Planned) {
 	u.Printed(func(w io.Writer) error { return view.PlanText(w, p.Plan, p.Schemas, u.Options()) })
 	if u.Stream != nil && !u.kind.Refreshes {
@@ -106,22 +105,22 @@ func (u *Screen) Plan(p *operation.Planned) {
 	}
 }
 
-// Planned says what comes after a plan when the command ends there: out is the file it was saved to, generated the one
-// that configuration was written to.
+// Planned shows the next step after a command that only plans. out is the file to which the plan was saved, and
+// generated the one to which configuration was written.
 func (u *Screen) Planned(p *plan.Plan, out, generated string) {
 	if p.Applyable() {
 		u.Printed(func(w io.Writer) error { return view.NextStepText(w, out, generated, u.Options()) })
 	}
 }
 
-// Applied tells how an apply ended, with the outputs.
+// Applied shows the result of an apply, with the outputs.
 func (u *Screen) Applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State) {
 	if !ok {
 		u.Print(view.OutcomeText(a.Run, a.Outcome, s, u.Options()))
 		return
 	}
 	if u.kind.Imports {
-		u.Print("\n" + importDone + "\n\nThe object is in the state now.\n\n")
+		u.Print("\n" + importDone + "\n\nThe object is now in the state.\n\n")
 		if u.Stream != nil {
 			u.Stream.Info(importDone)
 		}
@@ -135,7 +134,7 @@ func (u *Screen) Applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.S
 		}
 	}
 	if u.kind.Destroys {
-		return // what outputs are left, as after -target, does not matter to who destroys
+		return // outputs that remain, as after -target, are not shown by destroy
 	}
 	u.Print(view.AppliedOutputsText(s, u.Options()))
 	if u.Stream != nil {
@@ -143,17 +142,17 @@ func (u *Screen) Applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.S
 	}
 }
 
-// Close writes what is left and closes what was opened. It returns the exit code, which is not 0 any more when
-// something could not be written.
+// Close writes pending output, and closes the screen. It returns the exit code, which is not 0 if something could not
+// be written.
 func (u *Screen) Close(code int) int {
 	u.settle()
 	return max(code, u.End(nil))
 }
 
-// importDone is how the import command ends.
+// importDone is the message of the import command after success.
 const importDone = "Import successful!"
 
-// summary counts what the command did.
+// summary returns the numbers of changed objects.
 func (u *Screen) summary(a *operation.Applied) document.Summary {
 	op := document.ApplyOperation
 	if u.kind.Destroys {

@@ -21,28 +21,28 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// Request is what a command wants of the service that carries its run out.
+// Request has the options of a run that a service executes.
 type Request struct {
 	Spec
 	Applies, Approved, Detach bool
-	// Refuses says which options of the command a service has no way to follow.
+	// Refuses has errors about options of the command that a service cannot follow.
 	Refuses diag.List
 	// Out is the file that the plan is saved to, GeneratedInto the one for generated blocks; empty for none.
 	Out, GeneratedInto string
-	// Detailed asks for the exit code 2 when something would change.
+	// Detailed requests the exit code 2 if there are changes.
 	Detailed bool
-	// Input allows to ask.
+	// Input allows questions.
 	Input       bool
 	LockTimeout time.Duration
 }
 
-// NotDetached says that there is nothing to detach from.
+// NotDetached returns the error about -detach without a service.
 func NotDetached() diag.List {
-	return diag.Errors("Nothing to detach from", "The option -detach is for runs that a service carries out. This one is "+
-		"carried out by the command itself.", nil)
+	return diag.Errors("Nothing to detach from", "The option -detach is for runs that a service executes. This run is "+
+		"executed by the command itself.", nil)
 }
 
-// serviceRun is one run at a service, on its way.
+// serviceRun is one run of a service, as the command sees it.
 type serviceRun struct {
 	*estate.Delegated
 	app  *command.App
@@ -53,7 +53,7 @@ type serviceRun struct {
 	id  string
 }
 
-// AtService makes a service execute a run, and follows it. It returns the exit code.
+// AtService creates a run at a service, and follows it. It returns the exit code.
 func AtService(a *command.App, u *Screen, d *estate.Delegated, spec Request) int {
 	s := &serviceRun{Delegated: d, app: a, ui: u, spec: spec, ctx: a.Interrupts.Leaving}
 	d.Tell = u.Note
@@ -97,7 +97,7 @@ func AtService(a *command.App, u *Screen, d *estate.Delegated, spec Request) int
 	return s.watched(func() int { return s.follow() })
 }
 
-// begun tells which run it is.
+// begun shows the address of the new run.
 func (s *serviceRun) begun() {
 	at := s.URL(s.id)
 	s.ui.Print(fmt.Sprintf("The run %s of the workspace %s/%s is carried out by the service:\n  %s\n\n", s.id,
@@ -115,7 +115,7 @@ func (s *serviceRun) begun() {
 	}
 }
 
-// watched calls fn, and asks the service to end the run when the command is interrupted meanwhile.
+// watched calls fn. If the command is interrupted meanwhile, it requests the service to end the run.
 func (s *serviceRun) watched(fn func() int) int {
 	defer s.app.Interrupts.Parts(command.PartsFromRun)()
 	var asking sync.WaitGroup
@@ -140,7 +140,7 @@ func (s *serviceRun) watched(fn func() int) int {
 	return code
 }
 
-// fail shows problems. Where the command was left, it says that the run goes on.
+// fail shows problems. If the command leaves early, it says that the run continues.
 func (s *serviceRun) fail(diags diag.List) int {
 	if s.ctx.Err() != nil && s.id != "" {
 		diags = diag.Errors("Operation interrupted", fmt.Sprintf("The command does not wait for the run %s any more, "+
@@ -208,7 +208,7 @@ func (s *serviceRun) log(kind, id string) (*view.ServiceLog, error) {
 	return log, err
 }
 
-// show shows the plan where the log does not have it, and writes generated blocks.
+// show shows the plan if the log does not contain it, and writes generated blocks.
 func (s *serviceRun) show(r *tfc.Run, log *view.ServiceLog) diag.List {
 	structured := r.On != nil && r.On.Structured
 	generates := s.spec.GeneratedInto != "" && r.Planned != nil && r.Planned.Generated
@@ -254,7 +254,7 @@ func (s *serviceRun) planned(r *tfc.Run) int {
 	return 0
 }
 
-// over says how a run ended that did not do all it was to.
+// over explains why a run ended without completing its work.
 func (s *serviceRun) over(r *tfc.Run) int {
 	switch r.Status {
 	case tfc.Canceled, tfc.ForceCanceled:
@@ -270,7 +270,7 @@ func (s *serviceRun) over(r *tfc.Run) int {
 	return 1
 }
 
-// apply goes on behind the plan: it asks for approval if need be, and follows the apply.
+// apply continues after the plan: it asks for approval if necessary, and follows the apply.
 func (s *serviceRun) apply(r *tfc.Run) int {
 	switch {
 	case r.Status == tfc.PlannedAndFinished:
@@ -279,7 +279,7 @@ func (s *serviceRun) apply(r *tfc.Run) int {
 		return s.over(r)
 	case r.Status.Final() || r.Status.Waiting() || r.Status == tfc.Applying || r.AutoApply && s.spec.Approved:
 		if !r.AutoApply && (!r.Status.Final() || r.Status == tfc.Applied) {
-			s.ui.Print(elsewhereText) // before anybody was asked here
+			s.ui.Print(elsewhereText) // before the question was asked here
 		}
 	case !r.Actions.Confirmable && !r.HasChanges:
 		return 0
@@ -294,7 +294,7 @@ func (s *serviceRun) apply(r *tfc.Run) int {
 	return s.applying()
 }
 
-// applying follows an apply that was asked for.
+// applying follows an apply that was confirmed.
 func (s *serviceRun) applying() int {
 	r, err := s.AwaitApply(s.ctx, s.id)
 	if err != nil {
@@ -310,8 +310,8 @@ func (s *serviceRun) applying() int {
 	return s.over(r)
 }
 
-// approve asks for approval, and confirms or discards the run. Somebody may answer elsewhere meanwhile. With done the
-// command is over, with an exit code.
+// approve asks for approval, and confirms or discards the run. The question may be answered elsewhere meanwhile. If
+// done is true, the command ends with the exit code.
 func (s *serviceRun) approve(r *tfc.Run) (code int, done bool) {
 	a := s.app
 	if !a.InputAllowed(s.spec.Input) {
@@ -349,8 +349,8 @@ func (s *serviceRun) approve(r *tfc.Run) (code int, done bool) {
 		} else if r.Status == tfc.Applied {
 			return 1, true
 		}
-		return s.fail(diag.Errors("Operation interrupted", "The plan was not approved, so nothing of it was carried "+
-			"out.", nil)), true
+		return s.fail(diag.Errors("Operation interrupted", "The plan was not approved, so none of its changes were "+
+			"made.", nil)), true
 	case err == nil && command.Answered(line):
 		err := s.Client.Confirm(s.ctx, s.id, "")
 		if tfc.Conflict(err) {
@@ -365,14 +365,14 @@ func (s *serviceRun) approve(r *tfc.Run) (code int, done bool) {
 		return s.failed("Failed to discard the run", stopErr), true
 	}
 	if err != nil {
-		return s.fail(diag.Errors(noApproval, "Standard input has ended before a whole line came, so the run was "+
-			"discarded. Give -auto-approve to apply without being asked.", nil)), true
+		return s.fail(diag.Errors(noApproval, "Standard input ended before a complete line, so the run was "+
+			"discarded. Use -auto-approve to apply without a question.", nil)), true
 	}
 	fmt.Fprintf(a.Stdout, "%s discarded.\n", map[bool]string{true: "Destroy", false: "Apply"}[r.Destroy])
 	return 1, true
 }
 
-// answered goes on where the question was answered elsewhere.
+// answered continues after the question was answered elsewhere.
 func (s *serviceRun) answered() (code int, done bool) {
 	r, err := s.Client.Run(s.ctx, s.id)
 	switch {
@@ -387,7 +387,7 @@ func (s *serviceRun) answered() (code int, done bool) {
 
 const elsewhereText = "The run was approved elsewhere.\n"
 
-// ApplySaved applies a plan that a service keeps.
+// ApplySaved applies a plan that a service has saved.
 func ApplySaved(a *command.App, u *Screen, d *estate.Delegated, r *tfc.Run, spec Request) int {
 	s := &serviceRun{Delegated: d, app: a, ui: u, spec: spec, ctx: a.Interrupts.Leaving, id: r.ID}
 	d.Tell = u.Note
@@ -406,7 +406,7 @@ func ApplySaved(a *command.App, u *Screen, d *estate.Delegated, r *tfc.Run, spec
 	return s.watched(s.applying)
 }
 
-// ServicePlan returns the plan of a run as it can be shown; nil where the service has none that can be.
+// ServicePlan returns the plan of a run in a form that can be shown; nil if the service has none.
 func ServicePlan(ctx context.Context, c *tfc.Client, r *tfc.Run) (*plan.Plan, *values.Schemas, diag.List) {
 	data, err := c.PlanJSON(ctx, r.Plan, true)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// capacity shows the service's pages where operations are carried out: the workers and limits of its NATS server.
+// capacity reads and changes the workers and limits of the service's NATS server, for the pages of the service.
 type capacity struct{ *sharedConnection }
 
 var _ service.Capacity = capacity{}

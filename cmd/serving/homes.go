@@ -21,20 +21,21 @@ import (
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// sealedStores keeps the stores of workspaces in bbolt, their keys sealed with that of the service, and copies them all
-// for a backup. Whether the configuration of a workspace encrypts its state does not matter to them: it says how the
-// state is written for others.
+// sealedStores opens the stores of workspaces in bbolt, and copies all of them for a backup. The keys of the stores are
+// encrypted with the key of the service. This is independent of the encryption that the configuration of a workspace
+// sets up, which applies to the states that clients read.
 type sealedStores struct {
 	adapters.Stores
 	key *seal.Key
 	dir string // of the service
 
-	// gate is held for reading while a store is opened or closed, and for writing at the moment of a backup. Waiting for
-	// another process's lock on a store goes on without it.
+	// gate is held for reading while a store is opened or closed, and for writing at the moment of a backup. It is not
+	// held while Open waits for another process's lock on a store.
 	gate sync.RWMutex
 	mu   sync.Mutex // guards what follows
 	open map[string]*bolt.Store
-	// copying are stores that nobody has open and that a backup is about to copy: who opens one waits for that.
+	// copying has the closed stores that a backup is about to copy. Open waits until the channel of its store is
+	// closed.
 	copying map[string]chan struct{}
 }
 
@@ -44,7 +45,7 @@ func newSealedStores(dir string, key *seal.Key) *sealedStores {
 	return &sealedStores{key: key, dir: dir, open: map[string]*bolt.Store{}, copying: map[string]chan struct{}{}}
 }
 
-// heldStore is a store that is open.
+// heldStore is an open store; closing it also removes it from sealedStores.open.
 type heldStore struct {
 	*bolt.Store
 	close func() error
@@ -91,13 +92,14 @@ func (s *sealedStores) Open(path string, info journal.LockInfo, timeout time.Dur
 // frozen is a store that is copied for a backup.
 type frozen struct {
 	name, path, copy string
-	held             *bolt.Store   // nil for one that nobody has open
-	done             chan error    // of one that is open: gets how the copying has ended
-	free             chan struct{} // of one that is not: closed when it may be opened
+	held             *bolt.Store   // nil if the store is not open
+	done             chan error    // if the store is open: receives the error of copying, or nil
+	free             chan struct{} // if the store is not open: closed when it may be opened
 }
 
-// Freeze implements store.Homes. Stores that nobody has open are copied before anybody opens them. Those that are open
-// are read right behind the cut: they may know more of a run than the records, as after a crash, and never less.
+// Freeze implements store.Homes. Closed stores are copied before they can be opened again. Open stores are read
+// immediately after cut: a copy may contain more of a run than the records of the service do, as after a crash, but
+// never less.
 func (s *sealedStores) Freeze(ctx context.Context, temp string, cut func() error,
 	each func(name, file string) error) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -141,7 +143,7 @@ func (s *sealedStores) Freeze(ctx context.Context, temp string, cut func() error
 	return nil
 }
 
-// release lets a store be opened. The caller has the lock.
+// release allows a store to be opened again. s.mu is held.
 func (s *sealedStores) release(f *frozen) {
 	if f.free != nil && s.copying[f.path] == f.free {
 		delete(s.copying, f.path)
@@ -149,7 +151,8 @@ func (s *sealedStores) release(f *frozen) {
 	}
 }
 
-// cut calls cut, and settles what the copies will have. No store is opened or closed meanwhile.
+// cut calls the function cut, and determines the versions that the copies will contain. Meanwhile no store is opened or
+// closed.
 func (s *sealedStores) cut(ctx context.Context, temp string, cut func() error, all *[]*frozen,
 	copies *sync.WaitGroup) error {
 	s.gate.Lock()
@@ -185,7 +188,7 @@ func (s *sealedStores) cut(ctx context.Context, temp string, cut func() error, a
 		copies.Go(func() {
 			settled := sync.OnceFunc(begun.Done)
 			err := f.held.CopyOf(ctx, f.copy, settled)
-			settled() // it could not be read
+			settled() // in case the store could not be read
 			f.done <- err
 		})
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/loop"
 )
 
-// observed adds the log of the service to who watches the operations of a run. watch may be nil.
+// observed adds the log of the service to the observers of a run's operations. watch may be nil.
 func observed(watch func(coordinator.Observer) (coordinator.Observer, func()), log *slog.Logger) func(run string,
 	o coordinator.Observer) (coordinator.Observer, func()) {
 	if watch == nil {
@@ -23,8 +23,8 @@ func observed(watch func(coordinator.Observer) (coordinator.Observer, func()), l
 	}
 }
 
-// loggedVertices logs what becomes of vertices. What went wrong is told in the log of the run, to those who may see it:
-// it may quote values.
+// loggedVertices logs how vertices start and end. It does not log the text of errors, which may quote values: the log
+// of the run has it, for people who may read that.
 type loggedVertices struct {
 	coordinator.Observer
 	log *slog.Logger

@@ -129,7 +129,7 @@ func (m measuredStore) Commit(ctx context.Context, workspace, lockID string, tx 
 	return err
 }
 
-// sizes adds up how large the stores of all workspaces are, not more often than every half a minute.
+// sizes adds up the sizes of all workspaces' stores, at most once in half a minute.
 type sizes struct {
 	dir string
 
@@ -147,7 +147,7 @@ func (s *sizes) sum() int64 {
 	s.known, s.at = 0, time.Now()
 	_ = filepath.WalkDir(s.dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(d.Name()) != ".db" {
-			return nil // what has gone meanwhile has no size
+			return nil // the file was removed meanwhile
 		}
 		if info, err := d.Info(); err == nil {
 			s.known += info.Size()

@@ -20,20 +20,20 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// handedOn are the variables of the service's own environment that its runs see. Credentials are not among them: runs
-// are of many people, and bring their own.
-var handedOn = []string{
+// inherited are the variables of the service's environment that its runs inherit. They contain no credentials: runs
+// belong to many people, who bring their own.
+var inherited = []string{
 	"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY",
 	"NO_PROXY", "http_proxy",
 	"https_proxy", "no_proxy",
 }
 
-// Forget leaves the process with the variables that runs see, too. The libraries of clouds ask the process where an
-// operation gives them no credentials: they would use those of the service for whoever's run it is. Call it before
-// Serve, where the process is the service's alone.
+// Forget removes all environment variables of the process that runs do not inherit. If an operation has no credentials,
+// cloud libraries read those of the process: without Forget, any run could use the credentials of the service. Call it
+// before Serve, and only if the process runs nothing else.
 func Forget(own environ.Variables) error {
 	os.Clearenv()
-	for _, name := range handedOn {
+	for _, name := range inherited {
 		if v, ok := own.Lookup(name); ok {
 			if err := os.Setenv(name, v); err != nil {
 				return err
@@ -43,10 +43,10 @@ func Forget(own environ.Variables) error {
 	return nil
 }
 
-// serviceEnviron is what every run sees, before its own variables.
+// serviceEnviron returns the variables that every run inherits; the variables of the run are added to them.
 func (s *serving) serviceEnviron() environ.Variables {
 	var out environ.Variables
-	for _, name := range handedOn {
+	for _, name := range inherited {
 		if v, ok := s.Environ.Lookup(name); ok {
 			out = out.With(name + "=" + v)
 		}
@@ -54,7 +54,7 @@ func (s *serving) serviceEnviron() environ.Variables {
 	return out
 }
 
-// phaseEstate returns the estate of one phase of a run. Its runs are carried out with what all phases share.
+// phaseEstate returns the estate of one phase of a run. All phases share the connection w and the stores.
 func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *sharedConnection, cli *cliconfig.Config,
 	stores *sealedStores) *estate.Estate {
 	home := layout.At("", p.Data)
@@ -71,9 +71,9 @@ func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *sharedConnection
 	})
 }
 
-// serviceCLI is the CLI configuration of runs: that of the service's user, with a directory in which the packages of
-// providers stay from one run to the next. No lock file is needed to use what is in there, because nobody else writes
-// to it.
+// serviceCLI returns the CLI configuration of runs: that of the user who runs the service, with a directory that caches
+// the packages of providers for later runs. Packages in the cache are used even if the lock file does not list them,
+// because only the service writes to the cache.
 func (s *serving) serviceCLI(data string) (*cliconfig.Config, error) {
 	cli := *s.CLI
 	if cli.CacheDir == "" {
@@ -85,7 +85,7 @@ func (s *serving) serviceCLI(data string) (*cliconfig.Config, error) {
 // keyWrapper seals the keys of stores.
 type keyWrapper struct{ key *seal.Key }
 
-// storeKey is what a sealed key is bound to.
+// storeKey is the additional data that authenticates a sealed key.
 var storeKey = []byte("key of a store")
 
 // Encrypts implements bolt.Wrapper.
@@ -111,7 +111,7 @@ type certificatePair struct {
 	current *tls.Certificate
 }
 
-// get returns the certificate as it is now. While the files are being replaced, it is the one of before.
+// get returns the current certificate. While the files are being replaced, it returns the previous certificate.
 func (p *certificatePair) get() (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,7 @@ func (p *certificatePair) get() (*tls.Certificate, error) {
 	return p.current, nil
 }
 
-// unless returns the error where there is no certificate to go on with.
+// unless returns the error, or nil if the previous certificate can be used.
 func (p *certificatePair) unless(err error) error {
 	if p.current != nil {
 		return nil

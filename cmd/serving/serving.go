@@ -1,7 +1,7 @@
-// Package serving runs the service in this process: it opens the data, listens, and carries runs out with a worker of
-// its own or with those of a NATS server.
+// Package serving runs the service in this process: it opens the data, listens, and executes runs with an embedded
+// worker, or with the workers of a NATS server.
 //
-// It puts the packages below service together, and decides nothing that they decide.
+// It only connects the packages below service, and makes none of their decisions.
 package serving
 
 import (
@@ -44,64 +44,68 @@ import (
 	"github.com/millipede-iac/millipede/unpacking"
 )
 
-// The bounds of what is uploaded.
+// The maximum sizes of uploads, in bytes.
 const (
 	maxConfiguration = 512 << 20
 	maxState         = 512 << 20
 )
 
-// Options are those of the command, and what the service gets of the process.
+// Options are the options of the command, and the parts of the process that the service uses.
 type Options struct {
-	// Listen is the address to listen at, Address the URL for clients if that is another one.
+	// Listen is the address to listen at. Address is the URL for clients if it differs from that address.
 	Listen, Address string
 	// Data is a directory. KeyFile, CertFile and CertKey are files.
 	Data, KeyFile, CertFile, CertKey string
-	// Organization is the name of the one that the first start makes.
+	// Organization is the name of the organization that the first start creates.
 	Organization string
-	// Plans and Applies are how many of each go on at a time, Parallelism how many operations of each.
+	// Plans and Applies are the maximum numbers of plans and applies in progress. Parallelism limits the operations of
+	// each of them.
 	Plans, Applies int
 	Parallelism    placement.Parallelism
-	// WatchReads is how many objects are read at a time to watch for drift.
+	// WatchReads is the maximum number of objects that are read at the same time to detect drift.
 	WatchReads int
-	// Keep says what is kept of what is over.
+	// Retention determines which ended runs and old state versions are kept.
 	Retention service.Retention
-	// Metrics is where scrapes of Prometheus are answered; empty for nowhere.
+	// Metrics is the address at which Prometheus can scrape metrics; empty for none.
 	Metrics string
-	// OpenIDIssuer is where people have their identities; empty for nowhere else. The service is OpenIDClient there, with
-	// the secret in OpenIDSecretFile; OpenIDGroups is the claim with somebody's groups.
+	// OpenIDIssuer is the address of the OpenID provider with which people log in; empty for none. OpenIDClient and the
+	// secret in OpenIDSecretFile are the credentials of the service there. OpenIDGroups is the claim that lists the
+	// groups of a person.
 	OpenIDIssuer, OpenIDClient, OpenIDSecretFile, OpenIDGroups string
-	// NotifyPrivate lets notifications go to addresses that are not public.
+	// NotifyPrivate allows notifications to addresses that are not public.
 	NotifyPrivate bool
-	// MailServer takes notifications by mail, which come from MailFrom; see notify.ParseMail. Empty for none.
+	// MailServer sends notifications by mail from MailFrom; see notify.ParseMail. Empty for none.
 	MailServer, MailFrom, MailPasswordFile string
 
-	// Environ and Dir are the process's environment and working directory.
+	// Environ and Dir are the environment and the working directory of the process.
 	Environ environ.Variables
 	Dir     string
-	// Out gets what people have to know of the service, Log what happens to it. Tell shows a text at once.
+	// Out receives the instructions for people at the start, Log the log of the service. Tell shows a text immediately.
 	Out  io.Writer
 	Log  *slog.Logger
 	Tell func(text string)
-	// Version is that of the program, EngineVersion that of OpenTofu.
+	// Version is the version of the program, EngineVersion that of the OpenTofu whose behaviour it has.
 	Version, EngineVersion string
-	// Stop is what signals ask for; Hold keeps the first one from ending the process.
+	// Stop is requested by signals. Hold keeps the first signal from ending the process until release is called.
 	Stop operation.Stop
 	Hold func() (release func())
 	// CLI and Services are the CLI configuration of the user, and the hosts that it names.
 	CLI      *cliconfig.Config
 	Services *services.Services
-	// Connector says how workers are reached. Its logs are those of the embedded worker.
+	// Connector connects to NATS and to workers. Its logs are those of the embedded worker.
 	Connector *adapters.Connector
-	// Who names the user.
+	// Who returns the name of the user who runs the service.
 	Who func() string
 }
 
-// slots is how many operations the embedded worker carries out at a time: enough that the limits of the runs decide.
+// slots is the number of operations that the embedded worker carries out at a time. It is so large that only the limits
+// of the runs matter.
 func (o *Options) slots() int {
 	return max(adapters.Slots, (o.Plans+o.Applies)*(&placement.Rules{}).Slots(o.Parallelism)) + o.WatchReads
 }
 
-// Complete sets what was not said and checks the rest. args are the arguments of the command, which takes none.
+// Complete sets defaults for missing options, and checks the others. args are the arguments of the command, which takes
+// none.
 func (o *Options) Complete(args []string) error {
 	home, homeErr := o.Environ.Home()
 	under := func(variable string, otherwise ...string) string {
@@ -151,7 +155,7 @@ func (o *Options) Complete(args []string) error {
 	return nil
 }
 
-// serviceKey reads the key that seals the data, or makes it.
+// serviceKey reads the key that encrypts the data, or creates it.
 func serviceKey(file string) (*seal.Key, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -171,10 +175,11 @@ func serviceKey(file string) (*seal.Key, error) {
 	return seal.NewKey(secret)
 }
 
-// Restore makes the directory of a service of a backup. The key is that of the service.
+// Restore creates the data directory of a service from a backup. keyFile has the key of the service that made the
+// backup.
 func Restore(in io.Reader, data, keyFile string) error {
 	if _, err := os.Stat(keyFile); err != nil {
-		return err // one that is made now opens nothing
+		return err // a new key could not decrypt the backup
 	}
 	key, err := serviceKey(keyFile)
 	if err != nil {
@@ -183,21 +188,21 @@ func Restore(in io.Reader, data, keyFile string) error {
 	return store.Restore(in, data, key)
 }
 
-// serving is a service of this process.
+// serving is a service that runs in this process.
 type serving struct {
 	Options
 	instruments *instruments
 	hashes      *install.Hashes // of the packages that runs use
 }
 
-// StartError says that the service could not start: it has answered nobody.
+// StartError is the error of a service that could not start, and has answered no request.
 type StartError struct{ Err error }
 
 func (e *StartError) Error() string { return e.Err.Error() }
 func (e *StartError) Unwrap() error { return e.Err }
 
-// Serve runs the service until it is interrupted. The options are complete. It returns a *StartError for a service that
-// does not come to work.
+// Serve runs the service until it is interrupted. The options are complete. If the service cannot start, the error is a
+// *StartError.
 func Serve(ctx context.Context, o Options) (err error) {
 	started := false
 	defer func() {
@@ -292,7 +297,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 	return s.host(ctx, svc, tls.NewListener(listener, secure), serviceHandler(svc, st, sender, entry, o))
 }
 
-// entry says how people log in.
+// entry returns the options for logging in.
 func (o *Options) entry(svc *service.Service, log *slog.Logger) (login.Options, error) {
 	entry := login.Options{Service: svc, Now: time.Now, Logger: log}
 	if o.OpenIDIssuer == "" {
@@ -330,7 +335,8 @@ func (o *Options) mail() (*notify.Mail, error) {
 	return m, nil
 }
 
-// publicHost is where clients reach the service; empty when that is not known before it listens.
+// publicHost returns the host and port under which clients reach the service; empty if they are unknown before the
+// service listens.
 func publicHost(o Options) string {
 	if o.Address != "" {
 		return strings.TrimSuffix(strings.TrimPrefix(o.Address, "https://"), "/")
@@ -341,7 +347,7 @@ func publicHost(o Options) string {
 	return ""
 }
 
-// serviceHandler answers everything that is asked of the service.
+// serviceHandler returns the handler of all requests to the service.
 func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender, entry login.Options,
 	o Options) http.Handler {
 	log := entry.Logger
@@ -381,8 +387,8 @@ func known(svc *service.Service, r *http.Request) bool {
 	return false
 }
 
-// host serves until the process is interrupted: then no request is taken any more, runs are stopped as after an
-// interrupt, and everything is closed. A second interrupt ends the process.
+// host answers requests and executes runs until the process is interrupted. Then it accepts no more requests, stops the
+// runs as an interrupt stops a command, and closes everything. A second interrupt ends the process.
 func (s *serving) host(ctx context.Context, svc *service.Service, listener net.Listener, handler http.Handler) error {
 	stopping, release := s.Stop.Stopping, s.Hold()
 	defer release()
@@ -398,7 +404,7 @@ func (s *serving) host(ctx context.Context, svc *service.Service, listener net.L
 	case failed = <-serving:
 		serving <- nil
 	}
-	stop() // readers of logs hear of it, too
+	stop() // this also ends the responses of clients that follow logs
 	ended := <-running
 	shut, cancel := context.WithTimeout(context.WithoutCancel(stopping), 2*time.Second)
 	defer cancel()
@@ -412,10 +418,10 @@ func (s *serving) host(ctx context.Context, svc *service.Service, listener net.L
 	return errors.Join(failed, ended, err)
 }
 
-// certificates returns how the service proves who it is, and the file that clients have to trust; empty where they do
-// already.
+// certificates returns the TLS configuration, and the file with the authority that clients have to trust; empty if the
+// operator has provided the certificate.
 func (s *serving) certificates(o Options, key *seal.Key, at net.Addr) (*tls.Config, string, error) {
-	// A page has several streams open; over the older protocol a browser allows six for all of its pages.
+	// A page has several streams open. With HTTP/1.1, a browser allows only six connections for all of its pages.
 	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if o.CertFile != "" {
 		pair := &certificatePair{cert: o.CertFile, key: o.CertKey}
@@ -458,23 +464,23 @@ func hostOf(o Options, at net.Addr) string {
 	return "localhost:" + port
 }
 
-// announce tells where the service is, and what makes a client trust it and log in.
+// announce prints the address of the service, and the commands that make a client trust it and log in.
 func (s *serving) announce(o Options, at net.Addr, trust, token string) {
 	host := hostOf(o, at)
-	fmt.Fprintf(s.Out, "Millipede serves https://%s, with its data in %s. A browser shows what goes on there."+
-		"\n\nTo have a client trust it, and log in:\n", host, o.Data)
+	fmt.Fprintf(s.Out, "Millipede serves https://%s, with its data in %s. Open this address in a browser to see the runs."+
+		"\n\nTo make a client trust the service, and to log in:\n", host, o.Data)
 	if trust != "" {
 		fmt.Fprintf(s.Out, "  export SSL_CERT_FILE=%s\n", trust)
 	}
 	fmt.Fprintf(s.Out, "  tofu login %s\n", host)
 	if token != "" {
-		fmt.Fprintf(s.Out, "\nThe administrator is \"admin\". The token, which is shown this once, is also a "+
+		fmt.Fprintf(s.Out, "\nThe administrator is \"admin\". The token, which is shown only once, is also a "+
 			"password to log in with:\n  %s\n", token)
 	}
 	fmt.Fprintln(s.Out)
 }
 
-// serviceEngine carries out the phases of runs.
+// serviceEngine returns the engine that executes the phases of runs.
 func (s *serving) serviceEngine(o Options, key *seal.Key, w *sharedConnection, cli *cliconfig.Config,
 	stores *sealedStores) *engine.Engine {
 	return engine.New(engine.Options{

@@ -1,4 +1,4 @@
-// Package tracing has a process record spans, and send them, where its environment asks for that.
+// Package tracing starts the export of spans in a process whose environment requests it.
 package tracing
 
 import (
@@ -11,12 +11,12 @@ import (
 	"github.com/millipede-iac/millipede/trace/otlp"
 )
 
-// flushTimeout is how long the end of a process waits for its last spans to be sent.
+// flushTimeout is the time limit for sending the last spans when the process ends.
 const flushTimeout = 3 * time.Second
 
-// Begin returns a context in which spans are recorded, under the one that the process was started under (TRACEPARENT),
-// and what sends the last of them. Where the environment does not ask for traces it returns ctx, and end does nothing.
-// log is told, while the process goes on, of spans that cannot be sent; it may be nil.
+// Begin returns a context in which spans are recorded, as children of the span in TRACEPARENT, if there is one. end
+// sends the last spans. If the environment does not request traces, Begin returns ctx, and end does nothing. log, which
+// may be nil, is called during the process about spans that cannot be sent.
 func Begin(ctx context.Context, env cloud.Environment, program, version string, log func(line string)) (
 	traced context.Context, end func() error, err error) {
 	none := func() error { return nil }
