@@ -60,9 +60,9 @@ func (s *Service) LogIn(name, password, from string) (id string, err error) {
 	return "", no
 }
 
-// IssueLogin makes a token for a user who has logged in with the command line.
-func (s *Service) IssueLogin(user string) (string, error) {
-	return s.issue(user, "", "login", loginTerm)
+// IssueLogin makes a token for a user who has logged in with the command line, from an address.
+func (s *Service) IssueLogin(user, from string) (string, error) {
+	return s.issue(user, from, "login", loginTerm)
 }
 
 // issue makes a token for a user who has logged in. The description is shown with the token; term is how long

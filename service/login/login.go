@@ -164,10 +164,7 @@ func (s *server) authorize(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	from, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		from = r.RemoteAddr
-	}
+	from := address(r)
 	if !s.mayTry(from) {
 		a.Problem = "Too many attempts from your address. Wait a minute."
 		s.show(w, http.StatusTooManyRequests, a)
@@ -183,6 +180,15 @@ func (s *server) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.giveCode(w, r, a, user)
+}
+
+// address returns the address that a request comes from.
+func address(r *http.Request) string {
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return from
 }
 
 // giveCode redirects the browser to the command line, with a code.
@@ -241,7 +247,7 @@ func (s *server) token(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadRequest, "invalid_grant", "the code is unknown, was used, has expired, or is not yours")
 		return
 	}
-	token, err := s.o.Service.IssueLogin(c.user)
+	token, err := s.o.Service.IssueLogin(c.user, address(r))
 	if err != nil {
 		s.o.Logger.Error("a token could not be made", "error", err)
 		refuse(http.StatusInternalServerError, "server_error", "the token could not be made")

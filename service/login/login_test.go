@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millipede-iac/millipede/service/login"
+	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
@@ -127,6 +129,22 @@ func TestSomebodyWhoLogsInGetsAToken(t *testing.T) {
 		if status, _ := d.exchange(code, nil); status != 400 {
 			t.Errorf("a code twice: %d", status)
 		}
+	}
+}
+
+// The audit log had the logins of command lines without the address that they came from.
+func TestTheAuditLogSaysFromWhereACommandLineLoggedIn(t *testing.T) {
+	d := newDesk(t)
+	if status, _ := d.exchange(d.code("root", d.harness.Token), nil); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	all, err := d.harness.Audit(d.harness.Admin, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := slices.IndexFunc(all, func(e record.Audit) bool { return e.Action == "login" }); i < 0 ||
+		all[i].From != "127.0.0.1" {
+		t.Errorf("%+v", all)
 	}
 }
 

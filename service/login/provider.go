@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -146,11 +145,7 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, &http.Cookie{Name: visitCookie, Path: "/", Secure: true, HttpOnly: true, MaxAge: -1})
-	from, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		from = r.RemoteAddr
-	}
-	user, err := s.identify(r.Context(), v, q, from)
+	user, err := s.identify(r.Context(), v, q, address(r))
 	switch {
 	case errors.Is(err, service.ErrForbidden), errors.Is(err, service.ErrInvalid):
 		http.Error(w, err.Error(), http.StatusForbidden)
