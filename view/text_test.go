@@ -411,3 +411,30 @@ To resume the run where it stopped:
 		t.Errorf("a run that did everything says %q", text)
 	}
 }
+
+// The line of an argument was shown with the password in it, also when nothing was wrong with the argument and the server
+// was only out of reach.
+func TestTheSourceOfAnArgumentThatMayContainASecretIsNotShown(t *testing.T) {
+	for name, source := range map[string]string{
+		"main.tf":      "backend \"pg\" {\n  conn_str = \"postgres://u:hunter2@db/x\"\n}\n",
+		"main.tf.json": "{\"backend\": {\"pg\": {\n  \"conn_str\": \"postgres://u:hunter2@db/x\"\n}}}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := strings.Index(source, "conn_str")
+			subject := &hcl.Range{
+				Filename: name, Start: hcl.Pos{Line: 2, Column: 3, Byte: at},
+				End: hcl.Pos{Line: 2, Column: 46, Byte: strings.Index(source, "/x\"") + 3},
+			}
+			d := diag.New(diag.Error, "Failed to open the database", "Connection refused.", subject)
+			d.Extra = diag.Confidential{}
+			form := document.DiagnosticJSON(d, map[string]*hcl.File{name: {Bytes: []byte(source)}})
+			text := (&view.Printer{}).Text(form)
+			if strings.Contains(text, "hunter2") || strings.Contains(form.Snippet.Code, "hunter2") {
+				t.Errorf("the password is shown:\n%s", text)
+			}
+			if !strings.Contains(text, "conn_str") || !strings.Contains(text, "line 2") {
+				t.Errorf("the argument is not named:\n%s", text)
+			}
+		})
+	}
+}

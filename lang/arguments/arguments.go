@@ -323,7 +323,22 @@ func (a Arguments) Count(name string) int {
 
 // Problem returns a problem with an argument.
 func (a Arguments) Problem(name, summary, detail string) *diag.Diagnostic {
-	return Problem(append(slices.Clone(a.path), cty.GetAttrStep{Name: name}), summary, detail)
+	d := Problem(append(slices.Clone(a.path), cty.GetAttrStep{Name: name}), summary, detail)
+	if secret[name] {
+		d.Extra = diag.Confidential{}
+	}
+	return d
+}
+
+// secret has the arguments of backends and key providers whose values may contain a secret: keys, tokens, and addresses
+// with a password.
+var secret = map[string]bool{
+	"access_key": true, "access_token": true, "address": true, "client_certificate": true,
+	"client_certificate_password": true, "client_key": true, "client_private_key_pem": true, "client_secret": true,
+	"conn_str": true, "credentials": true, "customer_provided_key": true, "encryption_key": true, "headers": true,
+	"http_auth": true, "http_proxy": true, "https_proxy": true, "lock_address": true, "oidc_request_token": true,
+	"oidc_token": true, "passphrase": true, "password": true, "sas_token": true, "secret_key": true,
+	"security_token": true, "sse_customer_key": true, "token": true, "unlock_address": true, "web_identity_token": true,
 }
 
 // Problem returns an error about the argument at a path.

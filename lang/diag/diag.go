@@ -52,6 +52,9 @@ type Diagnostic struct {
 	Extra any
 }
 
+// Confidential is the Extra of a problem with an argument whose value may contain a secret: its source is not shown.
+type Confidential struct{}
+
 // Error returns the one-line text: summary, then detail.
 func (d *Diagnostic) Error() string {
 	if d.Detail == "" {

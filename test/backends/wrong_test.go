@@ -88,6 +88,9 @@ func TestAWrongConfigurationIsADiagnosticWithTheArgumentsLine(t *testing.T) {
 			if at := fmt.Sprintf("backend.tf line %d", len(lines)+3); !strings.Contains(text, at) {
 				t.Errorf("the diagnostic does not name %s:\n%s", at, text)
 			}
+			if strings.Contains(text, "secret@") {
+				t.Errorf("the diagnostic shows the password:\n%s", text)
+			}
 		})
 	}
 }

@@ -79,6 +79,9 @@ func DiagnosticJSON(d *diag.Diagnostic, sources map[string]*hcl.File) *Diagnosti
 	if out.Snippet = snippet(highlight, shown, sources); out.Snippet != nil {
 		out.Snippet.Values = expressionValues(d)
 		out.Snippet.FunctionCall = functionCall(d)
+		if _, ok := d.Extra.(diag.Confidential); ok {
+			out.Snippet.hideValue()
+		}
 	}
 	return out
 }

@@ -52,6 +52,17 @@ func snippet(highlight, shown hcl.Range, sources map[string]*hcl.File) *Snippet 
 	return out
 }
 
+// hideValue replaces the value of an argument, in either syntax.
+func (s *Snippet) hideValue() {
+	end := strings.IndexAny(s.Code, "=:")
+	if end < 0 {
+		return // the argument is not in the file; this is its block
+	}
+	s.Code = s.Code[:end+1] + " (not shown: it may contain a secret)"
+	s.HighlightStartOffset = min(s.HighlightStartOffset, end)
+	s.HighlightEndOffset = end
+}
+
 // navigable returns the file with the index that finds the block at a position. Files that were not made by a
 // parser lack it.
 func navigable(file *hcl.File, name string) *hcl.File {
