@@ -76,25 +76,26 @@ func NewScope(s *graph.Static, targets, excludes []addr.Target, destroy bool) Sc
 			sc.nodes[v] = true
 		}
 		sc.needed = resourcesOf(s, ancestors, hit)
-		sc.outputs(s)
+		sc.results(s)
 		return sc
 	}
-	for i := range sc.nodes {
-		sc.nodes[i] = true
-	}
 	excluded, whole := without(s, hit, excludes)
-	left := s.Graph.Descendants(excluded...)
-	for _, v := range left {
-		sc.nodes[v] = false
+	left := make([]bool, len(s.Nodes))
+	vertices := s.Graph.Descendants(excluded...)
+	for _, v := range vertices {
+		left[v] = true
 	}
-	sc.dropped = resourcesOf(s, left, whole)
-	closure := graph.NewClosure(s)
+	sc.dropped = resourcesOf(s, vertices, whole)
+	var kept []int // as if these were the targets
 	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if n.Kind == graph.OutputNode && n.Module.IsRoot() && closure.Resources(i).Len() == 0 {
-			sc.nodes[i] = false // as with targets, constants are not planned
+		if kind := s.Nodes[i].Kind; !left[i] && (kind == graph.ResourceNode || kind == graph.OrphanNode) {
+			kept = append(kept, i)
 		}
 	}
+	for _, v := range s.Graph.Ancestors(kept...) {
+		sc.nodes[v] = true
+	}
+	sc.results(s)
 	return sc
 }
 
@@ -142,8 +143,10 @@ func (s *Scope) destroying(g *graph.Static, hit []int) {
 	}
 }
 
-// outputs covers the root outputs that depend only on covered resources, and the ends of covered resources.
-func (s *Scope) outputs(g *graph.Static) {
+// results covers the ends of covered resources, and the root outputs and variables that depend on resources, all of
+// which are covered. As in OpenTofu, those that depend on no resource, outputs of other modules and checks are covered
+// only if something else that is covered depends on them. Ephemeral objects that are opened are also closed.
+func (s *Scope) results(g *graph.Static) {
 	closure := graph.NewClosure(g)
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
@@ -153,7 +156,7 @@ func (s *Scope) outputs(g *graph.Static) {
 	}
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
-		if n.Kind != graph.OutputNode || !n.Module.IsRoot() {
+		if s.nodes[i] || n.Kind != graph.VariableNode && (n.Kind != graph.OutputNode || !n.Module.IsRoot()) {
 			continue
 		}
 		resources := closure.Resources(i)
@@ -167,6 +170,13 @@ func (s *Scope) outputs(g *graph.Static) {
 			for _, v := range g.Graph.Ancestors(i) {
 				s.nodes[v] = true
 			}
+		}
+	}
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		if n.Kind == graph.CloseNode {
+			opened, ok := g.Find(graph.ResourceNode, n.Module, n.Named)
+			s.nodes[i] = ok && s.nodes[opened]
 		}
 	}
 }
