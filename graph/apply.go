@@ -278,8 +278,9 @@ func (b *applyBuilder) makings() {
 	}
 }
 
-// observers orders the reading of data in check blocks after all other makings: checks come last, even if they refer
-// to nothing that changes. No other vertex depends on such data.
+// observers orders the reading of data in check blocks after the making of all managed objects: checks come last, even
+// if they refer to nothing that changes. No other vertex depends on such data. As in OpenTofu, they do not wait for
+// other data, which may fail to be read.
 func (b *applyBuilder) observers() {
 	var readings, others []int32
 	for i := range b.s.Nodes {
@@ -293,7 +294,7 @@ func (b *applyBuilder) observers() {
 			case !ok || b.p.Changes[ci].Deposed != state.CurrentObject:
 			case n.Resource.Check != "":
 				readings = append(readings, v)
-			case b.p.Changes[ci].Action != plan.NoOp:
+			case n.Resource.Addr.Mode == addr.Managed && b.p.Changes[ci].Action != plan.NoOp:
 				others = append(others, v)
 			}
 		}

@@ -45,3 +45,28 @@ resource "fake_thing" "b" {
 	e.apply(text)
 	e.equal("met again", checks(e.state().Checks), []string{"resource fake_thing.b pass"})
 }
+
+// The data of checks was read only after everything else that an apply does. When the reading of other data failed, it
+// was not read at all, and the check had no result; OpenTofu has it wait for managed objects alone.
+func TestTheDataOfACheckIsReadAlthoughOtherDataCannotBeRead(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`
+resource "fake_thing" "a" { name = "a" }
+data "fake_lookup" "missing" {
+  key        = "nothing"
+  depends_on = [fake_thing.a]
+}
+check "c" {
+  data "fake_lookup" "d" { key = "k" }
+  assert {
+    condition     = data.fake_lookup.d.value == "value of k"
+    error_message = "it is ${data.fake_lookup.d.value}"
+  }
+}
+`)
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	if !diags.HasErrors() || !says(diags, "there is nothing of that key") {
+		t.Errorf("the other data was read: %v", diags)
+	}
+	e.equal("checks", checks(e.state().Checks), []string{"check check.c pass"})
+}
