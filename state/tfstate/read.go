@@ -162,6 +162,14 @@ func (r *reader) fail(summary, format string, args ...any) {
 	r.diags = r.diags.Append(failure(summary, fmt.Sprintf(format, args...)))
 }
 
+// wrongProvider reports the problems of the text that names the provider of a resource. They have a place in that text,
+// which nobody can look up; the resource and the text say more.
+func (r *reader) wrongProvider(of addr.AbsResource, text string, problems diag.List) {
+	for _, d := range problems {
+		r.fail(d.Summary, "The provider of %s is %q. %s", of, text, d.Detail)
+	}
+}
+
 func (r *reader) resource(in *resourceV4) {
 	mode, ok := modes[in.Mode]
 	res := addr.Resource{Mode: mode, Type: in.Type, Name: in.Name}
@@ -184,8 +192,7 @@ func (r *reader) resource(in *resourceV4) {
 	if in.Provider != "" {
 		var diags diag.List
 		provider, diags = addr.ParseProviderConfig(in.Provider)
-		r.diags = r.diags.Append(diags.WithAddress(abs.String()))
-		if diags.HasErrors() {
+		if r.wrongProvider(abs, in.Provider, diags); diags.HasErrors() {
 			return
 		}
 	}
@@ -206,8 +213,7 @@ func (r *reader) resource(in *resourceV4) {
 			}
 			var diags diag.List
 			p, diags = addr.ParseProviderInstance(inst.Provider)
-			r.diags = r.diags.Append(diags.WithAddress(abs.String()))
-			if diags.HasErrors() {
+			if r.wrongProvider(abs, inst.Provider, diags); diags.HasErrors() {
 				continue
 			}
 			config := p.Config().String()
