@@ -17,10 +17,10 @@ func (a *App) Crash(panicked any, stack []byte) int {
 	fmt.Fprintf(a.Stderr, `
 Error: Millipede has crashed
 
-This is a bug in Millipede, not in your configuration. What was done until then is in the state. If a run was going on, see
-what is left of it with: coordinator runs list
+This is a bug in Millipede, not in your configuration. The state contains everything that was done before. If a
+run was in progress, this command shows it: coordinator runs list
 
-Please report this, with the command and the text below, which may hold parts of your configuration:
+Please report this, with the command and the text below, which may contain parts of your configuration:
 
 Millipede v%s, command %q: %v
 

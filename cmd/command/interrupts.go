@@ -73,8 +73,8 @@ func (i *Interrupts) Say(tell func(text string)) (back func()) {
 // The consequences of a second interrupt: for commands that execute a run, for commands whose run a service
 // executes, and for the service.
 const (
-	PartsFromWorker  = "What runs with the embedded worker is in doubt now."
-	PartsFromRun     = "The service continues the run, or stops it as it was asked to."
+	PartsFromWorker  = "Operations of the embedded worker are now in doubt."
+	PartsFromRun     = "The service continues the run, or stops it if that was requested."
 	PartsFromService = "The next start continues the runs in progress. Operations of the embedded worker may " +
 		"be in doubt then."
 )

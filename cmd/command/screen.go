@@ -183,7 +183,7 @@ func (s *Screen) WrongUsage(summary, detail string) int {
 func (a *App) checkWorkspace() diag.List {
 	if name := a.Getenv("TF_WORKSPACE"); name != "" && !a.apart && !estate.ValidWorkspace(name) {
 		return diag.Errors("Invalid workspace name set using TF_WORKSPACE", fmt.Sprintf("The workspace name %q is "+
-			"not allowed: it may hold only what is safe in a URL, and no slash.", name), nil)
+			"not allowed: it may contain only characters that are safe in a URL, and no slash.", name), nil)
 	}
 	return nil
 }

@@ -140,22 +140,22 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 	case diags.HasErrors():
 		return fail(diags)
 	case f.NArg() == 1 && destroys:
-		return fail(diag.Errors("Destroy can't be called with a plan file", "To destroy what a plan of plan -destroy says, "+
-			"apply that plan. To work in another directory, give the global option -chdir=DIR.", nil))
+		return fail(diag.Errors("Destroy can't be called with a plan file", "To destroy objects as a plan of plan -destroy "+
+			"says, use apply with that plan. To work in another directory, use the global option -chdir=DIR.", nil))
 	case f.NArg() > 1:
 		return fail(diag.Errors("Too many command line arguments", fmt.Sprintf("The %s command got %q. To work in "+
 			"another directory, give the global option -chdir=DIR.", command, f.Args()), nil))
 	case f.NArg() == 1:
 		return u.Close(a.applySaved(ctx, u, f.Arg(0), pf, o, *detach))
 	case destroys && pf.refreshOnly:
-		return fail(diag.Errors("Invalid mode option", "The -refresh-only option is for apply and plan: the destroy "+
-			"command needs no mode.", nil))
+		return fail(diag.Errors("Invalid mode option", "The destroy command has no -refresh-only option. Use apply "+
+			"or plan.", nil))
 	case destroys && given(f, "destroy") && pf.destroy:
-		return fail(diag.Errors("Invalid mode option", "The -destroy option is for apply and plan: the destroy "+
-			"command needs no mode.", nil))
+		return fail(diag.Errors("Invalid mode option", "The destroy command has no -destroy option: it always "+
+			"destroys.", nil))
 	case vf.JSON && !approved:
-		return fail(diag.Errors("Plan file or auto-approve required", "With -json no approval can be asked for, so give a "+
-			"saved plan or -auto-approve.", nil))
+		return fail(diag.Errors("Plan file or auto-approve required", "With -json the command cannot ask for approval, so "+
+			"it needs a saved plan or -auto-approve.", nil))
 	}
 	spec, diags := pf.spec(a.Path)
 	if diags.HasErrors() {
@@ -197,7 +197,7 @@ func leftBehind(p *plan.Plan, pf planFlags) diag.List {
 	}
 	return diag.Errors("Destroy was successful but left behind forgotten instances",
 		fmt.Sprintf("%d objects were taken out of the state without being destroyed, because their configuration "+
-			"says so. They still exist. With -suppress-forget-errors that is no error.", forgotten), nil)
+			"says so. They still exist. With -suppress-forget-errors, this is not an error.", forgotten), nil)
 }
 
 // countForgotten returns how many objects a plan forgets.

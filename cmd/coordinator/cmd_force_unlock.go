@@ -37,7 +37,7 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 		return s.WrongUsage("Wrong number of arguments", "The command takes the ID of a lock, which is part of the message "+
 			"about the lock.")
 	case sf.JSON && !*force:
-		return s.WrongUsage("Invalid usage", "With -json no confirmation can be asked for, so -force is required.")
+		return s.WrongUsage("Invalid usage", "With -json the command cannot ask for confirmation, so -force is required.")
 	}
 	if diags.HasErrors() {
 		return s.End(diags)

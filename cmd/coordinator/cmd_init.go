@@ -356,7 +356,7 @@ func (i *initialisation) providers(ctx context.Context, prior *state.State) diag
 	})
 	if i.signed {
 		i.Print("\n")
-		i.Say("Signed providers are signed by their developers. What that means is said " +
+		i.Say("Signed providers are signed by their developers. What that means is explained " +
 			"at\nhttps://opentofu.org/docs/cli/plugins/signing/")
 	}
 	if !locks.Written {
@@ -369,7 +369,7 @@ func (i *initialisation) providers(ctx context.Context, prior *state.State) diag
 			i.App.Ink(i.Flags).Bold(lock.FileName)))
 	} else {
 		i.Say(fmt.Sprintf("Millipede has changed provider selections in the lock file %s.\nReview the changes, and "+
-			"commit them if they are what you wanted.", lock.FileName))
+			"commit them if you intended to make them.", lock.FileName))
 	}
 	return diags
 }

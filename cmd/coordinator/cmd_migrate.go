@@ -90,8 +90,9 @@ func runMigrate(ctx context.Context, a *app, args []string) int {
 	taken, more := wd.TakeToService(a.Interrupts.Leaving, root, o)
 	if diags = diags.Append(more); diags.HasErrors() {
 		if taken != nil && len(taken.Workspaces) > 0 {
-			diags = diags.Append(diag.New(diag.Warning, "Some workspaces have already been migrated", "Their states are "+
-				"where they were, too. Run the command again for the rest; until then, work with the states that are here.",
+			diags = diags.Append(diag.New(diag.Warning, "Some workspaces have already been migrated", "Their states "+
+				"are also still at their old places. Run the command again to migrate the others. Until then, use the old "+
+				"states.",
 				nil))
 		}
 		return s.End(diags)

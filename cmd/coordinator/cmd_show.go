@@ -75,8 +75,8 @@ func runShow(ctx context.Context, a *app, args []string) int {
 		return s.WrongUsage("Unexpected command line arguments", "An option that selects what to show excludes an "+
 			"argument.")
 	case f.NArg() > 1:
-		return s.WrongUsage("Too many command line arguments", "The show command shows one thing: the state, a plan, "+
-			"or what is in one file.")
+		return s.WrongUsage("Too many command line arguments", "The show command shows only one of these at a time: "+
+			"the state, a plan, or a file.")
 	case *planFile != "":
 		if done, diags := shown.atService(ctx, *planFile); done || diags.HasErrors() {
 			return s.End(diags)

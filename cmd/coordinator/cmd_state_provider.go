@@ -43,7 +43,7 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 	case f.NArg() != 2:
 		return s.WrongUsage("Invalid number of arguments", "The command takes two source addresses of providers.")
 	case sf.JSON && !*approved:
-		return s.WrongUsage("Invalid usage", "With -json no approval can be asked for, so -auto-approve is required.")
+		return s.WrongUsage("Invalid usage", "With -json the command cannot ask for approval, so -auto-approve is required.")
 	}
 	from, more := parseProviderArgument("from", f.Arg(0))
 	diags = diags.Append(more)

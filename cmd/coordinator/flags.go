@@ -266,7 +266,7 @@ func (p *planFlags) spec(path func(name string) string) (running.Spec, diag.List
 	for _, r := range p.replace {
 		parsed, more := addr.ParseInstance(r)
 		if !more.HasErrors() && parsed.Resource.Mode != addr.Managed {
-			more = diag.Errors("", "The -replace option is for managed resources.", nil)
+			more = diag.Errors("", "The -replace option accepts only managed resources.", nil)
 		}
 		diags = diags.Append(wrongAddress("force-replace address", r, more))
 		out.Replace = append(out.Replace, parsed)
@@ -278,16 +278,16 @@ func (p *planFlags) spec(path func(name string) string) (running.Spec, diag.List
 func (p *planFlags) serviceOnly() (diags diag.List) {
 	if len(p.excludes)+len(p.excludeFiles) > 0 {
 		diags = diags.Append(diag.New(diag.Error, "-exclude option is not supported", "The service that executes the run "+
-			"out has no way to leave parts out. It can be given what is to be planned, with -target.", nil))
+			"cannot exclude objects from a plan. Use -target to name the objects to plan.", nil))
 	}
-	if n := p.parallelism.value; n != 0 && n != placement.DefaultParallelism { // drivers say the default, too
-		diags = diags.Append(diag.New(diag.Error, "Custom parallelism values are currently not supported", "How many "+
-			"operations go on at a time is for the service to say that carries the run out.", nil))
+	if n := p.parallelism.value; n != 0 && n != placement.DefaultParallelism { // drivers also pass the default
+		diags = diags.Append(diag.New(diag.Error, "Custom parallelism values are currently not supported", "The "+
+			"service that executes the run decides how many operations run at a time.", nil))
 	}
 	if p.refresh.amount == placement.RefreshChanged || p.noVerdicts {
 		diags = diags.Append(diag.New(diag.Error, "-refresh=changed is not supported", "The service that executes the run "+
-			"out cannot be told how much to read with an option. Where it is a Millipede, refresh = \"changed\" in "+
-			"the configuration's millipede.hcl tells it.", nil))
+			"has no such option. If the service is Millipede's, set refresh = \"changed\" in the configuration's "+
+			"millipede.hcl instead.", nil))
 	}
 	return diags
 }

@@ -55,8 +55,8 @@ func noStateFile() diag.List {
 		"a directory in which something was applied, or name a state file with -state.", nil)
 }
 
-// parseTargets parses the addresses that a command on the state was given. What is wrong with them is told after the
-// state was found: where there is none, that is what is wrong.
+// parseTargets parses the addresses in the arguments of a command on the state. Callers report the problems after they
+// have opened the state: if there is no state, only that is reported.
 func parseTargets(args []string) ([]addr.Target, diag.List) {
 	var targets []addr.Target
 	var diags diag.List
