@@ -255,15 +255,16 @@ func TestSettingsOfAnOrganizationAreKeptOrRefused(t *testing.T) {
 	s := newSite(t)
 	no, yes, minutes := false, true, 60
 	o := must(t, of(s.client.Organizations.Update(s.ctx, "acme", client.OrganizationUpdateOptions{
-		SpeculativePlanManagementEnabled: &no, SendPassingStatusesForUntriggeredSpeculativePlans: &yes})))
-	if o.SpeculativePlanManagementEnabled || !o.SendPassingStatusesForUntriggeredSpeculativePlans ||
-		!o.AggregatedCommitStatusEnabled || !o.AllowForceDeleteWorkspaces {
+		SpeculativePlanManagementEnabled: &no, SendPassingStatusesForUntriggeredSpeculativePlans: &yes,
+		CostEstimationEnabled: &yes})))
+	if !o.CostEstimationEnabled || o.SpeculativePlanManagementEnabled || !o.AggregatedCommitStatusEnabled ||
+		!o.SendPassingStatusesForUntriggeredSpeculativePlans || !o.AllowForceDeleteWorkspaces {
 		t.Errorf("%+v", o)
 	}
 	policy := client.AuthPolicyTwoFactor
 	for what, change := range map[string]client.OrganizationUpdateOptions{
 		"two factors": {CollaboratorAuthPolicy: &policy}, "short sessions": {SessionTimeout: &minutes},
-		"no user tokens": {UserTokensEnabled: &no}, "cost estimation": {CostEstimationEnabled: &yes},
+		"no user tokens": {UserTokensEnabled: &no}, "assessments": {AssessmentsEnforced: &yes},
 	} {
 		if _, err := s.client.Organizations.Update(s.ctx, "acme", change); err == nil {
 			t.Errorf("%s: accepted, without any effect", what)

@@ -37,7 +37,7 @@ func userResource(u *record.User) resource {
 // defaults.
 var otherSettings = map[string]bool{
 	"aggregated-commit-status-enabled": true, "speculative-plan-management-enabled": true,
-	"send-passing-statuses-for-untriggered-speculative-plans": false,
+	"send-passing-statuses-for-untriggered-speculative-plans": false, "cost-estimation-enabled": false,
 }
 
 func (c *call) organizationResource(o *record.Organization) resource {
@@ -46,7 +46,7 @@ func (c *call) organizationResource(o *record.Organization) resource {
 		"name": o.Name, "external-id": "org-" + o.Name, "email": o.Email, "created-at": moment(o.CreatedAt),
 		"collaborator-auth-policy": "password",
 		"plan-is-enterprise":       false, "default-execution-mode": o.Mode(), "saml-enabled": false,
-		"owners-team-saml-role-id": nil, "assessments-enforced": false, "cost-estimation-enabled": false,
+		"owners-team-saml-role-id": nil, "assessments-enforced": false,
 		"session-timeout": nil, "session-remember": nil, "user-tokens-enabled": true,
 		"allow-force-delete-workspaces": !o.NoForceDelete,
 		"permissions": map[string]bool{
@@ -142,7 +142,6 @@ func (c *call) organizationSettings() (name *string, o service.OrganizationSetti
 		Remember    *int    `json:"session-remember"`
 		UserTokens  *bool   `json:"user-tokens-enabled"`
 		Assessments *bool   `json:"assessments-enforced"`
-		Costs       *bool   `json:"cost-estimation-enabled"`
 		HYOK        *bool   `json:"enforce-hyok"`
 	}
 	q, err := c.body(&a)
@@ -156,7 +155,6 @@ func (c *call) organizationSettings() (name *string, o service.OrganizationSetti
 		"other terms of sessions than twelve hours":                  a.Timeout != nil || a.Remember != nil,
 		"way to refuse the tokens of users":                          is(a.UserTokens, false),
 		"health assessments":                                         is(a.Assessments, true),
-		"cost estimation":                                            is(a.Costs, true),
 		"keys that an organization holds: use the service's own key": is(a.HYOK, true),
 	} {
 		if asked {
