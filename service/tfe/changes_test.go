@@ -231,6 +231,9 @@ func TestWhatIsIncludedWithAnOrganizationATeamAndAToken(t *testing.T) {
 	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
 	m := must(t, of(s.client.OrganizationMemberships.Create(s.ctx, "acme", client.OrganizationMembershipCreateOptions{
 		Email: client.String("new@example.org"), Teams: []*client.Team{{ID: team.ID}}})))
+	if m.User.Email != "new@example.org" {
+		t.Errorf("the response to an invitation does not include the user: %+v", m.User)
+	}
 	all := must(t, of(s.client.TeamMembers.ListOrganizationMemberships(s.ctx, team.ID)))
 	if len(all) != 1 || all[0].ID != m.ID || all[0].Status != client.OrganizationMembershipInvited {
 		t.Errorf("%d memberships of a team to which somebody is invited", len(all))

@@ -103,6 +103,7 @@ func (c *call) invite() error {
 		teams = append(teams, r.ID)
 	}
 	m, err := c.Invite(c.actor, c.arg("org"), a.Email, teams)
+	c.asked["user"] = true // clients compare the response with a later read that includes the user
 	return c.answerMembership(http.StatusCreated, m, err)
 }
 
