@@ -24,6 +24,8 @@ func (t *table) serviceLines(large bool) []line {
 		{"the first line of a run's log, after its request; p99 of 50", "100 ms", t.serviceFirstLine},
 		{"120 workspaces, 120 runs at once, 8 workers of 10 slots: the last run's first operation after its request",
 			"3 s", t.serviceBurst},
+		{"8 teams change 250 of their 2,500 objects of one state at once, by the time of one of them", "1.3",
+			t.serviceTeams},
 	}
 	if large { // creating that history takes minutes
 		lines = append(lines, line{"start with 1,000 workspaces and 20,000 ended runs: ready after; memory",
