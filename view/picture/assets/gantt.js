@@ -128,12 +128,12 @@ export class Gantt {
     }
   }
 
-  label(c, colours, text, y, strong = false) {
+  label(c, colours, texts, y, strong = false) {
     c.fillStyle = colours.back;
     c.fillRect(0, y - 9, this.gutter - 2, 18);
     c.fillStyle = strong ? colours.text : colours.quiet;
     c.textAlign = "left";
-    c.fillText(this.surface.cut(c, text, this.gutter - 12), 6, y);
+    c.fillText(this.surface.fit(c, texts, this.gutter - 12), 6, y);
   }
 
   // drawBand draws how many waited for something, over time.
@@ -153,7 +153,8 @@ export class Gantt {
       c.strokeStyle = colours.line;
       c.strokeRect(this.gutter, bottom, s.width, 0.5);
       const kind = { l: "limit", p: "slots of", m: "no worker in" }[band.kind];
-      this.label(c, colours, `${kind} ${band.name}: up to ${Math.ceil(band.most - 0.05)} wait`, y + BAND / 2 - 2);
+      const most = Math.ceil(band.most - 0.05);
+      this.label(c, colours, [`${kind} ${band.name}: up to ${most} wait`, `${band.name}: ${most}`], y + BAND / 2 - 2);
     }
     return y + BAND;
   }
@@ -180,7 +181,7 @@ export class Gantt {
         c.fillText(this.surface.cut(c, `${waitLabel(last)} ${duration(now - last[2])}`, 200), x, middle - 6);
         c.font = `12px ${this.surface.font}`;
       }
-      this.label(c, colours, run.name(i), middle, this.host.selected === i);
+      this.label(c, colours, run.labels(i), middle, this.host.selected === i);
     }
     return y + WAITER;
   }
@@ -207,7 +208,7 @@ export class Gantt {
     if (selected !== null && this.lanes.where[selected]?.items === lane.items) {
       this.drawBar(c, colours, selected, y, run.started[selected], run.until(selected, now), false, 0);
     }
-    this.label(c, colours, lane.label, y + ROW / 2);
+    this.label(c, colours, [lane.label], y + ROW / 2);
   }
 
   // drawBars goes through the items of a lane that are in sight. Of those that are smaller than a pixel it looks at one

@@ -49,7 +49,8 @@ export class Graph {
     const { pairs, extra } = yield* edgeSteps(run, at, list.length);
     yield;
     const n = list.length + extra;
-    if (this.mode !== "time") return { of, list, at, pairs, plan: byDepth(n, pairs, this.surface) };
+    if (this.mode !== "time") return { of, list, at, pairs,
+      plan: byDepth(n, pairs, this.surface, list.length) };
     const begin = new Float64Array(n).fill(Infinity);
     for (let i = 0; i < at.length; i++) {
       if (at[i] >= 0 && run.started[i] >= 0) begin[at[i]] = Math.min(begin[at[i]], run.started[i]);
@@ -402,7 +403,7 @@ export class Graph {
 }
 
 // fontSize keeps names readable in a drawing that is made smaller, as far as they fit into their places.
-function fontSize(scale) { return Math.min(16, Math.max(12, Math.round(11 / scale))); }
+function fontSize(scale) { return Math.min(18, Math.max(12, Math.round(11 / scale))); }
 
 // worst is the status that people want to see first of those that are counted.
 function worst(counts) {

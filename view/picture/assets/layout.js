@@ -319,13 +319,14 @@ export function layers(n, pairs) {
   return layer;
 }
 
-export const NODE = { width: 190, height: 26, gapX: 90, gapY: 10 };
+export const NODE = { width: 190, height: 26, gapX: 70, gapY: 10 };
+const KNOT = 20; // the width of a column that has only junctions
 const READABLE = 0.65; // the scale from which on names are read well
 
 // byDepth lays n places out in layers, from left to right. Within a layer, what depends on neighbours is neighbours. A
-// layer has several columns where names could not be read otherwise in a drawing of the size screen. It returns x and y
-// of the upper left corners, and the size.
-export function byDepth(n, pairs, screen) {
+// layer has several columns where names could not be read otherwise in a drawing of the size screen. Places from real on
+// are junctions. It returns x and y of the upper left corners, and the size.
+export function byDepth(n, pairs, screen, real = n) {
   const layer = layers(n, pairs);
   let count = 0;
   for (let i = 0; i < n; i++) count = Math.max(count, layer[i] + 1);
@@ -334,8 +335,18 @@ export function byDepth(n, pairs, screen) {
   if (n <= 5000) untangle(columns, layer, n, pairs);
   const x = new Float64Array(n), y = new Float64Array(n);
   let right = 0, bottom = 0;
-  const most = rowsFor(columns.map((column) => column.length), screen);
-  for (const column of columns) {
+  const knots = columns.map((column) => column.every((v) => v >= real));
+  const most = rowsFor(columns, knots, screen);
+  for (const [k, column] of columns.entries()) {
+    if (knots[k]) { // each stands around its middle
+      column.forEach((v, row) => {
+        x[v] = right + KNOT / 2 - NODE.width / 2;
+        y[v] = row * (NODE.height + NODE.gapY);
+        bottom = Math.max(bottom, y[v] + NODE.height);
+      });
+      right += KNOT + NODE.gapX;
+      continue;
+    }
     const wrap = Math.max(1, Math.ceil(column.length / most));
     const rows = Math.ceil(column.length / wrap);
     column.forEach((v, k) => {
@@ -345,8 +356,8 @@ export function byDepth(n, pairs, screen) {
     });
     right += wrap * (NODE.width + 20) - 20 + NODE.gapX;
   }
-  for (const column of columns) { // short columns stand in the middle
-    const rows = Math.ceil(column.length / Math.max(1, Math.ceil(column.length / most)));
+  for (const [k, column] of columns.entries()) { // short columns stand in the middle
+    const rows = knots[k] ? column.length : Math.ceil(column.length / Math.max(1, Math.ceil(column.length / most)));
     const shift = (bottom - (rows * (NODE.height + NODE.gapY) - NODE.gapY)) / 2;
     for (const v of column) y[v] += Math.max(0, shift);
   }
@@ -354,13 +365,16 @@ export function byDepth(n, pairs, screen) {
 }
 
 // rowsFor chooses how many places are below each other: as many as can be read, or else as many as are drawn largest.
-function rowsFor(layers, screen) {
+function rowsFor(columns, knots, screen) {
   const wide = screen?.width || 1000, high = screen?.height || 600; // before it is on the screen
-  const longest = Math.max(1, ...layers);
+  let longest = 1;
+  columns.forEach((column, k) => { if (!knots[k]) longest = Math.max(longest, column.length); });
   let best = longest, most = 0;
   for (let rows = longest; rows >= 1; rows = Math.min(rows - 1, Math.floor(rows * 0.9))) {
     let width = -NODE.gapX;
-    for (const n of layers) width += Math.max(1, Math.ceil(n / rows)) * (NODE.width + 20) - 20 + NODE.gapX;
+    columns.forEach((column, k) => {
+      width += knots[k] ? KNOT + NODE.gapX : Math.ceil(column.length / rows) * (NODE.width + 20) - 20 + NODE.gapX;
+    });
     const scale = Math.min(wide / width, high / (rows * (NODE.height + NODE.gapY)));
     if (scale > most) [best, most] = [rows, scale];
     if (scale >= READABLE) break;

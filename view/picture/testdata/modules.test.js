@@ -154,6 +154,8 @@ test("a long layer has as many columns as make its names readable, and a short o
   const columns = (plan) => new Set(plan.x).size - 2;
   const scale = (plan) => Math.min(screen.width / plan.width, screen.height / plan.height);
   assert.deepEqual([columns(fan(10)), columns(fan(48))], [1, 2]);
+  const knot = byDepth(3, [[0, 2], [2, 1]], screen, 2); // a junction takes little room, and stands where it is drawn
+  assert.ok(knot.width < 2 * 190 + 200 && knot.x[2] + 95 > 190 && knot.x[2] + 95 < knot.x[1], `${knot.x}`);
   assert.ok(scale(fan(48)) > 0.65, `${scale(fan(48))}`);
   const most = byTime(100, Float64Array.from({ length: 100 }, (_, i) => i), new Int32Array(100), 100, screen);
   assert.ok(scale(most) > 0.4, `${scale(most)}`);
