@@ -9,6 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // Capacity gives access to the workers and the limits with which the engine executes operations.
@@ -39,6 +40,16 @@ type Limit struct {
 	Pool    string // the pool whose places it counts; empty for a limit of the rules
 	Held    []Permit
 	Waiting []Permit // in the order in which they get permits
+	// Queued are the operations that wait, of each run in progress that the actor may see. Most do so without a request
+	// of their own, because their run gives them the permits of its operations that have ended.
+	Queued []Queue
+}
+
+// Queue is the operations of a run that wait for the same limit.
+type Queue struct {
+	Of         *RunView
+	Operations int
+	Since      time.Time // the longest wait
 }
 
 // Permit is a permit that is held or waited for.
@@ -97,7 +108,55 @@ func (s *Service) Limits(ctx context.Context, a *Actor) ([]Limit, error) {
 		}
 		return nil
 	})
-	return all, told(err)
+	if err != nil {
+		return nil, told(err)
+	}
+	s.addQueues(a, all)
+	return all, nil
+}
+
+// addQueues adds the operations that wait for the limits.
+func (s *Service) addQueues(a *Actor, all []Limit) {
+	for phase, b := range s.timelines.all() {
+		if b.Counts().Queued == 0 {
+			continue
+		}
+		v, err := s.RunOfPhase(a, phase)
+		if err != nil {
+			continue // the actor may not see it, or it has ended
+		}
+		type wait struct {
+			kind timeline.WaitKind
+			name string
+		}
+		queues := map[wait]Queue{}
+		begun := time.UnixMilli(b.Begun())
+		b.Each(func(v *timeline.Vertex) {
+			if v.Status != timeline.Queued || len(v.Waits) == 0 {
+				return
+			}
+			last := v.Waits[len(v.Waits)-1]
+			q := queues[wait{last.Kind, last.Name}]
+			if since := begun.Add(time.Duration(last.From) * time.Millisecond); q.Operations == 0 || since.Before(q.Since) {
+				q.Since = since
+			}
+			q.Operations++
+			queues[wait{last.Kind, last.Name}] = q
+		})
+		for i := range all {
+			of := wait{timeline.ForPermit, all[i].Name}
+			if all[i].Pool != "" {
+				of = wait{timeline.ForPlace, all[i].Pool}
+			}
+			if q := queues[of]; q.Operations > 0 {
+				q.Of = v
+				all[i].Queued = append(all[i].Queued, q)
+			}
+		}
+	}
+	for i := range all {
+		slices.SortFunc(all[i].Queued, func(x, y Queue) int { return x.Since.Compare(y.Since) })
+	}
 }
 
 // runOfEngine returns the run of the service to which a run of the engine belongs, if the actor may see it.

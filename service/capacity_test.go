@@ -32,7 +32,16 @@ func TestWhoHoldsAPermitIsToldToThoseWhoMaySeeTheRun(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
 	goOn := make(chan struct{})
-	watched(h, timeline.NewRecorder(timeline.Head{Ended: timeline.None}), goOn)
+	begun := time.UnixMilli(1_700_000_000_000)
+	recorder := timeline.NewRecorder(timeline.Head{Begun: begun.UnixMilli(), Ended: timeline.None})
+	for i, wait := range []timeline.Wait{{Kind: timeline.ForPermit, Name: "quota", From: 900},
+		{Kind: timeline.ForPermit, Name: "quota", From: 500}, {Kind: timeline.ForPlace, Name: "quota", From: 100}} {
+		recorder.Add(timeline.Vertex{Number: i, Status: timeline.Queued, Waits: []timeline.Wait{
+			{Kind: timeline.ForPermit, Name: "quota", To: wait.From}, wait}})
+	}
+	recorder.Add(timeline.Vertex{Number: 3, Status: timeline.Done, Waits: []timeline.Wait{{Kind: timeline.ForPermit,
+		Name: "quota", To: 5}}})
+	watched(h, recorder, goOn)
 	h.Capacity.Has = []service.Limit{{Name: "quota", Slots: 2, Held: []service.Permit{{Run: "engine-run", Since: time.Now()},
 		{Run: "elsewhere"}}}}
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
@@ -42,8 +51,12 @@ func TestWhoHoldsAPermitIsToldToThoseWhoMaySeeTheRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		held := limits[0].Held
+		held, queued := limits[0].Held, limits[0].Queued
 		if held[0].Of != nil && held[0].Of.ID == r.ID && held[1].Of == nil {
+			if len(queued) != 1 || queued[0].Of.ID != r.ID || queued[0].Operations != 2 ||
+				!queued[0].Since.Equal(begun.Add(500*time.Millisecond)) {
+				t.Errorf("the operations that wait are %+v", queued)
+			}
 			break
 		}
 		b, err := h.Stream().Read(t.Context(), at, nil) // the engine has not shown its recorder yet
@@ -61,7 +74,7 @@ func TestWhoHoldsAPermitIsToldToThoseWhoMaySeeTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	limits, err := h.Limits(t.Context(), h.Actor(token))
-	if err != nil || limits[0].Held[0].Of != nil {
+	if err != nil || limits[0].Held[0].Of != nil || len(limits[0].Queued) > 0 {
 		t.Errorf("somebody without rights is told %+v, %v", limits, err)
 	}
 	if err := h.ResizeLimit(t.Context(), h.Actor(token), "quota", 5); !errors.Is(err, service.ErrForbidden) {

@@ -59,6 +59,13 @@ func (t *timelines) get(phase string) *timeline.Recorder {
 	return t.open[phase]
 }
 
+// all returns a copy of the timelines in progress, by phase.
+func (t *timelines) all() map[string]*timeline.Recorder {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.open)
+}
+
 func (t *timelines) set(phase string, recorder *timeline.Recorder) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

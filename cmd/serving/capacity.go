@@ -29,13 +29,19 @@ func (f capacity) Workers(ctx context.Context) ([]service.Worker, error) {
 // Limits implements service.Capacity.
 func (f capacity) Limits(ctx context.Context) ([]service.Limit, error) {
 	all, err := f.Conn.Limits(ctx)
-	var out []service.Limit
+	return limits(all), err
+}
+
+func limits(all []wire.LimitStatus) (out []service.Limit) {
 	for _, l := range all {
 		pool, sized := wire.LimitedPool(l.Name)
+		if !sized {
+			pool = "" // it was the name of the limit
+		}
 		out = append(out, service.Limit{Name: l.Name, Slots: l.Slots, Sized: sized, Pool: pool, Held: permits(l.Held),
 			Waiting: permits(l.Waiting)})
 	}
-	return out, err
+	return out
 }
 
 func permits(all []wire.PermitRequest) []service.Permit {
