@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -55,7 +58,7 @@ func (s *safe) String() string {
 func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 	home := t.TempDir()
 	said := &safe{}
-	s, _ := serveTo(t, home, "", said, "-log-level=debug", "-log-format=json")
+	s, _ := serveTo(t, home, "", said, "-log-level=debug", "-log-format=json", "-metrics=127.0.0.1:0")
 	ctx := t.Context()
 	w, err := s.client.Workspaces.Create(ctx, "main", client.WorkspaceCreateOptions{Name: client.String("one")})
 	if err != nil {
@@ -91,6 +94,33 @@ func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 	} {
 		texts[path] = s.get(path)
 	}
+	run := "/app/main/one/runs/" + r.ID
+	for path, must := range map[string]string{
+		"/app/main": "one", "/app/main/one": r.ID, "/app/main/one/state": "terraform_data.a",
+		"/app/main/one/versions": r.ID, "/app/main/one/variables": "undeclared", "/app/main/one/settings": "one",
+		run: "terraform_data.a", run + "/changes?address=terraform_data.a": "terraform_data.a",
+		run + "/timeline/plan": "terraform_data", run + "/timeline/apply": "terraform_data",
+		run + "/timeline/apply?outline=yes": "terraform_data", run + "/timeline/apply?story=yes": "attempts",
+		run + "/log/apply?from=0": "the key is", "/app/settings/audit": "admin", "/app/settings/workers": "default",
+	} {
+		if texts[path] = s.page(path); !strings.Contains(texts[path], must) {
+			t.Errorf("%s does not show %s: %s", path, must, texts[path])
+		}
+	}
+	metrics := regexp.MustCompile(`"msg":"metrics","address":"([^"]+)"`).FindStringSubmatch(said.String())
+	if metrics == nil {
+		t.Fatalf("it does not say where its metrics are:\n%s", said)
+	}
+	answer, err := http.Get("http://" + metrics[1] + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scrape, err := io.ReadAll(answer.Body)
+	answer.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	if texts["metrics"] = string(scrape); err != nil || !strings.Contains(texts["metrics"], `resource_type="terraform_data"`) {
+		t.Errorf("the metrics are %s (%v)", scrape, err)
+	}
 	for where, text := range texts {
 		if strings.Contains(text, "canary") {
 			t.Errorf("%s tells a secret: %s", where, text)
@@ -124,6 +154,34 @@ func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// page returns a page of the service for the administrator, who logs in first.
+func (s *served) page(path string) string {
+	s.t.Helper()
+	if s.http.Jar == nil {
+		s.http.Jar, _ = cookiejar.New(nil) // it never fails
+		form := regexp.MustCompile(`name="form" value="([^"]+)"`).FindStringSubmatch(s.page("/app/login"))
+		if form == nil {
+			s.t.Fatal("the page to log in has no form")
+		}
+		answer, err := s.http.PostForm(s.address+"/app/login", url.Values{"username": {"admin"}, "password": {s.token},
+			"form": {form[1]}, "to": {"/app"}})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+	answer, err := s.http.Get(s.address + path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		s.t.Errorf("%s: %d, %v", path, answer.StatusCode, err)
+	}
+	return string(text)
 }
 
 // get asks the API for a path as the administrator.
