@@ -57,6 +57,12 @@ func TestARunIsConfirmedAndWatchedToItsEndWithoutLoadingThePage(t *testing.T) {
 	}
 	s.until("the picture has not ended",
 		`document.querySelector(".picture-summary").innerText.includes("22 done")`)
+	s.until("the list has not ended", `document.querySelector(".picture-list").innerText.includes("5 done")`)
+	value[any](s, `(({ picture }) => { // the picture for the documents shows all operations
+		picture.input.value = "";
+		picture.search("");
+		picture.select(null);
+	})(document.querySelector("[data-picture]"))`)
 	s.screenshot("run-gantt", 1280, 900)
 	s.do(chromedp.ScrollIntoView(`#log-apply`, chromedp.ByQuery))
 	s.screenshot("run-log", 1100, 700)

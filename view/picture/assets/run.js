@@ -339,7 +339,8 @@ class Picture {
     const times = pathTimes(this.run, path, now);
     if (times.length === 0) return [];
     const text = times.slice(0, 4).map(([label, ms]) => `${duration(ms)} ${label}`).join(", ");
-    return [element("p", { class: "picture-quiet" }, `The critical path has ${path.length} operations: ${text}.`)];
+    return [element("p", { class: "picture-quiet" }, `The critical path has ${path.length} ` +
+      `${path.length === 1 ? "operation" : "operations"}: ${text}.`)];
   }
 
   destroy() {
