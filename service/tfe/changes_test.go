@@ -305,3 +305,22 @@ func TestOnlyOwnersDeleteWhatManagesResourcesWhereTheySaySo(t *testing.T) {
 		t.Errorf("by an owner: %v", err)
 	}
 }
+
+// Searches for a person or a commit were not known, and found every run.
+func TestRunsAreSearchedByPersonAndCommit(t *testing.T) {
+	s := newSite(t)
+	w := s.NewWorkspace("one")
+	s.NewRun(w, nil)
+	me := must(t, of(s.client.Users.ReadCurrent(s.ctx)))
+	for _, search := range []struct {
+		by   client.RunListOptions
+		want int
+	}{
+		{client.RunListOptions{User: me.Username}, 1}, {client.RunListOptions{User: "nobody-at-all"}, 0},
+		{client.RunListOptions{Commit: "4f2a"}, 0}, {client.RunListOptions{User: me.Username, Commit: "4f2a"}, 0},
+	} {
+		if got := must(t, of(s.client.Runs.List(s.ctx, w.ID, &search.by))).Items; len(got) != search.want {
+			t.Errorf("%+v: %d runs", search.by, len(got))
+		}
+	}
+}

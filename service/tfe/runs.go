@@ -262,7 +262,7 @@ func (c *call) listRuns(all []*service.RunView, err error) error {
 	q := c.r.URL.Query()
 	statuses, sources := words(q.Get("filter[status]")), words(q.Get("filter[source]"))
 	operations, spaces := words(q.Get("filter[operation]")), words(q.Get("filter[workspace_names]"))
-	text := strings.ToLower(q.Get("search[basic]"))
+	text, who, commit := strings.ToLower(q.Get("search[basic]")), q.Get("search[user]"), q.Get("search[commit]")
 	among := func(list []string, word string) bool { return len(list) == 0 || slices.Contains(list, word) }
 	all = slices.DeleteFunc(all, func(r *service.RunView) bool {
 		group := "non_final"
@@ -270,11 +270,23 @@ func (c *call) listRuns(all []*service.RunView, err error) error {
 			group = "final"
 		}
 		wanted := q.Get("filter[status_group]")
+		if commit != "" || who != "" && !strings.Contains(strings.ToLower(c.nameOf(r.CreatedBy)), strings.ToLower(who)) {
+			return true // no run has a commit
+		}
 		return !among(statuses, statusWord(r.Status)) || !among(sources, r.Source) || !among(operations, operation(&r.Run)) ||
 			!among(spaces, r.On.Name) || wanted != "" && wanted != group ||
 			!strings.Contains(strings.ToLower(r.ID+" "+r.Message), text)
 	})
 	return list(c, all, c.runResource, c.besideRun)
+}
+
+// nameOf returns the name of a user; empty if the actor may not see it.
+func (c *call) nameOf(id string) string {
+	u, err := c.User(c.actor, id)
+	if err != nil {
+		return ""
+	}
+	return u.Name
 }
 
 // operation returns the API's word for the operation of a run.
