@@ -150,3 +150,19 @@ resource "fake_thing" "b" { name = "b" }
 		})
 	}
 }
+
+// A variable without validations has no result, and its module may not even be expandable before the targets exist.
+func TestATargetDoesNotExpandTheModulesThatDependOnIt(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`
+resource "fake_thing" "a" { name = "a" }
+module "child" {
+  source   = "./child"
+  for_each = toset([fake_thing.a.id])
+  id       = each.key
+}
+`, `variable "id" {}`)
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{Targets: e.targetsOf("fake_thing.a")}))
+	e.clean(diags)
+	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
+}

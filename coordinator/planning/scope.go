@@ -143,9 +143,10 @@ func (s *Scope) destroying(g *graph.Static, hit []int) {
 	}
 }
 
-// results covers the ends of covered resources, and the root outputs and variables that depend on resources, all of
-// which are covered. As in OpenTofu, those that depend on no resource, outputs of other modules and checks are covered
-// only if something else that is covered depends on them. Ephemeral objects that are opened are also closed.
+// results covers the ends of covered resources, and the root outputs and variables with validations that depend on
+// resources, all of which are covered. As in OpenTofu, those that depend on no resource, outputs of other modules and
+// checks are covered only if something else that is covered depends on them. Ephemeral objects that are opened are also
+// closed.
 func (s *Scope) results(g *graph.Static) {
 	closure := graph.NewClosure(g)
 	for i := range g.Nodes {
@@ -156,7 +157,9 @@ func (s *Scope) results(g *graph.Static) {
 	}
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
-		if s.nodes[i] || n.Kind != graph.VariableNode && (n.Kind != graph.OutputNode || !n.Module.IsRoot()) {
+		shown := n.Kind == graph.OutputNode && n.Module.IsRoot() ||
+			n.Kind == graph.VariableNode && len(n.Variable.Validations) > 0
+		if s.nodes[i] || !shown {
 			continue
 		}
 		resources := closure.Resources(i)
