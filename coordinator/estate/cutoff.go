@@ -41,9 +41,7 @@ func (r *Operation) settle(ctx context.Context) diag.List {
 		rules, _ := r.estate.Rules(nil) // the engine reports errors
 		return r.State.cutOffBefore(run, r.estate.Connector.Elsewhere(rules))
 	}
-	r.watch.Note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Taking its results, and waiting for what is "+
-		"still in progress...\n",
-		run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
+	r.noteSettling(*run)
 	diags := r.settleRun(ctx, *run)
 	return diags.Append(r.State.cutOff(ctx)) // none if it has succeeded
 }
@@ -102,11 +100,18 @@ func (s *Opened) cutOff(ctx context.Context) diag.List {
 	return s.refuse(r)
 }
 
+// noteSettling tells people that a run is being settled, which may take long.
+func (r *Operation) noteSettling(run journal.Run) {
+	r.watch.Note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Collecting its results, and waiting for its "+
+		"operations that are still in progress...\n",
+		run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
+}
+
 // refuse returns the error that the run must be settled first.
 func (s *Opened) refuse(r *journal.Run) diag.List {
 	return diag.Errors("A run was cut off",
-		fmt.Sprintf("The run %s (%s, begun %s) ended while operations were under way. They may still go on, and what "+
-			"became of them is not in the state yet, so that nothing else can be based on it. To take their results "+
-			"and resume the run:\n  "+diag.Program()+" runs resume %s",
+		fmt.Sprintf("The run %s (%s, begun %s) ended while operations were in progress. They may still run, and their "+
+			"results are not yet in the state, so no other run can begin. To collect the results and resume the "+
+			"run:\n  "+diag.Program()+" runs resume %s",
 			r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700"), r.ID), nil)
 }

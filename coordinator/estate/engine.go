@@ -73,7 +73,7 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 		return nil, diags
 	}
 	if e.Stop.Asked() {
-		return nil, diags.Append(diag.New(diag.Error, "Operation interrupted", "Nothing was begun.", nil))
+		return nil, diags.Append(diag.New(diag.Error, "Operation interrupted", "Nothing was started.", nil))
 	}
 	var store journal.Store
 	var home *layout.Home

@@ -58,8 +58,8 @@ func (e *Estate) WriteGenerated(name string, list []operation.Generated) diag.Li
 		return diag.Errors("Failed to create target generated file", err.Error()+".", nil)
 	}
 	return diag.List{diag.New(diag.Warning, "Config generation is experimental",
-		fmt.Sprintf("The blocks in %s say what the objects are like now. Look them through: what is secret is left "+
-			"out, and nothing refers to other resources.", name), nil)}
+		fmt.Sprintf("The blocks in %s describe the present objects. Review them: secret values are left out, and "+
+			"the blocks do not refer to other resources.", name), nil)}
 }
 
 // withFile is a file system with an additional file in a directory.

@@ -37,11 +37,11 @@ func (s *Opened) changeObjects(ctx context.Context, tx journal.Tx) diag.List {
 	switch {
 	case errors.As(err, &refused):
 		return diags.Append(diag.New(diag.Error, "Error acquiring the state lock", fmt.Sprintf("Runs change the state "+
-			"of %s, so only the objects that the command changes were to be locked. Nothing was changed: %s",
+			"of %s, so the command tried to lock only the objects that it changes. Nothing was changed: %s",
 			where, refused.Reason), nil))
 	case s.estate.Stop.Asked():
-		return diags.Append(diag.New(diag.Error, "Operation interrupted", fmt.Sprintf("The command was stopped while %s "+
-			"was to be changed. To see whether it was, list the state.", where), nil))
+		return diags.Append(diag.New(diag.Error, "Operation interrupted", fmt.Sprintf("The command was stopped during the "+
+			"change of %s. List the state to see whether it was changed.", where), nil))
 	case err != nil:
 		return diags.Append(diag.New(diag.Error, "Failed to save state", fmt.Sprintf("Changing %s: %s.", where, err), nil))
 	}

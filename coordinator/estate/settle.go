@@ -19,8 +19,8 @@ func (r *Operation) settleLeft(ctx context.Context, former bool) diag.List {
 	s := r.State
 	if former {
 		if err := s.home.settling.lock(r.estate.waiting(ctx)); err != nil {
-			return diag.Errors("Operation interrupted", "The operation was stopped while another one settled what was "+
-				"left. Nothing was begun.", nil)
+			return diag.Errors("Operation interrupted", "The operation was stopped while another one settled an "+
+				"earlier run. Nothing was started.", nil)
 		}
 	} else if !s.home.settling.tryLock() {
 		return nil
@@ -62,8 +62,8 @@ func (r *Operation) awaitWhole(ctx context.Context, request string) diag.List {
 		case err == nil:
 			return nil
 		case waited.Err() != nil:
-			return diag.Errors("Operation interrupted", "The operation was stopped while it waited for what others "+
-				"change. Nothing was begun.", nil)
+			return diag.Errors("Operation interrupted", "The operation was stopped while it waited for changes of "+
+				"other runs. Nothing was started.", nil)
 		case !errors.Is(err, context.DeadlineExceeded):
 			return diag.Errors("Error acquiring the state lock", err.Error()+".", nil)
 		}
@@ -147,8 +147,7 @@ func (r *Operation) settleRequest(ctx context.Context, q locks.Request) diag.Lis
 
 // settleAs settles a run under its locks.
 func (r *Operation) settleAs(ctx context.Context, run journal.Run, lockID string) diag.List {
-	r.watch.Note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Taking its results, and waiting for what is "+
-		"still in progress...\n", run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
+	r.noteSettling(run)
 	own := r.State.LockID
 	r.State.LockID = lockID
 	diags := r.settleRun(ctx, run)

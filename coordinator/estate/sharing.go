@@ -349,8 +349,8 @@ func (r *Operation) LockAll(ctx context.Context) diag.List {
 // lock requests locks and waits for them.
 func (r *Operation) lock(ctx context.Context, set locks.Set) diag.List {
 	s := r.State
-	stopped := diag.Errors("Operation interrupted", "The plan waited for locks, and was stopped. Nothing of it was "+
-		"carried out.", nil)
+	stopped := diag.Errors("Operation interrupted", "The plan waited for locks, and was stopped. None of its changes "+
+		"were made.", nil)
 	if r.estate.Stop.Asked() {
 		return stopped
 	}

@@ -183,7 +183,7 @@ func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 	runner.Cancel()
 	applied, diags = goOn(diags)
 	// This is the requested result.
-	return applied, slices.DeleteFunc(diags, func(d *diag.Diagnostic) bool { return d.Summary == errCancelled })
+	return applied, slices.DeleteFunc(diags, func(d *diag.Diagnostic) bool { return d.Extra == endCancelled })
 }
 
 // Settle takes the results of a run that was cut off, waits for operations that workers elsewhere still execute, and
@@ -202,9 +202,9 @@ func (s *Session) Settle(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 	var out diag.List
 	for _, d := range all {
 		switch {
-		case d.Summary == errInterruptedRun || d.Summary == warnIncomplete:
+		case d.Extra == endInterrupted || d.Extra == endIncomplete:
 			continue // the requested result
-		case d.Severity == diag.Error && (d.Summary == errDoubt || slices.Contains(applied.Outcome.Diags, d)):
+		case d.Severity == diag.Error && (d.Extra == endDoubt || slices.Contains(applied.Outcome.Diags, d)):
 			warning := *d
 			warning.Severity = diag.Warning
 			d = &warning
@@ -237,7 +237,7 @@ func (s *Session) resumed(ctx context.Context, r journal.Run, p *plan.Plan, lock
 		return nil, nil, diags
 	}
 	envelope := s.envelope(r.ID)
-	if more := s.interrupted("The run " + r.ID + " is as it was: nothing was begun."); more.HasErrors() {
+	if more := s.interrupted("The run " + r.ID + " is unchanged: nothing was started."); more.HasErrors() {
 		return nil, nil, diags.Append(more)
 	}
 	ro := s.runnerOptions("apply", applier)
@@ -305,19 +305,28 @@ func (s *Session) Ended(ctx context.Context, r journal.Run, p *plan.Plan) (appli
 	}
 	if err := s.Hub.For(r.Coordinator).PurgeRun(ctx, r.ID); err != nil {
 		diags = diags.Append(diag.New(diag.Warning, "The streams were not cleaned",
-			fmt.Sprintf("What the run %s left in the streams of NATS could not be removed; it stays there, and does no "+
+			fmt.Sprintf("The messages of run %s could not be removed from the streams of NATS. They remain there, and do no "+
 				"harm: %s.", r.ID, err), nil))
 	}
 	return applied, diags
 }
 
-// Summaries of diagnostics about how a run ended.
+// end identifies a diagnostic about how a run has ended, as its Extra.
+type end int
+
 const (
-	errCancelled      = "Run cancelled" // it cannot be resumed
-	errInterruptedRun = "Operation interrupted"
-	errDoubt          = "The outcome of an operation is not known"
-	warnIncomplete    = "Applied changes may be incomplete"
+	endCancelled   end = iota + 1 // the run was cancelled, and cannot be resumed
+	endInterrupted                // the run was interrupted, and can be resumed
+	endDoubt                      // the outcome of an operation is unknown
+	endIncomplete                 // the plan covered only a part of the configuration
 )
+
+// diagnostic returns a diagnostic with the end as its Extra.
+func (e end) diagnostic(severity diag.Severity, summary, detail string) *diag.Diagnostic {
+	d := diag.New(severity, summary, detail, nil)
+	d.Extra = e
+	return d
+}
 
 func failed(err error) diag.List {
 	if err == nil {
@@ -368,17 +377,17 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	switch {
 	case errors.Is(err, journal.ErrFenced):
 		diags = diags.Append(diag.New(diag.Error, "The state lock was lost",
-			fmt.Sprintf("Somebody else took the lock of the state while run %s went on. What was done until then is "+
-				"in the state.", run), nil))
+			fmt.Sprintf("Another command took the lock of the state while run %s was in progress. The state contains "+
+				"the changes that were finished before.", run), nil))
 	case errors.Is(err, coordinator.ErrRecording):
 		diags = diags.Append(diag.New(diag.Error, "Failed to save state", err.Error()+".", nil))
 	case err != nil:
 		diags = diags.Append(runFailed(err))
 	}
 	if p := a.Plan; len(p.Targets)+len(p.Excludes) > 0 {
-		diags = diags.Append(diag.New(diag.Warning, warnIncomplete,
-			"The plan covered only what -target or -exclude left in, so what exists may not be all that the "+
-				"configuration asks for. Make a plan without these options to see what is left.", nil))
+		diags = diags.Append(endIncomplete.diagnostic(diag.Warning, "Applied changes may be incomplete",
+			"The plan covered only a part of the configuration, because of -target or -exclude, so there may be more "+
+				"changes to make. Make a plan without these options to see them."))
 	}
 	for _, f := range outcome.Failed {
 		if f.Earlier {
@@ -388,29 +397,30 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	for _, d := range outcome.InDoubt {
 		detail := fmt.Sprintf("%s is in doubt: %s.\n\n", d.Address, strings.TrimSuffix(d.Reason, "."))
 		if d.Answer != nil && len(d.Answer.Known) > 0 {
-			detail += fmt.Sprintf("The provider answered, and this much of it can be read:\n  %s\n\n", d.Answer.Known)
+			detail += fmt.Sprintf("The provider has answered, and this part of the answer is readable:\n  %s\n\n",
+				d.Answer.Known)
 		}
 		if a.Describe(d.Vertex).Action == "create" {
 			detail += fmt.Sprintf("Check whether it happened, then record it:\n  "+diag.Program()+" runs resolve '%s' "+
 				"-created ID\n  "+diag.Program()+" runs resolve '%s' -not-created", d.Address, d.Address)
 		} else {
-			detail += fmt.Sprintf("The next plan reads the object, and uses it as it is then. Until then the "+
+			detail += fmt.Sprintf("The next plan reads the object, and continues from the existing one. Until then the "+
 				"operation holds its permits, because it may still be running; to release them at once, record its "+
 				"outcome:\n  "+
 				diag.Program()+" runs resolve '%s' -created ID\n  "+diag.Program()+" runs resolve '%s' -not-created",
 				d.Address, d.Address)
 		}
-		diags = diags.Append(diag.New(diag.Error, errDoubt, detail, nil))
+		diags = diags.Append(endDoubt.diagnostic(diag.Error, "The outcome of an operation is not known", detail))
 	}
 	switch {
 	case diags.HasErrors():
 	case outcome.Status == "cancelled":
-		diags = diags.Append(diag.New(diag.Error, errCancelled, fmt.Sprintf("The run %s was ended for good before "+
-			"everything was done. What was done is in the state.", run), nil))
+		diags = diags.Append(endCancelled.diagnostic(diag.Error, "Run cancelled", fmt.Sprintf("The run %s was cancelled "+
+			"before it was complete. The state contains its finished changes.", run)))
 	case outcome.Interrupted:
-		diags = diags.Append(diag.New(diag.Error, errInterruptedRun,
-			fmt.Sprintf("The run %s was stopped before everything was done. To go on: "+diag.Program()+
-				" runs resume %s", run, run), nil))
+		diags = diags.Append(endInterrupted.diagnostic(diag.Error, "Operation interrupted",
+			fmt.Sprintf("The run %s was stopped before it was complete. To continue: "+diag.Program()+
+				" runs resume %s", run, run)))
 	}
 	return &Applied{
 		Counts: a.Counts(), Outcome: outcome, State: a.State(), Run: run, Values: a.Store, Schemas: a.Code.Schemas,
@@ -422,7 +432,7 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 func failedEarlier(f loop.Failure) *diag.Diagnostic {
 	reason := strings.TrimSpace(f.Reason)
 	if reason == "" {
-		reason = "The reason was told when it happened."
+		reason = "The reason was reported when the failure occurred."
 	}
 	d := diag.New(diag.Error, "Failed before the run was cut off", f.Address+" failed, and was not tried again:\n\n"+
 		reason, nil)

@@ -66,7 +66,7 @@ func TestWhatAKilledApplyHasLeftIsSettledByTheNextCommand(t *testing.T) {
 	// A plan awaits what the workers are at, and begins nothing.
 	begun := s.Begun("create")
 	planned := s.Must("plan", "-no-color")
-	site.Wants(t, planned, "was cut off. Taking its results")
+	site.Wants(t, planned, "was cut off. Collecting its results")
 	made := s.Finished("create")
 	if now := s.Begun("create"); now != made || now > begun+20 {
 		t.Errorf("%d creations had begun, and after the plan %d have, of which %d have ended", begun, now, made)

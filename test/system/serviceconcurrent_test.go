@@ -108,7 +108,7 @@ func TestARunThatWaitsForOneThatWasLeftTakesWhatTheWorkerStillDoes(t *testing.T)
 		return s.Finished("create") == 0
 	})
 	logs := v.Logs(v.Ends(next.ID, client.RunApplied))
-	site.Wants(t, logs, "was cut off. Taking its results", "which the plan changes, was added", left.ID,
+	site.Wants(t, logs, "was cut off. Collecting its results", "which the plan changes, was added", left.ID,
 		"so it plans again")
 	if n := len(s.Objects()); n != 1 || s.Begun("create") != 1 {
 		t.Errorf("the cloud has %d machines, made by %d creations", n, s.Begun("create"))
