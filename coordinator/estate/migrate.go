@@ -372,8 +372,8 @@ func (i *migration) carrySelected(ctx context.Context, m *backendPair, now backe
 	if diags = diags.Append(more, from.store.close()); diags.HasErrors() {
 		return diags
 	}
-	question := fmt.Sprintf("The backend %q has no workspaces. Do you want to copy only the state of the selected workspace?",
-		now.kind())
+	question := fmt.Sprintf("The backend %q has no workspaces. Do you want to copy only the state of the selected "+
+		"workspace?", now.kind())
 	diags = diags.Append(i.agree(question, fmt.Sprintf("The state of the workspace %q becomes the only one of "+
 		"the new backend. Those of the other workspaces stay where they are. Enter \"yes\" to copy it, and \"no\" to "+
 		"change nothing.", selected)))
