@@ -87,11 +87,12 @@ func serveUnder(t *testing.T, environment environ.Variables, token string, stder
 	}
 	s := &served{t: t, client: c, http: &http.Client{Transport: transport}, address: address, token: token,
 		certificate: certificate}
-	s.stop = func() int {
+	s.stop = sync.OnceValue(func() int {
 		a.Interrupts.Demand("")
 		transport.CloseIdleConnections()
 		return <-code
-	}
+	})
+	t.Cleanup(func() { s.stop() }) // what it still writes would be in the way of those who remove the directory
 	return s, token
 }
 
