@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/millipede-iac/millipede/bug"
@@ -34,8 +33,6 @@ type executor struct {
 	cores chan struct{} // a token for each core that computes
 	save  *committer
 	spans spans
-
-	calling atomic.Int64 // the number of fast-lane calls under way
 
 	mu         sync.Mutex // guards all below
 	permits    map[loop.PermitKey]wire.Permit
@@ -228,8 +225,6 @@ func (x *executor) confirm(keys []loop.PermitKey) error {
 
 // call sends a task on the fast lane, waits for the result, and has the program complete the vertex with it.
 func (x *executor) call(a loop.Call) {
-	x.calling.Add(1)
-	defer x.calling.Add(-1)
 	if err := x.confirm(a.Permits); err != nil {
 		x.inbox.put(loop.CallFailed{Vertex: a.Vertex, Err: err})
 		return

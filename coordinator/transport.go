@@ -21,11 +21,6 @@ var ErrRecording = errors.New("recording what happened")
 const (
 	// commitBatch is the most records that one transaction has.
 	commitBatch = 1024
-	// gatherFor is how long the outcomes of fast-lane calls wait for others, so that they share a transaction. They wait
-	// only while they are fewer than gatherMost, and at least gatherBeside other calls are under way.
-	gatherFor    = 3 * time.Millisecond
-	gatherMost   = 64
-	gatherBeside = 4
 	// readTimeout is the time limit for reading a claim. After that the result is delivered again.
 	readTimeout = 5 * time.Second
 	// partTime is the time limit for releasing permits at the end of a run.
@@ -66,7 +61,6 @@ func (c *committer) run() {
 			return
 		case <-c.wake:
 		}
-		c.gather()
 		for batch := c.next(); len(batch) > 0; {
 			tx := journal.Tx{}
 			for _, r := range batch {
@@ -83,45 +77,10 @@ func (c *committer) run() {
 			}
 			hit(batch, after)
 			done := batch
+			batch = c.next() // what has arrived meanwhile; records that follow from this batch go into a later one
 			c.x.inbox.put(loop.Committed{Records: done})
-			c.gather()
-			batch = c.next() // what has arrived meanwhile
 		}
 	}
-}
-
-// gather waits for more records while those that are waiting can wait.
-func (c *committer) gather() {
-	if !c.canWait() {
-		return
-	}
-	timer := time.NewTimer(gatherFor)
-	defer timer.Stop()
-	for c.canWait() {
-		select {
-		case <-c.wake:
-		case <-timer.C:
-			return
-		case <-c.x.ctx.Done():
-			return
-		}
-	}
-}
-
-// canWait reports whether the waiting records are few, and only outcomes of fast-lane calls while others are under way:
-// these keep the run busy, and their outcomes come soon.
-func (c *committer) canWait() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.waiting) == 0 || len(c.waiting) >= gatherMost || c.x.calling.Load() < gatherBeside {
-		return false
-	}
-	for _, r := range c.waiting {
-		if r.Kind != loop.Concluded || slices.ContainsFunc(r.Events, func(e journal.Event) bool { return e.Sequence > 0 }) {
-			return false
-		}
-	}
-	return true
 }
 
 // commitPoints are the fail points before and after the commit of a record, by its kind.
