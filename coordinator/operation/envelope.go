@@ -35,9 +35,6 @@ type envelope struct {
 // hostile sender that invents a new worker with each heartbeat.
 const maxGrants = 4096
 
-// sharesAtOnce is how many workers get a key at the same time.
-const sharesAtOnce = 16
-
 // poolKey is the key of one pool.
 type poolKey struct {
 	making chan struct{} // contains a token while the key is made, found or first shared
@@ -122,22 +119,14 @@ func (e *envelope) share(ctx context.Context, pool string, k *poolKey) error {
 	if err != nil {
 		return err
 	}
-	var puts errgroup.Group // each waits for the server
-	puts.SetLimit(sharesAtOnce)
 	for _, w := range workers {
 		if !e.eligible(w.Heartbeat) || w.Pools[0] != pool || !k.grant(w.PublicKey) {
 			continue
 		}
-		puts.Go(func() error {
-			err := e.ring.Share(ctx, pool, e.run, w.PublicKey)
-			if err != nil {
-				k.revoke(w.PublicKey)
-			}
+		if err := e.ring.Share(ctx, pool, e.run, w.PublicKey); err != nil {
+			k.revoke(w.PublicKey)
 			return err
-		})
-	}
-	if err := puts.Wait(); err != nil {
-		return err
+		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
