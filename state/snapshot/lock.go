@@ -66,9 +66,10 @@ const (
 )
 
 // Acquire locks a snapshot. While it is locked, Acquire retries after 1, 2, 4, 8, 16, 16 ... seconds, as OpenTofu
-// does, until timeout has passed. waiting, unless it is nil, is called with the holder before the first pause, and
-// whenever the holder has changed. The error is *journal.Held after the timeout, and the context's cause if that
-// ends first.
+// does, until timeout has passed. Whenever the holder has changed, it begins again with a second, so that others who
+// take turns do not leave out the one who waits. waiting, unless it is nil, is called with the holder before the first
+// pause, and whenever the holder has changed. The error is *journal.Held after the timeout, and the context's cause if
+// that ends first.
 func Acquire(ctx context.Context, b Backend, workspace string, info journal.LockInfo, timeout time.Duration,
 	waiting func(holder journal.LockInfo),
 ) (Lock, error) {
@@ -84,9 +85,11 @@ func Acquire(ctx context.Context, b Backend, workspace string, info journal.Lock
 		if left <= 0 {
 			return Lock{}, err
 		}
-		if waiting != nil && told != held.Holder.ID {
-			waiting(held.Holder)
-			told = held.Holder.ID
+		if told != held.Holder.ID {
+			told, pause = held.Holder.ID, firstPause
+			if waiting != nil {
+				waiting(held.Holder)
+			}
 		}
 		timer := time.NewTimer(min(pause, left))
 		select {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -230,9 +231,16 @@ func refusals(t *testing.T, w *world, a, b *directory) {
 	})
 }
 
+var holderLine = regexp.MustCompile(`Waiting for the state lock \S+, which \S+ has held since 20\d\d-`)
+
 func waiting(t *testing.T, _ *world, a, b *directory) {
 	contention(t, a, b, func(_, other *directory, end func()) {
 		waits := other.start("plan", "-lock-timeout=90s")
+		if other.program == program {
+			eventually(t, "the command says for whom it waits", func() bool {
+				return holderLine.MatchString(waits.Output())
+			})
+		}
 		end()
 		if code, text := other.ends(waits); code != 0 {
 			t.Fatalf("who waited ended with %d\n%s", code, text)

@@ -115,8 +115,8 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 }
 
 // Lock implements snapshot.Backend. A workspace with a row is locked by the row's id, one without by the key under
-// which rows are created. The database does not store the holder of a lock, so the holder in journal.Held is info
-// itself.
+// which rows are created. The database does not store the information about a lock, so the holder in journal.Held is
+// the database session that has the lock: its ID is the number of the server process.
 func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
 	h := &heldLock{}
 	if !b.reserve(workspace, h) {
@@ -162,8 +162,7 @@ func (b *backend) lock(ctx context.Context, workspace string, info journal.LockI
 	key, locked, err := b.lockSession(ctx, session, workspace)
 	if err != nil || !locked {
 		if err == nil {
-			info.Path = strconv.FormatInt(key, 10)
-			err = &journal.Held{Holder: info}
+			err = refusal(ctx, session, key)
 		}
 		return snapshot.Lock{}, errors.Join(err, closeSession(session))
 	}
@@ -266,23 +265,53 @@ func (b *backend) foreign(ctx context.Context, workspace, lockID string) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	var pid int
-	var who, from sql.NullString
-	err = b.db.QueryRowContext(ctx, "SELECT l.pid, a.usename, a.client_addr::text FROM pg_locks l "+
-		"LEFT JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted "+
-		"AND (l.classid::bigint << 32) | l.objid::bigint = $1 "+
-		"AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-		key).Scan(&pid, &who, &from)
-	switch {
+	switch s, err := holder(ctx, b.db, key); {
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("%w: %s; there is no lock on the workspace", snapshot.ErrNotLocked, lockID)
 	case err != nil:
 		return err
+	default:
+		return fmt.Errorf("%w: %s; a lock of this backend ends with the database session that took it, which is that "+
+			"of the server process %d (user %q, from %q). End that command, or have an administrator end the session "+
+			"with pg_terminate_backend(%[3]d)", snapshot.ErrNotLocked, lockID, s.pid, s.user.String, s.address.String)
 	}
-	return fmt.Errorf("%w: %s; a lock of this backend ends with the database session that took it, which is that of "+
-		"the server process %d "+
-		"(user %q, from %q). End that command, or have an administrator end the session with pg_terminate_backend(%d)",
-		snapshot.ErrNotLocked, lockID, pid, who.String, from.String, pid)
+}
+
+// refusal returns the error for a lock that another session has: *journal.Held, or that of the database.
+func refusal(ctx context.Context, own *sql.Conn, key int64) error {
+	s, err := holder(ctx, own, key)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) { // without a row, the lock has just been released
+		return err
+	}
+	who := s.user.String
+	if s.address.Valid {
+		who += "@" + s.address.String
+	}
+	return &journal.Held{Holder: journal.LockInfo{
+		ID: strconv.Itoa(s.pid), Who: who, Created: s.start.Time, Path: strconv.FormatInt(key, 10),
+		Info: "The ID is the number of the server process. The database stores no other information about a lock.",
+	}}
+}
+
+// holdingSession is the session that has a lock. What the user may not see is null.
+type holdingSession struct {
+	pid           int // of the server process
+	user, address sql.NullString
+	start         sql.NullTime
+}
+
+// holder returns the session that has a lock, or sql.ErrNoRows. It asks through db, a session or all of them.
+func holder(ctx context.Context, db interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}, key int64,
+) (holdingSession, error) {
+	var s holdingSession
+	err := db.QueryRowContext(ctx, "SELECT l.pid, a.usename, host(a.client_addr), a.backend_start FROM pg_locks l "+
+		"LEFT JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted "+
+		"AND (l.classid::bigint << 32) | l.objid::bigint = $1 "+
+		"AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+		key).Scan(&s.pid, &s.user, &s.address, &s.start)
+	return s, err
 }
 
 // Workspaces implements snapshot.Backend.

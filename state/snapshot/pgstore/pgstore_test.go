@@ -5,6 +5,7 @@ package pgstore
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -63,7 +64,18 @@ func TestTheBackendOverARealServer(t *testing.T) {
 		if _, err := b.Lock(ctx, "w", journal.LockInfo{ID: "1"}); err != nil {
 			t.Fatal(err)
 		}
-		err := other.Unlock(ctx, "w", "1")
+		_, err := other.Lock(ctx, "w", journal.LockInfo{ID: "2", Who: "other@there"})
+		var held *journal.Held
+		if !errors.As(err, &held) {
+			t.Fatalf("a second lock: %v", err)
+		}
+		// The refused command showed its own information as that of the holder, as OpenTofu does.
+		h := held.Holder
+		pid, err := strconv.Atoi(h.ID)
+		if err != nil || pid < 2 || !strings.HasPrefix(h.Who, "postgres") || h.Created.IsZero() {
+			t.Errorf("the holder is said to be %+v", h)
+		}
+		err = other.Unlock(ctx, "w", "1")
 		if !errors.Is(err, snapshot.ErrNotLocked) || !strings.Contains(err.Error(), "pg_terminate_backend(") {
 			t.Errorf("force-unlock by another process: %v", err)
 		}
