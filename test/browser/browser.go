@@ -259,7 +259,7 @@ func (s *Site) screenshot(name string, width, height int64) {
 	var picture []byte
 	s.do(chromedp.EmulateViewport(width, height), chromedp.CaptureScreenshot(&picture),
 		chromedp.EmulateViewport(1280, 900))
-	if len(picture) == 0 || len(picture) > 200_000 {
+	if len(picture) == 0 || len(picture) > 250_000 {
 		s.t.Errorf("the picture %s has %d bytes", name, len(picture))
 	}
 	if dir := os.Getenv("MILLIPEDE_SCREENSHOTS"); dir != "" {

@@ -81,3 +81,38 @@ func TestTheOverviewAnswersWithinThreeClicks(t *testing.T) {
 		t.Error("the page has no title")
 	}
 }
+
+func TestTheOverviewShowsWhatIsAskedFor(t *testing.T) {
+	s := Open(t)
+	e := newEstate(s)
+	e.objects = network()
+	close(e.steps)
+	quiet, waits := s.NewWorkspace("quiet"), s.NewWorkspace("waits")
+	locked := s.NewWorkspace("locked")
+	s.Await(s.NewRun(quiet, func(r *record.Run) { r.AutoApply = true }).ID, record.Applied)
+	s.Await(s.NewRun(waits, nil).ID, record.Planned)
+	if _, err := s.Lock(s.Admin, locked.ID, "moving"); err != nil {
+		t.Fatal(err)
+	}
+	s.login()
+	rows := func(what, want string) {
+		t.Helper()
+		s.until(what, `[...document.querySelectorAll("#rows tbody th")].map((e) => e.innerText).join(" ") === `+quoted(want))
+	}
+	rows("who needs a person comes first", "waits locked quiet")
+	choose := func(field, chosen string) {
+		t.Helper()
+		s.open("/app/acme")
+		s.do(chromedp.SetValue(field, chosen, chromedp.ByQuery), chromedp.Submit(field, chromedp.ByQuery))
+	}
+	choose("#q", "qui")
+	rows("the search", "quiet")
+	choose("#show", "needs")
+	rows("those that need a person", "waits locked")
+	choose("#show", "locked")
+	rows("those that are locked, by a person or a run", "waits locked")
+	choose("#sort", "name")
+	rows("by name", "locked quiet waits")
+	choose("#q", "nothing of that name")
+	s.shows("No workspace matches.")
+}
