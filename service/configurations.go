@@ -224,3 +224,55 @@ func (s *Service) DownloadConfiguration(a *Actor, id string) (io.ReadCloser, err
 	r, err := s.store.Read(configurationFile(c.ID))
 	return r, told(err)
 }
+
+// ArchiveConfiguration removes the files of a configuration version; its record stays. The error is ErrConflict
+// if the version is the current one of its workspace, if a run that has not ended needs it, if the service reads
+// objects with it to watch for drift, or if it was never uploaded completely.
+func (s *Service) ArchiveConfiguration(a *Actor, id string) error {
+	return s.audited(a, "configuration.archive", id, func(tx *store.Tx) error {
+		c, err := configurations.Get(tx, id)
+		var w *record.Workspace
+		if err == nil {
+			w, err = a.allowed(tx, c.Workspace, needReadRuns)
+		}
+		if err != nil {
+			return notFound("there is no configuration version %q, or you have no access to it", id)
+		}
+		if _, err := a.allowed(tx, c.Workspace, needApply); err != nil {
+			return err
+		}
+		switch {
+		case c.Status == record.Archived:
+			return nil // a repeated request
+		case c.Status != record.Uploaded:
+			return conflict("configuration could not be archived because it is %s", c.Status)
+		case w.CurrentConfiguration == c.ID:
+			return conflict("configuration could not be archived because it is current")
+		}
+		for _, id := range runs.List(tx, "active", w.ID) {
+			r, err := runs.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			if r.Configuration == c.ID {
+				return conflict("configuration could not be archived because the run %s is %s", r.ID, r.Status)
+			}
+		}
+		if w.DriftPeriod > 0 {
+			with, err := watchedWith(tx, w)
+			if err != nil {
+				return err
+			}
+			if with != nil && with.Configuration == c.ID {
+				return conflict("configuration could not be archived because the workspace is watched for drift with it")
+			}
+		}
+		c.Status, c.ArchivedAt = record.Archived, s.now().UTC()
+		tx.After(func() {
+			if err := s.store.Remove(configurationFile(c.ID)); err != nil {
+				s.log.Warn("cannot remove an archived configuration", "version", c.ID, "error", err)
+			}
+		})
+		return configurations.Put(tx, c)
+	})
+}

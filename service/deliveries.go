@@ -172,6 +172,9 @@ func (s *Service) address(tx *store.Tx, o *Outgoing, n *record.Notification) err
 func (s *Service) recipients(tx *store.Tx, n *record.Notification) ([]string, error) {
 	out := slices.Clone(n.Emails)
 	for _, id := range n.Users {
+		if m, err := invitation(tx, id); err == nil {
+			id = m.User // empty, and so nobody, until the invitation is accepted
+		}
 		a := &Actor{Token: &record.Token{Kind: record.TokenUser, Owner: id}}
 		err := s.identify(tx, a)
 		if err == nil {

@@ -77,6 +77,14 @@ func (a *Actor) membership(tx *store.Tx, id string) (*record.Membership, *record
 	return nil, nil, notFound("there is no membership %q, or you have no access to it", id)
 }
 
+// InvitedUser returns the ID that stands for the user of an invitation until there is one.
+func InvitedUser(membership string) string { return "user-" + strings.TrimPrefix(membership, "ou-") }
+
+// invitation returns the membership whose user InvitedUser has named, before or after it was accepted.
+func invitation(tx *store.Tx, user string) (*record.Membership, error) {
+	return memberships.Get(tx, "ou-"+strings.TrimPrefix(user, "user-"))
+}
+
 func manageMembers(t *record.Team) bool { return t.ManageMembership }
 
 // Invite makes the user with an email address a member of an organization and of the given teams. If no user

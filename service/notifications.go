@@ -135,7 +135,14 @@ func (s *Service) checkReceivers(tx *store.Tx, n *record.Notification) error {
 	for _, id := range n.Users {
 		_, err := users.Look(tx, id)
 		if errors.Is(err, store.ErrNotFound) {
-			return invalid("There is no user %q", id)
+			var m *record.Membership
+			var w *record.Workspace
+			if m, err = invitation(tx, id); err == nil {
+				w, err = workspaces.Get(tx, n.Workspace)
+			}
+			if errors.Is(err, store.ErrNotFound) || err == nil && !strings.EqualFold(m.Organization, w.Organization) {
+				return invalid("There is no user %q", id)
+			}
 		}
 		if err != nil {
 			return err

@@ -70,6 +70,50 @@ func (s *Service) ForceCancelAt(r *record.Run) time.Time {
 	return r.CancelAsked.Add(s.opts.ForceCancelAfter)
 }
 
+// ForceExecute discards the earlier runs of the workspace that a pending run waits for, so that it is planned next.
+// The error is ErrConflict if the run does not wait for another one, or if one before it is in progress: that one
+// must be canceled.
+func (s *Service) ForceExecute(a *Actor, id string) error {
+	return s.act(a, "run.force-execute", id, "", needApply, func(tx *store.Tx, r *record.Run) error {
+		if r.Status != record.Pending {
+			return conflict("the run is %s, and only a pending one can be executed by force", r.Status)
+		}
+		w, err := workspaces.Get(tx, r.Workspace)
+		if err != nil {
+			return err
+		}
+		if w.Lock.Kind != "run" || w.ObjectLocks || !waitsInLine(r) {
+			return conflict("the run does not wait for another run")
+		}
+		var earlier []*record.Run
+		for _, id := range runs.List(tx, "active", w.ID) { // from the oldest to the newest
+			o, err := runs.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			if o.Number >= r.Number {
+				break
+			}
+			if !waitsInLine(o) && o.ID != w.Lock.ID {
+				continue
+			}
+			if !o.Status.Discardable() {
+				return conflict("the run %s is %s: cancel it first", o.ID, o.Status)
+			}
+			earlier = append(earlier, o)
+		}
+		for _, o := range earlier {
+			if err := s.remark(tx, o, "discarded", "the run "+r.ID+" was executed instead", a.ID()); err != nil {
+				return err
+			}
+			if err := s.enter(tx, o, record.EventDiscarded, 0, a.ID()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // act changes a run on behalf of an actor who needs a right.
 func (s *Service) act(a *Actor, action, id, comment string, n need, change func(*store.Tx, *record.Run) error) error {
 	return s.audited(a, action, id, func(tx *store.Tx) error {

@@ -237,6 +237,7 @@ const (
 	UploadPending  = "pending"
 	Uploaded       = "uploaded"
 	UploadErrored  = "errored"
+	Archived       = "archived" // its files were removed
 	StateFinalized = "finalized"
 	StateDiscarded = "discarded"
 )
@@ -259,6 +260,8 @@ type Configuration struct {
 	// MayApply: its creator may apply runs, so that the run that its upload queues follows the auto-apply
 	// setting of the workspace.
 	MayApply bool `json:"mayApply,omitempty"`
+	// ArchivedAt is when its files were removed.
+	ArchivedAt time.Time `json:"archivedAt,omitzero"`
 }
 
 // StateVersion is a version of the state of a workspace. Its content is stored in a file.

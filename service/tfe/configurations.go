@@ -1,6 +1,7 @@
 package tfe
 
 import (
+	"errors"
 	"io"
 	"net/http"
 
@@ -13,7 +14,7 @@ func (c *call) configurationResource(v *record.Configuration) resource {
 		"status": v.Status, "speculative": v.Speculative, "provisional": v.Provisional, "auto-queue-runs": v.AutoQueue,
 		"source": v.Source,
 		"error":  nil, "error-message": orNull(v.Problem), "changed-files": []string{}, "upload-url": nil,
-		"status-timestamps": map[string]any{"queued-at": moment(v.CreatedAt)},
+		"status-timestamps": map[string]any{"queued-at": moment(v.CreatedAt), "archived-at": moment(v.ArchivedAt)},
 	}
 	return resource{ID: v.ID, Type: "configuration-versions", Attributes: a, Links: map[string]any{
 		"self": "/api/v2/configuration-versions/" + v.ID, "download": "/api/v2/configuration-versions/" +
@@ -93,6 +94,18 @@ func (c *call) download(configuration string) error {
 		panic(http.ErrAbortHandler) // the response is partial: abort the connection
 	}
 	return nil
+}
+
+// archiveConfiguration removes the files of a version. Programs recognize a refusal by its title.
+func (c *call) archiveConfiguration() error {
+	err := c.ArchiveConfiguration(c.actor, c.arg("cv"))
+	if errors.Is(err, service.ErrConflict) {
+		return &failure{http.StatusConflict, "transition not allowed", err.Error()}
+	}
+	if err != nil {
+		return err
+	}
+	return c.empty(http.StatusAccepted)
 }
 
 func (s *server) uploadConfiguration(w http.ResponseWriter, r *http.Request) {

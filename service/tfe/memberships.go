@@ -27,7 +27,7 @@ func membershipResource(m *service.MembershipView) resource {
 // with the address that was invited.
 func userOf(m *service.MembershipView) *record.User {
 	if m.Person == nil {
-		return &record.User{ID: "user-" + strings.TrimPrefix(m.ID, "ou-"), Email: m.Email}
+		return &record.User{ID: service.InvitedUser(m.ID), Email: m.Email}
 	}
 	u := *m.Person
 	u.Email = cmp.Or(u.Email, m.Email)

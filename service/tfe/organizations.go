@@ -2,7 +2,10 @@ package tfe
 
 import (
 	"encoding/json"
+	"fmt"
+	"hash/crc32"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -25,12 +28,25 @@ func (c *call) user() error {
 
 func userResource(u *record.User) resource {
 	return resource{ID: u.ID, Type: "users", Attributes: map[string]any{
-		"username": u.Name, "email": orNull(u.Email), "is-service-account": false, "avatar-url": "", "v2-only": true,
-		"is-admin":   u.Admin,
+		"username": u.Name, "email": orNull(u.Email), "is-service-account": false, "avatar-url": avatar(u),
+		"v2-only": true, "is-admin": u.Admin,
 		"two-factor": map[string]bool{"enabled": false, "verified": false},
 		"permissions": map[string]bool{"can-create-organizations": u.Admin, "can-change-email": false,
 			"can-change-username": false},
 	}}
+}
+
+// avatar returns the address of a picture of a user: the address contains the picture, so that nothing is loaded from
+// another host. It is a disc with the first letter of the name, in a colour that depends on the ID.
+func avatar(u *record.User) string {
+	letter := "?"
+	if u.Name != "" {
+		letter = strings.ToUpper(u.Name[:1]) // names are ASCII
+	}
+	hue := crc32.ChecksumIEEE([]byte(u.ID)) % 360
+	return "data:image/svg+xml," + url.PathEscape(fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 40 40">`+
+		`<circle cx="20" cy="20" r="20" fill="hsl(%d,50%%,35%%)"/><text x="20" y="27" font-family="sans-serif" `+
+		`font-size="20" text-anchor="middle" fill="#fff">%s</text></svg>`, hue, letter))
 }
 
 // otherSettings are settings of organizations that concern features that the service does not have, with their

@@ -97,11 +97,12 @@ func (s *server) routes() map[string]handler {
 		"POST varsets/{parent}/relationships/projects":     assign("projects", false),
 		"DELETE varsets/{parent}/relationships/projects":   assign("projects", true),
 
-		"GET workspaces/{ws}/configuration-versions":    (*call).configurations,
-		"POST workspaces/{ws}/configuration-versions":   (*call).createConfiguration,
-		"GET configuration-versions/{cv}":               (*call).configuration,
-		"GET configuration-versions/{cv}/download":      (*call).downloadConfiguration,
-		"GET runs/{run}/configuration-version/download": (*call).downloadRunConfiguration,
+		"GET workspaces/{ws}/configuration-versions":       (*call).configurations,
+		"POST workspaces/{ws}/configuration-versions":      (*call).createConfiguration,
+		"GET configuration-versions/{cv}":                  (*call).configuration,
+		"GET configuration-versions/{cv}/download":         (*call).downloadConfiguration,
+		"POST configuration-versions/{cv}/actions/archive": (*call).archiveConfiguration,
+		"GET runs/{run}/configuration-version/download":    (*call).downloadRunConfiguration,
 
 		"POST runs":                              (*call).createRun,
 		"GET runs/{run}":                         (*call).run,
@@ -114,6 +115,7 @@ func (s *server) routes() map[string]handler {
 		"POST runs/{run}/actions/discard":        (*call).discardRun,
 		"POST runs/{run}/actions/cancel":         (*call).cancelRun,
 		"POST runs/{run}/actions/force-cancel":   (*call).forceCancelRun,
+		"POST runs/{run}/actions/force-execute":  (*call).forceExecuteRun,
 		"GET workspaces/{ws}/runs":               (*call).runs,
 		"GET plans/{phase}":                      (*call).plan,
 		"GET applies/{phase}":                    (*call).apply,
@@ -123,6 +125,7 @@ func (s *server) routes() map[string]handler {
 		"GET runs/{run}/plan/json-output":        (*call).planJSON,
 		"GET plans/{phase}/json-output-redacted": (*call).planRedacted,
 
+		"GET workspaces/{ws}/resources":                     (*call).resources,
 		"GET state-versions":                                (*call).stateVersions,
 		"GET workspaces/{ws}/state-versions":                (*call).stateVersions,
 		"POST workspaces/{ws}/state-versions":               (*call).createStateVersion,

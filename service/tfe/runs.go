@@ -317,6 +317,14 @@ func (c *call) discardRun() error     { return c.act(c.Discard) }
 func (c *call) cancelRun() error      { return c.act(c.Cancel) }
 func (c *call) forceCancelRun() error { return c.act(c.ForceCancel) }
 
+// forceExecuteRun has no body.
+func (c *call) forceExecuteRun() error {
+	if err := c.ForceExecute(c.actor, c.arg("run")); err != nil {
+		return err
+	}
+	return c.empty(http.StatusAccepted)
+}
+
 // act performs an action on a run. The body of the request is a plain object, not a document.
 func (c *call) act(do func(*service.Actor, string, string) error) error {
 	var a struct{ Comment string }

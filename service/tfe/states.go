@@ -1,11 +1,13 @@
 package tfe
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
@@ -105,6 +107,33 @@ func (c *call) stateVersions() error {
 		return err
 	}
 	return list(c, all, c.stateResource, c.besideState)
+}
+
+// defaultHosts are the hosts that the addresses of providers leave out.
+var defaultHosts = []string{"registry.terraform.io/", "registry.opentofu.org/"}
+
+// resourceResource returns the document of an instance of a resource. Its address has no "module." before the names of
+// modules, and the root module has a name, as programs expect.
+func resourceResource(r *service.Resource) resource {
+	module := strings.ReplaceAll("."+r.Module, ".module.", ".")[1:]
+	address := strings.TrimPrefix(module+"."+r.Type+"."+r.Name+r.Key, ".")
+	provider := r.Provider
+	for _, host := range defaultHosts {
+		provider = strings.TrimPrefix(provider, host)
+	}
+	return resource{ID: r.ID, Type: "resources", Attributes: map[string]any{
+		"address": address, "name": r.Name, "module": cmp.Or(module, "root"), "provider": provider,
+		"provider-type": r.Type, "name-index": orNull(strings.Trim(r.Key, `[]"`)),
+		"modified-by-state-version-id": orNull(r.Changed), "created-at": nil, "updated-at": moment(r.ChangedAt),
+	}}
+}
+
+func (c *call) resources() error {
+	all, err := c.Resources(c.actor, c.arg("ws"))
+	if err != nil {
+		return err
+	}
+	return list(c, all, resourceResource, nil)
 }
 
 func (c *call) createStateVersion() error {
