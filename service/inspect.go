@@ -66,6 +66,16 @@ func (o *outlines) put(name string, value any, objects int) {
 	}
 }
 
+// drop removes an outline from the cache, if it is there.
+func (o *outlines) drop(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if e := o.kept[name]; e != nil {
+		o.size -= o.last.Remove(e).(*keptOutline).objects
+		delete(o.kept, name)
+	}
+}
+
 // outlined returns an outline from the cache, or from its file, or else makes it by reading the document. T is
 // outline.Plan or outline.State.
 func outlined[T any](s *Service, name string, decode func([]byte) (*T, error), make func() (*T, error),
@@ -195,6 +205,7 @@ func (s *Service) stateOutline(v *record.StateVersion) (*outline.State, error) {
 			o, err := readOutline(s, stateFile(this.ID), outline.ReadState)
 			if err == nil {
 				o.Follow(this.ID, before, beforeID)
+				s.outlines.drop(stateOutlineFile(beforeID)) // its file remains, for the few who compare versions
 			}
 			return o, err
 		}, func(o *outline.State) int { return len(o.Objects) })

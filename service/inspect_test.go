@@ -89,6 +89,29 @@ func TestWhoChangedAnObjectLastIsKnown(t *testing.T) {
 	}
 }
 
+// Each version of a state left its outline in memory, up to 200,000 objects: with many runs, that was what grew for the
+// first hours of a service.
+func TestOnlyTheLatestVersionOfAStateIsOutlinedInMemory(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	var first *record.StateVersion
+	for serial := 1; serial <= 5; serial++ {
+		v := put(t, h, w, serial, "a", "b", fmt.Sprint(serial))
+		if first == nil {
+			first = v
+		}
+		if _, _, err := h.StateOutline(h.Admin, v.ID); err != nil {
+			t.Fatal(err)
+		}
+		if n := h.OutlinedObjects(); n != 3 {
+			t.Errorf("after version %d there are %d objects in memory", serial, n)
+		}
+	}
+	if o, _, err := h.StateOutline(h.Admin, first.ID); err != nil || len(o.Objects) != 3 {
+		t.Errorf("an earlier version: %v, %v", o, err)
+	}
+}
+
 func TestValuesOfUnknownTypesAreHidden(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")

@@ -9,7 +9,7 @@ import (
 )
 
 // keyMemory is how long the key of a run is kept after its last use. After that it is opened again when it is needed.
-const keyMemory = time.Hour
+const keyMemory = 5 * time.Minute
 
 // runKeys opens the keys of runs, and forgets those that are no longer used: a key that is not in memory cannot be
 // stolen from it.
