@@ -59,7 +59,7 @@ bench: ## run the benchmarks; TOFU=PATH compares with an OpenTofu binary
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(PKG)
 
 pages: ## measure the pages of large runs in Chromium, against their budgets: on a machine that does nothing else
-	$(GO) test ./test/browser -count=1 -v -timed -run 'Times|Large|Hundred|FromTheDisk'
+	$(GO) test ./test/browser -count=1 -v -timed -run 'Times|Large|Hundred|FromTheDisk|Frame'
 
 fault: ## kill, pause and cut off real processes: at every point, then KILLS times by chance (SEED)
 	$(GO) test ./test/fault -count=1 -timeout=4h -v -kills=$(KILLS) -seed=$(SEED)

@@ -14,7 +14,8 @@ export class Surface {
     this.wanted = 0; // the frame in which it is drawn next
     this.later = 0; // the timer that asks for one
     this.drawn = this.cost = 0; // when it was drawn last, and how long that took
-    this.cuts = new Map();
+    this.cuts = new Map(); // shortened texts, and widths of whole ones: measuring is slow
+    this.widths = new Map();
     this.worst = 0; // the longest time that a drawing took, in milliseconds
     this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(canvas);
@@ -81,29 +82,36 @@ export class Surface {
   // fit returns the first of some texts that is not wider than so many pixels, or else what is left of the last one.
   fit(c, texts, width) {
     const last = texts.length - 1;
-    for (let k = 0; k < last; k++) if (this.cut(c, texts[k], width) === texts[k]) return texts[k];
+    for (let k = 0; k < last; k++) if (this.wide(c, texts[k]) <= width) return texts[k];
     return this.cut(c, texts[last], width);
   }
 
   // cut shortens text to a width in pixels, in its middle, because addresses differ at both ends.
   cut(c, text, width) {
     if (width < 14) return "";
+    const wide = this.wide(c, text);
+    if (wide <= width) return text;
     const room = Math.floor(width / 4) * 4;
-    const key = `${c.font} ${room} ${text}`;
-    let out = this.cuts.get(key);
+    return this.remember(this.cuts, `${c.font} ${room} ${text}`, () => {
+      const fits = (n) => c.measureText(shortened(text, n)).width <= room;
+      let n = Math.floor(text.length * room / wide); // about as many characters as there is room for
+      if (fits(n)) while (n + 1 < text.length && fits(n + 1)) n++;
+      else while (n > 1 && !fits(n)) n--;
+      return n < 2 ? "" : shortened(text, n);
+    });
+  }
+
+  // wide is how many pixels a text takes.
+  wide(c, text) {
+    return this.remember(this.widths, `${c.font} ${text}`, () => c.measureText(text).width);
+  }
+
+  remember(all, key, make) {
+    let out = all.get(key);
     if (out !== undefined) return out;
-    out = text;
-    if (c.measureText(text).width > width) {
-      let low = 0, high = text.length;
-      while (low < high) {
-        const n = (low + high + 1) >> 1;
-        if (c.measureText(shortened(text, n)).width <= room) low = n;
-        else high = n - 1;
-      }
-      out = low < 2 ? "" : shortened(text, low);
-    }
-    if (this.cuts.size > 20_000) this.cuts.clear();
-    this.cuts.set(key, out);
+    out = make();
+    if (all.size > 20_000) all.clear();
+    all.set(key, out);
     return out;
   }
 

@@ -1,11 +1,11 @@
 // The graph of a run on a canvas: places (vertices, and groups that are folded) with arrows from what came first.
 
 import { ORDER, criticalPath } from "./model.js";
-import { NODE, byDepth, byTime, edgeSteps, layers, whole } from "./layout.js";
+import { NODE, byDepthSteps, byTime, edgeSteps, layers, whole } from "./layout.js";
 import { MARKS, Surface, inSlices } from "./canvas.js";
 
 const FEW = 2500; // places up to which the layout by time follows the run closely
-const AT_ONCE = 5000; // vertices up to which the layout is made at once
+const AT_ONCE = 1000; // vertices up to which the layout is made at once
 const CURVES = 1500; // arrows that are drawn at most: more of them would be a grey area
 
 export class Graph {
@@ -50,7 +50,7 @@ export class Graph {
     yield;
     const n = list.length + extra;
     if (this.mode !== "time") return { of, list, at, pairs,
-      plan: byDepth(n, pairs, this.surface, list.length) };
+      plan: yield* byDepthSteps(n, pairs, this.surface, list.length) };
     const begin = new Float64Array(n).fill(Infinity);
     for (let i = 0; i < at.length; i++) {
       if (at[i] >= 0 && run.started[i] >= 0) begin[at[i]] = Math.min(begin[at[i]], run.started[i]);

@@ -322,21 +322,26 @@ export function layers(n, pairs) {
 export const NODE = { width: 190, height: 26, gapX: 70, gapY: 10 };
 const KNOT = 20; // the width of a column that has only junctions
 const READABLE = 0.65; // the scale from which on names are read well
+const TANGLED = 5000; // places up to which the edges between them are untangled
 
 // byDepth lays n places out in layers, from left to right. Within a layer, what depends on neighbours is neighbours. A
 // layer has several columns where names could not be read otherwise in a drawing of the size screen. Places from real on
 // are junctions. It returns x and y of the upper left corners, and the size.
-export function byDepth(n, pairs, screen, real = n) {
+export const byDepth = (n, pairs, screen, real) => whole(byDepthSteps(n, pairs, screen, real));
+
+export function* byDepthSteps(n, pairs, screen, real = n) {
   const layer = layers(n, pairs);
+  yield;
   let count = 0;
   for (let i = 0; i < n; i++) count = Math.max(count, layer[i] + 1);
   const columns = Array.from({ length: count }, () => []);
   for (let i = 0; i < n; i++) columns[layer[i]].push(i);
-  if (n <= 5000) untangle(columns, layer, n, pairs);
+  if (n <= TANGLED) yield* untangle(columns, layer, n, pairs);
   const x = new Float64Array(n), y = new Float64Array(n);
   let right = 0, bottom = 0;
   const knots = columns.map((column) => column.every((v) => v >= real));
   const most = rowsFor(columns, knots, screen);
+  yield;
   for (const [k, column] of columns.entries()) {
     if (knots[k]) { // each stands around its middle
       column.forEach((v, row) => {
@@ -384,7 +389,7 @@ function rowsFor(columns, knots, screen) {
 
 // untangle orders the columns: each place by the middle of those that it is joined with in the columns before, then
 // behind, a few times over.
-function untangle(columns, layer, n, pairs) {
+function* untangle(columns, layer, n, pairs) {
   const back = Array.from({ length: n }, () => []), forth = Array.from({ length: n }, () => []);
   for (const [b, a] of pairs) {
     if (layer[b] < layer[a]) {
@@ -408,7 +413,9 @@ function untangle(columns, layer, n, pairs) {
   };
   for (let round = 0; round < 4; round++) {
     for (let k = 1; k < columns.length; k++) sweep(columns[k], back);
+    yield;
     for (let k = columns.length - 2; k >= 0; k--) sweep(columns[k], forth);
+    yield;
   }
 }
 
