@@ -52,9 +52,6 @@ func KeySubject(pool, run, recipient string) string {
 	return "key." + Token(pool) + "." + Token(run) + "." + Token(recipient)
 }
 
-// DoneSubject is done.<pool>.<run>, which marks a run as over in the pool's registers.
-func DoneSubject(pool, run string) string { return "done." + Token(pool) + "." + Token(run) }
-
 // CallSubject is call.<pool>, which the pool's workers share as a queue group.
 func CallSubject(pool string) string { return "call." + Token(pool) }
 

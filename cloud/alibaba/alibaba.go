@@ -60,9 +60,6 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 	return session, err
 }
 
-// Region returns the region of the settings, or of the profile.
-func (s *Session) Region() string { return s.settings.Region }
-
 // profile sets unset fields from a profile.
 func (s *Settings) profile() error {
 	if s.Profile == "" {

@@ -60,15 +60,6 @@ func (e *MoveEndpoint) keyed() bool {
 // IsModule reports whether the move renames a module call or an instance of one.
 func (m Move) IsModule() bool { return m.scope == movesCall || m.scope == movesModule }
 
-// IsWhole reports whether the move covers all the instances of a call or of a resource.
-func (m Move) IsWhole() bool { return m.scope == movesCall || m.scope == movesResource }
-
-// IsReindex reports whether the move only changes the key of an instance of one module call.
-func (m Move) IsReindex() bool {
-	return m.scope == movesModule &&
-		ModuleInstanceOf(m.From.Steps...).Module() == ModuleInstanceOf(m.To.Steps...).Module()
-}
-
 // MoveModule returns the address of the module instance after the move, and whether the move covers it: it is From,
 // or below it.
 func (m Move) MoveModule(mi ModuleInstance) (ModuleInstance, bool) {

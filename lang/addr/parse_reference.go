@@ -45,16 +45,6 @@ func ParseReference(trav hcl.Traversal) (*Reference, diag.List) {
 	}
 }
 
-// ParseReferenceText is ParseReference for text; its diagnostics have no file name.
-func ParseReferenceText(text string) (*Reference, diag.List) {
-	trav, diags := parseText(text)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	ref, more := ParseReference(trav)
-	return ref, diags.Append(more)
-}
-
 // ParseTestReference is ParseReference in the scope of test assertions, which also contains the outputs and checks
 // of the root module.
 func ParseTestReference(trav hcl.Traversal) (*Reference, diag.List) {

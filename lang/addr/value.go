@@ -81,19 +81,3 @@ func (EngineAttr) named()         {}
 func (Self) named()               {}
 func (Check) named()              {}
 func (ProviderConfig) named()     {}
-
-// AbsOutput is an output of one module instance.
-type AbsOutput struct {
-	Module ModuleInstance
-	Name   string
-}
-
-func (o AbsOutput) String() string { return join(o.Module.text, "output."+o.Name) }
-
-// AbsCheck is a check block in one module instance.
-type AbsCheck struct {
-	Module ModuleInstance
-	Name   string
-}
-
-func (c AbsCheck) String() string { return join(c.Module.text, "check."+c.Name) }

@@ -27,8 +27,6 @@ type shape struct {
 	// See fixup.go.
 	legacy bool
 	blocky map[string]*shape
-	// marked is set if objects of this shape get marks; see MarkObject.
-	marked bool
 }
 
 // attrShape describes how the expression of an attribute becomes its value.
@@ -100,7 +98,6 @@ func newShape(block *schema.Block) *shape {
 		s.spec[name] = bs.nested(name)
 	}
 	s.body = hcldec.ImpliedSchema(s.spec)
-	s.marked = blockHasMarks(block)
 	if s.legacy = !isModern(block); s.legacy {
 		s.blocky = blockyAttributes(block)
 	}

@@ -35,22 +35,12 @@ type Server struct {
 }
 
 // New starts a server whose engine "transit" has keys.
-func New(t testing.TB, keys ...string) *Server { return start(t, false, keys) }
-
-// NewTLS starts a server that speaks HTTPS.
-func NewTLS(t testing.TB, keys ...string) *Server { return start(t, true, keys) }
-
-func start(t testing.TB, tls bool, keys []string) *Server {
+func New(t testing.TB, keys ...string) *Server {
 	s := &Server{t: t, keys: map[string]bool{}}
 	for _, k := range keys {
 		s.keys[k] = true
 	}
-	s.Server = httptest.NewUnstartedServer(s)
-	if tls {
-		s.StartTLS()
-	} else {
-		s.Start()
-	}
+	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
 }
