@@ -2,11 +2,12 @@
 // PKCE (RFC 7636), for the service's own users, or for those of an OpenID Connect provider, who also log in to
 // the web pages with it.
 //
-// It keeps only pending codes, and logins in progress at the provider, in memory. It makes no decisions about
-// users: the service does.
+// It keeps only pending codes in memory; a login in progress at the provider is in a cookie of its browser. It makes no
+// decisions about users: the service does.
 package login
 
 import (
+	"crypto/cipher"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -59,11 +60,11 @@ var page = sync.OnceValue(func() *template.Template { return template.Must(templ
 
 // server issues tokens.
 type server struct {
-	o Options
+	o      Options
+	visits cipher.AEAD // seals visits
 
 	mu     sync.Mutex // guards the fields below
 	codes  map[string]*code
-	visits map[string]*visit        // by their state
 	tries  map[string]*rate.Limiter // by address
 }
 
@@ -87,7 +88,7 @@ type code struct {
 
 // Handler serves the addresses of Discovery, and those for the provider.
 func Handler(o Options) http.Handler {
-	h := &server{o: o, codes: map[string]*code{}, visits: map[string]*visit{}, tries: map[string]*rate.Limiter{}}
+	h := &server{o: o, visits: newVisits(), codes: map[string]*code{}, tries: map[string]*rate.Limiter{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /oauth/authorize", h.form)
 	mux.Handle("POST /oauth/authorize", http.NewCrossOriginProtection().Handler(http.HandlerFunc(h.authorize)))

@@ -2,8 +2,12 @@ package login
 
 import (
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/rand"
 	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -42,21 +46,65 @@ const (
 	Callback = "/oauth/callback"
 )
 
-// Logins in progress at the provider: their time limit, and their maximum number.
-const (
-	visitTerm = 10 * time.Minute
-	maxVisits = 1000
-)
+// visitTerm is the time limit of a login in progress at the provider.
+const visitTerm = 10 * time.Minute
 
-// visitCookie binds a login to the browser that has begun it: no other browser can complete it.
+// visitCookie has the login in progress, sealed by this process: no other browser can complete it, and however many
+// people, or programs, begin one, none takes the place of another.
 const visitCookie = "__Host-millipede-visit"
+
+// maxCookie is the maximum length of the cookie; browsers discard longer ones.
+const maxCookie = 4000
 
 // visit is a login in progress at the provider.
 type visit struct {
-	browser, nonce, verifier string
-	ask                      *ask   // of a command line; nil for the pages
-	to                       string // the page to go to
-	expires                  time.Time
+	State, Nonce, Verifier string
+	Ask                    *ask   // of a command line; nil for the pages
+	To                     string // the page to go to
+	Expires                time.Time
+}
+
+// newVisits returns the cipher with which visits are sealed. Its key is only in memory.
+func newVisits() cipher.AEAD {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it never fails
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic(err) // the key has the right length
+	}
+	c, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic(err) // as above
+	}
+	return c
+}
+
+// sealed returns the text of a visit for the cookie.
+func (s *server) sealed(v *visit) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // texts and a time can always be marshalled
+	}
+	return base64.RawURLEncoding.EncodeToString(s.visits.Seal(nil, nil, text, []byte(visitCookie)))
+}
+
+// visit returns the visit of a browser with the state with which the provider has sent it back; nil if there is none.
+func (s *server) visit(r *http.Request, state string) *visit {
+	cookie, err := r.Cookie(visitCookie)
+	if err != nil {
+		return nil
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+	if err != nil {
+		return nil
+	}
+	text, err := s.visits.Open(nil, nil, sealed, []byte(visitCookie))
+	v := new(visit)
+	if err != nil || json.Unmarshal(text, v) != nil || !s.o.Now().Before(v.Expires) ||
+		subtle.ConstantTimeCompare([]byte(state), []byte(v.State)) != 1 {
+		return nil
+	}
+	return v
 }
 
 // discover returns the provider after reading its discovery document. If the provider cannot be reached, the
@@ -97,15 +145,20 @@ func (p *Provider) config(known *oidc.Provider) *oauth2.Config {
 
 // begin redirects a browser to the provider.
 func (s *server) begin(w http.ResponseWriter, r *http.Request) {
-	v := &visit{browser: rand.Text(), nonce: rand.Text(), verifier: oauth2.GenerateVerifier(),
-		to: r.URL.Query().Get("to"), expires: s.o.Now().Add(visitTerm)}
+	v := &visit{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(),
+		To: r.URL.Query().Get("to"), Expires: s.o.Now().Add(visitTerm)}
 	if r.URL.Query().Has("redirect_uri") {
 		a, err := read(r.URL.Query())
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		v.ask = &a
+		v.Ask = &a
+	}
+	cookie := s.sealed(v)
+	if len(cookie) > maxCookie {
+		http.Error(w, "the request is too long", http.StatusBadRequest)
+		return
 	}
 	known, err := s.o.Provider.discover(r.Context())
 	if err != nil {
@@ -113,34 +166,20 @@ func (s *server) begin(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the identity provider cannot be reached; try again later", http.StatusBadGateway)
 		return
 	}
-	state := rand.Text()
-	s.mu.Lock()
-	for old, other := range s.visits {
-		if len(s.visits) >= maxVisits || !s.o.Now().Before(other.expires) {
-			delete(s.visits, old)
-		}
-	}
-	s.visits[state] = v
-	s.mu.Unlock()
-	http.SetCookie(w, &http.Cookie{Name: visitCookie, Value: v.browser, Path: "/", Secure: true, HttpOnly: true,
+	http.SetCookie(w, &http.Cookie{Name: visitCookie, Value: cookie, Path: "/", Secure: true, HttpOnly: true,
 		SameSite: http.SameSiteLaxMode, MaxAge: int(visitTerm / time.Second)})
 	w.Header().Set("Cache-Control", "no-store")
-	http.Redirect(w, r, s.o.Provider.config(known).AuthCodeURL(state, oidc.Nonce(v.nonce),
-		oauth2.S256ChallengeOption(v.verifier)), http.StatusSeeOther)
+	http.Redirect(w, r, s.o.Provider.config(known).AuthCodeURL(v.State, oidc.Nonce(v.Nonce),
+		oauth2.S256ChallengeOption(v.Verifier)), http.StatusSeeOther)
 }
 
 // callback completes a login when the provider redirects the browser.
 func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	s.mu.Lock()
-	v := s.visits[q.Get("state")]
-	delete(s.visits, q.Get("state"))
-	s.mu.Unlock()
+	v := s.visit(r, q.Get("state"))
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")
-	cookie, err := r.Cookie(visitCookie)
-	if v == nil || err != nil || !s.o.Now().Before(v.expires) ||
-		subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(v.browser)) != 1 {
+	if v == nil {
 		http.Error(w, "this login was started elsewhere, has ended, or took too long: start again", http.StatusBadRequest)
 		return
 	}
@@ -155,11 +194,11 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the identity provider has not confirmed your identity", http.StatusForbidden)
 		return
 	}
-	if v.ask != nil {
-		s.giveCode(w, r, *v.ask, user)
+	if v.Ask != nil {
+		s.giveCode(w, r, *v.Ask, user)
 		return
 	}
-	if err := s.o.Session(w, r, user, v.to); err != nil {
+	if err := s.o.Session(w, r, user, v.To); err != nil {
 		s.o.Logger.Error("a session could not be begun", "error", err)
 		http.Error(w, "the session could not be begun", http.StatusInternalServerError)
 	}
@@ -175,7 +214,7 @@ func (s *server) identify(ctx context.Context, v *visit, q url.Values, from stri
 	if err != nil {
 		return "", err
 	}
-	answer, err := p.config(known).Exchange(p.context(ctx), q.Get("code"), oauth2.VerifierOption(v.verifier))
+	answer, err := p.config(known).Exchange(p.context(ctx), q.Get("code"), oauth2.VerifierOption(v.Verifier))
 	if err != nil {
 		return "", fmt.Errorf("exchanging the code: %w", err)
 	}
@@ -187,7 +226,7 @@ func (s *server) identify(ctx context.Context, v *visit, q url.Values, from stri
 	if err != nil {
 		return "", fmt.Errorf("checking the token: %w", err)
 	}
-	if subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(v.nonce)) != 1 {
+	if subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(v.Nonce)) != 1 {
 		return "", errors.New("the token belongs to another login")
 	}
 	var claims map[string]any

@@ -290,8 +290,30 @@ func TestNobodyGetsInWhomTheProviderHasNotConfirmed(t *testing.T) {
 	if reply := h.get(back, v.cookies...); reply.StatusCode != http.StatusSeeOther {
 		t.Errorf("somebody who may: %d", reply.StatusCode)
 	}
-	if reply := h.get(back, v.cookies...); reply.StatusCode != http.StatusBadRequest {
+	if reply := h.get(back, v.cookies...); reply.StatusCode != http.StatusForbidden { // the provider's codes are used up
 		t.Errorf("the same answer again: %d", reply.StatusCode)
+	}
+	if len(h.sessions) != 1 {
+		t.Errorf("sessions: %v", h.sessions)
+	}
+}
+
+// A login in progress was one of the thousand that the service remembered: whoever began thousands of logins, which
+// needs no token, kept everybody else out.
+func TestAFloodOfLoginsDoesNotEndThoseInProgress(t *testing.T) {
+	h := newHarness(t)
+	h.team("devs", "engineers")
+	v := h.begin("?to=/app")
+	back := h.grant(v, nil)
+	for range 1500 {
+		h.begin("?to=/app")
+	}
+	if reply := h.get(back, v.cookies...); reply.StatusCode != http.StatusSeeOther {
+		t.Errorf("after the flood: %d", reply.StatusCode)
+	}
+	if reply := h.get(h.server.URL + login.Begin + "?to=" + strings.Repeat("/x", 4000)); reply.StatusCode !=
+		http.StatusBadRequest {
+		t.Errorf("more than a browser keeps: %d", reply.StatusCode)
 	}
 }
 
