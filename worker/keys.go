@@ -9,7 +9,11 @@ import (
 )
 
 // keyMemory is how long the key of a run is kept after its last use. After that it is opened again when it is needed.
-const keyMemory = 5 * time.Minute
+// keySweep is how often unused keys are looked for.
+const (
+	keyMemory = 5 * time.Minute
+	keySweep  = time.Minute
+)
 
 // runKeys opens the keys of runs, and forgets those that are no longer used: a key that is not in memory cannot be
 // stolen from it.
@@ -40,7 +44,7 @@ func (k *runKeys) use(run string) {
 	defer k.mu.Unlock()
 	now := k.now()
 	k.used[run] = now
-	if now.Sub(k.swept) < keyMemory {
+	if now.Sub(k.swept) < keySweep {
 		return
 	}
 	k.swept = now
