@@ -19,6 +19,17 @@ func MigratedText(taken *estate.TakenToService, o estate.ServiceMigration) strin
 	if o.Project != "" {
 		project = fmt.Sprintf("\n        project = %q", o.Project)
 	}
+	reconfigure := diag.Program() + " init -reconfigure\n"
+	there, back := "  "+reconfigure, "  "+reconfigure
+	if !taken.Single {
+		back += fmt.Sprintf("  %s workspace select %s\n", diag.Program(), taken.Selected)
+	}
+	for _, t := range taken.Workspaces {
+		if t.Workspace == taken.Selected && taken.Tag != "" {
+			// With the variable, init does not ask which of the workspaces to select.
+			there = fmt.Sprintf("  TF_WORKSPACE=%s %s  %s workspace select %[1]s\n", t.Target, reconfigure, diag.Program())
+		}
+	}
 	fmt.Fprintf(&b, `
 The states were copied to the service; the originals are unchanged. To work with the
 states at the service, replace the backend block of the configuration by this block:
@@ -35,17 +46,19 @@ states at the service, replace the backend block of the configuration by this bl
 
 and run:
 
-  %[5]s init -reconfigure
-
+%s
 To go back before anything is applied at the service, replace the cloud block by the
-backend block, and run the same command. After an apply at the service, also copy the
-states back. With the cloud block still in place:
+backend block, and run:
 
-`, o.Host, o.Organization, selects, project, diag.Program())
+%s
+After an apply at the service, also copy the states back. With the cloud block still in
+place:
+
+`, o.Host, o.Organization, selects, project, there, back)
 	for _, t := range taken.Workspaces {
 		fmt.Fprintf(&b, "  TF_WORKSPACE=%s %s state pull > %s.tfstate\n", t.Target, diag.Program(), t.Target)
 	}
-	fmt.Fprintf(&b, "\nThen, with the backend block:\n\n  %s init -reconfigure\n", diag.Program())
+	fmt.Fprintf(&b, "\nThen, with the backend block:\n\n%s", back)
 	for _, t := range taken.Workspaces {
 		fmt.Fprintf(&b, "  TF_WORKSPACE=%s %s state push %s.tfstate\n", t.Workspace, diag.Program(), t.Target)
 	}

@@ -406,7 +406,16 @@ func (i *migration) adopt(ctx context.Context, was, now backendRecord) (diags di
 	if err != nil {
 		return diags.Append(err)
 	}
-	return diags.Append(i.each(ctx, m, names, func(at *Opened) diag.List { return i.take(ctx, m, at) }))
+	_, err = m.to.Workspaces(ctx)
+	single := errors.Is(err, snapshot.ErrNoWorkspaces)
+	if single {
+		names = []string{journal.DefaultWorkspace}
+	}
+	diags = diags.Append(i.each(ctx, m, names, func(at *Opened) diag.List { return i.take(ctx, m, at) }))
+	if !single || diags.HasErrors() {
+		return diags
+	}
+	return diags.Append(i.choose(journal.DefaultWorkspace)) // the selected one may be that of a service
 }
 
 // take makes the state at the new backend, or an empty one, the state of the workspace.

@@ -56,6 +56,10 @@ type TakenToService struct {
 	Workspaces []TakenWorkspace
 	// Tag selects the workspaces in a cloud block; empty if there is only the default workspace, which the block names.
 	Tag string
+	// Selected is the workspace of the directory to go on with: the selected one, or the first if that has no state.
+	Selected string
+	// Single: the present backend keeps one state, and has no workspaces to select.
+	Single bool
 }
 
 // TakeToService copies the states of all workspaces of the directory, with their stored versions, to workspaces of a
@@ -92,7 +96,12 @@ func (c *Configuration) TakeToService(ctx context.Context, root *config.Node, o 
 		return nil, diags.Append(diag.New(diag.Error, "There is no state to migrate", "Nothing was ever applied in "+
 			"this directory. Add a cloud block to the configuration, and run init.", nil))
 	}
-	out := &TakenToService{}
+	out := &TakenToService{Selected: carried[0]}
+	_, err = from.Workspaces(ctx)
+	out.Single = errors.Is(err, snapshot.ErrNoWorkspaces)
+	if slices.Contains(carried, i.Workspace()) {
+		out.Selected = i.Workspace()
+	}
 	if len(carried) > 1 || carried[0] != journal.DefaultWorkspace {
 		out.Tag = o.Name
 	}
