@@ -28,6 +28,7 @@ type older struct {
 	archive int
 	lacked  []string
 	acted   []string
+	held    bool // nobody may confirm the plan
 }
 
 // next are the statuses that the run reaches by itself.
@@ -89,7 +90,7 @@ func (o *older) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		o.looks++
 		document("runs", "run-1", map[string]any{"status": o.status, "has-changes": true, "actions": map[string]bool{
-			"is-confirmable": o.status == tfc.Planned, "is-discardable": o.status == tfc.Planned,
+			"is-confirmable": o.status == tfc.Planned && !o.held, "is-discardable": o.status == tfc.Planned,
 			"is-cancelable": o.status == tfc.Planning || o.status == tfc.Applying}},
 			`"workspace":{"data":{"id":"ws-1","type":"workspaces"}},"plan":{"data":{"id":"plan-1","type":"plans"}},`+
 				`"apply":{"data":{"id":"apply-1","type":"applies"}}`)
@@ -256,5 +257,17 @@ func TestAnInterruptEndsTheRunOfAServiceOfAnOlderLevel(t *testing.T) {
 	}
 	if got := strings.Join(o.acted, " "); got != "cancel discard" {
 		t.Errorf("it was asked to %s", got)
+	}
+}
+
+// Whoever may plan and not apply gets a plan that stays planned and cannot be confirmed, as at services that have no
+// status of their own for what comes next. The command line waited for ever.
+func TestAPlanThatNobodyHereMayConfirmIsNotAwaitedForEver(t *testing.T) {
+	o, s, _ := began(t)
+	o.held = true
+	r := plans(t, s)
+	r, err := s.Settled(t.Context(), r.ID)
+	if err != nil || r.Status != tfc.Planned || r.Actions.Confirmable {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

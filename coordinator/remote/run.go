@@ -267,9 +267,15 @@ func (s *Session) why(ctx context.Context, r *tfc.Run) string {
 	return fmt.Sprintf("The run waits for %d run(s), the first of which is %s", before, w.CurrentRun)
 }
 
+// maxPlanned is how long a run may be planned without being confirmable before Settled returns it, in multiples of
+// the interval of requests. A service that makes checks next gives the run another status for them.
+const maxPlanned = 60
+
 // Settled waits after the end of a plan's log until the next status of the run is known, because the service
-// may make checks first.
+// may make checks first. It also returns a run that stays planned and cannot be confirmed, for example because the
+// user may not apply it.
 func (s *Session) Settled(ctx context.Context, id string) (*tfc.Run, error) {
+	planned := time.Duration(0)
 	for pause := s.pause() / 6; ; pause = min(2*pause, 10*s.pause()) {
 		r, err := s.Client.RunWith(ctx, id)
 		if err != nil {
@@ -280,6 +286,12 @@ func (s *Session) Settled(ctx context.Context, id string) (*tfc.Run, error) {
 			r.Status == tfc.PolicyOverride, r.Status == tfc.AwaitingDecision,
 			r.Status == tfc.Planned && r.AutoApply, r.Status == tfc.PlannedAndSaved:
 			return r, nil
+		case r.Status != tfc.Planned:
+			planned = 0
+		case planned >= maxPlanned*s.pause():
+			return r, nil
+		default:
+			planned += pause
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return nil, err
