@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/service/identity"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // The variables with which a workspace requests identity tokens for its runs: the audience of the token, the
@@ -134,11 +134,7 @@ func (p *proofs) issue() (map[string]string, error) {
 // write replaces the files with tokens. Programs read a file either as it was or as it is now.
 func (p *proofs) write(tokens map[string]string) error {
 	for tag, token := range tokens {
-		next := p.files[tag] + ".next"
-		if err := os.WriteFile(next, []byte(token), 0o600); err != nil {
-			return err
-		}
-		if err := os.Rename(next, p.files[tag]); err != nil {
+		if err := wholefile.Write(p.files[tag], wholefile.Private, wholefile.Bytes([]byte(token))); err != nil {
 			return err
 		}
 	}

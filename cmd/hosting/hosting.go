@@ -30,6 +30,7 @@ import (
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/builtin"
 	"github.com/millipede-iac/millipede/provider/plugin"
+	"github.com/millipede-iac/millipede/wholefile"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/worker"
 	"github.com/millipede-iac/millipede/worker/journal"
@@ -191,7 +192,7 @@ func identity(dir string) (string, error) {
 		return "", err
 	}
 	id := "w-" + uuid.NewString()[:8]
-	return id, os.WriteFile(name, []byte(id+"\n"), 0o600)
+	return id, wholefile.Write(name, wholefile.Private, wholefile.Bytes([]byte(id+"\n")))
 }
 
 func keyring(keys wire.Keys) (*wire.Keyring, error) {

@@ -42,6 +42,7 @@ import (
 	"github.com/millipede-iac/millipede/service/web"
 	"github.com/millipede-iac/millipede/state/seal"
 	"github.com/millipede-iac/millipede/unpacking"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // The maximum sizes of uploads, in bytes.
@@ -163,7 +164,7 @@ func serviceKey(file string) (*seal.Key, error) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			return nil, err
 		}
-		err = os.WriteFile(file, text, 0o600)
+		err = wholefile.Durable(file, wholefile.Private, wholefile.Bytes(text)) // before anything is encrypted with it
 	}
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/catalog"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // backendRecord is the backend that init has prepared. It is stored in the data directory in OpenTofu's format, so
@@ -81,7 +82,7 @@ func (e *Estate) writeBackendRecord(r backendRecord) error {
 		return err
 	}
 	// The arguments may contain credentials.
-	return os.WriteFile(e.recordFile(), append(text, '\n'), 0o600)
+	return wholefile.Write(e.recordFile(), wholefile.Private, wholefile.Bytes(append(text, '\n')))
 }
 
 // same reports whether two records describe the same backend with the same arguments. A missing argument equals null,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // Delegated is an operation that the service of the configuration executes.
@@ -118,7 +118,8 @@ func (e *Estate) DelegatedRun(ctx context.Context, name string, f Finding) (*Del
 
 // SaveRun writes the file of a plan that a service stores.
 func (e *Estate) SaveRun(name, host, run string) diag.List {
-	if err := os.WriteFile(e.path(name), remote.Saved{Host: host, Run: run}.Encode(), 0o600); err != nil {
+	text := remote.Saved{Host: host, Run: run}.Encode()
+	if err := wholefile.Write(e.path(name), wholefile.Private, wholefile.Bytes(text)); err != nil {
 		return diag.Errors("Failed to write plan file", err.Error()+".", nil)
 	}
 	return nil

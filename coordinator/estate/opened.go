@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // Opened is the state of the selected workspace in its open store, with the backend that has the snapshot of the state.
@@ -349,7 +349,7 @@ func (s *Opened) Push(ctx context.Context) diag.List {
 func (s *Opened) rescue(ctx context.Context) diag.List {
 	text, err := s.sync.Rescue(ctx, s.Workspace)
 	if err == nil {
-		err = os.WriteFile(s.estate.path(snapshot.ErroredFile), text, 0o600)
+		err = wholefile.Durable(s.estate.path(snapshot.ErroredFile), wholefile.Private, wholefile.Bytes(text))
 	}
 	if err != nil {
 		return diag.Errors("Failed to create local state file",

@@ -20,6 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/lock"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wholefile"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -306,7 +307,7 @@ func (e *Estate) rememberPluginDirs(dirs []string) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(name, text, 0o644)
+	return wholefile.Write(name, wholefile.Public, wholefile.Bytes(text))
 }
 
 // inferred warns that a provider was only inferred.

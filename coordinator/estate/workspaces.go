@@ -17,6 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // Workspaces are the workspaces of an estate: their homes, and those in the backend.
@@ -149,7 +150,7 @@ func (e *Estate) SelectWorkspace(name string) error {
 	if err := os.MkdirAll(e.dataDir(), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(e.dataDir(), "environment"), []byte(name), 0o644)
+	return wholefile.Write(filepath.Join(e.dataDir(), "environment"), wholefile.Public, wholefile.Bytes([]byte(name)))
 }
 
 // Delete deletes a workspace, under its lock. One with objects is deleted only with force; the remaining objects

@@ -266,5 +266,5 @@ func writeJSON(name string, v any) error {
 	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, text) {
 		return nil
 	}
-	return os.WriteFile(name, text, 0o644)
+	return wholefile.Write(name, wholefile.Public, wholefile.Bytes(text))
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/state/seal"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // The validity of an authority and of its certificates; a new certificate is issued at each start of the
@@ -96,10 +97,11 @@ func (a *Authority) make(keyFile string, sealing *seal.Key, now time.Time) (err 
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(keyFile, sealing.Seal(keyPlace, key), 0o600); err != nil {
+	if err := wholefile.Durable(keyFile, wholefile.Private, wholefile.Bytes(sealing.Seal(keyPlace, key))); err != nil {
 		return err
 	}
-	return os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644) //nolint:gosec // it is public
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return wholefile.Durable(a.file, wholefile.Public, wholefile.Bytes(certificate))
 }
 
 func serial() (*big.Int, error) { return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)) }
