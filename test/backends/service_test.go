@@ -124,17 +124,17 @@ func (d *directory) moves(name string, oneState bool) {
 	if len(parts) != 5 {
 		d.t.Fatalf("there are %d parts to follow:\n%s", len(parts), says)
 	}
-	cloud, go1, back, pull, push := parts[0], parts[1], parts[2], parts[3], parts[4]
+	cloud, there, back, pull, push := parts[0], parts[1], parts[2], parts[3], parts[4]
 
 	d.write("backend.tf", cloud)
-	d.follow(go1)
+	d.follow(there)
 	d.unchanged("-var=value=3")
 	d.write("backend.tf", string(backend))
 	d.follow(back)
 	d.unchanged("-var=value=3")
 
 	d.write("backend.tf", cloud)
-	d.follow(go1)
+	d.follow(there)
 	d.must("apply", "-auto-approve", "-var=value=4")
 	d.follow(pull)
 	d.write("backend.tf", string(backend))
