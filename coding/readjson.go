@@ -22,7 +22,7 @@ func UnmarshalJSON(data []byte, ty cty.Type) (cty.Value, error) {
 
 // The reader in this file is for objects in states, of which a plan decodes all. cty decodes each part of a
 // document with a separate decoder, which copies it first: forty times as many allocations. Unusual cases,
-// including errors, are left to cty: quoted numbers, tuples, explicit types, deep nesting.
+// including errors, are left to cty: quoted numbers, deep nesting, types with optional attributes.
 
 // maxShort is the maximum depth of values for the reader, and maxNumeral the maximum length of numbers.
 const (
@@ -97,6 +97,8 @@ func (r *jsonReader) value(ty cty.Type, depth int) (cty.Value, bool) {
 		return r.mapping(ty.ElementType(), depth)
 	case ty.IsListType(), ty.IsSetType():
 		return r.elements(ty, depth)
+	case ty.IsTupleType():
+		return r.tuple(ty.TupleElementTypes(), depth)
 	}
 	return cty.NilVal, false
 }
@@ -175,11 +177,22 @@ func decimal(text string) bool {
 	return text != ""
 }
 
-// dynamic decodes a value with its type, if that is a primitive one.
+// dynamic decodes a value with its type.
 func (r *jsonReader) dynamic(depth int) (cty.Value, bool) {
 	const before, between, after = `{"value":`, `,"type":"`, `"}`
+	whole := r.rest
 	if !r.word(before) {
 		return cty.NilVal, false
+	}
+	if c := r.peek(); c == '{' || c == '[' {
+		r.rest = whole
+		text, ty, ok := r.typed(depth)
+		if !ok {
+			return cty.NilVal, false
+		}
+		part := jsonReader{rest: text}
+		v, ok := part.value(ty, depth-1)
+		return v, ok && len(part.rest) == 0
 	}
 	ty := cty.Bool
 	switch c := r.peek(); {
@@ -192,6 +205,29 @@ func (r *jsonReader) dynamic(depth int) (cty.Value, bool) {
 	}
 	v, ok := r.value(ty, depth-1)
 	return v, ok && r.word(between) && r.word(primitiveName(ty)) && r.word(after)
+}
+
+// typed removes a value with its type, and returns the text of the value.
+func (r *jsonReader) typed(depth int) (value []byte, ty cty.Type, ok bool) {
+	skip := func() []byte {
+		from := r.rest
+		if !r.hasOnly(cty.DynamicPseudoType, depth-1) {
+			return nil
+		}
+		return from[:len(from)-len(r.rest)]
+	}
+	if !r.word(`{"value":`) {
+		return nil, cty.NilType, false
+	}
+	if value = skip(); value == nil || !r.word(`,"type":`) {
+		return nil, cty.NilType, false
+	}
+	text := skip()
+	if text == nil || !r.word("}") {
+		return nil, cty.NilType, false
+	}
+	ty, ok = typeOf(text)
+	return value, ty, ok
 }
 
 func (r *jsonReader) object(types map[string]cty.Type, depth int) (cty.Value, bool) {
@@ -299,6 +335,22 @@ func (r *jsonReader) elements(ty cty.Type, depth int) (cty.Value, bool) {
 	return cty.ListVal(elements), true
 }
 
+func (r *jsonReader) tuple(types []cty.Type, depth int) (cty.Value, bool) {
+	if !r.take('[') {
+		return cty.NilVal, false
+	}
+	elements := make([]cty.Value, 0, len(types))
+	ok := r.until(']', func() bool {
+		if len(elements) == len(types) {
+			return false
+		}
+		v, ok := r.value(types[len(elements)], depth-1)
+		elements = append(elements, v)
+		return ok
+	})
+	return cty.TupleVal(elements), ok && len(elements) == len(types)
+}
+
 // HasOnly reports whether the objects in the JSON of a value have only attributes of the given type. It may return
 // false for JSON that it does not examine completely, such as names with escapes; then the caller must check.
 func HasOnly(data []byte, ty cty.Type) bool {
@@ -362,15 +414,17 @@ func (r *jsonReader) fits(ty cty.Type, depth int) bool {
 	case c == 'n':
 		return r.word("null")
 	case ty == cty.String:
+		from := r.rest
 		_, plain, ok := r.raw()
-		return ok && plain
+		return ok && (plain || json.Valid(from[:len(from)-len(r.rest)]))
 	case ty == cty.Bool:
 		return r.word("true") || r.word("false")
 	case ty == cty.Number:
 		return r.numeral()
 	case ty == cty.DynamicPseudoType:
-		_, ok := r.dynamic(depth)
-		return ok
+		value, of, ok := r.typed(depth)
+		part := jsonReader{rest: value}
+		return ok && part.fits(of, depth-1) && len(part.rest) == 0
 	case ty.IsObjectType():
 		l, at := layoutOf(ty.AttributeTypes()), 0
 		return r.members(func() bool {
@@ -392,6 +446,12 @@ func (r *jsonReader) fits(ty cty.Type, depth int) bool {
 		})
 	case (ty.IsListType() || ty.IsSetType()) && !ty.HasDynamicTypes():
 		return r.take('[') && r.until(']', func() bool { return r.fits(ty.ElementType(), depth-1) })
+	case ty.IsTupleType():
+		types, at := ty.TupleElementTypes(), 0
+		return r.take('[') && r.until(']', func() bool {
+			at++
+			return at <= len(types) && r.fits(types[at-1], depth-1)
+		}) && at == len(types)
 	}
 	return false
 }

@@ -20,14 +20,21 @@ var storedType = cty.Object(map[string]cty.Type{
 var storedDocuments = map[string]string{
 	"whole": `{"any":{"value":"x","type":"string"},"disk":[{"gb":10,"kind":"ssd"},{"gb":1.5,"kind":null}],` +
 		`"id":"i-1","on":true,"ports":[80,443,80],"size":-3,"tags":{"a":"b","c":"d"},"zones":["z1","z2"]}`,
-	"nothing is set":    `{"any":null,"disk":[],"id":null,"on":false,"ports":[],"size":0,"tags":{}}`,
-	"out of order":      `{"zones":["a"],"id":"i"}`,
-	"with spaces":       "{ \"id\" : \"i\" ,\n\t\"size\" : 7 , \"tags\" : { } }\n",
-	"texts":             `{"id":"quote \" tab \t ü \u00fc 😀 \ud83d\ude00 e\u0301","tags":{"e\u0301":"é","\u0041":"A"}}`,
-	"numbers":           `{"size":123456789012345678,"ports":[0,-1,0.25,10.50]}`,
-	"any number":        `{"any":{"value":12,"type":"number"}}`,
-	"any null":          `{"any":{"value":null,"type":"string"}}`,
-	"any list":          `{"any":{"value":["a"],"type":["list","string"]}}`,
+	"nothing is set": `{"any":null,"disk":[],"id":null,"on":false,"ports":[],"size":0,"tags":{}}`,
+	"out of order":   `{"zones":["a"],"id":"i"}`,
+	"with spaces":    "{ \"id\" : \"i\" ,\n\t\"size\" : 7 , \"tags\" : { } }\n",
+	"texts":          `{"id":"quote \" tab \t ü \u00fc 😀 \ud83d\ude00 e\u0301","tags":{"e\u0301":"é","\u0041":"A"}}`,
+	"numbers":        `{"size":123456789012345678,"ports":[0,-1,0.25,10.50]}`,
+	"any number":     `{"any":{"value":12,"type":"number"}}`,
+	"any null":       `{"any":{"value":null,"type":"string"}}`,
+	"any list":       `{"any":{"value":["a"],"type":["list","string"]}}`,
+	"any object": `{"any":{"value":{"a":"x\"y","b":[1,null],"c":null,"d":{"value":true,"type":"bool"}},"type":["object",` +
+		`{"a":"string","b":["list","number"],"c":"string","d":"dynamic"}]}}`,
+	"any tuple":         `{"any":{"value":["a",2,{"k":"v"},[]],"type":["tuple",["string","number",["map","string"],["tuple",[]]]]}}`,
+	"optional":          `{"any":{"value":{"a":"x"},"type":["object",{"a":"string","b":"string"},["b"]]}}`,
+	"missing attribute": `{"any":{"value":{"a":"x"},"type":["object",{"a":"string","b":"string"}]}}`,
+	"wrong object":      `{"any":{"value":{"a":[]},"type":["object",{"a":"string"}]}}`,
+	"escape in any":     `{"any":{"value":{"a":"\q"},"type":["object",{"a":"string"}]}}`,
 	"type first":        `{"any":{"type":"bool","value":true}}`,
 	"null":              `null`,
 	"no object":         `[1]`,
@@ -61,6 +68,25 @@ func TestJSONIsReadAsCtyReadsIt(t *testing.T) {
 	whole := []byte(storedDocuments["whole"])
 	if _, ok := readJSON(whole, storedType); !ok || !Fits(whole, storedType) || !HasOnly(whole, storedType) {
 		t.Error("what states hold is left to cty")
+	}
+	for _, name := range []string{"any object", "any tuple", "any list"} {
+		text := []byte(storedDocuments[name])
+		if _, ok := readJSON(text, storedType); !ok || !Fits(text, storedType) {
+			t.Errorf("%s: it is left to cty", name)
+		}
+	}
+	if !Fits([]byte(`{"id":"quote \" tab \t \u00fc"}`), storedType) {
+		t.Error("a text with escapes does not fit")
+	}
+	// cty panics for these.
+	for name, text := range map[string]string{
+		"an unknown kind of type": `{"any":{"value":{"a":"x"},"type":["objekt",{"a":"string"}]}}`,
+		"a short tuple":           `{"any":{"value":["a"],"type":["tuple",["string","number"]]}}`,
+		"a long tuple":            `{"any":{"value":["a","b"],"type":["tuple",["string"]]}}`,
+	} {
+		if _, ok := readJSON([]byte(text), storedType); ok || Fits([]byte(text), storedType) {
+			t.Errorf("%s is read", name)
+		}
 	}
 	if HasOnly([]byte(storedDocuments["unknown attribute"]), storedType) {
 		t.Error("an attribute that the type does not have is overlooked")

@@ -56,7 +56,6 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 		u.Diagnostics(diags)
 		return u.Close(1)
 	}
-	spec.DropKeptValues = *out == "" && *generated == "" && !vf.JSON && vf.JSONInto == ""
 	vars.Input = vars.Input && !vf.JSON // no prompts with JSON output
 	service := running.Request{
 		Spec: spec, Detach: *detach, Refuses: pf.serviceOnly(), Out: *out, GeneratedInto: *generated, Detailed: *detailed,

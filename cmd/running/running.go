@@ -96,8 +96,7 @@ func (r *Run) showPlan(planned *operation.Planned, spec Spec) {
 func (r *Run) Prepare(ctx context.Context, spec Spec) (*operation.Planned, diag.List) {
 	return r.Plan(ctx, operation.PlanOptions{
 		Mode: spec.Mode, SkipRefresh: spec.SkipRefresh, Refresh: spec.Refresh, NoVerdicts: spec.NoVerdicts,
-		DropKeptValues: spec.DropKeptValues,
-		Targets:        spec.Targets, Excludes: spec.Excludes,
+		Targets: spec.Targets, Excludes: spec.Excludes,
 		Replace: spec.Replace,
 		Imports: spec.Imports,
 	})
@@ -180,11 +179,9 @@ type Spec struct {
 	Mode plan.Mode
 	// SkipRefresh uses the stored objects without reading the existing ones. Refresh is placement.RefreshAll or
 	// RefreshChanged; empty: as the rules say.
-	SkipRefresh bool
-	Refresh     string
-	NoVerdicts  bool
-	// DropKeptValues is that of operation.PlanOptions: for a plan that is shown and then discarded.
-	DropKeptValues    bool
+	SkipRefresh       bool
+	Refresh           string
+	NoVerdicts        bool
 	Targets, Excludes []addr.Target
 	Replace           []addr.Instance
 	Imports           map[addr.Instance]*planning.ImportTarget

@@ -202,6 +202,10 @@ func (a *Applier) load() {
 			continue
 		}
 		switch {
+		case c.Kept:
+			if o := a.Plan.Prior.Object(c.Addr, state.CurrentObject); o != nil {
+				a.Store.PresetStored(c.Addr, o)
+			}
 		case !c.After.IsNull():
 			a.Store.Preset(c.Addr, c.After)
 		case a.Plan.Mode == plan.Destroy:
@@ -229,7 +233,7 @@ func (a *Applier) load() {
 func (a *Applier) Restore(done []bool) {
 	for v, ok := range done {
 		vx := a.Plan.Graph.Vertices[v]
-		if !ok || vx.Change < 0 {
+		if !ok || vx.Change < 0 || a.Plan.Changes[vx.Change].Kept {
 			continue
 		}
 		c := a.Plan.Changes[vx.Change]

@@ -34,10 +34,7 @@ type PlanOptions struct {
 	// RefreshChanged; empty for the setting in the rules. It affects only ordinary plans.
 	Refresh string
 	// NoVerdicts makes workers plan every object, in spite of earlier plans' verdicts.
-	NoVerdicts bool
-	// DropKeptValues leaves out the values of changes that keep an object unchanged because of a verdict. Such a plan can
-	// only be shown.
-	DropKeptValues    bool
+	NoVerdicts        bool
 	Targets, Excludes []addr.Target
 	Replace           []addr.Instance
 	Imports           map[addr.Instance]*planning.ImportTarget
@@ -143,8 +140,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		Mode:         o.Mode, SkipRefresh: o.SkipRefresh, Refreshed: o.refreshed, Scope: scope, Replace: o.Replace,
 		Imports:     o.Imports,
 		OnlyChanged: changed, Verdicts: s.verdicts(ctx, changed && !o.NoVerdicts),
-		DropKeptValues: o.DropKeptValues,
-		WholeEdges:     s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree), Package: s.Package, Now: now,
+		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree), Package: s.Package, Now: now,
 		Renewals: renewals,
 	})
 	if more := planner.MissingProviders(); more.HasErrors() {

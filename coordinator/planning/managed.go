@@ -85,7 +85,7 @@ func (p *Planner) prepareManaged(node int, o *object) program.Step {
 		v := verdictOf(&w.Wire, w.Schema, task)
 		w.verdict = &v
 		if p.Verdicts[o.addr.String()] == v {
-			if f := p.keptWithoutValues(o); f != nil {
+			if f := p.keptAsStored(o); f != nil {
 				return program.Step{Diags: diags, Value: f}
 			}
 			if a, ok := p.decided(o); ok {
@@ -285,7 +285,7 @@ func (p *Planner) answer(o *object, r *wire.PlanResult) (a answer, err error) {
 
 // refreshedObject returns the change of the state found by refreshing: a new value, or that the object no longer
 // exists.
-func (p *Planner) refreshedObject(o *object, a answer) state.Change {
+func (p *Planner) refreshedObject(o *object, a answer) state.SetObject {
 	w := o.work
 	set := state.SetObject{Addr: o.addr, Deposed: o.deposed, Provider: w.Provider}
 	if a.Prior == nil && !a.decided {

@@ -171,24 +171,38 @@ func (p *Planner) decided(o *object) (answer, bool) {
 	return a, true
 }
 
-// keptWithoutValues returns the findings about an object that a verdict keeps unchanged, in a plan without values:
-// references to it use the stored value. It returns nil if the value is needed.
-func (p *Planner) keptWithoutValues(o *object) *found {
+// keptAsStored returns the findings about an object that a verdict keeps unchanged, without decoding its value:
+// references to it use the stored one. It returns nil if the value is needed, or cannot be decoded.
+func (p *Planner) keptAsStored(o *object) *found {
 	w := o.work
-	if !p.DropKeptValues || len(o.resource.Code.Config.Postconditions) > 0 || len(w.Sensitive) > 0 ||
-		w.prior.SchemaVersion != w.Schema.Version || w.prior.Flatmap != nil || !w.declares(w.prior.Sensitive) ||
-		!coding.Fits(w.prior.Attrs, w.Schema.Block.ImpliedType()) {
+	if len(o.resource.Code.Config.Postconditions) > 0 || len(w.Sensitive) > 0 || !w.fits(w.prior) {
 		return nil
 	}
 	a := w.kept()
 	c := p.newChange(o, a)
 	c.Action, c.CreateBeforeDestroy, c.SkipDestroy = plan.NoOp, p.createsFirst(o), p.skipsDestroy(o)
+	c.Kept, c.PriorPrivate = true, nil
 	if len(p.allowed(o, c)) > 0 {
 		return nil
 	}
 	o.resource.Keep(o.addr.Key, w.prior)
-	return &found{checks: w.Checks, change: c, seen: p.seen(o, a, c, true),
-		state: []state.Change{p.refreshedObject(o, a)}}
+	f := &found{checks: w.Checks, change: c, seen: p.seen(o, a, c, true)}
+	set := p.refreshedObject(o, a)
+	if set.Object != w.prior || set.Provider != p.Prior.ProviderOf(o.addr) { // mostly there is nothing to set
+		f.state = []state.Change{set}
+	}
+	return f
+}
+
+// fits reports whether a stored object can be decoded with the present schema, with no other sensitive parts than those
+// that the schema declares.
+func (w *work) fits(o *state.Object) bool {
+	if o.SchemaVersion != w.Schema.Version || o.Flatmap != nil || !w.declares(o.Sensitive) ||
+		!coding.Fits(o.Attrs, w.Schema.Block.ImpliedType()) {
+		return false
+	}
+	return o.Identity == nil || w.Identity != nil && w.Identity.Version == o.IdentityVersion &&
+		coding.Fits(o.Identity, w.Identity.Body.ImpliedType())
 }
 
 // declares reports whether the schema itself makes the values at some paths sensitive.

@@ -45,11 +45,8 @@ type Options struct {
 	OnlyChanged bool
 	// Verdicts are the verdicts that OnlyChanged may use, by address; nil for none.
 	Verdicts map[string]journal.Verdict
-	// DropKeptValues leaves out the values of changes that keep an object unchanged because of a verdict: they will not be
-	// shown.
-	DropKeptValues bool
-	Scope          Scope
-	Replace        []addr.Instance
+	Scope    Scope
+	Replace  []addr.Instance
 	// WholeEdges makes a reference to one instance wait for all instances of its resource (edges = "resource").
 	WholeEdges bool
 	// Imports are the imports of the import command, by target; import blocks are evaluated by the planner.

@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/state"
 )
 
 // Phase determines the form of values that are not known.
@@ -81,8 +82,8 @@ type Store struct {
 
 	mu      sync.RWMutex // guards modules and presets
 	modules map[addr.ModuleInstance]*Module
-	// presets are values of resource instances whose modules are not expanded yet.
-	presets map[addr.AbsResource]map[addr.Key]cty.Value
+	// presets set the values of resource instances whose modules are not expanded yet.
+	presets map[addr.AbsResource][]func(*Resource)
 
 	provMu    sync.Mutex // guards providers
 	providers map[addr.ProviderInstance]*providerCell
@@ -91,7 +92,7 @@ type Store struct {
 // NewStore returns a store without computed values.
 func NewStore(o Options) *Store {
 	s := &Store{Options: o, modules: map[addr.ModuleInstance]*Module{},
-		presets: map[addr.AbsResource]map[addr.Key]cty.Value{}, providers: map[addr.ProviderInstance]*providerCell{}}
+		presets: map[addr.AbsResource][]func(*Resource){}, providers: map[addr.ProviderInstance]*providerCell{}}
 	s.root = s.newModule(nil, o.Code.Tree.Root, addr.RootInstance, eval.Once)
 	return s
 }
@@ -100,21 +101,30 @@ func NewStore(o Options) *Store {
 // depend on values that are not final yet, and an expansion is computed only once. It ignores instances without
 // a block.
 func (s *Store) Preset(a addr.Instance, v cty.Value) {
+	s.preset(a, func(r *Resource) { r.Set(a.Key, v) })
+}
+
+// PresetStored is Preset for the value of a stored object, which is decoded at its first use; see Resource.Keep.
+func (s *Store) PresetStored(a addr.Instance, o *state.Object) {
+	s.preset(a, func(r *Resource) {
+		if r.Code.Schema != nil {
+			r.Keep(a.Key, o)
+		}
+	})
+}
+
+func (s *Store) preset(a addr.Instance, set func(*Resource)) {
 	s.mu.Lock()
 	m := s.modules[a.Module]
 	if m == nil {
-		abs := a.Abs()
-		if s.presets[abs] == nil {
-			s.presets[abs] = map[addr.Key]cty.Value{}
-		}
-		s.presets[abs][a.Key] = v
+		s.presets[a.Abs()] = append(s.presets[a.Abs()], set)
 	}
 	s.mu.Unlock()
 	if m == nil {
 		return
 	}
 	if r := m.ResourceBlock(a.Resource); r != nil {
-		r.Set(a.Key, v)
+		set(r)
 	}
 }
 
@@ -229,8 +239,8 @@ func (s *Store) newModule(parent *Module, node *config.Node, at addr.ModuleInsta
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range m.resources {
-		for k, v := range s.presets[r.Addr()] {
-			r.Set(k, v)
+		for _, set := range s.presets[r.Addr()] {
+			set(r)
 		}
 	}
 	s.modules[at] = m

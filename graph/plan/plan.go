@@ -79,6 +79,10 @@ type Change struct {
 
 	Action Action
 	Reason Reason
+	// Kept is set if a verdict keeps the object as it is stored: its value is that of the object in Plan.Prior, and has
+	// not been decoded. Before, After, the identities and the private data are not set; values.FillKept sets the first
+	// two and the identities.
+	Kept bool
 	// Before and After have the schema's implied type, with sensitive marks; null if there is no object. After may
 	// contain unknown values. Neither contains ephemeral values.
 	Before, After cty.Value

@@ -77,6 +77,10 @@ type jsonImporting struct {
 
 // PlanJSON returns the JSON form of a plan, as `show -json FILE` prints it.
 func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte, error) {
+	p, err := values.FillKept(p, schemas)
+	if err != nil {
+		return nil, err
+	}
 	out := jsonPlan{
 		FormatVersion: planFormat, TerraformVersion: p.EngineVersion, Timestamp: p.Timestamp.UTC().Format(time.RFC3339),
 		// As in OpenTofu, a plan whose changes have a dependency cycle does not count as errored: applying it

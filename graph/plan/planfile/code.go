@@ -109,6 +109,7 @@ type codedChange struct {
 	Provider        codedProvider `msgpack:"pr"`
 	Action          string        `msgpack:"ac"`
 	Reason          string        `msgpack:"r,omitempty"`
+	Kept            bool          `msgpack:"kp,omitempty"`
 	Before          *codedValue   `msgpack:"b,omitempty"`
 	After           *codedValue   `msgpack:"f,omitempty"`
 	Same            bool          `msgpack:"sa,omitempty"` // After is Before
@@ -156,6 +157,7 @@ func (c *codedChange) EncodeMsgpack(to *msgpack.Encoder) error {
 		f.Other("pr", &c.Provider, true)
 		f.AnyText("ac", c.Action, true)
 		f.Text("r", c.Reason)
+		f.Bool("kp", c.Kept)
 		f.Other("b", c.Before, c.Before != nil)
 		f.Other("f", c.After, c.After != nil)
 		f.Bool("sa", c.Same)
@@ -364,7 +366,7 @@ func (e *encoder) value(v cty.Value) *codedValue {
 func (e *encoder) change(c *plan.Change) codedChange {
 	out := codedChange{
 		Addr: c.Addr.String(), Deposed: string(c.Deposed), Provider: encodeProvider(c.Provider),
-		Action: string(c.Action), Reason: string(c.Reason),
+		Action: string(c.Action), Reason: string(c.Reason), Kept: c.Kept,
 		Before: e.value(c.Before), PriorPrivate: c.PriorPrivate, PlannedPrivate: c.PlannedPrivate,
 		BeforeIdentity: e.value(c.BeforeIdentity), AfterIdentity: e.value(c.AfterIdentity),
 		SchemaVersion: c.SchemaVersion, IdentityVersion: c.IdentityVersion, CreateFirst: c.CreateBeforeDestroy,
@@ -610,7 +612,7 @@ func (d *decoder) provider(c codedProvider) addr.ProviderInstance {
 func (d *decoder) change(c *codedChange) *plan.Change {
 	out := &plan.Change{
 		Addr: d.instance(c.Addr), Deposed: state.DeposedKey(c.Deposed), Provider: d.provider(c.Provider),
-		Action: plan.Action(c.Action), Reason: plan.Reason(c.Reason), Before: d.value(c.Before),
+		Action: plan.Action(c.Action), Reason: plan.Reason(c.Reason), Kept: c.Kept, Before: d.value(c.Before),
 		After:        d.value(c.After),
 		ReplacePaths: d.paths(c.ReplacePaths), PriorPrivate: c.PriorPrivate, PlannedPrivate: c.PlannedPrivate,
 		BeforeIdentity: d.value(c.BeforeIdentity), AfterIdentity: d.value(c.AfterIdentity),

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -21,12 +22,12 @@ import (
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
-// formatVersion is the version of the format. Format 1 had no identities for the vertices of the plan graph; see
-// DecodeRecorded.
+// The versions of the format. Format 1 had no identities for the vertices of the plan graph; see DecodeRecorded.
 const (
-	formatVersion  = 2
 	oldestVersion  = 1
+	formatVersion  = 2
 	reducedVersion = 3 // of plans that are Reduced; plan files of users never have it
+	keptVersion    = 4 // of plans with changes that are Kept, whether they are Reduced or not
 )
 
 // The entries of the archive. Those of the version and of the engine are text in every format.
@@ -53,8 +54,8 @@ func (e *VersionError) Error() string {
 	if e.Engine != "" {
 		by = "Millipede " + e.Engine
 	}
-	return fmt.Sprintf("the plan was saved by %s, in format %q; this version of Millipede applies plans in format %q",
-		by, e.Found, fmt.Sprint(formatVersion))
+	return fmt.Sprintf("the plan was saved by %s, in format %q; this version of Millipede applies plans in the formats "+
+		"%q and %q", by, e.Found, fmt.Sprint(formatVersion), fmt.Sprint(keptVersion))
 }
 
 // Saved is the content of a plan file.
@@ -114,10 +115,6 @@ func encode(s Saved, method uint16) ([]byte, error) {
 	if s.Older {
 		return nil, errors.New("the plan was read from an older format, which leaves out what carrying it out needs")
 	}
-	format := formatVersion
-	if s.Reduced() {
-		format = reducedVersion
-	}
 	coded, err := encodePlan(s.Plan, s.BaseAt)
 	if err != nil {
 		return nil, err
@@ -134,7 +131,7 @@ func encode(s Saved, method uint16) ([]byte, error) {
 	for _, e := range []struct {
 		name string
 		data []byte
-	}{{versionEntry, []byte(fmt.Sprint(format))}, {engineEntry, []byte(s.Engine)}, {planEntry, coded},
+	}{{versionEntry, []byte(fmt.Sprint(formatOf(s)))}, {engineEntry, []byte(s.Engine)}, {planEntry, coded},
 		{configEntry, config}} {
 		w, err := z.CreateHeader(&zip.FileHeader{Name: e.name, Method: method})
 		if err != nil {
@@ -150,6 +147,18 @@ func encode(s Saved, method uint16) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// formatOf returns the format that a plan needs.
+func formatOf(s Saved) int {
+	switch {
+	case slices.ContainsFunc(s.Plan.Changes, func(c *plan.Change) bool { return c.Kept }):
+		return keptVersion
+	case s.Reduced():
+		return reducedVersion
+	default:
+		return formatVersion
+	}
+}
+
 // Decode decodes a plan file. Truncated or modified files are an error: each entry has a checksum. The error for a
 // plan in another format is a *VersionError.
 func Decode(data []byte) (Saved, error) {
@@ -158,7 +167,7 @@ func Decode(data []byte) (Saved, error) {
 		return Saved{}, &VersionError{Found: fmt.Sprint(oldestVersion), Engine: s.Engine}
 	}
 	if err == nil && s.Reduced() {
-		return Saved{}, &VersionError{Found: fmt.Sprint(reducedVersion), Engine: s.Engine}
+		return Saved{}, &VersionError{Found: fmt.Sprint(formatOf(s)), Engine: s.Engine}
 	}
 	return s, err
 }
@@ -184,14 +193,14 @@ func DecodeRecorded(data []byte) (Saved, error) {
 		return Saved{}, ErrNoPlan
 	}
 	s := Saved{Engine: string(entries[engineEntry]), Older: string(v) == fmt.Sprint(oldestVersion)}
-	reduced := string(v) == fmt.Sprint(reducedVersion)
-	if string(v) != fmt.Sprint(formatVersion) && !s.Older && !reduced {
+	reduced, kept := string(v) == fmt.Sprint(reducedVersion), string(v) == fmt.Sprint(keptVersion)
+	if string(v) != fmt.Sprint(formatVersion) && !s.Older && !reduced && !kept {
 		return Saved{}, &VersionError{Found: string(v), Engine: s.Engine}
 	}
 	if s.Plan, s.BaseAt, err = decodePlan(entries[planEntry]); err != nil {
 		return Saved{}, fmt.Errorf("the plan file is damaged: %w", err)
 	}
-	if s.Reduced() != reduced {
+	if s.Reduced() != reduced && !kept {
 		return Saved{}, errors.New("the plan file is damaged: its format is not what it says")
 	}
 	if err := coding.Unmarshal(entries[configEntry], maxDepth, &s.Config); err != nil {

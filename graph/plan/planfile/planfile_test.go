@@ -60,7 +60,7 @@ func everyField(t testing.TB) *plan.Change {
 			Provider: addr.Provider{Host: "registry.example", Namespace: "n", Type: "test"}, Alias: "second",
 			Key: addr.StringKey("eu"),
 		},
-		Action: plan.CreateThenDelete, Reason: plan.ReplaceBecauseCannotUpdate,
+		Action: plan.CreateThenDelete, Reason: plan.ReplaceBecauseCannotUpdate, Kept: true,
 		Before: before, After: after,
 		ReplacePaths: []cty.Path{cty.GetAttrPath("id"), cty.GetAttrPath("list").IndexInt(1)},
 		PriorPrivate: []byte("prior"), PlannedPrivate: []byte{0, 0xff},
@@ -288,7 +288,7 @@ func archive(t *testing.T, entries map[string]string) []byte {
 }
 
 func TestAnotherVersionIsRefused(t *testing.T) {
-	for _, version := range []string{"0", "4", "", "1 ", "x"} {
+	for _, version := range []string{"0", "5", "", "1 ", "x"} {
 		for _, read := range []func([]byte) (Saved, error){Decode, DecodeRecorded} {
 			_, err := read(archive(t, map[string]string{versionEntry: version, engineEntry: "0.7.0"}))
 			var other *VersionError
@@ -395,6 +395,9 @@ func TestAFileThatCannotBeWrittenIsAnError(t *testing.T) {
 func TestAReducedPlanIsOnlyForWhoKnowsIt(t *testing.T) {
 	saved := everything(t)
 	saved.BaseAt = time.Date(2026, 11, 23, 9, 10, 11, 123456789, time.UTC)
+	for _, c := range saved.Plan.Changes {
+		c.Kept = false
+	}
 	data, err := Encode(saved)
 	if err != nil {
 		t.Fatal(err)
@@ -414,4 +417,47 @@ func TestAReducedPlanIsOnlyForWhoKnowsIt(t *testing.T) {
 	if got, err := Decode(data); err != nil || got.Reduced() {
 		t.Errorf("%v, %v", got.BaseAt, err)
 	}
+}
+
+// An earlier version of Millipede would apply such a plan as if the kept objects had no values.
+func TestAPlanWithKeptChangesHasAFormatOfItsOwn(t *testing.T) {
+	for _, at := range []time.Time{{}, time.Date(2026, 11, 25, 9, 10, 11, 0, time.UTC)} {
+		saved := everything(t)
+		saved.BaseAt = at
+		c := saved.Plan.Changes[0]
+		saved.Plan.Changes = []*plan.Change{{Addr: c.Addr, Previous: c.Addr, Provider: c.Provider, Action: plan.NoOp,
+			Kept: true, SchemaVersion: 1}}
+		saved.Plan.Graph, saved.Plan.Dependencies = plan.Graph{}, nil
+		data := mustEncode(t, saved)
+		got, err := DecodeRecorded(data)
+		if err != nil || !reflect.DeepEqual(got.Plan.Changes, saved.Plan.Changes) || !got.BaseAt.Equal(at) {
+			t.Errorf("%v: %+v, %v", at, got.Plan, err)
+		}
+		if v := mustEntry(t, data, versionEntry); v != "4" {
+			t.Errorf("the format is %q", v)
+		}
+		_, err = Decode(data)
+		if other := (*VersionError)(nil); errors.As(err, &other) != saved.Reduced() || err != nil && other.Found != "4" {
+			t.Error(err)
+		}
+	}
+}
+
+func mustEntry(t *testing.T, data []byte, name string) string {
+	t.Helper()
+	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range z.File {
+		if f.Name == name {
+			text, err := readEntry(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(text)
+		}
+	}
+	t.Fatalf("there is no entry %s", name)
+	return ""
 }
