@@ -262,6 +262,23 @@ func (s *State) Doubts() iter.Seq[*Doubt] {
 	}
 }
 
+// Doubted returns the instances that have an object in doubt, in order. Mostly there are none, so only these are sorted.
+func (s *State) Doubted() []addr.Instance {
+	var out []addr.Instance
+	for abs, r := range s.Resources {
+		for k, i := range r.Instances {
+			doubted := i.Current != nil && i.Current.Status == InDoubt
+			for _, o := range i.Deposed {
+				doubted = doubted || o.Status == InDoubt
+			}
+			if doubted {
+				out = append(out, abs.Instance(k))
+			}
+		}
+	}
+	return addr.SortedInstances(out)
+}
+
 // Clone returns a copy; either can be modified without affecting the other. Resources are shared until they are
 // modified: the cost is proportional to the number of resources, and that of the first change of one to its
 // instances.

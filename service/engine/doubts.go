@@ -74,7 +74,7 @@ func (p *phase) doubtful(st *state.State) {
 		return
 	}
 	var all []record.Doubt
-	for _, at := range st.Addrs() {
+	for _, at := range st.Doubted() {
 		i := st.Instance(at)
 		objects := []*state.Object{i.Current}
 		for _, key := range i.DeposedKeys() {

@@ -56,7 +56,7 @@ var statusNames = map[state.Status]string{state.Ready: "ready", state.Tainted: t
 // extension writes the doubts, if there are any.
 func (e *encoder) extension(s *state.State) {
 	var doubts []doubt
-	for _, a := range s.Addrs() {
+	for _, a := range s.Doubted() {
 		i := s.Instance(a)
 		add := func(deposed state.DeposedKey, o *state.Object) {
 			if o != nil && o.Status == state.InDoubt && o.Doubt != nil {
