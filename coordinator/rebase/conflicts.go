@@ -90,26 +90,22 @@ func Differs(p *plan.Plan, changed []journal.Difference) bool {
 
 // roleOf returns the role of an instance in a plan, if the difference matters to it; otherwise "".
 func roleOf(p *plan.Plan, d state.Difference) string {
-	r, differs := p.Dependencies, differs(p, d)
-	if differs {
-		switch {
-		case addr.ContainsInstance(r.Writes, d.Instance):
-			// The plan reads data sources again when it is applied, so their stored results may differ.
-			if d.Instance.Resource.Mode != addr.Data {
-				return changes
-			}
-		case addr.ContainsInstance(r.Reads, d.Instance):
-			return reads
+	r := p.Dependencies
+	switch {
+	case addr.ContainsInstance(r.Writes, d.Instance):
+		// The plan reads data sources again when it is applied, so their stored results may differ.
+		if d.Instance.Resource.Mode != addr.Data && differs(p, d) {
+			return changes
 		}
-	}
-	if addr.ContainsInstance(r.Writes, d.Instance) {
 		return "" // a changed or destroyed object may depend on a destroyed one
+	case addr.ContainsInstance(r.Reads, d.Instance) && differs(p, d):
+		return reads
 	}
 	for _, k := range r.Keeps {
 		on := state.DependOn(k)
 		// An object that depended on it before and was changed may have been changed because of it; the plan
 		// has seen the object as it was.
-		if d.Now.Depends(on) && (differs || !d.Then.Depends(on) || !p.Prior.Instance(d.Instance).Depends(on)) {
+		if d.Now.Depends(on) && (!d.Then.Depends(on) || !p.Prior.Instance(d.Instance).Depends(on) || differs(p, d)) {
 			return fmt.Sprintf("depends on %s, of which the plan destroys objects", k)
 		}
 	}

@@ -75,15 +75,18 @@ func Complete(p *plan.Plan, version *state.State) *plan.Plan {
 
 // prior returns the present state, with the plan's refreshed objects that nobody has changed since.
 func prior(p *plan.Plan, now *state.State, changed []journal.Difference) *state.State {
-	since := map[addr.Instance]bool{}
+	out := now.Clone()
+	if len(p.Dependencies.Found) == 0 {
+		return out
+	}
+	since := map[addr.Instance]state.Difference{}
 	for _, d := range changed {
-		if d.Output == "" && !d.Checks && differs(p, d.Difference) {
-			since[d.Instance] = true
+		if d.Output == "" && !d.Checks {
+			since[d.Instance] = d.Difference
 		}
 	}
-	out := now.Clone()
 	for _, f := range p.Dependencies.Found {
-		if since[f.Addr] {
+		if d, ok := since[f.Addr]; ok && differs(p, d) {
 			continue
 		}
 		found := p.Prior.Instance(f.Addr)
@@ -124,7 +127,7 @@ func passedBy(p *plan.Plan, changed []journal.Difference) []bool {
 		}
 	}
 	for _, d := range changed {
-		if v, ok := at.of(p, d.Difference); ok {
+		if v, ok := at.of(p, d.Difference); ok && !passed[v] && matters(p, d.Difference) {
 			visit(v)
 		}
 	}
@@ -164,8 +167,11 @@ func newPlaces(p *plan.Plan) places {
 	return at
 }
 
-// of returns the vertex with the value in which states differ. There is none if the plan changes the object
-// itself, or if the value did not exist when the plan was made.
+// matters reports whether a difference is one for the vertices that use the value.
+func matters(p *plan.Plan, d state.Difference) bool { return d.Output != "" || differs(p, d) }
+
+// of returns the vertex with the value in which states differ, if the difference matters. There is none if the plan
+// changes the object itself, or if the value did not exist when the plan was made.
 func (at places) of(p *plan.Plan, d state.Difference) (int32, bool) {
 	if d.Checks {
 		return 0, false
@@ -175,7 +181,7 @@ func (at places) of(p *plan.Plan, d state.Difference) (int32, bool) {
 		return v, ok
 	}
 	none := d.Then == nil && p.Prior.Instance(d.Instance) == nil
-	if none || !differs(p, d) || addr.ContainsInstance(p.Dependencies.Writes, d.Instance) {
+	if none || addr.ContainsInstance(p.Dependencies.Writes, d.Instance) {
 		return 0, false
 	}
 	if v, ok := at.instances[d.Instance]; ok {
