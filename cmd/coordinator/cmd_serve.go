@@ -26,6 +26,9 @@ Options:
   -tls-cert=FILE, -tls-key=FILE
                         The certificate and its key, which are reloaded when they change. By default the service creates a
                         certificate with an authority of its own.
+  -trusted-proxies=LIST The addresses, or ranges such as 10.0.0.0/8, of proxies in front of the service, separated by
+                        commas. The client of a request from there is the one in X-Forwarded-For, in logs, in the audit
+                        log and for rate limits. Default: none; the header is ignored.
   -organization=NAME    The organization that is created at the first start; default main.
   -plans=N, -applies=N  How many plans and applies run at the same time; default the number of processors, and 50.
   -watch-reads=N        How many objects are read at the same time to watch for drift, over all workspaces; default 20.
@@ -64,6 +67,7 @@ func runServe(ctx context.Context, a *app, args []string) int {
 	f.StringVar(&o.KeyFile, "key-file", "", "")
 	f.StringVar(&o.CertFile, "tls-cert", "", "")
 	f.StringVar(&o.CertKey, "tls-key", "", "")
+	f.StringVar(&o.TrustedProxies, "trusted-proxies", "", "")
 	f.StringVar(&o.Organization, "organization", "main", "")
 	f.IntVar(&o.Plans, "plans", runtime.NumCPU(), "")
 	f.IntVar(&o.Applies, "applies", 50, "")

@@ -67,6 +67,9 @@ type Options struct {
 	WatchReads int
 	// Retention determines which ended runs and old state versions are kept.
 	Retention service.Retention
+	// TrustedProxies are the addresses, or ranges of addresses, of proxies whose X-Forwarded-For names the client.
+	TrustedProxies string
+	proxies        gate.Proxies
 	// Metrics is the address at which Prometheus can scrape metrics; empty for none.
 	Metrics string
 	// OpenIDIssuer is the address of the OpenID provider with which people log in; empty for none. OpenIDClient and the
@@ -129,7 +132,11 @@ func (o *Options) Complete(args []string) error {
 			*path = filepath.Join(o.Dir, *path)
 		}
 	}
+	proxies, err := gate.ParseProxies(o.TrustedProxies)
+	o.proxies = proxies
 	switch {
+	case err != nil:
+		return fmt.Errorf("-trusted-proxies: %w", err)
 	case len(args) > 0:
 		return fmt.Errorf("the command takes no arguments, and got %q", args)
 	case homeErr != nil:
@@ -373,7 +380,7 @@ func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender
 	}
 	return gate.Handler(mux, gate.Options{Now: time.Now, Logger: log, Ready: func(context.Context) error {
 		return st.View(func(*store.Tx) error { return nil })
-	}, Secret: tfe.SecretPaths, Known: func(r *http.Request) bool { return known(svc, r) }})
+	}, Secret: tfe.SecretPaths, Proxies: o.proxies, Known: func(r *http.Request) bool { return known(svc, r) }})
 }
 
 // known reports whether a request has a valid token, wherever its interface expects it.

@@ -1,5 +1,5 @@
 // Package gate is the middleware in front of all interfaces of the service: it limits the rate of failed
-// authentication, recovers panics, and logs requests.
+// authentication and the time for bodies, finds the client behind a proxy, recovers panics, and logs requests.
 //
 // It knows no endpoints: it looks only at the status of a response.
 package gate
@@ -28,6 +28,11 @@ type Options struct {
 	Secret []string
 	// Known reports whether a request has a valid token. It is asked for addresses alone that are to wait.
 	Known func(*http.Request) bool
+	// Proxies are trusted to name the clients whose requests they pass on. The other interfaces find the client's
+	// address in the request's RemoteAddr.
+	Proxies Proxies
+	// BodyTime is how long the body of a request may take that arrives at less than a kilobyte a second; default 30 s.
+	BodyTime time.Duration
 	// Ready returns an error with the reason if the service cannot serve requests.
 	Ready func(context.Context) error
 }
@@ -51,6 +56,9 @@ type gate struct {
 
 // Handler wraps next. It serves /healthz (the process is running) and /readyz (it can serve requests) itself.
 func Handler(next http.Handler, o Options) http.Handler {
+	if o.BodyTime == 0 {
+		o.BodyTime = bodyTime
+	}
 	return &gate{next: next, o: o, refused: map[string]*rate.Limiter{}}
 }
 
@@ -68,6 +76,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		return
 	}
+	r = inTime(w, g.o.Proxies.fromClient(r), g.o.BodyTime)
 	from, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		from = r.RemoteAddr
