@@ -150,15 +150,30 @@ func parseProvider(b *hcl.Block) (addr.Provider, *Provider, diag.List) {
 		return p, nil, diags.Append(diag.New(diag.Error, "Invalid provider version number",
 			fmt.Sprintf("The selected version number for provider %s is invalid: %s.", p, err), b.DefRange.Ptr()))
 	}
+	var known []string
 	for _, h := range raw.Hashes {
-		if scheme, rest, ok := strings.Cut(h, ":"); !ok || scheme == "" || rest == "" {
+		scheme, rest, ok := strings.Cut(h, ":")
+		if slices.Contains(schemes, scheme) {
+			known = append(known, h)
+		}
+		if !ok || scheme == "" || rest == "" {
 			diags = diags.Append(diag.New(diag.Error, "Invalid provider hash string",
 				fmt.Sprintf("The string %q is not a provider hash: it must begin with a scheme, such as h1:.", h),
 				b.DefRange.Ptr()))
 		}
 	}
-	return p, &Provider{Version: v, Constraints: raw.Constraints, Hashes: raw.Hashes}, diags
+	if len(known) == 0 && len(raw.Hashes) > 0 && !diags.HasErrors() {
+		diags = diags.Append(diag.New(diag.Warning, "Provider hashes of an unknown scheme", fmt.Sprintf("All hashes that "+
+			"are recorded for the provider %s have schemes that this version does not know, so that its package is not "+
+			"verified. The next init records hashes of the schemes %s.", p, strings.Join(schemes, " and ")),
+			b.DefRange.Ptr()))
+	}
+	return p, &Provider{Version: v, Constraints: raw.Constraints, Hashes: known}, diags
 }
+
+// schemes are the schemes of the hashes that are verified. Hashes of others, which a later version may record, are
+// ignored, as OpenTofu ignores them.
+var schemes = []string{"h1", "zh"}
 
 // Encode returns the content of the file.
 func (l *Locks) Encode() []byte {

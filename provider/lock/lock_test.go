@@ -3,12 +3,14 @@ package lock
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/apparentlymart/go-versions/versions"
 
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
 )
 
 // written is what OpenTofu 1.12.6 wrote for two providers from mirrors, one with an archive's hash.
@@ -226,5 +228,28 @@ provider "registry.terraform.io/acme/other" {
 	}
 	if len(l.Sorted()) != 5 || l.Get(addr.DefaultProvider("random")).Version.String() != "3.1.0" {
 		t.Errorf("selections: %v", l.Sorted())
+	}
+}
+
+// Hashes of a scheme that was not known were taken for those of another package: init and every other command refused
+// a lock file that OpenTofu accepts.
+func TestHashesOfUnknownSchemesAreIgnored(t *testing.T) {
+	parse := func(hashes string) ([]string, diag.List) {
+		l, diags := Parse("x", []byte("provider \"example.org/acme/thing\" {\n  version = \"1.0.0\"\n  hashes = ["+
+			hashes+"]\n}\n"))
+		for _, p := range l.Providers {
+			return p.Hashes, diags
+		}
+		return nil, diags
+	}
+	if hashes, diags := parse(`"h9:abc", "h1:def="`); !slices.Equal(hashes, []string{"h1:def="}) || len(diags) != 0 {
+		t.Errorf("beside a known one: %v, %v", hashes, diags)
+	}
+	hashes, diags := parse(`"h9:abc"`)
+	if len(hashes) != 0 || diags.HasErrors() || len(diags) != 1 || !strings.Contains(diags[0].Detail, "not verified") {
+		t.Errorf("alone: %v, %v", hashes, diags)
+	}
+	if _, diags := parse(`"abc"`); !diags.HasErrors() {
+		t.Error("a text without a scheme was accepted")
 	}
 }
