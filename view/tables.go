@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/history"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -54,12 +55,9 @@ func RunsText(w io.Writer, runs []journal.Run, now time.Time) error {
 	return table(w, rows)
 }
 
-// CutOff is the status, for people, of a run that did not end and that no process executes.
-const CutOff = "cut off"
-
 func runTook(r journal.Run, now time.Time) string {
 	switch {
-	case r.Ended.IsZero() && r.Status == CutOff:
+	case r.Ended.IsZero() && r.Status == history.CutOff:
 		return "?" // it is unknown when it was cut off
 	case r.Ended.IsZero():
 		return document.Seconds(max(now.Sub(r.Started), 0)) + " so far"

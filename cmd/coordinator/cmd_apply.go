@@ -10,9 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
-	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/state"
 )
 
 const applyUsage = `
@@ -92,22 +90,12 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 			r.UI.Diagnostics(diags)
 			return 1
 		}
-		if !anyManaged(planned.Plan.Prior) {
+		if !estate.AnyManaged(planned.Plan.Prior) {
 			diags = diags.Append(diag.New(diag.Warning, "Empty or non-existent state", "The state has no objects, so "+
 				"there is nothing to refresh.", nil))
 		}
 		return adopt(ctx, r, planned.Plan, "refresh", diags)
 	}))
-}
-
-// anyManaged reports whether a state has anything but data sources.
-func anyManaged(s *state.State) bool {
-	for r := range s.Resources {
-		if r.Resource.Mode == addr.Managed {
-			return true
-		}
-	}
-	return false
 }
 
 // apply implements the commands apply and destroy.
@@ -191,24 +179,13 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 // leftBehind returns an error for a successful destroy that has left objects behind, unless the flags allow
 // that.
 func leftBehind(p *plan.Plan, pf planFlags) diag.List {
-	forgotten := countForgotten(p)
+	forgotten := p.Forgotten()
 	if p.Mode != plan.Destroy || forgotten == 0 || pf.keepQuiet {
 		return nil
 	}
 	return diag.Errors("Destroy was successful but left behind forgotten instances",
 		fmt.Sprintf("%d objects were taken out of the state without being destroyed, because their configuration "+
 			"says so. They still exist. With -suppress-forget-errors, this is not an error.", forgotten), nil)
-}
-
-// countForgotten returns how many objects a plan forgets.
-func countForgotten(p *plan.Plan) int {
-	n := 0
-	for _, c := range p.Changes {
-		if c.Action == plan.Forget {
-			n++
-		}
-	}
-	return n
 }
 
 // refresh writes the results of a refresh-only plan.

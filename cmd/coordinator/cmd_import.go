@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/zclconf/go-cty/cty"
-
 	"github.com/millipede-iac/millipede/cmd/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/planning"
@@ -13,7 +11,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/state"
 )
 
 const importUsage = `
@@ -52,7 +49,7 @@ func runImport(ctx context.Context, a *app, args []string) int {
 	vars.Input = vars.Input && !vf.JSON // no prompts with JSON output
 	o := estate.OperationOptions{Name: "import", Variables: vars.Variables, State: sf.StateOptions,
 		Parallelism: parallelism.value, LockAs: "OperationTypeInvalid", Dir: *dir}
-	o.Suits = func(tree *config.Tree) diag.List { return importable(tree, at) }
+	o.Suits = func(tree *config.Tree) diag.List { return estate.Importable(tree, at) }
 	return u.Close(running.Here(ctx, a.App, u, o, func(r *running.Run) int { return importOne(ctx, r, at, f.Arg(1)) }))
 }
 
@@ -70,22 +67,6 @@ func importAddress(args []string) (addr.Instance, diag.List) {
 	return at, diags
 }
 
-// importable checks that the configuration has a block for the instance: otherwise the next plan would destroy
-// the object.
-func importable(tree *config.Tree, at addr.Instance) diag.List {
-	n := tree.Modules[at.Module.Module()]
-	if n == nil {
-		return diag.Errors("Import to non-existent module", fmt.Sprintf("The configuration has no %s. Add it before "+
-			"importing into it.", at.Module), nil)
-	}
-	if n.Module.Resources[at.Resource] == nil {
-		return diag.Errors(fmt.Sprintf("resource address %q does not exist in the configuration.", at),
-			fmt.Sprintf("Add its block to %s first, for example:\n\nresource %q %q {\n  # (arguments)\n}",
-				at.Module.Display(), at.Resource.Type, at.Resource.Name), nil)
-	}
-	return nil
-}
-
 // importOne reads an object and adds it to the state.
 func importOne(ctx context.Context, r *running.Run, at addr.Instance, id string) int {
 	planned, diags := r.Prepare(ctx, running.Spec{
@@ -95,16 +76,9 @@ func importOne(ctx context.Context, r *running.Run, at addr.Instance, id string)
 		r.UI.Diagnostics(diags)
 		return 1
 	}
-	for _, o := range planned.Plan.Outputs {
-		if o.Action == plan.Delete {
-			o.Action = plan.NoOp
-		} else {
-			o.After = cty.UnknownAsNull(o.After) // without a plan, unknown values cannot become known
-		}
-	}
-	if planned.Plan.Prior.Object(at, state.CurrentObject) == nil {
-		r.UI.Diagnostics(diags.Append(diag.New(diag.Error, "Configuration for import target does not exist",
-			fmt.Sprintf("The resource has no instance %s.", at), nil)))
+	diags = diags.Append(estate.Imported(planned.Plan, at))
+	if diags.HasErrors() {
+		r.UI.Diagnostics(diags)
 		return 1
 	}
 	return adopt(ctx, r, planned.Plan, "import", diags)

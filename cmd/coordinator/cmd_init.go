@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -153,8 +152,7 @@ immediately by creating some.`)
 	root, problems := i.wd.LoadRoot(false)
 	// The test files of the root module are part of it: what cannot be read of them ends the command before anything
 	// is prepared or installed.
-	_, inTests := i.wd.Loader.LoadTests(".", i.wd.TestDir)
-	if problems = problems.Append(estate.Errors(inTests)); problems.HasErrors() {
+	if problems = problems.Append(i.wd.TestErrors()); problems.HasErrors() {
 		return problems
 	}
 	// Its warnings are repeated for the whole configuration.
@@ -173,7 +171,7 @@ immediately by creating some.`)
 			return i.modulesAlone(ctx, root, diags)
 		}
 		var more diag.List
-		if prior, more = i.prior(ctx, root); more.HasErrors() {
+		if prior, more = i.App.Estate.Snapshot(ctx, root); more.HasErrors() { // its providers are required too
 			return diags.Append(more)
 		}
 	}
@@ -214,17 +212,12 @@ func (i *initialisation) copyModule(ctx context.Context) diag.List {
 	return i.wd.Populate(ctx, i.options.fromModule)
 }
 
-// prior returns the state in the snapshot, whose providers are required too.
-func (i *initialisation) prior(ctx context.Context, root *config.Node) (*state.State, diag.List) {
-	return i.App.Estate.Snapshot(ctx, root)
-}
-
 // modules installs the modules that the configuration calls, and loads the whole configuration.
 func (i *initialisation) modules(ctx context.Context, root *config.Node) diag.List {
 	if !i.options.get {
 		return i.wd.Load()
 	}
-	if len(root.Module.Calls) > 0 || i.testsCall() {
+	if len(root.Module.Calls) > 0 || i.wd.TestsCallModules() {
 		text := "Initializing modules..."
 		if i.options.upgrade {
 			text = "Upgrading modules..."
@@ -247,14 +240,6 @@ func (i *initialisation) modulesAlone(ctx context.Context, root *config.Node, fa
 		return diags
 	}
 	return failed
-}
-
-// testsCall reports whether test files use modules. Errors in the files are reported when everything is loaded.
-func (i *initialisation) testsCall() bool {
-	files, _ := i.wd.Loader.LoadTests(".", i.wd.TestDir)
-	return slices.ContainsFunc(files, func(f *config.TestFile) bool {
-		return slices.ContainsFunc(f.Runs, func(r *config.TestRun) bool { return r.Module != nil })
-	})
 }
 
 // fetching shows the installation of modules.
@@ -312,11 +297,7 @@ func (i *initialisation) workspaceName(question, what string) (string, diag.List
 	if diags.HasErrors() {
 		return "", diags
 	}
-	if !estate.ValidWorkspace(name) {
-		return "", diag.Errors("Invalid workspace name", fmt.Sprintf("The workspace name %q is not allowed. The name "+
-			"must contain only URL safe characters, and no path separators.", name), nil)
-	}
-	return name, nil
+	return name, estate.CheckWorkspaceName(name)
 }
 
 // chooseWorkspace asks which of several workspaces to select.

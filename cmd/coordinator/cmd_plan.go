@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 
 	"github.com/millipede-iac/millipede/cmd/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
-	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -51,7 +47,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 			"arguments, and got %q. To plan in another directory, give the global option -chdir=DIR.", f.Arg(0)), nil))
 	}
 	spec, more := pf.spec(a.Path)
-	diags = diags.Append(more, a.newFile(*generated, spec.Mode))
+	diags = diags.Append(more, a.Estate.CanGenerate(*generated, spec.Mode))
 	if diags.HasErrors() {
 		u.Diagnostics(diags)
 		return u.Close(1)
@@ -99,21 +95,4 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 		}
 		return 0
 	}))
-}
-
-// newFile checks that the file of -generate-config-out can be created.
-func (a *app) newFile(name string, mode plan.Mode) diag.List {
-	switch {
-	case name == "":
-		return nil
-	case mode != plan.Normal:
-		return diag.Errors("Invalid generate-config-out flag", "Neither -destroy nor -refresh-only imports anything, "+
-			"so there is nothing to generate configuration for.", nil)
-	}
-	if _, err := os.Stat(a.Path(name)); !errors.Is(err, fs.ErrNotExist) {
-		return diag.Errors("Target generated file already exists",
-			fmt.Sprintf("The file %s already exists, and generated configuration is written only to a new file. Name "+
-				"another file, or move the content of this one and remove it.", name), nil)
-	}
-	return nil
 }

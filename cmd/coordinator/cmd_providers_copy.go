@@ -9,9 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator/estate"
-	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/lock"
@@ -51,7 +49,7 @@ func runProvidersLock(ctx context.Context, a *app, args []string) int {
 	}
 	return a.withTree(args, c,
 		func(s *screen, wd *estate.Configuration, names []string) diag.List {
-			if diags := checkPlatforms(platforms); diags.HasErrors() {
+			if diags := install.CheckPlatforms(platforms); diags.HasErrors() {
 				return diags
 			}
 			o, diags := a.Estate.ChangingOptions(wd.Tree, nil)
@@ -59,7 +57,7 @@ func runProvidersLock(ctx context.Context, a *app, args []string) int {
 				return diags
 			}
 			o.Methods = []cliconfig.Method{method}
-			if diags = diags.Append(onlyNamed(&o, names)); diags.HasErrors() {
+			if diags = diags.Append(o.Only(names)); diags.HasErrors() {
 				return diags
 			}
 			o.Report = s.steps(view.LockingText)
@@ -129,7 +127,7 @@ func runProvidersMirror(ctx context.Context, a *app, args []string) int {
 	return a.withTree(args, c,
 		func(s *screen, wd *estate.Configuration, names []string) diag.List {
 			o, diags := a.Estate.ChangingOptions(wd.Tree, nil)
-			if diags = diags.Append(checkPlatforms(platforms)); diags.HasErrors() {
+			if diags = diags.Append(install.CheckPlatforms(platforms)); diags.HasErrors() {
 				return diags
 			}
 			if !useLocks {
@@ -140,9 +138,6 @@ func runProvidersMirror(ctx context.Context, a *app, args []string) int {
 		})
 }
 
-// platformName is the form of a platform.
-var platformName = pattern.Lazy(`^[a-z0-9]+_[a-z0-9]+$`)
-
 func registerPlatforms(f *flag.FlagSet, to *[]string) {
 	f.Func("platform", "", func(s string) error {
 		if !slices.Contains(*to, s) {
@@ -152,49 +147,12 @@ func registerPlatforms(f *flag.FlagSet, to *[]string) {
 	})
 }
 
-// checkPlatforms reports invalid platforms.
-func checkPlatforms(platforms []string) diag.List {
-	var diags diag.List
-	for _, p := range platforms {
-		if !platformName().MatchString(p) {
-			diags = diags.Append(diag.New(diag.Error, "Invalid target platform",
-				fmt.Sprintf("%q is not a platform: write the operating system and the architecture, such as linux_amd64.", p),
-				nil))
-		}
-	}
-	return diags
-}
-
 // orThis returns the platforms, or the present platform if there are none.
 func orThis(platforms []string) []string {
 	if len(platforms) == 0 {
 		return []string{hosting.Platform}
 	}
 	return platforms
-}
-
-// onlyNamed restricts the required providers to the named ones.
-func onlyNamed(o *install.Options, names []string) diag.List {
-	if len(names) == 0 {
-		return nil
-	}
-	named := map[addr.Provider][]string{}
-	var diags diag.List
-	for _, name := range names {
-		p, more := addr.ParseProviderSource(name)
-		if diags = diags.Append(more); more.HasErrors() {
-			continue
-		}
-		constraints, ok := o.Required[p]
-		if !ok {
-			diags = diags.Append(diag.New(diag.Error, "Invalid provider argument", fmt.Sprintf("The provider %s is "+
-				"not required by the configuration.", p), nil))
-			continue
-		}
-		named[p] = constraints
-	}
-	o.Required = named
-	return diags
 }
 
 // step reports a step: for people, as an item of a list.

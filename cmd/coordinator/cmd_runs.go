@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
-	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/view"
@@ -45,18 +44,10 @@ func runRunsList(ctx context.Context, a *app, args []string) int {
 			return err
 		}
 		for i := range runs {
-			runs[i] = standing(store, runs[i])
+			runs[i] = store.Standing(runs[i])
 		}
 		return view.RunsText(view.Clean(a.Stdout, false), runs, time.Now())
 	})
-}
-
-// standing returns a run with its status for people.
-func standing(runs *estate.Runs, r journal.Run) journal.Run {
-	if r.Status == journal.Running && !runs.Running(r) {
-		r.Status = view.CutOff
-	}
-	return r
 }
 
 const runsShowUsage = `
@@ -72,33 +63,18 @@ Options:
 
 func runRunsShow(ctx context.Context, a *app, args []string) int {
 	return a.readRuns(ctx, runsShowUsage, args, 1, func(store *estate.Runs, name string) error {
-		runs, err := store.Journal().Runs(ctx, a.Estate.Workspace())
+		run, err := store.Read(ctx, a.Estate.Workspace(), name)
 		if err != nil {
 			return err
 		}
-		if name == "" {
-			if len(runs) == 0 {
-				return view.RunsText(view.Clean(a.Stdout, false), nil, time.Now())
-			}
-			name = runs[0].ID
+		if run == nil {
+			return view.RunsText(view.Clean(a.Stdout, false), nil, time.Now())
 		}
-		run, text, err := store.Journal().RunPlan(ctx, name)
+		st, err := store.Journal().Load(ctx, run.Run.Workspace)
 		if err != nil {
 			return err
 		}
-		saved, err := planfile.DecodeRecorded(text)
-		if err != nil {
-			return fmt.Errorf("the plan of the run: %w", err)
-		}
-		events, err := store.Journal().Events(ctx, name)
-		if err != nil {
-			return err
-		}
-		st, err := store.Journal().Load(ctx, run.Workspace)
-		if err != nil {
-			return err
-		}
-		return view.RunText(view.Clean(a.Stdout, false), standing(store, run), saved.Plan, events, st, time.Now())
+		return view.RunText(view.Clean(a.Stdout, false), store.Standing(run.Run), run.Plan, run.Events, st, time.Now())
 	})
 }
 

@@ -10,12 +10,8 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
-	"github.com/millipede-iac/millipede/coordinator/history"
 	"github.com/millipede-iac/millipede/environ"
-	"github.com/millipede-iac/millipede/graph/plan/planfile"
-	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/view"
-	"github.com/millipede-iac/millipede/view/picture"
 )
 
 const runsReportUsage = `
@@ -37,53 +33,26 @@ func runRunsReport(ctx context.Context, a *app, args []string) int {
 		if out == "" {
 			return errors.New("the option -out=FILE for the report is missing")
 		}
-		if name == "" {
-			runs, err := store.Journal().Runs(ctx, a.Estate.Workspace())
-			if err != nil {
-				return err
-			}
-			if len(runs) == 0 {
-				return errors.New("no runs are recorded")
-			}
-			name = runs[0].ID
-		}
-		text, err := reportOf(ctx, store, name)
+		run, err := store.Read(ctx, a.Estate.Workspace(), name)
 		if err != nil {
 			return err
 		}
-		out = environ.Path(a.Dir, out)
-		if err := os.WriteFile(out, text, 0o600); err != nil {
+		if run == nil {
+			return errors.New("no runs are recorded")
+		}
+		report, err := store.Report(run, time.Now())
+		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(view.Clean(a.Stdout, false), "The report about the run %s is in %s.\n", name, out)
+		var text bytes.Buffer
+		if err := report.Write(&text); err != nil {
+			return fmt.Errorf("writing the report: %w", err)
+		}
+		out = environ.Path(a.Dir, out)
+		if err := os.WriteFile(out, text.Bytes(), 0o600); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(view.Clean(a.Stdout, false), "The report about the run %s is in %s.\n", run.Run.ID, out)
 		return err
 	})
-}
-
-// reportOf makes the report about a run.
-func reportOf(ctx context.Context, store *estate.Runs, name string) ([]byte, error) {
-	run, text, err := store.Journal().RunPlan(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	saved, err := planfile.DecodeRecorded(text)
-	if err != nil {
-		return nil, fmt.Errorf("the plan of the run: %w", err)
-	}
-	events, err := store.Journal().Events(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if run.Vertices != len(saved.Plan.Graph.Vertices) {
-		return nil, fmt.Errorf("the plan of the run has %d vertices, and the run %d", len(saved.Plan.Graph.Vertices),
-			run.Vertices)
-	}
-	alive := run.Status == journal.Running && store.Running(run)
-	report := picture.Report{Model: history.Of(run, saved.Plan, events, alive, time.Now()),
-		Parts: history.Parts(saved.Plan)}
-	var b bytes.Buffer
-	if err := report.Write(&b); err != nil {
-		return nil, fmt.Errorf("writing the report: %w", err)
-	}
-	return b.Bytes(), nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/cmd/command"
 	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/history"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -140,14 +141,14 @@ func (a *app) ended(ctx context.Context, u *screen, name string, vars estate.Var
 		if name != "" && r.ID != name {
 			continue
 		}
-		r = standing(store, r)
+		r = store.Standing(r)
 		switch r.Status {
 		case "done":
 			if _, err := fmt.Fprintf(a.Stdout, "The run %s is done.\n", r.ID); err != nil {
 				return 1
 			}
 			return u.End(diags)
-		case journal.Running, view.CutOff, "interrupted":
+		case journal.Running, history.CutOff, "interrupted":
 			return u.End(diags.Append(diag.New(diag.Error, "The run is not in progress", fmt.Sprintf("The run %s is %s. "+
 				"To resume it: %s runs resume %s", r.ID, r.Status, diag.Program(), r.ID), nil)))
 		}

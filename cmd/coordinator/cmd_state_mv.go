@@ -99,16 +99,7 @@ func (s *screen) move(ctx context.Context, at estate.Changeable, source *state.S
 	if dryRun {
 		return diags
 	}
-	changes := estate.Changes(moves, source, target, from)
-	// The target is written before the source: after a crash between the two, the objects are in both states,
-	// but never in none.
-	if len(changes.Arrive) > 0 {
-		diags = diags.Append(to.Commit(ctx, changes.Arrive))
-	}
-	if !diags.HasErrors() {
-		diags = diags.Append(at.Commit(ctx, changes.Away))
-	}
-	if !diags.HasErrors() {
+	if diags = diags.Append(estate.Move(ctx, moves, source, at, target, to, from)); !diags.HasErrors() {
 		s.Say(fmt.Sprintf("Successfully moved %d object(s).", len(moves)))
 	}
 	return diags

@@ -8,7 +8,6 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/state"
 )
 
 const replaceProviderUsage = `
@@ -62,14 +61,7 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 		if estate.NeverStored(st) {
 			return noStateFile()
 		}
-		var resources []string
-		var changes []state.Change
-		for _, r := range st.SortedResources() {
-			if st.Resources[r].Provider.Provider == from {
-				resources = append(resources, r.String())
-				changes = append(changes, state.Handover(st, r, to)...)
-			}
-		}
+		resources, changes := estate.Reassigned(st, from, to)
 		if len(resources) == 0 {
 			s.Say("No matching resources found.")
 			return diags

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -66,33 +65,13 @@ func runStateList(ctx context.Context, a *app, args []string) int {
 		}
 		found, diags := estate.Matching(st, targets)
 		for _, at := range found {
-			if *id == "" || objectID(st.Object(at, state.CurrentObject)) == *id {
+			if *id == "" || estate.ObjectID(st.Object(at, state.CurrentObject)) == *id {
 				s.Print(at.String() + "\n")
 				s.Message("resource_address", at.String(), nil)
 			}
 		}
 		return diags
 	})
-}
-
-// objectID returns the id of an object; empty if it has none.
-func objectID(o *state.Object) string {
-	if o == nil {
-		return ""
-	}
-	if o.Flatmap != nil {
-		return o.Flatmap["id"]
-	}
-	var attrs struct {
-		ID any `json:"id"`
-	}
-	if err := json.Unmarshal(o.Attrs, &attrs); err != nil {
-		return "" // an object without attributes
-	}
-	if text, ok := attrs.ID.(string); ok {
-		return text
-	}
-	return ""
 }
 
 const stateShowUsage = `

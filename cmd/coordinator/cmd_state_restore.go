@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/state/journal"
 )
 
 const stateRestoreUsage = `
@@ -52,21 +50,7 @@ func runStateRestore(ctx context.Context, a *app, args []string) int {
 		if list {
 			return s.versions(ctx, o)
 		}
-		st, err := o.Versions().LoadVersion(ctx, o.Workspace, serial)
-		switch {
-		case errors.Is(err, journal.ErrVersion):
-			return diag.Errors("No such version",
-				fmt.Sprintf("There is no version of the state with the serial %d. See: "+diag.Program()+" state restore",
-					serial), nil)
-		case err != nil:
-			return diag.Errors("Failed to load state", err.Error()+".", nil)
-		}
-		now, diags := o.Load(ctx)
-		if diags.HasErrors() {
-			return diags
-		}
-		st.Serial = now.Serial + 1
-		return diags.Append(o.Replace(ctx, st, fmt.Sprintf("state restore %d", serial)))
+		return o.RestoreVersion(ctx, serial)
 	})
 }
 

@@ -30,35 +30,17 @@ Options:
 ` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runTaint(ctx context.Context, a *app, args []string) int {
-	return a.mark(ctx, args, "taint", taintUsage, func(at addr.Instance, o *state.Object) (*state.Object,
-		string, diag.List) {
-		if o.Status == state.InDoubt {
-			return nil, "", diag.Errors("Resource instance is in doubt",
-				fmt.Sprintf("The outcome of an operation on %s is unknown. Record it first, with: "+diag.Program()+
-					" runs resolve", at), nil)
-		}
-		marked := *o
-		marked.Status = state.Tainted
-		return &marked, fmt.Sprintf("Resource instance %s has been marked as tainted.", at), nil
-	})
+	return a.mark(ctx, args, "taint", taintUsage, "Resource instance %s has been marked as tainted.", estate.Taint)
 }
 
 func runUntaint(ctx context.Context, a *app, args []string) int {
-	return a.mark(ctx, args, "untaint", untaintUsage, func(at addr.Instance, o *state.Object) (*state.Object,
-		string, diag.List) {
-		if o.Status != state.Tainted {
-			return nil, "", diag.Errors("Resource instance is not tainted",
-				fmt.Sprintf("Resource instance %s is not tainted, so there is no mark to remove.", at), nil)
-		}
-		marked := *o
-		marked.Status = state.Ready
-		return &marked, fmt.Sprintf("Resource instance %s has been successfully untainted.", at), nil
-	})
+	return a.mark(ctx, args, "untaint", untaintUsage, "Resource instance %s has been successfully untainted.",
+		estate.Untaint)
 }
 
-// mark implements taint and untaint: change returns the changed object, and the message.
-func (a *app) mark(ctx context.Context, args []string, name, usage string,
-	change func(addr.Instance, *state.Object) (*state.Object, string, diag.List)) int {
+// mark implements taint and untaint: change returns the changed object, and done is the message about it.
+func (a *app) mark(ctx context.Context, args []string, name, usage, done string,
+	change func(addr.Instance, *state.Object) (*state.Object, diag.List)) int {
 	var sf viewFlags
 	var vars variableFlags
 	var lf stateFlags
@@ -110,14 +92,14 @@ func (a *app) mark(ctx context.Context, args []string, name, usage string,
 			}
 			return diags.Append(diag.New(diag.Error, "No such resource instance", why, nil))
 		}
-		marked, done, more := change(at, o)
+		marked, more := change(at, o)
 		if diags = diags.Append(more); more.HasErrors() {
 			return diags
 		}
 		diags = diags.Append(opened.Commit(ctx, []state.Change{state.SetObject{Addr: at, Provider: st.ProviderOf(at),
 			Object: marked}}))
 		if !diags.HasErrors() {
-			s.Say(done)
+			s.Say(fmt.Sprintf(done, at))
 		}
 		return diags
 	})

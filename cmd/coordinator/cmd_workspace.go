@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/millipede-iac/millipede/cmd/command"
 	"github.com/millipede-iac/millipede/coordinator/estate"
@@ -132,12 +131,8 @@ func runWorkspaceNew(ctx context.Context, a *app, args []string) int {
 				"command again.", nil))
 	}
 	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
-		if slices.Contains(w.Names, name) {
-			return diag.Errors(fmt.Sprintf("Workspace %q already exists", name), "Another workspace has this name.",
-				nil)
-		}
 		var initial *state.State
-		if *file != "" {
+		if *file != "" && !w.Has(name) {
 			st, diags := a.readStateFile(*file)
 			if diags.HasErrors() {
 				return diags
@@ -176,13 +171,11 @@ func runWorkspaceSelect(ctx context.Context, a *app, args []string) int {
 			"To select another workspace, change this variable, or unset it and run the command again.", nil))
 	}
 	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
-		switch {
-		case !slices.Contains(w.Names, name) && *orCreate:
+		if *orCreate && !w.Has(name) {
 			return s.createWorkspace(ctx, w, name, nil, stateFlags{})
-		case !slices.Contains(w.Names, name):
-			return noSuchWorkspace(name)
-		case name == a.Estate.Workspace():
-			return nil
+		}
+		if missing := w.Find(name); missing.HasErrors() || name == a.Estate.Workspace() {
+			return missing
 		}
 		if err := a.Estate.SelectWorkspace(name); err != nil {
 			return diag.Errors("Failed to select the workspace", err.Error()+".", nil)
@@ -218,13 +211,6 @@ func runWorkspaceDelete(ctx context.Context, a *app, args []string) int {
 		return s.End(diags)
 	}
 	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
-		switch {
-		case !slices.Contains(w.Names, name):
-			return noSuchWorkspace(name)
-		case name == a.Estate.Workspace():
-			return diag.Errors(fmt.Sprintf("Workspace %q is your active workspace", name),
-				"The selected workspace cannot be deleted. Select another one first.", nil)
-		}
 		diags := w.Delete(ctx, name, *force, lf.StateOptions)
 		if !diags.HasErrors() {
 			s.Say(a.Ink(sf).Success(fmt.Sprintf("Deleted workspace %q!", name)))
@@ -267,14 +253,6 @@ func (a *app) workspaceName(args []string, sf viewFlags) (*screen, string, diag.
 	case len(args) != 1:
 		return s, "", diag.Errors("Invalid arguments list", fmt.Sprintf("Expected a single argument: NAME.\n\nFor "+
 			"the options of the command, run:\n  "+diag.Program()+" %s -help", a.Command), nil)
-	case !estate.ValidWorkspace(args[0]):
-		return s, "", diag.Errors("Invalid workspace name", fmt.Sprintf("The workspace name %q is not allowed. The "+
-			"name must contain only URL safe characters, and no path separators.", args[0]), nil)
 	}
-	return s, args[0], nil
-}
-
-func noSuchWorkspace(name string) diag.List {
-	return diag.Errors(fmt.Sprintf("Workspace %q doesn't exist", name),
-		"The command \"workspace new\" creates one, and so does \"workspace select -or-create\".", nil)
+	return s, args[0], estate.CheckWorkspaceName(args[0])
 }

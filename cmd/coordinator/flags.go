@@ -245,9 +245,9 @@ func (p *planFlags) spec(path func(name string) string) (running.Spec, diag.List
 		diags = diags.Append(diag.New(diag.Error, "Unsupported plan mode", "The -replace option creates new "+
 			"objects, which neither -destroy nor -refresh-only does.", nil))
 	}
-	targets, more := readAddressFiles(p.targets, p.targetFiles, path)
+	targets, more := estate.ReadAddressFiles(p.targets, p.targetFiles, path)
 	diags = diags.Append(more)
-	excludes, more := readAddressFiles(p.excludes, p.excludeFiles, path)
+	excludes, more := estate.ReadAddressFiles(p.excludes, p.excludeFiles, path)
 	diags = diags.Append(more)
 	if len(targets) > 0 && len(excludes) > 0 {
 		diags = diags.Append(diag.New(diag.Error, "Invalid combination of arguments", "The -target and -exclude "+

@@ -76,6 +76,20 @@ func (c *Configuration) Root() string {
 // HasFiles reports whether there is a configuration.
 func (c *Configuration) HasFiles() bool { return c.Loader.HasConfig(c.Root()) }
 
+// TestErrors returns the errors in the test files of the root module.
+func (c *Configuration) TestErrors() diag.List {
+	_, diags := c.Loader.LoadTests(".", c.TestDir)
+	return Errors(diags)
+}
+
+// TestsCallModules reports whether test files use modules. Errors in the files are reported when everything is loaded.
+func (c *Configuration) TestsCallModules() bool {
+	files, _ := c.Loader.LoadTests(".", c.TestDir)
+	return slices.ContainsFunc(files, func(f *config.TestFile) bool {
+		return slices.ContainsFunc(f.Runs, func(r *config.TestRun) bool { return r.Module != nil })
+	})
+}
+
 // Sources returns the files that were read, for the source lines of diagnostics.
 func (c *Configuration) Sources() map[string]*hcl.File { return c.Loader.Sources() }
 

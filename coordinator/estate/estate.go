@@ -9,6 +9,7 @@ package estate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
@@ -298,6 +299,15 @@ func (e *Estate) Workspace() string {
 // ValidWorkspace reports whether a name is valid for a workspace: it needs no escaping in URLs and paths.
 func ValidWorkspace(name string) bool {
 	return name != "" && name == url.PathEscape(name) && name != "." && name != ".."
+}
+
+// CheckWorkspaceName returns an error if a name is not valid for a workspace.
+func CheckWorkspaceName(name string) diag.List {
+	if ValidWorkspace(name) {
+		return nil
+	}
+	return diag.Errors("Invalid workspace name", fmt.Sprintf("The workspace name %q is not allowed. The name must "+
+		"contain only URL safe characters, and no path separators.", name), nil)
 }
 
 // Rules reads millipede.hcl, if there is one. If a loader is given, it gets the text for diagnostics.

@@ -2,6 +2,7 @@ package estate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -47,6 +49,23 @@ func generatedText(list []operation.Generated) string {
 		b.WriteString("\n" + g.Text + "\n")
 	}
 	return b.String()
+}
+
+// CanGenerate checks that a plan of a mode generates configuration, and that its new file can be created.
+func (e *Estate) CanGenerate(name string, mode plan.Mode) diag.List {
+	switch {
+	case name == "":
+		return nil
+	case mode != plan.Normal:
+		return diag.Errors("Invalid generate-config-out flag", "Neither -destroy nor -refresh-only imports anything, "+
+			"so there is nothing to generate configuration for.", nil)
+	}
+	if _, err := os.Stat(e.path(name)); !errors.Is(err, fs.ErrNotExist) {
+		return diag.Errors("Target generated file already exists",
+			fmt.Sprintf("The file %s already exists, and generated configuration is written only to a new file. Name "+
+				"another file, or move the content of this one and remove it.", name), nil)
+	}
+	return nil
 }
 
 // WriteGenerated writes generated blocks to a file.

@@ -134,13 +134,13 @@ func invalidDestination(format string, args ...any) diag.List {
 	return diag.Errors("Invalid target address", fmt.Sprintf(format, args...), nil)
 }
 
-// Moved is the changes of moves: in the source state and, if it is another one, in the target state.
-type Moved struct{ Away, Arrive []state.Change }
+// moveChanges is the changes of moves: in the source state and, if it is another one, in the target state.
+type moveChanges struct{ Away, Arrive []state.Change }
 
-// Changes returns the changes of moves. source and target are the same state unless the objects move to another
+// changesOf returns the changes of moves. source and target are the same state unless the objects move to another
 // one.
-func Changes(moves []StateMove, source, target *state.State, from addr.Target) Moved {
-	var m Moved
+func changesOf(moves []StateMove, source, target *state.State, from addr.Target) moveChanges {
+	var m moveChanges
 	for _, move := range moves {
 		for _, i := range move.instances {
 			if source == target {

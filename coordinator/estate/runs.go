@@ -7,10 +7,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/history"
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/view/picture"
 )
 
 // Runs is a store that was opened for its runs. The caller closes it.
@@ -59,6 +62,52 @@ type Journal interface {
 // no process has the store open, none executes it.
 func (r *Runs) Running(run journal.Run) bool {
 	return run.Status == journal.Running && r.store.elsewhere
+}
+
+// Standing returns a run with its status for people: history.CutOff if it is unfinished and no process executes it.
+func (r *Runs) Standing(run journal.Run) journal.Run {
+	if run.Status == journal.Running && !r.Running(run) {
+		run.Status = history.CutOff
+	}
+	return run
+}
+
+// Recorded is a run as the store has recorded it.
+type Recorded struct {
+	Run    journal.Run
+	Plan   *plan.Plan
+	Events []journal.Event
+}
+
+// Read returns a run of a workspace: the named one or, without a name, the newest one; nil if there is none yet. The
+// error wraps journal.ErrNoRun if the store has no run of the name.
+func (r *Runs) Read(ctx context.Context, workspace, name string) (*Recorded, error) {
+	if name == "" {
+		runs, err := r.store.Runs(ctx, workspace)
+		if err != nil || len(runs) == 0 {
+			return nil, err
+		}
+		name = runs[0].ID
+	}
+	run, text, err := r.store.RunPlan(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	saved, err := planfile.DecodeRecorded(text)
+	if err != nil {
+		return nil, fmt.Errorf("the plan of the run: %w", err)
+	}
+	events, err := r.store.Events(ctx, name)
+	return &Recorded{run, saved.Plan, events}, err
+}
+
+// Report returns the report about a run at a time.
+func (r *Runs) Report(run *Recorded, now time.Time) (picture.Report, error) {
+	if n := len(run.Plan.Graph.Vertices); run.Run.Vertices != n {
+		return picture.Report{}, fmt.Errorf("the plan of the run has %d vertices, and the run %d", n, run.Run.Vertices)
+	}
+	return picture.Report{Model: history.Of(run.Run, run.Plan, run.Events, r.Running(run.Run), now),
+		Parts: history.Parts(run.Plan)}, nil
 }
 
 // Close closes the store.

@@ -105,8 +105,23 @@ func (e *Estate) openWorkspace(ctx context.Context, name string, b snapshot.Back
 	}, diags
 }
 
+// Has reports whether a workspace exists.
+func (w *Workspaces) Has(name string) bool { return slices.Contains(w.Names, name) }
+
+// Find returns an error if a workspace does not exist.
+func (w *Workspaces) Find(name string) diag.List {
+	if w.Has(name) {
+		return nil
+	}
+	return diag.Errors(fmt.Sprintf("Workspace %q doesn't exist", name),
+		"The command \"workspace new\" creates one, and so does \"workspace select -or-create\".", nil)
+}
+
 // Create creates a workspace and selects it. initial is its state; nil for an empty one.
 func (w *Workspaces) Create(ctx context.Context, name string, initial *state.State, o StateOptions) diag.List {
+	if w.Has(name) {
+		return diag.Errors(fmt.Sprintf("Workspace %q already exists", name), "Another workspace has this name.", nil)
+	}
 	fail := func(err error) diag.List {
 		return diag.Errors(fmt.Sprintf("Failed to create the workspace %q", name), err.Error()+".", nil)
 	}
@@ -153,9 +168,16 @@ func (e *Estate) SelectWorkspace(name string) error {
 	return wholefile.Write(filepath.Join(e.dataDir(), "environment"), wholefile.Public, wholefile.Bytes([]byte(name)))
 }
 
-// Delete deletes a workspace, under its lock. One with objects is deleted only with force; the remaining objects
-// are then a warning.
+// Delete deletes a workspace, under its lock; the selected one cannot be deleted. One with objects is deleted only
+// with force; the remaining objects are then a warning.
 func (w *Workspaces) Delete(ctx context.Context, name string, force bool, o StateOptions) diag.List {
+	if missing := w.Find(name); missing.HasErrors() {
+		return missing
+	}
+	if name == w.estate.Workspace() {
+		return diag.Errors(fmt.Sprintf("Workspace %q is your active workspace", name),
+			"The selected workspace cannot be deleted. Select another one first.", nil)
+	}
 	at, diags := w.estate.openWorkspace(ctx, name, w.backend, "workspace-delete", o.LockTimeout)
 	if diags.HasErrors() {
 		return diags

@@ -244,6 +244,17 @@ func (p *Plan) outputsChange() bool {
 	return false
 }
 
+// Forgotten returns how many objects the plan takes out of the state without destroying them.
+func (p *Plan) Forgotten() int {
+	n := 0
+	for _, c := range p.Changes {
+		if c.Action == Forget {
+			n++
+		}
+	}
+	return n
+}
+
 // VertexKind is the operation of a vertex of the apply graph.
 type VertexKind byte
 

@@ -1,4 +1,4 @@
-package main
+package estate
 
 import (
 	"strings"
@@ -7,9 +7,9 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// readAddressFiles appends the addresses in files to those on the command line. The files have one address per
+// ReadAddressFiles appends the addresses in files to those on the command line. The files have one address per
 // line; empty lines and comments (#) are ignored. path resolves the name of a file.
-func readAddressFiles(addresses, files []string, path func(name string) string) ([]string, diag.List) {
+func ReadAddressFiles(addresses, files []string, path func(name string) string) ([]string, diag.List) {
 	var diags diag.List
 	for _, name := range files {
 		text, err := bounds.ReadFile(path(name), bounds.Text)
