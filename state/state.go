@@ -262,7 +262,8 @@ func (s *State) Doubts() iter.Seq[*Doubt] {
 	}
 }
 
-// Doubted returns the instances that have an object in doubt, in order. Mostly there are none, so only these are sorted.
+// Doubted returns the instances that have an object in doubt, in order. Mostly there are none, so only these are
+// sorted.
 func (s *State) Doubted() []addr.Instance {
 	var out []addr.Instance
 	for abs, r := range s.Resources {
