@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
 // SharedStores lets several operations of one process work on one state at the same time: they share its store, and an
@@ -36,6 +37,7 @@ type sharedHome struct {
 	opening contextMutex // guards the fields below, and is held while the store is opened or closed
 	users   int
 	store   *openedStore
+	texts   *tfstate.Texts // of the snapshots that were written since the store was opened
 	// adopted is the version of the snapshot whose changes by others the store has adopted; see Sharing.Snapshot.
 	adopted string
 }
@@ -113,7 +115,7 @@ func (h *sharedHome) open(ctx context.Context, e *Estate, home layout.Home, info
 		if diags = more; diags.HasErrors() {
 			return nil, diags
 		}
-		h.store, h.adopted = store, ""
+		h.store, h.adopted, h.texts = store, "", &tfstate.Texts{}
 	}
 	h.users++
 	return &openedStore{Store: h.store.Store, home: h.store.home, server: h.store.server, shared: h}, diags
@@ -127,7 +129,7 @@ func (h *sharedHome) leave() diag.List {
 		return nil
 	}
 	store := h.store
-	h.store = nil
+	h.store, h.texts = nil, nil
 	return store.close()
 }
 
@@ -144,7 +146,7 @@ func (s *Opened) openShared(ctx context.Context, f StateOptions) diag.List {
 		return diags
 	}
 	s.store = store
-	s.sync = &snapshot.Sync{Store: store, Backend: s.backend, Version: e.EngineVersion}
+	s.sync = &snapshot.Sync{Store: store, Backend: s.backend, Version: e.EngineVersion, Texts: s.home.texts}
 	err := s.ensureWorkspace(ctx)
 	if err == nil {
 		err = s.pullShared(ctx)

@@ -46,6 +46,9 @@ type Sync struct {
 	Backend Backend
 	// Version is the version of OpenTofu that is recorded as the writer of snapshots.
 	Version string
+	// Texts makes Push encode only the resources that have changed since the last one with the same Texts; nil: Push
+	// encodes all.
+	Texts *tfstate.Texts
 	// Settle makes Pull record both states as versions if both have changed, the snapshot's as the newer one: for
 	// commands that replace the whole state anyway.
 	Settle bool
@@ -116,6 +119,9 @@ func (y *Sync) Push(ctx context.Context, workspace string) error {
 		return err
 	}
 	digest, err := writeState(ctx, y.Backend, workspace, func(w io.Writer) error {
+		if y.Texts != nil && d.Form == tfstate.Compact {
+			return y.Texts.Write(w, s, y.Version)
+		}
 		return tfstate.Write(w, s, y.Version, d.Form)
 	})
 	if err != nil {

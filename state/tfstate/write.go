@@ -38,6 +38,17 @@ func Write(w io.Writer, s *state.State, version string, form Form) error {
 	if form == Indented {
 		e.out = &indenter{w: out}
 	}
+	e.state(s, version)
+	if form == Indented && e.err == nil {
+		e.err = out.WriteByte('\n')
+	}
+	if e.err == nil {
+		e.err = out.Flush()
+	}
+	return e.err
+}
+
+func (e *encoder) state(s *state.State, version string) {
 	e.text(`{"version":4,"terraform_version":`).string(version)
 	e.text(`,"serial":`).uint(s.Serial).text(`,"lineage":`).string(s.Lineage)
 	e.outputs(s.Outputs)
@@ -46,13 +57,6 @@ func Write(w io.Writer, s *state.State, version string, form Form) error {
 	e.extension(s)
 	e.text("}\n")
 	e.flush()
-	if form == Indented && e.err == nil {
-		e.err = out.WriteByte('\n')
-	}
-	if e.err == nil {
-		e.err = out.Flush()
-	}
-	return e.err
 }
 
 // encoder collects compact JSON and writes it in pieces. After the first error it does nothing.
@@ -63,6 +67,10 @@ type encoder struct {
 
 	deps     *state.Dependencies // the last written set: instances share sets
 	depsText []byte
+
+	// last has the texts of the resources in the last version, and next gets those of this one. Both are nil without
+	// Texts.
+	last, next map[addr.AbsResource]*resourceText
 }
 
 func (e *encoder) text(s string) *encoder      { e.buf = append(e.buf, s...); return e }
@@ -125,20 +133,23 @@ func (e *encoder) resources(s *state.State) {
 	first := true
 	for _, abs := range inFileOrder(s) {
 		r := s.Resources[abs]
-		objects := objectsOf(r)
-		if len(objects) == 0 || abs.Resource.Mode == addr.Ephemeral {
+		if abs.Resource.Mode == addr.Ephemeral || !anyRead(r) {
 			continue
 		}
 		if !first {
 			e.text(",")
 		}
 		first = false
-		e.resource(abs, r, objects)
+		e.flush()
+		if !e.remembered(abs, r) {
+			e.resource(abs, r)
+		}
 	}
 	e.text("]")
 }
 
-func (e *encoder) resource(abs addr.AbsResource, r *state.Resource, objects []object) {
+func (e *encoder) resource(abs addr.AbsResource, r *state.Resource) {
+	objects := objectsOf(r)
 	e.text("{")
 	if !abs.Module.IsRoot() {
 		e.text(`"module":`).string(abs.Module.String()).text(",")
@@ -151,22 +162,30 @@ func (e *encoder) resource(abs addr.AbsResource, r *state.Resource, objects []ob
 		e.text(`,"provider":`).string(r.Provider.String())
 	}
 	e.text(`,"instances":[`)
+	if e.next != nil {
+		e.objectsOnce(abs, r, objects, keyed)
+		return
+	}
 	for i, o := range objects {
 		if i > 0 {
 			e.text(",")
 		}
-		provider := ""
-		if keyed {
-			provider = instanceProvider(r, o.instance).String()
-		}
-		if err := e.object(o, provider); err != nil {
-			e.fail(diag.Errors("Failed to serialize resource instance in state", err.Error(), nil).WithAddress(
-				abs.Instance(o.key).String()).Err())
-			return
-		}
+		e.entry(abs, r, o, keyed)
 		e.flush()
 	}
 	e.text("]}")
+}
+
+// entry writes an entry of "instances".
+func (e *encoder) entry(abs addr.AbsResource, r *state.Resource, o object, keyed bool) {
+	provider := ""
+	if keyed {
+		provider = instanceProvider(r, o.instance).String()
+	}
+	if err := e.object(o, provider); err != nil {
+		e.fail(diag.Errors("Failed to serialize resource instance in state", err.Error(), nil).WithAddress(
+			abs.Instance(o.key).String()).Err())
+	}
 }
 
 // instanceProvider returns the provider instance in the format's form: modules without keys.
@@ -264,6 +283,21 @@ type object struct {
 	deposed  state.DeposedKey
 	instance *state.Instance
 	object   *state.Object
+}
+
+// anyRead reports whether an object of a resource has been read.
+func anyRead(r *state.Resource) bool {
+	for _, i := range r.Instances {
+		if i.Current != nil && !neverSeen(i.Current) {
+			return true
+		}
+		for _, o := range i.Deposed {
+			if !neverSeen(o) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // objectsOf returns the objects of a resource that have been read, in OpenTofu's order: by key, then the current
