@@ -5,11 +5,13 @@ package browser
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -157,4 +159,70 @@ func TestAReportOfAHundredThousandOpensFromTheDisk(t *testing.T) {
 	}
 	s.until("the rest is not unpacked", `document.documentElement.dataset.ready === "all"`)
 	s.shows("waiting for a permit of the limit aws/api")
+}
+
+// touch puts fingers on the screen, moves each from its first point to its last one, and takes them away.
+func (s *Site) touch(fingers ...[2]point) {
+	s.t.Helper()
+	at := func(part float64) (all []*input.TouchPoint) {
+		for i, f := range fingers {
+			all = append(all, &input.TouchPoint{ID: float64(i + 1), X: f[0].X + (f[1].X-f[0].X)*part,
+				Y: f[0].Y + (f[1].Y-f[0].Y)*part})
+		}
+		return all
+	}
+	s.do(input.DispatchTouchEvent(input.TouchStart, at(0)))
+	for k := range 5 {
+		s.do(input.DispatchTouchEvent(input.TouchMove, at(float64(k+1)/5)))
+	}
+	s.do(input.DispatchTouchEvent(input.TouchEnd, []*input.TouchPoint{}))
+}
+
+type point struct{ X, Y float64 }
+
+// Two fingers dragged the drawings to and fro, because the place of one was compared with that of the other.
+func TestTwoFingersZoomAndOneDrags(t *testing.T) {
+	s := Open(t)
+	s.report(drawnRun(200))
+	in := func(view string) point { // the middle of the canvas
+		s.do(chromedp.Click("#picture-tab-"+view, chromedp.ByQuery),
+			chromedp.ScrollIntoView("#picture-"+view+" canvas", chromedp.ByQuery))
+		return value[point](s, `(({ x, y, width }) => ({ X: x + width / 2, Y: y + 200 }))(picture.`+view+
+			`.canvas.getBoundingClientRect())`)
+	}
+	apart := func(at point, from, to float64) [][2]point {
+		return [][2]point{{{at.X - from, at.Y}, {at.X - to, at.Y}}, {{at.X + from, at.Y}, {at.X + to, at.Y}}}
+	}
+	type look struct{ Scale, X, From, Span float64 }
+	seen := func() look {
+		return value[look](s, `(({ graph, gantt }) => ({ Scale: graph.view.scale, X: graph.view.x, From: gantt.from,
+			Span: gantt.span || gantt.extent }))(picture)`)
+	}
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > 0.02*math.Abs(want) {
+			t.Errorf("%s is %g, and not %g", what, got, want)
+		}
+	}
+	at := in("graph")
+	was := seen()
+	s.touch(apart(at, 50, 150)...)
+	zoomed := seen()
+	near("the scale of the graph after fingers moved apart", zoomed.Scale, 3*was.Scale)
+	s.touch([2]point{at, {at.X + 60, at.Y}})
+	near("the place of the graph after a finger moved", seen().X, zoomed.X+60)
+	s.touch(apart(at, 150, 50)...)
+	near("the scale of the graph after fingers moved together", seen().Scale, was.Scale)
+
+	at = in("gantt")
+	was = seen()
+	s.touch(apart(at, 50, 150)...)
+	zoomed = seen()
+	near("the time in sight of the Gantt", zoomed.Span, was.Span/3)
+	s.touch([2]point{at, {at.X + 60, at.Y}})
+	if dragged := seen(); dragged.From >= zoomed.From || dragged.Span != zoomed.Span {
+		t.Errorf("the Gantt was dragged from %+v to %+v", zoomed, dragged)
+	}
+	s.touch([2]point{at, at}) // a tap
+	s.until("a tap does not select", `picture.selected !== null`)
 }

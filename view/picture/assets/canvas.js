@@ -154,6 +154,48 @@ export function inSlices(steps, then) {
   };
 }
 
+// SLIP is how many pixels a pointer may move between its press and its release, and still have clicked.
+const SLIP = 4;
+
+// pointers tells on of what mice, pens and fingers do on a canvas: hover(x, y) without a press, tap(x, y),
+// drag(dx, dy), and pinch(factor, x, y) for two fingers that move apart (a factor above 1) or together around a point.
+export function pointers(canvas, on) {
+  const down = new Map(); // where those are that are pressed, by their ID
+  let begin = null; // where the only one was pressed; null as soon as it has clicked nothing
+  // middle is the point between two fingers, or the place of one, and how far they are apart.
+  const middle = () => {
+    const [a, b = a] = down.values();
+    return { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2, apart: Math.hypot(a.x - b.x, a.y - b.y) };
+  };
+  canvas.addEventListener("pointerdown", (e) => {
+    if (down.size === 2) return; // a third finger says nothing
+    down.set(e.pointerId, { x: e.offsetX, y: e.offsetY });
+    begin = down.size === 1 ? middle() : null;
+    canvas.setPointerCapture(e.pointerId);
+  });
+  canvas.addEventListener("pointermove", (e) => {
+    if (!down.has(e.pointerId)) return on.hover(e.offsetX, e.offsetY);
+    let was = middle();
+    if (begin) {
+      if (Math.hypot(e.offsetX - begin.x, e.offsetY - begin.y) <= SLIP) return;
+      was = begin;
+      begin = null;
+    }
+    down.set(e.pointerId, { x: e.offsetX, y: e.offsetY });
+    const is = middle();
+    on.drag(is.x - was.x, is.y - was.y);
+    if (was.apart > 0 && is.apart > 0) on.pinch(is.apart / was.apart, is.x, is.y);
+  });
+  canvas.addEventListener("pointerup", (e) => {
+    if (down.delete(e.pointerId) && begin) on.tap(begin.x, begin.y);
+    begin = null;
+  });
+  canvas.addEventListener("pointercancel", (e) => {
+    down.delete(e.pointerId);
+    begin = null;
+  });
+}
+
 // MARKS are drawn besides the colours, because not everybody sees those.
 export const MARKS = { f: "✕", u: "?", r: "▶", q: "◷", w: "·", s: "⤼", d: "✓" };
 

@@ -2,7 +2,7 @@
 
 import { STATUS, criticalPath, duration, waitLabel } from "./model.js";
 import { Lanes, Pressure, firstFrom, tickLabel, ticks } from "./lanes.js";
-import { MARKS, Surface } from "./canvas.js";
+import { MARKS, Surface, pointers } from "./canvas.js";
 
 const ROW = 24, BAR = 15, THIN = 4, AXIS = 26, BAND = 34, WAITER = 18, WAITERS = 12, BANDS = 8;
 
@@ -395,30 +395,21 @@ export class Gantt {
   }
 
   listen() {
-    let drag = null;
-    this.canvas.addEventListener("pointerdown", (e) => {
-      drag = { x: e.offsetX, y: e.offsetY, from: this.from, scroll: this.scroll, moved: false };
-      this.canvas.setPointerCapture(e.pointerId);
-    });
-    this.canvas.addEventListener("pointermove", (e) => {
-      if (!drag) {
-        const i = this.hit(e.offsetX, e.offsetY);
+    pointers(this.canvas, {
+      hover: (x, y) => {
+        const i = this.hit(x, y);
         this.canvas.classList.toggle("over", i >= 0);
         this.canvas.title = i < 0 ? "" : `${this.host.describe(i)} (${STATUS[this.host.run.status[i]]})`;
-        return;
-      }
-      const dx = e.offsetX - drag.x, dy = e.offsetY - drag.y;
-      drag.moved = drag.moved || Math.abs(dx) + Math.abs(dy) > 4;
-      if (this.span) this.from = Math.max(0, drag.from - dx / this.scale);
-      this.scroll = Math.max(0, drag.scroll - dy);
-      this.surface.invalidate();
-    });
-    this.canvas.addEventListener("pointerup", (e) => {
-      if (drag && !drag.moved) {
-        const i = this.hit(e.offsetX, e.offsetY);
+      },
+      tap: (x, y) => {
+        const i = this.hit(x, y);
         this.host.select(i < 0 ? null : i);
-      }
-      drag = null;
+      },
+      drag: (dx, dy) => {
+        this.pan(-dx / this.scale);
+        this.slide(-dy);
+      },
+      pinch: (factor, x) => this.zoom(factor, x),
     });
     this.canvas.addEventListener("wheel", (e) => {
       e.preventDefault();

@@ -2,7 +2,7 @@
 
 import { ORDER, criticalPath } from "./model.js";
 import { NODE, byDepthSteps, byTime, edgeSteps, layers, whole } from "./layout.js";
-import { MARKS, Surface, inSlices } from "./canvas.js";
+import { MARKS, Surface, inSlices, pointers } from "./canvas.js";
 
 const FEW = 2500; // places up to which the layout by time follows the run closely
 const AT_ONCE = 1000; // vertices up to which the layout is made at once
@@ -342,32 +342,23 @@ export class Graph {
   }
 
   listen() {
-    let drag = null;
-    this.canvas.addEventListener("pointerdown", (e) => {
-      drag = { x: e.offsetX, y: e.offsetY, vx: this.view.x, vy: this.view.y, moved: false };
-      this.canvas.setPointerCapture(e.pointerId);
-    });
-    this.canvas.addEventListener("pointermove", (e) => {
-      if (!drag) {
-        const p = this.hit(e.offsetX, e.offsetY);
+    pointers(this.canvas, {
+      hover: (x, y) => {
+        const p = this.hit(x, y);
         this.canvas.classList.toggle("over", p >= 0);
         this.canvas.title = p < 0 ? "" : this.host.describe(this.places[p]);
-        return;
-      }
-      const dx = e.offsetX - drag.x, dy = e.offsetY - drag.y;
-      drag.moved = drag.moved || Math.abs(dx) + Math.abs(dy) > 4;
-      this.follows = this.follows && !drag.moved;
-      this.view.x = drag.vx + dx;
-      this.view.y = drag.vy + dy;
-      this.surface.invalidate();
-    });
-    this.canvas.addEventListener("pointerup", (e) => {
-      if (drag && !drag.moved) {
-        const p = this.hit(e.offsetX, e.offsetY);
-        if (p < 0) this.host.select(null);
-        else this.host.select(this.places[p]);
-      }
-      drag = null;
+      },
+      tap: (x, y) => {
+        const p = this.hit(x, y);
+        this.host.select(p < 0 ? null : this.places[p]);
+      },
+      drag: (dx, dy) => {
+        this.follows = false;
+        this.view.x += dx;
+        this.view.y += dy;
+        this.surface.invalidate();
+      },
+      pinch: (factor, x, y) => this.zoom(factor, x, y),
     });
     this.canvas.addEventListener("dblclick", (e) => {
       const p = this.hit(e.offsetX, e.offsetY);
