@@ -24,9 +24,52 @@ type poolRow struct {
 // workersPage shows workers and limits.
 type workersPage struct {
 	Pools  []poolRow
-	Limits []service.Limit
+	Limits []limitRow
 	Halt   *record.Halt // of the whole service; nil if runs can start
 	Admin  bool
+}
+
+// limitRow is a limit with the runs that have its permits, and those that wait for some.
+type limitRow struct {
+	service.Limit
+	Holders, Waiters permits
+}
+
+// permits are the permits of a limit that are held, or waited for, by run.
+type permits struct {
+	Shown   []service.Holder // runs that the person may see, at most maxHolders of them
+	Further crowd            // the rest of these
+	Unseen  crowd            // runs that the person may not see, and those of other programs
+}
+
+// crowd is a number of runs with their permits.
+type crowd struct {
+	Runs, Permits int
+	Since         time.Time // of the first permit
+}
+
+func (c *crowd) add(h service.Holder) {
+	if c.Runs == 0 || h.Since.Before(c.Since) {
+		c.Since = h.Since
+	}
+	c.Runs, c.Permits = c.Runs+1, c.Permits+h.Permits
+}
+
+// maxHolders is how many runs are listed for a limit. A limit of a large estate has hundreds of permits.
+const maxHolders = 25
+
+func byRun(all []service.Permit) (p permits) {
+	for _, h := range service.Holders(all) {
+		switch {
+		case h.Of == nil:
+			p.Unseen.add(h)
+		case len(p.Shown) == maxHolders:
+			p.Further.add(h)
+		default:
+			p.Shown = append(p.Shown, h)
+		}
+	}
+	return p
 }
 
 func (c *call) workers() error {
@@ -56,8 +99,12 @@ func (c *call) workers() error {
 	if p.Halt, err = c.Halted(c.actor, ""); err != nil {
 		return err
 	}
-	if p.Limits, err = c.Limits(c.r.Context(), c.actor); err != nil {
+	limits, err := c.Limits(c.r.Context(), c.actor)
+	if err != nil {
 		return err
+	}
+	for _, l := range limits {
+		p.Limits = append(p.Limits, limitRow{l, byRun(l.Held), byRun(l.Waiting)})
 	}
 	return c.render(http.StatusOK, "workers", page{Title: "Workers and limits", Section: "workers", Every: 3}, p)
 }
