@@ -84,6 +84,9 @@ func (s *Service) identify(tx *store.Tx, a *Actor) (err error) {
 		if a.User, err = users.Look(tx, a.Token.Owner); err != nil {
 			return err
 		}
+		if a.User.Disabled {
+			return store.ErrNotFound
+		}
 		if a.teams, err = teams.LookAll(tx, "user", a.User.ID); err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ func (s *Service) LogIn(name, password, from string) (id string, err error) {
 		_ = bcrypt.CompareHashAndPassword(nobody, []byte(password)) // to take the same time as for an existing user
 		return "", no
 	}
-	if u.Password != nil && bcrypt.CompareHashAndPassword(u.Password, []byte(password)) == nil {
+	if u.Password != nil && !u.Disabled && bcrypt.CompareHashAndPassword(u.Password, []byte(password)) == nil {
 		return u.ID, nil
 	}
 	if a, err := s.Authenticate(password, from); err == nil && a.User != nil && a.User.ID == u.ID {

@@ -31,6 +31,9 @@ func (s *Service) SignIn(p Person, organization, from string) (user string, err 
 		if err != nil {
 			return err
 		}
+		if u.Disabled {
+			return forbidden("your account is disabled; ask an administrator of the service")
+		}
 		if err := s.joinGroups(tx, u, organization, p.Groups); err != nil {
 			return err
 		}

@@ -42,6 +42,29 @@ func (s *Service) Team(a *Actor, id string) (t *record.Team, err error) {
 	return t, told(err)
 }
 
+// TeamNamed returns the team of an organization with a name.
+func (s *Service) TeamNamed(a *Actor, organization, name string) (*record.Team, error) {
+	all, err := s.Teams(a, organization)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range all {
+		if t.Name == name {
+			return t, nil
+		}
+	}
+	return nil, notFound("there is no team %q in %s, or you have no access to it", name, organization)
+}
+
+// TeamsOfUser returns the teams of a user, in all organizations.
+func (s *Service) TeamsOfUser(a *Actor, user string) (out []*record.Team, err error) {
+	if !a.admin() {
+		return nil, forbidden("only administrators of the service may list the teams of users")
+	}
+	err = s.store.View(func(tx *store.Tx) error { out, err = teams.Select(tx, "user", user); return err })
+	return out, told(err)
+}
+
 func (a *Actor) team(tx *store.Tx, id string) (*record.Team, *record.Organization, error) {
 	t, err := teams.Get(tx, id)
 	if err == nil {

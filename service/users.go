@@ -109,19 +109,8 @@ func (s *Service) DeleteUser(a *Actor, id string) error {
 		if err != nil {
 			return notFound("there is no user %q", id)
 		}
-		if u.Admin {
-			others := 0
-			for other, err := range users.All(tx) {
-				if err != nil {
-					return err
-				}
-				if other.Admin && other.ID != id {
-					others++
-				}
-			}
-			if others == 0 {
-				return invalid("The service needs an administrator")
-			}
+		if err := remainsAdministered(tx, u); err != nil {
+			return err
 		}
 		theirs, err := teams.Select(tx, "user", id)
 		if err != nil {
@@ -152,6 +141,94 @@ func (s *Service) DeleteUser(a *Actor, id string) error {
 		}
 		return users.Delete(tx, id)
 	})
+}
+
+// remainsAdministered returns an error if a user is the last administrator of the service who is not disabled.
+func remainsAdministered(tx *store.Tx, u *record.User) error {
+	if !u.Admin || u.Disabled {
+		return nil
+	}
+	for other, err := range users.All(tx) {
+		if err != nil {
+			return err
+		}
+		if other.Admin && !other.Disabled && other.ID != u.ID {
+			return nil
+		}
+	}
+	return invalid("The service needs an administrator")
+}
+
+// UserChange has the properties of a user that administrators of the service change; nil leaves one unchanged.
+type UserChange struct {
+	Email           *string
+	Admin, Disabled *bool
+}
+
+// ChangeUser changes a user. A disabled user cannot log in, and their tokens are refused, until the user is enabled
+// again; what the user has begun continues. The service keeps its last administrator.
+func (s *Service) ChangeUser(a *Actor, id string, c UserChange) (u *record.User, err error) {
+	if !a.admin() {
+		return nil, forbidden("only administrators of the service may change users")
+	}
+	action := "user.change"
+	switch {
+	case c.Disabled != nil && *c.Disabled:
+		action = "user.disable"
+	case c.Disabled != nil:
+		action = "user.enable"
+	}
+	err = s.audited(a, action, id, func(tx *store.Tx) error {
+		if u, err = users.Get(tx, id); err != nil {
+			return notFound("there is no user %q", id)
+		}
+		if c.Admin != nil && !*c.Admin || c.Disabled != nil && *c.Disabled {
+			if err := remainsAdministered(tx, u); err != nil {
+				return err
+			}
+		}
+		set(&u.Email, c.Email)
+		set(&u.Admin, c.Admin)
+		set(&u.Disabled, c.Disabled)
+		if c.Email != nil && *c.Email != "" && !strings.Contains(*c.Email, "@") {
+			return invalid("Email must be an email address")
+		}
+		if err := users.Put(tx, u); err != nil || c.Email == nil {
+			return err
+		}
+		return s.accept(tx, u)
+	})
+	return u, err
+}
+
+// ResetUser revokes all tokens and sessions of a user, removes the password, and returns a new token, which is also a
+// password and cannot be retrieved later.
+func (s *Service) ResetUser(a *Actor, id string) (token string, err error) {
+	if !a.admin() {
+		return "", forbidden("only administrators of the service may reset users")
+	}
+	token = newToken()
+	err = s.audited(a, "user.reset", id, func(tx *store.Tx) error {
+		u, err := users.Get(tx, id)
+		if err != nil {
+			return notFound("there is no user %q", id)
+		}
+		for _, old := range tokens.List(tx, "owner", record.TokenUser, id) {
+			if err := tokens.Delete(tx, old); err != nil {
+				return err
+			}
+		}
+		u.Password = nil
+		if err := users.Put(tx, u); err != nil {
+			return err
+		}
+		return tokens.Put(tx, &record.Token{ID: newID("at"), Hash: Hash(token), Kind: record.TokenUser, Owner: id,
+			Description: "after a reset", CreatedAt: s.now().UTC(), CreatedBy: a.ID()})
+	})
+	if err != nil {
+		return "", err
+	}
+	return token, nil
 }
 
 // Bootstrap creates the first user, an administrator, the first organization, and a token of the user, if there

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -13,7 +14,7 @@ import (
 
 // The scripts of testdata/client use a command line whose states and runs are at a service in this process. In them,
 // `workspace NAME MODE` creates a workspace, and `elsewhere VERB NAME [REASON]` does what another user does: lock,
-// unlock, share (runs lock objects), approve, discard, await STATUS.
+// unlock, share (runs lock objects), approve, discard, await STATUS; `as` changes the user.
 func TestTheCommandLineAtAService(t *testing.T) {
 	s, token := serveIn(t, t.TempDir(), "")
 	t.Cleanup(func() { s.stop() })
@@ -41,6 +42,15 @@ func TestTheCommandLineAtAService(t *testing.T) {
 				})
 				ts.Check(err)
 			},
+			// as NAME FILE makes the following commands use the token that was written to a file; as admin, that of the
+			// administrator.
+			"as": func(ts *testscript.TestScript, _ bool, args []string) {
+				used := token
+				if len(args) > 1 {
+					used = tokenLine.FindString(ts.ReadFile(args[1]))
+				}
+				ts.Check(os.WriteFile(ts.MkAbs("rc"), []byte("credentials \""+host+"\" { token = \""+used+"\" }\n"), 0o600))
+			},
 			"elsewhere": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(s.elsewhere(args)) },
 			// fill replaces HOST in files.
 			"fill": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -52,6 +62,8 @@ func TestTheCommandLineAtAService(t *testing.T) {
 		},
 	})
 }
+
+var tokenLine = regexp.MustCompile(`\w+\.atlasv1\.\w+`)
 
 // elsewhere does what another user does with the newest run of a workspace, or with the workspace.
 func (s *served) elsewhere(args []string) error {

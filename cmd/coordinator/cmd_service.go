@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 
 	"github.com/millipede-iac/millipede/cmd/serving"
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/service/control"
 )
 
 const serviceUsage = `
@@ -79,28 +77,18 @@ func (a *app) operated(what string, err error) int {
 }
 
 func (a *app) backup(ctx context.Context, address, out string) (err error) {
-	at, err := url.Parse(address)
-	if err != nil || at.Scheme != "https" || at.Host == "" || out == "" {
-		return errors.New("both are needed: -address=https://HOST and -out=FILE")
+	if out == "" {
+		return errors.New("name the file to write with -out=FILE")
 	}
-	token, err := a.Services.Token(ctx, at.Host)
+	o, err := a.operator(ctx, address)
 	if err != nil {
 		return err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.JoinPath(control.Prefix, "backup").String(), nil)
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Authorization", "Bearer "+token)
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := o.request(ctx, http.MethodGet, nil, "backup")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, answer.Body.Close()) }()
-	if answer.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10)) // as much as can be read
-		return fmt.Errorf("the service responded %s: %s", answer.Status, text)
-	}
 	out = environ.Path(a.Dir, out)
 	file, err := os.OpenFile(out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

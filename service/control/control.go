@@ -47,9 +47,14 @@ func Handler(svc *service.Service, log *slog.Logger) http.Handler {
 	mux.Handle("GET "+Prefix+"workspaces/{workspace}/drift", s.authenticated(s.drift))
 	mux.Handle("POST "+Prefix+"workspaces/{workspace}/drift/refresh", s.authenticated(s.adopt))
 	mux.HandleFunc("GET "+Prefix+"runs/{run}/watch", s.streamed)
+	mux.Handle("GET "+Prefix+"me", s.authenticated(s.me))
 	mux.Handle("GET "+Prefix+"users", s.authenticated(s.users))
 	mux.Handle("POST "+Prefix+"users", s.authenticated(s.createUser))
+	mux.Handle("PATCH "+Prefix+"users/{user}", s.authenticated(s.changeUser))
 	mux.Handle("DELETE "+Prefix+"users/{user}", s.authenticated(s.deleteUser))
+	mux.Handle("POST "+Prefix+"users/{user}/reset", s.authenticated(s.resetUser))
+	mux.Handle("PUT "+Prefix+"users/{user}/teams/{org}/{team}", s.authenticated(s.changeTeams(false)))
+	mux.Handle("DELETE "+Prefix+"users/{user}/teams/{org}/{team}", s.authenticated(s.changeTeams(true)))
 	mux.Handle("PUT "+Prefix+"users/{user}/password", s.authenticated(s.setPassword))
 	return mux
 }

@@ -14,21 +14,38 @@ type user struct {
 	Name      string    `json:"name"`
 	Email     string    `json:"email,omitempty"`
 	Admin     bool      `json:"admin,omitempty"`
+	Disabled  bool      `json:"disabled,omitempty"`
+	Teams     []string  `json:"teams,omitempty"` // as ORGANIZATION/TEAM
 	Issuer    string    `json:"issuer,omitempty"`
 	CreatedAt time.Time `json:"created-at"`
-	// Token is the first token of a new user.
+	// Token is the token of a new user, or of one that was reset.
 	Token string `json:"token,omitempty"`
 }
 
 func formOf(u *record.User) user {
-	return user{ID: u.ID, Name: u.Name, Email: u.Email, Admin: u.Admin, Issuer: u.Issuer, CreatedAt: u.CreatedAt}
+	return user{ID: u.ID, Name: u.Name, Email: u.Email, Admin: u.Admin, Disabled: u.Disabled, Issuer: u.Issuer,
+		CreatedAt: u.CreatedAt}
+}
+
+// me returns the user of the request.
+func (s *server) me(_ *http.Request, a *service.Actor) (any, error) {
+	u := s.Me(a)
+	return formOf(&u), nil
 }
 
 func (s *server) users(_ *http.Request, a *service.Actor) (any, error) {
 	all, err := s.Users(a)
 	out := []user{}
 	for _, u := range all {
-		out = append(out, formOf(u))
+		form := formOf(u)
+		theirs, err := s.TeamsOfUser(a, u.ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range theirs {
+			form.Teams = append(form.Teams, t.Organization+"/"+t.Name)
+		}
+		out = append(out, form)
 	}
 	return map[string]any{"users": out}, err
 }
@@ -50,6 +67,40 @@ func (s *server) createUser(r *http.Request, a *service.Actor) (any, error) {
 	out := formOf(u)
 	out.Token, _, err = s.CreateToken(a, record.TokenUser, u.ID, "first login", time.Time{})
 	return out, err
+}
+
+func (s *server) changeUser(r *http.Request, a *service.Actor) (any, error) {
+	var q struct {
+		Email    *string `json:"email"`
+		Admin    *bool   `json:"admin"`
+		Disabled *bool   `json:"disabled"`
+	}
+	if err := decode(r, &q); err != nil {
+		return nil, err
+	}
+	u, err := s.ChangeUser(a, r.PathValue("user"), service.UserChange{Email: q.Email, Admin: q.Admin,
+		Disabled: q.Disabled})
+	if err != nil {
+		return nil, err
+	}
+	return formOf(u), nil
+}
+
+// resetUser revokes all tokens of a user, and returns a new one.
+func (s *server) resetUser(r *http.Request, a *service.Actor) (any, error) {
+	token, err := s.ResetUser(a, r.PathValue("user"))
+	return map[string]string{"token": token}, err
+}
+
+// changeTeams adds a user to a team, or removes the user from it.
+func (s *server) changeTeams(remove bool) handler {
+	return func(r *http.Request, a *service.Actor) (any, error) {
+		t, err := s.TeamNamed(a, r.PathValue("org"), r.PathValue("team"))
+		if err != nil {
+			return nil, err
+		}
+		return nil, s.ChangeMembers(a, t.ID, []string{r.PathValue("user")}, remove)
+	}
 }
 
 func (s *server) deleteUser(r *http.Request, a *service.Actor) (any, error) {

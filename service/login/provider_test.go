@@ -350,3 +350,24 @@ func TestNobodyBecomesAUserWhoWasHere(t *testing.T) {
 		t.Errorf("somebody without an identity: %v", err)
 	}
 }
+
+func TestSomebodyWhoIsDisabledDoesNotGetIn(t *testing.T) {
+	h := newHarness(t)
+	team := h.team("devs", "engineers")
+	v := h.begin("?to=/app")
+	if reply := h.get(h.grant(v, nil), v.cookies...); reply.StatusCode != http.StatusSeeOther {
+		t.Fatalf("%d", reply.StatusCode)
+	}
+	got, err := h.harness.Team(h.harness.Admin, team.ID)
+	if err != nil || len(got.Users) != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	disabled := true
+	if _, err := h.harness.ChangeUser(h.harness.Admin, got.Users[0], service.UserChange{Disabled: &disabled}); err != nil {
+		t.Fatal(err)
+	}
+	v = h.begin("?to=/app")
+	if reply := h.get(h.grant(v, nil), v.cookies...); reply.StatusCode != http.StatusForbidden {
+		t.Errorf("%d", reply.StatusCode)
+	}
+}

@@ -13,6 +13,8 @@ type User struct {
 	Admin     bool      `json:"admin,omitempty"`    // may do everything in every organization
 	Password  []byte    `json:"password,omitempty"` // bcrypt hash with salt and cost; nil for none
 	CreatedAt time.Time `json:"createdAt"`
+	// Disabled: the user cannot log in, and tokens of the user are refused.
+	Disabled bool `json:"disabled,omitempty"`
 	// Issuer and Subject identify the user at an identity provider; empty for a user of the service alone.
 	Issuer  string `json:"issuer,omitempty"`
 	Subject string `json:"subject,omitempty"`

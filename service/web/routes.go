@@ -27,6 +27,7 @@ var routes = []route{
 	{path: "/app/settings/workers", get: (*call).workers, post: (*call).changeWorkers},
 	{path: "/app/settings/doubts", get: (*call).doubts, post: (*call).resolve},
 	{path: "/app/settings/tokens", get: (*call).tokens, post: (*call).changeTokens},
+	{path: "/app/settings/users", get: (*call).users, post: (*call).changeUsers},
 	{path: "/app/settings/audit", get: (*call).audit},
 
 	{path: "/app/{org}", get: (*call).overview},
