@@ -71,7 +71,7 @@ func TestLargeResultsOfAllRunsWaitForRoomAndPoolsDoNotWaitForEachOther(t *testin
 			x.ctx = ctx
 			for pool, data := range map[string][]byte{"eu": large, "us": large, "small": small} {
 				id := wire.AttemptID(pool + "-attempt")
-				x.attempts[id] = known{pool: pool}
+				x.remember(id, known{pool: pool}) // under its lock: results of another pool are read already
 				for i := range 5 {
 					d := packed{ref: wire.TaskRef{Pool: pool, Run: run, Attempt: id}, data: data}
 					group.Go(func() { x.read(i, d) })
@@ -111,7 +111,7 @@ func TestAResultThatIsTooLargeIsToldWithItsWorkerSubjectAndSize(t *testing.T) {
 		in := newInbox()
 		x := newExecutor(Options{RunID: "r", Envelope: opened{}, Now: time.Now, Hub: shared}, in)
 		x.ctx = t.Context()
-		x.attempts["a1"] = known{pool: "eu"}
+		x.remember("a1", known{pool: "eu"})
 		frame := []byte{1, 1, 0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0, 0, 0, 0x80, 0, 0, 0, 0} // zstd: it has 2 GiB
 		x.read(1, packed{ref: ref, data: frame})
 		var told string
