@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -167,6 +168,20 @@ func PoolLimit(pool string) string { return poolLimits + pool }
 
 // LimitedPool is the inverse of PoolLimit; ok is false for any other limit.
 func LimitedPool(limit string) (pool string, ok bool) { return strings.CutPrefix(limit, poolLimits) }
+
+// ParseLimit reads the change of a limit as people write it: NAME=SLOTS. The limits of places cannot be changed.
+func ParseLimit(text string) (Limit, error) {
+	name, number, ok := strings.Cut(text, "=")
+	slots, err := strconv.Atoi(number)
+	if !ok || err != nil || slots < 1 {
+		return Limit{}, fmt.Errorf("%q is not a valid change of a limit: write NAME=SLOTS, with at least one slot", text)
+	}
+	if pool, place := LimitedPool(name); place {
+		return Limit{}, fmt.Errorf("the limit %q follows the slots of the workers of pool %q: start more workers, or "+
+			"give them more slots", name, pool)
+	}
+	return Limit{Name: name, Slots: slots}, nil
+}
 
 // PermitRequest is a request for a permit.
 type PermitRequest struct {

@@ -137,7 +137,7 @@ func (c *consoleSession) interactive(in *os.File) diag.List {
 	}{in, c.App.Stdout}, prompt)
 	var lines operation.ConsoleLines
 	for {
-		line, err := c.editLine(editor, in, command.Width(c.App.Stdout))
+		line, err := c.App.EditLine(editor, in)
 		switch {
 		case errors.Is(err, operation.ErrInterrupted):
 			return stopped()
@@ -165,37 +165,6 @@ func (c *consoleSession) interactive(in *os.File) diag.List {
 // stopped returns the error of an interrupted console.
 func stopped() diag.List {
 	return diag.Errors("Operation interrupted", "The console was interrupted.", nil)
-}
-
-// editLine reads a line; the terminal is in raw mode only meanwhile. columns is 0 if the width is unknown. A
-// stop ends it with operation.ErrInterrupted; nothing may be read after that.
-func (c *consoleSession) editLine(editor *term.Terminal, in *os.File, columns int) (line string, err error) {
-	before, err := term.MakeRaw(int(in.Fd()))
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, term.Restore(int(in.Fd()), before)) }()
-	if columns > 0 {
-		const anyHeight = 24 // the editor uses only the width
-		if err := editor.SetSize(columns, anyHeight); err != nil {
-			return "", err
-		}
-	}
-	type answer struct {
-		line string
-		err  error
-	}
-	got := make(chan answer, 1)
-	go func() { // ends with the line; after a stop the end of the process ends it
-		line, err := editor.ReadLine()
-		got <- answer{line, err}
-	}()
-	select {
-	case read := <-got:
-		return read.line, read.err
-	case <-c.App.Interrupts.Stopping.Done():
-		return "", operation.ErrInterrupted
-	}
 }
 
 // answer evaluates a line and shows the result; exit is true for a request to exit. The caller shows the

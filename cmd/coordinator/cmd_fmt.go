@@ -1,15 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/millipede-iac/millipede/lang/format"
 )
@@ -37,7 +31,8 @@ const (
 
 func runFmt(ctx context.Context, a *app, args []string) int {
 	var sf viewFlags
-	w := format.Files{Open: a.Path, Sources: map[string]*hcl.File{}, Difference: unified}
+	w := format.Files{Open: a.Path, Sources: map[string]*hcl.File{},
+		Difference: format.UnifiedDiff(a.Environ)}
 	f := a.NewFlags()
 	sf.RegisterText(f)
 	f.BoolVar(&w.Check, "check", false, "")
@@ -72,38 +67,4 @@ func runFmt(ctx context.Context, a *app, args []string) int {
 		return fmtUnformatted
 	}
 	return 0
-}
-
-// unified returns a difference in the format of `diff -u`: the output of that program if it is installed,
-// because programs differ in which of several equal lines they match, and scripts may compare the text.
-func unified(ctx context.Context, path string, old, now []byte) []byte {
-	if text, err := installedDiff(ctx, path, old, now); err == nil {
-		return text
-	}
-	text := diff.Diff("old/"+path, old, "new/"+path, now)
-	_, text, _ = bytes.Cut(text, []byte("\n")) // the command line
-	return text
-}
-
-// installedDiff runs the program diff. Its exit status is 1 if there are differences.
-func installedDiff(ctx context.Context, path string, old, now []byte) (text []byte, err error) {
-	program, err := exec.LookPath("diff")
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "fmt-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	before, after := filepath.Join(dir, "old"), filepath.Join(dir, "new")
-	if err := errors.Join(os.WriteFile(before, old, 0o600), os.WriteFile(after, now, 0o600)); err != nil {
-		return nil, err
-	}
-	text, err = exec.CommandContext(ctx, program, "--label=old/"+path, "--label=new/"+path, "-u", before,
-		after).Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 && len(text) > 0 {
-		return text, nil
-	}
-	return text, err
 }

@@ -20,29 +20,27 @@ Options:
 ` + variablesHelp + jsonHelp
 
 func runForceUnlock(ctx context.Context, a *app, args []string) int {
-	var sf viewFlags
-	var vars variableFlags
+	var e editFlags
 	f := a.NewFlags()
-	sf.RegisterJSON(f)
-	vars.registerValues(f)
+	e.register(f)
 	force := f.Bool("force", false, "")
 	if code, done := a.Parse(f, forceUnlockUsage, args); done {
 		return code
 	}
-	s, diags := a.newStreamScreen(sf, nil)
+	s, diags := a.newStreamScreen(e.view, nil)
 	switch {
 	case diags.HasErrors():
 		return s.End(diags)
 	case f.NArg() != 1:
 		return s.WrongUsage("Wrong number of arguments", "The command takes the ID of a lock, which is part of the message "+
 			"about the lock.")
-	case sf.JSON && !*force:
+	case e.view.JSON && !*force:
 		return s.WrongUsage("Invalid usage", "With -json the command cannot ask for confirmation, so -force is required.")
 	}
 	if diags.HasErrors() {
 		return s.End(diags)
 	}
-	root, more := a.Estate.FindRoot(s.Finding(vars.Variables))
+	root, more := a.Estate.FindRoot(s.Finding(e.vars.Variables))
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.End(diags)
 	}
@@ -65,7 +63,7 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 		}
 	}
 	if diags = diags.Append(a.Estate.Unlock(ctx, backend, f.Arg(0))); !diags.HasErrors() {
-		s.Say(a.Ink(sf).Success("State has been successfully unlocked!") + "\n\nThe state is free, and " +
+		s.Say(a.Ink(e.view).Success("State has been successfully unlocked!") + "\n\nThe state is free, and " +
 			"commands can lock it again.")
 	}
 	return s.End(diags.Append(a.Estate.CloseBackend(backend)))

@@ -5,11 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/services"
@@ -94,9 +90,9 @@ func (s *screen) token(ctx context.Context, host string, login *services.Login) 
 		s.Say(fmt.Sprintf("Open this address in a browser:\n    %s\n", login.URL))
 	}
 	if login.ByHand {
-		token, diags := s.enterToken(host)
-		if diags.HasErrors() {
-			return "", diags
+		token, err := s.EnterSecret("Token for " + host)
+		if token == "" {
+			return "", diag.Errors("Failed to retrieve token", fmt.Sprintf("No token was entered (%v).", err), nil)
 		}
 		if err := login.Check(ctx, token); err != nil {
 			return "", diag.Errors("Token is invalid", fmt.Sprintf("The host %s does not accept the token: %s.",
@@ -124,25 +120,6 @@ func (s *screen) token(ctx context.Context, host string, login *services.Login) 
 
 // loginTimeout is how long a login waits until the user has allowed it on a page of the host.
 const loginTimeout = 15 * time.Minute
-
-// enterToken prompts for a token, without echo.
-func (s *screen) enterToken(host string) (string, diag.List) {
-	s.Print(fmt.Sprintf("Token for %s: ", host))
-	var text string
-	var err error
-	if file, ok := s.App.Stdin.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		var secret []byte
-		secret, err = term.ReadPassword(int(file.Fd()))
-		text = string(secret)
-	} else {
-		text, err = s.App.ReadLine()
-	}
-	s.Print("\n")
-	if text = strings.TrimSpace(text); text == "" {
-		return "", diag.Errors("Failed to retrieve token", fmt.Sprintf("No token was entered (%v).", err), nil)
-	}
-	return text, nil
-}
 
 const logoutUsage = `
 Usage: coordinator [global options] logout [options] HOST

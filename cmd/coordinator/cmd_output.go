@@ -4,11 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
-
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/document"
@@ -90,19 +86,9 @@ func (s *screen) output(st *state.State, name string, raw bool) diag.List {
 		s.Print(view.FormatValue(o.Value) + "\n")
 		return nil
 	}
-	text, err := convert.Convert(o.Value, cty.String)
-	switch {
-	case err != nil:
-		return diag.Errors("Unsupported value for raw output", fmt.Sprintf(
-			"With -raw, strings, numbers and bools can be shown, and the output value %q is %s. The option -json "+
-				"shows values of every type.", name, o.Value.Type().FriendlyName()), nil)
-	case text.IsNull():
-		return diag.Errors("Unsupported value for raw output", fmt.Sprintf("The output value %q is null, which has "+
-			"no text.", name), nil)
-	case !text.IsKnown() || marks.Has(text, marks.Ephemeral):
-		return diag.Errors("Unsupported value for raw output", fmt.Sprintf("The output value %q is not known.", name),
-			nil)
+	text, diags := view.RawText(name, o.Value)
+	if !diags.HasErrors() {
+		s.Write(s.App.Stdout, []byte(text)) // unchanged, including control characters
 	}
-	s.Write(s.App.Stdout, []byte(text.AsString())) // unchanged, including control characters
-	return nil
+	return diags
 }

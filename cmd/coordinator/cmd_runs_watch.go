@@ -53,7 +53,7 @@ func runRunsWatch(ctx context.Context, a *app, args []string) int {
 		o.Width = func() int { return command.Width(a.Stdout) }
 	}
 	w := view.NewWatch(o)
-	served, diags := a.servedRun(ctx, f.Arg(0), vars.Variables)
+	served, diags := a.Estate.ServedRun(ctx, f.Arg(0), vars.Variables)
 	if diags.HasErrors() {
 		return u.End(diags)
 	}

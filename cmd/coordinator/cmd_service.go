@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 
 	"github.com/millipede-iac/millipede/cmd/serving"
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/service/control"
 )
 
 const serviceUsage = `
@@ -76,25 +78,35 @@ func (a *app) operated(what string, err error) int {
 	return 1
 }
 
+// controls connects to the operators' functions of the service at an address, with the token of its host.
+func (a *app) controls(ctx context.Context, address string) (*control.Client, error) {
+	at, err := url.Parse(address)
+	if err != nil || at.Scheme != "https" || at.Host == "" {
+		return nil, errors.New("name the service with -address=https://HOST")
+	}
+	token, err := a.Services.Token(ctx, at.Host)
+	return &control.Client{At: at, Token: token, HTTP: http.DefaultClient}, err
+}
+
 func (a *app) backup(ctx context.Context, address, out string) (err error) {
 	if out == "" {
 		return errors.New("name the file to write with -out=FILE")
 	}
-	o, err := a.operator(ctx, address)
+	c, err := a.controls(ctx, address)
 	if err != nil {
 		return err
 	}
-	answer, err := o.request(ctx, http.MethodGet, nil, "backup")
+	backup, err := c.Backup(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, answer.Body.Close()) }()
+	defer func() { err = errors.Join(err, backup.Close()) }()
 	out = environ.Path(a.Dir, out)
 	file, err := os.OpenFile(out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(file, answer.Body)
+	_, err = io.Copy(file, backup)
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return errors.Join(fmt.Errorf("the backup is incomplete: %w", err), os.Remove(out))
 	}

@@ -24,20 +24,15 @@ Options:
 ` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runStateMv(ctx context.Context, a *app, args []string) int {
-	var sf viewFlags
-	var vars variableFlags
-	var lf stateFlags
+	var e editFlags
 	f := a.NewFlags()
-	sf.RegisterJSON(f)
-	vars.registerValues(f)
-	lf.registerFile(f)
+	e.registerFile(a, f)
 	dryRun := f.Bool("dry-run", false, "")
 	backupOut := f.String("backup-out", "", "")
-	a.registerRemoteVersion(f)
 	if code, done := a.Parse(f, stateMvUsage, args); done {
 		return code
 	}
-	s, diags := a.newStreamScreen(sf, nil)
+	s, diags := a.newStreamScreen(e.view, nil)
 	switch {
 	case diags.HasErrors():
 		return s.End(diags)
@@ -50,15 +45,15 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 	if *dryRun {
 		operation = ""
 	}
-	elsewhere := lf
-	if elsewhere.File = lf.StateOut; lf.StateOut == lf.File {
+	elsewhere := e.state
+	if elsewhere.File = e.state.StateOut; e.state.StateOut == e.state.File {
 		elsewhere.File = ""
 	}
 	elsewhere.StateOut, elsewhere.Backup = "", *backupOut
-	lf.StateOut = ""
+	e.state.StateOut = ""
 	s.WholeConfig = true
-	lf.Objects = true
-	return s.WithState(ctx, vars.Variables, lf.StateOptions, operation, func(at estate.Changeable) diag.List {
+	e.state.Objects = true
+	return s.WithState(ctx, e.vars.Variables, e.state.StateOptions, operation, func(at estate.Changeable) diag.List {
 		source, diags := at.Load(ctx)
 		switch {
 		case diags.HasErrors():
@@ -70,7 +65,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 		case elsewhere.File == "":
 			return diags.Append(s.move(ctx, at, source, at, source, ends[0], ends[1], *dryRun))
 		}
-		file, more := a.Estate.OpenFile(ctx, vars.Variables, elsewhere.StateOptions, operation)
+		file, more := a.Estate.OpenFile(ctx, e.vars.Variables, elsewhere.StateOptions, operation)
 		if diags = diags.Append(more); diags.HasErrors() {
 			return diags
 		}

@@ -22,26 +22,21 @@ Options:
 ` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runReplaceProvider(ctx context.Context, a *app, args []string) int {
-	var sf viewFlags
-	var vars variableFlags
-	var lf stateFlags
+	var e editFlags
 	f := a.NewFlags()
-	sf.RegisterJSON(f)
-	vars.registerValues(f)
-	lf.registerFile(f)
+	e.registerFile(a, f)
 	approved := f.Bool("auto-approve", false, "")
 	input := f.Bool("input", true, "")
-	a.registerRemoteVersion(f)
 	if code, done := a.Parse(f, replaceProviderUsage, args); done {
 		return code
 	}
-	s, diags := a.newStreamScreen(sf, nil)
+	s, diags := a.newStreamScreen(e.view, nil)
 	switch {
 	case diags.HasErrors():
 		return s.End(diags)
 	case f.NArg() != 2:
 		return s.WrongUsage("Invalid number of arguments", "The command takes two source addresses of providers.")
-	case sf.JSON && !*approved:
+	case e.view.JSON && !*approved:
 		return s.WrongUsage("Invalid usage", "With -json the command cannot ask for approval, so -auto-approve is required.")
 	}
 	from, more := parseProviderArgument("from", f.Arg(0))
@@ -52,8 +47,8 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 	}
 	s.WholeConfig = true
 	const operation = "state-replace-provider"
-	lf.Objects = true
-	return s.WithState(ctx, vars.Variables, lf.StateOptions, operation, func(at estate.Changeable) diag.List {
+	e.state.Objects = true
+	return s.WithState(ctx, e.vars.Variables, e.state.StateOptions, operation, func(at estate.Changeable) diag.List {
 		st, diags := at.Load(ctx)
 		if diags.HasErrors() {
 			return diags
@@ -66,7 +61,7 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 			s.Say("No matching resources found.")
 			return diags
 		}
-		ink := a.Ink(sf)
+		ink := a.Ink(e.view)
 		s.Print(fmt.Sprintf("Millipede will perform the following actions:\n\n  ~ Updating provider:\n    - %s\n    "+
 			"+ %s\n\n%s %d resources:\n\n  %s\n",
 			from, to, ink.Bold("Changing"), len(resources), strings.Join(resources, "\n  ")))

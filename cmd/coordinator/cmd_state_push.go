@@ -20,19 +20,15 @@ Options:
 ` + remoteVersionHelp + lockHelp + variablesHelp + jsonHelp
 
 func runStatePush(ctx context.Context, a *app, args []string) int {
-	var sf viewFlags
-	var vars variableFlags
-	var lf stateFlags
+	var e editFlags
 	f := a.NewFlags()
-	sf.RegisterJSON(f)
-	vars.registerValues(f)
-	lf.registerLock(f)
+	e.registerLock(f)
 	force := f.Bool("force", false, "")
 	a.registerRemoteVersion(f)
 	if code, done := a.Parse(f, statePushUsage, args); done {
 		return code
 	}
-	s, diags := a.newStreamScreen(sf, nil)
+	s, diags := a.newStreamScreen(e.view, nil)
 	switch {
 	case diags.HasErrors():
 		return s.End(diags)
@@ -44,8 +40,8 @@ func runStatePush(ctx context.Context, a *app, args []string) int {
 		return s.End(diags)
 	}
 	s.WholeConfig = true
-	lf.Settle = *force
-	return s.WithState(ctx, vars.Variables, lf.StateOptions, "state-push", func(at estate.Changeable) diag.List {
+	e.state.Settle = *force
+	return s.WithState(ctx, e.vars.Variables, e.state.StateOptions, "state-push", func(at estate.Changeable) diag.List {
 		return at.(*estate.Opened).PushState(ctx, theirs, *force)
 	})
 }

@@ -41,22 +41,20 @@ Options:
 ` + variablesHelp + jsonHelp
 
 func runStateList(ctx context.Context, a *app, args []string) int {
-	var sf viewFlags
-	var vars variableFlags
+	var e editFlags
 	f := a.NewFlags()
-	sf.RegisterJSON(f)
-	vars.registerValues(f)
+	e.register(f)
 	id := f.String("id", "", "")
 	file := f.String("state", "", "")
 	if code, done := a.Parse(f, stateListUsage, args); done {
 		return code
 	}
-	s, diags := a.newStreamScreen(sf, nil)
+	s, diags := a.newStreamScreen(e.view, nil)
 	if diags.HasErrors() {
 		return s.End(diags)
 	}
 	targets, malformed := parseTargets(f.Args())
-	return s.ReadState(ctx, vars.Variables, *file, func(st *state.State) diag.List {
+	return s.ReadState(ctx, e.vars.Variables, *file, func(st *state.State) diag.List {
 		switch {
 		case estate.NeverStored(st):
 			return noStateFile()
@@ -85,17 +83,15 @@ Options:
 ` + variablesHelp + documentHelp
 
 func runStateShow(ctx context.Context, a *app, args []string) int {
-	var sf viewFlags
-	var vars variableFlags
+	var e editFlags
 	f := a.NewFlags()
-	sf.RegisterJSON(f)
-	vars.registerValues(f)
+	e.register(f)
 	reveal := f.Bool("show-sensitive", false, "")
 	file := f.String("state", "", "")
 	if code, done := a.Parse(f, stateShowUsage, args); done {
 		return code
 	}
-	s, diags := a.newStreamScreen(sf, nil)
+	s, diags := a.newStreamScreen(e.view, nil)
 	switch {
 	case diags.HasErrors():
 		return s.End(diags)
@@ -109,7 +105,7 @@ func runStateShow(ctx context.Context, a *app, args []string) int {
 				diag.Program()+" state list", nil))
 	}
 	s.WholeConfig = true
-	return s.ReadState(ctx, vars.Variables, *file, func(st *state.State) diag.List {
+	return s.ReadState(ctx, e.vars.Variables, *file, func(st *state.State) diag.List {
 		if estate.NeverStored(st) {
 			return noStateFile()
 		}

@@ -19,17 +19,13 @@ Options:
 ` + lockHelp + variablesHelp + jsonHelp
 
 func runStateRestore(ctx context.Context, a *app, args []string) int {
-	var sf viewFlags
-	var vars variableFlags
-	var lf stateFlags
+	var e editFlags
 	f := a.NewFlags()
-	sf.RegisterJSON(f)
-	vars.registerValues(f)
-	lf.registerLock(f)
+	e.registerLock(f)
 	if code, done := a.Parse(f, stateRestoreUsage, args); done {
 		return code
 	}
-	s, diags := a.newStreamScreen(sf, nil)
+	s, diags := a.newStreamScreen(e.view, nil)
 	var serial uint64
 	var err error
 	switch {
@@ -43,9 +39,9 @@ func runStateRestore(ctx context.Context, a *app, args []string) int {
 		}
 	}
 	list := f.NArg() == 0
-	lf.Lock = lf.Lock && !list
-	lf.Settle = !list
-	return s.WithState(ctx, vars.Variables, lf.StateOptions, "state-restore", func(at estate.Changeable) diag.List {
+	e.state.Lock = e.state.Lock && !list
+	e.state.Settle = !list
+	return s.WithState(ctx, e.vars.Variables, e.state.StateOptions, "state-restore", func(at estate.Changeable) diag.List {
 		o := at.(*estate.Opened)
 		if list {
 			return s.versions(ctx, o)

@@ -20,19 +20,14 @@ Options:
 ` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runStateRm(ctx context.Context, a *app, args []string) int {
-	var sf viewFlags
-	var vars variableFlags
-	var lf stateFlags
+	var e editFlags
 	f := a.NewFlags()
-	sf.RegisterJSON(f)
-	vars.registerValues(f)
-	lf.registerFile(f)
+	e.registerFile(a, f)
 	dryRun := f.Bool("dry-run", false, "")
-	a.registerRemoteVersion(f)
 	if code, done := a.Parse(f, stateRmUsage, args); done {
 		return code
 	}
-	s, diags := a.newStreamScreen(sf, nil)
+	s, diags := a.newStreamScreen(e.view, nil)
 	if f.NArg() == 0 && !diags.HasErrors() {
 		return s.WrongUsage("Invalid number of arguments", "At least one address is required.")
 	}
@@ -45,8 +40,8 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 		operation = ""
 	}
 	s.WholeConfig = true
-	lf.Objects = true
-	return s.WithState(ctx, vars.Variables, lf.StateOptions, operation, func(at estate.Changeable) diag.List {
+	e.state.Objects = true
+	return s.WithState(ctx, e.vars.Variables, e.state.StateOptions, operation, func(at estate.Changeable) diag.List {
 		st, diags := at.Load(ctx)
 		if diags.HasErrors() {
 			return diags

@@ -41,20 +41,15 @@ func runUntaint(ctx context.Context, a *app, args []string) int {
 // mark implements taint and untaint: change returns the changed object, and done is the message about it.
 func (a *app) mark(ctx context.Context, args []string, name, usage, done string,
 	change func(addr.Instance, *state.Object) (*state.Object, diag.List)) int {
-	var sf viewFlags
-	var vars variableFlags
-	var lf stateFlags
+	var e editFlags
 	f := a.NewFlags()
-	sf.RegisterJSON(f)
-	vars.registerValues(f)
-	lf.registerFile(f)
-	lf.KeepsEach = false
+	e.registerFile(a, f)
+	e.state.KeepsEach = false
 	allowMissing := f.Bool("allow-missing", false, "")
-	a.registerRemoteVersion(f)
 	if code, done := a.Parse(f, usage, args); done {
 		return code
 	}
-	s, diags := a.newStreamScreen(sf, nil)
+	s, diags := a.newStreamScreen(e.view, nil)
 	switch {
 	case diags.HasErrors():
 		return s.End(diags)
@@ -71,8 +66,8 @@ func (a *app) mark(ctx context.Context, args []string, name, usage, done string,
 			"only managed resources can.", at), nil))
 	}
 	s.WholeConfig = name == "taint"
-	lf.Objects = true
-	return s.WithState(ctx, vars.Variables, lf.StateOptions, name, func(opened estate.Changeable) diag.List {
+	e.state.Objects = true
+	return s.WithState(ctx, e.vars.Variables, e.state.StateOptions, name, func(opened estate.Changeable) diag.List {
 		st, diags := opened.Load(ctx)
 		if diags.HasErrors() {
 			return diags

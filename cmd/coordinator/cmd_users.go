@@ -1,21 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
-
-	"golang.org/x/term"
 
 	"github.com/millipede-iac/millipede/service/control"
 )
@@ -101,116 +93,6 @@ Usage: coordinator [global options] users delete -address=URL NAME
   organization, cannot be deleted.
 ` + usersAddress
 
-// serviceUser is a user as the service describes it.
-type serviceUser struct {
-	ID       string   `json:"id"`
-	Name     string   `json:"name"`
-	Email    string   `json:"email"`
-	Admin    bool     `json:"admin"`
-	Disabled bool     `json:"disabled"`
-	Issuer   string   `json:"issuer"`
-	Teams    []string `json:"teams"`
-	Token    string   `json:"token"`
-}
-
-// operator is a connection to the operators' functions of a service.
-type operator struct {
-	base  *url.URL
-	token string
-}
-
-// operator connects to the service at an address, with the token of its host.
-func (a *app) operator(ctx context.Context, address string) (*operator, error) {
-	at, err := url.Parse(address)
-	if err != nil || at.Scheme != "https" || at.Host == "" {
-		return nil, errors.New("name the service with -address=https://HOST")
-	}
-	token, err := a.Services.Token(ctx, at.Host)
-	return &operator{at, token}, err
-}
-
-// request sends a request with a JSON document, if body is not nil. The caller closes the body of the response, whose
-// status is a success.
-func (o *operator) request(ctx context.Context, method string, body any, path ...string) (*http.Response, error) {
-	var document io.Reader = http.NoBody
-	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return nil, err
-		}
-		document = bytes.NewReader(text)
-	}
-	for i := range path {
-		path[i] = url.PathEscape(path[i])
-	}
-	r, err := http.NewRequestWithContext(ctx, method,
-		o.base.JoinPath(control.Prefix, strings.Join(path, "/")).String(), document)
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Authorization", "Bearer "+o.token)
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil || answer.StatusCode < http.StatusBadRequest {
-		return answer, err
-	}
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10)) // as much as can be read
-	return nil, errors.Join(fmt.Errorf("the service responded %s: %s", answer.Status, reasonIn(text)), answer.Body.Close())
-}
-
-// reasonIn returns the reason in a response: its error, or the whole text.
-func reasonIn(text []byte) string {
-	var d struct{ Error string }
-	if json.Unmarshal(text, &d) == nil && d.Error != "" {
-		return d.Error
-	}
-	return strings.TrimSpace(string(text))
-}
-
-// do sends a request, and decodes the document of the response into v; nil for a response without one.
-func (o *operator) do(ctx context.Context, v any, method string, body any, path ...string) (err error) {
-	answer, err := o.request(ctx, method, body, path...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, answer.Body.Close()) }()
-	if v == nil {
-		return nil
-	}
-	return json.NewDecoder(answer.Body).Decode(v)
-}
-
-// users returns all users.
-func (o *operator) users(ctx context.Context) ([]serviceUser, error) {
-	var all struct{ Users []serviceUser }
-	err := o.do(ctx, &all, http.MethodGet, nil, "users")
-	return all.Users, err
-}
-
-// find returns the user with a name.
-func (o *operator) find(ctx context.Context, name string) (*serviceUser, error) {
-	all, err := o.users(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i := range all {
-		if all[i].Name == name {
-			return &all[i], nil
-		}
-	}
-	return nil, fmt.Errorf("the service has no user %q", name)
-}
-
-// teams changes the teams of a user.
-func (o *operator) teams(ctx context.Context, user, method string, teams []string) error {
-	for _, team := range teams {
-		organization, name, _ := strings.Cut(team, "/") // withUser has checked it
-		if err := o.do(ctx, nil, method, nil, "users", user, "teams", organization, name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // userOptions are the options that describe a user; set has the names of those that were given.
 type userOptions struct {
 	email       string
@@ -219,41 +101,57 @@ type userOptions struct {
 	set         map[string]bool
 }
 
-// withUser runs a command about one user. options registers its options; nil for none.
+// withUser runs a command about one user. options are the names of its options; nil for none.
 func (a *app) withUser(ctx context.Context, usage, problem string, args []string, options []string,
-	fn func(o *operator, name string, u userOptions) error) int {
+	fn func(c *control.Client, name string, o userOptions) error) int {
 	f := a.NewFlags()
 	address := f.String("address", "", "")
-	u := userOptions{set: map[string]bool{}}
+	o := userOptions{set: map[string]bool{}}
 	for _, name := range options {
 		switch name {
 		case "email":
-			f.StringVar(&u.email, name, "", "")
+			f.StringVar(&o.email, name, "", "")
 		case "admin":
-			f.BoolVar(&u.admin, name, false, "")
+			f.BoolVar(&o.admin, name, false, "")
 		case "join":
-			listFlag(f, name, &u.join)
+			listFlag(f, name, &o.join)
 		case "leave":
-			listFlag(f, name, &u.leave)
+			listFlag(f, name, &o.leave)
 		}
 	}
 	if code, done := a.Parse(f, usage, args); done {
 		return code
 	}
-	f.Visit(func(given *flag.Flag) { u.set[given.Name] = true })
+	f.Visit(func(given *flag.Flag) { o.set[given.Name] = true })
 	if f.NArg() != 1 {
 		return a.operated(problem, errors.New("the command takes the name of one user"))
 	}
-	for _, team := range slices.Concat(u.join, u.leave) {
+	for _, team := range slices.Concat(o.join, o.leave) { // before anything is changed
 		if !strings.Contains(team, "/") {
 			return a.operated(problem, fmt.Errorf("%q is no team: write ORGANIZATION/TEAM", team))
 		}
 	}
-	o, err := a.operator(ctx, *address)
+	c, err := a.controls(ctx, *address)
 	if err == nil {
-		err = fn(o, f.Arg(0), u)
+		err = fn(c, f.Arg(0), o)
 	}
 	return a.operated(problem, err)
+}
+
+// withNamed is withUser for a command about an existing user, without further options. It prints a text with the name
+// if fn succeeds.
+func (a *app) withNamed(ctx context.Context, usage, problem, text string, args []string,
+	fn func(c *control.Client, id string) error) int {
+	return a.withUser(ctx, usage, problem, args, nil, func(c *control.Client, name string, _ userOptions) error {
+		u, err := c.UserNamed(ctx, name)
+		if err == nil {
+			err = fn(c, u.ID)
+		}
+		if err == nil {
+			fmt.Fprintf(a.Stdout, text, name)
+		}
+		return err
+	})
 }
 
 func runUsersList(ctx context.Context, a *app, args []string) int {
@@ -262,10 +160,10 @@ func runUsersList(ctx context.Context, a *app, args []string) int {
 	if code, done := a.Parse(f, usersListUsage, args); done {
 		return code
 	}
-	o, err := a.operator(ctx, *address)
-	var all []serviceUser
+	c, err := a.controls(ctx, *address)
+	var all []control.User
 	if err == nil {
-		all, err = o.users(ctx)
+		all, err = c.Users(ctx)
 	}
 	if err != nil {
 		return a.operated("Failed to list the users", err)
@@ -287,43 +185,51 @@ func runUsersList(ctx context.Context, a *app, args []string) int {
 
 func runUsersCreate(ctx context.Context, a *app, args []string) int {
 	return a.withUser(ctx, usersCreateUsage, "Failed to create the user", args, []string{"email", "admin", "join"},
-		func(o *operator, name string, u userOptions) error {
-			var made serviceUser
-			asked := map[string]any{"name": name, "email": u.email, "admin": u.admin}
-			if err := o.do(ctx, &made, http.MethodPost, asked, "users"); err != nil {
+		func(c *control.Client, name string, o userOptions) error {
+			made, err := c.CreateUser(ctx, control.User{Name: name, Email: o.email, Admin: o.admin})
+			if err != nil {
 				return err
 			}
 			fmt.Fprintf(a.Stdout, "The user %s was created. The token, which is shown only once, is also a password to log in "+
 				"with:\n  %s\n", name, made.Token)
-			return o.teams(ctx, made.ID, http.MethodPut, u.join)
+			for _, team := range o.join {
+				if err := c.Join(ctx, made.ID, team); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 }
 
 func runUsersChange(ctx context.Context, a *app, args []string) int {
 	options := []string{"email", "admin", "join", "leave"}
 	return a.withUser(ctx, usersChangeUsage, "Failed to change the user", args, options,
-		func(o *operator, name string, u userOptions) error {
-			found, err := o.find(ctx, name)
+		func(c *control.Client, name string, o userOptions) error {
+			u, err := c.UserNamed(ctx, name)
 			if err != nil {
 				return err
 			}
-			change := map[string]any{}
-			if u.set["email"] {
-				change["email"] = u.email
+			var change control.UserChange
+			if o.set["email"] {
+				change.Email = &o.email
 			}
-			if u.set["admin"] {
-				change["admin"] = u.admin
+			if o.set["admin"] {
+				change.Admin = &o.admin
 			}
-			if len(change) > 0 {
-				if err := o.do(ctx, nil, http.MethodPatch, change, "users", found.ID); err != nil {
+			if change != (control.UserChange{}) {
+				if err := c.ChangeUser(ctx, u.ID, change); err != nil {
 					return err
 				}
 			}
-			if err := o.teams(ctx, found.ID, http.MethodPut, u.join); err != nil {
-				return err
+			for _, team := range o.join {
+				if err := c.Join(ctx, u.ID, team); err != nil {
+					return err
+				}
 			}
-			if err := o.teams(ctx, found.ID, http.MethodDelete, u.leave); err != nil {
-				return err
+			for _, team := range o.leave {
+				if err := c.Leave(ctx, u.ID, team); err != nil {
+					return err
+				}
 			}
 			fmt.Fprintf(a.Stdout, "The user %s was changed.\n", name)
 			return nil
@@ -332,103 +238,55 @@ func runUsersChange(ctx context.Context, a *app, args []string) int {
 
 // disabling disables a user, or enables the user again.
 func disabling(disabled bool) func(context.Context, *app, []string) int {
-	usage, done := usersEnableUsage, "enabled"
+	usage, text := usersEnableUsage, "The user %s is enabled.\n"
 	if disabled {
-		usage, done = usersDisableUsage, "disabled"
+		usage, text = usersDisableUsage, "The user %s is disabled.\n"
 	}
 	return func(ctx context.Context, a *app, args []string) int {
-		return a.withUser(ctx, usage, "Failed to change the user", args, nil,
-			func(o *operator, name string, _ userOptions) error {
-				u, err := o.find(ctx, name)
-				if err != nil {
-					return err
-				}
-				err = o.do(ctx, nil, http.MethodPatch, map[string]bool{"disabled": disabled}, "users", u.ID)
-				if err == nil {
-					fmt.Fprintf(a.Stdout, "The user %s is %s.\n", name, done)
-				}
-				return err
-			})
+		return a.withNamed(ctx, usage, "Failed to change the user", text, args, func(c *control.Client, id string) error {
+			return c.ChangeUser(ctx, id, control.UserChange{Disabled: &disabled})
+		})
 	}
 }
 
 func runUsersReset(ctx context.Context, a *app, args []string) int {
-	return a.withUser(ctx, usersResetUsage, "Failed to reset the user", args, nil,
-		func(o *operator, name string, _ userOptions) error {
-			u, err := o.find(ctx, name)
-			if err != nil {
-				return err
-			}
-			var made serviceUser
-			if err := o.do(ctx, &made, http.MethodPost, nil, "users", u.ID, "reset"); err != nil {
-				return err
-			}
-			fmt.Fprintf(a.Stdout, "All tokens of %s were revoked. The new one, which is shown only once, is also a password to "+
-				"log in with:\n  %s\n", name, made.Token)
-			return nil
-		})
+	token := ""
+	code := a.withNamed(ctx, usersResetUsage, "Failed to reset the user", "All tokens of %s were revoked. The new one, "+
+		"which is shown only once, is also a password to log in with:\n", args, func(c *control.Client, id string) (err error) {
+		token, err = c.ResetUser(ctx, id)
+		return err
+	})
+	if token != "" {
+		fmt.Fprintf(a.Stdout, "  %s\n", token)
+	}
+	return code
 }
 
 func runUsersPassword(ctx context.Context, a *app, args []string) int {
 	return a.withUser(ctx, usersPasswordUsage, "Failed to set the password", args, nil,
-		func(o *operator, name string, _ userOptions) error {
-			id, err := o.passwordOf(ctx, name)
+		func(c *control.Client, name string, _ userOptions) error {
+			u, err := c.Me(ctx) // people who are no administrators learn only about themselves
+			if err == nil && u.Name != name {
+				u, err = c.UserNamed(ctx, name)
+			}
 			if err != nil {
 				return err
 			}
-			password, err := a.readPassword("New password for " + name + ": ")
-			if err != nil {
+			fmt.Fprintf(a.Stdout, "New password for %s: ", name)
+			password, err := a.ReadSecret()
+			fmt.Fprintln(a.Stdout)
+			if password == "" {
+				return errors.Join(errors.New("no password was entered"), err)
+			}
+			if err := c.SetPassword(ctx, u.ID, password); err != nil {
 				return err
 			}
-			err = o.do(ctx, nil, http.MethodPut, map[string]string{"password": password}, "users", id, "password")
-			if err == nil {
-				fmt.Fprintf(a.Stdout, "The password of %s was set.\n", name)
-			}
-			return err
+			fmt.Fprintf(a.Stdout, "The password of %s was set.\n", name)
+			return nil
 		})
-}
-
-// passwordOf returns the ID of a user. People who are no administrators learn only their own.
-func (o *operator) passwordOf(ctx context.Context, name string) (string, error) {
-	var me serviceUser
-	if err := o.do(ctx, &me, http.MethodGet, nil, "me"); err != nil {
-		return "", err
-	}
-	if me.Name == name {
-		return me.ID, nil
-	}
-	u, err := o.find(ctx, name)
-	if err != nil {
-		return "", err
-	}
-	return u.ID, nil
-}
-
-// readPassword reads a line without echo, if standard input is a terminal.
-func (a *app) readPassword(prompt string) (string, error) {
-	if file, ok := a.Stdin.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		fmt.Fprint(a.Stdout, prompt)
-		text, err := term.ReadPassword(int(file.Fd()))
-		fmt.Fprintln(a.Stdout)
-		return string(text), err
-	}
-	line, err := a.ReadLine()
-	if line = strings.TrimRight(line, "\r\n"); line != "" {
-		return line, nil
-	}
-	return "", errors.Join(errors.New("no password was entered"), err)
 }
 
 func runUsersDelete(ctx context.Context, a *app, args []string) int {
-	return a.withUser(ctx, usersDeleteUsage, "Failed to delete the user", args, nil,
-		func(o *operator, name string, _ userOptions) error {
-			u, err := o.find(ctx, name)
-			if err == nil {
-				err = o.do(ctx, nil, http.MethodDelete, nil, "users", u.ID)
-			}
-			if err == nil {
-				fmt.Fprintf(a.Stdout, "The user %s was deleted.\n", name)
-			}
-			return err
-		})
+	return a.withNamed(ctx, usersDeleteUsage, "Failed to delete the user", "The user %s was deleted.\n", args,
+		func(c *control.Client, id string) error { return c.DeleteUser(ctx, id) })
 }

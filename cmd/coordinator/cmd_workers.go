@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/cmd/adapters"
@@ -63,17 +61,12 @@ Options:
 func runLimits(ctx context.Context, a *app, args []string) int {
 	return a.overNATS(ctx, limitsUsage, args, -1, func(conn *jet.Conn, changes []string) error {
 		for _, c := range changes {
-			name, text, ok := strings.Cut(c, "=")
-			slots, err := strconv.Atoi(text)
-			if !ok || err != nil || slots < 1 {
-				return fmt.Errorf("%q is not a valid change of a limit: write NAME=SLOTS, with at least one slot", c)
+			l, err := wire.ParseLimit(c)
+			if err != nil {
+				return err
 			}
-			if pool, place := wire.LimitedPool(name); place {
-				return fmt.Errorf("the limit %q follows the slots of the workers of pool %q: start more workers, or "+
-					"give them more slots", name, pool)
-			}
-			if err := conn.ResizeLimit(ctx, wire.Limit{Name: name, Slots: slots}); err != nil {
-				return fmt.Errorf("changing the limit %q: %w", name, err)
+			if err := conn.ResizeLimit(ctx, l); err != nil {
+				return fmt.Errorf("changing the limit %q: %w", l.Name, err)
 			}
 		}
 		limits, err := conn.Limits(ctx)

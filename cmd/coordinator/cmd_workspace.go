@@ -43,19 +43,17 @@ Options:
 ` + variablesHelp + jsonHelp
 
 func runWorkspaceList(ctx context.Context, a *app, args []string) int {
-	var sf viewFlags
-	var vars variableFlags
+	var e editFlags
 	f := a.NewFlags()
-	sf.RegisterJSON(f)
-	vars.registerValues(f)
+	e.register(f)
 	if code, done := a.Parse(f, workspaceListUsage, args); done {
 		return code
 	}
-	s, diags := a.newStreamScreen(sf, nil)
+	s, diags := a.newStreamScreen(e.view, nil)
 	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
 		return s.End(diags)
 	}
-	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
+	return s.withWorkspaces(ctx, e.vars, func(w *estate.Workspaces) diag.List {
 		selected := a.Estate.Workspace()
 		for _, name := range w.Names {
 			sign := " "
@@ -110,18 +108,14 @@ Options:
 ` + lockHelp + variablesHelp + jsonHelp
 
 func runWorkspaceNew(ctx context.Context, a *app, args []string) int {
-	var sf viewFlags
-	var vars variableFlags
-	var lf stateFlags
+	var e editFlags
 	f := a.NewFlags()
-	sf.RegisterJSON(f)
-	vars.registerValues(f)
-	lf.registerLock(f)
+	e.registerLock(f)
 	file := f.String("state", "", "")
 	if code, done := a.Parse(f, workspaceNewUsage, args); done {
 		return code
 	}
-	s, name, diags := a.workspaceName(f.Args(), sf)
+	s, name, diags := a.workspaceName(f.Args(), e.view)
 	if diags.HasErrors() {
 		return s.End(diags)
 	}
@@ -130,7 +124,7 @@ func runWorkspaceNew(ctx context.Context, a *app, args []string) int {
 			"To create another workspace, unset the variable, or set it to the name of that workspace, and run the "+
 				"command again.", nil))
 	}
-	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
+	return s.withWorkspaces(ctx, e.vars, func(w *estate.Workspaces) diag.List {
 		var initial *state.State
 		if *file != "" && !w.Has(name) {
 			st, diags := a.readStateFile(*file)
@@ -139,7 +133,7 @@ func runWorkspaceNew(ctx context.Context, a *app, args []string) int {
 			}
 			initial = st
 		}
-		return s.createWorkspace(ctx, w, name, initial, lf)
+		return s.createWorkspace(ctx, w, name, initial, e.state)
 	})
 }
 
@@ -153,16 +147,14 @@ Options:
 ` + variablesHelp + jsonHelp
 
 func runWorkspaceSelect(ctx context.Context, a *app, args []string) int {
-	var sf viewFlags
-	var vars variableFlags
+	var e editFlags
 	f := a.NewFlags()
-	sf.RegisterJSON(f)
-	vars.registerValues(f)
+	e.register(f)
 	orCreate := f.Bool("or-create", false, "")
 	if code, done := a.Parse(f, workspaceSelectUsage, args); done {
 		return code
 	}
-	s, name, diags := a.workspaceName(f.Args(), sf)
+	s, name, diags := a.workspaceName(f.Args(), e.view)
 	if diags.HasErrors() {
 		return s.End(diags)
 	}
@@ -170,7 +162,7 @@ func runWorkspaceSelect(ctx context.Context, a *app, args []string) int {
 		return s.End(diag.Errors("The selected workspace is overridden using the TF_WORKSPACE environment variable",
 			"To select another workspace, change this variable, or unset it and run the command again.", nil))
 	}
-	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
+	return s.withWorkspaces(ctx, e.vars, func(w *estate.Workspaces) diag.List {
 		if *orCreate && !w.Has(name) {
 			return s.createWorkspace(ctx, w, name, nil, stateFlags{})
 		}
@@ -195,25 +187,21 @@ Options:
 ` + lockHelp + variablesHelp + jsonHelp
 
 func runWorkspaceDelete(ctx context.Context, a *app, args []string) int {
-	var sf viewFlags
-	var vars variableFlags
-	var lf stateFlags
+	var e editFlags
 	f := a.NewFlags()
-	sf.RegisterJSON(f)
-	vars.registerValues(f)
-	lf.registerLock(f)
+	e.registerLock(f)
 	force := f.Bool("force", false, "")
 	if code, done := a.Parse(f, workspaceDeleteUsage, args); done {
 		return code
 	}
-	s, name, diags := a.workspaceName(f.Args(), sf)
+	s, name, diags := a.workspaceName(f.Args(), e.view)
 	if diags.HasErrors() {
 		return s.End(diags)
 	}
-	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
-		diags := w.Delete(ctx, name, *force, lf.StateOptions)
+	return s.withWorkspaces(ctx, e.vars, func(w *estate.Workspaces) diag.List {
+		diags := w.Delete(ctx, name, *force, e.state.StateOptions)
 		if !diags.HasErrors() {
-			s.Say(a.Ink(sf).Success(fmt.Sprintf("Deleted workspace %q!", name)))
+			s.Say(a.Ink(e.view).Success(fmt.Sprintf("Deleted workspace %q!", name)))
 		}
 		return diags
 	})

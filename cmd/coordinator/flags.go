@@ -68,6 +68,32 @@ func (s *stateFlags) registerLock(f *flag.FlagSet) {
 	f.DurationVar(&s.LockTimeout, "lock-timeout", 0, "")
 }
 
+// editFlags are the options that commands about the state, or about workspaces, have in common.
+type editFlags struct {
+	view  viewFlags
+	vars  variableFlags
+	state stateFlags
+}
+
+// register registers the options without those of the state.
+func (e *editFlags) register(f *flag.FlagSet) {
+	e.view.RegisterJSON(f)
+	e.vars.registerValues(f)
+}
+
+// registerLock registers the options of a command that locks the state.
+func (e *editFlags) registerLock(f *flag.FlagSet) {
+	e.register(f)
+	e.state.registerLock(f)
+}
+
+// registerFile registers the options of a command that edits the state, or a state file.
+func (e *editFlags) registerFile(a *app, f *flag.FlagSet) {
+	e.register(f)
+	e.state.registerFile(f)
+	a.registerRemoteVersion(f)
+}
+
 // absent has the options of OpenTofu's commands that are not supported, keyed by command and option, with the
 // explanation for users.
 var absent = map[string]string{

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -117,7 +116,7 @@ func (t *testRun) run(ctx context.Context, diags diag.List) int {
 		View: t.view, NewStore: newTestStore,
 	}
 	switch {
-	case allUnavailable(more):
+	case install.AllUnavailable(more):
 		o.Session, o.Refusal = &operation.Session{Now: time.Now}, more
 	case more.HasErrors():
 		return t.End(diags.Append(more))
@@ -138,14 +137,6 @@ func (t *testRun) run(ctx context.Context, diags diag.List) int {
 		return 1
 	}
 	return code
-}
-
-// allUnavailable reports whether there are errors, and all of them say that a provider is not installed. They
-// do not matter if there are no tests; otherwise the runs fail.
-func allUnavailable(l diag.List) bool {
-	return l.HasErrors() && !slices.ContainsFunc(l, func(d *diag.Diagnostic) bool {
-		return d.Severity == diag.Error && d.Extra != install.ErrUnavailable
-	})
 }
 
 // newTestStore returns the store of one module's state for the duration of a file.

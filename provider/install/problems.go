@@ -3,6 +3,7 @@ package install
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apparentlymart/go-versions/versions"
@@ -96,4 +97,11 @@ func (o Options) notLocated(p addr.Provider, v versions.Version, err error) diag
 		return diag.Errors("Failed to install provider", fmt.Sprintf("Error while installing %s v%s: %s",
 			p.Display(), v, err), nil)
 	}
+}
+
+// AllUnavailable reports whether there are errors, and all of them say that a provider is not installed.
+func AllUnavailable(l diag.List) bool {
+	return l.HasErrors() && !slices.ContainsFunc(l, func(d *diag.Diagnostic) bool {
+		return d.Severity == diag.Error && d.Extra != ErrUnavailable
+	})
 }

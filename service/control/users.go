@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// user is the JSON form of a user.
-type user struct {
+// User is the JSON form of a user.
+type User struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	Email     string    `json:"email,omitempty"`
@@ -22,8 +22,27 @@ type user struct {
 	Token string `json:"token,omitempty"`
 }
 
-func formOf(u *record.User) user {
-	return user{ID: u.ID, Name: u.Name, Email: u.Email, Admin: u.Admin, Disabled: u.Disabled, Issuer: u.Issuer,
+// newUser is the body of a request to create a user.
+type newUser struct {
+	Name  string `json:"name"`
+	Email string `json:"email"`
+	Admin bool   `json:"admin"`
+}
+
+// UserChange has the properties of a user to change; nil leaves one unchanged.
+type UserChange struct {
+	Email    *string `json:"email,omitempty"`
+	Admin    *bool   `json:"admin,omitempty"`
+	Disabled *bool   `json:"disabled,omitempty"`
+}
+
+// newPassword is the body of a request to set a password.
+type newPassword struct {
+	Password string `json:"password"`
+}
+
+func formOf(u *record.User) User {
+	return User{ID: u.ID, Name: u.Name, Email: u.Email, Admin: u.Admin, Disabled: u.Disabled, Issuer: u.Issuer,
 		CreatedAt: u.CreatedAt}
 }
 
@@ -35,7 +54,7 @@ func (s *server) me(_ *http.Request, a *service.Actor) (any, error) {
 
 func (s *server) users(_ *http.Request, a *service.Actor) (any, error) {
 	all, err := s.Users(a)
-	out := []user{}
+	out := []User{}
 	for _, u := range all {
 		form := formOf(u)
 		theirs, err := s.TeamsOfUser(a, u.ID)
@@ -52,11 +71,7 @@ func (s *server) users(_ *http.Request, a *service.Actor) (any, error) {
 
 // createUser creates a user with a token, which is also a password and is not shown again.
 func (s *server) createUser(r *http.Request, a *service.Actor) (any, error) {
-	var q struct {
-		Name  string `json:"name"`
-		Email string `json:"email"`
-		Admin bool   `json:"admin"`
-	}
+	var q newUser
 	if err := decode(r, &q); err != nil {
 		return nil, err
 	}
@@ -70,16 +85,11 @@ func (s *server) createUser(r *http.Request, a *service.Actor) (any, error) {
 }
 
 func (s *server) changeUser(r *http.Request, a *service.Actor) (any, error) {
-	var q struct {
-		Email    *string `json:"email"`
-		Admin    *bool   `json:"admin"`
-		Disabled *bool   `json:"disabled"`
-	}
+	var q UserChange
 	if err := decode(r, &q); err != nil {
 		return nil, err
 	}
-	u, err := s.ChangeUser(a, r.PathValue("user"), service.UserChange{Email: q.Email, Admin: q.Admin,
-		Disabled: q.Disabled})
+	u, err := s.ChangeUser(a, r.PathValue("user"), service.UserChange(q))
 	if err != nil {
 		return nil, err
 	}
@@ -108,9 +118,7 @@ func (s *server) deleteUser(r *http.Request, a *service.Actor) (any, error) {
 }
 
 func (s *server) setPassword(r *http.Request, a *service.Actor) (any, error) {
-	var q struct {
-		Password string `json:"password"`
-	}
+	var q newPassword
 	if err := decode(r, &q); err != nil {
 		return nil, err
 	}

@@ -63,9 +63,9 @@ type server struct {
 	o      Options
 	visits cipher.AEAD // seals visits
 
-	mu     sync.Mutex // guards the fields below
-	codes  map[string]*code
-	tries  map[string]*rate.Limiter // by address
+	mu    sync.Mutex // guards the fields below
+	codes map[string]*code
+	tries map[string]*rate.Limiter // by address
 }
 
 // Options configure the login.

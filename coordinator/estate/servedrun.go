@@ -1,0 +1,80 @@
+package estate
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/millipede-iac/millipede/cloud/tfc"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// ServedRun is a run of a service.
+type ServedRun struct {
+	Client *tfc.Client
+	ID     string
+	URL    string // its page
+}
+
+// ServedRun finds a run of a service: by its address, by its ID in the workspace of the configuration, or,
+// without either, the newest unfinished run of that workspace. It is nil if the configuration uses no service
+// that executes runs.
+func (e *Estate) ServedRun(ctx context.Context, name string, vars Variables) (*ServedRun, diag.List) {
+	if strings.HasPrefix(name, "https://") {
+		return e.runAt(ctx, name)
+	}
+	d, diags := e.AtService(ctx, vars)
+	if d == nil || diags.HasErrors() {
+		return nil, diags
+	}
+	if name == "" {
+		var newest *tfc.Run
+		err := d.Client.Runs(ctx, d.Workspace.ID, func(r *tfc.Run) bool {
+			if newest == nil || newest.Status.Final() && !r.Status.Final() {
+				newest = r
+			}
+			return newest.Status.Final() && !r.Status.Final()
+		})
+		switch {
+		case err != nil:
+			return nil, diags.Append(diag.New(diag.Error, "Failed to read the runs", err.Error()+".", nil))
+		case newest == nil:
+			return nil, diags.Append(diag.New(diag.Error, "Nothing to watch", fmt.Sprintf("The workspace %s/%s has no "+
+				"runs yet.", d.Organization, d.Workspace.Name), nil))
+		}
+		name = newest.ID
+	}
+	return &ServedRun{d.Client, name, d.URL(name)}, diags
+}
+
+// runAt finds the run with the given page address.
+func (e *Estate) runAt(ctx context.Context, address string) (*ServedRun, diag.List) {
+	u, err := url.Parse(address)
+	id := ""
+	if err == nil {
+		parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+		if n := len(parts); n >= 2 && parts[n-2] == "runs" {
+			id = parts[n-1]
+		}
+	}
+	if id == "" || u.Host == "" {
+		return nil, diag.Errors("This is not the address of a run", fmt.Sprintf("The address of the page of a run ends with "+
+			"/runs/ID, and %q does not.", address), nil)
+	}
+	base, err := e.Services.Find(ctx, u.Host, "tfe.v2")
+	if err != nil {
+		return nil, diag.Errors("The host cannot be asked", err.Error()+".", nil)
+	}
+	token, err := e.Services.Token(ctx, u.Host)
+	switch {
+	case err != nil:
+		return nil, diag.Errors("The token cannot be read", err.Error()+".", nil)
+	case token == "":
+		return nil, diag.Errors("Required token could not be found", fmt.Sprintf("There is no token for %s. To get one, "+
+			"run:\n  %s login %s", u.Host, diag.Program(), u.Host), nil)
+	}
+	client := tfc.New(tfc.Options{Base: base, Token: token, HTTP: e.Services.HTTP(),
+		Agent: "Millipede/" + e.Version})
+	return &ServedRun{client, id, address}, nil
+}
