@@ -251,11 +251,13 @@ func disabling(disabled bool) func(context.Context, *app, []string) int {
 
 func runUsersReset(ctx context.Context, a *app, args []string) int {
 	token := ""
-	code := a.withNamed(ctx, usersResetUsage, "Failed to reset the user", "All tokens of %s were revoked. The new one, "+
-		"which is shown only once, is also a password to log in with:\n", args, func(c *control.Client, id string) (err error) {
-		token, err = c.ResetUser(ctx, id)
-		return err
-	})
+	const text = "All tokens of %s were revoked. The new one, which is shown only once, is also a password to log in " +
+		"with:\n"
+	code := a.withNamed(ctx, usersResetUsage, "Failed to reset the user", text, args,
+		func(c *control.Client, id string) (err error) {
+			token, err = c.ResetUser(ctx, id)
+			return err
+		})
 	if token != "" {
 		fmt.Fprintf(a.Stdout, "  %s\n", token)
 	}
