@@ -2,22 +2,31 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	client "github.com/hashicorp/go-tfe"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/test/collector"
 )
 
 // leaky is a configuration that does not protect its secrets: it does not declare them as sensitive, and prints them.
+// Beside each of them is a value that is no secret: where that one is found, a secret would be found, too.
 const leaky = `
 terraform {
   cloud {
@@ -27,11 +36,15 @@ terraform {
 }
 variable "undeclared" {}
 variable "declared" { sensitive = true }
+variable "plain" { default = "open-4711" }
 resource "terraform_data" "a" {
-  input = [var.undeclared, var.declared]
-  provisioner "local-exec" { command = "echo the key is $CLOUD_KEY" }
+  input = { undeclared = var.undeclared, plain = var.plain }
+  provisioner "local-exec" { command = "echo the key is $CLOUD_KEY, and not ${var.plain}" }
 }
-output "ok" { value = "fine" }
+resource "terraform_data" "b" {
+  input = { declared = var.declared, plain = "open-4711" }
+}
+output "ok" { value = var.plain }
 `
 
 // safe is a text that several goroutines write and that is read meanwhile.
@@ -57,8 +70,15 @@ func (s *safe) String() string {
 // returned the values of -var.
 func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 	home := t.TempDir()
-	said := &safe{}
-	s, _ := serveTo(t, home, "", said, "-log-level=debug", "-log-format=json", "-metrics=127.0.0.1:0")
+	said, told := &safe{}, &safe{}
+	spans := collector.Start(t)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(told, r.Body) // a part of a notification is searched, too
+	}))
+	defer receiver.Close()
+	s, _ := serveUnder(t, environ.Variables{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "OTEL_TRACES_EXPORTER=otlp",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + spans.HTTP, "OTEL_BSP_SCHEDULE_DELAY=50"}, "", said, "-log-level=debug",
+		"-log-format=json", "-metrics=127.0.0.1:0", "-notify-private")
 	ctx := t.Context()
 	w, err := s.client.Workspaces.Create(ctx, "main", client.WorkspaceCreateOptions{Name: client.String("one")})
 	if err != nil {
@@ -73,7 +93,22 @@ func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := s.run(w, leaky, client.RunCreateOptions{
+	if _, err := s.client.NotificationConfigurations.Create(ctx, w.ID, client.NotificationConfigurationCreateOptions{
+		DestinationType: client.NotificationDestination(client.NotificationDestinationTypeGeneric), Name: client.String("n"),
+		Enabled: client.Bool(true), URL: &receiver.URL, Token: client.String("canary-token"),
+		Triggers: []client.NotificationTriggerType{client.NotificationTriggerCreated, client.NotificationTriggerPlanning,
+			client.NotificationTriggerApplying, client.NotificationTriggerCompleted, client.NotificationTriggerErrored},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	events := s.follow("/app/main/events")
+	before := s.run(w, leaky, client.RunCreateOptions{ // what it leaves is replaced, and so in the plan
+		Variables: []*client.RunVariable{{Key: "declared", Value: `"canary-declared"`}, {Key: "plain", Value: `"first"`}},
+	})
+	if before.Status != client.RunApplied {
+		t.Fatalf("the first run is %s", before.Status)
+	}
+	r := s.run(w, leaky, client.RunCreateOptions{ReplaceAddrs: []string{"terraform_data.a"},
 		Variables: []*client.RunVariable{{Key: "declared", Value: `"canary-declared"`}},
 	})
 	texts := map[string]string{
@@ -81,8 +116,26 @@ func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 		"the apply's log":       s.log(s.client.Applies.Logs(ctx, r.Apply.ID)),
 		"what the service said": said.String(),
 	}
-	if r.Status != client.RunApplied || !strings.Contains(texts["the apply's log"], "the key is (sensitive value)") {
+	if r.Status != client.RunApplied || !strings.Contains(texts["the apply's log"],
+		"the key is (sensitive value), and not open-4711") {
 		t.Fatalf("%s: %s", r.Status, texts["the apply's log"])
+	}
+	if at := "plans/" + r.Plan.ID + "/json-output-redacted"; !strings.Contains(s.get(at), "open-4711") {
+		t.Errorf("%s shows no value", at)
+	}
+	said.awaits(t, "the service's log", "an operation started")
+	told.awaits(t, "notifications", `"trigger":"run:completed"`)
+	events.awaits(t, "events of the overview", r.ID)
+	texts["events of the overview"], texts["notifications"] = events.String(), told.String()
+	watched := s.get("../millipede/v1/runs/" + r.ID + "/watch")
+	if texts["what runs watch gets"] = watched; !strings.Contains(watched, "terraform_data.a") {
+		t.Errorf("runs watch gets %s", watched)
+	}
+	spans.Until(ctx, t, func(all []collector.Span) bool {
+		return slices.ContainsFunc(all, func(s collector.Span) bool { return s.Name == "create terraform_data" })
+	})
+	for _, span := range spans.Spans() {
+		texts["spans"] += span.String()
 	}
 	for _, path := range []string{
 		"workspaces/" + w.ID + "?include=outputs,current_run,current_state_version", "workspaces/" + w.ID + "/vars",
@@ -95,13 +148,20 @@ func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 		texts[path] = s.get(path)
 	}
 	run := "/app/main/one/runs/" + r.ID
+	current, err := s.client.StateVersions.ReadCurrent(ctx, w.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := current.ID
 	for path, must := range map[string]string{
 		"/app/main": "one", "/app/main/one": r.ID, "/app/main/one/state": "terraform_data.a",
 		"/app/main/one/versions": r.ID, "/app/main/one/variables": "undeclared", "/app/main/one/settings": "one",
-		run: "terraform_data.a", run + "/changes?address=terraform_data.a": "terraform_data.a",
+		run: "terraform_data.a", run + "/changes?address=terraform_data.a": "open-4711",
 		run + "/timeline/plan": "terraform_data", run + "/timeline/apply": "terraform_data",
 		run + "/timeline/apply?outline=yes": "terraform_data", run + "/timeline/apply?story=yes": "attempts",
-		run + "/log/apply?from=0": "the key is", "/app/settings/audit": "admin", "/app/settings/workers": "default",
+		run + "/timeline/apply?cursor=0": "event: end", "/app/main/one/state/" + version + "/0": "open-4711",
+		"/app/main/one/state/" + version + "/1": "open-4711",
+		run + "/log/apply?from=0":               "open-4711", "/app/settings/audit": "admin", "/app/settings/workers": "default",
 	} {
 		if texts[path] = s.page(path); !strings.Contains(texts[path], must) {
 			t.Errorf("%s does not show %s: %s", path, must, texts[path])
@@ -146,14 +206,93 @@ func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 			return err
 		}
 		data, err := os.ReadFile(path)
-		if bytes.Contains(data, []byte("canary")) || bytes.Contains(data, []byte("PRIVATE KEY")) {
-			t.Errorf("%s tells a secret", path)
+		for _, text := range append(unpacked(data), data) {
+			if bytes.Contains(text, []byte("canary")) || bytes.Contains(text, []byte("PRIVATE KEY")) {
+				t.Errorf("%s tells a secret", path)
+			}
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// unpacked returns what is compressed within a file, with Zstandard or gzip, at whatever place of it. A store keeps
+// values of any length in pages, so that the compressed text of the last ones may be torn: of these the beginning counts.
+func unpacked(data []byte) (all [][]byte) {
+	for at := range data {
+		var z io.Reader
+		switch rest := data[at:]; {
+		case bytes.HasPrefix(rest, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+			frame, err := zstd.NewReader(bytes.NewReader(rest), zstd.WithDecoderConcurrency(1))
+			if err != nil {
+				continue
+			}
+			defer frame.Close()
+			z = frame
+		case bytes.HasPrefix(rest, []byte{0x1f, 0x8b, 8}):
+			member, err := gzip.NewReader(bytes.NewReader(rest))
+			if err != nil {
+				continue
+			}
+			z = member
+		default:
+			continue
+		}
+		text, _ := io.ReadAll(io.LimitReader(z, 16<<20)) // what lies behind the compressed text is an error
+		all = append(all, text)
+	}
+	return all
+}
+
+func TestASearchOfFilesFindsWhatIsCompressedInThem(t *testing.T) {
+	var member bytes.Buffer
+	z := gzip.NewWriter(&member)
+	if _, err := z.Write([]byte("canary in gzip")); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	e, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := slices.Concat([]byte("before"), member.Bytes(), []byte("between"),
+		e.EncodeAll([]byte("canary in Zstandard"), nil), []byte("behind"))
+	if got := bytes.Join(unpacked(file), []byte("; ")); string(got) != "canary in gzip; canary in Zstandard" {
+		t.Errorf("found: %s", got)
+	}
+}
+
+// awaits waits until a text has come.
+func (s *safe) awaits(t *testing.T, what, text string) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(time.Minute); !strings.Contains(s.String(), text); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("%s have no %s: %s", what, text, s)
+		}
+	}
+}
+
+// follow reads a stream of events of the pages until the test ends.
+func (s *served) follow(path string) *safe {
+	s.t.Helper()
+	s.page("/app") // it logs in
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.address+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	answer, err := s.http.Do(r)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		s.t.Fatal(path, answer, err)
+	}
+	text := &safe{}
+	go func() {
+		defer answer.Body.Close()
+		_, _ = io.Copy(text, answer.Body) // it ends with the test
+	}()
+	return text
 }
 
 // page returns a page of the service for the administrator, who logs in first.

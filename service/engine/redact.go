@@ -3,6 +3,8 @@ package engine
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -86,28 +88,44 @@ func withoutValues(full []byte, names []string) ([]byte, error) {
 	return json.Marshal(document)
 }
 
-// redactChange removes the sensitive values from a change.
+// redactChange removes the sensitive values from a change, and marks the copies of them that a provider has made.
 func redactChange(change map[string]any) {
-	for _, side := range []string{"before", "after"} {
-		change[side] = redactValue(change[side], change[side+"_sensitive"])
+	var r redaction
+	sides := []string{"before", "after"}
+	for _, side := range sides {
+		change[side] = r.value(change[side], change[side+"_sensitive"])
+	}
+	if len(r.secrets) == 0 {
+		return
+	}
+	for _, side := range sides {
+		change[side], change[side+"_sensitive"] = r.copies(change[side], change[side+"_sensitive"])
 	}
 }
 
 // redacted replaces a sensitive value.
 const redacted = "REDACTED"
 
-// redactValue replaces the marked parts of a value: marks are true where a value is sensitive.
-func redactValue(v, marks any) any {
+// minSecret is the minimum length of the texts that are removed wherever they are in a change, in bytes: shorter ones
+// are parts of ordinary words.
+const minSecret = 6
+
+// redaction removes sensitive values, and remembers the texts among them.
+type redaction struct{ secrets []string }
+
+// value replaces the marked parts of a value: marks are true where a value is sensitive.
+func (r *redaction) value(v, marks any) any {
 	switch m := marks.(type) {
 	case bool:
 		if m && v != nil {
+			r.remember(v)
 			return redacted
 		}
 	case map[string]any:
 		if object, ok := v.(map[string]any); ok {
 			for k, mark := range m {
 				if part, ok := object[k]; ok {
-					object[k] = redactValue(part, mark)
+					object[k] = r.value(part, mark)
 				}
 			}
 		}
@@ -115,10 +133,74 @@ func redactValue(v, marks any) any {
 		if list, ok := v.([]any); ok {
 			for i, mark := range m {
 				if i < len(list) {
-					list[i] = redactValue(list[i], mark)
+					list[i] = r.value(list[i], mark)
 				}
 			}
 		}
 	}
 	return v
 }
+
+func (r *redaction) remember(v any) {
+	switch v := v.(type) {
+	case string:
+		if len(v) >= minSecret {
+			r.secrets = append(r.secrets, v)
+		}
+	case map[string]any:
+		for _, part := range v {
+			r.remember(part)
+		}
+	case []any:
+		for _, part := range v {
+			r.remember(part)
+		}
+	}
+}
+
+// copies replaces the texts that contain a secret, and returns the value with its marks. Nothing else marks them: the
+// output of a terraform_data, for example, is a copy of its input.
+func (r *redaction) copies(v, marks any) (any, any) {
+	switch v := v.(type) {
+	case string:
+		if slices.ContainsFunc(r.secrets, func(secret string) bool { return strings.Contains(v, secret) }) {
+			return redacted, true
+		}
+	case map[string]any:
+		of, _ := marks.(map[string]any)
+		for k, part := range v {
+			got, mark := r.copies(part, of[k])
+			if v[k] = got; marked(mark) {
+				if of == nil {
+					of = map[string]any{}
+				}
+				of[k] = mark
+			}
+		}
+		if of != nil {
+			return v, of
+		}
+	case []any:
+		of, _ := marks.([]any)
+		for i, part := range v {
+			var had any
+			if i < len(of) {
+				had = of[i]
+			}
+			got, mark := r.copies(part, had)
+			if v[i] = got; marked(mark) {
+				for len(of) < len(v) {
+					of = append(of, false)
+				}
+				of[i] = mark
+			}
+		}
+		if of != nil {
+			return v, of
+		}
+	}
+	return v, marks
+}
+
+// marked reports whether marks, which may be absent or false, can mark something.
+func marked(marks any) bool { return marks != nil && marks != false }

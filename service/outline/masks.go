@@ -69,7 +69,9 @@ type Hidden struct{}
 func (Hidden) MarshalJSON() ([]byte, error) { return json.Marshal("(sensitive)") }
 
 // Attributes returns the attributes of an instance in a state, with Hidden in place of sensitive values. masks
-// are the sensitive paths of its type; if known is false, they are unknown and every value is hidden.
+// are the sensitive paths of its type; if known is false, they are unknown and every value is hidden. A text that
+// contains a sensitive one is hidden, too: providers copy arguments to attributes that nothing marks as sensitive, such
+// as the output of a terraform_data.
 func Attributes(instance []byte, masks []string, known bool) (map[string]any, error) {
 	var i struct {
 		Attributes map[string]any    `json:"attributes"`
@@ -94,11 +96,15 @@ func Attributes(instance []byte, masks []string, known bool) (map[string]any, er
 		}
 		return out, nil
 	}
+	var c cover
 	for _, path := range masks {
-		hide(out, strings.Split(path, "."))
+		c.hide(out, strings.Split(path, "."))
 	}
 	for _, path := range marked(i.Sensitive) {
-		hide(out, path)
+		c.hide(out, path)
+	}
+	for name, v := range out {
+		out[name] = c.without(v)
 	}
 	return out, nil
 }
@@ -132,17 +138,43 @@ func marked(raw json.RawMessage) [][]string {
 	return out
 }
 
+// cover hides values, and remembers the texts among them.
+type cover struct{ secrets []string }
+
+// minSecret is the minimum length of the texts that are hidden wherever they are, in bytes: shorter ones are parts of
+// ordinary words.
+const minSecret = 6
+
+// over returns Hidden for a value.
+func (c *cover) over(v any) Hidden {
+	switch v := v.(type) {
+	case string:
+		if len(v) >= minSecret {
+			c.secrets = append(c.secrets, v)
+		}
+	case []any:
+		for _, element := range v {
+			c.over(element)
+		}
+	case map[string]any:
+		for _, element := range v {
+			c.over(element)
+		}
+	}
+	return Hidden{}
+}
+
 // hide puts Hidden at a path of names. It descends into all elements of lists and maps on the path.
-func hide(v any, path []string) {
+func (c *cover) hide(v any, path []string) {
 	switch v := v.(type) {
 	case []any:
 		for i := range v {
-			hide(v[i], path)
+			c.hide(v[i], path)
 		}
 	case map[string]any:
 		if len(path) == 0 {
 			for k := range v {
-				v[k] = Hidden{}
+				v[k] = c.over(v[k])
 			}
 			return
 		}
@@ -150,14 +182,35 @@ func hide(v any, path []string) {
 		switch {
 		case ok && len(path) == 1:
 			if inner != nil {
-				v[path[0]] = Hidden{}
+				v[path[0]] = c.over(inner)
 			}
 		case ok:
-			hide(inner, path[1:])
+			c.hide(inner, path[1:])
 		default:
 			for _, element := range v {
-				hide(element, path)
+				c.hide(element, path)
 			}
 		}
 	}
+}
+
+// without returns a value with Hidden in place of each text that contains a secret.
+func (c *cover) without(v any) any {
+	switch v := v.(type) {
+	case string:
+		for _, secret := range c.secrets {
+			if strings.Contains(v, secret) {
+				return Hidden{}
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = c.without(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = c.without(v[k])
+		}
+	}
+	return v
 }

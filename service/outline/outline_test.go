@@ -90,6 +90,22 @@ func TestSensitiveValuesAreHidden(t *testing.T) {
 	}
 }
 
+// The page of an object showed a sensitive value that its provider had copied: a terraform_data has its input as its
+// output, and no schema or configuration marks that as sensitive.
+func TestASensitiveValueIsHiddenWhereverAProviderHasCopiedIt(t *testing.T) {
+	shown, err := outline.Attributes([]byte(`{"attributes":{"input":"canary-4711","output":"canary-4711",
+	 "url":["https://u:canary-4711@example.com"],"more":{"deep":"canary-4711","other":"shown"},"zone":"eu","region":"eu"},
+	 "sensitive_attributes":[[{"type":"get_attr","value":"input"}],[{"type":"get_attr","value":"zone"}]]}`), nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(shown)
+	if want := `{"input":"(sensitive)","more":{"deep":"(sensitive)","other":"shown"},"output":"(sensitive)",` +
+		`"region":"eu","url":["(sensitive)"],"zone":"(sensitive)"}`; err != nil || string(text) != want {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
 func state(values ...string) string {
 	var b strings.Builder
 	b.WriteString(`{"version":4,"serial":1,"resources":[{"instances":[`)
