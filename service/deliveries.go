@@ -229,3 +229,16 @@ func (s *Service) Delivered(o Outgoing, r record.Response, again time.Time) erro
 		return deliveries.Put(tx, d)
 	})
 }
+
+// Undelivered returns the notifications of a configuration that wait to be sent, or to be sent again, in the order in
+// which they are sent.
+func (s *Service) Undelivered(a *Actor, configuration string) (out []*record.Delivery, err error) {
+	if _, err := s.Notification(a, configuration); err != nil {
+		return nil, err
+	}
+	err = s.store.View(func(tx *store.Tx) error {
+		out, err = deliveries.Select(tx, "configuration", configuration)
+		return err
+	})
+	return out, told(err)
+}

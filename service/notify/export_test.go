@@ -1,11 +1,17 @@
 package notify
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 
 	"github.com/wneessen/go-mail"
+
+	"github.com/millipede-iac/millipede/service"
 )
+
+// Deliver sends one notification now.
+func (s *Sender) Deliver(ctx context.Context, o service.Outgoing) { s.deliver(ctx, o) }
 
 // Trust checks the certificate of the mail server against roots of the test.
 func (m *Mail) Trust(roots *x509.CertPool) {

@@ -102,10 +102,15 @@ func run(t *testing.T, s *notify.Sender) (end func()) {
 
 var all = []string{"run:created", "run:planning", "run:needs_attention", "run:applying", "run:completed", "run:errored"}
 
-func configure(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, kind, url string) *record.Notification {
+// configure adds a receiver of some triggers; without any, of all.
+func configure(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, kind, url string,
+	triggers ...string) *record.Notification {
 	t.Helper()
+	if len(triggers) == 0 {
+		triggers = all
+	}
 	n, err := h.CreateNotification(h.Admin, record.Notification{Workspace: w.ID, Name: kind, Destination: kind, URL: url,
-		Token: token, Enabled: true, Triggers: all})
+		Token: token, Enabled: true, Triggers: triggers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,6 +197,63 @@ func TestDriftIsToldInTheFormOfAssessments(t *testing.T) {
 	}
 }
 
+func TestAReceiverThatIsAwayIsAskedAgainAfterGrowingPausesAndThenNoMore(t *testing.T) {
+	h := servicetest.New(t)
+	r := newReceiver(t, 1000, true)
+	w := h.NewWorkspace("one")
+	n := configure(t, h, w, "generic", r.server.URL, "run:completed")
+	run := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
+	h.Await(run.ID, record.Applied)
+	var passed time.Duration
+	now := func() time.Time { return time.Now().Add(passed) }
+	s := notify.New(notify.Options{Service: h.Service, Private: true, Now: now, Logger: slog.New(slog.DiscardHandler)})
+	due := func() []service.Outgoing {
+		all, _, err := h.DueNotifications(func(string) bool { return false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	var pauses []time.Duration
+	for all := due(); len(all) == 1; all = due() {
+		asked := now()
+		s.Deliver(t.Context(), all[0])
+		waiting, err := h.Undelivered(h.Admin, n.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(waiting) == 0 {
+			break
+		}
+		if again := due(); len(again) != 0 {
+			t.Fatalf("it is asked again at once: %+v", again)
+		}
+		pauses = append(pauses, waiting[0].Due.Sub(asked).Truncate(10*time.Second))
+		h.Later(waiting[0].Due.Sub(asked))
+		passed += waiting[0].Due.Sub(asked)
+	}
+	if want := []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+		time.Hour}; !slices.Equal(pauses, want) || r.asked != 7 {
+		t.Errorf("it was asked %d times, with pauses of %v", r.asked, pauses)
+	}
+	if now, err := h.Notification(h.Admin, n.ID); err != nil || now.Last == nil ||
+		now.Last.Code != http.StatusServiceUnavailable {
+		t.Errorf("its latest response is not kept: %+v, %v", now, err)
+	}
+}
+
+func TestAReceiverThatIsAwayKeepsNoMoreThanTwoHundredNotifications(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	n := configure(t, h, w, "generic", "https://receiver.example")
+	for range 51 { // four notifications each
+		h.Await(h.NewRun(w, func(r *record.Run) { r.AutoApply = true }).ID, record.Applied)
+	}
+	if all, err := h.Undelivered(h.Admin, n.ID); err != nil || len(all) != 200 || all[0].Trigger != "run:created" {
+		t.Errorf("%d wait, %v", len(all), err)
+	}
+}
+
 func TestWhatIsToBeSentSurvivesARestart(t *testing.T) {
 	h := servicetest.New(t)
 	r := newReceiver(t, 0, true)
@@ -238,5 +300,25 @@ func TestSlackGetsASentence(t *testing.T) {
 	_, err := s.Verify(t.Context(), h.Admin, n.ID)
 	if err != nil || r.got[0]["text"] != "Verification of slack: acme/one" {
 		t.Errorf("%v, %v", r.got, err)
+	}
+}
+
+func TestSlackGetsALinkToTheRun(t *testing.T) {
+	h := servicetest.New(t)
+	r := newReceiver(t, 0, false)
+	w := h.NewWorkspace("one")
+	configure(t, h, w, "slack", r.server.URL, "run:completed")
+	sending(t, h, true)
+	run := h.NewRun(w, func(r *record.Run) { r.AutoApply, r.Message = true, "why <!channel> & not" })
+	select {
+	case <-r.came:
+	case <-timeout(t).Done():
+		t.Fatal("it heard of nothing")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if want := "Run Completed: <https://tofu.example/app/acme/one/runs/" + run.ID + "|" + run.ID +
+		"> in acme/one (why &lt;!channel&gt; &amp; not)"; len(r.got[0]) != 1 || r.got[0]["text"] != want {
+		t.Errorf("%v, and not %s", r.got[0], want)
 	}
 }

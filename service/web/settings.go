@@ -83,6 +83,35 @@ type settingsPage struct {
 	// Retention is the retention in force, Age its minimum age as text; Default is that of the service.
 	Retention, Default service.Retention
 	Age, DefaultAge    string
+	Receivers          []receiver
+}
+
+// receiver is a notification configuration with what has become of its notifications.
+type receiver struct {
+	*record.Notification
+	// To is the host of the address. The rest of it is often a secret.
+	To      string
+	Waiting int              // notifications that were not sent yet
+	Next    *record.Delivery // the first one of them; nil for none
+}
+
+func (c *call) receivers(workspace string) (out []receiver, err error) {
+	all, err := c.Notifications(c.actor, workspace)
+	for _, n := range all {
+		r := receiver{Notification: n}
+		if u, err := url.Parse(n.URL); err == nil {
+			r.To = u.Host
+		}
+		waiting, err := c.Undelivered(c.actor, n.ID)
+		if err != nil {
+			return nil, err
+		}
+		if r.Waiting = len(waiting); r.Waiting > 0 {
+			r.Next = waiting[0]
+		}
+		out = append(out, r)
+	}
+	return out, err
 }
 
 func (c *call) settings() error {
@@ -91,10 +120,11 @@ func (c *call) settings() error {
 		if v.Retention != nil {
 			keep = *v.Retention
 		}
-		return settingsPage{Retention: keep, Age: service.PeriodText(keep.For), Default: standard,
+		receivers, err := c.receivers(v.ID)
+		return settingsPage{Receivers: receivers, Retention: keep, Age: service.PeriodText(keep.For), Default: standard,
 			DefaultAge: service.PeriodText(standard.For), MayChange: v.Permissions.Admin, MayLock: v.Permissions.Lock,
 			Mine: v.Lock.Kind == "user" && v.Lock.ID == c.actor.ID(), Hours: int(v.ApprovalExpiry / time.Hour),
-			Period: service.PeriodText(v.DriftPeriod)}, nil
+			Period: service.PeriodText(v.DriftPeriod)}, err
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,12 +78,64 @@ func full(s *Site) (paths []string, run *record.Run) {
 	}
 	s.drifts(w.ID, errors.New("away: "+script), service.Found{Address: "fleet_network.main",
 		Attributes: []string{"cidr", script}})
+	s.named(w)
 	space := "/app/acme/network"
 	return []string{"/app/acme", space, space + "/state", space + "/state/" + versions[0].ID + "/2", space + "/versions",
 		space + "/difference?from=" + versions[1].ID + "&to=" + versions[0].ID, space + "/variables", space + "/settings",
 		space + "/runs/" + runs[1].ID, space + "/runs/" + runs[1].ID + "/changes/2",
 		space + "/runs/" + runs[1].ID + "/timeline/apply", space + "/runs/" + runs[1].ID + "/log/apply?from=0",
 		"/app/settings/workers", "/app/settings/doubts", "/app/settings/tokens", "/app/settings/audit"}, runs[1]
+}
+
+// named adds to a workspace what has a name that tries to be a script: a set of variables, a receiver of notifications
+// that has refused one, a token, and a team, which locks the workspace and appears in the audit log.
+func (s *Site) named(w *service.WorkspaceView) {
+	s.t.Helper()
+	key, value := "shared", script
+	set, err := s.CreateVariableSet(s.Admin, record.VariableSet{Organization: "acme", Name: script,
+		Workspaces: []string{w.ID}})
+	if err == nil {
+		_, err = s.PutVariable(s.Admin, set.ID, "", service.VariableSettings{Key: &key, Value: &value})
+	}
+	var n *record.Notification
+	if err == nil {
+		n, err = s.CreateNotification(s.Admin, record.Notification{Workspace: w.ID, Name: script, Destination: "generic",
+			URL: "https://example.com/canary?q=" + url.QueryEscape(script), Token: "canary-token", Enabled: true,
+			Triggers: []string{"run:created"}})
+	}
+	if err == nil {
+		o := service.Outgoing{}
+		o.Configuration.ID = n.ID
+		err = s.Delivered(o, record.Response{SentAt: time.Now(), Code: 500, Body: script}, time.Time{})
+	}
+	if err == nil {
+		_, _, err = s.CreateToken(s.Admin, record.TokenUser, s.Admin.User.ID, script, time.Time{})
+	}
+	var team *record.Team
+	if err == nil {
+		if _, err := s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: script}); !errors.Is(err,
+			service.ErrInvalid) {
+			s.t.Fatalf("a team has a script as its name: %v", err)
+		}
+		team, err = s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})
+	}
+	if err == nil {
+		_, err = s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "admin"})
+	}
+	var token string
+	if err == nil {
+		token, _, err = s.CreateToken(s.Admin, record.TokenTeam, team.ID, script, time.Time{})
+	}
+	var member *service.Actor
+	if err == nil {
+		member, err = s.Authenticate(token, script)
+	}
+	if err == nil {
+		_, err = s.Lock(member, w.ID, script)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // drifts starts watching a workspace, and returns when drift of its objects was found. failure is the error of other
