@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,11 @@ func TestWhoGuessesTokensIsSlowedDownAndNobodyElse(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
+		if w.Code == http.StatusTooManyRequests { // clients crash if this is no number
+			if s, err := strconv.ParseFloat(w.Header().Get("X-RateLimit-Reset"), 64); err != nil || s <= 0 {
+				t.Errorf("X-RateLimit-Reset is %q", w.Header().Get("X-RateLimit-Reset"))
+			}
+		}
 		return w.Code
 	}
 	slowed := false
