@@ -275,3 +275,31 @@ func TestWorkspacesTakeTurns(t *testing.T) {
 		t.Errorf("%+v", steps)
 	}
 }
+
+// With -auto-approve a command line reads the run three times after the end of the plan's log, and shows neither the plan
+// nor an error if one of these reads says that the run has failed already.
+func TestAnAutoAppliedRunOfACommandLineWaitsUntilItWasRead(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, try := range []struct {
+		what, source string
+		reads        int
+		age          time.Duration
+		want         bool
+	}{
+		{"nobody has read it", SourceCLI, 0, 0, false}, {"it was read twice", SourceCLI, 2, time.Second, false},
+		{"it was read three times", SourceCLI, 3, time.Second, true}, {"its client is slow", SourceCLI, 0, holdTime, true},
+		{"another program", SourceAPI, 0, 0, true},
+	} {
+		r := &record.Run{ID: "r", Workspace: "w", Source: try.source, AutoApply: true, Status: record.Planned,
+			Times: map[record.RunStatus]time.Time{record.Planned: now.Add(-try.age)}}
+		q := queueState{now: now, runs: []*record.Run{r}, spaces: map[string]*record.Workspace{"w": {ID: "w"}}, plans: 1,
+			applies: 1, seen: map[string]clientReads{"r": {reads: try.reads, last: now}}}
+		steps := q.turn()
+		if confirmed := len(steps) == 1 && steps[0].kind == record.EventConfirmed; confirmed != try.want {
+			t.Errorf("%s: %v", try.what, steps)
+		}
+		if at := q.nextDue(); !try.want && !at.Equal(now.Add(holdTime-try.age)) {
+			t.Errorf("%s: the next step is due at %s", try.what, at)
+		}
+	}
+}
