@@ -153,6 +153,11 @@ func (s *Service) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, o re
 	if err := s.follow(tx, w, r, k); err != nil {
 		return err
 	}
+	if r.Status == record.Applied {
+		if err := s.trigger(tx, r); err != nil {
+			return err
+		}
+	}
 	if trigger, message := triggerOf(r); trigger != "" {
 		if err := s.notify(tx, r, trigger, message, actor); err != nil {
 			return err

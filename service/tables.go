@@ -145,6 +145,16 @@ var (
 			"workspace": one(func(n *record.Notification) string { return store.Join(n.Workspace, n.Name) }),
 		},
 	}
+	runTriggers = store.Table[record.RunTrigger]{
+		Name: "run trigger", ID: func(t *record.RunTrigger) string { return t.ID },
+		Unique: map[string]func(*record.RunTrigger) string{
+			"pair": func(t *record.RunTrigger) string { return store.Join(t.Workspace, t.Source) },
+		},
+		Lists: map[string]func(*record.RunTrigger) []string{
+			"workspace": one(func(t *record.RunTrigger) string { return store.Join(t.Workspace, t.ID) }),
+			"source":    one(func(t *record.RunTrigger) string { return store.Join(t.Source, t.ID) }),
+		},
+	}
 	deliveries = store.Table[record.Delivery]{
 		Name: "delivery", ID: func(d *record.Delivery) string { return d.ID },
 		Lists: map[string]func(*record.Delivery) []string{

@@ -407,6 +407,9 @@ func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
 			return err
 		}
 	}
+	if err := dropTriggers(tx, w.ID); err != nil {
+		return err
+	}
 	if err := s.dropWatch(tx, w.ID); err != nil {
 		return err
 	}

@@ -93,8 +93,8 @@ type Workspace struct {
 	GlobalState      bool   `json:"globalState,omitempty"` // every workspace of the organization may read its state
 	// InheritsMode: the workspace uses the execution mode of the organization.
 	InheritsMode bool `json:"inheritsMode,omitempty"`
-	// Triggers are settings for version control and for runs of other workspaces. They are stored for the
-	// programs that manage workspaces; they start no runs.
+	// Triggers are settings for version control, which are stored for the programs that manage workspaces and start
+	// no runs, and for runs that RunTriggers create.
 	Triggers Triggers `json:"triggers,omitzero"`
 	// Consumers are the workspaces whose runs may read the state.
 	Consumers  []string  `json:"consumers,omitempty"`
@@ -334,6 +334,15 @@ type Notification struct {
 	Last        *Response `json:"last,omitempty"`
 	CreatedAt   time.Time `json:"createdAt"`
 	UpdatedAt   time.Time `json:"updatedAt"`
+}
+
+// RunTrigger makes each applied run of a workspace create a run in another one.
+type RunTrigger struct {
+	ID        string    `json:"id"`
+	Workspace string    `json:"workspace"` // where the runs are created
+	Source    string    `json:"source"`    // the workspace whose runs create them
+	CreatedAt time.Time `json:"createdAt"`
+	CreatedBy string    `json:"createdBy"`
 }
 
 // Delivery is a notification that must still be sent. It is removed when it is sent or given up.

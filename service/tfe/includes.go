@@ -28,6 +28,7 @@ var (
 	withSet           = []string{"vars", "workspaces", "projects", "stacks"}
 	withNote          = []string{"actor", "comment"}
 	withToken         = []string{"created_by"}
+	withTrigger       = []string{"workspace", "sourceable"}
 )
 
 // includable lists the documents that can be included in the response of each path; other paths have none.
@@ -66,6 +67,8 @@ var includable = map[string][]string{
 	"varsets/{parent}":                             withSet,
 	"users/{owner}/authentication-tokens":          withToken,
 	"authentication-tokens/{token}":                withToken,
+	"workspaces/{ws}/run-triggers":                 withTrigger,
+	"run-triggers/{trigger}":                       withTrigger,
 }
 
 // readIncludes reads which related documents are requested. An unknown name is an error that clients can

@@ -163,6 +163,11 @@ func (s *server) routes() map[string]handler {
 		"POST organizations/{owner}/authentication-token":   newToken("organization", "owner"),
 		"DELETE organizations/{owner}/authentication-token": dropToken("organization"),
 
+		"GET workspaces/{ws}/run-triggers":  (*call).runTriggers,
+		"POST workspaces/{ws}/run-triggers": (*call).createRunTrigger,
+		"GET run-triggers/{trigger}":        (*call).runTrigger,
+		"DELETE run-triggers/{trigger}":     (*call).deleteRunTrigger,
+
 		"GET workspaces/{ws}/notification-configurations":  (*call).notifications,
 		"POST workspaces/{ws}/notification-configurations": (*call).createNotification,
 		"GET notification-configurations/{nc}":             (*call).notification,

@@ -78,6 +78,10 @@ func TestATokenForOneWorkspaceReadsNothingOfAnother(t *testing.T) {
 	notes := must(t, of(s.RunHistory(s.Admin, r.ID)))
 	said := must(t, of(s.Comments(s.Admin, r.ID)))
 
+	other := must(t, of(s.CreateWorkspace(s.Admin, "acme", service.WorkspaceSettings{
+		Name: servicetest.Ptr("canary-source"), Project: &project.ID})))
+	trigger := must(t, of(s.CreateRunTrigger(s.Admin, w.ID, other.ID)))
+
 	mine := s.NewWorkspace("mine")
 	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
 	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: mine.ID, Role: "admin"})))
@@ -89,7 +93,7 @@ func TestATokenForOneWorkspaceReadsNothingOfAnother(t *testing.T) {
 		"run": {r.ID}, "phase": {r.Plan.ID, r.Apply.ID}, "cv": {r.Configuration}, "sv": {sv.ID},
 		"output": {sv.Outputs[0].ID}, "project": {project.ID}, "team": {secret.ID}, "owner": {secret.ID, "acme"},
 		"access": {access.ID}, "nc": {n.ID}, "token": {kept.ID}, "event": {notes[0].ID}, "comment": {said[0].ID},
-		"user": {s.Admin.ID()}, "membership": {"ou-1"}, "tag": {"tag-x"},
+		"user": {s.Admin.ID()}, "membership": {"ou-1"}, "tag": {"tag-x"}, "trigger": {trigger.ID},
 	}
 	for _, pattern := range tfe.Routes() {
 		method, path, _ := strings.Cut(pattern, " ")

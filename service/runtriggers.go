@@ -1,0 +1,198 @@
+package service
+
+import (
+	"errors"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// maxSources is the maximum number of workspaces whose runs trigger runs of one workspace.
+const maxSources = 20
+
+// RunTriggerView is a run trigger with its workspaces.
+type RunTriggerView struct {
+	record.RunTrigger
+	Target, Origin *WorkspaceView
+}
+
+// viewTrigger returns a trigger if the actor may see both workspaces.
+func (a *Actor) viewTrigger(tx *store.Tx, t *record.RunTrigger) (*RunTriggerView, error) {
+	v := &RunTriggerView{RunTrigger: *t}
+	for id, to := range map[string]**WorkspaceView{t.Workspace: &v.Target, t.Source: &v.Origin} {
+		w, p, err := a.workspace(tx, id)
+		if err != nil {
+			return nil, err
+		}
+		*to = &WorkspaceView{*w, p}
+	}
+	return v, nil
+}
+
+// RunTriggers returns the triggers of a workspace: those that create runs in it or, with outbound, those by which its
+// runs create runs in others.
+func (s *Service) RunTriggers(a *Actor, workspace string, outbound bool) (out []*RunTriggerView, err error) {
+	index := "workspace"
+	if outbound {
+		index = "source"
+	}
+	err = s.store.View(func(tx *store.Tx) error {
+		w, err := a.allowed(tx, workspace, needReadRuns)
+		if err != nil {
+			return err
+		}
+		all, err := runTriggers.Select(tx, index, w.ID)
+		for _, t := range all {
+			v, err := a.viewTrigger(tx, t)
+			if errors.Is(err, ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			out = append(out, v)
+		}
+		return err
+	})
+	return out, told(err)
+}
+
+// RunTrigger returns a run trigger.
+func (s *Service) RunTrigger(a *Actor, id string) (v *RunTriggerView, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		t, err := runTriggers.Get(tx, id)
+		if err == nil {
+			v, err = a.viewTrigger(tx, t)
+		}
+		if err != nil {
+			return notFound("there is no run trigger %q, or you have no access to it", id)
+		}
+		return nil
+	})
+	return v, told(err)
+}
+
+// CreateRunTrigger makes each run that is applied in the workspace source create a run in another workspace, which uses
+// the current configuration there. Chains of triggers must not lead back: they would create runs for ever.
+func (s *Service) CreateRunTrigger(a *Actor, workspace, source string) (v *RunTriggerView, err error) {
+	err = s.audited(a, "run-trigger.create", workspace, func(tx *store.Tx) error {
+		w, err := a.allowed(tx, workspace, needAdmin)
+		if err != nil {
+			return err
+		}
+		from, err := a.allowed(tx, source, needReadRuns)
+		if errors.Is(err, ErrNotFound) || err == nil && from.Organization != w.Organization {
+			return invalid("Sourceable must be a workspace of the organization whose runs you may read")
+		}
+		if err != nil {
+			return err
+		}
+		there, err := runTriggers.Select(tx, "workspace", w.ID)
+		if err != nil {
+			return err
+		}
+		for _, t := range there {
+			if t.Source == from.ID {
+				v, err = a.viewTrigger(tx, t) // a repeated request
+				return err
+			}
+		}
+		if len(there) >= maxSources {
+			return invalid("A workspace has at most %d run triggers", maxSources)
+		}
+		back, err := triggersLeadTo(tx, w.ID, from.ID, map[string]bool{})
+		if err != nil {
+			return err
+		}
+		if back {
+			return invalid("Sourceable must not be triggered by the workspace itself: its runs would create runs for ever")
+		}
+		t := &record.RunTrigger{ID: newID("rt"), Workspace: w.ID, Source: from.ID, CreatedAt: s.now().UTC(),
+			CreatedBy: a.ID()}
+		if err := runTriggers.Put(tx, t); err != nil {
+			return err
+		}
+		v, err = a.viewTrigger(tx, t)
+		return err
+	})
+	return v, err
+}
+
+// triggersLeadTo reports whether a run of a workspace creates runs in another one, perhaps by way of others. seen has
+// the workspaces that were followed already.
+func triggersLeadTo(tx *store.Tx, from, to string, seen map[string]bool) (bool, error) {
+	if from == to {
+		return true, nil
+	}
+	if seen[from] {
+		return false, nil
+	}
+	seen[from] = true
+	all, err := runTriggers.Select(tx, "source", from)
+	if err != nil {
+		return false, err
+	}
+	for _, t := range all {
+		if leads, err := triggersLeadTo(tx, t.Workspace, to, seen); leads || err != nil {
+			return leads, err
+		}
+	}
+	return false, nil
+}
+
+// DeleteRunTrigger removes a run trigger.
+func (s *Service) DeleteRunTrigger(a *Actor, id string) error {
+	return s.audited(a, "run-trigger.delete", id, func(tx *store.Tx) error {
+		t, err := runTriggers.Get(tx, id)
+		if err == nil {
+			_, err = a.viewTrigger(tx, t)
+		}
+		if err != nil {
+			return notFound("there is no run trigger %q, or you have no access to it", id)
+		}
+		if _, err := a.allowed(tx, t.Workspace, needAdmin); err != nil {
+			return err
+		}
+		return runTriggers.Delete(tx, id)
+	})
+}
+
+// dropTriggers removes the triggers of a deleted workspace, in both directions.
+func dropTriggers(tx *store.Tx, workspace string) error {
+	for _, index := range []string{"workspace", "source"} {
+		for _, id := range runTriggers.List(tx, index, workspace) {
+			if err := runTriggers.Delete(tx, id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// trigger creates the runs that an applied run triggers, in the transaction that records that it is applied. Workspaces
+// without a configuration, and those whose runs the clients carry out, are omitted.
+func (s *Service) trigger(tx *store.Tx, applied *record.Run) error {
+	all, err := runTriggers.Select(tx, "source", applied.Workspace)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	from, err := workspaces.Get(tx, applied.Workspace)
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		w, err := workspaces.Get(tx, t.Workspace)
+		if err != nil {
+			return err
+		}
+		if w.ExecutionMode == record.ModeLocal || w.CurrentConfiguration == "" {
+			continue
+		}
+		if _, err := s.makeRun(tx, w, &record.Run{Configuration: w.CurrentConfiguration, Refresh: true,
+			CreatedBy: t.CreatedBy, Source: SourceAPI, AutoApply: w.Triggers.AutoApply,
+			Message: "Triggered by the run " + applied.ID + " of the workspace " + from.Name}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
