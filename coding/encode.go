@@ -24,9 +24,9 @@ type writer interface {
 	rare(b []byte, v cty.Value, ty cty.Type) ([]byte, bool)
 	// number returns false for numbers that are left to cty.
 	number(b []byte, f *big.Float) ([]byte, bool)
-	// before and after write what surrounds a value of a primitive type in a position of dynamic type.
-	before(b []byte, typeName string) []byte
-	after(b []byte, typeName string) []byte
+	// before and after write what surrounds a value in a position of dynamic type. typeText is the JSON of its type.
+	before(b []byte, typeText string) []byte
+	after(b []byte, typeText string) []byte
 	// list and object write the header of n elements; next writes the separator before the i-th of them, and
 	// between an attribute's name and its value; end writes the terminator.
 	list(b []byte, n int) []byte
@@ -59,7 +59,7 @@ func encode[F writer](f F, v cty.Value, ty cty.Type) ([]byte, bool) {
 }
 
 // appendValue appends a value of the given type, and returns false for cases that are left to cty: errors,
-// conversions, refinements of unknown values, tuples. Most encoded values are objects of primitive attributes and
+// conversions, refinements of unknown values. Most encoded values are objects of primitive attributes and
 // collections of them; cty's encoder, which builds a path to each attribute and first checks the conformance of all
 // types, took a tenth of an apply's CPU time.
 func appendValue[F writer](f F, b []byte, v cty.Value, ty cty.Type) ([]byte, bool) {
@@ -77,15 +77,18 @@ func appendValue[F writer](f F, b []byte, v cty.Value, ty cty.Type) ([]byte, boo
 		if of == cty.DynamicPseudoType { // it is known, so it is null
 			return f.null(b), true
 		}
-		name := primitiveName(of)
-		if name == "" {
-			return nil, false
+		text := primitiveText(of)
+		if text == "" {
+			// Each value has its own maps of types; those of the remembered type have layouts.
+			if text, of = described(of); text == "" {
+				return nil, false
+			}
 		}
-		b, ok := appendValue(f, f.before(b, name), v, of)
+		b, ok := appendValue(f, f.before(b, text), v, of)
 		if !ok {
 			return nil, false
 		}
-		return f.after(b, name), true
+		return f.after(b, text), true
 	case ty.IsPrimitiveType():
 		if of != ty {
 			return nil, false
@@ -101,19 +104,21 @@ func appendValue[F writer](f F, b []byte, v cty.Value, ty cty.Type) ([]byte, boo
 		return appendList(f, b, v, ty.ElementType())
 	case ty.IsMapType():
 		return appendMap(f, b, v, ty.ElementType())
+	case ty.IsTupleType():
+		return appendTuple(f, b, v, ty.TupleElementTypes())
 	}
 	return nil, false
 }
 
-// primitiveName returns the JSON name of a primitive type; empty for other types.
-func primitiveName(ty cty.Type) string {
+// primitiveText returns the JSON of a primitive type; empty for other types.
+func primitiveText(ty cty.Type) string {
 	switch ty {
 	case cty.String:
-		return "string"
+		return `"string"`
 	case cty.Number:
-		return "number"
+		return `"number"`
 	case cty.Bool:
-		return "bool"
+		return `"bool"`
 	}
 	return ""
 }
@@ -168,6 +173,19 @@ func appendList[F writer](f F, b []byte, v cty.Value, of cty.Type) ([]byte, bool
 		_, element := it.Element()
 		var ok bool
 		if b, ok = appendValue(f, f.next(b, i), element, of); !ok {
+			return nil, false
+		}
+	}
+	return f.endList(b), true
+}
+
+func appendTuple[F writer](f F, b []byte, v cty.Value, types []cty.Type) ([]byte, bool) {
+	b = f.list(b, len(types))
+	i := 0
+	for it := v.ElementIterator(); it.Next(); i++ {
+		_, element := it.Element()
+		var ok bool
+		if b, ok = appendValue(f, f.next(b, i), element, types[i]); !ok {
 			return nil, false
 		}
 	}
@@ -240,9 +258,17 @@ func (inMsgpack) number(b []byte, f *big.Float) ([]byte, bool) {
 	}
 }
 
-func (inMsgpack) before(b []byte, typeName string) []byte {
-	b = append(b, 0x92, 0xc4, byte(len(typeName)+2), '"')
-	return append(append(b, typeName...), '"')
+func (inMsgpack) before(b []byte, typeText string) []byte {
+	b = append(b, 0x92)
+	switch n := len(typeText); {
+	case n <= math.MaxUint8:
+		b = append(b, 0xc4, byte(n))
+	case n <= math.MaxUint16:
+		b = binary.BigEndian.AppendUint16(append(b, 0xc5), uint16(n))
+	default:
+		b = binary.BigEndian.AppendUint32(append(b, 0xc6), uint32(n))
+	}
+	return append(b, typeText...)
 }
 
 func (inMsgpack) after(b []byte, _ string) []byte { return b }
@@ -310,8 +336,8 @@ func (inJSON) number(b []byte, f *big.Float) ([]byte, bool) {
 
 func (inJSON) before(b []byte, _ string) []byte { return append(b, `{"value":`...) }
 
-func (inJSON) after(b []byte, typeName string) []byte {
-	return append(append(append(b, `,"type":"`...), typeName...), `"}`...)
+func (inJSON) after(b []byte, typeText string) []byte {
+	return append(append(append(b, `,"type":`...), typeText...), '}')
 }
 
 func (inJSON) list(b []byte, _ int) []byte { return append(b, '[') }

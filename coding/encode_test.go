@@ -35,7 +35,9 @@ func (m valueMaker) ofType(ty cty.Type) cty.Value {
 	switch {
 	case ty == cty.DynamicPseudoType:
 		return m.ofType([]cty.Type{cty.String, cty.Number, cty.Bool, cty.DynamicPseudoType, cty.List(cty.String),
-			cty.Object(map[string]cty.Type{"x": cty.Number})}[m.pick(6)])
+			cty.Object(map[string]cty.Type{"x": cty.Number, "<é\"": cty.DynamicPseudoType}),
+			cty.Tuple([]cty.Type{cty.String, cty.DynamicPseudoType, cty.Map(cty.String)}), cty.EmptyTuple,
+			cty.Object(map[string]cty.Type{strings.Repeat("n", 300): cty.Set(cty.String)})}[m.pick(9)])
 	case ty == cty.String:
 		return cty.StringVal([]string{"", "plain", "é<&>\u2028\"\\\n\x01", strings.Repeat("a", 31), strings.Repeat("b", 32),
 			strings.Repeat("c", 255), strings.Repeat("d", 256), strings.Repeat("e", 65536), "\xff\xfe"}[m.pick(9)])
@@ -59,6 +61,12 @@ func (m valueMaker) ofType(ty cty.Type) cty.Value {
 			attrs["b"] = cty.True // must be converted
 		}
 		return cty.ObjectVal(attrs)
+	case ty.IsTupleType():
+		elements := []cty.Value{}
+		for _, of := range ty.TupleElementTypes() {
+			elements = append(elements, m.ofType(of))
+		}
+		return cty.TupleVal(elements)
 	case ty.IsListType():
 		n := []int{0, 1, 15, 16, 20}[m.pick(5)]
 		if n == 0 || ty.ElementType() == cty.DynamicPseudoType {

@@ -48,17 +48,23 @@ func shortValue(data []byte, ty cty.Type, depth int) (v cty.Value, rest []byte, 
 	case ty == cty.Number:
 		return shortNumber(data)
 	case ty == cty.DynamicPseudoType && data[0] == 0x92: // its type and the value
-		plain, value := plainType(data[1:])
-		if plain == cty.NilType {
+		text, value, ok := bytesOf(data[1:])
+		if !ok {
 			return cty.NilVal, nil, false
 		}
-		return shortValue(value, plain, depth-1)
+		of, ok := typeOf(text)
+		if !ok {
+			return cty.NilVal, nil, false
+		}
+		return shortValue(value, of, depth-1)
 	case ty.IsObjectType():
 		return shortObject(data, ty.AttributeTypes(), depth)
 	case ty.IsMapType():
 		return shortMap(data, ty.ElementType(), depth)
 	case ty.IsListType(), ty.IsSetType():
 		return shortList(data, ty, depth)
+	case ty.IsTupleType():
+		return shortTuple(data, ty.TupleElementTypes(), depth)
 	}
 	return cty.NilVal, nil, false
 }
@@ -186,20 +192,33 @@ func shortList(data []byte, ty cty.Type, depth int) (v cty.Value, rest []byte, o
 	return cty.ListVal(elements), data, true
 }
 
-// plainType decodes the JSON of a primitive type in a msgpack string of up to 255 bytes; the result is cty.NilType
-// for any other type.
-func plainType(data []byte) (ty cty.Type, value []byte) {
-	if len(data) < 2 || data[0] != 0xc4 || len(data) <= 2+int(data[1]) {
-		return cty.NilType, nil
+func shortTuple(data []byte, types []cty.Type, depth int) (v cty.Value, rest []byte, ok bool) {
+	n, data, ok := lengthOf(data, array)
+	if !ok || n != uint64(len(types)) {
+		return cty.NilVal, nil, false
 	}
-	end := 2 + int(data[1])
-	switch string(data[2:end]) {
-	case `"string"`:
-		ty = cty.String
-	case `"number"`:
-		ty = cty.Number
-	case `"bool"`:
-		ty = cty.Bool
+	elements := make([]cty.Value, n)
+	for i := range elements {
+		if elements[i], data, ok = shortValue(data, types[i], depth-1); !ok {
+			return cty.NilVal, nil, false
+		}
 	}
-	return ty, data[end:]
+	return cty.TupleVal(elements), data, true
+}
+
+// bytesOf removes bytes of up to 65,535 from the front of data.
+func bytesOf(data []byte) (content, rest []byte, ok bool) {
+	var n, header int
+	switch {
+	case len(data) >= 2 && data[0] == 0xc4:
+		n, header = int(data[1]), 2
+	case len(data) >= 3 && data[0] == 0xc5:
+		n, header = int(binary.BigEndian.Uint16(data[1:])), 3
+	default:
+		return nil, nil, false
+	}
+	if len(data) < header+n {
+		return nil, nil, false
+	}
+	return data[header : header+n], data[header+n:], true
 }

@@ -36,6 +36,11 @@ func TestAttributesOfAnyTypeAreReadAsCtyReadsThem(t *testing.T) {
 		"an object":           cty.ObjectVal(map[string]cty.Value{"a": cty.StringVal("b"), "d": cty.Zero}),
 		"a map of any values": cty.MapVal(map[string]cty.Value{"k": cty.StringVal("v")}),
 		"tuples in tuples":    deep,
+		"a tuple": cty.TupleVal([]cty.Value{cty.StringVal("a"), cty.NullVal(cty.DynamicPseudoType), cty.EmptyObjectVal,
+			cty.UnknownVal(cty.Map(cty.Bool)), cty.EmptyTupleVal}),
+		"an object of objects": cty.ObjectVal(map[string]cty.Value{"<": cty.ObjectVal(map[string]cty.Value{
+			"l": cty.ListVal([]cty.Value{cty.StringVal("x")}), "u": cty.UnknownVal(cty.String).RefineNotNull()}),
+			strings.Repeat("n", 300): cty.SetValEmpty(cty.Bool)}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, id := range []cty.Value{cty.StringVal("i"), cty.NullVal(cty.String), cty.UnknownVal(cty.String),

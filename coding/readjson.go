@@ -179,7 +179,7 @@ func decimal(text string) bool {
 
 // dynamic decodes a value with its type.
 func (r *jsonReader) dynamic(depth int) (cty.Value, bool) {
-	const before, between, after = `{"value":`, `,"type":"`, `"}`
+	const before, between, after = `{"value":`, `,"type":`, `}`
 	whole := r.rest
 	if !r.word(before) {
 		return cty.NilVal, false
@@ -204,7 +204,7 @@ func (r *jsonReader) dynamic(depth int) (cty.Value, bool) {
 		return cty.NilVal, false
 	}
 	v, ok := r.value(ty, depth-1)
-	return v, ok && r.word(between) && r.word(primitiveName(ty)) && r.word(after)
+	return v, ok && r.word(between) && r.word(primitiveText(ty)) && r.word(after)
 }
 
 // typed removes a value with its type, and returns the text of the value.
