@@ -146,13 +146,13 @@ func TestNothingBeginsThatIsNotClaimedInTime(t *testing.T) {
 // returned it for ever.
 func TestATaskWhoseKeyNobodyGivesIsGivenUp(t *testing.T) {
 	for claim, c := range map[string]struct {
-		held   wire.Claim
-		buried bool
+		held    wire.Claim
+		revokes bool
 	}{
-		"nobody has claimed it":    {buried: true},
-		"another worker holds it":  {held: wire.Claim{Nonce: "other", Worker: "w2"}},
-		"a coordinator buried it":  {held: wire.Claim{Nonce: "c", Tombstone: true}},
-		"another worker buried it": {held: wire.Claim{Nonce: "other", Worker: "w2", Tombstone: true}},
+		"nobody has claimed it":     {revokes: true},
+		"another worker holds it":   {held: wire.Claim{Nonce: "other", Worker: "w2"}},
+		"a coordinator revoked it":  {held: wire.Claim{Nonce: "c", Tombstone: true}},
+		"another worker revoked it": {held: wire.Claim{Nonce: "other", Worker: "w2", Tombstone: true}},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestATaskWhoseKeyNobodyGivesIsGivenUp(t *testing.T) {
 					elapse(time.Second)
 					synctest.Wait()
 				}
-				if got := b.bus.register["a0"]; !ds[0].acked || (got != c.held) != c.buried ||
+				if got := b.bus.register["a0"]; !ds[0].acked || (got != c.held) != c.revokes ||
 					!(got.Tombstone || c.held.Worker != "") {
 					t.Errorf("acknowledged %t, and the register holds %+v", ds[0].acked, got)
 				}

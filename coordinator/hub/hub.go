@@ -32,7 +32,7 @@ type Hub struct {
 	transport   wire.Transport
 	coordinator string
 
-	line     line
+	waiters  waiters
 	workers  feed[wire.Heartbeat]
 	controls feed[wire.Control]
 	results  results
@@ -113,7 +113,7 @@ func (h *Hub) Decide(fn wire.Orphan) (remove func()) {
 // Acquire requests a permit in the coordinator's name. See wire.Semaphore.
 func (h *Hub) Acquire(ctx context.Context, limit string, r wire.PermitRequest) (wire.Permit, error) {
 	r.Coordinator = h.coordinator
-	defer h.line.enter(limit)()
+	defer h.waiters.enter(limit)()
 	return h.transport.Acquire(ctx, limit, r)
 }
 

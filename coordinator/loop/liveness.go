@@ -236,7 +236,7 @@ func (l *Loop) onRegistered(e Registered) {
 			l.onTombstone(e.Vertex)
 			return
 		}
-		l.discardAttempt(e.Vertex, "it was buried: "+w.reason)
+		l.discardAttempt(e.Vertex, "it was revoked: "+w.reason)
 	case e.Found:
 		l.held(e.Vertex, e.Claim.Worker)
 		w.listed, w.published = l.now, true

@@ -36,8 +36,8 @@ func (e *estate) resolve(at addr.Instance, id string) {
 	e.check(e.store.Commit(e.t.Context(), "default", "", tx))
 }
 
-// buried reports whether no worker can start the attempt any more.
-func (e *estate) buried() bool {
+// revoked reports whether no worker can start the attempt any more.
+func (e *estate) revoked() bool {
 	e.t.Helper()
 	c, err := e.session.Hub.ReadClaim(e.t.Context(), wire.TaskRef{Pool: "default", Coordinator: "c", Run: "gone",
 		Attempt: "a1"})
@@ -55,8 +55,8 @@ func TestWhatIsResolvedCannotBeginAnyMore(t *testing.T) {
 	e := newEstate(t)
 	e.apply(two)
 	e.resolve(e.suspect("fake_thing.a", "update"), "")
-	if !e.buried() {
-		t.Error("the attempt is not buried")
+	if !e.revoked() {
+		t.Error("the attempt is not revoked")
 	}
 	e.equal("state", existing(e.state()), []string{"fake_thing.a", "fake_thing.b"})
 }
@@ -86,8 +86,8 @@ func TestAPlanOverADoubtLeavesNothingThatCanBegin(t *testing.T) {
 	e.suspect("fake_thing.a", "update")
 	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
 	e.clean(diags)
-	if !e.buried() {
-		t.Error("the attempt is not buried")
+	if !e.revoked() {
+		t.Error("the attempt is not revoked")
 	}
 	e.equal("state", existing(e.state()), []string{"fake_thing.a", "fake_thing.b"})
 }

@@ -9,44 +9,44 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// line records which runs of this process wait for permits, so that background runs can give them priority.
-type line struct {
-	mu      sync.Mutex     // guards what follows
-	waiting map[string]int // by limit
+// waiters records which runs of this process wait for permits, so that background runs can give them priority.
+type waiters struct {
+	mu   sync.Mutex     // guards what follows
+	runs map[string]int // by limit
 	// changed is closed when a run begins or stops waiting.
 	changed chan struct{}
 }
 
 // enter records that a run waits for a permit of a limit, until leave is called.
-func (l *line) enter(limit string) (leave func()) {
-	l.add(limit, 1)
-	return func() { l.add(limit, -1) }
+func (w *waiters) enter(limit string) (leave func()) {
+	w.add(limit, 1)
+	return func() { w.add(limit, -1) }
 }
 
-func (l *line) add(limit string, n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.waiting == nil {
-		l.waiting = map[string]int{}
+func (w *waiters) add(limit string, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.runs == nil {
+		w.runs = map[string]int{}
 	}
-	if l.waiting[limit] += n; l.waiting[limit] == 0 {
-		delete(l.waiting, limit)
+	if w.runs[limit] += n; w.runs[limit] == 0 {
+		delete(w.runs, limit)
 	}
-	if l.changed != nil {
-		close(l.changed)
-		l.changed = nil
+	if w.changed != nil {
+		close(w.changed)
+		w.changed = nil
 	}
 }
 
-// look reports whether a run waits for a permit of a limit, and returns a channel that is closed when that may have
+// check reports whether a run waits for a permit of a limit, and returns a channel that is closed when that may have
 // changed.
-func (l *line) look(limit string) (waits bool, changed <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.changed == nil {
-		l.changed = make(chan struct{})
+func (w *waiters) check(limit string) (waits bool, changed <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.changed == nil {
+		w.changed = make(chan struct{})
 	}
-	return l.waiting[limit] > 0, l.changed
+	return w.runs[limit] > 0, w.changed
 }
 
 // errYielded is the cause of withdrawing a background run's request, which is repeated later.
@@ -75,7 +75,7 @@ func (h *Hub) quiet(ctx context.Context, limit, run string) error {
 	timer := time.NewTimer(elsewhere)
 	defer timer.Stop()
 	for {
-		waits, changed := h.line.look(limit)
+		waits, changed := h.waiters.check(limit)
 		if !waits {
 			contended, err := h.transport.Contended(ctx, limit, run)
 			if err != nil || !contended {
@@ -98,7 +98,7 @@ func (h *Hub) tryAcquire(ctx context.Context, limit string, r wire.PermitRequest
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		for {
-			waits, changed := h.line.look(limit)
+			waits, changed := h.waiters.check(limit)
 			if waits {
 				withdraw(errYielded)
 				return
