@@ -39,17 +39,17 @@ func request() url.Values {
 	}
 }
 
-// desk is the login page.
-type desk struct {
+// loginTest is a service with a login page, and a client of it.
+type loginTest struct {
 	t       *testing.T
 	server  *httptest.Server
 	harness *servicetest.Harness
 	now     time.Time
 }
 
-func newDesk(t *testing.T) *desk {
+func newLoginTest(t *testing.T) *loginTest {
 	t.Helper()
-	d := &desk{t: t, harness: servicetest.New(t), now: time.Now()}
+	d := &loginTest{t: t, harness: servicetest.New(t), now: time.Now()}
 	d.server = httptest.NewServer(login.Handler(login.Options{Service: d.harness.Service,
 		Now: func() time.Time { return d.now }, Logger: slog.New(slog.DiscardHandler)}))
 	d.server.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -57,7 +57,7 @@ func newDesk(t *testing.T) *desk {
 	return d
 }
 
-func (d *desk) post(path string, form url.Values) *http.Response {
+func (d *loginTest) post(path string, form url.Values) *http.Response {
 	d.t.Helper()
 	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.server.URL+path,
 		strings.NewReader(form.Encode()))
@@ -74,7 +74,7 @@ func (d *desk) post(path string, form url.Values) *http.Response {
 }
 
 // code logs in, and returns the code that the browser brings back.
-func (d *desk) code(username, password string) string {
+func (d *loginTest) code(username, password string) string {
 	d.t.Helper()
 	form := request()
 	form.Set("username", username)
@@ -90,7 +90,7 @@ func (d *desk) code(username, password string) string {
 	return to.Query().Get("code")
 }
 
-func (d *desk) exchange(code string, change func(url.Values)) (status int, token string) {
+func (d *loginTest) exchange(code string, change func(url.Values)) (status int, token string) {
 	d.t.Helper()
 	form := url.Values{
 		"grant_type": {"authorization_code"}, "client_id": {login.Client}, "code": {code},
@@ -112,7 +112,7 @@ func (d *desk) exchange(code string, change func(url.Values)) (status int, token
 }
 
 func TestSomebodyWhoLogsInGetsAToken(t *testing.T) {
-	d := newDesk(t)
+	d := newLoginTest(t)
 	me := d.harness.Admin.User.ID
 	if err := d.harness.SetPassword(d.harness.Admin, me, "correct horse battery"); err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestSomebodyWhoLogsInGetsAToken(t *testing.T) {
 
 // The audit log had the logins of command lines without the address that they came from.
 func TestTheAuditLogSaysFromWhereACommandLineLoggedIn(t *testing.T) {
-	d := newDesk(t)
+	d := newLoginTest(t)
 	if status, _ := d.exchange(d.code("root", d.harness.Token), nil); status != http.StatusOK {
 		t.Fatal(status)
 	}
@@ -149,7 +149,7 @@ func TestTheAuditLogSaysFromWhereACommandLineLoggedIn(t *testing.T) {
 }
 
 func TestNobodyElseGetsOne(t *testing.T) {
-	d := newDesk(t)
+	d := newLoginTest(t)
 	for what, try := range map[string][2]string{
 		"a wrong password": {"root", "nosuch"}, "nobody": {"nobody", "x"}, "nothing": {"", ""},
 	} {
@@ -173,7 +173,7 @@ func TestNobodyElseGetsOne(t *testing.T) {
 
 // A browser must not be sent anywhere but to the command line on its own machine.
 func TestABrowserIsSentNowhereElse(t *testing.T) {
-	d := newDesk(t)
+	d := newLoginTest(t)
 	for _, to := range []string{
 		"https://evil.example/login", "http://evil.example:10003/login", "http://localhost:80/login",
 		"http://localhost:10003/other",
@@ -190,7 +190,7 @@ func TestABrowserIsSentNowhereElse(t *testing.T) {
 }
 
 func TestGuessingIsSlow(t *testing.T) {
-	d := newDesk(t)
+	d := newLoginTest(t)
 	form := request()
 	form.Set("username", "nobody")
 	for i := range 30 {
@@ -207,7 +207,7 @@ func TestGuessingIsSlow(t *testing.T) {
 // The proof key protects against anybody who has seen the code: a request must not succeed without a proof key, nor
 // with a weaker one.
 func TestAProofKeyCannotBeLeftOut(t *testing.T) {
-	d := newDesk(t)
+	d := newLoginTest(t)
 	for what, change := range map[string]func(url.Values){
 		"no method": func(f url.Values) { f.Del("code_challenge_method") },
 		"the plain method": func(f url.Values) {
@@ -239,7 +239,7 @@ func TestAProofKeyCannotBeLeftOut(t *testing.T) {
 }
 
 func TestACodeIsGoodOnceHoweverManyAskAtOnce(t *testing.T) {
-	d := newDesk(t)
+	d := newLoginTest(t)
 	code := d.code("root", d.harness.Token)
 	tokens := make(chan string, 20)
 	var all sync.WaitGroup
@@ -272,7 +272,7 @@ func TestACodeIsGoodOnceHoweverManyAskAtOnce(t *testing.T) {
 
 // A page of another site could make the browser send the form, and write into the headers of the answer.
 func TestTheFormIsSentFromItsOwnPageAlone(t *testing.T) {
-	d := newDesk(t)
+	d := newLoginTest(t)
 	form := request()
 	form.Set("username", "root")
 	form.Set("password", d.harness.Token)

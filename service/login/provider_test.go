@@ -91,14 +91,14 @@ func newKey(t *testing.T) *identity.Key {
 
 // harness is a service whose users log in with a provider.
 type harness struct {
-	*desk
+	*loginTest
 	provider *identities
 	sessions []string // of users, with where they wanted to go
 }
 
 func newHarness(t *testing.T) *harness {
 	t.Helper()
-	h := &harness{desk: &desk{t: t, harness: servicetest.New(t), now: time.Now()}, provider: newIdentities(t)}
+	h := &harness{loginTest: &loginTest{t: t, harness: servicetest.New(t), now: time.Now()}, provider: newIdentities(t)}
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
 	h.server = httptest.NewServer(login.Handler(login.Options{

@@ -31,13 +31,13 @@ const chunk = 2000
 func (b *Recorder) Write(w io.Writer, piece Piece, now int64) error {
 	b.mu.Lock()
 	top := form{Version: Version, Cursor: b.cursor, Head: b.headAt(now), Counts: b.counts, Shortages: b.shorts}
-	n := len(b.pages)
+	n := len(b.entries)
 	b.mu.Unlock()
 	out := newTables(piece, n)
 	for from := 0; from < n; from += chunk {
 		b.mu.Lock()
 		for i := from; i < min(n, from+chunk); i++ {
-			out.add(&b.pages[i].Vertex)
+			out.add(&b.entries[i].Vertex)
 		}
 		b.mu.Unlock()
 	}

@@ -16,9 +16,9 @@ type Recorder struct {
 	mu       sync.Mutex // guards the fields below
 	head     Head
 	counts   Counts
-	pages    []page
-	at       map[int]int // the index in pages, by vertex number
-	newest   int         // the index of the page that changed last; -1: none
+	entries  []entry
+	at       map[int]int // the index in entries, by vertex number
+	newest   int         // the index of the entry that changed last; -1: none
 	cursor   uint64
 	shorts   []Shortage
 	waiters  chan struct{} // closed and replaced at each change
@@ -27,8 +27,8 @@ type Recorder struct {
 	lacking  func() // see OnShortage
 }
 
-// page is an entry in the list of vertices by their last change, newest first.
-type page struct {
+// entry is one in the list of vertices by their last change, newest first.
+type entry struct {
 	Vertex
 	added, changed uint64 // the cursors of these events
 	older, newer   int    // -1: none
@@ -63,16 +63,16 @@ func (r *Recorder) cleaned(texts ...*string) {
 func (r *Recorder) Add(list ...Vertex) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.pages) == 0 {
-		r.pages, r.at = make([]page, 0, len(list)), make(map[int]int, len(list))
+	if len(r.entries) == 0 {
+		r.entries, r.at = make([]entry, 0, len(list)), make(map[int]int, len(list))
 	}
 	for _, v := range list {
 		r.cleaned(&v.Failure, &v.Doubtful)
-		r.at[v.Number] = len(r.pages)
+		r.at[v.Number] = len(r.entries)
 		r.cursor++
-		r.pages = append(r.pages, page{Vertex: v, added: r.cursor, changed: r.cursor, older: -1, newer: -1})
+		r.entries = append(r.entries, entry{Vertex: v, added: r.cursor, changed: r.cursor, older: -1, newer: -1})
 		r.counts.add(v.Status, 1)
-		r.front(len(r.pages) - 1)
+		r.front(len(r.entries) - 1)
 	}
 	r.wake()
 }
@@ -86,7 +86,7 @@ func (r *Recorder) Update(number int, change func(*Vertex)) {
 	if !ok {
 		return
 	}
-	p := &r.pages[i]
+	p := &r.entries[i]
 	was, failure, doubtful := p.Status, p.Failure, p.Doubtful
 	change(&p.Vertex)
 	if p.Failure != failure {
@@ -112,7 +112,7 @@ func (r *Recorder) Lookup(number int) (Vertex, bool) {
 	if !ok {
 		return Vertex{}, false
 	}
-	return r.pages[i].Vertex, true
+	return r.entries[i].Vertex, true
 }
 
 // Note changes the data of the run as a whole. The pointers are valid until change returns. change replaces the
@@ -156,24 +156,24 @@ func (r *Recorder) Shortages() (begun int64, list []Shortage) {
 	return r.head.Begun, r.shorts
 }
 
-// unlink removes a page from the list; the caller moves it to the front.
+// unlink removes an entry from the list; the caller moves it to the front.
 func (r *Recorder) unlink(i int) {
-	p := &r.pages[i]
+	p := &r.entries[i]
 	if p.newer >= 0 {
-		r.pages[p.newer].older = p.older
+		r.entries[p.newer].older = p.older
 	} else if r.newest == i {
 		r.newest = p.older
 	}
 	if p.older >= 0 {
-		r.pages[p.older].newer = p.newer
+		r.entries[p.older].newer = p.newer
 	}
 }
 
 func (r *Recorder) front(i int) {
-	p := &r.pages[i]
+	p := &r.entries[i]
 	p.older, p.newer = r.newest, -1
 	if r.newest >= 0 {
-		r.pages[r.newest].newer = i
+		r.entries[r.newest].newer = i
 	}
 	r.newest = i
 }
@@ -205,11 +205,11 @@ func (r *Recorder) Counts() Counts {
 func (r *Recorder) Each(see func(*Vertex)) {
 	for from := 0; ; from += chunk {
 		r.mu.Lock()
-		to := min(len(r.pages), from+chunk)
+		to := min(len(r.entries), from+chunk)
 		for i := from; i < to; i++ {
-			see(&r.pages[i].Vertex)
+			see(&r.entries[i].Vertex)
 		}
-		ended := to == len(r.pages)
+		ended := to == len(r.entries)
 		r.mu.Unlock()
 		if ended {
 			return
@@ -221,10 +221,10 @@ func (r *Recorder) Each(see func(*Vertex)) {
 func (r *Recorder) Model(now int64) *Model {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := &Model{Cursor: r.cursor, Head: r.headAt(now), Counts: r.counts, Vertices: make([]Vertex, len(r.pages)),
+	m := &Model{Cursor: r.cursor, Head: r.headAt(now), Counts: r.counts, Vertices: make([]Vertex, len(r.entries)),
 		Shortages: r.shorts}
-	for i := range r.pages {
-		m.Vertices[i] = r.pages[i].Vertex
+	for i := range r.entries {
+		m.Vertices[i] = r.entries[i].Vertex
 	}
 	slices.SortFunc(m.Vertices, func(x, y Vertex) int { return x.Number - y.Number })
 	return m
@@ -247,9 +247,9 @@ func (r *Recorder) Since(cursor uint64, now int64) *Changes {
 		cursor = 0
 	}
 	c := &Changes{Cursor: r.cursor, Head: r.headAt(now), Counts: r.counts, Shortages: r.shorts}
-	for i := r.newest; i >= 0 && r.pages[i].changed > cursor; i = r.pages[i].older {
-		v := r.pages[i].Vertex
-		if r.pages[i].added <= cursor {
+	for i := r.newest; i >= 0 && r.entries[i].changed > cursor; i = r.entries[i].older {
+		v := r.entries[i].Vertex
+		if r.entries[i].added <= cursor {
 			v.Module, v.Address, v.Deposed, v.Type, v.After = "", "", "", "", nil
 		}
 		c.Vertices = append(c.Vertices, v)
