@@ -10,12 +10,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 
-	"github.com/zclconf/go-cty/cty"
-
+	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/renewal"
@@ -58,41 +56,6 @@ type Options struct {
 	// Own is the set of objects that the run has locked, if others change the state at the same time; nil if it has
 	// the whole state.
 	Own locks.Set
-}
-
-// Counts are the numbers of changes that were made.
-type Counts struct{ Added, Changed, Destroyed, Imported, Forgotten int }
-
-// Plus returns the sum.
-func (c Counts) Plus(o Counts) Counts {
-	return Counts{c.Added + o.Added, c.Changed + o.Changed, c.Destroyed + o.Destroyed, c.Imported + o.Imported,
-		c.Forgotten + o.Forgotten}
-}
-
-// CountDone counts the changes of a plan whose vertices are done. An update that turned out to change nothing counts,
-// because a journal does not record that.
-func CountDone(p *plan.Plan, done func(v int) bool) (n Counts) {
-	for v, vx := range p.Graph.Vertices {
-		if vx.Change < 0 || !done(v) {
-			continue
-		}
-		c := p.Changes[vx.Change]
-		switch {
-		case vx.Kind == plan.DestroyObject && (c.Action == plan.Forget || c.Action == plan.ForgetThenCreate):
-			n.Forgotten++
-		case vx.Kind == plan.DestroyObject:
-			n.Destroyed++
-		case vx.Kind != plan.ApplyObject:
-		case c.Action == plan.Update:
-			n.Changed++
-		case c.Action != plan.NoOp:
-			n.Added++
-		}
-		if vx.Kind == plan.ApplyObject && c.Importing != nil {
-			n.Imported++
-		}
-	}
-	return n
 }
 
 // Applier is the applying program.
@@ -257,128 +220,6 @@ func (a *Applier) block(i addr.Instance) *values.Resource {
 	return m.ResourceBlock(i.Resource)
 }
 
-// Begin returns the changes that come before any operation: those found by refreshing and moves, and outputs that
-// are already known or removed.
-func (a *Applier) Begin() []state.Change {
-	changes := a.ownChanges(difference(a.state, a.Plan.Prior))
-	if a.Plan.Mode == plan.Destroy {
-		for _, o := range a.Plan.Outputs {
-			changes = append(changes, state.SetOutput{Name: o.Name})
-		}
-		a.state.Apply(changes...)
-		return changes
-	}
-	for _, o := range a.Plan.Outputs {
-		declared := a.Code.Tree.Root.Module.Outputs[o.Name]
-		switch {
-		case declared == nil && o.Action == plan.Delete:
-			changes = append(changes, state.SetOutput{Name: o.Name})
-		case declared != nil && (o.Action == plan.Create || o.Action == plan.Update) &&
-			a.Plan.Mode == plan.RefreshOnly && !declared.Ephemeral:
-			// Values that depend on removed objects will never become known.
-			value := cty.UnknownAsNull(o.After)
-			changes = append(changes, state.SetOutput{Name: o.Name, Output: &state.Output{Value: value,
-				Sensitive: o.Sensitive, Deprecated: declared.Deprecated}})
-		case declared != nil && (o.Action == plan.Create || o.Action == plan.Update) &&
-			o.After.IsWhollyKnown() && len(declared.Preconditions) == 0 && !declared.Ephemeral:
-			changes = append(changes, state.SetOutput{Name: o.Name, Output: &state.Output{Value: o.After,
-				Sensitive: o.Sensitive, Deprecated: declared.Deprecated}})
-		}
-	}
-	changes = a.ownChanges(changes)
-	a.state.Apply(changes...)
-	return changes
-}
-
-// difference returns the changes from one state's objects to another's. Resources that the states share cost
-// nothing.
-func difference(from, to *state.State) []state.Change {
-	var out []state.Change
-	each := func(s *state.State, fn func(addr.Instance, state.DeposedKey, *state.Object)) {
-		for abs, r := range s.Resources {
-			if from.Resources[abs] == to.Resources[abs] {
-				continue
-			}
-			for k, i := range r.Instances {
-				if i.Current != nil {
-					fn(abs.Instance(k), state.CurrentObject, i.Current)
-				}
-				for dk, o := range i.Deposed {
-					fn(abs.Instance(k), dk, o)
-				}
-			}
-		}
-	}
-	each(from, func(a addr.Instance, k state.DeposedKey, _ *state.Object) {
-		if to.Object(a, k) == nil {
-			out = append(out, state.SetObject{Addr: a, Deposed: k})
-		}
-	})
-	each(to, func(a addr.Instance, k state.DeposedKey, o *state.Object) {
-		if old := from.Object(a, k); old == nil || (old != o && !old.Equal(o)) ||
-			from.ProviderOf(a) != to.ProviderOf(a) {
-			out = append(out, state.SetObject{Addr: a, Deposed: k, Provider: to.ProviderOf(a), Object: o})
-		}
-	})
-	return out
-}
-
-// End returns the changes that come after all operations: the current check results.
-func (a *Applier) End() []state.Change {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	changes := []state.Change{a.endChecks()}
-	if a.Plan.Mode == plan.Destroy {
-		changes = append(changes, a.dataGone()...)
-	}
-	a.state.Apply(changes...)
-	return changes
-}
-
-// dataGone removes the data that was read, because nothing uses it any more; for a part of a configuration, that of
-// the part: targets themselves, or what is neither excluded nor a dependency of an excluded object. The caller has
-// the lock.
-func (a *Applier) dataGone() []state.Change {
-	var out []state.Change
-	kept := a.keptData()
-	for abs, r := range a.state.Resources {
-		if abs.Resource.Mode != addr.Data {
-			continue
-		}
-		for k := range r.Instances {
-			if at := abs.Instance(k); !kept(at) {
-				out = append(out, state.SetObject{Addr: at})
-			}
-		}
-	}
-	return out
-}
-
-// keptData returns a function that reports whether a destroy keeps the data of an instance. The caller has the
-// lock.
-func (a *Applier) keptData() func(addr.Instance) bool {
-	p := a.Plan
-	among := func(list []addr.Target, i addr.Instance) bool {
-		return slices.ContainsFunc(list, func(t addr.Target) bool { return t.Contains(i) })
-	}
-	if len(p.Targets) > 0 {
-		return func(i addr.Instance) bool { return !among(p.Targets, i) }
-	}
-	needed := map[addr.ConfigResource]bool{}
-	for abs, r := range a.state.Resources {
-		for k, i := range r.Instances {
-			if len(p.Excludes) == 0 || i.Current == nil || i.Current.Dependencies == nil ||
-				!among(p.Excludes, abs.Instance(k)) {
-				continue
-			}
-			for d := range i.Current.Dependencies.All() {
-				needed[d.Value()] = true
-			}
-		}
-	}
-	return func(i addr.Instance) bool { return among(p.Excludes, i) || needed[i.Config()] }
-}
-
 // State returns the current state. The caller must not modify it, nor call State while the run is in progress.
 func (a *Applier) State() *state.State { return a.state }
 
@@ -391,41 +232,6 @@ func (a *Applier) Counts() Counts {
 
 // Graph implements program.Program.
 func (a *Applier) Graph() *dag.Graph { return a.graph }
-
-// Describe implements program.Program.
-func (a *Applier) Describe(v int) program.Description {
-	vx := a.Plan.Graph.Vertices[v]
-	if vx.Change < 0 {
-		return program.Description{Address: vx.Address, Hidden: true}
-	}
-	c := a.Plan.Changes[vx.Change]
-	d := program.Description{
-		Address: vx.Address, Class: c.Addr.Resource.Type, Hidden: a.Plan.Hidden(v),
-		Called: func() (string, string) { return values.IDOf(c.Before) },
-	}
-	switch vx.Kind {
-	case plan.DestroyObject:
-		d.Action = "delete"
-		if c.Action == plan.Forget || c.Action == plan.ForgetThenCreate {
-			d.Action = "forget"
-		}
-		d.Deposed = string(c.Deposed)
-		if c.Action == plan.CreateThenDelete {
-			d.Deposed = string(a.deposedKey(c.Addr))
-		}
-	case plan.ReadObject:
-		d.Action = "read"
-	default:
-		switch c.Action {
-		case plan.NoOp:
-		case plan.Update:
-			d.Action = "update"
-		default:
-			d.Action = "create"
-		}
-	}
-	return d
-}
 
 // Prepare implements program.Program.
 func (a *Applier) Prepare(ctx context.Context, v int) program.Step {
@@ -507,18 +313,15 @@ func (a *Applier) Complete(ctx context.Context, v int, r *wire.Result) program.S
 
 // fold processes a result. A panic in it is a bug, but must not lose the object in the result.
 func (a *Applier) fold(v int, then func(*wire.Result) program.Step, r *wire.Result) (step program.Step) {
-	defer func() {
-		if p := recover(); p != nil {
-			step = program.Step{
-				Doubt: &program.Unstorable{Reason: fmt.Sprintf("the answer could not be worked with: %v", p)},
-				Diags: diag.Errors("Bug in Millipede", fmt.Sprintf(
-					"The coordinator failed while it took the answer about %s: %v. Please report this with the "+
-						"following.\n\n%s",
-					a.Plan.Graph.Vertices[v].Address, p, debug.Stack()), nil),
-			}
+	err := bug.Catch(func() error { step = then(r); return nil })
+	if panicked := (*bug.Error)(nil); errors.As(err, &panicked) {
+		return program.Step{
+			Doubt: &program.Unstorable{Reason: fmt.Sprintf("the result could not be processed: %v", panicked.Value)},
+			Diags: diag.Errors("Bug in Millipede", fmt.Sprintf("The coordinator failed while it processed the result "+
+				"about %s: %s", a.Plan.Graph.Vertices[v].Address, err), nil),
 		}
-	}()
-	return then(r)
+	}
+	return step
 }
 
 // effect is what a finished step passes to Accept.
