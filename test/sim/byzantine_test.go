@@ -14,28 +14,29 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// liarPool is the pool that the liar may work for. The objects in it may be damaged; those outside must not.
-const liarPool = "east"
+// byzantinePool is the pool that the byzantine worker may work for. Objects in it may be damaged, others must not be.
+const byzantinePool = "east"
 
-// lied reports whether a pool is the liar's.
-func (w *world) lied(pool string) bool { return w.options.liar && pool == liarPool }
+// isByzantine reports whether a pool is that of the byzantine worker.
+func (w *world) isByzantine(pool string) bool { return w.options.byzantine && pool == byzantinePool }
 
-// liar is a worker of one pool that knows all attempts of all pools, and says about them whatever it likes:
-// heartbeats, claims, tombstones and results, of which some are sealed with the keys that it is given. NATS holds
-// it to the subjects of its pool. It has chance of its own.
-type liar struct {
+// byzantine is a worker of one pool that forges messages. It knows the attempts of all pools, and sends heartbeats,
+// claims, tombstones and results about them; it seals some results with the keys that it is given. NATS lets it
+// publish only under the subjects of its pool. It has a source of randomness of its own.
+type byzantine struct {
 	w      *world
 	chance *rand.Rand
 	rand   io.Reader
 	ring   *wire.Keyring
-	lies   int
+	// forgeries counts the forged messages.
+	forgeries int
 }
 
-// registers are the keys as the server has them, without a way there.
+// registers gives access to the keys on the server, without a connection.
 type registers struct{ n *nats }
 
 func (r registers) PutKey(context.Context, string, string, string, []byte) error {
-	panic("sim: nobody asks")
+	panic("sim: the byzantine worker stores no keys")
 }
 
 func (r registers) GetKey(_ context.Context, pool, run, recipient string) ([]byte, error) {
@@ -43,32 +44,32 @@ func (r registers) GetKey(_ context.Context, pool, run, recipient string) ([]byt
 	return sealed, found(sealed != nil)
 }
 
-// liarNames are the names that it takes: one of its own, and that of an honest worker of another pool.
-var liarNames = []string{"liar", "w1"}
+// byzantineNames are the names that it uses: its own, and that of an honest worker of another pool.
+var byzantineNames = []string{"byzantine", "w1"}
 
-func (w *world) addLiar() {
-	l := &liar{w: w, chance: rand.New(rand.NewPCG(w.seed, 3)), rand: seeded(fmt.Sprintf("liar %d", w.seed))}
+func (w *world) addByzantine() {
+	l := &byzantine{w: w, chance: rand.New(rand.NewPCG(w.seed, 3)), rand: seeded(fmt.Sprintf("byzantine %d", w.seed))}
 	var err error
-	if l.ring, err = wire.NewKeyring(registers{w.nats}, keyPair("liar"), l.rand); err != nil {
+	if l.ring, err = wire.NewKeyring(registers{w.nats}, keyPair("byzantine"), l.rand); err != nil {
 		panic(err)
 	}
-	w.nats.liarKey = l.ring.PublicKey()
-	w.after(time.Second, l.lie)
+	w.nats.byzantineKey = l.ring.PublicKey()
+	w.after(time.Second, l.forge)
 }
 
-// lie says something that is not true, again and again, until the weather is calm: then it is found out, and put away.
-func (l *liar) lie() {
+// forge forges a message, and schedules the next one. When no more faults are injected, the worker is removed instead.
+func (l *byzantine) forge() {
 	w := l.w
 	if w.calm {
 		for _, pool := range w.options.pools {
-			for _, name := range liarNames {
+			for _, name := range byzantineNames {
 				delete(w.nats.workers, wire.HeartbeatSubject(pool, name))
 			}
 		}
 		return
 	}
-	l.lies++
-	w.faults["lies"]++
+	l.forgeries++
+	w.faults["forgeries"]++
 	kind := l.chance.IntN(8)
 	if len(w.nats.known) == 0 {
 		kind = 0
@@ -78,7 +79,7 @@ func (l *liar) lie() {
 		recent := w.nats.known[max(0, len(w.nats.known)-12):]
 		ref = recent[l.chance.IntN(len(recent))]
 	}
-	as := liarPool
+	as := byzantinePool
 	if l.chance.IntN(2) == 0 {
 		as = w.options.pools[l.chance.IntN(len(w.options.pools))]
 		if kind > 0 {
@@ -86,7 +87,7 @@ func (l *liar) lie() {
 		}
 	}
 	// NATS lets nobody publish under the subjects of a pool that it does not work for.
-	if as == liarPool || w.options.without == guardSubject {
+	if as == byzantinePool || w.options.without == guardSubject {
 		ref.Pool = as
 		switch kind {
 		case 0, 1:
@@ -99,13 +100,13 @@ func (l *liar) lie() {
 			l.result(ref)
 		}
 	}
-	w.after(100*time.Millisecond+time.Duration(l.chance.Int64N(int64(900*time.Millisecond))), l.lie)
+	w.after(100*time.Millisecond+time.Duration(l.chance.Int64N(int64(900*time.Millisecond))), l.forge)
 }
 
-func (l *liar) name() string { return liarNames[l.chance.IntN(len(liarNames))] }
+func (l *byzantine) name() string { return byzantineNames[l.chance.IntN(len(byzantineNames))] }
 
-// beat says that all attempts there are lie with this worker.
-func (l *liar) beat(pool string) {
+// beat claims in a heartbeat that this worker executes the last attempts of all pools.
+func (l *byzantine) beat(pool string) {
 	w := l.w
 	h := wire.Heartbeat{
 		Worker: l.name(), Pools: []string{pool}, Slots: 1 + l.chance.IntN(3), Version: "sim",
@@ -120,40 +121,40 @@ func (l *liar) beat(pool string) {
 	if err != nil {
 		panic(err)
 	}
-	w.note("the liar: %s lives, and has everything", subject)
+	w.note("the byzantine worker: heartbeat %s with all attempts", subject)
 	w.nats.workers[subject] = seen{heard, time.Now()}
 	w.nats.tell(false, heard)
 }
 
 // claim takes an attempt, or says that nobody may start it.
-func (l *liar) claim(ref wire.TaskRef) {
+func (l *byzantine) claim(ref wire.TaskRef) {
 	c := wire.Claim{
-		Nonce: fmt.Sprintf("lie%d", l.lies), Worker: l.name(), At: time.Now(),
-		Tombstone: l.chance.IntN(2) == 0, Reason: "it is said",
+		Nonce: fmt.Sprintf("forged%d", l.forgeries), Worker: l.name(), At: time.Now(),
+		Tombstone: l.chance.IntN(2) == 0, Reason: "forged",
 	}
-	l.w.note("the liar: claims %s, tombstone %v", wire.ClaimSubject(ref), c.Tombstone)
+	l.w.note("the byzantine worker: claims %s, tombstone %v", wire.ClaimSubject(ref), c.Tombstone)
 	l.w.nats.claim(ref, c)
 }
 
-// swallow takes a task and does nothing about it.
-func (l *liar) swallow(pool string) {
+// swallow takes a task and never executes it.
+func (l *byzantine) swallow(pool string) {
 	done := false
 	l.w.nats.tasks.remove(func(m *message) bool {
 		take := !done && m.ref.Pool == pool
 		done = done || take
 		if take {
-			l.w.note("the liar: swallows the task of %s", m.ref.Attempt)
+			l.w.note("the byzantine worker: swallows the task of %s", m.ref.Attempt)
 		}
 		return take
 	})
 }
 
-// result returns the result of an attempt.
-func (l *liar) result(ref wire.TaskRef) {
+// result forges the result of an attempt.
+func (l *byzantine) result(ref wire.TaskRef) {
 	w := l.w
 	claim := w.nats.claims[wire.ClaimSubject(ref)]
 	if claim.Nonce == "" && l.chance.IntN(2) == 0 {
-		claim = w.nats.claim(ref, wire.Claim{Nonce: fmt.Sprintf("lie%d", l.lies), Worker: l.name(), At: time.Now()})
+		claim = w.nats.claim(ref, wire.Claim{Nonce: fmt.Sprintf("forged%d", l.forgeries), Worker: l.name(), At: time.Now()})
 	}
 	r := &wire.Result{
 		Attempt: ref.Attempt, Nonce: claim.Nonce, Worker: claim.Worker, Pool: ref.Pool, Started: time.Now(),
@@ -168,7 +169,8 @@ func (l *liar) result(ref wire.TaskRef) {
 		r.Diagnostics = []wire.Diagnostic{{Severity: 'E', Summary: "It has failed"}}
 	default:
 		object := cty.ObjectVal(map[string]cty.Value{
-			"id": cty.StringVal(fmt.Sprintf("lie%d", l.lies)), "name": cty.StringVal(fmt.Sprintf("s1-%s99-1", liarPool)),
+			"id":   cty.StringVal(fmt.Sprintf("forged%d", l.forgeries)),
+			"name": cty.StringVal(fmt.Sprintf("s1-%s99-1", byzantinePool)),
 			"size": cty.NumberIntVal(1), "refs": cty.ListValEmpty(cty.String),
 		})
 		data, err := msgpack.Marshal(object, thingSchema.Block.ImpliedType())
@@ -178,23 +180,24 @@ func (l *liar) result(ref wire.TaskRef) {
 		r.Apply = &wire.ApplyResult{Object: data, SchemaVersion: 1}
 	}
 	ctx := context.Background()
-	sealer, err := l.ring.Open(ctx, ref.Pool, ref.Run) // where it has no key, it says so in the clear
+	sealer, err := l.ring.Open(ctx, ref.Pool, ref.Run) // without a key, the result is not encrypted
 	packer := wire.Packer{Run: ref.Run, Sealer: sealer, Rand: l.rand}
 	packed, perr := packer.Pack(ctx, wire.ResultSubject(ref), wire.EncodeResult(r))
 	if perr != nil {
 		panic(perr)
 	}
-	w.note("the liar: result %s, sealed %v", wire.ResultSubject(ref), err == nil)
+	w.note("the byzantine worker: result %s, sealed %v", wire.ResultSubject(ref), err == nil)
 	w.nats.results.publish(ref, packed, "")
 	w.nats.results.messages[len(w.nats.results.messages)-1].forged = true
 }
 
-// mustNotFailForLies checks that a run without operations in the liar's pool does not fail because of messages from
-// there.
-func (s *site) mustNotFailForLies(said string) {
+// mustNotFailForForgeries checks that a run without operations in the byzantine worker's pool does not fail because of
+// messages of that pool.
+func (s *site) mustNotFailForForgeries(said string) {
 	w := s.w
 	failed := strings.Contains(said, "protocol between coordinator and workers")
-	if failed && w.options.liar && !w.options.loss && s != w.sites[0] {
-		w.violate("trust", "%s, which has nothing in pool %s, failed for what is said there: %s", s.name, liarPool, said)
+	if failed && w.options.byzantine && !w.options.loss && s != w.sites[0] {
+		w.violate("trust", "%s, which has nothing in pool %s, failed because of messages of that pool: %s", s.name,
+			byzantinePool, said)
 	}
 }

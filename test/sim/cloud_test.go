@@ -114,14 +114,14 @@ func (c *cloud) begin(e *cloudRequest, r provider.ApplyRequest) {
 	running := 0
 	for o := range c.busy {
 		// a request that a cloud continues when its provider is gone is no operation of ours any more
-		if !o.by.dead && !w.lied(w.poolOf(o.name)) && o.run == e.run {
+		if !o.by.dead && !w.isByzantine(w.poolOf(o.name)) && o.run == e.run {
 			running++
 		}
 	}
 	if running > w.options.slots {
 		w.violate("limit", "%d operations run at a time, the limit is %d", running, w.options.slots)
 	}
-	if site == nil || w.lied(w.poolOf(e.name)) {
+	if site == nil || w.isByzantine(w.poolOf(e.name)) {
 		return
 	}
 	if e.verb == "delete" {
@@ -144,7 +144,7 @@ func (c *cloud) apply(e *cloudRequest, r provider.ApplyRequest, half bool) (cty.
 	delete(c.busy, e)
 	w.note("cloud: %s %s takes effect", e.verb, e.name)
 	violate := w.violate
-	if w.lied(w.poolOf(e.name)) {
+	if w.isByzantine(w.poolOf(e.name)) {
 		violate = func(string, string, ...any) {}
 	}
 	switch e.verb {

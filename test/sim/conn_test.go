@@ -104,14 +104,14 @@ func (d *delivery) Ref() wire.TaskRef { return d.m.ref }
 func (d *delivery) Data() []byte      { return d.m.data }
 func (d *delivery) Sequence() uint64  { return d.m.seq }
 
-// key tells the messages of one attempt apart, of which a liar sends many: the end of a run releases all that it holds
-// in no order, and who stands at a gate under one key is let through in the order of arrival. Without this such seeds
-// were not replayed exactly.
+// key identifies a message: a byzantine worker sends many for one attempt. The end of a run releases its messages in no
+// particular order, and calls with equal keys pass a gate in the order of arrival; so seeds with equal keys would not be
+// replayed exactly.
 func (d *delivery) key() string { return fmt.Sprintf("%s #%d", d.m.ref.Attempt, d.m.seq) }
 
 func (d *delivery) Ack(ctx context.Context) error {
 	return d.c.request(ctx, "Ack", d.key(), func() error {
-		if d.q == &d.c.n.results && !d.m.forged && !d.c.p.w.lied(d.m.ref.Pool) {
+		if d.q == &d.c.n.results && !d.m.forged && !d.c.p.w.isByzantine(d.m.ref.Pool) {
 			d.c.p.w.mustBeRecorded(d.m.ref)
 		}
 		d.q.remove(func(m *message) bool { return m == d.m })
@@ -375,11 +375,11 @@ func (c *conn) Workers(ctx context.Context) (list []wire.Worker, err error) {
 				list = append(list, wire.Worker{Heartbeat: s.Heartbeat, Since: time.Since(s.at)})
 			}
 		}
-		if c.p.w.options.liar {
+		if c.p.w.options.byzantine {
 			for _, pool := range c.p.w.options.pools {
-				for _, name := range liarNames {
+				for _, name := range byzantineNames {
 					s, ok := c.n.workers[wire.HeartbeatSubject(pool, name)]
-					if ok && s.PublicKey == c.n.liarKey {
+					if ok && s.PublicKey == c.n.byzantineKey {
 						list = append(list, wire.Worker{Heartbeat: s.Heartbeat, Since: time.Since(s.at)})
 					}
 				}

@@ -197,8 +197,8 @@ func (w *world) holds(attempt string) bool {
 	return false
 }
 
-// nemesis makes faults, again and again.
-func (w *world) nemesis() {
+// injectFaults injects a fault, and schedules the next one.
+func (w *world) injectFaults() {
 	if w.calm {
 		return
 	}
@@ -257,7 +257,7 @@ func (w *world) nemesis() {
 			w.nats.loseTail(1 + w.chance.IntN(3))
 		}
 	}
-	w.after(w.between(o.pace/4, o.pace*2), w.nemesis)
+	w.after(w.between(o.pace/4, o.pace*2), w.injectFaults)
 }
 
 // supervise starts workers again that have gone by themselves.

@@ -19,10 +19,10 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// ledger is the oracle of a state that several change at once. It hears of each call that changes the store, and
-// keeps what must come of it: who may have which locks, what each run has changed, and the versions, each of which
-// is that of the one before with the changes of one run. So the versions are a serial order of the runs; that each
-// run did what it would have done alone, in its place in that order, is checked by what its objects were made from.
+// ledger is the oracle of a state that several runs change at once. It observes each call that changes the store, and
+// computes the result that the call must have: who holds which locks, the changes of each run, and the versions. Each
+// version is the previous one with the changes of one run, so the versions are a serial order of the runs. That each run
+// did what it would have done alone at its place in that order is checked by the inputs of its objects.
 type ledger struct {
 	t        *team
 	line     []*asked // in the order in which they asked

@@ -24,26 +24,26 @@ const (
 
 // nats is the server: its durable data, and its listeners. The world's loop changes it, under the world's lock.
 type nats struct {
-	w        *world
-	born     int
-	tasks    stream
-	results  stream
-	claims   map[string]wire.Claim
-	claimed  []string // in order
-	blobs    map[string][]byte
-	names    map[string]string
-	keys     map[string][]byte
-	limits   map[string]*limit
-	order    []string // of the limits
-	conns    []*conn
-	serving  []*serving
-	takers   []*taker
-	turn     int
-	watchers []*watcher
-	workers  map[string]seen
-	known    []wire.TaskRef // of all tasks
-	liarKey  string
-	failing  time.Time // since when nothing can be stored; zero: it can
+	w            *world
+	born         int
+	tasks        stream
+	results      stream
+	claims       map[string]wire.Claim
+	claimed      []string // in order
+	blobs        map[string][]byte
+	names        map[string]string
+	keys         map[string][]byte
+	limits       map[string]*limit
+	order        []string // of the limits
+	conns        []*conn
+	serving      []*serving
+	takers       []*taker
+	turn         int
+	watchers     []*watcher
+	workers      map[string]seen
+	known        []wire.TaskRef // of all tasks
+	byzantineKey string
+	failing      time.Time // since when nothing can be stored; zero: it can
 }
 
 func newNats(w *world) *nats {

@@ -110,7 +110,7 @@ func (s *site) mustAllBeKnown() {
 		}
 	}
 	for _, id := range w.cloud.ids() {
-		if w.lied(w.poolOf(w.cloud.objects[id].name())) {
+		if w.isByzantine(w.poolOf(w.cloud.objects[id].name())) {
 			continue
 		}
 		if t := w.cloud.objects[id]; strings.HasPrefix(t.name(), s.name+"-") && !known[id] && !known[t.name()] {
@@ -154,7 +154,7 @@ func (s *site) mustNotBeNeeded(e *cloudRequest) {
 // check looks at the state after each commit: it knows nothing that no cloud has made.
 func (s *site) check() {
 	for _, r := range s.records() {
-		if s.w.lied(r.pool) {
+		if s.w.isByzantine(r.pool) {
 			continue
 		}
 		if r.status == state.InDoubt && r.doubt == nil {
@@ -186,7 +186,7 @@ func (s *site) compare(when string) {
 	inState := map[string]bool{}
 	var have []string
 	for _, r := range s.records() {
-		if w.lied(r.pool) {
+		if w.isByzantine(r.pool) {
 			continue
 		}
 		t := w.cloud.objects[r.attrs.ID]
@@ -210,7 +210,7 @@ func (s *site) compare(when string) {
 		have = append(have, r.attrs.Name)
 	}
 	for _, id := range w.cloud.ids() {
-		if w.lied(w.poolOf(w.cloud.objects[id].name())) {
+		if w.isByzantine(w.poolOf(w.cloud.objects[id].name())) {
 			continue
 		}
 		if t := w.cloud.objects[id]; strings.HasPrefix(t.name(), s.name+"-") && !inState[id] {
@@ -218,7 +218,7 @@ func (s *site) compare(when string) {
 		}
 	}
 	slices.Sort(have)
-	lied := func(name string) bool { return w.lied(w.poolOf(name)) }
+	lied := func(name string) bool { return w.isByzantine(w.poolOf(name)) }
 	if want := slices.DeleteFunc(slices.Clone(s.goals[s.at].names), lied); !slices.Equal(have, want) {
 		w.violate("goal", "%s %s: there is %v, and wanted was %v", s.name, when, have, want)
 	}
@@ -241,7 +241,7 @@ func (w *world) makeGoals(name string) (goals []goal) {
 	for i := range blocks {
 		b := &block{gen: 1, size: 1, first: w.chance.IntN(3) == 0, pool: w.drawPool(name)}
 		for j := range i {
-			if w.chance.IntN(w.options.sparse) == 0 && !w.lied(b.pool) && !w.lied(blocks[j].pool) {
+			if w.chance.IntN(w.options.sparse) == 0 && !w.isByzantine(b.pool) && !w.isByzantine(blocks[j].pool) {
 				b.refs = append(b.refs, j)
 			}
 		}

@@ -21,7 +21,7 @@ func (o *options) layOut(chance *rand.Rand) {
 	default:
 		o.pools = append(o.pools, "east", "west")[:2+chance.IntN(2)]
 		o.fair = kind == 3
-		o.liar = !o.fair && chance.IntN(2) == 0
+		o.byzantine = !o.fair && chance.IntN(2) == 0
 	}
 	if !o.fair {
 		return
@@ -34,7 +34,7 @@ func (o *options) layOut(chance *rand.Rand) {
 
 // team makes the options those of a seed in which several change one state at once: there is one pool, and faults.
 func (o *options) team() {
-	o.pools, o.fair, o.liar, o.narrow = []string{honest}, false, false, 0
+	o.pools, o.fair, o.byzantine, o.narrow = []string{honest}, false, false, 0
 	o.slots += 2
 	o.sites = 1
 }
@@ -74,13 +74,13 @@ func (b *block) own(site string, i int) string {
 	return fmt.Sprintf("%s-%s%d-%d", site, kind, i, b.gen)
 }
 
-// drawPool draws the pool of a site's block. Only the first site has something in the pool that a liar works for.
+// drawPool draws the pool of a site's block. Only the first site has something in the pool of the byzantine worker.
 func (w *world) drawPool(site string) string {
 	if len(w.options.pools) == 1 {
 		return honest
 	}
 	pool := w.options.pools[w.layout.IntN(len(w.options.pools))]
-	if w.lied(pool) && site != "s1" {
+	if w.isByzantine(pool) && site != "s1" {
 		return honest
 	}
 	return pool
@@ -196,8 +196,8 @@ func (w *world) poolOf(name string) string {
 	return honest
 }
 
-// ready lists what could be made in a pool now: what the first plan of a site, which is being carried out, wants, of
-// which nothing is there or in progress, and all that it refers to is durable as it is to be.
+// ready lists the objects that could be created in a pool now. The first plan of a site, which is being applied, creates
+// them; none of them exists or is being created, and everything that they refer to is durable in its planned form.
 func (w *world) ready(pool string) (names []string) {
 	for _, s := range w.sites {
 		if !s.applying || s.at > 0 { // later plans delete, and what waits for that is not known here

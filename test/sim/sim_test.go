@@ -66,10 +66,10 @@ type options struct {
 	without                             guard
 	pools                               []string // the first is honest
 	// fair: there are no faults from the beginning, and much to do, so that idle slots are noticed.
-	fair   bool
-	liar   bool // one of the pools has a worker that lies
-	sparse int  // an object refers to each of so many
-	narrow int  // slots of a limit over what is not in the first pool; 0: there is none
+	fair      bool
+	byzantine bool // one of the pools has a worker that forges messages
+	sparse    int  // an object refers to each of so many
+	narrow    int  // slots of a limit over what is not in the first pool; 0: there is none
 }
 
 // draw draws the options of a seed.
@@ -188,8 +188,8 @@ func (w *world) play(dir string) {
 			pool: honest, slots: 3}, 0)
 	}
 	w.addPools(dir)
-	if w.options.liar {
-		w.addLiar()
+	if w.options.byzantine {
+		w.addByzantine()
 	}
 	for i := range w.options.sites {
 		name := fmt.Sprintf("s%d", i+1)
@@ -201,7 +201,7 @@ func (w *world) play(dir string) {
 		w.sites = append(w.sites, s)
 		w.after(w.between(0, 3*time.Second), s.work)
 	}
-	w.after(w.between(0, 5*time.Second), w.nemesis)
+	w.after(w.between(0, 5*time.Second), w.injectFaults)
 	w.after(time.Second, w.supervise)
 	w.drawFailures()
 	if w.calm = w.options.fair; w.calm {

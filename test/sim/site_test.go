@@ -97,7 +97,7 @@ func (s *site) command(steal string) {
 		defer s.w.mu.Unlock()
 		s.w.note("%s: %s", p.name, said)
 		s.said = append(s.said, p.name+": "+said)
-		s.mustNotFailForLies(said)
+		s.mustNotFailForForgeries(said)
 		if s.current == p {
 			s.current = nil
 		}

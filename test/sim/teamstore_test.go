@@ -18,7 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// teamStore is the service's way to the store. The ledger hears of all that it changes.
+// teamStore is the store as the service uses it. It reports all changes to the ledger.
 type teamStore struct {
 	*handle
 	team *team
