@@ -60,7 +60,7 @@ func (q *queue) openWaitingLogs(made []*record.Run) {
 func waitsInLine(r *record.Run) bool { return !r.PlanOnly && !r.SavePlan }
 
 // firstInLine returns ErrConflict if an earlier run of the workspace is still waiting. Two runs may be
-// committed at the same time, and the queue then hears of them in any order.
+// committed at the same time; the queue then learns of them in any order.
 func firstInLine(tx *store.Tx, r *record.Run) error {
 	for _, id := range runs.List(tx, "active", r.Workspace) {
 		o, err := runs.Get(tx, id)

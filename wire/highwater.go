@@ -15,8 +15,8 @@ type HighWater struct {
 	// Claims are the positions of the registers, by pool, for the pools that were asked for; Outcomes are those of the
 	// results, where each pool has its own.
 	Claims, Outcomes map[string]Position
-	// Full says, by pool, what takes no more messages and what is to be done. It is about the moment, and neither
-	// compared nor recorded.
+	// Full names, by pool, the streams that accept no more messages, with what the user can do. It describes the moment,
+	// and is neither compared nor recorded.
 	Full map[string]string `json:"-"`
 }
 
@@ -48,7 +48,7 @@ func (h HighWater) Of(pools []string) HighWater {
 	return h
 }
 
-// Room returns ErrFull with what is full and what is to be done, and nil if nothing is.
+// Room returns nil if all streams accept messages, and else ErrFull with the text of one that is full.
 func (h HighWater) Room() error {
 	for _, pool := range slices.Sorted(maps.Keys(h.Full)) {
 		return fmt.Errorf("%w: %s", ErrFull, h.Full[pool])

@@ -115,7 +115,7 @@ func (l *Loop) warn(detail string) {
 	}
 }
 
-// shouldReport reports whether a violation is to be shown: it was not shown before, and no more than maxAlarms were.
+// shouldReport reports whether to show a violation: each is shown once, and no more than maxAlarms are shown.
 func (l *Loop) shouldReport(detail string) bool {
 	if len(l.alarms) > maxAlarms || slices.Contains(l.alarms, detail) {
 		return false

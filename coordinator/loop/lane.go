@@ -277,7 +277,7 @@ func (l *Loop) onTombstone(v int) {
 	w := l.vertices[v].work
 	why := diag.List{diag.New(diag.Warning, "Operation not started", fmt.Sprintf("The task for %s was given up: %s.",
 		w.desc.Address, w.reason), nil)}
-	if w.lost < maxLost { // else it is told with the failure
+	if w.lost < maxLost { // otherwise the failure of the vertex includes it
 		l.tell(v, why)
 	}
 	l.notStarted(v, why)

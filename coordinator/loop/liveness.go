@@ -335,7 +335,7 @@ func (l *Loop) onSuspected(v int) {
 	if w == nil {
 		return
 	}
-	l.releasePlace(w) // its worker has no slot any more, or none that anybody knows of
+	l.releasePlace(w) // its worker has no slot any more, or an unknown one
 	if w.over {
 		l.arrive(v)
 		l.confirm(w)

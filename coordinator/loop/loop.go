@@ -117,7 +117,7 @@ type Loop struct {
 	broken    error
 	probes    FailureTimer // with the regular look at the message store
 	refusing  bool         // the message store stores nothing
-	// silentSince is since when NATS does not answer; zero while it does. The user is told of it once.
+	// silentSince is the time since which NATS has not answered; zero while it does. The user is informed once.
 	silentSince time.Time
 	silenceTold bool
 

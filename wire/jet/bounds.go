@@ -199,7 +199,7 @@ func (t *topology) bind(ctx context.Context, s jetstream.Stream) (jetstream.Stre
 	return s, nil
 }
 
-// full returns what is to be said of a stream that takes no more messages; empty for one that has room.
+// full returns the text about a stream that accepts no more messages; empty for one that has room.
 func full(info *jetstream.StreamInfo) string {
 	limit := info.Config.MaxBytes
 	if limit <= 0 {

@@ -131,7 +131,7 @@ func metadata(o Object) map[string]any {
 func answer(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // who is gone does not hear it
+	_ = json.NewEncoder(w).Encode(v) // the client may have closed the connection
 }
 
 func refuse(w http.ResponseWriter, code int, reason, message string) {
