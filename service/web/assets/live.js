@@ -97,7 +97,10 @@ export function follow() {
     changed: soon,
     reset: soon,
     open: () => { trouble.hidden = true; },
-    lost: () => { trouble.hidden = false; },
+    lost: () => {
+      trouble.hidden = false;
+      refresh(); // if the session has ended, the page is loaded again, and asks for a login
+    },
   });
 }
 
