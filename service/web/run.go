@@ -105,7 +105,7 @@ func (c *call) run() error {
 	return c.render(http.StatusOK, "run", page{
 		Title: title(&v.Run) + " of " + v.On.Name, Section: "overview",
 		Crumbs: []crumb{{v.Organization, at("app", v.Organization)},
-			{v.On.Name, at("app", v.Organization, v.On.Name)}, {"Run " + v.ID, p.Address}},
+			{v.On.Name, at("app", v.Organization, v.On.Name)}, {v.ID, p.Address}},
 		Events: p.Address + "/events?cursor=" + cursor.String(),
 	}, p)
 }

@@ -20,6 +20,8 @@ func (s *site) functions() template.FuncMap {
 		"took":   took,
 		"status": statusOf,
 		"needs":  needs,
+		"urgent": func(a service.Attention) bool { return a == service.HasDoubts || a == service.LastFailed },
+		"locker": locker,
 		"mark":   func(action string) string { return actionWords[action][0] },
 		"verb":   func(action string) string { return actionWords[action][1] },
 		"todo": func(action string) string {
@@ -147,6 +149,15 @@ func statusOf(s record.RunStatus) badge {
 		return badge{"Failed", "bad"}
 	}
 	return badge{string(s), "quiet"}
+}
+
+// locker says who has locked a workspace; empty for nobody. Most locks are those of the last run, whose status says
+// enough.
+func locker(v *service.Overview) string {
+	if v.Run != nil && v.Lock.Kind == "run" && v.Lock.ID == v.Run.ID {
+		return "the run"
+	}
+	return v.Holder
 }
 
 // needs says why a workspace needs a person; empty if it does not.

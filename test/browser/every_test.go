@@ -342,7 +342,7 @@ func TestTheRestIsShownAndChanged(t *testing.T) {
 	s.shows("token.create")
 	s.screenshot("audit", 1100, 600)
 	s.open("/app/settings/doubts")
-	s.shows("There is none.")
+	s.shows("No operation is in doubt.")
 }
 
 // The stream of a page breaks when the service ends. The page says so, and continues when the service is available
