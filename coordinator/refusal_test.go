@@ -39,11 +39,19 @@ func (w *warned) Diagnostics(list diag.List) {
 func refusingRun(t *testing.T, fault func(after time.Duration, op mem.Op) error) (out loop.Outcome, took time.Duration,
 	warnings int64, err error) {
 	t.Helper()
+	return refusingRuns(t, fault, func(time.Duration, mem.Op) error { return nil })
+}
+
+// refusingRuns is refusingRun with faults of the run that goes on.
+func refusingRuns(t *testing.T, fault, later func(after time.Duration, op mem.Op) error) (out loop.Outcome,
+	took time.Duration, warnings int64, err error) {
+	t.Helper()
 	store := statemem.New(statemem.Options{})
 	began, healthy := time.Now(), false
+	var again time.Time
 	system := mem.New(mem.Options{Fault: func(op mem.Op) mem.Fault {
 		if healthy {
-			return mem.Fault{}
+			return mem.Fault{Before: later(time.Since(again), op)}
 		}
 		return mem.Fault{Before: fault(time.Since(began), op)}
 	}})
@@ -63,7 +71,7 @@ func refusingRun(t *testing.T, fault func(after time.Duration, op mem.Op) error)
 	out, err = run("a", New)
 	took = time.Since(began)
 	if err != nil {
-		healthy = true
+		healthy, again = true, time.Now()
 		resumed, again := run("b", func(o Options) *Runner {
 			r, err := Resume(t.Context(), o)
 			if err != nil {
@@ -171,6 +179,29 @@ func TestAnOutageOfMinutesIsWaitedFor(t *testing.T) {
 		})
 		if err != nil || out.Status != "done" {
 			t.Errorf("%v, %s", err, out.Status)
+		}
+	})
+}
+
+// A run that was resumed while the disk of the server was full failed at once, and left everything that it had begun: it
+// checks whether the streams have lost anything, and the check was the only call that was not repeated.
+func TestARunIsResumedWhileTheMessageStoreTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := 0
+		out, _, _, err := refusingRuns(t, func(after time.Duration, op mem.Op) error {
+			if after > 3*time.Second && stores(op) {
+				return wire.ErrStore
+			}
+			return nil
+		}, func(after time.Duration, op mem.Op) error {
+			if after < 20*time.Second && op.Name == "HighWater" {
+				refused++
+				return wire.ErrStore
+			}
+			return nil
+		})
+		if !errors.Is(err, loop.ErrStore) || out.Status != "interrupted" || refused == 0 {
+			t.Errorf("%v, %s, %d refusals", err, out.Status, refused)
 		}
 	})
 }

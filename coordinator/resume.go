@@ -40,8 +40,8 @@ func Resume(ctx context.Context, o Options) (*Runner, error) {
 }
 
 // open commits the changes that come before the first vertex, and checks whether the transport has lost data since the
-// run used it last.
-func (r *Runner) open(ctx context.Context) error {
+// run used it last. stop ends the wait for a server that does not answer the check.
+func (r *Runner) open(ctx, stop context.Context) error {
 	if r.Store == nil {
 		return nil
 	}
@@ -60,7 +60,11 @@ func (r *Runner) open(ctx context.Context) error {
 		r.inbox.put(loop.LostData{Older: true})
 		return nil
 	}
-	now, err := r.Hub.HighWater(ctx, slices.Sorted(maps.Keys(mark.Claims)))
+	var now wire.HighWater
+	err = repeat(stop, func(ctx context.Context) (err error) {
+		now, err = r.Hub.HighWater(ctx, slices.Sorted(maps.Keys(mark.Claims)))
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("asking NATS for its streams: %w", err)
 	}
@@ -104,15 +108,19 @@ func (r *Runner) close(ctx context.Context, out *loop.Outcome) error {
 	return nil
 }
 
-// purge removes the messages of the run from the streams. While the server is away or has no room, it retries for up to
-// loop.StoreTimeout.
+// purge removes the messages of the run from the streams.
 func (r *Runner) purge(ctx context.Context) error {
+	return repeat(ctx, func(ctx context.Context) error { return r.Hub.PurgeRun(ctx, r.RunID) })
+}
+
+// repeat makes a call again while the server is away or has no room, for up to loop.StoreTimeout.
+func repeat(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, loop.StoreTimeout)
 	defer cancel()
 	again := time.NewTicker(loop.TickEvery)
 	defer again.Stop()
 	for {
-		err := r.Hub.PurgeRun(ctx, r.RunID)
+		err := call(ctx)
 		if err == nil || !loop.Outage(err) && !errors.Is(err, wire.ErrStore) {
 			return err
 		}

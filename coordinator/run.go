@@ -235,7 +235,7 @@ func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
 			_ = bug.Catch(func() error { out = r.loop.Outcome(); return nil }) // it may panic, too
 		}
 	}()
-	if err := r.open(base); err != nil {
+	if err := r.open(base, ctx); err != nil {
 		cancel(err)
 		return r.loop.Outcome(), err
 	}
