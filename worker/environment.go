@@ -65,14 +65,31 @@ func (w *Worker) environment(ctx context.Context, pool string, t *wire.Task) (*w
 	return v, nil
 }
 
+// openEnvironment fetches an environment. While NATS is away it waits, because the operation has done nothing yet, and
+// its result could not be published either; for the key it waits up to keyWait.
 func (w *Worker) openEnvironment(ctx context.Context, pool string, e *wire.Environment) (*wire.Variables, error) {
-	waiting, enough := context.WithTimeout(ctx, keyWait)
-	defer enough()
-	sealer, err := w.keys.open(waiting, pool, e.Run)
 	var retry backoff
-	for errors.Is(err, wire.ErrNoKey) && retry.wait(waiting) {
-		sealer, err = w.keys.open(waiting, pool, e.Run)
+	var keyless time.Time // when the key was missing first
+	for {
+		v, err := w.fetchEnvironment(ctx, pool, e)
+		switch {
+		case errors.Is(err, wire.ErrDisconnected), errors.Is(err, wire.ErrUnanswered):
+			keyless = time.Time{}
+		case !errors.Is(err, wire.ErrNoKey):
+			return v, err
+		case keyless.IsZero():
+			keyless = w.Now()
+		case w.Now().Sub(keyless) >= keyWait:
+			return nil, err
+		}
+		if !w.again(ctx, &retry) {
+			return nil, err
+		}
 	}
+}
+
+func (w *Worker) fetchEnvironment(ctx context.Context, pool string, e *wire.Environment) (*wire.Variables, error) {
+	sealer, err := w.keys.open(ctx, pool, e.Run)
 	if err != nil {
 		return nil, err
 	}
