@@ -68,6 +68,7 @@ type Store struct {
 	path    string
 	opts    Options
 	session string // distinguishes this opening of the file from earlier ones
+	created bool   // this opening has created the file
 
 	queue queue
 	names names // used only by the writer
@@ -148,6 +149,7 @@ func (s *Store) prepare(info journal.LockInfo) error {
 		if err := s.update(layOut); err != nil {
 			return err
 		}
+		s.created = true
 	}
 	if err := s.view(s.readRequests); err != nil {
 		return err

@@ -135,6 +135,12 @@ func (s *Store) openKey(ctx context.Context) (key *seal.Key, stale bool, err err
 		return nil, false, err
 	case wrapped == nil && !encrypts:
 		return nil, false, nil
+	case wrapped == nil && empty && s.created:
+		// No page of the file has ever had content, so it need not be replaced by a copy later.
+		if key, err := s.sealNew(ctx); err == nil {
+			return key, false, nil
+		}
+		return nil, true, nil // whoever writes tries again, and gets the error
 	case wrapped == nil && empty:
 		return nil, true, nil
 	case wrapped == nil:
@@ -228,11 +234,7 @@ func (s *Store) reseal(ctx context.Context) (err error) {
 	var wrapped []byte
 	var key *seal.Key
 	if s.opts.Wrapper != nil && s.opts.Wrapper.Encrypts() {
-		secret := seal.NewSecret()
-		if wrapped, err = s.opts.Wrapper.Seal(ctx, secret); err != nil {
-			return err
-		}
-		if key, err = seal.NewKey(secret); err != nil {
+		if key, wrapped, err = s.newKey(ctx); err != nil {
 			return err
 		}
 	}
@@ -259,6 +261,27 @@ func (s *Store) reseal(ctx context.Context) (err error) {
 	s.key = key
 	s.names.forget()
 	return nil
+}
+
+// newKey makes a key, and returns it also in its encrypted form.
+func (s *Store) newKey(ctx context.Context) (key *seal.Key, wrapped []byte, err error) {
+	secret := seal.NewSecret()
+	if wrapped, err = s.opts.Wrapper.Seal(ctx, secret); err != nil {
+		return nil, nil, err
+	}
+	key, err = seal.NewKey(secret)
+	return key, wrapped, err
+}
+
+// sealNew seals a store that never had content, in one transaction. The caller holds the lock.
+func (s *Store) sealNew(ctx context.Context) (*seal.Key, error) {
+	key, wrapped, err := s.newKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return key, s.updating(func(tx *bbolt.Tx) error {
+		return errors.Join(tx.Bucket(metaBucket).Put(sealKey, wrapped), fixFormat(tx))
+	})
 }
 
 // newSuffix is the suffix of the copy while it is written.

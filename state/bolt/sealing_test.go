@@ -217,6 +217,54 @@ func TestAnEmptyStoreIsBoundToNoKey(t *testing.T) {
 	}
 }
 
+// Each new store was written twice: without a seal, and then, before the first run, as a sealed copy in another file.
+func TestANewStoreIsSealedWithoutACopy(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state.db")
+	s := openWith(t, path, &passphrase{now: "a"})
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, s)
+	check(t, s)
+	after, err := os.Stat(path)
+	if err := errors.Join(err, s.Check(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if !os.SameFile(before, after) || lies(t, dir) {
+		t.Errorf("replaced: %v; in the clear: %v", !os.SameFile(before, after), lies(t, dir))
+	}
+	s = openWith(t, path, &passphrase{now: "a"})
+	check(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openWith(t, path, &passphrase{now: "b"})
+	if _, err := s.Load(t.Context(), "default"); !errors.Is(err, journal.ErrSealed) {
+		t.Errorf("without the key: %v", err)
+	}
+}
+
+// keyless is a wrapper whose key provider cannot be reached.
+type keyless struct{ passphrase }
+
+var errUnreachable = errors.New("the key provider cannot be reached")
+
+func (*keyless) Seal(context.Context, []byte) ([]byte, error) { return nil, errUnreachable }
+
+func TestANewStoreThatCannotBeSealedCanBeReadAndNotWritten(t *testing.T) {
+	s := openWith(t, filepath.Join(t.TempDir(), "state.db"), &keyless{passphrase{now: "a"}})
+	if _, err := s.Load(t.Context(), "default"); err != nil {
+		t.Error(err)
+	}
+	err := s.Commit(t.Context(), "default", "", journal.Tx{Changes: []state.Change{state.SetOutput{Name: "o",
+		Output: &state.Output{Value: cty.StringVal(hush)}}}})
+	if !errors.Is(err, errUnreachable) {
+		t.Errorf("the commit comes to %v", err)
+	}
+}
+
 func TestACopyThatACrashLeftIsRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	if err := os.WriteFile(path+".new", []byte(hush), 0o600); err != nil {
