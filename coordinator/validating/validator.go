@@ -170,28 +170,39 @@ func (v *Validator) imports(n *graph.Node) diag.List {
 	var diags diag.List
 	root := v.Store.Root().Scope
 	for _, b := range v.Code.Imports(n.ConfigResource()) {
-		rep := eval.Once
+		reps := []eval.Repetition{eval.Once}
 		if b.ForEach != nil {
-			rep = eval.Repetition{EachKey: cty.UnknownVal(cty.String), EachValue: cty.DynamicVal}
 			repeating := eval.Repeating{AllowUnknown: true, AllowTuple: true}
-			_, _, more := root.EvalForEach(v.Code.Expr(b.ForEach), repeating)
+			elements, _, more := root.EvalForEach(v.Code.Expr(b.ForEach), repeating)
 			diags = diags.Append(more)
-		}
-		if b.ID != nil {
-			_, _, more := root.EvalImportID(v.Code.Expr(b.ID), rep, true)
-			diags = diags.Append(more)
-		}
-		if b.Identity != nil {
-			identity := v.Code.Schemas.Identity(n.Resource.Source, n.Resource.Addr.Type)
-			if identity == nil {
-				diags = diags.Append(values.NoIdentity(n.Resource.Addr.Type, b.Identity.Range().Ptr()))
-				continue
+			reps = reps[:0]
+			for _, e := range elements {
+				reps = append(reps, e.Repetition())
 			}
-			_, _, more := root.EvalImportIdentity(v.Code.Expr(b.Identity), identity.ImportType(), rep, true)
-			diags = diags.Append(more)
+		}
+		for _, rep := range reps {
+			diags = diags.Append(v.importOne(n, b, rep))
 		}
 	}
 	return diags
+}
+
+// importOne checks the ID or the identity of one import of a block.
+func (v *Validator) importOne(n *graph.Node, b *config.Import, rep eval.Repetition) diag.List {
+	root := v.Store.Root().Scope
+	switch {
+	case b.ID != nil:
+		_, _, diags := root.EvalImportID(v.Code.Expr(b.ID), rep, true)
+		return diags
+	case b.Identity != nil:
+		identity := v.Code.Schemas.Identity(n.Resource.Source, n.Resource.Addr.Type)
+		if identity == nil {
+			return diag.List{values.NoIdentity(n.Resource.Addr.Type, b.Identity.Range().Ptr())}
+		}
+		_, _, diags := root.EvalImportIdentity(v.Code.Expr(b.Identity), identity.ImportType(), rep, true)
+		return diags
+	}
+	return nil
 }
 
 // ask sets the provider's check as the vertex's task. There is at most one per vertex: in validation, a module

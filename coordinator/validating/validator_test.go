@@ -176,6 +176,12 @@ check "c" {
 		"imports for each of what is only known later pass": {
 			"variable \"ids\" {}\nimport {\n for_each = var.ids\n to = fake_thing.a[each.key]\n" +
 				" id = each.value\n}\n" + thing("for_each = var.ids"), ""},
+		"an import by null for one of each": {"import {\n for_each = { a = \"1\", b = null }\n" +
+			" to = fake_thing.a[each.key]\n id = each.value\n}\n" + thing(`for_each = toset(["a", "b"])`),
+			"cannot be null"},
+		"an import by a sensitive ID for one of each": {"import {\n for_each = { a = sensitive(\"1\") }\n" +
+			" to = fake_thing.a[each.key]\n id = each.value\n}\n" + thing(`for_each = toset(["a"])`),
+			"cannot be sensitive"},
 		"an ignore_changes of what is not there": {thing("lifecycle {\n ignore_changes = [nosuch]\n}"), "nosuch"},
 		"an ignore_changes of what the provider decides is useless": {thing("lifecycle {\n ignore_changes = [id]\n}"),
 			"Redundant ignore_changes element"},

@@ -283,6 +283,7 @@ func (c *Code) ImportReferences(n *graph.Node) []eval.Reference {
 		for _, e := range []hcl.Expression{b.ID, b.Identity, b.ForEach} {
 			out = append(out, c.Expr(e).References()...)
 		}
+		out = append(out, eval.ImportTargetReferences(b.To)...)
 	}
 	return out
 }

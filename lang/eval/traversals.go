@@ -102,6 +102,17 @@ func (s *Scope) EvalImportTarget(to hcl.Expression, rep Repetition) (addr.Instan
 	}
 }
 
+// ImportTargetReferences returns the references in the keys of an import's target.
+func ImportTargetReferences(to hcl.Expression) []Reference {
+	var out []Reference
+	_, _, _ = traversal(to, func(key hcl.Expression) (cty.Value, diag.List) {
+		refs, _ := ExprReferences(key) // problems are reported when the key is evaluated
+		out = append(out, refs...)
+		return cty.DynamicVal, nil
+	})
+	return out
+}
+
 // importKey evaluates a key in the target of an import.
 func (s *Scope) importKey(expr hcl.Expression, rep Repetition) (cty.Value, diag.List) {
 	v, ctx, diags := PrepareExpr(expr).Bind(s).eval(cty.DynamicPseudoType, rep, cty.NilVal)
