@@ -276,9 +276,20 @@ func (m *Module) Function(f eval.ProviderFunction, rng hcl.Range) (function.Func
 			fmt.Sprintf("Provider %q is not available.", source.Source), &rng)
 	}
 	signature, ok := schemas.Functions[f.Name]
+	if !ok && m.store.Phase == Validating {
+		return unknownFunction, nil // a provider may have more functions once it is configured
+	}
 	if !ok || m.store.ProviderFunction == nil {
 		return function.Function{}, diag.Errors("Function not found in provider",
 			fmt.Sprintf("Function %q was not registered by provider named %q.", f, source.Source), &rng)
 	}
 	return m.store.ProviderFunction(source.Source, f.Name, signature), nil
 }
+
+// unknownFunction takes any arguments and has an unknown result.
+var unknownFunction = function.New(&function.Spec{
+	VarParam: &function.Parameter{Name: "arguments", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true,
+		AllowDynamicType: true, AllowMarked: true},
+	Type: function.StaticReturnType(cty.DynamicPseudoType),
+	Impl: func([]cty.Value, cty.Type) (cty.Value, error) { return cty.DynamicVal, nil },
+})
