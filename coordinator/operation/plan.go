@@ -67,7 +67,7 @@ type Planned struct {
 // as errored, together with the errors; it returns nil if planning could not begin.
 func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (planned *Planned, diags diag.List) {
 	defer caught(&diags)
-	diags = s.Tree.Check().Append(checkStatements(s.Tree, o.Mode != plan.Destroy || !prior.IsEmpty()),
+	diags = s.Tree.Check().Append(checkStatements(s.Tree, o, prior.IsEmpty()),
 		checkLifecycles(s.Tree), s.interrupted(notBegun))
 	if diags.HasErrors() {
 		return nil, diags
@@ -127,6 +127,9 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	if more := s.interrupted(notFinished); more.HasErrors() {
 		return nil, diags.Append(more)
 	}
+	if o.Mode == plan.Destroy && !o.SkipRefresh && !prior.IsEmpty() && beyondState(static, moved.State, scope) {
+		return s.destroyByPlan(ctx, prior, o)
+	}
 	renewals := s.renewals()
 	defer renewals.Stop()
 	stored := o.stored
@@ -162,10 +165,10 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	if diags.HasErrors() && !outcome.Interrupted && o.Mode == plan.Destroy && !o.SkipRefresh && !prior.IsEmpty() {
 		return nil, diags // the existing objects are unknown, so there is nothing to show, as in OpenTofu
 	}
-	diags = diags.Append(planner.Refusals())
-	if o.Mode != plan.Destroy && !diags.HasErrors() {
-		diags = diags.Append(stillInstances(s.Tree, store))
+	if more := misplaced(planner, s.Tree); more.HasErrors() && !outcome.Interrupted {
+		return nil, scopeWarning(scope, o).Append(more) // other errors are likely to follow from these
 	}
+	diags = diags.Append(planner.Refusals())
 	failed := outcome.Interrupted || diags.HasErrors() || len(outcome.Failed) > 0
 	p, more := planner.Plan(failed)
 	diags = diags.Append(more)
@@ -199,6 +202,25 @@ func (s *Session) destroyByPlan(ctx context.Context, prior *state.State, o PlanO
 	o.SkipRefresh, o.refreshed, o.stored = true, !o.SkipRefresh, prior
 	// It repeats all warnings except those of the ordinary plan alone, which are left out as in OpenTofu.
 	return s.Plan(ctx, exists, o)
+}
+
+// beyondState reports whether a plan covers a resource block without objects, or the data of a check. Then an ordinary
+// plan is made before a destroy from the beginning, so that nothing is read twice.
+func beyondState(static *graph.Static, prior *state.State, scope planning.Scope) bool {
+	stored := map[addr.ConfigResource]bool{}
+	for abs := range prior.Resources {
+		stored[abs.Config()] = true
+	}
+	for i := range static.Nodes {
+		n := &static.Nodes[i]
+		if n.Kind != graph.ResourceNode || !scope.Node(i) {
+			continue
+		}
+		if n.Resource.Addr.Mode == addr.Managed && !stored[n.ConfigResource()] || n.Resource.Check != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // run executes a program that changes nothing.

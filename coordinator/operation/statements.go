@@ -6,22 +6,24 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/millipede-iac/millipede/coordinator/planning"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
 )
 
-// checkStatements reports import and removed blocks that contradict the configuration. If nothing exists that could
-// be destroyed, a plan to destroy everything does not check imports.
-func checkStatements(tree *config.Tree, imports bool) diag.List {
+// checkStatements reports import and removed blocks that contradict the configuration. Ordinary plans check them, and
+// so does a destroy that refreshes what exists, which OpenTofu does by an ordinary plan.
+func checkStatements(tree *config.Tree, o PlanOptions, empty bool) diag.List {
+	if o.Mode == plan.RefreshOnly || o.Mode == plan.Destroy && (empty || o.SkipRefresh) {
+		return nil
+	}
 	var diags diag.List
 	for _, b := range tree.Root.Module.Imports {
-		if !imports {
-			break
-		}
 		n := tree.Modules[b.StaticTo.Module]
 		if n == nil || n.Module.Resources[b.StaticTo.Resource] == nil {
 			diags = diags.Append(diag.New(diag.Error, "Configuration for import target does not exist",
@@ -30,9 +32,6 @@ func checkStatements(tree *config.Tree, imports bool) diag.List {
 		}
 	}
 	for path, n := range tree.Modules {
-		for _, b := range n.Module.Moved {
-			diags = diags.Append(stillHere(tree, path, b))
-		}
 		for _, b := range n.Module.Removed {
 			diags = diags.Append(stillThere(tree, path, b))
 		}
@@ -107,6 +106,42 @@ func selfReferences(s *graph.Static, code *values.Code) diag.List {
 	return diags
 }
 
+// misplaced reports import and moved blocks that name instances which they must not name. Instances are known when
+// everything is expanded, so only what the plan covers is checked.
+func misplaced(p *planning.Planner, tree *config.Tree) diag.List {
+	diags := p.MissedImports()
+	if diags.HasErrors() || p.Mode == plan.Destroy && (p.SkipRefresh || p.Prior.IsEmpty()) {
+		return diags
+	}
+	for _, path := range slices.Sorted(maps.Keys(tree.Modules)) {
+		for _, b := range tree.Modules[path].Module.Moved {
+			if !covers(p, path, b) {
+				continue
+			}
+			more := stillHere(tree, path, b)
+			if len(more) == 0 {
+				more = stillInstances(p.Store, path, b)
+			}
+			diags = diags.Append(more)
+		}
+	}
+	return diags
+}
+
+// covers reports whether the plan expands the source of a moved block in a module.
+func covers(p *planning.Planner, in addr.Module, b *config.Moved) bool {
+	kind, path, named := graph.ResourceNode, in, addr.Named(b.From.Resource)
+	for _, s := range b.From.Steps {
+		path = path.Child(s.Name)
+	}
+	if b.From.IsModule {
+		parent, last := path.Parent()
+		kind, path, named = graph.CallNode, parent, addr.ModuleCall{Name: last}
+	}
+	i, found := p.Static.Find(kind, path, named)
+	return found && p.Scope.Node(i)
+}
+
 // stillHere reports a moved block whose from is a resource that still has a block: it cannot be in two places.
 func stillHere(tree *config.Tree, in addr.Module, b *config.Moved) diag.List {
 	if b.From.IsModule || b.From.Key != addr.NoKey || b.From.Resource == b.To.Resource {
@@ -126,19 +161,15 @@ func stillHere(tree *config.Tree, in addr.Module, b *config.Moved) diag.List {
 		b.Range.Ptr())
 }
 
-// stillInstances reports moved blocks whose from is a single instance, of a resource or of a module, or a module
-// call that is still declared. This is known when everything is expanded.
-func stillInstances(tree *config.Tree, store *values.Store) diag.List {
+// stillInstances reports a moved block whose from is a single instance, of a resource or of a module, or a module
+// call that is still declared.
+func stillInstances(store *values.Store, in addr.Module, b *config.Moved) diag.List {
 	var diags diag.List
-	for path, n := range tree.Modules {
-		for _, b := range n.Module.Moved {
-			for _, m := range store.Instances(path) {
-				if at := stillDeclared(store, m.Addr, b); at != "" {
-					diags = diags.Append(diag.New(diag.Error, "Moved object still exists",
-						fmt.Sprintf("This statement says that %s has moved, but it is still declared. Take it out of "+
-							"the configuration, or the statement.", at), b.Range.Ptr()))
-				}
-			}
+	for _, m := range store.Instances(in) {
+		if at := stillDeclared(store, m.Addr, b); at != "" {
+			diags = diags.Append(diag.New(diag.Error, "Moved object still exists",
+				fmt.Sprintf("This statement says that %s has moved, but it is still declared. Take it out of "+
+					"the configuration, or the statement.", at), b.Range.Ptr()))
 		}
 	}
 	return diags

@@ -141,7 +141,7 @@ func (p *Planner) check(n *graph.Node) program.Step {
 // evaluable reports whether a check can be evaluated in a destroy that refreshes. Objects that are about to be
 // destroyed may be in any condition, so the outcome does not matter.
 func (p *Planner) evaluable(n *graph.Node) program.Step {
-	if p.SkipRefresh || p.Prior.IsEmpty() {
+	if !p.refreshesToDestroy() {
 		return program.Step{}
 	}
 	f := &found{}

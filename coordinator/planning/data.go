@@ -18,7 +18,12 @@ import (
 // prepareData reads a data source, or defers the reading to the apply if it cannot be done yet.
 func (p *Planner) prepareData(node int, o *object) program.Step {
 	if p.Mode == plan.Destroy && o.resource.Code.Config.Check != "" {
-		return program.Step{} // its check is not evaluated
+		// Its check is evaluated only by an ordinary plan, which finds out whether the check has errors.
+		return program.Step{Value: &found{unevaluable: p.refreshesToDestroy()}}
+	}
+	if p.Mode == plan.Destroy && !p.refreshesToDestroy() { // if nothing exists, nothing needs it
+		p.keepStored(o.resource, o.addr)
+		return program.Step{}
 	}
 	diags := p.setUp(o)
 	if diags.HasErrors() {
@@ -26,10 +31,6 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	}
 	w := o.work
 	w.prior = p.Prior.Object(o.addr, state.CurrentObject)
-	if p.Mode == plan.Destroy && (p.SkipRefresh || p.Prior.IsEmpty()) { // if nothing exists, nothing needs it
-		p.keepStored(o.resource, o.addr)
-		return program.Step{Diags: diags}
-	}
 	reason := plan.NoReason
 	switch {
 	case !w.Config.IsWhollyKnown():
@@ -178,12 +179,15 @@ func (p *Planner) unreadable(o *object, diags diag.List) program.Step {
 }
 
 // prepareEphemeral opens an ephemeral object. If its configuration is unknown, or a dependency will change, it is
-// not opened and its value is unknown.
+// not opened and its value is unknown. A destroy plan opens nothing.
 func (p *Planner) prepareEphemeral(node int, o *object) program.Step {
-	if p.Mode == plan.Destroy {
+	if p.Mode == plan.Destroy && !p.refreshesToDestroy() {
 		return program.Step{}
 	}
 	diags := p.setUp(o)
+	if p.Mode == plan.Destroy {
+		return program.Step{Value: &found{unevaluable: diags.HasErrors()}}
+	}
 	if diags.HasErrors() {
 		return program.Step{Diags: diags, Value: &found{checks: o.work.Checks}}
 	}

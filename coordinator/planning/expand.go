@@ -37,6 +37,7 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 		r := m.ResourceBlock(n.Resource.Addr)
 		e, more := r.Expansion()
 		if destroy {
+			f.unevaluable = f.unevaluable || p.refreshesToDestroy() && (more.HasErrors() || !p.allStored(r, e))
 			p.assumeUnknown(r, e)
 			continue
 		}
@@ -56,12 +57,11 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 		}
 		if e.Unknown && diags.HasErrors() {
 			// The instances are unknown: no existing object may be considered superfluous.
+			p.missImports(imports)
 			return program.Step{Diags: diags.WithAddress(n.Address())}
 		}
 	}
-	if !destroy {
-		diags = diags.Append(p.checkImports(imports, wanted))
-	}
+	p.missImports(imports)
 	p.keepBeyond(n, wanted)
 	p.settleKept(node, f)
 	f.objects = append(f.objects, p.superfluous(n, wanted)...)
@@ -82,6 +82,14 @@ func (p *Planner) assumeUnknown(r *values.Resource, e *values.Expansion) {
 			r.Set(k, cty.UnknownVal(r.Code.Schema.Block.ImpliedType()))
 		}
 	}
+}
+
+// allStored reports whether the state has an object of each instance that the plan covers.
+func (p *Planner) allStored(r *values.Resource, e *values.Expansion) bool {
+	return !slices.ContainsFunc(e.Keys, func(k addr.Key) bool {
+		a := r.Addr().Instance(k)
+		return p.Scope.Instance(a) && p.Prior.Object(a, state.CurrentObject) == nil
+	})
 }
 
 // excluded is for an instance that -target or -exclude leaves out. Without a stored object, it is omitted from the

@@ -2,6 +2,8 @@ package planning
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -13,7 +15,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
-	"github.com/millipede-iac/millipede/state"
 )
 
 // ImportTarget is an object to import, from an import block or the import command.
@@ -98,16 +99,23 @@ func (p *Planner) importOne(n *graph.Node, b *config.Import, rep eval.Repetition
 	return diags
 }
 
-// checkImports reports imports whose target is not an instance of its resource.
-func (p *Planner) checkImports(imports map[addr.Instance]*ImportTarget, wanted func(addr.Instance) bool) diag.List {
-	var diags diag.List
-	for a, t := range imports {
-		if wanted(a) || p.Prior.Object(a, state.CurrentObject) != nil {
-			continue
+// missImports records the imports of a resource whose target is not among its instances.
+func (p *Planner) missImports(imports map[addr.Instance]*ImportTarget) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range slices.SortedFunc(maps.Keys(imports), addr.Instance.Compare) {
+		if t := imports[a]; !p.placed(a) {
+			p.missed = p.missed.Append(diag.New(diag.Error, "Configuration for import target does not exist",
+				fmt.Sprintf("The configuration for the import target %s does not exist: its resource has no such "+
+					"instance.", a), t.Range))
 		}
-		diags = diags.Append(diag.New(diag.Error, "Configuration for import target does not exist",
-			fmt.Sprintf("The configuration for the import target %s does not exist: its resource has no such "+
-				"instance.", a), t.Range))
 	}
-	return diags
+}
+
+// MissedImports returns an error for each import whose target is no instance of its resource, also if the object is
+// in the state. It is complete after the run. As in OpenTofu, there is no plan then, not even an incomplete one.
+func (p *Planner) MissedImports() diag.List {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.missed
 }

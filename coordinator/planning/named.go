@@ -24,19 +24,22 @@ func (p *Planner) named(node int, n *graph.Node) program.Step {
 	// A destroy only needs the values of providers. Conditions of other values are relevant only to the refreshing
 	// before it, and not to the plan.
 	idle := p.Mode == plan.Destroy && !p.configures(node)
-	refreshes := !p.SkipRefresh && !p.Prior.IsEmpty()
 	if n.Kind == graph.VariableNode && p.Mode != plan.Destroy && len(n.Variable.Validations) > 0 {
 		f.expected = &expectation{kind: "input_variable", config: n.Address()}
 	}
 	for _, m := range p.Store.Instances(n.Module) {
 		diags := instance.Value(m, n)
+		if idle && diags.HasErrors() {
+			f.unevaluable = f.unevaluable || p.refreshesToDestroy()
+			continue // what only objects need that are about to be destroyed may be wrong
+		}
 		step.Diags = step.Diags.Append(diags)
 		if !diags.HasErrors() {
 			checks, more := instance.Rules(m, n)
 			if !idle {
 				f.checks = append(f.checks, checks...)
 			}
-			if !idle || refreshes {
+			if !idle || p.refreshesToDestroy() {
 				step.Diags = step.Diags.Append(more)
 			}
 		}
@@ -45,18 +48,25 @@ func (p *Planner) named(node int, n *graph.Node) program.Step {
 	return step
 }
 
-// configures reports whether a vertex contributes to the configuration of a provider that has stored objects.
+// configures reports whether a vertex contributes to the configuration of a provider that has stored objects. What a
+// resource block refers to does not: the value of a resource is that of its stored objects.
 func (p *Planner) configures(node int) bool {
 	p.configuringOnce.Do(func() {
-		var providers []int
+		var open []int
 		for _, r := range p.Prior.Resources {
 			if i, ok := p.Static.Find(graph.ProviderNode, r.Provider.Module, r.Provider); ok {
-				providers = append(providers, i)
+				open = append(open, i)
 			}
 		}
 		p.configuring = map[int]bool{}
-		for _, i := range p.Static.Graph.Ancestors(providers...) {
+		for len(open) > 0 {
+			i := open[len(open)-1]
+			open = open[:len(open)-1]
+			if k := p.Static.Nodes[i].Kind; p.configuring[i] || k == graph.ResourceNode || k == graph.ResourceDone {
+				continue
+			}
 			p.configuring[i] = true
+			open = slices.AppendSeq(open, p.Static.Graph.Before(i))
 		}
 	})
 	return p.configuring[node]
@@ -79,6 +89,7 @@ func (p *Planner) output(n *graph.Node) program.Step {
 		}
 		v, diags := m.EvalOutput(n.Output.Name)
 		if p.Mode == plan.Destroy {
+			f.unevaluable = f.unevaluable || p.refreshesToDestroy() && (diags.HasErrors() || failing(m, n))
 			diags = unwarned(warningsOnly(diags), n.Module.IsRoot()) // removed values may be wrong
 		}
 		step.Diags = step.Diags.Append(diags)
@@ -88,6 +99,12 @@ func (p *Planner) output(n *graph.Node) program.Step {
 	}
 	step.Value = f
 	return step
+}
+
+// failing reports whether a precondition of an output cannot be evaluated.
+func failing(m *values.Module, n *graph.Node) bool {
+	_, diags := instance.Rules(m, n)
+	return diags.HasErrors()
 }
 
 func warningsOnly(l diag.List) diag.List {
@@ -125,7 +142,7 @@ func (p *Planner) outputChange(name string, sensitive bool, after cty.Value) *pl
 	}
 	exists := p.Prior.Outputs[name] != nil
 	bare, _ := after.UnmarkDeep()
-	refreshes := p.Mode == plan.Destroy && !p.SkipRefresh && !p.Prior.IsEmpty() && bare.IsWhollyKnown()
+	refreshes := p.refreshesToDestroy() && bare.IsWhollyKnown()
 	if p.Mode == plan.Destroy && !exists && (!refreshes || bare.IsNull()) {
 		return nil // not stored, also not by refreshing
 	}

@@ -119,6 +119,7 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 			value = cty.UnknownVal(w.Schema.Block.ImpliedType())
 		}
 		o.resource.Set(o.addr.Key, value)
+		f.unevaluable = p.refreshesToDestroy() && o.placed() && !p.evaluates(o, value)
 	}
 	if o.resource != nil && o.deposed == state.CurrentObject && p.Mode == plan.RefreshOnly && !a.before.IsNull() {
 		o.resource.SetBeyond(o.addr.Key, a.before)
@@ -150,6 +151,16 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 		return program.Step{Diags: diags, Value: f}
 	}
 	return program.Step{Diags: diags.Append(told), Value: f, Notes: instance.Notes(string(c.Action), a.before)}
+}
+
+// evaluates reports whether the block of an object that is about to be destroyed, and its conditions, can be evaluated.
+func (p *Planner) evaluates(o *object, self cty.Value) bool {
+	in, diags := p.evaluator().Block(o.resource, o.addr.Key, instance.Options{})
+	if diags.HasErrors() {
+		return false
+	}
+	_, diags = in.Postconditions(self)
+	return !diags.HasErrors()
 }
 
 // forgetting adds the reason to the change of an orphan that is forgotten, and warns that the object continues to

@@ -88,6 +88,8 @@ type Planner struct {
 	checks   map[string]*checkState
 	// pending are the resources with a planned change that is not a no-op, and the module instances that have it.
 	pending map[addr.ConfigResource]map[addr.ModuleInstance]bool
+	// missed are the errors of imports whose target is no instance of its resource.
+	missed diag.List
 	// open are the ephemeral objects that have yet to be closed.
 	open map[addr.ConfigResource][]*object
 	// closing are the objects that are being closed.
@@ -319,9 +321,17 @@ func (p *Planner) Refusals() diag.List {
 	return p.refusals
 }
 
-// Unevaluable reports, after the run has ended, whether a destroy encountered something that an ordinary plan may
-// treat differently: data that cannot be read, whose reading that may defer, or a check that cannot be evaluated,
-// which is an error there.
+// refreshesToDestroy reports whether the plan refreshes existing objects before they are destroyed. OpenTofu does that
+// by an ordinary plan, whose errors stop the destroy. Without it, only what the configurations of providers need is
+// evaluated.
+func (p *Planner) refreshesToDestroy() bool {
+	return p.Mode == plan.Destroy && !p.SkipRefresh && !p.Prior.IsEmpty()
+}
+
+// Unevaluable reports, after the run has ended, whether a destroy that refreshes encountered something that an
+// ordinary plan may treat differently: data that cannot be read, whose reading that may defer; an expression or a
+// condition that cannot be evaluated, which may be an error there; an instance without an object, which it would
+// create.
 func (p *Planner) Unevaluable() bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
