@@ -13,17 +13,17 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// script is the engine's result for a run, whenever it is called. It is the same in each process of the service.
+// script is the result that the engine returns for a run. It is the same in each process of the service.
 type script struct {
 	plan, apply time.Duration
 	planFails   bool
 	changes     bool
 	applyFails  bool
-	deaf        bool // it does not hear that it is to stop
+	deaf        bool // it ignores requests to stop
 	steps       int  // of the apply
 }
 
-// script draws the result of a run, by the message that it was queued with.
+// script draws the result of a run from the run's message.
 func (w *world) script(message string) script {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(message))
@@ -35,26 +35,26 @@ func (w *world) script(message string) script {
 	}
 }
 
-// order is a run as who ordered it knows it, and what has become of it. Guarded by the world's lock.
+// order is a requested run: what its requester knows of it, and its outcome. The world's lock guards it.
 type order struct {
 	message  string
 	space    *space
-	run      record.Run // as it was ordered
+	run      record.Run // as it was requested
 	posted   time.Time
-	repeated bool // there is another run of this name
+	repeated bool // another run has the same message
 	ids      map[string]bool
 
-	// Who asked for what, without being refused.
+	// The requests that were made and not refused.
 	confirmed, discarded, canceled, forced bool
-	confirming                             int // confirmations whose answer is not there yet
-	// sure tells that the cancellation was acknowledged while it planned, and nothing was lost.
+	confirming                             int // confirmations without a response so far
+	// sure says that the cancellation was acknowledged during planning, and that nothing was lost.
 	sure    bool
-	faulty  bool // the disk refused something while the engine worked on it
-	stale   bool // its saved plan was overtaken by another apply
+	faulty  bool // the disk refused a change while the engine executed the run
+	stale   bool // another apply made its saved plan stale
 	began   int  // how often its apply began
 	plan    string
 	lines   map[string][]string // of its logs, by phase
-	running bool                // the engine works on it
+	running bool                // the engine is executing it
 }
 
 // engine is the engine of one process.
@@ -62,7 +62,7 @@ type engine struct{ p *process }
 
 var errPlanned = errors.New("the configuration is wrong")
 
-// enter notes that the engine works on a run.
+// enter records that the engine executes a run.
 func (e *engine) enter(j *service.Job) (*order, error) {
 	w := e.p.w
 	time.Sleep(apart(&j.Run))
@@ -85,7 +85,8 @@ func (e *engine) leave(o *order) {
 	o.running = false
 }
 
-// work lets time pass. It returns what ends the work before: the death of the process, being left, being stopped.
+// work lets time pass. It returns the reason if the work ends early: a crash of the process, or a request to leave or
+// to stop.
 func (e *engine) work(ctx context.Context, j *service.Job, d time.Duration, deaf bool) error {
 	stopping := j.Stopping.Done()
 	if deaf {
@@ -113,7 +114,7 @@ func (e *engine) work(ctx context.Context, j *service.Job, d time.Duration, deaf
 	return nil
 }
 
-// say writes a line to the log, and remembers it when the log has it.
+// say writes a line to the log, and records it once the log has stored it.
 func (e *engine) say(j *service.Job, o *order, phase, line string) error {
 	if _, err := fmt.Fprintln(j.Log, line); err != nil {
 		return err
@@ -141,7 +142,7 @@ func (e *engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult,
 	if err != nil {
 		return nil, err
 	}
-	// A plan that hears late that it is to stop comes to its end.
+	// A plan that receives the request to stop too late is completed.
 	if err := e.work(ctx, j, s.plan, s.deaf); err != nil {
 		return nil, err
 	}
@@ -156,22 +157,22 @@ func (e *engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult,
 		Redacted: []byte("{}")}, nil
 }
 
-// Resolve implements service.Engine: nothing is ever in doubt here.
+// Resolve implements service.Engine. It is not called: no operation is in doubt here.
 func (e *engine) Resolve(context.Context, *service.Job, service.Resolution, string) error {
 	return errors.New("nothing is in doubt")
 }
 
-// ChangeObjects implements service.Engine: nobody asks.
+// ChangeObjects implements service.Engine. It is not called.
 func (e *engine) ChangeObjects(context.Context, *service.Job, service.ObjectChange) error {
 	return errors.New("nobody asks for it")
 }
 
-// PlanJSON implements service.Engine: nobody asks.
+// PlanJSON implements service.Engine. It is not called.
 func (e *engine) PlanJSON(context.Context, string, []byte, []byte) ([]byte, error) {
 	return nil, errors.New("nobody asks for it")
 }
 
-// Watch implements service.Engine: nothing is watched here.
+// Watch implements service.Engine. It is not called: no workspace is watched for drift here.
 func (e *engine) Watch(context.Context, *service.Job, []string, int) ([]service.Found, error) {
 	return nil, errors.New("nothing is watched")
 }
@@ -246,7 +247,7 @@ func (e *engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 	return &service.ApplyResult{Add: 1}, nil
 }
 
-// applying is an apply that the engine of one life of the service carries out.
+// applying is an apply that the engine of one process of the service executes.
 type applying struct {
 	o    *order
 	life int

@@ -9,37 +9,37 @@ import (
 type guard string
 
 const (
-	// guardResumed: an engine that goes on with an apply is told that it was begun.
+	// guardResumed: an engine that continues an apply learns that the apply had begun.
 	guardResumed guard = "resumed"
-	// guardStarted: that an apply begins is durable before it does.
+	// guardStarted: the beginning of an apply is durable before the apply begins.
 	guardStarted guard = "started"
-	// guardReleased: the lock of a workspace ends in the transaction in which its run does.
+	// guardReleased: the transaction that ends a run also releases the run's lock of the workspace.
 	guardReleased guard = "released"
-	// guardConfirmed: a service that starts takes in the runs that were approved and had not begun to apply.
+	// guardConfirmed: when a service starts, it queues the approved runs whose applies had not begun.
 	guardConfirmed guard = "confirmed"
-	// guardAgain: a service that starts takes in the runs that it was planning.
+	// guardAgain: when a service starts, it queues the runs that were being planned.
 	guardAgain guard = "again"
 )
 
 var guards = []guard{guardResumed, guardStarted, guardReleased, guardConfirmed, guardAgain}
 
-// write changes what the store holds of a run, but for what its indexes have.
+// write changes a run in the store without changing its keys in the indexes.
 func write(s *store.Store, r *record.Run) {
 	if err := s.Update(func(tx *store.Tx) error { return runs.Put(tx, r) }); err != nil {
 		panic(err)
 	}
 }
 
-// hide changes what a service finds that starts. show takes it back once it runs.
+// hide changes the store before a service starts, so that the service misses runs. show restores the runs afterwards.
 func (w *world) hide(s *store.Store) {
 	hidden := map[guard]record.RunStatus{guardConfirmed: record.Confirmed, guardAgain: record.Planning}[w.without]
 	for _, r := range w.active() {
 		changed := *r
 		switch {
-		case r.Status == hidden: // the service does not take it in
+		case r.Status == hidden: // the service does not queue it
 			w.hidden = append(w.hidden, *r)
 			changed.Status = record.Discarded
-		case w.without == guardStarted && r.Status == record.Applying: // that it begins was not durable
+		case w.without == guardStarted && r.Status == record.Applying: // as if its beginning had not been durable
 			changed.Status = record.ApplyQueued
 			w.mu.Lock()
 			w.known[r.ID] = &changed
@@ -58,7 +58,7 @@ func (w *world) show(s *store.Store) {
 	w.hidden = nil
 }
 
-// keepLocks has the locks of runs outlive them, where the guard is away that forbids it.
+// keepLocks keeps the locks of ended runs if guardReleased is left out.
 func (w *world) keepLocks(s *store.Store) {
 	if w.without != guardReleased {
 		return

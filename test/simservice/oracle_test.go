@@ -14,8 +14,8 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// reach are the statuses that a run can have after each: those that one event leads to, or two of one transaction, and
-// the steps of the queue behind them, which makes all that are due in one.
+// reach has the statuses that can follow each status of a run after one transaction: by one event or two, and by the
+// steps that the queue then takes, all of them at once.
 var reach = func() map[record.RunStatus]map[record.RunStatus]bool {
 	one := map[record.RunStatus][]record.RunStatus{}
 	statuses := []record.RunStatus{record.Pending, record.PlanQueued, record.Planning, record.Planned,
@@ -56,11 +56,11 @@ var reach = func() map[record.RunStatus]map[record.RunStatus]bool {
 	return all
 }()
 
-// observe looks at what the store holds after a change, and holds it against what must always be true.
+// observe checks the invariants of the store after a change.
 func (w *world) observe(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.hidden) > 0 { // what the store holds is tampered with
+	if len(w.hidden) > 0 { // the simulation has modified the store
 		return
 	}
 	now := map[string]*record.Run{}
@@ -113,12 +113,12 @@ func (w *world) observe(p *process) {
 	}
 }
 
-// checkNew checks that a run was not ordered by a request that is one for another run.
+// checkNew checks that a request that was repeated has not created a second run.
 func (w *world) checkNew(r *record.Run) {
 	for _, o := range w.known {
 		switch {
 		case o.Message != r.Message:
-		case o.Status.Final(): // the same words order another run, which has nothing to do with this one
+		case o.Status.Final(): // after the end of a run, the same request creates another one
 			w.orders[r.Message].repeated = true
 		default:
 			w.violateLocked("twice", "%s was ordered once, and there are two runs", r.Message)
@@ -135,12 +135,12 @@ func (w *world) sorted(m map[string]*record.Run) (list []*record.Run) {
 	return list
 }
 
-// changes reports whether a run waits for the others of its workspace from its beginning on.
+// changes reports whether a run waits for the earlier runs of its workspace.
 func waitsInLine(r *record.Run) bool { return !r.PlanOnly && !r.SavePlan }
 
-// turn checks that it was a run's turn to get on.
+// turn checks that a run proceeded only in its turn.
 func (w *world) turn(before, r *record.Run, now map[string]*record.Run, on *record.Workspace) {
-	// A run may have got through a status within one transaction.
+	// A run may have had a status only within one transaction.
 	queued := before.Status == record.Pending && (r.Status == record.PlanQueued || r.Status == record.Planning)
 	takes := queued && waitsInLine(r) || r.Status == record.ApplyQueued ||
 		r.Status == record.Applying && before.Status != record.ApplyQueued
@@ -174,7 +174,7 @@ func (w *world) roundRobin(r *record.Run, now map[string]*record.Run) {
 			w.passed[sp.id] = map[string]int{}
 			continue
 		}
-		// One more may have been decided about before this one was there.
+		// The choice of one more may precede this one.
 		if w.passed[sp.id][r.Workspace]++; w.passed[sp.id][r.Workspace] > 2 {
 			w.violateLocked("round robin", "plans of %s wait, and %s is the third one of another workspace that is begun "+
 				"meanwhile", sp.name, r.Message)
@@ -182,7 +182,7 @@ func (w *world) roundRobin(r *record.Run, now map[string]*record.Run) {
 	}
 }
 
-// inTurn checks that whoever was told to be the next is.
+// inTurn checks that the run that the service named as the next one is planned next.
 func (w *world) inTurn(r *record.Run) {
 	next := ""
 	for id, place := range w.places {
@@ -198,7 +198,7 @@ func (w *world) inTurn(r *record.Run) {
 	w.places = nil
 }
 
-// checkLock looks at the lock of a workspace, and at who must have it.
+// checkLock checks that the right run, or nobody, has the lock of a workspace.
 func (w *world) checkLock(on *record.Workspace) {
 	if on.Lock.Kind == "run" {
 		if r := w.known[on.Lock.ID]; r == nil || r.Status.Final() || r.Status == record.PlannedAndSaved {
@@ -234,8 +234,8 @@ func (w *world) checkLock(on *record.Workspace) {
 	}
 }
 
-// askPlaces asks the service what its runs wait for, and compares what it says with the store. Nothing goes on
-// meanwhile.
+// askPlaces requests from the service what its runs wait for, and compares the response with the store. Nothing else
+// is in progress meanwhile.
 func (w *world) askPlaces(p *process) {
 	list := w.active()
 	places := map[string]int{}
@@ -268,7 +268,7 @@ func (w *world) askPlaces(p *process) {
 	w.places = places
 }
 
-// placeOf counts who comes before a run that is pending, itself included.
+// placeOf returns the place of a pending run in the queue, from 1.
 func placeOf(r *record.Run, list []*record.Run) int {
 	n := 1
 	for _, o := range list {
@@ -285,14 +285,14 @@ func placeOf(r *record.Run, list []*record.Run) int {
 	return n
 }
 
-// idle looks for runs that neither get on nor wait for anybody, though there was time for all that was due. A process
-// may still die with the last change that was made before nothing went wrong any more; the next one is asked then.
+// idle reports runs that neither make progress nor wait for something, although there was enough time. If the process
+// crashes with the last change before faults ended, the next process is checked.
 func (w *world) idle(p *process) {
 	first := w.waiting(p)
 	if len(first) == 0 {
 		return
 	}
-	time.Sleep(100 * time.Millisecond) // a transaction may be on its way
+	time.Sleep(100 * time.Millisecond) // a transaction may be in progress
 	synctest.Wait()
 	if w.isDead(p) {
 		return
@@ -304,7 +304,7 @@ func (w *world) idle(p *process) {
 	}
 }
 
-// waiting tells of runs that neither get on nor wait for anybody at this moment.
+// waiting describes the runs that neither make progress nor wait for something now.
 func (w *world) waiting(p *process) map[string]bool {
 	out := map[string]bool{}
 	list := w.active()
@@ -347,7 +347,7 @@ func (w *world) waiting(p *process) map[string]bool {
 	return out
 }
 
-// judge compares what the runs have come to with what they would have come to undisturbed.
+// judge compares the outcomes of the runs with those that they would have had without faults.
 func (w *world) judge(p *process) {
 	list := w.ended()
 	for _, r := range list {
@@ -377,7 +377,7 @@ func (w *world) ended() []*record.Run {
 	return slices.DeleteFunc(w.sorted(w.known), func(r *record.Run) bool { return !r.Status.Final() })
 }
 
-// mayEndAs reports whether a run may have come to its end.
+// mayEndAs reports whether a run may have its final status.
 func (w *world) mayEndAs(o *order, r *record.Run) bool {
 	s := w.script(o.message)
 	applies := !r.PlanOnly && s.changes && !s.planFails
@@ -398,7 +398,7 @@ func (w *world) mayEndAs(o *order, r *record.Run) bool {
 	return false
 }
 
-// readLogs looks for lines that a log has lost, and for its marks.
+// readLogs checks that the logs have all lines, and marks at their beginnings and ends.
 func (w *world) readLogs(p *process, r *record.Run) {
 	o := w.orderOf(r)
 	for _, ph := range []record.Phase{r.Plan, r.Apply} {
@@ -434,7 +434,7 @@ func (w *world) readLogs(p *process, r *record.Run) {
 	}
 }
 
-// blame notes that what the engine works on may fail, because the disk has refused something. The caller has the lock.
+// blame records that the runs in progress may fail because the disk has refused a change. The caller has the lock.
 func (w *world) blame() {
 	for _, r := range w.known {
 		if r.Status.Computes() {
@@ -472,7 +472,7 @@ func (w *world) noteLocked(format string, args ...any) {
 	line := fmt.Sprintf("%12.6f %s\n", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(line))
-	w.sum += h.Sum64() // in whatever order lines of one moment come
+	w.sum += h.Sum64() // independent of the order of lines at one moment
 	if w.trace != nil {
 		_, _ = w.trace.Write([]byte(line))
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// retryWithin is how long a client may order the same run again, and mean the same one.
+// retryWithin is how long a client may repeat the request for a run without requesting a second run.
 const retryWithin = 8 * time.Second
 
 // space is a workspace as the people know it. Guarded by the world's lock.
@@ -21,7 +21,7 @@ type space struct {
 	applying      *applying
 }
 
-// act has somebody do something. Who asks waits for the answer in a goroutine of its own, so that two may ask at once.
+// act makes a random request. A goroutine of its own waits for the response, so that two requests can be concurrent.
 func (w *world) act(p *process) {
 	c := w.chance
 	sp := w.spaces[c.IntN(len(w.spaces))]
@@ -51,7 +51,7 @@ func (w *world) act(p *process) {
 	case r == nil:
 	case n < 66:
 		w.confirm(p, r)
-		if c.IntN(6) == 0 { // and once more, or something else at once
+		if c.IntN(6) == 0 { // and the same or another request at the same time
 			w.confirm(p, r)
 		}
 		if c.IntN(8) == 0 {
@@ -72,7 +72,7 @@ func (w *world) act(p *process) {
 	}
 }
 
-// orderRun has somebody order a run, and perhaps order it again, because the answer was lost.
+// orderRun requests a run, and may repeat the request as if the response had been lost.
 func (w *world) orderRun(p *process, sp *space) {
 	c := w.chance
 	w.ordered++
@@ -105,13 +105,13 @@ func (w *world) orderRun(p *process, sp *space) {
 	}
 }
 
-// pendingPost is an order that is sent again.
+// pendingPost is a request for a run that will be repeated.
 type pendingPost struct {
 	o  *order
 	at time.Time
 }
 
-// post sends an order.
+// post sends a request for a run.
 func (w *world) post(p *process, o *order) {
 	w.mu.Lock()
 	late := time.Since(o.posted) > retryWithin
@@ -119,7 +119,7 @@ func (w *world) post(p *process, o *order) {
 		late = late || r.Message == o.message && r.Status.Final()
 	}
 	w.mu.Unlock()
-	if late { // it would order another run
+	if late { // it would request a second run
 		return
 	}
 	w.ask(p, "order", o.message, func() error {
@@ -134,7 +134,7 @@ func (w *world) post(p *process, o *order) {
 	})
 }
 
-// confirm has somebody approve the plan of a run.
+// confirm approves the plan of a run.
 func (w *world) confirm(p *process, r *record.Run) {
 	o := w.orderOf(r)
 	w.mu.Lock()
@@ -177,7 +177,7 @@ func (w *world) forceCancel(p *process, r *record.Run) {
 	})
 }
 
-// grant notes that something was asked for, unless it was refused.
+// grant records a request, unless it was refused.
 func (w *world) grant(err error, asked *bool) error {
 	if errors.Is(err, service.ErrConflict) || errors.Is(err, service.ErrNotFound) {
 		return err
@@ -194,9 +194,9 @@ func (w *world) orderOf(r *record.Run) *order {
 	return w.orders[r.Message]
 }
 
-// ask has somebody ask the service for something, and notes what it says.
+// ask sends a request to the service, and records the response.
 func (w *world) ask(p *process, what, about string, request func() error) {
-	wait := between(w.chance, 0, 3*time.Microsecond) // no two at one instant
+	wait := between(w.chance, 0, 3*time.Microsecond) // no two requests are made at one instant
 	w.people.Go(func() {
 		time.Sleep(wait)
 		err := request()
@@ -219,7 +219,7 @@ func (w *world) isDead(p *process) bool {
 	return p.dead
 }
 
-// active lists the runs that had not ended when the store was looked at last, in the order of their creation.
+// active lists the runs that had not ended at the last observation of the store, in the order of their creation.
 func (w *world) active() (list []*record.Run) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -232,7 +232,8 @@ func (w *world) active() (list []*record.Run) {
 	return list
 }
 
-// settle is what everybody does in the end: locks are taken away, plans approved, what hears nothing is left.
+// settle ends everything that waits for people: it removes locks, approves plans, and abandons operations that ignore
+// requests to stop.
 func (w *world) settle(p *process) {
 	for _, sp := range w.spaces {
 		w.ask(p, "force-unlock", sp.name, func() error {

@@ -16,14 +16,13 @@ var (
 	errDisk = errors.New("the disk says no")
 )
 
-// The tables of the service, as far as the simulation reads them. What it writes keeps all keys of their indexes.
+// The tables of the service that the simulation reads. Its own writes keep the keys of all indexes.
 var (
 	runs       = store.Table[record.Run]{Name: "run", ID: func(r *record.Run) string { return r.ID }}
 	workspaces = store.Table[record.Workspace]{Name: "workspace", ID: func(w *record.Workspace) string { return w.ID }}
 )
 
-// process is one life of the service, from its start to a crash or to its end. Its fields are guarded by the world's
-// lock.
+// process is a process of the service, from its start to its crash or end. The world's lock guards its fields.
 type process struct {
 	w       *world
 	life    int
@@ -31,18 +30,18 @@ type process struct {
 	service *service.Service
 	admin   *service.Actor
 	chance  *rand.Rand
-	died    chan struct{} // closed when it is dead: nothing that it still does has an effect
+	died    chan struct{} // closed when it has crashed; its calls have no effect afterwards
 	dead    bool
-	changes int   // that it has made
-	under   int   // changes that are being made, or whose maker was not told yet
-	crashAt int   // with which change it dies; 0: with none
-	exempt  bool  // what the simulation itself changes is no change of the process
-	turns   turns // of changes, where they are made one after the other
+	changes int   // that were made so far
+	under   int   // changes in progress, or whose caller has not returned yet
+	crashAt int   // the change at which it crashes; 0: none
+	exempt  bool  // the simulation is changing the store itself
+	turns   turns // of changes, in seeds that make them one by one
 	stop    context.CancelFunc
 	ended   chan error
 }
 
-// start starts the service over what the store holds. It may die, or be refused by its disk, while it does.
+// start starts the service with the content of the store. The process may crash, or its disk refuse a change, meanwhile.
 func (w *world) start() {
 	w.life++
 	p := &process{w: w, life: w.life, died: make(chan struct{}), ended: make(chan error, 1),
@@ -52,7 +51,7 @@ func (w *world) start() {
 	}
 	w.mu.Lock()
 	w.noteLocked("the service starts")
-	w.places, w.passed = nil, map[string]map[string]int{} // whose turn it was, was in the memory of the last one alone
+	w.places, w.passed = nil, map[string]map[string]int{} // only the memory of the last process had the turns
 	for _, sp := range w.spaces {
 		w.passed[sp.id] = map[string]int{}
 	}
@@ -84,7 +83,7 @@ func (w *world) start() {
 	w.mu.Unlock()
 }
 
-// die is the crash of a process.
+// die crashes a process.
 func (w *world) die(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,7 +100,7 @@ func (w *world) dieLocked(p *process) {
 	w.noteLocked("the service is dead after %d changes", p.changes)
 }
 
-// clean ends what is left of a process, which is dead, or else ends as it is told.
+// clean waits for the end of a process that has crashed or was stopped, and closes its store.
 func (w *world) clean(p *process) {
 	p.stop()
 	err := <-p.ended
@@ -112,13 +111,13 @@ func (w *world) clean(p *process) {
 	if err != nil && !dead {
 		w.violate("end", "the service has ended with %v", err)
 	}
-	w.people.Wait() // who still waits for an answer gets none
+	w.people.Wait() // requests without a response fail
 	if err := p.store.Close(); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// tamper has the simulation change what the store holds, where a guard is away.
+// tamper modifies the store in a simulation that leaves a guard out.
 func (p *process) tamper(change func(*store.Store)) {
 	p.setExempt(true)
 	change(p.store)
@@ -131,16 +130,16 @@ func (p *process) setExempt(yes bool) {
 	p.exempt = yes
 }
 
-// fate is what becomes of a change that the process makes.
+// fate is the outcome of a change that the process makes.
 type fate struct {
-	direct          bool // it is no change of the process, or one of a log
-	dead            bool // nobody makes it
-	crash           bool // the process dies after it
-	refused, unsure bool // the disk says no, and has not made it, or has
+	direct          bool // it is a change of the simulation, or of a log
+	dead            bool // the process has crashed
+	crash           bool // the process crashes after it
+	refused, unsure bool // the disk returns an error; unsure says that it has made the change
 	late            time.Duration
 }
 
-// around is what the store calls for each change that the process makes.
+// around is called by the store for each change of the process.
 func (p *process) around(kind, name string, change func() error) error {
 	w := p.w
 	done := func() {}
@@ -186,7 +185,7 @@ func (p *process) around(kind, name string, change func() error) error {
 	return err
 }
 
-// draw draws what becomes of a change.
+// draw draws the outcome of a change.
 func (p *process) draw(kind string) (f fate) {
 	w := p.w
 	w.mu.Lock()
@@ -196,17 +195,17 @@ func (p *process) draw(kind string) (f fate) {
 		return fate{direct: true}
 	case p.dead:
 		return fate{dead: true}
-	case kind == "log": // several write to theirs at one moment, in no order
+	case kind == "log": // several logs are written at one moment, in no order
 		return fate{direct: true}
 	}
 	p.changes++
-	// Who waits for one transaction hears of it one after the other, and now and then late.
+	// The callers that share one transaction return one after the other, and sometimes late.
 	f.late = time.Duration(p.changes) * time.Nanosecond
 	if p.chance.IntN(8) == 0 {
 		f.late += between(p.chance, 0, 3*time.Millisecond)
 	}
 	f.crash = p.changes == p.crashAt && !w.calm
-	if f.crash && p.chance.IntN(2) == 0 { // before it
+	if f.crash && p.chance.IntN(2) == 0 { // before the change
 		f.crash, f.dead = false, true
 		w.dieLocked(p)
 		return f

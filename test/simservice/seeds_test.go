@@ -76,11 +76,12 @@ func TestASeedWhoseChangesAreMadeOneByOneIsReplayedExactly(t *testing.T) {
 	}
 }
 
-// exposing are seeds that violate a promise when the guard is away, as docs/guarantees.md lists them.
+// exposing are seeds that violate a promise when the guard is left out, as docs/guarantees.md lists them.
 var exposing = map[guard]uint64{guardResumed: 2, guardStarted: 2, guardReleased: 1, guardConfirmed: 19,
 	guardAgain: 2}
 
-// enough is how many seeds find that a guard is away, whatever its own seed has come to since the product changed.
+// enough is how many seeds suffice to find a missing guard, even if a change of the product has made the guard's own
+// seed useless.
 const enough = 100
 
 func TestEachGuardIsNeeded(t *testing.T) {

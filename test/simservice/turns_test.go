@@ -14,9 +14,9 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// turns lets one change be made at a time, in an order that does not depend on which goroutine the scheduler runs first:
-// a machine that is busy runs them in another order each time. First comes who has come first by the simulation's clock.
-// Those of one moment are ordered by what they do; those who do the same must come at different moments, see apart.
+// turns lets goroutines make one change at a time, in an order that does not depend on the scheduler, which differs on a
+// busy machine. The order is that of arrival by the simulation's clock. Goroutines that arrive at the same moment are
+// ordered by their call stacks; those with equal call stacks must arrive at different moments, see apart.
 type turns struct {
 	mu      sync.Mutex // guards the rest
 	busy    bool
@@ -27,7 +27,7 @@ type turns struct {
 type waiting struct {
 	since time.Time
 	doing string
-	turn  chan struct{} // closed when it is its turn
+	turn  chan struct{} // closed when the goroutine's turn begins
 }
 
 // take waits for the caller's turn, which lasts until giveBack.
@@ -53,7 +53,7 @@ func (t *turns) giveBack() {
 	t.nextLocked()
 }
 
-// nextLocked chooses whose turn is next, once everybody has come who comes at this moment.
+// nextLocked chooses the next turn, when all goroutines that arrive at this moment have arrived.
 func (t *turns) nextLocked() {
 	time.AfterFunc(time.Nanosecond, func() {
 		t.mu.Lock()
@@ -66,7 +66,7 @@ func (t *turns) nextLocked() {
 	})
 }
 
-// callers are the functions that have led to a change, and the lines in them.
+// callers returns the call stack of a change: functions and lines.
 func callers() string {
 	var pcs [32]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
@@ -80,7 +80,7 @@ func callers() string {
 	}
 }
 
-// apart is a time that no other run has: what begins with several runs at one moment begins that much later.
+// apart returns a delay that is unique to a run, so that steps that several runs begin at one moment are apart.
 func apart(r *record.Run) time.Duration {
 	n, err := strconv.Atoi(strings.TrimPrefix(r.Message, "m"))
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 	forceAfter   = 3 * time.Second
 )
 
-// world is a simulation: what its seed says, what was asked of the service, and what is known of its runs.
+// world is a simulation: the choices of its seed, the requests to the service, and the observed runs.
 type world struct {
 	t       *testing.T
 	seed    uint64
@@ -35,34 +35,34 @@ type world struct {
 	dir     string
 	key     *seal.Key
 	token   string
-	people  sync.WaitGroup // who waits for an answer
+	people  sync.WaitGroup // goroutines that wait for a response
 
-	// Of the world's own goroutine.
+	// Used only by the world's own goroutine.
 	chance   *rand.Rand
 	applies  int
-	exact    bool // changes are made one after the other, and not several of them at once: it is replayed exactly
+	exact    bool // changes are made one by one, so that the seed is replayed exactly
 	life     int
 	ordered  int
 	later    []pendingPost
-	graceful bool // the service is to be ended as it should be
+	graceful bool // the next end of the service is orderly
 	spaces   []*space
 
-	mu      sync.Mutex // guards the rest, and what says so
-	p       *process   // that lives, or has just died; nil for none
+	mu      sync.Mutex // guards the fields below, and everything whose comment says so
+	p       *process   // the current process; nil if there is none
 	sum     uint64
 	orders  map[string]*order // by their messages
 	known   map[string]*record.Run
-	failing bool // the disk refuses changes now and then
-	calm    bool // nothing goes wrong any more
+	failing bool // the disk refuses some changes
+	calm    bool // no more faults are injected
 	hidden  []record.Run
-	locks   map[string]record.Lock    // of workspaces, where a guard is away
-	places  map[string]int            // of plans, as the service has told; nil once one was begun
-	passed  map[string]map[string]int // by workspace: how many of others were planned while its plans wait
+	locks   map[string]record.Lock    // of workspaces, for a guard that is left out
+	places  map[string]int            // of plans, as the service has reported them; nil once one of them has begun
+	passed  map[string]map[string]int // by workspace: how many runs of others were planned while its runs waited
 	wrong   []violation
 	counted map[string]int
 }
 
-// outcome is what is to be known of a simulation.
+// outcome is the result of a simulation.
 type outcome struct {
 	sum     uint64
 	wrong   []violation
@@ -97,7 +97,7 @@ func simulate(t *testing.T, seed uint64, without guard, trace io.Writer) (out ou
 	return out
 }
 
-// memory is a directory that needs no disk, where there is one: a seed makes hundreds of syncs.
+// memory returns a directory in memory, if the system has one: a seed makes hundreds of syncs.
 func memory() string {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		return "/dev/shm"
@@ -105,7 +105,7 @@ func memory() string {
 	return ""
 }
 
-// play is the simulation from its first to its last moment.
+// play executes the simulation from beginning to end.
 func (w *world) play() {
 	w.found()
 	w.mu.Lock()
@@ -154,7 +154,7 @@ func (w *world) play() {
 	w.clean(p)
 }
 
-// found makes the organization and its workspaces, while nothing goes wrong.
+// found creates the organization and its workspaces, without faults.
 func (w *world) found() {
 	w.start()
 	p := w.p
@@ -208,7 +208,7 @@ func (w *world) identify(p *process) {
 	p.admin = a
 }
 
-// living returns the process that lives, which is started if none does.
+// living returns the current process, and starts one if there is none.
 func (w *world) living() *process {
 	for {
 		w.mu.Lock()
@@ -217,7 +217,7 @@ func (w *world) living() *process {
 		switch {
 		case p == nil:
 			if w.start(); w.p != nil {
-				synctest.Wait() // what it begins with comes before what is asked of it
+				synctest.Wait() // its first steps come before requests
 				time.Sleep(between(w.chance, time.Microsecond, time.Millisecond))
 				w.identify(w.p)
 			} else {
@@ -234,7 +234,7 @@ func (w *world) living() *process {
 	}
 }
 
-// step has something happen, and some time pass.
+// step makes one random event happen, and lets some time pass.
 func (w *world) step() {
 	p := w.living()
 	w.later = slices.DeleteFunc(w.later, func(l pendingPost) bool {
@@ -265,7 +265,7 @@ func (w *world) step() {
 	}
 }
 
-// quiesce asks for places when nothing is on its way: no transaction waits for its turn.
+// quiesce calls askPlaces when nothing is in progress and no transaction waits for its turn.
 func (w *world) quiesce(p *process) {
 	w.people.Wait()
 	time.Sleep(10 * time.Millisecond)
