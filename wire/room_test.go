@@ -104,8 +104,11 @@ func TestLargeMessagesWaitForRoomAndAPoolLeavesHalfOfItToOthers(t *testing.T) {
 			})
 		}
 		leave := func(pool string) {
-			in[pool][0].Give()
+			mu.Lock() // a message that gets the room arrives at once
+			first := in[pool][0]
 			in[pool] = in[pool][1:]
+			mu.Unlock()
+			first.Give()
 		}
 		want := func(when string, eu, us, ap int) {
 			t.Helper()
