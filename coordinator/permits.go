@@ -57,7 +57,7 @@ func (x *executor) resize(a loop.Resize) {
 // does not, they may release its permits when its process is gone.
 func (x *executor) asker() string {
 	if x.Store == nil {
-		return readOnly + x.RunID
+		return Reader(x.RunID)
 	}
 	return x.RunID
 }

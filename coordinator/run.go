@@ -27,6 +27,10 @@ import (
 // readOnly is the prefix of the name under which a run without a store requests permits.
 const readOnly = "read-"
 
+// Reader returns the name under which work that changes nothing requests permits. If its process ends, others may
+// release the permits.
+func Reader(id string) string { return readOnly + id }
+
 // Options say what to run, and with which store, transport and limits.
 type Options struct {
 	Program program.Program

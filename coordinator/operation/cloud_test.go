@@ -158,6 +158,11 @@ func (c *cloud) CloseEphemeral(_ context.Context, _ string, private []byte) diag
 
 // ImportResourceState finds an object by its ID.
 func (c *cloud) ImportResourceState(_ context.Context, r provider.ImportRequest) ([]provider.Imported, diag.List) {
+	if c.onRead != nil {
+		if err := c.onRead(r.ID); err != nil {
+			return nil, diag.Errors(err.Error(), "", nil)
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o, ok := c.objects[r.ID]

@@ -70,7 +70,7 @@ func (s *Session) generate(ctx context.Context, b *config.Import) (Generated, di
 		return Generated{}, diags
 	}
 	pi := s.Tree.Root.ProviderFor(b.Provider).Instance(addr.RootInstance, addr.NoKey)
-	found, more := s.find(ctx, *b.ResolvedTo, pi, task)
+	found, more := s.find(ctx, *b.ResolvedTo, pi, task, s.request)
 	if diags = diags.Append(more); diags.HasErrors() {
 		return Generated{}, diags
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -16,11 +17,15 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Import finds the object with an ID at its provider and returns it as the state stores it.
+// Import finds the object with an ID at its provider and returns it as the state stores it. It acquires no permits: it
+// ends a doubt about the object, whose operation still holds them.
 func (s *Session) Import(ctx context.Context, at addr.Instance, pi addr.ProviderInstance,
 	id string) (object *state.Object, diags diag.List) {
 	defer caught(&diags)
-	found, diags := s.find(ctx, at, pi, &wire.ImportTask{Type: at.Resource.Type, ID: id})
+	found, diags := s.find(ctx, at, pi, &wire.ImportTask{Type: at.Resource.Type, ID: id},
+		func(ctx context.Context, _ program.Placement, t *wire.Task) (*wire.Result, diag.List) {
+			return s.call(ctx, t)
+		})
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -39,14 +44,14 @@ type imported struct {
 	schema *schema.Schema
 }
 
-// find requests an existing object from a provider.
-func (s *Session) find(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, task *wire.ImportTask) (
-	imported, diag.List) {
-	block, wp, diags := s.providerOf(ctx, at, pi)
+// find requests an existing object from a provider with the function ask, which is request or leaves out the permits.
+func (s *Session) find(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, task *wire.ImportTask,
+	ask func(context.Context, program.Placement, *wire.Task) (*wire.Result, diag.List)) (imported, diag.List) {
+	block, wp, place, diags := s.providerOf(ctx, at, pi)
 	if diags.HasErrors() {
 		return imported{}, diags
 	}
-	res, more := s.call(ctx, &wire.Task{Address: at.String(), Provider: wp, Import: task})
+	res, more := ask(ctx, place, &wire.Task{Address: at.String(), Provider: wp, Import: task})
 	diags = diags.Append(more.WithAddress(at.String()))
 	if diags.HasErrors() {
 		return imported{}, diags
@@ -69,30 +74,34 @@ func (s *Session) find(ctx context.Context, at addr.Instance, pi addr.ProviderIn
 		"object of type %q.", at.Resource.Type), nil))
 }
 
-// providerOf returns the provider of a request about an object.
-func (s *Session) providerOf(ctx context.Context, at addr.Instance, pi addr.ProviderInstance) (*schema.Schema,
-	wire.Provider, diag.List) {
+// providerOf returns the provider of a request about an object, and what places the request.
+func (s *Session) providerOf(ctx context.Context, at addr.Instance, pi addr.ProviderInstance) (_ *schema.Schema,
+	_ wire.Provider, place program.Placement, _ diag.List) {
 	schemas, diags := s.Schemas(ctx, nil)
 	if diags.HasErrors() {
-		return nil, wire.Provider{}, diags
+		return nil, wire.Provider{}, place, diags
 	}
 	block := schemas.Resource(pi.Provider, at.Resource.Mode, at.Resource.Type)
 	if block == nil { // the object's block, the only one of its type, may have been removed
 		var more diag.List
 		schemas, more = s.withType(ctx, schemas, pi.Provider, at.Resource.Type)
 		if diags = diags.Append(more); diags.HasErrors() {
-			return nil, wire.Provider{}, diags
+			return nil, wire.Provider{}, place, diags
 		}
 		block = schemas.Resource(pi.Provider, at.Resource.Mode, at.Resource.Type)
 	}
 	if block == nil {
-		return nil, wire.Provider{}, diags.Append(diag.New(diag.Error, "Invalid resource type",
+		return nil, wire.Provider{}, place, diags.Append(diag.New(diag.Error, "Invalid resource type",
 			fmt.Sprintf("The provider %s does not support resource type %q.", pi.Provider.Display(), at.Resource.Type),
 			nil))
 	}
 	code := values.NewCode(s.Tree, schemas)
-	wp, _, more := values.WireProvider(s.store(code, values.Planning, s.Now()), pi, s.Package(pi.Provider), at.Config())
-	return block, wp, diags.Append(more)
+	wp, cfg, more := values.WireProvider(s.store(code, values.Planning, s.Now()), pi, s.Package(pi.Provider), at.Config())
+	place = program.Placement{Provider: pi, ResourceType: at.Resource.Type, Module: at.Module, Address: at.String()}
+	if cfg != nil {
+		place.ProviderConfig, place.ProviderRegion = cfg.Strings, values.Region(cfg.Value)
+	}
+	return block, wp, place, diags.Append(more)
 }
 
 // withType returns the schemas extended by a type of managed resources, if the provider has it.
@@ -116,10 +125,10 @@ func (s *Session) withType(ctx context.Context, schemas *values.Schemas, p addr.
 	return values.NewSchemas(all), diags
 }
 
-// exists reads a stored object and reports whether it still exists.
+// exists reads a stored object in doubt and reports whether it still exists. Like Import it acquires no permits.
 func (s *Session) exists(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, o *state.Object) (
 	bool, diag.List) {
-	_, wp, diags := s.providerOf(ctx, at, pi)
+	_, wp, _, diags := s.providerOf(ctx, at, pi)
 	if diags.HasErrors() {
 		return false, diags
 	}

@@ -2,10 +2,15 @@ package operation
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -13,6 +18,65 @@ import (
 // requestTimeout bounds the request for a permit that is to be released. At its end the request is withdrawn, which
 // also frees the slot.
 const requestTimeout = 100 * time.Millisecond
+
+// releaseTimeout is the time limit for releasing the permits of a request.
+const releaseTimeout = 5 * time.Second
+
+// request is call for a task that reaches a cloud. Meanwhile it holds a permit of each limit that the rules name for
+// the object, and of the widest one, like a vertex of a run: a limit is never exceeded. Renewals hold none, because an
+// object that waits for a permit may expire.
+func (s *Session) request(ctx context.Context, place program.Placement, task *wire.Task) (*wire.Result, diag.List) {
+	if diags := s.interrupted("The request about " + task.Address + " was not sent."); diags.HasErrors() {
+		return nil, diags
+	}
+	ctx, forget := s.unlessStopped(ctx)
+	defer forget()
+	release, err := s.acquire(ctx, place)
+	defer release()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, diag.Errors("Operation interrupted", sentence(context.Cause(ctx)), nil)
+	case err != nil:
+		return nil, diag.Errors("Failed to acquire a permit", err.Error()+".", nil)
+	}
+	return s.call(ctx, task)
+}
+
+// acquire acquires the permits for a request, the narrowest first. release releases those that it has, also after an
+// error.
+func (s *Session) acquire(ctx context.Context, place program.Placement) (release func(), err error) {
+	var held []wire.Permit
+	release = func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		for _, p := range slices.Backward(held) {
+			_ = p.Release(ending) // on failure, another coordinator may release it when this process has ended
+		}
+	}
+	workers, err := s.Hub.Workers(ctx)
+	if err != nil {
+		return release, err
+	}
+	live := func(pool string) bool {
+		return slices.ContainsFunc(workers, func(w wire.Worker) bool { return slices.Contains(w.Pools, pool) })
+	}
+	_, limits := s.Rules.Placer(s.Rules.Slots(s.Parallelism))(place, live)
+	who := coordinator.Reader(s.NewID())
+	for _, l := range limits {
+		if s.OwnSlots && l.Name == wire.DefaultLimit {
+			continue // one request at a time is within the slots of this operation
+		}
+		if _, err := s.Hub.DeclareLimit(ctx, l); err != nil {
+			return release, fmt.Errorf("declaring the limit %q: %w", l.Name, err)
+		}
+		p, err := s.Hub.Acquire(ctx, l.Name, wire.PermitRequest{ID: s.NewID(), Run: who, At: s.Now()})
+		if err != nil {
+			return release, fmt.Errorf("acquiring a permit of the limit %q: %w", l.Name, err)
+		}
+		held = append(held, p)
+	}
+	return release, nil
+}
 
 // releasePermits releases the permits that an interrupted run has left, and that no process will use again. They were
 // held for operations in doubt that have been resolved. Other coordinators cannot know that, and would wait for
