@@ -65,17 +65,3 @@ func located(t *testing.T, text string) addr.Instance {
 	}
 	return at
 }
-
-// An import for which the configuration has no instance would end in an object that the next plan destroys.
-func TestAnImportNeedsAnInstanceOrAStoredObject(t *testing.T) {
-	prior := state.Empty()
-	prior.Apply(state.SetObject{Addr: located(t, "t.stored"), Object: &state.Object{Status: state.Ready}})
-	p := &Planner{Options: Options{Prior: prior}}
-	wanted := func(a addr.Instance) bool { return a == located(t, "t.a[0]") }
-	for at, fails := range map[string]bool{"t.a[0]": false, "t.a[1]": true, "t.a": true, "t.stored": false} {
-		diags := p.checkImports(map[addr.Instance]*ImportTarget{located(t, at): {ID: "i"}}, wanted)
-		if diags.HasErrors() != fails {
-			t.Errorf("an import to %s: %v", at, diags)
-		}
-	}
-}
