@@ -84,6 +84,7 @@ type listing struct {
 	Action, Everything string
 	InModule           bool
 	Anchor             string
+	Past               bool // the actions are not planned: they have been carried out
 }
 
 // list selects objects by the action, the part of an address and the module in the query. If many are left, it

@@ -288,6 +288,7 @@ func (c *call) difference() error {
 		}
 		base := at("app", v.Organization, v.Name, "difference")
 		p.listing = c.list(all, base, "objects")
+		p.Past = true
 		for i := range p.Items {
 			p.Items[i].Address += "?" + url.Values{"from": {p.From.ID}, "to": {p.To.ID}}.Encode()
 		}

@@ -24,9 +24,12 @@ func (s *site) functions() template.FuncMap {
 		"locker": locker,
 		"mark":   func(action string) string { return actionWords[action][0] },
 		"verb":   func(action string) string { return actionWords[action][1] },
-		"todo": func(action string) string {
-			if action == "drift" { // it is not planned
+		"todo": func(action string, past bool) string {
+			switch {
+			case action == "drift": // it is not planned
 				return actionWords[action][1]
+			case past:
+				return pastWords[action]
 			}
 			return "to " + actionWords[action][1]
 		},
@@ -39,6 +42,9 @@ func (s *site) functions() template.FuncMap {
 		"add":     func(x, y int) int { return x + y },
 	}
 }
+
+// pastWords are what has become of the objects of a state since another version of it.
+var pastWords = map[string]string{"create": "added", "update": "changed", "delete": "removed"}
 
 // dict makes a map of its arguments, for templates that call others with several values.
 func dict(pairs ...any) (map[string]any, error) {

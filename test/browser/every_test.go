@@ -274,8 +274,6 @@ func TestPagesCanBeUsedByEverybody(t *testing.T) {
 			check(scheme + " " + path)
 		}
 	}
-	s.open("/app/acme/network")
-	s.screenshot("phone-dark", 390, 760)
 }
 
 func TestEveryPageFitsAPhone(t *testing.T) {

@@ -24,7 +24,6 @@ func TestARunIsConfirmedAndWatchedToItsEndWithoutLoadingThePage(t *testing.T) {
 		s.Await(run.ID, record.Planned)
 		h.login()
 		s.shows("A plan waits for approval.")
-		s.screenshot("overview", 1100, 560)
 		h.press("the workspace that needs a person", "#needs a.name")
 		s.do(chromedp.WaitVisible("#plan", chromedp.ByQuery))
 		s.shows("Needs approval")
@@ -73,7 +72,6 @@ func TestARunIsConfirmedAndWatchedToItsEndWithoutLoadingThePage(t *testing.T) {
 			`document.querySelector(".picture-summary").innerText.includes("22 done")`)
 		s.until("the list has not ended", `document.querySelector(".picture-list").innerText.includes("5 done")`)
 		value[any](s, drawn(`document.querySelector("[data-picture]").picture.select(null)`))
-		s.screenshot("run-gantt", 1280, 900)
 		s.do(chromedp.ScrollIntoView(`#log-apply`, chromedp.ByQuery))
 		s.screenshot("run-log", 1100, 700)
 		s.Await(run.ID, record.Applied)
@@ -107,7 +105,7 @@ func TestADoubtIsResolved(t *testing.T) {
 			j.Doubtful([]record.Doubt{{Address: "fleet_vm.a", Operation: "create", Worker: "w1", Reason: "its worker died"}})
 			return nil, errors.New("an operation is in doubt")
 		}
-		s.Await(s.NewRun(w, func(r *record.Run) { r.AutoApply = true }).ID, record.Errored)
+		s.Await(s.NewRun(w, func(r *record.Run) { r.AutoApply, r.Message = true, "four zones" }).ID, record.Errored)
 		told := make(chan service.Resolution, 1)
 		s.Engine.ResolveFunc = func(_ context.Context, j *service.Job, r service.Resolution, _ string) error {
 			told <- r
@@ -151,6 +149,7 @@ func TestAStateIsLookedAtComparedAndRestored(t *testing.T) {
 	s.screenshot("versions", 1100, 500)
 	s.do(chromedp.Click(`button[form=compare]`, chromedp.ByQuery))
 	s.shows("From serial 2 to serial 3")
+	s.shows("10 changed")
 	s.do(chromedp.Click(`.objects li:first-child summary`, chromedp.ByQuery))
 	s.shows("revision")
 	s.screenshot("difference", 1100, 600)

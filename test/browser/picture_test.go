@@ -78,7 +78,6 @@ func TestAReportOpensFromTheDiskAndIsUsedByKeyboard(t *testing.T) {
 	}
 	s.shows("What went wrong")
 	s.shows("The critical path has")
-	s.screenshot("report-gantt", 1280, 900)
 	// Search, and go to the result.
 	s.do(chromedp.Focus(`input[type=search]`, chromedp.ByQuery), chromedp.KeyEvent("failed\r"))
 	s.shows("1 found")
@@ -94,7 +93,6 @@ func TestAReportOpensFromTheDiskAndIsUsedByKeyboard(t *testing.T) {
 	s.do(chromedp.Focus(`#picture-graph canvas`, chromedp.ByQuery),
 		chromedp.KeyEvent(kb.Escape+kb.Home+kb.ArrowRight+"+-0"))
 	s.until("nothing is selected", `picture.selected !== null`)
-	s.screenshot("report-graph", 1280, 900)
 	// The list, without the search.
 	s.do(chromedp.Evaluate(`picture.input.value = ""; picture.search("")`, nil))
 	s.do(chromedp.Focus(`.picture-list`, chromedp.ByQuery), chromedp.KeyEvent(kb.End+"\r"))

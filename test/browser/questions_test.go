@@ -46,6 +46,7 @@ func TestTheOverviewAnswersWithinThreeClicks(t *testing.T) {
 	}
 	t.Cleanup(func() { close(e.steps) })
 	s.login()
+	s.screenshot("overview", 1100, 560)
 	for question, answer := range map[string]struct {
 		clicks []string
 		shown  []string
