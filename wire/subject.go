@@ -93,7 +93,7 @@ const hexDigits = "0123456789ABCDEF"
 // stay, every other byte becomes "=" and two hexadecimal digits, and the empty name is "=". Untoken reverses it.
 func Token(name string) string {
 	plain := name != ""
-	for i := 0; i < len(name); i++ {
+	for i := range len(name) {
 		if !isPlain(name[i]) {
 			plain = false
 			break
@@ -107,7 +107,7 @@ func Token(name string) string {
 	}
 	var b strings.Builder
 	b.Grow(len(name) + 8)
-	for i := 0; i < len(name); i++ {
+	for i := range len(name) {
 		if c := name[i]; isPlain(c) {
 			b.WriteByte(c)
 		} else {

@@ -36,7 +36,11 @@ func runWorkersList(ctx context.Context, a *app, args []string) int {
 		if err := conn.Control(ctx, "", wire.Control{Kind: "announce"}); err != nil {
 			return err
 		}
-		time.Sleep(announceWait)
+		select {
+		case <-time.After(announceWait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 		workers, err := conn.Workers(ctx)
 		if err != nil {
 			return err

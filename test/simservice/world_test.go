@@ -87,7 +87,7 @@ func simulate(t *testing.T, seed uint64, without guard, trace io.Writer) (out ou
 			orders: map[string]*order{}, known: map[string]*record.Run{},
 			passed: map[string]map[string]int{}, counted: map[string]int{}, locks: map[string]record.Lock{},
 		}
-		if w.key, err = seal.NewKey([]byte(seal.NewSecret())); err != nil {
+		if w.key, err = seal.NewKey(seal.NewSecret()); err != nil {
 			t.Fatal(err)
 		}
 		w.applies, w.exact = 1+w.chance.IntN(3), seed%2 == 1
