@@ -353,7 +353,7 @@ func (s *Service) job(stopping context.Context, r *record.Run, token string, log
 	}
 	j.Environment = append(j.Environment, p.variables(proved)...)
 	masks := newMask(withoutMarks{log}, append(secrets, slices.Collect(maps.Values(proved))...))
-	j.Log = masks
+	j.Log, j.Conceal = masks, masks.add
 	j.renew = func(ctx context.Context) { p.renew(ctx, masks) }
 	return j, nil
 }

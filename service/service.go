@@ -227,6 +227,8 @@ type Job struct {
 	// Log is the log for people. With Structured it has one JSON message per line.
 	Log        io.Writer
 	Structured bool
+	// Conceal hides texts in the log, and in errors, from now on; nil if there is no log to hide them in.
+	Conceal func(secrets []string)
 	// Watched is called once, when the timeline of the phase begins: with the timeline, which the engine writes
 	// until the phase ends and which may be read meanwhile, and with the ID of the engine's run, under which it
 	// holds permits. Safe for concurrent use.

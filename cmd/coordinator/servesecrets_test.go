@@ -38,7 +38,7 @@ variable "undeclared" {}
 variable "declared" { sensitive = true }
 variable "plain" { default = "open-4711" }
 resource "terraform_data" "a" {
-  input = { undeclared = var.undeclared, plain = var.plain }
+  input = { undeclared = var.undeclared, declared = var.declared, plain = var.plain }
   provisioner "local-exec" { command = "echo the key is $CLOUD_KEY, and not ${var.plain}" }
 }
 resource "terraform_data" "b" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/operation"
@@ -178,6 +179,23 @@ func (e *Estate) Begin(ctx context.Context, o OperationOptions) (_ *Operation, d
 	}
 	begun = true
 	return r, diags
+}
+
+// Secrets returns the texts in the values of root variables that are declared sensitive or ephemeral.
+func (r *Operation) Secrets() (out []string) {
+	for name, v := range r.Config.Tree.Root.Module.Variables {
+		if !v.Sensitive && !v.Ephemeral || r.inputs[name].Value == cty.NilVal {
+			continue
+		}
+		bare, _ := r.inputs[name].Value.UnmarkDeep()
+		_ = cty.Walk(bare, func(_ cty.Path, part cty.Value) (bool, error) { // it returns no error
+			if part.Type() == cty.String && part.IsKnown() && !part.IsNull() {
+				out = append(out, part.AsString())
+			}
+			return true, nil
+		})
+	}
+	return out
 }
 
 // open loads the state and opens the engine.

@@ -316,7 +316,11 @@ func (p *phase) operation(ctx context.Context, saved *planfile.Saved, resumes bo
 	if saved != nil {
 		o.Name, o.LockAs = "apply", "OperationTypeApply"
 	}
-	return p.estate.Begin(ctx, o)
+	op, diags := p.estate.Begin(ctx, o)
+	if op != nil && p.job.Conceal != nil {
+		p.job.Conceal(op.Secrets()) // providers copy them to attributes that nothing marks as sensitive
+	}
+	return op, diags
 }
 
 // watch returns the observers of an operation: the log, and the timeline.
