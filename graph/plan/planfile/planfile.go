@@ -100,7 +100,14 @@ func infinite(v cty.Value) bool {
 }
 
 // Encode returns the bytes of a plan file.
-func Encode(s Saved) ([]byte, error) { return encode(s, zip.Deflate) }
+func Encode(s Saved) ([]byte, error) {
+	for _, o := range s.Plan.Outputs {
+		if infinite(o.Before) { // computed by a destroy that refreshes; such a plan cannot be shown as JSON
+			return nil, fmt.Errorf("the output %q was infinity before, which no plan file can hold", o.Name)
+		}
+	}
+	return encode(s, zip.Deflate)
+}
 
 // EncodeRecorded returns the bytes of a plan for the journal of its run: those of a plan file, but not compressed,
 // because the journal compresses them.
