@@ -61,14 +61,17 @@ func (t *Texts) Write(w io.Writer, s *state.State, version string) error {
 	return e.err
 }
 
-// remembered writes a resource that has not changed since the last version. It returns false for others.
+// remembered writes a resource that has not changed since the last version. It returns false for others. The buffer is
+// empty.
 func (e *encoder) remembered(abs addr.AbsResource, r *state.Resource) bool {
 	was := e.last[abs]
 	if was == nil || was.of != r {
 		return false
 	}
-	e.buf, e.next[abs] = append(e.buf, was.text...), was
-	e.flush()
+	e.next[abs] = was
+	if e.err == nil {
+		_, e.err = e.out.Write(was.text)
+	}
 	return true
 }
 
