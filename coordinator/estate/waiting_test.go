@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,12 +23,12 @@ type crowd struct {
 	store  *mem.Store
 	shared SharedStores
 	// dead has the requests that no process works on any more.
-	dead map[string]bool
+	dead sync.Map
 	told []string // what the operations were told that they wait for
 }
 
 func newCrowd(t *testing.T) *crowd {
-	return &crowd{t: t, store: mem.New(mem.Options{Now: time.Now}), dead: map[string]bool{}}
+	return &crowd{t: t, store: mem.New(mem.Options{Now: time.Now})}
 }
 
 func (c *crowd) operation(name string) *Operation {
@@ -36,7 +37,7 @@ func (c *crowd) operation(name string) *Operation {
 		estate: e, Workspace: "default", home: c.shared.home("home"), store: &openedStore{Store: &stored{Store: c.store}},
 		info: journal.LockInfo{ID: "lock of " + name, Who: "the user of " + name},
 		sharing: &Sharing{
-			Request: name, Alive: func(request string) bool { return !c.dead[request] },
+			Request: name, Alive: func(request string) bool { return !c.isDead(request) },
 			Waits: func(list []locks.Blocker) {
 				text := name + " goes on"
 				for i, b := range list {
@@ -49,6 +50,11 @@ func (c *crowd) operation(name string) *Operation {
 			},
 		},
 	}}
+}
+
+func (c *crowd) isDead(request string) bool {
+	_, dead := c.dead.Load(request)
+	return dead
 }
 
 // begin makes an operation request locks, and returns a channel that gets its outcome.
@@ -145,7 +151,7 @@ func TestWhoWaitsForTheObjectsOfARunThatWasLeftGetsThem(t *testing.T) {
 		must(t, diag.List{}.Append(c.store.BeginRun(t.Context(), "a", run, nil)))
 		waits := c.objects(b, "x", "y")
 		next := c.objects(behind, "y")
-		c.dead["a"] = true // the service knows that it is left; its operation is still there
+		c.dead.Store("a", true) // the service knows that it is left; its operation is still there
 		time.Sleep(3 * lookEvery)
 		c.has(waits, false, "the operation has not closed the state")
 		a.estate.Stop = asked(t)
@@ -181,7 +187,7 @@ func TestWhoWaitsBehindACancelledRunGoesOn(t *testing.T) {
 		must(t, b.State.leaveLocks(t.Context()))
 		time.Sleep(3 * lookEvery)
 		c.has(next, false, "the run that waits before it may be continued")
-		c.dead["b"] = true
+		c.dead.Store("b", true)
 		time.Sleep(2 * lookEvery)
 		c.has(next, true, "nobody continues that")
 		if left := c.left(); !slices.Equal(left, []string{"a", "behind"}) {
