@@ -127,7 +127,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	if more := s.interrupted(notFinished); more.HasErrors() {
 		return nil, diags.Append(more)
 	}
-	if o.Mode == plan.Destroy && !o.SkipRefresh && !prior.IsEmpty() && beyondState(static, moved.State, scope) {
+	if o.Mode == plan.Destroy && !o.SkipRefresh && !prior.IsEmpty() && beyondState(s.Tree, static, moved.State, scope) {
 		return s.destroyByPlan(ctx, prior, o)
 	}
 	renewals := s.renewals()
@@ -204,9 +204,11 @@ func (s *Session) destroyByPlan(ctx context.Context, prior *state.State, o PlanO
 	return s.Plan(ctx, exists, o)
 }
 
-// beyondState reports whether a plan covers a resource block without objects, or the data of a check. Then an ordinary
-// plan is made before a destroy from the beginning, so that nothing is read twice.
-func beyondState(static *graph.Static, prior *state.State, scope planning.Scope) bool {
+// beyondState reports whether a plan covers a resource block that has an instance for certain and no objects, or the
+// data of a check. Then an ordinary plan is made before a destroy from the beginning, so that nothing is read twice.
+// Blocks that are repeated may have no instances (count = 0): whether one lacks an object is known when they are
+// expanded.
+func beyondState(tree *config.Tree, static *graph.Static, prior *state.State, scope planning.Scope) bool {
 	stored := map[addr.ConfigResource]bool{}
 	for abs := range prior.Resources {
 		stored[abs.Config()] = true
@@ -216,11 +218,26 @@ func beyondState(static *graph.Static, prior *state.State, scope planning.Scope)
 		if n.Kind != graph.ResourceNode || !scope.Node(i) {
 			continue
 		}
-		if n.Resource.Addr.Mode == addr.Managed && !stored[n.ConfigResource()] || n.Resource.Check != "" {
+		managed := n.Resource.Addr.Mode == addr.Managed
+		if managed && !stored[n.ConfigResource()] && hasInstance(tree, n) || n.Resource.Check != "" {
 			return true
 		}
 	}
 	return false
+}
+
+// hasInstance reports whether neither a resource nor a call of its module is repeated.
+func hasInstance(tree *config.Tree, n *graph.Node) bool {
+	r := n.Resource
+	if r.Count != nil || r.ForEach != nil || r.Enabled != nil {
+		return false
+	}
+	for m := tree.Modules[n.Module]; m != nil && m.Parent != nil; m = m.Parent {
+		if c := m.Call; c.Count != nil || c.ForEach != nil || c.Enabled != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // run executes a program that changes nothing.
