@@ -87,6 +87,11 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		return nil, diags
 	}
 	moved, more := moves.Apply(s.Tree, prior)
+	if more.HasErrors() {
+		if still := movedBlocks(s.Tree); len(still) > 0 { // as in OpenTofu, they come before a cycle of moves
+			more = still
+		}
+	}
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return nil, diags

@@ -128,6 +128,16 @@ func misplaced(p *planning.Planner, tree *config.Tree) diag.List {
 	return diags
 }
 
+// movedBlocks reports all moved blocks whose from is a resource that still has a block.
+func movedBlocks(tree *config.Tree) (diags diag.List) {
+	for _, path := range slices.Sorted(maps.Keys(tree.Modules)) {
+		for _, b := range tree.Modules[path].Module.Moved {
+			diags = diags.Append(stillHere(tree, path, b))
+		}
+	}
+	return diags
+}
+
 // covers reports whether the plan expands the source of a moved block in a module.
 func covers(p *planning.Planner, in addr.Module, b *config.Moved) bool {
 	kind, path, named := graph.ResourceNode, in, addr.Named(b.From.Resource)
