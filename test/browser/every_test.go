@@ -84,7 +84,8 @@ func full(s *Site) (paths []string, run *record.Run) {
 		space + "/difference?from=" + versions[1].ID + "&to=" + versions[0].ID, space + "/variables", space + "/settings",
 		space + "/runs/" + runs[1].ID, space + "/runs/" + runs[1].ID + "/changes/2",
 		space + "/runs/" + runs[1].ID + "/timeline/apply", space + "/runs/" + runs[1].ID + "/log/apply?from=0",
-		"/app/settings/workers", "/app/settings/doubts", "/app/settings/tokens", "/app/settings/audit"}, runs[1]
+		"/app/settings/workers", "/app/settings/doubts", "/app/settings/tokens", "/app/settings/users",
+		"/app/settings/audit"}, runs[1]
 }
 
 // named adds to a workspace what has a name that tries to be a script: a set of variables, a receiver of notifications
@@ -336,6 +337,13 @@ func TestTheRestIsShownAndChanged(t *testing.T) {
 		t.Error("the token is shown twice")
 	}
 	s.screenshot("tokens", 1100, 420)
+	s.open("/app/settings/users")
+	s.do(chromedp.SendKeys("#name", "ann", chromedp.ByQuery),
+		chromedp.SendKeys("#email", "ann@example.org\r", chromedp.ByQuery))
+	s.shows("A token for ann")
+	s.open("/app/settings/users") // without the token
+	s.shows("ann@example.org")
+	s.screenshot("users", 1100, 460)
 	s.open("/app/settings/audit")
 	s.shows("token.create")
 	s.screenshot("audit", 1100, 600)
