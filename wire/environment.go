@@ -8,13 +8,20 @@ import (
 )
 
 // Environment refers to the environment variables that plugins and provisioners of a task are started with. The
-// variables themselves are in a blob that is sealed with a run key, so that nobody on the way can read or replace them.
+// variables themselves are sealed with a run key, so that nobody on the way can read or replace them.
 type Environment struct {
 	// Run names the key. It is usually the operation that the task belongs to, which may have several runs.
 	Run string `msgpack:"r"`
+	// Sealed has the sealed variables themselves if they are short; otherwise they are a blob.
+	Sealed string `msgpack:"s,omitempty"`
 	// Blob is the lower-case hex SHA-256 of the sealed variables.
-	Blob string `msgpack:"b"`
+	Blob string `msgpack:"b,omitempty"`
 }
+
+// shortVariables is the maximum size of sealed variables in bytes that are in each task instead of in a blob: a blob
+// costs the server some twenty requests, which is more than a small run costs otherwise, and a kilobyte in 100,000
+// tasks is 100 MB.
+const shortVariables = 1 << 10
 
 // Variables are environment variables for workers.
 type Variables struct {
@@ -32,8 +39,8 @@ func environmentSubject(pool, run string) string {
 	return "environment." + Token(pool) + "." + Token(run)
 }
 
-// PutVariables seals variables for the workers of a pool, stores them, and returns a reference to them. PurgeRun with
-// the packer's Run removes them. The packer needs a Sealer and Blobs.
+// PutVariables seals variables for the workers of a pool, stores them as a blob if they are not short, and returns a
+// reference to them. PurgeRun with the packer's Run removes the blob. The packer needs a Sealer and Blobs.
 func (p Packer) PutVariables(ctx context.Context, pool string, v Variables) (*Environment, error) {
 	plain := marshal(&v)
 	if len(plain) > MaxVariables {
@@ -43,6 +50,9 @@ func (p Packer) PutVariables(ctx context.Context, pool string, v Variables) (*En
 	sealed, err := whole.Pack(ctx, environmentSubject(pool, p.Run), plain)
 	if err != nil {
 		return nil, err
+	}
+	if len(sealed) <= shortVariables {
+		return &Environment{Run: p.Run, Sealed: string(sealed)}, nil
 	}
 	sum := sha256.Sum256(sealed)
 	name := hex.EncodeToString(sum[:])
@@ -55,18 +65,21 @@ func (p Packer) PutVariables(ctx context.Context, pool string, v Variables) (*En
 	return &Environment{Run: p.Run, Blob: name}, nil
 }
 
-// GetVariables returns the variables that e refers to. It returns ErrNotFound if the operation has ended, and
-// ErrNotAuthentic for variables of another operation or pool. The packer's Run is e.Run, and its Sealer has the key of
-// that.
+// GetVariables returns the variables that e refers to. It returns ErrNotFound if their blob was removed because the
+// operation has ended, and ErrNotAuthentic for variables of another operation or pool. The packer's Run is e.Run, and
+// its Sealer has the key of that.
 func (p Packer) GetVariables(ctx context.Context, pool string, e *Environment) (*Variables, error) {
-	sealed, err := p.Blobs.GetBlobIf(ctx, e.Blob, func(bytes int64) error {
-		if bytes > MaxVariables+CompressOver { // with what the envelope adds
-			return fmt.Errorf("the environment has %d bytes", bytes)
+	sealed := []byte(e.Sealed)
+	if e.Sealed == "" {
+		var err error
+		if sealed, err = p.Blobs.GetBlobIf(ctx, e.Blob, func(bytes int64) error {
+			if bytes > MaxVariables+CompressOver { // with what the envelope adds
+				return fmt.Errorf("the environment has %d bytes", bytes)
+			}
+			return nil
+		}); err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
 	whole := Packer{Run: p.Run, Sealer: p.Sealer, Rand: p.Rand}
 	plain, err := whole.Unpack(ctx, environmentSubject(pool, p.Run), sealed)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/millipede-iac/millipede/wire"
@@ -19,36 +20,49 @@ func TestVariablesAreReadWithTheirKeyInTheirPoolAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	packer := wire.Packer{Run: "operation", Sealer: sealer, Blobs: conn, Rand: rand.Reader}
-	secret := wire.Variables{Whole: true, Entries: []string{"AWS_SECRET_ACCESS_KEY=hunter2", "EMPTY="}}
-	at, err := packer.PutVariables(t.Context(), "eu", secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if kept, err := conn.GetBlob(t.Context(), at.Blob); err != nil || bytes.Contains(kept, []byte("hunter2")) ||
-		bytes.Contains(kept, []byte("AWS")) {
-		t.Errorf("what is kept is %q, %v", kept, err)
-	}
-	if got, err := packer.GetVariables(t.Context(), "eu", at); err != nil || !reflect.DeepEqual(*got, secret) {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	if _, err := packer.GetVariables(t.Context(), "us", at); !errors.Is(err, wire.ErrNotAuthentic) {
-		t.Errorf("in another pool: %v", err)
-	}
-	other := packer
-	other.Run = "another"
-	if _, err := other.GetVariables(t.Context(), "eu", at); !errors.Is(err, wire.ErrNotAuthentic) {
-		t.Errorf("as another operation's: %v", err)
-	}
-	if other.Run, other.Sealer, err = "operation", nil, nil; err != nil {
-		t.Fatal(err)
-	}
-	if _, err := other.GetVariables(t.Context(), "eu", at); !errors.Is(err, wire.ErrNoKey) {
-		t.Errorf("without the key: %v", err)
-	}
-	if err := conn.PurgeRun(t.Context(), "operation"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := packer.GetVariables(t.Context(), "eu", at); !errors.Is(err, wire.ErrNotFound) {
-		t.Errorf("after the end of the operation: %v", err)
+	secret := []string{"AWS_SECRET_ACCESS_KEY=hunter2", "EMPTY="}
+	for what, entries := range map[string][]string{
+		"short": secret,
+		"long":  append(secret, "LONG="+rand.Text()+strings.Repeat("long", 1000)),
+	} {
+		want := wire.Variables{Whole: true, Entries: entries}
+		at, err := packer.PutVariables(t.Context(), "eu", want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (at.Sealed == "") != (what == "long") || (at.Blob == "") != (what == "short") {
+			t.Errorf("%s: the reference is %+v", what, at)
+		}
+		kept := []byte(at.Sealed)
+		if at.Blob != "" {
+			kept, err = conn.GetBlob(t.Context(), at.Blob)
+		}
+		if err != nil || bytes.Contains(kept, []byte("hunter2")) || bytes.Contains(kept, []byte("AWS")) {
+			t.Errorf("%s: what is kept is %q, %v", what, kept, err)
+		}
+		if got, err := packer.GetVariables(t.Context(), "eu", at); err != nil || !reflect.DeepEqual(*got, want) {
+			t.Errorf("%s: got %+v, %v", what, got, err)
+		}
+		if _, err := packer.GetVariables(t.Context(), "us", at); !errors.Is(err, wire.ErrNotAuthentic) {
+			t.Errorf("%s, in another pool: %v", what, err)
+		}
+		other := packer
+		other.Run = "another"
+		if _, err := other.GetVariables(t.Context(), "eu", at); !errors.Is(err, wire.ErrNotAuthentic) {
+			t.Errorf("%s, as another operation's: %v", what, err)
+		}
+		if other.Run, other.Sealer, err = "operation", nil, nil; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.GetVariables(t.Context(), "eu", at); !errors.Is(err, wire.ErrNoKey) {
+			t.Errorf("%s, without the key: %v", what, err)
+		}
+		if err := conn.PurgeRun(t.Context(), "operation"); err != nil {
+			t.Fatal(err)
+		}
+		// The short ones can be read as long as somebody has the key.
+		if _, err := packer.GetVariables(t.Context(), "eu", at); errors.Is(err, wire.ErrNotFound) != (what == "long") {
+			t.Errorf("%s, after the end of the operation: %v", what, err)
+		}
 	}
 }

@@ -17,8 +17,30 @@ import (
 type Keys interface {
 	// PutKey returns when the sealed key is stored; one that is there already is replaced.
 	PutKey(ctx context.Context, pool, run, recipient string, sealed []byte) error
+	// PutKeys stores a key for up to MaxRecipients recipients at once: for all of them or for none.
+	PutKeys(ctx context.Context, pool, run string, sealed []SealedKey) error
 	// GetKey returns the sealed key or ErrNotFound.
 	GetKey(ctx context.Context, pool, run, recipient string) ([]byte, error)
+	// PurgeKeys removes the keys of a run for a pool. Queue.PurgeRun removes more than keys.
+	PurgeKeys(ctx context.Context, pool, run string) error
+}
+
+// MaxRecipients is the maximum number of keys of one PutKeys: together they have less than 16 KiB, the bound of a
+// message of keys, even with the longest name of a pool.
+const MaxRecipients = 32
+
+// SealedKey is the key of a run for a pool, sealed for one recipient.
+type SealedKey struct {
+	Recipient string `msgpack:"r"` // a public curve key
+	Sealed    []byte `msgpack:"s"`
+}
+
+// EncodeSealedKeys encodes the keys of one PutKeys for a transport that stores them as one message.
+func EncodeSealedKeys(list []SealedKey) []byte { return marshal(&list) }
+
+// DecodeSealedKeys reads what EncodeSealedKeys wrote.
+func DecodeSealedKeys(data []byte) ([]SealedKey, error) {
+	return unmarshalAs[[]SealedKey]("keys", data)
 }
 
 // Keyring shares run keys. A coordinator creates the key of a run for each pool that the run uses, and shares it with
@@ -61,20 +83,31 @@ func NewKeyring(keys Keys, self nkeys.KeyPair, rand io.Reader) (*Keyring, error)
 // PublicKey is what others seal run keys to.
 func (k *Keyring) PublicKey() string { return k.pub }
 
-// Create makes the key of a run for a pool. It returns when the register holds it, sealed for this ring: from then on
-// Open finds it after a crash.
-func (k *Keyring) Create(ctx context.Context, pool, run string) (*Sealer, error) {
+// Create makes the key of a run for a pool, and shares it with recipients, at most MaxRecipients - 1; see Share. It
+// returns when the register holds the key, sealed for this ring as well: from then on Open finds it after a crash.
+func (k *Keyring) Create(ctx context.Context, pool, run string, recipients ...string) (*Sealer, error) {
 	s, err := NewSealer(k.rand)
 	if err != nil {
 		return nil, err
 	}
 	of := scope{pool, run}
-	if err := k.put(ctx, grant{of, k.pub}, s); err != nil {
-		return nil, err
+	var list []SealedKey
+	for _, recipient := range append([]string{k.pub}, recipients...) {
+		sealed, err := k.seal(grant{of, recipient}, s)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, SealedKey{recipient, sealed})
+	}
+	if err := k.keys.PutKeys(ctx, pool, run, list); err != nil {
+		return nil, fmt.Errorf("storing the key of %s: %w", of, err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.open[of] = s
+	for _, stored := range list {
+		k.shared[grant{of, stored.Recipient}] = true
+	}
 	return s, nil
 }
 
@@ -105,8 +138,8 @@ func (k *Keyring) Open(ctx context.Context, pool, run string) (*Sealer, error) {
 }
 
 // Share seals a key that this ring has for a recipient. Repeating it costs nothing. Call it for the live workers of a
-// pool before the pool's first task, and for those that appear later. The caller checks that they are workers of the
-// pool.
+// pool before the pool's first task, unless Create had them, and for those that appear later. The caller checks that
+// they are workers of the pool.
 func (k *Keyring) Share(ctx context.Context, pool, run, recipient string) error {
 	to := grant{scope{pool, run}, recipient}
 	k.mu.Lock()
@@ -129,21 +162,34 @@ func (k *Keyring) Forget(run string) {
 	maps.DeleteFunc(k.shared, func(g grant, _ bool) bool { return g.run == run })
 }
 
+// Purge removes the keys of a run for a pool from the register, for a run of which the register has nothing else.
+func (k *Keyring) Purge(ctx context.Context, pool, run string) error {
+	return k.keys.PurgeKeys(ctx, pool, run)
+}
+
 // The sealed form is the sender's public key (56 characters) and an nkeys box of the AES key and the subject under
 // which the box is stored for whoever it is sealed for, so that one key cannot be passed off as that of another run or
 // pool.
 const publicKeySize = 56
 
-func (k *Keyring) put(ctx context.Context, to grant, s *Sealer) error {
+func (k *Keyring) seal(to grant, s *Sealer) ([]byte, error) {
 	if !nkeys.IsValidPublicCurveKey(to.recipient) {
-		return fmt.Errorf("sharing the key of %s: %q is no public curve key", to.scope, to.recipient)
+		return nil, fmt.Errorf("sharing the key of %s: %q is no public curve key", to.scope, to.recipient)
 	}
 	box, err := k.self.SealWithRand(append(s.key[:], KeySubject(to.pool, to.run, to.recipient)...),
 		to.recipient, k.rand)
 	if err != nil {
-		return fmt.Errorf("sealing the key of %s: %w", to.scope, err)
+		return nil, fmt.Errorf("sealing the key of %s: %w", to.scope, err)
 	}
-	if err := k.keys.PutKey(ctx, to.pool, to.run, to.recipient, append([]byte(k.pub), box...)); err != nil {
+	return append([]byte(k.pub), box...), nil
+}
+
+func (k *Keyring) put(ctx context.Context, to grant, s *Sealer) error {
+	sealed, err := k.seal(to, s)
+	if err != nil {
+		return err
+	}
+	if err := k.keys.PutKey(ctx, to.pool, to.run, to.recipient, sealed); err != nil {
 		return fmt.Errorf("storing the key of %s: %w", to.scope, err)
 	}
 	k.mu.Lock()

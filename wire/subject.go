@@ -48,9 +48,13 @@ func ParseAdmit(subject string) (limit, coordinator, request string, err error) 
 }
 
 // KeySubject is key.<pool>.<run>.<recipient>, where the key of a run and a pool is kept sealed for one recipient.
-func KeySubject(pool, run, recipient string) string {
-	return "key." + Token(pool) + "." + Token(run) + "." + Token(recipient)
-}
+func KeySubject(pool, run, recipient string) string { return KeyPrefix(pool, run) + Token(recipient) }
+
+// KeyPrefix is the beginning of the subjects of all keys of a run and a pool.
+func KeyPrefix(pool, run string) string { return "key." + Token(pool) + "." + Token(run) + "." }
+
+// KeysSubject is key.<pool>.<run>.all, where the keys are kept that are stored together (EncodeSealedKeys).
+func KeysSubject(pool, run string) string { return KeySubject(pool, run, "all") }
 
 // CallSubject is call.<pool>, which the pool's workers share as a queue group.
 func CallSubject(pool string) string { return "call." + Token(pool) }

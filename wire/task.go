@@ -7,7 +7,7 @@ import (
 )
 
 // ProtocolVersion is the version of the messages of this package. A peer of another version is refused.
-const ProtocolVersion = 3
+const ProtocolVersion = 4
 
 // Task is one piece of work for a worker. It is self-contained: the worker never asks the coordinator for more. Exactly
 // one of the operation fields is set. Values are msgpack of cty values by the implied type of the schema that the

@@ -266,8 +266,8 @@ func (m minedConnection) Transport() wire.Transport { return minedTransport{m.Co
 
 type minedTransport struct{ wire.Transport }
 
-// PutKey implements wire.Keys. A run shares its key with it.
-func (minedTransport) PutKey(context.Context, string, string, string, []byte) error {
+// PutKeys implements wire.Keys. A run shares its key with it.
+func (minedTransport) PutKeys(context.Context, string, string, []wire.SealedKey) error {
 	planted()
 	return nil
 }

@@ -88,7 +88,7 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 	if diags.HasErrors() {
 		return nil, end(diags)
 	}
-	envelope := s.envelope(run)
+	envelope := s.envelope(run, true)
 	if more := s.interrupted(nothingApplied); more.HasErrors() {
 		return nil, end(diags.Append(more))
 	}
@@ -236,7 +236,7 @@ func (s *Session) resumed(ctx context.Context, r journal.Run, p *plan.Plan, lock
 	if diags.HasErrors() {
 		return nil, nil, diags
 	}
-	envelope := s.envelope(r.ID)
+	envelope := s.envelope(r.ID, false)
 	if more := s.interrupted("The run " + r.ID + " is unchanged: nothing was started."); more.HasErrors() {
 		return nil, nil, diags.Append(more)
 	}

@@ -26,6 +26,7 @@ type envelope struct {
 	live     func(ctx context.Context) ([]wire.Worker, error)
 	// vouched reports whether the operator has confirmed the identity of a worker.
 	vouched func(wire.Heartbeat) bool
+	fresh   bool // the run is new, so no key of it can be in the register
 
 	mu    sync.Mutex // guards pools
 	pools map[string]*poolKey
@@ -39,6 +40,9 @@ const maxGrants = 4096
 type poolKey struct {
 	making chan struct{} // contains a token while the key is made, found or first shared
 	sealer *wire.Sealer  // guarded by the token
+	// absent is set if the register cannot have a key: the run is new, and has not tried to make one. The token guards
+	// it.
+	absent bool
 
 	mu      sync.Mutex      // guards the fields below
 	open    bool            // the workers present at the start have the key
@@ -46,14 +50,14 @@ type poolKey struct {
 	waiting []string        // public keys that will get it
 }
 
-// envelope returns the envelope of a run. A key is made for the first task of a pool; a resumed run finds its keys
-// in the register. If a key is missing there, because the run was killed before it made one or because the
-// transport has lost it, the run makes another one; messages sealed with the old one can then no longer be read,
-// which the run detects.
-func (s *Session) envelope(run string) *envelope {
+// envelope returns the envelope of a run, which is new or resumed. A key is made for the first task of a pool; a
+// resumed run finds its keys in the register. If a key is missing there, because the run was killed before it made one
+// or because the transport has lost it, the run makes another one; messages sealed with the old one can then no longer
+// be read, which the run detects.
+func (s *Session) envelope(run string, fresh bool) *envelope {
 	return &envelope{
 		ring: s.Keyring, run: run, blobs: s.Hub, incoming: s.Hub.PoolBlobs, live: s.Hub.Workers,
-		vouched: s.Rules.Vouches, pools: map[string]*poolKey{},
+		vouched: s.Rules.Vouches, fresh: fresh, pools: map[string]*poolKey{},
 	}
 }
 
@@ -62,7 +66,7 @@ func (e *envelope) pool(name string) *poolKey {
 	defer e.mu.Unlock()
 	k := e.pools[name]
 	if k == nil {
-		k = &poolKey{making: make(chan struct{}, 1), granted: map[string]bool{}}
+		k = &poolKey{making: make(chan struct{}, 1), granted: map[string]bool{}, absent: e.fresh}
 		e.pools[name] = k
 	}
 	return k
@@ -79,9 +83,14 @@ func (e *envelope) key(ctx context.Context, pool string, task bool) (*wire.Seale
 	}
 	defer func() { <-k.making }()
 	if k.sealer == nil {
-		sealer, err := e.ring.Open(ctx, pool, e.run)
+		var sealer *wire.Sealer
+		err := wire.ErrNoKey
+		if !k.absent {
+			sealer, err = e.ring.Open(ctx, pool, e.run)
+		}
 		if task && errors.Is(err, wire.ErrNoKey) {
-			sealer, err = e.ring.Create(ctx, pool, e.run)
+			k.absent = false // after an error it may be stored nevertheless
+			sealer, err = e.create(ctx, pool, k)
 		}
 		if err != nil {
 			return nil, err
@@ -95,6 +104,28 @@ func (e *envelope) key(ctx context.Context, pool string, task bool) (*wire.Seale
 		return k.sealer, nil
 	}
 	return k.sealer, e.share(ctx, pool, k)
+}
+
+// create makes the key of a pool, and shares it with the live workers of the pool.
+func (e *envelope) create(ctx context.Context, pool string, k *poolKey) (*wire.Sealer, error) {
+	workers, err := e.live(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var recipients []string
+	for _, w := range workers {
+		if len(recipients) < wire.MaxRecipients-1 && e.eligible(w.Heartbeat) && w.Pools[0] == pool &&
+			k.grant(w.PublicKey) {
+			recipients = append(recipients, w.PublicKey)
+		}
+	}
+	sealer, err := e.ring.Create(ctx, pool, e.run, recipients...)
+	if err != nil {
+		for _, recipient := range recipients {
+			k.revoke(recipient)
+		}
+	}
+	return sealer, err
 }
 
 // reopen finds the keys of the pools to which an earlier process of the run has dispatched tasks, and shares them

@@ -72,7 +72,7 @@ func (e *Environment) in(ctx context.Context, s *Session, pool string) (*wire.En
 // begin names the environment, and starts to share its keys with workers that appear.
 func (e *Environment) begin(ctx context.Context, s *Session) {
 	e.id, e.transport, e.ring = s.NewID(), s.Hub, s.Keyring
-	e.keys = s.envelope(e.id)
+	e.keys = s.envelope(e.id, true)
 	// A worker that only accepts its own environment refuses the tasks, and needs no keys.
 	e.keys.vouched = func(h wire.Heartbeat) bool { return !h.OwnEnvironment && s.Rules.Vouches(h) }
 	sharing, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -86,7 +86,7 @@ func (e *Environment) begin(ctx context.Context, s *Session) {
 // purgeTimeout bounds the time for removing sent messages.
 const purgeTimeout = 10 * time.Second
 
-// Close removes the sent messages. Tasks that no worker has started by then can no longer start.
+// Close removes the sent keys and variables. Tasks that no worker has started by then can no longer start.
 func (e *Environment) Close(ctx context.Context) error {
 	if e == nil || e.keys == nil {
 		return nil
@@ -96,10 +96,26 @@ func (e *Environment) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), purgeTimeout, errors.New("the message store "+
 		"did not answer"))
 	defer cancel()
-	err := e.transport.PurgeRun(ctx, e.id)
+	err := e.purge(ctx)
 	e.ring.Forget(e.id)
 	if err != nil {
 		return fmt.Errorf("removing the environment of the operation: %w", err)
+	}
+	return nil
+}
+
+// purge removes what was sent. Usually that is only the keys, because short variables are in the tasks.
+func (e *Environment) purge(ctx context.Context) error {
+	pools := e.keys.names()
+	for _, pool := range pools {
+		if sent := e.sent[pool]; sent == nil || sent.Blob != "" { // nil: a part of it may have been sent
+			return e.transport.PurgeRun(ctx, e.id)
+		}
+	}
+	for _, pool := range pools {
+		if err := e.ring.Purge(ctx, pool, e.id); err != nil {
+			return err
+		}
 	}
 	return nil
 }

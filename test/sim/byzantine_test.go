@@ -39,6 +39,14 @@ func (r registers) PutKey(context.Context, string, string, string, []byte) error
 	panic("sim: the byzantine worker stores no keys")
 }
 
+func (r registers) PutKeys(context.Context, string, string, []wire.SealedKey) error {
+	panic("sim: the byzantine worker stores no keys")
+}
+
+func (r registers) PurgeKeys(context.Context, string, string) error {
+	panic("sim: the byzantine worker removes no keys")
+}
+
 func (r registers) GetKey(_ context.Context, pool, run, recipient string) ([]byte, error) {
 	sealed := r.n.keys[wire.KeySubject(pool, run, recipient)]
 	return sealed, found(sealed != nil)

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/wire"
@@ -228,6 +230,25 @@ func (c *conn) PutKey(ctx context.Context, pool, run, recipient string, sealed [
 	})
 }
 
+// PutKeys implements wire.Keys.
+func (c *conn) PutKeys(ctx context.Context, pool, run string, sealed []wire.SealedKey) error {
+	return c.request(ctx, "PutKeys", pool+" "+run, func() error {
+		for _, k := range sealed {
+			c.n.keys[wire.KeySubject(pool, run, k.Recipient)] = k.Sealed
+		}
+		return nil
+	})
+}
+
+// PurgeKeys implements wire.Keys.
+func (c *conn) PurgeKeys(ctx context.Context, pool, run string) error {
+	return c.request(ctx, "PurgeKeys", pool+" "+run, func() error {
+		prefix := wire.KeyPrefix(pool, run)
+		maps.DeleteFunc(c.n.keys, func(subject string, _ []byte) bool { return strings.HasPrefix(subject, prefix) })
+		return nil
+	})
+}
+
 // GetKey implements wire.Keys.
 func (c *conn) GetKey(ctx context.Context, pool, run, recipient string) (sealed []byte, err error) {
 	err = c.request(ctx, "GetKey", pool+" "+run, func() error {
@@ -256,7 +277,8 @@ type watcher struct {
 // tell passes a message to all listeners. It is not stored.
 func (n *nats) tell(control bool, m any) {
 	for _, w := range n.watchers {
-		if w.control != control || n.w.odds(50) {
+		// A killed process may leave its watcher in the list, depending on how far its goroutines had come.
+		if w.control != control || w.c.p.dead || n.w.odds(50) {
 			continue
 		}
 		n.w.after(n.w.latency(), func() {

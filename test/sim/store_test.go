@@ -22,8 +22,8 @@ const (
 var errStore = fmt.Errorf("%w: no space left on device", wire.ErrStore)
 
 // stores are the calls that write.
-var stores = map[string]bool{"PublishTask": true, "PublishResult": true, "Claim": true, "PutKey": true, "Acquire": true,
-	"DeclareLimit": true, "ResizeLimit": true}
+var stores = map[string]bool{"PublishTask": true, "PublishResult": true, "Claim": true, "PutKey": true, "PutKeys": true,
+	"Acquire": true, "DeclareLimit": true, "ResizeLimit": true}
 
 // refuses answers a call that writes while nothing can be stored, and reports whether it did.
 func (n *nats) refuses(o *op) bool {

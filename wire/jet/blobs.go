@@ -198,16 +198,20 @@ func (b bucket) LookupBlob(ctx context.Context, name string) (string, error) {
 
 // dropSpilled deletes the messages of a run that were too large for a stream, and their names, wherever they are.
 func (c *Conn) dropSpilled(ctx context.Context, run string) error {
-	names := c.js.ObjectStoreNames(ctx)
-	for name := range names.Name() {
-		if name != blobBucket && !strings.HasPrefix(name, blobBucket+"_") {
-			continue // somebody else's
+	names, err := c.topology.list(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		b := bucket{c, strings.TrimPrefix(name, bucket{}.stream())}
+		if _, kind := poolOf(name); kind != blobsOfPool && name != c.blobs().stream() {
+			continue
 		}
-		if err := (bucket{c, name}).dropSpilled(ctx, run); err != nil {
+		if err := b.dropSpilled(ctx, run); err != nil {
 			return err
 		}
 	}
-	return problem(names.Error())
+	return nil
 }
 
 // dropSpilled reads only the names of the objects, which one request brings, and not their descriptions.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -115,6 +116,7 @@ type Conn struct {
 	presence  presence
 	semaphore semaphore
 	checks    checks
+	emptied   atomic.Int64 // when the registers of old runs were last emptied; Unix nanoseconds, 0 for never
 
 	complaints rateLimitedLog
 

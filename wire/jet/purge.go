@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,24 +47,31 @@ func (c *Conn) PurgeRun(ctx context.Context, run string) error {
 			return fmt.Errorf("marking run %s as done: %w", run, err)
 		}
 	}
+	if !c.emptyNow(time.Now()) {
+		return nil
+	}
 	if err := c.emptyRegisters(ctx, pools, purgeGrace); err != nil {
 		return fmt.Errorf("emptying the registers of old runs: %w", err)
 	}
 	return nil
 }
 
+// emptyEvery is how often a connection empties the registers of old runs. It is short in comparison to purgeGrace.
+const emptyEvery = time.Minute
+
+// emptyNow reports whether it is time to empty the registers of old runs, and if so, records that they are.
+func (c *Conn) emptyNow(now time.Time) bool {
+	was := c.emptied.Load()
+	return (was == 0 || now.UnixNano()-was >= int64(emptyEvery)) && c.emptied.CompareAndSwap(was, now.UnixNano())
+}
+
 // poolStreams returns the names of the streams with registers, keys and results, of all pools.
 func (c *Conn) poolStreams(ctx context.Context) ([]string, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	var names []string
-	list := c.js.StreamNames(ctx)
-	for name := range list.Name() {
-		if _, kind := poolOf(name); kind != ofNoPool && kind != blobsOfPool {
-			names = append(names, name)
-		}
-	}
-	return names, problem(list.Err())
+	names, err := c.topology.list(ctx)
+	return slices.DeleteFunc(names, func(name string) bool {
+		_, kind := poolOf(name)
+		return kind == ofNoPool || kind == blobsOfPool
+	}), err
 }
 
 // dropAdmissions frees the permits and requests of earlier processes of a run. Other coordinators cannot tell that the

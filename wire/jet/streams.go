@@ -136,6 +136,10 @@ type topology struct {
 	// The token of making guards it.
 	found  int64
 	making chan struct{} // has a token while a stream with a bound is made; see within
+
+	listing sync.Mutex // held while the server is asked for the names of all streams; it guards the fields below
+	listed  time.Time
+	others  []string // the names that the server listed
 }
 
 func (t *topology) init(c *Conn) {
@@ -150,6 +154,37 @@ func (t *topology) names() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Sorted(maps.Keys(t.streams))
+}
+
+// listEvery is for how long the names of the streams that others use are good. A stream that this connection uses, as
+// that of every pool of its runs, is always listed.
+const listEvery = 10 * time.Second
+
+// list returns the names of all streams, and some that do not exist.
+func (t *topology) list(ctx context.Context) ([]string, error) {
+	t.listing.Lock()
+	defer t.listing.Unlock()
+	if now := time.Now(); t.listed.IsZero() || now.Sub(t.listed) >= listEvery {
+		ctx, cancel := t.c.bounded(ctx)
+		defer cancel()
+		var names []string
+		list := t.c.js.StreamNames(ctx)
+		for name := range list.Name() {
+			names = append(names, name)
+		}
+		if err := list.Err(); err != nil {
+			return nil, problem(err)
+		}
+		t.listed, t.others = now, names
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := slices.AppendSeq(slices.Clone(t.others), maps.Keys(t.streams))
+	for name := range t.buckets {
+		all = append(all, bucket{name: name}.stream())
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }
 
 // createAll creates what is not of a pool. The streams of each pool are created before the pool's first task.

@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"strings"
 
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -95,6 +97,25 @@ func (c *Conn) PutKey(ctx context.Context, pool, run, recipient string, sealed [
 	subject := wire.KeySubject(pool, run, recipient)
 	return c.do(ctx, "PutKey", subject, func(Fault) error {
 		c.s.keys[subject] = bytes.Clone(sealed)
+		return nil
+	})
+}
+
+// PutKeys implements wire.Keys.
+func (c *Conn) PutKeys(ctx context.Context, pool, run string, sealed []wire.SealedKey) error {
+	return c.do(ctx, "PutKeys", wire.KeysSubject(pool, run), func(Fault) error {
+		for _, k := range sealed {
+			c.s.keys[wire.KeySubject(pool, run, k.Recipient)] = bytes.Clone(k.Sealed)
+		}
+		return nil
+	})
+}
+
+// PurgeKeys implements wire.Keys.
+func (c *Conn) PurgeKeys(ctx context.Context, pool, run string) error {
+	prefix := wire.KeyPrefix(pool, run)
+	return c.do(ctx, "PurgeKeys", wire.KeysSubject(pool, run), func(Fault) error {
+		maps.DeleteFunc(c.s.keys, func(subject string, _ []byte) bool { return strings.HasPrefix(subject, prefix) })
 		return nil
 	})
 }

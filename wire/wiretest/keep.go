@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/nats-io/nkeys"
 
@@ -183,4 +184,42 @@ var keepTests = []test{
 		_, err = ring(worker, 2).Open(ctx, "eu 1", "run-1")
 		b.is(err, wire.ErrNoKey)
 	}},
+	{"keys that are stored together reach their recipients, and are replaced and removed together",
+		func(ctx context.Context, b *bench) {
+			alice, worker := b.actor(), b.actor()
+			keys := func(pairs ...string) (list []wire.SealedKey) {
+				for pair := range slices.Chunk(pairs, 2) {
+					list = append(list, wire.SealedKey{Recipient: pair[0], Sealed: []byte(pair[1])})
+				}
+				return list
+			}
+			has := func(pool, recipient, want string) {
+				got, err := worker.GetKey(ctx, pool, "run-1", recipient)
+				if want == "" {
+					b.is(err, wire.ErrNotFound)
+					return
+				}
+				b.no(err)
+				if string(got) != want {
+					b.Fatalf("the key of %s is %q, not %q", recipient, got, want)
+				}
+			}
+			b.no(alice.PutKeys(ctx, "eu 1", "run-1", keys("V", "v", "W", "w")))
+			b.no(alice.PutKey(ctx, "eu 1", "run-1", "X", []byte("x")))
+			b.no(alice.PutKeys(ctx, "us", "run-1", keys("V", "of us")))
+			has("eu 1", "V", "v")
+			has("eu 1", "W", "w")
+			has("eu 1", "X", "x")
+			has("eu 1", "Y", "")
+			b.no(alice.PutKeys(ctx, "eu 1", "run-1", keys("V", "new", "X", "newer")))
+			has("eu 1", "V", "new")
+			has("eu 1", "X", "newer")
+			b.no(alice.PurgeKeys(ctx, "eu 1", "another run"))
+			has("eu 1", "V", "new")
+			b.no(alice.PurgeKeys(ctx, "eu 1", "run-1"))
+			for _, recipient := range []string{"V", "X"} {
+				has("eu 1", recipient, "")
+			}
+			has("us", "V", "of us")
+		}},
 }
