@@ -280,15 +280,21 @@ func (t *table) serviceBurst(ctx context.Context) (text string, within bool, err
 	}
 	type one struct{ space, configuration, file string }
 	all := make([]one, spaces)
+	// Each client prepares its run over a connection of its own, which is still open when it queues the run.
+	var prepared errgroup.Group
 	for i := range all {
-		o := &all[i]
-		o.file = filepath.Join(h.dir, fmt.Sprintf("stamp-%d", i))
-		if o.space, err = h.workspace(ctx, fmt.Sprintf("burst-%d", i)); err != nil {
-			return "", false, err
-		}
-		if o.configuration, err = h.upload(ctx, o.space, stamped(o.file)); err != nil {
-			return "", false, err
-		}
+		prepared.Go(func() (err error) {
+			o := &all[i]
+			o.file = filepath.Join(h.dir, fmt.Sprintf("stamp-%d", i))
+			if o.space, err = h.workspace(ctx, fmt.Sprintf("burst-%d", i)); err != nil {
+				return err
+			}
+			o.configuration, err = h.upload(ctx, o.space, stamped(o.file))
+			return err
+		})
+	}
+	if err := prepared.Wait(); err != nil {
+		return "", false, err
 	}
 	var (
 		mu            sync.Mutex // guards the fields below
