@@ -31,7 +31,7 @@ func TestTheHoldersOfALimitAreTheDoubtsThatTheStateStillHas(t *testing.T) {
 		}
 	}
 	beginRun(t, store, 5)
-	tx := journal.Tx{Run: "run1"}
+	tx := journal.Commit{Workspace: "default", Run: "run1"}
 	name := func(v int) addr.Instance {
 		return addr.Resource{Mode: addr.Managed, Type: "t", Name: "a"}.Absolute(
 			addr.RootInstance).Instance(addr.IntKey(v))
@@ -57,7 +57,7 @@ func TestTheHoldersOfALimitAreTheDoubtsThatTheStateStillHas(t *testing.T) {
 				Status: state.InDoubt, Doubt: &state.Doubt{Run: "run1", Attempt: "a" + id, Operation: "update"}}})
 		}
 	}
-	if err := store.Commit(ctx, "default", "", tx); err != nil {
+	if err := store.Commit(ctx, tx); err != nil {
 		t.Fatal(err)
 	}
 	hold("run-of-another-coordinator", "x")

@@ -68,7 +68,7 @@ func TestAnOrphanedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
 		system, store := mem.New(mem.Options{}), statemem.New(statemem.Options{})
 		beginRun(t, store, 1)
 		if len(c.events) > 0 {
-			if err := store.Commit(ctx, "default", "", journal.Tx{Run: "run1", Events: c.events,
+			if err := store.Commit(ctx, journal.Commit{Workspace: "default", Run: "run1", Events: c.events,
 				Changes: c.changes}); err != nil {
 				t.Fatal(err)
 			}

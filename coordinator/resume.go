@@ -47,7 +47,8 @@ func (r *Runner) open(ctx, stop context.Context) error {
 	}
 	if f, ok := r.Program.(program.Framed); ok && len(r.past) == 0 {
 		if changes := f.Begin(); len(changes) > 0 {
-			if err := r.Store.Commit(ctx, r.Workspace, r.LockID, journal.Tx{Changes: changes}); err != nil {
+			if err := r.Store.Commit(ctx, journal.Commit{Workspace: r.Workspace, Fence: r.LockID,
+				Changes: changes}); err != nil {
 				return fmt.Errorf("recording what the plan found: %w", err)
 			}
 		}
@@ -79,7 +80,7 @@ func (r *Runner) close(ctx context.Context, out *loop.Outcome) error {
 	if r.Store == nil {
 		return nil
 	}
-	tx := journal.Tx{EndVersion: true, Run: r.RunID}
+	tx := journal.Commit{Workspace: r.Workspace, Fence: r.LockID, EndVersion: true, Run: r.RunID}
 	if f, ok := r.Program.(program.Framed); ok {
 		tx.Changes = f.End()
 	}
@@ -87,7 +88,7 @@ func (r *Runner) close(ctx context.Context, out *loop.Outcome) error {
 		tx.Events = []journal.Event{{Kind: journal.RunEnd, At: r.Now(), Detail: out.Status}}
 	}
 	failpoint.Hit(failpoint.EndUnsaved)
-	if err := r.Store.Commit(ctx, r.Workspace, r.LockID, tx); err != nil {
+	if err := r.Store.Commit(ctx, tx); err != nil {
 		return fmt.Errorf("recording the end of the run: %w", err)
 	}
 	failpoint.Hit(failpoint.EndSaved)

@@ -62,7 +62,7 @@ func (c *committer) run() {
 		case <-c.wake:
 		}
 		for batch := c.next(); len(batch) > 0; {
-			tx := journal.Tx{}
+			tx := journal.Commit{Workspace: c.x.Workspace, Fence: c.x.LockID}
 			for _, r := range batch {
 				tx.Changes = append(tx.Changes, r.Changes...)
 				tx.Events = append(tx.Events, r.Events...)
@@ -71,7 +71,7 @@ func (c *committer) run() {
 				tx.Run = c.x.RunID
 			}
 			hit(batch, before)
-			if err := c.x.Store.Commit(c.x.ctx, c.x.Workspace, c.x.LockID, tx); err != nil {
+			if err := c.x.Store.Commit(c.x.ctx, tx); err != nil {
 				c.x.inbox.put(loop.Failed{Err: fmt.Errorf("%w: %w", ErrRecording, err)})
 				return
 			}

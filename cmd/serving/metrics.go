@@ -122,9 +122,9 @@ type measuredStore struct {
 }
 
 // Commit implements journal.Store.
-func (m measuredStore) Commit(ctx context.Context, workspace, lockID string, tx journal.Tx) error {
+func (m measuredStore) Commit(ctx context.Context, tx journal.Commit) error {
 	began := time.Now()
-	err := m.Store.Commit(ctx, workspace, lockID, tx)
+	err := m.Store.Commit(ctx, tx)
 	m.numbers.commit(time.Since(began))
 	return err
 }

@@ -19,7 +19,7 @@ import (
 
 // changeObjects has the backend make the changes of a transaction, and adopts the result, which contains what others
 // have changed meanwhile.
-func (s *Opened) changeObjects(ctx context.Context, tx journal.Tx) diag.List {
+func (s *Opened) changeObjects(ctx context.Context, tx journal.Commit) diag.List {
 	prior, diags := s.Load(ctx)
 	if diags.HasErrors() {
 		return diags
@@ -131,7 +131,7 @@ func (s *Opened) ChangeObjects(ctx, waited context.Context, c snapshot.ObjectCha
 		if err := s.takeTurn(ctx); err != nil {
 			return diag.Errors("Operation interrupted", "The state was not changed.", nil)
 		}
-		return s.Record(ctx, journal.Tx{Changes: changes, EndVersion: true, Cause: c.Operation})
+		return s.Record(ctx, journal.Commit{Changes: changes, EndVersion: true, Cause: c.Operation})
 	}
 }
 

@@ -301,11 +301,11 @@ func (s *Opened) Load(ctx context.Context) (*state.State, diag.List) {
 
 // Commit commits changes as a new version of the state, and writes the snapshot.
 func (s *Opened) Commit(ctx context.Context, changes []state.Change) diag.List {
-	return s.Record(ctx, journal.Tx{Changes: changes, EndVersion: true, Cause: s.info.Operation})
+	return s.Record(ctx, journal.Commit{Changes: changes, EndVersion: true, Cause: s.info.Operation})
 }
 
-// Record commits a transaction, and writes the snapshot.
-func (s *Opened) Record(ctx context.Context, tx journal.Tx) diag.List {
+// Record makes a commit of the workspace under its lock, and writes the snapshot.
+func (s *Opened) Record(ctx context.Context, tx journal.Commit) diag.List {
 	if s.estate.Stop.Asked() {
 		return diag.Errors("Operation interrupted", "The state was not changed.", nil)
 	}
@@ -314,7 +314,8 @@ func (s *Opened) Record(ctx context.Context, tx journal.Tx) diag.List {
 		return s.changeObjects(ctx, tx)
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := s.store.Commit(ctx, s.Workspace, s.LockID, tx); err != nil {
+	tx.Workspace, tx.Fence = s.Workspace, s.LockID
+	if err := s.store.Commit(ctx, tx); err != nil {
 		return diag.Errors("Failed to save state", err.Error()+".", nil)
 	}
 	return s.Push(ctx)

@@ -297,8 +297,8 @@ func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, beg
 	defer r.estate.Process.Hold()()
 	if len(r.adopted) > 0 {
 		// After a crash at this point, these changes belong to the version that the next command ends.
-		if err := r.State.store.Commit(ctx, r.State.Workspace, r.State.LockID,
-			journal.Tx{Changes: r.adopted}); err != nil {
+		if err := r.State.store.Commit(ctx, journal.Commit{Workspace: r.State.Workspace, Fence: r.State.LockID,
+			Changes: r.adopted}); err != nil {
 			return nil, nil, diag.Errors("Failed to save state", err.Error()+".", nil)
 		}
 	}

@@ -54,7 +54,8 @@ func TestWhoHasTheStateAloneTakesBackWhatRunsHaveLeftLocked(t *testing.T) {
 		if err := store.BeginRun(t.Context(), id, run, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := store.Commit(t.Context(), "default", id, journal.Tx{Run: run.ID, Events: events}); err != nil {
+		if err := store.Commit(t.Context(), journal.Commit{Workspace: "default", Fence: id, Run: run.ID,
+			Events: events}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,7 +66,7 @@ func TestWhoHasTheStateAloneTakesBackWhatRunsHaveLeftLocked(t *testing.T) {
 		t.Fatalf("a run that may still go on was overlooked: %v", diags.Err())
 	}
 	done := journal.Event{Kind: journal.Finish, Attempt: "a"}
-	if err := store.Commit(t.Context(), "default", "cut off", journal.Tx{Run: "run cut off",
+	if err := store.Commit(t.Context(), journal.Commit{Workspace: "default", Fence: "cut off", Run: "run cut off",
 		Events: []journal.Event{done}}); err != nil {
 		t.Fatal(err)
 	}

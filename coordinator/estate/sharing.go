@@ -206,13 +206,13 @@ type turnStore struct {
 }
 
 // Commit implements journal.Store.
-func (t turnStore) Commit(ctx context.Context, workspace, lockID string, tx journal.Tx) error {
+func (t turnStore) Commit(ctx context.Context, tx journal.Commit) error {
 	if tx.EndVersion {
 		if err := t.opened.takeTurn(ctx); err != nil {
 			return err
 		}
 	}
-	return t.Store.Commit(ctx, workspace, lockID, tx)
+	return t.Store.Commit(ctx, tx)
 }
 
 // takeTurn waits until no other operation is ending a version.

@@ -67,7 +67,7 @@ func TestARunThatHasEndedIsFoundByItsRequest(t *testing.T) {
 		run := journal.Run{ID: id, Request: request, Workspace: "default", Status: journal.Running, Vertices: 1}
 		is(store.BeginRun(ctx, request, run, text))
 		if len(events) > 0 {
-			is(store.Commit(ctx, "default", request, journal.Tx{Run: id, Events: events}))
+			is(store.Commit(ctx, journal.Commit{Workspace: "default", Fence: request, Run: id, Events: events}))
 		}
 	}
 	finds := func(request, want string) {

@@ -109,8 +109,9 @@ func TestTheWholeStateComesAfterThoseBeforeItAndBeforeThoseAfterIt(t *testing.T)
 		a, b, whole, after := c.operation("a"), c.operation("b"), c.operation("whole"), c.operation("after")
 		c.has(c.objects(a, "x"), true, "nobody else is there")
 		c.has(c.objects(b, "y"), true, "it wants something else")
-		must(t, diag.List{}.Append(a.State.store.Commit(t.Context(), "default", "a", journal.Tx{Changes: []state.Change{
-			state.SetOutput{Name: "x", Output: &state.Output{Sensitive: true}}}, EndVersion: true})))
+		must(t, diag.List{}.Append(a.State.store.Commit(t.Context(), journal.Commit{Workspace: "default", Fence: "a",
+			Changes: []state.Change{
+				state.SetOutput{Name: "x", Output: &state.Output{Sensitive: true}}}, EndVersion: true})))
 		w := c.whole(whole)
 		c.has(w, false, "two have objects")
 		later := c.objects(after, "z")

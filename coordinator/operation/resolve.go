@@ -67,22 +67,22 @@ func UnderWay(ctx context.Context, store journal.Runs, r journal.Run) (bool, err
 //
 // If a worker has started the operation since the doubt was recorded, the user's outcome is rejected: Resolve
 // returns errors, and a transaction that records the worker, which must be committed nevertheless.
-func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Instance, id, who string) (tx journal.Tx,
+func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Instance, id, who string) (tx journal.Commit,
 	diags diag.List) {
 	defer caught(&diags)
 	key, o := doubtful(prior, at)
 	if o == nil {
-		return journal.Tx{}, diag.Errors("Nothing is in doubt", fmt.Sprintf("No operation on %s is in doubt.", at), nil)
+		return journal.Commit{}, diag.Errors("Nothing is in doubt", fmt.Sprintf("No operation on %s is in doubt.", at), nil)
 	}
 	set := state.SetObject{Addr: at, Deposed: key, Provider: prior.ProviderOf(at)}
 	if begun, diags := s.writeTombstone(ctx, o.Doubt, "its outcome was told by "+who); diags.HasErrors() {
 		if begun == "" {
-			return journal.Tx{}, diags
+			return journal.Commit{}, diags
 		}
 		taken, d := *o, *o.Doubt
 		d.Worker = begun
 		taken.Doubt, set.Object = &d, &taken
-		return journal.Tx{Changes: []state.Change{set}}, diags // a repeated command is accepted
+		return journal.Commit{Changes: []state.Change{set}}, diags // a repeated command is accepted
 	}
 	done := id != ""
 	switch {
@@ -90,7 +90,7 @@ func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Insta
 	case o.Doubt.Operation == "delete":
 		there, diags := s.exists(ctx, at, set.Provider, o)
 		if diags.HasErrors() {
-			return journal.Tx{}, diags
+			return journal.Commit{}, diags
 		}
 		if done = !there; there {
 			set.Object = o.BeforeDoubt()
@@ -98,7 +98,7 @@ func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Insta
 	case done:
 		imported, diags := s.Import(ctx, at, set.Provider, id)
 		if diags.HasErrors() {
-			return journal.Tx{}, diags
+			return journal.Commit{}, diags
 		}
 		imported.Dependencies, imported.CreateBeforeDestroy, imported.SkipDestroy = o.Dependencies,
 			o.CreateBeforeDestroy, o.SkipDestroy
@@ -153,21 +153,21 @@ func (s *Session) writeTombstone(ctx context.Context, d *state.Doubt, why string
 
 // verdict returns the event for the journal of the run when a doubt is resolved: the operation is done, or it never
 // took place. It returns none for a run that is over.
-func (s *Session) verdict(ctx context.Context, d *state.Doubt, done bool, who string) (journal.Tx, error) {
+func (s *Session) verdict(ctx context.Context, d *state.Doubt, done bool, who string) (journal.Commit, error) {
 	r, _, err := s.Store.RunPlan(ctx, d.Run)
 	if errors.Is(err, journal.ErrNoRun) || err == nil && r.Over() {
-		return journal.Tx{}, nil
+		return journal.Commit{}, nil
 	}
 	if err != nil {
-		return journal.Tx{}, err
+		return journal.Commit{}, err
 	}
 	events, err := s.Store.Events(ctx, d.Run)
 	if err != nil {
-		return journal.Tx{}, err
+		return journal.Commit{}, err
 	}
 	statuses, open, err := journal.Fold(r.Vertices, events)
 	if err != nil {
-		return journal.Tx{}, err
+		return journal.Commit{}, err
 	}
 	for v, e := range open {
 		if e.Attempt != d.Attempt || statuses[v] != journal.Doubt {
@@ -177,7 +177,7 @@ func (s *Session) verdict(ctx context.Context, d *state.Doubt, done bool, who st
 		if done {
 			e.Kind = journal.Finish
 		}
-		return journal.Tx{Run: d.Run, Events: []journal.Event{e}}, nil
+		return journal.Commit{Run: d.Run, Events: []journal.Event{e}}, nil
 	}
-	return journal.Tx{}, nil
+	return journal.Commit{}, nil
 }

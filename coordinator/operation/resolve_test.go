@@ -23,7 +23,7 @@ func (e *estate) suspect(address, operation string) addr.Instance {
 	}
 	o.Status = state.InDoubt
 	o.Doubt = &state.Doubt{Run: "gone", Attempt: "a1", Pool: "default", Operation: operation, Before: state.Ready}
-	e.check(e.store.Commit(e.t.Context(), "default", "", journal.Tx{Changes: []state.Change{
+	e.check(e.store.Commit(e.t.Context(), journal.Commit{Workspace: "default", Changes: []state.Change{
 		state.SetObject{Addr: at, Provider: st.ProviderOf(at), Object: &o}}}))
 	return at
 }
@@ -33,7 +33,7 @@ func (e *estate) resolve(at addr.Instance, id string) {
 	e.t.Helper()
 	tx, diags := e.session.Resolve(e.t.Context(), e.state(), at, id, "somebody")
 	e.clean(diags)
-	e.check(e.store.Commit(e.t.Context(), "default", "", tx))
+	e.check(e.store.Commit(e.t.Context(), inDefault(tx)))
 }
 
 // revoked reports whether no worker can start the attempt any more.
@@ -74,7 +74,7 @@ func TestAWordAboutAnOperationThatHasBegunMeanwhileIsNotTakenAtOnce(t *testing.T
 	if !says(diags, "has begun") {
 		t.Errorf("the word was taken: %v", diags)
 	}
-	e.check(e.store.Commit(t.Context(), "default", "", tx))
+	e.check(e.store.Commit(t.Context(), inDefault(tx)))
 	e.equal("state", existing(e.state()), []string{"fake_thing.a in doubt", "fake_thing.b"})
 	e.resolve(at, "")
 	e.equal("state", existing(e.state()), []string{"fake_thing.a", "fake_thing.b"})
@@ -167,7 +167,7 @@ func TestTheNextApplyGivesBackThePermitsOfARunThatNobodyGoesOnWith(t *testing.T)
 	e.check(before.Close())
 	e.check(e.store.BeginRun(t.Context(), "", journal.Run{ID: "left", Workspace: "default", Coordinator: "c",
 		Status: "interrupted", Vertices: 1}, nil))
-	e.check(e.store.Commit(t.Context(), "default", "", journal.Tx{Run: "left", Events: []journal.Event{
+	e.check(e.store.Commit(t.Context(), journal.Commit{Workspace: "default", Run: "left", Events: []journal.Event{
 		{Kind: journal.Want}, {Kind: journal.Dispatch, Attempt: "a1", Permits: []string{"default/left-0"}},
 		{Kind: journal.Suspect}, {Kind: journal.Retract}}}))
 	e.apply(two)
@@ -176,4 +176,10 @@ func TestTheNextApplyGivesBackThePermitsOfARunThatNobodyGoesOnWith(t *testing.T)
 	if n := len(limits[0].Held); n != 0 {
 		t.Errorf("%d permits are held", n)
 	}
+}
+
+// inDefault is a commit of the workspace "default", without a lock.
+func inDefault(c journal.Commit) journal.Commit {
+	c.Workspace = "default"
+	return c
 }

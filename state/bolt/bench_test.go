@@ -42,7 +42,8 @@ func filled(b *testing.B, n int, sync bool) *bolt.Store {
 		for i := at; i < min(at+10000, n); i++ {
 			changes = append(changes, setAttrs(i, text))
 		}
-		if err := s.Commit(b.Context(), "default", "", journal.Tx{Changes: changes, EndVersion: true}); err != nil {
+		if err := s.Commit(b.Context(), journal.Commit{Workspace: "default", Changes: changes,
+			EndVersion: true}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -59,7 +60,8 @@ func BenchmarkCommitOfOneChangeOnAStateOf(b *testing.B) {
 				for b.Loop() {
 					i++
 					c := setAttrs(i*7919%n, fmt.Sprintf("%0600d", i))
-					if err := s.Commit(b.Context(), "default", "", journal.Tx{Changes: []state.Change{c}}); err != nil {
+					if err := s.Commit(b.Context(), journal.Commit{Workspace: "default",
+						Changes: []state.Change{c}}); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -78,7 +80,8 @@ func BenchmarkCommitsOfConcurrentCallers(b *testing.B) {
 				for pb.Next() {
 					i := int(n.Add(1))
 					c := setAttrs(i*7919%10000, fmt.Sprintf("%0600d", i))
-					if err := s.Commit(b.Context(), "default", "", journal.Tx{Changes: []state.Change{c}}); err != nil {
+					if err := s.Commit(b.Context(), journal.Commit{Workspace: "default",
+						Changes: []state.Change{c}}); err != nil {
 						b.Error(err)
 					}
 				}
@@ -127,7 +130,7 @@ func BenchmarkChangeInACommitOf100(b *testing.B) {
 			i++
 			changes[j] = setAttrs(i*7919%100000, fmt.Sprintf("%0600d", i))
 		}
-		if err := s.Commit(b.Context(), "default", "", journal.Tx{Changes: changes}); err != nil {
+		if err := s.Commit(b.Context(), journal.Commit{Workspace: "default", Changes: changes}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -228,7 +228,7 @@ func closed(t *testing.T, path string, changes []state.Change) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.Commit(t.Context(), "default", "", journal.Tx{Changes: changes, EndVersion: true})
+	err = s.Commit(t.Context(), journal.Commit{Workspace: "default", Changes: changes, EndVersion: true})
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}

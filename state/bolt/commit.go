@@ -18,7 +18,7 @@ import (
 
 // Commit commits state changes and events together. If it returns nil, they survive any crash; if it returns an
 // error, none of them was made.
-func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) error {
+func (s *Store) Commit(ctx context.Context, t journal.Commit) error {
 	prepare := s.unlock
 	if len(t.Changes)+len(t.Events) > 0 {
 		prepare = s.unlockForWriting
@@ -27,19 +27,19 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 		return err
 	}
 	if t.EndUnfinished && !t.EndVersion && len(t.Changes)+len(t.Events) == 0 {
-		if open, err := s.unfinished(ctx, name, lockID); err != nil || !open {
+		if open, err := s.unfinished(ctx, t.Workspace, t.Fence); err != nil || !open {
 			return err
 		}
 	}
 	return s.write(ctx, func(tx *bbolt.Tx) error {
-		w, err := s.workspace(tx, name)
+		w, err := s.workspace(tx, t.Workspace)
 		if err != nil {
 			return err
 		}
-		if idle := len(t.Changes)+len(t.Events) == 0 && !t.EndVersion; idle && s.shared(w, lockID) {
+		if idle := len(t.Changes)+len(t.Events) == 0 && !t.EndVersion; idle && s.shared(w, t.Fence) {
 			return nil // only requests for locks have unfinished versions
 		}
-		request, err := s.fence(w, lockID)
+		request, err := s.fence(w, t.Fence)
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 		e.ending = t.EndVersion
 		for _, c := range t.Changes {
 			if err := e.apply(c); err != nil {
-				return fmt.Errorf("storing the state of workspace %q: %w", name, err)
+				return fmt.Errorf("storing the state of workspace %q: %w", t.Workspace, err)
 			}
 		}
 		if t.EndVersion || t.EndUnfinished {
@@ -106,7 +106,7 @@ func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.Stat
 		if err != nil {
 			return err
 		}
-		if err := s.endVersion(e, journal.Tx{EndUnfinished: true, Cause: "before " + cause.Text}); err != nil {
+		if err := s.endVersion(e, journal.Commit{EndUnfinished: true, Cause: "before " + cause.Text}); err != nil {
 			return err
 		}
 		if e, err = s.edit(tx, w, nil); err != nil {
@@ -232,7 +232,7 @@ func undone(undo box, key, sealed []byte) ([]byte, error) {
 
 // endVersion ends the version in progress, unless its changes cancel each other out. The first version ends even
 // then, if that was requested.
-func (s *Store) endVersion(e *edit, t journal.Tx) error {
+func (s *Store) endVersion(e *edit, t journal.Commit) error {
 	if err := e.gather(); err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func set(n int, text string) state.Change {
 
 func (s things) commit(lock string, ends bool, changes ...state.Change) {
 	s.t.Helper()
-	if err := s.Commit(s.t.Context(), journal.DefaultWorkspace, lock, journal.Tx{Changes: changes,
+	if err := s.Commit(s.t.Context(), journal.Commit{Workspace: journal.DefaultWorkspace, Fence: lock, Changes: changes,
 		EndVersion: ends}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -123,7 +123,8 @@ func TestAWorkspaceThatIsMadeAgainHasNothingOfTheOneBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n := range 2 {
-			if err := s.Commit(ctx, "w", "", journal.Tx{Changes: []state.Change{set(round, "{}"), set(10+n, "{}")},
+			if err := s.Commit(ctx, journal.Commit{Workspace: "w", Changes: []state.Change{set(round, "{}"), set(10+n,
+				"{}")},
 				EndVersion: true}); err != nil {
 				t.Fatal(err)
 			}

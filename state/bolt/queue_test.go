@@ -57,7 +57,7 @@ func TestWhatMayBeLostNeedsNoTransactionOfItsOwn(t *testing.T) {
 	}
 	before := writes()
 	if err := errors.Join(
-		s.Commit(ctx, "default", "", journal.Tx{EndUnfinished: true}),
+		s.Commit(ctx, journal.Commit{Workspace: "default", EndUnfinished: true}),
 		s.PutHint(ctx, "durations", "plan", []byte("x")),
 		s.NoteReads(ctx, "default", at, true, nil),
 	); err != nil {

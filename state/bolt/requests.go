@@ -133,7 +133,7 @@ func (s *Store) AskLocks(ctx context.Context, name string, r locks.Request) erro
 		// version.
 		if e, err := s.edit(tx, w, nil); err != nil {
 			return err
-		} else if err := s.endVersion(e, journal.Tx{EndUnfinished: true, Cause: "interrupted"}); err != nil {
+		} else if err := s.endVersion(e, journal.Commit{EndUnfinished: true, Cause: "interrupted"}); err != nil {
 			return err
 		}
 		b, err := w.b.CreateBucketIfNotExists(requestsBucket)
@@ -186,7 +186,7 @@ func (s *Store) leave(ctx context.Context, name, id string) error {
 			if err != nil {
 				return err
 			}
-			t := journal.Tx{EndUnfinished: true, Cause: "interrupted", Run: r.Run}
+			t := journal.Commit{EndUnfinished: true, Cause: "interrupted", Run: r.Run}
 			if err := s.endVersion(e, t); err != nil {
 				return err
 			}

@@ -63,7 +63,8 @@ func fill(t *testing.T, s *bolt.Store) {
 	must(s.BeginRun(ctx, "", journal.Run{ID: "r", Workspace: "default", Status: "running", Started: time.Unix(1, 0)},
 		[]byte(hush)))
 	for _, v := range []string{hush + "1", hush + "2"} {
-		must(s.Commit(ctx, "default", "", journal.Tx{
+		must(s.Commit(ctx, journal.Commit{
+			Workspace:  "default",
 			Changes:    []state.Change{state.SetOutput{Name: "o", Output: &state.Output{Value: cty.StringVal(v)}}},
 			EndVersion: true,
 			Run:        "r", Events: []journal.Event{{Detail: hush}},
@@ -120,7 +121,7 @@ func lies(t *testing.T, dir string) bool {
 
 func write(t *testing.T, s *bolt.Store) {
 	t.Helper()
-	if err := s.Commit(t.Context(), "default", "", journal.Tx{Changes: []state.Change{
+	if err := s.Commit(t.Context(), journal.Commit{Workspace: "default", Changes: []state.Change{
 		state.SetOutput{Name: "other", Output: &state.Output{Value: cty.True}},
 	}}); err != nil {
 		t.Fatal(err)
@@ -181,7 +182,7 @@ func TestAStoreThatCannotBeOpenedSaysWhatToDo(t *testing.T) {
 			if !errors.Is(err, journal.ErrSealed) || !strings.Contains(err.Error(), "fallback") {
 				t.Errorf("got %v", err)
 			}
-			if err := s.Commit(t.Context(), "default", "", journal.Tx{EndUnfinished: true}); !errors.Is(err,
+			if err := s.Commit(t.Context(), journal.Commit{Workspace: "default", EndUnfinished: true}); !errors.Is(err,
 				journal.ErrSealed) {
 				t.Errorf("got %v", err)
 			}
@@ -258,7 +259,7 @@ func TestANewStoreThatCannotBeSealedCanBeReadAndNotWritten(t *testing.T) {
 	if _, err := s.Load(t.Context(), "default"); err != nil {
 		t.Error(err)
 	}
-	err := s.Commit(t.Context(), "default", "", journal.Tx{Changes: []state.Change{state.SetOutput{Name: "o",
+	err := s.Commit(t.Context(), journal.Commit{Workspace: "default", Changes: []state.Change{state.SetOutput{Name: "o",
 		Output: &state.Output{Value: cty.StringVal(hush)}}}})
 	if !errors.Is(err, errUnreachable) {
 		t.Errorf("the commit comes to %v", err)

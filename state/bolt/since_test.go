@@ -27,8 +27,8 @@ func TestWhatHasChangedIsToldWithoutReadingWhatHasNot(t *testing.T) {
 	}
 	commit := func(changes ...state.Change) {
 		t.Helper()
-		tx := journal.Tx{Changes: changes, EndVersion: true}
-		if err := s.Commit(t.Context(), journal.DefaultWorkspace, "", tx); err != nil {
+		tx := journal.Commit{Workspace: journal.DefaultWorkspace, Changes: changes, EndVersion: true}
+		if err := s.Commit(t.Context(), tx); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -287,8 +287,13 @@ type Held struct{ Holder LockInfo }
 
 func (h *Held) Error() string { return "the state is locked by " + h.Holder.Who }
 
-// Tx is a transaction: the data that one commit makes durable together.
-type Tx struct {
+// Commit is what a store makes durable together. It is all that a store needs to change a state: whoever applies the
+// same commits in the same order gets the same states.
+type Commit struct {
+	Workspace string
+	// Fence is the ID of the lock, or of the granted request, under which the commit is made; empty for no lock. A
+	// store refuses the commit with ErrFenced if that lock is not held, or if there is a lock although none is named.
+	Fence   string
 	Changes []state.Change
 	// Events are appended to the journal of Run. Without events Run may be empty.
 	Run    string
@@ -367,9 +372,8 @@ type Workspaces interface {
 type States interface {
 	// Load returns the workspace's state, which is empty if none was stored. The caller owns it.
 	Load(ctx context.Context, workspace string) (*state.State, error)
-	// Commit applies a transaction under the lock with this ID; "" stands for no lock. It returns ErrFenced if that
-	// lock is not held, or if there is a lock although none is named.
-	Commit(ctx context.Context, workspace, lockID string, tx Tx) error
+	// Commit returns when all of the commit is durable; with an error, nothing of it was made.
+	Commit(ctx context.Context, c Commit) error
 	// Replace stores a whole state (from state push, or from a snapshot) as a new version, with its own lineage and
 	// serial. The state before it stays readable as an earlier version; a version that was being made ends first.
 	Replace(ctx context.Context, workspace, lockID string, s *state.State, cause Cause) error

@@ -12,7 +12,7 @@ import (
 //
 // The ID of a granted request is a lock ID for Commit, BeginRun and EndRun. A commit under it is refused as a whole,
 // with ErrFenced, if it changes anything that the request does not lock for writing. The changes under it belong to a
-// version of their own, which ends with Tx.EndVersion as if all of them had been made at that moment: versions that
+// version of their own, which ends with Commit.EndVersion as if all of them had been made at that moment: versions that
 // others end before do not contain them. Nobody can lock or replace the whole state meanwhile.
 type ObjectLocks interface {
 	// AskLocks appends a request to the queue. Repeating a request with the same set leaves it in its place. It returns

@@ -206,18 +206,18 @@ func (s *Store) Load(ctx context.Context, name string) (st *state.State, err err
 }
 
 // Commit makes state changes and events durable together.
-func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) error {
-	return s.change(ctx, "Commit", name, func() error {
-		w, err := s.workspace(name)
+func (s *Store) Commit(ctx context.Context, t journal.Commit) error {
+	return s.change(ctx, "Commit", t.Workspace, func() error {
+		w, err := s.workspace(t.Workspace)
 		if err != nil {
 			return err
 		}
 		idle := len(t.Changes)+len(t.Events) == 0 && !t.EndVersion
-		_, _, own := s.disk.requests.Get(name, lockID)
-		if idle && !own && len(s.disk.requests.Requests(name)) > 0 {
+		_, _, own := s.disk.requests.Get(t.Workspace, t.Fence)
+		if idle && !own && len(s.disk.requests.Requests(t.Workspace)) > 0 {
 			return nil
 		}
-		request, err := s.fence(name, lockID)
+		request, err := s.fence(t.Workspace, t.Fence)
 		if err != nil {
 			return err
 		}
@@ -241,7 +241,7 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 		if (t.EndVersion || t.EndUnfinished) && request == nil {
 			who := ""
 			if t.EndVersion {
-				who = s.locks[name].Who
+				who = s.locks[t.Workspace].Who
 			}
 			s.endVersion(w, t.EndVersion, cause, t.Run, who)
 		}

@@ -32,7 +32,8 @@ func TestAHookThatFailsBeforeLeavesNothingAndOneAfterLeavesAll(t *testing.T) {
 		Before: func(method, of string) error { return before },
 		After:  func(method, of string) error { return after },
 	}})
-	change := journal.Tx{Changes: []state.Change{state.SetChecks{Checks: []state.CheckResult{{Kind: "check"}}}}}
+	change := journal.Commit{Workspace: "default",
+		Changes: []state.Change{state.SetChecks{Checks: []state.CheckResult{{Kind: "check"}}}}}
 	checks := func() int {
 		st, err := s.Load(t.Context(), "default")
 		if err != nil {
@@ -41,11 +42,11 @@ func TestAHookThatFailsBeforeLeavesNothingAndOneAfterLeavesAll(t *testing.T) {
 		return len(st.Checks)
 	}
 	before = broken
-	if err := s.Commit(t.Context(), "default", "", change); !errors.Is(err, broken) || checks() != 0 {
+	if err := s.Commit(t.Context(), change); !errors.Is(err, broken) || checks() != 0 {
 		t.Errorf("before: %v, %d checks", err, checks())
 	}
 	before, after = nil, broken
-	if err := s.Commit(t.Context(), "default", "", change); !errors.Is(err, broken) || checks() != 1 {
+	if err := s.Commit(t.Context(), change); !errors.Is(err, broken) || checks() != 1 {
 		t.Errorf("after: %v, %d checks", err, checks())
 	}
 }
@@ -56,8 +57,9 @@ func TestAHookMayOverlookThatAChangeIsNotLocked(t *testing.T) {
 		refusals = append(refusals, refusal)
 		return nil
 	}}})
-	change := journal.Tx{Changes: []state.Change{state.SetChecks{Checks: []state.CheckResult{{Kind: "check"}}}}}
-	if err := s.Commit(t.Context(), "default", "lost", change); err != nil {
+	change := journal.Commit{Workspace: "default", Fence: "lost",
+		Changes: []state.Change{state.SetChecks{Checks: []state.CheckResult{{Kind: "check"}}}}}
+	if err := s.Commit(t.Context(), change); err != nil {
 		t.Error(err)
 	}
 	if len(refusals) != 1 || !errors.Is(refusals[0], journal.ErrFenced) {

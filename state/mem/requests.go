@@ -110,7 +110,7 @@ func (s *Store) endRequest(w *workspace, r locks.Request, cause, run string) {
 }
 
 // commitShared makes changes under a request for locks.
-func (s *Store) commitShared(w *workspace, r locks.Request, t journal.Tx, cause string) error {
+func (s *Store) commitShared(w *workspace, r locks.Request, t journal.Commit, cause string) error {
 	after := w.now.Clone()
 	touched := applyTo(after, t.Changes)
 	if err := s.refused(within(r, w.now, after, t)); err != nil {
@@ -129,7 +129,7 @@ func (s *Store) commitShared(w *workspace, r locks.Request, t journal.Tx, cause 
 }
 
 // within rejects changes of objects that are not locked.
-func within(r locks.Request, before, after *state.State, t journal.Tx) error {
+func within(r locks.Request, before, after *state.State, t journal.Commit) error {
 	refuse := func(o locks.Object) error {
 		if r.Set.Writes(o) {
 			return nil

@@ -59,9 +59,9 @@ func PersistInterval(text string) (time.Duration, error) {
 }
 
 // Commit implements journal.Store.
-func (p *Progress) Commit(ctx context.Context, workspace, lockID string, tx journal.Tx) error {
-	err := p.Store.Commit(ctx, workspace, lockID, tx)
-	if err == nil && workspace == p.Workspace && len(tx.Changes) > 0 {
+func (p *Progress) Commit(ctx context.Context, tx journal.Commit) error {
+	err := p.Store.Commit(ctx, tx)
+	if err == nil && tx.Workspace == p.Workspace && len(tx.Changes) > 0 {
 		p.mu.Lock()
 		p.pending = append(p.pending, tx.Changes...)
 		p.mu.Unlock()

@@ -82,7 +82,7 @@ func newRunning(t *testing.T) *running {
 // begins commits one object in a version that does not end.
 func (r *running) begins(name string, n int) {
 	r.t.Helper()
-	ok(r.t, r.Commit(r.t.Context(), ws, "", journal.Tx{Changes: put(name, n)}))
+	ok(r.t, r.Commit(r.t.Context(), journal.Commit{Workspace: ws, Changes: put(name, n)}))
 }
 
 func holds(s *state.State) int { return len(s.Addrs()) }
@@ -113,7 +113,7 @@ func TestWhoLooksIntoTheBackendDuringARunSeesHowFarItIs(t *testing.T) {
 		}
 		r.begins("c", 1)
 		stop()
-		ok(t, r.Commit(t.Context(), ws, "", journal.Tx{EndVersion: true}))
+		ok(t, r.Commit(t.Context(), journal.Commit{Workspace: ws, EndVersion: true}))
 		r.push()
 		if seen := r.others(); holds(seen) != 3 || seen.Serial != 2 {
 			t.Errorf("in the end the snapshot has %d objects and the serial %d", holds(seen), seen.Serial)
@@ -143,7 +143,7 @@ func TestABackendThatHangsDelaysTheEndOfARunAWhileAndTheRunItselfNotAtAll(t *tes
 			t.Errorf("the end of the run has waited %s", waited)
 		}
 		r.backend.hang = nil
-		ok(t, r.Commit(t.Context(), ws, "", journal.Tx{EndVersion: true}))
+		ok(t, r.Commit(t.Context(), journal.Commit{Workspace: ws, EndVersion: true}))
 		r.push()
 	})
 }

@@ -220,8 +220,8 @@ func (y *Sync) compare(ctx context.Context, workspace, lockID string) (*comparis
 	if blank {
 		p.data = nil
 	}
-	tx := journal.Tx{EndUnfinished: true, Cause: "interrupted"}
-	err = y.Store.Commit(ctx, workspace, lockID, tx)
+	err = y.Store.Commit(ctx, journal.Commit{Workspace: workspace, Fence: lockID, EndUnfinished: true,
+		Cause: "interrupted"})
 	if errors.Is(err, journal.ErrNoWorkspace) {
 		err = y.createMissing(ctx, p, err)
 	}

@@ -52,7 +52,7 @@ func (w *world) push() {
 // commit ends a version with the number n in the object of this name.
 func (w *world) commit(name string, n int) {
 	w.t.Helper()
-	ok(w.t, w.store.Commit(w.t.Context(), ws, "", journal.Tx{Changes: put(name, n), EndVersion: true}))
+	ok(w.t, w.store.Commit(w.t.Context(), journal.Commit{Workspace: ws, Changes: put(name, n), EndVersion: true}))
 }
 
 func (w *world) load() *state.State {
@@ -182,7 +182,7 @@ func TestWhatACrashKeptFromTheSnapshotIsWrittenNext(t *testing.T) {
 	w.push()
 	is(t, w.others().Serial, 2)
 	// A crash before the version ended.
-	ok(t, w.store.Commit(t.Context(), ws, "", journal.Tx{Changes: put("b", 1)}))
+	ok(t, w.store.Commit(t.Context(), journal.Commit{Workspace: ws, Changes: put("b", 1)}))
 	is(t, w.pull(), "")
 	w.push()
 	is(t, []any{w.others().Serial, len(w.others().Addrs())}, []any{3, 2})
@@ -341,7 +341,7 @@ func TestDoubtsSurviveAnotherEngineUnlessItChangedTheObject(t *testing.T) {
 		}}
 	}
 	w := newWorld(t)
-	ok(t, w.store.Commit(t.Context(), ws, "", journal.Tx{EndVersion: true, Changes: []state.Change{
+	ok(t, w.store.Commit(t.Context(), journal.Commit{Workspace: ws, EndVersion: true, Changes: []state.Change{
 		doubt("unseen", nil), doubt("untouched", []byte(`{"n":1}`)), doubt("changed", []byte(`{"n":1}`)),
 		doubt("removed", []byte(`{"n":1}`)),
 	}}))

@@ -32,7 +32,8 @@ func askFor(t *testing.T, s journal.Store, id string, set locks.Set) {
 // isGranted reports whether a request is granted: then an empty commit under it succeeds.
 func isGranted(t *testing.T, s journal.Store, id string) bool {
 	t.Helper()
-	err := s.Commit(t.Context(), ws, id, journal.Tx{Changes: []state.Change{state.SetOutput{Name: "not there"}}})
+	err := s.Commit(t.Context(), journal.Commit{Workspace: ws, Fence: id,
+		Changes: []state.Change{state.SetOutput{Name: "not there"}}})
 	if err != nil && !errors.Is(err, journal.ErrFenced) {
 		t.Error(err)
 	}
@@ -85,7 +86,7 @@ func objectsAreLocked(t *testing.T, f Fixture) {
 
 func unlockedIsFenced(t *testing.T, f Fixture) {
 	s := open(t, f)
-	commit(t, s, journal.Tx{Changes: append(put("b", 1), put("other", 1)...), EndVersion: true})
+	commit(t, s, journal.Commit{Changes: append(put("b", 1), put("other", 1)...), EndVersion: true})
 	set := writing("a")
 	at := instance("b")
 	set.Add(locks.Instance(at.String()), locks.Write) // but not its resource
@@ -93,8 +94,8 @@ func unlockedIsFenced(t *testing.T, f Fixture) {
 	askFor(t, s, "1", set)
 	refused := func(changes ...state.Change) {
 		t.Helper()
-		tx := journal.Tx{Changes: append(put("a", 9), changes...), EndVersion: true}
-		isError(t, s.Commit(t.Context(), ws, "1", tx), journal.ErrFenced)
+		tx := journal.Commit{Workspace: ws, Fence: "1", Changes: append(put("a", 9), changes...), EndVersion: true}
+		isError(t, s.Commit(t.Context(), tx), journal.ErrFenced)
 	}
 	refused(put("other", 2)...)
 	refused(state.SetObject{Addr: instance("other")})
@@ -103,21 +104,24 @@ func unlockedIsFenced(t *testing.T, f Fixture) {
 	refused(state.SetOutput{Name: "o", Output: newWorld(3).output()})
 	refused(state.SetChecks{Checks: []state.CheckResult{{Config: "check.c"}}})
 	refused(state.MergeChecks{Owned: []string{"check.c"}})
-	isError(t, s.Commit(t.Context(), ws, "", journal.Tx{Changes: put("c", 1)}), journal.ErrFenced)
-	isError(t, s.Commit(t.Context(), ws, "2", journal.Tx{Changes: put("c", 1)}), journal.ErrFenced)
+	isError(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Changes: put("c", 1)}), journal.ErrFenced)
+	isError(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Fence: "2", Changes: put("c", 1)}),
+		journal.ErrFenced)
 	isError(t, s.Replace(t.Context(), ws, "1", state.Empty(), journal.Because("push")), journal.ErrFenced)
 	merge := []state.Change{state.MergeChecks{}}
-	isError(t, s.Commit(t.Context(), ws, "1", journal.Tx{Changes: merge}), journal.ErrFenced) // it does not end
+	isError(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Fence: "1", Changes: merge}),
+		journal.ErrFenced) // it does not end
 	st := must(s.Load(t.Context(), ws))
 	is(t, len(st.Addrs()), 2)
 	// A change without effect needs no lock; a locked object may be changed.
-	ok(t, s.Commit(t.Context(), ws, "1", journal.Tx{Changes: slices.Concat(put("a", 9), put("b", 2), put("other", 1))}))
+	ok(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Fence: "1", Changes: slices.Concat(put("a", 9), put("b",
+		2), put("other", 1))}))
 	sameContent(t, must(s.LoadEnded(t.Context(), ws)), st)
 }
 
 func wholeOrObjects(t *testing.T, f Fixture) {
 	s := open(t, f)
-	commit(t, s, journal.Tx{Changes: put("left", 1)}) // by an interrupted run
+	commit(t, s, journal.Commit{Changes: put("left", 1)}) // by an interrupted run
 	askFor(t, s, "1", writing("a"))
 	is(t, must(s.Versions(t.Context(), ws))[0].Cause, "interrupted")
 	var held *journal.Held
@@ -126,7 +130,7 @@ func wholeOrObjects(t *testing.T, f Fixture) {
 	} else {
 		is(t, held.Holder.Who, "who of 1")
 	}
-	ok(t, s.Commit(t.Context(), ws, "", journal.Tx{EndUnfinished: true})) // no version is in progress
+	ok(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, EndUnfinished: true})) // no version is in progress
 	ok(t, s.LeaveLocks(t.Context(), ws, "1"))
 	ok(t, s.Lock(t.Context(), ws, journal.LockInfo{ID: "whole"}))
 	err := s.AskLocks(t.Context(), ws, locks.Request{ID: "2", Set: writing("a")})
@@ -183,7 +187,8 @@ func interleaved(t *testing.T, f Fixture) {
 				now.Apply(end)
 				after := last.Clone()
 				after.Apply(append(p.noted, end)...)
-				ok(t, s.Commit(t.Context(), name, p.id, journal.Tx{Changes: []state.Change{end}, Run: name + p.id,
+				ok(t, s.Commit(t.Context(), journal.Commit{Workspace: name, Fence: p.id, Changes: []state.Change{end},
+					Run:        name + p.id,
 					EndVersion: true}))
 				if !after.SameContent(last) || len(versions) == 1 {
 					versions = append(versions, after)
@@ -197,7 +202,8 @@ func interleaved(t *testing.T, f Fixture) {
 				c := w.changeOf(now, func(o string) bool { return whose(o) == n })
 				now.Apply(c)
 				p.noted = append(p.noted, c)
-				ok(t, s.Commit(t.Context(), name, p.id, journal.Tx{Changes: []state.Change{c}, Run: name + p.id}))
+				ok(t, s.Commit(t.Context(), journal.Commit{Workspace: name, Fence: p.id, Changes: []state.Change{c},
+					Run: name + p.id}))
 			}
 			if w.rnd.IntN(4) == 0 { // each load uses the cache of earlier ones
 				sameContent(t, must(s.LoadEnded(t.Context(), name)), versions[len(versions)-1])
@@ -310,8 +316,9 @@ func leftIsAVersion(t *testing.T, f Fixture) {
 	askFor(t, s, "1", writing("a"))
 	askFor(t, s, "2", writing("b"))
 	ok(t, s.BeginRun(t.Context(), "1", journal.Run{ID: "run", Workspace: ws, Status: journal.Running}, nil))
-	ok(t, s.Commit(t.Context(), ws, "1", journal.Tx{Changes: put("a", 1)}))
-	ok(t, s.Commit(t.Context(), ws, "2", journal.Tx{Changes: put("b", 1), EndVersion: true, Cause: "apply"}))
+	ok(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Fence: "1", Changes: put("a", 1)}))
+	ok(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Fence: "2", Changes: put("b", 1), EndVersion: true,
+		Cause: "apply"}))
 	s = f.Crash(s)
 	closeLater(t, s)
 	is(t, must(s.LockRequests(t.Context(), ws))[0].Run, "run")
@@ -324,8 +331,9 @@ func leftIsAVersion(t *testing.T, f Fixture) {
 	// A command that records the outcome of a run has its own request, and the version is that run's. The store in
 	// memory recorded the run of the request, which had none.
 	askFor(t, s, "3", writing("c"))
-	tx := journal.Tx{Changes: put("c", 1), Run: "run", EndVersion: true, Cause: "resolve"}
-	ok(t, s.Commit(t.Context(), ws, "3", tx))
+	tx := journal.Commit{Workspace: ws, Fence: "3", Changes: put("c", 1), Run: "run", EndVersion: true,
+		Cause: "resolve"}
+	ok(t, s.Commit(t.Context(), tx))
 	last := must(s.Versions(t.Context(), ws))[0]
 	is(t, last.Cause+" "+last.Run+" "+last.Who, "resolve run who of 3")
 }

@@ -25,8 +25,8 @@ func eventsInOrder(t *testing.T, f Fixture) {
 				Waited: time.Duration(2 * i), Sequence: uint64(i), Detail: "d",
 			})
 		}
-		commit(t, s, journal.Tx{Run: "r", Events: events})
-		commit(t, s, journal.Tx{Run: "other", Events: []journal.Event{{Kind: journal.Skip}}})
+		commit(t, s, journal.Commit{Run: "r", Events: events})
+		commit(t, s, journal.Commit{Run: "other", Events: []journal.Event{{Kind: journal.Skip}}})
 		want = append(want, events...)
 	}
 	for range 2 {
@@ -40,9 +40,9 @@ func eventsInOrder(t *testing.T, f Fixture) {
 
 func togetherOrNot(t *testing.T, f Fixture) {
 	s := open(t, f)
-	tx := journal.Tx{Changes: put("a", 1), Run: "nobody's", Events: []journal.Event{{Kind: journal.Want}},
-		EndVersion: true}
-	isError(t, s.Commit(t.Context(), ws, "", tx), journal.ErrNoRun)
+	tx := journal.Commit{Workspace: ws, Changes: put("a", 1), Run: "nobody's",
+		Events: []journal.Event{{Kind: journal.Want}}, EndVersion: true}
+	isError(t, s.Commit(t.Context(), tx), journal.ErrNoRun)
 	is(t, must(s.Load(t.Context(), ws)).IsEmpty(), true)
 	is(t, len(must(s.Versions(t.Context(), ws))), 0)
 	beginRun(t, s, "r")
@@ -66,7 +66,7 @@ func crashedRun(t *testing.T, f Fixture) {
 	if s.BeginRun(t.Context(), "", r, nil) == nil {
 		t.Error("a run was begun twice")
 	}
-	commit(t, s, journal.Tx{Run: "r", Events: []journal.Event{{Kind: journal.Want, At: now(2)}}})
+	commit(t, s, journal.Commit{Run: "r", Events: []journal.Event{{Kind: journal.Want, At: now(2)}}})
 	s = f.Crash(s)
 	closeLater(t, s)
 	got, gotPlan, err := s.RunPlan(t.Context(), "r")

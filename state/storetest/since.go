@@ -34,8 +34,9 @@ func sinceTells(t *testing.T, f Fixture) {
 		run := journal.Run{ID: fmt.Sprint("run", n), Workspace: ws, Command: "apply", Started: now(n), Status: "running"}
 		ok(t, s.BeginRun(t.Context(), info.ID, run, nil))
 		changes := w.changes(model, 5)
-		ok(t, s.Commit(t.Context(), ws, info.ID, journal.Tx{Changes: changes[:2], Run: run.ID}))
-		ok(t, s.Commit(t.Context(), ws, info.ID, journal.Tx{Changes: changes[2:], Run: run.ID, EndVersion: true}))
+		ok(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Fence: info.ID, Changes: changes[:2], Run: run.ID}))
+		ok(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Fence: info.ID, Changes: changes[2:], Run: run.ID,
+			EndVersion: true}))
 		ok(t, s.EndRun(t.Context(), info.ID, run.ID, "done", now(n)))
 		ok(t, s.Unlock(t.Context(), ws, info.ID))
 		model.Apply(changes...)
@@ -48,7 +49,7 @@ func sinceTells(t *testing.T, f Fixture) {
 		}
 	}
 	// One change belongs to the version in progress.
-	commit(t, s, journal.Tx{Changes: put("making", 1)})
+	commit(t, s, journal.Commit{Changes: put("making", 1)})
 	model.Apply(put("making", 1)...)
 	s = f.Crash(s)
 	closeLater(t, s)
@@ -103,16 +104,16 @@ func changedBetween(then, now *state.State, in state.Difference) bool {
 // between.
 func sinceTellsWhatCameBack(t *testing.T, f Fixture) {
 	s := open(t, f)
-	commit(t, s, journal.Tx{Changes: append(put("a", 1), put("b", 1)...), EndVersion: true})
+	commit(t, s, journal.Commit{Changes: append(put("a", 1), put("b", 1)...), EndVersion: true})
 	lineage := must(s.Load(t.Context(), ws)).Lineage
-	commit(t, s, journal.Tx{Changes: append(put("a", 2), put("b", 2)...), EndVersion: true})
-	commit(t, s, journal.Tx{Changes: put("a", 1), EndVersion: true})
+	commit(t, s, journal.Commit{Changes: append(put("a", 2), put("b", 2)...), EndVersion: true})
+	commit(t, s, journal.Commit{Changes: put("a", 1), EndVersion: true})
 	// Also within one version, if that changes anything else.
 	for _, n := range []int{2, 1} {
-		commit(t, s, journal.Tx{Changes: append(put("a", 1), put("c", n)...)})
-		commit(t, s, journal.Tx{Changes: put("b", n)})
+		commit(t, s, journal.Commit{Changes: append(put("a", 1), put("c", n)...)})
+		commit(t, s, journal.Commit{Changes: put("b", n)})
 	}
-	commit(t, s, journal.Tx{Changes: put("b", 2), EndVersion: true})
+	commit(t, s, journal.Commit{Changes: put("b", 2), EndVersion: true})
 	var got []string
 	for serial := range uint64(4) {
 		for _, d := range must(s.Since(t.Context(), ws, lineage, serial+1)) {
@@ -134,12 +135,12 @@ func sinceProvider(t *testing.T, f Fixture) {
 		return state.SetObject{Addr: at(k), Provider: p, Object: &state.Object{Status: state.Ready, Attrs: []byte("{}")}}
 	}
 	ab := append(put("ab", 1), set(addr.IntKey(0), provider), set(addr.IntKey(1), provider))
-	commit(t, s, journal.Tx{Changes: ab, EndVersion: true})
+	commit(t, s, journal.Commit{Changes: ab, EndVersion: true})
 	lineage := must(s.Load(t.Context(), ws)).Lineage
 	west := provider
 	west.Alias = "west"
 	// Setting the provider of one instance sets that of its resource.
-	commit(t, s, journal.Tx{Changes: []state.Change{set(addr.IntKey(0), west)}, EndVersion: true})
+	commit(t, s, journal.Commit{Changes: []state.Change{set(addr.IntKey(0), west)}, EndVersion: true})
 	list := must(s.Since(t.Context(), ws, lineage, 1))
 	is(t, len(list), 2)
 	for i, d := range list {
@@ -151,7 +152,7 @@ func sinceProvider(t *testing.T, f Fixture) {
 
 func sinceUnknown(t *testing.T, f Fixture) {
 	s := open(t, f)
-	commit(t, s, journal.Tx{Changes: put("a", 1), EndVersion: true})
+	commit(t, s, journal.Commit{Changes: put("a", 1), EndVersion: true})
 	st := must(s.Load(t.Context(), ws))
 	_, err := s.Since(t.Context(), ws, st.Lineage, 7)
 	isError(t, err, journal.ErrVersion)

@@ -94,7 +94,7 @@ func committedIsThere(t *testing.T, f Fixture) {
 	model := state.Empty()
 	for range 60 {
 		changes := w.changes(model, 5)
-		commit(t, s, journal.Tx{Changes: changes, EndVersion: w.rnd.IntN(4) == 0})
+		commit(t, s, journal.Commit{Changes: changes, EndVersion: w.rnd.IntN(4) == 0})
 		model.Apply(changes...)
 		switch w.rnd.IntN(6) {
 		case 0:
@@ -110,17 +110,17 @@ func committedIsThere(t *testing.T, f Fixture) {
 
 func versionsCount(t *testing.T, f Fixture) {
 	s := open(t, f)
-	commit(t, s, journal.Tx{Changes: put("a", 1)})
+	commit(t, s, journal.Commit{Changes: put("a", 1)})
 	st := must(s.Load(t.Context(), ws))
 	is(t, st.Serial, 0)
-	commit(t, s, journal.Tx{EndVersion: true, Cause: "apply"})
+	commit(t, s, journal.Commit{EndVersion: true, Cause: "apply"})
 	st = must(s.Load(t.Context(), ws))
 	is(t, st.Serial, 1)
 	lineage := st.Lineage
 	if lineage == "" {
 		t.Error("no lineage")
 	}
-	commit(t, s, journal.Tx{Changes: put("a", 2), EndVersion: true, Cause: "import"})
+	commit(t, s, journal.Commit{Changes: put("a", 2), EndVersion: true, Cause: "import"})
 	st = must(s.Load(t.Context(), ws))
 	is(t, st.Serial, 2)
 	is(t, st.Lineage, lineage)
@@ -131,22 +131,22 @@ func versionsCount(t *testing.T, f Fixture) {
 	is(t, list[1].Serial, 1)
 	is(t, list[1].Cause, "apply")
 	is(t, list[1].Lineage, lineage)
-	commit(t, s, journal.Tx{Changes: put("a", 3)})
+	commit(t, s, journal.Commit{Changes: put("a", 3)})
 	is(t, must(s.Load(t.Context(), ws)).Serial, 2)
 }
 
 func nothingEndsNoVersion(t *testing.T, f Fixture) {
 	s := open(t, f)
-	commit(t, s, journal.Tx{EndUnfinished: true})
+	commit(t, s, journal.Commit{EndUnfinished: true})
 	is(t, must(s.Load(t.Context(), ws)).Serial, 0)
-	commit(t, s, journal.Tx{Changes: put("a", 1), EndVersion: true})
-	commit(t, s, journal.Tx{Changes: put("a", 1), EndVersion: true})
-	commit(t, s, journal.Tx{EndUnfinished: true})
+	commit(t, s, journal.Commit{Changes: put("a", 1), EndVersion: true})
+	commit(t, s, journal.Commit{Changes: put("a", 1), EndVersion: true})
+	commit(t, s, journal.Commit{EndUnfinished: true})
 	is(t, must(s.Load(t.Context(), ws)).Serial, 1)
-	commit(t, s, journal.Tx{Changes: append(put("a", 2), put("b", 1)...)})
-	commit(t, s, journal.Tx{Changes: append(put("a", 1), remove("b")...), EndVersion: true})
+	commit(t, s, journal.Commit{Changes: append(put("a", 2), put("b", 1)...)})
+	commit(t, s, journal.Commit{Changes: append(put("a", 1), remove("b")...), EndVersion: true})
 	is(t, must(s.Load(t.Context(), ws)).Serial, 1)
-	commit(t, s, journal.Tx{Changes: put("a", 2), EndVersion: true})
+	commit(t, s, journal.Commit{Changes: put("a", 2), EndVersion: true})
 	is(t, must(s.Load(t.Context(), ws)).Serial, 2)
 	sameContent(t, must(s.LoadVersion(t.Context(), ws, 1)), after(put("a", 1)))
 }
@@ -154,7 +154,7 @@ func nothingEndsNoVersion(t *testing.T, f Fixture) {
 func firstVersionEnds(t *testing.T, f Fixture) {
 	s := open(t, f)
 	for range 2 {
-		commit(t, s, journal.Tx{EndVersion: true})
+		commit(t, s, journal.Commit{EndVersion: true})
 		st := must(s.Load(t.Context(), ws))
 		is(t, st.Serial, 1)
 		is(t, st.Lineage != "", true)
@@ -163,11 +163,11 @@ func firstVersionEnds(t *testing.T, f Fixture) {
 
 func unfinishedEnds(t *testing.T, f Fixture) {
 	s := open(t, f)
-	commit(t, s, journal.Tx{Changes: put("a", 1), EndVersion: true})
-	commit(t, s, journal.Tx{Changes: put("b", 1)})
+	commit(t, s, journal.Commit{Changes: put("a", 1), EndVersion: true})
+	commit(t, s, journal.Commit{Changes: put("b", 1)})
 	s = f.Crash(s)
 	closeLater(t, s)
-	commit(t, s, journal.Tx{EndUnfinished: true, Cause: "interrupted"})
+	commit(t, s, journal.Commit{EndUnfinished: true, Cause: "interrupted"})
 	is(t, must(s.Versions(t.Context(), ws))[0].Cause, "interrupted")
 	sameContent(t, must(s.LoadVersion(t.Context(), ws, 2)), after(append(put("a", 1), put("b", 1)...)))
 }
@@ -180,7 +180,7 @@ func versionsStay(t *testing.T, f Fixture) {
 	for range 12 {
 		for range 3 {
 			changes := w.changes(model, 4)
-			commit(t, s, journal.Tx{Changes: changes})
+			commit(t, s, journal.Commit{Changes: changes})
 			model.Apply(changes...)
 			sameContent(t, must(s.Load(t.Context(), ws)), model)
 			if n := len(ended); n > 0 { // each load uses the cache of earlier ones
@@ -189,14 +189,14 @@ func versionsStay(t *testing.T, f Fixture) {
 		}
 		// Changes that are reverted must not matter either.
 		there := put("fleeting", w.rnd.IntN(100))
-		commit(t, s, journal.Tx{Changes: there})
-		commit(t, s, journal.Tx{Changes: remove("fleeting"), EndVersion: true})
+		commit(t, s, journal.Commit{Changes: there})
+		commit(t, s, journal.Commit{Changes: remove("fleeting"), EndVersion: true})
 		if len(ended) == 0 || !ended[len(ended)-1].SameContent(model) {
 			ended = append(ended, model.Clone())
 		}
 	}
 	changes := w.changes(model, 8) // of a version in progress
-	commit(t, s, journal.Tx{Changes: changes})
+	commit(t, s, journal.Commit{Changes: changes})
 	model.Apply(changes...)
 	s = f.Crash(s)
 	closeLater(t, s)
@@ -217,7 +217,7 @@ func replaceKeeps(t *testing.T, f Fixture) {
 	model := state.Empty()
 	changes := w.changes(model, 30)
 	model.Apply(changes...)
-	commit(t, s, journal.Tx{Changes: changes, EndVersion: true})
+	commit(t, s, journal.Commit{Changes: changes, EndVersion: true})
 
 	other := state.Empty()
 	other.Apply(w.changes(other, 30)...)
@@ -233,19 +233,19 @@ func replaceKeeps(t *testing.T, f Fixture) {
 	sameContent(t, must(s.LoadVersion(t.Context(), ws, 1)), model)
 	is(t, must(s.Versions(t.Context(), ws))[0].Cause, "state push")
 
-	commit(t, s, journal.Tx{Changes: put("later", 1), EndVersion: true})
+	commit(t, s, journal.Commit{Changes: put("later", 1), EndVersion: true})
 	got = must(s.Load(t.Context(), ws))
 	is(t, got.Serial, 41)
 	is(t, got.Lineage, "other")
 	sameContent(t, must(s.LoadVersion(t.Context(), ws, 40)), other)
 
-	commit(t, s, journal.Tx{Changes: put("unfinished", 1)})
+	commit(t, s, journal.Commit{Changes: put("unfinished", 1)})
 	unfinished := must(s.Load(t.Context(), ws))
 	ok(t, s.Replace(t.Context(), ws, "", state.Empty(),
 		journal.Cause{Text: "the snapshot was removed", Elsewhere: true}))
 	sameContent(t, must(s.LoadVersion(t.Context(), ws, 42)), unfinished)
 	is(t, must(s.Load(t.Context(), ws)).IsEmpty(), true)
-	commit(t, s, journal.Tx{Changes: put("new", 1), EndVersion: true})
+	commit(t, s, journal.Commit{Changes: put("new", 1), EndVersion: true})
 	got = must(s.Load(t.Context(), ws))
 	is(t, got.Serial, 1)
 	if got.Lineage == "other" || got.Lineage == "" {
@@ -276,7 +276,7 @@ func newestOfSerial(t *testing.T, f Fixture) {
 
 func loadedIsTheCallers(t *testing.T, f Fixture) {
 	s := open(t, f)
-	commit(t, s, journal.Tx{Changes: put("a", 1), EndVersion: true})
+	commit(t, s, journal.Commit{Changes: put("a", 1), EndVersion: true})
 	must(s.Load(t.Context(), ws)).Apply(remove("a")...)
 	must(s.LoadVersion(t.Context(), ws, 1)).Apply(remove("a")...)
 	sameContent(t, must(s.Load(t.Context(), ws)), after(put("a", 1)))
@@ -293,10 +293,11 @@ func lockKeepsOut(t *testing.T, f Fixture) {
 		t.Errorf("the second lock: %v", err)
 	}
 	isError(t, s.Unlock(t.Context(), ws, "2"), journal.ErrLockID)
-	isError(t, s.Commit(t.Context(), ws, "", journal.Tx{Changes: put("a", 1)}), journal.ErrFenced)
-	isError(t, s.Commit(t.Context(), ws, "2", journal.Tx{Changes: put("a", 1)}), journal.ErrFenced)
+	isError(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Changes: put("a", 1)}), journal.ErrFenced)
+	isError(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Fence: "2", Changes: put("a", 1)}),
+		journal.ErrFenced)
 	isError(t, s.Replace(t.Context(), ws, "2", state.Empty(), journal.Cause{}), journal.ErrFenced)
-	ok(t, s.Commit(t.Context(), ws, "1", journal.Tx{Changes: put("a", 2)}))
+	ok(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Fence: "1", Changes: put("a", 2)}))
 	sameContent(t, must(s.Load(t.Context(), ws)), after(put("a", 2)))
 
 	ok(t, s.CreateWorkspace(t.Context(), "other"))
@@ -314,10 +315,11 @@ func lostLockIsFenced(t *testing.T, f Fixture) {
 	beginRun(t, s, "r")
 	ok(t, s.Lock(t.Context(), ws, journal.LockInfo{ID: "1"}))
 	ok(t, s.Unlock(t.Context(), ws, "1")) // by force
-	tx := journal.Tx{Changes: put("a", 1), Run: "r", Events: []journal.Event{{Kind: journal.Want}}}
-	isError(t, s.Commit(t.Context(), ws, "1", tx), journal.ErrFenced)
+	tx := journal.Commit{Workspace: ws, Fence: "1", Changes: put("a", 1), Run: "r",
+		Events: []journal.Event{{Kind: journal.Want}}}
+	isError(t, s.Commit(t.Context(), tx), journal.ErrFenced)
 	ok(t, s.Lock(t.Context(), ws, journal.LockInfo{ID: "2"}))
-	isError(t, s.Commit(t.Context(), ws, "1", tx), journal.ErrFenced)
+	isError(t, s.Commit(t.Context(), tx), journal.ErrFenced)
 	isError(t, s.BeginRun(t.Context(), "1", journal.Run{ID: "late", Workspace: ws}, nil), journal.ErrFenced)
 	isError(t, s.EndRun(t.Context(), "1", "r", "cancelled", now(1)), journal.ErrFenced)
 	is(t, len(must(s.Runs(t.Context(), ws))), 1)
@@ -331,10 +333,11 @@ func lockDiesWithProcess(t *testing.T, f Fixture) {
 	s = f.Crash(s)
 	closeLater(t, s)
 	is(t, must(s.Locked(t.Context(), ws)), nil)
-	isError(t, s.Commit(t.Context(), ws, "1", journal.Tx{Changes: put("a", 1)}), journal.ErrFenced)
+	isError(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Fence: "1", Changes: put("a", 1)}),
+		journal.ErrFenced)
 	isError(t, s.Unlock(t.Context(), ws, "1"), journal.ErrLockID)
 	ok(t, s.Lock(t.Context(), ws, journal.LockInfo{ID: "2"}))
-	ok(t, s.Commit(t.Context(), ws, "2", journal.Tx{Changes: put("a", 1)}))
+	ok(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Fence: "2", Changes: put("a", 1)}))
 }
 
 func workspacesAreApart(t *testing.T, f Fixture) {
@@ -344,7 +347,7 @@ func workspacesAreApart(t *testing.T, f Fixture) {
 	is(t, must(s.Workspaces(t.Context())), []string{"a", ws, "stage"})
 	isError(t, s.CreateWorkspace(t.Context(), "a"), journal.ErrWorkspaceExists)
 	isError(t, s.CreateWorkspace(t.Context(), ws), journal.ErrWorkspaceExists)
-	ok(t, s.Commit(t.Context(), "stage", "", journal.Tx{Changes: put("a", 1), EndVersion: true}))
+	ok(t, s.Commit(t.Context(), journal.Commit{Workspace: "stage", Changes: put("a", 1), EndVersion: true}))
 	ok(t, s.SetMark(t.Context(), "stage", journal.SnapshotMark{Lineage: "l"}))
 	is(t, must(s.Load(t.Context(), ws)).IsEmpty(), true)
 	sameContent(t, must(s.Load(t.Context(), "stage")), after(put("a", 1)))
@@ -371,7 +374,7 @@ func noWorkspace(t *testing.T, f Fixture) {
 		"Load":            func() error { _, err := s.Load(ctx, "x"); return err },
 		"LoadVersion":     func() error { _, err := s.LoadVersion(ctx, "x", 1); return err },
 		"Versions":        func() error { _, err := s.Versions(ctx, "x"); return err },
-		"Commit":          func() error { return s.Commit(ctx, "x", "", journal.Tx{}) },
+		"Commit":          func() error { return s.Commit(ctx, journal.Commit{Workspace: "x"}) },
 		"Replace":         func() error { return s.Replace(ctx, "x", "", state.Empty(), journal.Cause{}) },
 		"Lock":            func() error { return s.Lock(ctx, "x", journal.LockInfo{}) },
 		"Unlock":          func() error { return s.Unlock(ctx, "x", "1") },
@@ -396,16 +399,17 @@ func concurrentCommits(t *testing.T, f Fixture) {
 	for g := range writers {
 		group.Go(func() {
 			for i := range each {
-				err := s.Commit(context.Background(), ws, "", journal.Tx{
-					Changes: put(fmt.Sprint("g", g), i), Run: "r",
+				err := s.Commit(context.Background(), journal.Commit{
+					Workspace: ws,
+					Changes:   put(fmt.Sprint("g", g), i), Run: "r",
 					Events: []journal.Event{{Kind: journal.Want, Vertex: g, Phase: i}},
 				})
 				if err != nil {
 					t.Error(err)
 				}
 				// A failed one does not affect others.
-				if err := s.Commit(context.Background(), ws, "nobody's",
-					journal.Tx{Changes: put("bad", i)}); !errors.Is(err, journal.ErrFenced) {
+				if err := s.Commit(context.Background(), journal.Commit{Workspace: ws, Fence: "nobody's",
+					Changes: put("bad", i)}); !errors.Is(err, journal.ErrFenced) {
 					t.Error(err)
 				}
 			}
@@ -453,7 +457,7 @@ func cancelled(t *testing.T, f Fixture) {
 	s := open(t, f)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	isError(t, s.Commit(ctx, ws, "", journal.Tx{Changes: put("a", 1)}), context.Canceled)
+	isError(t, s.Commit(ctx, journal.Commit{Workspace: ws, Changes: put("a", 1)}), context.Canceled)
 	_, err := s.Load(ctx, ws)
 	isError(t, err, context.Canceled)
 	is(t, must(s.Load(t.Context(), ws)).IsEmpty(), true)
@@ -463,7 +467,7 @@ func closedRefuses(t *testing.T, f Fixture) {
 	s := open(t, f)
 	ok(t, s.Close())
 	ok(t, s.Close())
-	isError(t, s.Commit(t.Context(), ws, "", journal.Tx{Changes: put("a", 1)}), journal.ErrClosed)
+	isError(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Changes: put("a", 1)}), journal.ErrClosed)
 	_, err := s.Load(t.Context(), ws)
 	isError(t, err, journal.ErrClosed)
 	is(t, must(open(t, f).Load(t.Context(), ws)).IsEmpty(), true)
@@ -506,9 +510,10 @@ func after(changes []state.Change) *state.State {
 	return s
 }
 
-func commit(t *testing.T, s journal.Store, tx journal.Tx) {
+func commit(t *testing.T, s journal.Store, tx journal.Commit) {
 	t.Helper()
-	ok(t, s.Commit(t.Context(), ws, "", tx))
+	tx.Workspace = ws
+	ok(t, s.Commit(t.Context(), tx))
 }
 
 func sameContent(t *testing.T, got, want *state.State) {

@@ -135,7 +135,8 @@ func (l *ledger) leaves(id string) {
 }
 
 // commits checks a commit: changed objects must be locked, and created objects must be made from existing ones.
-func (l *ledger) commits(lockID string, tx journal.Tx, before, after *state.State, err error) {
+func (l *ledger) commits(tx journal.Commit, before, after *state.State, err error) {
+	lockID := tx.Fence
 	a := l.find(lockID)
 	if errors.Is(err, journal.ErrFenced) && a != nil {
 		l.violate("%s was refused what it changes: %v", lockID, err)

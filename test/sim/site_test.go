@@ -264,7 +264,8 @@ func (c *command) resolve(ctx context.Context, store *handle, prior *state.State
 	c.session.Tree = tree
 	tx, diags := c.session.Resolve(ctx, prior, at, id, c.p.name)
 	if len(tx.Changes) > 0 {
-		if err := store.Commit(ctx, "default", c.lockID, tx); err != nil {
+		tx.Workspace, tx.Fence = "default", c.lockID
+		if err := store.Commit(ctx, tx); err != nil {
 			return "resolving: " + err.Error()
 		}
 	}
@@ -426,7 +427,7 @@ func (h *handle) gone(lock string) bool {
 	return true
 }
 
-func (h *handle) Commit(ctx context.Context, ws, lockID string, tx journal.Tx) error {
+func (h *handle) Commit(ctx context.Context, tx journal.Commit) error {
 	kinds := ""
 	for _, e := range tx.Events {
 		kinds += fmt.Sprintf(" %d:%s", e.Vertex, e.Kind)
@@ -438,7 +439,8 @@ func (h *handle) Commit(ctx context.Context, ws, lockID string, tx journal.Tx) e
 			return
 		}
 		commit := func() error {
-			err := h.site.store.Commit(context.Background(), ws, h.fence(lockID), tx)
+			tx.Fence = h.fence(tx.Fence)
+			err := h.site.store.Commit(context.Background(), tx)
 			h.check()
 			return err
 		}
@@ -471,7 +473,7 @@ func (h *handle) fence(lockID string) string {
 
 // early reports whether the store answers before the transaction is durable, because the guard is away that forbids
 // it.
-func (h *handle) early(tx journal.Tx) bool {
+func (h *handle) early(tx journal.Commit) bool {
 	for _, e := range tx.Events {
 		switch e.Kind {
 		case journal.Dispatch:

@@ -128,10 +128,10 @@ func (h *teamStore) EndRun(ctx context.Context, lockID, id, status string, at ti
 	})
 }
 
-func (h *teamStore) Commit(ctx context.Context, ws, lockID string, tx journal.Tx) error {
+func (h *teamStore) Commit(ctx context.Context, tx journal.Commit) error {
 	kinds := ""
-	if h.team.runs[lockID] != nil {
-		kinds = lockID
+	if h.team.runs[tx.Fence] != nil {
+		kinds = tx.Fence
 	}
 	for _, e := range tx.Events {
 		kinds += fmt.Sprintf(" %d:%s", e.Vertex, e.Kind)
@@ -143,9 +143,9 @@ func (h *teamStore) Commit(ctx context.Context, ws, lockID string, tx journal.Tx
 		case h.team.doomed: // the process dies in the midst of it
 			h.team.doomed = false
 			h.w.after(time.Microsecond, h.killNow)
-			h.w.after(h.w.between(time.Second, time.Minute), func() { h.team.strays(ws, lockID, tx) })
+			h.w.after(h.w.between(time.Second, time.Minute), func() { h.team.strays(tx) })
 		default:
-			o.reply(h.team.commit(ws, lockID, tx))
+			o.reply(h.team.commit(tx))
 		}
 	})
 }
@@ -153,30 +153,30 @@ func (h *teamStore) Commit(ctx context.Context, ws, lockID string, tx journal.Tx
 // strays is a late write of a dead process, which a network file system executes when its locks are no longer held.
 // (With locks that are still held it would be accepted: only the lock of the store's file keeps two processes from
 // writing to one store at a time.)
-func (t *team) strays(ws, lockID string, tx journal.Tx) {
-	if t.ledger.find(lockID) != nil || t.runs[lockID] == nil {
+func (t *team) strays(tx journal.Commit) {
+	if t.ledger.find(tx.Fence) != nil || t.runs[tx.Fence] == nil {
 		return
 	}
 	t.s.w.faults["team: late writes"]++
-	t.s.w.note("a late write under %s", lockID)
-	if err := t.commit(ws, lockID, tx); err == nil {
-		t.ledger.violate("a late write under %s, whose locks were given back, was taken", lockID)
+	t.s.w.note("a late write under %s", tx.Fence)
+	if err := t.commit(tx); err == nil {
+		t.ledger.violate("a late write under %s, whose locks were given back, was taken", tx.Fence)
 	}
 }
 
 // commit commits in the store, and passes the commit to the ledger.
-func (t *team) commit(ws, lockID string, tx journal.Tx) error {
-	before, err := t.s.store.Load(context.Background(), ws)
+func (t *team) commit(tx journal.Commit) error {
+	before, err := t.s.store.Load(context.Background(), tx.Workspace)
 	if err != nil {
 		panic(err)
 	}
-	err = t.s.store.Commit(context.Background(), ws, lockID, tx)
-	after, lerr := t.s.store.Load(context.Background(), ws)
+	err = t.s.store.Commit(context.Background(), tx)
+	after, lerr := t.s.store.Load(context.Background(), tx.Workspace)
 	if lerr != nil {
 		panic(lerr)
 	}
 	t.s.check()
-	t.ledger.commits(lockID, tx, before, after, err)
+	t.ledger.commits(tx, before, after, err)
 	return err
 }
 

@@ -219,7 +219,8 @@ func TestTheKeyOfTheStoreIsWrappedByEachKeyProvider(t *testing.T) {
 				return s
 			}
 			s := open(w.state(t, p.block+use(typ)))
-			if err := s.Commit(t.Context(), "default", "", journal.Tx{
+			if err := s.Commit(t.Context(), journal.Commit{
+				Workspace: "default",
 				Changes: []state.Change{state.SetOutput{Name: "o",
 					Output: &state.Output{Value: cty.StringVal("s3cret")}}}, EndVersion: true,
 			}); err != nil {
