@@ -53,7 +53,8 @@ func skipValue(data []byte, depth int) ([]byte, error) {
 	case 0xd4, 0xd5, 0xd6, 0xd7, 0xd8: // fixed extensions: a type and 1 to 16 bytes
 		return skipBytes(data, 1+uint64(1)<<(c-0xd4))
 	}
-	width, extra := 0, uint64(0)
+	var width int
+	var extra uint64
 	switch c {
 	case 0xc4, 0xd9:
 		width = 1

@@ -71,7 +71,7 @@ func shortValue(data []byte, ty cty.Type, depth int) (v cty.Value, rest []byte, 
 
 // shortNumber decodes integers of up to 32 bits, and floating point numbers of 64 bits.
 func shortNumber(data []byte) (v cty.Value, rest []byte, ok bool) {
-	c, n, width := data[0], int64(0), 0
+	c, width := data[0], 0
 	data = data[1:]
 	switch {
 	case c <= 0x7f || c >= 0xe0:
@@ -90,7 +90,7 @@ func shortNumber(data []byte) (v cty.Value, rest []byte, ok bool) {
 	if width == 0 || len(data) < width {
 		return cty.NilVal, nil, false
 	}
-	n = int64(number(data, width)) //nolint:gosec // at most 32 bits
+	n := int64(number(data, width)) //nolint:gosec // at most 32 bits
 	switch c {
 	case 0xd0:
 		n = int64(int8(n))

@@ -270,7 +270,7 @@ func (s *Service) ChangeProject(a *Actor, id string, change func(*record.Project
 func (s *Service) storeProject(a *Actor, object string, make func(*store.Tx) (p *record.Project, may bool, err error),
 ) (p *record.Project, err error) {
 	err = s.audited(a, "project.put", object, func(tx *store.Tx) error {
-		may := false
+		var may bool
 		if p, may, err = make(tx); err != nil {
 			return err
 		}

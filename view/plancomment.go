@@ -113,7 +113,7 @@ func (t *planText) leftOver(c *plan.Change) string {
 
 // reason returns a line that says why an object is deleted or read.
 func (t *planText) reason(c *plan.Change) string {
-	text := ""
+	var text string
 	switch c.Reason {
 	case plan.ReadBecauseConfigUnknown:
 		text = "config refers to values not yet known"

@@ -181,7 +181,7 @@ func peekVersion(data []byte) (int, error) {
 	if len(data) == 0 {
 		return 0, coding.ErrMalformed
 	}
-	skip := 0
+	var skip int
 	switch c := data[0]; {
 	case msgpcode.IsFixedArray(c):
 		skip = 1

@@ -35,7 +35,8 @@ func (l loggedVertices) Shown(s loop.Shown) {
 	if inner, ok := l.Observer.(coordinator.Tracer); ok {
 		inner.Shown(s)
 	}
-	level, what := slog.LevelDebug, ""
+	level := slog.LevelDebug
+	var what string
 	switch s.Kind {
 	case loop.ShownStarted:
 		what = "started"

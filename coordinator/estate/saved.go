@@ -60,7 +60,7 @@ func (e *Estate) OpenPlan(ctx context.Context, name string, vars Variables) (*pl
 		saved, err = decodePlan(ctx, enc.Plan(), data)
 	}
 	var version *planfile.VersionError
-	detail := ""
+	var detail string
 	switch {
 	case err == nil:
 		return saved, diags

@@ -109,7 +109,7 @@ func (l *Loop) pastHolds(p *journalled) bool {
 // checkAgainstOthers compares the data of graph/sched and of the loop about a vertex.
 func (l *Loop) checkAgainstOthers(v int, report func(string, ...any)) {
 	x := &l.vertices[v]
-	ok := false
+	var ok bool
 	switch st := l.sched.Status(v); st {
 	case sched.Waiting:
 		ok = x.phase == idle

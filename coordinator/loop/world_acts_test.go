@@ -21,7 +21,7 @@ func (w *world) do(a Action) {
 		w.hear(a)
 	case Prepare:
 		w.later(w.soon(), func() {
-			step := program.Step{}
+			var step program.Step
 			if a.Phase == 0 {
 				step = w.loop.Program.Prepare(context.Background(), a.Vertex)
 			} else {

@@ -170,7 +170,8 @@ func (p *Planner) forgetting(o *object, c *plan.Change) diag.List {
 		return nil
 	}
 	removed := p.removed(o)
-	why, at := "", (*hcl.Range)(nil)
+	var why string
+	var at *hcl.Range
 	switch {
 	case removed != nil:
 		why, at = "its removed block says so", removed.Range.Ptr()

@@ -156,7 +156,7 @@ func (b *Bound) freeze() {
 	l := b.template.layout
 	d := decoder{}
 	values := maps.Clone(l.shape.absent)
-	ok := true
+	var ok bool
 	for i := range l.attrs {
 		if a := &l.attrs[i]; a.shared {
 			if values[a.name], ok = d.attr(a, b.binding.ctx); !ok {

@@ -214,7 +214,7 @@ func hiddenMessage(found cty.ValueMarks) string {
 // confidentialMessage returns the diagnostic about a message that must not be shown.
 func confidentialMessage(expr hcl.Expression, ctx *hcl.EvalContext, found cty.ValueMarks,
 	severity diag.Severity) *diag.Diagnostic {
-	what, help := "", ""
+	var what, help string
 	if _, sensitive := found[marks.Sensitive]; sensitive {
 		what, help = "sensitive", "nonsensitive() can help where the text reveals nothing"
 	} else if _, ephemeral := found[marks.Ephemeral]; ephemeral {

@@ -377,9 +377,9 @@ func TestFunctionCall(t *testing.T) {
 				t.Fatalf("the error is %v", err)
 			}
 			var arg function.ArgError
-			if at := -1; errors.As(err, &arg) {
-				if at = arg.Index; at != c.at {
-					t.Errorf("argument %d is blamed", at)
+			if errors.As(err, &arg) {
+				if arg.Index != c.at {
+					t.Errorf("argument %d is blamed", arg.Index)
 				}
 			} else if c.at != -1 {
 				t.Error("no argument is blamed")

@@ -111,8 +111,9 @@ func (c *call) workers() error {
 
 // changeWorkers performs the action of a form: it changes a limit, or halts or continues the service or a pool.
 func (c *call) changeWorkers() error {
-	f, done := c.r.PostForm, ""
+	f := c.r.PostForm
 	pool, why := f.Get("pool"), f.Get("why")
+	var done string
 	var err error
 	switch f.Get("action") {
 	case "":

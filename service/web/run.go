@@ -198,7 +198,7 @@ func (c *call) actOnRun() error {
 		return err
 	}
 	comment := strings.TrimSpace(c.r.PostForm.Get("comment"))
-	done := ""
+	var done string
 	switch c.r.PostForm.Get("action") {
 	case "apply":
 		err, done = c.Confirm(c.actor, v.ID, comment), "You have confirmed the plan."

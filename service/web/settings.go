@@ -53,7 +53,8 @@ func (c *call) changeVariables() error {
 		return err
 	}
 	f := c.r.PostForm
-	id, key, done := f.Get("id"), strings.TrimSpace(f.Get("key")), ""
+	id, key := f.Get("id"), strings.TrimSpace(f.Get("key"))
+	var done string
 	switch f.Get("action") {
 	case "delete":
 		err, done = c.DeleteVariable(c.actor, w.ID, id), "The variable was removed."

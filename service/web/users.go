@@ -61,7 +61,7 @@ func (c *call) changeUsers() error {
 	yes, no := true, false
 	change := func(u service.UserChange) error { _, err := c.ChangeUser(c.actor, id, u); return err }
 	var err error
-	done := ""
+	var done string
 	switch f.Get("action") {
 	case "create":
 		u, err := c.CreateUser(c.actor, name, strings.TrimSpace(f.Get("email")), f.Get("admin") != "")

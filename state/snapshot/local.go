@@ -230,7 +230,7 @@ func (l *Local) WriteFrom(ctx context.Context, workspace string, write func(io.W
 	defer l.mu.Unlock()
 	_, out, backup := l.paths(workspace)
 	path := l.in(out)
-	f := (*os.File)(nil)
+	var f *os.File
 	if h := l.held[workspace]; h != nil {
 		f = h.f
 	} else {

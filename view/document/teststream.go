@@ -76,7 +76,8 @@ func shortWord(s suite.Status) string {
 func (t TestStream) verbose(f *suite.File, r *suite.Run) {
 	v := r.Verbose
 	kind, text := "test_plan", "-verbose flag enabled, printing plan"
-	form, err := []byte(nil), error(nil)
+	var form []byte
+	var err error
 	if v.State != nil {
 		kind, text = "test_state", "-verbose flag enabled, printing state"
 		form, err = StateJSON(v.State, v.Schemas, t.EngineVersion)
