@@ -23,7 +23,7 @@ func TestAPanicBecomesAnErrorWithItsTrace(t *testing.T) {
 }
 
 func TestWhatDoesNotPanicReturnsItsOwnError(t *testing.T) {
-	if err := bug.Catch(func() error { return io.EOF }); err != io.EOF {
+	if err := bug.Catch(func() error { return io.EOF }); err != io.EOF { //nolint:errorlint // the very error
 		t.Errorf("%v", err)
 	}
 }

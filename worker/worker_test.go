@@ -548,7 +548,7 @@ func TestStopReachesTheOperationsOfItsRunAlone(t *testing.T) {
 		}
 		b.bus.tell("stop", "r")
 		synctest.Wait()
-		if b.cloud.stopped != 1 || ended.Load() != errAskedToStop {
+		if b.cloud.stopped != 1 || ended.Load() != errAskedToStop { //nolint:errorlint // the very error
 			t.Errorf("stopped %d providers; the provisioner ended because of %v", b.cloud.stopped, ended.Load())
 		}
 		if len(b.bus.events) != 1 || b.bus.events[0].Attempt != "a1" || b.bus.events[0].Worker != "w1" {

@@ -201,7 +201,7 @@ func staticBody(body hcl.Body, blocks map[string]*schema.NestedBlock,
 func (e *Estate) checkBackend(backend string, config cty.Value) diag.List {
 	diags := e.place().Check(backend, config)
 	for _, d := range diags {
-		if d.Extra == snapshot.ErrUnsupported {
+		if d.Extra == snapshot.ErrUnsupported { //nolint:errorlint // an Extra is this error itself
 			d.Summary = "Invalid backend configuration"
 		}
 	}

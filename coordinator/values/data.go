@@ -1,6 +1,7 @@
 package values
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -148,8 +149,9 @@ func (m *Module) qualified(name string) string {
 
 // conversionText describes a conversion error with its path.
 func conversionText(err error) string {
-	if pe, ok := err.(cty.PathError); ok && len(pe.Path) > 0 {
-		return "attribute " + strings.TrimPrefix(FormatPath(pe.Path), ".") + ": " + pe.Error()
+	var at cty.PathError
+	if errors.As(err, &at) && len(at.Path) > 0 {
+		return "attribute " + strings.TrimPrefix(FormatPath(at.Path), ".") + ": " + err.Error()
 	}
 	return err.Error()
 }

@@ -5,6 +5,7 @@
 package arguments
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -90,7 +91,8 @@ func (s Spec) Decode(config cty.Value) (Arguments, diag.List) {
 		}
 		v, err := convert.Convert(asBlocks(given[name], s.Schema.Blocks[name]), ty)
 		if err != nil {
-			if inner, ok := err.(cty.PathError); ok {
+			var inner cty.PathError
+			if errors.As(err, &inner) {
 				at = append(at, inner.Path...)
 			}
 			diags = diags.Append(Problem(at, "Incorrect attribute value type", fmt.Sprintf("Inappropriate value for "+

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -250,7 +251,7 @@ func (n *Node) evaluateCall(call *ModuleCall) diag.List {
 		d.err(call.SourceRange, "Invalid registry module source address",
 			"%s.\n\nThis has to be the address of a module in a registry, because a version is given, and only "+
 				"modules of registries have versions.", err)
-	case err == errMaybeLocal:
+	case errors.Is(err, errMaybeLocal):
 		d.err(call.SourceRange, "Invalid module source address",
 			"It is not clear how to install %q.\n\nIf it is a directory, write \"./%s\": a path relative to the "+
 				"module starts with ./ or ../.", text, text)

@@ -102,6 +102,6 @@ func (o Options) notLocated(p addr.Provider, v versions.Version, err error) diag
 // AllUnavailable reports whether there are errors, and all of them say that a provider is not installed.
 func AllUnavailable(l diag.List) bool {
 	return l.HasErrors() && !slices.ContainsFunc(l, func(d *diag.Diagnostic) bool {
-		return d.Severity == diag.Error && d.Extra != ErrUnavailable
+		return d.Severity == diag.Error && d.Extra != ErrUnavailable //nolint:errorlint // an Extra is this error itself
 	})
 }

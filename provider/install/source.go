@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -151,8 +152,9 @@ func (s sources) available(ctx context.Context, p addr.Provider) ([]versions.Ver
 		}
 		absent.looked = append(absent.looked, m.where(p))
 		versions, more, err := m.available(ctx, p)
-		if a, ok := err.(*absentError); ok {
-			absent.registry = absent.registry || a.registry
+		var none *absentError
+		if errors.As(err, &none) {
+			absent.registry = absent.registry || none.registry
 			continue
 		}
 		if err != nil {
@@ -174,16 +176,16 @@ func (s sources) locate(ctx context.Context, p addr.Provider, v versions.Version
 			continue
 		}
 		c, err := m.locate(ctx, p, v, platform)
-		switch e := err.(type) {
-		case nil:
+		var none *absentError
+		var other *platformError
+		switch {
+		case err == nil:
 			return c, nil
-		case *absentError:
-		case *platformError:
-			if e.mirror != "" {
-				absent = e
-			}
-		default:
+		case errors.As(err, &none):
+		case !errors.As(err, &other):
 			return candidate{}, err
+		case other.mirror != "":
+			absent = other
 		}
 	}
 	return candidate{}, absent

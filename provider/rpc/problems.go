@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -72,7 +73,7 @@ func (p *Provider) lost(ctx context.Context, method string, err error) diag.List
 	case codes.Canceled:
 		summary = "Request cancelled"
 		detail = fmt.Sprintf("The %s call to provider %s was cancelled before it was answered.", method, name)
-		if cause := context.Cause(ctx); cause != nil && cause != context.Canceled {
+		if cause := context.Cause(ctx); cause != nil && cause != context.Canceled { //nolint:errorlint // one that wraps it says more
 			detail += fmt.Sprintf(" The reason: %s.", cause)
 		}
 	default:
@@ -113,8 +114,9 @@ func (p *Provider) survive(method string, diags *diag.List) {
 
 // pathError formats an error with the path of the value that it concerns.
 func pathError(err error) string {
-	if pe, ok := err.(cty.PathError); ok && len(pe.Path) > 0 {
-		return fmt.Sprintf("%s: %s", printPath(pe.Path), pe.Error())
+	var at cty.PathError
+	if errors.As(err, &at) && len(at.Path) > 0 {
+		return fmt.Sprintf("%s: %s", printPath(at.Path), err)
 	}
 	return err.Error()
 }

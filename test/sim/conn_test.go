@@ -78,7 +78,7 @@ func (c *conn) fetch(ctx context.Context, q *stream, name, key string, n int, ma
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if err == errDead {
+		if errors.Is(err, errDead) {
 			return nil, err
 		}
 		if err != nil {
@@ -461,7 +461,7 @@ func (c *conn) Call(ctx context.Context, pool string, data []byte) ([]byte, erro
 	o := &op{p: c.p, kind: network, name: "Call", key: pool + " " + about(data), twice: true}
 	o.effect = func(o *op) { x.o = o; c.n.route(x) }
 	err := c.p.stand(ctx, o)
-	if err == errTimeout {
+	if errors.Is(err, errTimeout) {
 		err = wire.ErrLostCall
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ package sshd
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,7 +40,7 @@ func (r *receiver) ok() bool {
 func (r *receiver) into(target string, recursive bool) error {
 	for {
 		line, err := r.r.ReadString('\n')
-		if err == io.EOF || err == nil && line == "E\n" {
+		if errors.Is(err, io.EOF) || err == nil && line == "E\n" {
 			r.ok()
 			return nil
 		}
