@@ -134,15 +134,20 @@ func TestWhatARegistryGivesWrongIsRefused(t *testing.T) {
 	}
 }
 
+// status returns a handler that answers with a status alone.
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
 func TestWhatPassesIsTriedAgain(t *testing.T) {
 	for claim, c := range map[string]struct {
 		part  string
 		serve http.HandlerFunc
 	}{
-		"too many requests":    {"/versions", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) }},
-		"a server that fails":  {"/download/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }},
-		"discovery that fails": {"/.well-known/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }},
-		"a package not sent":   {".zip", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }},
+		"too many requests":    {"/versions", status(http.StatusTooManyRequests)},
+		"a server that fails":  {"/download/", status(http.StatusBadGateway)},
+		"discovery that fails": {"/.well-known/", status(http.StatusServiceUnavailable)},
+		"a package not sent":   {".zip", status(http.StatusInternalServerError)},
 		"a download that is cut": {".zip", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100000")
 			w.Write([]byte("PK"))
@@ -165,7 +170,7 @@ func TestRetryAfterIsKept(t *testing.T) {
 	o.Services = services.New(services.Options{Config: o.CLI, Transport: r.Transport(), Wait: time.Hour})
 	r.Misbehave("/versions", 1, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "0")
-		w.WriteHeader(429)
+		w.WriteHeader(http.StatusTooManyRequests)
 	})
 	w.install(o)
 }
@@ -319,7 +324,7 @@ func TestLockingAndMirroringAskTheRegistry(t *testing.T) {
 	}
 	o.Locks, o.Methods = locks, Directories([]string{dir})
 	w.install(o)
-	r.Misbehave(".zip", -1, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) })
+	r.Misbehave(".zip", -1, status(http.StatusNotFound))
 	o.Methods = []cliconfig.Method{{Kind: cliconfig.Direct}}
 	w.has(Mirror(t.Context(), o, dir, []string{platform}), "Cannot download provider release", "404")
 	_, diags = Checksums(t.Context(), o, []string{platform})
