@@ -312,6 +312,25 @@ func TestTheUsersNetrcIsUsedForItsPort(t *testing.T) {
 	}
 }
 
+// A .netrc that could not be reached was taken for none: the server then refused the request, and nothing said why its
+// password had not been sent.
+func TestANetrcThatCannotBeReachedIsReported(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "netrc")
+	ok(t, os.Symlink(name, name))
+	r, g := server(t, "NETRC="+name)
+	err := g.Get(t.Context(), r.URL("/m.zip"), filepath.Join(t.TempDir(), "into"))
+	if err == nil || !strings.Contains(err.Error(), name) {
+		t.Errorf("got %v", err)
+	}
+	for _, none := range []string{filepath.Join(t.TempDir(), "none"), t.TempDir()} {
+		r, g := server(t, "NETRC="+none)
+		r.Misbehave("/m.zip", -1, func(w http.ResponseWriter, _ *http.Request) {
+			w.Write(registry.Zip(map[string]string{"main.tf": "one"}))
+		})
+		ok(t, g.Get(t.Context(), r.URL("/m.zip"), filepath.Join(t.TempDir(), "into")))
+	}
+}
+
 func TestASubdirectoryMayBeAPattern(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"repo-abc/x", "repo-abc/y1", "repo-abc/y2"} {

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/bgentry/go-netrc/netrc"
 
@@ -149,15 +151,19 @@ func netrcHeader(u *url.URL, env environ.Variables) (http.Header, error) {
 	if name == "" {
 		home, err := env.Home()
 		if err != nil {
-			return nil, nil // a home directory is not required
+			return nil, nil //nolint:nilerr // a home directory is not required
 		}
 		name = filepath.Join(home, ".netrc")
 		if runtime.GOOS == "windows" {
 			name = filepath.Join(home, "_netrc")
 		}
 	}
-	if info, err := os.Stat(name); err != nil || info.IsDir() || u.User != nil {
+	info, err := os.Stat(name)
+	if u.User != nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && info.IsDir() {
 		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the file of passwords cannot be read: %w", err)
 	}
 	file, err := netrc.ParseFile(name)
 	if err != nil {
