@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"context"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -26,11 +27,11 @@ type keyAgent struct {
 	dir string
 }
 
-func openAgent(socket, identity, dir string) (*keyAgent, error) {
+func openAgent(ctx context.Context, socket, identity, dir string) (*keyAgent, error) {
 	if socket == "" {
 		return nil, nil
 	}
-	conn, err := net.Dial("unix", socket)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the SSH agent: %w", err)
 	}
@@ -110,7 +111,7 @@ func clientConfig(l Login, a *keyAgent) (*ssh.ClientConfig, error) {
 		c.Auth = append(c.Auth, ssh.PublicKeysCallback(func() ([]ssh.Signer, error) {
 			more, err := a.signers()
 			if len(own) > 0 && err != nil {
-				return own, nil
+				return own, nil //nolint:nilerr // the keys of the block suffice
 			}
 			return append(slices.Clone(own), more...), err
 		}))

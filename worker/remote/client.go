@@ -40,7 +40,7 @@ type Client struct {
 func Connect(ctx context.Context, s *Settings, tell func(text string)) (*Client, error) {
 	c := &Client{settings: s}
 	var err error
-	if c.agent, err = openAgent(s.Agent, s.AgentIdentity, s.Dir); err != nil {
+	if c.agent, err = openAgent(ctx, s.Agent, s.AgentIdentity, s.Dir); err != nil {
 		return nil, err
 	}
 	if c.target, err = clientConfig(s.Target, c.agent); err == nil && s.Bastion.Host != "" {
