@@ -180,7 +180,7 @@ func readsIn(path string) (int, error) {
 	case err != nil:
 		return 0, fmt.Errorf("reading the provider's record: %w", err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it is only read
 	n := 0
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {

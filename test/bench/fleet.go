@@ -166,7 +166,7 @@ func spans(path string) (map[string]time.Duration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the provider's record: %w", err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it is only read
 	var first int64
 	last := map[string]int64{}
 	lines := bufio.NewScanner(f)

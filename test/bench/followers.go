@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,7 @@ func (t *table) serviceLogs(ctx context.Context) (string, bool, error) {
 	var measuring atomic.Bool
 	reading, leave := context.WithCancel(ctx)
 	defer leave()
-	var group errgroup.Group
+	group, reading := errgroup.WithContext(reading)
 	for range clients {
 		group.Go(func() error {
 			first := true
@@ -92,16 +93,22 @@ func (t *table) serviceLogs(ctx context.Context) (string, bool, error) {
 		return "", false, err
 	}
 	for connected.Load() < clients {
-		time.Sleep(100 * time.Millisecond)
+		if err := pause(reading, 100*time.Millisecond); err != nil {
+			return "", false, cmp.Or(group.Wait(), err)
+		}
 	}
-	time.Sleep(time.Second) // by then all have reached the end of the log
+	if err := pause(reading, time.Second); err != nil { // by then all have reached the end of the log
+		return "", false, cmp.Or(group.Wait(), err)
+	}
 	before, err := process.Spent(h.PID())
 	if err != nil {
 		return "", false, err
 	}
 	measuring.Store(true)
 	began := time.Now()
-	time.Sleep(watched)
+	if err := pause(reading, watched); err != nil {
+		return "", false, cmp.Or(group.Wait(), err)
+	}
 	after, err := process.Spent(h.PID())
 	took := time.Since(began)
 	measuring.Store(false)
@@ -136,7 +143,7 @@ func follow(ctx context.Context, client *http.Client, address string, see func(w
 		_ = answer.Body.Close()
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the reader ends
 		case err != nil:
 			return err
 		case answer.StatusCode != http.StatusOK:

@@ -137,6 +137,16 @@ func (h *host) load(ctx context.Context) error {
 	return group.Wait()
 }
 
+// pause waits. It returns an error if ctx ends earlier.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
 // person applies one configuration.
 func (h *host) person(ctx context.Context, space string, n int) error {
 	again := func(fn func() error) error {
@@ -145,7 +155,9 @@ func (h *host) person(ctx context.Context, space string, n int) error {
 			if err == nil || !away(err) || time.Since(began) > time.Minute {
 				return err
 			}
-			time.Sleep(50 * time.Millisecond)
+			if err := pause(ctx, 50*time.Millisecond); err != nil {
+				return err
+			}
 		}
 	}
 	var c string

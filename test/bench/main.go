@@ -127,7 +127,7 @@ func (b *bench) prepare(ctx context.Context, dir, coordinator string, parallelis
 		if dir, err = os.MkdirTemp("", "millipede-bench-"); err != nil {
 			return nil, err
 		}
-		done = func() { os.RemoveAll(dir) } // remains of a temporary directory do no harm
+		done = func() { os.RemoveAll(dir) } //nolint:errcheck // remains of a temporary directory do no harm
 	}
 	if b.dir, err = filepath.Abs(dir); err != nil {
 		return nil, err

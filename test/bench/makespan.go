@@ -50,7 +50,7 @@ func creations(path string) (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading the provider's record: %w", err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it is only read
 	var first, last int64
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {

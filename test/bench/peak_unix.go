@@ -15,7 +15,7 @@ func peak(p *os.ProcessState) int64 {
 		return 0
 	}
 	if runtime.GOOS == "darwin" || runtime.GOOS == "ios" {
-		return int64(r.Maxrss)
+		return int64(r.Maxrss) //nolint:unconvert // an int32 on some systems
 	}
-	return int64(r.Maxrss) << 10
+	return int64(r.Maxrss) << 10 //nolint:unconvert // as above
 }

@@ -47,7 +47,7 @@ func (t *table) service(args ...string) (h *host, done func(), err error) {
 		if h.Process != nil {
 			_ = h.Kill() // it may have ended
 		}
-		os.RemoveAll(dir) // as is the enclosing directory at the end
+		os.RemoveAll(dir) //nolint:errcheck // as is the enclosing directory at the end
 	}, nil
 }
 
