@@ -210,7 +210,7 @@ func (s *Service) inspect(id string) (problem string, err error) {
 		return "", err
 	}
 	if err != nil {
-		return err.Error(), nil
+		return err.Error(), nil //nolint:nilerr // the problem of an archive is its description
 	}
 	return "", nil
 }

@@ -147,7 +147,7 @@ func (s *sizes) sum() int64 {
 	s.known, s.at = 0, time.Now()
 	_ = filepath.WalkDir(s.dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(d.Name()) != ".db" {
-			return nil // the file was removed meanwhile
+			return nil //nolint:nilerr // the file was removed meanwhile
 		}
 		if info, err := d.Info(); err == nil {
 			s.known += info.Size()

@@ -352,7 +352,7 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 				err := bug.Catch(func() error {
 					e, err := wire.DecodeEvent(data)
 					if err != nil {
-						return nil // nobody waits for it
+						return nil //nolint:nilerr // nobody waits for it
 					}
 					var ours bool
 					if e.Address, ours = r.Address(e.Attempt, pool); ours {

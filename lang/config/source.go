@@ -260,7 +260,7 @@ func forcedPackage(forced, rest string) (pkg, subdir string, err error) {
 	}
 	pkg, subdir, err = normalPackage(rest)
 	if err != nil {
-		return forced + "::" + rest, "", nil
+		return forced + "::" + rest, "", nil //nolint:nilerr // it is in no short form
 	}
 	if _, bare, ok := strings.Cut(pkg, "::"); ok {
 		pkg = bare

@@ -150,7 +150,7 @@ func Install(ctx context.Context, o Options) (*lock.Locks, diag.List) {
 				if ctx.Err() != nil {
 					problems[i] = diag.Errors("Provider installation was canceled", "The installation was interrupted.",
 						nil)
-					return nil
+					return nil //nolint:nilerr // the cancellation is a diagnostic
 				}
 				selections[i], problems[i] = o.one(ctx, places, p)
 				return nil

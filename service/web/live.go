@@ -64,7 +64,7 @@ func (c *call) follow(wanted func(*events.Event) bool) error {
 		b, err := c.Stream().Read(ctx, cursor, wanted)
 		cancel()
 		if c.r.Context().Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the client has disconnected
 		}
 		cursor = b.Next
 		switch {
@@ -236,7 +236,7 @@ func (c *call) timelineChanges(phase string) error {
 		cancel()
 		switch {
 		case c.r.Context().Err() != nil, c.expired():
-			return nil
+			return nil //nolint:nilerr // the client has disconnected, or may not read on
 		case err != nil:
 			err = out.send("", "", nil)
 		default:

@@ -322,7 +322,7 @@ func (c *conn) watch(ctx context.Context, control bool, fn func(any)) error {
 		}
 		w.mu.Unlock()
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was told to end
 		}
 		if err != nil {
 			return err
@@ -584,7 +584,7 @@ func (c *conn) Serve(ctx context.Context, pool string, slots int, handle func(ct
 		<-ended
 	}
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // it was told to end
 	}
 	return fmt.Errorf("serving: %w", err)
 }

@@ -66,7 +66,7 @@ func (c *conn) TakeHanded(ctx context.Context, pool, worker string,
 	for {
 		err := c.p.do(ctx, local, "TakeHanded", pool, func(o *op) { t.o = o; t.hand() })
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was told to end
 		}
 		if err != nil {
 			return err

@@ -216,7 +216,7 @@ func (s *serving) takeAll(ctx context.Context, sub *nats.Subscription) error {
 		case err == nil:
 			s.take(m)
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // it was told to end
 		case !errors.Is(err, nats.ErrSlowConsumer): // calls that were lost, their callers repeat
 			return problem(err)
 		}
@@ -292,7 +292,7 @@ func (s *serving) refuseRest(sub *nats.Subscription) error {
 	for {
 		m, err := sub.NextMsg(s.c.opts.Timeout)
 		if err != nil {
-			return nil // empty, and closed
+			return nil //nolint:nilerr // empty, and closed
 		}
 		s.reply(m, []byte{frameBusy})
 	}

@@ -103,7 +103,7 @@ func (c *Conn) awaitLeader(ctx context.Context, subject string) (answered bool, 
 			break
 		}
 	}
-	return false, nil
+	return false, nil //nolint:nilerr // the end of the context is no error
 }
 
 // request sends a request that may be repeated to the server or a stream. It repeats it while there is no answer,

@@ -108,7 +108,7 @@ func (b *backend) consistent(ctx context.Context, object string) ([]byte, error)
 		row := b.lockID(object) + digestSuffix
 		want, err := b.rows.get(ctx, row, digestColumn)
 		if err != nil || want == "" || want == digest(data) {
-			return data, nil // the permission to read the state is sufficient
+			return data, nil //nolint:nilerr // the permission to read the state is sufficient
 		}
 		if waited >= consistentFor {
 			return nil, fmt.Errorf("the state is not the one that the table %s has the check sum of: the "+
