@@ -167,19 +167,19 @@ func (s *Service) tellShortages(b *timeline.Recorder, e events.Event) {
 }
 
 // waitToTell reports whether no event about what a phase lacks is due, and makes one due.
-func (b *timelines) waitToTell(phase string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.due == nil {
-		b.due = map[string]bool{}
+func (t *timelines) waitToTell(phase string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.due == nil {
+		t.due = map[string]bool{}
 	}
-	first := !b.due[phase]
-	b.due[phase] = true
+	first := !t.due[phase]
+	t.due[phase] = true
 	return first
 }
 
-func (b *timelines) told(phase string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.due, phase)
+func (t *timelines) told(phase string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.due, phase)
 }

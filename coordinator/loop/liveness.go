@@ -144,8 +144,8 @@ func (l *Loop) onTicked(e Ticked) {
 			l.recheckClaims(w)
 		}
 	}
-	for i := 0; i < len(l.out); i++ { // suspecting a vertex does not change the list
-		l.watch(l.out[i])
+	for _, v := range l.out { // suspecting a vertex does not change the list
+		l.watch(v)
 	}
 	l.checkPlaces()
 	l.checkLimits()

@@ -62,7 +62,7 @@ func TestAProviderComesFromAnOCIMirror(t *testing.T) {
 	// The lock file has the hash of the directory and, from the digest, that of the archive.
 	kinds := map[string]int{}
 	for _, h := range lock.Hashes {
-		kinds[string(h)[:3]]++
+		kinds[h[:3]]++
 	}
 	if !maps.Equal(kinds, map[string]int{"h1:": 1, "zh:": 1}) {
 		t.Errorf("the hashes are %q", lock.Hashes)

@@ -289,8 +289,8 @@ func unpackBackup(t *tar.Reader, dir string) (at time.Time, err error) {
 
 // Restored returns the moment of the backup from which the records were restored; zero if they were not
 // restored, or after SettledRestore.
-func (tx *Tx) Restored() (at time.Time, err error) {
-	text := tx.tx.Bucket(metaBucket).Get(restoredKey)
+func (t *Tx) Restored() (at time.Time, err error) {
+	text := t.tx.Bucket(metaBucket).Get(restoredKey)
 	if text == nil {
 		return at, nil
 	}
@@ -301,7 +301,7 @@ func (tx *Tx) Restored() (at time.Time, err error) {
 }
 
 // SettledRestore makes Restored return zero from now on.
-func (tx *Tx) SettledRestore() error { return tx.tx.Bucket(metaBucket).Delete(restoredKey) }
+func (t *Tx) SettledRestore() error { return t.tx.Bucket(metaBucket).Delete(restoredKey) }
 
 func unpackFile(in io.Reader, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -88,8 +87,8 @@ func (s *Store) Cache(name string, data []byte) error {
 // writeFrames writes the content of r, and a last frame that marks the end.
 func writeFrames(out io.Writer, key *seal.Key, name string, r io.Reader, limit int64) (Written, error) {
 	var (
-		sum    hash.Hash = md5.New() //nolint:gosec // see above
-		buffer           = make([]byte, frameSize)
+		sum    = md5.New() //nolint:gosec // see above
+		buffer = make([]byte, frameSize)
 		w      Written
 	)
 	for i := 0; ; i++ {
@@ -107,7 +106,7 @@ func writeFrames(out io.Writer, key *seal.Key, name string, r io.Reader, limit i
 		}
 		if last {
 			w.MD5 = hex.EncodeToString(sum.Sum(nil))
-			return w, nil
+			return w, nil //nolint:nilerr // it is the end of the content
 		}
 	}
 }

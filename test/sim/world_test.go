@@ -89,7 +89,7 @@ func (w *world) work(done func() bool) {
 			w.mu.Unlock()
 			return
 		}
-		var wait time.Duration = time.Hour
+		wait := time.Hour
 		if len(w.agenda) > 0 {
 			wait = time.Until(w.agenda[0].at)
 		}

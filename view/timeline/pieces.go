@@ -28,18 +28,18 @@ const chunk = 2000
 
 // Write writes a piece of the run as it is, as one JSON value followed by a line break. now is as with Model.
 // Concurrent changes may be included or not; they are among the changes since the cursor of the piece.
-func (b *Recorder) Write(w io.Writer, piece Piece, now int64) error {
-	b.mu.Lock()
-	top := form{Version: Version, Cursor: b.cursor, Head: b.headAt(now), Counts: b.counts, Shortages: b.shorts}
-	n := len(b.entries)
-	b.mu.Unlock()
+func (r *Recorder) Write(w io.Writer, piece Piece, now int64) error {
+	r.mu.Lock()
+	top := form{Version: Version, Cursor: r.cursor, Head: r.headAt(now), Counts: r.counts, Shortages: r.shorts}
+	n := len(r.entries)
+	r.mu.Unlock()
 	out := newTables(piece, n)
 	for from := 0; from < n; from += chunk {
-		b.mu.Lock()
+		r.mu.Lock()
 		for i := from; i < min(n, from+chunk); i++ {
-			out.add(&b.entries[i].Vertex)
+			out.add(&r.entries[i].Vertex)
 		}
-		b.mu.Unlock()
+		r.mu.Unlock()
 	}
 	return out.write(w, &top)
 }

@@ -317,7 +317,7 @@ func (s *Server) dynamo(w http.ResponseWriter, operation string, body []byte) {
 
 // kms wraps data keys by turning their bytes over.
 func (s *Server) kms(w http.ResponseWriter, operation string, body []byte) {
-	var in struct{ KeyId, KeySpec, CiphertextBlob string } //nolint:revive // the service's names
+	var in struct{ KeyId, KeySpec, CiphertextBlob string } //nolint:staticcheck // the service's names
 	if err := json.Unmarshal(body, &in); err != nil {
 		s.t.Errorf("%s: %v", operation, err)
 	}
