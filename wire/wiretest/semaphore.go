@@ -113,7 +113,7 @@ var semaphoreTests = []test{
 			})
 			b.waits(ctx, bob, "global", 1)
 			cancel(wire.ErrLeft)
-			left.get()
+			b.is(left.get(), context.Canceled)
 			b.no(gone.Close())
 			waiting := begin(b, func() (wire.Permit, error) { return bob.Acquire(ctx, "global", b.request("bob", 1)) })
 			b.waits(ctx, bob, "global", 2)
