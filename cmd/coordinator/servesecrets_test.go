@@ -283,7 +283,7 @@ func (s *served) follow(path string) *safe {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	answer, err := s.http.Do(r)
+	answer, err := s.http.Do(r) //nolint:bodyclose // follow closes it at its end
 	if err != nil || answer.StatusCode != http.StatusOK {
 		s.t.Fatal(path, answer, err)
 	}

@@ -80,7 +80,7 @@ func TestCertificateAuthoritiesAreReadForTheFirstRequest(t *testing.T) {
 	}
 	u, err := s.Find(t.Context(), r.Host(), Providers)
 	ok(t, err)
-	if _, err := s.Get(t.Context(), u, ""); err != nil {
+	if _, err := s.Get(t.Context(), u, ""); err != nil { //nolint:bodyclose // there is no answer
 		t.Log(err) // nothing is there, but a second request was sent
 	}
 	if asked := r.Requests(); read != 1 || len(asked) < 2 {
@@ -151,7 +151,7 @@ func TestAHelperThatFailsSaysWhy(t *testing.T) {
 	s := reach(r, &cliconfig.Config{Helper: &cliconfig.Helper{Name: "test", Program: program}})
 	u, err := url.Parse(r.URL("/x"))
 	ok(t, err)
-	if _, err := s.Get(t.Context(), u, "example.com"); err == nil || !strings.Contains(err.Error(), "no wallet") {
+	if _, err := s.Get(t.Context(), u, "example.com"); err == nil || !strings.Contains(err.Error(), "no wallet") { //nolint:bodyclose // there is no answer
 		t.Errorf("got %v", err)
 	}
 }
@@ -187,7 +187,7 @@ func TestARequestEndsAtItsTime(t *testing.T) {
 	u, err := url.Parse(r.URL("/slow"))
 	ok(t, err)
 	s := reach(r, &cliconfig.Config{Timeout: 50 * time.Millisecond, Retries: 1})
-	if _, err := s.Get(t.Context(), u, ""); err == nil {
+	if _, err := s.Get(t.Context(), u, ""); err == nil { //nolint:bodyclose // there is no answer
 		t.Error("it answered")
 	}
 }

@@ -183,7 +183,7 @@ func TestABrowserIsSentNowhereElse(t *testing.T) {
 		form.Set("redirect_uri", to)
 		form.Set("username", "root")
 		form.Set("password", d.harness.Token)
-		if reply := d.post("/oauth/authorize", form); reply.StatusCode != 400 {
+		if reply := d.post("/oauth/authorize", form); reply.StatusCode != http.StatusBadRequest {
 			t.Errorf("%q: %d", to, reply.StatusCode)
 		}
 	}

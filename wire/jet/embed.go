@@ -104,7 +104,7 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("locking the message store: %w", err)
 	}
 	// A process that has released the lock of its state may still be exiting: see Retire.
-	for until := time.Now().Add(lockTimeout); ; time.Sleep(lockEvery) {
+	for until := time.Now().Add(lockTimeout); ; time.Sleep(lockEvery) { //nolint:forbidigo // a lock does not announce that it is free
 		if err = filelock.Try(f); !errors.Is(err, filelock.ErrLocked) || time.Now().After(until) {
 			break
 		}
