@@ -42,7 +42,7 @@ func ReadFile(name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it is only read
 	return ReadOpen(f, name, limit)
 }
 

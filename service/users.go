@@ -236,7 +236,7 @@ func (s *Service) ResetUser(a *Actor, id string) (token string, err error) {
 func (s *Service) Bootstrap(name, organization string) (token string, err error) {
 	none := true
 	err = s.store.View(func(tx *store.Tx) error {
-		for range users.All(tx) {
+		for range users.All(tx) { //nolint:errcheck // one that cannot be read is one
 			none = false
 			break
 		}

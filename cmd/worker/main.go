@@ -191,7 +191,7 @@ func work(ctx context.Context, o settings) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer conn.Close() //nolint:errcheck // others repeat what was not sent
 	missing, err := conn.Probe(taking, o.pools)
 	if err != nil {
 		return fmt.Errorf("looking at what the NATS server permits: %w", err)

@@ -109,7 +109,7 @@ func (c *Configuration) TakeToService(ctx context.Context, root *config.Node, o 
 	if diags = diags.Append(more); diags.HasErrors() {
 		return nil, diags
 	}
-	defer to.Close()
+	defer to.Close() //nolint:errcheck // it returns none
 	for _, name := range carried {
 		target := o.Name
 		if name != journal.DefaultWorkspace {

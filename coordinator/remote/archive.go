@@ -126,7 +126,7 @@ func (p *packer) file(file, name string, info fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer in.Close() //nolint:errcheck // it is only read
 	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(),
 		Size: info.Size()}
 	if err := p.tar.WriteHeader(h); err != nil {

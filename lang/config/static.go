@@ -144,7 +144,7 @@ func (s *Static) noProviderFunctions(e hcl.Expression, stack []StaticUse) diag.L
 		return nil
 	}
 	var diags diag.List
-	hclsyntax.VisitAll(native, func(n hclsyntax.Node) hcl.Diagnostics {
+	hclsyntax.VisitAll(native, func(n hclsyntax.Node) hcl.Diagnostics { //nolint:errcheck // the visitor returns none
 		if call, ok := n.(*hclsyntax.FunctionCallExpr); ok && strings.HasPrefix(call.Name, "provider::") {
 			diags = append(diags, diag.New(diag.Error, "Provider function in static context", fmt.Sprintf(
 				"%s is needed before anything is planned, and no provider runs by then that could answer %s.",

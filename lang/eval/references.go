@@ -127,7 +127,7 @@ func (f *finding) expression(expr hcl.Expression, hidden []string) (pure bool) {
 	switch e := expr.(type) {
 	case nil:
 	case hclsyntax.Expression:
-		hclsyntax.Walk(e, w) // no visitor returns diagnostics
+		hclsyntax.Walk(e, w) //nolint:errcheck // no visitor returns diagnostics
 	default:
 		if json.IsJSONExpression(expr) {
 			w.json(expr)
@@ -207,7 +207,7 @@ func (w *finder) free(key hclsyntax.Expression) bool {
 		}
 	}
 	pure := true
-	hclsyntax.VisitAll(key, func(n hclsyntax.Node) hcl.Diagnostics {
+	hclsyntax.VisitAll(key, func(n hclsyntax.Node) hcl.Diagnostics { //nolint:errcheck // the visitor returns none
 		if c, ok := n.(*hclsyntax.FunctionCallExpr); ok && impure[strings.TrimPrefix(c.Name, "core::")] {
 			pure = false
 		}
@@ -265,7 +265,7 @@ func (w *finder) json(expr hcl.Expression) {
 		return
 	}
 	if native := jsonTemplate(expr); native != nil {
-		hclsyntax.Walk(native, w)
+		hclsyntax.Walk(native, w) //nolint:errcheck // the visitor returns none
 	}
 }
 

@@ -166,7 +166,7 @@ func (d directory) digestOf(how digest) function.Function {
 		if err != nil {
 			return cty.NilVal, d.named(err)
 		}
-		defer f.Close()
+		defer f.Close() //nolint:errcheck // it is only read
 		h := how.hash()
 		if _, err := io.Copy(h, f); err != nil {
 			return cty.NilVal, d.named(err)

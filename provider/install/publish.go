@@ -185,7 +185,7 @@ func copyFile(w io.Writer, name string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it is only read
 	_, err = io.Copy(w, f)
 	return err
 }

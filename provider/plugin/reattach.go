@@ -77,7 +77,7 @@ type attached struct {
 
 func (a *attached) provider() provider.Provider { return a.remote }
 func (a *attached) alive() bool                 { return !a.lost.Load() }
-func (a *attached) close()                      { a.conn.Close() }
+func (a *attached) close()                      { a.conn.Close() } //nolint:errcheck // no call waits for it
 
 // connect returns a connection to the process. It is made at the first call: if there is no such process, that call
 // is lost.
@@ -104,7 +104,7 @@ func connect(p Package, o Options) (process, error) {
 		Log: o.Log.Warn,
 	})
 	if err != nil {
-		conn.Close()
+		conn.Close() //nolint:errcheck // no call waits for it
 		return nil, err
 	}
 	return a, nil

@@ -60,18 +60,18 @@ func (r *runner) Start(context.Context) error {
 	if r.stdout, outs, err = os.Pipe(); err != nil {
 		return err
 	}
-	defer outs.Close()
+	defer outs.Close() //nolint:errcheck // an end of a pipe
 	if r.stderr, errs, err = os.Pipe(); err != nil {
-		r.stdout.Close()
+		r.stdout.Close() //nolint:errcheck // an end of a pipe
 		return err
 	}
-	defer errs.Close()
-	cmd := exec.Command(r.path)
+	defer errs.Close()          //nolint:errcheck // an end of a pipe
+	cmd := exec.Command(r.path) //nolint:noctx // kill ends it; it serves calls with other contexts
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = r.dir, r.env, r.stdin, outs, errs
 	endWithHost(cmd)
 	if err := cmd.Start(); err != nil {
-		r.stdout.Close()
-		r.stderr.Close()
+		r.stdout.Close() //nolint:errcheck // an end of a pipe
+		r.stderr.Close() //nolint:errcheck // an end of a pipe
 		return err
 	}
 	r.cmd = cmd
@@ -101,8 +101,8 @@ func (r *runner) reap() {
 	case <-r.read:
 	case <-late.C: // a child holds the pipes open
 	}
-	r.stdout.Close()
-	r.stderr.Close()
+	r.stdout.Close() //nolint:errcheck // an end of a pipe
+	r.stderr.Close() //nolint:errcheck // an end of a pipe
 	close(r.drained)
 }
 
@@ -124,7 +124,7 @@ func (r *runner) kill() {
 	defer r.mu.Unlock()
 	r.killed = true
 	if r.cmd != nil {
-		r.cmd.Process.Kill() // fails only if the process has exited
+		r.cmd.Process.Kill() //nolint:errcheck // fails only if the process has exited
 	}
 }
 

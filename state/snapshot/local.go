@@ -197,7 +197,7 @@ func (l *Local) Digest(_ context.Context, workspace string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		defer opened.Close() // it was read only
+		defer opened.Close() //nolint:errcheck // it was read only
 		f = opened
 	}
 	return digestOf(f)
@@ -238,7 +238,7 @@ func (l *Local) WriteFrom(ctx context.Context, workspace string, write func(io.W
 		if err != nil {
 			return err
 		}
-		defer opened.Close() // it is synced
+		defer opened.Close() //nolint:errcheck // it is synced
 		f = opened
 	}
 	redo := beside(path, redoSuffix)
@@ -294,7 +294,7 @@ func sameContent(f *os.File, path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer other.Close() // it was read only
+	defer other.Close() //nolint:errcheck // it was read only
 	a, err := digestOf(f)
 	if err != nil {
 		return false, err

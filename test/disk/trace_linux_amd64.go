@@ -33,7 +33,7 @@ func Run(cmd *exec.Cmd, dir string, cut Cut) (Outcome, error) {
 	}
 	t := &tracer{pid: cmd.Process.Pid, dir: dir, cut: cut, threads: map[int]*thread{}}
 	t.Image = image
-	defer cmd.Process.Release()
+	defer cmd.Process.Release() //nolint:errcheck // follow has waited for it
 	if err := t.follow(); err != nil {
 		return Outcome{}, errors.Join(err, syscall.Kill(t.pid, syscall.SIGKILL))
 	}
@@ -158,7 +158,7 @@ func (t *tracer) begin(th *thread, fd int) error {
 	}
 	content, err := os.ReadFile(filepath.Join(t.dir, name))
 	if err != nil {
-		return nil // a directory, or it is gone already
+		return nil //nolint:nilerr // a directory, or it is gone already
 	}
 	t.Syncs++
 	th.syncs, th.as = name, content

@@ -85,9 +85,9 @@ func (r *receiver) file(path, size string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
 	r.ok()
-	if _, err := io.CopyN(f, r.r, n); err != nil {
+	_, err = io.CopyN(f, r.r, n)
+	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	if _, err := r.r.ReadByte(); err != nil { // the sender's own status

@@ -25,5 +25,5 @@ func (c call) directory(named, temp string) (dir string, done func(), err error)
 	if dir, err = os.MkdirTemp(temp, "millipede-provision-"); err != nil {
 		return "", done, fmt.Errorf("making a directory to run in: %w", err)
 	}
-	return dir, func() { os.RemoveAll(dir) }, nil // remains of a temporary directory do no harm
+	return dir, func() { os.RemoveAll(dir) }, nil //nolint:errcheck // remains of a temporary directory do no harm
 }

@@ -61,7 +61,7 @@ func Sniff(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it is only read
 	start := make([]byte, 6)
 	if _, err := io.ReadFull(f, start); err != nil {
 		return "", errors.New("it is too short for an archive")
@@ -112,7 +112,7 @@ func (w *writer) unpack(name, kind string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it is only read
 	r, err := tarReaders[kind](f)
 	if err != nil {
 		return fmt.Errorf("the archive cannot be read: %w", err)

@@ -44,7 +44,7 @@ func checkSum(name, want string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it is only read
 	h := newHash()
 	if _, err := io.Copy(h, f); err != nil {
 		return err

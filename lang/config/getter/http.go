@@ -76,7 +76,7 @@ func (g *Getter) named(ctx context.Context, u *url.URL, header http.Header, into
 		return err
 	}
 	defer os.Remove(f.Name())
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // what was written is read back
 	answer, err := g.services.Download(ctx, services.Download{URL: at.String(), Header: header, Retries: archiveRetries,
 		NoContent: true}, f)
 	var status *services.StatusError
