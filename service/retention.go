@@ -133,7 +133,7 @@ func amongKept(n, most int) bool { return most == 0 || n <= most }
 func (s *Service) surplusIn(tx *store.Tx, id string, remove bool) (files []string, err error) {
 	w, err := workspaces.Get(tx, id)
 	if err != nil {
-		return nil, nil //nolint:nilerr // the workspace was deleted meanwhile
+		return nil, nil // the workspace was deleted meanwhile
 	}
 	keep := s.retentionOf(w)
 	if keep.Everything() {

@@ -57,12 +57,12 @@ func FuzzSmallMessages(f *testing.F) {
 	f.Add(wire.EncodeHeartbeat(wire.Heartbeat{Worker: "w", Pools: []string{"p"}}))
 	f.Add(wire.EncodePermitOffer(wire.PermitOffer{Limit: "l", Request: wire.PermitRequest{ID: "i"}}))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		wire.DecodeClaim(data)         //nolint:errcheck // only that it returns
-		wire.DecodeHeartbeat(data)     //nolint:errcheck // as above
-		wire.DecodePermitOffer(data)   //nolint:errcheck // as above
-		wire.DecodePermitRequest(data) //nolint:errcheck // as above
-		wire.DecodeControl(data)       //nolint:errcheck // as above
-		wire.DecodeEvent(data)         //nolint:errcheck // as above
+		wire.DecodeClaim(data)         // only that it returns
+		wire.DecodeHeartbeat(data)     // as above
+		wire.DecodePermitOffer(data)   // as above
+		wire.DecodePermitRequest(data) // as above
+		wire.DecodeControl(data)       // as above
+		wire.DecodeEvent(data)         // as above
 	})
 }
 
@@ -79,7 +79,7 @@ func FuzzUnpack(f *testing.F) {
 		if len(data) > 1 && data[1]&4 != 0 {
 			return // a blob, which this packer has none of
 		}
-		p.Unpack(t.Context(), "s", data) //nolint:errcheck // only that it returns
+		p.Unpack(t.Context(), "s", data) // only that it returns
 	})
 }
 

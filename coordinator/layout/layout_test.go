@@ -171,8 +171,8 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = conn.Write([]byte(request + "\n"))         //nolint:errcheck // the server may hang up first
-		line, _ := bufio.NewReader(conn).ReadString('\n') //nolint:errcheck // no answer is one
+		_, _ = conn.Write([]byte(request + "\n"))         // the server may hang up first
+		line, _ := bufio.NewReader(conn).ReadString('\n') // no answer is one
 		if !strings.Contains(line, want) || want == "" && line != "" {
 			t.Errorf("%.40s: %q", request, line)
 		}

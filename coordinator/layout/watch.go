@@ -52,7 +52,7 @@ func (s *Server) watch(conn net.Conn) {
 	go func() { // ends with the connection
 		defer s.working.Done()
 		defer cancel()
-		_, _ = io.Copy(io.Discard, conn) //nolint:errcheck // nothing is expected but the end
+		_, _ = io.Copy(io.Discard, conn) // nothing is expected but the end
 	}()
 	defer closeQuietly(conn)
 	send := func(v any) bool {
@@ -83,7 +83,7 @@ func (s *Server) watch(conn net.Conn) {
 	}
 	for cursor := m.Cursor; ; {
 		waiting, stop := context.WithTimeout(ctx, watchAtLeast)
-		_ = recorder.Wait(waiting, cursor) //nolint:errcheck // the present changes are sent in any case
+		_ = recorder.Wait(waiting, cursor) // the present changes are sent in any case
 		stop()
 		if ctx.Err() != nil {
 			return

@@ -48,7 +48,7 @@ func TestAClientThatTrustsTheAuthorityTrustsTheServer(t *testing.T) {
 		server.StartTLS()
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool,
 			MinVersion: tls.VersionTLS12}}}
-		reply, err := client.Get(server.URL) //nolint:noctx // it is local
+		reply, err := client.Get(server.URL) // it is local
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,7 +47,7 @@ func (b *timedBody) limit(at time.Time) {
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.count += int64(n)
-	if err == io.EOF { //nolint:errorlint // bodies return it as it is
+	if err == io.EOF { // bodies return it as it is
 		b.limit(time.Time{})
 	} else {
 		b.limit(b.end.Add(time.Duration(b.count/bodyRate) * time.Second))

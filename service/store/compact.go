@@ -65,7 +65,7 @@ func open(path string) (*bbolt.DB, error) {
 			_ = to.Close()
 		}
 		_ = os.Remove(fresh)
-		return db, nil //nolint:nilerr // the old file is used
+		return db, nil // the old file is used
 	}
 	if err := errors.Join(db.Close(), wholefile.SyncDir(filepath.Dir(path))); err != nil {
 		return nil, errors.Join(err, to.Close())
