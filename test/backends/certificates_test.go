@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// clientCertificate returns a certificate that signs itself, and its key, in PEM form.
+// clientCertificate returns a self-signed certificate and its key, both PEM-encoded.
 func clientCertificate(t *testing.T) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -38,8 +38,8 @@ func clientCertificate(t *testing.T) (certificate, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
 }
 
-// Where TOFU names an OpenTofu, it is at work in the second directory.
-func TestAnHTTPServerMayWantTheCertificateOfItsClient(t *testing.T) {
+// The coordinator runs in both directories; with the variable TOFU, OpenTofu runs in the second one.
+func TestAnHTTPServerMayRequireAClientCertificate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a dozen commands are run")
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/millipede-iac/millipede/test/clouds/faults"
 )
 
-// consulProgram is a Consul, which the variable CONSUL names, to take the place of the fake; empty for none. The
-// project cannot build one: no registry that it uses has it.
+// consulProgram is the path of a Consul that replaces the fake, from the variable CONSUL; empty for none. The project
+// does not build Consul: no registry that it uses has it.
 var consulProgram = os.Getenv("CONSUL")
 
-// startConsul starts an agent that is a cluster of its own, and a proxy before it that can go wrong.
+// startConsul starts an agent that is a cluster of its own, behind a proxy that can inject faults.
 func startConsul(t *testing.T) *world {
 	t.Helper()
 	elected := func(address string) bool {
@@ -47,7 +47,7 @@ func startConsul(t *testing.T) *world {
 	w := &world{expires: true, faults: &faults.Faults{}}
 	proxy := httptest.NewServer(w.faults.Before(&httputil.ReverseProxy{
 		Rewrite:  func(r *httputil.ProxyRequest) { r.SetURL(to) },
-		ErrorLog: log.New(io.Discard, "", 0), // of requests that were given up
+		ErrorLog: log.New(io.Discard, "", 0), // it would show canceled requests
 	}))
 	t.Cleanup(proxy.Close)
 	w.body = consulBody(proxy.Listener.Addr())

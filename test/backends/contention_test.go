@@ -14,8 +14,8 @@ import (
 var contend = flag.Duration("contend", 0, "how long the programs of TestManyProgramsTakeTurns contend for each "+
 	"backend; without it each takes three turns")
 
-// contested notes in a shared directory what is made, and fails when two programs are at work at the same time. A turn
-// ends with a file, for which the next one makes an object.
+// contested is a configuration that records in a shared directory what it creates, and whose apply fails while another
+// one runs. Each apply writes a file at its end, for which the next one creates an object.
 const contested = `
 variable "shared" {}
 variable "turn" {}
@@ -42,15 +42,16 @@ resource "terraform_data" "end" {
 }
 `
 
-// Three programs, one of them OpenTofu where TOFU names it, change one state as fast as its lock lets them. Each turn
-// has the next one add an object, which is made twice if a snapshot gets lost, and is a version of its own.
+// Three programs (with the variable TOFU, one of them is OpenTofu) apply on one state in turns, as fast as its lock
+// allows. Each turn adds an object and a version of the state. If a snapshot were lost, an object would be created
+// twice.
 func TestManyProgramsTakeTurnsOverEveryBackend(t *testing.T) {
 	if testing.Short() {
 		t.Skip("dozens of commands are run")
 	}
 	for kind, make := range worlds {
 		t.Run(kind, func(t *testing.T) {
-			if *contend == 0 { // else each gets the machine for itself
+			if *contend == 0 { // otherwise the kinds run one after the other
 				t.Parallel()
 			}
 			w := make(t)
@@ -88,7 +89,7 @@ func TestManyProgramsTakeTurnsOverEveryBackend(t *testing.T) {
 			total := turns[0] + turns[1] + turns[2] + 1
 			t.Logf("turns: %d", turns)
 			if wrong, err := os.ReadFile(filepath.Join(shared, "wrong")); err == nil {
-				t.Errorf("two programs were at work at the same time: %s", wrong)
+				t.Errorf("two applies ran at the same time: %s", wrong)
 			}
 			made, err := os.ReadFile(filepath.Join(shared, "made"))
 			if err != nil {
@@ -113,8 +114,8 @@ func TestManyProgramsTakeTurnsOverEveryBackend(t *testing.T) {
 	}
 }
 
-// turn applies, and begins again when the lock was refused, as OpenTofu does with some backends although it was told to
-// wait.
+// turn applies. It tries again if OpenTofu did not get the lock: with some backends OpenTofu fails although it was told
+// to wait.
 func (d *directory) turn(vars ...string) bool {
 	d.t.Helper()
 	args := append([]string{"apply", "-auto-approve", "-input=false", "-lock-timeout=100s"}, vars...)

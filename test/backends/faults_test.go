@@ -16,13 +16,14 @@ import (
 )
 
 const (
-	// patient is for how many seconds commands of these tests take silence.
-	patient = "5"
-	// soon is how long a command may take to end when its place is out of order.
+	// patience is how many seconds the commands of these tests wait for a response.
+	patience = "5"
+	// soon is how long a command may take to end while its storage service fails.
 	soon = 90 * time.Second
 )
 
-// recording notes each creation in a file, so that one that was forgotten and done again is seen.
+// recording is a configuration that records each creation in a file, so that a test notices an object that was created
+// twice because its first creation was lost.
 const recording = `
 variable "value" {}
 variable "log" {}
@@ -42,40 +43,40 @@ resource "terraform_data" "b" {
 }
 `
 
-// misfortune is a place that goes wrong around two directories.
-type misfortune struct {
+// scenario is a storage service that fails while two directories use it.
+type scenario struct {
 	*world
 	a, b *directory
-	log  string // what was made, a line each
+	log  string // has a line for each creation
 }
 
-var all = flag.Bool("all", false, "play the misfortunes that take long, too")
+var all = flag.Bool("all", false, "run the slow scenarios, too")
 
-// rows are what may befall a place. value is what the state holds when a row has been played; no row uses that of
-// another. Those that take long wait for what is tried again, or for times that users set.
-var rows = []struct {
+// scenarios are the faults of a storage service. After a scenario the state holds its value, which no other scenario
+// uses. The slow ones wait for retries, or for timeouts that users set.
+var scenarios = []struct {
 	claim string
 	long  bool
-	play  func(m *misfortune, value string)
+	run   func(m *scenario, value string)
 }{
-	{claim: "it goes away in the middle of an apply, and comes back", play: inTheMiddle(away)},
-	{claim: "it answers 500 from the middle of an apply on", long: true, play: inTheMiddle(failing)},
-	{claim: "it answers 429 from the middle of an apply on", long: true, play: inTheMiddle(busy)},
-	{claim: "it hangs from the middle of an apply on", long: true, play: inTheMiddle(silent)},
-	{claim: "it forbids writing from the middle of an apply on", play: inTheMiddle(forbidden)},
-	{claim: "it is away when a command begins", long: true, play: atTheBeginning(away)},
-	{claim: "it answers 500 when a command begins", long: true, play: atTheBeginning(failing)},
-	{claim: "it answers 429 when a command begins", long: true, play: atTheBeginning(busy)},
-	{claim: "it hangs when a command begins", long: true, play: atTheBeginning(silent)},
-	{claim: "it is busy for a moment with each request", long: true, play: busyForAMoment},
-	{claim: "the answer to every other request is lost", play: answersLost},
-	{claim: "it forbids writing during a run, and takes the last snapshot", long: true, play: forbiddenMeanwhile},
-	{claim: "the lock is stolen, and somebody else writes", play: stolen},
-	{claim: "the clock is an hour ahead", play: clockOff(-time.Hour)},
-	{claim: "the clock is an hour behind", play: clockOff(time.Hour)},
+	{claim: "it becomes unreachable during an apply, and reachable again", run: inTheMiddle(unreachable)},
+	{claim: "it responds 500 from the middle of an apply on", long: true, run: inTheMiddle(failing)},
+	{claim: "it responds 429 from the middle of an apply on", long: true, run: inTheMiddle(busy)},
+	{claim: "it hangs from the middle of an apply on", long: true, run: inTheMiddle(silent)},
+	{claim: "it denies writes from the middle of an apply on", run: inTheMiddle(forbidden)},
+	{claim: "it is unreachable when a command begins", long: true, run: atTheBeginning(unreachable)},
+	{claim: "it responds 500 when a command begins", long: true, run: atTheBeginning(failing)},
+	{claim: "it responds 429 when a command begins", long: true, run: atTheBeginning(busy)},
+	{claim: "it hangs when a command begins", long: true, run: atTheBeginning(silent)},
+	{claim: "it responds 429 to every other request", long: true, run: busyHalfTheTime},
+	{claim: "every other response is lost", run: responsesLost},
+	{claim: "it denies writes during a run, but accepts the last snapshot", long: true, run: forbiddenMeanwhile},
+	{claim: "the lock is broken, and somebody else writes", run: lockStolen},
+	{claim: "the clock is an hour ahead", run: clockWrong(-time.Hour)},
+	{claim: "the clock is an hour behind", run: clockWrong(time.Hour)},
 }
 
-func TestNothingIsLostWhateverBefallsABackend(t *testing.T) {
+func TestNothingIsLostWhenTheStorageOfABackendFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("hundreds of commands are run")
 	}
@@ -84,8 +85,8 @@ func TestNothingIsLostWhateverBefallsABackend(t *testing.T) {
 			t.Parallel()
 			w := make(t)
 			w.kind = kind
-			m := &misfortune{world: w, log: t.TempDir() + "/log"}
-			env := map[string]string{"TF_VAR_log": m.log, cloud.TimeoutVariable: patient}
+			m := &scenario{world: w, log: t.TempDir() + "/log"}
+			env := map[string]string{"TF_VAR_log": m.log, cloud.TimeoutVariable: patience}
 			maps.Copy(env, w.env)
 			w.env = env
 			a, b := w.directory(t, w.body, recording), w.directory(t, w.body, recording)
@@ -93,42 +94,43 @@ func TestNothingIsLostWhateverBefallsABackend(t *testing.T) {
 				d.must("init")
 			}
 			a.must("apply", "-auto-approve", "-var=value=0")
-			played := 0
-			for i, r := range rows {
+			done := 0
+			for i, r := range scenarios {
 				if r.long && !*all {
 					continue
 				}
-				played++
+				done++
 				if !t.Run(r.claim, func(t *testing.T) {
 					c, d := *a, *b
 					c.t, d.t = t, t
 					m.a, m.b = &c, &d
-					defer m.mend()
-					r.play(m, strconv.Itoa(i+1))
+					defer m.repair()
+					r.run(m, strconv.Itoa(i+1))
 				}) {
-					return // the next row would begin with what this one has left
+					return // the next scenario would begin with the remains of this one
 				}
 			}
-			if n := b.serial(); n <= played {
-				t.Errorf("after %d changes the serial is %d", played, n)
+			if n := b.serial(); n <= done {
+				t.Errorf("after %d changes the serial is %d", done, n)
 			}
 		})
 	}
 }
 
-// settled claims that both directories see what a value asks for, and that it was made once.
-func (m *misfortune) settled(value string) {
+// converged checks that plans in both directories find nothing to change with the value, and that the value's object
+// was created once.
+func (m *scenario) converged(value string) {
 	m.b.t.Helper()
 	m.b.unchanged("-var=value=" + value)
 	m.a.unchanged("-var=value=" + value)
 	text, err := os.ReadFile(m.log)
 	if n := strings.Count("\n"+string(text), "\n"+value+"\n"); err != nil || n != 1 {
-		m.b.t.Errorf("it was made %d times: %v", n, err)
+		m.b.t.Errorf("the object of the value %s was created %d times: %v", value, n, err)
 	}
 }
 
-// ended waits for a command that has to fail soon, and to say what is wrong.
-func (m *misfortune) ended(p *process.Process) string {
+// failsSoon waits for a command, and checks that it fails soon and with a diagnostic.
+func (m *scenario) failsSoon(p *process.Process) string {
 	m.a.t.Helper()
 	begun := time.Now()
 	code, text := m.a.ends(p)
@@ -141,8 +143,8 @@ func (m *misfortune) ended(p *process.Process) string {
 	return text
 }
 
-// rescued claims that a command has left its state beside the configuration.
-func (m *misfortune) rescued(text, value string) {
+// keptLocally checks that a command has written its state to errored.tfstate, because it could not store it.
+func (m *scenario) keptLocally(text, value string) {
 	m.a.t.Helper()
 	saved, err := os.ReadFile(m.a.path("errored.tfstate"))
 	if err != nil || !strings.Contains(text, "errored.tfstate") || !strings.Contains(string(saved), `"`+value+`"`) {
@@ -150,8 +152,8 @@ func (m *misfortune) rescued(text, value string) {
 	}
 }
 
-// free releases the lock that a command could not release.
-func (m *misfortune) free() {
+// unlock releases the lock that a command could not release.
+func (m *scenario) unlock() {
 	m.b.t.Helper()
 	if m.diesWithHolder {
 		m.b.must("plan", "-lock-timeout=60s", "-var=value=0")
@@ -167,35 +169,35 @@ func (m *misfortune) free() {
 	}
 }
 
-func inTheMiddle(how disorder) func(m *misfortune, value string) {
-	return func(m *misfortune, value string) {
+func inTheMiddle(how outage) func(m *scenario, value string) {
+	return func(m *scenario, value string) {
 		p, release := m.a.holds(value)
-		m.goes(how)
+		m.fail(how)
 		release()
-		m.rescued(m.ended(p), value)
-		m.mend()
-		m.free()
+		m.keptLocally(m.failsSoon(p), value)
+		m.repair()
+		m.unlock()
 		m.a.must("state", "push", "-lock-timeout=60s", "errored.tfstate")
 		if err := os.Remove(m.a.path("errored.tfstate")); err != nil {
 			m.a.t.Error(err)
 		}
-		m.settled(value)
+		m.converged(value)
 	}
 }
 
-func atTheBeginning(how disorder) func(m *misfortune, value string) {
-	return func(m *misfortune, value string) {
-		m.goes(how)
-		m.ended(m.a.start("apply", "-auto-approve", "-var=value="+value))
-		m.mend()
-		m.free()
+func atTheBeginning(how outage) func(m *scenario, value string) {
+	return func(m *scenario, value string) {
+		m.fail(how)
+		m.failsSoon(m.a.start("apply", "-auto-approve", "-var=value="+value))
+		m.repair()
+		m.unlock()
 		m.a.must("apply", "-auto-approve", "-lock-timeout=60s", "-var=value="+value)
-		m.settled(value)
+		m.converged(value)
 	}
 }
 
-func busyForAMoment(m *misfortune, value string) {
-	if m.database == nil { // a database that is busy lets nobody in, which is the row above
+func busyHalfTheTime(m *scenario, value string) {
+	if m.database == nil { // a busy database accepts no connections: another scenario has that
 		n := 0
 		m.faults.Set(func(*http.Request) faults.Fault {
 			if n++; n%2 == 0 {
@@ -205,17 +207,17 @@ func busyForAMoment(m *misfortune, value string) {
 		})
 	}
 	m.a.must("apply", "-auto-approve", "-var=value="+value)
-	m.mend()
-	m.settled(value)
+	m.repair()
+	m.converged(value)
 }
 
-// answersLost has a command end as it may: what it has done is what counts.
-func answersLost(m *misfortune, value string) {
+// responsesLost accepts success and failure of the first apply, and checks only what it has done.
+func responsesLost(m *scenario, value string) {
 	if m.database != nil {
 		p, release := m.a.holds(value)
 		m.database.cut()
 		release()
-		m.rescued(m.ended(p), value) // the lock ended with its session
+		m.keptLocally(m.failsSoon(p), value) // the end of the session has released the lock
 	} else {
 		n := 0
 		m.faults.Set(func(*http.Request) faults.Fault {
@@ -226,30 +228,30 @@ func answersLost(m *misfortune, value string) {
 		if code, text := m.a.ends(p); code != 0 && !strings.Contains(text, "Error: ") {
 			m.a.t.Errorf("apply ended with %d, and says\n%s", code, text)
 		}
-		m.mend()
-		m.free()
+		m.repair()
+		m.unlock()
 	}
 	m.a.must("apply", "-auto-approve", "-lock-timeout=60s", "-var=value="+value)
-	m.settled(value)
+	m.converged(value)
 }
 
-func forbiddenMeanwhile(m *misfortune, value string) {
+func forbiddenMeanwhile(m *scenario, value string) {
 	p, release := m.a.holds(value)
-	m.goes(forbidden)
-	eventually(m.a.t, "the command says that it cannot write", func() bool {
+	m.fail(forbidden)
+	eventually(m.a.t, "the command reports that it cannot write", func() bool {
 		return strings.Contains(p.Output(), "cannot be written at the moment")
 	})
-	m.mend()
+	m.repair()
 	release()
 	if code, text := m.a.ends(p); code != 0 {
 		m.a.t.Fatalf("apply ended with %d\n%s", code, text)
 	}
-	m.settled(value)
+	m.converged(value)
 }
 
-// stolen breaks the lock of a command at work, and writes in its place. The command must not write over that.
-func stolen(m *misfortune, value string) {
-	p, release := m.a.holds(value + "-robbed")
+// lockStolen breaks the lock of a running apply, and applies another value. The first apply must not overwrite that.
+func lockStolen(m *scenario, value string) {
+	p, release := m.a.holds(value + "-overtaken")
 	if m.database != nil {
 		m.database.cut()
 	} else {
@@ -259,25 +261,26 @@ func stolen(m *misfortune, value string) {
 	m.b.must("apply", "-auto-approve", "-lock-timeout=60s", "-var=value="+value)
 	theirs := m.b.must("state", "pull")
 	release()
-	m.rescued(m.ended(p), value+"-robbed")
+	m.keptLocally(m.failsSoon(p), value+"-overtaken")
 	m.b.unchanged("-var=value=" + value)
 	if now := m.b.must("state", "pull"); now != theirs {
-		m.a.t.Errorf("who had lost the lock has written\n%s", now)
+		m.a.t.Errorf("the command that had lost the lock has written\n%s", now)
 	}
 	m.a.fails("State changed in two places", "plan", "-lock-timeout=60s", "-var=value="+value)
 	m.a.write("theirs.tfstate", theirs)
 	m.a.must("state", "push", "-force", "theirs.tfstate")
-	m.settled(value)
+	m.converged(value)
 }
 
-// clockOff has the service's clock differ from that of the machine. Where nothing is signed, that must not matter.
-func clockOff(by time.Duration) func(m *misfortune, value string) {
-	return func(m *misfortune, value string) {
-		if m.database == nil { // the protocol of a database has no time
+// clockWrong sets the service's clock to another time than the machine's. A service that checks signatures then rejects
+// requests that have the machine's time, and the command has to use the service's.
+func clockWrong(by time.Duration) func(m *scenario, value string) {
+	return func(m *scenario, value string) {
+		if m.database == nil { // the database's protocol has no timestamps
 			m.faults.Ahead(by)
 			defer m.faults.Ahead(0)
 		}
 		m.a.must("apply", "-auto-approve", "-var=value="+value)
-		m.settled(value)
+		m.converged(value)
 	}
 }

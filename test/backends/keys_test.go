@@ -14,7 +14,8 @@ import (
 	"github.com/millipede-iac/millipede/test/clouds/vault"
 )
 
-// keyServices are the key providers that ask a service: the arguments of each, and the environment that leads there.
+// keyServices has, for each key provider that uses a service, its arguments and the environment with the address and
+// the credentials of a fake.
 var keyServices = map[string]struct {
 	arguments string
 	env       func(t *testing.T) map[string]string
@@ -39,7 +40,7 @@ var keyServices = map[string]struct {
 	"gcp_kms": {arguments: `kms_encryption_key = "projects/p/locations/l/keyRings/r/cryptoKeys/k"
 		key_length = 32`, env: func(t *testing.T) map[string]string {
 		s := google.New(t)
-		env := intercept.New(t, s).Env() // OpenTofu asks with gRPC, at an address that cannot be set
+		env := intercept.New(t, s).Env() // OpenTofu uses gRPC, with a fixed address
 		env["GOOGLE_OAUTH_ACCESS_TOKEN"], env["GOOGLE_KMS_CUSTOM_ENDPOINT"] = google.Token, s.KMSEndpoint()
 		return env
 	}},
@@ -48,8 +49,8 @@ var keyServices = map[string]struct {
 	}},
 }
 
-// Where TOFU names an OpenTofu, it is at work in the second directory.
-func TestWhatOneEncryptsWithAKeyServiceTheOtherReads(t *testing.T) {
+// The coordinator runs in both directories; with the variable TOFU, OpenTofu runs in the second one.
+func TestTwoDirectoriesShareAStateThatAKeyServiceEncrypts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("dozens of commands are run")
 	}
@@ -90,7 +91,7 @@ func TestWhatOneEncryptsWithAKeyServiceTheOtherReads(t *testing.T) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if text := string(s.state); !strings.Contains(text, "encrypted_data") || strings.Contains(text, "secret of") {
-				t.Errorf("the place holds %s", text)
+				t.Errorf("the stored state is not encrypted:\n%s", text)
 			}
 		})
 	}

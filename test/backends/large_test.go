@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// bulky has a state of 100 MB, and then steps of a quarter of a second, one after the other. Each step writes the time
-// of its end.
+// bulky is a configuration with a state of 100 MB, and with steps of a quarter of a second, one after the other. Each
+// step writes the time of its end.
 const bulky = `
 variable "steps" {
   default = 0
@@ -34,8 +34,8 @@ resource "terraform_data" "step" {
 }
 `
 
-// slowServer serves one state by the protocol of the backend http. If slow is set, it answers the next write only when
-// the times have ten more lines, which it counts.
+// slowServer serves one state by the protocol of the backend http. If slow is set, it responds to the next write only
+// once ten more steps have ended, which it sees in the file times.
 type slowServer struct {
 	server
 	times     string
@@ -63,15 +63,15 @@ func (s *slowServer) wait(ctx context.Context) {
 	for s.meanwhile.Load() < 10 {
 		select {
 		case <-ctx.Done():
-			return // the client has given up
+			return // the client has closed the connection
 		case <-tick.C:
 		}
 		s.meanwhile.Store(int32(len(ends(s.times)) - before))
 	}
 }
 
-// A run would stop for as long as its backend takes to store a large snapshot if the snapshot were written on the path
-// of its operations. Here the backend answers only when the run has executed ten more operations.
+// If a run waited for each write of a snapshot, it would stop for as long as its backend takes to store a large one.
+// Here the backend responds only after the run has executed ten more operations.
 func TestASnapshotOf100MBDoesNotStopARun(t *testing.T) {
 	if !*all {
 		t.Skip("it takes a minute: make backends runs it")
@@ -112,11 +112,11 @@ func TestASnapshotOf100MBDoesNotStopARun(t *testing.T) {
 	d.unchanged("-var=steps=100")
 }
 
-// ends returns when the steps ended, in the time since 1970.
+// ends returns the times at which the steps ended, since 1970.
 func ends(name string) []time.Duration {
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil // nothing has ended yet
+		return nil // no step has ended yet
 	}
 	var times []time.Duration
 	for line := range strings.Lines(string(text)) {

@@ -1,5 +1,5 @@
-// Package backends takes the steps that a user's state goes through over every backend, with the coordinator as users
-// run it: against the fakes of test/clouds, and a real PostgreSQL.
+// Package backends tests every backend with the commands of a user: the real coordinator stores states in the fakes of
+// test/clouds and in a real PostgreSQL.
 package backends
 
 import (
@@ -19,7 +19,8 @@ import (
 	"github.com/millipede-iac/millipede/test/process"
 )
 
-// program is the coordinator. tofu is an OpenTofu 1.12 to take turns with, which the variable TOFU names; empty for none.
+// program is the path of the coordinator. tofu is the path of an OpenTofu 1.12 that takes turns with it on one state,
+// from the variable TOFU; empty for none.
 var (
 	program string
 	tofu    = os.Getenv("TOFU")
@@ -27,7 +28,7 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
-// together is how many places are at work at the same time: the tests wait more than they compute.
+// together is how many tests run at the same time: they wait more than they compute.
 const together = 6
 
 func run(m *testing.M) int {
@@ -56,10 +57,10 @@ func run(m *testing.M) int {
 	return code
 }
 
-// timeout is how long a test waits for what should come soon.
+// timeout is how long a test waits for the end of a command, or for another event that should come soon.
 const timeout = 2 * time.Minute
 
-// directory is a working directory over a place.
+// directory is a working directory, with the program that runs in it.
 type directory struct {
 	t       *testing.T
 	program string
@@ -67,7 +68,7 @@ type directory struct {
 	env     map[string]string
 }
 
-// directory makes a directory with a backend block around the body, and a configuration.
+// directory makes a working directory with a configuration and a backend block that has the given arguments.
 func (w *world) directory(t *testing.T, body, configuration string) *directory {
 	t.Helper()
 	d := &directory{t: t, program: program, dir: t.TempDir(), env: w.env}
@@ -121,7 +122,7 @@ func (d *directory) ends(p *process.Process) (code int, text string) {
 	return code, p.Output()
 }
 
-// must runs a command that has to succeed.
+// must runs a command that must succeed, and returns its output.
 func (d *directory) must(args ...string) string {
 	d.t.Helper()
 	code, text := d.ends(d.start(args...))
@@ -131,7 +132,7 @@ func (d *directory) must(args ...string) string {
 	return text
 }
 
-// fails runs a command that has to fail, and to say something.
+// fails runs a command that must fail, and whose output must contain the text says.
 func (d *directory) fails(says string, args ...string) string {
 	d.t.Helper()
 	code, text := d.ends(d.start(args...))
@@ -142,7 +143,7 @@ func (d *directory) fails(says string, args ...string) string {
 	return text
 }
 
-// unchanged claims that a plan has nothing to do.
+// unchanged checks that a plan finds no changes.
 func (d *directory) unchanged(args ...string) {
 	d.t.Helper()
 	d.must(append([]string{"plan", "-detailed-exitcode"}, args...)...)
@@ -166,12 +167,12 @@ func (d *directory) serial() int {
 
 var idLine = regexp.MustCompile(`(?m)^\W*ID: +(\S+)`)
 
-// lockID reads the ID of a lock from a refusal.
+// lockID reads the ID of a lock from the error message of a command that did not get it.
 func (d *directory) lockID(text string) string {
 	d.t.Helper()
 	m := idLine.FindStringSubmatch(text)
 	if m == nil {
-		d.t.Fatalf("the refusal names no lock:\n%s", text)
+		d.t.Fatalf("the error message names no lock:\n%s", text)
 	}
 	return m[1]
 }
@@ -185,7 +186,7 @@ func (d *directory) holds(value string) (p *process.Process, release func()) {
 		}
 	}
 	p = d.start("apply", "-auto-approve", "-var=value="+value, "-var=wait=true")
-	eventually(d.t, "the apply is at work", func() bool {
+	eventually(d.t, "the apply creates its object", func() bool {
 		select {
 		case <-p.Done():
 			d.t.Fatalf("the apply ended:\n%s", p.Output())
@@ -206,7 +207,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	for !holds() {
 		select {
 		case <-deadline.C:
-			t.Fatalf("not in time: %s", what)
+			t.Fatalf("after %s it is still not true that %s", timeout, what)
 		case <-tick.C:
 		}
 	}

@@ -31,10 +31,10 @@ import (
 	"github.com/millipede-iac/millipede/test/process"
 )
 
-var servers = flag.String("servers", "", "the folder of test/servers, once npm ci has installed what is there: the steps "+
-	"are taken over these servers, too")
+var servers = flag.String("servers", "", "the folder test/servers, in which npm ci has installed the servers: the "+
+	"tests use these servers, too")
 
-// others are places on servers that others have written.
+// others start servers of other projects, which are more faithful than our fakes.
 var others = map[string]func(t *testing.T) *world{
 	"azurerm on azurite": func(t *testing.T) *world {
 		address := "http://" + serve(t, "azurite-blob", []string{"AZURITE_ACCOUNTS=" + azure.Account + ":" + azure.AccessKey},
@@ -50,7 +50,7 @@ var others = map[string]func(t *testing.T) *world{
 		}
 		p := intercept.New(t, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
-			r.Out.Host = r.In.Host // which names the account, and is signed
+			r.Out.Host = r.In.Host // the host names the account, and is signed
 		}})
 		env := p.Env()
 		env["ARM_ACCESS_KEY"] = azure.AccessKey
@@ -70,7 +70,7 @@ var others = map[string]func(t *testing.T) *world{
 		return &world{kind: "s3", env: env, body: w.body}
 	},
 	"gcs on fake-gcs-server": func(t *testing.T) *world {
-		data := t.TempDir() // a directory in it is a bucket
+		data := t.TempDir() // each directory in it is a bucket
 		if err := os.Mkdir(filepath.Join(data, "states"), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ var others = map[string]func(t *testing.T) *world{
 			bucket = "states"
 			prefix = "a/b"`}
 	},
-	// It checks the signatures of requests.
+	// versitygw checks the signatures of requests.
 	"s3 on versitygw": func(t *testing.T) *world {
 		const region = "eu-west-1"
 		data, metadata := t.TempDir(), t.TempDir()
@@ -110,8 +110,8 @@ var others = map[string]func(t *testing.T) *world{
 	"kubernetes on kube-apiserver": cluster,
 }
 
-// Where TOFU names an OpenTofu, it is at work in the second directory.
-func TestTheStepsAreTakenOverServersOfOthers(t *testing.T) {
+// The coordinator runs in both directories; with the variable TOFU, OpenTofu runs in the second one.
+func TestServersOfOthersSupportEveryStepOfAUser(t *testing.T) {
 	if *servers == "" {
 		t.Skip("-servers names no folder with servers (make servers)")
 	}
@@ -140,8 +140,8 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// serve starts a server on a free port, waits until it listens, and returns its address without a scheme. It is a
-// program of test/servers: one in Go, or one for Node; or that of an absolute path.
+// serve starts a server on a free port, waits until it listens, and returns its address without a scheme. name is the
+// absolute path of a program, or the name of a program in test/servers, which is written in Go or for Node.
 func serve(t *testing.T, name string, env []string, args func(port string) []string) string {
 	t.Helper()
 	port := freePort(t)
@@ -179,21 +179,21 @@ func serve(t *testing.T, name string, env []string, args func(port string) []str
 	return address
 }
 
-// send sends a request that makes what a place needs.
+// send sends a request that must succeed. It prepares a server.
 func send(t *testing.T, r *http.Request) {
 	t.Helper()
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close() // what it says is said below
+	defer answer.Body.Close()
 	if answer.StatusCode >= 300 {
 		text, _ := httputil.DumpResponse(answer, true)
 		t.Fatalf("%s %s: %s", r.Method, r.URL, text)
 	}
 }
 
-// container makes a container of blobs.
+// container creates a container for blobs.
 func container(t *testing.T, address, host string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, address+"/states?restype=container", nil)
@@ -214,7 +214,7 @@ func container(t *testing.T, address, host string) {
 	send(t, r)
 }
 
-// table makes the table of locks.
+// table creates the table of locks.
 func table(t *testing.T, address string) {
 	t.Helper()
 	body := `{"TableName":"locks","BillingMode":"PAY_PER_REQUEST","KeySchema":[{"AttributeName":"LockID","KeyType":` +
@@ -227,11 +227,11 @@ func table(t *testing.T, address string) {
 	r.Header.Set("X-Amz-Target", "DynamoDB_20120810.CreateTable")
 	r.Header.Set("X-Amz-Date", time.Now().UTC().Format("20060102T150405Z"))
 	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+amazon.AccessKey+
-		"/20260101/eu-west-1/dynamodb/aws4_request, SignedHeaders=host, Signature=00") // which dynalite does not check
+		"/20260101/eu-west-1/dynamodb/aws4_request, SignedHeaders=host, Signature=00") // dynalite does not check it
 	send(t, r)
 }
 
-// cluster starts the control plane of a Kubernetes cluster: an etcd and an API server, with a token of an administrator.
+// cluster starts the control plane of a Kubernetes cluster: etcd, and an API server with an administrator's token.
 func cluster(t *testing.T) *world {
 	if _, err := os.Stat(filepath.Join(*servers, "bin", "kube-apiserver")); err != nil {
 		t.Skip("there is no kube-apiserver (make servers-kubernetes builds it): ", err)
@@ -276,7 +276,7 @@ func cluster(t *testing.T) *world {
 	trusted.AppendCertsFromPEM(authority)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}
 	t.Cleanup(client.CloseIdleConnections)
-	eventually(t, "the API server has made the default namespace", func() bool {
+	eventually(t, "the API server has created the default namespace", func() bool {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/api/v1/namespaces/default", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -289,7 +289,7 @@ func cluster(t *testing.T) *world {
 		return answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
 	})
 	return &world{kind: "kubernetes", env: map[string]string{
-		// OpenTofu wants a file, which need not be there.
+		// OpenTofu requires the name of a file; the file need not exist.
 		"KUBE_CONFIG_PATH": filepath.Join(dir, "none"), "KUBE_TOKEN": token, "KUBE_CLUSTER_CA_CERT_DATA": string(authority),
 	}, body: `
 			host          = "` + address + `"

@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/test/process"
 )
 
-// startService starts a service with data of its own, and returns the environment in which a command line trusts it
-// and has its token, and its host.
+// startService starts a service with a new data directory. It returns the environment with which commands trust the
+// service and have its token, and the service's host.
 func startService(t *testing.T) (env map[string]string, host string) {
 	t.Helper()
 	d := &directory{t: t, program: program, dir: t.TempDir()}
@@ -30,10 +30,11 @@ func startService(t *testing.T) (env map[string]string, host string) {
 	host = strings.TrimPrefix(said("tofu login "), "tofu login ")
 	rc := d.path("rc")
 	d.write("rc", fmt.Sprintf("credentials %q { token = %q }\n", host, said(".atlasv1.")))
-	return map[string]string{"SSL_CERT_FILE": filepath.Join(d.dir, "data", "tls", "ca.pem"), "TF_CLI_CONFIG_FILE": rc}, host
+	authority := filepath.Join(d.dir, "data", "tls", "ca.pem")
+	return map[string]string{"SSL_CERT_FILE": authority, "TF_CLI_CONFIG_FILE": rc}, host
 }
 
-// instructions are the indented parts of a text that tells people what to do, without what stands between them.
+// instructions returns the indented parts of a text, which a user is to copy into a file or a shell.
 func instructions(text string) (out []string) {
 	inside := false
 	for line := range strings.Lines(text) {
@@ -50,7 +51,7 @@ func instructions(text string) (out []string) {
 	return out
 }
 
-// follow runs commands as they are printed, in a shell without anybody to ask.
+// follow runs commands as they were printed, in a shell without a terminal.
 func (d *directory) follow(commands string) {
 	d.t.Helper()
 	for command := range strings.Lines(commands) {
@@ -71,8 +72,9 @@ func (d *directory) follow(commands string) {
 	}
 }
 
-// The way back was "init -reconfigure", which asks which workspace to select: the names are others there. With nobody
-// to answer it failed, and with the wrong workspace selected the next apply would create everything again.
+// The instructions for the way back from a service said "init -reconfigure". It asks which workspace to select, because
+// the workspaces have other names in the backend. Without a terminal it failed; after a wrong answer the next apply
+// would have created everything again.
 func TestStatesMoveToAServiceAndBackAsTheCommandSays(t *testing.T) {
 	if testing.Short() {
 		t.Skip("hundreds of commands are run")
@@ -105,8 +107,8 @@ func TestStatesMoveToAServiceAndBackAsTheCommandSays(t *testing.T) {
 	}
 }
 
-// moves takes the states of a directory, in which the variable is 3 and the serial of the default workspace also, to a
-// service, and back. With several workspaces, stage is selected.
+// moves moves the states of a directory to a service and back, as the command migrate instructs. Before, the variable
+// and the serial of the default workspace are 3. If the backend has workspaces, stage is selected.
 func (d *directory) moves(name string, oneState bool) {
 	d.t.Helper()
 	backend, err := os.ReadFile(d.path("backend.tf"))
@@ -115,14 +117,14 @@ func (d *directory) moves(name string, oneState bool) {
 	}
 	says := d.must("migrate", "-var=value=3", name)
 	if !strings.Contains(says, "default -> main/"+name+": serial 3") || !strings.Contains(says, "3 version(s) written") {
-		d.t.Errorf("the history did not go along:\n%s", says)
+		d.t.Errorf("the versions of the state were not migrated:\n%s", says)
 	}
 	if again := d.must("migrate", "-var=value=3", name); !strings.Contains(again, "everything was there") {
 		d.t.Errorf("a second migration wrote something:\n%s", again)
 	}
 	parts := instructions(says)
 	if len(parts) != 5 {
-		d.t.Fatalf("there are %d parts to follow:\n%s", len(parts), says)
+		d.t.Fatalf("there are %d instructions, not 5:\n%s", len(parts), says)
 	}
 	cloud, there, back, pull, push := parts[0], parts[1], parts[2], parts[3], parts[4]
 

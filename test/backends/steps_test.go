@@ -11,7 +11,7 @@ import (
 
 func idOf(info []byte) string {
 	var out struct{ ID string }
-	_ = json.Unmarshal(info, &out) // what is no lock information has no ID
+	_ = json.Unmarshal(info, &out) // other texts have no ID
 	return out.ID
 }
 
@@ -42,8 +42,8 @@ output "secret" {
 }
 `
 
-// Where TOFU names an OpenTofu, it is at work in the second directory, and the first one is the coordinator's.
-func TestEveryBackendTakesTheStepsOfAUsersState(t *testing.T) {
+// The coordinator runs in both directories; with the variable TOFU, OpenTofu runs in the second one.
+func TestEveryBackendSupportsEveryStepOfAUser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("hundreds of commands are run")
 	}
@@ -57,7 +57,7 @@ func TestEveryBackendTakesTheStepsOfAUsersState(t *testing.T) {
 	}
 }
 
-// walk takes the steps over a place.
+// walk takes the steps with a storage service.
 func walk(t *testing.T, w *world) {
 	t.Helper()
 	a, b := w.directory(t, w.body, configuration), w.directory(t, w.body, configuration)
@@ -66,7 +66,7 @@ func walk(t *testing.T, w *world) {
 	}
 	for _, s := range steps {
 		if s.workspaces && w.oneState {
-			continue // the backend has none, and says so (state/snapshot/snapshottest)
+			continue // state/snapshot/snapshottest checks that the backend reports this
 		}
 		if !t.Run(s.claim, func(t *testing.T) {
 			c, d := *a, *b
@@ -78,26 +78,26 @@ func walk(t *testing.T, w *world) {
 	}
 }
 
-// steps are what has to be shown of every backend, one after the other in two directories over one place.
+// steps are taken with every backend, one after the other, in two directories that share one state.
 var steps = []struct {
 	claim      string
 	workspaces bool
 	take       func(t *testing.T, w *world, a, b *directory)
 }{
 	{claim: "init and apply by one, a plan without changes by the other, and back", take: turns},
-	{claim: "the serial grows by one with each change, and not without", take: serials},
+	{claim: "the serial grows by one with each change, and only then", take: serials},
 	{claim: "outputs are the same, sensitive ones too", take: outputs},
-	{claim: "state mv and rm by either", take: surgery},
+	{claim: "state mv and rm by either", take: stateCommands},
 	{claim: "state push, which refuses an older serial and another lineage", take: pushes},
 	{claim: "workspaces are created, listed, selected and deleted by either", workspaces: true, take: workspaces},
 	{claim: "the name of a deleted workspace comes back empty", workspaces: true, take: emptyAgain},
 	{claim: "a refused lock names its holder, both ways", take: refusals},
 	{claim: "-lock-timeout waits and succeeds, both ways", take: waiting},
-	{claim: "-lock=false does without the lock, both ways", take: lockless},
+	{claim: "-lock=false ignores the lock, both ways", take: lockless},
 	{claim: "a wrong ID releases nothing, both ways", take: wrongID},
-	{claim: "when its holder is killed, a lock stays, ends or expires as the place has it", take: killed},
-	{claim: "the other's force-unlock releases the lock of the dead", take: released},
-	{claim: "the state is encrypted, and in the clear again", take: encryption},
+	{claim: "when its holder is killed, a lock stays, is released or expires, depending on the backend", take: killed},
+	{claim: "force-unlock by the other releases the lock of a killed process", take: released},
+	{claim: "the state is encrypted, and then unencrypted again", take: encryption},
 	{claim: "two engines work in one directory", take: oneDirectory},
 	{claim: "the backend's arguments may come from a file", take: partial},
 	{claim: "other configurations read the outputs with terraform_remote_state", take: remoteState},
@@ -141,11 +141,11 @@ func outputs(t *testing.T, _ *world, a, b *directory) {
 	}
 }
 
-func surgery(t *testing.T, _ *world, a, b *directory) {
+func stateCommands(t *testing.T, _ *world, a, b *directory) {
 	a.must("state", "mv", "terraform_data.b", "terraform_data.c")
 	if text := b.must("state", "list"); !strings.Contains(text, "terraform_data.c") || strings.Contains(text,
 		"terraform_data.b") {
-		t.Errorf("after the move the other sees %s", text)
+		t.Errorf("after the move the other directory lists %s", text)
 	}
 	b.must("state", "mv", "terraform_data.c", "terraform_data.b")
 	b.must("state", "rm", "terraform_data.b")
@@ -174,7 +174,7 @@ func workspaces(t *testing.T, _ *world, a, b *directory) {
 		one, other := d[0], d[1]
 		one.must("workspace", "new", "w1")
 		if text := other.must("workspace", "list"); !strings.Contains(text, "w1") {
-			t.Errorf("the other lists %s", text)
+			t.Errorf("the other directory lists the workspaces %s", text)
 		}
 		other.must("workspace", "select", "w1")
 		other.must("apply", "-auto-approve", "-var=value=3")
@@ -184,7 +184,7 @@ func workspaces(t *testing.T, _ *world, a, b *directory) {
 		other.must("workspace", "select", "default")
 		other.must("workspace", "delete", "w1")
 		if text := one.must("workspace", "list"); strings.Contains(text, "w1") {
-			t.Errorf("after it was deleted the other lists %s", text)
+			t.Errorf("after the workspace w1 was deleted the other directory lists %s", text)
 		}
 	}
 	a.unchanged("-var=value=2")
@@ -199,13 +199,14 @@ func emptyAgain(t *testing.T, _ *world, a, b *directory) {
 	a.must("workspace", "select", "default")
 	a.must("workspace", "new", "w2")
 	if text := a.must("state", "list"); strings.Contains(text, "terraform_data") {
-		t.Errorf("the workspace comes back with %s", text)
+		t.Errorf("the new workspace has the objects of the deleted one:\n%s", text)
 	}
 	a.must("workspace", "select", "default")
 	a.must("workspace", "delete", "w2")
 }
 
-// contention calls do while one directory holds the lock, and then while the other does. do ends the holder.
+// contention calls do while one directory holds the lock, and then while the other does. do calls end, which lets the
+// holder finish.
 func contention(t *testing.T, a, b *directory, do func(holder, other *directory, end func())) {
 	t.Helper()
 	for _, d := range [][2]*directory{{a, b}, {b, a}} {
@@ -225,7 +226,7 @@ func refusals(t *testing.T, w *world, a, b *directory) {
 	contention(t, a, b, func(_, other *directory, end func()) {
 		text := other.fails("Error acquiring the state lock", "plan")
 		if !w.holderUnknown && (other.lockID(text) == "" || !strings.Contains(text, "OperationTypeApply")) {
-			t.Errorf("the refusal does not say who it is:\n%s", text)
+			t.Errorf("the error message does not say who holds the lock:\n%s", text)
 		}
 		end()
 	})
@@ -237,13 +238,13 @@ func waiting(t *testing.T, _ *world, a, b *directory) {
 	contention(t, a, b, func(_, other *directory, end func()) {
 		waits := other.start("plan", "-lock-timeout=90s")
 		if other.program == program {
-			eventually(t, "the command says for whom it waits", func() bool {
+			eventually(t, "the waiting command names the holder of the lock", func() bool {
 				return holderLine.MatchString(waits.Output())
 			})
 		}
 		end()
 		if code, text := other.ends(waits); code != 0 {
-			t.Fatalf("who waited ended with %d\n%s", code, text)
+			t.Fatalf("the waiting command ended with %d\n%s", code, text)
 		}
 	})
 }
@@ -257,7 +258,7 @@ func lockless(t *testing.T, _ *world, a, b *directory) {
 
 func wrongID(t *testing.T, w *world, a, b *directory) {
 	contention(t, a, b, func(_, other *directory, end func()) {
-		// OpenTofu reports success without doing anything with pg, and releases every lock with consul.
+		// With pg OpenTofu does nothing and reports success; with consul it releases the lock whatever the ID is.
 		if other.program == program || w.kind != "pg" && w.kind != "consul" {
 			other.fails("", "force-unlock", "-force", "00000000-0000-0000-0000-000000000000")
 			other.fails("Error acquiring the state lock", "plan")
@@ -266,8 +267,8 @@ func wrongID(t *testing.T, w *world, a, b *directory) {
 	})
 }
 
-// dies kills a holder of the lock, and returns the lock's ID as the other sees it.
-func dies(t *testing.T, w *world, a, b *directory) (id string) {
+// killHolder kills the holder of the lock, and returns the lock's ID as the other directory sees it.
+func killHolder(t *testing.T, w *world, a, b *directory) (id string) {
 	t.Helper()
 	p, release := a.holds("4")
 	text := b.fails("Error acquiring the state lock", "plan")
@@ -277,12 +278,12 @@ func dies(t *testing.T, w *world, a, b *directory) (id string) {
 	if err := p.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	release() // what the dead process had started
+	release() // ends the provisioner, which has outlived its parent
 	return id
 }
 
-// resolves has the directory of a process that died go on.
-func resolves(a, b *directory) {
+// recovers resolves the interrupted run in a directory, and applies there again.
+func recovers(a, b *directory) {
 	a.fails("in doubt", "runs", "resume")
 	a.must("runs", "resolve", "terraform_data.a", "-not-created")
 	a.must("apply", "-auto-approve", "-var=value=2")
@@ -290,23 +291,23 @@ func resolves(a, b *directory) {
 }
 
 func killed(t *testing.T, w *world, a, b *directory) {
-	w.dead = dies(t, w, a, b)
+	w.dead = killHolder(t, w, a, b)
 	if !w.diesWithHolder && !w.expires {
 		if id := b.lockID(b.fails("Error acquiring the state lock", "plan")); id != w.dead {
-			t.Errorf("the lock has the ID %s, it was %s", id, w.dead)
+			t.Errorf("the lock has the ID %s; before its holder was killed it was %s", id, w.dead)
 		}
 		return
 	}
-	eventually(t, "the lock has ended", func() bool {
+	eventually(t, "the lock is released", func() bool {
 		code, _ := b.ends(b.start("plan", "-lock-timeout=10s"))
 		return code == 0
 	})
-	resolves(a, b)
+	recovers(a, b)
 }
 
 func released(t *testing.T, w *world, a, b *directory) {
 	switch {
-	case w.diesWithHolder: // there is none: the lock of the living stays
+	case w.diesWithHolder: // no lock is left; that of a running process cannot be released
 		contention(t, a, b, func(_, other *directory, end func()) {
 			if other.program == program {
 				other.fails("pg_terminate_backend", "force-unlock", "-force", "00000000-0000-0000-0000-000000000000")
@@ -316,18 +317,18 @@ func released(t *testing.T, w *world, a, b *directory) {
 		})
 		return
 	case w.expires:
-		w.dead = dies(t, w, a, b)
+		w.dead = killHolder(t, w, a, b)
 	}
 	b.must("force-unlock", "-force", w.dead)
-	eventually(t, "the lock is free", func() bool { // with consul some seconds later
+	eventually(t, "the lock is free", func() bool { // consul delays that by some seconds
 		code, _ := b.ends(b.start("plan", "-lock-timeout=10s"))
 		return code == 0
 	})
-	resolves(a, b)
+	recovers(a, b)
 }
 
-// oneDirectory has another engine work where the first one does: OpenTofu, or a coordinator that finds of the directory
-// what any engine leaves there, the record of the backend.
+// oneDirectory runs another engine in the first directory: OpenTofu; or a coordinator in a copy that has only the files
+// that every engine writes, which are the configuration and the record of the backend.
 func oneDirectory(t *testing.T, w *world, a, b *directory) {
 	other := *a
 	if tofu != "" {
@@ -354,7 +355,7 @@ func oneDirectory(t *testing.T, w *world, a, b *directory) {
 	b.unchanged("-var=value=2")
 }
 
-// encrypted is what TF_ENCRYPTION has, with names of methods in two places.
+// encrypted is the value of TF_ENCRYPTION, with placeholders for the names of two methods.
 const encrypted = `
 key_provider "pbkdf2" "k" {
   passphrase = "a passphrase that is long enough"
@@ -413,7 +414,7 @@ output "seen" {
 	d.must("init")
 	d.must("apply", "-auto-approve")
 	if text := d.must("output", "-raw", "seen"); strings.TrimSpace(text) != "2" {
-		t.Errorf("the other configuration sees %q", text)
+		t.Errorf("the other configuration reads the output as %q", text)
 	}
 }
 
@@ -448,6 +449,6 @@ func partial(t *testing.T, w *world, _, _ *directory) {
 func destroy(t *testing.T, _ *world, a, b *directory) {
 	a.must("destroy", "-auto-approve")
 	if text := b.must("state", "list"); strings.Contains(text, "terraform_data") {
-		t.Errorf("after everything was destroyed there is %s", text)
+		t.Errorf("after the destroy the state still has\n%s", text)
 	}
 }

@@ -20,23 +20,23 @@ import (
 	"github.com/millipede-iac/millipede/test/clouds/tencent"
 )
 
-// world is a place for states, and what a user needs to reach it.
+// world is a storage service of a backend, with the configuration and the environment in which commands use it.
 type world struct {
 	kind   string
-	body   string // of the backend block
+	body   string // the arguments of the backend block
 	env    map[string]string
-	faults *faults.Faults // of the place, unless it is a database
+	faults *faults.Faults // the faults of the service; nil for a database
 	*database
 
-	oneState       bool
-	holderUnknown  bool // the place does not store who holds a lock
-	diesWithHolder bool // a lock ends with its holder, and cannot be broken
-	expires        bool // a lock ends a while after its holder
+	oneState       bool // the backend has no workspaces
+	holderUnknown  bool // the service does not store who holds a lock
+	diesWithHolder bool // a lock is released when its holder's process ends, and cannot be broken
+	expires        bool // a lock is released some time after its holder's process has ended
 
 	dead string // the ID of a lock whose holder was killed
 }
 
-// worlds has a place of each kind.
+// worlds starts a service for each kind of backend.
 var worlds = map[string]func(t *testing.T) *world{
 	"azurerm": func(t *testing.T) *world {
 		s := azure.New(t, "states")
@@ -84,7 +84,7 @@ var worlds = map[string]func(t *testing.T) *world{
 		s := kubernetes.New(t)
 		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 		return &world{env: map[string]string{
-			// OpenTofu wants a file, which need not be there.
+			// OpenTofu requires the name of a file; the file need not exist.
 			"KUBE_CONFIG_PATH": filepath.Join(t.TempDir(), "none"), "KUBE_TOKEN": kubernetes.Token,
 			"KUBE_CLUSTER_CA_CERT_DATA": string(authority),
 		}, faults: &s.Faults, body: `
@@ -126,12 +126,12 @@ var worlds = map[string]func(t *testing.T) *world{
 	},
 }
 
-// server is a place of the protocol that the backend http speaks. It takes states from the holder of the lock alone, or
-// from whoever names none.
+// server serves one state by the protocol of the backend http. It accepts a state from the holder of the lock, and from
+// a client that names no lock.
 type server struct {
 	faults faults.Faults
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below
 	state, lock []byte
 }
 

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// wrongTime is how long a command may take to say what is wrong with a configuration.
+// wrongTime is how long a command may take to report a wrong configuration.
 const wrongTime = 10 * time.Second
 
-// wrong are configurations by kind: in each the marked argument is what is wrong, and is added to those of the place,
-// or takes the place of one of them.
+// wrong are wrong configurations of backends: the valid arguments of the kind, with one argument set to a wrong value,
+// about which the diagnostic says the given text.
 var wrong = []struct{ kind, argument, value, says string }{
 	{"azurerm", "storage_account_name", `"Upper"`, "3 to 24"},
 	{"azurerm", "container_name", `"a--b"`, "stands alone"},
@@ -67,7 +67,7 @@ func TestAWrongConfigurationIsADiagnosticWithTheArgumentsLine(t *testing.T) {
 		t.Run(c.kind+" "+c.argument+" "+strings.ReplaceAll(c.value, "/", "_"), func(t *testing.T) {
 			t.Parallel()
 			w := &world{kind: c.kind, body: "bucket = \"b\""}
-			if c.kind != "pg" { // which needs no server to be wrong
+			if c.kind != "pg" { // the wrong values of pg need no server
 				w = worlds[c.kind](t)
 				w.kind = c.kind
 			}
@@ -83,7 +83,7 @@ func TestAWrongConfigurationIsADiagnosticWithTheArgumentsLine(t *testing.T) {
 			begun := time.Now()
 			text := d.fails(c.says, "init")
 			if took := time.Since(begun); took > wrongTime {
-				t.Errorf("it took %s", took)
+				t.Errorf("init took %s, more than %s", took, wrongTime)
 			}
 			if at := fmt.Sprintf("backend.tf line %d", len(lines)+3); !strings.Contains(text, at) {
 				t.Errorf("the diagnostic does not name %s:\n%s", at, text)

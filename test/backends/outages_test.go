@@ -13,34 +13,33 @@ import (
 	"github.com/millipede-iac/millipede/test/proxy"
 )
 
-// disorder is a way in which a place does not do what it is asked.
-type disorder string
+// outage is a way in which a storage service fails.
+type outage string
 
 const (
-	refusing  disorder = "refuses everything"
-	forbidden disorder = "forbids writing"
-	failing   disorder = "answers with internal errors"
-	busy      disorder = "answers that it is busy"
-	silent    disorder = "does not answer"
-	away      disorder = "is away"
+	forbidden   outage = "denies writes"
+	failing     outage = "responds with internal errors"
+	busy        outage = "responds that it is busy"
+	silent      outage = "does not respond"
+	unreachable outage = "is unreachable"
 )
 
-// goes puts the place out of order until mend.
-func (w *world) goes(d disorder) {
+// fail makes the storage service fail in the given way until repair is called.
+func (w *world) fail(d outage) {
 	if w.database != nil {
-		w.database.goes(d)
+		w.database.fail(d)
 		return
 	}
-	fault := map[disorder]faults.Fault{
-		refusing: {Status: http.StatusNotImplemented}, failing: {Status: http.StatusInternalServerError},
-		busy: {Status: http.StatusTooManyRequests, RetryAfter: 1}, silent: {Silent: true}, away: {Broken: true},
+	fault := map[outage]faults.Fault{
+		failing: {Status: http.StatusInternalServerError}, busy: {Status: http.StatusTooManyRequests, RetryAfter: 1},
+		silent: {Silent: true}, unreachable: {Broken: true},
 	}
 	if d != forbidden {
 		w.faults.Always(fault[d])
 		return
 	}
 	w.faults.Set(func(r *http.Request) faults.Fault {
-		// Who may not write keys of Consul may have sessions.
+		// A token of Consul that may not write keys may still create sessions.
 		if r.Method == http.MethodGet || r.Method == http.MethodHead || strings.HasPrefix(r.URL.Path, "/v1/session/") {
 			return faults.Fault{}
 		}
@@ -48,26 +47,26 @@ func (w *world) goes(d disorder) {
 	})
 }
 
-// mend has the place be itself again.
-func (w *world) mend() {
+// repair ends the outage.
+func (w *world) repair() {
 	if w.database != nil {
-		w.database.mend()
+		w.database.repair()
 		return
 	}
 	w.faults.Set(nil)
 }
 
-// schema is the schema of a database that states lie in; role is who asks, and is no superuser.
+// schema is the schema of the database in which states are stored. The tests connect as role, which is no superuser.
 const (
 	schema = "Some Schema"
 	role   = "millipede"
 )
 
-// database is a PostgreSQL server behind a proxy.
+// database is a PostgreSQL server behind a proxy. undo ends the current outage.
 type database struct {
 	server *postgres.Server
 	proxy  *proxy.Proxy
-	mended func()
+	undo   func()
 }
 
 func startDatabase(t *testing.T) *database {
@@ -84,45 +83,45 @@ func startDatabase(t *testing.T) *database {
 	})
 	s.Do("CREATE ROLE " + role + " LOGIN; GRANT CREATE ON DATABASE postgres TO " + role +
 		"; GRANT CREATE, USAGE ON SCHEMA public TO " + role)
-	return &database{server: s, proxy: p, mended: func() {}}
+	return &database{server: s, proxy: p, undo: func() {}}
 }
 
-// address is that of the database, through the proxy.
+// address returns the connection string of the database; connections go through the proxy.
 func (d *database) address() string {
 	return fmt.Sprintf("postgres://%s@%s/postgres?sslmode=disable", role, d.proxy.Address())
 }
 
-// cut ends all sessions, and with them their locks.
+// cut terminates all sessions, which releases their locks.
 func (d *database) cut() {
 	d.server.Do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '" + role + "'")
 }
 
-func (d *database) goes(how disorder) {
+func (d *database) fail(how outage) {
 	const table = `"` + schema + `".states`
 	switch how {
-	case refusing, away:
+	case unreachable:
 		d.server.Stop()
-		d.mended = d.server.Run
+		d.undo = d.server.Run
 	case forbidden:
 		d.server.Do("REVOKE INSERT, UPDATE ON " + table + " FROM " + role)
-		d.mended = func() { d.server.Do("GRANT INSERT, UPDATE ON " + table + " TO " + role) }
+		d.undo = func() { d.server.Do("GRANT INSERT, UPDATE ON " + table + " TO " + role) }
 	case failing:
 		d.server.Do("REVOKE SELECT, INSERT, UPDATE ON " + table + " FROM " + role)
-		d.mended = func() { d.server.Do("GRANT SELECT, INSERT, UPDATE ON " + table + " TO " + role) }
+		d.undo = func() { d.server.Do("GRANT SELECT, INSERT, UPDATE ON " + table + " TO " + role) }
 	case busy:
 		d.server.Do("ALTER ROLE " + role + " CONNECTION LIMIT 0")
 		d.cut()
-		d.mended = func() { d.server.Do("ALTER ROLE " + role + " CONNECTION LIMIT -1") }
+		d.undo = func() { d.server.Do("ALTER ROLE " + role + " CONNECTION LIMIT -1") }
 	case silent:
 		d.proxy.Hold()
-		d.mended = func() {
-			d.proxy.Cut() // so that nothing of before arrives late
+		d.undo = func() {
+			d.proxy.Cut() // so that no delayed data of old connections arrives
 			d.proxy.Mend()
 		}
 	}
 }
 
-func (d *database) mend() {
-	d.mended()
-	d.mended = func() {}
+func (d *database) repair() {
+	d.undo()
+	d.undo = func() {}
 }
