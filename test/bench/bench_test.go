@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// BenchmarkNoOpPlan plans what is applied already: for each shape a refresh and a plan of every instance. The CPU time
-// of an instance is that of coordinator, message server, worker and provider together.
+// BenchmarkNoOpPlan refreshes and plans every instance of a shape whose objects all exist already. The CPU time of an
+// instance includes the coordinator, the NATS server, the worker and the provider.
 func BenchmarkNoOpPlan(b *testing.B) {
 	for _, c := range []struct {
 		shape string
@@ -26,7 +26,7 @@ func BenchmarkNoOpPlan(b *testing.B) {
 		b.Run(fmt.Sprintf("%s-%d", c.shape, n), func(b *testing.B) {
 			e := newEstate(b, s.files(n))
 			if made := e.apply(); made != s.vertices(n) {
-				b.Fatalf("%d objects were made of %d", made, s.vertices(n))
+				b.Fatalf("%d of %d objects were created", made, s.vertices(n))
 			}
 			b.ReportAllocs()
 			began := cpu()
@@ -44,7 +44,7 @@ func BenchmarkNoOpPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkKeptPlan plans what stays as it is, by verdicts: no worker is asked about anything.
+// BenchmarkKeptPlan plans objects that have verdicts and have not changed: no worker gets a task.
 func BenchmarkKeptPlan(b *testing.B) {
 	for _, c := range []struct {
 		shape string
@@ -56,12 +56,12 @@ func BenchmarkKeptPlan(b *testing.B) {
 			e := newEstate(b, s.files(n))
 			e.apply()
 			e.refresh = placement.RefreshChanged
-			e.plan(nil) // which finds the verdicts
+			e.plan(nil) // it records the verdicts
 			b.ReportAllocs()
 			began := cpu()
 			for b.Loop() {
 				if p := e.plan(nil); p.Unread == nil || p.Unread.Verdicts != s.vertices(n) {
-					b.Fatalf("of what was not read it says %+v", p.Unread)
+					b.Fatalf("the plan reports %+v as unread, not %d verdicts", p.Unread, s.vertices(n))
 				}
 			}
 			b.ReportMetric(float64((cpu()-began).Microseconds())/float64(b.N*s.vertices(n)), "cpu-µs/instance")
@@ -69,8 +69,8 @@ func BenchmarkKeptPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkWatch reads a part of what there is, as watching for drift does at a time: the configuration and the state are
-// loaded for it.
+// BenchmarkWatch loads the configuration and the state, and reads one batch of the objects, as a workspace that is
+// watched for drift does.
 func BenchmarkWatch(b *testing.B) {
 	for _, n := range []int{2_000, 10_000} {
 		const batches = 40
@@ -87,7 +87,7 @@ func BenchmarkWatch(b *testing.B) {
 	}
 }
 
-// BenchmarkApply plans and creates everything, the store's writes to the disk included.
+// BenchmarkApply plans and creates all objects, and includes the store's writes to the disk.
 func BenchmarkApply(b *testing.B) {
 	for _, name := range []string{"wide", "layers", "chain", "modules"} {
 		s, _, err := choose(name, 0)
@@ -105,8 +105,8 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// BenchmarkDispatch measures how long one vertex without a change takes from its dispatch to the moment at which the
-// loop has accepted the answer, while nothing else runs.
+// BenchmarkDispatch measures the time from the dispatch of a vertex without a change until the loop has accepted its
+// result, while nothing else runs.
 func BenchmarkDispatch(b *testing.B) {
 	const n = 1_000
 	e := newEstate(b, one(chain)(n))
@@ -120,7 +120,7 @@ func BenchmarkDispatch(b *testing.B) {
 	b.ReportMetric(float64(all.took[len(all.took)*99/100].Microseconds()), "p99-µs")
 }
 
-// latencies notes how long vertices took.
+// latencies records how long vertices took.
 type latencies struct {
 	coordinator.Silent
 	took []time.Duration
@@ -130,7 +130,7 @@ func (l *latencies) Finished(_ int, _ program.Description, _ program.Notes, took
 	l.took = append(l.took, took)
 }
 
-// BenchmarkBesideOpenTofu runs both programs on one configuration, when the variable TOFU names an OpenTofu binary.
+// BenchmarkBesideOpenTofu runs both programs on the same configurations. The variable TOFU names an OpenTofu binary.
 func BenchmarkBesideOpenTofu(b *testing.B) {
 	tofu := os.Getenv("TOFU")
 	if tofu == "" {

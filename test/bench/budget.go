@@ -14,8 +14,8 @@ type line struct {
 	measure func(ctx context.Context) (figure string, within bool, err error)
 }
 
-// budget measures the rows of the table in the architecture, section 5, and prints them as a Markdown table. It
-// measures only rows that contain a text; all if the text is empty.
+// budget measures the budgets of docs/performance.md, and prints them as a Markdown table. It measures only the rows
+// whose description contains the text.
 func (b *bench) budget(ctx context.Context, large bool, text string) error {
 	t := &table{bench: b, lived: map[string]results{}}
 	fmt.Fprintln(b.out, "| what | budget | measured | |")
@@ -41,7 +41,7 @@ func (b *bench) budget(ctx context.Context, large bool, text string) error {
 type table struct {
 	*bench
 	lived map[string]results
-	// glanced are the plans of the shape changed, of a hundred thousand objects.
+	// glanced has the plans of the shape changed, with a hundred thousand objects.
 	glanced map[string]glanced
 }
 
@@ -51,7 +51,7 @@ func (t *table) lines(large bool) []line {
 		{"no-op plan of an empty configuration", "300 ms", t.wall("empty", 0, "no-op plan", 300*time.Millisecond)},
 		{"coordinator's CPU for one instance, no-op plan; apply", "100 µs", t.perVertex},
 		{"2,000 blocks without edges: plan", "0.5 s", t.wall("blocks", 2_000, "plan", 500*time.Millisecond)},
-		{"dispatch and return of one no-op instance after the other", "1 ms", t.dispatch},
+		{"dispatch and return of a no-op instance, one at a time", "1 ms", t.dispatch},
 		{"layers of 2,000 resources with two references each: no-op plan", "1.5 s",
 			t.wall("layers", 2_000, "no-op plan", 1500*time.Millisecond)},
 		{"the same: peak memory", "250 MiB", t.peak("layers", 2_000, "no-op plan", 250<<20)},
@@ -60,7 +60,7 @@ func (t *table) lines(large bool) []line {
 	}
 	if large {
 		list = append(list,
-			line{"`count = 100000`: no-op plan and apply, times the time of 10,000", "12", t.large},
+			line{"`count = 100000`: no-op plan; apply; each relative to `count = 10000`", "12", t.large},
 			line{"the same: peak memory of the apply", "1.5 GiB", t.peak("wide", 100_000, "apply", 1536<<20)})
 	}
 	if large && t.providers != "" {
@@ -74,8 +74,7 @@ func (t *table) lines(large bool) []line {
 		list = append(list, line{"makespan of an apply, by max(critical path, work / parallelism)", "1.10", t.makespan})
 	}
 	for _, name := range []string{"wide", "blocks", "index", "modules"} {
-		list = append(list, line{"from 1,000 to 10,000, " + name + ": no-op plan, times the CPU; the memory", "12",
-			t.growth(name)})
+		list = append(list, line{"no-op plan of 10,000 relative to 1,000, " + name + ": CPU; memory", "12", t.growth(name)})
 	}
 	return list
 }

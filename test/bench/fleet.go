@@ -96,8 +96,8 @@ func measureWorkers(ctx context.Context, b *bench, n int) error {
 	return nil
 }
 
-// fleet plans a configuration, and applies the saved plan, with workers of its own. It returns how long the apply took,
-// and how long it was from the first creation of all to the last one of each pool.
+// fleet starts workers, plans a configuration and applies the saved plan. It returns how long the apply took, and for
+// each pool the time from the first creation of all pools to the end of the pool's last one.
 func (b *bench) fleet(ctx context.Context, text string, parallelism int, crews ...crew) (took time.Duration,
 	pools map[string]time.Duration, err error) {
 	if b.providers == "" {
@@ -159,8 +159,8 @@ func (b *bench) fleet(ctx context.Context, text string, parallelism int, crews .
 	return u.wall, pools, err
 }
 
-// spans returns the time from the first creation in a record to the end of the last one, by the first part of
-// names.
+// spans returns, for each first part of the names, the time from the start of the first creation in a record to the end
+// of the last one with that part.
 func spans(path string) (map[string]time.Duration, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -25,7 +25,7 @@ const ticking = `resource "terraform_data" "a" {
 }
 `
 
-// tick matches such a line.
+// tick matches a line that ticking prints.
 var tick = regexp.MustCompile(`tick:(\d{19})`)
 
 // serviceLogs measures many clients that read the log of a run while it is written. Each sends its next request as
@@ -120,7 +120,7 @@ func (t *table) serviceLogs(ctx context.Context) (string, bool, error) {
 		return "", false, err
 	}
 	cores, late := float64(after-before)/float64(took), time.Duration(behind.Load())
-	return fmt.Sprintf("%.2f cores; %s (%.0f answers a second)", cores, short(late),
+	return fmt.Sprintf("%.2f cores; %s (%.0f responses a second)", cores, short(late),
 		float64(answers.Load())/took.Seconds()), cores <= 1 && late <= time.Second && answers.Load() > 0, nil
 }
 
@@ -134,7 +134,7 @@ func follow(ctx context.Context, client *http.Client, address string, see func(w
 		}
 		answer, err := client.Do(r)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the reader ends
+			return nil //nolint:nilerr // the caller has canceled the request
 		}
 		if err != nil {
 			return err

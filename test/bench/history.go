@@ -66,11 +66,11 @@ func (t *table) serviceStart(ctx context.Context) (text string, within bool, err
 		return "", false, err
 	}
 	if err := h.remember(ctx); err != nil {
-		return "", false, fmt.Errorf("making the past of the service: %w", err)
+		return "", false, fmt.Errorf("creating the past runs of the service: %w", err)
 	}
 	var took time.Duration
 	var started, looked int64
-	for range 3 { // the best counts: the others wait for the machine's disk
+	for range 3 { // the fastest counts: the others had to wait for the machine's disk
 		once, err := h.start(ctx)
 		if err != nil {
 			return "", false, err
@@ -95,11 +95,11 @@ func (t *table) serviceStart(ctx context.Context) (text string, within bool, err
 		}
 	}
 	const mib = 1 << 20
-	return fmt.Sprintf("%s, %d MiB (%d once lists were read)", short(took), started/mib, looked/mib),
+	return fmt.Sprintf("%s, %d MiB (%d MiB after lists were read)", short(took), started/mib, looked/mib),
 		took <= time.Second && started <= 150*mib, nil
 }
 
-// remember adds workspaces with ended runs to a stopped service.
+// remember adds the workspaces and their ended runs to the data of a stopped service.
 func (h *host) remember(ctx context.Context) (err error) {
 	text, err := os.ReadFile(h.key())
 	if err != nil {
@@ -174,7 +174,7 @@ func oldSpace(ctx context.Context, s *service.Service, a *service.Actor, name st
 			status = v.Status
 		}
 		if status != record.Applied {
-			return fmt.Errorf("a run is %s", status)
+			return fmt.Errorf("a past run is %s, not applied", status)
 		}
 	}
 	return nil

@@ -45,7 +45,7 @@ func (b *bench) newHost(dir string, args ...string) (*host, error) {
 func (h *host) data() string { return filepath.Join(h.dir, "data") }
 func (h *host) key() string  { return filepath.Join(h.dir, "service.key") }
 
-// start starts the service, and returns the time until it was ready.
+// start starts the service, and returns how long it took to become ready.
 func (h *host) start(ctx context.Context) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, h.path, append([]string{"serve", "-listen=" + h.listen, "-data=" + h.data(),
 		"-key-file=" + h.key(), "-log-level=error"}, h.args...)...)
@@ -55,7 +55,7 @@ func (h *host) start(ctx context.Context) (time.Duration, error) {
 	if h.Process, err = process.Start("the service", cmd); err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("it does not become ready"))
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the service did not become ready in a minute"))
 	defer cancel()
 	for {
 		if h.http == nil {
@@ -169,7 +169,8 @@ func (h *host) send(ctx context.Context, client *http.Client, method, address, k
 	return text, err
 }
 
-// ask sends a resource below /api/v2, nil for none, and returns that of the response.
+// ask sends a request below /api/v2 with the given resource, or with an empty body if it is nil. It returns the
+// resource in the response.
 func (h *host) ask(ctx context.Context, method, path string, in *thing) (*thing, error) {
 	var body []byte
 	var err error

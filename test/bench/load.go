@@ -112,7 +112,7 @@ func (t *table) serviceRuns(ctx context.Context) (text string, within bool, err 
 		return "", false, err
 	}
 	service := after - before
-	return fmt.Sprintf("%.2f (%s, the commands %s; all done after %s)", ratio(service, engine), short(service),
+	return fmt.Sprintf("%.2f (%s, the commands %s; the runs took %s)", ratio(service, engine), short(service),
 		short(engine), short(took)), ratio(service, engine) <= 1.15, nil
 }
 
@@ -177,7 +177,7 @@ func (h *host) person(ctx context.Context, space string, n int) error {
 	if err := again(func() error {
 		_, err := h.ask(ctx, http.MethodPost, "/runs/"+r.ID+"/actions/apply", nil)
 		if err != nil && strings.Contains(err.Error(), " 409 ") {
-			return nil // it was approved, and the response was lost
+			return nil // the approval had succeeded, but its response was lost
 		}
 		return err
 	}); err != nil {
@@ -193,7 +193,7 @@ func away(err error) bool {
 		strings.Contains(text, "connection reset") || strings.Contains(text, "broken pipe")
 }
 
-// commands returns the cost of the plans and applies of load as commands.
+// commands returns the CPU time of the same plans and applies as commands.
 func (t *table) commands(ctx context.Context, url string) (time.Duration, error) {
 	env := []string{"MILLIPEDE_NATS=" + url}
 	var total time.Duration
@@ -212,7 +212,7 @@ func (t *table) commands(ctx context.Context, url string) (time.Duration, error)
 				if err != nil {
 					return 0, err
 				}
-				if args[0] != "init" { // a service installs in each phase, and commands once
+				if args[0] != "init" { // a service installs providers in each phase; commands install them once
 					total += u.cpu - start.cpu
 				}
 			}
@@ -264,7 +264,7 @@ func (t *table) serviceKilled(ctx context.Context) (text string, within bool, er
 	return short(most) + ", all 50 applied", most <= 2*time.Second, nil
 }
 
-// stamped is a configuration whose creation records when it begins.
+// stamped is a configuration with an object whose creation writes its start time into a file.
 func stamped(file string) string {
 	return fmt.Sprintf("resource \"terraform_data\" \"a\" {\n  provisioner \"local-exec\" {\n    command = "+
 		"\"date +%%s%%N >> %s\"\n  }\n}\n", file)

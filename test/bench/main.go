@@ -2,10 +2,10 @@
 //
 //	go run ./test/bench -shape layers -n 2000
 //
-// It takes a configuration through init, validate, plan, apply, a plan without changes and destroy, and prints wall
-// time, CPU time and peak memory of each. If -tofu, or the variable TOFU, names an OpenTofu binary, it does the
-// same with it and prints the ratios. -budget measures every row of the table of budgets instead;
-// docs/performance.md has the figures.
+// It runs init, validate, plan, apply, a plan without changes and destroy on a configuration, and prints the wall time,
+// CPU time and peak memory of each. If -tofu or the variable TOFU names an OpenTofu binary, it runs the same commands
+// with it and prints the ratios. -budget measures every row of the table of budgets instead. The figures are in
+// docs/performance.md.
 package main
 
 import (
@@ -37,7 +37,7 @@ func main() {
 // bench has the options that all measurements share.
 type bench struct {
 	coordinator engine
-	tofu        engine // without a path if there is none
+	tofu        engine // its path is empty if OpenTofu is not measured
 	runs        int
 	dir         string // the directory of configurations
 	providers   string // folder with the test providers, as test/providers/cmd/mirror writes it; may be empty
@@ -54,19 +54,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		names = append(names, s.name)
 	}
 	shapeList := f.String("shape", "layers", "the shapes to measure, separated by commas: "+strings.Join(names, ", "))
-	n := f.Int("n", 0, "the size; 0 is the shape's usual one")
-	f.IntVar(&b.runs, "runs", 3, "how often a configuration is taken through its life; medians are printed")
+	n := f.Int("n", 0, "the size; 0 is the usual size of the shape")
+	f.IntVar(&b.runs, "runs", 3, "how often the commands run on a configuration; medians are printed")
 	stepList := f.String("steps", "", "measure only these of the steps validate, plan, apply, no-op plan, destroy, "+
-		"separated by commas (their predecessors must be there)")
-	coordinator := f.String("coordinator", "", "the coordinator's binary; it is built when none is named")
+		"separated by commas; a step needs those before it")
+	coordinator := f.String("coordinator", "", "the coordinator's binary; without it, the coordinator is built")
 	f.StringVar(&b.tofu.path, "tofu", os.Getenv("TOFU"), "an OpenTofu binary to compare with")
-	parallelism := f.Int("parallelism", 0, "-parallelism of both programs; 0 is their default")
+	parallelism := f.Int("parallelism", 0, "the option -parallelism for both programs; 0 is their default")
 	f.StringVar(&b.providers, "providers", "", "the folder that `go run ./cmd/mirror -out FOLDER` in test/providers "+
 		"wrote, for shapes with plugins")
-	keep := f.String("dir", "", "work in this folder, and keep it; else in a temporary one")
+	keep := f.String("dir", "", "work in this folder and keep it, instead of a temporary one")
 	writeTo := f.String("write", "", "only write the configuration of the first shape into this folder")
-	budget := f.Bool("budget", false, "measure the lines of the table of budgets")
-	only := f.String("lines", "", "with -budget: measure only the lines of the table that contain this text")
+	budget := f.Bool("budget", false, "measure the rows of the table of budgets")
+	only := f.String("lines", "", "with -budget: measure only the rows whose description contains this text")
 	large := f.Bool("large", false, "with -budget: measure 100,000 instances, too")
 	if err := f.Parse(args); err != nil {
 		return err

@@ -43,8 +43,8 @@ func (t *table) makespan(ctx context.Context) (string, bool, error) {
 		r <= 1.10, nil
 }
 
-// creations returns the time from the start of the first creation in a record of the test providers to the end of the
-// last.
+// creations reads a record of the test providers. It returns the time from the start of the first creation to the end
+// of the last one.
 func creations(path string) (time.Duration, error) {
 	f, err := os.Open(path)
 	if err != nil {

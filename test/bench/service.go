@@ -16,15 +16,15 @@ import (
 func (t *table) serviceLines(large bool) []line {
 	lines := []line{
 		{"a state of 10 MB, `http` backend: GET; POST, durable; p99", "50 ms; 200 ms", t.serviceStates},
-		{"1,000 clients follow the log of a run, ten lines a second: the service's CPU; most that one is behind",
+		{"1,000 clients follow the log of a run, ten lines a second: CPU; maximum delay",
 			"1 core; 1 s", t.serviceLogs},
-		{"50 runs of 50 resources over 10 workspaces, approvals included: CPU, by that of the same commands", "1.15",
-			t.serviceRuns},
-		{"the same, `kill -9` three times meanwhile: the service is up again after", "2 s", t.serviceKilled},
+		{"50 runs of 50 resources over 10 workspaces, approvals included: CPU, relative to that of the same commands",
+			"1.15", t.serviceRuns},
+		{"the same, `kill -9` three times meanwhile: time until it is running again", "2 s", t.serviceKilled},
 		{"the first line of a run's log, after its request; p99 of 50", "100 ms", t.serviceFirstLine},
 		{"120 workspaces, 120 runs at once, 8 workers of 10 slots: the last run's first operation after its request",
 			"3 s", t.serviceBurst},
-		{"8 teams change 250 of their 2,500 objects of one state at once, by the time of one of them", "1.3",
+		{"8 teams change 250 of their 2,500 objects in one state at once: time, relative to one team alone", "1.3",
 			t.serviceTeams},
 	}
 	if large { // creating that history takes minutes
@@ -45,7 +45,7 @@ func (t *table) service(args ...string) (h *host, done func(), err error) {
 	}
 	return h, func() {
 		if h.Process != nil {
-			_ = h.Kill() // it may have ended
+			_ = h.Kill() // the process may have ended already
 		}
 		os.RemoveAll(dir) //nolint:errcheck // as is the enclosing directory at the end
 	}, nil
@@ -87,7 +87,7 @@ func (t *table) serviceStates(ctx context.Context) (string, bool, error) {
 		}
 		read = append(read, time.Since(began))
 		if !bytes.Equal(text, last) {
-			return "", false, errors.New("the state that is read is not the one that was written")
+			return "", false, errors.New("the service returned another state than the one written last")
 		}
 	}
 	get, post := hundredth(read), hundredth(written)

@@ -17,7 +17,7 @@ import (
 const (
 	teams       = 8
 	teamObjects = 2_500 // in the part of each team
-	teamChanges = 250   // objects of its part that a team changes
+	teamChanges = 250   // the objects of its part that a team changes
 )
 
 // shared is a workspace whose state several teams change.
@@ -47,8 +47,8 @@ resource "terraform_data" "t%[1]d" {
 	return b.String()
 }
 
-// serviceTeams compares the time in which one team changes objects of a large state with that in which all do. The
-// state has been planned as a whole before, as that of a workspace in use has: its objects have verdicts.
+// serviceTeams measures how much longer all teams together take to change their objects in one large state than one
+// team alone. Before, the whole state is planned, so that its objects have verdicts, as in a workspace in use.
 func (t *table) serviceTeams(ctx context.Context) (text string, within bool, err error) {
 	w, done, err := t.sharedState(ctx)
 	if err != nil {
