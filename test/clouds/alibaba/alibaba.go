@@ -1,8 +1,8 @@
 // Package alibaba is a fake of the calls that Millipede and OpenTofu make to Alibaba Cloud: its object store,
 // TableStore, roles, endpoints of regions, and the metadata service of machines.
 //
-// It keeps conditions of rows, and refuses requests whose signature is not right. It is written from the public
-// documentation of the services, for these calls alone. It is reached through test/clouds/intercept.
+// It implements conditions of rows, and rejects requests with a wrong signature. It is written from the public
+// documentation of the services, for these calls alone. Clients reach it through test/clouds/intercept.
 package alibaba
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/millipede-iac/millipede/test/clouds/intercept"
 )
 
-// What the server takes.
+// The names and credentials that the server accepts.
 const (
 	KeyID    = "LTAIexample"
 	Secret   = "the secret of the key"
@@ -42,24 +42,24 @@ const (
 	TableURL = "https://instance." + Region + ".ots.aliyuncs.com"
 )
 
-// Object is what is stored under a name.
+// Object is a stored object.
 type Object struct {
 	Data   []byte
-	Header http.Header // of the request that stored it
+	Header http.Header // the headers of the request that stored it
 }
 
-// Server is a running server. It ends with the test.
+// Server is a running server. It is closed at the end of the test.
 type Server struct {
 	*intercept.Proxy
 	Faults faults.Faults
 
 	t testing.TB
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	buckets  map[string]map[string]Object
 	rows     map[string]map[string]string
 	requests []string
-	// statuses of the next answers of the store and the table; 0 lets one through, negative ones are lost
+	// failures are the statuses of the next responses of the store and the table, as of Fail.
 	failures []int
 }
 
@@ -73,8 +73,8 @@ func New(t testing.TB, buckets ...string) *Server {
 	return s
 }
 
-// Plain returns the address of TableStore without TLS and by its number: OpenTofu's client for it uses no proxy, so it
-// cannot be led to the fake by the service's name.
+// Plain returns the URL of TableStore with http and an IP address. OpenTofu's client for it does not use the proxy, so
+// it cannot reach the fake under the service's name.
 func (s *Server) Plain() string {
 	server := httptest.NewServer(s.Faults.Before(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -90,22 +90,22 @@ func (s *Server) Plain() string {
 	return server.URL
 }
 
-// Fail has the next requests answered with these statuses. 0 lets one through; one with a minus is carried out, and its
-// answer is the status.
+// Fail sets the statuses of the next responses. A request with the status 0 is executed. A request with a negative
+// status is executed, and the response has the absolute value instead of the result.
 func (s *Server) Fail(statuses ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures = statuses
 }
 
-// Requests returns what was asked so far, as "METHOD HOST PATH?QUERY".
+// Requests returns the requests until now, as "METHOD HOST PATH?QUERY".
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Object returns what is stored.
+// Object returns a stored object.
 func (s *Server) Object(bucket, name string) (Object, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *Server) Object(bucket, name string) (Object, bool) {
 	return o, ok
 }
 
-// Put stores an object, as somebody else would.
+// Put stores an object, like another client.
 func (s *Server) Put(bucket, name string, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *Server) Row(key string) map[string]string {
 	return maps.Clone(s.rows[key])
 }
 
-// SetRow writes a row, as somebody else would; nil removes it.
+// SetRow writes a row, like another client; nil removes it.
 func (s *Server) SetRow(key string, row map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +201,7 @@ func credentials(pairs ...string) map[string]string {
 	return out
 }
 
-// secret returns the secret of a key, which has to come with its token.
+// secret returns the secret of a key; the request must also have the token of the key.
 func secret(id, token string) string {
 	switch {
 	case id == KeyID && token == "":
@@ -238,7 +238,7 @@ func refuse(w http.ResponseWriter, status int, code string) {
 		code)
 }
 
-// store answers about the objects of a bucket.
+// store handles requests about the objects of a bucket.
 func (s *Server) store(w http.ResponseWriter, r *http.Request, body []byte, name string) {
 	id, signature, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Authorization"), "OSS "), ":")
 	key := secret(id, r.Header.Get("X-Oss-Security-Token"))
@@ -272,7 +272,7 @@ func (s *Server) store(w http.ResponseWriter, r *http.Request, body []byte, name
 	}
 }
 
-// list answers about the objects of a bucket, two at a time, so that clients have to ask for more.
+// list lists the objects of a bucket in pages of two, so that clients have to request several pages.
 func list(w http.ResponseWriter, bucket map[string]Object, query url.Values) {
 	type content struct{ Key string }
 	var answer struct {
@@ -306,7 +306,7 @@ func instance(host string) string {
 	return name
 }
 
-// table answers about rows.
+// table handles requests about rows.
 func (s *Server) table(w http.ResponseWriter, r *http.Request, body []byte) {
 	h := r.Header
 	key := secret(h.Get("X-Ots-Accesskeyid"), h.Get("X-Ots-Ststoken"))
@@ -326,7 +326,7 @@ func (s *Server) table(w http.ResponseWriter, r *http.Request, body []byte) {
 	row, columns := cells(s.t, in[2])
 	there, exists := s.rows[row]
 	expect := byte(0)
-	if r.URL.Path != "/GetRow" { // whose third field are the columns
+	if r.URL.Path != "/GetRow" { // the third field of GetRow has the columns
 		if condition := fields(s.t, in[3])[1]; len(condition) > 0 {
 			expect = condition[0]
 		}
@@ -356,7 +356,7 @@ func (s *Server) table(w http.ResponseWriter, r *http.Request, body []byte) {
 	_, _ = w.Write(answer)
 }
 
-// describe is the least that a description of a table must have.
+// describe returns a description of the table with only the required fields.
 func describe() []byte {
 	tag := func(n protowire.Number, value []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, n, protowire.BytesType), value)
@@ -372,19 +372,20 @@ func describe() []byte {
 	return slices.Concat(tag(1, meta), tag(2, details), tag(3, options), number(4, 1))
 }
 
-// fields reads a message: the bytes of its fields, of numbers the first byte. The first of several counts.
+// fields returns the fields of a message: their bytes, or the first byte of a number. Of a repeated field it returns
+// the first value.
 func fields(t testing.TB, m []byte) map[protowire.Number][]byte {
 	out := map[protowire.Number][]byte{}
 	for len(m) > 0 {
 		n, kind, size := protowire.ConsumeTag(m)
 		if size < 0 {
-			t.Errorf("a message: %v", protowire.ParseError(size))
+			t.Errorf("reading a message: %v", protowire.ParseError(size))
 			return out
 		}
 		m = m[size:]
 		size = protowire.ConsumeFieldValue(n, kind, m)
 		if size < 0 {
-			t.Errorf("a message: %v", protowire.ParseError(size))
+			t.Errorf("reading a message: %v", protowire.ParseError(size))
 			return out
 		}
 		value := m[:size]
@@ -399,7 +400,7 @@ func fields(t testing.TB, m []byte) map[protowire.Number][]byte {
 	return out
 }
 
-// sum is TableStore's check sum of eight bits.
+// sum returns TableStore's checksum of eight bits.
 func sum(crc byte, data []byte) byte {
 	for _, b := range data {
 		crc ^= b
@@ -414,7 +415,7 @@ func sum(crc byte, data []byte) byte {
 	return crc
 }
 
-// cells reads a row, whose parts all are texts, and checks its check sums.
+// cells decodes a row whose values are all texts, and checks its checksums.
 func cells(t testing.TB, row []byte) (key string, columns map[string]string) {
 	columns = map[string]string{}
 	if len(row) == 0 {
@@ -422,7 +423,7 @@ func cells(t testing.TB, row []byte) (key string, columns map[string]string) {
 	}
 	defer func() {
 		if recover() != nil {
-			t.Errorf("a row that is none: %x", row)
+			t.Errorf("this is not a row: %x", row)
 		}
 	}()
 	u32 := func(at int) int { return int(binary.LittleEndian.Uint32(row[at:])) }
@@ -467,7 +468,7 @@ func cells(t testing.TB, row []byte) (key string, columns map[string]string) {
 	}
 }
 
-// plain writes a row; nothing when there is none.
+// plain encodes a row; it returns nothing if columns is nil.
 func plain(key string, columns map[string]string) []byte {
 	if columns == nil {
 		return nil
@@ -478,7 +479,7 @@ func plain(key string, columns map[string]string) []byte {
 		text := slices.Concat([]byte{3}, u32(len(value)), []byte(value))
 		crc := sum(sum(0, []byte(name)), text)
 		out := slices.Concat([]byte{3, 4}, u32(len(name)), []byte(name), []byte{5}, u32(len(text)), text)
-		if stamp { // the service says when a column was written
+		if stamp { // the time at which the column was written
 			at := binary.LittleEndian.AppendUint64(nil, 1790000000000)
 			out, crc = slices.Concat(out, []byte{7}, at), sum(crc, at)
 		}

@@ -1,7 +1,7 @@
 // Package amazon is a fake of the calls that Millipede makes to Amazon Web Services: S3, DynamoDB, STS and KMS.
 //
-// It keeps the services' conditions (If-None-Match, condition expressions), and refuses requests whose signature is not
-// right. It is written from the public documentation of the services, for these calls alone.
+// It implements the services' conditions (If-None-Match, condition expressions), and rejects requests with a wrong
+// signature. It is written from the public documentation of the services, for these calls alone.
 package amazon
 
 import (
@@ -28,31 +28,31 @@ import (
 	"github.com/millipede-iac/millipede/test/clouds/faults"
 )
 
-// The credentials that the server takes.
+// The credentials that the server accepts.
 const (
 	AccessKey = "AKIDEXAMPLE"
 	SecretKey = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 	Account   = "123456789012"
 )
 
-// Object is what is stored under a key.
+// Object is a stored object.
 type Object struct {
 	Data   []byte
-	Header http.Header // of the request that stored it
+	Header http.Header // the headers of the request that stored it
 }
 
-// Server is a running server. It ends with the test.
+// Server is a running server. It is closed at the end of the test.
 type Server struct {
 	*httptest.Server
 	Faults faults.Faults
 
 	t testing.TB
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	buckets  map[string]map[string]Object
 	table    map[string]map[string]string // rows by LockID
 	requests []string
-	failures []int // statuses of the next answers; 0 lets one through
+	failures []int // statuses of the next responses; 0 executes the request
 	hangs    bool
 }
 
@@ -67,28 +67,28 @@ func New(t testing.TB, buckets ...string) *Server {
 	return s
 }
 
-// Requests returns what was asked so far, as "METHOD PATH" or "OPERATION".
+// Requests returns the requests until now, as "METHOD PATH" or "OPERATION".
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Fail has the next requests answered with these statuses; 0 lets one through.
+// Fail sets the statuses of the next responses; a request with the status 0 is executed.
 func (s *Server) Fail(statuses ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures = statuses
 }
 
-// Hang leaves all later requests without an answer.
+// Hang leaves all later requests without a response.
 func (s *Server) Hang() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hangs = true
 }
 
-// Object returns what is stored.
+// Object returns a stored object.
 func (s *Server) Object(bucket, key string) (Object, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *Server) Object(bucket, key string) (Object, bool) {
 	return o, ok
 }
 
-// Put stores an object, as somebody else would.
+// Put stores an object, like another client.
 func (s *Server) Put(bucket, key string, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *Server) Row(id string) map[string]string {
 	return s.table[id]
 }
 
-// SetRow writes a row with lock information into the table, as somebody else would.
+// SetRow writes a row with lock information into the table, like another client.
 func (s *Server) SetRow(id string, info []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,14 +155,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(target, "TrentService."):
 		s.kms(w, what, body)
 	case r.Method == http.MethodPost && strings.Contains(string(body), "Action=GetCallerIdentity"):
-		fmt.Fprintf(w, `<GetCallerIdentityResponse><GetCallerIdentityResult><Account>%s</Account><Arn>arn:aws:iam::%[1]s:user/u</Arn>`+
-			`<UserId>U</UserId></GetCallerIdentityResult></GetCallerIdentityResponse>`, Account)
+		fmt.Fprintf(w, `<GetCallerIdentityResponse><GetCallerIdentityResult><Account>%s</Account>`+
+			`<Arn>arn:aws:iam::%[1]s:user/u</Arn><UserId>U</UserId>`+
+			`</GetCallerIdentityResult></GetCallerIdentityResponse>`, Account)
 	default:
 		s.s3(w, r, body)
 	}
 }
 
-// signed signs the request once more, and compares.
+// signed signs the request itself, and compares the signatures.
 func (s *Server) signed(r *http.Request, body []byte) bool {
 	authorization := r.Header.Get("Authorization")
 	_, scope, ok := strings.Cut(authorization, "Credential=")
@@ -199,7 +200,7 @@ func refuse(w http.ResponseWriter, status int, code string) {
 	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>refused</Message></Error>", code)
 }
 
-// s3 answers path-style requests.
+// s3 handles path-style requests.
 func (s *Server) s3(w http.ResponseWriter, r *http.Request, body []byte) {
 	name, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	bucket, ok := s.buckets[name]
@@ -241,7 +242,7 @@ func (s *Server) s3(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 }
 
-// list answers ListObjectsV2, two objects at a time, so that clients have to ask for more.
+// list handles ListObjectsV2, in pages of two, so that clients have to request several pages.
 func list(w http.ResponseWriter, bucket map[string]Object, query url.Values) {
 	type content struct{ Key string }
 	var answer struct {
@@ -266,7 +267,7 @@ func list(w http.ResponseWriter, bucket map[string]Object, query url.Values) {
 	_ = xml.NewEncoder(w).Encode(answer)
 }
 
-// dynamo answers the calls on one table, whose key is LockID. The conditions are those that locks have.
+// dynamo handles the calls on one table, whose key is LockID. It knows only the conditions that locks use.
 func (s *Server) dynamo(w http.ResponseWriter, operation string, body []byte) {
 	type attribute struct{ S string }
 	var in struct {
@@ -280,7 +281,8 @@ func (s *Server) dynamo(w http.ResponseWriter, operation string, body []byte) {
 	there := s.table[id]
 	fail := func() {
 		w.WriteHeader(http.StatusBadRequest)
-		fmt.Fprint(w, `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","message":"The conditional request failed"}`)
+		fmt.Fprint(w, `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException",`+
+			`"message":"The conditional request failed"}`)
 	}
 	switch operation {
 	case "PutItem":
@@ -315,13 +317,13 @@ func (s *Server) dynamo(w http.ResponseWriter, operation string, body []byte) {
 	}
 }
 
-// kms wraps data keys by turning their bytes over.
+// kms wraps data keys: it does not encrypt them, but inverts their bits.
 func (s *Server) kms(w http.ResponseWriter, operation string, body []byte) {
 	var in struct{ KeyId, KeySpec, CiphertextBlob string } //nolint:staticcheck // the service's names
 	if err := json.Unmarshal(body, &in); err != nil {
 		s.t.Errorf("%s: %v", operation, err)
 	}
-	turn := func(b []byte) []byte {
+	invert := func(b []byte) []byte {
 		out := make([]byte, len(b))
 		for i := range b {
 			out[i] = b[i] ^ 0xff
@@ -336,7 +338,7 @@ func (s *Server) kms(w http.ResponseWriter, operation string, body []byte) {
 		}
 		sum := sha256.Sum256([]byte(fmt.Sprint(len(s.requests))))
 		key := sum[:size]
-		_ = json.NewEncoder(w).Encode(map[string][]byte{"Plaintext": key, "CiphertextBlob": turn(key)})
+		_ = json.NewEncoder(w).Encode(map[string][]byte{"Plaintext": key, "CiphertextBlob": invert(key)})
 	case "Decrypt":
 		blob, err := base64.StdEncoding.DecodeString(in.CiphertextBlob)
 		if err != nil {
@@ -344,7 +346,7 @@ func (s *Server) kms(w http.ResponseWriter, operation string, body []byte) {
 			fmt.Fprint(w, `{"__type":"InvalidCiphertextException"}`)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(map[string][]byte{"Plaintext": turn(blob)})
+		_ = json.NewEncoder(w).Encode(map[string][]byte{"Plaintext": invert(blob)})
 	default:
 		w.WriteHeader(http.StatusBadRequest)
 	}

@@ -1,9 +1,9 @@
 // Package azure is a fake of the calls that Millipede and OpenTofu make to Azure: Blob Storage, tokens of Microsoft's
 // directory, keys of the resource manager, a metadata host, and the metadata service of machines.
 //
-// It keeps leases, metadata, conditions and customers' keys, and refuses requests without a right signature or a token
-// that it has given out. It is written from the public documentation of the services, for these calls alone. It is
-// reached through test/clouds/intercept, under the services' own names.
+// It implements leases, metadata, conditions and customer-provided keys, and rejects requests without a valid signature
+// or token. It is written from the public documentation of the services, for these calls alone. Clients reach it
+// through test/clouds/intercept, under the services' own names.
 package azure
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/millipede-iac/millipede/test/clouds/intercept"
 )
 
-// What the server takes.
+// The names and credentials that the server accepts.
 const (
 	Account      = "statesaccount"
 	AccessKey    = "a2V5IG9mIHRoZSBzdG9yYWdlIGFjY291bnQ="
@@ -37,45 +37,45 @@ const (
 	Tenant       = "00000000-0000-0000-0000-00000000000a"
 	Client       = "00000000-0000-0000-0000-00000000000c"
 	Secret       = "the secret of the client"
-	Assertion    = "eyJhbGciOiJub25lIn0.e30." // of OpenID Connect
+	Assertion    = "eyJhbGciOiJub25lIn0.e30." // a token of OpenID Connect
 	Subscription = "00000000-0000-0000-0000-00000000000f"
 	Group        = "group"
-	PrivateHost  = "metadata.private.example" // describes a cloud of its own
+	PrivateHost  = "metadata.private.example" // the metadata host of a private cloud
 )
 
-// Blob is what is stored under a name.
+// Blob is a stored blob.
 type Blob struct {
 	Data        []byte
-	Meta        map[string]string // names in lower case
-	Lease       string            // the ID of the lease; empty without
-	Key, Scope  string            // of the encryption
+	Meta        map[string]string // the names are in lower case
+	Lease       string            // the ID of the lease; empty without a lease
+	Key, Scope  string            // the customer-provided key and the encryption scope
 	ContentType string
 	Snapshots   int
 }
 
-// Server is a running server. It ends with the test.
+// Server is a running server. It is closed at the end of the test.
 type Server struct {
 	*intercept.Proxy
 	Faults faults.Faults
 
 	t testing.TB
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	containers map[string]map[string]*Blob
 	blocks     map[string][]byte
 	tokens     map[string]string // scopes by token
 	requests   []string
-	grants     []string // forms of the requests for tokens
+	grants     []string // the forms in requests for tokens
 	failures   []Failure
 }
 
-// Failure is an answer that stands in for the service's own.
+// Failure is a response that replaces the service's.
 type Failure struct {
-	Status     int // 0 lets the request through
+	Status     int // 0 means no failure
 	RetryAfter string
-	// Lost tells that the request is carried out before.
+	// Lost is set if the request is executed before it fails.
 	Lost bool
-	// Until, unless it is nil, keeps the answer back until it is closed.
+	// Until, if it is not nil, delays the response until the channel is closed.
 	Until <-chan struct{}
 }
 
@@ -90,28 +90,28 @@ func New(t testing.TB, containers ...string) *Server {
 	return s
 }
 
-// Fail has the next requests of the storage service answered so.
+// Fail sets the failures of the next requests to the storage service.
 func (s *Server) Fail(failures ...Failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures = failures
 }
 
-// Requests returns what was asked so far, as "METHOD HOST PATH?QUERY".
+// Requests returns the requests until now, as "METHOD HOST PATH?QUERY".
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Grants returns the forms of the requests for tokens.
+// Grants returns the forms in the requests for tokens until now.
 func (s *Server) Grants() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.grants)
 }
 
-// Blob returns a copy of what is stored.
+// Blob returns a copy of a stored blob.
 func (s *Server) Blob(container, name string) (Blob, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *Server) Blob(container, name string) (Blob, bool) {
 	return out, true
 }
 
-// Change changes a blob as somebody else would; f gets nil where there is none, and returning nil removes it.
+// Change changes a blob like another client. f gets nil if the blob does not exist, and returns nil to delete it.
 func (s *Server) Change(container, name string, f func(*Blob) *Blob) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,8 +215,8 @@ func write(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// login gives tokens to the client, by its secret, an assertion of OpenID Connect, or one that its certificate signs
-// (of which the form alone is looked at).
+// login issues tokens to a client with a secret, with an assertion of OpenID Connect, or with an assertion that is
+// signed with its certificate (login checks only the format of that one).
 func (s *Server) login(w http.ResponseWriter, r *http.Request, body []byte) {
 	base := "https://" + r.Host + "/" + Tenant
 	switch {
@@ -278,7 +278,7 @@ func (s *Server) machine(w http.ResponseWriter, r *http.Request, body []byte) {
 	})
 }
 
-// bearer tells whether a request has a token for a service.
+// bearer reports whether a request has a token for a service. part is a part of the token's scope.
 func (s *Server) bearer(r *http.Request, part string) bool {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	return ok && strings.Contains(s.tokens[token], part)
@@ -337,7 +337,7 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 	)
 }
 
-// storage answers about blobs.
+// storage handles requests about blobs.
 func (s *Server) storage(w http.ResponseWriter, r *http.Request, body []byte) {
 	if !s.allowed(r, body) {
 		refuse(w, http.StatusForbidden, "AuthenticationFailed", "Server failed to authenticate the request.")
@@ -356,7 +356,7 @@ func (s *Server) storage(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 	blob := blobs[name]
 	comp := query.Get("comp")
-	// What has no blob yet can be made, and nothing else.
+	// A blob that does not exist can be created; all other requests for it fail.
 	if blob == nil && !(r.Method == http.MethodPut && (comp == "" || strings.HasPrefix(comp, "block"))) {
 		refuse(w, http.StatusNotFound, "BlobNotFound", "The specified blob does not exist.")
 		return
@@ -491,13 +491,13 @@ func metadata(h http.Header) map[string]string {
 	return out
 }
 
-// list answers about the blobs of a container, two at a time, so that clients have to ask for more.
+// list lists the blobs of a container in pages of two, so that clients have to request several pages.
 func list(w http.ResponseWriter, blobs map[string]*Blob, query url.Values) {
 	type blob struct{ Name string }
 	var answer struct {
 		XMLName xml.Name `xml:"EnumerationResults"`
 		Blobs   struct{ Blob []blob }
-		// The element is there even when it is empty.
+		// The service writes this element even if it is empty.
 		NextMarker string
 	}
 	for _, name := range slices.Sorted(maps.Keys(blobs)) {

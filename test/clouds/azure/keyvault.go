@@ -11,7 +11,8 @@ import (
 // VaultURI is the address of a vault with the key "kek".
 const VaultURI = "https://myvault.vault.azure.net"
 
-// vault answers the two calls on a key. Its encryption is none: the algorithm, and the bytes turned over.
+// vault handles the two calls on a key. It does not encrypt: a ciphertext is the name of the algorithm, and the data
+// with inverted bits.
 func (s *Server) vault(w http.ResponseWriter, r *http.Request, body []byte) {
 	no := func(status int, code string) {
 		w.Header().Set("Content-Type", "application/json")
@@ -20,7 +21,7 @@ func (s *Server) vault(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 	if !s.bearer(r, "vault.azure.net") {
 		w.Header().Set("WWW-Authenticate", `Bearer authorization="https://login.microsoftonline.com/`+Tenant+
-			`", resource="https://vault.azure.net"`) // clients ask without a token first
+			`", resource="https://vault.azure.net"`) // clients send their first request without a token
 		no(http.StatusUnauthorized, "Unauthorized")
 		return
 	}
@@ -36,7 +37,7 @@ func (s *Server) vault(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	prefix := []byte(in.Alg + ":")
-	turn := func(b []byte) []byte {
+	invert := func(b []byte) []byte {
 		out := make([]byte, len(b))
 		for i := range b {
 			out[i] = b[i] ^ 0xff
@@ -46,13 +47,13 @@ func (s *Server) vault(w http.ResponseWriter, r *http.Request, body []byte) {
 	out := map[string]string{"kid": VaultURI + "/keys/kek/version1"}
 	switch text, fits := bytes.CutPrefix(value, prefix); {
 	case path == "encrypt":
-		out["value"] = base64.RawURLEncoding.EncodeToString(append(prefix, turn(value)...))
+		out["value"] = base64.RawURLEncoding.EncodeToString(append(prefix, invert(value)...))
 		if strings.HasSuffix(in.Alg, "GCM") {
 			out["iv"], out["tag"] = "aXY", "dGFn"
 		}
 	case path == "version1/decrypt" && fits && (!strings.HasSuffix(in.Alg, "GCM") || in.IV == "aXY" &&
 		in.Tag == "dGFn"):
-		out["value"] = base64.RawURLEncoding.EncodeToString(turn(text))
+		out["value"] = base64.RawURLEncoding.EncodeToString(invert(text))
 	default:
 		no(http.StatusBadRequest, "BadParameter")
 		return

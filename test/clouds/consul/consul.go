@@ -1,9 +1,8 @@
-// Package consul is a fake of the calls that are made to a Consul agent to keep states: keys, transactions and
-// sessions.
+// Package consul is a fake of a Consul agent for clients that store states: keys, transactions and sessions.
 //
-// It keeps Consul's conditions: compare and set, locks of sessions, the TTL of a session (which ends after twice that),
-// the delay after it, blocking queries, and the limits of sizes. It is written from Consul's public documentation and
-// from the calls of its Go client.
+// It implements compare-and-set, locks of sessions, the TTL of a session (which ends after twice that time), the lock
+// delay after the end of a session, blocking queries, and the limits of sizes. It is written from Consul's public
+// documentation and from the calls of its Go client.
 package consul
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/millipede-iac/millipede/test/clouds/faults"
 )
 
-// Limit is the most bytes that a value, or the body of a transaction, may have.
+// Limit is the maximum size of a value, and of the body of a transaction, in bytes.
 const Limit = 512 << 10
 
 // Pair is a key with its value, as the API shows it.
@@ -46,20 +45,20 @@ type session struct {
 	ends          time.Time
 }
 
-// Agent answers the calls. It is an http.Handler; the zero value is of no use.
+// Agent is the fake agent, an http.Handler. New makes a usable one.
 type Agent struct {
-	// Token, unless it is empty, is what each request has to have. It is set before the first request.
+	// Token, if it is not empty, is the token that each request must have. It must be set before the first request.
 	Token string
-	// Faults stand before the agent that Serve starts.
+	// Faults are injected into the requests to the agent that Serve starts.
 	Faults faults.Faults
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	index    uint64
 	pairs    map[string]*Pair
-	removed  map[string]uint64 // by key: the index of its removal
+	removed  map[string]uint64 // by key: the index of its deletion
 	sessions map[string]*session
-	delays   map[string]time.Time // by key: until when nobody gets its lock
-	changed  chan struct{}        // closed, and made anew, with each change
+	delays   map[string]time.Time // by key: the time until which nobody can acquire its lock
+	changed  chan struct{}        // closed and replaced at each change
 	requests []string
 	failures []int
 }
@@ -72,7 +71,7 @@ func New() *Agent {
 	}
 }
 
-// Serve starts a server with a new agent. It ends with the test.
+// Serve starts a server with a new agent. It is closed at the end of the test.
 func Serve(t testing.TB) (*Agent, *httptest.Server) {
 	a := New()
 	s := httptest.NewServer(a.Faults.Before(a))
@@ -80,7 +79,7 @@ func Serve(t testing.TB) (*Agent, *httptest.Server) {
 	return a, s
 }
 
-// Keys returns the keys that there are, sorted.
+// Keys returns all keys, sorted.
 func (a *Agent) Keys() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,7 +91,7 @@ func (a *Agent) Keys() []string {
 	return keys
 }
 
-// Get returns a key's pair; the zero Pair when there is none.
+// Get returns the pair of a key, or the zero Pair if the key does not exist.
 func (a *Agent) Get(key string) Pair {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,14 +101,14 @@ func (a *Agent) Get(key string) Pair {
 	return Pair{}
 }
 
-// Put writes a key, as somebody else would.
+// Put writes a key, like another client.
 func (a *Agent) Put(key string, value []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.set(key, value, 0)
 }
 
-// Sessions returns how many sessions there are.
+// Sessions returns the number of sessions.
 func (a *Agent) Sessions() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -124,15 +123,15 @@ func (a *Agent) Destroy(id string) {
 	a.end(id)
 }
 
-// Requests returns what was asked so far, as "METHOD PATH".
+// Requests returns the requests until now, as "METHOD PATH".
 func (a *Agent) Requests() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.requests)
 }
 
-// Fail has the next requests answered with these statuses; 0 lets one through. A negative status does what was asked,
-// and then answers with its absolute value: the answer is lost.
+// Fail sets the statuses of the next responses. A request with the status 0 is executed. A request with a negative
+// status is executed, but its response is lost and replaced with the absolute value.
 func (a *Agent) Fail(statuses ...int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -197,10 +196,10 @@ func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // who asked has gone
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client has closed the connection
 }
 
-// create makes a session.
+// create creates a session.
 func (a *Agent) create(w http.ResponseWriter, body []byte) {
 	var in struct{ Name, TTL, LockDelay, Behavior string }
 	if err := json.Unmarshal(body, &in); err != nil {
@@ -234,7 +233,7 @@ func (a *Agent) expire() {
 	}
 }
 
-// end ends a session: its keys are nobody's, or deleted, and cannot be taken during the delay.
+// end ends a session: its locks are released, or their keys are deleted, and cannot be acquired during the lock delay.
 func (a *Agent) end(id string) {
 	s := a.sessions[id]
 	if s == nil {
@@ -254,7 +253,7 @@ func (a *Agent) end(id string) {
 	}
 }
 
-// next is the index of a change, which wakes whoever waits for one.
+// next returns the index of a new change, and wakes the blocking queries.
 func (a *Agent) next() uint64 {
 	a.index++
 	close(a.changed)
@@ -280,7 +279,7 @@ func (a *Agent) remove(key string) {
 	}
 }
 
-// acquire gives a key to a session; ok is false when another one has it, or had it a moment ago.
+// acquire locks a key for a session. ok is false if another session holds the lock, or during the lock delay.
 func (a *Agent) acquire(key string, value []byte, flags uint64, id string) (ok bool, err error) {
 	if a.sessions[id] == nil {
 		return false, fmt.Errorf("invalid session %q", id)
@@ -298,11 +297,11 @@ func (a *Agent) acquire(key string, value []byte, flags uint64, id string) (ok b
 	return true, nil
 }
 
-// kv answers the calls about one key.
+// kv handles the requests about one key.
 func (a *Agent) kv(w http.ResponseWriter, r *http.Request, key string, body []byte) {
 	q := r.URL.Query()
 	number := func(name string) uint64 {
-		n, _ := strconv.ParseUint(q.Get(name), 10, 64) // 0, as without it
+		n, _ := strconv.ParseUint(q.Get(name), 10, 64) // an invalid number counts as 0
 		return n
 	}
 	current := func() uint64 {
@@ -367,7 +366,7 @@ func (a *Agent) kv(w http.ResponseWriter, r *http.Request, key string, body []by
 	}
 }
 
-// await waits until something holds, or the time is up. It gives the mutex away meanwhile.
+// await waits until a condition holds or the time is up. It unlocks the mutex meanwhile.
 func (a *Agent) await(r *http.Request, text string, until func() bool) {
 	limit, err := time.ParseDuration(text)
 	if err != nil || limit <= 0 {
@@ -375,7 +374,7 @@ func (a *Agent) await(r *http.Request, text string, until func() bool) {
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	tick := time.NewTicker(time.Second) // sessions end without a request, too
+	tick := time.NewTicker(time.Second) // sessions can expire without a request
 	defer tick.Stop()
 	for !until() {
 		changed := a.changed
@@ -397,7 +396,7 @@ func (a *Agent) await(r *http.Request, text string, until func() bool) {
 	}
 }
 
-// list answers with the keys that have a prefix, cut off behind a separator.
+// list returns the keys that have a prefix, each truncated after the first separator that follows the prefix.
 func (a *Agent) list(w http.ResponseWriter, prefix, separator string) {
 	keys := []string{}
 	for k := range a.pairs {
@@ -417,7 +416,7 @@ func (a *Agent) list(w http.ResponseWriter, prefix, separator string) {
 	answer(w, slices.Compact(keys))
 }
 
-// txn does all operations of a transaction, or none.
+// txn executes all operations of a transaction, or none.
 func (a *Agent) txn(w http.ResponseWriter, body []byte) {
 	type operation struct {
 		Verb, Key, Session string
@@ -434,7 +433,7 @@ func (a *Agent) txn(w http.ResponseWriter, body []byte) {
 		What    string
 	}
 	type result struct{ KV Pair }
-	// The fake's transactions touch each key once, so all conditions can be looked at before anything is done.
+	// Each transaction uses a key only once, so all conditions can be checked before the first operation.
 	var failures []failure
 	for i, op := range ops {
 		p, k := a.pairs[op.KV.Key], op.KV

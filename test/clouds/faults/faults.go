@@ -1,7 +1,7 @@
-// Package faults lets the fakes of services go wrong, all in the same ways: they refuse, are silent, break connections,
-// lose answers, and have another time than the machine.
+// Package faults injects faults into the fakes of services: error statuses, missing responses, broken connections, lost
+// responses, and a wrong clock.
 //
-// It understands nothing of what is asked, but for the time in signatures.
+// It does not interpret requests, except for the time of their signature.
 package faults
 
 import (
@@ -15,26 +15,27 @@ import (
 	"time"
 )
 
-// Fault is what becomes of a request. The zero value lets it through.
+// Fault is the fault of one request. The zero value is none.
 type Fault struct {
-	// Status is answered in the service's place; RetryAfter says for how many seconds, if it is not 0.
+	// Status is the status of the response, and the request is not executed. RetryAfter, if it is not 0, is the value of
+	// the header Retry-After, in seconds.
 	Status, RetryAfter int
-	// Silent answers nothing, until the faults change; the connection breaks then.
+	// Silent sends no response. The connection is closed when the faults change.
 	Silent bool
-	// Broken breaks the connection; Lost does so after the request was carried out.
+	// Broken closes the connection at once; Lost executes the request before.
 	Broken, Lost bool
 }
 
-// Faults stand before a service. The zero value lets everything through. Safe for concurrent use.
+// Faults injects faults into the requests to a service. The zero value injects none. It is safe for concurrent use.
 type Faults struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	choose  func(r *http.Request) Fault
 	ahead   time.Duration
 	changed chan struct{} // closed when choose changes
 }
 
-// Set has choose say what becomes of each request from now on; nil lets everything through. choose is called by one
-// request at a time.
+// Set sets the function that chooses the fault of each request; nil means no faults. choose is called by one request at
+// a time.
 func (f *Faults) Set(choose func(r *http.Request) Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -45,10 +46,11 @@ func (f *Faults) Set(choose func(r *http.Request) Fault) {
 	f.changed = make(chan struct{})
 }
 
-// Always has the same become of each request.
+// Always sets the same fault for all requests.
 func (f *Faults) Always(fault Fault) { f.Set(func(*http.Request) Fault { return fault }) }
 
-// Ahead sets the service's clock, by which it refuses signatures that are older or younger than fifteen minutes.
+// Ahead sets the service's clock ahead. The service rejects signatures whose time differs from it by more than fifteen
+// minutes.
 func (f *Faults) Ahead(by time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,12 +64,12 @@ func (f *Faults) Now() time.Time {
 	return time.Now().Add(f.ahead)
 }
 
-// Before returns a handler that h stands behind.
+// Before returns a handler that injects the faults and passes all other requests to h.
 func (f *Faults) Before(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body) // else a connection cannot be seen to break
+		body, err := io.ReadAll(r.Body) // the server notices a closed connection only after the body was read
 		if err != nil {
-			return // who has asked is gone
+			return // the client has closed the connection
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		fault, ahead, changed := f.next(r)
@@ -77,7 +79,7 @@ func (f *Faults) Before(h http.Handler) http.Handler {
 			case <-changed:
 			case <-r.Context().Done():
 			}
-			panic(http.ErrAbortHandler) // which breaks the connection
+			panic(http.ErrAbortHandler) // closes the connection
 		case fault.Broken:
 			panic(http.ErrAbortHandler)
 		case fault.Status != 0:
@@ -93,7 +95,7 @@ func (f *Faults) Before(h http.Handler) http.Handler {
 			if at, signed := signedAt(r); signed && now.Sub(at).Abs() > tolerated {
 				refusal := "<Error><Code>RequestTimeTooSkewed</Code><Message>The request has another time than the " +
 					"service.</Message></Error>"
-				if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") { // as STS
+				if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") { // a request to STS
 					refusal = "<ErrorResponse>" + refusal + "</ErrorResponse>"
 				}
 				w.WriteHeader(http.StatusForbidden)
@@ -118,10 +120,10 @@ func (f *Faults) next(r *http.Request) (Fault, time.Duration, <-chan struct{}) {
 	return f.choose(r), f.ahead, f.changed
 }
 
-// tolerated is how far the time of a signature may be from that of the service.
+// tolerated is the maximum difference between the time of a signature and the service's clock.
 const tolerated = 15 * time.Minute
 
-// signedAt returns the time of a request's signature, in the forms that the services have for it.
+// signedAt returns the time of a request's signature, in the format of any of the services.
 func signedAt(r *http.Request) (time.Time, bool) {
 	for name, format := range map[string]string{
 		"X-Amz-Date": "20060102T150405Z", "X-Ms-Date": http.TimeFormat, "Date": http.TimeFormat,

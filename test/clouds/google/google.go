@@ -1,8 +1,8 @@
 // Package google is a fake of the calls that Millipede and OpenTofu make to Google Cloud: Cloud Storage (its JSON API,
 // and media on the path of its XML API), Cloud KMS (REST and gRPC), tokens for service accounts, and impersonation.
 //
-// It keeps generations, preconditions, check sums and customers' keys, and refuses requests without a token that it has
-// given out. It is written from the public documentation of the services, for these calls alone.
+// It implements generations, preconditions, checksums and customer-supplied keys, and rejects requests without a token
+// that it has issued. It is written from the public documentation of the services, for these calls alone.
 package google
 
 import (
@@ -27,22 +27,22 @@ import (
 	"github.com/millipede-iac/millipede/test/clouds/faults"
 )
 
-// Token is an access token that the server takes from the start.
+// Token is an access token that is valid without a request for it.
 const Token = "ya29.fake"
 
-// tokenScope is what Token may do; for tests of other services it is taken for theirs too.
+// tokenScope is the scope of Token. The fakes of other services accept it, too.
 const tokenScope = "https://www.googleapis.com/auth/devstorage.read_write"
 
-// Object is what is stored under a name.
+// Object is a stored object.
 type Object struct {
 	Data        []byte
 	Generation  int64
 	ContentType string
 	KMSKey      string
-	Customer    string // the customer's key in base64, empty without
+	Customer    string // the customer-supplied key in base64; empty without one
 }
 
-// Server is a running server. It ends with the test.
+// Server is a running server. It is closed at the end of the test.
 type Server struct {
 	*httptest.Server
 	Faults faults.Faults
@@ -50,23 +50,23 @@ type Server struct {
 	t   testing.TB
 	key *rsa.PrivateKey
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	buckets    map[string]map[string]Object
 	generation int64
-	tokens     map[string]string // what each token may do: the scope that it was asked for
+	tokens     map[string]string // scopes by token
 	requests   []string
-	bodies     []string // of requests for tokens
-	failures   []int    // statuses of the next answers; 0 lets one through
-	lose       bool     // the next answer is lost after the request was carried out
+	bodies     []string // the bodies of requests for tokens
+	failures   []int    // statuses of the next responses; 0 executes the request
+	lose       bool     // whether the next request is executed and its response lost
 	before     func(method, name string)
-	emulator   bool // requests have to come without a token
+	emulator   bool // whether requests with a token are an error
 	projects   []string
 }
 
 // New starts a server with buckets.
 func New(t testing.TB, buckets ...string) *Server { return start(t, false, buckets) }
 
-// NewTLS starts a server that speaks HTTPS, for services whose addresses cannot be set.
+// NewTLS starts a server with HTTPS, for services whose addresses cannot be configured.
 func NewTLS(t testing.TB, buckets ...string) *Server { return start(t, true, buckets) }
 
 func start(t testing.TB, tls bool, buckets []string) *Server {
@@ -87,10 +87,10 @@ func start(t testing.TB, tls bool, buckets []string) *Server {
 	return s
 }
 
-// Endpoint is the address of the JSON API.
+// Endpoint returns the URL of the JSON API.
 func (s *Server) Endpoint() string { return s.URL + "/storage/v1/" }
 
-// Requests returns what was asked so far, as "METHOD PATH?QUERY".
+// Requests returns the requests until now, as "METHOD PATH?QUERY".
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,43 +104,43 @@ func (s *Server) Exchanges() []string {
 	return slices.Clone(s.bodies)
 }
 
-// Fail has the next requests answered with these statuses; 0 lets one through.
+// Fail sets the statuses of the next responses; a request with the status 0 is executed.
 func (s *Server) Fail(statuses ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures = statuses
 }
 
-// LoseAnswer carries the next request out, and answers 503 as a proxy would whose connection broke.
+// LoseAnswer makes the server execute the next request and respond with 503, like a proxy that loses its connection.
 func (s *Server) LoseAnswer() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lose = true
 }
 
-// Before has f called before each request about an object; f may call Remove and Put.
+// Before sets a function that is called before each request about an object; it may call Remove and Put.
 func (s *Server) Before(f func(method, name string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = f
 }
 
-// Emulate has the server be an emulator: it takes requests without a token alone, so that none gets there.
+// Emulate makes the server an emulator, which rejects requests with a token: no token may be sent to an emulator.
 func (s *Server) Emulate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.emulator = true
 }
 
-// Projects returns the projects that the requests with a token were to be charged to, without repetitions; empty for
-// that of the credentials.
+// Projects returns the billing projects of the requests with a token, without repetitions; "" means the project of the
+// credentials.
 func (s *Server) Projects() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Compact(slices.Clone(s.projects))
 }
 
-// Object returns what is stored.
+// Object returns a stored object.
 func (s *Server) Object(bucket, name string) (Object, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *Server) Object(bucket, name string) (Object, bool) {
 	return o, ok
 }
 
-// Put stores an object, as somebody else would, and returns its generation.
+// Put stores an object, like another client, and returns its generation.
 func (s *Server) Put(bucket, name string, data []byte) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,14 +157,14 @@ func (s *Server) Put(bucket, name string, data []byte) int64 {
 	return s.generation
 }
 
-// Remove deletes an object, as somebody else would.
+// Remove deletes an object, like another client.
 func (s *Server) Remove(bucket, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.buckets[bucket], name)
 }
 
-// ServiceAccount returns the JSON text of a key of a service account that gets its tokens from this server.
+// ServiceAccount returns the JSON key file of a service account that gets its tokens from this server.
 func (s *Server) ServiceAccount() string {
 	var err error
 	if s.key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
@@ -248,7 +248,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, body []byte) {
 	s.storage(w, r, body)
 }
 
-// exchange gives a token for an assertion that the service account has signed.
+// exchange issues a token for an assertion that the service account has signed.
 func (s *Server) exchange(w http.ResponseWriter, r *http.Request, body []byte) {
 	s.bodies = append(s.bodies, string(body))
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
@@ -273,7 +273,7 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request, body []byte) {
 	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":3599}`, token)
 }
 
-// impersonate gives a token of another service account to who may do everything.
+// impersonate issues a token of another service account to a client that has the scope for all services.
 func (s *Server) impersonate(w http.ResponseWriter, scope, account string, body []byte) {
 	s.bodies = append(s.bodies, account+" "+string(body))
 	var in struct{ Scope []string }

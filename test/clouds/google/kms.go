@@ -11,20 +11,20 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// KMSEndpoint is the address of the key service.
+// KMSEndpoint returns the URL of Cloud KMS.
 func (s *Server) KMSEndpoint() string { return s.URL + "/kms/v1/" }
 
-// kmsMethod precedes the names of the key service's methods in the paths of gRPC calls.
+// kmsMethod is the beginning of the paths of gRPC calls to Cloud KMS.
 const kmsMethod = "/google.cloud.kms.v1.KeyManagementService/"
 
-// The codes of gRPC that the key service answers.
+// The gRPC codes of Cloud KMS.
 const (
 	grpcOK              = 0
 	grpcInvalidArgument = 3
 	grpcNotFound        = 5
 )
 
-// kms answers the two calls on a key, with JSON.
+// kms handles the two calls on a key with JSON.
 func (s *Server) kms(w http.ResponseWriter, r *http.Request, scope string, body []byte) {
 	if !mayUseKeys(scope) {
 		refuse(w, http.StatusForbidden, "forbidden", "Request had insufficient authentication scopes.")
@@ -46,8 +46,8 @@ func (s *Server) kms(w http.ResponseWriter, r *http.Request, scope string, body 
 	}
 }
 
-// kmsOverGRPC answers the same calls in gRPC, in which OpenTofu makes them. The messages of both calls have the key's
-// name in field 1 and the bytes in field 2, and the answer of Decrypt has the bytes in field 1.
+// kmsOverGRPC handles the same calls with gRPC, which OpenTofu uses. The requests of both calls have the key's name in
+// field 1 and the data in field 2; the response of Decrypt has the data in field 1.
 func (s *Server) kmsOverGRPC(w http.ResponseWriter, method, scope string, body []byte) {
 	w.Header().Set("Content-Type", "application/grpc")
 	w.Header().Set("Trailer", "Grpc-Status, Grpc-Message")
@@ -63,7 +63,7 @@ func (s *Server) kmsOverGRPC(w http.ResponseWriter, method, scope string, body [
 	}
 	switch text, own := unwrap(name, data); {
 	case !ok || !mayUseKeys(scope):
-		end(grpcInvalidArgument, "the request is not understood, or its token has another scope")
+		end(grpcInvalidArgument, "the request is invalid, or its token has another scope")
 	case !isKey(name):
 		end(grpcNotFound, "CryptoKey "+name+" not found.")
 	case method == "Encrypt":
@@ -77,7 +77,7 @@ func (s *Server) kmsOverGRPC(w http.ResponseWriter, method, scope string, body [
 
 // keyRequest reads the one message of a gRPC call.
 func keyRequest(frame []byte) (name string, data []byte, ok bool) {
-	const header = 5 // whether the message is compressed, and its length
+	const header = 5 // one byte for the compression, four for the length of the message
 	if len(frame) < header || frame[0] != 0 {
 		return "", nil, false
 	}
@@ -114,15 +114,15 @@ func mayUseKeys(scope string) bool {
 
 func isKey(name string) bool { return strings.HasPrefix(name, "projects/p/") }
 
-// wrap encrypts for the fake's purposes: the name of the key, and the bytes turned over.
-func wrap(key string, text []byte) []byte { return append([]byte(key+":"), turned(text)...) }
+// wrap returns the fake's ciphertext: the name of the key, and the data with inverted bits.
+func wrap(key string, text []byte) []byte { return append([]byte(key+":"), inverted(text)...) }
 
 func unwrap(key string, wrapped []byte) (text []byte, ok bool) {
 	inner, ok := bytes.CutPrefix(wrapped, []byte(key+":"))
-	return turned(inner), ok
+	return inverted(inner), ok
 }
 
-func turned(b []byte) []byte {
+func inverted(b []byte) []byte {
 	out := make([]byte, len(b))
 	for i := range b {
 		out[i] = b[i] ^ 0xff

@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-// storage answers the calls of Cloud Storage.
+// storage handles the calls of Cloud Storage.
 func (s *Server) storage(w http.ResponseWriter, r *http.Request, body []byte) {
 	for prefix, serve := range map[string]func(http.ResponseWriter, *http.Request, string, string, []byte){
 		"/upload/storage/v1/b/": s.upload, "/storage/v1/b/": s.object,
@@ -60,7 +60,7 @@ func (s *Server) storage(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 }
 
-// keyOf returns the customer's key that a request carries; ok is false when its parts contradict each other.
+// keyOf returns the customer-supplied key of a request; ok is false if its headers contradict each other.
 func keyOf(r *http.Request) (key string, ok bool) {
 	key = r.Header.Get("X-Goog-Encryption-Key")
 	sum, algorithm := r.Header.Get("X-Goog-Encryption-Key-Sha256"), r.Header.Get("X-Goog-Encryption-Algorithm")
@@ -78,7 +78,7 @@ func crc(data []byte) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))
 }
 
-// media answers with the content. The customer's key has to be the one that it was stored with.
+// media sends the content of an object. The request must have the customer-supplied key with which it was stored.
 func media(w http.ResponseWriter, r *http.Request, o Object) {
 	if key, ok := keyOf(r); !ok || key != o.Customer {
 		refuse(w, http.StatusBadRequest, "customerEncryptionKeyIsIncorrect", "The target object is encrypted by a "+
@@ -97,7 +97,7 @@ func media(w http.ResponseWriter, r *http.Request, o Object) {
 	_, _ = w.Write(o.Data)
 }
 
-// describe answers with what is known of an object. Its check sums need the key of an encrypted one.
+// describe sends the description of an object. The checksums of an encrypted object require its key.
 func describe(w http.ResponseWriter, bucket, name string, o Object, key string) {
 	out := map[string]any{
 		"kind": "storage#object", "bucket": bucket, "name": name, "generation": strconv.FormatInt(o.Generation, 10),
@@ -111,13 +111,13 @@ func describe(w http.ResponseWriter, bucket, name string, o Object, key string) 
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// holds tells whether the precondition of a request holds for what is there.
+// holds reports whether the precondition of a request holds for what is there.
 func holds(r *http.Request, o Object) bool {
 	want := r.URL.Query().Get("ifGenerationMatch")
 	return want == "" || want == strconv.FormatInt(o.Generation, 10)
 }
 
-// object answers the calls about one object, and the listing where no object is named.
+// object handles the calls about one object, or lists the objects if the name is empty.
 func (s *Server) object(w http.ResponseWriter, r *http.Request, bucket, name string, _ []byte) {
 	o, ok := s.buckets[bucket][name]
 	query := r.URL.Query()
@@ -151,19 +151,19 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request, bucket, name str
 	}
 }
 
-// upload stores what a multipart request carries.
+// upload stores the object of a multipart request.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request, bucket, _ string, body []byte) {
 	bad := func(message string) { refuse(w, http.StatusBadRequest, "invalid", message) }
 	_, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || r.Method != http.MethodPost || r.URL.Query().Get("uploadType") != "multipart" {
-		bad("Only multipart uploads are understood here.")
+		bad("Only multipart uploads are supported.")
 		return
 	}
 	parts := multipart.NewReader(bytes.NewReader(body), params["boundary"])
 	var about struct{ Name, ContentType, CRC32C string }
 	part, err := parts.NextPart()
 	if err != nil || json.NewDecoder(part).Decode(&about) != nil || about.Name == "" {
-		bad("The first part is no description of an object.")
+		bad("The first part is not a description of an object.")
 		return
 	}
 	part, err = parts.NextPart()
@@ -198,7 +198,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, bucket, _ string
 	}
 }
 
-// list answers two objects at a time, so that clients have to ask for more.
+// list lists the objects in pages of two, so that clients have to request several pages.
 func list(w http.ResponseWriter, bucket map[string]Object, query url.Values) {
 	var names, prefixes []string
 	for n := range bucket {

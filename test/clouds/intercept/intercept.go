@@ -1,5 +1,5 @@
-// Package intercept is a proxy for tests: a program that is told to use it reaches one handler under every host name,
-// with TLS and without. So fakes of services can be asked under the names that the services really have.
+// Package intercept is a proxy for tests. A program that uses it reaches one handler under every host name, with TLS
+// and without, so that a fake can be reached under the real name of its service.
 package intercept
 
 import (
@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// Proxy is a running proxy. It ends with the test.
+// Proxy is a running proxy. It is closed at the end of the test.
 type Proxy struct {
 	server   *httptest.Server
 	tunnels  *http.Server
@@ -32,7 +32,7 @@ type Proxy struct {
 	key      *ecdsa.PrivateKey
 	file     string
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	certs map[string]*tls.Certificate
 }
 
@@ -63,7 +63,7 @@ func New(t testing.TB, h http.Handler) *Proxy {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = p.tunnels.Serve(p.incoming) // it ends when the proxy is closed
+		_ = p.tunnels.Serve(p.incoming) // returns when the proxy is closed
 	}()
 	p.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect {
@@ -85,7 +85,8 @@ func (p *Proxy) Env() map[string]string {
 	return map[string]string{"HTTPS_PROXY": p.server.URL, "HTTP_PROXY": p.server.URL, "SSL_CERT_FILE": p.file}
 }
 
-// tunnel hands the connection to the handler, as the host that the client names in its greeting.
+// tunnel ends the TLS of a connection with a certificate for the host in the client's greeting, and passes the
+// connection to the handler.
 func (p *Proxy) tunnel(w http.ResponseWriter) {
 	conn, rw, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -101,7 +102,7 @@ func (p *Proxy) tunnel(w http.ResponseWriter) {
 	overHTTP2 := config.Clone()
 	overHTTP2.NextProtos = []string{"h2"}
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		if slices.Equal(hello.SupportedProtos, overHTTP2.NextProtos) { // gRPC knows no other
+		if slices.Equal(hello.SupportedProtos, overHTTP2.NextProtos) { // gRPC supports only HTTP/2
 			return overHTTP2, nil
 		}
 		return nil, nil
@@ -114,7 +115,7 @@ func (p *Proxy) tunnel(w http.ResponseWriter) {
 	}
 }
 
-// certificate returns one for a host.
+// certificate returns a certificate for a host.
 func (p *Proxy) certificate(host string) (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +127,7 @@ func (p *Proxy) certificate(host string) (*tls.Certificate, error) {
 		DNSNames:  []string{host},
 		NotBefore: p.ca.NotBefore, NotAfter: p.ca.NotAfter, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	if host == "" { // a client that names an address says no host
+	if host == "" { // a client that connects to an IP address does not send a host
 		of.DNSNames, of.IPAddresses = nil, []net.IP{net.IPv4(127, 0, 0, 1)}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, of, p.ca, &p.key.PublicKey, p.key)
@@ -137,7 +138,7 @@ func (p *Proxy) certificate(host string) (*tls.Certificate, error) {
 	return p.certs[host], nil
 }
 
-// buffered is a connection of which a server has read ahead.
+// buffered is a connection whose first bytes are in a buffer already.
 type buffered struct {
 	net.Conn
 	r *bufio.Reader
@@ -145,7 +146,7 @@ type buffered struct {
 
 func (b buffered) Read(p []byte) (int, error) { return b.r.Read(p) }
 
-// listener accepts the connections that it is given.
+// listener is a net.Listener that accepts the connections from a channel.
 type listener struct {
 	conns  chan net.Conn
 	closed chan struct{}

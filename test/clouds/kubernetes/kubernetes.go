@@ -1,8 +1,8 @@
 // Package kubernetes is a fake of the calls that engines make to the API server of a Kubernetes cluster: secrets and
 // leases, one by one and as lists.
 //
-// It keeps the server's conditions: resource versions (409), names that are taken (409), selectors of labels, the limit
-// of a secret, preconditions of deletions. It is written from the public documentation, for these calls alone.
+// It implements conflicts of resource versions and names (409), label selectors, the maximum size of a secret, and
+// preconditions of deletions. It is written from the public documentation, for these calls alone.
 package kubernetes
 
 import (
@@ -22,25 +22,25 @@ import (
 	"github.com/millipede-iac/millipede/test/clouds/faults"
 )
 
-// The credentials that a server takes.
+// The credentials that the server accepts.
 const (
 	Token    = "the-bearer-token"
 	Username = "someone"
 	Password = "the-password"
 )
 
-// maxSecret is how much data there may be in a secret.
+// maxSecret is the maximum size of the data of a secret, in bytes.
 const maxSecret = 1 << 20
 
-// Object is an object as JSON has it.
+// Object is an object of the API, as decoded JSON.
 type Object = map[string]any
 
-// Server is a running server, over TLS. It ends with the test.
+// Server is a running server with TLS. It is closed at the end of the test.
 type Server struct {
 	*httptest.Server
 	Faults faults.Faults
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	objects  map[string]Object
 	version  int
 	requests []string
@@ -57,35 +57,35 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// Before has a function called ahead of each request that is answered; it may use the server.
+// Before sets a function that is called before each request that is executed; it may use the server.
 func (s *Server) Before(f func(method, path string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = f
 }
 
-// Fail has the next requests answered with these statuses.
+// Fail sets the statuses of the next responses.
 func (s *Server) Fail(statuses ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures = statuses
 }
 
-// Requests returns what was asked so far, as "METHOD NAME".
+// Requests returns the requests until now, as "METHOD NAME".
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Acting returns the headers of the last request by which it was to be executed as another user.
+// Acting returns the headers of the last request that asked for impersonation.
 func (s *Server) Acting() http.Header {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.acting.Clone()
 }
 
-// Get returns an object, by the end of its path; nil when there is none.
+// Get returns the object whose path has the given end; nil if there is none.
 func (s *Server) Get(path string) Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *Server) Get(path string) Object {
 	return nil
 }
 
-// Put stores an object below the path of a collection, as somebody else would.
+// Put stores an object in a collection, like another client.
 func (s *Server) Put(collection string, o Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(s.failures) > 0 {
 		code := s.failures[0]
 		s.failures = s.failures[1:]
-		refuse(w, code, "Failure", "as the test wants it")
+		refuse(w, code, "Failure", "injected by the test")
 		return
 	}
 	user, password, basic := r.BasicAuth()
@@ -176,7 +176,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "Unauthorized", "Unauthorized")
 		return
 	}
-	parts := strings.Split(path, "/") // "", api, v1, namespaces, NS, secrets[, NAME], or with one more in front
+	parts := strings.Split(path, "/") // "", api, v1, namespaces, NS, secrets[, NAME]; paths of apis have one part more
 	at := slices.Index(parts, "namespaces")
 	if at < 0 || len(parts) < at+3 || parts[at+2] != "secrets" && parts[at+2] != "leases" {
 		refuse(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource")
@@ -206,7 +206,7 @@ func (s *Server) collection(w http.ResponseWriter, r *http.Request, path string,
 			kind, version = "LeaseList", "coordination.k8s.io/v1"
 		}
 		list := Object{}
-		// Pages of two at most, so that every client has to go on.
+		// Pages have at most two objects, so that every client has to request several.
 		from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 		to := len(items)
 		if r.URL.Query().Get("limit") != "" {
@@ -241,7 +241,7 @@ func (s *Server) paths(collection string) []string {
 	return all
 }
 
-// chosen tells whether an object has the labels that a selector of equalities asks for.
+// chosen reports whether an object has the labels of a selector, which may contain only equalities.
 func chosen(o Object, selector string) bool {
 	labels, _ := metadata(o)["labels"].(map[string]any)
 	for term := range strings.SplitSeq(selector, ",") {
@@ -253,7 +253,7 @@ func chosen(o Object, selector string) bool {
 	return true
 }
 
-// valid reads an object that a request brings, and refuses what the server would refuse.
+// valid decodes the object of a request, and reports the errors that the real server reports.
 func (s *Server) valid(w http.ResponseWriter, path string, body []byte) (Object, bool) {
 	var o Object
 	err := json.Unmarshal(body, &o)
@@ -308,7 +308,7 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request, path string, bod
 		answer(w, http.StatusOK, s.store(path, o))
 	case http.MethodDelete:
 		var options struct{ Preconditions struct{ UID string } }
-		_ = json.Unmarshal(body, &options) // no body is lawful
+		_ = json.Unmarshal(body, &options) // the body may be empty
 		if u := options.Preconditions.UID; u != "" && u != metadata(old)["uid"] {
 			refuse(w, http.StatusConflict, "Conflict", "the UID in the precondition does not match")
 			return

@@ -7,12 +7,13 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// magic begins what official clients send for the types that they know, instead of JSON.
+// magic is the beginning of an object in protobuf. Official clients send the types that they know in this format
+// instead of JSON.
 var magic = []byte("k8s\x00")
 
-var errCoded = errors.New("the request is not coded as Kubernetes codes objects")
+var errCoded = errors.New("the object is not encoded like Kubernetes objects")
 
-// fromProtobuf reads a lease in the binary form: an envelope with the type and the object.
+// fromProtobuf decodes a lease from protobuf: an envelope with the type and the object.
 func fromProtobuf(body []byte) (Object, error) {
 	rest, ok := bytes.CutPrefix(body, magic)
 	envelope, err := fields(rest)
@@ -59,7 +60,7 @@ func fromProtobuf(body []byte) (Object, error) {
 	return o, nil
 }
 
-// fields returns the fields of a message that hold bytes, by their numbers.
+// fields returns the fields of a message whose values are bytes, by number.
 func fields(message []byte) (map[protowire.Number][][]byte, error) {
 	all := map[protowire.Number][][]byte{}
 	for len(message) > 0 {

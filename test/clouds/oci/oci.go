@@ -1,6 +1,6 @@
-// Package oci is a fake OCI registry: manifests, tags in pages, blobs, and both ways to sign in.
+// Package oci is a fake OCI registry: manifests, pages of tags, blobs, and authentication with passwords and tokens.
 //
-// It is written from the distribution specification of the Open Container Initiative, for reading alone.
+// It is written from the distribution specification of the Open Container Initiative, and supports only reading.
 package oci
 
 import (
@@ -18,30 +18,30 @@ import (
 	"testing"
 )
 
-// The credentials that the server takes, when it asks for any.
+// The credentials that the server accepts, if it requires any.
 const (
 	User     = "somebody"
 	Password = "s3cret-of-a-registry"
 	token    = "token-of-a-registry"
 )
 
-// Auth is how clients sign in.
+// Auth is how clients authenticate.
 type Auth byte
 
-// The ways.
+// The kinds of authentication.
 const (
 	Open   Auth = iota // everybody may read
-	Basic              // with each request
-	Bearer             // by a token that is given for name and password
+	Basic              // each request has a name and a password
+	Bearer             // each request has a token that the registry has issued for a name and a password
 )
 
-// Server is a running registry, with TLS. It ends with the test.
+// Server is a running registry, with TLS. It is closed at the end of the test.
 type Server struct {
 	*httptest.Server
 	t    testing.TB
 	auth Auth
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	content  map[string][]byte
 	types    map[string]string
 	tags     map[string]map[string]string // digests by repository and tag
@@ -65,15 +65,15 @@ func New(t testing.TB, auth Auth) *Server {
 	return s
 }
 
-// Host is the registry's name in addresses.
+// Host returns the host of the registry in addresses.
 func (s *Server) Host() string { return strings.TrimPrefix(s.URL, "https://") }
 
-// WriteCertificate writes the certificate that clients have to trust.
+// WriteCertificate writes the certificate that clients have to trust to a file.
 func (s *Server) WriteCertificate(name string) error {
 	return os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600)
 }
 
-// Elsewhere has blobs come from another host, to which the registry redirects.
+// Elsewhere makes the registry redirect requests for blobs to another host.
 func (s *Server) Elsewhere() {
 	other := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -91,28 +91,28 @@ func (s *Server) Elsewhere() {
 	s.redirect = other
 }
 
-// Leaked returns the credentials that the other host was sent.
+// Leaked returns the credentials that clients have sent to the other host.
 func (s *Server) Leaked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.leaked
 }
 
-// Requests returns what was asked so far, as "METHOD PATH?QUERY".
+// Requests returns the requests until now, as "METHOD PATH?QUERY".
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Fail has the next requests answered with these statuses; 0 lets one through.
+// Fail sets the statuses of the next responses; a request with the status 0 is executed.
 func (s *Server) Fail(statuses ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures = statuses
 }
 
-// Descriptor is what manifests say of blobs and other manifests.
+// Descriptor describes a blob or a manifest, as in a manifest.
 type Descriptor map[string]any
 
 // Blob stores a blob.
@@ -125,7 +125,7 @@ func (s *Server) Blob(mediaType string, data []byte) Descriptor {
 	return Descriptor{"mediaType": mediaType, "digest": digest, "size": len(data)}
 }
 
-// Corrupt changes what is stored under a descriptor's digest.
+// Corrupt changes the stored content of a descriptor, so that its digest is wrong.
 func (s *Server) Corrupt(d Descriptor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,8 +134,7 @@ func (s *Server) Corrupt(d Descriptor) {
 	s.content[d["digest"].(string)] = data
 }
 
-// Manifest stores a manifest with the layers (or, of an index, the manifests) in entries, and tags it unless tag is
-// empty.
+// Manifest stores a manifest or an index, whose layers or manifests are the entries, and tags it unless tag is empty.
 func (s *Server) Manifest(repository, tag, mediaType, artifactType string, entries ...Descriptor) Descriptor {
 	m := map[string]any{"schemaVersion": 2, "mediaType": mediaType, "artifactType": artifactType}
 	if strings.Contains(mediaType, "index") {
@@ -265,7 +264,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	refuse(w, http.StatusNotFound, "NAME_UNKNOWN")
 }
 
-// list answers with two tags at a time.
+// list lists tags in pages of two.
 func (s *Server) list(w http.ResponseWriter, r *http.Request, repository string) {
 	var names []string
 	for name := range s.tags[repository] {

@@ -1,8 +1,8 @@
 // Package tencent is a fake of the calls that Millipede and OpenTofu make to Tencent Cloud: its object store, tags, and
 // roles.
 //
-// It refuses requests whose signature is not right. It is written from the public documentation of the services, for
-// these calls alone. It is reached through test/clouds/intercept.
+// It rejects requests with a wrong signature. It is written from the public documentation of the services, for these
+// calls alone. Clients reach it through test/clouds/intercept.
 package tencent
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/millipede-iac/millipede/test/clouds/intercept"
 )
 
-// What the server takes.
+// The names and credentials that the server accepts.
 const (
 	KeyID   = "AKIDexample"
 	Secret  = "the secret of the key"
@@ -37,22 +37,22 @@ const (
 	Region  = "ap-guangzhou"
 )
 
-// Object is what is stored under a name.
+// Object is a stored object.
 type Object struct {
 	Data   []byte
-	Header http.Header // of the request that stored it
+	Header http.Header // the headers of the request that stored it
 }
 
-// Server is a running server. It ends with the test.
+// Server is a running server. It is closed at the end of the test.
 type Server struct {
 	*intercept.Proxy
 	Faults faults.Faults
 
 	t testing.TB
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	objects  map[string]Object
-	tags     map[string]bool // by value
+	tags     map[string]bool // the values of the tags that exist
 	requests []string
 	failures []int
 }
@@ -64,22 +64,22 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// Fail has the next requests answered with these statuses. 0 lets one through; one with a minus is carried out, and its
-// answer is the status.
+// Fail sets the statuses of the next responses. A request with the status 0 is executed. A request with a negative
+// status is executed, and the response has the absolute value instead of the result.
 func (s *Server) Fail(statuses ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures = statuses
 }
 
-// Requests returns what was asked so far, as "METHOD HOST PATH?QUERY OPERATION".
+// Requests returns the requests until now, as "METHOD HOST PATH?QUERY OPERATION".
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Object returns what is stored.
+// Object returns a stored object.
 func (s *Server) Object(name string) (Object, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *Server) Object(name string) (Object, bool) {
 	return o, ok
 }
 
-// Put stores an object, as somebody else would; nil removes it.
+// Put stores an object, like another client; with nil data it deletes the object.
 func (s *Server) Put(name string, data []byte, sum string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,14 +98,14 @@ func (s *Server) Put(name string, data []byte, sum string) {
 	s.objects[name] = Object{Data: data, Header: http.Header{"X-Cos-Meta-Md5": {sum}}}
 }
 
-// Tags returns the values of the tags that there are.
+// Tags returns the values of all tags.
 func (s *Server) Tags() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.tags))
 }
 
-// SetTag makes a tag, as somebody else would.
+// SetTag creates a tag, like another client.
 func (s *Server) SetTag(value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 }
 
-// secret returns the secret of a key, which has to come with its token.
+// secret returns the secret of a key; the request must also have the token of the key.
 func secret(id, token string) string {
 	switch {
 	case id == KeyID && token == "":
@@ -166,7 +166,7 @@ func secret(id, token string) string {
 	return ""
 }
 
-// api answers about tags and roles.
+// api handles requests about tags and roles.
 func (s *Server) api(w http.ResponseWriter, r *http.Request, body []byte) {
 	service, _, _ := strings.Cut(r.Host, ".")
 	_, id, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
@@ -179,7 +179,7 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 	var in struct{ TagKey, TagValue, RoleArn, Policy string }
 	if err := json.Unmarshal(body, &in); err != nil {
-		s.t.Errorf("a request: %v", err)
+		s.t.Errorf("decoding a request: %v", err)
 	}
 	switch operation := r.Header.Get("X-Tc-Action"); {
 	case operation == "CreateTag" && s.tags[in.TagValue]:
@@ -224,7 +224,7 @@ func refuse(w http.ResponseWriter, status int, code string) {
 		code)
 }
 
-// signed signs the request once more, and compares.
+// signed signs the request itself, and compares the signatures.
 func (s *Server) signed(r *http.Request) bool {
 	parts, err := url.ParseQuery(strings.ReplaceAll(r.Header.Get("Authorization"), ";", "%3B"))
 	if err != nil {
@@ -251,7 +251,7 @@ func (s *Server) signed(r *http.Request) bool {
 	return parts.Get("q-signature") == want
 }
 
-// store answers about objects.
+// store handles requests about objects.
 func (s *Server) store(w http.ResponseWriter, r *http.Request, body []byte, bucket string) {
 	if !s.signed(r) {
 		refuse(w, http.StatusForbidden, "SignatureDoesNotMatch")
@@ -263,7 +263,7 @@ func (s *Server) store(w http.ResponseWriter, r *http.Request, body []byte, buck
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	o, there := s.objects[name]
-	sum := func(data []byte) { // clients compare it
+	sum := func(data []byte) { // clients check this checksum
 		w.Header().Set("X-Cos-Hash-Crc64ecma", fmt.Sprint(crc64.Checksum(data, crc64.MakeTable(crc64.ECMA))))
 	}
 	switch {
@@ -284,7 +284,7 @@ func (s *Server) store(w http.ResponseWriter, r *http.Request, body []byte, buck
 	}
 }
 
-// list answers about the objects, two at a time unless a client asks for all, so that clients have to ask for more.
+// list lists the objects. A request with max-keys gets pages of two, so that clients have to request several pages.
 func list(w http.ResponseWriter, objects map[string]Object, query url.Values) {
 	type content struct{ Key string }
 	var answer struct {
@@ -297,7 +297,7 @@ func list(w http.ResponseWriter, objects map[string]Object, query url.Values) {
 		if !strings.HasPrefix(name, query.Get("prefix")) || name <= query.Get("marker") {
 			continue
 		}
-		// OpenTofu reads one page, and names no size.
+		// OpenTofu does not send max-keys, and reads only one page.
 		if len(answer.Contents) == 2 && query.Has("max-keys") {
 			answer.IsTruncated, answer.NextMarker = true, answer.Contents[1].Key
 			break

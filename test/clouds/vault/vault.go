@@ -1,7 +1,7 @@
 // Package vault is a fake of the calls that Millipede and OpenTofu make to OpenBao and to HashiCorp Vault: the data
 // keys of the transit engine.
 //
-// It is written from the public documentation of the engine, for these calls alone. Its encryption is none.
+// It is written from the public documentation of the engine, for these calls alone. It does not encrypt anything.
 package vault
 
 import (
@@ -19,19 +19,19 @@ import (
 	"testing"
 )
 
-// Token is the token that the server takes.
+// Token is the token that the server accepts.
 const Token = "s.fake-token-of-a-test"
 
-// Server is a running server. It ends with the test.
+// Server is a running server. It is closed at the end of the test.
 type Server struct {
 	*httptest.Server
 	t testing.TB
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	keys     map[string]bool
 	requests []string
 	headers  []http.Header
-	failures []int // statuses of the next answers; 0 lets one through
+	failures []int // statuses of the next responses; 0 executes the request
 }
 
 // New starts a server whose engine "transit" has keys.
@@ -45,7 +45,7 @@ func New(t testing.TB, keys ...string) *Server {
 	return s
 }
 
-// Requests returns what was asked so far, as "METHOD PATH".
+// Requests returns the requests until now, as "METHOD PATH".
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,10 +59,11 @@ func (s *Server) Header() http.Header {
 	return s.headers[len(s.headers)-1]
 }
 
-// Hangs is the status of an answer that never comes.
+// Hangs is the status of a response that is never sent.
 const Hangs = -1
 
-// Fail has the next requests answered with these statuses; 0 lets one through, Hangs leaves one without an answer.
+// Fail sets the statuses of the next responses. A request with the status 0 is executed, and one with Hangs gets no
+// response.
 func (s *Server) Fail(statuses ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +103,7 @@ func refuse(w http.ResponseWriter, status int, text string) {
 	_ = json.NewEncoder(w).Encode(map[string][]string{"errors": {text}})
 }
 
-// transit answers the two calls on a key. What it takes for the key's name is escaped once more in the path.
+// transit handles the two calls on a key. The key's name is escaped twice in the path.
 func (s *Server) transit(w http.ResponseWriter, r *http.Request, body []byte) {
 	call, ok := strings.CutPrefix(r.URL.Path, "/v1/transit/")
 	name := call[strings.LastIndex(call, "/")+1:]
@@ -130,7 +131,7 @@ func (s *Server) transit(w http.ResponseWriter, r *http.Request, body []byte) {
 		key := make([]byte, in.Bits/8)
 		_, _ = rand.Read(key)
 		answer(w, map[string]string{"plaintext": base64.StdEncoding.EncodeToString(key),
-			"ciphertext": prefix + turned(key)})
+			"ciphertext": prefix + inverted(key)})
 	case "decrypt":
 		text, ok := strings.CutPrefix(in.Ciphertext, prefix)
 		key, err := base64.StdEncoding.DecodeString(text)
@@ -138,14 +139,14 @@ func (s *Server) transit(w http.ResponseWriter, r *http.Request, body []byte) {
 			refuse(w, http.StatusBadRequest, "cipher: message authentication failed")
 			return
 		}
-		plain, _ := base64.StdEncoding.DecodeString(turned(key))
+		plain, _ := base64.StdEncoding.DecodeString(inverted(key))
 		answer(w, map[string]string{"plaintext": base64.StdEncoding.EncodeToString(plain)})
 	default:
 		refuse(w, http.StatusNotFound, fmt.Sprintf("no handler for route %q", operation))
 	}
 }
 
-func turned(key []byte) string {
+func inverted(key []byte) string {
 	out := make([]byte, len(key))
 	for i, b := range key {
 		out[i] = b ^ 0xff
