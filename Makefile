@@ -75,7 +75,7 @@ people: ## twenty people use one service for ten minutes, over 40 workspaces; a 
 	$(GO) test ./test/system -count=1 -timeout=1h -v -run ManyPeople -people=20 -workspaces=40 -lasting=10m
 
 watching: ## 20,000 objects are read every 10 minutes beside applies; OBJECTS=N, PERIOD=DURATION, BEHIND=N
-	$(GO) test ./test/system -count=1 -timeout=3h -v -run AppliesBesideWatching \
+	$(GO) test ./test/system -count=1 -timeout=3h -v -run WatchingDoesNotSlow \
 		-watched=$(OBJECTS) -period=$(PERIOD) -behind=$(BEHIND) -applied=250 -applies=5 -slower=5
 
 fault-large: ## apply 2,000 resources while coordinator and workers are killed

@@ -16,21 +16,21 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// fleetOf are machines whose names begin with a workspace's.
+// fleetOf is a configuration of machines whose names begin with the name of a workspace.
 func fleetOf(workspace string, count, ms int) string {
 	return strings.ReplaceAll(site.Slow(count, ms), `"a-$`, `"`+workspace+`-$`)
 }
 
-// writers change a service until they are stopped, and remember what it has answered.
+// writers write to a service until they are stopped, and record which writes it has acknowledged.
 type writers struct {
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	variables []string
 	serial    int
 	stopped   bool
 	group     sync.WaitGroup
 }
 
-// acknowledged returns what was answered until now.
+// acknowledged returns the writes that were acknowledged until now.
 func (w *writers) acknowledged() (variables []string, serial int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,14 +50,14 @@ func (w *writers) stop() {
 	w.group.Wait()
 }
 
-// setVariables makes variables of a workspace, one after the other.
+// setVariables creates variables of a workspace, one after the other.
 func (w *writers) setVariables(t *testing.T, v *site.Service, space *client.Workspace, prefix string) {
 	category := client.CategoryEnv
 	for i := 0; !w.over(); i++ {
 		name := fmt.Sprintf("%s_%d", prefix, i)
 		if _, err := v.Client.Variables.Create(t.Context(), space.ID, client.VariableCreateOptions{Key: &name,
 			Value: &name, Category: &category}); err != nil {
-			t.Errorf("a variable was refused: %v", err)
+			t.Errorf("creating a variable: %v", err)
 			return
 		}
 		w.mu.Lock()
@@ -66,7 +66,7 @@ func (w *writers) setVariables(t *testing.T, v *site.Service, space *client.Work
 	}
 }
 
-// writeState writes version after version of a state over HTTP.
+// writeState writes one version of a state after the other, with the protocol of the http backend.
 func (w *writers) writeState(t *testing.T, v *site.Service) {
 	for serial := 1; !w.over(); serial++ {
 		text := fmt.Sprintf(`{"version":4,"serial":%d,"lineage":"l","outputs":{},"resources":[],"pad":%q}`, serial,
@@ -80,7 +80,7 @@ func (w *writers) writeState(t *testing.T, v *site.Service) {
 		r.SetBasicAuth("any", v.Token)
 		answer, err := v.HTTP.Do(r)
 		if err != nil || answer.StatusCode != http.StatusOK {
-			t.Errorf("a state was refused: %v, %v", err, answer)
+			t.Errorf("writing a state: %v, %v", err, answer)
 			return
 		}
 		answer.Body.Close()
@@ -90,8 +90,9 @@ func (w *writers) writeState(t *testing.T, v *site.Service) {
 	}
 }
 
-// A service had no backup but a copy of its directory after it was stopped. Later, one that was restored went on with
-// what the backup had under way, which the old one had ended after it: all machines of a workspace were made twice.
+// The only backup of a service was a copy of its directory after it had stopped. When backups of a running service
+// existed, a restored service continued the runs of the backup, although the old service had finished them after the
+// backup: all machines of a workspace were created twice.
 func TestABackupUnderLoadHasEveryAcknowledgedWriteElsewhere(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, "")
@@ -111,7 +112,7 @@ func TestABackupUnderLoadHasEveryAcknowledgedWriteElsewhere(t *testing.T) {
 		load.group.Go(func() { load.setVariables(t, v, spaces[name], fmt.Sprintf("k%d", i)) })
 	}
 	load.group.Go(func() { load.writeState(t, v) })
-	site.Eventually(t, "all is under way", func() bool {
+	site.Eventually(t, "the runs and the writers are at work", func() bool {
 		variables, serial := load.acknowledged()
 		return s.Finished("create") > 2 && len(variables) > 20 && serial > 3
 	})
@@ -138,11 +139,11 @@ func TestABackupUnderLoadHasEveryAcknowledgedWriteElsewhere(t *testing.T) {
 	}
 	restore := []string{"service", "restore", "-data=" + data, "-key-file=" + key}
 	if r := s.Run(append(restore, "-in="+part)...); r.Code != 1 || !strings.Contains(r.Text, "its end is missing") {
-		t.Errorf("a part of a backup: exit status %d", r.Code)
+		t.Errorf("restoring an incomplete backup: exit status %d:\n%s", r.Code, site.Tail(r.Text))
 	}
 	s.Must(append(restore, "-in="+file)...)
 	if r := s.Run(append(restore, "-in="+file)...); r.Code != 1 || !strings.Contains(r.Text, "is not empty") {
-		t.Errorf("a second time: exit status %d", r.Code)
+		t.Errorf("restoring into a directory that is not empty: exit status %d:\n%s", r.Code, site.Tail(r.Text))
 	}
 	s.NATS, s.Env = nats, nil
 	v.Move(home, "-key-file="+key)
@@ -163,23 +164,23 @@ func TestABackupUnderLoadHasEveryAcknowledgedWriteElsewhere(t *testing.T) {
 	}
 	for _, name := range variables {
 		if !there[name] {
-			t.Errorf("the variable %s was acknowledged before the backup, and is gone", name)
+			t.Errorf("the variable %s was acknowledged before the backup, but the restored service does not have it", name)
 		}
 	}
 	if got := plainSerial(t, v); got < serial {
-		t.Errorf("the state has the serial %d, and %d was acknowledged before the backup", got, serial)
+		t.Errorf("the restored state has the serial %d, but %d was acknowledged before the backup", got, serial)
 	}
 	for _, name := range names {
 		settle(s, v, spaces[name], runs[name].ID)
 	}
 	if code, text := v.Ask(http.MethodGet, "halt", nil); code != http.StatusOK || !strings.Contains(text, "restored") {
-		t.Errorf("a service that was restored is not drained: %d: %s", code, text)
+		t.Errorf("the restored service is not drained: %d: %s", code, text)
 	}
 	if code, text := v.Ask(http.MethodDelete, "halt", nil); code != http.StatusNoContent {
-		t.Errorf("the drain is not lifted: %d: %s", code, text)
+		t.Errorf("lifting the drain: %d: %s", code, text)
 	}
 	for _, name := range names {
-		// What was made after the backup is imported, as somebody does who has looked at the cloud.
+		// Machines that were created after the backup are imported, as a user does who has looked at the cloud.
 		v.Ends(v.Apply(spaces[name], fleetOf(name, 6, 10)+imports(s, name, machines(t, v, spaces[name]))).ID,
 			client.RunApplied)
 		if got := machines(t, v, spaces[name]); len(got) != 6 {
@@ -192,7 +193,7 @@ func TestABackupUnderLoadHasEveryAcknowledgedWriteElsewhere(t *testing.T) {
 	}
 }
 
-// settle waits for the end of a run, and resolves what it has left in doubt, as somebody would who looks at the cloud.
+// settle waits for the end of a run, and resolves its operations in doubt, as a user does who has looked at the cloud.
 func settle(s *site.Site, v *site.Service, space *client.Workspace, run string) {
 	s.T.Helper()
 	site.Eventually(s.T, "the run has ended", func() bool {
@@ -226,7 +227,7 @@ func settle(s *site.Site, v *site.Service, space *client.Workspace, run string) 
 	}
 }
 
-// machines are those that the current state of a workspace has, by their names; none where there is no state.
+// machines returns the names of the machines in the current state of a workspace; none if it has no state.
 func machines(t *testing.T, v *site.Service, space *client.Workspace) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -257,7 +258,7 @@ func machines(t *testing.T, v *site.Service, space *client.Workspace) map[string
 	return out
 }
 
-// imports are blocks that import the machines of a workspace that the cloud has, but not the state.
+// imports returns import blocks for the machines of a workspace that are in the cloud, but not in the state.
 func imports(s *site.Site, workspace string, known map[string]bool) string {
 	var blocks strings.Builder
 	for id := range s.Objects() {
@@ -268,7 +269,7 @@ func imports(s *site.Site, workspace string, known map[string]bool) string {
 	return blocks.String()
 }
 
-// plainSerial is the serial of the state that is written over HTTP.
+// plainSerial returns the serial of the state that writeState writes.
 func plainSerial(t *testing.T, v *site.Service) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, v.Address+"/state/main/plain", nil)

@@ -26,19 +26,19 @@ func TestAnInterruptStopsProvidersAndEndsSoon(t *testing.T) {
 			t.Errorf("after %s the apply has exit status %d", signal, code)
 		}
 		if took := time.Since(at); took > site.Slowness*5*time.Second {
-			t.Errorf("after %s the apply went on for %s", signal, took)
+			t.Errorf("the apply continued for %s after %s", took, signal)
 		}
 		if s.Begun("stop") == before {
 			t.Errorf("after %s no provider was asked to stop", signal)
 		}
 		if after := s.State(); len(after.Objects)+len(after.Doubts) > 0 {
-			t.Errorf("after %s, %v is in the state, and %v in doubt", signal, after.Objects, after.Doubts)
+			t.Errorf("after %s the state has the objects %v, and the doubts %v", signal, after.Objects, after.Doubts)
 		}
 		s.Agree()
 	}
 }
 
-// deaf are slow machines whose provider finishes what it was asked to stop.
+// deaf is a configuration of slow machines whose provider ignores requests to stop.
 func deaf(count, ms int) string {
 	return strings.Replace(site.Slow(count, ms), "create_ms", "deaf = true\n  create_ms", 1)
 }
@@ -55,7 +55,7 @@ func TestARunInAnotherProcessIsCancelled(t *testing.T) {
 	if code := site.Exit(t, p); code != 1 {
 		t.Errorf("a cancelled apply has exit status %d", code)
 	}
-	ended(s, 60)
+	cancelledEarly(s, 60)
 }
 
 func TestARunWhoseCoordinatorIsDeadIsCancelled(t *testing.T) {
@@ -72,22 +72,22 @@ func TestARunWhoseCoordinatorIsDeadIsCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Run("runs", "cancel", "-no-color")
-	ended(s, 60)
+	cancelledEarly(s, 60)
 }
 
-// ended claims that the only run was cancelled before it had made all of count machines, that the state is true, and
-// that another apply makes the rest.
-func ended(s *site.Site, count int) {
+// cancelledEarly checks that the only run was cancelled before it had created all of count machines, that the state
+// agrees with the cloud, and that another apply creates the rest.
+func cancelledEarly(s *site.Site, count int) {
 	s.T.Helper()
 	if list := s.Must("runs", "list"); !strings.Contains(list, " cancelled ") {
 		s.T.Errorf("the run is not cancelled:\n%s", list)
 	}
 	if n := s.Begun("create"); n >= count || n != s.Finished("create") {
-		s.T.Errorf("%d creations were begun, and %d have ended", n, s.Finished("create"))
+		s.T.Errorf("%d creations were started, and %d have ended", n, s.Finished("create"))
 	}
 	s.Agree()
 	if r := s.Run("runs", "resume", "-no-color"); r.Code != 1 || !strings.Contains(r.Text, "Nothing to resume") {
-		s.T.Errorf("a run that was cancelled can be resumed:\n%s", site.Tail(r.Text))
+		s.T.Errorf("a cancelled run can be resumed:\n%s", site.Tail(r.Text))
 	}
 	s.Must("apply", "-auto-approve", "-no-color", "-parallelism=16")
 	if n := len(s.State().Objects); n != count {

@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// showsEnvironment has a provisioner write down what it sees of some variables.
+// showsEnvironment is a configuration with a provisioner that writes some variables of its environment to a file.
 const showsEnvironment = `
 resource "terraform_data" "a" {
   provisioner "local-exec" {
@@ -22,7 +22,7 @@ resource "terraform_data" "a" {
 
 const travellingSecret = "sealed-7c1e0f"
 
-// commandOf makes a site with a coordinator that has variables, of which millipede.hcl names some.
+// commandOf creates a site whose coordinator has variables in its environment, some of which millipede.hcl names.
 func commandOf(t *testing.T) *site.Site {
 	s := site.New(t, "")
 	s.Write("main.tf", fmt.Sprintf(showsEnvironment, s.Cloud))
@@ -34,7 +34,7 @@ func commandOf(t *testing.T) *site.Site {
 var travelling = []string{"TRAVELS_KEY=" + travellingSecret, "TRAVELS_TOO=2", "STAYS=here",
 	"MINE=the coordinator's", "TF_VAR_x=v"}
 
-func TestAWorkerElsewhereGetsTheVariablesThatAreNamedSealedAndNoOthers(t *testing.T) {
+func TestARemoteWorkerGetsOnlyTheNamedVariablesAndGetsThemEncrypted(t *testing.T) {
 	t.Parallel()
 	s := commandOf(t)
 	w := s.NewWorker("default")
@@ -45,7 +45,7 @@ func TestAWorkerElsewhereGetsTheVariablesThatAreNamedSealedAndNoOthers(t *testin
 	s.Must("apply", "-auto-approve")
 	seen, err := os.ReadFile(filepath.Join(s.Cloud, "seen"))
 	if want := "[" + travellingSecret + "] [2] [] [the coordinator's] [] []\n"; err != nil || string(seen) != want {
-		t.Errorf("the provisioner saw %q, %v", seen, err)
+		t.Errorf("the provisioner's environment was %q, not %q: %v", seen, want, err)
 	}
 	files := 0
 	err = filepath.WalkDir(s.Store, func(path string, d fs.DirEntry, err error) error {
@@ -55,17 +55,17 @@ func TestAWorkerElsewhereGetsTheVariablesThatAreNamedSealedAndNoOthers(t *testin
 		text, err := os.ReadFile(path)
 		files++
 		if bytes.Contains(text, []byte(travellingSecret)) || bytes.Contains(text, []byte("TRAVELS_KEY")) {
-			t.Errorf("%s can be read by whoever has the streams", path)
+			t.Errorf("%s has the secret in plain text", path)
 		}
 		return err
 	})
 	if err != nil || files == 0 {
-		t.Errorf("%d files of streams, %v", files, err)
+		t.Errorf("%d files of streams were searched: %v", files, err)
 	}
 }
 
-// The operation would wait for ever for a worker that takes it, or be carried out with another identity.
-func TestAWorkerThatKeepsToItsOwnEnvironmentIsADiagnostic(t *testing.T) {
+// Without the diagnostic, the operation would wait for ever for a suitable worker, or run with another identity.
+func TestAWorkerThatIgnoresTheCoordinatorsEnvironmentIsADiagnostic(t *testing.T) {
 	t.Parallel()
 	s := commandOf(t)
 	w := s.NewWorker("default")

@@ -88,14 +88,14 @@ func TestARunWhosePermitsAreHeldByDoubtsEndsAndGoesOnWhenTheyAreResolved(t *test
 	}
 	cut := s.Cut(lost.ID)
 	s.Worker("default")
-	// at once
+	// The command reports it immediately.
 	if _, err := p.Await(site.Waiting(t), "4 of its 4 are held by operations whose outcome is not known"); err != nil {
 		t.Error(err)
 	}
 	if code := site.Exit(t, p); code != 1 {
 		t.Errorf("an apply with operations in doubt has exit status %d", code)
 	}
-	planned := s.Run("plan", "-no-color", "-parallelism=4") // it would need a permit to read what there is
+	planned := s.Run("plan", "-no-color", "-parallelism=4") // a plan needs permits to read objects
 	if planned.Code != 1 {
 		t.Errorf("a plan that can get no permit has exit status %d", planned.Code)
 	}
@@ -108,11 +108,11 @@ func TestARunWhosePermitsAreHeldByDoubtsEndsAndGoesOnWhenTheyAreResolved(t *test
 	after := s.State()
 	for _, address := range cut {
 		if after.Doubts[address] != "create" {
-			t.Errorf("the creation of %s was cut off, and the state does not have it in doubt", address)
+			t.Errorf("the creation of %s was interrupted, but it is not in doubt in the state", address)
 		}
 	}
 	if n := s.Begun("create"); n >= 20 {
-		t.Errorf("%d creations were begun", n)
+		t.Errorf("%d creations were started", n)
 	}
 	s.OnceEach("create")
 	s.Agree()
@@ -134,17 +134,17 @@ func TestAWorkerDrainsOnSIGTERM(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code := site.Exit(t, leaving.Process); code != 0 {
-		t.Errorf("the worker left with exit status %d", code)
+		t.Errorf("the worker ended with exit status %d", code)
 	}
 	if cut := s.Cut(leaving.ID); len(cut) > 0 {
-		t.Errorf("the worker left while it created %v", cut)
+		t.Errorf("the worker ended while it created %v", cut)
 	}
 	site.Succeeds(t, p, "the apply")
 	s.CreatedOnce(40)
 	s.Agree()
 }
 
-func TestARunOutlastsTheDeathOfNATS(t *testing.T) {
+func TestARunContinuesAfterNATSWasKilled(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, site.Slow(60, 300))
 	server := s.Server()
@@ -187,7 +187,7 @@ func TestARunWithoutNATSCanBeLeftAndResumed(t *testing.T) {
 		}
 	}
 	if code := site.Exit(t, p); code != 1 {
-		t.Errorf("a run that was left has exit status %d", code)
+		t.Errorf("the exit status after two interrupts is %d", code)
 	}
 	if err := server.Restart(site.Waiting(t)); err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ resource "fleet5_machine" "c" {
 }
 `
 
-func TestACrashedPluginIsAnErrorWithItsLastWords(t *testing.T) {
+func TestACrashedPluginIsAnErrorWithItsLastOutput(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, crash)
 	s.Must("init")
@@ -232,10 +232,10 @@ func TestACrashedPluginIsAnErrorWithItsLastWords(t *testing.T) {
 	}
 	s.OnceEach("create")
 	if n := s.Begun("create"); n != 2 {
-		t.Errorf("%d creations were begun", n)
+		t.Errorf("%d creations were started", n)
 	}
 
-	// It goes on when the user has looked.
+	// An apply continues after the user has resolved the doubt.
 	s.Must("runs", "resolve", "fleet_machine.a", "-not-created", "-no-color")
 	s.Must("apply", "-auto-approve", "-no-color")
 	s.Unchanged()

@@ -15,7 +15,8 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// guarded is a site on a server that speaks TLS, wants a certificate and a password, and keeps users apart.
+// guarded returns a site whose NATS server uses TLS, requires a client certificate and a password, and restricts what
+// each user may publish and read.
 func guarded(t *testing.T, configuration string) *site.Site {
 	t.Helper()
 	s := site.New(t, configuration)
@@ -28,7 +29,7 @@ func guarded(t *testing.T, configuration string) *site.Site {
 	return s
 }
 
-// planted are values that must be found in certain places only.
+// These values may be found in certain places only.
 const (
 	plantedEphemeral = "ephemeral-5c1f0d7be2"
 	plantedPlain     = "plain-93ab40cc17"
@@ -70,7 +71,7 @@ func TestOverAGuardedServerPoolsWorkAndNoSecretReachesADisk(t *testing.T) {
 	s.Must("plan", "-no-color", "-out=tfplan", "-var=secret="+plantedEphemeral)
 	s.Must("apply", "-no-color", "-var=secret="+plantedEphemeral, "tfplan")
 	if n := len(s.Objects()); n != 3 {
-		t.Errorf("%d objects were made", n)
+		t.Errorf("%d objects were created", n)
 	}
 	if workers := s.Must("workers", "list", "-no-color"); !strings.Contains(workers, worker.ID) {
 		t.Errorf("the worker is not listed:\n%s", workers)
@@ -78,7 +79,7 @@ func TestOverAGuardedServerPoolsWorkAndNoSecretReachesADisk(t *testing.T) {
 
 	for _, place := range []struct {
 		what, dir string
-		plain     bool // whether what is no secret is kept there in the clear
+		plain     bool // whether values that are not secret are stored there unencrypted
 	}{
 		{"the state and the plan", s.Dir, true},
 		{"JetStream", s.Store, false},
@@ -92,12 +93,12 @@ func TestOverAGuardedServerPoolsWorkAndNoSecretReachesADisk(t *testing.T) {
 			t.Errorf("%s: the ephemeral value is in %s", place.what, name)
 		}
 		if name := holding(files, plantedPlain); (name != "") != (place.plain && name != "main.tf") {
-			t.Errorf("%s: what is no secret is in %q", place.what, name)
+			t.Errorf("%s: the value that is not secret was found in the file %q (empty: nowhere)", place.what, name)
 		}
 	}
 }
 
-// holding returns the first of the files that holds a text, except for the configuration.
+// holding returns the name of a file that contains a text; it does not search the configuration.
 func holding(files map[string][]byte, text string) string {
 	for name, data := range files {
 		if filepath.Base(name) != "main.tf" && bytes.Contains(data, []byte(text)) {
@@ -107,7 +108,7 @@ func holding(files map[string][]byte, text string) string {
 	return ""
 }
 
-// filesIn reads all files below a directory, those in archives too. Provider packages are left out.
+// filesIn reads all files below a directory, and the files in archives, except for provider packages.
 func filesIn(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
@@ -154,9 +155,9 @@ func errOr(err, other error) error {
 	return other
 }
 
-// A worker handed its whole environment to plugins and provisioners, so a provisioner "env" in any module showed the
+// A worker passed its whole environment to plugins and provisioners, so a provisioner "env" in any module showed the
 // NATS password of its pool.
-func TestAProvisionerDoesNotLearnHowItsWorkerReachesNATS(t *testing.T) {
+func TestAProvisionerDoesNotGetTheNATSCredentialsOfItsWorker(t *testing.T) {
 	t.Parallel()
 	const configuration = "resource \"terraform_data\" \"a\" {\n  provisioner \"local-exec\" {\n    command = " +
 		"\"env\"\n  }\n}\n"
@@ -165,12 +166,12 @@ func TestAProvisionerDoesNotLearnHowItsWorkerReachesNATS(t *testing.T) {
 	remote.Write("millipede.hcl", "pool \"eu\" {\n  modules = [\"**\"]\n}\n")
 	command := worker.Command()
 	if !slices.ContainsFunc(command.Env, func(v string) bool { return strings.HasPrefix(v, "NATS_PASSWORD=") }) {
-		t.Fatal("the worker's password is not in its environment: this test shows nothing")
+		t.Fatal("the worker's password is not in its environment, so this test proves nothing")
 	}
 	worker.Start()
 	remote.Must("init", "-no-color")
 	embedded := site.New(t, configuration)
-	embedded.Env = []string{"MILLIPEDE_NATS_PASSWORD=unused"} // its worker has no use for it
+	embedded.Env = []string{"MILLIPEDE_NATS_PASSWORD=unused"} // the embedded worker does not need it
 	embedded.Must("init", "-no-color")
 	for name, s := range map[string]*site.Site{"a worker elsewhere": remote, "the embedded worker": embedded} {
 		text := s.Must("apply", "-no-color", "-auto-approve")
@@ -179,13 +180,13 @@ func TestAProvisionerDoesNotLearnHowItsWorkerReachesNATS(t *testing.T) {
 		}
 		for _, variable := range []string{"MILLIPEDE_NATS", "NATS_PASSWORD=", "NATS_USER=", "NATS_KEY="} {
 			if strings.Contains(text, "(local-exec): "+variable) {
-				t.Errorf("%s: a provisioner is told %s", name, variable)
+				t.Errorf("%s: the environment of the provisioner has %s", name, variable)
 			}
 		}
 	}
 }
 
-func TestAWorkerThatMayNotServeItsPoolSaysWhatItIsNotPermitted(t *testing.T) {
+func TestAWorkerWithoutPermissionForItsPoolNamesTheMissingPermission(t *testing.T) {
 	t.Parallel()
 	s := guarded(t, "")
 	c := s.NewWorker("eu").Command()
@@ -197,7 +198,7 @@ func TestAWorkerThatMayNotServeItsPoolSaysWhatItIsNotPermitted(t *testing.T) {
 	}
 }
 
-func TestFilesThatHoldSecretsAreTheirOwnersAlone(t *testing.T) {
+func TestOnlyTheOwnerCanReadFilesWithSecrets(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, secretive)
 	s.Must("init", "-no-color")
@@ -219,8 +220,8 @@ func TestFilesThatHoldSecretsAreTheirOwnersAlone(t *testing.T) {
 	}
 }
 
-// checkPrivate fails unless nobody but the owner can read what is in a directory: each file is closed to others, or
-// lies in a directory that is.
+// checkPrivate checks that only the owner can read the files below a directory, because of their own modes or because
+// of the mode of a directory above them.
 func checkPrivate(t *testing.T, dir string) {
 	t.Helper()
 	seen := 0
@@ -228,7 +229,7 @@ func checkPrivate(t *testing.T, dir string) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && d.Name() == "packages" { // what anybody can download
+		if d.IsDir() && d.Name() == "packages" { // public provider packages
 			return fs.SkipDir
 		}
 		info, err := d.Info()
@@ -237,7 +238,7 @@ func checkPrivate(t *testing.T, dir string) {
 		}
 		seen++
 		if info.Mode().Perm()&0o077 == 0 {
-			if d.IsDir() && path != dir { // what is in there is closed
+			if d.IsDir() && path != dir { // nobody else can enter it
 				return fs.SkipDir
 			}
 			return nil

@@ -10,9 +10,9 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// A run of a service has operations in two pools when one of them is drained; then the service is killed, perhaps, and
-// resumes the run.
-func TestARunOfAServiceWaitsForADrainedPoolAndGoesOnElsewhere(t *testing.T) {
+// A run of a service has operations in two pools when one of them is drained. In one case the service is killed then,
+// and resumes the run.
+func TestARunOfAServiceWaitsForADrainedPoolAndContinuesInOthers(t *testing.T) {
 	for _, kill := range []bool{false, true} {
 		t.Run(map[bool]string{false: "running", true: "resumed"}[kill], func(t *testing.T) {
 			t.Parallel()
@@ -50,7 +50,7 @@ resource "fleet_machine" "m" {
 				}
 				v.Start()
 			}
-			site.Eventually(t, "everything elsewhere is created", func() bool { return created("us") == 20 })
+			site.Eventually(t, "all machines of the other pool are created", func() bool { return created("us") == 20 })
 			site.Eventually(t, "the run waits for the pool", func() bool {
 				if now, err := v.Client.Runs.Read(t.Context(), r.ID); err != nil || site.Over(now.Status) {
 					t.Fatalf("%d machines were created in the drained pool, %v:\n%s", created("eu"), err, v.Logs(now))

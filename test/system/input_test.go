@@ -9,14 +9,15 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// keeper is a configuration that applies; each test of bad input begins with it, and must find it untouched.
+// keeper is a valid configuration. Each test of bad input applies it first, and checks at the end that its object is
+// unchanged.
 const keeper = site.FleetOnly + `
 resource "fleet_machine" "kept" {
   name = "kept"
 }
 `
 
-// applied returns a site in which keeper is applied.
+// applied returns a site in which keeper has been applied.
 func applied(t *testing.T) *site.Site {
 	t.Helper()
 	s := site.New(t, keeper)
@@ -25,7 +26,7 @@ func applied(t *testing.T) *site.Site {
 	return s
 }
 
-// nothingLost claims that a site in which something went wrong still has what it had, once that is put right.
+// nothingLost repairs the configuration of a site, and checks that the object of keeper is still there, unchanged.
 func nothingLost(s *site.Site) {
 	s.T.Helper()
 	s.Write("main.tf", keeper)
@@ -45,7 +46,7 @@ func TestBadConfigurationIsShownAndChangesNothing(t *testing.T) {
 	s := applied(t)
 	for claim, bad := range map[string]struct {
 		configuration string
-		want          []string // in what plan and apply say
+		want          []string // texts in the output of plan and apply
 	}{
 		"a broken file": {
 			keeper + "resource \"fleet_machine\" \"b\" {\n  name = \n}\n",
@@ -100,7 +101,7 @@ func TestBadConfigurationIsShownAndChangesNothing(t *testing.T) {
 			}
 			for _, part := range bad.want {
 				if !strings.Contains(r.Text, part) {
-					t.Errorf("%s: %s does not say %q but:\n%s", claim, command[0], part, r.Text)
+					t.Errorf("%s: the output of %s does not contain %q:\n%s", claim, command[0], part, r.Text)
 				}
 			}
 		}

@@ -1,5 +1,5 @@
-// Package system holds the tests of the whole: the programs as users run them, a real NATS server, real plugins. Where
-// they take place is package site.
+// Package system tests the whole system: the programs as users run them, with a real NATS server and real plugins. It
+// uses package site.
 package system
 
 import (

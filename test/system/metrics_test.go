@@ -24,7 +24,7 @@ func TestAWorkerIsScrapedForWhatItDoes(t *testing.T) {
 	w.Start()
 	found := regexp.MustCompile(`msg=metrics address=(\S+)`).FindStringSubmatch(w.Output())
 	if found == nil {
-		t.Fatalf("it does not say where:\n%s", w.Output())
+		t.Fatalf("the log does not have the address of the metrics:\n%s", w.Output())
 	}
 	address := "http://" + found[1]
 	s.Must("init", "-no-color")
@@ -52,7 +52,7 @@ func TestAWorkerIsScrapedForWhatItDoes(t *testing.T) {
 	} else {
 		answer.Body.Close()
 		if answer.StatusCode != http.StatusNotFound {
-			t.Errorf("beside the metrics there is something: %s", answer.Status)
+			t.Errorf("another path than that of the metrics responds: %s", answer.Status)
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -82,7 +82,7 @@ func scrape(t *testing.T, url string) map[string]*dto.MetricFamily {
 	return families
 }
 
-// sample returns the value of a metric with labels ("NAME=VALUE ..."): of a histogram, how much was observed.
+// sample returns the value of a metric with labels ("NAME=VALUE ..."); for a histogram, the number of observations.
 func sample(families map[string]*dto.MetricFamily, name, labels string) (float64, bool) {
 	for _, m := range families[name].GetMetric() {
 		var has []string

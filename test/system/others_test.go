@@ -12,12 +12,12 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// nobody is a user who may do nothing but read what all may read.
+// nobody is the ID of a user who may read only files that everybody may read.
 const nobody = 65534
 
-// Another user's working directory, or one that cannot be written to, made every command fail with "mkdir .millipede:
-// permission denied", or because the store is its owner's alone: also those that only look.
-func TestCommandsThatOnlyLookWorkInAnotherUsersDirectory(t *testing.T) {
+// Every command failed in a read-only working directory or in that of another user, also a command that only reads:
+// with "mkdir .millipede: permission denied", or because only the owner can read the store.
+func TestReadingCommandsWorkInAnotherUsersDirectory(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become another user")
@@ -36,7 +36,7 @@ output "x" {
 			t.Fatal(err)
 		}
 	}
-	own := t.TempDir() // nobody's own
+	own := t.TempDir() // a directory that belongs to the user nobody
 	for _, dir := range []string{own, filepath.Dir(own)} {
 		if err := os.Chmod(dir, 0o777); err != nil {
 			t.Fatal(err)
@@ -75,7 +75,7 @@ output "x" {
 		}
 	}
 	s.Must("init")
-	looks() // nothing was applied
+	looks() // before the first apply
 	s.Must("apply", "-auto-approve")
 	looks()
 	site.Wants(t, asNobody(nil, "", "output", "-raw", "x"), "x")
@@ -83,7 +83,7 @@ output "x" {
 	site.Wants(t, asNobody(nil, "", "plan", "-lock=false", "-no-color"), "No changes.")
 	site.Wants(t, asNobody(nil, "terraform_data.a.output\n", "console"), `"x"`)
 
-	// With a directory of its own for what is ours, and for the state, that user can do all the rest, too.
+	// With its own directory for the state and for Millipede's files, that user can run all other commands, too.
 	s.Write("main.tf", `
 terraform {
   backend "local" {

@@ -20,15 +20,15 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// The size of the test of many people. make people has twenty of them at work for ten minutes.
+// The size of the test of many people. `make people` runs it with twenty people for ten minutes.
 var (
-	peopleCount  = flag.Int("people", 4, "how many people use one service at once")
-	peopleSpaces = flag.Int("workspaces", 6, "how many workspaces they share")
-	peopleDeeds  = flag.Int("deeds", 10, "how many things each of them does, unless -lasting is set")
-	peopleTime   = flag.Duration("lasting", 0, "how long they go on; 0 until each has done -deeds things")
+	peopleCount   = flag.Int("people", 4, "how many people use one service at once")
+	peopleSpaces  = flag.Int("workspaces", 6, "how many workspaces they share")
+	peopleActions = flag.Int("actions", 10, "how many actions each person performs, unless -lasting is set")
+	peopleTime    = flag.Duration("lasting", 0, "how long the test runs; 0 means until all have performed -actions actions")
 )
 
-// shared is a configuration with an object for each person. A run has one of them as its target.
+// shared is a configuration with an object for each person. Each run targets the object of one person.
 func shared(people int) string {
 	var names []string
 	for i := range people {
@@ -45,31 +45,31 @@ resource "terraform_data" "of" {
 
 func personName(i int) string { return fmt.Sprintf("p%d", i) }
 
-// people are the people at one service, with what was acknowledged to them.
+// people are the users of one service, with the writes that it has acknowledged.
 type people struct {
 	*testing.T
 	v       *site.Service
-	spaces  []*client.Workspace // with runs
+	spaces  []*client.Workspace // the workspaces in which runs are queued
 	configs []*client.ConfigurationVersion
 	halves  sync.Once
 	half    chan struct{} // closed when half of the work is done
 	over    chan struct{} // closed when they are to stop
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	done     int
-	known    map[string]int // what was acknowledged: the greatest number of each key
-	statuses map[int]int    // the number of responses
-	deeds    map[string]int
+	known    map[string]int // the greatest acknowledged number of each key
+	statuses map[int]int    // the number of responses, by status
+	actions  map[string]int
 }
 
-// acknowledge records that the service has acknowledged n for a key. The numbers of a key only grow.
+// acknowledge records that the service has acknowledged that the key has the number n. A key's numbers only grow.
 func (p *people) acknowledge(key string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.known[key] = max(p.known[key], n)
 }
 
-// acknowledged returns a copy of what was acknowledged until now.
+// acknowledged returns a copy of the greatest acknowledged numbers.
 func (p *people) acknowledged() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +80,7 @@ func (p *people) acknowledged() map[string]int {
 	return out
 }
 
-// counted counts the responses by their status, and complains of those that no client should get.
+// counted counts the responses by their status, and reports an error for those that no client should get.
 type counted struct {
 	*people
 	next http.RoundTripper
@@ -96,7 +96,7 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.statuses[reply.StatusCode]++
 	c.mu.Unlock()
 	switch code := reply.StatusCode; code {
-	case http.StatusNotFound, http.StatusConflict, http.StatusLocked: // no state yet; others were first
+	case http.StatusNotFound, http.StatusConflict, http.StatusLocked: // no state exists yet; somebody else was faster
 	default:
 		if code >= http.StatusBadRequest {
 			c.Errorf("%s %s: %s", r.Method, r.URL.Path, reply.Status)
@@ -105,7 +105,7 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return reply, nil
 }
 
-// person is one of the people, with a token of their own.
+// person is one of the people, and has a separate token.
 type person struct {
 	*people
 	name   string
@@ -113,10 +113,10 @@ type person struct {
 	client *client.Client
 	http   *http.Client
 	rand   *rand.Rand
-	n      int // the number that this person wrote last; each is written once
+	n      int // the number that this person wrote last; each number is written once
 }
 
-// newPerson makes a team of one, with all rights on the default project.
+// newPerson creates a team with one member, which has all permissions on the default project.
 func (p *people) newPerson(i int) *person {
 	p.Helper()
 	ctx, name := p.Context(), personName(i)
@@ -135,25 +135,25 @@ func (p *people) newPerson(i int) *person {
 		p.Fatal(err)
 	}
 	return &person{people: p, name: name, token: token.Token, client: c, http: h,
-		rand: rand.New(rand.NewPCG(1, uint64(i)))} //nolint:gosec // it is no secret
+		rand: rand.New(rand.NewPCG(1, uint64(i)))} //nolint:gosec // not for security
 }
 
-// deed is one of the things that people do.
-type deed struct {
+// action is an action that people perform.
+type action struct {
 	name string
 	do   func(*person) error
 }
 
-var allDeeds = []deed{
+var allActions = []action{
 	{"apply", (*person).apply}, {"approve or discard", (*person).decide}, {"plan", (*person).plan},
 	{"cancel", (*person).cancel}, {"set a variable", (*person).setVariable}, {"set a tag", (*person).setTag},
 	{"write a state over HTTP", (*person).writeOverHTTP}, {"write a state by the API", (*person).writeByAPI},
-	{"look around", (*person).browse}, {"make and delete a workspace", (*person).passing},
+	{"read everything", (*person).browse}, {"create and delete a workspace", (*person).passing},
 }
 
-// work does one thing after the other.
+// work performs one action after the other.
 func (p *person) work() {
-	all := slices.Clone(allDeeds)
+	all := slices.Clone(allActions)
 	for i := 0; ; i++ {
 		if i%len(all) == 0 {
 			p.rand.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
@@ -164,7 +164,7 @@ func (p *person) work() {
 			return
 		default:
 		}
-		if *peopleTime == 0 && i == *peopleDeeds {
+		if *peopleTime == 0 && i == *peopleActions {
 			return
 		}
 		p.n++
@@ -173,9 +173,9 @@ func (p *person) work() {
 			return
 		}
 		p.mu.Lock()
-		p.deeds[d.name]++
+		p.actions[d.name]++
 		p.done++
-		half := *peopleTime == 0 && p.done >= *peopleCount**peopleDeeds/2
+		half := *peopleTime == 0 && p.done >= *peopleCount**peopleActions/2
 		p.mu.Unlock()
 		if half {
 			p.halves.Do(func() { close(p.half) })
@@ -183,7 +183,7 @@ func (p *person) work() {
 	}
 }
 
-// somewhere returns a workspace, and the number of its configuration.
+// somewhere returns a random workspace, and its index.
 func (p *person) somewhere() (*client.Workspace, int) {
 	i := p.rand.IntN(len(p.spaces))
 	return p.spaces[i], i
@@ -218,14 +218,14 @@ func (p *person) until(id string, statuses ...client.RunStatus) (*client.Run, er
 	}
 }
 
-// applied claims that a run was applied, and that the state has it at once.
+// applied checks that a run was applied, and that the current state has its result.
 func (p *person) applied(r *client.Run, w *client.Workspace) error {
 	if r.Status != client.RunApplied {
 		return fmt.Errorf("the run %s is %s", r.ID, r.Status)
 	}
 	p.acknowledge("object "+w.Name+" "+p.name, p.n)
 	if got, err := objectsOf(p.people, p.client, w); err != nil || got[p.name] < p.n {
-		return fmt.Errorf("the state of %s has %d after the run %s with %d: %w", w.Name, got[p.name], r.ID, p.n, err)
+		return fmt.Errorf("after the run %s the state of %s has %d, not %d: %w", r.ID, w.Name, got[p.name], p.n, err)
 	}
 	return nil
 }
@@ -248,7 +248,7 @@ func (p *person) decide() error {
 		r, err = p.until(r.ID, client.RunPlanned)
 	}
 	if err != nil || r.Status != client.RunPlanned {
-		return fmt.Errorf("it is not planned: %+v, %w", r, err)
+		return fmt.Errorf("waiting for the plan of the run %+v: %w", r, err)
 	}
 	if p.rand.IntN(3) == 0 {
 		return p.client.Runs.Discard(p.Context(), r.ID, client.RunDiscardOptions{Comment: client.String("no")})
@@ -282,7 +282,7 @@ func (p *person) plan() error {
 	return err
 }
 
-// cancel cancels a plan, which may have ended.
+// cancel cancels a run while it plans, or after it has ended.
 func (p *person) cancel() error {
 	r, _, err := p.run(func(o *client.RunCreateOptions) { o.PlanOnly = client.Bool(true) })
 	if err != nil {
@@ -325,7 +325,7 @@ func (p *person) setTag() error {
 	return err
 }
 
-// browse reads what a page or a script would.
+// browse sends the requests of a page or of a script that reads.
 func (p *person) browse() error {
 	w, _ := p.somewhere()
 	for _, path := range []string{
@@ -340,7 +340,7 @@ func (p *person) browse() error {
 	return nil
 }
 
-// passing makes a workspace that nobody else uses, and deletes it.
+// passing creates a workspace that nobody else uses, and deletes it.
 func (p *person) passing() error {
 	name := fmt.Sprintf("passing-%s-%d", p.name, p.n)
 	w, err := p.client.Workspaces.Create(p.Context(), "main", client.WorkspaceCreateOptions{Name: &name})
@@ -380,13 +380,13 @@ type refusal struct {
 
 func (r *refusal) Error() string { return fmt.Sprintf("%d: %s", r.code, r.text) }
 
-// TestManyPeopleUseOneService claims that nothing that was acknowledged to anybody is lost, neither by the service nor
-// by a backup that is made meanwhile, that no request fails, and, with -lasting, that the service does not grow: at
-// first, each run that ended quickly left subscriptions of half a MiB.
+// Many people write to one service. No request fails. The service, and a backup that is made meanwhile, have all writes
+// that were acknowledged before. With -lasting, the memory of the service does not grow: at first, each run that ended
+// quickly left subscriptions of half a MiB.
 func TestManyPeopleUseOneService(t *testing.T) {
 	s := site.New(t, "")
 	p := &people{T: t, v: s.Service(), half: make(chan struct{}), over: make(chan struct{}), known: map[string]int{},
-		statuses: map[int]int{}, deeds: map[string]int{}}
+		statuses: map[int]int{}, actions: map[string]int{}}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(shared(*peopleCount)), 0o600); err != nil {
 		t.Fatal(err)

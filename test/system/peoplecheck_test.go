@@ -70,7 +70,7 @@ func objectsOf(p *people, c *client.Client, w *client.Workspace) (map[string]int
 	return out, nil
 }
 
-// there returns what the service has, by the keys of what it has acknowledged.
+// there reads from the service the current number of each key.
 func (p *people) there() map[string]int {
 	out, ctx := map[string]int{}, p.Context()
 	for _, w := range p.spaces {
@@ -112,7 +112,7 @@ func (p *people) there() map[string]int {
 	return out
 }
 
-// check claims that the service has what it has acknowledged: exactly, or that or something newer.
+// check checks that the service has the acknowledged numbers: exactly these, or else these or greater ones.
 func (p *people) check(when string, known map[string]int, exactly bool) {
 	p.Helper()
 	there := p.there()
@@ -120,19 +120,19 @@ func (p *people) check(when string, known map[string]int, exactly bool) {
 	for key, n := range known {
 		if got := there[key]; got < n || exactly && got != n {
 			lost++
-			p.Errorf("%s, %s is %d, and %d was acknowledged", when, key, got, n)
+			p.Errorf("%s, %s is %d, but %d was acknowledged", when, key, got, n)
 		}
 	}
-	p.Logf("%s: %d of %d acknowledged values are lost", when, lost, len(known))
+	p.Logf("%s: %d of %d acknowledged values are wrong", when, lost, len(known))
 }
 
-// measured is the memory of the service at a time, in bytes.
+// measured is the memory of the service in bytes, at a time since the start.
 type measured struct {
 	at   time.Duration
 	size int64
 }
 
-// watchMemory measures the memory of the service until all have ended, and ends their work after -lasting.
+// watchMemory measures the memory of the service until all people have finished. After -lasting it tells them to.
 func (p *people) watchMemory(everybody *sync.WaitGroup) <-chan []measured {
 	done, out := make(chan struct{}), make(chan []measured, 1)
 	go func() { everybody.Wait(); close(done) }()
@@ -164,8 +164,8 @@ func (p *people) watchMemory(everybody *sync.WaitGroup) <-chan []measured {
 	return out
 }
 
-// report logs what was done, and claims that the memory of the service does not grow: in the last fifth of the time, it
-// is at most a fifth and 16 MiB more than in the middle one.
+// report logs the number of actions and requests. It checks that the memory of the service in the last fifth of the
+// time is at most a fifth plus 16 MiB larger than in the middle fifth.
 func (p *people) report(memory []measured) {
 	p.Helper()
 	p.mu.Lock()
@@ -173,8 +173,8 @@ func (p *people) report(memory []measured) {
 	for _, n := range p.statuses {
 		total += n
 	}
-	p.Logf("%d people, %d workspaces: %d requests, with the statuses %v; %d deeds: %v", *peopleCount, len(p.spaces), total,
-		p.statuses, p.done, p.deeds)
+	p.Logf("%d people, %d workspaces: %d requests, with the statuses %v; %d actions: %v", *peopleCount, len(p.spaces),
+		total, p.statuses, p.done, p.actions)
 	p.mu.Unlock()
 	if *peopleTime < time.Minute || len(memory) == 0 {
 		return

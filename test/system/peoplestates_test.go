@@ -53,14 +53,14 @@ func (p *person) writeOverHTTP() error {
 	return err
 }
 
-// count records that a counter was incremented: once more than before.
+// count records that a counter was incremented.
 func (p *person) count(of string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.known["counter "+of]++
 }
 
-// writeByAPI increments a counter as command lines with a cloud block do that execute their runs themselves.
+// writeByAPI increments a counter like a command with a cloud block in a workspace with local execution.
 func (p *person) writeByAPI() error {
 	ctx := p.Context()
 	w, err := p.client.Workspaces.Read(ctx, "main", "own")

@@ -7,8 +7,8 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// What the configuration says of files is meant of the directory that the coordinator works in, wherever workers are.
-func TestARelativePathIsOneOfTheCoordinatorsDirectory(t *testing.T) {
+// Relative paths in the configuration are relative to the coordinator's working directory, wherever the worker runs.
+func TestARelativePathIsRelativeToTheCoordinatorsDirectory(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, `
 resource "terraform_data" "note" {

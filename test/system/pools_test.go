@@ -7,7 +7,7 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// requirements begins a configuration that needs several test providers.
+// requirements is the beginning of a configuration that needs several test providers.
 const requirements = `
 terraform {
   required_providers {
@@ -18,14 +18,14 @@ terraform {
 }
 `
 
-// estate is 300 resources, placed in each way that there is.
+// estate is a configuration of 300 resources that together use every way of placement.
 const estate = requirements + `
 provider "fleet" {
   alias  = "west"
   region = "us-west"
 }
 
-# Nothing places these: default.
+# No rule applies to these: default.
 resource "fleet_machine" "plain" {
   count     = 50
   name      = "plain-${count.index}"
@@ -107,7 +107,7 @@ pool "default" {
 }
 `
 
-// estatePools is where each resource of the estate belongs.
+// estatePools has the expected pool of each resource of estate.
 var estatePools = map[string]string{
 	"fleet_machine.plain": "default", "fleet_machine.eu": "eu", "fleet_machine.us": "us", "fleet_machine.west": "us",
 	"fleet_identity.home": "default", "module.inside.fleet_machine.inside": "eu",
@@ -152,35 +152,35 @@ func TestEveryVertexRunsInItsPool(t *testing.T) {
 		used[c.Worker] = true
 	}
 	if len(used) != 4 {
-		t.Errorf("only these workers were given work: %v", used)
+		t.Errorf("only these workers have executed operations: %v", used)
 	}
 	if most := s.Most(); most > 8 {
-		t.Errorf("%d operations ran at a time, with -parallelism=8", most)
+		t.Errorf("%d operations ran at the same time, with -parallelism=8", most)
 	}
 	placed(s, estatePools, workers)
 
 	s.Unchanged()
 	s.Must("destroy", "-auto-approve", "-no-color")
 	if left := s.Objects(); len(left) > 0 {
-		t.Errorf("destroy has left %v", left)
+		t.Errorf("destroy has left %v in the cloud", left)
 	}
 	if left := s.State().Objects; len(left) > 0 {
 		t.Errorf("destroy has left %v in the state", left)
 	}
 	if most := s.Most("-ops=delete"); most > 8 {
-		t.Errorf("%d deletions ran at a time, with -parallelism=8", most)
+		t.Errorf("%d deletions ran at the same time, with -parallelism=8", most)
 	}
 	s.OnceEach("delete")
 }
 
-// placed claims that the last run shows for every resource that it ran in its pool, on one of that pool's workers.
+// placed checks that "runs show" of the last run lists each resource with its pool and with a worker of that pool.
 func placed(s *site.Site, pools, workers map[string]string) {
 	s.T.Helper()
 	listed := strings.Split(s.Must("runs", "list"), "\n")
-	run, _, _ := strings.Cut(listed[1], " ") // below the heading; the newest comes first
+	run, _, _ := strings.Cut(listed[1], " ") // the first line is the heading, the second one the newest run
 	_, table, found := strings.Cut(s.Must("runs", "show", run), "\nDone:\n")
 	if !found {
-		s.T.Fatal("the run shows nothing that was done")
+		s.T.Fatal("the output for the run has no list of operations")
 	}
 	shown := 0
 	for line := range strings.Lines(table) {
@@ -191,11 +191,11 @@ func placed(s *site.Site, pools, workers map[string]string) {
 		shown++
 		resource, _, _ := strings.Cut(f[0], "[")
 		if want := pools[resource]; f[2] != want || workers[f[3]] != want {
-			s.T.Errorf("%s ran on worker %s of the pool %s, and belongs into %s", f[0], f[3], f[2], want)
+			s.T.Errorf("%s ran on the worker %s of the pool %s, not in the pool %s", f[0], f[3], f[2], want)
 		}
 	}
 	if shown != 300 {
-		s.T.Errorf("the run shows %d of 300 resources", shown)
+		s.T.Errorf("the output for the run lists %d of 300 resources", shown)
 	}
 }
 
@@ -238,12 +238,12 @@ func TestLimitsHoldOverTwoRunsAtOnce(t *testing.T) {
 		t.Fatalf("exit statuses %d and %d", a, b)
 	}
 	one.CreatedOnce(160)
-	// How near the limits two runs come depends on how fast the machine is, so only what is above them fails.
+	// Whether two runs reach a limit depends on the speed of the machine, so only exceeding it is an error.
 	if most := one.Most(); most > 6 {
-		t.Errorf("%d operations ran at a time, with a limit of 6 for all", most)
+		t.Errorf("%d operations ran at the same time, with a limit of 6 for all", most)
 	}
 	if most := one.Most("-providers=fleet"); most > 3 {
-		t.Errorf("%d operations of fleet ran at a time, with a limit of 3 for it", most)
+		t.Errorf("%d operations of fleet ran at the same time, with a limit of 3 for it", most)
 	}
 	one.Unchanged()
 	two.Unchanged()
@@ -256,7 +256,7 @@ func TestLimitsHoldOverTwoRunsAtOnce(t *testing.T) {
 	two.Unchanged()
 	two.Must("destroy", "-auto-approve", "-no-color")
 	if left := two.Objects(); len(left) > 0 {
-		t.Errorf("destroy has left %v", left)
+		t.Errorf("destroy has left %v in the cloud", left)
 	}
 }
 
@@ -295,7 +295,7 @@ pool "mars" {
 	s.Unchanged()
 }
 
-// Providers check configuration before anything is placed, wherever there is a worker.
+// Providers validate the configuration before operations are placed, so any worker may do that.
 func TestAPlanNeedsNoWorkerOfTheDefaultPool(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, site.FleetOnly+`

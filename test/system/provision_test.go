@@ -87,7 +87,7 @@ func TestProvisionersWorkOnMachinesOverSSHWhereverTheWorkerIs(t *testing.T) {
 				w.Env = []string{"TF_VAR_key=" + s.PrivateKey, "SSH_AUTH_SOCK="}
 				if where == "elsewhere" {
 					w.Server()
-					w.Worker("default") // whose directory is another one
+					w.Worker("default") // it has another working directory
 				}
 				w.Must("init", "-no-color")
 				said := w.Must("apply", "-no-color", "-auto-approve")
@@ -109,7 +109,7 @@ func TestProvisionersWorkOnMachinesOverSSHWhereverTheWorkerIs(t *testing.T) {
 				}
 				w.Must("destroy", "-no-color", "-auto-approve")
 				if _, err := os.Stat(filepath.Join(dir, "gone")); err != nil {
-					t.Errorf("the provisioner of the end did not run: %v", err)
+					t.Errorf("the provisioner for the destruction did not run: %v", err)
 				}
 				failed := w.Run("apply", "-no-color", "-auto-approve", "-var=broken=true")
 				if failed.Code != 1 || !strings.Contains(failed.Text, "remote-exec provisioner error") ||
@@ -156,7 +156,7 @@ resource "fleet_machine" "a" {
 	for _, line := range lines {
 		name, pid, _ := strings.Cut(line, " ")
 		if workers[pid] == "" || workers[pid] != made[name] {
-			t.Errorf("%s was made by %s and provisioned by %q", name, made[name], workers[pid])
+			t.Errorf("%s was created by %s and provisioned by %q", name, made[name], workers[pid])
 		}
 	}
 }

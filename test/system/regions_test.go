@@ -17,22 +17,22 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// The document was tried by whoever wrote it, and nobody since.
-func TestTheWayFromNothingToThreeRegionsIsAsTheDocumentSays(t *testing.T) {
+// The commands in the document were tried when it was written, and not after later changes.
+func TestTheCommandsOfTheDocumentSetUpThreeRegions(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	commands := walk(t)
-	// What builds the programs has been done, with the same commands, for all tests of this package.
+	// The commands that build the programs are skipped: TestMain has run the same ones.
 	building, commands, found := strings.Cut(commands, `cp -r "$OLDPWD/deploy/nats" .`+"\n")
 	site.Wants(t, building, "make build", "go -C test/tools build", "export PATH=")
 	if !found {
-		t.Fatal("the document does not take the configuration of NATS")
+		t.Fatal("the document does not copy the configuration of NATS")
 	}
 	shipped := os.DirFS(filepath.Join(site.Built.Root, "deploy", "nats"))
 	if err := os.CopyFS(filepath.Join(dir, "nats"), shipped); err != nil {
 		t.Fatal(err)
 	}
-	// Only the ports are others: several tests go on at a time.
+	// Only the ports are changed, because several tests run at the same time.
 	server := "nats/nats-server.conf"
 	for port, says := range map[string]string{"4222": server, "8443": ""} {
 		free := freePort(t)
@@ -54,7 +54,7 @@ func TestTheWayFromNothingToThreeRegionsIsAsTheDocumentSays(t *testing.T) {
 	shell.Dir = dir
 	shell.Env = []string{"HOME=" + dir, "PATH=" + filepath.Dir(site.Built.NATSServer) + ":" +
 		filepath.Dir(site.Built.Coordinator) + ":" + os.Getenv("PATH")}
-	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what it leaves in the background ends with it
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its background processes can be killed with it
 	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
 	shell.WaitDelay = 10 * time.Second
 	said, err := shell.CombinedOutput()
@@ -74,7 +74,7 @@ func TestTheWayFromNothingToThreeRegionsIsAsTheDocumentSays(t *testing.T) {
 		"Destroy complete! Resources: 3 destroyed.")
 }
 
-// walk returns the commands of the section, as they stand there.
+// walk returns the commands of the section, unchanged.
 func walk(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(site.Built.Root, "docs", "service.md"))
@@ -95,12 +95,12 @@ func walk(t *testing.T) string {
 	return commands.String()
 }
 
-// freePort returns a port that nobody listens at. It is below those that connections and other tests are given, so that
-// nobody takes it until it is used.
+// freePort returns a port on which nobody listens. It is below the range from which the system chooses ports, so that
+// no connection or other test gets it before it is used.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 100 {
-		port := strconv.Itoa(20_000 + rand.IntN(10_000)) //nolint:gosec // it is no secret
+		port := strconv.Itoa(20_000 + rand.IntN(10_000)) //nolint:gosec // not for security
 		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
 			_ = l.Close()
 			return port

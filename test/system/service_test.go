@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// A run of the service that ended with an operation in doubt left its workspace stuck: each plan said to call "runs
-// resolve", which needs a directory that only the service has.
+// When a run of the service ended with an operation in doubt, its workspace could not be used any more: each plan told
+// the user to call "runs resolve", which needed a directory that only the service has.
 func TestADoubtIsResolvedThroughTheService(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, "")
@@ -37,14 +37,14 @@ func TestADoubtIsResolvedThroughTheService(t *testing.T) {
 	}
 	if code, text := v.Ask(http.MethodPost, doubts, map[string]any{"address": "fleet_machine.a[1]",
 		"not-created": true}); code != http.StatusConflict || !strings.Contains(text, "Nothing is in doubt") {
-		t.Errorf("another object: %d: %s", code, text)
+		t.Errorf("resolving an object that is not in doubt: %d: %s", code, text)
 	}
 	if code, text := v.Ask(http.MethodPost, doubts, map[string]any{"address": "fleet_machine.a[0]",
 		"created": "nosuch"}); code != http.StatusConflict ||
 		!strings.HasPrefix(text, `{"error":"Error: The import failed`) {
-		t.Errorf("an object that is not there: %d: %s", code, text)
+		t.Errorf("resolving with an object that does not exist: %d: %s", code, text)
 	}
-	// The command line says so to the service.
+	// The command sends the resolution to the service.
 	s.Write("main.tf", `
 terraform {
   cloud {
@@ -67,8 +67,8 @@ terraform {
 	}
 }
 
-// A run that began while the NATS server was away for a moment failed at once: in a series of faults most runs did.
-func TestARunWaitsForAServerThatIsAway(t *testing.T) {
+// A run that began while the NATS server was unreachable for a moment failed immediately.
+func TestARunWaitsUntilTheServerIsReachable(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, "")
 	server := s.Server()
@@ -92,21 +92,21 @@ func TestARunWaitsForAServerThatIsAway(t *testing.T) {
 	v.Ends(r.ID, client.RunApplied)
 }
 
-// A service that was told to stop ended with the exit status of a failure, which has systemd start it again.
-func TestAServiceThatIsStoppedFinishesWhatRunsAndGoesOnWhenItIsStarted(t *testing.T) {
+// A service that was told to stop ended with the exit status of a failure, so systemd started it again.
+func TestAStoppedServiceFinishesItsOperationsAndContinuesTheRunWhenItIsStarted(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, "")
 	v := s.Service("-parallelism=2")
 	space := v.Workspace("one")
 	r := v.Apply(space, site.Slow(6, 1500))
-	site.Eventually(t, "the first machines are being made", func() bool { return s.Begun("create") == 2 })
+	site.Eventually(t, "the first machines are being created", func() bool { return s.Begun("create") == 2 })
 	if err := v.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	site.Succeeds(t, v.Process, "the service that was stopped")
 	t.Log(v.Output())
 	if begun, ended := s.Begun("create"), s.Finished("create"); begun != ended || begun > 4 {
-		t.Errorf("%d creations were begun, and %d ended", begun, ended)
+		t.Errorf("%d creations were started, and %d ended", begun, ended)
 	}
 	v.Start()
 	text := v.Logs(v.Ends(r.ID, client.RunApplied))

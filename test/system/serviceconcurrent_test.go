@@ -12,20 +12,21 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// objectLocks has the runs of a workspace lock objects.
+// objectLocks makes the runs of a workspace lock objects instead of the whole state.
 func objectLocks(t *testing.T, v *site.Service, w *client.Workspace) {
 	t.Helper()
 	set(t, v, w, "object-locks", "true")
 }
 
-// waitsForObjects tells whether a run waits for objects of others, and how it says so.
+// waitsForObjects reports whether a run waits for objects that other runs have locked, and returns the message about
+// it.
 func waitsForObjects(v *site.Service, run string) (string, bool) {
 	_, text := v.Ask(http.MethodGet, "runs/"+run+"/wait", nil)
 	return text, strings.Contains(text, `"kind":"objects"`)
 }
 
-// Locks that end with the process would let somebody else change what a run has under way; a run that is resumed finds
-// what others have done meanwhile beside its own.
+// If the locks of a run were released when the process ends, another run could change objects on which the run has
+// operations in progress. A resumed run has to cope with the changes of others.
 func TestRunsOnOneStateGoOnWhenTheServiceIsKilled(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, "")
@@ -47,7 +48,7 @@ func TestRunsOnOneStateGoOnWhenTheServiceIsKilled(t *testing.T) {
 		}
 		return s.Begun("create") == 2
 	})
-	// Nobody has ended a version with either yet.
+	// Neither object is in an ended version of the state yet.
 	late := v.Apply(w, machine("a")+strings.TrimPrefix(machine("b"), site.FleetOnly))
 	said := ""
 	site.Eventually(t, "the third run waits", func() bool {
@@ -78,9 +79,10 @@ func TestRunsOnOneStateGoOnWhenTheServiceIsKilled(t *testing.T) {
 	site.Wants(t, string(text), `"a"`, `"b"`)
 }
 
-// A run that is left by force has its locks still, and a worker may go on with what it has begun. Whoever waits for these
-// objects waits for that, too, takes the result, and plans by it: or it would make the same object again.
-func TestARunThatWaitsForOneThatWasLeftTakesWhatTheWorkerStillDoes(t *testing.T) {
+// A run that was cancelled by force keeps its locks, and a worker may still execute one of its operations. A run that
+// waits for the locked objects has to wait for that operation and to plan with its result. Otherwise it would create
+// the same object again.
+func TestARunWaitsForTheOperationsOfARunThatWasCancelledByForce(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, "")
 	s.Server()
@@ -95,14 +97,14 @@ func TestARunThatWaitsForOneThatWasLeftTakesWhatTheWorkerStillDoes(t *testing.T)
 	if err := v.Client.Runs.Cancel(t.Context(), left.ID, client.RunCancelOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// It may leave by itself what does not stop, about when people may leave it.
-	site.Eventually(t, "the first run is left, while the worker goes on", func() bool {
+	// The run may end by itself at about the time from which it may be cancelled by force.
+	site.Eventually(t, "the first run has ended, while the worker continues", func() bool {
 		now, err := v.Client.Runs.Read(t.Context(), left.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !site.Over(now.Status) {
-			_ = v.Client.Runs.ForceCancel(t.Context(), left.ID, client.RunForceCancelOptions{}) // too early at first
+			_ = v.Client.Runs.ForceCancel(t.Context(), left.ID, client.RunForceCancelOptions{}) // fails at first: it is too early
 			return false
 		}
 		return s.Finished("create") == 0

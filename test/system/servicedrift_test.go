@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// set sets an attribute of a workspace that clients of other services do not know; value is JSON.
+// set sets an attribute of a workspace that the client library does not know; value is JSON.
 func set(t *testing.T, v *site.Service, w *client.Workspace, attribute, value string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, v.Address+"/api/v2/workspaces/"+w.ID,
@@ -34,7 +34,7 @@ func set(t *testing.T, v *site.Service, w *client.Workspace, attribute, value st
 	}
 }
 
-// drift is what the service answers of drift.
+// drift is the service's response about drift.
 type drift struct {
 	Objects   int
 	Ended     string
@@ -56,7 +56,7 @@ func driftOf(t *testing.T, v *site.Service, w *client.Workspace) (d drift) {
 	return d
 }
 
-// behind changes the addresses of machines behind the back of their states, and removes one.
+// behind changes the IP addresses of machines in the cloud without a run, and removes one machine.
 func behind(t *testing.T, s *site.Site, changed []string, removed string) {
 	t.Helper()
 	for id, kind := range s.Objects() {
@@ -95,8 +95,9 @@ func serial(t *testing.T, v *site.Service, w *client.Workspace) int64 {
 	return state.Serial
 }
 
-// A reader that took the lock of the state, or the only slot of a worker, would make a run wait until all was read.
-func TestDriftIsFoundBesideRunsThatDoNotWaitForIt(t *testing.T) {
+// If watching for drift held the lock of the state, or occupied the only slot of a worker, a run would have to wait
+// until all objects were read.
+func TestRunsDoNotWaitForWatching(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, "")
 	s.Server()
@@ -135,7 +136,7 @@ resource "fleet_machine" "b" {
 	}
 	v.Ends(r.ID, client.RunApplied)
 	if d := driftOf(t, v, w); d.Ended != "" || s.Finished("read") >= 12 {
-		t.Errorf("the run has waited until %d machines were read: %+v", s.Finished("read"), d)
+		t.Errorf("when the run ended, %d machines had been read: %+v", s.Finished("read"), d)
 	}
 	before := serial(t, v, w)
 
@@ -147,16 +148,16 @@ resource "fleet_machine" "b" {
 	if got, want := fmt.Sprintf("%+v", found.Drifted), "[{Address:fleet_machine.a[11] Gone:false Attributes:[ip]} "+
 		"{Address:fleet_machine.a[2] Gone:false Attributes:[ip]} {Address:fleet_machine.a[5] Gone:true Attributes:[]}]"; got !=
 		want || found.Failure != "" {
-		t.Errorf("it found %s; %s", got, found.Failure)
+		t.Errorf("the drift is %s, not %s; %s", got, want, found.Failure)
 	}
 	if n := s.Most("-ops=read"); n > 1 {
-		t.Errorf("%d machines were read at a time", n)
+		t.Errorf("%d machines were read at the same time", n)
 	}
 	if after := serial(t, v, w); after != before {
-		t.Errorf("reading has made serial %d of %d", after, before)
+		t.Errorf("reading has changed the serial from %d to %d", before, after)
 	}
 
-	// What was found is taken over with one request.
+	// One request queues a run that takes the drift over into the state.
 	status, text := v.Ask(http.MethodPost, "workspaces/"+w.ID+"/drift/refresh", nil)
 	var made struct{ Run string }
 	if err := json.Unmarshal([]byte(text), &made); err != nil || status != http.StatusOK {

@@ -9,9 +9,9 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// A directory that Terraform has worked in has a state and a lock file that name its registry. init looked for those
-// packages there, and failed; so did every command after it.
-func TestADirectoryThatTerraformMadeGoesOnWithoutChanges(t *testing.T) {
+// A directory in which Terraform has run has a state and a lock file that name its registry. init looked for the
+// packages in that registry and failed, and so did every command after it.
+func TestADirectoryOfTerraformCanBeUsedWithoutChanges(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, `
 terraform {

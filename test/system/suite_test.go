@@ -66,18 +66,18 @@ run "makes_nothing" {
 			s.Must("init")
 			site.Wants(t, s.Must("test", "-no-color", "-filter=mocked.tftest.hcl"), "Success! 1 passed, 0 failed.")
 			if calls := s.Calls("create", "delete", "read"); len(calls) > 0 {
-				t.Errorf("a mocked provider was asked: %v", calls)
+				t.Errorf("a mocked provider was called: %v", calls)
 			}
 			site.Wants(t, s.Must("test", "-no-color"), "Success! 3 passed, 0 failed.")
 			if made, gone := s.Finished("create"), s.Finished("delete"); made != 2 || gone != 2 {
-				t.Errorf("%d machines were made, and %d destroyed", made, gone)
+				t.Errorf("%d machines were created, and %d destroyed", made, gone)
 			}
 			s.OnceEach("create")
 		})
 	}
 }
 
-// slowly has a run that takes its time, and one behind it.
+// slowly is a test file with a run that takes long, and another run after it.
 const slowly = `
 run "slow" {
   variables {
@@ -93,21 +93,21 @@ func TestAnInterruptedTestEndsItsRunAndCleansUp(t *testing.T) {
 	s.Write("a.tftest.hcl", slowly)
 	s.Must("init")
 	p := s.Start("test", "-no-color", "-junit-xml=report.xml")
-	site.Eventually(t, "a machine is being made", func() bool { return s.Begun("create") > 0 })
+	site.Eventually(t, "a machine is being created", func() bool { return s.Begun("create") > 0 })
 	if err := p.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	// The runs that it came to have passed, but not all were run: a pipeline must not take that for a success.
+	// All executed runs have passed, but one was not executed: a pipeline must not take that for a success.
 	if code := site.Exit(t, p); code != 1 {
 		t.Errorf("exit status %d of a suite that was interrupted, want 1", code)
 	}
 	if made, gone := s.Finished("create"), s.Finished("delete"); made != 2 || gone != 2 {
-		t.Errorf("%d machines were made, and %d destroyed", made, gone)
+		t.Errorf("%d machines were created, and %d destroyed", made, gone)
 	}
 	site.Wants(t, s.Read("report.xml"), `<testsuite name="a.tftest.hcl" tests="2" skipped="1" failures="0" errors="0">`)
 }
 
-func TestATestThatIsInterruptedTwiceSaysWhatItLeaves(t *testing.T) {
+func TestATestThatIsInterruptedTwiceListsTheObjectsThatItLeaves(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, strings.Replace(tested, "name      = \"a\"", "name      = \"a\"\n  depends_on = [fleet_machine.first]", 1)+`
 resource "fleet_machine" "first" {
@@ -117,7 +117,7 @@ resource "fleet_machine" "first" {
 	s.Write("a.tftest.hcl", strings.Replace(slowly, "3000", "120000", 1))
 	s.Must("init")
 	p := s.Start("test", "-json")
-	site.Eventually(t, "the second machine is being made", func() bool {
+	site.Eventually(t, "the second machine is being created", func() bool {
 		return s.Begun("create") == 2 &&
 			s.Finished("create") == 1
 	})
@@ -126,7 +126,7 @@ resource "fleet_machine" "first" {
 		if err := p.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
-		site.Eventually(t, "the interrupt is heard",
+		site.Eventually(t, "the command has received the interrupt",
 			func() bool { return strings.Count(p.Output(), "nterrupt") > before })
 	}
 	if code := site.Exit(t, p); code != 1 {

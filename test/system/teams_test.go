@@ -18,27 +18,27 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// The size of the test of many teams. make teams has that of a large estate.
+// The size of the test of many teams. `make teams` runs it with a large state.
 var (
 	teamCount   = flag.Int("teams", 3, "how many teams change one state at once")
 	teamObjects = flag.Int("objects", 60, "how many objects the state has")
 	teamChanges = flag.Int("changes", 6, "how many of its objects each team changes at a time")
-	teamLasts   = flag.Duration("lasts", 50*time.Millisecond, "how long a change lasts")
+	teamLasts   = flag.Duration("lasts", 50*time.Millisecond, "how long the change of one object takes")
 	teamCold    = flag.Bool("cold", true, "whether to measure changes also before the whole state has been planned")
 	teamRounds  = flag.Int("rounds", 1, "how many times the service is killed while all teams change the state")
 )
 
-// sharedState is a state that many teams change, each its own part of it.
+// sharedState is a state that many teams change; each team changes other objects.
 type sharedState struct {
 	*site.Site
 	v      *site.Service
 	w      *client.Workspace
 	config *client.ConfigurationVersion
-	asked  atomic.Int32 // how many runs there are
-	// every is how often is asked for a run: as often as clients do. Eight of them that ask a hundred times a second would
-	// be what is measured.
+	asked  atomic.Int32 // the number of runs that were queued
+	// every is how often the status of a run is requested: as often as real clients do. More frequent requests would
+	// dominate the measured time.
 	every time.Duration
-	// refresh is the option of the runs of this name; nil leaves it to the workspace.
+	// refresh is the option "refresh" of the runs; nil means that of the workspace.
 	refresh *bool
 }
 
@@ -57,12 +57,13 @@ resource "fleet_machine" "t%[1]d" {
 `, i, *teamObjects / *teamCount, *teamChanges, teamLasts.Milliseconds())
 	}
 	e := newState(t, text.String(), true)
-	set(t, e.v, e.w, "refresh", `"changed"`) // nobody who shares a large state reads all of it for each change
+	set(t, e.v, e.w, "refresh", `"changed"`) // otherwise each plan would read all objects of the large state
 	e.refresh = nil
 	return e
 }
 
-// newState makes what a configuration describes, with a service and four workers. Runs lock objects, or the whole state.
+// newState starts a service and four workers, and applies a configuration. If objects is set, runs lock objects instead
+// of the whole state.
 func newState(t *testing.T, text string, objects bool) *sharedState {
 	t.Helper()
 	s := site.New(t, "")
@@ -89,12 +90,12 @@ func newState(t *testing.T, text string, objects bool) *sharedState {
 	case r == nil:
 		t.FailNow()
 	case r.Status != client.RunApplied:
-		t.Fatalf("the state is not made: %s", e.v.Logs(r))
+		t.Fatalf("the objects were not created: %s", e.v.Logs(r))
 	}
 	return e
 }
 
-// run has a run applied, and returns it when it is over, however often the service is killed meanwhile.
+// run queues a run, and returns it once it has ended. Meanwhile the service may be killed and restarted.
 func (e *sharedState) run(o client.RunCreateOptions) *client.Run {
 	t, yes := e.T, true
 	o.Workspace, o.ConfigurationVersion, o.AutoApply, o.Refresh = e.w, e.config, &yes, e.refresh
@@ -121,7 +122,7 @@ func (e *sharedState) run(o client.RunCreateOptions) *client.Run {
 	}
 }
 
-// change has teams change their parts at once, each to its revision, and returns the runs in their order.
+// change makes teams change their objects at the same time, each to its revision, and returns their runs.
 func (e *sharedState) change(teams []int, revisions ...string) []*client.Run {
 	out := make([]*client.Run, len(teams))
 	var all sync.WaitGroup
@@ -136,8 +137,8 @@ func (e *sharedState) change(teams []int, revisions ...string) []*client.Run {
 	return out
 }
 
-// took has teams change their parts, and returns how long that took, and how much of the service's CPU time: zero where
-// nobody can tell.
+// took makes teams change their objects, and returns how long that took and how much CPU time the service used: 0 if
+// the system does not tell.
 func (e *sharedState) took(teams []int, revision string) (wall, cpu time.Duration) {
 	before, err := process.Spent(e.v.PID())
 	began := time.Now()
@@ -150,8 +151,8 @@ func (e *sharedState) took(teams []int, revision string) (wall, cpu time.Duratio
 	return wall, after - before
 }
 
-// compare has one team change its part, to a revision, and then all teams theirs, to another one. It logs how long both
-// take, and claims that each object was changed as often as it had to be.
+// compare makes one team change its objects to one revision, and then all teams to another one. It logs how long both
+// take, and checks that each object was changed as often as necessary, and not more often.
 func (e *sharedState) compare(known string, teams []int, one, all string) {
 	t := e.T
 	before := e.updates()
@@ -174,7 +175,7 @@ func (e *sharedState) compare(known string, teams []int, one, all string) {
 	}
 }
 
-// plan has the whole state planned at the revision of all teams.
+// plan plans the whole state with the current revision of all teams.
 func (e *sharedState) plan(teams []int, revision string) {
 	yes := true
 	o := client.RunCreateOptions{PlanOnly: &yes}
@@ -189,7 +190,7 @@ func (e *sharedState) plan(teams []int, revision string) {
 	e.T.Logf("a plan of the whole state: %v", time.Since(began).Round(time.Millisecond))
 }
 
-// applied claims that all runs were.
+// applied checks that all runs were applied.
 func (e *sharedState) applied(runs []*client.Run) {
 	e.T.Helper()
 	for _, r := range runs {
@@ -202,7 +203,7 @@ func (e *sharedState) applied(runs []*client.Run) {
 	}
 }
 
-// updates counts the updates that have begun by machine.
+// updates returns the number of updates that were started, by machine.
 func (e *sharedState) updates() map[string]int {
 	out := map[string]int{}
 	for _, c := range e.Calls("update") {
@@ -211,11 +212,11 @@ func (e *sharedState) updates() map[string]int {
 	return out
 }
 
-// objectTime is how long the making of an object may take: the provider's process takes ten milliseconds for each where
-// two cores are busy.
+// objectTime is how long the creation of an object may take. The provider's process takes ten milliseconds if two cores
+// are busy.
 const objectTime = 50 * time.Millisecond
 
-// Runs of one state waited for each other, whatever they changed: eight teams took eight times what one takes.
+// Runs on one state waited for each other, whatever they changed: eight teams took eight times as long as one.
 func TestTeamsChangeOneStateAtOnce(t *testing.T) {
 	timeout := site.Timeout
 	t.Cleanup(func() { site.Timeout = timeout })
@@ -226,11 +227,11 @@ func TestTeamsChangeOneStateAtOnce(t *testing.T) {
 		everybody = append(everybody, i)
 	}
 	if *teamCold {
-		e.compare("nothing known of the state", everybody, "2", "3")
+		e.compare("without verdicts", everybody, "2", "3")
 	}
-	// A workspace in use has been planned before: what a plan has read and found unchanged has verdicts.
+	// In a workspace in use, objects that an earlier plan has found unchanged have verdicts.
 	e.plan(everybody, "3")
-	e.compare("the state has been planned as a whole", everybody, "4", "5")
+	e.compare("with verdicts of the whole state", everybody, "4", "5")
 
 	for round := range *teamRounds {
 		before := e.updates()
@@ -247,19 +248,19 @@ func TestTeamsChangeOneStateAtOnce(t *testing.T) {
 		e.applied(<-done)
 		for name, n := range e.updates() {
 			if n != before[name]+1 {
-				t.Errorf("with a kill, %s was changed %d times", name, n-before[name])
+				t.Errorf("while the service was killed, %s was changed %d times", name, n-before[name])
 			}
 		}
 	}
 
-	// Two that change the same: the second one says who was first, and comes after it.
+	// Two runs change the same objects: the second one names the first one, and waits for it.
 	pair := e.change([]int{0, 0}, "6", "7")
 	e.applied(pair)
 	first, last := 0, 1
 	if pair[0].StatusTimestamps.AppliedAt.After(pair[1].StatusTimestamps.AppliedAt) {
 		first, last = 1, 0
 	}
-	if text := e.v.Logs(pair[last]); strings.Contains(text, "was changed") { // else the first was over when it planned
+	if text := e.v.Logs(pair[last]); strings.Contains(text, "was changed") { // not if the first ended before it planned
 		site.Wants(t, text, "which the plan changes, was changed", pair[first].ID, "so it plans again")
 	}
 	if err := e.sees([]string{"6", "7"}[last]); err != nil {
@@ -274,7 +275,7 @@ func total(counts map[string]int) (n int) {
 	return n
 }
 
-// sees claims that the next plan of the first team has nothing to do for one revision: state and cloud have it.
+// sees checks that a plan of the first team finds no changes with a revision.
 func (e *sharedState) sees(revision string) error {
 	yes := true
 	r, err := e.v.Client.Runs.Create(e.T.Context(), client.RunCreateOptions{Workspace: e.w,

@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// traced has two machines in each of two pools, with a secret in one of them.
+// traced is a configuration with two machines in each of two pools; one of them has a secret.
 const traced = site.FleetOnly + `
 variable "secret" {
   sensitive = true
@@ -29,7 +29,7 @@ resource "fleet_machine" "us" {
 }
 `
 
-func TestTheSpansOfACoordinatorAndOfWorkersElsewhereAreOneTree(t *testing.T) {
+func TestTheSpansOfACoordinatorAndItsRemoteWorkersAreOneTree(t *testing.T) {
 	c := collector.Start(t)
 	s := site.New(t, traced)
 	s.Server()
@@ -80,7 +80,7 @@ func TestTheSpansOfACoordinatorAndOfWorkersElsewhereAreOneTree(t *testing.T) {
 		for at := span; at.Parent() != outsideSpan; {
 			above, ok := byID[at.Parent()]
 			if !ok {
-				t.Fatalf("%s (%v) hangs under %q, which nobody has sent", span.Name, names, at.Parent())
+				t.Fatalf("the parent %q of the span %s (%v) was not received", at.Parent(), span.Name, names)
 			}
 			at = above
 			names = append([]string{at.Name}, names...)
@@ -93,7 +93,7 @@ func TestTheSpansOfACoordinatorAndOfWorkersElsewhereAreOneTree(t *testing.T) {
 		if strings.HasSuffix(span.Name, "/ApplyResourceChange") {
 			want := "apply > apply > walk > create fleet_machine > task > /tfplugin6.Provider/ApplyResourceChange"
 			if got := strings.Join(p, " > "); got != want {
-				t.Errorf("a creation is %s", got)
+				t.Errorf("the path to a creation is %s, not %s", got, want)
 			}
 		}
 		if services[span.Process["service.name"]] == nil {
@@ -113,7 +113,7 @@ func TestTheSpansOfACoordinatorAndOfWorkersElsewhereAreOneTree(t *testing.T) {
 	}
 }
 
-func TestATraceThatNobodyTakesChangesNothing(t *testing.T) {
+func TestACommandSucceedsWhenItsTraceCannotBeDelivered(t *testing.T) {
 	s := site.New(t, site.Slow(1, 1))
 	s.Env = append(s.Env, "OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1")
 	s.Must("init", "-no-color")

@@ -8,12 +8,12 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// unkept are answers to a create that no state can hold.
+// unkept are faults in a provider's response to a create: the response cannot be stored in the state.
 var unkept = []string{"infinite_size", "missing_attribute", "wrong_type", "null", "garbage", "absent"}
 
-// The object that a provider had made was neither in the state nor in doubt when its answer could not be kept: the
-// answer counted as a failure without a trace, and the next apply made the object again.
-func TestAnObjectWhoseAnswerCannotBeKeptIsInDoubtAndNotMadeAgain(t *testing.T) {
+// If the response of a provider could not be stored, the object that it had created was neither in the state nor in
+// doubt: the response counted as a failure, and the next apply created the object again.
+func TestAnObjectWhoseResponseCannotBeStoredIsInDoubtAndNotCreatedAgain(t *testing.T) {
 	t.Parallel()
 	for sentence, remote := range map[string]bool{"in one process": false, "over a server with a worker": true} {
 		t.Run(sentence, func(t *testing.T) {
@@ -24,14 +24,14 @@ terraform {
     unruly = { source = "millipede/unruly" }
   }
 }
-variable "deeds" {
+variable "faults" {
   default = ["`+strings.Join(unkept, `", "`)+`"]
 }
 variable "tame" {
   default = false
 }
 resource "unruly_thing" "a" {
-  for_each  = toset(var.deeds)
+  for_each  = toset(var.faults)
   name      = each.key
   misbehave = var.tame ? null : "apply:${each.key}"
 }
@@ -43,11 +43,11 @@ resource "unruly_thing" "a" {
 			s.Must("init")
 			first := s.Run("apply", "-auto-approve", "-no-color")
 			if first.Code != 1 {
-				t.Errorf("exit status %d of an apply whose answers cannot be kept", first.Code)
+				t.Errorf("exit status %d of an apply whose responses cannot be stored", first.Code)
 			}
 			show := s.Must("show", "-no-color")
-			for _, deed := range unkept {
-				if address := fmt.Sprintf("unruly_thing.a[%q]", deed); !strings.Contains(show,
+			for _, fault := range unkept {
+				if address := fmt.Sprintf("unruly_thing.a[%q]", fault); !strings.Contains(show,
 					"# "+address+": (in doubt)") {
 					t.Errorf("%s is not in doubt:\n%s", address, show)
 				}
@@ -59,18 +59,18 @@ resource "unruly_thing" "a" {
 			site.Wants(t, again.Text, "runs resolve")
 			for _, op := range []string{"create", "update", "delete"} {
 				if begun, want := s.Begun(op), map[string]int{"create": len(unkept)}[op]; begun != want {
-					t.Errorf("%d times %s, not %d", begun, op, want)
+					t.Errorf("the operation %s was started %d times, not %d", op, begun, want)
 				}
 			}
 			s.OnceEach("create")
 
-			// One was not made after all, the others are there.
-			for _, deed := range unkept {
-				address := fmt.Sprintf("unruly_thing.a[%q]", deed)
-				if deed == "garbage" {
+			// One object was not created after all; the others exist.
+			for _, fault := range unkept {
+				address := fmt.Sprintf("unruly_thing.a[%q]", fault)
+				if fault == "garbage" {
 					s.Must("runs", "resolve", address, "-not-created")
 				} else {
-					s.Must("runs", "resolve", address, "-created="+deed)
+					s.Must("runs", "resolve", address, "-created="+fault)
 				}
 			}
 			s.Must("apply", "-auto-approve", "-no-color", "-var=tame=true")
@@ -79,7 +79,7 @@ resource "unruly_thing" "a" {
 					begun, len(unkept))
 			}
 			if r := s.Run("plan", "-no-color", "-detailed-exitcode", "-var=tame=true"); r.Code != 0 {
-				t.Errorf("something is left to do (exit status %d):\n%s", r.Code, r.Text)
+				t.Errorf("a plan finds changes (exit status %d):\n%s", r.Code, r.Text)
 			}
 		})
 	}

@@ -12,18 +12,18 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// The size of the test of applies beside watching. make watching has that of a large estate.
+// The size of the test of applies during watching. `make watching` runs it with a large state.
 var (
 	watchObjects = flag.Int("watched", 40, "how many objects are watched for drift")
 	watchPeriod  = flag.Duration("period", time.Minute, "the period in which each of them is read")
-	watchBehind  = flag.Int("behind", 4, "how many of them are changed behind the back of the state")
-	watchChanges = flag.Int("applied", 10, "how many objects an apply changes beside that")
+	watchBehind  = flag.Int("behind", 4, "how many of them change in the cloud without a run")
+	watchChanges = flag.Int("applied", 10, "how many objects each apply changes")
 	watchApplies = flag.Int("applies", 2, "how many applies are measured with watching, and as many before and after")
-	watchSlower  = flag.Float64("slower", 0, "by how many percent watching may slow an apply down; 0 for no bound, "+
-		"because a busy machine says nothing about that")
+	watchSlower  = flag.Float64("slower", 0, "by how many percent watching may slow an apply down, on an idle machine; "+
+		"0 means no bound")
 )
 
-// watchedState is a state that is watched while somebody applies changes to it.
+// watchedState is a state that is watched for drift while somebody applies changes to it.
 type watchedState struct {
 	*sharedState
 	revision int
@@ -40,10 +40,10 @@ func (e *watchedState) apply() time.Duration {
 	return took
 }
 
-// Watching reads each object in the background. Applies wait for none of it but what is under way already, and drift is
-// known when the period is over in which it came about.
-func TestAppliesBesideWatchingAreNotSlowedDownAndDriftIsFoundInOnePeriod(t *testing.T) {
-	// One batch reads few objects, and then nothing until the period is over.
+// Watching reads all objects in the background. An apply waits only for reads that are in progress already, and drift
+// is reported within one period.
+func TestWatchingDoesNotSlowAppliesDownAndFindsDriftInOnePeriod(t *testing.T) {
+	// If there are few objects, one batch reads all of them, and nothing is read until the end of the period.
 	few := *watchObjects <= 50
 	if few {
 		t.Parallel()
@@ -81,7 +81,7 @@ resource "fleet_machine" "changed" {
 		want = append(want, fmt.Sprintf("fleet_machine.watched[%d]", k))
 	}
 	slices.Sort(want)
-	e.apply() // what the first one does alone, such as starting providers, is not measured
+	e.apply() // the first apply starts the providers, and is not measured
 	measure(&alone)
 	reads := e.Begun("read")
 	changed := time.Now()
@@ -91,7 +91,7 @@ resource "fleet_machine" "changed" {
 	set(t, e.v, e.w, "drift-period", fmt.Sprintf("%q", watchPeriod.String()))
 	site.Eventually(t, "reading has begun", func() bool { return e.Begun("read") > reads })
 	measure(&beside)
-	if !few { // some of what is changed has just been read, and is read again a period later
+	if !few { // objects that were read just before they changed are read again a period later
 		changed = time.Now()
 		behind(t, e.Site, names, "")
 	}
@@ -106,9 +106,9 @@ resource "fleet_machine" "changed" {
 		addresses = append(addresses, d.Address)
 	}
 	if !slices.Equal(addresses, want) {
-		t.Errorf("%v have drifted, and %v are found", want, addresses)
+		t.Errorf("the drift of %v was reported, not that of %v", addresses, want)
 	}
-	// A batch takes some seconds.
+	// The bound allows for a batch, which takes some seconds.
 	if most := *watchPeriod + *watchPeriod/20 + 10*time.Second; took > most {
 		t.Errorf("the drift was found after %v; the period is %v", took, *watchPeriod)
 	}
@@ -118,8 +118,8 @@ resource "fleet_machine" "changed" {
 	slices.Sort(beside)
 	before, with := alone[len(alone)/2], beside[len(beside)/2]
 	slower := 100 * (float64(with)/float64(before) - 1)
-	t.Logf("%d objects, period %v: %d changes behind the back were found after %v; an apply of %d changes took %v, and %v "+
-		"beside watching, which is %.1f %% more (medians of %d and %d: %v, %v)", *watchObjects, *watchPeriod, *watchBehind,
+	t.Logf("%d objects, period %v: the drift of %d was found after %v; an apply of %d changes took %v, and %v during "+
+		"watching, which is %.1f %% more (medians of %d and %d: %v, %v)", *watchObjects, *watchPeriod, *watchBehind,
 		took.Round(time.Second), *watchChanges, before.Round(time.Millisecond), with.Round(time.Millisecond), slower,
 		len(alone), len(beside), alone, beside)
 	if *watchSlower > 0 && slower > *watchSlower {
