@@ -1,6 +1,6 @@
-// Package collector is an OpenTelemetry collector for tests: it keeps the spans that it is sent, over both transports.
+// Package collector is an OpenTelemetry collector for tests. It stores the spans that it receives over gRPC and HTTP.
 //
-// Its service and its messages are those that OpenTelemetry generates from its protocol.
+// The gRPC service and the messages are the code that OpenTelemetry generates from its protocol.
 package collector
 
 import (
@@ -19,21 +19,21 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	_ "google.golang.org/grpc/encoding/gzip" // it takes compressed messages
+	_ "google.golang.org/grpc/encoding/gzip" // the server accepts compressed messages
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
 
-// Collector keeps spans.
+// Collector stores spans.
 type Collector struct {
 	collector.UnimplementedTraceServiceServer
 
-	// GRPC is host:port; HTTP is the URL.
+	// GRPC is the address of the gRPC server, as host:port; HTTP is the URL of the HTTP server.
 	GRPC, HTTP string
 
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards the fields below
 	spans    []Span
 	headers  map[string]string
 	encoding string
@@ -49,14 +49,14 @@ type Span struct {
 	Process map[string]string
 }
 
-// ID and Parent are those of the span, in hexadecimal.
+// ID and Parent return the IDs of the span and of its parent, in hexadecimal.
 func (s Span) ID() string     { return hex.EncodeToString(s.SpanId) }
 func (s Span) Parent() string { return hex.EncodeToString(s.ParentSpanId) }
 
-// Attribute returns an attribute as text; empty where there is none.
+// Attribute returns the text of an attribute, or "" if the span does not have it.
 func (s Span) Attribute(key string) string { return texts(s.Attributes)[key] }
 
-// Start starts a collector, which ends with the test.
+// Start starts a collector, which stops at the end of the test.
 func Start(t testing.TB) *Collector {
 	t.Helper()
 	c := &Collector{changed: make(chan struct{})}
@@ -80,35 +80,35 @@ func Start(t testing.TB) *Collector {
 	return c
 }
 
-// Refuse has the next requests answered with these codes: those of HTTP, or of gRPC.
+// Refuse makes the next requests fail, each with one of the codes: status codes of HTTP, or codes of gRPC.
 func (c *Collector) Refuse(codes ...int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refuse = codes
 }
 
-// Reject has later requests answered with the word that n of their spans were rejected.
+// Reject makes the responses to all later requests report that n spans were rejected.
 func (c *Collector) Reject(n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reject = n
 }
 
-// Spans returns what has come in.
+// Spans returns the spans that were received until now.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.spans
 }
 
-// Asked returns how many requests have come, the headers of the last one, and how that was compressed.
+// Asked returns the number of requests, and the headers and the compression of the last one.
 func (c *Collector) Asked() (n int, headers map[string]string, encoding string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.asked, c.headers, c.encoding
 }
 
-// Until waits for a span that fn likes.
+// Until waits until fn returns true for the spans that were received.
 func (c *Collector) Until(ctx context.Context, t testing.TB, fn func([]Span) bool) {
 	t.Helper()
 	for {
@@ -121,12 +121,12 @@ func (c *Collector) Until(ctx context.Context, t testing.TB, fn func([]Span) boo
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			t.Fatalf("it did not come: %v; %d spans are here", context.Cause(ctx), len(spans))
+			t.Fatalf("waiting for a span: %v; %d others were received", context.Cause(ctx), len(spans))
 		}
 	}
 }
 
-// take keeps the spans of a request; code says how to answer, 0 for well.
+// take stores the spans of a request. It returns the response, or the code of an error; 0 means success.
 func (c *Collector) take(r *collector.ExportTraceServiceRequest, headers map[string]string, encoding string) (
 	answer *collector.ExportTraceServiceResponse, code int) {
 	c.mu.Lock()
@@ -154,7 +154,7 @@ func (c *Collector) take(r *collector.ExportTraceServiceRequest, headers map[str
 	return answer, 0
 }
 
-// compression notes how a call is compressed.
+// compression records the compression of a call.
 type compression struct{}
 
 func (compression) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
@@ -180,12 +180,12 @@ func (c *Collector) Export(ctx context.Context, r *collector.ExportTraceServiceR
 	}
 	answer, code := c.take(r, headers, *ctx.Value(compression{}).(*string))
 	if code != 0 {
-		return nil, status.Error(codes.Code(code), "not now")
+		return nil, status.Error(codes.Code(code), "refused by the test")
 	}
 	return answer, nil
 }
 
-// ServeHTTP takes what is posted.
+// ServeHTTP implements http.Handler: it accepts POST requests with spans.
 func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" {
 		http.NotFound(w, r)

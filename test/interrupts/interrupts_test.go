@@ -1,6 +1,6 @@
 // Package interrupts sends signals to real commands, at many moments, once and twice.
 //
-// The promises are in examine. -moments sets the number of moments that are tried: few in an ordinary test run.
+// The function examine checks what users rely on. -moments sets how many moments are tried; the default is small.
 package interrupts
 
 import (
@@ -20,7 +20,7 @@ var moments = flag.Int("moments", 2, "how many moments of each command are tried
 
 func TestMain(m *testing.M) { site.Main(m) }
 
-// many is a configuration whose commands are at work in this process most of the time.
+// many is a configuration whose commands mostly compute, rather than wait for providers.
 const many = `
 resource "terraform_data" "a" {
   count = 4000
@@ -28,27 +28,26 @@ resource "terraform_data" "a" {
 }
 `
 
-// stage is a command, and where it is given.
+// stage is a command, with the site in which it runs.
 type stage struct {
 	configuration string
-	remote        bool // workers are processes of their own
-	// before prepares the site for one call.
+	remote        bool // the worker is a separate process
+	// before prepares the site for the command.
 	before func(s *site.Site)
 	args   []string
-	// finishes says that after the first signal operations in progress are completed: only the second signal has a time
-	// limit.
+	// finishes is set if the command completes its operations after the first signal, so that only the second signal
+	// has a time limit.
 	finishes bool
-	// types is the text that a user types, who then waits: standard input stays open. Without it there is no standard
-	// input.
+	// types is the text on standard input, which then stays open. If it is empty, there is no standard input.
 	types string
 }
 
-// start calls the command.
+// start starts the command.
 func (st stage) start(s *site.Site) *process.Process {
 	s.T.Helper()
 	c := s.Command(append(st.args, "-no-color")...)
 	if st.types != "" {
-		c.Args = c.Args[:len(c.Args)-1] // console knows no colours
+		c.Args = c.Args[:len(c.Args)-1] // console does not have the option -no-color
 		r, w, err := os.Pipe()
 		if err != nil {
 			s.T.Fatal(err)
@@ -68,21 +67,21 @@ const busy = `length([for a in range(1024) : [for b in range(1024) : sha256("${a
 // tested gives the site a test of its configuration.
 func tested(s *site.Site) { s.Write("many.tftest.hcl", "run \"a\" {}\nrun \"b\" {}\n") }
 
-// spent is how long a command may continue after the last signal, on a machine that does nothing else.
+// spent is how long a command may continue after the last signal, on an idle machine.
 const spent = 2 * time.Second
 
 func applied(s *site.Site) { s.Must("apply", "-auto-approve", "-no-color") }
 
-// importable is applied, with a block that has no object.
+// importable applies the configuration, and adds a block whose object can be imported.
 func importable(s *site.Site) {
 	applied(s)
 	s.Write("one.tf", "resource \"terraform_data\" \"one\" {\n}\n")
 }
 
-// saved leaves a saved plan.
+// saved saves a plan.
 func saved(s *site.Site) { s.Must("plan", "-out=saved", "-no-color") }
 
-// cutShort leaves a run that can be resumed.
+// cutShort interrupts an apply, so that its run can be resumed.
 func cutShort(s *site.Site) {
 	p := s.Start("apply", "-auto-approve", "-no-color", "-parallelism=2")
 	site.Eventually(s.T, "something is created", func() bool { return s.Begun("create") > 0 })
@@ -92,7 +91,7 @@ func cutShort(s *site.Site) {
 	site.Exit(s.T, p)
 }
 
-// A signal was a token that the current run took, and the next phase began without it: an apply of 4,000 resources
+// Only the phase that was running noticed a signal; the next phase began all the same. An apply of 4,000 resources
 // printed "Gracefully shutting down..." and then "Apply complete!", with exit status 0.
 func TestACommandThatIsInterruptedEndsSoonAndLosesNothing(t *testing.T) {
 	for name, st := range map[string]stage{
@@ -153,7 +152,7 @@ func examine(t *testing.T, st stage, after time.Duration, signal syscall.Signal,
 	timer := time.NewTimer(after)
 	defer timer.Stop()
 	select {
-	case <-p.Done(): // it was faster
+	case <-p.Done(): // the command has ended before the signal
 		s.Agree()
 		return
 	case <-timer.C:
@@ -174,17 +173,17 @@ func examine(t *testing.T, st stage, after time.Duration, signal syscall.Signal,
 	}
 	code := site.Exit(t, p)
 	if took := time.Since(at); took > site.Slowness*limit+time.Second && (twice || !st.finishes) {
-		t.Errorf("it went on for %s", took)
+		t.Errorf("the command continued for %s after the signal", took)
 	}
 	_, later, told := strings.Cut(p.Output(), "nterrupt received")
 	if told && code == 0 {
-		t.Error("it was interrupted, and its exit status is 0")
+		t.Error("the command was interrupted, but its exit status is 0")
 	}
-	const onTheWay = 64 // had left the loop when the signal came
+	const onTheWay = 64 // operations that the loop had started already when the signal came
 	if n := strings.Count(later, ": Creating...") + strings.Count(later, ": Destroying..."); n > onTheWay {
-		t.Errorf("%d operations were begun after the signal", n)
+		t.Errorf("%d operations were started after the signal", n)
 	}
-	if !twice { // else what ran with the embedded worker may be in doubt
+	if !twice { // after two signals, operations of the embedded worker may be in doubt
 		s.Agree()
 	}
 }

@@ -1,2 +1,2 @@
-// Package runs has many runs come and go over one connection, as in a service that lives for days.
+// Package runs tests that many runs over one connection leave nothing behind, as in a service that runs for days.
 package runs

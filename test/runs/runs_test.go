@@ -22,7 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/wire/mem"
 )
 
-// plain is an envelope without a seal.
+// plain is an envelope that does not encrypt.
 type plain struct{}
 
 func (plain) Wrap(_ context.Context, _ wire.TaskRef, data []byte) ([]byte, error) { return data, nil }
@@ -30,7 +30,7 @@ func (plain) Unwrap(_ context.Context, _ wire.TaskRef, data []byte, _ *wire.Held
 	return data, nil
 }
 
-// serve carries out the tasks of the safe lane until ctx ends.
+// serve executes the tasks of the safe lane until ctx ends.
 func serve(ctx context.Context, t *testing.T, conn wire.Transport, ended *sync.WaitGroup) {
 	h := wire.Heartbeat{Worker: "w", Pools: []string{"default"}, Slots: 64, Protocol: wire.ProtocolVersion}
 	ended.Go(func() {
@@ -77,7 +77,7 @@ func serve(ctx context.Context, t *testing.T, conn wire.Transport, ended *sync.W
 	})
 }
 
-// apply carries out a run of its own, of five operations.
+// apply executes a new run with five operations.
 func apply(t *testing.T, h *hub.Hub, name string) {
 	store := statemem.New(statemem.Options{})
 	p := numbers.Random(t, 5, 3)
@@ -99,7 +99,8 @@ func apply(t *testing.T, h *hub.Hub, name string) {
 	p.Check()
 }
 
-// goroutines returns how many there are, and their stacks, once they are at most want, or after a while.
+// goroutines waits for a while until at most want goroutines are left. It returns their number and, if there are still
+// more, their stacks.
 func goroutines(want int) (n int, stacks string) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -113,7 +114,7 @@ func goroutines(want int) (n int, stacks string) {
 	return n, string(buf[:runtime.Stack(buf, true)])
 }
 
-func TestRunsThatComeAndGoOverOneHubLeaveNothingBehind(t *testing.T) {
+func TestRunsOverOneHubLeaveNoGoroutines(t *testing.T) {
 	memory := mem.New(mem.Options{})
 	for name, connect := range map[string]func(t *testing.T, who string) wire.Transport{
 		"mem": func(_ *testing.T, who string) wire.Transport { return memory.Connect(who) },
@@ -126,7 +127,7 @@ func TestRunsThatComeAndGoOverOneHubLeaveNothingBehind(t *testing.T) {
 			var ended sync.WaitGroup
 			serve(ctx, t, worker, &ended)
 			h := hub.New(connect(t, "coordinator"), "c1")
-			apply(t, h, "first") // after it, the connections have begun all that they keep going
+			apply(t, h, "first") // it starts the goroutines that the connections keep
 			settled, _ := goroutines(0)
 			for i := range 200 {
 				apply(t, h, fmt.Sprintf("one-%d", i))
@@ -136,9 +137,9 @@ func TestRunsThatComeAndGoOverOneHubLeaveNothingBehind(t *testing.T) {
 				together.Go(func() { apply(t, h, fmt.Sprintf("many-%d", i)) })
 			}
 			together.Wait()
-			// Claims and results of the worker may be on their way for a moment.
+			// The worker may still be sending claims and results.
 			if n, stacks := goroutines(settled); n > settled {
-				t.Errorf("%d goroutines, %d before the runs:\n%s", n, settled, stacks)
+				t.Errorf("%d goroutines are left; before the runs there were %d:\n%s", n, settled, stacks)
 			}
 			cancel()
 			ended.Wait()
@@ -151,7 +152,7 @@ func TestRunsThatComeAndGoOverOneHubLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// servers is the embedded server of the test that runs.
+// servers is the embedded server of the current test.
 var servers *jet.Embedded
 
 func overJet(t *testing.T, who string) wire.Transport {
