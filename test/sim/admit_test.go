@@ -11,17 +11,17 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// trusted is how long a delivery of an admission may be relied on.
+// trusted is how long a connection relies on the delivery of an admission.
 const trusted = permitWait - permitWait/8
 
-// limit is a queue of admissions of which at most slots are delivered and not acknowledged.
+// limit is a queue of admissions. At most slots of them are delivered and not acknowledged at a time.
 type limit struct {
 	n     *nats
 	name  string
 	slots int
 	list  []*admission
 	turn  int
-	next  time.Time // when hand will be called; zero if nobody has asked for that
+	next  time.Time // when hand will be called; zero if no call is scheduled
 }
 
 // admission is the message that requests a permit. While it is delivered and not acknowledged it occupies a slot,
@@ -31,13 +31,13 @@ type admission struct {
 	subject   string
 	delivered bool
 	to        *conn
-	expires   time.Time // when it was delivered to somebody who does not extend it
+	expires   time.Time // when the delivery ends, if its receiver does not extend it
 }
 
 // semaphore is a connection's record of its permits.
 type semaphore struct {
 	requests map[string]*request
-	left     map[string]time.Time // admissions of this coordinator's that no request asked for, and when they came
+	left     map[string]time.Time // when admissions of this coordinator arrived that belong to none of its requests
 	deciding map[string]bool
 }
 
@@ -50,7 +50,7 @@ type status byte
 const (
 	waiting status = iota
 	held
-	lapsed // it was held, and could not be extended for too long
+	lapsed // it was held, but was not extended in time
 	ending
 	lost
 )
@@ -61,7 +61,7 @@ type request struct {
 	limit   string
 	subject string
 	status  status
-	o       *op // who waits for it
+	o       *op // the call that waits for it
 }
 
 func (n *nats) limit(name string) (*limit, error) {
@@ -86,8 +86,8 @@ func (l *limit) free(subject string) {
 	l.hand()
 }
 
-// extends reports whether whom an admission was delivered to keeps it, and if not, since when it counts as
-// undelivered.
+// extends reports whether the receiver of an admission still extends its delivery. If not, it returns the time from
+// which the admission counts as undelivered.
 func (a *admission) extends() (bool, time.Time) {
 	if a.to == nil {
 		return false, a.expires
@@ -102,7 +102,7 @@ func (a *admission) extends() (bool, time.Time) {
 	return false, a.to.downAt.Add(permitWait - permitWait/8)
 }
 
-// hand delivers admissions to connections that wait for some, whosever they are.
+// hand delivers admissions to waiting connections, not necessarily to those that have published them.
 func (l *limit) hand() {
 	w := l.n.w
 	now := time.Now()
@@ -144,7 +144,7 @@ func (l *limit) hand() {
 	}
 }
 
-// handAt has hand called right after a moment.
+// handAt schedules a call of hand right after the given time.
 func (l *limit) handAt(at time.Time) {
 	if !l.next.IsZero() && !at.Before(l.next) {
 		return
@@ -198,7 +198,7 @@ func (c *conn) arrived(l *limit, a *admission, since time.Time) {
 	go c.decide(l, a, since, ours)
 }
 
-// offer hands an admission to its owner, if there is one.
+// offer delivers an admission to a connection of the coordinator that has published it, if there is one.
 func (l *limit) offer(from *conn, a *admission) bool {
 	for _, c := range l.n.conns {
 		if c != from && c.isUp() && c.coordinator == a.Coordinator && !c.p.dead {
@@ -211,7 +211,7 @@ func (l *limit) offer(from *conn, a *admission) bool {
 	return false
 }
 
-// decide asks the product what to do with a permit whose owner does not answer.
+// decide asks the product whether to free a permit whose owner does not respond.
 func (c *conn) decide(l *limit, a *admission, since time.Time, ours bool) {
 	ctx, cancel := context.WithDeadline(context.Background(), since.Add(trusted-permitWait/8))
 	defer cancel()
@@ -240,7 +240,7 @@ func (c *conn) granted(q *request) {
 	}
 }
 
-// lapse notes, when the connection comes back, which permits could not be extended for too long.
+// lapse marks the permits that were not extended in time, when the connection is restored.
 func (s *semaphore) lapse(c *conn) {
 	if time.Since(c.downAt) < trusted-permitWait/4 {
 		return
@@ -357,8 +357,8 @@ func (c *conn) Acquire(ctx context.Context, name string, r wire.PermitRequest) (
 	return &permit{c, q}, nil
 }
 
-// admit stores the admission, and checks for it now and then: a coordinator that believed this process dead may have
-// freed it.
+// admit stores the admission, and checks repeatedly that it still exists: another coordinator may have freed it because
+// it believed that this process is dead.
 func (c *conn) admit(q *request) {
 	if q.status != waiting || c.p.dead || q.o.over() {
 		return
@@ -373,7 +373,7 @@ func (c *conn) admit(q *request) {
 	c.n.w.after(permitWait, func() { c.admit(q) })
 }
 
-// giveUp takes a request back whose caller has given up.
+// giveUp withdraws a request after its caller has canceled it.
 func (c *conn) giveUp(q *request, left bool) {
 	w := c.p.w
 	w.mu.Lock()
@@ -386,7 +386,7 @@ func (c *conn) giveUp(q *request, left bool) {
 		delete(c.sem.requests, q.subject)
 		return
 	}
-	// The loop draws how long that takes: several may give up at one instant, in no order of their own.
+	// The loop draws how long that takes, because several requests may be canceled at one instant in any order.
 	w.givenUp = append(w.givenUp, givenUp{c, q})
 	select {
 	case w.wake <- struct{}{}:
@@ -394,13 +394,13 @@ func (c *conn) giveUp(q *request, left bool) {
 	}
 }
 
-// givenUp is a request that its caller has given up.
+// givenUp is a request that its caller has canceled.
 type givenUp struct {
 	c *conn
 	q *request
 }
 
-// freeing frees a slot, as often as it takes.
+// freeing frees a slot, and tries again until it succeeds.
 func (c *conn) freeing(q *request) {
 	switch {
 	case c.p.dead || c.sem.requests[q.subject] != q:

@@ -14,15 +14,15 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// byzantinePool is the pool that the byzantine worker may work for. Objects in it may be damaged, others must not be.
+// byzantinePool is the pool in which the byzantine worker is permitted. Only the objects of this pool may be damaged.
 const byzantinePool = "east"
 
 // isByzantine reports whether a pool is that of the byzantine worker.
 func (w *world) isByzantine(pool string) bool { return w.options.byzantine && pool == byzantinePool }
 
 // byzantine is a worker of one pool that forges messages. It knows the attempts of all pools, and sends heartbeats,
-// claims, tombstones and results about them; it seals some results with the keys that it is given. NATS lets it
-// publish only under the subjects of its pool. It has a source of randomness of its own.
+// claims, tombstones and results about them. It encrypts some results with the keys of its pool. NATS permits it to
+// publish only under the subjects of its pool. It has a separate random source.
 type byzantine struct {
 	w      *world
 	chance *rand.Rand
@@ -52,7 +52,7 @@ func (r registers) GetKey(_ context.Context, pool, run, recipient string) ([]byt
 	return sealed, found(sealed != nil)
 }
 
-// byzantineNames are the names that it uses: its own, and that of an honest worker of another pool.
+// byzantineNames are the names that the byzantine worker uses: its own, and that of an honest worker of another pool.
 var byzantineNames = []string{"byzantine", "w1"}
 
 func (w *world) addByzantine() {
@@ -94,7 +94,7 @@ func (l *byzantine) forge() {
 			as = ref.Pool
 		}
 	}
-	// NATS lets nobody publish under the subjects of a pool that it does not work for.
+	// NATS permits a worker to publish only under the subjects of its own pool.
 	if as == byzantinePool || w.options.without == guardSubject {
 		ref.Pool = as
 		switch kind {
@@ -134,7 +134,7 @@ func (l *byzantine) beat(pool string) {
 	w.nats.tell(false, heard)
 }
 
-// claim takes an attempt, or says that nobody may start it.
+// claim claims an attempt, or writes a tombstone for it.
 func (l *byzantine) claim(ref wire.TaskRef) {
 	c := wire.Claim{
 		Nonce: fmt.Sprintf("forged%d", l.forgeries), Worker: l.name(), At: time.Now(),
@@ -144,7 +144,7 @@ func (l *byzantine) claim(ref wire.TaskRef) {
 	l.w.nats.claim(ref, c)
 }
 
-// swallow takes a task and never executes it.
+// swallow fetches a task and never executes it.
 func (l *byzantine) swallow(pool string) {
 	done := false
 	l.w.nats.tasks.remove(func(m *message) bool {
@@ -188,7 +188,7 @@ func (l *byzantine) result(ref wire.TaskRef) {
 		r.Apply = &wire.ApplyResult{Object: data, SchemaVersion: 1}
 	}
 	ctx := context.Background()
-	sealer, err := l.ring.Open(ctx, ref.Pool, ref.Run) // without a key, the result is not encrypted
+	sealer, err := l.ring.Open(ctx, ref.Pool, ref.Run) // without a key for the run, the result is not encrypted
 	packer := wire.Packer{Run: ref.Run, Sealer: sealer, Rand: l.rand}
 	packed, perr := packer.Pack(ctx, wire.ResultSubject(ref), wire.EncodeResult(r))
 	if perr != nil {

@@ -24,7 +24,7 @@ type cloud struct {
 	w       *world
 	made    int
 	objects map[string]*thing // by id
-	ever    map[string]*thing // also those that are gone
+	ever    map[string]*thing // also the deleted ones
 	busy    map[*cloudRequest]bool
 	log     []string
 }
@@ -33,7 +33,7 @@ type cloud struct {
 type thing struct {
 	id    string
 	value cty.Value
-	half  bool // its creation failed halfway
+	half  bool // its creation failed after the object existed
 }
 
 // is reports whether an object has the content of an update.
@@ -50,10 +50,11 @@ func (t *thing) is(size int64, refs []string) bool {
 
 func (t *thing) name() string { return t.value.GetAttr("name").AsString() }
 
-// cloudRequest is a request that changes the cloud, from when its provider sends it until it has taken effect or is lost.
+// cloudRequest is a request that changes the cloud, from when its provider sends it until it has taken effect or is
+// lost.
 type cloudRequest struct {
 	verb, name, id string
-	run            string // of a team: each has the limit for itself
+	run            string // the run of a team: each run has a limit of its own
 	by             *process
 	done           bool
 }
@@ -72,8 +73,8 @@ func (c *cloud) named(name string) (found *thing) {
 	return found
 }
 
-// replaced reports whether an object is one of a team's that was replaced and is still to be destroyed. A person whose
-// branch has the former block creates another one of the same name.
+// replaced reports whether an object of a team was replaced and is still to be destroyed. A person whose branch has the
+// former block creates another object with the same name.
 func (c *cloud) replaced(t *thing) bool {
 	s := c.w.siteOf(t.name())
 	return s != nil && s.team != nil && slices.ContainsFunc(s.records(), func(r record) bool {
@@ -113,7 +114,7 @@ func (c *cloud) begin(e *cloudRequest, r provider.ApplyRequest) {
 	}
 	running := 0
 	for o := range c.busy {
-		// a request that a cloud continues when its provider is gone is no operation of ours any more
+		// A request that the cloud continues after its provider has died is not an operation of a run any more.
 		if !o.by.dead && !w.isByzantine(w.poolOf(o.name)) && o.run == e.run {
 			running++
 		}
@@ -196,7 +197,7 @@ var cloudSchemas = &provider.Schemas{
 
 // plugin is a provider in one worker's process. It implements worker.Providers too.
 type plugin struct {
-	provider.Provider // what is not there panics
+	provider.Provider // nil: methods that the simulation does not implement panic
 	p                 *process
 	c                 *cloud
 }
@@ -205,7 +206,7 @@ func (g *plugin) Acquire(ctx context.Context, _ wire.Provider, _ *wire.Variables
 	worker.Lease, diag.List) {
 	err := g.p.do(ctx, local, "Provider.Acquire", "", func(o *op) {
 		w := g.p.w
-		if w.odds(30) { // a package is downloaded
+		if w.odds(30) { // the worker has to download the package
 			w.after(w.between(10*time.Millisecond, 10*time.Second), func() { o.reply(nil) })
 			return
 		}
@@ -298,8 +299,8 @@ func (g *plugin) PlanResourceChange(_ context.Context, r provider.PlanRequest) (
 	return out, nil
 }
 
-// ApplyResourceChange sends a request to the cloud and waits for its answer. The request continues whatever happens to
-// the worker's process.
+// ApplyResourceChange sends a request to the cloud and waits for its response. The request continues even if the
+// worker's process dies.
 func (g *plugin) ApplyResourceChange(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
 	e := &cloudRequest{by: g.p}
 	switch {
@@ -348,9 +349,9 @@ func (g *plugin) ApplyResourceChange(ctx context.Context, r provider.ApplyReques
 	return provider.ApplyResponse{Object: after}, nil
 }
 
-// unkeepable draws whether the answer to a request that has taken effect can be stored, and if not, in which way it is
-// invalid: 0 is a valid answer. It depends only on the seed and the request, so that it does not change what else a
-// seed draws.
+// unkeepable draws whether the response to a request that has taken effect can be stored in the state, and if not, in
+// which way it is invalid; 0 means valid. It depends only on the seed and the request, so that the other random choices
+// of a seed stay the same.
 func (c *cloud) unkeepable(e *cloudRequest) int {
 	if c.w.options.fair {
 		return 0
@@ -363,10 +364,10 @@ func (c *cloud) unkeepable(e *cloudRequest) int {
 	return 0
 }
 
-// garbled is how many kinds of answers there are that cannot be kept.
+// garbled is the number of kinds of responses that cannot be stored.
 const garbled = 4
 
-// garble makes an invalid answer from the present content of an object.
+// garble makes an invalid response from the current content of an object.
 func (g *plugin) garble(e *cloudRequest, after cty.Value, how int) (resp provider.ApplyResponse, diags diag.List) {
 	w := g.p.w
 	w.mu.Lock()
@@ -374,26 +375,26 @@ func (g *plugin) garble(e *cloudRequest, after cty.Value, how int) (resp provide
 	w.faults["answer that cannot be kept"]++
 	w.note("cloud: the provider's answer to %s %s cannot be kept (%d)", e.verb, e.name, how)
 	if w.options.without == guardKept {
-		// The guard is disabled: an answer that cannot be stored counts as if there had been none.
+		// The guard is disabled: an invalid response counts as a failure without an effect.
 		return provider.ApplyResponse{Object: cty.NullVal(thingSchema.Block.ImpliedType())},
 			diag.Errors("the answer cannot be kept", e.verb, nil)
 	}
 	switch how {
-	case 1: // nobody can read it
+	case 1: // it cannot be decoded
 		d := diag.New(diag.Error, "Invalid provider response", "malformed message", nil)
 		d.Extra = &provider.Lost{Reason: "the answer could not be read",
 			Answer: &provider.Answer{Raw: []byte("\xdd\xff\xff\xff\xff")}}
 		return provider.ApplyResponse{}, diag.List{d}
 	case 2: // attributes are missing
 		return provider.ApplyResponse{Object: cty.EmptyObjectVal}, nil
-	case 3: // no state can hold it
+	case 3: // it has a value that cannot be stored in a state
 		if after.IsNull() {
 			return provider.ApplyResponse{Object: cty.True}, nil
 		}
 		vals := after.AsValueMap()
 		vals["size"] = cty.PositiveInfinity
 		return provider.ApplyResponse{Object: cty.ObjectVal(vals)}, nil
-	default: // there is none, and no failure either
+	default: // it has neither an object nor an error
 		if e.verb == "create" {
 			return provider.ApplyResponse{Object: cty.NullVal(thingSchema.Block.ImpliedType())}, nil
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// request is a call of the server with an answer.
+// request is a call of the server that waits for a response.
 func (c *conn) request(ctx context.Context, name, key string, effect func() error) error {
 	return c.p.do(ctx, network, name, key, func(o *op) {
 		if !c.n.refuses(o) {
@@ -82,7 +82,7 @@ func (c *conn) fetch(ctx context.Context, q *stream, name, key string, n int, ma
 			return nil, err
 		}
 		if err != nil {
-			continue // as the client does; what was on its way comes again
+			continue // like the real client; the server delivers such messages again
 		}
 		w := c.p.w
 		w.mu.Lock()
@@ -107,8 +107,8 @@ func (d *delivery) Data() []byte      { return d.m.data }
 func (d *delivery) Sequence() uint64  { return d.m.seq }
 
 // key identifies a message: a byzantine worker sends many for one attempt. The end of a run releases its messages in no
-// particular order, and calls with equal keys pass a gate in the order of arrival; so seeds with equal keys would not be
-// replayed exactly.
+// particular order, and calls with equal keys pass a gate in the order of arrival; so seeds with equal keys would not
+// be replayed exactly.
 func (d *delivery) key() string { return fmt.Sprintf("%s #%d", d.m.ref.Attempt, d.m.seq) }
 
 func (d *delivery) Ack(ctx context.Context) error {
@@ -153,7 +153,7 @@ func (c *conn) Claim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) (h
 				held = claim
 			}
 		case guardTomb:
-			if claim.Tombstone { // as if the attempt were taken back without a look at its register
+			if claim.Tombstone { // without the guard, the register is not checked before an attempt is withdrawn
 				held = claim
 			}
 		}
@@ -219,7 +219,7 @@ func found(ok bool) error {
 	return nil
 }
 
-// PoolBlobs implements wire.PoolBlobs. Nobody is kept out of anything here.
+// PoolBlobs implements wire.PoolBlobs. The simulation does not restrict access.
 func (c *conn) PoolBlobs(string) wire.Blobs { return c }
 
 // PutKey implements wire.Keys.
@@ -258,7 +258,7 @@ func (c *conn) GetKey(ctx context.Context, pool, run, recipient string) (sealed 
 	return sealed, err
 }
 
-// seen is the listeners' knowledge about a worker.
+// seen is what the listeners know about a worker.
 type seen struct {
 	wire.Heartbeat
 	at time.Time
@@ -268,7 +268,7 @@ type seen struct {
 type watcher struct {
 	c       *conn
 	control bool
-	// who distinguishes two listeners of one process: the file that listens.
+	// who is the source file of the listener. It distinguishes two listeners of one process.
 	who   string
 	o     *op
 	inbox []any
@@ -333,7 +333,7 @@ func (c *conn) watch(ctx context.Context, control bool, fn func(any)) error {
 	}
 }
 
-// Beat implements wire.Presence. All workers here serve one pool.
+// Beat implements wire.Presence. Each worker of the simulation serves one pool.
 func (c *conn) Beat(ctx context.Context, h wire.Heartbeat) error {
 	return c.beat(ctx, wire.HeartbeatSubject(h.Pools[0], h.Worker), wire.EncodeHeartbeat(h))
 }
@@ -354,7 +354,7 @@ func (c *conn) beat(ctx context.Context, subject string, data []byte) error {
 			if !c.isUp() {
 				return
 			}
-			h, err := wire.ReadHeartbeat(subject, data) // as everybody does who listens
+			h, err := wire.ReadHeartbeat(subject, data) // like every real listener
 			if err != nil {
 				return
 			}
@@ -392,7 +392,7 @@ func (c *conn) Workers(ctx context.Context) (list []wire.Worker, err error) {
 	}
 	err = c.p.do(ctx, local, "Workers", "", func(o *op) {
 		list = nil
-		for _, h := range c.p.w.hosts { // in an order of their own
+		for _, h := range c.p.w.hosts { // in a fixed order
 			if s, ok := c.n.workers[wire.HeartbeatSubject(h.pool, h.id)]; ok {
 				list = append(list, wire.Worker{Heartbeat: s.Heartbeat, Since: time.Since(s.at)})
 			}
@@ -427,7 +427,7 @@ func (c *conn) WatchControl(ctx context.Context, _ string, fn func(wire.Control)
 	return c.watch(ctx, true, func(m any) { fn(m.(wire.Control)) })
 }
 
-// Emit implements wire.Presence. Live events are not looked at.
+// Emit implements wire.Presence. The simulation ignores live events.
 func (c *conn) Emit(context.Context, string, string, []byte) error { return nil }
 
 // Events implements wire.Presence.
@@ -481,7 +481,7 @@ func about(data []byte) string {
 	if err != nil {
 		return err.Error()
 	}
-	task.Provider.Dir, task.Provider.Package.Unlocked = "", "" // they have a new directory each time
+	task.Provider.Dir, task.Provider.Package.Unlocked = "", "" // the directory is different in each simulation
 	h := fnv.New64a()
 	_, _ = h.Write(wire.EncodeTask(task))
 	return fmt.Sprintf("%s %s %x", task.Address, task.Operation(), h.Sum64())
@@ -491,10 +491,10 @@ func about(data []byte) string {
 type noBlobs struct{ wire.Blobs }
 
 func (noBlobs) GetBlobIf(context.Context, string, func(int64) error) ([]byte, error) {
-	return nil, errors.New("it lies in a blob")
+	return nil, errors.New("the simulation has no blobs")
 }
 
-// route gives a call to a worker that has room.
+// route passes a call to a worker with a free slot.
 func (n *nats) route(x *call) {
 	if x.o.over() {
 		return
@@ -511,7 +511,7 @@ func (n *nats) route(x *call) {
 		n.turn += i + 1
 		s.busy++
 		n.w.after(n.w.latency(), func() {
-			if !s.c.isUp() { // nobody keeps it for when the worker is back
+			if !s.c.isUp() { // messages of the fast lane are not stored, so the call is lost
 				s.busy--
 				n.w.after(aliveLost, func() { x.o.reply(wire.ErrLostCall) })
 				return
@@ -529,7 +529,7 @@ func (n *nats) route(x *call) {
 	n.w.after(10*time.Millisecond, func() { n.route(x) })
 }
 
-// listen gives a call up whose worker gives no sign of life.
+// listen cancels a call when its worker sends no heartbeats any more.
 func (n *nats) listen(x *call, s *serving) {
 	n.w.after(time.Second, func() {
 		switch {
@@ -589,7 +589,7 @@ func (c *conn) Serve(ctx context.Context, pool string, slots int, handle func(ct
 	return fmt.Errorf("serving: %w", err)
 }
 
-// answer sends the answer of a call back.
+// answer sends the response to a call.
 func (c *conn) answer(s *serving, x *call, data []byte) {
 	_ = c.p.do(context.Background(), local, "Answer", s.pool, func(o *op) {
 		s.busy--

@@ -6,45 +6,45 @@ import (
 	"time"
 )
 
-// kind is the kind of operation behind a gate.
+// kind is the place where an operation takes effect.
 type kind byte
 
 const (
-	local   kind = iota // nothing: it goes on at once
+	local   kind = iota // the process itself: it takes no time
 	disk                // the process's own disk
-	network             // the way to NATS
-	outside             // the way from a provider to its cloud
+	network             // NATS
+	outside             // a cloud
 )
 
-// stage is how far an op has come.
+// stage is the progress of an op.
 type stage byte
 
 const (
-	submitted stage = iota // on its way there
-	pending                // there, and waiting for something
-	replied                // on its way back
+	submitted stage = iota // the request is on its way
+	pending                // the request has arrived, and waits for something
+	replied                // the response is on its way
 	finished
 )
 
-// op is one call that stands at a gate. The loop of the world carries it out.
+// op is a call that waits at a gate. The loop of the world executes it.
 type op struct {
 	p         *process
 	kind      kind
 	name, key string
-	from      [12]uintptr // who calls; it tells those apart that come at one moment with one key
+	from      [12]uintptr // the call stack; it distinguishes calls that arrive at one moment with the same key
 	serial    int
-	// effect is carried out there, once, or twice if twice may be. It answers with reply, now or later.
+	// effect is executed at the destination: once, or also twice if twice is set. It calls reply, at once or later.
 	effect  func(*op)
 	twice   bool
 	stage   stage
-	carried bool // the effect took place
-	lost    bool // the effect will not take place
-	failing bool // the answer will be lost
+	carried bool // effect was called
+	lost    bool // effect will not be called
+	failing bool // the response will be lost
 	err     error
 	answer  chan struct{}
 }
 
-// do stands at a gate until the world has carried the call out, or ctx ends. effect is called by the world's loop.
+// do waits at a gate until the world has executed the call, or until ctx ends. The world's loop calls effect.
 func (p *process) do(ctx context.Context, k kind, name, key string, effect func(*op)) error {
 	return p.stand(ctx, &op{p: p, kind: k, name: name, key: key, effect: effect})
 }
@@ -83,7 +83,7 @@ func (p *process) stand(ctx context.Context, o *op) error {
 	}
 }
 
-// like reports whether nothing but the scheduler decides which of two comes first, if they come at one moment.
+// like reports whether the order of two ops that arrive at one moment depends only on the scheduler.
 func (o *op) like(b *op) bool {
 	return o.p == b.p && o.name == b.name && o.key == b.key && o.from == b.from
 }
@@ -158,7 +158,7 @@ func (p *process) submit(o *op) {
 	})
 }
 
-// reply sends the answer on its way. Only the first answer counts.
+// reply sends the response. Only the first response counts.
 func (o *op) reply(err error) {
 	if o.stage != pending {
 		return

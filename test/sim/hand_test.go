@@ -17,7 +17,7 @@ type taker struct {
 	inbox        []*handing
 }
 
-// handing is a task on its way from a coordinator to a worker that keeps a slot for it.
+// handing is a task on its way from a coordinator to a worker that has reserved a slot for it.
 type handing struct {
 	o     *op
 	after wire.AttemptID
@@ -31,7 +31,7 @@ func (c *conn) HandTask(ctx context.Context, worker string, after wire.AttemptID
 			if t.pool == ref.Pool && t.worker == worker && t.c.isUp() {
 				h := &handing{o, after, &wire.HandedTask{Task: ref, Content: data}}
 				c.n.w.after(c.n.w.latency(), func() {
-					if t.c.isUp() { // else it is lost
+					if t.c.isUp() { // otherwise the task is lost
 						t.inbox = append(t.inbox, h)
 						t.hand()
 					}

@@ -2,16 +2,16 @@ package sim
 
 import "github.com/millipede-iac/millipede/coordinator/operation"
 
-// killOne kills the coordinator; a team's sometimes in the midst of its next commit, or soon after the next end of a
-// run.
+// killOne kills the coordinator. The service of a team is sometimes killed during its next commit, or soon after the
+// next end of a run.
 func (s *site) killOne() {
 	if t := s.team; t != nil && s.current != nil {
 		switch s.w.chance.IntN(4) {
 		case 0:
-			t.doomed = true
+			t.diesInCommit = true
 			return
 		case 1:
-			t.fated = true
+			t.diesAfterEnd = true
 			return
 		}
 	}
@@ -51,8 +51,8 @@ func (s *site) press() {
 	}
 }
 
-// breakLock simulates a user who believes that the command that holds the lock is gone, breaks the lock and begins another
-// command, while the first one is alive.
+// breakLock simulates a user who believes that the command that holds the lock is gone, breaks the lock and begins
+// another command, while the first one is alive.
 func (s *site) breakLock() {
 	p := s.current
 	if p == nil || p.dead || !p.cut && p.frozen.IsZero() || s.team != nil {

@@ -17,7 +17,7 @@ import (
 // honest is the pool of the workers that follow the protocol.
 const honest = "default"
 
-// host is a machine on which a worker runs, again and again. Its directory outlives the worker's process.
+// host is a machine on which a worker runs and is restarted. Its directory outlives the worker's processes.
 type host struct {
 	w     *world
 	id    string // the worker's name
@@ -26,7 +26,7 @@ type host struct {
 	p     *process
 	disk  *workerDisk
 	life  int
-	lost  int // how often the machine was lost with its directory
+	lost  int // how often the machine was replaced by one with an empty directory
 	full  bool
 	slots int
 }
@@ -70,11 +70,11 @@ func (h *host) run(ctx context.Context, p *process) {
 		Provisioners: nil,
 		Log:          slog.New(slog.DiscardHandler), Now: p.now, Nonce: nonce, Rand: seeded(p.name + " rand"),
 	})
-	// An error is that of its journal; the worker is started again.
+	// An error comes from the journal; the worker is restarted.
 	_ = real.Run(ctx, ctx)
 }
 
-// stop ends the worker's process: its machine may lose data that was not synced, or be lost itself.
+// stop ends the worker's process. The machine may lose data that was not synced (power), or be lost (forEver).
 func (h *host) stop(power, forEver bool) {
 	w := h.w
 	h.p.kill()
@@ -104,7 +104,7 @@ type workerDisk struct {
 	p    *process
 	j    *journal.Journal
 	path string
-	size int64           // of the file as it was synced last
+	size int64           // the size of the file at its last sync
 	left map[string]bool // the attempts that an earlier process has started
 }
 
@@ -176,9 +176,8 @@ func (d *workerDisk) Room() error {
 	})
 }
 
-// holds reports whether a live worker process has the attempt, so that its operation may still begin. An intent to
-// claim an attempt that another claim has won stays in the journal of a worker whose disk was full just then; it has no
-// effect.
+// holds reports whether a living worker process has the attempt, so that its operation may still begin. The journal of
+// a worker whose disk was full may keep an intent for an attempt whose claim another worker has won; it has no effect.
 func (w *world) holds(attempt string) bool {
 	for _, h := range w.hosts {
 		if h.p == nil || h.p.dead {
@@ -260,7 +259,7 @@ func (w *world) injectFaults() {
 	w.after(w.between(o.pace/4, o.pace*2), w.injectFaults)
 }
 
-// supervise starts workers again that have gone by themselves.
+// supervise restarts workers whose processes have ended by themselves.
 func (w *world) supervise() {
 	for _, h := range w.hosts {
 		if h.p != nil && h.p.dead && h.disk.p == h.p && !h.full {

@@ -19,13 +19,14 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// ledger is the oracle of a state that several runs change at once. It observes each call that changes the store, and
-// computes the result that the call must have: who holds which locks, the changes of each run, and the versions. Each
-// version is the previous one with the changes of one run, so the versions are a serial order of the runs. That each run
-// did what it would have done alone at its place in that order is checked by the inputs of its objects.
+// ledger is the oracle of a state that several runs change at the same time. It observes each call that changes the
+// store, and computes the result that the call must have: which locks are held, the changes of each run, and the
+// versions. Each version is the previous one with the changes of one run, so the versions are a serial order of the
+// runs. The ledger checks that each object was made from the inputs that it would have had if the runs had been
+// executed one after the other in this order.
 type ledger struct {
 	t        *team
-	line     []*asked // in the order in which they asked
+	line     []*asked // the requests for locks, in the order in which they were made
 	now      *state.State
 	noted    map[string][]state.Change
 	versions []madeVersion
@@ -38,11 +39,11 @@ type asked struct {
 	granted bool
 }
 
-// madeVersion is a version of the state, as it must be.
+// madeVersion is a version that the state must have.
 type madeVersion struct {
 	state   *state.State
-	run     string          // in the journal
-	touched map[string]bool // the instances that its changes are about
+	run     string          // the run's ID in the journal
+	touched map[string]bool // the instances that the run has changed
 }
 
 func newLedger(t *team) *ledger {
@@ -69,7 +70,7 @@ func (l *ledger) find(id string) *asked {
 	return nil
 }
 
-// inConflict reports whether two sets cannot be had at the same time.
+// inConflict reports whether two sets of locks cannot be held at the same time.
 func inConflict(x, y locks.Set) bool {
 	if x.Whole() || y.Whole() {
 		return true
@@ -82,7 +83,7 @@ func inConflict(x, y locks.Set) bool {
 	return false
 }
 
-// asks notes a request, which stands behind all others unless it was there with the same set.
+// asks records a request. It is the last one, unless a request with the same ID and set exists already.
 func (l *ledger) asks(r locks.Request) {
 	if a := l.find(r.ID); a != nil {
 		if maps.Equal(a.Set, r.Set) {
@@ -100,7 +101,7 @@ func (l *ledger) asks(r locks.Request) {
 func (l *ledger) grants(id string) {
 	a := l.find(id)
 	if a == nil {
-		l.violate("%s has locks, and has not asked", id)
+		l.violate("%s has got locks that it has not requested", id)
 		return
 	}
 	if a.granted {
@@ -115,13 +116,13 @@ func (l *ledger) grants(id string) {
 			break
 		}
 		if inConflict(before.Set, a.Set) {
-			l.violate("%s has its locks, and %s, which asked before, is in conflict with it (and has its own: %v)", id,
+			l.violate("%s has got its locks before %s, an earlier request in conflict with it (which has its locks: %v)", id,
 				before.ID, before.granted)
 		}
 	}
 }
 
-// leaves records that a request was withdrawn. Its changes become a version.
+// leaves records that a request was withdrawn. The run's changes become a version.
 func (l *ledger) leaves(id string) {
 	if len(l.noted[id]) > 0 {
 		run := ""
@@ -134,26 +135,26 @@ func (l *ledger) leaves(id string) {
 	l.compare()
 }
 
-// commits checks a commit: changed objects must be locked, and created objects must be made from existing ones.
+// commits checks a commit: the changed objects must be locked, and the created objects must be made from existing ones.
 func (l *ledger) commits(tx journal.Commit, before, after *state.State, err error) {
 	lockID := tx.Fence
 	a := l.find(lockID)
 	if errors.Is(err, journal.ErrFenced) && a != nil {
-		l.violate("%s was refused what it changes: %v", lockID, err)
+		l.violate("a commit of %s was refused: %v", lockID, err)
 	}
 	if err != nil {
 		return
 	}
-	if len(l.line) == 0 && a == nil { // nobody has locks of objects
+	if len(l.line) == 0 && a == nil { // there are no requests for locks
 		if len(tx.Changes) > 0 {
 			l.now.Apply(tx.Changes...)
-			l.violate("the state was changed under the lock %q, and nobody has locks of objects", lockID)
+			l.violate("the state was changed under the lock %q, although no run has locked objects", lockID)
 		}
 		return
 	}
 	if a == nil {
 		if len(tx.Changes)+len(tx.Events) > 0 || tx.EndVersion {
-			l.violate("%q has changed the state, and has no locks", lockID)
+			l.violate("%q has changed the state without locks", lockID)
 		}
 		return
 	}
@@ -167,7 +168,7 @@ func (l *ledger) commits(tx journal.Commit, before, after *state.State, err erro
 			o = locks.Output(d.Output)
 		}
 		if !a.Set.Writes(o) {
-			l.violate("%s has changed %s, which it has not locked", lockID, o)
+			l.violate("%s has changed %s without a lock on it", lockID, o)
 		}
 	}
 	l.now.Apply(tx.Changes...)
@@ -187,7 +188,7 @@ func (l *ledger) commits(tx journal.Commit, before, after *state.State, err erro
 	l.compare()
 }
 
-// ends notes that the changes of a request are a version now.
+// ends records that the changes of a request have become a version.
 func (l *ledger) ends(id, run string) {
 	next := l.last().Clone()
 	next.Apply(l.noted[id]...)
@@ -208,11 +209,11 @@ func (l *ledger) ends(id, run string) {
 		panic(err)
 	}
 	if len(list) != len(l.versions) {
-		l.violate("there are %d versions, and should be %d", len(list), len(l.versions))
+		l.violate("the store has %d versions, not %d", len(list), len(l.versions))
 		return
 	}
 	if list[0].Serial != uint64(len(l.versions)) || list[0].Run != run {
-		l.violate("the version %d is that of the run %q, and should be number %d, of %q", list[0].Serial, list[0].Run,
+		l.violate("the last version is number %d, of the run %q, not number %d, of %q", list[0].Serial, list[0].Run,
 			len(l.versions), run)
 	}
 }
@@ -225,14 +226,14 @@ func (l *ledger) compare() {
 		panic(err)
 	}
 	if !now.SameContent(l.now) {
-		l.violate("the state is not what was committed: %s", differing(l.now, now))
+		l.violate("the state differs from the sum of the commits: %s", differing(l.now, now))
 	}
 	ended, err := l.t.s.store.LoadEnded(ctx, "default")
 	if err != nil {
 		panic(err)
 	}
 	if !ended.SameContent(l.last()) {
-		l.violate("the version that ended last is not that of the runs that have ended: %s", differing(l.last(), ended))
+		l.violate("the last version differs from the changes of the ended runs: %s", differing(l.last(), ended))
 	}
 }
 
@@ -243,10 +244,10 @@ func differing(want, have *state.State) (text string) {
 	return text
 }
 
-// read checks the state that a plan is made from: a version of the state, without uncommitted changes.
+// read checks the state that a plan reads: it must be a version, without changes of runs in progress.
 func (l *ledger) read(st *state.State) {
 	if !st.SameContent(l.last()) {
-		l.violate("a plan is made from what is no version of the state: %s", differing(l.last(), st))
+		l.violate("a plan reads a state that is not the last version: %s", differing(l.last(), st))
 	}
 }
 
@@ -265,7 +266,7 @@ func attrsOf(o *state.Object) (a thingAttrs, ok bool) {
 	return a, json.Unmarshal(o.Attrs, &a) == nil
 }
 
-// mustBeMadeFrom checks that a run has made an object from the objects that there are.
+// mustBeMadeFrom checks that a run has made an object from the objects in a state.
 func (l *ledger) mustBeMadeFrom(r *teamRun, where addr.Instance, o *state.Object, st *state.State) {
 	have, ok := attrsOf(o)
 	i := slices.IndexFunc(r.blocks, func(b thingBlock) bool { return b.address() == where.String() })
@@ -284,12 +285,13 @@ func (l *ledger) mustBeMadeFrom(r *teamRun, where addr.Instance, o *state.Object
 	if b.as >= 0 {
 		from, ok := current(b.as)
 		if !ok {
-			return // it is in doubt, or half made: nothing can be said
+			return // it is in doubt, or its creation has failed halfway: its content is unknown
 		}
 		size = from.Size
 	}
 	if have.Size != size {
-		l.violate("%s has made %s of size %d, and by what there is it should be %d", r.id, where, have.Size, size)
+		l.violate("%s has made %s with the size %d; by the objects in the state it must be %d", r.id, where, have.Size,
+			size)
 	}
 	var refs []string
 	for _, j := range b.refs {
@@ -300,7 +302,7 @@ func (l *ledger) mustBeMadeFrom(r *teamRun, where addr.Instance, o *state.Object
 		refs = append(refs, from.ID)
 	}
 	if !slices.Equal(have.Refs, refs) {
-		l.violate("%s has made %s with references to %v, and by what there is they should be %v", r.id, where, have.Refs,
+		l.violate("%s has made %s with references to %v; by the objects in the state they must be %v", r.id, where, have.Refs,
 			refs)
 	}
 }
@@ -313,12 +315,12 @@ func instanceOf(b thingBlock) addr.Instance {
 	return i
 }
 
-// mustBeAsPlanned checks, when a run has done all, that what it changed is in its version what its configuration says
-// of what else there is in that version: as if it had been alone. A run that was interrupted has a version of what it
-// had done by then; when it is resumed, the last of its versions has everything.
+// mustBeAsPlanned checks the version of a run that was completed: each object that the run has changed is as the run's
+// configuration says, evaluated with the other objects of that version, as if the run had been alone. An interrupted
+// run has a version with a part of its changes. If it is resumed, its last version has all of them.
 func (l *ledger) mustBeAsPlanned(r *teamRun) {
 	if r.journal == "" {
-		return // it was never begun
+		return // the run was not begun
 	}
 	var version *state.State
 	for _, v := range l.versions {
@@ -327,7 +329,7 @@ func (l *ledger) mustBeAsPlanned(r *teamRun) {
 		}
 	}
 	if version == nil {
-		return // it has changed nothing that counts
+		return // the run has changed nothing
 	}
 	for _, c := range r.changes {
 		if c.Deposed != state.CurrentObject {
@@ -337,17 +339,17 @@ func (l *ledger) mustBeAsPlanned(r *teamRun) {
 		switch c.Action {
 		case plan.Delete, plan.Forget:
 			if o != nil {
-				l.violate("%s was to end %s, and its version has it", r.id, c.Addr)
+				l.violate("the plan of %s deletes %s, but its version still has it", r.id, c.Addr)
 			}
 		case plan.Create, plan.Update, plan.DeleteThenCreate, plan.CreateThenDelete:
 			if o == nil {
-				l.violate("%s was to make %s, and its version does not have it", r.id, c.Addr)
+				l.violate("the plan of %s makes %s, but its version does not have it", r.id, c.Addr)
 				continue
 			}
 			l.mustBeMadeFrom(r, c.Addr, o, version)
 		}
 	}
-	if r.round.refresh { // it may not know what it takes away
+	if r.round.refresh { // an object that the run removes may not be in its plan
 		return
 	}
 	for _, name := range r.outputs {
@@ -360,23 +362,23 @@ func (l *ledger) mustBeAsPlanned(r *teamRun) {
 		}
 		have := version.Outputs[name]
 		if (have == nil) != (want == cty.NilVal) || have != nil && !have.Value.RawEquals(want) {
-			l.violate("%s has changed the output %s, and in its version it is not %#v", r.id, name, want)
+			l.violate("%s has changed the output %s, but in its version the value is not %#v", r.id, name, want)
 		}
 	}
 }
 
-// mustNotBeDone checks that a run whose plan is refused as stale has not carried that plan out.
+// mustNotBeDone checks that a run whose plan is refused as stale has not executed that plan.
 func (l *ledger) mustNotBeDone(r *teamRun) {
 	if r.journal == "" {
 		return
 	}
 	run, _, err := l.t.s.store.RunPlan(context.Background(), r.journal)
 	if err == nil && run.Status == "done" {
-		l.violate("%s is refused what it has carried out", r.id)
+		l.violate("the plan of %s was refused as stale, but had been executed", r.id)
 	}
 }
 
-// writer is the run that has an object locked to change it; the name is that in the cloud.
+// writer returns the run that has locked an object in order to change it. name is the object's name in the cloud.
 func (l *ledger) writer(name string) string {
 	parts := strings.Split(name, "-")
 	for _, a := range l.line {
@@ -387,7 +389,7 @@ func (l *ledger) writer(name string) string {
 	return ""
 }
 
-// mustNotBeNeeded checks that no remaining object refers to an object that a run deletes. A targeted run leaves
+// mustNotBeNeeded checks that no object that stays refers to an object that a run deletes. A targeted run may leave
 // dependents unchanged.
 func (l *ledger) mustNotBeNeeded(e *cloudRequest) {
 	list := l.t.s.records()
@@ -411,12 +413,12 @@ func (l *ledger) mustNotBeNeeded(e *cloudRequest) {
 	}
 	for _, r := range list {
 		if slices.Contains(r.attrs.Refs, e.id) && !by.writes[r.resource.String()] {
-			l.violate("%s deletes %s, to which %s refers, which it leaves as it is", by.id, e.name, r.attrs.Name)
+			l.violate("%s deletes %s, but leaves %s unchanged, which refers to it", by.id, e.name, r.attrs.Name)
 		}
 	}
 }
 
-// pushes checks a snapshot: it is a version, and none that is older than the one before.
+// pushes checks a snapshot: it must be a version, and not older than the previous snapshot.
 func (l *ledger) pushes(data []byte) {
 	st, diags := tfstate.Parse(data)
 	if diags.HasErrors() || st == nil {
@@ -428,12 +430,12 @@ func (l *ledger) pushes(data []byte) {
 	}
 	l.pushed = st.Serial
 	if st.Serial == 0 || st.Serial > uint64(len(l.versions)) {
-		l.violate("the snapshot has serial %d, and there are %d versions", st.Serial, len(l.versions))
+		l.violate("the snapshot has the serial %d, but there are %d versions", st.Serial, len(l.versions))
 	}
 }
 
-// over looks at the end whether nothing is left, and whether all that ever was can be had again.
-func (l *ledger) over() {
+// checkEnd checks at the end that no locks are left, and that the store can still return every version.
+func (l *ledger) checkEnd() {
 	ctx := context.Background()
 	store := l.t.s.store
 	left, err := store.LockRequests(ctx, "default")
@@ -441,20 +443,20 @@ func (l *ledger) over() {
 		panic(err)
 	}
 	for _, r := range left {
-		l.violate("in the end the locks of %s are left", r.ID)
+		l.violate("at the end %s still has locks", r.ID)
 	}
 	list, err := store.Versions(ctx, "default")
 	if err != nil || len(list) == 0 {
-		l.violate("in the end there are no versions: %v", err)
+		l.violate("at the end there are no versions: %v", err)
 		return
 	}
 	if l.pushed != list[0].Serial {
-		l.violate("in the end the snapshot is that of version %d, and there are %d", l.pushed, list[0].Serial)
+		l.violate("at the end the snapshot has version %d, but the last version is %d", l.pushed, list[0].Serial)
 	}
 	for i, v := range l.versions {
 		st, err := store.LoadVersion(ctx, "default", uint64(i+1))
 		if err != nil || !st.SameContent(v.state) {
-			l.violate("version %d is not what it was (%v)", i+1, err)
+			l.violate("the store returns another version %d than was made (%v)", i+1, err)
 		}
 		l.since(list, i)
 	}
@@ -463,10 +465,10 @@ func (l *ledger) over() {
 	}
 }
 
-// since compares the changes since a version, and the version that made each change last, with the versions. Objects
+// since checks the store's list of the changes since a version, and of the version that made each change last. Objects
 // that were changed and changed back are included.
 func (l *ledger) since(list []journal.VersionInfo, i int) {
-	last := map[string]uint64{} // by which version each thing was changed last
+	last := map[string]uint64{} // the version that changed each thing last
 	for k := i + 1; k < len(l.versions); k++ {
 		for _, d := range state.Differences(l.versions[k-1].state, l.versions[k].state) {
 			last[d.Instance.String()+" "+d.Output] = uint64(k + 1)
@@ -487,7 +489,7 @@ func (l *ledger) since(list []journal.VersionInfo, i int) {
 		}
 	}
 	if err != nil || !maps.Equal(have, want) {
-		l.violate("since version %d there has changed %v, and should have %v (%v)", i+1, have, want, err)
+		l.violate("the changes since version %d are %v, not %v (%v)", i+1, have, want, err)
 	}
 	for name, by := range last {
 		instance := !strings.HasPrefix(name, ". ") && !strings.HasPrefix(name, " ")
@@ -495,14 +497,14 @@ func (l *ledger) since(list []journal.VersionInfo, i int) {
 			l.violate("since version %d %swas changed back by version %d, and by %d as is told", i+1, name, by, back[name])
 		}
 	}
-	for name, by := range back { // a version may have changed it and changed it back by itself
+	for name, by := range back { // one version may have changed a thing and changed it back
 		if by <= uint64(i+1) || by > uint64(len(l.versions)) || !l.versions[by-1].touched[name] {
 			l.violate("since version %d nothing has changed %sand changed it back, and version %d is said to", i+1, name, by)
 		}
 	}
 }
 
-// goBack puts an earlier version in the place of the last one.
+// goBack restores an earlier version.
 func (l *ledger) goBack(serial int) {
 	ctx := context.Background()
 	store := l.t.s.store
@@ -513,16 +515,16 @@ func (l *ledger) goBack(serial int) {
 	}
 	was.Serial, was.Lineage = last.Serial+1, last.Lineage
 	if err := store.Replace(ctx, "default", "", was, journal.Because("restore")); err != nil {
-		l.violate("nobody can go back to version %d: %v", serial, err)
+		l.violate("version %d cannot be restored: %v", serial, err)
 		return
 	}
 	now, err := store.Load(ctx, "default")
 	if err != nil || !now.SameContent(was) {
-		l.violate("who goes back to version %d gets something else (%v)", serial, err)
+		l.violate("restoring version %d results in another state (%v)", serial, err)
 	}
 	for i, v := range l.versions {
 		if st, err := store.LoadVersion(ctx, "default", uint64(i+1)); err != nil || !st.SameContent(v.state) {
-			l.violate("after going back to version %d, version %d is not what it was (%v)", serial, i+1, err)
+			l.violate("after version %d was restored, the store returns another version %d than was made (%v)", serial, i+1, err)
 		}
 	}
 }

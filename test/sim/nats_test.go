@@ -14,7 +14,7 @@ import (
 
 // The times of wire/jet.
 const (
-	taskWait     = 5 * time.Second // after what time an unacknowledged message comes again
+	taskWait     = 5 * time.Second // the time after which an unacknowledged message is delivered again
 	resultWait   = 3 * time.Second
 	permitWait   = 5 * time.Second
 	claimWindow  = 10 * time.Minute // how long after its delivery a task may be claimed
@@ -29,7 +29,7 @@ type nats struct {
 	tasks        stream
 	results      stream
 	claims       map[string]wire.Claim
-	claimed      []string // in order
+	claimed      []string // in the order of the claims
 	blobs        map[string][]byte
 	names        map[string]string
 	keys         map[string][]byte
@@ -43,7 +43,7 @@ type nats struct {
 	workers      map[string]seen
 	known        []wire.TaskRef // of all tasks
 	byzantineKey string
-	failing      time.Time // since when nothing can be stored; zero: it can
+	failing      time.Time // the time since which nothing can be stored; zero if it can
 }
 
 func newNats(w *world) *nats {
@@ -63,7 +63,7 @@ type stream struct {
 	waiting  []*fetch
 }
 
-// message stays until somebody acknowledges it, and is hidden while somebody may be working on it.
+// message stays in its stream until it is acknowledged. While a receiver may be working on it, it is hidden.
 type message struct {
 	ref    wire.TaskRef
 	data   []byte
@@ -157,8 +157,8 @@ func (n *nats) restart() {
 	}
 }
 
-// loseTail is a loss of tasks and results that were acknowledged: the newest ones are gone, and their sequences are
-// given out again.
+// loseTail loses the newest tasks and results, although their storage was acknowledged. Their sequence numbers are used
+// again.
 func (n *nats) loseTail(k int) {
 	n.w.note("nats loses its tail")
 	n.w.faults["tail lost"]++
@@ -178,7 +178,7 @@ func (n *nats) loseTail(k int) {
 	}
 }
 
-// purge removes the data of a run. Its registers stay, as they do in NATS for as long as anybody may claim one.
+// purge removes the data of a run, except for its registers: NATS keeps them as long as an attempt may be claimed.
 func (n *nats) purge(run string) {
 	for _, q := range []*stream{&n.tasks, &n.results} {
 		q.remove(func(m *message) bool { return m.ref.Run == run })
@@ -210,7 +210,7 @@ func (n *nats) highWater(pools []string) wire.HighWater {
 	return mark
 }
 
-// claim is the register.
+// claim writes the register of an attempt, unless it was written before. It returns the content.
 func (n *nats) claim(ref wire.TaskRef, c wire.Claim) wire.Claim {
 	subject := wire.ClaimSubject(ref)
 	if there, ok := n.claims[subject]; ok {
@@ -225,10 +225,10 @@ func (n *nats) claim(ref wire.TaskRef, c wire.Claim) wire.Claim {
 type conn struct {
 	p           *process
 	n           *nats
-	coordinator string // whom it acts for; empty for a worker
+	coordinator string // the coordinator's name; empty for a worker
 
 	// Guarded by the world's lock.
-	since   time.Time // when it was made or healed
+	since   time.Time // when the connection was established or restored
 	downAt  time.Time // zero while it is up
 	fetched map[wire.AttemptID]time.Time
 	orphan  wire.Orphan
@@ -242,7 +242,7 @@ func (n *nats) connect(p *process, coordinator string) *conn {
 	c := &conn{p: p, n: n, coordinator: coordinator, since: time.Now(), fetched: map[wire.AttemptID]time.Time{}}
 	c.sem.init()
 	n.conns = append(n.conns, c)
-	// not in the order of arrival
+	// The order must not depend on that of the goroutines.
 	slices.SortStableFunc(n.conns, func(a, b *conn) int { return cmp.Compare(a.p.name, b.p.name) })
 	p.conn = c
 	return c
@@ -258,7 +258,7 @@ func (c *conn) down() {
 	if c.n.w.options.without != guardPermit {
 		return
 	}
-	// The guard is away: a slot is free once its holder has not been heard of for a while.
+	// The guard is disabled: a slot is freed once its holder has been disconnected for a while.
 	c.n.w.after(time.Second, func() {
 		for _, name := range c.n.order {
 			if l := c.n.limits[name]; !c.isUp() {
@@ -269,7 +269,7 @@ func (c *conn) down() {
 	})
 }
 
-// up ends a break of the connection.
+// up restores the connection.
 func (c *conn) up() {
 	if c.isUp() {
 		return
@@ -288,7 +288,7 @@ func (c *conn) up() {
 	}
 }
 
-// gone is the end of the process.
+// gone closes the connection of a process that has ended.
 func (c *conn) gone() {
 	c.down()
 	n := c.n
@@ -298,4 +298,4 @@ func (c *conn) gone() {
 	n.serving = slices.DeleteFunc(n.serving, func(s *serving) bool { return s.c == c })
 }
 
-var errOffline = fmt.Errorf("nobody answers: %w", wire.ErrDisconnected)
+var errOffline = fmt.Errorf("no response: %w", wire.ErrDisconnected)

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// record is an object as in a state.
+// record is an object of a state.
 type record struct {
 	address  string
 	pool     string
@@ -81,7 +81,7 @@ func (w *world) mustBeRecorded(ref wire.TaskRef) {
 	}
 	events, err := s.store.Events(context.Background(), ref.Run)
 	if err != nil {
-		return // the run was so long ago that the store has forgotten it
+		return // the store has removed the run because of its age
 	}
 	for _, e := range events {
 		switch e.Kind {
@@ -94,8 +94,8 @@ func (w *world) mustBeRecorded(ref wire.TaskRef) {
 	w.violate("lost", "the result of %s was acknowledged before it was durable", ref.Attempt)
 }
 
-// mustAllBeKnown checks, when no run of the site is in progress or cut off, that whatever exists in the cloud is in
-// the state, or in doubt there.
+// mustAllBeKnown checks that every object in the cloud is in the state, or in doubt there. It is called when no run of
+// the site is in progress or cut off.
 func (s *site) mustAllBeKnown() {
 	w := s.w
 	w.mu.Lock()
@@ -126,8 +126,8 @@ func (s *site) mustBeDurable(e *cloudRequest, id string) {
 	}
 }
 
-// mustNotBeNeeded checks that what refers to an object, or recorded that it depends on its resource, and is to go as
-// well, has gone before.
+// mustNotBeNeeded checks, when an object begins to be deleted, that the objects to be deleted that refer to it, or that
+// have recorded a dependency on its resource, were deleted before.
 func (s *site) mustNotBeNeeded(e *cloudRequest) {
 	if s.team != nil {
 		s.team.ledger.mustNotBeNeeded(e)
@@ -151,22 +151,22 @@ func (s *site) mustNotBeNeeded(e *cloudRequest) {
 	}
 }
 
-// check looks at the state after each commit: it knows nothing that no cloud has made.
+// check checks after each commit that the state has only objects that a cloud has created.
 func (s *site) check() {
 	for _, r := range s.records() {
 		if s.w.isByzantine(r.pool) {
 			continue
 		}
 		if r.status == state.InDoubt && r.doubt == nil {
-			s.w.violate("doubt", "%s is in doubt, and nothing says why", r.address)
+			s.w.violate("doubt", "%s is in doubt, but the state does not say why", r.address)
 		}
 		if r.attrs.ID != "" && s.w.cloud.ever[r.attrs.ID] == nil {
-			s.w.violate("state", "the state has %s with the ID %s, which no cloud has given", r.address, r.attrs.ID)
+			s.w.violate("state", "the state has %s with the ID %s, which no cloud has assigned", r.address, r.attrs.ID)
 		}
 	}
 }
 
-// reach notes that a plan of a goal found nothing to do, and compares the state with the cloud.
+// reach records that a plan of a goal has found no changes, and compares the state with the cloud.
 func (s *site) reach(goal int) {
 	if goal != s.at {
 		return
@@ -192,7 +192,7 @@ func (s *site) compare(when string) {
 		t := w.cloud.objects[r.attrs.ID]
 		switch {
 		case r.status == state.InDoubt:
-			w.violate("doubt", "%s %s: %s is in doubt, though a plan finds nothing to do", s.name, when, r.address)
+			w.violate("doubt", "%s %s: %s is in doubt, although a plan finds no changes", s.name, when, r.address)
 			continue
 		case t == nil:
 			w.violate("state", "%s %s: the state has %s (%s), which is not in the cloud", s.name, when,
@@ -220,7 +220,7 @@ func (s *site) compare(when string) {
 	slices.Sort(have)
 	lied := func(name string) bool { return w.isByzantine(w.poolOf(name)) }
 	if want := slices.DeleteFunc(slices.Clone(s.goals[s.at].names), lied); !slices.Equal(have, want) {
-		w.violate("goal", "%s %s: there is %v, and wanted was %v", s.name, when, have, want)
+		w.violate("goal", "%s %s: the objects are %v, not %v", s.name, when, have, want)
 	}
 }
 
@@ -232,9 +232,9 @@ type block struct {
 	pool      string
 }
 
-// makeGoals draws the configurations that a site's user wants one after the other: some objects, then changes of all
-// kinds to them, sometimes the removal of all. Blocks drop references, so that only the state knows what their objects
-// were made from.
+// makeGoals draws the configurations that a site's user applies one after the other: some objects, then changes of all
+// kinds to them, and sometimes the removal of all. Blocks drop references, so that only the state knows on which
+// objects theirs depend.
 func (w *world) makeGoals(name string) (goals []goal) {
 	n := 2 + w.chance.IntN(w.options.objects-1)
 	blocks := make([]*block, n)
@@ -248,7 +248,7 @@ func (w *world) makeGoals(name string) (goals []goal) {
 		blocks[i] = b
 	}
 	for g := range w.options.goals {
-		var before []int // which generations the blocks had
+		var before []int // the generations of the blocks
 		if g > 0 {
 			for _, b := range blocks {
 				before = append(before, b.gen)
@@ -262,7 +262,7 @@ func (w *world) makeGoals(name string) (goals []goal) {
 			w.forget(blocks)
 			last := len(blocks) - 1
 			if w.chance.IntN(2) == 0 && last > 0 {
-				blocks = blocks[:last] // nothing refers to the last one
+				blocks = blocks[:last] // no block refers to the last one
 			}
 		}
 		goal := makeGoal(name, blocks)
@@ -292,9 +292,9 @@ func unreplaced(blocks []*block, generations []int) []*block {
 	return out
 }
 
-// forget takes references out of blocks. Where what a block does not refer to any more is replaced together with
-// it, the plan may have no order: what was made from an object ends before it, and ends only when what depends on
-// it now has changed, which may wait for that very object to be made anew. See takeTwoSteps.
+// forget removes references from blocks. If a block and a block to which it no longer refers are replaced by one plan,
+// their operations may form a cycle: by its recorded dependencies, the old object must be destroyed before the one on
+// which it depended; by the new references, that may have to wait until the latter was created again. See takeTwoSteps.
 func (w *world) forget(blocks []*block) {
 	for _, b := range blocks {
 		b.refs = slices.DeleteFunc(slices.Clone(b.refs), func(int) bool { return w.chance.IntN(4) == 0 })

@@ -17,7 +17,7 @@ import (
 func (o *options) layOut(chance *rand.Rand) {
 	o.pools = []string{honest}
 	switch kind := chance.IntN(4); kind {
-	case 0, 1: // one pool
+	case 0, 1: // only one pool
 	default:
 		o.pools = append(o.pools, "east", "west")[:2+chance.IntN(2)]
 		o.fair = kind == 3
@@ -32,14 +32,14 @@ func (o *options) layOut(chance *rand.Rand) {
 	}
 }
 
-// team makes the options those of a seed in which several change one state at once: there is one pool, and faults.
+// team changes the options to those of a seed that simulates a team: there is one pool, and faults are injected.
 func (o *options) team() {
 	o.pools, o.fair, o.byzantine, o.narrow = []string{honest}, false, false, 0
 	o.slots += 2
 	o.sites = 1
 }
 
-// rules place each type of resource in its pool.
+// rules returns the rules that place each type of resource in its pool.
 func (o *options) rules() *placement.Rules {
 	if len(o.pools) == 1 {
 		return nil
@@ -65,7 +65,7 @@ func typeIn(pool string) string {
 	return "cloud_" + pool
 }
 
-// own is the name of the object that a block makes.
+// own returns the name of the object that a block makes.
 func (b *block) own(site string, i int) string {
 	kind := "r"
 	if b.pool != honest {
@@ -74,7 +74,7 @@ func (b *block) own(site string, i int) string {
 	return fmt.Sprintf("%s-%s%d-%d", site, kind, i, b.gen)
 }
 
-// drawPool draws the pool of a site's block. Only the first site has something in the pool of the byzantine worker.
+// drawPool draws the pool of a site's block. Only the first site uses the pool of the byzantine worker.
 func (w *world) drawPool(site string) string {
 	if len(w.options.pools) == 1 {
 		return honest
@@ -86,7 +86,7 @@ func (w *world) drawPool(site string) string {
 	return pool
 }
 
-// addHost has a machine come after a while.
+// addHost adds a machine after a delay.
 func (w *world) addHost(h *host, after time.Duration) {
 	if after == 0 {
 		w.hosts = append(w.hosts, h)
@@ -96,7 +96,7 @@ func (w *world) addHost(h *host, after time.Duration) {
 	w.after(after, func() { w.addHost(h, 0) })
 }
 
-// addPools adds the machines of the other pools: of few slots or many, in fair weather also later.
+// addPools adds the machines of the other pools, with few or many slots; if options.fair is set, some of them later.
 func (w *world) addPools(dir string) {
 	for _, pool := range w.options.pools[1:] {
 		for i := range 1 + w.layout.IntN(2) {
@@ -111,31 +111,30 @@ func (w *world) addPools(dir string) {
 }
 
 const (
-	// tick is how long a slot may be idle while something waits that fits it. Two coordinators may count the slots
-	// of a pool differently for two seconds (ADR 0011).
+	// tick is how long a slot may be idle while an operation waits that could use it. Two coordinators may count the
+	// slots of a pool differently for two seconds (ADR 0011).
 	tick = 3 * time.Second
-	// sample is how often that is looked at, besides the moments at which something begins.
+	// sample is how often idle slots are looked for, in addition to each start of an operation.
 	sample = 100 * time.Millisecond
-	// unbounded is a number of places that bounds nothing.
+	// unbounded is a number of places that is never reached.
 	unbounded = 1 << 15
 )
 
 // isPlaces reports whether a limit is that of the places in a pool.
 func isPlaces(limit string) bool { return strings.HasPrefix(limit, wire.PoolLimit("")) }
 
-// carryOut notes that a plan begins to be carried out, or no longer is.
+// carryOut records that the execution of a plan begins or ends.
 func (c *command) carryOut(yes bool) {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.site.applying = yes && c.goal == c.at
 }
 
-// mustNotIdle looks, again and again, for slots that are idle for longer than a tick while something waits that fits
-// them.
+// mustNotIdle checks repeatedly that no slot is idle for longer than a tick while an operation waits that could use it.
 func (w *world) mustNotIdle() {
 	for _, pool := range w.idling() {
 		if since, ok := w.idle[pool]; ok && time.Since(since) > tick {
-			w.violate("no idle slot", "pool %s has had a slot for %s, and no limit was in the way, but %s waits",
+			w.violate("no idle slot", "a slot of the pool %s has been idle for %s, and no limit prevents it, but %s waits",
 				pool, time.Since(since).Round(time.Millisecond), strings.Join(w.ready(pool), ", "))
 		}
 	}
@@ -143,7 +142,7 @@ func (w *world) mustNotIdle() {
 	w.after(sample, w.mustNotIdle)
 }
 
-// moved notes which pools have idle slots now, and had since when.
+// moved records which pools have idle slots, and since when.
 func (w *world) moved() {
 	if !w.options.fair {
 		return
@@ -158,7 +157,8 @@ func (w *world) moved() {
 	w.idle = since
 }
 
-// idling lists the pools with an idle slot although an operation could use it: actual operations count, not permits.
+// idling lists the pools with a slot that is idle although an operation could use it. Only executed operations occupy
+// slots here, not permits.
 func (w *world) idling() (pools []string) {
 	all, narrow, in := 0, 0, map[string]int{}
 	for e := range w.cloud.busy {
@@ -196,11 +196,12 @@ func (w *world) poolOf(name string) string {
 	return honest
 }
 
-// ready lists the objects that could be created in a pool now. The first plan of a site, which is being applied, creates
-// them; none of them exists or is being created, and everything that they refer to is durable in its planned form.
+// ready lists the objects that could be created in a pool now. The first plan of a site, which is being applied,
+// creates them; none of them exists or is being created, and everything that they refer to is durable in its planned
+// form.
 func (w *world) ready(pool string) (names []string) {
 	for _, s := range w.sites {
-		if !s.applying || s.at > 0 { // later plans delete, and what waits for that is not known here
+		if !s.applying || s.at > 0 { // later plans also delete, and this function does not know what waits for deletions
 			continue
 		}
 		g := s.goals[s.at]
@@ -227,7 +228,7 @@ func (w *world) ready(pool string) (names []string) {
 	return names
 }
 
-// isUnderWay reports whether something is done to an object.
+// isUnderWay reports whether an operation on an object is in progress.
 func (c *cloud) isUnderWay(name string) bool {
 	for e := range c.busy {
 		if e.name == name {

@@ -13,24 +13,24 @@ import (
 )
 
 var (
-	seedFlag  = flag.Uint64("seed", 0, "replay this seed, with its trace")
-	seedsFlag = flag.Int("seeds", 0, "play this many seeds instead of the ordinary number, on all cores")
+	seedFlag  = flag.Uint64("seed", 0, "simulate only this seed, and print its trace")
+	seedsFlag = flag.Int("seeds", 0, "simulate this many seeds instead of the default number, on all cores")
 	fromFlag  = flag.Uint64("from", 1, "the first seed of -seeds")
-	guardFlag = flag.String("without", "", "play without this guard")
-	stepFlag  = flag.Uint64("step", 1, "play every so many of the seeds")
-	shardFlag = flag.Bool("shard", false, "play the seeds in this process")
+	guardFlag = flag.String("without", "", "simulate without this guard")
+	stepFlag  = flag.Uint64("step", 1, "the distance from one simulated seed to the next")
+	shardFlag = flag.Bool("shard", false, "simulate the seeds in this process")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// One processor, so that goroutines that are let through together run in the same order each time.
+	// With one processor, goroutines that continue at the same time run in the same order each time.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400)
 	warmUp()
 	os.Exit(m.Run())
 }
 
-// ordinary is how many seeds the ordinary tests simulate.
+// ordinary is the default number of seeds.
 const ordinary = 30
 
 func TestNothingIsLostAndNothingDoneTwice(t *testing.T) {
@@ -89,18 +89,18 @@ func TestASeedWithoutTiesIsReplayedExactly(t *testing.T) {
 	}
 }
 
-// exposing are seeds that violate a promise when the guard is away, as docs/guarantees.md lists them.
+// exposing has, for each guard, a seed that violates a promise without it, as listed in docs/guarantees.md.
 var exposing = map[guard]uint64{
 	guardClaim: 57, guardNonce: 41, guardIntent: 54, guardStart: 1, guardCommit: 2, guardPermit: 9, guardFence: 3,
 	guardRecorded: 9, guardKept: 3, guardPlace: 2, guardSubject: 15, guardTold: 9,
 	guardTomb: 1, guardWrites: 1, guardReads: 41, guardKeeps: 191, guardOrder: 16, guardObjects: 1,
 }
 
-// teamGuards are those that only the seeds of a team can find missing.
+// teamGuards are the guards whose absence only seeds with a team can show.
 var teamGuards = []guard{guardWrites, guardReads, guardKeeps, guardOrder, guardObjects}
 
-// enough is how many seeds find that a guard is away, whatever its own seed has come to since the product changed;
-// those of teams are a fifth of all.
+// enough is a number of seeds of which at least one shows that a guard is disabled, also after changes of the product.
+// A fifth of them simulate teams.
 const enough = 150
 
 func TestEachGuardIsNeeded(t *testing.T) {
@@ -116,12 +116,12 @@ func TestEachGuardIsNeeded(t *testing.T) {
 					continue
 				}
 				if out = simulate(t, seed, g, nil); len(out.wrong) > 0 {
-					t.Logf("seed %d shows nothing any more, but seed %d does: say so here and in docs/guarantees.md",
+					t.Logf("seed %d does not need the guard any more, but seed %d does: update this test and docs/guarantees.md",
 						exposing[g], seed)
 				}
 			}
 			if len(out.wrong) == 0 {
-				t.Fatalf("without the guard %d seeds violate nothing", most)
+				t.Fatalf("without the guard, none of %d seeds violates a promise", most)
 			}
 			t.Log(out.wrong[0])
 		})

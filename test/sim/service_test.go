@@ -28,7 +28,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// service is a process that carries the runs of a team out: as the real one, with coordinator/estate.
+// service is a process that executes the runs of a team with coordinator/estate, like the real service.
 type service struct {
 	*team
 	p      *process
@@ -42,7 +42,7 @@ func (t *team) start() {
 	s := t.s
 	s.life++
 	t.reopen()
-	t.doomed, t.fated = false, false
+	t.diesInCommit, t.diesAfterEnd = false, false
 	s.since = time.Now()
 	s.current = s.w.spawn(fmt.Sprintf("%sc%d", s.name, s.life), func(ctx context.Context, p *process) {
 		v := &service{team: t, p: p}
@@ -63,7 +63,7 @@ func (t *team) start() {
 	})
 }
 
-// live executes the actions of a person, until the service dies or there is nothing more to do.
+// live executes the actions of a person until the service dies or the person has reached all goals.
 func (v *service) live(ctx context.Context, p *person) {
 	w := v.s.w
 	for {
@@ -85,7 +85,7 @@ func (v *service) live(ctx context.Context, p *person) {
 		said := v.step(ctx, p)
 		w.mu.Lock()
 		dead := v.p.dead
-		if p.stops = nil; !dead { // the dead say nothing, in whatever order they die
+		if p.stops = nil; !dead { // the order in which goroutines of a dead process end is not reproducible
 			w.note("%s: %s", p.name, said)
 			v.s.said = append(v.s.said, p.name+": "+said)
 		}
@@ -96,8 +96,8 @@ func (v *service) live(ctx context.Context, p *person) {
 	}
 }
 
-// step does the next action: it resumes an apply that the former service has left, applies a plan, or begins another
-// run.
+// step executes the next action: it resumes an apply that the previous process has not finished, applies a plan, or
+// begins another run.
 func (v *service) step(ctx context.Context, p *person) string {
 	w := v.s.w
 	w.mu.Lock()
@@ -123,7 +123,7 @@ func (v *service) step(ctx context.Context, p *person) string {
 	}
 }
 
-// open makes the estate of a phase.
+// open opens the estate for a phase.
 func (v *service) open(ctx context.Context, p *person, r *teamRun) *estate.Estate {
 	w := v.s.w
 	stop, ask, leave := operation.NewStop(ctx)
@@ -170,14 +170,14 @@ func (v *service) open(ctx context.Context, p *person, r *teamRun) *estate.Estat
 	})
 }
 
-// withoutSocket keeps the store from being offered to other processes: a socket is not of virtual time.
+// withoutSocket prevents that the store serves other processes: a socket does not work in virtual time.
 func (v *service) withoutSocket(home layout.Directory) {
 	if err := os.MkdirAll(filepath.Join(home.Workspace("default").Path(), "socket", "is a directory"), 0o700); err != nil {
 		panic(err)
 	}
 }
 
-// plugin is the directory of the provider's package, which nobody starts.
+// plugin returns the directory of the provider's package, which is never started.
 func (v *service) plugin() string {
 	dir := filepath.Join(v.dir, "plugin")
 	name := filepath.Join(dir, "terraform-provider-cloud")
@@ -190,7 +190,7 @@ func (v *service) plugin() string {
 	return dir
 }
 
-// operation opens a phase.
+// operation begins a phase.
 func (v *service) operation(ctx context.Context, e *estate.Estate, p *person, r *teamRun, request string,
 	saved *planfile.Saved, resumes bool) (*estate.Operation, diag.List) {
 	o := estate.OperationOptions{
@@ -271,7 +271,7 @@ func (v *service) plan(ctx context.Context, p *person, r *teamRun) string {
 		}
 		var unwritten diag.List
 		if !made.Plan.Applyable() {
-			unwritten = op.State.Push(ctx) // as the service's engine does
+			unwritten = op.State.Push(ctx) // like the engine of the real service
 		}
 		v.mayGo(func() {
 			r.saved, r.writes, r.changes = text, writes, made.Plan.Changes
@@ -307,7 +307,7 @@ func (v *service) forgetSets(p *plan.Plan) {
 	}
 }
 
-// mayGo does something unless the process is dead, with the world's lock.
+// mayGo calls a function with the world's lock, unless the process is dead.
 func (v *service) mayGo(do func()) {
 	v.s.w.mu.Lock()
 	defer v.s.w.mu.Unlock()
@@ -341,7 +341,7 @@ func (v *service) mayStillBegin(list []doubted) (yes bool) {
 	return yes
 }
 
-// goesOnAlone reports whether something may still come of a request about a site's objects whose provider is dead.
+// goesOnAlone reports whether a request about a site's objects may still take effect although its provider is dead.
 func (c *cloud) goesOnAlone(site string) bool {
 	for e := range c.busy {
 		if e.by.dead && c.w.siteOf(e.name) != nil && c.w.siteOf(e.name).name == site {
@@ -362,7 +362,7 @@ func (v *service) apply(ctx context.Context, p *person, r *teamRun, resumed bool
 	if resumed {
 		run, begun, diags := e.Requested(ctx, v.shared(p, r.id))
 		if diags.HasErrors() {
-			return "not resumed: " + short(diags.Err()) // the next attempt may find it
+			return "not resumed: " + short(diags.Err()) // the next try may succeed
 		}
 		if begun != nil {
 			v.mayGo(func() { v.s.w.faults["team: runs resumed"]++ })
@@ -406,7 +406,7 @@ func (v *service) apply(ctx context.Context, p *person, r *teamRun, resumed bool
 	return said + ": " + short(diags.Err())
 }
 
-// ended notes how an apply has ended.
+// ended records how an apply has ended.
 func (v *service) ended(p *person, r *teamRun, applied *operation.Applied, diags diag.List) {
 	v.mayGo(func() {
 		p.phase = idle
@@ -415,13 +415,13 @@ func (v *service) ended(p *person, r *teamRun, applied *operation.Applied, diags
 		}
 		v.s.w.faults["team: runs done"]++
 		v.ledger.mustBeAsPlanned(r)
-		if !r.closing { // that is finished when a plan finds nothing more to do
+		if !r.closing { // the last run is finished only once a plan finds no changes
 			p.achieve(r)
 		}
 	})
 }
 
-// resolve finds the outcome of operations in doubt, and states it. Nobody else changes the state meanwhile.
+// resolve finds out the outcome of operations in doubt and resolves them. Nobody else changes the state meanwhile.
 func (v *service) resolve(ctx context.Context, p *person, r *teamRun) string {
 	w := v.s.w
 	e := v.open(ctx, p, r)
@@ -453,7 +453,7 @@ func (v *service) resolve(ctx context.Context, p *person, r *teamRun) string {
 	return said + closed(op.Close(ctx))
 }
 
-// look finds the object of an operation in doubt; it is early as long as the operation may still take effect.
+// look finds the object of an operation in doubt. early is true as long as the operation may still take effect.
 func (v *service) look(ctx context.Context, d doubted) (id string, early bool, err error) {
 	var sent struct{ Name string }
 	_ = json.Unmarshal(d.Sent, &sent)
@@ -471,7 +471,7 @@ func (v *service) look(ctx context.Context, d doubted) (id string, early bool, e
 			case d.Operation == "create" && r == nil:
 				id = other
 			case d.Operation == "update" && r != nil && r.address == d.at.String():
-				id = other // it is read, so that the state has what came of the update, whatever that is
+				id = other // the object is read, so that the state gets the result of the update
 			}
 		}
 		o.reply(nil)

@@ -22,15 +22,15 @@ type guard string
 
 const (
 	guardClaim  guard = "claim"  // workers claim an attempt before they start it
-	guardNonce  guard = "nonce"  // each handling of a delivery claims under a name of its own
+	guardNonce  guard = "nonce"  // each delivery of a task is claimed with a new nonce
 	guardIntent guard = "intent" // a dispatch is durable before its task is published
 	guardStart  guard = "start"  // a start is in the worker's journal before the provider is called
 	guardCommit guard = "commit" // a result is durable before its message is acknowledged
-	guardPermit guard = "permit" // a permit is held until what runs under it is resolved
+	guardPermit guard = "permit" // a permit is held until the outcome of its operation is known
 	guardFence  guard = "fence"  // a commit under a lock that was broken is refused
-	// guardRecorded: a plan knows the recorded dependencies of objects, whatever their blocks refer to now.
+	// guardRecorded: a plan uses the recorded dependencies of objects, not only the references of their blocks.
 	guardRecorded guard = "recorded"
-	// guardKept: an answer that cannot be kept is a doubt.
+	// guardKept: an object whose response cannot be stored is in doubt.
 	guardKept guard = "kept"
 	// guardPlace: a vertex has a place in its pool before it takes a permit.
 	guardPlace guard = "place"
@@ -38,10 +38,11 @@ const (
 	guardSubject guard = "subject"
 	// guardTold: a message store that stores nothing is distinguished from one that does not answer.
 	guardTold guard = "told"
-	// guardTomb: an attempt that may have been published is taken back by its register alone, which a worker may hold.
+	// guardTomb: an attempt that may have been published is withdrawn only with a tombstone in its register, which fails
+	// if a worker has claimed it.
 	guardTomb guard = "tomb"
-	// guardWrites, guardReads, guardKeeps: a plan lists what it changes, what its changes depend on, and the resources of
-	// which it ends objects.
+	// guardWrites, guardReads, guardKeeps: a plan lists the objects that it changes, the objects on which its changes
+	// depend, and the resources from which it removes objects.
 	guardWrites guard = "writes"
 	guardReads  guard = "reads"
 	guardKeeps  guard = "keeps"
@@ -60,16 +61,16 @@ var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommi
 // options are the options of a simulation.
 type options struct {
 	slots, sites, hosts, objects, goals int
-	pace                                time.Duration // between faults, about
-	chaos                               time.Duration // until the weather is calm
-	loss                                bool          // NATS may lose what it has acknowledged
+	pace                                time.Duration // the mean time between two faults
+	chaos                               time.Duration // how long faults are injected
+	loss                                bool          // whether NATS may lose data whose storage it has acknowledged
 	without                             guard
-	pools                               []string // the first is honest
-	// fair: there are no faults from the beginning, and much to do, so that idle slots are noticed.
+	pools                               []string // the workers of the first one follow the protocol
+	// fair is set if no faults are injected at all and there is much to do, so that idle slots can be noticed.
 	fair      bool
 	byzantine bool // one of the pools has a worker that forges messages
-	sparse    int  // an object refers to each of so many
-	narrow    int  // slots of a limit over what is not in the first pool; 0: there is none
+	sparse    int  // an object refers to one in so many others
+	narrow    int  // the slots of a limit for all pools but the first one; 0 means no limit
 }
 
 // draw draws the options of a seed.
@@ -98,7 +99,7 @@ var (
 	pairs     = map[string]nkeys.KeyPair{}
 )
 
-// keyPair returns the curve keys of an actor.
+// keyPair returns the X25519 keys of a process.
 func keyPair(name string) nkeys.KeyPair {
 	pairsLock.Lock()
 	defer pairsLock.Unlock()
@@ -155,23 +156,23 @@ func simulate(t *testing.T, seed uint64, without guard, trace io.Writer) (out ou
 	return out
 }
 
-// scratch makes a directory, in memory where the system has such a place.
+// scratch creates a directory, in memory if the system has a file system for that.
 func scratch(t *testing.T) string {
 	for _, at := range []string{"/dev/shm", os.TempDir()} {
 		if dir, err := os.MkdirTemp(at, "millipede-sim-"); err == nil {
 			return dir
 		}
 	}
-	t.Fatal("there is no place for the workers' journals")
+	t.Fatal("no directory for the workers' journals could be created")
 	return ""
 }
 
-// patience is how many commands a user may need in calm weather until all goals are reached.
+// patience is how many commands a user may need to reach all goals after the last fault.
 const patience = 60
 
-// patience is that of all users of a site: each of a team may need as many, because each change makes the plans stale
-// that others have made of the same object (seed 9781: three people, and an object that the provider keeps answering
-// about with what cannot be kept).
+// patience returns the number of commands for all users of a site. Each person of a team may need as many, because each
+// change makes the plans of others for the same object stale (seed 9781: three people, and an object for which the
+// provider's responses can never be stored).
 func (s *site) patience() int {
 	if s.team != nil {
 		return patience * len(s.team.people)
@@ -208,7 +209,7 @@ func (w *world) play(dir string) {
 		w.after(sample, w.mustNotIdle)
 	}
 	w.after(w.options.chaos, func() {
-		w.note("the weather is calm")
+		w.note("no more faults")
 		w.calm = true
 	})
 	w.mu.Unlock()
@@ -229,13 +230,13 @@ func (w *world) play(dir string) {
 		return over || len(w.wrong) > 0 || time.Since(w.began) > 2*time.Hour
 	})
 	if time.Since(w.began) > 2*time.Hour {
-		w.violate("end", "two hours have gone by")
+		w.violate("end", "the simulation has not ended after two hours")
 	}
 	if len(w.wrong) == 0 {
 		for _, s := range w.sites {
 			s.compare("in the end")
 			if s.team != nil {
-				s.team.ledger.over()
+				s.team.ledger.checkEnd()
 			}
 		}
 	}

@@ -29,36 +29,36 @@ type site struct {
 	w     *world
 	name  string
 	store journal.Store
-	team  *team  // who changes the state at once; nil where one command does at a time
-	goals []goal // what the user wants, one after the other
+	team  *team  // the people who change the state at the same time; nil if only one command runs at a time
+	goals []goal // the configurations that the user applies, one after the other
 	at    int
 
 	// Guarded by the world's lock.
-	current *process // who has the store; nil when nobody has
+	current *process // the process that has the store open; nil if none has
 	old     []*process
 	life    int
 	lockID  string
-	// presses are the interrupts of the current command, the next first.
+	// presses are the remaining interrupts of the current command: Ctrl-C calls the first one.
 	presses []context.CancelCauseFunc
 	since   time.Time // when the command began
 	full    bool
 	reached bool
-	idle    int // commands in calm weather that brought nothing about
+	idle    int // the number of commands after the last fault that have changed nothing
 	late    []func() error
-	// applying reports that a plan of the goal is being applied, undisturbed so far.
+	// applying is set while a plan of the goal is being applied and nothing has disturbed it.
 	applying bool
-	said     []string // the last words of commands
+	said     []string // the results of the commands
 }
 
 // goal is one version of the configuration.
 type goal struct {
 	text    string
-	names   []string            // of the objects that there are when it is reached
-	refs    map[string][]string // by the name of an object, the names of those that it refers to
-	pools   map[string]string   // by the name of an object
+	names   []string            // the names of the objects that exist when the goal is reached
+	refs    map[string][]string // for each object, by name, the names of the objects to which it refers
+	pools   map[string]string   // the pool of each object, by name
 	sizes   map[string]int
 	destroy bool
-	// gently is the same goal, but that nothing is replaced; nil where there is none. See takeTwoSteps.
+	// gently is the same goal without replacements of objects, or nil. See takeTwoSteps.
 	gently *goal
 }
 
@@ -72,7 +72,7 @@ func (s *site) work() {
 		return
 	}
 	if s.current != nil {
-		if time.Since(s.since) > 5*time.Minute { // the user has waited long enough
+		if time.Since(s.since) > 5*time.Minute { // the user interrupts a command that takes that long
 			s.w.note("%s is interrupted by its user", s.current.name)
 			s.since = time.Now()
 			s.press()
@@ -114,7 +114,7 @@ type command struct {
 	session operation.Session
 }
 
-// run does the next action of a careful user, and returns its result.
+// run executes the next action of a careful user, and returns its result.
 func (c *command) run(ctx context.Context, steal string) string {
 	w := c.w
 	w.mu.Lock()
@@ -200,7 +200,7 @@ func (c *command) next(ctx context.Context, store *handle) string {
 	return c.apply(ctx, store, prior)
 }
 
-// toss is the user's choice.
+// toss draws a decision of the user.
 func (c *command) toss(n int) bool {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
@@ -231,8 +231,8 @@ type doubted struct {
 	*state.Doubt
 }
 
-// resolve finds the outcome of an operation in doubt, and states it. It waits until the operation can no longer take
-// effect.
+// resolve finds out the outcome of an operation in doubt, and resolves it. It waits until the operation can no longer
+// take effect.
 func (c *command) resolve(ctx context.Context, store *handle, prior *state.State, d doubted) string {
 	at := d.at
 	var sent struct {
@@ -275,14 +275,14 @@ func (c *command) resolve(ctx context.Context, store *handle, prior *state.State
 	return fmt.Sprintf("resolved %s of %s: %q", d.Operation, at, id)
 }
 
-// wanted is what an update was to make of an object's references: what was sent, or, where the plan did not know that
-// yet, what the configuration says, of objects that there are by now.
+// wanted returns the references that an update was to give an object: those in the request, or, if the plan did not
+// know them, those of the configuration to objects that exist now.
 func (c *command) wanted(name string, sent []string) (refs []string) {
 	if sent != nil && !slices.Contains(sent, "") {
 		return sent
 	}
 	for _, other := range c.goals[c.goal].refs[name] {
-		id := "" // it was not there yet when the update was to begin
+		id := "" // the object did not exist when the update was to begin
 		if t := c.w.cloud.named(other); t != nil {
 			id = t.id
 		}
@@ -355,8 +355,8 @@ func (c *command) apply(ctx context.Context, store *handle, prior *state.State) 
 	return fmt.Sprintf("applied %s: %s %v", applied.Run, applied.Outcome.Status, short(diags.Err()))
 }
 
-// takeTwoSteps has the user change the references first, and replace objects after that: what a plan asks for that has
-// no order, because what the state recorded contradicts what the blocks refer to now.
+// takeTwoSteps makes the user change the references first, and replace objects with the next plan. A plan with a cycle
+// advises that: the recorded dependencies contradict the present references.
 func (c *command) takeTwoSteps(ctx context.Context) {
 	_ = c.p.do(ctx, local, "reads that there is no order", "", func(o *op) {
 		o.reply(nil)
@@ -371,7 +371,8 @@ func (c *command) takeTwoSteps(ctx context.Context) {
 	})
 }
 
-// inFlight reports whether an update or a deletion in doubt may still take effect: a careful user waits for that.
+// inFlight reports whether an update or a deletion in doubt may still take effect. A careful user waits until it
+// cannot.
 func (c *command) inFlight(prior *state.State) (yes bool) {
 	var attempts []string
 	for d := range prior.Doubts() {
@@ -395,7 +396,7 @@ func short(err error) string {
 	return text[:min(len(text), 1500)]
 }
 
-// handle is a process's way to the store of its site, behind the gate of its disk.
+// handle is a process's access to the store of its site. Its calls wait at the gate of the disk.
 type handle struct {
 	*site
 	p *process
@@ -460,7 +461,8 @@ func (h *handle) Commit(ctx context.Context, tx journal.Commit) error {
 	})
 }
 
-// fence returns the lock of a write: without the guard, the present one, whoever holds it.
+// fence returns the lock of a write. If the guard is disabled, it returns the current lock, even that of another
+// process.
 func (h *handle) fence(lockID string) string {
 	if h.w.options.without == guardFence {
 		lockID = ""
@@ -471,8 +473,8 @@ func (h *handle) fence(lockID string) string {
 	return lockID
 }
 
-// early reports whether the store answers before the transaction is durable, because the guard is away that forbids
-// it.
+// early reports whether the store returns before the transaction is durable, because the guard against that is
+// disabled.
 func (h *handle) early(tx journal.Commit) bool {
 	for _, e := range tx.Events {
 		switch e.Kind {
@@ -501,8 +503,8 @@ func (s *site) settle() {
 func (h *handle) Workspaces(ctx context.Context) ([]string, error) {
 	return h.site.store.Workspaces(ctx)
 }
-func (h *handle) CreateWorkspace(context.Context, string) error { panic("sim: nobody asks") }
-func (h *handle) DeleteWorkspace(context.Context, string) error { panic("sim: nobody asks") }
+func (h *handle) CreateWorkspace(context.Context, string) error { panic("sim: not called") }
+func (h *handle) DeleteWorkspace(context.Context, string) error { panic("sim: not called") }
 
 func (h *handle) Load(ctx context.Context, ws string) (*state.State, error) {
 	st, err := h.site.store.Load(ctx, ws)
@@ -533,7 +535,7 @@ func forgetDependencies(st *state.State) {
 }
 
 func (h *handle) Replace(context.Context, string, string, *state.State, journal.Cause) error {
-	panic("sim: nobody asks")
+	panic("sim: not called")
 }
 
 func (h *handle) Versions(ctx context.Context, ws string) ([]journal.VersionInfo, error) {
@@ -589,7 +591,7 @@ func (h *handle) Mark(ctx context.Context, ws string) (journal.SnapshotMark, err
 }
 
 func (h *handle) SetMark(context.Context, string, journal.SnapshotMark) error {
-	panic("sim: nobody asks")
+	panic("sim: not called")
 }
 
 func (h *handle) BeginRun(ctx context.Context, lockID string, r journal.Run, text []byte) error {

@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// team simulates people who change one state at the same time, over a service. Each has a branch of the configuration
-// with separate changes, and plans and applies until they are applied; then they belong to the common configuration.
+// team simulates people who change one state at the same time with a service. Each person has a branch of the common
+// configuration with some changes, and plans and applies until all of them are applied. Then the changes are merged.
 type team struct {
 	s      *site
 	dir    string
@@ -22,18 +22,18 @@ type team struct {
 	ledger *ledger
 
 	// Guarded by the world's lock.
-	people   []*person
-	main     []thingBlock // what all have
-	next     int          // index of the next new block
-	snapshot []byte
-	runs     map[string]*teamRun
-	opened   int  // how many phases were begun
-	doomed   bool // the service dies in the midst of its next commit
-	fated    bool // the service dies soon after the next end of a run, of which it has not told anybody then
-	closing  bool // everybody has what they wanted; the last plan of all is made
+	people       []*person
+	main         []thingBlock // the common configuration
+	next         int          // index of the next new block
+	snapshot     []byte
+	runs         map[string]*teamRun
+	opened       int  // the number of phases that were begun
+	diesInCommit bool // the service dies during its next commit
+	diesAfterEnd bool // the service dies soon after the next end of a run, before it has reported that
+	closing      bool // all people have reached their goals, and the last plan is made
 }
 
-// person works on the state together with others.
+// person is one of the people who change the state.
 type person struct {
 	*team
 	name   string
@@ -41,9 +41,9 @@ type person struct {
 	at     int
 	runs   int
 
-	run   *teamRun // that was ordered last
+	run   *teamRun // the last run that this person has queued
 	phase phase
-	// stops has the interrupts of the operation in progress, the next first; since is when it began.
+	// stops are the remaining interrupts of the operation in progress, as in site.presses; since is when it began.
 	stops []context.CancelCauseFunc
 	since time.Time
 }
@@ -51,9 +51,10 @@ type person struct {
 // round is the goal of a person: some changes of the configuration.
 type round struct {
 	edits []edit
-	// targeted: the plans cover the changed blocks, and their references.
+	// targeted is set if the plans have the changed blocks as targets.
 	targeted bool
-	// refresh: existing objects are read, and nothing is changed. changed: the plans read only objects that may change.
+	// refresh is set if the runs only read the existing objects, and changed if the plans read only objects that may
+	// change.
 	refresh, changed bool
 }
 
@@ -68,14 +69,14 @@ const (
 
 // teamRun is a run of the service.
 type teamRun struct {
-	id      string // also that of its request for locks
+	id      string // the ID of the run and of its request for locks
 	blocks  []thingBlock
 	round   round
 	saved   []byte // the plan
 	writes  map[string]bool
 	changes []*plan.Change
 	outputs []string
-	journal string // its name in the journal; empty before it has begun
+	journal string // the ID in the journal; empty before the run has begun
 	closing bool
 }
 
@@ -83,7 +84,7 @@ type teamRun struct {
 type thingBlock struct {
 	index, gen, size int
 	refs             []int
-	as               int // the block whose size it takes over; -1 for its own
+	as               int // the block from whose object the size is taken, or -1
 	first            bool
 }
 
@@ -117,7 +118,7 @@ func at(blocks []thingBlock, index int) int {
 	return slices.IndexFunc(blocks, func(b thingBlock) bool { return b.index == index })
 }
 
-// apply makes the change in a configuration, as far as it makes sense there.
+// apply applies the edit to a configuration, unless it is impossible there.
 func (e edit) apply(blocks []thingBlock) []thingBlock {
 	blocks = slices.Clone(blocks)
 	there := func(refs []int) []int {
@@ -168,7 +169,7 @@ func (w *world) newTeam(s *site, dir string) *team {
 	n := 2 + t.chance.IntN(3)
 	for i := range n {
 		p := &person{team: t, name: fmt.Sprintf("%sh%d", s.name, i+1)}
-		if i == 0 { // it makes what there is in the beginning, while the others wait
+		if i == 0 { // the first person creates the initial objects while the others wait
 			p.rounds = append(p.rounds, round{})
 		}
 		for range 1 + t.chance.IntN(3) {
@@ -194,7 +195,7 @@ func (t *team) newBlock() thingBlock {
 	return b
 }
 
-// newRound draws the goal of one of n people: mostly changes of blocks that nobody else changes.
+// newRound draws the goal of one of n people. Most of its changes are of blocks that nobody else changes.
 func (t *team) newRound(i, n int) (r round) {
 	if t.chance.IntN(12) == 0 {
 		return round{refresh: true}
@@ -205,7 +206,7 @@ func (t *team) newRound(i, n int) (r round) {
 		if own := e.index - e.index%n + i; own < t.next && t.chance.IntN(2) == 0 {
 			e.index = own
 		}
-		if r.targeted && e.kind >= replaces { // what depends on that is no target
+		if r.targeted && e.kind >= replaces { // the dependents are not targets, so the run would not update them
 			e.kind = resizes
 		}
 		switch e.kind {
@@ -239,7 +240,7 @@ func (t *team) goal() goal {
 	return g
 }
 
-// configuration writes blocks down.
+// configuration returns the text of a configuration with the blocks.
 func configuration(site string, blocks []thingBlock) string {
 	var text strings.Builder
 	text.WriteString("terraform {\n  required_providers {\n    cloud = { source = \"example.com/sim/cloud\" " +
@@ -266,7 +267,7 @@ func configuration(site string, blocks []thingBlock) string {
 	return text.String()
 }
 
-// work keeps the service alive, and ends operations that take too long.
+// work restarts the service, and interrupts operations that take too long.
 func (t *team) work() {
 	s := t.s
 	if s.reached {
@@ -278,7 +279,7 @@ func (t *team) work() {
 	for _, p := range t.people {
 		calm := time.Since(s.w.began) - s.w.options.chaos
 		if len(p.stops) > 0 && min(calm, time.Since(p.since)) > longest {
-			s.w.violate("serial", "%s waits for ever: nothing has gone wrong for %s", p.name, calm)
+			s.w.violate("serial", "%s waits for ever: the last fault was %s ago", p.name, calm)
 		}
 		if len(p.stops) > 0 && time.Since(p.since) > longest {
 			s.w.note("%s interrupts the command", p.name)
@@ -289,7 +290,7 @@ func (t *team) work() {
 	s.w.after(s.w.between(500*time.Millisecond, 3*time.Second), s.work)
 }
 
-// longest is far more time than any operation of a team takes, with all that it waits for.
+// longest is much more time than any operation of a team takes, including the time that it waits for others.
 const longest = 10 * time.Minute
 
 // interrupt cancels a person's run, once or twice.
@@ -323,8 +324,8 @@ func (t *team) isAlive(request string) bool {
 	})
 }
 
-// order begins a run of a person, with that person's changes added to the common configuration. It needs the world's
-// lock.
+// order queues a run of a person, with that person's changes added to the common configuration. The caller holds the
+// world's lock.
 func (p *person) order() *teamRun {
 	p.runs++
 	r := &teamRun{id: fmt.Sprintf("%sr%d", p.name, p.runs), blocks: slices.Clone(p.main), closing: p.closing}
@@ -340,7 +341,7 @@ func (p *person) order() *teamRun {
 	return r
 }
 
-// achieve records that a person's goal is reached. It needs the world's lock.
+// achieve records that a person's goal is reached. The caller holds the world's lock.
 func (p *person) achieve(r *teamRun) {
 	w := p.s.w
 	p.s.idle = p.s.life
@@ -358,7 +359,7 @@ func (p *person) achieve(r *teamRun) {
 	p.closing = !slices.ContainsFunc(p.people, func(p *person) bool { return p.at < len(p.rounds) })
 }
 
-// idles reports whether a person has nothing to do. It needs the world's lock.
+// idles reports whether a person has nothing to do. The caller holds the world's lock.
 func (p *person) idles() bool {
 	if p.s.reached || p != p.people[0] && p.people[0].at == 0 {
 		return true

@@ -37,4 +37,4 @@ func (t teamStores) Open(string, journal.LockInfo, time.Duration, estate.StoreOp
 	return &teamStore{handle: &handle{site: t.s, p: t.p}, team: t.team}, nil
 }
 
-func (teamStores) Copy(string, string) error { panic("sim: nobody asks") }
+func (teamStores) Copy(string, string) error { panic("sim: not called") }

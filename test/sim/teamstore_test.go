@@ -25,12 +25,12 @@ type teamStore struct {
 }
 
 // CopyTo implements layout.Source.
-func (h *teamStore) CopyTo(context.Context, string) error { panic("sim: nobody asks") }
+func (h *teamStore) CopyTo(context.Context, string) error { panic("sim: not called") }
 
 // Split implements estate.Store.
-func (h *teamStore) Split(func(string) string) error { panic("sim: nobody asks") }
+func (h *teamStore) Split(func(string) string) error { panic("sim: not called") }
 
-// Unlock is named without the ID of the lock, which is another one each time.
+// Unlock passes the gate under a name without the ID of the lock, which differs from one simulation to the next.
 func (h *teamStore) Unlock(ctx context.Context, ws, id string) error {
 	return h.write(ctx, "Unlock", "", func() error { return h.site.store.Unlock(context.Background(), ws, id) })
 }
@@ -120,8 +120,8 @@ func (h *teamStore) BeginRun(ctx context.Context, lockID string, r journal.Run, 
 
 func (h *teamStore) EndRun(ctx context.Context, lockID, id, status string, at time.Time) error {
 	return h.write(ctx, "EndRun", id+" "+status, func() error {
-		if h.team.fated {
-			h.team.fated = false
+		if h.team.diesAfterEnd {
+			h.team.diesAfterEnd = false
 			h.w.after(h.w.between(time.Microsecond, 5*time.Millisecond), h.killNow)
 		}
 		return h.site.store.EndRun(context.Background(), lockID, id, status, at)
@@ -140,8 +140,8 @@ func (h *teamStore) Commit(ctx context.Context, tx journal.Commit) error {
 		switch {
 		case h.full:
 			o.reply(errFull)
-		case h.team.doomed: // the process dies in the midst of it
-			h.team.doomed = false
+		case h.team.diesInCommit:
+			h.team.diesInCommit = false
 			h.w.after(time.Microsecond, h.killNow)
 			h.w.after(h.w.between(time.Second, time.Minute), func() { h.team.strays(tx) })
 		default:
@@ -150,9 +150,9 @@ func (h *teamStore) Commit(ctx context.Context, tx journal.Commit) error {
 	})
 }
 
-// strays is a late write of a dead process, which a network file system executes when its locks are no longer held.
-// (With locks that are still held it would be accepted: only the lock of the store's file keeps two processes from
-// writing to one store at a time.)
+// strays simulates a late write of a dead process, which a network file system executes after the process's locks were
+// released. (A write whose locks are still held would be accepted: only the lock of the store's file prevents that two
+// processes write to one store.)
 func (t *team) strays(tx journal.Commit) {
 	if t.ledger.find(tx.Fence) != nil || t.runs[tx.Fence] == nil {
 		return
@@ -160,7 +160,7 @@ func (t *team) strays(tx journal.Commit) {
 	t.s.w.faults["team: late writes"]++
 	t.s.w.note("a late write under %s", tx.Fence)
 	if err := t.commit(tx); err == nil {
-		t.ledger.violate("a late write under %s, whose locks were given back, was taken", tx.Fence)
+		t.ledger.violate("a late write under %s was accepted, although its locks had been released", tx.Fence)
 	}
 }
 
@@ -180,7 +180,7 @@ func (t *team) commit(tx journal.Commit) error {
 	return err
 }
 
-// openStore makes the store of a team: in memory, or that of the product in a file.
+// openStore creates the store of a team, either in memory or the product's own in a file.
 func (t *team) openStore() journal.Store {
 	w := t.s.w
 	if w.options.without == guardObjects {
@@ -198,7 +198,7 @@ func (t *team) openFile() journal.Store {
 	}
 	ids := 0
 	store, err := bolt.OpenOptions(filepath.Join(t.dir, "store.db"), journal.LockInfo{}, 0, bolt.Options{
-		Now: time.Now, EngineVersion: "1.12.6", NoSync: true, // nothing is lost: the machine of the simulation lives
+		Now: time.Now, EngineVersion: "1.12.6", NoSync: true, // the real machine does not crash
 		NewID: func() string { ids++; return fmt.Sprintf("id-%d-%d", t.s.life, ids) },
 	})
 	if err != nil {
@@ -216,7 +216,7 @@ func warmUp() {
 	}
 	t := &team{s: &site{}, dir: dir}
 	ctx := context.Background()
-	for range 2 { // the second time what was written is read
+	for range 2 { // the second open also reads data
 		store := t.openFile()
 		err = errors.Join(err, store.AskLocks(ctx, "default", locks.Request{ID: "r"}), store.Close())
 	}
@@ -225,7 +225,7 @@ func warmUp() {
 	}
 }
 
-// reopen opens the store as a new process finds it.
+// reopen closes and opens the store, like the start of a new process.
 func (t *team) reopen() {
 	if store, is := t.s.store.(*mem.Store); is {
 		t.s.store = store.Reopen()
@@ -237,12 +237,12 @@ func (t *team) reopen() {
 	t.s.store = t.openFile()
 }
 
-// teamBackend has the snapshot.
+// teamBackend is the backend that stores the snapshot.
 type teamBackend struct{ *service }
 
 var _ snapshot.Backend = (*teamBackend)(nil)
 
-var errBackend = errors.New("the place for snapshots does not answer")
+var errBackend = errors.New("the backend does not respond")
 
 func (b *teamBackend) Describe(string) snapshot.Description {
 	return snapshot.Description{Where: "the team's", Form: tfstate.Compact}
@@ -276,4 +276,4 @@ func (b *teamBackend) Lock(context.Context, string, journal.LockInfo) (snapshot.
 func (b *teamBackend) Unlock(context.Context, string, string) error { return nil }
 func (b *teamBackend) Workspaces(context.Context) ([]string, error) { return []string{"default"}, nil }
 func (b *teamBackend) Create(context.Context, string) error         { return nil }
-func (b *teamBackend) Delete(context.Context, string) error         { panic("sim: nobody asks") }
+func (b *teamBackend) Delete(context.Context, string) error         { panic("sim: not called") }

@@ -10,10 +10,10 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// A run that somebody cancels ends a version of what it has done by then. When the service dies before it has taken the
-// cancellation in, the run is resumed and ends a second version. The oracle looked for what the run was to make in the
-// first one (seed 7456).
-func TestOfAResumedRunTheLastVersionHasEverything(t *testing.T) {
+// A canceled run ends a version with the changes that it has made until then. If the service dies before it has
+// recorded the cancellation, the run is resumed and ends a second version. The oracle expected all changes in the first
+// one (seed 7456).
+func TestTheLastVersionOfAResumedRunHasAllItsChanges(t *testing.T) {
 	blocks := []thingBlock{{index: 1, gen: 1, size: 1, as: -1}, {index: 3, gen: 1, size: 2, as: -1}}
 	makes := func(b thingBlock) state.Change {
 		return state.SetObject{Addr: instanceOf(b), Provider: addr.ProviderInstance{}, Object: &state.Object{
@@ -46,7 +46,7 @@ func TestOfAResumedRunTheLastVersionHasEverything(t *testing.T) {
 			}
 			l.mustBeAsPlanned(r)
 			if (len(w.wrong) > 0) != k.wrong {
-				t.Errorf("it is told: %v", w.wrong)
+				t.Errorf("the violations are %v", w.wrong)
 			}
 		})
 	}

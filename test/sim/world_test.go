@@ -15,44 +15,44 @@ import (
 	"time"
 )
 
-// world is everything around the product. Its loop, work, is the only goroutine that changes it: the product's
-// goroutines stop at gates, and the loop lets one continue at a time, and only while all others wait. So the events
-// depend only on the seed.
+// world is the environment of the product. Only its loop, the method work, changes it: the product's goroutines stop at
+// gates, and the loop lets one of them continue at a time, while all others wait. So the events depend only on the
+// seed.
 type world struct {
 	seed    uint64
 	chance  *rand.Rand
 	options options
 	began   time.Time
-	wake    chan struct{} // holds a token while somebody may have arrived at a gate
+	wake    chan struct{} // has an element while a call may have arrived at a gate
 
-	mu       sync.Mutex // guards all below: the loop holds it while it works, the product's goroutines at their gates
+	mu       sync.Mutex // guards the fields below; the loop and the goroutines at gates hold it
 	arrivals []*op
 	givenUp  []givenUp
 	agenda   agenda
 	serial   int
 	steps    int
 	trace    io.Writer
-	sum      uint64 // of the trace
-	ties     int    // pairs that the scheduler has put in order; a seed that has one may not be replayed exactly
+	sum      uint64 // the checksum of the trace
+	ties     int    // the pairs of calls whose order the Go scheduler chose; with one, a seed may not be replayed exactly
 	wrong    []violation
 
 	nats      *nats
 	cloud     *cloud
 	hosts     []*host
-	layout    *rand.Rand // draws pools and what lies in them, so that the seeds of one pool are what they were
+	layout    *rand.Rand // draws the pools and their objects, so that this does not change the other draws of a seed
 	idle      map[string]time.Time
 	sites     []*site
 	processes []*process
-	calm      bool // nothing goes wrong any more
+	calm      bool // whether no more faults are injected
 	faults    map[string]int
 }
 
-// violation is a promise that was not kept.
+// violation is a violated guarantee.
 type violation struct{ promise, detail string }
 
 func (v violation) String() string { return v.promise + ": " + v.detail }
 
-// appointment is something that the loop will do.
+// appointment is a function that the loop will call at a time.
 type appointment struct {
 	at     time.Time
 	serial int
@@ -145,22 +145,23 @@ func (w *world) note(format string, args ...any) {
 	}
 }
 
-// violate notes that a promise was not kept.
+// violate records that a guarantee was violated.
 func (w *world) violate(promise, format string, args ...any) {
 	v := violation{promise, fmt.Sprintf(format, args...)}
 	w.note("VIOLATION %s", v)
 	w.wrong = append(w.wrong, v)
 }
 
-// odds reports whether an event with a probability of one in n happens. In calm weather none does.
+// odds reports whether a fault with a probability of one in n happens. It returns false once no more faults are
+// injected.
 func (w *world) odds(n int) bool { return !w.calm && n > 0 && w.chance.IntN(n) == 0 }
 
-// between draws a duration. Its odd nanoseconds keep things from happening at the same instant.
+// between draws a duration in nanoseconds, so that two events rarely happen at the same instant.
 func (w *world) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(w.chance.Int64N(int64(most-least)+1))
 }
 
-// latency is how long a message takes on its way: mostly short, sometimes long enough to be overtaken by others.
+// latency draws how long a message is on its way: mostly a short time, sometimes so long that others overtake it.
 func (w *world) latency() time.Duration {
 	if w.odds(40) {
 		w.faults["delayed"]++
@@ -178,17 +179,17 @@ var (
 type process struct {
 	w    *world
 	name string
-	skew time.Duration // of its clock
+	skew time.Duration // the error of its clock
 	ids  int
 	end  context.CancelCauseFunc
 	done chan struct{}
 
 	// Guarded by w.mu.
 	dead   bool
-	frozen time.Time // it does nothing until then
-	cut    bool      // off the network
+	frozen time.Time // the process does nothing until then
+	cut    bool      // whether the process is cut off from the network
 	conn   *conn
-	ops    map[*op]bool // those that stand at a gate
+	ops    map[*op]bool // the calls that wait at a gate
 	thaw   []func()
 }
 
@@ -213,7 +214,7 @@ func (w *world) spawn(name string, main func(ctx context.Context, p *process)) *
 	return p
 }
 
-// over ends a process, whether it went or was killed.
+// over removes a process that has ended or was killed.
 func (p *process) over() {
 	p.dead = true
 	if p.conn != nil {
@@ -253,7 +254,7 @@ func (p *process) kill() {
 	p.over()
 }
 
-// freeze stops a process for a while, as a signal, a debugger or a sleeping machine does.
+// freeze stops a process for a while, like a signal, a debugger or a sleeping machine.
 func (p *process) freeze(d time.Duration) {
 	if p.dead || p.frozen.After(time.Now()) {
 		return
@@ -280,7 +281,7 @@ func (p *process) freeze(d time.Duration) {
 	})
 }
 
-// partition cuts a process off the network for a while.
+// partition cuts a process off from the network for a while.
 func (p *process) partition(d time.Duration) {
 	if p.dead || p.cut || p.conn == nil {
 		return
@@ -300,7 +301,7 @@ func (p *process) partition(d time.Duration) {
 	})
 }
 
-// awake does something as soon as the process is not frozen.
+// awake calls a function as soon as the process is not frozen.
 func (p *process) awake(do func()) {
 	switch {
 	case p.dead:
@@ -314,7 +315,7 @@ func (p *process) awake(do func()) {
 // now is the process's clock.
 func (p *process) now() time.Time { return time.Now().Add(p.skew) }
 
-// id makes names that are unique for ever.
+// id returns a name that is never used again.
 func (p *process) id() string {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
