@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// inRegion are machines in a region, which is the name of their pool.
+// inRegion is a configuration of machines in a region, which is also the name of their pool.
 func inRegion(region, size string) string {
 	return strings.ReplaceAll(machines("a", crowd, 100, size), "  name ",
 		fmt.Sprintf("  region = %q\n  name ", region))
@@ -29,8 +29,8 @@ func as(s *site.Site, user string) *natsio.Conn {
 }
 
 // The results of all pools were in one stream without a bound. An attacker with the password of a worker of one pool
-// could fill the storage of NATS with unrequested results, and all runs stopped.
-func TestAPoolWhoseResultsAreFloodedStopsItsOwnRunsAlone(t *testing.T) {
+// could fill the storage of NATS with unrequested results, which stopped all runs.
+func TestAFloodOfResultsStopsOnlyTheRunsOfItsPool(t *testing.T) {
 	t.Parallel()
 	us, eu := newTrial(t, crowd, 100), newTrial(t, crowd, 100)
 	us.Write("main.tf", inRegion("us", "small"))
@@ -46,19 +46,19 @@ func TestAPoolWhoseResultsAreFloodedStopsItsOwnRunsAlone(t *testing.T) {
 	us.Worker("us")
 	eu.Worker("eu")
 
-	// All runs share the limit of -parallelism: it must have room beside the operations of eu, whose permits stay held
-	// while nobody hears of their end.
+	// All runs share the limit of -parallelism. It must have more slots than the operations of eu occupy, whose permits
+	// stay held while their results cannot be delivered.
 	wide := []string{"apply", "-auto-approve", "-no-color", "-parallelism=40"}
-	eu.Must(wide...) // which makes the streams of its pool
+	eu.Must(wide...) // creates the streams of the pool
 	js, err := jetstream.New(as(us.Site, "coordinator"))
 	must(t, err)
 	stream, err := js.Stream(site.Waiting(t), "RESULTS-eu")
 	must(t, err)
 	cfg := stream.CachedInfo().Config
 	if cfg.MaxBytes <= 0 {
-		t.Error("the results of the pool have no bound")
+		t.Error("the stream for the results of the pool has no size limit")
 	}
-	cfg.MaxBytes = 4 << 20 // reached soon
+	cfg.MaxBytes = 4 << 20 // so that it is full soon
 	_, err = js.UpdateStream(site.Waiting(t), cfg)
 	must(t, err)
 	flood, n := as(us.Site, "worker-eu"), 0
@@ -68,7 +68,7 @@ func TestAPoolWhoseResultsAreFloodedStopsItsOwnRunsAlone(t *testing.T) {
 			must(t, err)
 			full = strings.Contains(string(m.Data), "maximum bytes exceeded")
 			if n > 1e5 {
-				t.Fatal("the stream takes whatever comes")
+				t.Fatal("the stream has accepted all messages, and is not full")
 			}
 		}
 	}

@@ -23,8 +23,8 @@ func TestAFullDiskIsAnErrorAndLosesNothing(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no limit of this kind")
 	}
-	// The store of an empty state has some 100 KiB, the streams and the journal of the worker begin small: each limit
-	// is met at another moment by another of them.
+	// The store of an empty state has some 100 KiB; the streams and the worker's journal begin small. With each limit,
+	// another one of these files is the first that cannot grow, at another moment.
 	limits := []int{130}
 	if *kills > fewKills {
 		limits = []int{40, 100, 130, 160, 200}

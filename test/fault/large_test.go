@@ -19,8 +19,7 @@ const (
 	workerKills      = 10
 )
 
-// TestALargeApplyUnderKillsEndsAsAnUndisturbedOne kills the coordinator five times and workers ten times while 2,000
-// machines are created.
+// The coordinator is killed five times and workers ten times while 2,000 machines are created.
 func TestALargeApplyUnderKillsEndsAsAnUndisturbedOne(t *testing.T) {
 	if !*large {
 		t.Skip("takes minutes; make fault-large runs it")
@@ -55,10 +54,10 @@ func TestALargeApplyUnderKillsEndsAsAnUndisturbedOne(t *testing.T) {
 	}
 	r := site.Result{Code: site.Exit(t, p), Text: p.Output()}
 	disturbed := time.Since(began)
-	s.settled()
+	s.awaitProviders()
 	created, doubts := s.Finished("create"), s.State().Doubts
 	if r.Code != 0 && len(doubts) == 0 {
-		t.Errorf("the resumed run has exit status %d, and nothing is in doubt:\n%s", r.Code, site.Tail(r.Text))
+		t.Errorf("the resumed run has exit status %d, although nothing is in doubt:\n%s", r.Code, site.Tail(r.Text))
 	}
 	s.holds()
 	if n := len(s.State().Objects) + len(doubts); n != many {
@@ -67,15 +66,15 @@ func TestALargeApplyUnderKillsEndsAsAnUndisturbedOne(t *testing.T) {
 	s.goOn(apply)
 	s.complete(many)
 	if want, got := undisturbed.shape(), s.shape(); !slices.Equal(want, got) {
-		t.Errorf("the state has %d instances, the undisturbed one %d, and they differ", len(got), len(want))
+		t.Errorf("the state (%d instances) differs from that of an undisturbed apply (%d instances)", len(got), len(want))
 	}
-	t.Logf("%d kills of the coordinator and %d of workers: %s; %d creations ended, %d were begun, %d were in doubt, "+
-		"%d of them had not happened",
+	t.Logf("%d kills of the coordinator and %d of workers: %s; %d creations ended, %d were started, %d were in doubt, "+
+		"%d of which had not happened",
 		coordinatorKills, workerKills, disturbed.Round(time.Millisecond), created, s.Begun("create"), len(doubts),
 		len(s.forgiven))
 }
 
-// shape returns the state without random values: each instance with the attributes that its configuration determines.
+// shape returns a text for each instance in the state, with those attributes that the configuration determines.
 func (s *trial) shape() []string {
 	s.T.Helper()
 	var file struct {

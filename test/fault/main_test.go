@@ -1,6 +1,6 @@
-// Package fault injects faults into real processes: coordinator, worker, plugin and NATS server are killed, paused and
-// disconnected, at the named steps of the protocol and at any moment. It checks the promises with the record and the
-// cloud of the test providers.
+// Package fault injects faults into real processes: coordinators, workers, plugins and NATS servers are killed, paused
+// and disconnected, at named steps of the protocol and at random moments. It checks the guarantees with the record and
+// the cloud of the test providers.
 package fault
 
 import (

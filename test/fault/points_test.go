@@ -19,7 +19,7 @@ var kills = flag.Int("kills", fewKills, "how many faults the series makes; more 
 
 const fewKills = 6
 
-// some chooses the points that are tested each time: in the others a process can die as well, but they take a minute.
+// some chooses the points that an ordinary test run tests, because all of them take a minute.
 func some(points []failpoint.Point, always ...failpoint.Point) []failpoint.Point {
 	if *kills > fewKills {
 		return points
@@ -27,16 +27,16 @@ func some(points []failpoint.Point, always ...failpoint.Point) []failpoint.Point
 	return always
 }
 
-// at is the variable that has a process killed at a point, or paused.
+// at returns the environment variable that kills a process at a point, or pauses it there.
 func at(p failpoint.Point, how string) string {
-	times := 2 // by then something has been finished, and something is in progress
+	times := 2 // one operation has finished then, and another one is in progress
 	if slices.Contains(once, p) {
 		times = 1
 	}
 	return fmt.Sprintf("MILLIPEDE_FAILPOINTS=%s=%d%s", p, times, how)
 }
 
-// once are the points that a run comes by once.
+// once has the points that a run passes only once.
 var once = []failpoint.Point{failpoint.PermitReleased, failpoint.PlanUnsaved, failpoint.PlanSaved, failpoint.EndUnsaved,
 	failpoint.EndSaved, failpoint.RunEnded,
 	failpoint.RunPurged, failpoint.SnapshotCopied, failpoint.SnapshotCut, failpoint.SnapshotWritten}
@@ -47,7 +47,7 @@ const few = 6 // machines
 func killed(t *testing.T, p interface{ Output() string }, code int) {
 	t.Helper()
 	if code != -1 {
-		t.Fatalf("the process never came by: it ended with exit status %d\n%s", code, site.Tail(p.Output()))
+		t.Fatalf("the process has not reached the point: it ended with exit status %d\n%s", code, site.Tail(p.Output()))
 	}
 }
 
@@ -68,7 +68,7 @@ func TestACoordinatorMayDieAtAnyPoint(t *testing.T) {
 			s.goOn(apply)
 			s.complete(few)
 			if s.doubts > 0 {
-				t.Errorf("%d creations were in doubt, though the worker lived", s.doubts)
+				t.Errorf("%d creations were in doubt, although the worker was not killed", s.doubts)
 			}
 		})
 	}
@@ -92,7 +92,7 @@ func TestAProcessWithEverythingInItMayDieAtAnyPoint(t *testing.T) {
 	}
 }
 
-// uncertain has the points at which the operation may have begun, and its end is not recorded.
+// uncertain has the points after which the operation may have begun, and its end is not recorded.
 var uncertain = []failpoint.Point{failpoint.StartNoted, failpoint.TaskAcked, failpoint.Operated}
 
 func TestAWorkerMayDieAtAnyPoint(t *testing.T) {
@@ -141,7 +141,7 @@ func TestAWorkerMaySleepAtAnyPoint(t *testing.T) {
 			if _, err := w.Await(site.Waiting(t), "failpoint "); err != nil {
 				t.Fatal(err)
 			}
-			s.Worker("default") // what is not started at the one may be started here
+			s.Worker("default") // it may execute the tasks that the paused worker has not started
 			wait(nap)
 			if err := w.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
@@ -151,11 +151,11 @@ func TestAWorkerMaySleepAtAnyPoint(t *testing.T) {
 			}
 			s.complete(few)
 			if s.Begun("create") != few {
-				t.Errorf("%d creations were begun", s.Begun("create"))
+				t.Errorf("%d creations were started, not %d", s.Begun("create"), few)
 			}
 		})
 	}
 }
 
-// wait lets real time pass, which is part of the fault: a lease ends by the clock.
+// wait waits in real time, because the duration of the fault matters: leases end by the clock.
 func wait(d time.Duration) { <-time.After(d) }

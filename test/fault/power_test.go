@@ -15,10 +15,9 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// TestNothingAcknowledgedIsLostWithThePower simulates a power failure while a single process with all parts (the store,
-// the worker's journal, JetStream) creates machines, and continues with the content of the disk: data that was written
-// and not synced is lost.
-func TestNothingAcknowledgedIsLostWithThePower(t *testing.T) {
+// The test simulates a power failure while a single process with all parts (the store, the worker's journal, JetStream)
+// creates machines, and continues with the content of the disk: data that was written but not synced is lost.
+func TestAPowerFailureLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	all, _, err := cutOff(newTrial(t, few, 50), disk.Cut{})
 	if errors.Is(err, disk.ErrUnsupported) {
@@ -26,7 +25,7 @@ func TestNothingAcknowledgedIsLostWithThePower(t *testing.T) {
 	}
 	must(t, err)
 	if all.Code != 0 || all.Syncs < 4*few {
-		t.Fatalf("undisturbed it has exit status %d, and %d syncs", all.Code, all.Syncs)
+		t.Fatalf("without a power failure, the apply has exit status %d, and %d syncs", all.Code, all.Syncs)
 	}
 	cuts := 2
 	if *kills > fewKills {
@@ -38,7 +37,7 @@ func TestNothingAcknowledgedIsLostWithThePower(t *testing.T) {
 		s := newTrial(t, few, 50)
 		out, lost, err := cutOff(s, cut)
 		must(t, err)
-		s.Must("init") // the packages of providers are not what this is about: they can be installed again
+		s.Must("init") // lost packages of providers can be installed again, so they do not matter here
 		s.goOn(apply)
 		s.complete(few)
 		t.Logf("%+v of %d: the process ran %v; %d files were lost or shorter; %d creations in doubt", cut, all.Syncs,
@@ -49,10 +48,9 @@ func TestNothingAcknowledgedIsLostWithThePower(t *testing.T) {
 	}
 }
 
-// TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower simulates a power failure of a separate nats-server, and
-// starts it again with the content of its disk, while coordinator and worker stay alive, and rely on its
-// acknowledgements.
-func TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower(t *testing.T) {
+// The test simulates a power failure of a separate nats-server and restarts it with the content of its disk. Meanwhile
+// the coordinator and the worker run, and rely on its acknowledgements.
+func TestAPowerFailureOfASeparateServerLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	cuts := 2
 	if *kills > fewKills {
@@ -60,8 +58,8 @@ func TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower(t *testing.T) 
 	}
 	chance := rand.New(rand.NewPCG(*seed, 2))
 	for i := range cuts {
-		// At a sync, of which there are more than these in an apply (most of them when the streams are made); or at any
-		// moment.
+		// The power fails at one of the first 160 syncs (an apply has more; most of them belong to the creation of streams),
+		// or at a random moment.
 		cut, begun := disk.Cut{Sync: 1 + chance.IntN(160), After: chance.IntN(2) == 0}, few+1
 		if i%2 == 1 {
 			cut, begun = disk.Cut{}, 1+chance.IntN(few)
@@ -78,21 +76,21 @@ func TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower(t *testing.T) 
 				cut)
 			power <- err
 		}()
-		site.Eventually(t, "the server takes connections, or has ended", func() bool {
+		site.Eventually(t, "the server accepts connections, or has ended", func() bool {
 			c, err := net.Dial("tcp", strings.TrimPrefix(s.NATS, "nats://"))
 			return err == nil && c.Close() == nil || len(power) > 0
 		})
-		if len(power) > 0 { // it syncs nothing before there is a stream
+		if len(power) > 0 { // the server does not sync before a stream exists
 			stop()
 			if err := <-power; errors.Is(err, disk.ErrUnsupported) {
 				t.Skip(err)
 			}
-			t.Fatalf("the server has ended at once: %+v", out)
+			t.Fatalf("the server has ended immediately: %+v", out)
 		}
 		s.Worker("default")
 		s.Must("init")
 		running := s.Start(apply...)
-		site.Eventually(t, "the power is to be cut, or there was no time for that", func() bool {
+		site.Eventually(t, "it is time for the power failure, or the apply has ended", func() bool {
 			select {
 			case <-running.Done():
 				return true
@@ -111,7 +109,7 @@ func TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower(t *testing.T) 
 		for _, alarm := range []string{"The message store lost data", "The protocol between coordinator and workers " +
 			"was violated"} {
 			if strings.Contains(running.Output(), alarm) {
-				t.Errorf("the apply says: %s", alarm)
+				t.Errorf("the output of the apply contains %q", alarm)
 			}
 		}
 		t.Logf("%+v, or %d creations begun, and %d syncs; %d files were lost or shorter; %d creations in doubt", cut,
@@ -122,7 +120,7 @@ func TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower(t *testing.T) 
 	}
 }
 
-// lostFrom counts the files in a directory that have more in them than the disk.
+// lostFrom returns the number of files in a directory whose content is not completely on the disk.
 func lostFrom(dir string, out disk.Outcome) (lost int) {
 	for name, content := range out.Image {
 		if now, err := os.ReadFile(filepath.Join(dir, name)); err == nil && string(now) != string(content) {
@@ -132,8 +130,8 @@ func lostFrom(dir string, out disk.Outcome) (lost int) {
 	return lost
 }
 
-// cutOff runs an apply until the power failure, and gives the site the content of its disk. lost counts the files that
-// have lost content.
+// cutOff runs an apply until the power failure, and then replaces the site's files with the content of the disk. lost
+// is the number of files that have lost content.
 func cutOff(s *trial, cut disk.Cut) (out disk.Outcome, lost int, err error) {
 	s.T.Helper()
 	s.Must("init")
@@ -147,6 +145,6 @@ func cutOff(s *trial, cut disk.Cut) (out disk.Outcome, lost int, err error) {
 	if out, err = disk.Run(c, s.Dir, cut); err != nil || !out.WasCut {
 		return out, 0, err
 	}
-	s.settled()
+	s.awaitProviders()
 	return out, lostFrom(s.Dir, out), out.Restore(s.Dir)
 }

@@ -14,17 +14,17 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// The disks that a run needs, each of its own size: they get full while other disks are not.
+// The sizes of the disks that a run needs. Only one of them gets full at a time.
 const (
 	estateRoom  = 64 << 20
 	journalRoom = 4 << 20
 	streamRoom  = 64 << 20
 )
 
-// lasting is for how long a disk is full that has room again before anybody gives up.
+// lasting is how long a disk is full in the tests in which it has space again before a process stops trying.
 const lasting = 1500 * time.Millisecond
 
-// volume mounts a disk of its own on a directory. It returns nil where this process may not mount.
+// volume mounts a new disk on a directory. It returns nil if this process has no permission to mount.
 func volume(t *testing.T, dir string, size int) *disk.Volume {
 	t.Helper()
 	must(t, os.MkdirAll(dir, 0o700))
@@ -37,7 +37,7 @@ func volume(t *testing.T, dir string, size int) *disk.Volume {
 	return v
 }
 
-// streams puts the store of the site's server on a disk of its own, before anything is in it.
+// streams moves the empty store of the site's server to a new disk.
 func streams(s *site.Site, server *nats.Server) *disk.Volume {
 	s.T.Helper()
 	must(s.T, server.Kill())
@@ -50,11 +50,11 @@ func streams(s *site.Site, server *nats.Server) *disk.Volume {
 type full struct {
 	*trial
 	disk *disk.Volume
-	// again is what a user has to do, besides freeing space, before a run can continue; nil: nothing.
+	// again does what a user has to do, in addition to freeing space, before a run can continue; nil if that is nothing.
 	again func()
 }
 
-// crowded makes a trial for each disk that may get full.
+// crowded has a function for each disk that may get full, which creates a trial.
 var crowded = map[string]func(t *testing.T) full{
 	"everything, in one process": func(t *testing.T) full {
 		s := newTrial(t, crowd, 100)
@@ -80,9 +80,9 @@ var crowded = map[string]func(t *testing.T) full{
 		v := streams(s.Site, server)
 		s.Worker("default")
 		return full{s, v, func() {
-			// A server keeps the error of a write that failed. Until it is started again, each command has to say so.
+			// After a failed write a server refuses all writes until it is restarted. Each command has to report that.
 			if r := s.Run(resume...); r.Code != 1 || !strings.Contains(r.Text, "Error: ") {
-				t.Errorf("a run on a server that stores nothing, though it has room: exit status %d\n%s", r.Code,
+				t.Errorf("before the server was restarted, a run has exit status %d\n%s", r.Code,
 					site.Tail(r.Text))
 			}
 			must(t, server.Kill())
@@ -91,16 +91,17 @@ var crowded = map[string]func(t *testing.T) full{
 	},
 }
 
-// With a permanently full disk, runs hung: no store was asked to write any more, and the worker returned task after
-// task. With a temporarily full disk they hung because NATS continues to refuse writes.
-func TestAFullDiskEndsARunWithAnErrorAndTheRunGoesOnWhenThereIsRoom(t *testing.T) {
+// With a permanently full disk, runs hung: they wrote nothing to a store that would have reported the error, and the
+// worker returned one task after the other. With a temporarily full disk they hung because NATS continues to refuse
+// writes.
+func TestAFullDiskEndsARunWithAnErrorAndTheRunContinuesWhenThereIsSpace(t *testing.T) {
 	t.Parallel()
 	for name, set := range crowded {
 		for _, forGood := range []bool{true, false} {
 			if *kills <= fewKills && forGood != (name == "the worker's") {
-				continue // four of eight, the quick ones mostly
+				continue // an ordinary test run has four of the eight cases, mostly the fast ones
 			}
-			t.Run(fmt.Sprintf("%s, for good: %t", name, forGood), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, permanently: %t", name, forGood), func(t *testing.T) {
 				t.Parallel()
 				s := set(t)
 				if s.disk == nil {
@@ -108,7 +109,7 @@ func TestAFullDiskEndsARunWithAnErrorAndTheRunGoesOnWhenThereIsRoom(t *testing.T
 				}
 				s.Must("init")
 				p := s.Start(apply...)
-				site.Eventually(t, "some machines are there", func() bool { return s.Finished("create") >= 4 })
+				site.Eventually(t, "four machines were created", func() bool { return s.Finished("create") >= 4 })
 				must(t, s.disk.Fill())
 				if !forGood {
 					wait(lasting)

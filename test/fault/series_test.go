@@ -21,23 +21,24 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-var seed = flag.Uint64("seed", 1, "the seed of the series: which faults it makes, and when")
+var seed = flag.Uint64("seed", 1, "the seed of the series; it determines which faults are injected, and when")
 
 const (
-	// perCommand is how many faults a command suffers at most, so that it comes to its end.
+	// perCommand is the maximum number of faults during one command, so that it can complete.
 	perCommand = 10
 	// crowd is how many machines a command works on.
 	crowd = 24
 )
 
-// series is a trial in which everything that can die does so, in an order that the seed gives.
+// series is a trial in which all kinds of processes and disks fail, in an order that the seed determines.
 type series struct {
 	*trial
 	chance  *rand.Rand
 	server  *nats.Server
 	workers []*site.Worker
 	proxies []*proxy.Proxy
-	// disks are those of the workers' journals, of the coordinator and of the server; nil where nobody may mount any.
+	// disks has the disks of the workers' journals; estate and streams are those of the coordinator and of the server.
+	// They are nil if this process has no permission to mount.
 	disks           []*disk.Volume
 	estate, streams *disk.Volume
 	made            map[string]int // faults, by kind
@@ -47,8 +48,8 @@ type series struct {
 	running *process.Process
 }
 
-// TestASeriesOfFaultsLosesNothingAndDoesNothingTwice repeatedly creates, changes and destroys machines while processes
-// are killed, paused and disconnected, and checks all promises after each command that was completed.
+// Machines are created, changed and destroyed repeatedly while processes are killed, paused and disconnected. After
+// each completed command, all guarantees are checked.
 func TestASeriesOfFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 	t.Parallel()
 	t.Logf("seed %d", *seed)
@@ -105,8 +106,8 @@ func (s *series) addWorker() {
 	s.workers, s.proxies = append(s.workers, w), append(s.proxies, p)
 }
 
-// suffer runs a command, and the commands that resume its run, under faults. It returns when the command has ended by
-// itself or has had its share of faults, with all faults repaired.
+// suffer runs a command, and the commands that resume its run, under faults. It returns when the command has ended or
+// the maximum number of faults is reached, after all faults were repaired.
 func (s *series) suffer(command []string) {
 	s.T.Helper()
 	s.command = command
@@ -142,7 +143,7 @@ func (s *series) between(least, most int) time.Duration {
 	return time.Duration(least+s.chance.IntN(most-least)) * time.Millisecond
 }
 
-// lasting is for how long a fault lasts: mostly shorter than a lease, now and then longer.
+// lasting draws how long a fault lasts: mostly a shorter time than that of a lease, sometimes a longer one.
 func (s *series) lasting() time.Duration {
 	if s.chance.IntN(8) == 0 {
 		return s.between(4500, 7500)
@@ -150,13 +151,13 @@ func (s *series) lasting() time.Duration {
 	return s.between(0, 1200)
 }
 
-// repair repairs faults, in an order in which later processes find what they need to start.
+// repair is the repair of a fault. Repairs are made by order, so that processes find at their start what they need.
 type repair struct {
 	order int
 	do    func()
 }
 
-// strike makes one fault, and returns the function that repairs it.
+// strike injects one fault, and returns its repair.
 func (s *series) strike() repair {
 	s.T.Helper()
 	i := s.chance.IntN(len(s.workers))
@@ -179,7 +180,7 @@ func (s *series) strike() repair {
 		must(s.T, w.Kill())
 		mend = func() {
 			select {
-			case <-w.Done(): // unless it is there again, because it was struck twice
+			case <-w.Done(): // not if the worker was killed twice, and the other repair has restarted it already
 				w.Start()
 			default:
 			}
@@ -189,14 +190,14 @@ func (s *series) strike() repair {
 	case "plugin killed":
 		victim := s.plugin(w)
 		if victim == 0 {
-			return repair{do: func() {}} // none runs: no fault
+			return repair{do: func() {}} // no plugin runs, so there is no fault
 		}
-		_ = syscall.Kill(victim, syscall.SIGKILL) // else it is gone already
+		_ = syscall.Kill(victim, syscall.SIGKILL) // an error means that the plugin has just ended
 		mend = func() {}
 	case "server killed":
 		must(s.T, s.server.Kill())
 		mend = func() {
-			if err := s.server.Kill(); err != nil { // it may be there again, because it was struck twice
+			if err := s.server.Kill(); err != nil { // after two kills, the other repair may have restarted it already
 				s.T.Fatal(err)
 			}
 			must(s.T, s.server.Restart(site.Waiting(s.T)))
@@ -217,9 +218,9 @@ func (s *series) strike() repair {
 			s.againIfEnded()
 		}
 	case "disk of the server full":
-		order = -1 // a server that was killed starts on a disk with room
+		order = -1 // a killed server can only be restarted after its disk has space
 		freed := s.fill(s.streams)
-		mend = func() { // it keeps the error of the write that failed, until it is started again
+		mend = func() { // after a failed write, the server refuses all writes until it is restarted
 			freed()
 			must(s.T, s.server.Kill())
 			must(s.T, s.server.Restart(site.Waiting(s.T)))
@@ -248,13 +249,13 @@ func (s *series) againIfEnded() {
 	}
 }
 
-// again resumes the run whose coordinator was killed, or begins another one if there was none yet.
+// again resumes the run whose coordinator was killed, or repeats the command if the run had not begun.
 func (s *series) again() {
 	s.T.Helper()
 	select {
 	case <-s.running.Done():
 	default:
-		return // it was struck twice, and goes on already
+		return // after two kills, the other repair has resumed the run already
 	}
 	next := resume
 	for range 3 {
@@ -273,11 +274,11 @@ func (s *series) pause(p *process.Process) func() {
 		return func() {}
 	default:
 	}
-	_ = p.Signal(syscall.SIGSTOP) // else it has ended meanwhile
+	_ = p.Signal(syscall.SIGSTOP) // an error means that the process has just ended
 	return func() { _ = p.Signal(syscall.SIGCONT) }
 }
 
-// plugin returns the process of a worker's plugin; 0 if there is none, or the system does not say.
+// plugin returns the process ID of a worker's plugin; 0 if there is none, or if the system does not tell.
 func (s *series) plugin(w *site.Worker) int {
 	s.T.Helper()
 	if runtime.GOOS != "linux" {

@@ -27,42 +27,42 @@ import (
 )
 
 var (
-	strikes  = flag.Int("strikes", 4, "how many faults the service suffers")
-	spaces   = flag.Int("spaces", 2, "how many workspaces have runs at a time")
-	perSpace = flag.Int("runs", 2, "how many runs each workspace has one after the other, at least")
+	strikes  = flag.Int("strikes", 4, "how many faults are injected into the service")
+	spaces   = flag.Int("spaces", 2, "how many workspaces have runs at the same time")
+	perSpace = flag.Int("runs", 2, "the minimum number of runs of each workspace")
 )
 
 const (
 	// dataRoom is the size of the disk of the service, in bytes.
 	dataRoom = 128 << 20
-	// mostTries is how often somebody tries again until the changes are made: each try may leave a doubt.
+	// mostTries is how often a person tries to apply a configuration: each try may leave operations in doubt.
 	mostTries = 60
-	// fleet is how many machines a workspace has.
+	// fleet is the number of machines of a workspace.
 	fleet = 4
 )
 
-// serviceSeries is a service under faults, and people who continue to use it.
+// serviceSeries is a service into which faults are injected while people use it.
 type serviceSeries struct {
 	*trial
 	v       *site.Service
 	server  *nats.Server
 	workers []*site.Worker
-	data    *disk.Volume // of the service; nil where nobody may mount any
+	data    *disk.Volume // the disk of the service; nil if this process has no permission to mount
 	streams *disk.Volume
 	chance  *rand.Rand
 	made    map[string]int // faults, by kind
 	total   int
-	struck  atomic.Bool // there are no more faults to come
+	struck  atomic.Bool // whether all faults have been injected
 
-	mu       sync.Mutex // guards what follows, and trial.forgiven and trial.doubts
+	mu       sync.Mutex // guards the fields below, and trial.forgiven and trial.doubts
 	statuses map[client.RunStatus]int
-	doubtful int // runs that failed, because a worker was killed in the midst of an operation
+	doubtful int // the number of runs that failed because a worker was killed during an operation
 }
 
-// TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice makes people apply changes through a service, over and over,
-// while the service, workers and the NATS server are killed, and disks are full. Acknowledged changes must be kept, and
-// every run must end like an undisturbed one, unless a worker was killed during an operation: then the run reports the
-// doubt, and after it is resolved the next run must have the result of an undisturbed one.
+// People apply changes with a service repeatedly while the service, workers and the NATS server are killed, and while
+// disks are full. No acknowledged change may be lost, and every run must end like an undisturbed one, unless a worker
+// was killed during an operation: then the run reports the doubt, and after it is resolved the next run must have the
+// result of an undisturbed one.
 func TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 	t.Parallel()
 	t.Logf("seed %d", *seed)
@@ -88,7 +88,7 @@ func TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 		})
 	}
 	began, ended := time.Now(), make(chan struct{})
-	go func() { // ends with the people
+	go func() { // ends when all people have finished
 		defer close(ended)
 		people.Wait()
 	}()
@@ -122,7 +122,7 @@ func (s *serviceSeries) between(least, most int) time.Duration {
 	return time.Duration(least+s.chance.IntN(most-least)) * time.Millisecond
 }
 
-// strike makes one fault, and returns the function that repairs it.
+// strike injects one fault, and returns the function that repairs it.
 func (s *serviceSeries) strike() (mend func()) {
 	s.T.Helper()
 	w := s.workers[s.chance.IntN(len(s.workers))]
@@ -150,7 +150,7 @@ func (s *serviceSeries) strike() (mend func()) {
 		}
 	case "disk of the server full":
 		must(s.T, s.streams.Fill())
-		mend = func() { // it keeps the error of the write that failed, until it is started again
+		mend = func() { // after a failed write, the server refuses all writes until it is restarted
 			must(s.T, s.streams.Free())
 			must(s.T, s.server.Kill())
 			s.again()
@@ -161,7 +161,7 @@ func (s *serviceSeries) strike() (mend func()) {
 	return mend
 }
 
-// again starts the server again, and the processes that have ended because it was away.
+// again restarts the server, and the processes that have ended because it was unreachable.
 func (s *serviceSeries) again() {
 	must(s.T, s.server.Restart(site.Waiting(s.T)))
 	for _, w := range s.workers {
@@ -183,9 +183,9 @@ func (s *serviceSeries) serves() {
 	}
 }
 
-// insist tries something until it succeeds: the service may be away, or have no room.
+// insist calls a function until it succeeds: the service may be unreachable, or its disk full.
 func insist(ctx context.Context, fn func() error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, site.Timeout, errors.New("it is refused for ever"))
+	ctx, cancel := context.WithTimeoutCause(ctx, site.Timeout, errors.New("no try has succeeded in time"))
 	defer cancel()
 	for {
 		err := fn()
@@ -200,10 +200,10 @@ func insist(ctx context.Context, fn func() error) error {
 	}
 }
 
-// errViolated is a promise that was broken; nobody tries again then.
-var errViolated = errors.New("a promise is broken")
+// errViolated is a violated guarantee. It ends the test without another try.
+var errViolated = errors.New("a guarantee is violated")
 
-// person applies one configuration after the other in a workspace, each until it is done.
+// person applies one configuration after the other in a workspace, and repeats each one until it was applied.
 func (s *serviceSeries) person(ctx context.Context, w *client.Workspace) error {
 	for i := 0; i < *perSpace || !s.struck.Load(); i++ {
 		text := machines(w.Name, fleet, 100+37*i%300, []string{"small", "large"}[i%2])
@@ -215,9 +215,9 @@ func (s *serviceSeries) person(ctx context.Context, w *client.Workspace) error {
 		done := false
 		for try := 0; !done; try++ {
 			if try == mostTries {
-				return fmt.Errorf("the run %d does not come to an end", i)
+				return fmt.Errorf("configuration %d was not applied in %d tries", i, mostTries)
 			}
-			if try > 0 && within(ctx.Done(), time.Second) { // somebody reads what went wrong first
+			if try > 0 && within(ctx.Done(), time.Second) { // a person first reads the error
 				return context.Cause(ctx)
 			}
 			var err error
@@ -243,7 +243,7 @@ func (s *serviceSeries) apply(ctx context.Context, w *client.Workspace, dir, mes
 	for r == nil || !site.Over(r.Status) {
 		if err := insist(ctx, func() (err error) {
 			if r, err = s.v.Client.Runs.Read(ctx, id); errors.Is(err, client.ErrResourceNotFound) {
-				return fmt.Errorf("%w: the run %s was acknowledged, and is gone", errViolated, id)
+				return fmt.Errorf("%w: the run %s was acknowledged, but does not exist any more", errViolated, id)
 			}
 			return err
 		}); err != nil {
@@ -270,7 +270,8 @@ func (s *serviceSeries) apply(ctx context.Context, w *client.Workspace, dir, mes
 			return false, err
 		}
 		if n == 0 {
-			return false, fmt.Errorf("%w: the run %s failed, and nothing is in doubt:\n%s", errViolated, id, s.v.Logs(r))
+			return false, fmt.Errorf("%w: the run %s failed, although nothing is in doubt:\n%s", errViolated, id,
+				s.v.Logs(r))
 		}
 		s.mu.Lock()
 		s.doubtful++
@@ -280,7 +281,7 @@ func (s *serviceSeries) apply(ctx context.Context, w *client.Workspace, dir, mes
 	return false, fmt.Errorf("%w: the run %s is %s", errViolated, id, r.Status)
 }
 
-// queue uploads a configuration and queues a run. A request whose answer was lost may have been carried out.
+// queue uploads a configuration and queues a run. A request whose response was lost may have been executed.
 func (s *serviceSeries) queue(ctx context.Context, w *client.Workspace, dir, message string) (id string, err error) {
 	yes := true
 	err = insist(ctx, func() error {
@@ -308,7 +309,7 @@ func (s *serviceSeries) queue(ctx context.Context, w *client.Workspace, dir, mes
 	return id, err
 }
 
-// grown reads the log of a plan as far as it is written, and checks that text that was read before has not changed.
+// grown reads the log of a plan as far as it is written, and checks that it begins with the text that was read before.
 func (s *serviceSeries) grown(ctx context.Context, r *client.Run, before string) (now string, err error) {
 	err = insist(ctx, func() error {
 		p, err := s.v.Client.Plans.Read(ctx, r.Plan.ID)
@@ -326,18 +327,18 @@ func (s *serviceSeries) grown(ctx context.Context, r *client.Run, before string)
 		defer answer.Body.Close()
 		text, err := io.ReadAll(answer.Body)
 		if err == nil && answer.StatusCode != http.StatusOK {
-			err = fmt.Errorf("the log: %s", answer.Status)
+			err = fmt.Errorf("reading the log: %s", answer.Status)
 		}
 		now = string(text)
 		return err
 	})
 	if err == nil && !strings.HasPrefix(now, before) {
-		err = fmt.Errorf("%w: of the log of %s this is gone: %q; it is %q now", errViolated, r.ID, before, now)
+		err = fmt.Errorf("%w: the log of %s was %q before, and is %q now", errViolated, r.ID, before, now)
 	}
 	return now, err
 }
 
-// ask asks below /api/millipede/v1/.
+// ask sends a request below /api/millipede/v1/.
 func (s *serviceSeries) ask(ctx context.Context, method, path string, in, out any) (status int, err error) {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -361,8 +362,8 @@ func (s *serviceSeries) ask(ctx context.Context, method, path string, in, out an
 	return answer.StatusCode, json.Unmarshal(text, out)
 }
 
-// resolveAll resolves the creations in doubt, as a person does who looks at the cloud. It returns how many operations
-// of any kind are in doubt.
+// resolveAll resolves the creations in doubt, like a user who looks at the cloud. It returns how many operations of any
+// kind were in doubt.
 func (s *serviceSeries) resolveAll(ctx context.Context, w *client.Workspace) (int, error) {
 	var all struct {
 		Doubts []struct{ Address, Operation string }
@@ -396,7 +397,7 @@ func (s *serviceSeries) resolveAll(ctx context.Context, w *client.Workspace) (in
 			status, err := s.ask(ctx, http.MethodPost, at, word, &all)
 			if status == http.StatusConflict && strings.Contains(err.Error(), "in doubt") &&
 				!strings.Contains(err.Error(), "still") {
-				return nil // an earlier try was carried out, and its answer lost
+				return nil // an earlier try was executed, but its response was lost
 			}
 			return err
 		}); err != nil {
@@ -410,13 +411,13 @@ func (s *serviceSeries) resolveAll(ctx context.Context, w *client.Workspace) (in
 func (s *serviceSeries) idle(name string) error {
 	for _, c := range s.Calls("create", "update", "delete") {
 		if c.Name == name && !c.Ended && alive(c.PID) {
-			return fmt.Errorf("a provider is at work on %s", name)
+			return fmt.Errorf("a provider still executes an operation on %s", name)
 		}
 	}
 	return nil
 }
 
-// complete claims that a workspace has all of its machines, nothing in doubt, and no lock.
+// complete checks that a workspace has all of its machines, no operations in doubt, and no lock.
 func (s *serviceSeries) complete(ctx context.Context, w *client.Workspace) error {
 	return insist(ctx, func() error {
 		now, err := s.v.Client.Workspaces.ReadByID(ctx, w.ID)
@@ -433,7 +434,7 @@ func (s *serviceSeries) complete(ctx context.Context, w *client.Workspace) error
 		}
 		var st struct{ Resources []struct{ Instances []any } }
 		if err := json.Unmarshal(text, &st); err != nil {
-			return fmt.Errorf("%w: the state: %w", errViolated, err)
+			return fmt.Errorf("%w: reading the state: %w", errViolated, err)
 		}
 		n := 0
 		for _, r := range st.Resources {
@@ -447,8 +448,8 @@ func (s *serviceSeries) complete(ctx context.Context, w *client.Workspace) error
 	})
 }
 
-// once claims that no machine was created again unless somebody said that it had not been, that nothing was changed
-// twice under one plan, and that the cloud has every machine once.
+// once checks that no machine was created again unless a person had resolved its creation as not done, that no machine
+// was updated twice by one plan, and that the cloud has every machine once.
 func (s *serviceSeries) once() {
 	s.T.Helper()
 	planned, created := map[string]bool{}, map[string]int{}
@@ -459,14 +460,14 @@ func (s *serviceSeries) once() {
 		case c.Op == "create":
 			created[c.Name]++
 		case !planned[c.Name]:
-			s.T.Errorf("the update of %s was started twice under one plan", c.Name)
+			s.T.Errorf("the update of %s was started twice by one plan", c.Name)
 		default:
 			planned[c.Name] = false
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(created)) {
 		if n, most := created[name], 1+s.forgiven[name]; n > most {
-			s.T.Errorf("%s was created %d times, and %d times somebody said that it had not been", name, n, most-1)
+			s.T.Errorf("%s was created %d times, but its creation was resolved as not done %d times", name, n, most-1)
 		}
 	}
 	if n := len(s.Objects()); n != *spaces*fleet {

@@ -9,8 +9,9 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// A service that died after the end of an apply was recorded in its state, and before the run had its own, applied the
-// plan again when it was started: the plan was stale then, and a run that had done everything ended as failed.
+// When a service died after the end of an apply was recorded in the state, and before it was recorded in the run, it
+// applied the plan again after its restart. The plan was stale then, so a run that had made all changes ended as
+// failed.
 func TestAServiceThatDiesAtTheEndOfAnApplyEndsTheRunAsApplied(t *testing.T) {
 	t.Parallel()
 	for _, point := range some([]failpoint.Point{failpoint.PlanSaved, failpoint.EndSaved, failpoint.RunEnded,

@@ -12,19 +12,20 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// trial is a site under faults, with the actions of its user: resuming interrupted runs, and resolving doubts.
+// trial is a site into which faults are injected, with the actions of its user, who resumes interrupted runs and
+// resolves doubts.
 type trial struct {
 	*site.Site
-	// generation begins the names of the machines, so that no two generations share one.
+	// generation is the beginning of the names of the machines, so that the generations have different names.
 	generation string
-	// forgiven counts, by name, the creations of which the user said that they had not happened: each allows another
-	// one.
+	// forgiven has, by name, the number of creations that the user has resolved as not done. Each permits another
+	// creation.
 	forgiven map[string]int
 	// doubts counts the doubts that the user has resolved.
 	doubts int
 }
 
-// newTrial makes a site with count machines that take a time for everything.
+// newTrial creates a site with count machines, whose operations take the given time.
 func newTrial(t *testing.T, count, ms int) *trial {
 	return &trial{Site: site.New(t, machines("a", count, ms, "small")), generation: "a", forgiven: map[string]int{}}
 }
@@ -42,11 +43,11 @@ resource "fleet_machine" "a" {
 `, generation, count, ms, size)
 }
 
-// settled waits until no provider is at work any more: every call that has not ended belongs to a process that is
-// gone.
-func (s *trial) settled() {
+// awaitProviders waits until no provider executes a call any more: every call without an end belongs to a process that
+// has ended.
+func (s *trial) awaitProviders() {
 	s.T.Helper()
-	site.Eventually(s.T, "no provider is at work", func() bool {
+	site.Eventually(s.T, "no provider executes a call", func() bool {
 		for _, c := range s.Calls("create", "update", "delete") {
 			if !c.Ended && alive(c.PID) {
 				return false
@@ -63,17 +64,17 @@ func alive(pid int) bool {
 	}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return true // no such file system: the signal's answer counts
+		return true // without /proc, the result of the signal counts
 	}
 	_, rest, _ := strings.Cut(string(text), ") ")
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
-// resolve resolves the creations in doubt, as a user does who looks at the cloud. Updates and deletions are resolved by
+// resolve resolves the creations in doubt, like a user who looks at the cloud. Updates and deletions are resolved by
 // the next command, which reads the objects.
 func (s *trial) resolve() {
 	s.T.Helper()
-	s.settled()
+	s.awaitProviders()
 	ids := map[string]string{}
 	for id := range s.Objects() {
 		ids[site.Machine(site.NameOf(id))] = id
@@ -100,7 +101,7 @@ var (
 	resume  = []string{"runs", "resume", "-no-color", "-parallelism=4"}
 )
 
-// follows does what a user does after a command has ended: it resumes the run, unless there is none.
+// follows returns the command that a user runs after another one: it resumes the run, unless there is none.
 func follows(r site.Result, did, command []string) []string {
 	if none(r) || r.Code == 0 && slices.Equal(did, resume) {
 		return command
@@ -123,21 +124,21 @@ func (s *trial) goOn(command []string) {
 	next := resume
 	for range 12 {
 		r := s.Run(next...)
-		if !none(r) { // else the snapshot may be as a crash has left it
+		if !none(r) { // without a run to resume, the snapshot may still be that of before a crash
 			s.resolve()
 		}
 		if r.Code == 0 && slices.Equal(next, command) {
 			return
 		}
 		if next = follows(r, next, command); !none(r) && len(s.State().Doubts) > 0 {
-			next = command // a new plan reads what an update or a deletion in doubt has come to
+			next = command // its plan reads the objects of updates and deletions in doubt
 		}
 	}
-	s.T.Fatalf("%q does not come to an end", command)
+	s.T.Fatalf("%q has not succeeded after many tries", command)
 }
 
-// holds checks the promises for any time when no command runs: nothing was started twice, and state and cloud agree,
-// except for objects in doubt.
+// holds checks the guarantees that must hold whenever no command runs: no operation was started twice, and the state
+// agrees with the cloud, except for objects in doubt.
 func (s *trial) holds() {
 	s.T.Helper()
 	planned := map[string]bool{}
@@ -150,20 +151,20 @@ func (s *trial) holds() {
 			created[c.Name]++
 		default:
 			if !planned[c.Name] {
-				s.T.Errorf("the %s of %s was started twice under one plan", c.Op, c.Name)
+				s.T.Errorf("the %s of %s was started twice by one plan", c.Op, c.Name)
 			}
 			planned[c.Name] = false
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(created)) {
 		if n, most := created[name], 1+s.forgiven[name]; n > most {
-			s.T.Errorf("%s was created %d times, and %d times somebody said that it had not been", name, n, most-1)
+			s.T.Errorf("%s was created %d times, but its creation was resolved as not done %d times", name, n, most-1)
 		}
 	}
 	s.Agree()
 }
 
-// complete claims that count machines are there, and nothing is left to be done.
+// complete checks that count machines exist, and that a plan has no changes.
 func (s *trial) complete(count int) {
 	s.T.Helper()
 	s.holds()
