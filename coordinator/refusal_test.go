@@ -92,7 +92,7 @@ func refusingRuns(t *testing.T, fault, later func(after time.Duration, op mem.Op
 	return out, took, view.n.Load(), err
 }
 
-// stores tells whether an operation stores something.
+// stores reports whether an operation stores something.
 func stores(op mem.Op) bool {
 	switch op.Name {
 	case "PublishTask", "Claim", "Acquire", "HighWater":

@@ -30,7 +30,7 @@ import (
 
 // stores has stores in memory, by their paths; one process at a time can open a store.
 type stores struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	all  map[string]*mem.Store
 	held map[string]journal.LockInfo
 }

@@ -28,7 +28,7 @@ import (
 type post struct {
 	address string
 
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	refuse  func(to string) error
 	letters []letter
 	signed  int // how often the user has proved who it is

@@ -31,7 +31,7 @@ type receiver struct {
 	server *httptest.Server
 	signed bool
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	refuse int
 	asked  int
 	got    []map[string]any

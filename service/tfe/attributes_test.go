@@ -94,7 +94,7 @@ func typeOf(v any) string {
 	return "unknown"
 }
 
-// check claims that a document has what clients need.
+// check checks that a document has what clients need.
 func (d *document) check(t *testing.T, where string) {
 	t.Helper()
 	want, known := needed[d.Type]
@@ -129,7 +129,7 @@ func (d *document) check(t *testing.T, where string) {
 
 var momentForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$`)
 
-// times claims that all times are in the form that clients decode: in UTC, with the letter Z, or null. The empty text is
+// times checks that all times are in the form that clients decode: in UTC, with the letter Z, or null. The empty text is
 // an error there.
 func times(t *testing.T, where string, of map[string]any) {
 	t.Helper()

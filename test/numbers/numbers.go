@@ -40,7 +40,7 @@ type Program struct {
 	// Stored says that numbers are kept in the state, as outputs.
 	Stored bool
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	Results  []uint64
 	asked    map[int]int // the operation that the last task of a vertex is for
 	Prepared []int

@@ -21,7 +21,7 @@ type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the fields below
 	text  []byte
 	grown chan struct{} // closed, and made anew, when text grows
 }

@@ -17,7 +17,7 @@ type Proxy struct {
 	target   string
 	group    sync.WaitGroup
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the fields below
 	cut   bool       // new connections are closed at once
 	held  chan struct{}
 	conns map[net.Conn]struct{}

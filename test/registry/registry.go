@@ -31,7 +31,7 @@ type Registry struct {
 	server *httptest.Server
 	key    *openpgp.Entity
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	token    string
 	files    map[string][]byte // by path
 	releases map[string]map[string]map[string][]byte

@@ -41,7 +41,8 @@ type process struct {
 	ended   chan error
 }
 
-// start starts the service with the content of the store. The process may crash, or its disk refuse a change, meanwhile.
+// start starts the service with the content of the store. The process may crash, or its disk refuse a change,
+// meanwhile.
 func (w *world) start() {
 	w.life++
 	p := &process{w: w, life: w.life, died: make(chan struct{}), ended: make(chan error, 1),

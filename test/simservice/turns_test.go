@@ -14,11 +14,11 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// turns lets goroutines make one change at a time, in an order that does not depend on the scheduler, which differs on a
-// busy machine. The order is that of arrival by the simulation's clock. Goroutines that arrive at the same moment are
+// turns lets goroutines make one change at a time, in an order that does not depend on the scheduler, which differs on
+// a busy machine. The order is that of arrival by the simulation's clock. Goroutines that arrive at the same moment are
 // ordered by their call stacks; those with equal call stacks must arrive at different moments, see apart.
 type turns struct {
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	busy    bool
 	waiting []*waiting
 }

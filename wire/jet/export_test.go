@@ -13,7 +13,7 @@ import (
 type Link struct {
 	embedded *Embedded
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	thawed chan struct{}
 	cut    bool
 	conns  []net.Conn

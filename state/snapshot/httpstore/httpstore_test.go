@@ -22,7 +22,7 @@ import (
 // server is a web server that stores a state, as users of the protocol write them.
 type server struct {
 	*httptest.Server
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	state    []byte
 	lock     []byte
 	requests []string

@@ -28,7 +28,7 @@ type site struct {
 	t      *testing.T
 	server *httptest.Server
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	requests []string
 	// meddle may answer a request instead of the service, or say that the response is lost.
 	meddle func(r *http.Request) (status int, lost bool)
