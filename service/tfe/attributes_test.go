@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	client "github.com/hashicorp/go-tfe"
 
@@ -355,12 +354,7 @@ func TestALogIsReadInPartsWithoutAToken(t *testing.T) {
 func TestALockNamesItsHolder(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
-	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "write"})))
-	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := s.teamToken(w.ID, "write")
 	theirs := s.as(token)
 	refused := func(c *client.Client, what string, call func(*client.Client) error, want error) {
 		t.Helper()

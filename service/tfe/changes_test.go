@@ -130,10 +130,7 @@ func TestTheTagsOfAnOrganizationAreListedAddedAndDeleted(t *testing.T) {
 	if got := list(nil); got != "tag-db db 1 acme, tag-prod prod 1 acme" {
 		t.Errorf("after one was deleted: %s", got)
 	}
-	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: one.ID, Role: "admin"})))
-	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
-	ok(err)
+	token := s.teamToken(one.ID, "admin")
 	theirs := s.as(token).OrganizationTags
 	if err := theirs.Delete(s.ctx, "acme", client.OrganizationTagsDeleteOptions{IDs: []string{"tag-db"}}); err == nil {
 		t.Error("the administrators of one workspace delete the tags of all")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/md5"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,36 +18,6 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
-
-// ask sends a document to a path of the API, and returns the status and the answer.
-func (s *site) ask(method, path, body string) (int, string) {
-	s.t.Helper()
-	r := must(s.t, of(http.NewRequestWithContext(s.ctx, method, s.server.URL+"/api/v2/"+path, strings.NewReader(body))))
-	r.Header.Set("Authorization", "bearer "+s.Token) // the scheme's case does not count
-	reply := must(s.t, of(s.server.Client().Do(r)))
-	return reply.StatusCode, readAll(s.t, reply)
-}
-
-// put uploads to an address that the API has returned.
-func (s *site) put(address string, data []byte) int {
-	s.t.Helper()
-	r := must(s.t, of(http.NewRequestWithContext(s.ctx, http.MethodPut, address, bytes.NewReader(data))))
-	reply := must(s.t, of(s.server.Client().Do(r)))
-	readAll(s.t, reply)
-	return reply.StatusCode
-}
-
-// attributes returns the attributes of the document in an answer, and its relationships.
-func attributes(t *testing.T, body string) (attributes, relationships map[string]any) {
-	t.Helper()
-	var d struct {
-		Data struct{ Attributes, Relationships map[string]any }
-	}
-	if err := json.Unmarshal([]byte(body), &d); err != nil {
-		t.Fatalf("%v: %s", err, body)
-	}
-	return d.Data.Attributes, d.Data.Relationships
-}
 
 // Routes that include no documents accepted any name in include, and a change with an unknown name was made before it
 // was refused: the client repeated it without the name.
@@ -153,12 +122,7 @@ func TestAStateIsNotTakenFromSomebodyWhoHasLostTheLock(t *testing.T) {
 	for what, lose := range map[string]func(){
 		"nobody has it": func() {},
 		"a team has it": func() {
-			team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-			must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "write"})))
-			token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			token := s.teamToken(w.ID, "write")
 			must(t, of(s.as(token).Workspaces.Lock(s.ctx, w.ID, client.WorkspaceLockOptions{})))
 		},
 	} {
@@ -349,12 +313,7 @@ func TestWorkspacesComeInTheOrderThatIsAskedFor(t *testing.T) {
 func TestSomebodyIsToldWhatTheyMayDo(t *testing.T) {
 	s := newSite(t)
 	p := must(t, of(s.CreateProject(s.Admin, record.Project{Organization: "acme", Name: "platform"})))
-	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: p.ID, Role: "read"})))
-	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := s.teamToken(p.ID, "read")
 	for who, c := range map[string]*client.Client{"admin": s.client, "team": s.as(token)} {
 		o := must(t, of(c.Organizations.Read(s.ctx, "acme")))
 		if may := who == "admin"; o.Permissions.CanUpdate != may || o.Permissions.CanCreateWorkspace != may ||

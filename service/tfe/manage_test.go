@@ -2,15 +2,11 @@ package tfe_test
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	client "github.com/hashicorp/go-tfe"
-
-	"github.com/millipede-iac/millipede/service/record"
 )
 
 func TestWhatProgramsManageComesBackAsTheySetIt(t *testing.T) {
@@ -120,12 +116,7 @@ func TestOnlyWhoMakesAVersionIsToldWhereToUploadIt(t *testing.T) {
 	if cv.UploadURL == "" || sv.UploadURL == "" || sv.JSONUploadURL == "" {
 		t.Errorf("%+v, %+v", cv, sv)
 	}
-	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "admin"})))
-	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := s.teamToken(w.ID, "admin")
 	for who, c := range map[string]*client.Client{"its maker": s.client, "others": s.as(token)} {
 		cv := must(t, of(c.ConfigurationVersions.Read(s.ctx, cv.ID)))
 		sv := must(t, of(c.StateVersions.Read(s.ctx, sv.ID)))
@@ -202,23 +193,7 @@ func TestSettingsOfMillipedesOwnAreAttributesOfAWorkspace(t *testing.T) {
 		client.WorkspaceCreateOptions{Name: client.String("one")})))
 	patch := func(attributes string) (int, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(s.ctx, http.MethodPatch, s.server.URL+"/api/v2/workspaces/"+w.ID,
-			strings.NewReader(`{"data":{"type":"workspaces","attributes":`+attributes+`}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Content-Type", "application/vnd.api+json")
-		r.Header.Set("Authorization", "Bearer "+s.Token)
-		answer, err := s.server.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer.StatusCode, string(text)
+		return s.ask(http.MethodPatch, "workspaces/"+w.ID, `{"data":{"type":"workspaces","attributes":`+attributes+`}}`)
 	}
 	status, text := patch(`{"refresh":"changed","drift-period":"10m0s","object-locks":true}`)
 	if status != http.StatusOK || !strings.Contains(text, `"refresh":"changed"`) ||

@@ -131,12 +131,7 @@ func TestARunIsNotExecutedByForceBeforeOneInProgress(t *testing.T) {
 	}
 	close(gone)
 	s.Await(first.ID, record.Planned)
-	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "planners"})))
-	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "plan"})))
-	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := s.teamToken(w.ID, "plan")
 	if status, _ := s.do(http.MethodPost, "/api/v2/runs/"+second.ID+"/actions/force-execute", token); status != 403 {
 		t.Errorf("somebody who may only plan discards the plans of others: %d", status)
 	}

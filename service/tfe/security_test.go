@@ -190,12 +190,7 @@ func TestTheHTTPBackendTellsNothingOfOtherWorkspaces(t *testing.T) {
 	theirs, mine := s.NewWorkspace("theirs"), s.NewWorkspace("mine")
 	r := s.NewRun(theirs, func(r *record.Run) { r.AutoApply = true })
 	s.Await(r.ID, record.Applied)
-	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: mine.ID, Role: "admin"})))
-	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := s.teamToken(mine.ID, "admin")
 	h := httpstate.Handler(s.Service, slog.New(slog.DiscardHandler))
 	for _, method := range []string{"GET", "POST", "PUT", "DELETE", "LOCK", "UNLOCK"} {
 		for _, path := range []string{"/state/acme/theirs", "/state/acme/mine%2f..%2ftheirs", "/state/acme/theirs/lock"} {

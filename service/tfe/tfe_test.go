@@ -2,15 +2,12 @@ package tfe_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/md5"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,77 +17,9 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 	"go.uber.org/goleak"
-
-	"github.com/millipede-iac/millipede/service"
-	"github.com/millipede-iac/millipede/service/servicetest"
-	"github.com/millipede-iac/millipede/service/tfe"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// site is a service that is reached over HTTP.
-type site struct {
-	*servicetest.Harness
-	t      *testing.T
-	server *httptest.Server
-	client *client.Client
-	ctx    context.Context
-}
-
-func newSite(t *testing.T, change ...func(*service.Options)) *site {
-	t.Helper()
-	h := servicetest.New(t, change...)
-	s := &site{Harness: h, t: t, ctx: t.Context()}
-	s.server = httptest.NewServer(tfe.Handler(tfe.Options{Service: h.Service, Poll: 50 * time.Millisecond}))
-	t.Cleanup(s.server.Close)
-	s.client = s.as(h.Token)
-	return s
-}
-
-// as returns a client with a token.
-func (s *site) as(token string) *client.Client {
-	s.t.Helper()
-	c, err := client.NewClient(&client.Config{Address: s.server.URL, Token: token, HTTPClient: s.server.Client()})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return c
-}
-
-// answer is the result of a call.
-type answer[T any] struct {
-	v   T
-	err error
-}
-
-func of[T any](v T, err error) answer[T] { return answer[T]{v, err} }
-
-// must returns the value of a call that had no error.
-func must[T any](t *testing.T, a answer[T]) T {
-	t.Helper()
-	if a.err != nil {
-		t.Fatal(a.err)
-	}
-	return a.v
-}
-
-// get requests a path without go-tfe.
-func (s *site) get(path, token string) (int, http.Header, string) {
-	s.t.Helper()
-	r := must(s.t, of(http.NewRequestWithContext(s.ctx, http.MethodGet, s.server.URL+path, nil)))
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	reply := must(s.t, of(s.server.Client().Do(r)))
-	return reply.StatusCode, reply.Header, readAll(s.t, reply)
-}
-
-// readAll returns the body of an answer.
-func readAll(t *testing.T, reply *http.Response) string {
-	t.Helper()
-	defer reply.Body.Close()
-	return string(must(t, of(io.ReadAll(reply.Body))))
-}
 
 func TestTheServiceIsFound(t *testing.T) {
 	s := newSite(t)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	client "github.com/hashicorp/go-tfe"
 
@@ -80,12 +79,7 @@ func TestRunTriggersAreListedAndLeadNowhereBack(t *testing.T) {
 	if status, _ := s.ask("GET", "workspaces/"+b.ID+"/run-triggers", ""); status != 400 {
 		t.Errorf("without a direction: %d", status)
 	}
-	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: b.ID, Role: "write"})))
-	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := s.teamToken(b.ID, "write")
 	theirs := s.as(token)
 	if all := must(t, of(theirs.RunTriggers.List(s.ctx, b.ID, &client.RunTriggerListOptions{
 		RunTriggerType: client.RunTriggerInbound}))); len(all.Items) != 0 {

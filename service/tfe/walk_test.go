@@ -13,17 +13,6 @@ import (
 	"github.com/millipede-iac/millipede/service/tfe"
 )
 
-// do sends a request without a body to a path, and returns the status and the answer.
-func (s *site) do(method, path, token string) (int, string) {
-	s.t.Helper()
-	r := must(s.t, of(http.NewRequestWithContext(s.ctx, method, s.server.URL+path, nil)))
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	reply := must(s.t, of(s.server.Client().Do(r)))
-	return reply.StatusCode, readAll(s.t, reply)
-}
-
 var parameter = regexp.MustCompile(`\{(\w+)\}`)
 
 // The test uses the table of routes, so that it covers new routes automatically.
@@ -83,10 +72,7 @@ func TestATokenForOneWorkspaceReadsNothingOfAnother(t *testing.T) {
 	trigger := must(t, of(s.CreateRunTrigger(s.Admin, w.ID, other.ID)))
 
 	mine := s.NewWorkspace("mine")
-	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: mine.ID, Role: "admin"})))
-	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
-	ok(err)
+	token := s.teamToken(mine.ID, "admin")
 
 	theirs := map[string][]string{
 		"org": {"acme"}, "ws": {w.ID}, "name": {w.Name}, "parent": {w.ID, set.ID}, "var": {v.ID, inSet.ID},
