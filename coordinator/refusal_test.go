@@ -183,8 +183,8 @@ func TestAnOutageOfMinutesIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A run that was resumed while the disk of the server was full failed at once, and left everything that it had begun: it
-// checks whether the streams have lost anything, and the check was the only call that was not repeated.
+// A run that was resumed while the disk of the server was full failed at once, and left everything that it had begun:
+// it checks whether the streams have lost anything, and the check was the only call that was not repeated.
 func TestARunIsResumedWhileTheMessageStoreTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := 0

@@ -251,7 +251,8 @@ func TestARunWaitsForTheObjectsOfAnotherOneAndSaysSo(t *testing.T) {
 	on, text := h.waiting()
 	h.may("a-2", "a-3")
 	r := h.applied(first)
-	if on != r.ID || !strings.Contains(text, "terraform_data.a, which") || !strings.Contains(text, "admin ("+r.ID+") has since") {
+	if on != r.ID || !strings.Contains(text, "terraform_data.a, which") ||
+		!strings.Contains(text, "admin ("+r.ID+") has since") {
 		t.Errorf("it waits for %s: %s", on, text)
 	}
 	// The object that it was to change has changed, so it plans again: nobody has approved the first plan.
@@ -317,7 +318,9 @@ func (h *sharedService) inTheWayOfStates() (over func()) {
 // next command writes it; but the next run found nothing to apply, so it was not written until something was changed
 // again.
 func TestARunWithNothingToApplyWritesTheStateThatAnEarlierOneCouldNot(t *testing.T) {
-	for name, start := range map[string]func(*testing.T) *sharedService{"the state is shared": newShared, "it is not": newAlone} {
+	for name, start := range map[string]func(*testing.T) *sharedService{
+		"the state is shared": newShared, "it is not": newAlone,
+	} {
 		t.Run(name, func(t *testing.T) {
 			h := start(t)
 			h.may("a-1", "b-1")

@@ -33,7 +33,8 @@ func TestOnlyATrustedProxyNamesTheClient(t *testing.T) {
 			t.Errorf("with %s the log does not say %s:\n%s", option, want, log.String())
 		}
 	}
-	a := newApp(strings.NewReader(""), new(strings.Builder), new(strings.Builder), environ.Variables{"HOME=" + t.TempDir()})
+	a := newApp(strings.NewReader(""), new(strings.Builder), new(strings.Builder),
+		environ.Variables{"HOME=" + t.TempDir()})
 	if code := a.Run(t.Context(), []string{"serve", "-trusted-proxies=proxy"}); code != 1 {
 		t.Errorf("the name of a proxy is no address: exit status %d", code)
 	}

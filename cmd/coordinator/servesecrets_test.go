@@ -161,7 +161,8 @@ func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 		run + "/timeline/apply?outline=yes": "terraform_data", run + "/timeline/apply?story=yes": "attempts",
 		run + "/timeline/apply?cursor=0": "event: end", "/app/main/one/state/" + version + "/0": "open-4711",
 		"/app/main/one/state/" + version + "/1": "open-4711",
-		run + "/log/apply?from=0":               "open-4711", "/app/settings/audit": "admin", "/app/settings/workers": "default",
+		run + "/log/apply?from=0":               "open-4711",
+		"/app/settings/audit":                   "admin", "/app/settings/workers": "default",
 	} {
 		if texts[path] = s.page(path); !strings.Contains(texts[path], must) {
 			t.Errorf("%s does not show %s: %s", path, must, texts[path])
@@ -178,7 +179,8 @@ func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 	scrape, err := io.ReadAll(answer.Body)
 	answer.Body.Close()
 	http.DefaultClient.CloseIdleConnections()
-	if texts["metrics"] = string(scrape); err != nil || !strings.Contains(texts["metrics"], `resource_type="terraform_data"`) {
+	texts["metrics"] = string(scrape)
+	if err != nil || !strings.Contains(texts["metrics"], `resource_type="terraform_data"`) {
 		t.Errorf("the metrics are %s (%v)", scrape, err)
 	}
 	for where, text := range texts {
@@ -219,7 +221,8 @@ func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 }
 
 // unpacked returns what is compressed within a file, with Zstandard or gzip, at whatever place of it. A store keeps
-// values of any length in pages, so that the compressed text of the last ones may be torn: of these the beginning counts.
+// values of any length in pages, so that the compressed text of the last ones may be torn: of these the beginning
+// counts.
 func unpacked(data []byte) (all [][]byte) {
 	for at := range data {
 		var z io.Reader

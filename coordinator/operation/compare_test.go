@@ -47,7 +47,8 @@ func TestOnlyWhatIsToBeComparedIsRead(t *testing.T) {
 		t.Error("comparing says that it has read b")
 	}
 	// A later plan has the same findings as one before.
-	e.equal("drift", drift(e.plan(operation.PlanOptions{Mode: plan.RefreshOnly})), []string{"fake_thing.a", "fake_thing.b"})
+	e.equal("drift", drift(e.plan(operation.PlanOptions{Mode: plan.RefreshOnly})),
+		[]string{"fake_thing.a", "fake_thing.b"})
 }
 
 func drift(p *plan.Plan) (out []string) {

@@ -362,8 +362,8 @@ resource "fake_thing" "e" { name = "on-${fake_thing.d[0].id}" }
 	}
 }
 
-// An output about all instances of a resource was unknown until the apply, and one of an instance that does not exist was
-// not refused, because instances that a target leaves out counted as instances to come.
+// An output about all instances of a resource was unknown until the apply, and one of an instance that does not exist
+// was not refused, because instances that a target leaves out counted as instances to come.
 func TestInstancesThatATargetLeavesOutAreNotThere(t *testing.T) {
 	const text = `
 resource "fake_thing" "c" {
@@ -428,7 +428,8 @@ output "keys" { value = keys(fake_thing.f) }
 	}
 	missing := newEstate(t)
 	missing.configure(text + `output "missing" { value = fake_thing.c[2].id }`)
-	if _, diags := missing.tryPlan(operation.PlanOptions{Targets: target("fake_thing.c[0]")}); !says(diags, "Invalid index") {
+	_, diags = missing.tryPlan(operation.PlanOptions{Targets: target("fake_thing.c[0]")})
+	if !says(diags, "Invalid index") {
 		t.Errorf("an instance that does not exist is not missed: %v", diags)
 	}
 }

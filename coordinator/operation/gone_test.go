@@ -122,8 +122,8 @@ resource "fake_thing" "b" { name = "b" }`)
 	e.equal("changes", changes(p), []string{"delete fake_thing.a", "delete fake_thing.b"})
 }
 
-// A destroy failed, and failed again whenever it was repeated, if something outside of Millipede had destroyed an object
-// that a data source refers to: its value was null, and null has no attributes.
+// A destroy failed, and failed again whenever it was repeated, if something outside of Millipede had destroyed an
+// object that a data source refers to: its value was null, and null has no attributes.
 func TestADestroyIgnoresDataThatReferToWhatIsGone(t *testing.T) {
 	e := newEstate(t)
 	e.apply(`

@@ -71,7 +71,8 @@ func TestADoubtIsResolvedAlthoughItsOperationHoldsTheLastPermit(t *testing.T) {
 	e.session.Parallelism = 1
 	before := e.system.Connect("before")
 	e.check(before.ResizeLimit(t.Context(), wire.Limit{Name: wire.DefaultLimit, Slots: 1}))
-	_, err := before.Acquire(t.Context(), wire.DefaultLimit, wire.PermitRequest{ID: "gone-0", Coordinator: "c", Run: "gone",
+	_, err := before.Acquire(t.Context(), wire.DefaultLimit, wire.PermitRequest{
+		ID: "gone-0", Coordinator: "c", Run: "gone",
 		At: time.Now()})
 	e.check(err)
 	e.resolve(at, "")
