@@ -142,7 +142,8 @@ To see the warnings in full, leave -compact-warnings out.
 }
 
 func TestAProblemShowsTheValuesThatItMay(t *testing.T) {
-	src := `f(var.text, var.list, var.obj, var.hidden, var.fleeting, var.unknown, var.some, var.mystery, var.list[0], var.text, var.null, var.none[0])`
+	src := `f(var.text, var.list, var.obj, var.hidden, var.fleeting, var.unknown, var.some, var.mystery, var.list[0], ` +
+		`var.text, var.null, var.none[0])`
 	expr, diags := hclsyntax.ParseExpression([]byte(src), "a.tf", hcl.InitialPos)
 	if diags.HasErrors() {
 		t.Fatal(diags)
@@ -412,8 +413,8 @@ To resume the run where it stopped:
 	}
 }
 
-// The line of an argument was shown with the password in it, also when nothing was wrong with the argument and the server
-// was only out of reach.
+// The line of an argument was shown with the password in it, also when nothing was wrong with the argument and the
+// server was only out of reach.
 func TestTheSourceOfAnArgumentThatMayContainASecretIsNotShown(t *testing.T) {
 	for name, source := range map[string]string{
 		"main.tf":      "backend \"pg\" {\n  conn_str = \"postgres://u:hunter2@db/x\"\n}\n",

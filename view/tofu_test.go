@@ -81,7 +81,8 @@ func escaped(s string) string { return strings.ReplaceAll(s, "\x1b", "␛") }
 
 // explains matches the explanatory sentences between attributes.
 var explains = regexp.MustCompile(
-	`sensitive|last "tofu apply"|changes in this plan:|after applying|once this change|display in UI|contents will not|lifecycle.destroy`)
+	`sensitive|last "tofu apply"|changes in this plan:|after applying|once this change|display in UI|` +
+		`contents will not|lifecycle.destroy`)
 
 // inOurWords removes explanatory sentences, whose wording is our own. It keeps lines that begin without
 // indentation, are short and end without a full stop; indented lines; and the phrases listed here.

@@ -56,7 +56,8 @@ func TestAServiceAccountIsImpersonatedOverDelegates(t *testing.T) {
 		t.Fatalf("tokens were asked for by %q, want one of the account and one of the impersonated", asked)
 	}
 	const want = `/v1/projects/-/serviceAccounts/deploy@p.iam.gserviceaccount.com {"delegates":[` +
-		`"projects/-/serviceAccounts/a@p.iam.gserviceaccount.com","projects/-/serviceAccounts/b@p.iam.gserviceaccount.com"],` +
+		`"projects/-/serviceAccounts/a@p.iam.gserviceaccount.com",` +
+		`"projects/-/serviceAccounts/b@p.iam.gserviceaccount.com"],` +
 		`"lifetime":"3600s","scope":["` + scope + `"]}`
 	if asked[1] != want {
 		t.Errorf("asked by\n%s\nwant\n%s", asked[1], want)

@@ -81,7 +81,8 @@ func TestMissingValuesAreAskedForOnce(t *testing.T) {
 	}})
 	early, diags := g.Static(v)
 	values, more := g.Final(map[string]*Variable{"a": v})
-	if diags != nil || more != nil || asked != 1 || early != cty.StringVal("var.a\n  what?\n\n  Enter a value: ") || values["a"].Value != early ||
+	if diags != nil || more != nil || asked != 1 ||
+		early != cty.StringVal("var.a\n  what?\n\n  Enter a value: ") || values["a"].Value != early ||
 		values["a"].Source != FromPrompt {
 		t.Errorf("%v %v, asked %d times, %v", diags.Err(), more.Err(), asked, values)
 	}

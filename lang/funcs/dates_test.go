@@ -12,7 +12,8 @@ func TestDates(t *testing.T) {
 			`"2017-11-22T00:00:01Z"`},
 		"timecmp compares moments, not texts": {`timecmp("2020-01-01T00:00:00Z", "2020-01-01T01:00:00+01:00")`, `0`},
 		"timecmp says which is earlier": {
-			`[timecmp("2020-01-01T00:00:00Z", "2021-01-01T00:00:00Z"), timecmp("2021-01-01T00:00:00Z", "2020-01-01T00:00:00Z")]`, `[-1, 1]`},
+			`[timecmp("2020-01-01T00:00:00Z", "2021-01-01T00:00:00Z"), ` +
+				`timecmp("2021-01-01T00:00:00Z", "2020-01-01T00:00:00Z")]`, `[-1, 1]`},
 		"timecmp takes an hour of one digit": {`timecmp("2020-01-01T3:00:00Z", "2020-01-01T03:00:00Z")`, `0`},
 		"formatdate writes a timestamp in words": {`formatdate("EEEE, D MMM YYYY hh:mm ZZZ", "2020-01-02T03:04:05Z")`,
 			`"Thursday, 2 Jan 2020 03:04 UTC"`},

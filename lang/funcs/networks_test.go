@@ -25,7 +25,8 @@ func TestNetworks(t *testing.T) {
 			`tolist(["255.255.255.0/25", "255.255.255.128/25"])`},
 		"cidrsubnets of nothing": {`jsonencode(cidrsubnets("10.0.0.0/8"))`, `"[]"`},
 		"cidrcontains takes addresses and prefixes": {
-			`[cidrcontains("10.0.0.0/8", "10.1.2.3"), cidrcontains("10.0.0.0/8", "10.1.0.0/16"), cidrcontains("10.0.0.0/8", "10.0.0.0/7")]`, `[true, true, false]`},
+			`[cidrcontains("10.0.0.0/8", "10.1.2.3"), cidrcontains("10.0.0.0/8", "10.1.0.0/16"), ` +
+				`cidrcontains("10.0.0.0/8", "10.0.0.0/7")]`, `[true, true, false]`},
 		"cidrcontains knows IPv6": {`cidrcontains("fe80::/10", "fe80::1")`, `true`},
 	}.prove(t, funcs.Options{})
 	refused{

@@ -44,9 +44,12 @@ func TestTemplates(t *testing.T) {
 		"a file marks by all its variables": {
 			`issensitive(templatefile("greet.tftpl", {name = "a", other = secret}))`, `true`},
 		"a string marks by those that it shows": {
-			`[issensitive(templatestring("$${a}", {a = 1, b = secret})), issensitive(templatestring("$${b}", {a = 1, b = secret}))]`, `[false, true]`},
+			`[issensitive(templatestring("$${a}", {a = 1, b = secret})), ` +
+				`issensitive(templatestring("$${b}", {a = 1, b = secret}))]`, `[false, true]`},
 		"the mark of the path, the text or all variables": {
-			`[issensitive(templatefile(sensitive("greet.tftpl"), {name = 1})), issensitive(templatestring(sensitive("a"), {})), issensitive(templatestring("a", sensitive({})))]`, `[true, true, true]`},
+			`[issensitive(templatefile(sensitive("greet.tftpl"), {name = 1})), ` +
+				`issensitive(templatestring(sensitive("a"), {})), issensitive(templatestring("a", sensitive({})))]`,
+			`[true, true, true]`},
 		"a secret that is shown": {`templatefile("secret.tftpl", {a = "x", b = secret})`,
 			`sensitive("xhunter2")`},
 		"nesting takes as many levels as the template needs": {`templatefile("chain.tftpl", {n = 1024})`, `"end"`},

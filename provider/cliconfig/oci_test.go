@@ -47,7 +47,8 @@ oci_default_credentials {
 	}
 	c, diags = loadText(
 		t,
-		`{"oci_credentials":{"a.example/x":{"username":"me","password":"pw"}},"oci_default_credentials":{"discover_ambient_credentials":false}}`,
+		`{"oci_credentials":{"a.example/x":{"username":"me","password":"pw"}},`+
+			`"oci_default_credentials":{"discover_ambient_credentials":false}}`,
 		nil,
 	)
 	if len(diags) > 0 || len(c.OCI.Rules) != 1 || c.OCI.Rules[0].Prefix != "a.example/x" || !c.OCI.NoDiscovery {
@@ -81,10 +82,11 @@ func TestWhatIsWrongAboutOCIRegistriesIsSaid(t *testing.T) {
 		"oci_default_credentials {}\noci_default_credentials {}\n":                                                    "Duplicate oci_default_credentials block",
 		"oci_default_credentials {\n discover_ambient_credentials = false\n docker_style_config_files = [\"a\"]\n}\n": defaults,
 		"oci_default_credentials {\n docker_credentials_helper = \"a/b\"\n}\n":                                        defaults,
-		mirror("repository_template = \"a.b/${type}\""):                                                               template,
-		mirror("repository_template = \"a.b/${hostname}/${namespace}/${type}/${version}\""):                           template,
-		mirror("repository_template = \"a.b/${+}\""):                                                                  template,
-		mirror("repository_template = \"a.b/${namespace}/${type}\"\n include = [\"a.b/*/*\", \"c.d/*/*\"]"):           template,
+
+		mirror("repository_template = \"a.b/${type}\""):                                                     template,
+		mirror("repository_template = \"a.b/${hostname}/${namespace}/${type}/${version}\""):                 template,
+		mirror("repository_template = \"a.b/${+}\""):                                                        template,
+		mirror("repository_template = \"a.b/${namespace}/${type}\"\n include = [\"a.b/*/*\", \"c.d/*/*\"]"): template,
 	} {
 		_, diags := loadText(t, text, nil)
 		if len(diags) == 0 || diags[0].Severity != diag.Error || diags[0].Summary != want {

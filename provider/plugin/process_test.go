@@ -328,7 +328,8 @@ func TestReattachedProcessIsUsedAndLeftAlone(t *testing.T) {
 		}
 	}()
 	all, err := ParseReattach(
-		fmt.Sprintf(`{"example.com/test/thing":{"Protocol":"grpc","ProtocolVersion":6,"Pid":%d,"Test":true,"Addr":{"Network":"unix","String":%q}}}`,
+		fmt.Sprintf(`{"example.com/test/thing":{"Protocol":"grpc","ProtocolVersion":6,"Pid":%d,"Test":true,`+
+			`"Addr":{"Network":"unix","String":%q}}}`,
 			os.Getpid(), listener.Addr()))
 	if err != nil {
 		t.Fatal(err)
@@ -374,7 +375,8 @@ func TestReattachedProcessThatIsNotThereIsLost(t *testing.T) {
 
 func TestReattachValueIsReadOrRefused(t *testing.T) {
 	entry := func(version int, network string) string {
-		return fmt.Sprintf(`{"test/thing":{"Protocol":"grpc","ProtocolVersion":%d,"Pid":1,"Test":true,"Addr":{"Network":%q,"String":"x"}}}`, version, network)
+		return fmt.Sprintf(`{"test/thing":{"Protocol":"grpc","ProtocolVersion":%d,"Pid":1,"Test":true,`+
+			`"Addr":{"Network":%q,"String":"x"}}}`, version, network)
 	}
 	for claim, c := range map[string]struct {
 		text    string
@@ -427,7 +429,8 @@ func TestLinesOfPluginsGoToTheLogThatTheEnvironmentAsksFor(t *testing.T) {
 		})
 	}
 	out := &tail{}
-	h := NewHost(Options{Env: temporaryFiles(), Log: hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: out.writer()})})
+	h := NewHost(Options{Env: temporaryFiles(),
+		Log: hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: out.writer()})})
 	acquire(t, h, playing(t, "serve 6"), "", nil)
 	h.Close()
 	if !strings.Contains(out.text(), "this is a plugin that will serve 6") {

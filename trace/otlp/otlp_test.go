@@ -135,13 +135,15 @@ func TestTracesAreSwitchedOnByOneVariableAlone(t *testing.T) {
 		env  map[string]string
 		want bool
 	}{
-		"nothing":                 {nil, false},
-		"the exporter otlp":       {map[string]string{"OTEL_TRACES_EXPORTER": "otlp"}, true},
-		"none":                    {map[string]string{"OTEL_TRACES_EXPORTER": "none"}, false},
-		"another exporter":        {map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, false},
-		"an address":              {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}, false},
-		"a service name":          {map[string]string{"OTEL_SERVICE_NAME": "x"}, false},
-		"a parent":                {map[string]string{"TRACEPARENT": "00-" + strings.Repeat("1", 32) + "-1111111111111111-01"}, false},
+		"nothing":           {nil, false},
+		"the exporter otlp": {map[string]string{"OTEL_TRACES_EXPORTER": "otlp"}, true},
+		"none":              {map[string]string{"OTEL_TRACES_EXPORTER": "none"}, false},
+		"another exporter":  {map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, false},
+		"an address":        {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}, false},
+		"a service name":    {map[string]string{"OTEL_SERVICE_NAME": "x"}, false},
+		"a parent": {
+			map[string]string{"TRACEPARENT": "00-" + strings.Repeat("1", 32) + "-1111111111111111-01"}, false,
+		},
 		"otlp, and all is off":    {map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SDK_DISABLED": "True"}, false},
 		"otlp, and nothing's off": {map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SDK_DISABLED": "false"}, true},
 	} {

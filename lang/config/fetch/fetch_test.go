@@ -120,9 +120,10 @@ func TestWithoutANetworkOnlyLocalModulesAreInstalled(t *testing.T) {
 
 func TestWhatOpenTofuInstalledIsUsed(t *testing.T) {
 	base := write(t, map[string]string{
-		"main.tf":                          "module \"a\" {\n  source = \"acme/x/y\"\n  version = \"~> 1.0\"\n}",
-		".terraform/modules/a/main.tf":     `output "x" { value = 1 }`,
-		".terraform/modules/modules.json":  `{"Modules":[{"Key":"","Source":"","Dir":"."},{"Key":"a","Source":"registry.opentofu.org/acme/x/y","Version":"1.2.0","Dir":".terraform/modules/a"}]}`,
+		"main.tf":                      "module \"a\" {\n  source = \"acme/x/y\"\n  version = \"~> 1.0\"\n}",
+		".terraform/modules/a/main.tf": `output "x" { value = 1 }`,
+		".terraform/modules/modules.json": `{"Modules":[{"Key":"","Source":"","Dir":"."},{"Key":"a",` +
+			`"Source":"registry.opentofu.org/acme/x/y","Version":"1.2.0","Dir":".terraform/modules/a"}]}`,
 		".terraform/modules/stale/main.tf": ``,
 	})
 	r, diags := install(base, ".", Options{})

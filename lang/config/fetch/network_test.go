@@ -67,7 +67,8 @@ func TestARegistrysNewestAcceptableVersionIsRecordedAsOpenTofuDoes(t *testing.T)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if wanted := `{"Modules":[{"Key":"","Source":"","Dir":"."},{"Key":"a","Source":"example.com/acme/net/aws","Version":"` + want + `","Dir":".terraform/modules/a"},` +
+		if wanted := `{"Modules":[{"Key":"","Source":"","Dir":"."},{"Key":"a","Source":"example.com/acme/net/aws",` +
+			`"Version":"` + want + `","Dir":".terraform/modules/a"},` +
 			`{"Key":"a.inner","Source":"./sub","Dir":".terraform/modules/a/sub"}]}`; string(text) != wanted {
 			t.Errorf("manifest\n%s, want\n%s", text, wanted)
 		}
