@@ -42,8 +42,9 @@ func TestWhoHoldsAPermitIsToldToThoseWhoMaySeeTheRun(t *testing.T) {
 	recorder.Add(timeline.Vertex{Number: 3, Status: timeline.Done, Waits: []timeline.Wait{{Kind: timeline.ForPermit,
 		Name: "quota", To: 5}}})
 	watched(h, recorder, goOn)
-	h.Capacity.Has = []service.Limit{{Name: "quota", Slots: 2, Held: []service.Permit{{Run: "engine-run", Since: time.Now()},
-		{Run: "elsewhere"}}}}
+	h.Capacity.Has = []service.Limit{{Name: "quota", Slots: 2,
+		Held: []service.Permit{{Run: "engine-run", Since: time.Now()},
+			{Run: "elsewhere"}}}}
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	at := h.Stream().Now()
 	for h.Await(r.ID, record.Applying); ; {

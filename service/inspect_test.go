@@ -16,19 +16,22 @@ import (
 // stateOf returns a state of objects with a value each.
 func stateOf(serial int, values ...string) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, `{"version":4,"terraform_version":"1.12.6","serial":%d,"lineage":"l","outputs":{},"resources":[`, serial)
+	fmt.Fprintf(&b, `{"version":4,"terraform_version":"1.12.6","serial":%d,"lineage":"l","outputs":{},"resources":[`,
+		serial)
 	for i, v := range values {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, `{"mode":"managed","type":"fleet_vm","name":"o%d","instances":[{"attributes":{"v":%q,"key":"canary"}}]}`,
+		fmt.Fprintf(&b, `{"mode":"managed","type":"fleet_vm","name":"o%d",`+
+			`"instances":[{"attributes":{"v":%q,"key":"canary"}}]}`,
 			i, v)
 	}
 	return []byte(b.String() + "]}")
 }
 
 // put creates a version of a state.
-func put(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, serial int, values ...string) *record.StateVersion {
+func put(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, serial int,
+	values ...string) *record.StateVersion {
 	t.Helper()
 	if _, err := h.Lock(h.Admin, w.ID, ""); err != nil {
 		t.Fatal(err)

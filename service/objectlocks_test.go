@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// sharing is a workspace whose runs lock objects. Its applies begin, and end when the test says so, or with the service:
-// they do not hear of cancellations.
+// sharing is a workspace whose runs lock objects. Its applies begin, and end when the test says so, or with the
+// service: they do not hear of cancellations.
 type sharing struct {
 	*servicetest.Harness
 	t *testing.T

@@ -66,7 +66,8 @@ func TestAServiceThatWasRestoredGoesOnWithNoRun(t *testing.T) {
 		t.Error("the apply that was under way went on")
 	}
 	halt, err := h.Halted(h.Admin, "")
-	if err != nil || halt == nil || halt.By != service.ByRestore || !strings.Contains(halt.Reason, "restored from the backup") {
+	if err != nil || halt == nil || halt.By != service.ByRestore ||
+		!strings.Contains(halt.Reason, "restored from the backup") {
 		t.Fatalf("the halt is %+v, %v", halt, err)
 	}
 	next := run("behind", func(r *record.Run) { r.PlanOnly = true })

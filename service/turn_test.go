@@ -276,8 +276,8 @@ func TestWorkspacesTakeTurns(t *testing.T) {
 	}
 }
 
-// With -auto-approve a command line reads the run three times after the end of the plan's log, and shows neither the plan
-// nor an error if one of these reads says that the run has failed already.
+// With -auto-approve a command line reads the run three times after the end of the plan's log, and shows neither the
+// plan nor an error if one of these reads says that the run has failed already.
 func TestAnAutoAppliedRunOfACommandLineWaitsUntilItWasRead(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, try := range []struct {

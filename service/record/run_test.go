@@ -155,11 +155,13 @@ func TestRolesGrow(t *testing.T) {
 func TestNamesAreWhatTheAPIAllows(t *testing.T) {
 	long := strings.Repeat("a", 300)
 	for name, want := range map[string][3]bool{ // as a name, a tag, a key
-		"one": {true, true, true}, "One_2-x": {true, false, true}, "": {}, "-x": {false, false, true}, "_x": {false, false, true},
+		"one": {true, true, true}, "One_2-x": {true, false, true}, "": {},
+		"-x": {false, false, true}, "_x": {false, false, true},
 		"a:b": {false, true, false},
 		"1a":  {true, true, true}, "a b": {}, "a/b": {}, "\u00e4": {}, long: {}, "a\x00": {},
 	} {
-		if got := [3]bool{record.ValidName(name), record.ValidTag(name), record.ValidKey(name, record.CategoryTerraform)}; got != want {
+		got := [3]bool{record.ValidName(name), record.ValidTag(name), record.ValidKey(name, record.CategoryTerraform)}
+		if got != want {
 			t.Errorf("%q: %v", name, got)
 		}
 	}

@@ -48,7 +48,8 @@ var needed = map[string]struct{ attributes, relationships string }{
 
 // inside are the members of attributes that are objects.
 var inside = map[string]string{
-	"workspaces permissions": "can-queue-run, can-update, can-queue-apply, can-queue-destroy, can-force-delete, can-lock, " +
+	"workspaces permissions": "can-queue-run, can-update, can-queue-apply, can-queue-destroy, can-force-delete, " +
+		"can-lock, " +
 		"can-unlock, can-force-unlock, can-read-settings, can-update-variable, can-destroy",
 	"workspaces setting-overwrites": "execution-mode, agent-pool",
 	"runs actions":                  "is-cancelable, is-confirmable, is-discardable, is-force-cancelable",
@@ -128,15 +129,16 @@ func (d *document) check(t *testing.T, where string) {
 
 var momentForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$`)
 
-// times checks that all times are in the form that clients decode: in UTC, with the letter Z, or null. The empty text is
-// an error there.
+// times checks that all times are in the form that clients decode: in UTC, with the letter Z, or null. The empty text
+// is an error there.
 func times(t *testing.T, where string, of map[string]any) {
 	t.Helper()
 	for name, v := range of {
 		if more, ok := v.(map[string]any); ok {
 			times(t, where+", "+name, more)
 		}
-		if text, ok := v.(string); strings.HasSuffix(name, "-at") && (v != nil && !ok || ok && !momentForm.MatchString(text)) {
+		text, ok := v.(string)
+		if strings.HasSuffix(name, "-at") && (v != nil && !ok || ok && !momentForm.MatchString(text)) {
 			t.Errorf("%s: %s is %v", where, name, v)
 		}
 	}
@@ -286,7 +288,8 @@ func TestTheFormOfALogDependsOnTheClientAndTheWorkspace(t *testing.T) {
 		cv := s.NewConfiguration(must(t, of(s.Workspace(s.Admin, w.ID))), false)
 		q := must(t, of(http.NewRequestWithContext(s.ctx, http.MethodPost, s.server.URL+"/api/v2/runs",
 			strings.NewReader(fmt.Sprintf(`{"data":{"type":"runs","attributes":{},"relationships":{"workspace":{"data":{"type":`+
-				`"workspaces","id":%q}},"configuration-version":{"data":{"type":"configuration-versions","id":%q}}}}}`, w.ID, cv)))))
+				`"workspaces","id":%q}},"configuration-version":{"data":{"type":"configuration-versions","id":%q}}}}}`,
+				w.ID, cv)))))
 		q.Header.Set("Authorization", "Bearer "+s.Token)
 		if try.header {
 			q.Header.Set("X-Terraform-Integration", "cloud")

@@ -216,7 +216,9 @@ func TestSettingsOfMillipedesOwnAreAttributesOfAWorkspace(t *testing.T) {
 			t.Errorf("%s: %d: %s", attributes, status, text)
 		}
 	}
-	for _, wrong := range []string{`{"retention":{"runs":-1}}`, `{"retention":{"for":"x"}}`, `{"retention":{"for":"-1h"}}`} {
+	for _, wrong := range []string{
+		`{"retention":{"runs":-1}}`, `{"retention":{"for":"x"}}`, `{"retention":{"for":"-1h"}}`,
+	} {
 		if status, text = patch(wrong); status != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %d: %s", wrong, status, text)
 		}

@@ -126,7 +126,8 @@ func TestARunIsNotExecutedByForceBeforeOneInProgress(t *testing.T) {
 	first := s.NewRun(w, nil)
 	<-begun
 	second := s.NewRun(w, func(r *record.Run) { r.Message = "second" })
-	if err := s.client.Runs.ForceExecute(s.ctx, second.ID); err == nil || !strings.Contains(err.Error(), "cancel it first") {
+	err := s.client.Runs.ForceExecute(s.ctx, second.ID)
+	if err == nil || !strings.Contains(err.Error(), "cancel it first") {
 		t.Errorf("%v", err)
 	}
 	close(gone)
@@ -156,7 +157,8 @@ func TestTheResourcesOfAWorkspaceAreListed(t *testing.T) {
 	const bucket = `{"module":"module.media.module.store[0]","mode":"managed","type":"aws_s3_bucket","name":"this",` +
 		`"provider":"module.media.provider[\"registry.terraform.io/hashicorp/aws\"].west","instances":[` +
 		`{"index_key":"a","attributes":{"id":"x"}},{"index_key":"a","deposed":"0011","attributes":{"id":"y"}}]}`
-	const read = `{"mode":"data","type":"aws_ami","name":"this","provider":"provider[\"registry.terraform.io/hashicorp/aws\"]",` +
+	const read = `{"mode":"data","type":"aws_ami","name":"this",` +
+		`"provider":"provider[\"registry.terraform.io/hashicorp/aws\"]",` +
 		`"instances":[{"attributes":{}}]}`
 	thing := func(n string) string {
 		return `{"mode":"managed","type":"thing","name":"one","provider":"provider[\"example.org/acme/thing\"]",` +

@@ -17,8 +17,8 @@ import (
 
 // stateRequest is the document with which a command line begins to write a state.
 func stateRequest(serial int, lineage, state string, more string) string {
-	return fmt.Sprintf(`{"data":{"type":"state-versions","attributes":{"serial":%d,"lineage":%q,"md5":%q%s}}}`, serial, lineage,
-		service.Sum([]byte(state)), more)
+	return fmt.Sprintf(`{"data":{"type":"state-versions","attributes":{"serial":%d,"lineage":%q,"md5":%q%s}}}`,
+		serial, lineage, service.Sum([]byte(state)), more)
 }
 
 // What is refused here would otherwise overwrite the state of somebody else; what is accepted, a command line repeats
@@ -124,7 +124,8 @@ func TestAWorkspaceThatIsInUseIsNotDeletedSafely(t *testing.T) {
 		StateVersionCreateOptions: client.StateVersionCreateOptions{Serial: client.Int64(1), Lineage: client.String("a"),
 			MD5: client.String(service.Sum(state))}, RawState: state})))
 	must(t, of(s.client.Workspaces.Unlock(s.ctx, w.ID)))
-	if status, text := s.ask(http.MethodPost, "workspaces/"+w.ID+"/actions/safe-delete", ""); status != http.StatusConflict ||
+	status, text := s.ask(http.MethodPost, "workspaces/"+w.ID+"/actions/safe-delete", "")
+	if status != http.StatusConflict ||
 		strings.Contains(text, "locked") || strings.Contains(text, "being processed") {
 		t.Errorf("with resources: %d %s", status, text)
 	}
@@ -193,7 +194,8 @@ func TestRunsWaitInTheirOrder(t *testing.T) {
 		t.Errorf("%t, %+v", got.Locked, got.CurrentRun)
 	}
 	for _, r := range []*record.Run{first, second} {
-		if now := must(t, of(s.client.Runs.Read(s.ctx, r.ID))); now.Status != client.RunPending || !now.Actions.IsCancelable ||
+		now := must(t, of(s.client.Runs.Read(s.ctx, r.ID)))
+		if now.Status != client.RunPending || !now.Actions.IsCancelable ||
 			!now.Actions.IsDiscardable || now.Actions.IsConfirmable {
 			t.Errorf("%s is %s, %+v", r.Message, now.Status, now.Actions)
 		}
@@ -226,7 +228,8 @@ func TestWhatProgramsSendForNothingIsAccepted(t *testing.T) {
 		`"agent-pool-id":"","setting-overwrites":{"execution-mode":false,"agent-pool":false}`, `"terraform-version":"1.12.6"`,
 		`"terraform-version":"latest"`, `"working-directory":""`, `"vcs-repo":null`,
 	} {
-		status, text := s.ask(http.MethodPatch, "workspaces/"+w.ID, `{"data":{"type":"workspaces","attributes":{`+attributes+`}}}`)
+		status, text := s.ask(http.MethodPatch, "workspaces/"+w.ID,
+			`{"data":{"type":"workspaces","attributes":{`+attributes+`}}}`)
 		if status != http.StatusOK {
 			t.Errorf("%s: %d %s", attributes, status, text)
 		}
@@ -242,8 +245,9 @@ func TestWhatProgramsSendForNothingIsAccepted(t *testing.T) {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
 	}
-	status, text := s.ask(http.MethodPost, "organizations/acme/workspaces", `{"data":{"type":"workspaces","attributes":{"name":`+
-		`"two"},"relationships":{"tag-bindings":{"data":[{"type":"tag-bindings","attributes":{"key":"env","value":"prod"}}]}}}}`)
+	status, text := s.ask(http.MethodPost, "organizations/acme/workspaces", `{"data":{"type":"workspaces","attributes":`+
+		`{"name":"two"},"relationships":{"tag-bindings":{"data":`+
+		`[{"type":"tag-bindings","attributes":{"key":"env","value":"prod"}}]}}}}`)
 	if status != http.StatusCreated {
 		t.Fatalf("%d %s", status, text)
 	}
@@ -257,7 +261,8 @@ func TestWhatProgramsSendForNothingIsAccepted(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"one", "with space", "", "ünicode", "a/b"} {
-		if status, _ := s.ask(http.MethodPost, "organizations/acme/workspaces", `{"data":{"type":"workspaces","attributes":{"name":"`+
+		if status, _ := s.ask(http.MethodPost, "organizations/acme/workspaces", `{"data":{"type":"workspaces","attributes":`+
+			`{"name":"`+
 			name+`"}}}`); status != http.StatusUnprocessableEntity {
 			t.Errorf("the name %q: %d", name, status)
 		}
@@ -268,7 +273,8 @@ func TestWhatProgramsSendForNothingIsAccepted(t *testing.T) {
 			t.Errorf("the tag %q: %d", tag, status)
 		}
 	}
-	if status, text := s.ask(http.MethodPost, "runs", `{"data":{"type":"runs","relationships":{"workspace":{"data":{"type":`+
+	if status, text := s.ask(http.MethodPost, "runs", `{"data":{"type":"runs","relationships":`+
+		`{"workspace":{"data":{"type":`+
 		`"workspaces","id":"`+w.ID+`"}}}}}`); status != http.StatusUnprocessableEntity ||
 		!strings.Contains(text, "Configuration version is missing") {
 		t.Errorf("a run without a configuration: %d %s", status, text)

@@ -193,7 +193,8 @@ func TestAClientCarriesItsRunsOutItself(t *testing.T) {
 		t.Errorf("a second lock: %v", err)
 	}
 	state := []byte(`{"version":4,"terraform_version":"1.12.6","serial":1,"lineage":"l","outputs":{` +
-		`"list":{"value":["a"],"type":["list","string"]},"secret":{"value":"canary","type":"string","sensitive":true}},"resources":[]}`)
+		`"list":{"value":["a"],"type":["list","string"]},` +
+		`"secret":{"value":"canary","type":"string","sensitive":true}},"resources":[]}`)
 	v := must(t, of(s.client.StateVersions.Upload(s.ctx, w.ID, client.StateVersionUploadOptions{
 		StateVersionCreateOptions: client.StateVersionCreateOptions{
 			Serial: client.Int64(1), Lineage: client.String("l"), MD5: client.String(fmt.Sprintf("%x", md5.Sum(state))),

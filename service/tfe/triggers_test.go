@@ -60,7 +60,9 @@ func TestRunTriggersAreListedAndLeadNowhereBack(t *testing.T) {
 		t.Error("a repeated request made another trigger")
 	}
 	must(t, of(create(c.ID, b.ID)))
-	for what, pair := range map[string][2]string{"itself": {a.ID, a.ID}, "a circle": {a.ID, c.ID}, "nothing": {a.ID, "ws-none"}} {
+	for what, pair := range map[string][2]string{
+		"itself": {a.ID, a.ID}, "a cycle": {a.ID, c.ID}, "nothing": {a.ID, "ws-none"},
+	} {
 		if _, err := create(pair[0], pair[1]); err == nil {
 			t.Errorf("%s was accepted", what)
 		}
@@ -70,7 +72,9 @@ func TestRunTriggersAreListedAndLeadNowhereBack(t *testing.T) {
 	if got.SourceableName != "a" || got.WorkspaceName != "b" || got.Sourceable.Name != "a" || got.CreatedAt.IsZero() {
 		t.Errorf("%+v", got)
 	}
-	for direction, want := range map[client.RunTriggerFilterOp]string{client.RunTriggerInbound: "a", client.RunTriggerOutbound: "b"} {
+	for direction, want := range map[client.RunTriggerFilterOp]string{
+		client.RunTriggerInbound: "a", client.RunTriggerOutbound: "b",
+	} {
 		all := must(t, of(s.client.RunTriggers.List(s.ctx, b.ID, &client.RunTriggerListOptions{RunTriggerType: direction})))
 		if len(all.Items) != 1 || all.TotalCount != 1 || all.Items[0].SourceableName != want {
 			t.Errorf("%s: %+v", direction, all.Items)

@@ -37,7 +37,8 @@ func TestADoubtIsResolvedOnItsPage(t *testing.T) {
 	}
 	word.Set("id", " vm-1 ")
 	if code, _, text := b.post(page, word); code != http.StatusOK || !strings.Contains(text, "fleet_vm.a is resolved") ||
-		!strings.Contains(text, "No operation is in doubt.") || told != (service.Resolution{Address: "fleet_vm.a", ID: "vm-1"}) {
+		!strings.Contains(text, "No operation is in doubt.") ||
+		told != (service.Resolution{Address: "fleet_vm.a", ID: "vm-1"}) {
 		t.Errorf("%d, %+v: %s", code, told, text)
 	}
 }
