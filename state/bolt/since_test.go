@@ -20,7 +20,8 @@ func TestWhatHasChangedIsToldWithoutReadingWhatHasNot(t *testing.T) {
 	defer s.Close()
 	set := func(n int, text string) state.Change {
 		return state.SetObject{
-			Addr:     addr.Resource{Mode: addr.Managed, Type: "t", Name: fmt.Sprint("n", n)}.Absolute(addr.RootInstance).Instance(addr.NoKey),
+			Addr: addr.Resource{Mode: addr.Managed, Type: "t", Name: fmt.Sprint("n", n)}.
+				Absolute(addr.RootInstance).Instance(addr.NoKey),
 			Provider: addr.ProviderInstance{Provider: addr.DefaultProvider("t")},
 			Object:   &state.Object{Status: state.Ready, Attrs: []byte(text)},
 		}

@@ -30,7 +30,8 @@ method "aes_gcm" "m" {
 }
 method "unencrypted" "u" {}
 `
-	stateText = `{"version":4,"terraform_version":"1.12.6","serial":3,"lineage":"l","outputs":{"o":{"value":"s3cret","type":"string"}}}`
+	stateText = `{"version":4,"terraform_version":"1.12.6","serial":3,"lineage":"l",` +
+		`"outputs":{"o":{"value":"s3cret","type":"string"}}}`
 )
 
 func block(t *testing.T, text string) hcl.Body {

@@ -65,7 +65,8 @@ func TestTheLockInfoIsThatOfOpenTofu(t *testing.T) {
 	lock(t, b, "default", journal.LockInfo{ID: "1", Operation: "apply", Info: "i", Who: "me@here", Version: "1.12.6"})
 	data, err := os.ReadFile(filepath.Join(dir, ".terraform.tfstate.lock.info"))
 	ok(t, err)
-	is(t, string(data), `{"ID":"1","Operation":"apply","Info":"i","Who":"me@here","Version":"1.12.6","Created":"2026-01-02T03:04:05.000000006Z","Path":"terraform.tfstate"}`)
+	is(t, string(data), `{"ID":"1","Operation":"apply","Info":"i","Who":"me@here","Version":"1.12.6",`+
+		`"Created":"2026-01-02T03:04:05.000000006Z","Path":"terraform.tfstate"}`)
 }
 
 func TestTheContentOfBeforeIsBackedUpOnceForACommand(t *testing.T) {

@@ -142,7 +142,8 @@ func TestARemovedSnapshotEmptiesTheStateAndSaysHowToGetItBack(t *testing.T) {
 	w.push()
 	before := w.load()
 	ok(t, w.b.Write(t.Context(), ws, nil))
-	is(t, w.pull(), `inmem:default was removed, so nothing is taken to exist any more. The state of before had one instance and is kept: "coordinator state restore 1" brings it back.`)
+	is(t, w.pull(), `inmem:default was removed, so nothing is taken to exist any more. The state of before had one `+
+		`instance and is kept: "coordinator state restore 1" brings it back.`)
 	is(t, w.load().IsEmpty(), true)
 	is(t, w.pull(), "")
 	kept, err := w.store.LoadVersion(t.Context(), ws, before.Serial)

@@ -160,7 +160,8 @@ func TestInstancesOfOneResourceShareTheirDependencies(t *testing.T) {
 func TestWhatIsNoStateIsRefused(t *testing.T) {
 	v4 := func(rest string) string { return `{"version":4,"terraform_version":"1.0.0",` + rest + `}` }
 	resource := func(instances string) string {
-		return v4(`"resources":[{"mode":"managed","type":"a","name":"b","provider":"provider[\"registry.opentofu.org/hashicorp/a\"]","instances":[` + instances + `]}]`)
+		return v4(`"resources":[{"mode":"managed","type":"a","name":"b",` +
+			`"provider":"provider[\"registry.opentofu.org/hashicorp/a\"]","instances":[` + instances + `]}]`)
 	}
 	for claim, c := range map[string]struct{ text, summary, detail string }{
 		"binary":       {"tfstate\x00", "Unsupported state file format", "0.6.16"},

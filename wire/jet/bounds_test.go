@@ -54,7 +54,8 @@ func TestAPoolThatFloodsItsStreamsLeavesOthersTheirRoom(t *testing.T) {
 	for name, cfg := range map[string]jetstream.StreamConfig{ // with bounds that are reached soon
 		"result.eu.nobody.run.a%d": {Name: "RESULTS-eu", Subjects: []string{"result.eu.>"}, MaxBytes: 4 << 20,
 			Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew},
-		"claim.eu.run.a%d": {Name: "CLAIMS-eu", Subjects: []string{"claim.eu.>", "done.eu.*"}, MaxBytes: 1 << 20, DenyDelete: true,
+		"claim.eu.run.a%d": {
+			Name: "CLAIMS-eu", Subjects: []string{"claim.eu.>", "done.eu.*"}, MaxBytes: 1 << 20, DenyDelete: true,
 			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true},
 	} {
 		must(js(c).CreateStream(ctx, cfg))(t)

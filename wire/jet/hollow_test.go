@@ -125,8 +125,8 @@ func TestABlobIsPublishedAgainWhenItsAcknowledgmentIsLate(t *testing.T) {
 	}
 }
 
-// A batch of parts had to arrive within the time-out as a whole: a line with less than 0.8 MB/s could not fetch provider
-// packages at all, and a busy server failed a run.
+// A batch of parts had to arrive within the time-out as a whole: a line with less than 0.8 MB/s could not fetch
+// provider packages at all, and a busy server failed a run.
 func TestABlobIsReadOnWhereTheLineWasSlow(t *testing.T) {
 	c, hold, direct := slow(t)
 	data := bytes.Repeat([]byte("x"), 6<<20)

@@ -29,7 +29,8 @@ func TestTheEndOfARunCostsTheSameAfterManyRuns(t *testing.T) {
 		sum := sha256.Sum256(data)
 		name := hex.EncodeToString(sum[:])
 		_, err := c.Claim(ctx, ref, wire.Claim{Nonce: "n"})
-		if err := errors.Join(err, c.PutBlob(ctx, name, data), c.NameBlob(ctx, wire.SpillName(ref.Run, name), name)); err != nil {
+		err = errors.Join(err, c.PutBlob(ctx, name, data), c.NameBlob(ctx, wire.SpillName(ref.Run, name), name))
+		if err != nil {
 			t.Fatal(err)
 		}
 		before := js.Conn().Stats().OutMsgs + js.Conn().Stats().InMsgs

@@ -186,7 +186,8 @@ func TestAnswersToAnApply(t *testing.T) {
 		},
 		"another value than the planned one": {
 			task: create(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", "x", "size", "big")},
-			want:   []string{`Provider produced inconsistent result after apply | produced an unexpected new value for test_thing.a.name: was cty.StringVal("a"), but now cty.StringVal("x")`},
+			want: []string{`Provider produced inconsistent result after apply | produced an unexpected new value for ` +
+				`test_thing.a.name: was cty.StringVal("a"), but now cty.StringVal("x")`},
 			object: obj("id", "i-1", "name", "x", "size", "big"), tainted: true,
 		},
 		"another value than the planned one, from a legacy provider": {
@@ -325,13 +326,15 @@ func TestTheFinalPlanMustKeepWhatWasApproved(t *testing.T) {
 				return task
 			}(),
 			fake: answering(provider.PlanResponse{Planned: obj("id", "i-8", "name", "a", "size", unknown)}),
-			want: []string{`Provider produced inconsistent final plan | test_thing.a.id: was cty.StringVal("i-7"), but now cty.StringVal("i-8")`},
+			want: []string{`Provider produced inconsistent final plan | test_thing.a.id: was cty.StringVal("i-7"), ` +
+				`but now cty.StringVal("i-8")`},
 		},
 		"an update has become a replacement": {
 			task: update(),
 			fake: answering(provider.PlanResponse{Planned: obj("id", "i-1", "name", "b", "size", "big"),
 				RequiresReplace: []cty.Path{cty.GetAttrPath("name")}}),
-			want: []string{`Provider produced inconsistent final plan | provider "example.com/acme/test" changed it from update to delete-create`},
+			want: []string{`Provider produced inconsistent final plan | provider "example.com/acme/test" changed it from ` +
+				`update to delete-create`},
 		},
 		"a sensitive value differs": {
 			task: func() *wire.ApplyTask {

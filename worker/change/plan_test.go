@@ -204,7 +204,8 @@ func TestAPlannedDeletionIsShownToProvidersThatWantToSeeIt(t *testing.T) {
 		"one that does not is not asked": {capable: false, private: "old private", calls: []string{"upgrade 3"}},
 		"a planned object is unlawful": {
 			capable: true, answer: obj("id", "i-1"), calls: []string{"upgrade 3", "plan"},
-			want: []string{`Provider produced invalid plan | test_thing.a, provider "provider[\"example.com/acme/test\"]" planned an object`},
+			want: []string{`Provider produced invalid plan | test_thing.a, provider "provider[\"example.com/acme/test\"]" ` +
+				`planned an object`},
 		},
 	} {
 		t.Run(claim, func(t *testing.T) {
@@ -252,7 +253,8 @@ func TestUnlawfulPlansAreRejected(t *testing.T) {
 	}{
 		"another value than the configured one": {
 			config: obj("name", "a"), answer: provider.PlanResponse{Planned: obj("id", unknown, "name", "x")},
-			want: []string{`Provider produced invalid plan | provider[\"example.com/acme/test\"]" planned an invalid value for test_thing.a.name: `},
+			want: []string{`Provider produced invalid plan | provider[\"example.com/acme/test\"]" planned an invalid value ` +
+				`for test_thing.a.name: `},
 		},
 		"a value for what is neither configured nor computed": {
 			config: obj(), answer: provider.PlanResponse{Planned: obj("id", unknown, "name", "x")},

@@ -67,7 +67,8 @@ func TestDroppingAttributesKeepsEveryDigitOfTheOthers(t *testing.T) {
 	ty := cty.Object(map[string]cty.Type{"n": cty.Number,
 		"l": cty.List(cty.Object(map[string]cty.Type{"a": cty.String})), "any": cty.DynamicPseudoType})
 	got := withoutRemoved([]byte(
-		`{"n":7227701560655103598,"x":1,"l":[{"a":"1","b":"2"}],"any":{"value":{"b":1},"type":["object",{"b":"number"}]}}`), ty)
+		`{"n":7227701560655103598,"x":1,"l":[{"a":"1","b":"2"}],`+
+			`"any":{"value":{"b":1},"type":["object",{"b":"number"}]}}`), ty)
 	want := `{"any":{"type":["object",{"b":"number"}],"value":{"b":1}},"l":[{"a":"1"}],"n":7227701560655103598}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)

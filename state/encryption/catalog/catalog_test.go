@@ -32,7 +32,8 @@ import (
 	"github.com/millipede-iac/millipede/test/clouds/vault"
 )
 
-const stateText = `{"version":4,"terraform_version":"1.12.6","serial":3,"lineage":"l","outputs":{"o":{"value":"s3cret","type":"string"}}}`
+const stateText = `{"version":4,"terraform_version":"1.12.6","serial":3,"lineage":"l",` +
+	`"outputs":{"o":{"value":"s3cret","type":"string"}}}`
 
 // world has the key services, and the environment for using them.
 type world struct {

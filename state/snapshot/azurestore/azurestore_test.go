@@ -109,7 +109,8 @@ func TestWhatIsStoredIsWhatOpenTofuStores(t *testing.T) {
 	text, err := base64.StdEncoding.DecodeString(blob.Meta["terraformlockid"])
 	ok(t, err)
 	is(t, string(text), `{"ID":"`+id+`","Operation":"OperationTypeApply","Info":"","Who":"me@here","Version":"1.12.6",`+
-		`"Created":"2026-11-22T04:54:54.319205105Z","Path":"https://statesaccount.blob.core.windows.net/states/p%2Fq.tfstate"}`)
+		`"Created":"2026-11-22T04:54:54.319205105Z",`+
+		`"Path":"https://statesaccount.blob.core.windows.net/states/p%2Fq.tfstate"}`)
 	ok(t, b.Write(ctx, "default", []byte("{ }\n")))
 	blob, _ = s.Blob("states", name)
 	is(t, string(blob.Data), "{ }\n")

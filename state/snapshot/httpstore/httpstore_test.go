@@ -130,7 +130,8 @@ func TestTheRequestsAreThoseOfTheProtocol(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"ID":"1","Operation":"OperationTypeApply","Info":"","Who":"me@here","Version":"1.12.6","Created":"2026-11-22T04:54:54.319205105Z","Path":""}`
+	want := `{"ID":"1","Operation":"OperationTypeApply","Info":"","Who":"me@here","Version":"1.12.6",` +
+		`"Created":"2026-11-22T04:54:54.319205105Z","Path":""}`
 	if string(s.lock) != want {
 		t.Errorf("the lock is %s, want %s", s.lock, want)
 	}

@@ -279,7 +279,8 @@ func TestCredentialsAreFoundInEachPlace(t *testing.T) {
 	}
 	byToken := write("token.yaml", config("{token: "+kubernetes.Token+"}"))
 	byFile := write("file.yaml", config("{tokenFile: token}"))
-	byBoth := write("both.yaml", config("{token: wrong, tokenFile: token}")) // the file wins, as in Kubernetes' own library
+	// The file takes precedence, as in Kubernetes' own library.
+	byBoth := write("both.yaml", config("{token: wrong, tokenFile: token}"))
 	byName := write("name.yaml", config("{username: "+kubernetes.Username+", password: "+kubernetes.Password+"}"))
 	byExec := write("exec.yaml", config("{exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, args: [-c, "+
 		"'echo \"$ANSWER\"'], env: [{name: ANSWER, value: '"+answer+"'}]}}"))

@@ -105,7 +105,8 @@ func TestTheBackendOverARealServer(t *testing.T) {
 		lock := acquire(t, b, "default") // it has no row yet
 		var count int
 		err := b.db.QueryRowContext(t.Context(),
-			"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 4294967295 AND objid = 497783868").Scan(&count)
+			"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 4294967295 "+
+				"AND objid = 497783868").Scan(&count)
 		if err != nil || count != 1 {
 			t.Errorf("%d such locks: %v", count, err)
 		}
