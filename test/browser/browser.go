@@ -186,7 +186,8 @@ func (s *Site) text() string {
 	var text string
 	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
 	defer cancel()
-	if err := chromedp.Run(ctx, chromedp.Evaluate(`location.pathname + ": " + document.body.innerText`, &text)); err != nil {
+	err := chromedp.Run(ctx, chromedp.Evaluate(`location.pathname + ": " + document.body.innerText`, &text))
+	if err != nil {
 		return err.Error()
 	}
 	return text

@@ -56,8 +56,9 @@ func newEstate(s *Site) *estate {
 func network() []object {
 	var all []object
 	add := func(o object) int { all = append(all, o); return len(all) - 1 }
-	vpc := add(object{typ: "fleet_network", name: "main", action: "update", attributes: map[string]any{"cidr": "10.0.0.0/8",
-		"name": "main"}})
+	vpc := add(object{typ: "fleet_network", name: "main", action: "update",
+		attributes: map[string]any{"cidr": "10.0.0.0/8",
+			"name": "main"}})
 	for i := range 4 {
 		zone := add(object{module: fmt.Sprintf("module.zone[%d]", i), typ: "fleet_subnet", name: "a", action: "create",
 			attributes: map[string]any{"zone": i, "tags": map[string]any{"team": "core"}}, after: []int{vpc}})
@@ -130,7 +131,8 @@ func (e *estate) apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 	e.mu.Unlock()
 	now := func() int64 { return time.Since(begun).Milliseconds() }
 	for i := range objects {
-		recorder.Add(timeline.Vertex{Number: i, Module: objects[i].module, Address: objects[i].address(), Type: objects[i].typ,
+		recorder.Add(timeline.Vertex{
+			Number: i, Module: objects[i].module, Address: objects[i].address(), Type: objects[i].typ,
 			Action: objects[i].action, After: objects[i].after, Status: timeline.Waiting, Ready: timeline.None,
 			Started: timeline.None, Ended: timeline.None})
 	}
@@ -140,7 +142,9 @@ func (e *estate) apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 	for i := range objects {
 		o := &objects[i]
 		if failed && o.action == "create" && o.fails == "" && i%5 == 3 {
-			recorder.Update(i, func(v *timeline.Vertex) { v.Status, v.Because = timeline.Skipped, "module.zone[0].fleet_vm.node1" })
+			recorder.Update(i, func(v *timeline.Vertex) {
+				v.Status, v.Because = timeline.Skipped, "module.zone[0].fleet_vm.node1"
+			})
 			continue
 		}
 		ready := now()

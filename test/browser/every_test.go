@@ -36,7 +36,8 @@ func full(s *Site) (paths []string, run *record.Run) {
 	close(e.steps)
 	w := s.NewWorkspace("network")
 	s.Capacity.All = []service.Worker{{Name: e.worker, Pool: "default", Slots: 4, Running: 1, Trouble: script}}
-	s.Capacity.Has = []service.Limit{{Name: "default", Slots: 10, Held: []service.Permit{{Run: script, Since: time.Now()}}},
+	s.Capacity.Has = []service.Limit{
+		{Name: "default", Slots: 10, Held: []service.Permit{{Run: script, Since: time.Now()}}},
 		{Name: "quota", Slots: 2}, {Name: "pool/default", Slots: 4, Sized: true}}
 	description, value, secret, sensitive := script, script, "canary-of-variable", true
 	key, hidden := "shown", "hidden"
@@ -297,7 +298,8 @@ func TestTheRestIsShownAndChanged(t *testing.T) {
 	s := Open(t)
 	e := newEstate(s)
 	e.objects = network()
-	s.Capacity.All = []service.Worker{{Name: "worker-1", Pool: "default", Host: "build-7", Slots: 8, Running: 3, Version: "0.1.0"},
+	s.Capacity.All = []service.Worker{
+		{Name: "worker-1", Pool: "default", Host: "build-7", Slots: 8, Running: 3, Version: "0.1.0"},
 		{Name: "worker-2", Pool: "eu", Host: "eu-1", Slots: 4, Running: 4, Version: "0.1.0"}}
 	w := s.NewWorkspace("network")
 	run := s.NewRun(w, func(r *record.Run) { r.Message, r.AutoApply = "four zones", true })

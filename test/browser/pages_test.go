@@ -154,6 +154,7 @@ func TestAStateIsLookedAtComparedAndRestored(t *testing.T) {
 	s.shows("revision")
 	s.screenshot("difference", 1100, 600)
 	s.open("/app/acme/network/versions")
-	s.do(chromedp.Click(`tbody tr:nth-child(3) details summary`, chromedp.ByQuery), chromedp.Click(`tbody tr:nth-child(3) details button`, chromedp.ByQuery))
+	s.do(chromedp.Click(`tbody tr:nth-child(3) details summary`, chromedp.ByQuery),
+		chromedp.Click(`tbody tr:nth-child(3) details button`, chromedp.ByQuery))
 	s.shows("The content of serial 1 is current again, with serial 4.")
 }

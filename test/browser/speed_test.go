@@ -35,7 +35,9 @@ type busyRun struct {
 func (b *busyRun) apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
 	begun := time.Now().Add(-time.Hour)
 	now := func() int64 { return time.Since(begun).Milliseconds() }
-	b.recorder = timeline.NewRecorder(timeline.Head{Run: "BUSY", Command: "apply", Begun: begun.UnixMilli(), Ended: timeline.None})
+	b.recorder = timeline.NewRecorder(timeline.Head{
+		Run: "BUSY", Command: "apply", Begun: begun.UnixMilli(), Ended: timeline.None,
+	})
 	const slots = 100
 	for i := range b.n {
 		module := fmt.Sprintf("module.zone[%d]", i/1000)
@@ -308,7 +310,8 @@ func TestAFrameOfALargeRunCostsAsMuchAsHasChanged(t *testing.T) {
 		value[bool](s, counting)
 		for _, view := range []string{"graph", "gantt"} {
 			s.do(chromedp.Click("#picture-tab-"+view, chromedp.ByQuery))
-			s.until("it is not drawn", fmt.Sprintf(`document.querySelector("[data-picture]").picture.%s.surface.drawn > 0`, view))
+			s.until("it is not drawn",
+				fmt.Sprintf(`document.querySelector("[data-picture]").picture.%s.surface.drawn > 0`, view))
 			frame := fmt.Sprintf("frame(%q)", view)
 			value[cost](s, frame) // the first one makes what the others keep up to date
 			var most cost

@@ -451,9 +451,11 @@ resource "legacy_item" "b" { name = "b" }
 	}
 	state := `{"version": 4, "terraform_version": "1.8.0", "serial": 1, "lineage": "l", "outputs": {}, "resources": [` +
 		instance("fleet_moved", "a", "fleet",
-			`{"title": "a", "size": "small", "id": "a-1", "ip": "10.0.0.1", "region": "global", "serial": 5, "revision": 1}`) + "," +
+			`{"title": "a", "size": "small", "id": "a-1", "ip": "10.0.0.1", "region": "global", `+
+				`"serial": 5, "revision": 1}`) + "," +
 		instance("legacy_item", "b", "legacy",
-			`{"title": "b", "size": "small", "id": "b-1", "region": "legacy-1", "enabled": true, "kind": "plain", "revision": 1}`) + `]}`
+			`{"title": "b", "size": "small", "id": "b-1", "region": "legacy-1", "enabled": true, `+
+				`"kind": "plain", "revision": 1}`) + `]}`
 	if err := os.WriteFile(w.path("terraform.tfstate"), []byte(state), 0o600); err != nil {
 		t.Fatal(err)
 	}

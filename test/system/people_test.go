@@ -25,7 +25,7 @@ var (
 	peopleCount   = flag.Int("people", 4, "how many people use one service at once")
 	peopleSpaces  = flag.Int("workspaces", 6, "how many workspaces they share")
 	peopleActions = flag.Int("actions", 10, "how many actions each person performs, unless -lasting is set")
-	peopleTime    = flag.Duration("lasting", 0, "how long the test runs; 0 means until all have performed -actions actions")
+	peopleTime    = flag.Duration("lasting", 0, "how long the test runs; 0 means until all -actions are performed")
 )
 
 // shared is a configuration with an object for each person. Each run targets the object of one person.

@@ -104,7 +104,7 @@ func TestARunWaitsForTheOperationsOfARunThatWasCancelledByForce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !site.Over(now.Status) {
-			_ = v.Client.Runs.ForceCancel(t.Context(), left.ID, client.RunForceCancelOptions{}) // fails at first: it is too early
+			_ = v.Client.Runs.ForceCancel(t.Context(), left.ID, client.RunForceCancelOptions{}) // at first it is too early
 			return false
 		}
 		return s.Finished("create") == 0

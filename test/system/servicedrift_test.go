@@ -145,9 +145,9 @@ resource "fleet_machine" "b" {
 		found = driftOf(t, v, w)
 		return found.Ended != ""
 	})
-	if got, want := fmt.Sprintf("%+v", found.Drifted), "[{Address:fleet_machine.a[11] Gone:false Attributes:[ip]} "+
-		"{Address:fleet_machine.a[2] Gone:false Attributes:[ip]} {Address:fleet_machine.a[5] Gone:true Attributes:[]}]"; got !=
-		want || found.Failure != "" {
+	const want = "[{Address:fleet_machine.a[11] Gone:false Attributes:[ip]} " +
+		"{Address:fleet_machine.a[2] Gone:false Attributes:[ip]} {Address:fleet_machine.a[5] Gone:true Attributes:[]}]"
+	if got := fmt.Sprintf("%+v", found.Drifted); got != want || found.Failure != "" {
 		t.Errorf("the drift is %s, not %s; %s", got, want, found.Failure)
 	}
 	if n := s.Most("-ops=read"); n > 1 {
