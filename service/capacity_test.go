@@ -56,7 +56,7 @@ func TestWhoHoldsAPermitIsToldToThoseWhoMaySeeTheRun(t *testing.T) {
 		if held[0].Of != nil && held[0].Of.ID == r.ID && held[1].Of == nil {
 			if len(queued) != 1 || queued[0].Of.ID != r.ID || queued[0].Operations != 2 ||
 				!queued[0].Since.Equal(begun.Add(500*time.Millisecond)) {
-				t.Errorf("the operations that wait are %+v", queued)
+				t.Errorf("the waiting operations are %+v", queued)
 			}
 			break
 		}
@@ -76,10 +76,10 @@ func TestWhoHoldsAPermitIsToldToThoseWhoMaySeeTheRun(t *testing.T) {
 	}
 	limits, err := h.Limits(t.Context(), h.Actor(token))
 	if err != nil || limits[0].Held[0].Of != nil || len(limits[0].Queued) > 0 {
-		t.Errorf("somebody without rights is told %+v, %v", limits, err)
+		t.Errorf("somebody without permissions reads the limits: %+v, %v", limits, err)
 	}
 	if err := h.ResizeLimit(t.Context(), h.Actor(token), "quota", 5); !errors.Is(err, service.ErrForbidden) {
-		t.Errorf("somebody without rights changes a limit: %v", err)
+		t.Errorf("somebody without permissions changes a limit: %v", err)
 	}
 	if err := h.ResizeLimit(t.Context(), h.Admin, "quota", 0); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("a limit without permits: %v", err)
@@ -126,7 +126,7 @@ func TestTheTimelineOfAPhaseIsFollowedAndKept(t *testing.T) {
 	}
 	recorder.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Ended, h.Outcome = 5, "failed" })
 	if _, over, err := reader.Next(t.Context(), c.Cursor); err != nil || !over {
-		t.Errorf("the end: %t, %v", over, err)
+		t.Errorf("the end of the timeline: %t, %v", over, err)
 	}
 	close(goOn)
 	h.Await(r.ID, record.Applied)
@@ -145,7 +145,7 @@ func TestTheTimelineOfAPhaseIsFollowedAndKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.TrimSpace(kept.String()) != strings.TrimSpace(now.String()) {
-			t.Errorf("the piece %d was kept as\n%.500s\nand was\n%.500s", piece, &kept, &now)
+			t.Errorf("the piece %d was stored as\n%.500s\nbut was sent as\n%.500s", piece, &kept, &now)
 		}
 	}
 }

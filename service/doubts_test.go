@@ -29,8 +29,8 @@ func doubting(t *testing.T, h *servicetest.Harness) (*service.WorkspaceView, *re
 	return w, r
 }
 
-// Only the doubts of a workspace's last run were shown, if a person had left it: those of a run that had ended by
-// itself, and those that had made a plan fail, were not shown anywhere.
+// Doubts were shown only if they were those of a workspace's last run and somebody had canceled that run by force.
+// Those of a run that had ended by itself, and those that had made a plan fail, were not shown anywhere.
 func TestDoubtsStayUntilTheyAreResolved(t *testing.T) {
 	h := servicetest.New(t)
 	w, r := doubting(t, h)
@@ -54,7 +54,7 @@ func TestDoubtsStayUntilTheyAreResolved(t *testing.T) {
 	}
 	if err := h.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
 		service.ErrConflict) {
-		t.Errorf("a second time: %v", err)
+		t.Errorf("resolving the doubt a second time: %v", err)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestOnlyWhoMayApplyResolvesADoubt(t *testing.T) {
 	for _, want := range []string{"the-write doubt.resolve done", "the-write doubt.resolved done",
 		"the-plan doubt.resolve refused: "} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the audit log does not have %q:\n%s", want, text)
+			t.Errorf("the audit log does not contain %q:\n%s", want, text)
 		}
 	}
 }
@@ -116,15 +116,15 @@ func TestAWorkspaceIsLockedWhileADoubtIsResolvedAndNoLonger(t *testing.T) {
 		t.Errorf("%+v, %v", wait, err)
 	}
 	if _, err := h.ForceUnlock(h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
-		t.Errorf("it was unlocked: %v", err)
+		t.Errorf("the workspace could be unlocked: %v", err)
 	}
 	if err := h.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
 		service.ErrConflict) {
-		t.Errorf("another one at the same time: %v", err)
+		t.Errorf("another resolution at the same time: %v", err)
 	}
 	h.End()
 	if err := <-ended; !errors.Is(err, service.ErrConflict) {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the resolution ended with %v", err)
 	}
 	h.Start()
 	h.Await(next.ID, record.Planned)
@@ -156,7 +156,7 @@ func TestReceiversHearOnceThatOperationsAreInDoubt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if due, _, err := h.DueNotifications(func(string) bool { return false }); err != nil || len(due) != 0 {
-		t.Errorf("they hear of it again: %+v, %v", due, err)
+		t.Errorf("the same notification is due again: %+v, %v", due, err)
 	}
 }
 

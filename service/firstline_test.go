@@ -10,9 +10,9 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// A client that followed a waiting run was woken by its status, which changes before the log is begun, found no log,
-// and waited for the next status: the plan's end. Other waiting clients were woken as well, by each change of every
-// run.
+// A client that followed the log of a waiting run was woken by the change of the run's status, which precedes the
+// creation of the log. It found no log, and waited for the next change of the status, at the end of the plan. Besides,
+// each change of any run woke all waiting clients.
 func TestTheLogOfAPlanIsReadWhileItGoesOn(t *testing.T) {
 	h := servicetest.New(t)
 	read := make(chan struct{})
@@ -45,12 +45,12 @@ func TestTheLogOfAPlanIsReadWhileItGoesOn(t *testing.T) {
 	close(read)
 	h.Await(r.ID, record.PlannedAndFinished)
 	if text, err := h.Log(t.Context(), h.LogAddress(&r.Apply), 0, 1000); len(text) > 0 || err != nil {
-		t.Errorf("of an apply that never comes there is %q, %v", text, err)
+		t.Errorf("the log of an apply that never began is %q, %v", text, err)
 	}
 }
 
-// The log of a plan was begun with the plan: whoever followed a run that waited for its turn saw nothing until other
-// plans had ended, and after a restart of the service the log of a waiting plan was taken for complete.
+// The log of a plan was created when the plan began. A client that followed a run that waited for its turn saw nothing
+// until other plans had ended, and after a restart of the service it took the log of a waiting plan for complete.
 func TestTheLogOfAPlanThatWaitsForItsTurnIsThereAtOnce(t *testing.T) {
 	h := servicetest.New(t) // two plans compute at a time
 	h.Engine.PlanFunc = func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {

@@ -34,7 +34,7 @@ func TestADrainLetsWhatRunsEndAndNothingNewStart(t *testing.T) {
 	w, err := h.Waits(t.Context(), h.Admin, waits.ID)
 	if err != nil || w.Kind != "stopped" || w.On != "root" || w.Since.IsZero() ||
 		!strings.Contains(w.Text, "the workspace is drained by root: the region moves") {
-		t.Errorf("it waits for %+v, %v", w, err)
+		t.Errorf("the run waits for %+v, %v", w, err)
 	}
 	elsewhere := h.NewRun(two, func(r *record.Run) { r.AutoApply = true })
 	h.Await(elsewhere.ID, record.Applied)
@@ -43,14 +43,14 @@ func TestADrainLetsWhatRunsEndAndNothingNewStart(t *testing.T) {
 	h.End()
 	h.Start() // a halt outlives the service
 	if v, err := h.FindRun(h.Admin, waits.ID); err != nil || v.Status != record.Pending {
-		t.Errorf("a run of a workspace that is drained: %v, %v", v, err)
+		t.Errorf("queueing a run in a drained workspace: %v, %v", v, err)
 	}
 	if err := h.Lift(h.Admin, one.ID); err != nil {
 		t.Fatal(err)
 	}
 	h.Await(waits.ID, record.PlannedAndFinished)
 	if err := h.Lift(h.Admin, one.ID); !errors.Is(err, service.ErrNotFound) {
-		t.Errorf("lifted twice: %v", err)
+		t.Errorf("lifting the drain twice: %v", err)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestAnEmergencyStopsWhatRunsAndItGoesOnAfterwards(t *testing.T) {
 	h.Await(planning.ID, record.PlanQueued)
 	w, err := h.Waits(t.Context(), h.Admin, applying.ID)
 	if err != nil || w.Kind != "stopped" || w.Text != "the service was stopped by root: wrong keys" {
-		t.Errorf("it waits for %+v, %v", w, err)
+		t.Errorf("the run waits for %+v, %v", w, err)
 	}
 	if err := h.Cancel(h.Admin, canceled.ID, ""); err != nil {
 		t.Fatal(err)
@@ -109,13 +109,13 @@ func TestWhoMayNotAdministerHaltsNothing(t *testing.T) {
 	writer, admin := member(t, h, "ann", "write", w.ID), member(t, h, "bob", "admin", w.ID)
 	halt := record.Halt{Reason: "r"}
 	if err := h.Halt(writer, w.ID, halt); !errors.Is(err, service.ErrForbidden) {
-		t.Errorf("who writes halts: %v", err)
+		t.Errorf("somebody with the role write drains the workspace: %v", err)
 	}
 	if err := h.Halt(admin, "", halt); !errors.Is(err, service.ErrForbidden) {
-		t.Errorf("who administers a workspace halts the service: %v", err)
+		t.Errorf("the administrator of a workspace drains the service: %v", err)
 	}
 	if err := h.Halt(admin, w.ID, record.Halt{Reason: " "}); !errors.Is(err, service.ErrInvalid) {
-		t.Errorf("without a reason: %v", err)
+		t.Errorf("a drain without a reason: %v", err)
 	}
 	if err := h.Halt(admin, w.ID, halt); err != nil {
 		t.Error(err)
@@ -137,13 +137,13 @@ func TestADrainedPoolGetsNothingNewAlsoAfterARestartAndRunsSayThatTheyWaitForIt(
 	admin := member(t, h, "bob", "admin", w.ID)
 	ctx := t.Context()
 	if err := h.DrainPool(ctx, admin, "eu", "r"); !errors.Is(err, service.ErrForbidden) {
-		t.Errorf("who administers a workspace drains a pool: %v", err)
+		t.Errorf("the administrator of a workspace drains a pool: %v", err)
 	}
 	if err := h.DrainPool(ctx, h.Admin, "eu", " "); !errors.Is(err, service.ErrInvalid) {
-		t.Errorf("without a reason: %v", err)
+		t.Errorf("a drain without a reason: %v", err)
 	}
 	if err := h.DrainPool(ctx, h.Admin, "e u", "r"); !errors.Is(err, service.ErrInvalid) {
-		t.Errorf("without a name: %v", err)
+		t.Errorf("a drain of a pool without a name: %v", err)
 	}
 	for _, pool := range []string{"us", "eu"} {
 		if err := h.DrainPool(ctx, h.Admin, pool, "the region moves"); err != nil {
@@ -162,7 +162,7 @@ func TestADrainedPoolGetsNothingNewAlsoAfterARestartAndRunsSayThatTheyWaitForIt(
 	wait, err := h.Waits(ctx, h.Admin, r.ID)
 	if err != nil || wait.Kind != "worker" || wait.On != "eu" ||
 		wait.Text != "2 operations wait for the pool eu, which was drained by root: the region moves" {
-		t.Errorf("it waits for %+v, %v", wait, err)
+		t.Errorf("the run waits for %+v, %v", wait, err)
 	}
 	close(goOn)
 	h.Await(r.ID, record.Applied)
@@ -172,19 +172,19 @@ func TestADrainedPoolGetsNothingNewAlsoAfterARestartAndRunsSayThatTheyWaitForIt(
 	r = h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	h.Await(r.ID, record.Applied) // the queue has started
 	if got := drained(); !slices.Equal(got, []string{"eu", "us"}) {
-		t.Errorf("after the restart %q are drained", got)
+		t.Errorf("after the restart the drained pools are %q", got)
 	}
 	if err := h.LiftPool(ctx, admin, "eu"); !errors.Is(err, service.ErrForbidden) {
-		t.Errorf("who administers a workspace lifts it: %v", err)
+		t.Errorf("the administrator of a workspace lifts the drain of a pool: %v", err)
 	}
 	if err := h.LiftPool(ctx, h.Admin, "eu"); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.LiftPool(ctx, h.Admin, "eu"); !errors.Is(err, service.ErrNotFound) {
-		t.Errorf("lifted twice: %v", err)
+		t.Errorf("lifting the drain twice: %v", err)
 	}
 	all, err := h.DrainedPools(admin)
 	if got := drained(); err != nil || !slices.Equal(got, []string{"us"}) || len(all) != 1 || all["us"].By != "root" {
-		t.Errorf("in the end %q are drained, shown %+v, %v", got, all, err)
+		t.Errorf("at the end the drained pools are %q, and %+v are shown: %v", got, all, err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// The outline of each version of a state was made at once, while other runs of the state, and of others, were in
-// progress: with 8,000 objects it was a tenth of the service's work for a run.
+// The outline of each version of a state was made immediately, while other runs were in progress: with 8,000 objects
+// that was a tenth of the service's work for a run.
 func TestWorkThatCanWaitIsDoneWhileNoRunIsInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(nil)
@@ -26,19 +26,19 @@ func TestWorkThatCanWaitIsDoneWhileNoRunIsInProgress(t *testing.T) {
 		}
 		for _, s := range []record.RunStatus{record.Planned, record.Pending} {
 			if become(s); waits(time.Minute) != 0 {
-				t.Errorf("it waits for a run that is %s", s)
+				t.Errorf("the work waits for a run that is %s", s)
 			}
 		}
 		for _, s := range []record.RunStatus{record.PlanQueued, record.Planning, record.Applying} {
 			become(s)
 			time.AfterFunc(10*time.Second, func() { become(record.Planned) })
 			if got := waits(time.Minute); got != 10*time.Second {
-				t.Errorf("it waits %v for a run that is %s for 10 s", got, s)
+				t.Errorf("the work waits %v for a run that is %s for 10 s", got, s)
 			}
 		}
 		become(record.Applying)
 		if got := waits(time.Minute); got != time.Minute {
-			t.Errorf("its patience is a minute, and it waits %v", got)
+			t.Errorf("the work waits %v, although the maximum is a minute", got)
 		}
 	})
 }

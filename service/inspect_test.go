@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// stateOf returns a state of objects with a value each.
+// stateOf returns a state with an object for each value.
 func stateOf(serial int, values ...string) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"version":4,"terraform_version":"1.12.6","serial":%d,"lineage":"l","outputs":{},"resources":[`,
@@ -92,8 +92,8 @@ func TestWhoChangedAnObjectLastIsKnown(t *testing.T) {
 	}
 }
 
-// Each version of a state left its outline in memory, up to 200,000 objects: with many runs, that was what grew for the
-// first hours of a service.
+// The outline of each version of a state, up to 200,000 objects, stayed in memory: with many runs, this made the
+// service grow in its first hours.
 func TestOnlyTheLatestVersionOfAStateIsOutlinedInMemory(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
@@ -154,15 +154,15 @@ func TestAnEarlierStateIsRestored(t *testing.T) {
 		t.Errorf("%s, %+v, %v", text, current, err)
 	}
 	if now, err := h.CurrentState(h.Admin, w.ID); err != nil || now.ID != v.ID {
-		t.Errorf("the current one is %+v, %v", now, err)
+		t.Errorf("the current version is %+v, %v", now, err)
 	}
 	if _, err := h.RestoreState(h.Admin, v.ID); !errors.Is(err, service.ErrConflict) {
-		t.Errorf("the current one was restored: %v", err)
+		t.Errorf("restoring the current version: %v", err)
 	}
 	r := h.NewRun(w, nil)
 	h.Await(r.ID, record.Planned)
 	if _, err := h.RestoreState(h.Admin, first.ID); !errors.Is(err, service.ErrConflict) {
-		t.Errorf("while a run has the workspace: %v", err)
+		t.Errorf("restoring a version while a run has locked the workspace: %v", err)
 	}
 	lines, err := h.Audit(h.Admin, 1)
 	if err != nil || lines[0].Action != "state.restore" || !strings.HasPrefix(lines[0].Outcome, "refused") {
@@ -188,9 +188,9 @@ func TestAStateIsRestoredOnlyByWhoMayWriteIt(t *testing.T) {
 	}
 	reader := h.Actor(token)
 	if _, _, err := h.StateOutline(reader, first.ID); err != nil {
-		t.Errorf("a reader reads: %v", err)
+		t.Errorf("somebody with the role read reads the state: %v", err)
 	}
 	if _, err := h.RestoreState(reader, first.ID); !errors.Is(err, service.ErrForbidden) {
-		t.Errorf("a reader restores: %v", err)
+		t.Errorf("somebody with the role read restores a version: %v", err)
 	}
 }

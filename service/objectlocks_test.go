@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// sharing is a workspace whose runs lock objects. Its applies begin, and end when the test says so, or with the
-// service: they do not hear of cancellations.
+// sharing is a workspace whose runs lock objects. Its applies end when the test tells them to, or when the service
+// ends; they ignore cancellations.
 type sharing struct {
 	*servicetest.Harness
 	t *testing.T
@@ -71,7 +71,7 @@ func (x *sharing) applies(message string) (*record.Run, *service.Job) {
 func (x *sharing) refuses(what string, because *record.Run, err error) {
 	x.t.Helper()
 	if !errors.Is(err, service.ErrConflict) || !strings.Contains(err.Error(), because.ID) {
-		x.t.Errorf("%s, while %s is under way: %v", what, because.ID, err)
+		x.t.Errorf("%s while the run %s is in progress: %v", what, because.ID, err)
 	}
 }
 
@@ -127,10 +127,10 @@ func TestAPersonHasTheStateWhenNoRunHasObjectsAndRunsWaitForThePerson(t *testing
 		t.Errorf("the run waits for %+v", wait)
 	}
 	if _, err := x.RestoreState(x.Admin, old.ID); err != nil {
-		t.Errorf("whoever has the lock goes back: %v", err)
+		t.Errorf("the holder of the lock restores a version: %v", err)
 	}
 	if len(x.began) > 0 {
-		t.Error("the run has begun beside the person")
+		t.Error("the run has begun while a person holds the lock")
 	}
 	if _, err := x.Unlock(x.Admin, x.w.ID); err != nil {
 		t.Fatal(err)
@@ -145,28 +145,28 @@ func TestARunThatIsLeftWhileAnotherWaitsForItsObjectsIsNotAliveAnyMore(t *testin
 	a, _ := x.applies("a")
 	b, job := x.applies("b")
 	if !job.Alive(a.ID) || !job.Alive(b.ID) || job.Alive("run-of-nobody") {
-		t.Error("who is alive is not known")
+		t.Error("the service does not report which runs are alive")
 	}
 	job.Waits(a.ID, "thing.a, which a has")
 	if wait := x.waits(b); wait.Kind != "objects" || wait.On != a.ID || wait.Text != "thing.a, which a has" {
-		t.Errorf("it waits for %+v", wait)
+		t.Errorf("the run waits for %+v", wait)
 	}
 	if err := errors.Join(x.Cancel(x.Admin, a.ID, ""), x.ForceCancel(x.Admin, a.ID, "")); err != nil {
 		t.Fatal(err)
 	}
 	x.Await(a.ID, record.ForceCanceled)
 	if job.Alive(a.ID) {
-		t.Error("nobody would settle what it has left")
+		t.Error("a run that was canceled by force is still alive")
 	}
 	_, err := x.Lock(x.Admin, x.w.ID, "")
 	x.refuses("a lock", b, err)
 	job.Waits("", "")
 	if wait, err := x.Waits(t.Context(), x.Admin, b.ID); err != nil || wait.Kind != "" {
-		t.Errorf("it goes on, and waits for %+v, %v", wait, err)
+		t.Errorf("the run continues, but waits for %+v, %v", wait, err)
 	}
 	close(x.ends["b"])
 	if v := x.Await(b.ID, record.Applied); v.On.Lock.Held() {
-		t.Errorf("in the end the workspace is locked by %s", v.On.Lock.ID)
+		t.Errorf("at the end the workspace is locked by %s", v.On.Lock.ID)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestADoubtIsResolvedWhileNobodyHasObjects(t *testing.T) {
 	b, c := x.order("b"), x.order("c")
 	for _, r := range []*record.Run{b, c} {
 		if wait := x.waits(r); wait.Kind != "lock" || wait.On != left.ID || !strings.Contains(wait.Text, "doubt") {
-			t.Errorf("it waits for %+v", wait)
+			t.Errorf("the run waits for %+v", wait)
 		}
 	}
 	if len(x.began) > 0 {

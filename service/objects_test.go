@@ -40,7 +40,7 @@ func TestAWorkspaceCannotBeLockedWhileObjectsOfItsStateAreChanged(t *testing.T) 
 		close(changing)
 		<-change
 		if j.Run.ID != r.ID || !strings.HasPrefix(c.Who, "root (state-rm)") {
-			t.Errorf("it is a change by %s in the run %s", c.Who, j.Run.ID)
+			t.Errorf("the change is by %s in the run %s", c.Who, j.Run.ID)
 		}
 		return j.State.Write(t.Context(), []byte(`{"version":4,"serial":7,"lineage":"l","outputs":{},"resources":[]}`))
 	}
@@ -53,7 +53,7 @@ func TestAWorkspaceCannotBeLockedWhileObjectsOfItsStateAreChanged(t *testing.T) 
 	close(apply)
 	h.Await(r.ID, record.Applied)
 	if _, err := h.Lock(h.Admin, w.ID, ""); !errors.Is(err, service.ErrConflict) {
-		t.Errorf("locking it: %v", err)
+		t.Errorf("locking the workspace meanwhile: %v", err)
 	}
 	close(change)
 	if err := <-ended; err != nil {
@@ -64,7 +64,7 @@ func TestAWorkspaceCannotBeLockedWhileObjectsOfItsStateAreChanged(t *testing.T) 
 		t.Errorf("%+v, %v", v, err)
 	}
 	if _, err := h.Lock(h.Admin, w.ID, "maintenance"); err != nil {
-		t.Errorf("locking it afterwards: %v", err)
+		t.Errorf("locking the workspace afterwards: %v", err)
 	}
 	err = h.ChangeObjects(t.Context(), h.Admin, w.ID, service.ObjectChange{})
 	if !errors.Is(err, service.ErrConflict) || !strings.Contains(err.Error(), "maintenance") {

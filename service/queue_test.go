@@ -7,8 +7,8 @@ import (
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// A step of a run was durable, and its workspace was deleted before the queue read the run again: it published an event
-// for a run that no longer existed, and the process of the service ended.
+// If the workspace of a run was deleted after a step of the run was stored, and before the queue read the run again,
+// the queue published an event for a run that no longer existed, and the process of the service ended.
 func TestARunThatIsDeletedBehindItsStepEndsNothing(t *testing.T) {
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
@@ -25,7 +25,7 @@ func TestARunThatIsDeletedBehindItsStepEndsNothing(t *testing.T) {
 	before := s.queue.changes
 	s.queue.changed("run-deleted")
 	if s.queue.changes == before {
-		t.Error("who waits for news of the run is not told")
+		t.Error("clients that wait for a change of the run are not woken")
 	}
 	if err := st.Close(); err != nil {
 		t.Error(err)

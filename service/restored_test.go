@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// The old service continues after a backup: a run that waits for its turn in the backup was applied there, and a
-// service that was restored from the backup applied it once more.
+// The old service continues after a backup. It applied a run that still waits in the backup, and a service that was
+// restored from the backup applied the run again.
 func TestAServiceThatWasRestoredGoesOnWithNoRun(t *testing.T) {
 	h := servicetest.New(t)
 	names := []string{"applies", "plans", "waits", "behind", "saved"}
@@ -63,7 +63,7 @@ func TestAServiceThatWasRestoredGoesOnWithNoRun(t *testing.T) {
 		h.Await(id, status)
 	}
 	if !<-settled {
-		t.Error("the apply that was under way went on")
+		t.Error("the apply that was in progress continued")
 	}
 	halt, err := h.Halted(h.Admin, "")
 	if err != nil || halt == nil || halt.By != service.ByRestore ||
@@ -83,6 +83,6 @@ func TestAServiceThatWasRestoredGoesOnWithNoRun(t *testing.T) {
 	h.End()
 	h.Start() // once is enough: nothing is ended, and nothing drained, again
 	if halt, err := h.Halted(h.Admin, ""); err != nil || halt != nil {
-		t.Errorf("drained again: %+v, %v", halt, err)
+		t.Errorf("the service is drained again: %+v, %v", halt, err)
 	}
 }

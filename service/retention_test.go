@@ -25,7 +25,7 @@ func files(t *testing.T, h *servicetest.Harness, dir string) int {
 	return len(all)
 }
 
-// Everything was kept for ever: the disk of a service in use becomes full.
+// Nothing was ever deleted, so that the disk of a service got full.
 func TestWhatIsOverGoesAndNothingThatIsReferredTo(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
@@ -44,7 +44,7 @@ func TestWhatIsOverGoesAndNothingThatIsReferredTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := files(t, h, "configurations"); n != 7 {
-		t.Errorf("of what is too young to go, %d of 7 configurations are left", n)
+		t.Errorf("before the retention period ended, %d of 7 configurations are left", n)
 	}
 	h.Later(31 * time.Hour)
 	if err := h.Sweep(t.Context()); err != nil {
@@ -58,7 +58,7 @@ func TestWhatIsOverGoesAndNothingThatIsReferredTo(t *testing.T) {
 	}
 	v, err := h.FindRun(h.Admin, waiting.ID)
 	if err != nil || v.Status != record.Planned {
-		t.Errorf("the run that waits: %v, %v", v, err)
+		t.Errorf("the waiting run: %v, %v", v, err)
 	}
 	if _, err := h.CurrentState(h.Admin, w.ID); err != nil {
 		t.Errorf("the current state: %v", err)
@@ -74,7 +74,7 @@ func TestWhatIsOverGoesAndNothingThatIsReferredTo(t *testing.T) {
 	h.Await(waiting.ID, record.Applied)
 }
 
-// The retention could be set for the service alone: what one workspace had to keep, all others kept too.
+// The retention could only be set for the whole service, so the workspace with the longest one determined it for all.
 func TestAWorkspaceHasARetentionOfItsOwn(t *testing.T) {
 	h := servicetest.New(t)
 	left := func(w *service.WorkspaceView) int {
@@ -125,7 +125,7 @@ func TestAWorkspaceHasARetentionOfItsOwn(t *testing.T) {
 	}
 }
 
-// The file of the records only ever grew: bbolt does not return space to the file system.
+// The file of the records never became smaller: bbolt does not return space to the file system.
 func TestTheFileOfTheRecordsGetsSmallerWhenRecordsGo(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
@@ -157,14 +157,14 @@ func TestTheFileOfTheRecordsGetsSmallerWhenRecordsGo(t *testing.T) {
 	h.End()
 	h.Start()
 	if now := size(); now > full/4 {
-		t.Errorf("it had %d bytes, and has %d", full, now)
+		t.Errorf("the file had %d bytes, and now has %d", full, now)
 	}
 	left, err := h.Variables(h.Admin, w.ID)
 	if err != nil || len(left) != 1 || left[0].ID != ids[0] {
 		t.Errorf("%d variables are left, %v", len(left), err)
 	}
 	if _, err := store.Open(h.Dir(), nil); !errors.Is(err, store.ErrHeld) {
-		t.Errorf("somebody else opens it: %v", err)
+		t.Errorf("another process opens the store: %v", err)
 	}
 	if r := h.NewRun(w, nil); r.Number != 1 { // sequences are kept as well
 		t.Errorf("the first run has the number %d", r.Number)

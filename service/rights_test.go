@@ -133,7 +133,7 @@ func TestATokenThatIsUnknownExpiredOrRevokedOpensNothing(t *testing.T) {
 		t.Errorf("an organization's token: %v", err)
 	}
 	if err := h.DeleteToken(org, kept.ID); !errors.Is(err, service.ErrNotFound) {
-		t.Errorf("it revokes itself: %v", err)
+		t.Errorf("the token revokes itself: %v", err)
 	}
 	if err := h.DeleteToken(h.Admin, kept.ID); err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestATokenThatIsUnknownExpiredOrRevokedOpensNothing(t *testing.T) {
 	}
 	if _, _, err := h.CreateToken(h.Admin, record.TokenOrganization, "acme", "",
 		time.Now().Add(-time.Hour)); !errors.Is(err, service.ErrInvalid) {
-		t.Errorf("one that has expired: %v", err)
+		t.Errorf("an expired token: %v", err)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestSensitiveVariablesAreNeverReadBack(t *testing.T) {
 	}
 	if _, err := h.PutVariable(h.Admin, w.ID, v.ID,
 		service.VariableSettings{Sensitive: servicetest.Ptr(false)}); !errors.Is(err, service.ErrInvalid) {
-		t.Errorf("made readable: %v", err)
+		t.Errorf("making a sensitive variable readable: %v", err)
 	}
 	var got []service.Value
 	done := make(chan struct{})
@@ -298,13 +298,13 @@ func TestAStateFollowsTheCurrentOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now, err := h.CurrentState(h.Admin, w.ID); err != nil || now.Serial != 3 {
-		t.Errorf("before its bytes have come: %+v, %v", now, err)
+		t.Errorf("before the content was uploaded: %+v, %v", now, err)
 	}
 	if err := h.UploadState(v.Secret, strings.NewReader("something else"), -1); !errors.Is(err, service.ErrInvalid) {
-		t.Errorf("other bytes: %v", err)
+		t.Errorf("uploading another content: %v", err)
 	}
 	if err := h.UploadState(v.Secret, bytes.NewReader(data), -1); !errors.Is(err, service.ErrConflict) {
-		t.Errorf("a discarded one: %v", err)
+		t.Errorf("uploading the content of a discarded version: %v", err)
 	}
 	now, err := h.CurrentState(h.Admin, w.ID)
 	if err != nil || now.Serial != 3 || now.Resources != 2 || !now.Outputs[0].Sensitive {
@@ -315,7 +315,7 @@ func TestAStateFollowsTheCurrentOne(t *testing.T) {
 	}
 	if err := h.DeleteWorkspace(h.Admin, w.ID, true); !errors.Is(err, service.ErrConflict) ||
 		!strings.Contains(err.Error(), "locked") {
-		t.Errorf("deleted while locked: %v", err)
+		t.Errorf("deleting a locked workspace: %v", err)
 	}
 }
 
@@ -373,11 +373,11 @@ func TestWhoHasOneWorkspaceReadsNothingThatBelongsToOthers(t *testing.T) {
 		t.Errorf("%d projects are listed", len(all))
 	}
 	if _, err := h.Project(a, other.ID); !errors.Is(err, service.ErrNotFound) {
-		t.Errorf("their project: %v", err)
+		t.Errorf("reading the project of others: %v", err)
 	}
 	secret := must(h.CreateTeam(h.Admin, record.Team{Organization: "acme", Name: "secret"}))
 	if _, err := h.Team(a, secret.ID); !errors.Is(err, service.ErrNotFound) {
-		t.Errorf("a secret team: %v", err)
+		t.Errorf("reading a secret team: %v", err)
 	}
 	if all := must(h.Teams(a, "acme")); len(all) != 2 { // her own, and the owners
 		t.Errorf("%d teams are listed", len(all))
@@ -410,27 +410,27 @@ func TestAnInvitationBecomesAMembershipWhenThereIsTheUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := h.Workspace(h.Actor(token), w.ID); err != nil {
-		t.Errorf("he is not in the team: %v", err)
+		t.Errorf("the invited user is not in the team: %v", err)
 	}
 	// Teams and invitations name people by their addresses: users must not be able to set their own.
 	if _, err := h.ChangeMe(h.Actor(token), nil, servicetest.Ptr("boss@example.com")); !errors.Is(err,
 		service.ErrForbidden) {
-		t.Errorf("another address: %v", err)
+		t.Errorf("a user sets their own address: %v", err)
 	}
 	if err := h.Expel(h.Admin, m.ID); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Organization(h.Actor(token), "acme"); !errors.Is(err, service.ErrNotFound) {
-		t.Errorf("he still sees the organization: %v", err)
+		t.Errorf("the removed user still sees the organization: %v", err)
 	}
 	owner := must(h.Memberships(h.Admin, "acme"))
 	if err := h.Expel(h.Admin, owner[0].ID); !errors.Is(err, service.ErrInvalid) {
-		t.Errorf("the last owner left: %v", err)
+		t.Errorf("removing the last owner: %v", err)
 	}
 }
 
-// The kind of token existed, but none was ever created: without a person's token among its variables, a run could read
-// no other state of the service.
+// The service had a kind of tokens for runs, but created none: a run could read other states of the service only if a
+// person's token was among its variables.
 func TestTheTokenOfARunReadsWhatItsWorkspaceMayReadAndEndsWithIt(t *testing.T) {
 	h := servicetest.New(t)
 	mine, shared, other := h.NewWorkspace("mine"), h.NewWorkspace("shared"), h.NewWorkspace("other")
@@ -470,17 +470,17 @@ func TestTheTokenOfARunReadsWhatItsWorkspaceMayReadAndEndsWithIt(t *testing.T) {
 		"its own end": h.Confirm(a, r.ID, ""),
 	} {
 		if err == nil {
-			t.Errorf("it may do more: %s", what)
+			t.Errorf("the token of the run permits more: %s", what)
 		}
 	}
 	close(resume)
 	v := h.Await(r.ID, record.Planned)
 	log, err := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
 	if err != nil || strings.Contains(string(log), token) {
-		t.Errorf("the log tells it: %q, %v", log, err)
+		t.Errorf("the log shows the token: %q, %v", log, err)
 	}
 	if _, err := h.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
-		t.Errorf("it is good after the phase: %v", err)
+		t.Errorf("the token is valid after the phase: %v", err)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 // errFull is the error of a full disk.
 var errFull = fmt.Errorf("writing the plan: %w", syscall.ENOSPC)
 
-// A phase without disk space ended its run as failed, although nothing was wrong with the run: in a series of faults
-// with full disks a third of all runs failed.
+// If the disk was full during a phase, the run ended as failed: in a series of faults with full disks a third of all
+// runs failed.
 func TestAFullDiskEndsNoRun(t *testing.T) {
 	h := servicetest.New(t)
 	var plans, applies atomic.Int32
@@ -32,7 +32,7 @@ func TestAFullDiskEndsNoRun(t *testing.T) {
 		if n := applies.Add(1); n == 1 {
 			return nil, errFull
 		} else if !j.Resumed {
-			t.Errorf("the apply %d is not gone on with, but begun again", n)
+			t.Errorf("the apply %d was begun again instead of resumed", n)
 		}
 		return &service.ApplyResult{Add: 1}, nil
 	}
@@ -51,7 +51,7 @@ func TestAFullDiskEndsNoRun(t *testing.T) {
 	}
 }
 
-// A run that shared the package of its provider just when the NATS server was restarted ended as failed.
+// A run ended as failed if the NATS server was restarted while the run uploaded the package of its provider.
 func TestANATSServerThatWasAwayEndsNoRun(t *testing.T) {
 	h := servicetest.New(t)
 	var plans, applies atomic.Int32
@@ -66,7 +66,7 @@ func TestANATSServerThatWasAwayEndsNoRun(t *testing.T) {
 		if n := applies.Add(1); n == 1 {
 			return nil, away
 		} else if !j.Resumed {
-			t.Errorf("the apply %d is not gone on with, but begun again", n)
+			t.Errorf("the apply %d was begun again instead of resumed", n)
 		}
 		return &service.ApplyResult{Add: 1}, nil
 	}
@@ -79,7 +79,7 @@ func TestANATSServerThatWasAwayEndsNoRun(t *testing.T) {
 	}
 }
 
-// Data larger than the disk never fits: it is not tried for ever.
+// Data that is larger than the disk never fits, so the service must not try for ever.
 func TestWhatNeverFitsOnADiskWithRoomFails(t *testing.T) {
 	h := servicetest.New(t)
 	var plans atomic.Int32

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// disk accepts data as long as there is space.
+// disk accepts data as long as it has space.
 type disk struct {
 	bytes.Buffer
 	room int
@@ -33,7 +33,7 @@ func TestALogOnAFullDiskHasEveryLineOnceThereIsRoom(t *testing.T) {
 		}
 	}
 	if err := l.Flush(); err == nil {
-		t.Error("there is no room, and nobody is told")
+		t.Error("the disk is full, but no error is reported")
 	}
 	d.room = 1000
 	if _, err := l.Write([]byte("fourth\n")); err != nil {
@@ -44,6 +44,6 @@ func TestALogOnAFullDiskHasEveryLineOnceThereIsRoom(t *testing.T) {
 	}
 	d.room = 0
 	if _, err := l.Write([]byte(strings.Repeat("x", maxPending+1))); err == nil {
-		t.Error("more is kept than memory should hold")
+		t.Error("the buffer has grown beyond its limit")
 	}
 }

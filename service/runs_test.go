@@ -34,7 +34,7 @@ func TestTheRunsOfAnOrganizationAreItsNewestOfAllWorkspaces(t *testing.T) {
 			ids = append(ids, v.ID)
 		}
 		if !slices.Equal(ids, all[:min(limit, len(all))]) {
-			t.Errorf("at most %d: %q, of %q", limit, ids, all)
+			t.Errorf("with the limit %d the runs are %q, of %q", limit, ids, all)
 		}
 	}
 }

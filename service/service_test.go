@@ -48,7 +48,7 @@ func TestARunIsPlannedConfirmedAndApplied(t *testing.T) {
 	}
 }
 
-// wholeLog reads a log up to the mark of its end, which comes after the end of the run.
+// wholeLog reads a log up to the mark of its end, which is written after the end of the run.
 func wholeLog(t *testing.T, h *servicetest.Harness, address string) string {
 	t.Helper()
 	var all []byte
@@ -72,10 +72,10 @@ func TestPlansWaitForNobodyAndAppliesForEachOther(t *testing.T) {
 	h.Await(speculative.ID, record.PlannedAndFinished)
 	wait, err := h.Waits(t.Context(), h.Admin, second.ID)
 	if err != nil || wait.Kind != "run" || wait.On != first.ID || wait.Place != 2 {
-		t.Errorf("why the second waits: %+v, %v", wait, err)
+		t.Errorf("the second run waits for %+v, %v", wait, err)
 	}
 	if v, _ := h.FindRun(h.Admin, second.ID); v.Status != record.Pending {
-		t.Errorf("the second is %s", v.Status)
+		t.Errorf("the second run is %s", v.Status)
 	}
 	if err := h.Discard(h.Admin, first.ID, ""); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestALockedWorkspaceKeepsItsRunsWaiting(t *testing.T) {
 	}
 	if _, err := h.Lock(h.Admin, w.ID, "again"); !errors.Is(err, service.ErrConflict) ||
 		!strings.Contains(err.Error(), "locked by User root") {
-		t.Errorf("a second lock of the same user: %v", err)
+		t.Errorf("a user locks the workspace twice: %v", err)
 	}
 	r := h.NewRun(w, nil)
 	wait, err := h.Waits(t.Context(), h.Admin, r.ID)
@@ -106,7 +106,7 @@ func TestALockedWorkspaceKeepsItsRunsWaiting(t *testing.T) {
 	}
 	h.Await(r.ID, record.Planned)
 	if _, err := h.ForceUnlock(h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
-		t.Errorf("the lock of a run: %v", err)
+		t.Errorf("unlocking a workspace that a run has locked: %v", err)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestACanceledRunIsStoppedAndALeftOneNotWaitedFor(t *testing.T) {
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	<-began
 	if err := h.ForceCancel(h.Admin, r.ID, ""); !errors.Is(err, service.ErrConflict) {
-		t.Errorf("left before it was canceled: %v", err)
+		t.Errorf("canceling a run by force that was not canceled before: %v", err)
 	}
 	if err := h.Cancel(h.Admin, r.ID, ""); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestACanceledRunIsStoppedAndALeftOneNotWaitedFor(t *testing.T) {
 	}
 	h.Await(r.ID, record.ForceCanceled)
 	if err := h.Cancel(h.Admin, r.ID, ""); !errors.Is(err, service.ErrConflict) {
-		t.Errorf("a canceled run again: %v", err)
+		t.Errorf("canceling a run twice: %v", err)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestARunThatIsCanceledWhileItIsPlannedIsNotApplied(t *testing.T) {
 	}
 }
 
-// The service ends during a plan and an apply: the plan is made again, the apply resumed, nothing is lost.
+// If the service ends during a plan and an apply, the plan is repeated and the apply is resumed.
 func TestAServiceThatStartsAgainGoesOn(t *testing.T) {
 	h := servicetest.New(t)
 	one, two := h.NewWorkspace("one"), h.NewWorkspace("two")
@@ -210,7 +210,7 @@ func TestAServiceThatStartsAgainGoesOn(t *testing.T) {
 	h.Admin = h.Actor(h.Token)
 	h.Await(applying.ID, record.Applied)
 	if !resumed {
-		t.Error("the engine was not told that the apply had begun")
+		t.Error("the engine does not know that the apply had begun")
 	}
 	if v := h.Await(planning.ID, record.Planned); v.Resumed != 1 {
 		t.Errorf("%+v", v.Run)
@@ -237,7 +237,7 @@ func TestAMistakeOfOursEndsOneRun(t *testing.T) {
 	h.Await(h.NewRun(w, nil).ID, record.Planned)
 }
 
-// A client that asks for generated configuration would wait for a file that never comes.
+// A client that requests generated configuration would wait for ever for the file.
 func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
@@ -251,8 +251,8 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 	}
 }
 
-// The generated configuration is not part of the configuration that the plan was made with: it would be missing from
-// the next one.
+// The generated configuration is not part of the configuration with which the plan was made, so the next plan would not
+// have it.
 func TestAPlanThatHasGeneratedConfigurationIsNotApplied(t *testing.T) {
 	h := servicetest.New(t)
 	h.Engine.Mu.Lock()

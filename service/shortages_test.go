@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// awaitEvent reads the stream until an event of a kind about a run.
+// awaitEvent reads the stream until it finds an event of the given kind about a run.
 func awaitEvent(t *testing.T, h *servicetest.Harness, at events.Cursor, kind events.Kind, run string) {
 	t.Helper()
 	for {
@@ -28,7 +28,8 @@ func awaitEvent(t *testing.T, h *servicetest.Harness, at events.Cursor, kind eve
 	}
 }
 
-// A run in progress whose operations waited for a limit or a pool was said to wait for nothing.
+// The service reported that a run waits for nothing if the run was in progress and its operations waited for a limit or
+// a pool.
 func TestARunInProgressSaysWhichLimitsAndPoolsItWaitsForAndWhoHoldsThem(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
@@ -46,7 +47,7 @@ func TestARunInProgressSaysWhichLimitsAndPoolsItWaitsForAndWhoHoldsThem(t *testi
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	awaitEvent(t, h, at, events.TimelineBegun, r.ID)
 	if wait, err := h.Waits(t.Context(), h.Admin, r.ID); err != nil || wait.Kind != "" {
-		t.Errorf("it waits for %+v, %v", wait, err)
+		t.Errorf("the run waits for %+v, %v", wait, err)
 	}
 	lack := func(list ...timeline.Shortage) {
 		at = h.Stream().Now()
@@ -60,7 +61,7 @@ func TestARunInProgressSaysWhichLimitsAndPoolsItWaitsForAndWhoHoldsThem(t *testi
 	if err != nil || wait.Kind != "permit" || wait.On != "quota" || !wait.Since.Equal(begun.Add(2*time.Second)) ||
 		wait.Text != "1 operation waits for a permit of the limit quota; 7 operations wait for a slot in the pool eu, "+
 			"which is full; 2 operations wait for a worker of the pool us, which has none" || len(wait.Shortages) != 3 {
-		t.Fatalf("it waits for %+v, %v", wait, err)
+		t.Fatalf("the run waits for %+v, %v", wait, err)
 	}
 	held := service.Holders(wait.Shortages[0].Held)
 	if len(held) != 2 || held[0].Of == nil || held[0].Of.ID != r.ID || held[0].Permits != 2 ||
@@ -68,14 +69,14 @@ func TestARunInProgressSaysWhichLimitsAndPoolsItWaitsForAndWhoHoldsThem(t *testi
 		t.Errorf("the limit is held by %+v", held)
 	}
 	if x := wait.Shortages[1]; x.Slots != 8 || len(x.Held) != 1 {
-		t.Errorf("of the pool: %+v", x)
+		t.Errorf("the wait for the pool is %+v", x)
 	}
 	if x := wait.Shortages[2]; x.Name != "us" || len(x.Held) != 0 || !x.Since.Equal(begun.Add(9*time.Second)) {
-		t.Errorf("of the workers: %+v", x)
+		t.Errorf("the wait for workers is %+v", x)
 	}
 	lack()
 	if wait, err := h.Waits(t.Context(), h.Admin, r.ID); err != nil || wait.Kind != "" {
-		t.Errorf("it goes on, and waits for %+v, %v", wait, err)
+		t.Errorf("the run continues, but waits for %+v, %v", wait, err)
 	}
 	close(goOn)
 	h.Await(r.ID, record.Applied)

@@ -24,7 +24,7 @@ func TestAStateIsSkimmedAsItIsDecoded(t *testing.T) {
 			{"mode": "managed", "name": "empty", "instances": []}
 		], "check_results": null }`, long, long)
 	if !json.Valid([]byte(text)) {
-		t.Fatal("the test is wrong")
+		t.Fatal("the text of the test is not a valid state")
 	}
 	got, err := readState(iotest.HalfReader(strings.NewReader(text)))
 	if err != nil || got.serial != 7 || got.lineage != `a"b` || got.engine != "1.12.0" || got.resources != 2 ||
@@ -36,7 +36,7 @@ func TestAStateIsSkimmedAsItIsDecoded(t *testing.T) {
 			continue
 		}
 		if _, err := readState(strings.NewReader(text[:n])); err == nil {
-			t.Fatalf("the first %d bytes are taken for a state", n)
+			t.Fatalf("the first %d bytes are accepted as a state", n)
 		}
 	}
 	for _, wrong := range []string{``, `[]`, `"a"`, `{"serial": "x"}`, `{"serial" 1}`, `{"a": tru}`, `{"a": [1}}`,
@@ -44,7 +44,7 @@ func TestAStateIsSkimmedAsItIsDecoded(t *testing.T) {
 		`{"a": 1,}`, `{,}`, `{"resources": {}}`, `{"resources": [1]}`, `{"a": 01}`,
 		`{"a": ` + strings.Repeat("[", skim.MaxDepth+1)} {
 		if got, err := readState(strings.NewReader(wrong)); err == nil {
-			t.Errorf("%.60s is taken for a state: %+v", wrong, got)
+			t.Errorf("%.60s is accepted as a state: %+v", wrong, got)
 		}
 	}
 	if got, err := readState(strings.NewReader(`{"encrypted_data":"`)); err != nil || !got.encrypted {
@@ -95,7 +95,7 @@ func TestTheProvidersOfAStateAreNoted(t *testing.T) {
 				got = "nil"
 			}
 			if got != c.want {
-				t.Errorf("there is %s, not %s", got, c.want)
+				t.Errorf("the providers are %s, not %s", got, c.want)
 			}
 		})
 	}

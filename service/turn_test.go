@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// play is a simulation of the queue: runs come, people act, phases end, the service ends and starts again, in an order
-// that a seed says.
+// play is a simulation of the queue: runs are queued, people act, phases end, and the service is restarted, in an order
+// that a seed determines.
 type play struct {
 	t      *testing.T
 	seed   uint64
@@ -87,7 +87,7 @@ func (p *play) check(when string) {
 	}
 }
 
-// turn executes the steps that are due.
+// turn executes all steps that are due.
 func (p *play) turn() {
 	for {
 		steps := p.queue.due()
@@ -200,7 +200,7 @@ func TestRunsHaveTheirTurns(t *testing.T) {
 		}
 		if len(p.queue.runs) > 0 {
 			r := p.queue.runs[0]
-			t.Fatalf("seed %d: %s is %s for ever, it waits for %+v; %v", seed, r.ID, r.Status,
+			t.Fatalf("seed %d: the run %s stays %s, and waits for %+v; %v", seed, r.ID, r.Status,
 				p.queue.waits(r), p.starts)
 		}
 	}
@@ -217,7 +217,7 @@ func TestNobodyIsOvertaken(t *testing.T) {
 		t.Errorf("%+v", steps)
 	}
 	if w := b.waits(b.runs[2]); w.Place != 3 {
-		t.Errorf("the third has the place %d", w.Place)
+		t.Errorf("the third run is at position %d", w.Place)
 	}
 }
 
@@ -232,13 +232,13 @@ func TestThePlaceOfAPlanIsTheOrderInWhichPlansBegin(t *testing.T) {
 	}
 	for i, want := range []int{2, 3, 1} {
 		if w := b.waits(b.runs[i]); w.Place != want {
-			t.Errorf("%d has the place %d, not %d", i, w.Place, want)
+			t.Errorf("the run %d is at position %d, not %d", i, w.Place, want)
 		}
 	}
 }
 
-// Each step of a run was a separate change of the store, and was waited for: its plan began after three changes, its
-// apply after four.
+// Each step of a run was a separate transaction of the store: the plan of a run began after three transactions, one
+// after the other, and its apply after four.
 func TestARunGetsToWhereItHasToWaitInOneChange(t *testing.T) {
 	b := queueState{plans: 1, applies: 1, spaces: map[string]*record.Workspace{"v": {ID: "v"}, "w": {ID: "w"}}}
 	b.runs = []*record.Run{

@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// The service did not store which workspace had its turn last: after each start the oldest runs went first, those of
-// workspaces for which others had already waited.
+// The service did not store which workspace had its turn last. After each restart it began with the oldest runs, even
+// of workspaces that had had their turn already while others were waiting.
 func TestWorkspacesGoOnTakingTurnsWhenTheServiceIsStartedAgain(t *testing.T) {
 	h := servicetest.New(t) // two plans compute at a time
 	stops := func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {

@@ -30,7 +30,7 @@ func TestADeletionByForceEndsPlansFirst(t *testing.T) {
 	<-begun
 	planner := member(t, h, "planner", "plan", w.ID)
 	if err := h.RemoveWorkspace(t.Context(), planner, w.ID); !errors.Is(err, service.ErrForbidden) {
-		t.Errorf("by somebody who may only plan: %v", err)
+		t.Errorf("deletion by somebody who may only plan: %v", err)
 	}
 	if v, err := h.FindRun(h.Admin, first.ID); err != nil || !v.CancelAsked.IsZero() {
 		t.Errorf("a refused deletion has canceled the run: %+v, %v", v, err)
@@ -64,7 +64,7 @@ func TestADeletionByForceLeavesAnApplyAndThePlansBesideIt(t *testing.T) {
 	speculative := h.NewRun(w, func(r *record.Run) { r.PlanOnly = true })
 	<-begun
 	if err := h.RemoveWorkspace(t.Context(), h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
-		t.Errorf("deleted while a run applied: %v", err)
+		t.Errorf("deletion during an apply: %v", err)
 	}
 	if v, err := h.FindRun(h.Admin, speculative.ID); err != nil || !v.CancelAsked.IsZero() {
 		t.Errorf("a refused deletion has canceled the run: %+v, %v", v, err)
@@ -92,7 +92,7 @@ func TestADeletionByForceEndsWithItsRequest(t *testing.T) {
 	r := h.NewRun(w, nil)
 	<-begun
 	if err := h.RemoveWorkspace(ctx, h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
-		t.Errorf("with a run that plans: %v", err)
+		t.Errorf("deletion during a plan: %v", err)
 	}
 	close(goOn)
 	h.Await(r.ID, record.Canceled)

@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// driftHarness is a harness whose engine records the objects that it is asked to read.
+// driftHarness is a harness whose engine records the objects that it has to read.
 type driftHarness struct {
 	*servicetest.Harness
 	t       *testing.T
@@ -97,11 +97,11 @@ func (x *driftHarness) next() []string {
 	case <-x.t.Context().Done():
 	case <-time.After(30 * time.Second):
 	}
-	x.t.Fatal("nothing is read")
+	x.t.Fatal("no batch has begun")
 	return nil
 }
 
-// until waits until the findings are those that the test expects.
+// until waits for the expected findings.
 func (x *driftHarness) until(what string, is func(*service.Watched) bool) *service.Watched {
 	x.t.Helper()
 	again := time.NewTicker(5 * time.Millisecond)
@@ -115,7 +115,7 @@ func (x *driftHarness) until(what string, is func(*service.Watched) bool) *servi
 			return v
 		}
 		if time.Now().After(until) {
-			x.t.Fatalf("%s: it is not so: %+v", what, v.Watch)
+			x.t.Fatalf("%s: after waiting, the state of watching is %+v", what, v.Watch)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestAfterARestartReadingGoesOnWhereItWas(t *testing.T) {
 	x.Later(3 * time.Minute)
 	x.every(10 * time.Minute)
 	if second := x.next(); len(second) != 50 || slices.Contains(first, second[0]) {
-		t.Errorf("after the restart %v is read", second)
+		t.Errorf("after the restart the batch reads %v", second)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestWhatWasReadWhileTheServiceEndedIsReadAgain(t *testing.T) {
 	x.Engine.WatchFunc = tell
 	x.Start()
 	if b := x.next(); len(b) != 3 {
-		t.Errorf("%v is read", b)
+		t.Errorf("the batch reads %v", b)
 	}
 	x.until("the batch is noted", func(v *service.Watched) bool { return !v.Ended.IsZero() && len(v.Drifted) == 0 })
 }
@@ -220,7 +220,7 @@ func TestADriftedObjectIsKnownUntilItMatchesAgain(t *testing.T) {
 	}
 	x.every(0)
 	if v, err := x.Watched(x.Admin, x.w.ID); err != nil || len(v.Drifted) > 0 || v.Period != 0 {
-		t.Errorf("when nobody watches: %+v, %v", v, err)
+		t.Errorf("after watching was disabled: %+v, %v", v, err)
 	}
 }
 
@@ -298,7 +298,7 @@ func TestNothingIsReadOfAWorkspaceThatAPersonHasLocked(t *testing.T) {
 	x.apply(things(1, 1))
 	x.every(time.Hour)
 	if b := x.next(); len(b) != 1 {
-		t.Errorf("%v is read", b)
+		t.Errorf("the batch reads %v", b)
 	}
 	if v, err := x.Watched(x.Admin, other.ID); err != nil || v.Unwatched == "" || !v.Batch.IsZero() {
 		t.Errorf("%+v, %v", v, err)
@@ -307,7 +307,7 @@ func TestNothingIsReadOfAWorkspaceThatAPersonHasLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b := x.next(); len(b) != 3 {
-		t.Errorf("%v is read", b)
+		t.Errorf("the batch reads %v", b)
 	}
 }
 
@@ -333,12 +333,12 @@ func TestTheReadsOfTheServiceAreSharedByTwoBatchesAtATime(t *testing.T) {
 	x.w = first
 	x.every(time.Hour)
 	if a, b := <-begun, <-begun; a+b != 8 {
-		t.Errorf("two batches read %d and %d objects at a time", a, b)
+		t.Errorf("two concurrent batches read %d and %d objects", a, b)
 	}
 	x.every(time.Hour) // it looks once more, and begins nothing
 	select {
 	case <-begun:
-		t.Error("a third batch is under way")
+		t.Error("a third batch runs at the same time")
 	case end <- struct{}{}:
 	}
 	<-begun
@@ -363,7 +363,7 @@ func TestWhoMaySeeDriftAndWhoMayWatch(t *testing.T) {
 		}
 		_, err = x.ChangeWorkspace(a, x.w.ID, service.WorkspaceSettings{DriftPeriod: &period})
 		if (err == nil) != may.change || err != nil && !errors.Is(err, service.ErrForbidden) {
-			t.Errorf("%s has it watched: %v", role, err)
+			t.Errorf("%s enables watching: %v", role, err)
 		}
 		r, err := x.TakeOver(a, x.w.ID)
 		if (err == nil) != may.plan || err != nil && !errors.Is(err, service.ErrForbidden) {
@@ -401,8 +401,8 @@ func TestPeriodsAndWhatPlansReadAreChecked(t *testing.T) {
 	}
 }
 
-// The token of a run is valid until the run ends, and objects are read with the token of a run that has ended: the
-// states of others that its configuration reads could not be read.
+// The token of a run is valid until the run ends. Watching reads objects with a run that has ended, so the states of
+// other workspaces that its configuration reads could not be read.
 func TestProgramsThatReadObjectsHaveATokenThatIsGoodMeanwhile(t *testing.T) {
 	x := watch(t, 1)
 	tokens, during := make(chan string, 1), make(chan error, 1)

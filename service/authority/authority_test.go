@@ -36,7 +36,7 @@ func TestAClientThatTrustsTheAuthorityTrustsTheServer(t *testing.T) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		t.Fatal("the file holds no certificate")
+		t.Fatal("the file has no certificate")
 	}
 	for _, a := range []*authority.Authority{first, again} {
 		certificate, err := a.Issue([]string{"localhost", "127.0.0.1"}, time.Now())
@@ -78,13 +78,13 @@ func TestACopyOfTheDirectoryMakesNoCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := x509.ParseECPrivateKey(text); err == nil || bytes.Contains(text, []byte("PRIVATE KEY")) {
-		t.Error("the key lies there in the clear")
+		t.Error("the stored key is not encrypted")
 	}
 	other, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := authority.Open(dir, other, time.Now()); !errors.Is(err, seal.ErrBroken) {
-		t.Errorf("another key opens it: %v", err)
+		t.Errorf("the authority was opened with another key: %v", err)
 	}
 }

@@ -37,7 +37,7 @@ func routes(t *testing.T) []string {
 	return out
 }
 
-// The routes of the API were walked without a token and with that of another workspace, those of operators were not.
+// The routes of the API were tested without a token and with that of another workspace; those for operators were not.
 func TestOperatorsRoutesAreOnlyForThoseWhoMay(t *testing.T) {
 	h := servicetest.New(t)
 	handler := control.Handler(h.Service, slog.New(slog.DiscardHandler))
@@ -73,13 +73,13 @@ func TestOperatorsRoutesAreOnlyForThoseWhoMay(t *testing.T) {
 				t.Errorf("%s with the token %q: %d %s", route, none, status, text)
 			}
 		}
-		// Whether the service as a whole, or a pool, is halted is told to everybody who may wait for it; who one is, too.
+		// Everybody may read who they are, and whether the service or a pool is halted, because runs wait for that.
 		told := route == "GET halt" || route == "GET pools/{pool}/halt" || route == "GET me"
 		if status, text := ask(token); status < 400 && !told || strings.Contains(text, "theirs") {
 			t.Errorf("%s for somebody with another workspace: %d %s", route, status, text)
 		}
 	}
 	if w, err := h.Workspace(h.Admin, theirs.ID); err != nil || w.Lock.ID != r.ID {
-		t.Errorf("the workspace of others was changed: %+v, %v", w, err)
+		t.Errorf("the workspace of another team was changed: %+v, %v", w, err)
 	}
 }

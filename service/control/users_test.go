@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// Nothing called what creates a user: a service without an identity provider had its administrator as the only person,
-// and an invitation was never accepted.
+// No route created users: in a service without an identity provider, the administrator was the only user, and nobody
+// could accept an invitation.
 func TestAnAdministratorMakesUsersWhoLogInUntilTheyAreRemoved(t *testing.T) {
 	h := servicetest.New(t)
 	handler := control.Handler(h.Service, slog.New(slog.DiscardHandler))
@@ -37,7 +37,7 @@ func TestAnAdministratorMakesUsersWhoLogInUntilTheyAreRemoved(t *testing.T) {
 		t.Errorf("the invitation was not accepted: %+v, %v", m, err)
 	}
 	if id, err := h.LogIn("ann", ann.Token, ""); err != nil || id != ann.ID {
-		t.Errorf("the first token is no password: %v", err)
+		t.Errorf("login with the first token: %v", err)
 	}
 	const secret = "correct horse battery"
 	if status, text := ask(ann.Token, http.MethodPut, "users/"+ann.ID+"/password",
@@ -45,7 +45,7 @@ func TestAnAdministratorMakesUsersWhoLogInUntilTheyAreRemoved(t *testing.T) {
 		t.Errorf("%d %s", status, text)
 	}
 	if _, err := h.LogIn("ann", secret, ""); err != nil {
-		t.Errorf("the password: %v", err)
+		t.Errorf("login with the password: %v", err)
 	}
 	for _, try := range [][3]string{
 		{http.MethodGet, "users", ""}, {http.MethodPost, "users", `{"name":"bob","admin":true}`},
@@ -54,7 +54,7 @@ func TestAnAdministratorMakesUsersWhoLogInUntilTheyAreRemoved(t *testing.T) {
 	} {
 		if status, text := ask(ann.Token, try[0], try[1], try[2]); status != http.StatusForbidden &&
 			status != http.StatusNotFound {
-			t.Errorf("somebody who is no administrator: %s %s: %d %s", try[0], try[1], status, text)
+			t.Errorf("%s %s by somebody who is not an administrator: %d %s", try[0], try[1], status, text)
 		}
 	}
 	if status, text := ask(h.Token, http.MethodGet, "users", ""); status != http.StatusOK ||
@@ -63,18 +63,18 @@ func TestAnAdministratorMakesUsersWhoLogInUntilTheyAreRemoved(t *testing.T) {
 	}
 	if status, _ := ask(h.Token, http.MethodDelete, "users/"+h.Admin.ID(), ""); status != http.StatusUnprocessableEntity &&
 		status != http.StatusBadRequest {
-		t.Errorf("the last administrator is removed: %d", status)
+		t.Errorf("removing the last administrator: %d", status)
 	}
 	if status, text := ask(h.Token, http.MethodDelete, "users/"+ann.ID, ""); status != http.StatusNoContent {
 		t.Errorf("%d %s", status, text)
 	}
 	if _, err := h.LogIn("ann", secret, ""); err == nil {
-		t.Error("somebody who was removed logs in")
+		t.Error("a removed user can log in")
 	}
 	if status, _ := ask(ann.Token, http.MethodGet, "halt", ""); status != http.StatusUnauthorized {
-		t.Errorf("the token of somebody who was removed: %d", status)
+		t.Errorf("a request with the token of a removed user: %d", status)
 	}
 	if _, err := h.Membership(h.Admin, m.ID); err == nil {
-		t.Error("somebody who was removed is still a member")
+		t.Error("a removed user is still a member")
 	}
 }

@@ -63,7 +63,7 @@ func TestAConfigurationIsUnpacked(t *testing.T) {
 		}
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "dead")); err == nil {
-		t.Error("a link to nothing is there")
+		t.Error("a dangling link was unpacked")
 	}
 }
 
@@ -97,7 +97,7 @@ func TestNothingLeadsOut(t *testing.T) {
 			t.Errorf("%s was unpacked", what)
 		}
 		if _, err := os.Lstat(filepath.Join(dir, "..", "evil")); err == nil {
-			t.Errorf("%s: a file is outside", what)
+			t.Errorf("%s: a file was written outside of the directory", what)
 		}
 	}
 }

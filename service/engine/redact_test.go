@@ -25,7 +25,7 @@ func TestACopyOfASensitiveValueIsRedacted(t *testing.T) {
 		}
 	}
 	if redactChange(change); !reflect.DeepEqual(change, want) {
-		t.Errorf("%v, and not %v", change, want)
+		t.Errorf("the change is %v, not %v", change, want)
 	}
 	short := map[string]any{"before": nil, "after": map[string]any{"zone": "eu", "region": "eu-west"},
 		"after_sensitive": map[string]any{"zone": true}}

@@ -74,7 +74,7 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 40<<20 {
-		t.Errorf("200 events of 1 MiB keep %d MiB", grown>>20)
+		t.Errorf("after 200 events of 1 MiB, %d MiB are in memory", grown>>20)
 	}
 	runtime.KeepAlive(s)
 }
@@ -97,7 +97,7 @@ func TestAReaderWaitsForWhatItWants(t *testing.T) {
 		synctest.Wait()
 		select {
 		case b := <-got:
-			t.Errorf("it did not wait: %+v", b)
+			t.Errorf("the reader did not wait for an event: %+v", b)
 		default:
 		}
 		s.Publish(events.Event{Workspace: "mine"})
@@ -117,7 +117,7 @@ func TestAReaderHearsOfTheEnd(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if err := <-failed; err == nil {
-			t.Error("the end of the context was not heard")
+			t.Error("the reader did not return at the end of the context")
 		}
 		go func() { b, err := s.Read(t.Context(), at, nil); at = b.Next; failed <- err }()
 		synctest.Wait()

@@ -45,10 +45,10 @@ func TestWhoGuessesTokensIsSlowedDownAndNobodyElse(t *testing.T) {
 		slowed = slowed || ask("10.0.0.1:5", "") == http.StatusTooManyRequests
 	}
 	if !slowed {
-		t.Error("100 attempts were answered")
+		t.Error("none of 100 attempts was refused")
 	}
 	if status := ask("10.0.0.2:5", ""); status != http.StatusUnauthorized {
-		t.Errorf("another address: %d", status)
+		t.Errorf("from another address: %d", status)
 	}
 	for range 200 {
 		if status := ask("10.0.0.3:5", "good"); status != http.StatusOK {
@@ -61,8 +61,9 @@ func TestWhoGuessesTokensIsSlowedDownAndNobodyElse(t *testing.T) {
 	}
 }
 
-// One program with an expired token kept everybody out who had the same address, behind a proxy or a firewall: their
-// requests got 429, and command lines that followed a log failed, because they repeat no request for a log.
+// One program with an expired token blocked all clients with the same address, such as those behind a proxy or a
+// firewall: their requests got 429, and command lines that followed a log failed, because they do not repeat requests
+// for logs.
 func TestWhoHasAValidTokenDoesNotWaitForAProgramWithAnInvalidOne(t *testing.T) {
 	now := time.Now()
 	valid := func(r *http.Request) bool { return r.Header.Get("Authorization") == "good" }

@@ -73,15 +73,15 @@ func TestABodyThatDoesNotArriveIsNotAwaitedForEver(t *testing.T) {
 	select {
 	case err := <-read:
 		if err == nil {
-			t.Error("a part of a body was taken for the whole")
+			t.Error("an incomplete body was accepted")
 		}
 	case <-t.Context().Done():
-		t.Error("it is awaited")
+		t.Error("the request still waits for its body")
 	}
 }
 
-// The time for a body must not limit what follows: a request that takes long would be taken for one whose client has
-// disconnected.
+// The time limit for reading a body must not apply to the rest of the request: a slow request would be canceled as if
+// its client had disconnected.
 func TestARequestMayTakeLongerThanItsBody(t *testing.T) {
 	const most = 50 * time.Millisecond
 	server := httptest.NewServer(gate.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -90,7 +90,7 @@ func TestARequestMayTakeLongerThanItsBody(t *testing.T) {
 		}
 		select {
 		case <-r.Context().Done():
-			t.Error("the request was ended")
+			t.Error("the request was canceled")
 		case <-time.After(4 * most):
 		}
 		fmt.Fprint(w, "done")

@@ -99,7 +99,7 @@ func TestAChecksumIsChecked(t *testing.T) {
 	sum := md5.Sum([]byte(state(1)))
 	right := base64.StdEncoding.EncodeToString(sum[:])
 	if status, _ := c.say("POST", "", state(2), "Content-MD5", right); status != 400 {
-		t.Errorf("the checksum of something else: %d", status)
+		t.Errorf("a state with a wrong checksum: %d", status)
 	}
 	if status, text := c.say("POST", "", state(1), "Content-MD5", right); status != 200 {
 		t.Errorf("%d %s", status, text)
@@ -110,8 +110,8 @@ func TestAChecksumIsChecked(t *testing.T) {
 	}
 }
 
-// A client treats 404 as an empty state and would create everything again: a client without access to a workspace must
-// not get it.
+// A client treats 404 as an empty state, and would create everything again. So a client without access to a workspace
+// must not get 404.
 func TestWhoMaySeeNothingIsRefused(t *testing.T) {
 	c, _ := begin(t)
 	good := *c

@@ -117,11 +117,11 @@ func TestOthersCanCheckWhichRunATokenIsOf(t *testing.T) {
 				}
 			}
 			if _, err := provider.Verifier(&oidc.Config{ClientID: "somebody else"}).Verify(ctx, text); err == nil {
-				t.Error("somebody else takes it")
+				t.Error("another audience accepts the token")
 			}
 		}
 		if _, err := os.Stat(s.environ["TFC_WORKLOAD_IDENTITY_TOKEN_PATH"]); !os.IsNotExist(err) {
-			t.Errorf("the file is still there: %v", err)
+			t.Errorf("the file of the token still exists: %v", err)
 		}
 	}
 	v := h.Await(r.ID, record.Applied)
@@ -141,7 +141,7 @@ func TestARunWithoutAnAudienceHasNoToken(t *testing.T) {
 	}
 }
 
-// A token lasts two hours, and the file had the same one for a phase that lasts longer.
+// A token is valid for two hours, and the file was not updated in a phase that lasts longer.
 func TestTheFileGetsANewTokenWhileAPhaseLasts(t *testing.T) {
 	h, ctx := begin(t, func(o *service.Options) { o.RenewIdentity = 5 * time.Millisecond })
 	w := h.NewWorkspace("one")
@@ -183,7 +183,7 @@ func TestTheFileGetsANewTokenWhileAPhaseLasts(t *testing.T) {
 	}
 }
 
-// If a service does not know its own address, there is no name for the tokens: the run ends, and says what to do.
+// If a service does not know its own address, it cannot name the issuer of tokens: the run fails with an advice.
 func TestATokenNeedsAnIssuer(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")

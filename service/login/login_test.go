@@ -85,7 +85,7 @@ func (d *loginTest) code(username, password string) string {
 	}
 	to, err := reply.Location()
 	if err != nil || to.Host != "localhost:10003" || to.Query().Get("state") != "s" {
-		d.t.Errorf("it leads to %s, %v", to, err)
+		d.t.Errorf("the response redirects to %s, %v", to, err)
 	}
 	return to.Query().Get("code")
 }
@@ -127,7 +127,7 @@ func TestSomebodyWhoLogsInGetsAToken(t *testing.T) {
 			t.Errorf("%+v", a.Token)
 		}
 		if status, _ := d.exchange(code, nil); status != 400 {
-			t.Errorf("a code twice: %d", status)
+			t.Errorf("using a code twice: %d", status)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestNobodyElseGetsOne(t *testing.T) {
 	}
 }
 
-// A browser must not be sent anywhere but to the command line on its own machine.
+// A browser may only be redirected to the command line on its own machine.
 func TestABrowserIsSentNowhereElse(t *testing.T) {
 	d := newLoginTest(t)
 	for _, to := range []string{
@@ -204,8 +204,8 @@ func TestGuessingIsSlow(t *testing.T) {
 	}
 }
 
-// The proof key protects against anybody who has seen the code: a request must not succeed without a proof key, nor
-// with a weaker one.
+// The proof key (PKCE) protects against somebody who has seen the code. A request without it, or with a weaker one,
+// must not succeed.
 func TestAProofKeyCannotBeLeftOut(t *testing.T) {
 	d := newLoginTest(t)
 	for what, change := range map[string]func(url.Values){
@@ -270,7 +270,7 @@ func TestACodeIsGoodOnceHoweverManyAskAtOnce(t *testing.T) {
 	}
 }
 
-// A page of another site could make the browser send the form, and write into the headers of the answer.
+// A page of another site could make the browser send the form, and inject headers into the response.
 func TestTheFormIsSentFromItsOwnPageAlone(t *testing.T) {
 	d := newLoginTest(t)
 	form := request()

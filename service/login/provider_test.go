@@ -34,7 +34,7 @@ type identities struct {
 	codes map[string]granted
 }
 
-// granted is the data that a code is exchanged for.
+// granted is the data for which a code is exchanged.
 type granted struct {
 	claims    map[string]any
 	challenge string
@@ -149,7 +149,7 @@ func (h *harness) begin(query string) visit {
 	q := to.Query()
 	if reply.StatusCode != http.StatusSeeOther || !strings.HasPrefix(to.String(), h.provider.server.URL+"/authorize?") ||
 		q.Get("code_challenge_method") != "S256" || q.Get("redirect_uri") != "https://millipede.example/oauth/callback" {
-		h.t.Fatalf("it leads to %s", to)
+		h.t.Fatalf("the response redirects to %s", to)
 	}
 	return visit{q, reply.Cookies()}
 }
@@ -211,15 +211,15 @@ func TestSomebodyWhomTheProviderKnowsIsInTheTeamsOfTheirGroups(t *testing.T) {
 		v := h.begin("?to=" + url.QueryEscape(try.to))
 		reply := h.get(h.grant(v, func(g *granted) { g.claims["groups"] = try.groups }), v.cookies...)
 		if to, err := reply.Location(); err != nil || to.Path != try.to {
-			t.Fatalf("%d: it leads to %v, %v", reply.StatusCode, to, err)
+			t.Fatalf("%d: the response redirects to %v, %v", reply.StatusCode, to, err)
 		}
 		if d, b := strings.Join(h.members(engineers), " "), strings.Join(h.members(managers), " "); d != try.devs ||
 			b != try.bosses || len(h.members(ours)) != 0 {
-			t.Errorf("in %v: %q are engineers, %q are managers", try.groups, d, b)
+			t.Errorf("with the groups %v, the engineers are %q and the managers %q", try.groups, d, b)
 		}
 	}
 	if len(h.sessions) != 4 || len(slices.Compact(slices.Sorted(slices.Values(h.sessions)))) != 2 {
-		t.Errorf("one person became several: %v", h.sessions)
+		t.Errorf("one person has several users: %v", h.sessions)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestACommandLineLogsInWithTheProvider(t *testing.T) {
 	v := h.begin("?" + request().Encode())
 	to, err := h.get(h.grant(v, nil), v.cookies...).Location()
 	if err != nil || to.Host != "localhost:10003" || to.Query().Get("state") != "s" {
-		t.Fatalf("it leads to %v, %v", to, err)
+		t.Fatalf("the response redirects to %v, %v", to, err)
 	}
 	status, token := h.exchange(to.Query().Get("code"), nil)
 	if status != http.StatusOK || h.harness.Actor(token).User.Name != "alice" {
@@ -242,11 +242,11 @@ func TestACommandLineLogsInWithTheProvider(t *testing.T) {
 	bad := request()
 	bad.Set("redirect_uri", "https://evil.example/login")
 	if reply := h.get(h.server.URL + login.Begin + "?" + bad.Encode()); reply.StatusCode != http.StatusBadRequest {
-		t.Errorf("an address elsewhere: %d", reply.StatusCode)
+		t.Errorf("a login that would redirect to another site: %d", reply.StatusCode)
 	}
 }
 
-// Whatever is wrong with the answer, nobody is logged in, and nothing of the answer is stored.
+// After any invalid response of the provider, nobody is logged in, and nothing of the response is stored.
 func TestNobodyGetsInWhomTheProviderHasNotConfirmed(t *testing.T) {
 	h := newHarness(t)
 	h.team("devs", "engineers")
@@ -288,18 +288,18 @@ func TestNobodyGetsInWhomTheProviderHasNotConfirmed(t *testing.T) {
 	v := h.begin("?to=/app")
 	back := h.grant(v, nil)
 	if reply := h.get(back, v.cookies...); reply.StatusCode != http.StatusSeeOther {
-		t.Errorf("somebody who may: %d", reply.StatusCode)
+		t.Errorf("a valid response: %d", reply.StatusCode)
 	}
 	if reply := h.get(back, v.cookies...); reply.StatusCode != http.StatusForbidden { // the provider's codes are used up
-		t.Errorf("the same answer again: %d", reply.StatusCode)
+		t.Errorf("the same response again: %d", reply.StatusCode)
 	}
 	if len(h.sessions) != 1 {
 		t.Errorf("sessions: %v", h.sessions)
 	}
 }
 
-// A login in progress was one of the thousand that the service remembered: whoever began thousands of logins, which
-// needs no token, kept everybody else out.
+// The service stored at most a thousand logins in progress. Somebody who began thousands of logins, which needs no
+// token, prevented all others from logging in.
 func TestAFloodOfLoginsDoesNotEndThoseInProgress(t *testing.T) {
 	h := newHarness(t)
 	h.team("devs", "engineers")
@@ -313,12 +313,12 @@ func TestAFloodOfLoginsDoesNotEndThoseInProgress(t *testing.T) {
 	}
 	if reply := h.get(h.server.URL + login.Begin + "?to=" + strings.Repeat("/x", 4000)); reply.StatusCode !=
 		http.StatusBadRequest {
-		t.Errorf("more than a browser keeps: %d", reply.StatusCode)
+		t.Errorf("a target that is too long for a cookie: %d", reply.StatusCode)
 	}
 }
 
-// The name that a provider gives a person is no proof: a person with the name of a user of the service would have
-// become that user.
+// The user name in a provider's response does not identify a person: somebody with the name of a user of the service
+// would have become that user.
 func TestNobodyBecomesAUserWhoWasHere(t *testing.T) {
 	h := newHarness(t)
 	team := h.team("devs", "engineers")
@@ -343,7 +343,7 @@ func TestNobodyBecomesAUserWhoWasHere(t *testing.T) {
 				"groups": []string{}})
 		}), v.cookies...)
 		if reply.StatusCode != want {
-			t.Errorf("an address that is sure %t: %d", sure, reply.StatusCode)
+			t.Errorf("with an address that is verified (%t): %d", sure, reply.StatusCode)
 		}
 	}
 	if _, err := h.harness.SignIn(service.Person{Issuer: "x"}, "acme", ""); !errors.Is(err, service.ErrInvalid) {

@@ -73,7 +73,7 @@ func (p *post) got() []letter {
 	return slices.Clone(p.letters)
 }
 
-// visit is one connection.
+// visit handles one connection.
 type visit struct {
 	post *post
 	to   string
@@ -177,7 +177,7 @@ func TestEachWhoMaySeeAWorkspaceGetsAMailOfTheirOwn(t *testing.T) {
 		}
 		if !strings.Contains(l.text, "https://tofu.example/app/acme/one/runs/"+r.ID) ||
 			!strings.Contains(l.text, "acme/one") || !strings.Contains(l.text, "why") {
-			t.Errorf("it says:\n%s", l.text)
+			t.Errorf("the text of the mail is:\n%s", l.text)
 		}
 	}
 	if want := []string{"administrator@example.org", "team@example.org"}; !slices.Equal(to,
@@ -221,7 +221,7 @@ func TestAMailIsSentAgainWhereTheServerRefusesItForTheMoment(t *testing.T) {
 				t.Errorf("%+v, %v", now.Last, err)
 			}
 			if tries != 3*c.tries {
-				t.Errorf("it was tried %d times", tries)
+				t.Errorf("the mail was sent %d times", tries)
 			}
 		})
 	}
@@ -241,7 +241,7 @@ func TestAPasswordIsNeverSentInTheClear(t *testing.T) {
 	encrypted := newPost(t, &tls.Config{Certificates: certified.TLS.Certificates})
 	m := parsed(t, "smtp://millipede@"+encrypted.address, "canary-password")
 	if r, err = mailer(h, m).Verify(t.Context(), h.Admin, n.ID); err != nil || r.Successful() {
-		t.Errorf("a server that nobody vouches for was taken: %+v, %v", r, err)
+		t.Errorf("a server with an untrusted certificate was accepted: %+v, %v", r, err)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(certified.Certificate())
@@ -256,7 +256,7 @@ func TestNoMailIsPromisedThatCannotBeSent(t *testing.T) {
 	w := h.NewWorkspace("one")
 	n := record.Notification{Workspace: w.ID, Name: "mail", Destination: service.DestinationEmail, Triggers: all}
 	if _, err := h.CreateNotification(h.Admin, n); err != nil {
-		t.Errorf("one that is switched off: %v", err)
+		t.Errorf("creating a disabled configuration: %v", err)
 	}
 	n.Enabled = true
 	if _, err := h.CreateNotification(h.Admin, n); !errors.Is(err, service.ErrInvalid) ||
@@ -265,11 +265,11 @@ func TestNoMailIsPromisedThatCannotBeSent(t *testing.T) {
 	}
 	n.Enabled, n.Emails = false, []string{"a@example.org\r\nRCPT TO:<b@example.org>"}
 	if _, err := h.CreateNotification(h.Admin, n); !errors.Is(err, service.ErrInvalid) {
-		t.Errorf("an address with a command: %v", err)
+		t.Errorf("an address that contains a command: %v", err)
 	}
 	n.Emails, n.Users = nil, []string{"user-nobody"}
 	if _, err := h.CreateNotification(h.Admin, n); !errors.Is(err, service.ErrInvalid) {
-		t.Errorf("somebody unknown: %v", err)
+		t.Errorf("an unknown user: %v", err)
 	}
 }
 
@@ -306,7 +306,7 @@ func until(t *testing.T, holds func() bool) {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			t.Fatal("it never came true")
+			t.Fatal("the condition was not true in time")
 		}
 	}
 }

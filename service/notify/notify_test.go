@@ -132,7 +132,7 @@ func TestAReceiverHearsOfARunInOrderSignedAndAgainAfterItWasBusy(t *testing.T) {
 	run := h.NewRun(w, func(r *record.Run) { r.AutoApply, r.Message = true, "why" })
 	want := []string{"run:created", "run:planning", "run:applying", "run:completed"}
 	if got := r.triggers(timeout(t), len(want)); !slices.Equal(got, want) {
-		t.Errorf("it heard %q", got)
+		t.Errorf("the receiver got %q", got)
 	}
 	first := r.got[0]
 	if first["payload_version"] != 1.0 || first["run_id"] != run.ID || first["workspace_name"] != "one" ||
@@ -176,7 +176,7 @@ func TestDriftIsToldInTheFormOfAssessments(t *testing.T) {
 		select {
 		case <-r.came:
 		case <-timeout(t).Done():
-			t.Fatal("it heard of nothing")
+			t.Fatal("the receiver got no notification")
 		}
 	}
 	r.mu.Lock()
@@ -226,7 +226,7 @@ func TestAReceiverThatIsAwayIsAskedAgainAfterGrowingPausesAndThenNoMore(t *testi
 			break
 		}
 		if again := due(); len(again) != 0 {
-			t.Fatalf("it is asked again at once: %+v", again)
+			t.Fatalf("the request is repeated at once: %+v", again)
 		}
 		pauses = append(pauses, waiting[0].Due.Sub(asked).Truncate(10*time.Second))
 		h.Later(waiting[0].Due.Sub(asked))
@@ -234,11 +234,11 @@ func TestAReceiverThatIsAwayIsAskedAgainAfterGrowingPausesAndThenNoMore(t *testi
 	}
 	if want := []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
 		time.Hour}; !slices.Equal(pauses, want) || r.asked != 7 {
-		t.Errorf("it was asked %d times, with pauses of %v", r.asked, pauses)
+		t.Errorf("the receiver got %d requests, with pauses of %v", r.asked, pauses)
 	}
 	if now, err := h.Notification(h.Admin, n.ID); err != nil || now.Last == nil ||
 		now.Last.Code != http.StatusServiceUnavailable {
-		t.Errorf("its latest response is not kept: %+v, %v", now, err)
+		t.Errorf("the latest response is not stored: %+v, %v", now, err)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestAReceiverThatIsAwayKeepsNoMoreThanTwoHundredNotifications(t *testing.T)
 		h.Await(h.NewRun(w, func(r *record.Run) { r.AutoApply = true }).ID, record.Applied)
 	}
 	if all, err := h.Undelivered(h.Admin, n.ID); err != nil || len(all) != 200 || all[0].Trigger != "run:created" {
-		t.Errorf("%d wait, %v", len(all), err)
+		t.Errorf("%d notifications wait: %v", len(all), err)
 	}
 }
 
@@ -265,13 +265,13 @@ func TestWhatIsToBeSentSurvivesARestart(t *testing.T) {
 	h.Start()
 	end := sending(t, h, true)
 	if got := r.triggers(timeout(t), 4); got[0] != "run:created" || got[3] != "run:completed" {
-		t.Errorf("it heard %q", got)
+		t.Errorf("the receiver got %q", got)
 	}
 	end()
 }
 
-// A service is in a network that trusts it: the administrator of a workspace must not be able to make it send requests
-// to its neighbours.
+// A service often runs in a network that trusts it. The administrator of a workspace must not be able to make it send
+// requests to other machines of that network.
 func TestNothingIsSentToAPrivateAddress(t *testing.T) {
 	h := servicetest.New(t)
 	r := newReceiver(t, 0, false)
@@ -287,7 +287,7 @@ func TestNothingIsSentToAPrivateAddress(t *testing.T) {
 		}
 	}
 	if r.asked != 0 {
-		t.Errorf("it was asked %d times", r.asked)
+		t.Errorf("the receiver got %d requests", r.asked)
 	}
 }
 
@@ -313,12 +313,12 @@ func TestSlackGetsALinkToTheRun(t *testing.T) {
 	select {
 	case <-r.came:
 	case <-timeout(t).Done():
-		t.Fatal("it heard of nothing")
+		t.Fatal("the receiver got no notification")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if want := "Run Completed: <https://tofu.example/app/acme/one/runs/" + run.ID + "|" + run.ID +
 		"> in acme/one (why &lt;!channel&gt; &amp; not)"; len(r.got[0]) != 1 || r.got[0]["text"] != want {
-		t.Errorf("%v, and not %s", r.got[0], want)
+		t.Errorf("the payload is %v, not %s", r.got[0], want)
 	}
 }

@@ -38,13 +38,13 @@ func TestAPlanIsOutlined(t *testing.T) {
 		}
 		if err := json.Unmarshal([]byte(plan)[c.Start:c.Start+c.Size], &there); err != nil ||
 			!strings.HasPrefix(c.Address, there.Address) {
-			t.Errorf("at %d lies %q, and not %s: %v", c.Start, there.Address, c.Address, err)
+			t.Errorf("at the position %d is %q, not %s: %v", c.Start, there.Address, c.Address, err)
 		}
 	}
 	want := []string{"create fleet_vm.a in ", `replace module.m["x"].fleet_vm.b[0] in module.m["x"]`,
 		"move fleet_vm.d in ", "delete fleet_vm.e (deposed object abc) in "}
 	if !reflect.DeepEqual(got, want) || p.Same != 1 || len(p.Drift) != 0 || !strings.Contains(string(p.Outputs), `"o"`) {
-		t.Errorf("%q, %d the same", got, p.Same)
+		t.Errorf("the differences are %q, and %d objects are the same", got, p.Same)
 	}
 	text, err := outline.Encode(p)
 	if err != nil {
@@ -167,7 +167,7 @@ func TestTheLayoutOfAStateMakesNoDifference(t *testing.T) {
 func TestWhatIsNoDocumentIsAnError(t *testing.T) {
 	for _, text := range []string{"", "[]", `{"resources":{}}`, `{"resources":[{"instances":[{`, `{"resources":[1]}`} {
 		if _, err := outline.ReadState(strings.NewReader(text)); err == nil {
-			t.Errorf("%q is read as a state", text)
+			t.Errorf("%q is accepted as a state", text)
 		}
 	}
 }

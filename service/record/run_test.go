@@ -55,7 +55,7 @@ func TestEveryStatusCanEndAndIsReached(t *testing.T) {
 	}
 	for _, s := range statuses {
 		if !reached[s] {
-			t.Errorf("nothing leads to %s", s)
+			t.Errorf("no event leads to the status %s", s)
 		}
 		ends := s.Final() || s.Cancelable() || s.Discardable()
 		if !ends {
@@ -104,7 +104,7 @@ func TestPhasesFollowTheRun(t *testing.T) {
 			{record.EventPlanQueued, 0, "queued", "pending"}, {record.EventPlanStarted, 0, "running", "pending"},
 			{record.EventCanceled, 0, "canceled", "unreachable"},
 		},
-		// The apply stayed pending, and programs that read its log waited for it for ever.
+		// The status of the apply stayed pending, and programs that read its log waited for ever.
 		"a plan that fails": {
 			{record.EventPlanQueued, 0, "queued", "pending"}, {record.EventPlanStarted, 0, "running", "pending"},
 			{record.EventFailed, 0, "errored", "unreachable"},
@@ -145,10 +145,10 @@ func TestRolesGrow(t *testing.T) {
 		}
 	}
 	if (&record.Access{Role: "nosuch"}).Permissions().Any() {
-		t.Error("a role that does not exist allows something")
+		t.Error("an unknown role permits something")
 	}
 	if !record.ValidRole("maintain", true) || record.ValidRole("maintain", false) {
-		t.Error("maintain is a role of projects")
+		t.Error("the role maintain must be valid for projects, and only for them")
 	}
 }
 

@@ -42,13 +42,13 @@ func TestARecordThatIsLookedAtIsThatOfTheTransaction(t *testing.T) {
 					t.Errorf("after the change: %+v, %v", c, err)
 				}
 				if c, err := cities.Look(before, "a"); err != nil || c.Name != "Rome" {
-					t.Errorf("in the view from before it: %+v, %v", c, err)
+					t.Errorf("in the view that began before the change: %+v, %v", c, err)
 				}
 			}
 			x, err := cities.LookUp(after, "name", "it", "Pisa")
 			y, again := cities.Look(after, "b")
 			if err != nil || again != nil || x != y {
-				t.Errorf("it was read twice: %v, %v", err, again)
+				t.Errorf("the record was decoded twice: %v, %v", err, again)
 			}
 			all, err := cities.LookAll(after, "country", "it")
 			if err != nil || len(all) != 2 || all[0] != x {
@@ -86,10 +86,10 @@ func TestARecordThatIsLookedAtIsThatOfTheTransaction(t *testing.T) {
 			t.Errorf("%+v, %v", c, err)
 		}
 		if _, err := cities.Look(tx, "a"); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("it was deleted: %v", err)
+			t.Errorf("a deleted record: %v", err)
 		}
 		if _, err := cities.LookUp(tx, "name", "it", "Oslo"); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("it never was: %v", err)
+			t.Errorf("a record that never existed: %v", err)
 		}
 		return nil
 	})
@@ -118,6 +118,6 @@ func TestWhatIsKeptOfRecordsIsBounded(t *testing.T) {
 		}
 	}
 	if kept := s.CachedBytes(); kept > 8<<20 || kept < 4<<20 {
-		t.Errorf("%d bytes are kept", kept)
+		t.Errorf("the cache has %d bytes", kept)
 	}
 }

@@ -52,7 +52,7 @@ func TestAFileIsCompactedWhateverItHasAllocatedInAdvance(t *testing.T) {
 		return nil
 	})
 	if now := reopen(func(*store.Tx) error { return nil }); now > full/2 {
-		t.Errorf("it had %d bytes, and has %d", full, now)
+		t.Errorf("the file had %d bytes, and now has %d", full, now)
 	}
 }
 

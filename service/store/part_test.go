@@ -27,9 +27,9 @@ func TestAPartOfAFileIsReadWithoutTheRest(t *testing.T) {
 		}
 	}
 	if _, err := s.ReadPart("x/y", int64(whole.Len())-1, 2); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("behind the end: %v", err)
+		t.Errorf("reading after the end: %v", err)
 	}
 	if _, err := s.ReadPart("x/none", 0, 1); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("no file: %v", err)
+		t.Errorf("reading a file that does not exist: %v", err)
 	}
 }

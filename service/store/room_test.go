@@ -11,7 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/test/disk"
 )
 
-// A run failed because its own store had no disk space, since there was space again when the service checked.
+// When a run could not write because of a full disk, the service checked whether the disk was full, found that there
+// was space again, and ended the run as failed.
 func TestAFullDiskIsNoticedAlthoughOthersWriteThere(t *testing.T) {
 	dir := t.TempDir()
 	v, err := disk.Mount(dir, 16<<20)
@@ -50,7 +51,7 @@ func TestAFullDiskIsNoticedAlthoughOthersWriteThere(t *testing.T) {
 	}
 	for again := time.NewTicker(time.Millisecond); s.Refused() == 0; <-again.C { // nobody but the watcher looks
 		if t.Context().Err() != nil {
-			t.Fatal("nobody has noticed that the disk is full")
+			t.Fatal("the store has not noticed that the disk is full")
 		}
 	}
 	if err := s.Room(); !store.NoRoom(err) {

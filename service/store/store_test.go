@@ -87,7 +87,7 @@ func TestARecordIsFoundByItsKeyAndByEachIndex(t *testing.T) {
 	}
 	err = s.Update(func(tx *store.Tx) error { return cities.Put(tx, &city{"d", "Roma", "it", 9}) })
 	if !errors.Is(err, store.ErrTaken) {
-		t.Errorf("a name twice: %v", err)
+		t.Errorf("creating a name twice: %v", err)
 	}
 	_ = s.Update(func(tx *store.Tx) error { return cities.Delete(tx, "a") })
 	_ = s.View(func(tx *store.Tx) error {
@@ -158,13 +158,13 @@ func TestTheFilesTellNothingWithoutTheKey(t *testing.T) {
 	}
 	other, _ := seal.NewKey(seal.NewSecret())
 	if _, err := store.Open(dir, other); !errors.Is(err, store.ErrKey) {
-		t.Errorf("another key: %v", err)
+		t.Errorf("opening the store with another key: %v", err)
 	}
 	if s, err = store.Open(dir, key); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.Open(dir, key); !errors.Is(err, store.ErrHeld) {
-		t.Errorf("a second process: %v", err)
+		t.Errorf("opening the store in a second process: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -187,14 +187,14 @@ func TestAFileIsWholeOrNotThere(t *testing.T) {
 		t.Error(err)
 	}
 	if got, err := s.ReadAll("f/x"); err != nil || len(got) != 200_000 {
-		t.Errorf("after a refused one: %d, %v", len(got), err)
+		t.Errorf("after a refused write: %d, %v", len(got), err)
 	}
 	path := filepath.Join(s.Dir(), "f", "x")
 	if err := os.Truncate(path, 2*(4+40+64<<10)); err != nil { // whole frames, the last ones gone
 		t.Fatal(err)
 	}
 	if _, err := s.ReadAll("f/x"); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("a file that was cut: %v", err)
+		t.Errorf("a truncated file: %v", err)
 	}
 	if _, err := s.ReadAll("f/y"); !errors.Is(err, store.ErrNotFound) {
 		t.Error(err)
@@ -329,6 +329,6 @@ func TestAnUploadThatWasCutIsRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if _, err := s.ReadAll("f/x"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("something was kept: %v", err)
+		t.Errorf("a part of the file was stored: %v", err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// needed are the attributes and relationships without which a client crashes, hangs or does the wrong thing, with the
-// JSON types that it decodes: a wrong type is an error there. "null" is a type that may take the place of another one.
+// needed has the attributes and relationships without which a client crashes, hangs or does the wrong thing, with their
+// JSON types: clients report an error for a wrong type. "null" means that the value may also be null.
 var needed = map[string]struct{ attributes, relationships string }{
 	"workspaces": {"name string, execution-mode string, permissions object, terraform-version string, " +
 		"structured-run-output-enabled bool, locked bool, tag-names list, working-directory string, auto-apply bool, " +
@@ -46,7 +46,7 @@ var needed = map[string]struct{ attributes, relationships string }{
 	"organization-capacity": {"pending number, running number", ""},
 }
 
-// inside are the members of attributes that are objects.
+// inside has the members of attributes that are objects.
 var inside = map[string]string{
 	"workspaces permissions": "can-queue-run, can-update, can-queue-apply, can-queue-destroy, can-force-delete, " +
 		"can-lock, " +
@@ -56,12 +56,12 @@ var inside = map[string]string{
 	"runs permissions":              "can-apply",
 }
 
-// prefixes are how the IDs of documents begin.
+// prefixes has the beginnings of the IDs of documents.
 var prefixes = map[string]string{"workspaces": "ws-", "runs": "run-", "plans": "plan-", "applies": "apply-",
 	"configuration-versions": "cv-", "state-versions": "sv-", "state-version-outputs": "wsout-", "projects": "prj-",
 	"vars": "var-", "users": "user-"}
 
-// document is a document of an answer.
+// document is a document of a response.
 type document struct {
 	ID, Type                  string
 	Attributes, Relationships map[string]any
@@ -144,7 +144,7 @@ func times(t *testing.T, where string, of map[string]any) {
 	}
 }
 
-// sees requests a path, and checks all documents of the answer.
+// sees requests a path, and checks all documents of the response.
 func (s *site) sees(path string, kinds ...string) []document {
 	s.t.Helper()
 	status, header, text := s.get("/api/v2/"+path, s.Token)
@@ -177,8 +177,8 @@ func (s *site) sees(path string, kinds ...string) []document {
 	return all
 }
 
-// Each answer is looked at in each status of a run, because clients read a run from its creation on: what is missing in
-// one of them makes them crash, some of them without a message and with the exit status 0.
+// The responses are checked in each status of a run, because clients read a run from its creation on. A missing value
+// makes clients crash, some of them without a message and with the exit status 0.
 func TestEveryAnswerHasWhatClientsCrashWithout(t *testing.T) {
 	s := newSite(t)
 	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme", client.WorkspaceCreateOptions{Name: client.String("one")})))
@@ -251,8 +251,7 @@ func TestEveryAnswerHasWhatClientsCrashWithout(t *testing.T) {
 	s.sees("workspaces/"+w.ID+"/vars", "vars")
 }
 
-// The actions of each status are those that command lines know: with others they end without a message, or wait for
-// ever.
+// Command lines expect certain actions in each status. With others they end without a message, or wait for ever.
 func TestTheActionsOfARunFollowItsStatus(t *testing.T) {
 	for status, want := range map[record.RunStatus]string{
 		record.Pending: "cancel discard", record.PlanQueued: "cancel", record.Planning: "cancel",
@@ -330,20 +329,20 @@ func TestALogIsReadInPartsWithoutAToken(t *testing.T) {
 		t.Errorf("the beginning is %q", text)
 	}
 	if text := read("?limit=100&offset=1000000"); text != "" {
-		t.Errorf("of what there is not yet: %q", text)
+		t.Errorf("after the last byte that exists: %q", text)
 	}
 	close(gone)
 	s.Await(r.ID, record.Planned)
 	whole := read("?limit=65536&offset=0")
 	if whole[len(whole)-1] != 3 {
-		t.Errorf("it does not end: %q", whole)
+		t.Errorf("the log has no mark of its end: %q", whole)
 	}
 	pieces := ""
 	for len(pieces) < len(whole) {
 		pieces += read(fmt.Sprintf("?limit=7&offset=%d", len(pieces)))
 	}
 	if pieces != whole {
-		t.Errorf("in pieces it is %q, and at once %q", pieces, whole)
+		t.Errorf("read in pieces the log is %q, and as a whole %q", pieces, whole)
 	}
 	if text := read(fmt.Sprintf("?limit=7&offset=%d", len(whole))); text != "" {
 		t.Errorf("after the end: %q", text)
@@ -353,7 +352,7 @@ func TestALogIsReadInPartsWithoutAToken(t *testing.T) {
 	}
 }
 
-// The words are what clients look for, to tell people whose lock it is.
+// Clients look for these words in order to tell users who holds the lock.
 func TestALockNamesItsHolder(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -374,7 +373,7 @@ func TestALockNamesItsHolder(t *testing.T) {
 	refused(s.client, "in a second terminal", lock, client.ErrWorkspaceLocked)
 	refused(theirs, "the lock of a user", unlock, client.ErrWorkspaceLockedByUser)
 	if _, err := theirs.Workspaces.ForceUnlock(s.ctx, w.ID); err == nil {
-		t.Error("somebody who is no administrator breaks a lock")
+		t.Error("somebody who is not an administrator has broken a lock")
 	}
 	must(t, of(s.client.Workspaces.ForceUnlock(s.ctx, w.ID)))
 	must(t, of(theirs.Workspaces.Lock(s.ctx, w.ID, client.WorkspaceLockOptions{})))

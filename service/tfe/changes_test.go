@@ -18,8 +18,8 @@ import (
 	"github.com/millipede-iac/millipede/service/tfe"
 )
 
-// A change read the object, then the request, and stored the whole object: what somebody else had changed meanwhile was
-// undone, without a word to anybody. With a client that sends its request slowly, that took as long as it pleased.
+// A change read the object, then the body of the request, and then stored the whole object. Changes that somebody else
+// made meanwhile were silently undone, and a client that sent its request slowly could extend that time at will.
 func TestTwoWhoChangeAnObjectAtOnceUndoNothing(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -67,8 +67,8 @@ func TestTwoWhoChangeAnObjectAtOnceUndoNothing(t *testing.T) {
 	}
 }
 
-// A team that may manage teams could not join the owners, but it could set the group of the owners' team: with one of
-// their own groups, its members were owners after the next login.
+// A team that may manage teams could not join the owners, but it could set the group of the owners' team. If it set one
+// of its own groups, its members were owners after their next login.
 func TestOnlyOwnersChangeTheOwnersTeam(t *testing.T) {
 	s := newSite(t)
 	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs", ManageTeams: true})))
@@ -79,7 +79,7 @@ func TestOnlyOwnersChangeTheOwnersTeam(t *testing.T) {
 	o := must(t, of(s.Organization(s.Admin, "acme")))
 	group := client.TeamUpdateOptions{SSOTeamID: client.String("mine")}
 	if _, err := s.as(token).Teams.Update(s.ctx, o.Owners, group); err == nil {
-		t.Error("somebody else has set the group of the owners")
+		t.Error("a team that is not the owners has set the group of the owners")
 	}
 	if owners := must(t, of(s.Team(s.Admin, o.Owners))); owners.SSO != "" {
 		t.Errorf("the group of the owners is %q", owners.SSO)
@@ -121,7 +121,7 @@ func TestTheTagsOfAnOrganizationAreListedAddedAndDeleted(t *testing.T) {
 		t.Error(got)
 	}
 	if got := list(&client.OrganizationTagsListOptions{Filter: two.ID}); got != "tag-prod prod 1 acme" {
-		t.Errorf("without those of a workspace: %s", got)
+		t.Errorf("the tags that a workspace does not have: %s", got)
 	}
 	if got := list(&client.OrganizationTagsListOptions{Query: "PRO"}); got != "tag-prod prod 1 acme" {
 		t.Errorf("searched: %s", got)
@@ -133,7 +133,7 @@ func TestTheTagsOfAnOrganizationAreListedAddedAndDeleted(t *testing.T) {
 	token := s.teamToken(one.ID, "admin")
 	theirs := s.as(token).OrganizationTags
 	if err := theirs.Delete(s.ctx, "acme", client.OrganizationTagsDeleteOptions{IDs: []string{"tag-db"}}); err == nil {
-		t.Error("the administrators of one workspace delete the tags of all")
+		t.Error("an administrator of one workspace has deleted a tag of all")
 	}
 	if err := theirs.AddWorkspaces(s.ctx, "tag-x", client.AddWorkspacesToTagOptions{
 		WorkspaceIDs: []string{one.ID, two.ID}}); err == nil || strings.Contains(list(nil), "tag-x") {
@@ -169,8 +169,8 @@ func TestTagsAreSetAsARelationship(t *testing.T) {
 	}
 }
 
-// Tags that a workspace inherits looked like its own: the provider tfe made them its own with its next change, and they
-// stayed when the project changed.
+// Tags that a workspace inherits could not be distinguished from its own. The provider tfe added them to the workspace
+// with its next change, and they stayed when the project changed.
 func TestATagOfTheProjectIsNotTakenForOneOfTheWorkspace(t *testing.T) {
 	s := newSite(t)
 	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme", client.WorkspaceCreateOptions{Name: client.String("one"),
@@ -191,7 +191,7 @@ func TestATagOfTheProjectIsNotTakenForOneOfTheWorkspace(t *testing.T) {
 	}
 }
 
-// A list of all variables of a workspace had those that others take precedence over, too.
+// The list of all variables of a workspace included variables that others override.
 func TestAllVariablesAreThoseThatARunHas(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -249,8 +249,8 @@ func TestWhatIsIncludedWithAnOrganizationATeamAndAToken(t *testing.T) {
 	}
 }
 
-// Settings that the service does not have were accepted and forgotten: the provider tfe planned to set them again and
-// again, and somebody who forbade the tokens of users was told that they are forbidden.
+// Settings that the service does not support were accepted and ignored: the provider tfe planned to set them with each
+// run, and an administrator who disabled the tokens of users believed that they were disabled.
 func TestSettingsOfAnOrganizationAreKeptOrRefused(t *testing.T) {
 	s := newSite(t)
 	no, yes, minutes := false, true, 60
@@ -267,7 +267,7 @@ func TestSettingsOfAnOrganizationAreKeptOrRefused(t *testing.T) {
 		"no user tokens": {UserTokensEnabled: &no}, "assessments": {AssessmentsEnforced: &yes},
 	} {
 		if _, err := s.client.Organizations.Update(s.ctx, "acme", change); err == nil {
-			t.Errorf("%s: accepted, without any effect", what)
+			t.Errorf("%s: accepted, although it has no effect", what)
 		}
 	}
 }
@@ -303,7 +303,7 @@ func TestOnlyOwnersDeleteWhatManagesResourcesWhereTheySaySo(t *testing.T) {
 	}
 }
 
-// Searches for a person or a commit were not known, and found every run.
+// Searches for a person or a commit were ignored, and found every run.
 func TestRunsAreSearchedByPersonAndCommit(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")

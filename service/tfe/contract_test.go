@@ -19,8 +19,8 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// Routes that include no documents accepted any name in include, and a change with an unknown name was made before it
-// was refused: the client repeated it without the name.
+// Routes without included documents accepted any name in include. On others, a change with an unknown name was made
+// before it was refused, and the client repeated it without the name.
 func TestAnUnknownIncludeIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -43,7 +43,7 @@ func TestAnUnknownIncludeIsRefusedBeforeAnythingIsDone(t *testing.T) {
 		t.Errorf("%d %s", status, body)
 	}
 	if status, _ := s.ask(http.MethodGet, "organizations/acme/workspaces/two", ""); status != http.StatusNotFound {
-		t.Errorf("it was made all the same: %d", status)
+		t.Errorf("the object was created nevertheless: %d", status)
 	}
 	if status, body := s.ask(http.MethodGet, "workspaces/"+w.ID+"?include=organization,project,effective-tag-bindings",
 		""); status != http.StatusOK || !strings.Contains(body, `"included"`) {
@@ -51,8 +51,8 @@ func TestAnUnknownIncludeIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	}
 }
 
-// Command lines did not know the status of a run that was left: they took it for one in progress, and exited
-// successfully.
+// Command lines did not know the status of a run that was canceled by force: they took it for a run in progress, and
+// exited successfully.
 func TestARunThatWasLeftIsCanceledForClients(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -80,7 +80,8 @@ func TestARunThatWasLeftIsCanceledForClients(t *testing.T) {
 	}
 }
 
-// A client repeats an upload whose answer was lost. It was told that the address had been used, and failed.
+// A client repeats an upload if the response was lost. The service responded that the address had been used already,
+// and the client failed.
 func TestTheSameUploadAgainIsTheSame(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -136,7 +137,7 @@ func TestAStateIsNotTakenFromSomebodyWhoHasLostTheLock(t *testing.T) {
 			t.Errorf("%s: %d", what, status)
 		}
 		if _, err := s.client.StateVersions.ReadCurrent(s.ctx, w.ID); !errors.Is(err, client.ErrResourceNotFound) {
-			t.Errorf("%s: there is a state: %v", what, err)
+			t.Errorf("%s: the workspace has a state: %v", what, err)
 		}
 		if what == "a team has it" {
 			must(t, of(s.client.Workspaces.ForceUnlock(s.ctx, w.ID)))
@@ -144,7 +145,7 @@ func TestAStateIsNotTakenFromSomebodyWhoHasLostTheLock(t *testing.T) {
 	}
 }
 
-// The serial in the bytes replaced the one that the client had named, if it had named no lineage.
+// If a client sent no lineage, the serial in the state's text replaced the one in the request.
 func TestAStateVersionHasTheSerialThatItsMakerSaid(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -157,7 +158,7 @@ func TestAStateVersionHasTheSerialThatItsMakerSaid(t *testing.T) {
 			State: client.String(base64.StdEncoding.EncodeToString(text)),
 		})))
 		if sv.Serial != serial {
-			t.Errorf("it is %d, not %d", sv.Serial, serial)
+			t.Errorf("the serial is %d, not %d", sv.Serial, serial)
 		}
 	}
 	if w := must(t, of(s.client.Workspaces.ReadByID(s.ctx, w.ID))); w.ResourceCount != 2 {
@@ -180,7 +181,7 @@ func TestAWorkspaceAlwaysHasAVersionThatClientsUnderstand(t *testing.T) {
 	for _, version := range []string{"newest", "1.x.y.z", "~> "} {
 		if _, err := s.client.Workspaces.UpdateByID(s.ctx, w.ID,
 			client.WorkspaceUpdateOptions{TerraformVersion: &version}); err == nil {
-			t.Errorf("%q was taken", version)
+			t.Errorf("the version %q was accepted", version)
 		}
 	}
 }
@@ -217,7 +218,7 @@ func TestTheTagsThatAreSetReplaceThosePairs(t *testing.T) {
 	}
 }
 
-// A run with auto-apply was taken for the repetition of one without: it was never applied.
+// A request for a run with auto-apply was taken for the repetition of one without, so the run was never applied.
 func TestARunThatIsToBeAppliedIsAnotherOne(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -233,7 +234,7 @@ func TestARunThatIsToBeAppliedIsAnotherOne(t *testing.T) {
 		t.Errorf("%s, %s, %s", first.ID, second.ID, third.ID)
 	}
 	if len(first.RunEvents) == 0 {
-		t.Error("a new run does not say what has happened to it")
+		t.Error("a new run has no events")
 	}
 }
 
@@ -301,15 +302,15 @@ func TestWorkspacesComeInTheOrderThatIsAskedFor(t *testing.T) {
 		}
 	}
 	if status, _ := s.ask(http.MethodGet, "organizations/acme/workspaces?sort=colour", ""); status != 400 {
-		t.Errorf("sorted by a word that nobody knows: %d", status)
+		t.Errorf("sorted by an unknown attribute: %d", status)
 	}
 	some := must(t, of(s.client.Workspaces.List(s.ctx, "acme", &client.WorkspaceListOptions{CurrentRunStatus: "planned"})))
 	if len(some.Items) != 1 || some.Items[0].ID != waiting.ID {
-		t.Errorf("%d workspaces have a plan that waits", len(some.Items))
+		t.Errorf("%d workspaces have a plan that waits for approval", len(some.Items))
 	}
 }
 
-// Everybody with access to an organization or a project was told to have all permissions on it.
+// The API reported all permissions to everybody with any access to an organization or a project.
 func TestSomebodyIsToldWhatTheyMayDo(t *testing.T) {
 	s := newSite(t)
 	p := must(t, of(s.CreateProject(s.Admin, record.Project{Organization: "acme", Name: "platform"})))
@@ -344,7 +345,7 @@ func TestWhatSomebodySaysIsInTheHistoryOfARun(t *testing.T) {
 		}
 		return
 	}
-	t.Error("it is not there")
+	t.Error("the history of the run does not have the comment")
 }
 
 // The upload of a configuration queued its run without regard to the settings: a speculative one queued none, and the

@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// The requests are those that command lines were seen to send, byte for byte where libraries would send others: a lock
-// with an empty type, actions with an empty object or without a body, a run with the attributes of apply -auto-approve.
+// The requests were recorded from command lines, byte for byte where a library would send others: a lock with an empty
+// type, actions with an empty object or without a body, a run with the attributes of apply -auto-approve.
 func TestACommandLineGetsWhatItNeedsInTheOrderInWhichItAsks(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -52,7 +52,7 @@ func TestACommandLineGetsWhatItNeedsInTheOrderInWhichItAsks(t *testing.T) {
 		`"can-apply":true`, `"type":"plans"`, `"type":"applies"`)
 	run := "runs/" + regexp.MustCompile(`run-\w+`).FindString(text)
 	id := strings.TrimPrefix(run, "runs/")
-	// Each of these, with a 404, ends a command line.
+	// A command line fails if one of these requests gets 404.
 	answer(http.MethodGet, run+"/run-events", "", 200, `"data":[`)
 	answer(http.MethodGet, run+"?include=task_stages", "", 200, `"task-stages":{"data":[]}`)
 	answer(http.MethodGet, "organizations/acme/runs/queue", "", 200, id)
@@ -62,7 +62,7 @@ func TestACommandLineGetsWhatItNeedsInTheOrderInWhichItAsks(t *testing.T) {
 	plan := "plans/" + regexp.MustCompile(`"id":"(plan-\w+)"`).FindStringSubmatch(text)[1]
 	close(gone)
 	s.Await(id, record.Planned)
-	// What a command line looks at once, when it has read the log to its end.
+	// A command line reads these immediately after the end of the log.
 	answer(http.MethodGet, plan, "", 200, `"status":"finished"`, `"has-changes":true`, `"log-read-url":"http`)
 	answer(http.MethodGet, run+"?include=workspace,plan", "", 200, `"status":"planned"`, `"is-confirmable":true`,
 		`"is-discardable":true`, `"has-changes":true`, `"structured-run-output-enabled":false`)
@@ -73,7 +73,7 @@ func TestACommandLineGetsWhatItNeedsInTheOrderInWhichItAsks(t *testing.T) {
 	answer(http.MethodPost, run+"/actions/apply", "{}", 202)
 	if text := answer(http.MethodGet, run, "", 200); strings.Contains(text, `"status":"planned"`) ||
 		strings.Contains(text, `"is-confirmable":true`) {
-		t.Errorf("after it was confirmed: %s", text)
+		t.Errorf("after the run was confirmed: %s", text)
 	}
 	answer(http.MethodPost, run+"/actions/apply", `{"comment":"again"}`, 409)
 	s.Await(id, record.Applied)
@@ -85,8 +85,8 @@ func TestACommandLineGetsWhatItNeedsInTheOrderInWhichItAsks(t *testing.T) {
 	answer(http.MethodGet, space, "", 404)
 }
 
-// What no client asks for is missing, instead of being a stub that claims what is not there. What a client does ask for
-// on its way is not.
+// Resources that no client requests get 404 instead of an empty response. Resources that clients request in passing
+// exist, even if they are always empty.
 func TestWhatTheServiceDoesNotHaveIsNotFound(t *testing.T) {
 	s := newSite(t)
 	for _, path := range []string{

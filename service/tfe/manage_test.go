@@ -28,7 +28,7 @@ func TestWhatProgramsManageComesBackAsTheySetIt(t *testing.T) {
 	w = must(t, of(s.client.Workspaces.UpdateByID(s.ctx, w.ID,
 		client.WorkspaceUpdateOptions{ExecutionMode: client.String("remote")})))
 	if w.ExecutionMode != "remote" || !*w.SettingOverwrites.ExecutionMode {
-		t.Errorf("its own mode: %+v", w)
+		t.Errorf("the execution mode of the workspace: %+v", w)
 	}
 	tags := map[string]string{}
 	for _, b := range must(t, of(s.client.Workspaces.ListEffectiveTagBindings(s.ctx, w.ID))) {
@@ -78,7 +78,7 @@ func TestWhatProgramsManageComesBackAsTheySetIt(t *testing.T) {
 		t.Errorf("%+v, %+v", a, on.ProjectAccess)
 	}
 	if _, err := s.client.TeamTokens.Read(s.ctx, team.ID); !errors.Is(err, client.ErrResourceNotFound) {
-		t.Errorf("a token that there is not: %v", err)
+		t.Errorf("reading a token that does not exist: %v", err)
 	}
 	made := must(t, of(s.client.TeamTokens.Create(s.ctx, team.ID)))
 	if read := must(t, of(s.client.TeamTokens.Read(s.ctx, team.ID))); read.ID != made.ID || read.Token != "" {
@@ -89,7 +89,7 @@ func TestWhatProgramsManageComesBackAsTheySetIt(t *testing.T) {
 		client.WorkspaceCreateOptions{Name: client.String("theirs"), Project: p})))
 	if _, err := mine.Workspaces.Create(s.ctx, "acme",
 		client.WorkspaceCreateOptions{Name: client.String("elsewhere")}); err == nil {
-		t.Error("a team makes workspaces where it has no right to")
+		t.Error("a team has created a workspace without permission")
 	}
 	m := must(t, of(s.client.OrganizationMemberships.Create(s.ctx, "acme", client.OrganizationMembershipCreateOptions{
 		Email: client.String("bob@example.com"), Teams: []*client.Team{team},
@@ -102,8 +102,8 @@ func TestWhatProgramsManageComesBackAsTheySetIt(t *testing.T) {
 	}
 }
 
-// A client that could only read a workspace's versions was told the addresses for uploading them: with such an address
-// a reader uploaded a configuration, and a state.
+// The responses to clients that may only read versions included the addresses for uploading them. With such an address
+// a reader could upload a configuration or a state.
 func TestOnlyWhoMakesAVersionIsToldWhereToUploadIt(t *testing.T) {
 	s := newSite(t)
 	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme",
@@ -158,7 +158,7 @@ func TestRunsAreFoundByWhatTheyAre(t *testing.T) {
 	}
 }
 
-// Only members could be added to a team: an invitation counted as a user that does not exist.
+// Only members could be added to a team: an invited person was reported as a user that does not exist.
 func TestATeamTakesInSomebodyWhoIsInvited(t *testing.T) {
 	s := newSite(t)
 	team := must(t, of(s.client.Teams.Create(s.ctx, "acme", client.TeamCreateOptions{Name: client.String("devs")})))
@@ -183,7 +183,7 @@ func TestATeamTakesInSomebodyWhoIsInvited(t *testing.T) {
 			Settings: client.ProjectSettingsPermission("everything"),
 		},
 	}); err == nil {
-		t.Error("a word that is none was taken for a right")
+		t.Error("an unknown permission was accepted")
 	}
 }
 
@@ -202,14 +202,14 @@ func TestSettingsOfMillipedesOwnAreAttributesOfAWorkspace(t *testing.T) {
 	}
 	if status, text = patch(`{"description":"d"}`); status != http.StatusOK ||
 		!strings.Contains(text, `"refresh":"changed"`) || !strings.Contains(text, `"drift-period":"10m"`) {
-		t.Errorf("what is not named is not left as it is: %d: %s", status, text)
+		t.Errorf("a setting that the request does not name has changed: %d: %s", status, text)
 	}
 	for _, wrong := range []string{`{"refresh":"some"}`, `{"drift-period":"5s"}`, `{"drift-period":"x"}`} {
 		if status, text = patch(wrong); status != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %d: %s", wrong, status, text)
 		}
 	}
-	// Only the service as a whole had a retention.
+	// Only the whole service had a retention.
 	kept := `"retention":{"for":"720h","runs":20,"states":0}`
 	for _, attributes := range []string{`{"retention":{"runs":20,"for":"720h"}}`, `{"description":"e"}`} {
 		if status, text = patch(attributes); status != http.StatusOK || !strings.Contains(text, kept) {

@@ -23,7 +23,7 @@ func TestAConfigurationThatNothingNeedsIsArchived(t *testing.T) {
 		t.Helper()
 		if err := s.client.ConfigurationVersions.Archive(s.ctx, first); err == nil ||
 			!strings.Contains(err.Error(), "transition not allowed") || !strings.Contains(err.Error(), why) {
-			t.Errorf("%v, which does not say %q", err, why)
+			t.Errorf("the error is %v, without %q", err, why)
 		}
 	}
 	refused("because it is current")
@@ -51,11 +51,11 @@ func TestAConfigurationThatNothingNeedsIsArchived(t *testing.T) {
 		t.Errorf("%s, %s", got.Status, got.StatusTimestamps.ArchivedAt)
 	}
 	if _, err := s.client.ConfigurationVersions.Download(s.ctx, first); !errors.Is(err, client.ErrResourceNotFound) {
-		t.Errorf("its files: %v", err)
+		t.Errorf("downloading the files of an archived version: %v", err)
 	}
 	if _, err := s.CreateRun(s.Admin, w.ID, record.Run{Configuration: first, Refresh: true}); err == nil ||
 		!strings.Contains(err.Error(), "archived") {
-		t.Errorf("a run of it: %v", err)
+		t.Errorf("a run of an archived version: %v", err)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestAPendingRunIsExecutedInsteadOfThoseBeforeIt(t *testing.T) {
 	second := s.NewRun(w, func(r *record.Run) { r.Message = "second" })
 	third := s.NewRun(w, func(r *record.Run) { r.Message = "third" })
 	if err := s.client.Runs.ForceExecute(s.ctx, first.ID); err == nil {
-		t.Error("a run that is planned was executed by force")
+		t.Error("force-execute was accepted for a planned run")
 	}
 	if err := s.client.Runs.ForceExecute(s.ctx, third.ID); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestAPendingRunIsExecutedInsteadOfThoseBeforeIt(t *testing.T) {
 		}
 	}
 	if r := must(t, of(s.client.Runs.Read(s.ctx, third.ID))); !r.Permissions.CanForceExecute {
-		t.Error("whoever may do it is not told so")
+		t.Error("the permission to execute by force is not reported")
 	}
 }
 
@@ -134,11 +134,11 @@ func TestARunIsNotExecutedByForceBeforeOneInProgress(t *testing.T) {
 	s.Await(first.ID, record.Planned)
 	token := s.teamToken(w.ID, "plan")
 	if status, _ := s.do(http.MethodPost, "/api/v2/runs/"+second.ID+"/actions/force-execute", token); status != 403 {
-		t.Errorf("somebody who may only plan discards the plans of others: %d", status)
+		t.Errorf("somebody who may only plan has discarded the plan of another: %d", status)
 	}
 }
 
-// The addresses and modules of the resources are those that programs get from other products.
+// The addresses and modules of resources have the format of other products.
 func TestTheResourcesOfAWorkspaceAreListed(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -190,7 +190,7 @@ func TestTheResourcesOfAWorkspaceAreListed(t *testing.T) {
 	}
 }
 
-// Somebody who is invited had a user without an ID that notifications accept, until they had logged in.
+// Until an invited person had logged in, their user had no ID that notifications accept.
 func TestANotificationIsForSomebodyWhoIsInvited(t *testing.T) {
 	s := newSite(t, func(o *service.Options) { o.Mail = true })
 	w := s.NewWorkspace("one")
@@ -208,7 +208,7 @@ func TestANotificationIsForSomebodyWhoIsInvited(t *testing.T) {
 		return o.Recipients
 	}
 	if got := recipients(); len(got) != 0 {
-		t.Errorf("an address that nobody has confirmed gets mail: %v", got)
+		t.Errorf("an unconfirmed address gets mail: %v", got)
 	}
 	must(t, of(s.CreateUser(s.Admin, "ann", "ann@example.org", true)))
 	if got := recipients(); len(got) != 1 || got[0] != "ann@example.org" {
@@ -220,7 +220,7 @@ func TestANotificationIsForSomebodyWhoIsInvited(t *testing.T) {
 		Name: client.String("m"), Enabled: client.Bool(false),
 		EmailUsers:      []*client.User{{ID: service.InvitedUser(other.ID)}},
 		DestinationType: client.NotificationDestination(client.NotificationDestinationTypeEmail)}); err == nil {
-		t.Error("somebody who is invited to another organization is accepted")
+		t.Error("a person who is invited to another organization is accepted")
 	}
 }
 

@@ -15,14 +15,14 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
 
-// stateRequest is the document with which a command line begins to write a state.
+// stateRequest returns the document with which a command line begins to write a state.
 func stateRequest(serial int, lineage, state string, more string) string {
 	return fmt.Sprintf(`{"data":{"type":"state-versions","attributes":{"serial":%d,"lineage":%q,"md5":%q%s}}}`,
 		serial, lineage, service.Sum([]byte(state)), more)
 }
 
-// What is refused here would otherwise overwrite the state of somebody else; what is accepted, a command line repeats
-// because an answer was lost.
+// The refused requests would overwrite the state of somebody else. The accepted ones are repetitions by a command line
+// that has not received the response.
 func TestAStateFollowsTheOneBefore(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -43,17 +43,17 @@ func TestAStateFollowsTheOneBefore(t *testing.T) {
 	first, _ := attributes(t, say(3, "a", text(3, "a"), "", 201))
 	if again, _ := attributes(t, say(3, "a", text(3, "a"), "", 201)); again["hosted-state-upload-url"] !=
 		first["hosted-state-upload-url"] {
-		t.Error("a repeated request made another version")
+		t.Error("a repeated request has created another version")
 	}
 	upload := first["hosted-state-upload-url"].(string)
 	if status, _, _ := s.get("/api/v2/workspaces/"+w.ID+"/current-state-version", s.Token); status != http.StatusNotFound {
-		t.Errorf("before its bytes have arrived it is current: %d", status)
+		t.Errorf("a version without its content is the current one: %d", status)
 	}
 	if status := s.put(first["hosted-json-state-upload-url"].(string), []byte("{}")); status != 200 {
-		t.Errorf("its JSON form: %d", status)
+		t.Errorf("uploading the JSON form: %d", status)
 	}
 	if status := s.put(upload, []byte(text(3, "a"))); status != 200 {
-		t.Errorf("its bytes: %d", status)
+		t.Errorf("uploading the content: %d", status)
 	}
 	status, header, _ := s.get("/api/v2/workspaces/"+w.ID+"/current-state-version", s.Token)
 	if status != 200 || header.Get("X-Terraform-Snapshot-Interval") != "20" {
@@ -68,10 +68,10 @@ func TestAStateFollowsTheOneBefore(t *testing.T) {
 
 	wrong, _ := attributes(t, say(10, "a", text(10, "a"), "", 201))
 	if status := s.put(wrong["hosted-state-upload-url"].(string), []byte(text(11, "a"))); status != 422 {
-		t.Errorf("other bytes than were announced: %d", status)
+		t.Errorf("uploading another content than announced: %d", status)
 	}
 	if status := s.put(wrong["hosted-state-upload-url"].(string), []byte(text(10, "a"))); status != 409 {
-		t.Errorf("a version that was discarded: %d", status)
+		t.Errorf("uploading the content of a discarded version: %d", status)
 	}
 	if v := must(t, of(s.client.StateVersions.ReadCurrent(s.ctx, w.ID))); v.Serial != 3 {
 		t.Errorf("the current serial is %d", v.Serial)
@@ -79,11 +79,11 @@ func TestAStateFollowsTheOneBefore(t *testing.T) {
 	inline := base64.StdEncoding.EncodeToString([]byte(text(12, "a")))
 	say(12, "a", text(12, "a"), `,"state":"`+inline+`"`, 201)
 	if v := must(t, of(s.client.StateVersions.ReadCurrent(s.ctx, w.ID))); v.Serial != 12 {
-		t.Errorf("a version with its content is not current at once: %d", v.Serial)
+		t.Errorf("a version that was created with its content is not the current one: %d", v.Serial)
 	}
 }
 
-// The configuration may encrypt its state: then outputs come beside it, in the clear, and are as secret.
+// If the configuration encrypts its state, the request has the outputs in plain text, and they are just as secret.
 func TestTheOutputsOfAnEncryptedStateAreThoseThatCameWithIt(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -103,7 +103,7 @@ func TestTheOutputsOfAnEncryptedStateAreThoseThatCameWithIt(t *testing.T) {
 	}
 }
 
-// Clients tell the reasons apart by these words.
+// Clients distinguish the reasons by these words.
 func TestAWorkspaceThatIsInUseIsNotDeletedSafely(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -112,7 +112,7 @@ func TestAWorkspaceThatIsInUseIsNotDeletedSafely(t *testing.T) {
 		for _, path := range []string{"organizations/acme/workspaces/one", "workspaces/" + w.ID} {
 			if status, text := s.ask(http.MethodPost, path+"/actions/safe-delete", ""); status != http.StatusConflict ||
 				!strings.Contains(text, words) {
-				t.Errorf("%s: %d %s, which does not say %q", path, status, text, words)
+				t.Errorf("%s: %d %s, without %q", path, status, text, words)
 			}
 		}
 	}
@@ -160,14 +160,14 @@ func TestTheWholePlanIsForThoseWhoMayReadIt(t *testing.T) {
 	}
 }
 
-// A saved plan does not fit the state any more when another run has applied.
+// A saved plan is stale once another run has applied.
 func TestAnApplyDiscardsSavedPlans(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
 	saved := s.NewRun(w, func(r *record.Run) { r.SavePlan = true })
 	s.Await(saved.ID, record.PlannedAndSaved)
 	if got := must(t, of(s.client.Workspaces.ReadByID(s.ctx, w.ID))); got.CurrentRun != nil || got.Locked {
-		t.Errorf("a saved plan has the workspace: %+v, %t", got.CurrentRun, got.Locked)
+		t.Errorf("a saved plan has locked the workspace: %+v, %t", got.CurrentRun, got.Locked)
 	}
 	other := s.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	s.Await(other.ID, record.Applied)
@@ -179,8 +179,8 @@ func TestAnApplyDiscardsSavedPlans(t *testing.T) {
 	}
 }
 
-// A run of a workspace that somebody has locked is pending until they unlock it; the others wait in their order, and
-// plan-only runs do not.
+// A run in a workspace that somebody has locked is pending until the workspace is unlocked. The other runs wait in
+// their order, but plan-only runs do not wait.
 func TestRunsWaitInTheirOrder(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -208,7 +208,7 @@ func TestRunsWaitInTheirOrder(t *testing.T) {
 	s.Await(first.ID, record.Planned)
 	now := must(t, of(s.client.Runs.Read(s.ctx, second.ID)))
 	if now.Status != client.RunPending || now.PositionInQueue < 1 {
-		t.Errorf("the second is %s, at position %d", now.Status, now.PositionInQueue)
+		t.Errorf("the second run is %s, at position %d", now.Status, now.PositionInQueue)
 	}
 	queue := must(t, of(s.client.Organizations.ReadRunQueue(s.ctx, "acme", client.ReadRunQueueOptions{})))
 	if len(queue.Items) != 2 {
@@ -220,7 +220,7 @@ func TestRunsWaitInTheirOrder(t *testing.T) {
 	s.Await(second.ID, record.Planned)
 }
 
-// Settings that programs send for features that are not there, in the form in which they send none.
+// Programs send these settings, without a value, for features that the service does not have.
 func TestWhatProgramsSendForNothingIsAccepted(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")

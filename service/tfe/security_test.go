@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/service/tfe"
 )
 
-// flood is an upload that does not end. It records how much of it was read, and how much memory is in use meanwhile.
+// flood is an upload without an end. It records how much of it was read, and the maximum memory in use meanwhile.
 type flood struct {
 	taken  int64
 	sample int64
@@ -40,7 +40,7 @@ func (f *flood) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// living returns how much memory is in use after a garbage collection.
+// living returns the memory in use after a garbage collection.
 func living() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -79,19 +79,19 @@ func TestUploadsOfTenGigabytesAreRefusedInBoundedMemory(t *testing.T) {
 			answer := httptest.NewRecorder()
 			to.handler.ServeHTTP(answer, r)
 			if answer.Code != http.StatusRequestEntityTooLarge {
-				t.Errorf("%s, which says %s: %d %s", path, said, answer.Code, answer.Body)
+				t.Errorf("%s, with the announced size %s: %d %s", path, said, answer.Code, answer.Body)
 			}
 			if size > 0 && f.taken > 0 || f.taken > to.limit+1<<20 {
-				t.Errorf("%s, which says %s: %d bytes were read", path, said, f.taken)
+				t.Errorf("%s, with the announced size %s: %d bytes were read", path, said, f.taken)
 			}
 			if f.most > before+spare+uint64(min(to.limit, 4<<20)) {
-				t.Errorf("%s, which says %s: %d MiB of memory", path, said, (f.most-before)>>20)
+				t.Errorf("%s, with the announced size %s: %d MiB of memory", path, said, (f.most-before)>>20)
 			}
 		}
 	}
 }
 
-// Addresses for uploads have their own secret. They must not be valid for ever, nor for anything else.
+// Addresses for uploads contain a secret. It must not be valid for ever, nor for other requests.
 func TestAddressesEndAndAreGoodForOneThing(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -115,18 +115,18 @@ func TestAddressesEndAndAreGoodForOneThing(t *testing.T) {
 		}
 	}
 	if status, _, _ := s.get("/api/v2/plans/"+r.Plan.ID, strings.Join(parts, ".")); status != http.StatusUnauthorized {
-		t.Errorf("the address of a log is a token: %d", status)
+		t.Errorf("the secret in the address of a log is accepted as a token: %d", status)
 	}
 	s.Later(26 * time.Hour)
 	if status, _, _ := s.get(log, ""); status != http.StatusNotFound {
-		t.Errorf("the address of a log is good after a day: %d", status)
+		t.Errorf("the address of a log is valid after a day: %d", status)
 	}
 	if status := s.put(cv.UploadURL, []byte("x")); status != http.StatusNotFound {
-		t.Errorf("the address for an upload is good after a day: %d", status)
+		t.Errorf("the address for an upload is valid after a day: %d", status)
 	}
 }
 
-// A token was valid as long as its hash was found. But its owner may have been deleted, and it may have expired.
+// A token was accepted as long as its hash was stored, even if its owner had been deleted or it had expired.
 func TestATokenEndsWithItsOwnerAndItsTime(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -143,7 +143,7 @@ func TestATokenEndsWithItsOwnerAndItsTime(t *testing.T) {
 	path := "/api/v2/workspaces/" + w.ID
 	for what, token := range map[string]string{"the team's": ofTeam, "the short one": short} {
 		if status, _, _ := s.get(path, token); status != http.StatusOK {
-			t.Errorf("%s, while it is good: %d", what, status)
+			t.Errorf("%s, while it is valid: %d", what, status)
 		}
 		for _, other := range []string{token[:len(token)-1], token + "0", strings.ToUpper(token), " "} {
 			if status, _, _ := s.get(path, other); status != http.StatusUnauthorized {
@@ -165,7 +165,7 @@ func TestATokenEndsWithItsOwnerAndItsTime(t *testing.T) {
 	}
 }
 
-// Data that a client sends is returned in headers and in the addresses of answers.
+// Data that a client sends is returned in headers and in addresses.
 func TestNobodyWritesHeadersOfAnswers(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
@@ -180,7 +180,7 @@ func TestNobodyWritesHeadersOfAnswers(t *testing.T) {
 	}
 	if _, err := s.client.Workspaces.Update(s.ctx, "acme", "one",
 		client.WorkspaceUpdateOptions{Name: client.String("two\r\nSet-Cookie: a=b")}); err == nil {
-		t.Error("a name has a line end")
+		t.Error("a name with a line end was accepted")
 	}
 }
 
@@ -204,6 +204,6 @@ func TestTheHTTPBackendTellsNothingOfOtherWorkspaces(t *testing.T) {
 		}
 	}
 	if v, err := s.Workspace(s.Admin, theirs.ID); err != nil || v.Lock.Held() {
-		t.Errorf("it was locked: %+v, %v", v.Lock, err)
+		t.Errorf("the workspace of others was locked: %+v, %v", v.Lock, err)
 	}
 }

@@ -53,7 +53,7 @@ func TestWithoutATokenNothingIsTold(t *testing.T) {
 		}
 	}
 	if status, _, body := s.get("/api/v2/nosuch", s.Token); status != 404 || !strings.Contains(body, `"title"`) {
-		t.Errorf("what there is not: %d %s", status, body)
+		t.Errorf("a path that does not exist: %d %s", status, body)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestWorkspacesAreMadeFoundChangedAndDeleted(t *testing.T) {
 	if _, err := s.client.Workspaces.Create(s.ctx, "acme",
 		client.WorkspaceCreateOptions{Name: client.String("one")}); err == nil ||
 		!strings.Contains(err.Error(), "already been taken") {
-		t.Errorf("a name twice: %v", err)
+		t.Errorf("creating a name twice: %v", err)
 	}
 	for i := range 25 {
 		must(t, of(s.client.Workspaces.Create(s.ctx, "acme",
@@ -103,7 +103,7 @@ func TestWorkspacesAreMadeFoundChangedAndDeleted(t *testing.T) {
 	}
 	if _, err := s.client.Workspaces.UpdateByID(s.ctx, w.ID,
 		client.WorkspaceUpdateOptions{WorkingDirectory: client.String("../up")}); err == nil {
-		t.Error("a working directory that leads out")
+		t.Error("a working directory outside of the configuration was accepted")
 	}
 	if err := s.client.Workspaces.SafeDelete(s.ctx, "acme", "one"); err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestAClientCarriesItsRunsOutItself(t *testing.T) {
 		Name: client.String("one"), ExecutionMode: client.String("local"),
 	})))
 	if _, err := s.client.StateVersions.ReadCurrent(s.ctx, w.ID); !errors.Is(err, client.ErrResourceNotFound) {
-		t.Errorf("before there is a state: %v", err)
+		t.Errorf("reading the current state before there is one: %v", err)
 	}
 	if outputs := must(t, of(s.client.StateVersionOutputs.ReadCurrent(s.ctx, w.ID))); len(outputs.Items) != 0 {
 		t.Errorf("%+v", outputs.Items)
@@ -190,7 +190,7 @@ func TestAClientCarriesItsRunsOutItself(t *testing.T) {
 	must(t, of(s.client.Workspaces.Lock(s.ctx, w.ID, client.WorkspaceLockOptions{Reason: client.String("apply")})))
 	if _, err := s.client.Workspaces.Lock(s.ctx, w.ID, client.WorkspaceLockOptions{}); !errors.Is(err,
 		client.ErrWorkspaceLocked) {
-		t.Errorf("a second lock: %v", err)
+		t.Errorf("locking twice: %v", err)
 	}
 	state := []byte(`{"version":4,"terraform_version":"1.12.6","serial":1,"lineage":"l","outputs":{` +
 		`"list":{"value":["a"],"type":["list","string"]},` +
@@ -221,7 +221,7 @@ func TestAClientCarriesItsRunsOutItself(t *testing.T) {
 	}
 	must(t, of(s.client.Workspaces.Unlock(s.ctx, w.ID)))
 	if _, err := s.client.Workspaces.Unlock(s.ctx, w.ID); !errors.Is(err, client.ErrWorkspaceNotLocked) {
-		t.Errorf("unlocked twice: %v", err)
+		t.Errorf("unlocking twice: %v", err)
 	}
 }
 
@@ -270,7 +270,7 @@ func TestVariablesTeamsAndTheRestAreManaged(t *testing.T) {
 	token := must(t, of(s.client.TeamTokens.Create(s.ctx, team.ID)))
 	theirs := s.as(token.Token)
 	if _, err := theirs.Variables.List(s.ctx, w.ID, nil); err == nil {
-		t.Error("a team without a right to variables reads them")
+		t.Error("a team without permission has read variables")
 	}
 	must(t, of(theirs.Workspaces.Read(s.ctx, "acme", "one")))
 	n := must(t, of(s.client.NotificationConfigurations.Create(s.ctx, w.ID,
@@ -308,7 +308,7 @@ func TestVariablesTeamsAndTheRestAreManaged(t *testing.T) {
 	}
 }
 
-// A request that is repeated because its answer was lost must not create a second object.
+// A request that is repeated because its response was lost must not create a second object.
 func TestARepeatedRequestMakesNothingTwice(t *testing.T) {
 	s := newSite(t)
 	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme",
@@ -316,13 +316,13 @@ func TestARepeatedRequestMakesNothingTwice(t *testing.T) {
 	options := client.ConfigurationVersionCreateOptions{AutoQueueRuns: client.Bool(false)}
 	cv := must(t, of(s.client.ConfigurationVersions.Create(s.ctx, w.ID, options)))
 	if other := must(t, of(s.client.ConfigurationVersions.Create(s.ctx, w.ID, options))); other.ID == cv.ID {
-		t.Error("two requests at once, of which no answer was lost, made one configuration version")
+		t.Error("two equal requests, neither of which is a repetition, have created only one configuration version")
 	} else {
 		cv = other
 	}
 	s.Later(time.Second) // nobody asks again sooner
 	if again := must(t, of(s.client.ConfigurationVersions.Create(s.ctx, w.ID, options))); again.ID != cv.ID {
-		t.Error("two configuration versions")
+		t.Error("the repeated request has created a second configuration version")
 	}
 	if err := s.client.ConfigurationVersions.Upload(s.ctx, cv.UploadURL, t.TempDir()); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// The provider tfe has a resource for run triggers, and got 404.
+// The provider tfe has a resource for run triggers; its requests got 404.
 func TestAnAppliedRunCreatesRunsInOtherWorkspaces(t *testing.T) {
 	s := newSite(t)
 	network, app, local := s.NewWorkspace("network"), s.NewWorkspace("app"), s.NewWorkspace("local")
@@ -38,7 +38,7 @@ func TestAnAppliedRunCreatesRunsInOtherWorkspaces(t *testing.T) {
 	}
 	s.Await(all[0].ID, record.Applied)
 	if all := must(t, of(s.client.Runs.List(s.ctx, local.ID, nil))).Items; len(all) != 0 {
-		t.Errorf("a workspace whose runs the client carries out has %d", len(all))
+		t.Errorf("a workspace whose runs the client executes has %d runs", len(all))
 	}
 	if err := s.client.Workspaces.DeleteByID(s.ctx, network.ID); err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestRunTriggersAreListedAndLeadNowhereBack(t *testing.T) {
 	}
 	first := must(t, of(create(b.ID, a.ID)))
 	if again := must(t, of(create(b.ID, a.ID))); again.ID != first.ID {
-		t.Error("a repeated request made another trigger")
+		t.Error("a repeated request has created another trigger")
 	}
 	must(t, of(create(c.ID, b.ID)))
 	for what, pair := range map[string][2]string{
@@ -87,10 +87,10 @@ func TestRunTriggersAreListedAndLeadNowhereBack(t *testing.T) {
 	theirs := s.as(token)
 	if all := must(t, of(theirs.RunTriggers.List(s.ctx, b.ID, &client.RunTriggerListOptions{
 		RunTriggerType: client.RunTriggerInbound}))); len(all.Items) != 0 {
-		t.Error("somebody sees the name of a workspace that they may not see")
+		t.Error("the list shows the name of a workspace without permission")
 	}
 	if err := theirs.RunTriggers.Delete(s.ctx, first.ID); !errors.Is(err, client.ErrResourceNotFound) {
-		t.Errorf("somebody who may not see it deletes it: %v", err)
+		t.Errorf("deleting a trigger without permission: %v", err)
 	}
 	if err := s.client.RunTriggers.Delete(s.ctx, first.ID); err != nil {
 		t.Fatal(err)

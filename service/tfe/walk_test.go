@@ -19,7 +19,7 @@ var parameter = regexp.MustCompile(`\{(\w+)\}`)
 func TestNoRouteAnswersWithoutAToken(t *testing.T) {
 	s := newSite(t)
 	if len(tfe.Routes()) < 100 {
-		t.Fatalf("only %d routes are walked", len(tfe.Routes()))
+		t.Fatalf("only %d routes are tested", len(tfe.Routes()))
 	}
 	for _, pattern := range tfe.Routes() {
 		method, path, _ := strings.Cut(parameter.ReplaceAllString(pattern, "x"), " ")
@@ -102,7 +102,7 @@ func TestATokenForOneWorkspaceReadsNothingOfAnother(t *testing.T) {
 		}
 	}
 	if _, err := s.Workspace(s.Admin, w.ID); err != nil {
-		t.Errorf("it was deleted: %v", err)
+		t.Errorf("the workspace was deleted: %v", err)
 	}
 }
 
@@ -114,7 +114,7 @@ func fill(t *testing.T, path string, values map[string][]string) []string {
 		return []string{path}
 	}
 	if len(values[name[1]]) == 0 {
-		t.Fatalf("the walk knows nothing for {%s} in %s", name[1], path)
+		t.Fatalf("the test has no value for {%s} in %s", name[1], path)
 	}
 	var out []string
 	for _, v := range values[name[1]] {

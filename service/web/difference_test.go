@@ -46,7 +46,7 @@ func TestAChangeIsShownAttributeByAttribute(t *testing.T) {
 	} {
 		d, err := planned([]byte(`{"change":` + c[0] + `}`))
 		if got := show(d); err != nil || got != c[1] {
-			t.Errorf("%s:\n%s\nand not\n%s\n%v", claim, got, c[1], err)
+			t.Errorf("%s: the difference is\n%s\nnot\n%s\n%v", claim, got, c[1], err)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (b *browser) drifted(name string) *service.WorkspaceView {
 	for until := time.Now().Add(30 * time.Second); ; <-again.C {
 		v, err := b.Watched(b.Admin, w.ID)
 		if err != nil || time.Now().After(until) {
-			b.t.Fatalf("nothing has drifted: %+v, %v", v, err)
+			b.t.Fatalf("no drift was found: %+v, %v", v, err)
 		}
 		if len(v.Drifted) == 1 {
 			return w
@@ -63,16 +63,16 @@ func TestDriftIsMarkedAndPlannedWithOneClick(t *testing.T) {
 		_, _, text := b.get(path)
 		for _, want := range wants {
 			if !strings.Contains(text, want) {
-				t.Errorf("%s does not have %q", path, want)
+				t.Errorf("%s does not contain %q", path, want)
 			}
 		}
 	}
 	if _, _, text := b.get("/app/acme/network/state?action=drift"); strings.Contains(text, "thing.a[0]") {
-		t.Error("what has not drifted is not left out")
+		t.Error("the page shows an object that has not drifted")
 	}
 	status, at, _ := b.post("/app/acme/network/state", url.Values{"action": {"refresh"}})
 	if status != http.StatusOK || !strings.HasPrefix(at, "/app/acme/network/runs/run-") {
-		t.Errorf("the click: %d at %s", status, at)
+		t.Errorf("after the click: %d at %s", status, at)
 	}
 	all, err := b.Runs(b.Admin, w.ID, 1)
 	if err != nil || len(all) != 1 || !all[0].RefreshOnly || all[0].AutoApply {
@@ -99,7 +99,7 @@ func TestSettingsOfMillipedesOwnAreOnThePage(t *testing.T) {
 		t.Errorf("%+v, %v", v, err)
 	}
 	if status, _, _ := b.post(page, values("", "", "often")); status != http.StatusUnprocessableEntity {
-		t.Errorf("a period that is none: %d", status)
+		t.Errorf("an invalid period: %d", status)
 	}
 	if status, _, _ := b.post(page, values("", "", "0")); status != http.StatusOK {
 		t.Errorf("saving again: %d", status)

@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 )
 
-// Only the settings of a workspace showed who has halted it; the service and pools could be halted by the API alone.
+// Only the settings of a workspace showed who has drained it; the service and pools could be drained only with the API.
 func TestHaltsAreShownWhereTheyMatterAndMadeAndLiftedByWhoMay(t *testing.T) {
 	b := newBrowser(t)
 	b.login("root", b.Token)
@@ -72,11 +72,11 @@ func TestHaltsAreShownWhereTheyMatterAndMadeAndLiftedByWhoMay(t *testing.T) {
 	}
 	if status, _, _ := b.post(workers, url.Values{"action": {"drain-pool"}, "pool": {"eu"}, "why": {"no"}}); status !=
 		http.StatusForbidden {
-		t.Errorf("somebody without rights drains a pool: %d", status)
+		t.Errorf("somebody without permission drains a pool: %d", status)
 	}
 }
 
-// The retention of a workspace could not be set.
+// The pages had no form for the retention of a workspace.
 func TestTheRetentionOfAWorkspaceIsSetOnItsPage(t *testing.T) {
 	b := newBrowser(t)
 	b.login("root", b.Token)

@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 
-// heldUp starts a run whose apply waits for a permit of the limit quota, which it holds itself. It ends with goOn.
+// heldUp starts a run whose apply waits for a permit of the limit quota that it holds itself, until goOn is called.
 func (b *browser) heldUp(workspace string) (r *record.Run, goOn func()) {
 	b.t.Helper()
 	shown, ended := make(chan struct{}), make(chan struct{})
@@ -40,7 +40,7 @@ func (b *browser) heldUp(workspace string) (r *record.Run, goOn func()) {
 	}
 }
 
-// The pages and the API named the wait of a run for other runs only, never that for a limit or a pool.
+// The pages and the API showed only that a run waits for other runs, never that it waits for a limit or a pool.
 func TestARunAndItsWorkspaceShowWhichLimitTheyWaitForAndWhoHoldsIt(t *testing.T) {
 	b := newBrowser(t)
 	b.login("root", b.Token)
@@ -52,7 +52,7 @@ func TestARunAndItsWorkspaceShowWhichLimitTheyWaitForAndWhoHoldsIt(t *testing.T)
 			"<code>&lt;b&gt;</code>", `href="/app/settings/workers#limit-quota"`, "2 slots held by",
 			"/app/acme/network/runs/" + r.ID} {
 			if !strings.Contains(text, want) {
-				t.Errorf("%s does not have %q", path, want)
+				t.Errorf("%s does not contain %q", path, want)
 			}
 		}
 	}

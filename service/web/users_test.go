@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// There was an API for users, and no page: an administrator without a command line could not let anybody in.
+// There was an API for users, but no page: an administrator without a command line could not add users.
 func TestAdministratorsManageUsersOnAPage(t *testing.T) {
 	b := newBrowser(t)
 	team, err := b.CreateTeam(b.Admin, record.Team{Organization: "acme", Name: "devs"})
@@ -28,7 +28,7 @@ func TestAdministratorsManageUsersOnAPage(t *testing.T) {
 		return text
 	}
 	if _, _, text := b.get("/app/acme"); !strings.Contains(text, page) {
-		t.Error("no page leads there")
+		t.Error("no page has a link to the page of users")
 	}
 	text := act(url.Values{"action": {"create"}, "name": {"ann"}, "email": {"ann@example.org"}})
 	made := regexp.MustCompile(`value="(\w+\.atlasv1\.\w+)"`).FindStringSubmatch(text)
@@ -54,10 +54,10 @@ func TestAdministratorsManageUsersOnAPage(t *testing.T) {
 	act(about("leave"))
 	act(about("disable"))
 	if _, err := b.Authenticate(made[1], ""); err == nil {
-		t.Error("the token of somebody who is disabled is good")
+		t.Error("the token of a disabled user is valid")
 	}
 	if _, err := b.LogIn("ann", made[1], ""); err == nil {
-		t.Error("somebody who is disabled logs in")
+		t.Error("a disabled user can log in")
 	}
 	act(about("enable"))
 	if _, err := b.Authenticate(made[1], ""); err != nil {
@@ -66,10 +66,10 @@ func TestAdministratorsManageUsersOnAPage(t *testing.T) {
 	act(about("promote"))
 	act(about("demote"))
 	if text = act(about("reset")); !strings.Contains(text, ".atlasv1.") {
-		t.Error("a reset shows no token")
+		t.Error("after a reset no token is shown")
 	}
 	if _, err := b.Authenticate(made[1], ""); err == nil {
-		t.Error("the token of before the reset is good")
+		t.Error("the token from before the reset is valid")
 	}
 	for _, action := range []string{"disable", "demote", "delete"} {
 		if status, _, text := b.post(page, url.Values{"action": {action}, "id": {b.Admin.ID()}, "name": {"root"}}); status !=
@@ -79,7 +79,7 @@ func TestAdministratorsManageUsersOnAPage(t *testing.T) {
 	}
 	act(about("delete"))
 	if status, _, _ := b.post(page, url.Values{"action": {"sing"}}); status != http.StatusBadRequest {
-		t.Errorf("an action that there is not: %d", status)
+		t.Errorf("an action that does not exist: %d", status)
 	}
 }
 
@@ -103,6 +103,6 @@ func TestTheUsersAreNotForEverybody(t *testing.T) {
 		t.Errorf("somebody makes themselves an administrator: %d", status)
 	}
 	if strings.Contains(text, "/app/settings/users") {
-		t.Error("the page is offered to everybody")
+		t.Error("a user who is not an administrator sees the link to the page")
 	}
 }

@@ -42,7 +42,7 @@ func newBrowser(t *testing.T) *browser {
 	return b
 }
 
-// person returns a browser that is not logged in.
+// person returns a browser without a session.
 func (b *browser) person() *http.Client {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -152,14 +152,14 @@ func TestLoggingInAndOut(t *testing.T) {
 		}
 	}
 	if session == "" || session == b.Token {
-		t.Errorf("the session is %q: a token of its own is wanted", session)
+		t.Errorf("the session is %q, not a new token", session)
 	}
 	status, at, _ = b.post("/app/logout", url.Values{"form": {formField.FindStringSubmatch(text)[1]}})
 	if status != http.StatusOK || at != "/app/login" {
 		t.Errorf("logging out: %d at %s", status, at)
 	}
 	if _, err := b.Authenticate(session, ""); err == nil {
-		t.Error("the token of the session is good after logging out")
+		t.Error("the token of the session is valid after logging out")
 	}
 }
 
@@ -169,7 +169,7 @@ func TestNobodyIsLedElsewhereByLoggingIn(t *testing.T) {
 		b := newBrowser(t)
 		_, at, _ := b.post("/app/login", url.Values{"username": {"root"}, "password": {b.Token}, "to": {to}})
 		if !strings.HasPrefix(at, "/app") {
-			t.Errorf("%s leads to %s", to, at)
+			t.Errorf("%s redirects to %s", to, at)
 		}
 	}
 }
@@ -258,11 +258,11 @@ func TestARunIsConfirmedWithAComment(t *testing.T) {
 	_, _, text = b.get(run)
 	for _, want := range []string{"good to go", "confirmed the plan", "Applied", "planning", "applying"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the page does not have %q", want)
+			t.Errorf("the page does not contain %q", want)
 		}
 	}
 	if strings.Contains(text, "You have confirmed") {
-		t.Error("it is told twice what was done")
+		t.Error("the page shows twice what was done")
 	}
 	if status, _, text := b.post(run, url.Values{"action": {"apply"}}); status != http.StatusConflict ||
 		!strings.Contains(text, "is applied") {
@@ -296,7 +296,7 @@ func TestPagesShowAndDoWhatTheRightsAllow(t *testing.T) {
 		}
 	}
 	if _, _, text := b.get("/app/acme"); strings.Contains(text, "network") {
-		t.Error("the overview shows a workspace that she may not see")
+		t.Error("the overview shows a workspace without permission")
 	}
 	w, err := b.WorkspaceNamed(b.Admin, "acme", "network")
 	if err != nil {
@@ -306,7 +306,7 @@ func TestPagesShowAndDoWhatTheRightsAllow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, text := b.get(run); !strings.Contains(text, "change the network") || strings.Contains(text, "Confirm") {
-		t.Error("a reader sees no run, or is offered to confirm it")
+		t.Error("a reader does not see the run, or sees the button to confirm it")
 	}
 	if status, _, _ := b.post(run, url.Values{"action": {"apply"}}); status != http.StatusForbidden {
 		t.Errorf("a reader confirms: %d", status)
@@ -389,7 +389,7 @@ func TestALogIsReadInParts(t *testing.T) {
 		got, from = string(part)+got, answer.Header.Get("X-From")
 	}
 	if i := strings.Index(got, "line 0 of"); i < 0 || !strings.HasPrefix(got[i:], want.String()[:len(want.String())/2]) {
-		t.Error("the parts do not fit each other")
+		t.Error("the parts of the log overlap or have gaps")
 	}
 	forward, next := "", "0"
 	for range 100 {
@@ -408,6 +408,6 @@ func TestALogIsReadInParts(t *testing.T) {
 		}
 	}
 	if !strings.Contains(forward, want.String()) || strings.ContainsAny(forward, "\x02\x03") {
-		t.Error("what is read forward differs from what was written")
+		t.Error("the log that was read differs from the one that was written")
 	}
 }
