@@ -53,7 +53,7 @@ func TestAPairThatRemembersSecretsExchangesMessagesWithAnyOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := remembers.Open(sealed, others); !errors.Is(err, nkeys.ErrCouldNotDecrypt) {
-		t.Errorf("a message of somebody else: %v", err)
+		t.Errorf("a message from another sender: %v", err)
 	}
 	if _, err := remembers.Open(sealed[:20], their); !errors.Is(err, nkeys.ErrInvalidEncrypted) {
 		t.Errorf("a truncated message: %v", err)

@@ -38,7 +38,7 @@ func TestVariablesAreReadWithTheirKeyInTheirPoolAlone(t *testing.T) {
 			kept, err = conn.GetBlob(t.Context(), at.Blob)
 		}
 		if err != nil || bytes.Contains(kept, []byte("hunter2")) || bytes.Contains(kept, []byte("AWS")) {
-			t.Errorf("%s: what is kept is %q, %v", what, kept, err)
+			t.Errorf("%s: the stored variables are %q, %v", what, kept, err)
 		}
 		if got, err := packer.GetVariables(t.Context(), "eu", at); err != nil || !reflect.DeepEqual(*got, want) {
 			t.Errorf("%s: got %+v, %v", what, got, err)
@@ -58,7 +58,7 @@ func TestVariablesAreReadWithTheirKeyInTheirPoolAlone(t *testing.T) {
 		if err := conn.PurgeRun(t.Context(), "operation"); err != nil {
 			t.Fatal(err)
 		}
-		// The short ones can be read as long as somebody has the key.
+		// Short environments are part of the task, so they can be read by everybody who has the key.
 		if _, err := packer.GetVariables(t.Context(), "eu", at); errors.Is(err, wire.ErrNotFound) != (what == "long") {
 			t.Errorf("%s, after the end of the operation: %v", what, err)
 		}

@@ -16,7 +16,7 @@ func FuzzDecodeTask(f *testing.F) {
 			return
 		}
 		if _, err := wire.DecodeTask(wire.EncodeTask(task)); err != nil {
-			t.Errorf("what was read cannot be written: %v", err)
+			t.Errorf("the decoded value cannot be encoded: %v", err)
 		}
 	})
 }
@@ -31,7 +31,7 @@ func FuzzDecodeResult(f *testing.F) {
 		}
 		wire.DiagsFromWire(r.Diagnostics)
 		if _, err := wire.DecodeResult(wire.EncodeResult(r)); err != nil {
-			t.Errorf("what was read cannot be written: %v", err)
+			t.Errorf("the decoded value cannot be encoded: %v", err)
 		}
 	})
 }
@@ -47,7 +47,7 @@ func FuzzDecodeSchemas(f *testing.F) {
 			m.Block.ImpliedType()
 		}
 		if _, err := wire.DecodeSchemas(wire.EncodeSchemas(s)); err != nil {
-			t.Errorf("what was read cannot be written: %v", err)
+			t.Errorf("the decoded value cannot be encoded: %v", err)
 		}
 	})
 }

@@ -23,12 +23,12 @@ func (h huge) GetBlobIf(_ context.Context, _ string, ok func(bytes int64) error)
 	if err := ok(1 << 40); err != nil {
 		return nil, err
 	}
-	h.t.Error("it would be read")
+	h.t.Error("a blob above the limit would be read")
 	return nil, wire.ErrNotFound
 }
 
-// The size of a message was known only after its decompression: up to 512 MiB for each fetched message, and only the
-// receiver noticed that a sender had sent too much.
+// The size of a message was known only after its decompression, which needs up to 512 MiB for each fetched message. And
+// only the receiver noticed that a message was too large.
 func TestAMessageThatIsTooLargeIsRefusedBeforeItIsReadAndNamed(t *testing.T) {
 	const compressed, spilled = 1, 4
 	frame := binary.LittleEndian.AppendUint64([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xe0}, 1<<31) // zstd: it has 2 GiB
@@ -68,13 +68,13 @@ func TestACompressedMessageHasTheSizeThatItTells(t *testing.T) {
 	silent := []byte{1, 1, 0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58, 0x01, 0x00, 0x00}
 	for name, bad := range map[string][]byte{"two frames": twice, "no size": silent} {
 		if got, err := p.Unpack(t.Context(), "s", bad); err == nil {
-			t.Errorf("%s: %d bytes come out", name, len(got))
+			t.Errorf("%s: decompressing returns %d bytes", name, len(got))
 		}
 	}
 }
 
-// All large messages that had arrived were unpacked at once, two of each pool at 512 MiB, for any number of pools; a
-// common limit alone would let one pool delay the others.
+// All large messages that had arrived were decompressed at the same time: two of 512 MiB for each pool. With only a
+// common limit for all pools, one pool could delay the others.
 func TestLargeMessagesWaitForRoomAndAPoolLeavesHalfOfItToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -154,7 +154,7 @@ func TestAMessageFromABlobOccupiesWhatItHas(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(blobs.data) != 1 || len(packed) > 1024 {
-			t.Fatal("it is not in a blob")
+			t.Fatal("the message is not in a blob")
 		}
 		room := wire.NewRoom(16 << 20) // 8 MiB of which are for one pool
 		var in []*wire.Held

@@ -33,10 +33,10 @@ func TestWhatIsSealedOpensOnlyAsItWas(t *testing.T) {
 	}
 	body := sealed[4:]
 	if bytes.Contains(sealed, plain) {
-		t.Fatal("it is in the clear")
+		t.Fatal("the message is not encrypted")
 	}
 	if got, err := s.Open(body, about); err != nil || !bytes.Equal(got, plain) {
-		t.Fatalf("it opened as %q, %v", got, err)
+		t.Fatalf("the decrypted message is %q, %v", got, err)
 	}
 	refuse := func(what string, s *wire.Sealer, sealed, about []byte) {
 		t.Helper()
@@ -88,7 +88,7 @@ func TestEnvelopesComeBackWhole(t *testing.T) {
 				t.Errorf("%s: %d bytes came back, %v", name, len(got), err)
 			}
 			if _, err := p.Unpack(ctx, "another", packed); seal && !errors.Is(err, wire.ErrNotAuthentic) {
-				t.Errorf("%s: it opened under another subject: %v", name, err)
+				t.Errorf("%s: the message was decrypted under another subject: %v", name, err)
 			}
 		}
 	}
@@ -131,7 +131,7 @@ func TestASpilledMessageIsSealedEvenWithoutAKey(t *testing.T) {
 	}
 	for sum, blob := range blobs.data {
 		if bytes.Contains(blob, secret) || bytes.Contains(blob, data[:64]) {
-			t.Error("the blob is in the clear")
+			t.Error("the blob is not encrypted")
 		}
 		if blobs.names[wire.SpillName("run 1", sum)] != sum {
 			t.Error("the blob is not bound to its run")
@@ -148,7 +148,7 @@ func TestAnEnvelopeThatIsNotSealedIsRefusedWhereSealsAreUsed(t *testing.T) {
 	closed := wire.Packer{Sealer: sealer(t, 1), Rand: source(4)}
 	packed, _ := open.Pack(t.Context(), "s", []byte("x"))
 	if _, err := closed.Unpack(t.Context(), "s", packed); !errors.Is(err, wire.ErrNotAuthentic) {
-		t.Errorf("it was accepted: %v", err)
+		t.Errorf("an envelope that is not sealed was accepted: %v", err)
 	}
 	sealed, _ := closed.Pack(t.Context(), "s", []byte("x"))
 	if _, err := open.Unpack(t.Context(), "s", sealed); !errors.Is(err, wire.ErrNoKey) {
@@ -192,7 +192,7 @@ func TestAKeyOfAnotherRunDoesNotOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ring.Open(ctx, "us", "run-1"); !errors.Is(err, wire.ErrNotAuthentic) {
-		t.Errorf("of another pool: %v", err)
+		t.Errorf("a key of another pool: %v", err)
 	}
 	for what, bad := range map[string][]byte{
 		"of another run": sealed, "cut": sealed[:40], "altered": slices.Concat(sealed[:80], []byte{sealed[80] ^ 1},
@@ -206,9 +206,9 @@ func TestAKeyOfAnotherRunDoesNotOpen(t *testing.T) {
 		}
 	}
 	if err := ring.Share(ctx, "eu", "run-1", "not a key"); err == nil {
-		t.Error("it was sealed for nobody")
+		t.Error("the key was shared with an invalid recipient")
 	}
 	if err := ring.Share(ctx, "eu", "run-9", ring.PublicKey()); !errors.Is(err, wire.ErrNoKey) {
-		t.Errorf("a key that is not there was shared: %v", err)
+		t.Errorf("a key that does not exist was shared: %v", err)
 	}
 }

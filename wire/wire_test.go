@@ -190,7 +190,7 @@ func TestBrokenMessagesAreRefused(t *testing.T) {
 		}
 	}
 	if _, err := wire.DecodeTask(append(bytes.Clone(whole), 0)); err == nil {
-		t.Error("a byte too many was accepted")
+		t.Error("a message with an additional byte was accepted")
 	}
 	claims := "\x92\x01\xdf\xff\xff\xff\xff" // a map of four billion entries, which are not there
 	if _, err := wire.DecodeTask([]byte(claims)); err == nil {
@@ -263,10 +263,10 @@ func TestDiagnosticsTravel(t *testing.T) {
 		t.Errorf("the extra is %#v", got[1].Extra)
 	}
 	if _, ok := got[2].Extra.(*provider.Lost); !ok {
-		t.Error("a loss without a reason did not travel")
+		t.Error("a loss without a reason was not transmitted")
 	}
 	if wire.DiagsFromWire(nil) != nil || wire.DiagsToWire(nil) != nil {
-		t.Error("no problems became some")
+		t.Error("an empty list of diagnostics was decoded as a list with elements")
 	}
 }
 

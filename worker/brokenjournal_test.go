@@ -37,8 +37,8 @@ func (j brokenJournal) End(ref wire.TaskRef, m []byte) error {
 	return j.Journal.End(ref, m)
 }
 
-// A worker that was asked to end while the message store accepted nothing did not end, and neither did the command with
-// it.
+// While the message store accepted nothing, a worker did not end when it was told to, and neither did the command in
+// whose process it ran.
 func TestAWorkerLeavesAMessageStoreThatTakesNothingAndItsJournalHasTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -51,7 +51,7 @@ func TestAWorkerLeavesAMessageStoreThatTakesNothingAndItsJournalHasTheResult(t *
 			t.Error(err)
 		}
 		if held := b.opts.Journal.Pending(); len(held) != 1 || held[0].Phase != journal.Ended {
-			t.Errorf("the journal holds %v", held)
+			t.Errorf("the journal has the entries %v", held)
 		}
 	})
 }

@@ -51,7 +51,7 @@ func (c *chance) faults(op mem.Op) mem.Fault {
 	return f
 }
 
-// dyingJournal fails at random, before or after the write; the worker ends, as if it had crashed there.
+// dyingJournal fails at random, before or after a write. The worker then ends, as if it had crashed.
 type dyingJournal struct {
 	*journal.Journal
 	chance *chance
@@ -134,11 +134,11 @@ func TestNothingBeginsTwiceAndNothingIsLostWhateverFails(t *testing.T) {
 				for attempt, r := range results {
 					switch n := began[string(attempt)]; {
 					case n > 1:
-						t.Errorf("%s began %d times", attempt, n)
+						t.Errorf("the operation of %s began %d times", attempt, n)
 					case r.NotStarted && n != 0:
-						t.Errorf("%s is reported as not started, but it began", attempt)
+						t.Errorf("%s is reported as not started, but its operation began", attempt)
 					case r.Apply != nil && n != 1:
-						t.Errorf("%s has a result, but never began", attempt)
+						t.Errorf("%s has a result, but its operation never began", attempt)
 					case !r.NotStarted && r.Apply == nil && r.Doubt == "":
 						t.Errorf("%s ended with %v", attempt, r.Diagnostics)
 					}
@@ -186,8 +186,8 @@ func live(t *testing.T, taking context.Context, system *mem.System, c *chance, c
 	}
 }
 
-// gather collects a result for every attempt. A second one must be the same, except that it may resolve a doubt, or
-// follow one: one from the journal and one from the worker's memory.
+// gather collects a result for every attempt. A second result for an attempt must be the same, unless one of the two
+// reports a doubt: one may come from the journal, and the other from the worker's memory.
 func gather(t *testing.T, coordinator *mem.Conn, sealer *wire.Sealer, tasks int) map[wire.AttemptID]*wire.Result {
 	out := map[wire.AttemptID]*wire.Result{}
 	ctx, enough := context.WithTimeout(t.Context(), time.Hour)

@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// failingKeys are keys that cannot be had until a time.
+// failingKeys returns an error for each key until a certain time.
 type failingKeys struct {
 	keys
 	until time.Time
@@ -25,8 +25,8 @@ func (k failingKeys) Open(ctx context.Context, pool, run string) (*wire.Sealer, 
 	return k.keys.Open(ctx, pool, run)
 }
 
-// An operation whose worker had just lost its connection failed, although it had done nothing: the key of its
-// environment could not be fetched. The run ended with an error, and nothing was in doubt.
+// If a worker lost its connection before it had fetched the key for the environment of an operation, the operation
+// failed, and the run ended with an error, although the operation had not begun.
 func TestAnEnvironmentIsAwaitedWhileNATSIsAway(t *testing.T) {
 	for what, c := range map[string]struct {
 		err  error
@@ -55,7 +55,7 @@ func TestAnEnvironmentIsAwaitedWhileNATSIsAway(t *testing.T) {
 					t.Errorf("%+v, %v", v, err)
 				}
 				if took := time.Since(began); c.want != nil && took > 2*keyWait {
-					t.Errorf("it took %s", took)
+					t.Errorf("getting the environment took %s", took)
 				}
 			})
 		})

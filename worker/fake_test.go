@@ -140,7 +140,7 @@ func (c *cloud) Stop(context.Context) error {
 	return nil
 }
 
-// slowApply makes every apply take that long, or be lost when its context ends.
+// slowApply makes every apply take the given time. An apply whose context ends before has an unknown outcome.
 func slowApply(d time.Duration) func(context.Context, provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
 	return func(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
 		t := time.NewTimer(d)
@@ -163,7 +163,7 @@ func (p provisioners) Run(ctx context.Context, _ string, _ *wire.ProvisionTask, 
 	return p(ctx, emit)
 }
 
-// bench is a worker with its environment. drain ends the taking of tasks, kill the work.
+// bench is a worker with its environment. drain makes the worker take no more tasks; kill cancels its operations.
 type bench struct {
 	*testing.T
 	bus    *bus
@@ -203,7 +203,7 @@ func newBench(t *testing.T, opts ...func(*Options)) *bench {
 	return b
 }
 
-// leases leases the cloud.
+// leases leases out the provider cloud.
 type (
 	leases struct{ *cloud }
 	lease  struct{ *cloud }
@@ -369,5 +369,5 @@ func (b *bench) pending() []journal.Entry {
 	return j.Pending()
 }
 
-// elapse lets virtual time pass.
+// elapse waits in virtual time.
 func elapse(d time.Duration) { pause(context.Background(), d) }

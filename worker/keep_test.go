@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// follow passes the worker the provisioning task after an attempt, and reports whether the worker has accepted it.
+// follow hands the worker the provisioning task that follows an attempt, and reports whether the worker accepted it.
 func (b *bench) follow(after wire.AttemptID, i int) bool {
 	d := b.task(i, &wire.Task{Protocol: wire.ProtocolVersion, Run: "r", Address: "a.b",
 		Provision: &wire.ProvisionTask{}})
@@ -17,15 +17,15 @@ func (b *bench) follow(after wire.AttemptID, i int) bool {
 	return b.bus.hand["eu"](after, d)
 }
 
-// announced is a creation that another operation of the same vertex follows.
+// announced is a creation whose task announces another operation of the same vertex.
 func announced() *wire.Task {
 	t := applyTask("x")
 	t.More = true
 	return t
 }
 
-// The slot was free between an object's creation and its provisioning. So a worker took more creations, and the second
-// operations of its first objects queued behind them, while other workers were idle.
+// A worker freed its slot between an object's creation and its provisioning. So it took more creations, and the
+// provisioning of its first objects had to wait for them, while other workers were idle.
 func TestASlotStaysWithItsVertexUntilTheLastOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, func(o *Options) { o.Slots = 1 })
@@ -34,10 +34,10 @@ func TestASlotStaysWithItsVertexUntilTheLastOperation(t *testing.T) {
 		b.bus.put(first, other)
 		elapse(time.Second)
 		if got := len(b.results()); got != 1 {
-			t.Fatalf("%d operations are over; the other one was to wait for the slot", got)
+			t.Fatalf("%d operations have ended; the other one had to wait for the slot", got)
 		}
 		if !b.follow("a0", 1) {
-			t.Fatal("the worker does not take the operation that it keeps its slot for")
+			t.Fatal("the worker does not accept the operation for which it has reserved its slot")
 		}
 		synctest.Wait()
 		rs := b.results()
@@ -45,7 +45,7 @@ func TestASlotStaysWithItsVertexUntilTheLastOperation(t *testing.T) {
 			t.Errorf("the results are of %+v", rs)
 		}
 		if b.follow("a0", 2) || b.follow("a1", 3) {
-			t.Error("a slot is kept that nobody was promised")
+			t.Error("a slot is reserved although no operation was announced")
 		}
 		if err := b.stop(); err != nil {
 			t.Fatal(err)
@@ -70,10 +70,10 @@ func TestASlotIsNotKeptForWhatDoesNotCome(t *testing.T) {
 				b.bus.put(b.task(0, announced()), b.task(5, applyTask("y")))
 				elapse(wait + trust + 2*time.Second)
 				if got := len(b.results()); got != 2 {
-					t.Errorf("%d operations are over", got)
+					t.Errorf("%d operations have ended", got)
 				}
 				if b.follow("a0", 1) {
-					t.Error("the operation is taken too late")
+					t.Error("the worker accepts the operation after the reservation has ended")
 				}
 				if err := b.stop(); err != nil {
 					t.Fatal(err)
@@ -94,7 +94,7 @@ func TestAWorkerThatDrainsKeepsNoSlot(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("it took %s to leave", took)
+			t.Errorf("the worker took %s to end", took)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// ledger records which keys are requested and which are forgotten.
+// ledger records which keys the worker requests, and which it discards.
 type ledger struct{ forgotten []string }
 
 func (*ledger) PublicKey() string                                          { return "" }
@@ -30,11 +30,11 @@ func TestAWorkerForgetsTheKeysOfRunsThatAreOver(t *testing.T) {
 	now = now.Add(keyMemory - time.Minute)
 	open("long")
 	if len(l.forgotten) > 0 {
-		t.Errorf("%v are forgotten already", l.forgotten)
+		t.Errorf("the keys %v were discarded too early", l.forgotten)
 	}
 	now = now.Add(2 * time.Minute)
 	open("next")
 	if !slices.Equal(l.forgotten, []string{"over"}) {
-		t.Errorf("%v are forgotten", l.forgotten)
+		t.Errorf("the discarded keys are %v", l.forgotten)
 	}
 }

@@ -24,10 +24,10 @@ func TestAWorkerWhoseTransportIsGoneLeavesInTimeAndItsNextStartPublishesTheResul
 			t.Error(err)
 		}
 		if took := time.Since(told); took < leavingTimeout || took > leavingTimeout+5*time.Second {
-			t.Errorf("it left after %s", took)
+			t.Errorf("the worker ended after %s", took)
 		}
 		if held := b.opts.Journal.Pending(); len(held) != 1 || held[0].Phase != journal.Ended {
-			t.Errorf("the journal holds %v", held)
+			t.Errorf("the journal has the entries %v", held)
 		}
 	})
 }

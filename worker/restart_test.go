@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/worker/journal"
 )
 
-// The failure table of the protocol: a worker that died anywhere finds in its journal what it must report.
+// The failure table of the protocol: wherever a worker has crashed, its journal tells the next process what to report.
 func TestTheNextStartReportsWhatTheJournalHolds(t *testing.T) {
 	ref := wire.TaskRef{Pool: "eu", Coordinator: "c", Run: "r", Attempt: "a0"}
 	for claim, c := range map[string]struct {
@@ -74,7 +74,7 @@ func TestTheNextStartReportsWhatTheJournalHolds(t *testing.T) {
 					t.Fatal(err)
 				}
 				if left := b.pending(); len(left) != 0 {
-					t.Errorf("the journal still holds %v", left)
+					t.Errorf("the journal still has the entries %v", left)
 				}
 			})
 		})
@@ -94,8 +94,8 @@ func (k lateKeys) Open(ctx context.Context, pool, run string) (*wire.Sealer, err
 	return k.keys.Open(ctx, pool, run)
 }
 
-// The journal has a large result as a whole, and after a restart it was published unchanged: NATS refused it for its
-// size, for ever, and the resumed run waited for it.
+// The journal stores a large result as a whole. After a restart the worker published it in one message, which NATS
+// refused because of its size, and the resumed run waited for it for ever.
 func TestTheNextStartPublishesALargeResultThroughABlob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ref := wire.TaskRef{Pool: "eu", Coordinator: "c", Run: "r", Attempt: "a0"}
@@ -119,15 +119,15 @@ func TestTheNextStartPublishesALargeResultThroughABlob(t *testing.T) {
 		elapse(10 * time.Minute)
 		synctest.Wait()
 		if r := b.one(); !bytes.Equal(r.Apply.Private, large) {
-			t.Error("the private data is not what the provider gave")
+			t.Error("the private data is not that of the provider")
 		}
 		if left := b.opts.Journal.Pending(); len(left) != 0 {
-			t.Errorf("the journal still holds %v", left)
+			t.Errorf("the journal still has the entries %v", left)
 		}
 	})
 }
 
-// sealed messages as an earlier process of the worker has journalled them.
+// sealed encrypts a message, like an earlier process of the worker that has written it to its journal.
 func (b *bench) sealed(r *wire.Result) []byte {
 	b.Helper()
 	ref := wire.TaskRef{Pool: "eu", Coordinator: "c", Run: "r", Attempt: "a0"}
@@ -159,7 +159,7 @@ func TestWhatIsStoppedInTheMiddleIsInDoubtAtTheNextStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(b.results()) != 0 {
-			t.Fatal("a result was published without a transport")
+			t.Fatal("a killed worker has published a result")
 		}
 		b.bus.onPublish = nil
 		b.start()

@@ -71,22 +71,22 @@ func TestAWorkerWithoutRoomTakesNothingAndSaysSo(t *testing.T) {
 		elapse(time.Minute)
 		synctest.Wait()
 		if n := b.bus.waiting(); n != 3 {
-			t.Errorf("%d of 3 tasks wait in the queue: the others were taken", n)
+			t.Errorf("only %d of 3 tasks are still in the queue: the worker took the others", n)
 		}
 		if beat := b.bus.lastBeat(); !strings.Contains(beat.Trouble, journal.ErrFull.Error()) {
-			t.Errorf("the heartbeat says %q", beat.Trouble)
+			t.Errorf("the heartbeat reports the trouble %q", beat.Trouble)
 		}
 		j.full.Store(false)
 		elapse(time.Minute)
 		synctest.Wait()
 		if b.cloud.applied != 3 || b.bus.lastBeat().Trouble != "" {
-			t.Errorf("with room again, %d operations were carried out, and the heartbeat says %q", b.cloud.applied,
+			t.Errorf("when there was space again, %d operations were executed, and the heartbeat reports %q", b.cloud.applied,
 				b.bus.lastBeat().Trouble)
 		}
 	})
 }
 
-// A disk that was full for a moment ended the worker, and a run that had no other worker waited for ever.
+// When its disk was full for a moment, a worker ended, and a run that had no other worker waited for ever.
 func TestAFullDiskEndsNoWorkerAndLosesNoResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -115,7 +115,7 @@ func TestAFullDiskEndsNoWorkerAndLosesNoResult(t *testing.T) {
 		elapse(time.Minute)
 		synctest.Wait()
 		if held := j.Pending(); len(held) != 0 {
-			t.Errorf("the journal still holds %v", held)
+			t.Errorf("the journal still has the entries %v", held)
 		}
 	})
 }

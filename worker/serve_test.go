@@ -19,10 +19,10 @@ func TestACallIsAnswered(t *testing.T) {
 		synctest.Wait()
 		r := <-b.bus.call("eu", planTask("x"))
 		if r.Plan == nil || r.Worker != "w1" || r.Pool != "eu" || r.Ended.Before(r.Started) {
-			t.Errorf("answered %+v", r)
+			t.Errorf("the response is %+v", r)
 		}
 		if len(b.opts.Journal.Pending()) != 0 || len(b.bus.register) != 0 {
-			t.Error("a call left something behind")
+			t.Error("a call has left an entry in the journal or a register")
 		}
 	})
 }
@@ -36,16 +36,16 @@ func TestACallCannotChangeTheWorld(t *testing.T) {
 		for _, task := range []*wire.Task{applyTask("x"), provision} {
 			if r := <-b.bus.call("eu", task); r.Apply != nil || len(r.Diagnostics) != 1 ||
 				r.Diagnostics[0].Summary != "Operation refused" {
-				t.Errorf("answered %+v", r)
+				t.Errorf("the response is %+v", r)
 			}
 		}
 		if b.cloud.applied != 0 {
-			t.Error("a call changed the world")
+			t.Error("a call has applied a change")
 		}
 		builtin := applyTask("x")
 		builtin.Provider.Package.Source = "terraform.io/builtin/terraform"
 		if r := <-b.bus.call("eu", builtin); r.Apply == nil {
-			t.Errorf("what exists in the state alone was refused: %+v", r)
+			t.Errorf("an operation that changes only the state was refused: %+v", r)
 		}
 	})
 }
@@ -78,7 +78,7 @@ func TestACallOfACancelledRunIsNotStarted(t *testing.T) {
 		synctest.Wait()
 		b.bus.tell("cancel", "r")
 		if r := <-b.bus.call("eu", planTask("x")); !r.NotStarted {
-			t.Errorf("answered %+v", r)
+			t.Errorf("the response is %+v", r)
 		}
 	})
 }
@@ -95,7 +95,7 @@ func TestDrainingFinishesTheCallsThatRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := <-answer; r.Plan == nil {
-			t.Errorf("answered %+v", r)
+			t.Errorf("the response is %+v", r)
 		}
 	})
 }

@@ -12,18 +12,18 @@ func TestATaskIsLeftToTheWorkerThatItNamesButNotForEver(t *testing.T) {
 	w := New(Options{ID: "me", Pools: []string{"eu"}, Slots: 1, Now: func() time.Time { return now }})
 	for _, free := range []string{"", "me"} {
 		if w.forOther("a", &wire.Task{Worker: free}) {
-			t.Errorf("a task for %q is left to somebody", free)
+			t.Errorf("a task for %q is left to another worker", free)
 		}
 	}
 	other := &wire.Task{Worker: "other"}
 	if !w.forOther("a", other) {
-		t.Error("a task for another worker is taken")
+		t.Error("a task for another worker was taken")
 	}
 	if now = now.Add(leaveToNamed - 1); !w.forOther("a", other) {
-		t.Error("a task for another worker is taken too early")
+		t.Error("a task for another worker was taken too early")
 	}
 	if now = now.Add(1); w.forOther("a", other) {
-		t.Error("a task for a worker that does not come is never taken")
+		t.Error("a task for a worker that does not fetch it is never taken")
 	}
 	w.forOther("b", other)
 	now = now.Add(time.Hour)

@@ -41,7 +41,7 @@ func TestATaskIsCarriedOutOnceAndItsResultConfirmed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left := b.pending(); len(left) != 0 {
-			t.Errorf("the journal still holds %v", left)
+			t.Errorf("the journal still has the entries %v", left)
 		}
 	})
 }
@@ -135,7 +135,7 @@ func TestNothingBeginsThatIsNotClaimedInTime(t *testing.T) {
 					t.Fatal(err)
 				}
 				if left := b.pending(); len(left) != 0 {
-					t.Errorf("the journal still holds %v", left)
+					t.Errorf("the journal still has the entries %v", left)
 				}
 			})
 		})
@@ -164,7 +164,7 @@ func TestATaskWhoseKeyNobodyGivesIsGivenUp(t *testing.T) {
 				b.start()
 				for began := time.Now(); time.Since(began) < 2*keyTimeout && !ds[0].acked; {
 					if time.Since(began) < keyTimeout && b.bus.register["a0"] != c.held {
-						t.Fatalf("it was given up after %s", time.Since(began))
+						t.Fatalf("the task was discarded after %s", time.Since(began))
 					}
 					b.bus.put(ds...) // again, as the stream does with what is given back
 					elapse(time.Second)
@@ -175,7 +175,7 @@ func TestATaskWhoseKeyNobodyGivesIsGivenUp(t *testing.T) {
 					t.Errorf("acknowledged %t, and the register holds %+v", ds[0].acked, got)
 				}
 				if b.cloud.applied != 0 || len(b.results()) != 0 {
-					t.Error("the operation began, or somebody was told that it did")
+					t.Error("the operation began, or the worker has reported that")
 				}
 				if err := b.stop(); err != nil {
 					t.Fatal(err)
@@ -227,7 +227,7 @@ func TestAResultIsPublishedUntilItIsConfirmed(t *testing.T) {
 		elapse(time.Minute)
 		synctest.Wait()
 		if held := b.opts.Journal.Pending(); len(held) != 1 || held[0].Phase != journal.Ended {
-			t.Errorf("while publishing fails the journal holds %v", held)
+			t.Errorf("while publishing fails the journal has the entries %v", held)
 		}
 		elapse(time.Hour)
 		synctest.Wait()
@@ -250,7 +250,7 @@ func TestDrainingFinishesAndReportsWhatIsHeldAndTakesNothing(t *testing.T) {
 		elapse(10 * time.Minute)
 		synctest.Wait()
 		if last := b.last(); !last.Draining || last.Leaving || len(last.Attempts) != 2 {
-			t.Errorf("while it drains the worker says %+v", last)
+			t.Errorf("the heartbeat of a draining worker is %+v", last)
 		}
 		if err := b.stop(); err != nil {
 			t.Fatal(err)
@@ -262,7 +262,7 @@ func TestDrainingFinishesAndReportsWhatIsHeldAndTakesNothing(t *testing.T) {
 			t.Errorf("%d operations began; the later task was acked: %t", b.cloud.applied, later.acked)
 		}
 		if last := b.last(); !last.Leaving || len(last.Attempts) != 0 {
-			t.Errorf("at the end the worker says %+v", last)
+			t.Errorf("the last heartbeat is %+v", last)
 		}
 	})
 }
@@ -276,7 +276,7 @@ func TestChangesNeverExceedTheSlotsOverAllPools(t *testing.T) {
 			d.ref.Pool = "us"
 			d.data = b.seal(d.ref, wire.EncodeTask(applyTask("x")))
 		}
-		// A returned task is delivered again, as by the transport.
+		// A returned task is delivered again, as the real transport does.
 		b.bus.onFetch = func() error {
 			b.bus.mu.Lock()
 			defer b.bus.mu.Unlock()
@@ -315,11 +315,11 @@ func TestAPanicIsReportedAndTheWorkerGoesOn(t *testing.T) {
 		}
 		b.cloud.onPlan = func(context.Context) { panic("ouch") }
 		if r := <-b.bus.call("eu", planTask("x")); r.Doubt != "" || r.Diagnostics[0].Summary != "Bug in Millipede" {
-			t.Errorf("answered %+v", r)
+			t.Errorf("the response is %+v", r)
 		}
 		b.cloud.onPlan = nil
 		if r := <-b.bus.call("eu", planTask("x")); r.Plan == nil {
-			t.Errorf("answered %+v", r)
+			t.Errorf("the response is %+v", r)
 		}
 		if b.cloud.released != 3 {
 			t.Errorf("%d of 3 leases were released", b.cloud.released)
@@ -361,7 +361,7 @@ func TestTheWorkerSaysOnceASecondThatItLivesAndWhatItHolds(t *testing.T) {
 		b.bus.tell("announce", "")
 		synctest.Wait()
 		if n := len(b.bus.said()); n != 12 {
-			t.Errorf("asked to announce itself it said nothing at once: %d heartbeats", n)
+			t.Errorf("after a request for a heartbeat there was no immediate one: %d heartbeats", n)
 		}
 		b.kill()
 	})
@@ -386,7 +386,7 @@ func TestStopReachesTheOperationsOfItsRunAlone(t *testing.T) {
 		b.bus.tell("stop", "another")
 		synctest.Wait()
 		if b.cloud.stopped != 0 || ended.Load() != nil {
-			t.Error("the operations of this run were stopped for another")
+			t.Error("the operations of this run were stopped by a request for another run")
 		}
 		b.bus.tell("stop", "r")
 		synctest.Wait()
@@ -447,7 +447,7 @@ func TestALargeResultTravelsAsABlobAndIsJournalledWhole(t *testing.T) {
 		elapse(time.Minute)
 		synctest.Wait()
 		if r := b.one(); !bytes.Equal(r.Apply.Private, large) {
-			t.Error("the private data is not what the provider gave")
+			t.Error("the private data is not that of the provider")
 		}
 		if n := len(b.bus.results[0].data); n > wire.SpillOver {
 			t.Errorf("the message has %d bytes", n)

@@ -50,9 +50,9 @@ func TestAResultWhoseDeliveryWasLostComesAgainSoon(t *testing.T) {
 	}
 	// An election cannot be distinguished from the wait. Both begin with the death of the server, so they end together.
 	if took := time.Since(began); list == 0 || took > 9*time.Second {
-		t.Errorf("it came again after %s", took)
+		t.Errorf("the result was delivered again after %s", took)
 	} else {
-		t.Logf("it came again after %s", took)
+		t.Logf("the result was delivered again after %s", took)
 	}
 }
 

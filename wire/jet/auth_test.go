@@ -30,7 +30,7 @@ func admitted(t *testing.T, o server.Options, with jet.Options) {
 		"", "", "", "", "", ""
 	if c, err := jet.Connect(t.Context(), with); err == nil {
 		closeAll(t, c)
-		t.Error("it is admitted without saying who it is")
+		t.Error("a connection without credentials is accepted")
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// A stream with a bound refuses further messages, like a server whose disk is full. The publisher must be told that the
-// store is full, and which pool it is, and other pools must not be affected.
+// A full stream refuses further messages, like a server whose disk is full. The publisher must get an error that says
+// that the store is full and names the pool, and other pools must not be affected.
 func TestABoundThatAnOperatorGivesAStreamIsToldAsTheStores(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

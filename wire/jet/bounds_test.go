@@ -15,8 +15,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// external starts a server on loopback that may store the given number of bytes, and returns a function that connects
-// to it like a coordinator.
+// external starts a server on loopback that may store the given number of bytes. It returns a function that connects to
+// the server like a coordinator.
 func external(t *testing.T, store int64) func() *jet.Conn {
 	t.Helper()
 	url := startServer(t, server.Options{
@@ -42,8 +42,8 @@ var (
 	allStreams  = append([]string{"TASKS", "ADMIT", "OBJ_BLOB"}, poolStreams...)
 )
 
-// No stream had a bound. The results of all pools were in one stream, which a worker of any pool could fill, with the
-// storage of the server: then no pool could claim or report anything.
+// No stream had a size limit. The results of all pools were in one stream, with which a worker of any pool could fill
+// the storage of the server: then no pool could claim or report anything.
 func TestAPoolThatFloodsItsStreamsLeavesOthersTheirRoom(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -64,7 +64,7 @@ func TestAPoolThatFloodsItsStreamsLeavesOthersTheirRoom(t *testing.T) {
 			_, err = js(c).Publish(ctx, fmt.Sprintf(name, n), make([]byte, 8<<10))
 		}
 		if err == nil {
-			t.Fatalf("%s has no bound", cfg.Name)
+			t.Fatalf("the stream %s has no size limit", cfg.Name)
 		}
 	}
 	for _, ref := range []wire.TaskRef{attemptNo(1), us} {
@@ -83,12 +83,12 @@ func TestAPoolThatFloodsItsStreamsLeavesOthersTheirRoom(t *testing.T) {
 		}
 		if !errors.Is(err, wire.ErrStore) || !strings.Contains(err.Error(), what) ||
 			!strings.Contains(err.Error(), "nats stream edit --max-bytes") {
-			t.Errorf("publishing beyond the bound of %s: %v", what, err)
+			t.Errorf("publishing beyond the limit of %s: %v", what, err)
 		}
 	}
 	must(c.Claim(ctx, us, wire.Claim{Nonce: "n"}))(t)
 	if err := c.PublishResult(ctx, us, []byte("of us")); err != nil {
-		t.Errorf("the other pool reports: %v", err)
+		t.Errorf("publishing a result of the other pool: %v", err)
 	}
 	for came := false; !came; { // a small one of the other pool may have fitted
 		for _, d := range must(c.FetchResults(ctx, us.Coordinator, 10))(t) {
@@ -97,10 +97,10 @@ func TestAPoolThatFloodsItsStreamsLeavesOthersTheirRoom(t *testing.T) {
 	}
 	mark := must(c.HighWater(ctx, []string{"eu", "us"}))(t)
 	if err := mark.Of([]string{"us"}).Room(); err != nil {
-		t.Errorf("the other pool is told: %v", err)
+		t.Errorf("the mark of the other pool reports: %v", err)
 	}
 	if err := mark.Room(); !errors.Is(err, wire.ErrStore) || !strings.Contains(err.Error(), `pool "eu" is full`) {
-		t.Errorf("a run of the pool is told: %v", err)
+		t.Errorf("the mark of the full pool reports: %v", err)
 	}
 
 	for stream, subject := range map[string]string{"RESULTS-eu": "result.eu.>", "CLAIMS-eu": "claim.eu.>"} {
@@ -110,10 +110,10 @@ func TestAPoolThatFloodsItsStreamsLeavesOthersTheirRoom(t *testing.T) {
 	}
 	must(c.Claim(ctx, attemptNo(99), wire.Claim{Nonce: "n"}))(t)
 	if err := c.PublishResult(ctx, attemptNo(1), nil); err != nil {
-		t.Errorf("when there is room again: %v", err)
+		t.Errorf("publishing when there is space again: %v", err)
 	}
 	if mark := must(c.HighWater(ctx, []string{"eu", "us"}))(t); mark.Room() != nil {
-		t.Errorf("when there is room again a run is told: %v", mark.Room())
+		t.Errorf("when there is space again the mark reports: %v", mark.Room())
 	}
 }
 
@@ -155,7 +155,7 @@ func TestNoResultWaitsBehindThoseOfAnotherPool(t *testing.T) {
 		}
 	}
 	if before > flood/2 {
-		t.Errorf("%d results of the other pool came before it", before)
+		t.Errorf("%d results of the other pool were received before it", before)
 	}
 }
 
@@ -170,12 +170,12 @@ func TestEachStreamOfAnExternalServerHasABound(t *testing.T) {
 			for _, stream := range allStreams {
 				cfg := configOf(t, c, stream)
 				if cfg.MaxBytes <= 0 || cfg.Discard != jetstream.DiscardNew {
-					t.Errorf("%s holds %d bytes, and discards %s", stream, cfg.MaxBytes, cfg.Discard)
+					t.Errorf("the stream %s is limited to %d bytes, and discards %s", stream, cfg.MaxBytes, cfg.Discard)
 				}
 				sum += cfg.MaxBytes
 			}
 			if sum > store {
-				t.Errorf("the streams may hold %d MiB, and the server %d MiB", sum>>20, store>>20)
+				t.Errorf("the limits of the streams add up to %d MiB, and the server stores %d MiB", sum>>20, store>>20)
 			}
 		})
 	}
@@ -203,12 +203,12 @@ func TestAnAccountThatMayStoreLittleGetsItsPartOfEachBound(t *testing.T) {
 	}
 	for stream, most := range map[string]int64{"TASKS": 1 << 30 / 10, "RESULTS-eu": 256 << 20 / 10} {
 		if got := configOf(t, c, stream).MaxBytes; got <= 0 || got > most {
-			t.Errorf("%s holds %d bytes, a tenth of the usual bound is %d", stream, got, most)
+			t.Errorf("the stream %s is limited to %d bytes; a tenth of the usual limit is %d", stream, got, most)
 		}
 	}
 }
 
-// An existing stream kept its settings, and so had no bound.
+// An existing stream kept its settings, and so had no size limit.
 func TestAStreamOfAnEarlierVersionGetsItsBoundAndAChosenOneStays(t *testing.T) {
 	ctx := t.Context()
 	connect := external(t, 40<<30)
@@ -230,11 +230,11 @@ func TestAStreamOfAnEarlierVersionGetsItsBoundAndAChosenOneStays(t *testing.T) {
 	for _, stream := range poolStreams {
 		cfg := configOf(t, c, stream)
 		if cfg.MaxBytes <= 0 || cfg.Discard != jetstream.DiscardNew {
-			t.Errorf("%s holds %d bytes, and discards %s", stream, cfg.MaxBytes, cfg.Discard)
+			t.Errorf("the stream %s is limited to %d bytes, and discards %s", stream, cfg.MaxBytes, cfg.Discard)
 		}
 	}
 	if got := configOf(t, c, "CLAIMS-eu").MaxBytes; got != 7<<20 {
-		t.Errorf("the bound that somebody has chosen is %d", got)
+		t.Errorf("the limit that a user has chosen is %d now", got)
 	}
 	if err := next.PutKey(ctx, "eu", "r", "W", []byte("new")); err != nil {
 		t.Fatal(err)
@@ -244,8 +244,8 @@ func TestAStreamOfAnEarlierVersionGetsItsBoundAndAChosenOneStays(t *testing.T) {
 	}
 }
 
-// The former stream with the results of all pools has the subjects of the new streams of the pools, so they cannot be
-// created beside it; and it may have results that nobody has recorded.
+// The former stream with the results of all pools has the subjects of the new streams of the pools. So they cannot be
+// created while it exists, but it may have results that no coordinator has recorded.
 func TestTheResultsOfAnEarlierVersionMoveToTheStreamsOfTheirPools(t *testing.T) {
 	ctx := t.Context()
 	connect := external(t, 40<<30)
@@ -265,7 +265,7 @@ func TestTheResultsOfAnEarlierVersionMoveToTheStreamsOfTheirPools(t *testing.T) 
 	for len(want) > 0 {
 		for _, d := range must(next.FetchResults(ctx, taskRef.Coordinator, 4))(t) {
 			if string(d.Data()) != string(d.Ref().Attempt) {
-				t.Errorf("%+v brings %q", d.Ref(), d.Data())
+				t.Errorf("the result of %+v is %q", d.Ref(), d.Data())
 			}
 			delete(want, d.Ref())
 			if err := d.Ack(ctx); err != nil {

@@ -30,7 +30,7 @@ func (u *slotUse) enter(id string) error {
 	u.begun++
 	u.most = max(u.most, len(u.running))
 	if len(u.running) > u.slots {
-		return fmt.Errorf("%d run under a limit of %d: %v", len(u.running), u.slots, u.running)
+		return fmt.Errorf("%d operations run under a limit of %d: %v", len(u.running), u.slots, u.running)
 	}
 	return nil
 }
@@ -41,7 +41,7 @@ func (u *slotUse) leave(id string) {
 	delete(u.running, id)
 }
 
-// resolved is an Orphan function: no permit may be freed under which an operation is in progress.
+// resolved is an Orphan function: it frees a permit unless an operation is in progress under it.
 func (u *slotUse) resolved(_ context.Context, _ string, r wire.PermitRequest) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -52,8 +52,8 @@ func (u *slotUse) resolved(_ context.Context, _ string, r wire.PermitRequest) bo
 	return true
 }
 
-// TestALimitHoldsWhileLinksAreCutAndFrozen makes coordinators start work under permits, confirming each time, while
-// their links fail, so that others are handed their permits, and free those without an operation.
+// Coordinators execute operations under permits, and confirm the permit before each operation, while their links fail.
+// So other coordinators receive their permits, and free those without an operation.
 func TestALimitHoldsWhileLinksAreCutAndFrozen(t *testing.T) {
 	const slots, coordinators, each = 3, 3, 3
 	e := embed(t, t.TempDir())
@@ -83,7 +83,7 @@ func TestALimitHoldsWhileLinksAreCutAndFrozen(t *testing.T) {
 	work.Wait()
 	t.Logf("%d pieces of work, at most %d at a time, %d permits freed by others", use.begun, use.most, use.freed)
 	if use.begun < 500 {
-		t.Errorf("only %d pieces of work were done", use.begun)
+		t.Errorf("only %d operations were executed", use.begun)
 	}
 }
 

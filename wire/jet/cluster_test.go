@@ -55,7 +55,7 @@ func TestThreeServersKeepWhatIsAcknowledgedWhenOneIsLost(t *testing.T) {
 	}
 	t.Cleanup(func() { closeAll(t, alice) })
 	if d := must(alice.Durability(ctx))(t); len(d.SingleReplica) != 0 {
-		t.Fatalf("one server alone keeps %v", d.SingleReplica)
+		t.Fatalf("only one server stores %v", d.SingleReplica)
 	}
 	if err := alice.PublishTask(ctx, taskRef, []byte("task")); err != nil {
 		t.Fatal(err)
@@ -85,14 +85,14 @@ func TestThreeServersKeepWhatIsAcknowledgedWhenOneIsLost(t *testing.T) {
 	eventually("claiming again", func() error {
 		found, err := alice.Claim(ctx, taskRef, wire.Claim{Nonce: "m"})
 		if err == nil && found.Nonce != "n" {
-			t.Fatalf("it was claimed a second time: %+v", found)
+			t.Fatalf("the attempt was claimed a second time: %+v", found)
 		}
 		return err
 	})
 	eventually("looking at what is stored", func() error {
 		after, err := alice.HighWater(ctx, []string{taskRef.Pool})
 		if err == nil && !after.Equal(before) {
-			t.Fatalf("the streams were at %+v, and are at %+v", before, after)
+			t.Fatalf("the marks of the streams were %+v, and are %+v now", before, after)
 		}
 		return err
 	})

@@ -23,7 +23,7 @@ func TestASecondProcessIsToldWhoHasTheStore(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	if !strings.Contains(err.Error(), "pid "+locked.Holder) {
-		t.Errorf("the message does not name the holder: %v", err)
+		t.Errorf("the error does not name the process that has the directory: %v", err)
 	}
 	closeAll(t, e)
 	closeAll(t, embed(t, dir))
@@ -47,7 +47,7 @@ func TestTheStoreIsForItsOwnerOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info.Mode().Perm() != 0o700 {
-		t.Fatalf("its mode is %v", info.Mode())
+		t.Fatalf("the mode of the directory is %v", info.Mode())
 	}
 }
 
@@ -91,7 +91,7 @@ func TestATaskThatWasFetchedLongAgoCannotBeClaimed(t *testing.T) {
 		t.Fatalf("a tombstone was refused: %v", err)
 	}
 	if jet.PurgeGrace <= jet.ClaimWindow {
-		t.Fatal("registers are emptied while their tasks may be claimed")
+		t.Fatal("a register was removed while its task may be claimed")
 	}
 }
 
@@ -116,7 +116,7 @@ func TestRegistersOfARunAreEmptiedAfterTheGraceAndNotBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.ReadClaim(ctx, taskRef); !errors.Is(err, wire.ErrNotFound) {
-		t.Fatalf("the register is still there: %v", err)
+		t.Fatalf("the register still exists: %v", err)
 	}
 	must(c.ReadClaim(ctx, other))(t)
 }
@@ -135,7 +135,7 @@ func TestAnEmbeddedServerEmptiesTheRegistersOfFinishedRunsWhenItCloses(t *testin
 	c = connect(t, e)
 	t.Cleanup(func() { closeAll(t, c, e) })
 	if _, err := c.ReadClaim(ctx, taskRef); !errors.Is(err, wire.ErrNotFound) {
-		t.Fatalf("the register is still there: %v", err)
+		t.Fatalf("the register still exists: %v", err)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestAStoreThatLostAStreamIsNoticed(t *testing.T) {
 	pools := []string{taskRef.Pool}
 	before := must(c.HighWater(ctx, pools))(t)
 	if more := must(c.HighWater(ctx, append(pools, "us")))(t); before.Lost(more) || more.Lost(before) {
-		t.Fatalf("that another pool is used counts as a loss: from %+v to %+v", before, more)
+		t.Fatalf("the use of another pool is reported as a loss: from %+v to %+v", before, more)
 	}
 	for _, stream := range []string{"CLAIMS-eu", "TASKS"} {
 		if err := c.JetStream().(jetstream.JetStream).DeleteStream(ctx, stream); err != nil {
@@ -159,7 +159,7 @@ func TestAStoreThatLostAStreamIsNoticed(t *testing.T) {
 		}
 		after := must(c.HighWater(ctx, pools))(t)
 		if !before.Lost(after) {
-			t.Fatalf("without %s: from %+v to %+v", stream, before, after)
+			t.Fatalf("the loss of %s is not reported: from %+v to %+v", stream, before, after)
 		}
 		before = after
 	}

@@ -22,7 +22,7 @@ type Link struct {
 // Subscriptions returns the number of the connection's subscriptions.
 func (c *Conn) Subscriptions() int { return c.nc.NumSubscriptions() }
 
-// ConnectOver connects over a link of its own.
+// ConnectOver connects over a separate link.
 func (e *Embedded) ConnectOver(ctx context.Context, o Options) (*Conn, *Link, error) {
 	l := &Link{embedded: e, thawed: make(chan struct{})}
 	close(l.thawed)
@@ -61,7 +61,7 @@ func (l *Link) Thaw() {
 	close(l.thawed)
 }
 
-// Cut breaks the connection. It cannot be made again until Heal.
+// Cut breaks the connection and prevents a new one until Heal.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +109,7 @@ func (c *Conn) SleepAfterFetch(a wire.AttemptID, d time.Duration) {
 	c.fetched.at[a] = c.fetched.at[a].Add(-d)
 }
 
-// EmptyRegisters empties the registers of runs that were done before the grace.
+// EmptyRegisters removes the registers of runs that ended before the grace period.
 func (c *Conn) EmptyRegisters(ctx context.Context, grace time.Duration) error {
 	return c.emptyAllRegisters(ctx, grace)
 }

@@ -41,8 +41,8 @@ func attemptNo(n int) wire.TaskRef {
 	return ref
 }
 
-// A NATS server keeps the error of the first failed write of each stream, and from then on answers no publisher there,
-// even when the disk has space again: a run whose disk was full for a moment waited for ever.
+// After the first failed write of a stream, a NATS server does not respond to any publisher of the stream, even when
+// the disk has space again. So a run whose disk was full for a moment waited for ever.
 func TestAnEmbeddedServerIsOpenedAgainWhenItsDiskHasRoom(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -89,21 +89,21 @@ func TestAnEmbeddedServerIsOpenedAgainWhenItsDiskHasRoom(t *testing.T) {
 	}
 	for i := range n {
 		if got := must(c.ReadClaim(ctx, attemptNo(i)))(t); got.Nonce != fmt.Sprint("n", i) {
-			t.Errorf("register %d was written, and holds %q now", i, got.Nonce)
+			t.Errorf("the written register %d has %q now", i, got.Nonce)
 		}
 	}
 	if again, err := c.ReadClaim(ctx, attemptNo(n)); refused.Nonce != "" && again.Nonce != refused.Nonce {
-		t.Errorf("the register that could not be written held %q, and holds %q now (%v)", refused.Nonce,
+		t.Errorf("the register that could not be written had %q, and has %q now (%v)", refused.Nonce,
 			again.Nonce, err)
 	}
 	if got := must(claim(n))(t); got.Nonce != fmt.Sprint("n", n) {
-		t.Errorf("claiming anew found %q", got.Nonce)
+		t.Errorf("a new claim found %q", got.Nonce)
 	}
 	if err := c.PublishResult(ctx, attemptNo(1), nil); err != nil {
 		t.Error(err)
 	}
 	if got := must(c.FetchResults(ctx, taskRef.Coordinator, 8))(t); len(got) == 0 {
-		t.Error("no result is there")
+		t.Error("no result was delivered")
 	}
 }
 

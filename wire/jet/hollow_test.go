@@ -21,8 +21,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// The server's power failed between the parts of a blob and the acknowledgment of its description. The client removed
-// the parts, but the description was stored: the blob counted as stored for ever, and no worker could fetch it.
+// The server's power failed after it had stored the parts of a blob and before it acknowledged the description. The
+// client removed the parts, but the description was stored: the blob seemed to exist, but no worker could fetch it.
 func TestABlobThatLostItsPartsIsStoredAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -56,22 +56,22 @@ func TestABlobThatLostItsPartsIsStoredAgain(t *testing.T) {
 			}
 		}
 		if there, err := c.HasBlob(ctx, name); err != nil || there {
-			t.Errorf("%s of its parts lost: it is there: %t, %v", lose, there, err)
+			t.Errorf("with %s of its parts lost, the blob exists: %t, %v", lose, there, err)
 		}
 		if _, err := c.LookupBlob(ctx, "n"); !errors.Is(err, wire.ErrNotFound) {
-			t.Errorf("%s of its parts lost: its name: %v", lose, err)
+			t.Errorf("with %s of its parts lost, looking up its name: %v", lose, err)
 		}
 		if _, err := c.GetBlob(ctx, name); lose == "all" && !errors.Is(err, wire.ErrNotFound) {
-			t.Errorf("%s of its parts lost: %v", lose, err)
+			t.Errorf("with %s of its parts lost, fetching it: %v", lose, err)
 		}
 		if err := errors.Join(c.PutBlob(ctx, name, data), c.NameBlob(ctx, "n", name)); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := c.GetBlob(ctx, name); err != nil || !bytes.Equal(got, data) {
-			t.Errorf("stored again, it has %d bytes, %v", len(got), err)
+			t.Errorf("after it was stored again, the blob has %d bytes, %v", len(got), err)
 		}
 		if got, err := c.LookupBlob(ctx, "n"); err != nil || got != name {
-			t.Errorf("named again, it is %q, %v", got, err)
+			t.Errorf("after it was named again, the name refers to %q, %v", got, err)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestABlobIsPublishedAgainWhenItsAcknowledgmentIsLate(t *testing.T) {
 		}
 		<-mended
 		if sum, err := c.LookupBlob(ctx, name); err != nil || sum != "sum" {
-			t.Errorf("the name leads to %q, %v", sum, err)
+			t.Errorf("the name refers to %q, %v", sum, err)
 		}
 	}
 }
@@ -141,17 +141,17 @@ func TestABlobIsReadOnWhereTheLineWasSlow(t *testing.T) {
 		return nil
 	})
 	if err != nil || !bytes.Equal(got, data) {
-		t.Errorf("it has %d of %d bytes, %v", len(got), len(data), err)
+		t.Errorf("%d of %d bytes of the blob were fetched: %v", len(got), len(data), err)
 	}
 	select {
 	case <-mended:
 	default:
-		t.Error("it was read over a line that passes nothing on")
+		t.Error("the blob was fetched over a link that transmits nothing")
 	}
 }
 
-// Two coordinators shared a provider package at the same time. One replaced the other's name for it, and a worker that
-// had begun to read that one was told that there was none.
+// Two coordinators shared a provider package at the same time. One of them replaced the name that the other had stored,
+// and a worker that was just reading the old entry got the error that the name does not exist.
 func TestANameThatIsStoredAgainWhileItIsReadIsFound(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -175,7 +175,7 @@ func TestANameThatIsStoredAgainWhileItIsReadIsFound(t *testing.T) {
 		return err
 	})
 	if err != nil || !bytes.Equal(got, data) || times != 2 {
-		t.Errorf("it is %q after %d readings, %v", got, times, err)
+		t.Errorf("the name refers to %q after %d lookups, %v", got, times, err)
 	}
 	before := must(store.GetInfo(ctx, "name/n"))(t)
 	if err := c.NameBlob(ctx, "n", sum); err != nil {
@@ -188,6 +188,6 @@ func TestANameThatIsStoredAgainWhileItIsReadIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now, err := c.LookupBlob(ctx, "n"); err != nil || now != strings.Repeat("0", 64) {
-		t.Errorf("its other name is %q, %v", now, err)
+		t.Errorf("the other name refers to %q, %v", now, err)
 	}
 }

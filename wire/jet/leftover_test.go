@@ -27,7 +27,7 @@ func TestWhatAProcessWasAboutToMakeIsNotTalkedAbout(t *testing.T) {
 	}
 	streams := must(filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "*")))(t)
 	if len(streams) == 0 {
-		t.Fatal("there are no streams")
+		t.Fatal("no stream was created")
 	}
 	put := func(path, text string) {
 		t.Helper()
@@ -55,7 +55,7 @@ func TestWhatAProcessWasAboutToMakeIsNotTalkedAbout(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if len(said) != 1 || !strings.Contains(said[0], "damaged") {
-		t.Errorf("the server said %q", said)
+		t.Errorf("the server logged %q", said)
 	}
 	for _, s := range streams {
 		if _, err := os.Stat(filepath.Join(s, "meta.inf")); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// Whoever stopped listening before the server had confirmed it left subscriptions behind, with half a MiB each: the
-// runs of a service that ended quickly left 300 MiB in ten minutes, and the server sent their messages to nobody.
+// A listener that stopped before the server had confirmed its subscription left the subscription behind, with half a
+// MiB. The short runs of a service left 300 MiB in ten minutes.
 func TestWhoStopsListeningAtOnceLeavesNoSubscription(t *testing.T) {
 	e := must(jet.Embed(t.TempDir(), logTo(t)))(t)
 	t.Cleanup(func() { closeAll(t, e) })

@@ -26,8 +26,8 @@ func must[T any](v T, err error) func(t *testing.T) T {
 	}
 }
 
-// two returns two connections, the first of them over a link that can fail; the first one's coordinator holds the only
-// permit.
+// two returns two connections, those of alice and bob. That of alice, who holds the only permit, is over a link that
+// can fail.
 func two(t *testing.T) (alice *jet.Conn, link *jet.Link, held wire.Permit, bob *jet.Conn) {
 	t.Helper()
 	ctx := t.Context()
@@ -67,7 +67,7 @@ func patiently(ctx context.Context, c *jet.Conn, r wire.PermitRequest) <-chan er
 func TestAPausedHolderKeepsItsPermitAndLearnsSoWhenItWakesUp(t *testing.T) {
 	alice, link, held, bob := two(t)
 	bob.OnOrphan(func(context.Context, string, wire.PermitRequest) bool {
-		t.Error("somebody decided about a permit whose holder is alive")
+		t.Error("the function Orphan was called for a permit whose holder is alive")
 		return true
 	})
 	waiting, cancel := context.WithTimeout(t.Context(), 3*ackWait)
@@ -99,7 +99,7 @@ func TestAHolderThatWasCutOffLearnsThatItsPermitWasFreed(t *testing.T) {
 		err = held.Confirm(t.Context())
 	}
 	if !errors.Is(err, wire.ErrPermitLost) {
-		t.Fatalf("alice still relies on it: %v", err)
+		t.Fatalf("alice still relies on the permit: %v", err)
 	}
 	if err := mine.Confirm(t.Context()); err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestAHolderThatWasCutOffForAMomentGetsItsPermitBack(t *testing.T) {
 	}
 	cancel()
 	if err := <-got; !errors.Is(err, context.Canceled) {
-		t.Fatalf("bob got it too: %v", err)
+		t.Fatalf("bob got the permit, too: %v", err)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestAPermitThatIsReleasedWhileCutOffIsFreedLater(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := held.Release(short); err == nil {
-		t.Fatal("it was released without a connection")
+		t.Fatal("the permit was released without a connection")
 	}
 	link.Heal()
 	must(bob.Acquire(t.Context(), "global", request("bob", "b1")))(t)
@@ -167,8 +167,8 @@ func TestARequestThatIsGivenUpWhileCutOffTakesNoSlotLater(t *testing.T) {
 	must(bob.Acquire(t.Context(), "global", request("bob", "b1")))(t)
 }
 
-// A request that the server refused was withdrawn, and that freed the slot that an earlier process of the coordinator
-// held under the same name, while its operations were in progress.
+// When the server refused a request for a permit, the request was withdrawn. That freed the slot of an earlier process
+// of the coordinator, which had the same name, although its operations were in progress.
 func TestARequestThatIsRefusedLeavesTheSlotTaken(t *testing.T) {
 	ctx := t.Context()
 	url := startServer(t, server.Options{
@@ -193,7 +193,7 @@ func TestARequestThatIsRefusedLeavesTheSlotTaken(t *testing.T) {
 	closeAll(t, before)
 
 	if _, err := as("mute").Acquire(ctx, "global", request("alice", "a1")); !errors.Is(err, wire.ErrDenied) {
-		t.Fatalf("the request is not refused: %v", err)
+		t.Fatalf("the request of a user without permission was not refused: %v", err)
 	}
 	bob := as("all")
 	short, cancel := context.WithTimeout(ctx, 3*ackWait)

@@ -164,7 +164,7 @@ func TestAWorkerOfOnePoolCannotDoWhatIsOthers(t *testing.T) {
 func TestAWorkerFindsOutWhatItIsNotPermitted(t *testing.T) {
 	_, worker := users(t)
 	if missing := must(worker.Probe(t.Context(), []string{"eu"}))(t); len(missing) != 0 {
-		t.Errorf("missing are %v", missing)
+		t.Errorf("the missing permissions are %v", missing)
 	}
 	missing := must(worker.Probe(t.Context(), []string{"eu", "us"}))(t)
 	for _, want := range []string{"publish $JS.API.CONSUMER.MSG.NEXT.TASKS.pool-us", "publish claim.us.probe.probe",
@@ -209,7 +209,7 @@ func TestEverythingGoesOnAfterTheServerWasRestarted(t *testing.T) {
 	ns.Shutdown()
 	ns.WaitForShutdown()
 	if err := alice.PublishTask(ctx, taskRef, nil); err == nil {
-		t.Fatal("a task was published nowhere")
+		t.Fatal("a task was published without a server")
 	}
 	startServer(t, o)
 
@@ -225,7 +225,7 @@ func TestEverythingGoesOnAfterTheServerWasRestarted(t *testing.T) {
 	}
 	select {
 	case err := <-waiting:
-		t.Fatalf("two hold a limit of one: %v", err)
+		t.Fatalf("a limit of one slot has two permits: %v", err)
 	default:
 	}
 	if err := held.Release(ctx); err != nil {
@@ -291,7 +291,7 @@ func TestWhatKeepsFromConnectingIsSaidClearly(t *testing.T) {
 	} {
 		c, err := jet.Connect(t.Context(), tt.o)
 		if err == nil {
-			t.Errorf("%s: it connected", name)
+			t.Errorf("%s: the connection was accepted", name)
 			closeAll(t, c)
 			continue
 		}
@@ -321,6 +321,6 @@ func TestAServerThatMayLoseWhatItAcknowledgedIsWarnedAbout(t *testing.T) {
 	c := connect(t, e)
 	t.Cleanup(func() { closeAll(t, c, e) })
 	if w := must(c.Durability(t.Context()))(t).Warnings(); len(w) != 0 {
-		t.Fatalf("the embedded server is warned about: %v", w)
+		t.Fatalf("there are warnings about the embedded server: %v", w)
 	}
 }

@@ -97,7 +97,7 @@ func TestARequestForAPermitThatFailsLeavesItsSlotTaken(t *testing.T) {
 			defer cancel()
 			if _, err := bob.Acquire(short, "global", wire.PermitRequest{ID: "b", Coordinator: "bob"}); !errors.Is(err,
 				context.DeadlineExceeded) {
-				t.Errorf("somebody else got the slot: %v", err)
+				t.Errorf("another coordinator got the slot: %v", err)
 			}
 			again, err := alice.Acquire(ctx, "global", request)
 			no(t, err)
@@ -113,7 +113,7 @@ func TestADuplicatedDeliveryComesAgain(t *testing.T) {
 			fetch(ctx, t, worker)
 			fetch(ctx, t, worker)
 			if time.Since(begun) != 0 {
-				t.Error("it came again only after the ack wait")
+				t.Error("the second delivery came only after the ack wait")
 			}
 		})
 }
@@ -141,7 +141,7 @@ func TestADroppedDeliveryComesAfterTheAckWait(t *testing.T) {
 			begun := time.Now()
 			fetch(ctx, t, worker)
 			if time.Since(begun) != 5*time.Second {
-				t.Errorf("it came after %v", time.Since(begun))
+				t.Errorf("the message came after %v", time.Since(begun))
 			}
 		})
 }
@@ -151,10 +151,10 @@ func TestAConnectionThatIsCutOffDoesNothingUntilItHeals(t *testing.T) {
 		alice, worker *mem.Conn) {
 		worker.Cut()
 		if worker.Connected() != 0 {
-			t.Error("it takes itself for connected")
+			t.Error("a connection that was cut off reports that it is connected")
 		}
 		if err := worker.PublishResult(ctx, ref, nil); !errors.Is(err, wire.ErrDisconnected) {
-			t.Errorf("it published: %v", err)
+			t.Errorf("a connection that was cut off has published: %v", err)
 		}
 		no(t, alice.PublishTask(ctx, ref, nil))
 		time.AfterFunc(time.Minute, worker.Heal)
@@ -164,7 +164,7 @@ func TestAConnectionThatIsCutOffDoesNothingUntilItHeals(t *testing.T) {
 			t.Errorf("the task came after %v", time.Since(begun))
 		}
 		if worker.Connected() > time.Second {
-			t.Error("it forgot that it was cut off")
+			t.Error("the duration of the connection includes the interruption")
 		}
 	})
 }
@@ -178,7 +178,7 @@ func TestAServerThatRestartsDeliversAgainAtOnce(t *testing.T) {
 		begun := time.Now()
 		fetch(ctx, t, worker)
 		if time.Since(begun) != 0 {
-			t.Error("it came only after the ack wait")
+			t.Error("the message came only after the ack wait")
 		}
 	})
 }
@@ -200,7 +200,7 @@ func TestALostTailShowsInTheHighWater(t *testing.T) {
 		anew, err := alice.HighWater(ctx, nil)
 		no(t, err)
 		if anew.Incarnation == before.Incarnation {
-			t.Errorf("the incarnation is still %s", anew.Incarnation)
+			t.Errorf("the incarnation has not changed: %s", anew.Incarnation)
 		}
 	})
 }
@@ -212,7 +212,7 @@ func TestADamagedBlobIsRefused(t *testing.T) {
 		no(t, alice.PutBlob(ctx, sum, []byte("x")))
 		s.DamageBlob(sum)
 		if _, err := worker.GetBlob(ctx, sum); err == nil {
-			t.Error("it was accepted")
+			t.Error("a damaged blob was accepted")
 		}
 	})
 }
@@ -234,7 +234,7 @@ func TestALostAnswerToACallIsALostCall(t *testing.T) {
 				t.Fatal(err)
 			}
 			if time.Since(begun) != 4*time.Second {
-				t.Errorf("it took %v to find out", time.Since(begun))
+				t.Errorf("the loss of the call was noticed after %v", time.Since(begun))
 			}
 			if got, err := alice.Call(ctx, "eu", []byte("again")); err != nil || string(got) != "again" {
 				t.Errorf("the repeated call: %q, %v", got, err)
@@ -259,7 +259,7 @@ func TestAPermitOfAConnectionThatIsCutOffIsFreedOnlyByDecisionAndConfirmTells(t 
 		_, err = bob.Acquire(ctx, "global", wire.PermitRequest{ID: "b", Coordinator: "bob"})
 		no(t, err)
 		if asked != 3 || time.Since(begun) != 15*time.Second {
-			t.Errorf("asked %d times, in %v", asked, time.Since(begun))
+			t.Errorf("Orphan was called %d times in %v", asked, time.Since(begun))
 		}
 		if err := held.Confirm(ctx); !errors.Is(err, wire.ErrDisconnected) {
 			t.Errorf("while cut off: %v", err)

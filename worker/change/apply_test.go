@@ -86,7 +86,7 @@ func TestAnswersToAnApply(t *testing.T) {
 		want    []string
 		object  cty.Value
 		tainted bool
-		// doubt is the reason why the answer cannot be stored, and answer the readable part of it.
+		// doubt is the reason why the response cannot be stored, and known is its readable part.
 		doubt, known string
 	}{
 		"a creation that failed halfway leaves a tainted object": {
@@ -131,8 +131,8 @@ func TestAnswersToAnApply(t *testing.T) {
 			task: deletion(), answer: provider.ApplyResponse{Object: was},
 			want: []string{"Provider returned invalid result object after apply | test_thing.a"}, object: was,
 		},
-		// If the answer to a creation could not be stored, the object was dropped, and the next apply created it again: it
-		// counted as an answer that says that nothing was created.
+		// If the response to a creation could not be stored, it counted as a response without an object. So the object was
+		// lost, and the next apply created it again.
 		"null after a creation that has not failed is unlawful, and leaves open what was made": {
 			task: create(), answer: provider.ApplyResponse{Object: noObj, Private: []byte("p")},
 			want: []string{"Provider produced inconsistent result after apply | root object was present, but " +
@@ -249,7 +249,7 @@ func TestAnswersToAnApply(t *testing.T) {
 					t.Errorf("got %+v", got)
 				}
 				if known := got.Answer; c.known != "" && (known == nil || string(known.Known) != c.known) {
-					t.Errorf("of the answer is known: %+v, want %s", known, c.known)
+					t.Errorf("the known part of the response is %+v, want %s", known, c.known)
 				}
 				return
 			}

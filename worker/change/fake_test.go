@@ -17,7 +17,7 @@ import (
 )
 
 // fake is a provider that follows the rules: it plans the proposed object, with unknown values for unset computed
-// attributes, and applies the planned one. A test replaces the method whose answer it examines.
+// attributes, and applies the planned one. A test replaces the method whose response it needs.
 type fake struct {
 	provider.Provider // what is not faked panics
 
@@ -179,8 +179,8 @@ func (f *fake) CallFunction(_ context.Context, _ string, args []cty.Value) (cty.
 	return f.function(args)
 }
 
-// thing is the block that most tests use: a computed id, an ordinary, a secret, a write-only and an optional computed
-// attribute.
+// thing is the block that most tests use. It has a computed id, and an ordinary, a sensitive, a write-only and an
+// optional computed attribute.
 func thing() *schema.Block {
 	return &schema.Block{Attributes: map[string]*schema.Attribute{
 		"id":     {Type: cty.String, Computed: true},

@@ -363,10 +363,10 @@ func TestAnInvalidConfigurationEndsThePlanWithTheProvidersOwnWords(t *testing.T)
 		Prior: stored(t, obj("id", "i-1")), Config: enc(obj("name", "!"))})
 	wantDiags(t, diags, "bad name")
 	if diags[0].Path == nil {
-		t.Error("the path into the configuration is lost")
+		t.Error("the diagnostic has lost its path in the configuration")
 	}
 	if got.Prior == nil {
-		t.Error("what was found of the prior object is lost")
+		t.Error("the result does not have the prior object")
 	}
 	wantCalls(t, f, "upgrade 3", "validate")
 }

@@ -53,7 +53,7 @@ func TestADataSourceIsValidatedThenRead(t *testing.T) {
 			if c.want == nil {
 				wantValue(t, "object", dec(t, got), c.answer)
 			} else if got != nil {
-				t.Error("something unlawful came through")
+				t.Error("an invalid response was accepted")
 			}
 		})
 	}
@@ -102,7 +102,7 @@ func TestAnUnlawfulEphemeralObjectIsClosedAgain(t *testing.T) {
 			wantDiags(t, diags, c.want)
 			wantCalls(t, f, "validate ephemeral", "open", "close p")
 			if got != nil {
-				t.Error("something unlawful came through")
+				t.Error("an invalid response was accepted")
 			}
 		})
 	}
@@ -307,7 +307,7 @@ func TestSchemasAreSentAsFarAsTheyAreAskedFor(t *testing.T) {
 				t.Errorf("got %d, %d, %d types", len(got.Managed), len(got.Data), len(got.Ephemeral))
 			}
 			if _, ok := got.Identities["test_thing"]; ok != (got.Managed["test_thing"] != schema.Schema{}) {
-				t.Error("the identity does not come with its type")
+				t.Error("the identity has no type")
 			}
 			if !slices.Equal(r.Schema.Managed, []string{"test_other", "test_thing"}) {
 				t.Errorf("the names are %v", r.Schema.Managed)

@@ -26,7 +26,7 @@ func TestAStoredObjectIsUpgradedByTheProvider(t *testing.T) {
 			stored: &wire.StoredObject{SchemaVersion: 1, Attrs: []byte(`{"id":"i-1","old":true}`)},
 			check: func(t *testing.T, r provider.UpgradeRequest) {
 				if r.Version != 1 || string(r.JSON) != `{"id":"i-1","old":true}` || r.Flatmap != nil {
-					t.Errorf("asked with %d %s", r.Version, r.JSON)
+					t.Errorf("the provider got version %d of %s", r.Version, r.JSON)
 				}
 			},
 		},
@@ -36,7 +36,7 @@ func TestAStoredObjectIsUpgradedByTheProvider(t *testing.T) {
 			check: func(t *testing.T, r provider.UpgradeRequest) {
 				var got map[string]any
 				if err := json.Unmarshal(r.JSON, &got); err != nil || len(got) != 2 || got["gone"] != nil {
-					t.Errorf("asked with %s: %v", r.JSON, err)
+					t.Errorf("the provider got %s: %v", r.JSON, err)
 				}
 			},
 		},
@@ -44,7 +44,7 @@ func TestAStoredObjectIsUpgradedByTheProvider(t *testing.T) {
 			stored: &wire.StoredObject{SchemaVersion: 0, Flatmap: map[string]string{"id": "i-1"}},
 			check: func(t *testing.T, r provider.UpgradeRequest) {
 				if r.JSON != nil || r.Flatmap["id"] != "i-1" {
-					t.Errorf("asked with %s, %v", r.JSON, r.Flatmap)
+					t.Errorf("the provider got %s, %v", r.JSON, r.Flatmap)
 				}
 			},
 		},
@@ -108,7 +108,7 @@ func TestUnlawfulStoredObjects(t *testing.T) {
 			got, diags := Plan(context.Background(), f.host(), refreshOnly(c.stored))
 			wantDiags(t, diags, c.want)
 			if got.Prior != nil || got.Upgraded != nil {
-				t.Error("something unlawful came through")
+				t.Error("an invalid response was accepted")
 			}
 		})
 	}
@@ -131,7 +131,7 @@ func TestAnObjectOfAnotherTypeOrProviderIsMoved(t *testing.T) {
 			f.move = func(r provider.MoveRequest) (provider.MoveResponse, diag.List) {
 				if r.SourceProvider != c.from.Provider || r.TargetType != "test_thing" || r.SourceVersion != 3 ||
 					string(r.SourcePrivate) != "old private" {
-					t.Errorf("asked with %+v", r)
+					t.Errorf("the provider got %+v", r)
 				}
 				return provider.MoveResponse{Object: obj("id", "i-1"), Private: []byte("moved private")}, nil
 			}

@@ -142,7 +142,7 @@ func wantBreaches(t *testing.T, got violations, want ...string) {
 				strings.Contains(b.text, text)
 		})
 		if i < 0 {
-			t.Errorf("nothing is wrong at %q with %q", path, text)
+			t.Errorf("no breach is reported at %q with %q", path, text)
 			continue
 		}
 		left = slices.Delete(left, i, i+1)
@@ -359,7 +359,7 @@ func TestSecretsStayOutOfWhatIsToldAboutAResult(t *testing.T) {
 	wantBreaches(t, got, ".name | sensitive", ".secret | sensitive", ".b | sensitive")
 	for _, b := range got {
 		if strings.Contains(b.text, "hunter") {
-			t.Errorf("a secret is told: %s", b.text)
+			t.Errorf("the message shows a secret: %s", b.text)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func reopened(t *testing.T, j *Journal, dir string) []Entry {
 	must(t, j.Close())
 	again, cut := open(t, dir)
 	if cut != 0 {
-		t.Errorf("%d bytes were cut off a journal that was closed in order", cut)
+		t.Errorf("%d bytes were cut off a journal that was closed normally", cut)
 	}
 	out := again.Pending()
 	must(t, again.Close())
@@ -114,8 +114,8 @@ func TestIllegalStepsAreErrorsThatNameBothPhases(t *testing.T) {
 	}
 }
 
-// A machine that dies can leave any prefix of the data that was not synced. All entries that were reported as durable
-// are before that, and must be found.
+// When a machine crashes, any prefix of the data that was not synced may remain. All entries that were reported as
+// durable precede that data, and must be found.
 func TestAFileThatIsCutAnywhereKeepsTheWholeEntriesInFront(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := open(t, dir)
@@ -134,11 +134,11 @@ func TestAFileThatIsCutAnywhereKeepsTheWholeEntriesInFront(t *testing.T) {
 		j, _ := open(t, dir)
 		want := len(slices.DeleteFunc(slices.Clone(ends), func(end int64) bool { return end > int64(size) }))
 		if got := len(j.Pending()); got != want {
-			t.Fatalf("of %d bytes: %d entries, want %d", size, got, want)
+			t.Fatalf("in a prefix of %d bytes, %d entries were found, want %d", size, got, want)
 		}
 		must(t, j.Intend(ref(9), "n", nil)) // and the journal goes on behind them
 		if got := len(reopened(t, j, dir)); got != want+1 {
-			t.Fatalf("of %d bytes, continued: %d entries, want %d", size, got, want+1)
+			t.Fatalf("after appending to a prefix of %d bytes, %d entries were found, want %d", size, got, want+1)
 		}
 	}
 }
@@ -233,8 +233,8 @@ func TestAFailedWriteStopsTheJournalForGood(t *testing.T) {
 	}
 }
 
-// The first write without disk space broke the journal for good, and with it the worker, although there was space again
-// a moment later: a run that only had that worker waited for ever.
+// After the first write without disk space, the journal refused all writes, and its worker ended, even if there was
+// space again a moment later: a run that only had that worker waited for ever.
 func TestAFullDiskLeavesTheJournalAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	volume, err := disk.Mount(dir, 1<<20)

@@ -22,7 +22,7 @@ func FuzzUnpack(f *testing.F) {
 		}
 		for _, e := range entries {
 			if e.Name() != "in" {
-				t.Errorf("%s lies outside the package's directory (%v)", e.Name(), err)
+				t.Errorf("%s was written outside of the package's directory (%v)", e.Name(), err)
 			}
 		}
 	})

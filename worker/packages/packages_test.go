@@ -152,11 +152,11 @@ func TestAPackageIsFetchedOnceAndIsThenOnTheDisk(t *testing.T) {
 	}
 	next := New(cacheDir, platform, nil, s) // the next worker on this machine
 	if got := find(t, next, locked(zh)); got != dir || s.gets != 1 {
-		t.Errorf("found in %s, fetched %d times", got, s.gets)
+		t.Errorf("the package was found in %s, and %d blobs were fetched", got, s.gets)
 	}
 	entries, err := os.ReadDir(cacheDir)
 	if err != nil || len(entries) != 1 {
-		t.Errorf("the cache holds %v, %v", entries, err)
+		t.Errorf("the cache has %v, %v", entries, err)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestAPackageWithoutAnAcceptedHashIsNotUsed(t *testing.T) {
 		wantSummary(t, diags, "Provider package does not match the lock file")
 	}
 	if entries, err := os.ReadDir(cacheDir); err != nil || len(entries) != 0 {
-		t.Errorf("the cache holds %v, %v", entries, err)
+		t.Errorf("the cache has %v, %v", entries, err)
 	}
 	find(t, c, pkg) // cached now for those that do not lock it
 	_, diags := c.Find(context.Background(), locked("h1:other"))
@@ -238,7 +238,7 @@ func (l localDir) PackageDir(p wire.Package) (string, bool) { return string(l), 
 func TestALocalDirectoryComesFirst(t *testing.T) {
 	s, _ := shared(plugin(t))
 	if got := find(t, New(t.TempDir(), platform, localDir("/shared"), s), pkg); got != "/shared" || s.gets != 0 {
-		t.Errorf("found in %s, fetched %d times", got, s.gets)
+		t.Errorf("the package was found in %s, and %d blobs were fetched", got, s.gets)
 	}
 }
 
@@ -280,7 +280,7 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 			_, diags := New(cacheDir, platform, nil, s).Find(context.Background(), locked(zh))
 			wantSummary(t, diags, "Failed to obtain provider package")
 			if entries, err := os.ReadDir(cacheDir); err != nil || len(entries) != 0 {
-				t.Errorf("the cache holds %v, %v", entries, err)
+				t.Errorf("the cache has %v, %v", entries, err)
 			}
 		})
 	}

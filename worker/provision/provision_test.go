@@ -89,7 +89,7 @@ func wantFailure(t *testing.T, diags diag.List, summary string, parts ...string)
 	}
 	for _, part := range parts {
 		if !strings.Contains(diags[0].Detail, part) {
-			t.Errorf("the detail %q does not tell %q", diags[0].Detail, part)
+			t.Errorf("the detail %q does not contain %q", diags[0].Detail, part)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestACommandRunsInTheCoordinatorsDirectory(t *testing.T) {
 		t.Errorf("without the coordinator's directory: %v, %q", diags.Err(), events)
 	}
 	if _, err := os.Stat(events[2]); err == nil {
-		t.Errorf("%s is left", events[2])
+		t.Errorf("the file %s was not removed", events[2])
 	}
 	_, diags = runIn(t, filepath.Join(dir, "elsewhere"), in(cty.StringVal("sub")))
 	wantFailure(t, diags, "local-exec provisioner error", filepath.Join(dir, "elsewhere", "sub"))

@@ -54,7 +54,7 @@ func after(t *testing.T, events []string) []string {
 	at := slices.Index(events, "Connected!")
 	if at != 2 || events[0] != "start remote-exec" ||
 		!strings.HasPrefix(events[1], "Connecting to remote host via SSH...\n  Host: 127.0.0.1\n") {
-		t.Fatalf("it begins with %q", events)
+		t.Fatalf("the first events are %q", events)
 	}
 	return events[at+1:]
 }
@@ -130,7 +130,7 @@ func TestAFileADirectoryOrItsContentsAreCopied(t *testing.T) {
 			t.Fatal(diags.Err())
 		}
 		if len(events) != 2*len(steps) || events[1] != "end file false" {
-			t.Errorf("a copy says something: %q", events)
+			t.Errorf("copying a file has events: %q", events)
 		}
 		for name, want := range map[string]string{
 			"conf/a": "one", "conf/deep/b": "two", "conf/link": "one", "a": "one", "deep/b": "two", "copy": "one",

@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// block returns a connection block; arguments that are not given are null.
+// block returns a connection block; all other arguments are null.
 func block(arguments map[string]any) cty.Value {
 	vals := map[string]cty.Value{}
 	for name, a := range provisioner.Connection.Attributes {
@@ -81,7 +81,7 @@ func works(t *testing.T, arguments map[string]any, socket string) {
 	}
 	var out bytes.Buffer
 	if err := c.Run("echo here", &out); err != nil || strings.TrimSpace(out.String()) != "here" {
-		t.Errorf("a command says %q: %v", out.String(), err)
+		t.Errorf("the output of a command is %q: %v", out.String(), err)
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
@@ -209,7 +209,7 @@ func TestABastionLiesInBetween(t *testing.T) {
 		works(t, through(nil), "")
 		fails(t, through(map[string]any{"bastion_password": "wrong"}), "", "connecting to the bastion")
 		fails(t, through(map[string]any{"bastion_host_key": s.HostKey}), "", "connecting to the bastion")
-		// Without arguments of its own, the bastion gets those of the machine.
+		// The bastion has the machine's arguments unless it has others.
 		works(t, to(t, s, map[string]any{"private_key": s.PrivateKey, "bastion_host": "127.0.0.1"}), "")
 	})
 }
@@ -234,7 +234,7 @@ func TestAProxyLiesInBetween(t *testing.T) {
 		"proxy_user_name": "me", "proxy_user_password": "pw"})
 	works(t, arguments, "")
 	if want := fmt.Sprintf("CONNECT %s:%d me", s.Host, s.Port); len(asked) != 1 || asked[0] != want {
-		t.Errorf("the proxy was asked %q, want %q", asked, want)
+		t.Errorf("the proxy got the requests %q, want %q", asked, want)
 	}
 	arguments["proxy_user_password"] = "wrong"
 	fails(t, arguments, "", "407")
@@ -291,7 +291,7 @@ func TestConnectingIsTriedUntilTheTimeIsOver(t *testing.T) {
 	settings.Timeout = time.Hour
 	_, err = remote.Connect(stopped, settings, func(string) { stop() })
 	if err == nil || !strings.HasPrefix(err.Error(), "interrupted - last error:") {
-		t.Errorf("when stopped: %v", err)
+		t.Errorf("after the context has ended: %v", err)
 	}
 }
 
@@ -342,7 +342,7 @@ func TestACommandThatFailsTellsItsStatusAndOneThatIsStoppedEnds(t *testing.T) {
 		}
 		err = c.Run("echo begun; exec sleep 60", writerFunc(func([]byte) { stop() }))
 		if err == nil {
-			t.Error("a command that was stopped succeeds")
+			t.Error("a canceled command has succeeded")
 		}
 		c.Close()
 	})
