@@ -22,7 +22,7 @@ PLAY = $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(
 MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint lint-more vet generate bench pages backends servers servers-kubernetes servers-consul \
+.PHONY: help build test race lint vet generate bench pages backends servers servers-kubernetes servers-consul \
 	contend sim sim-service fault fault-large fault-service teams people watching interrupts conformance tools clean
 
 help: ## print this
@@ -44,12 +44,9 @@ vet: ## run go vet, over the modules of the test tooling too
 	$(GO) vet $(PKG)
 	@set -e; for m in $(MODULES); do echo "$(GO) -C $$m vet ./..."; $(GO) -C $$m vet ./...; done
 
-lint: vet tools ## run gofmt, go vet and staticcheck
+lint: vet ## run gofmt, go vet and the linters of .golangci.yml (their first build takes minutes)
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 		test -z "$$unformatted" || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
-	$(BIN)/tools/staticcheck $(PKG)
-
-lint-more: ## run golangci-lint with .golangci.yml (its first build takes minutes)
 	$(GO) run $(GOLANGCI) run $(PKG)
 
 generate: tools ## remake what is generated: the stubs of the plugin protocols
@@ -121,7 +118,7 @@ conformance: build ## run the conformance cases in CONFORMANCE, if they are ther
 	python3 $(CONFORMANCE)/scenarios/run_scenarios.py --bin $(BIN)/coordinator \
 		--cases $(CONFORMANCE)/scenarios/cases --providers builtin
 
-tools: ## build the test tooling into bin/tools: nats-server, staticcheck, generators
+tools: ## build the test tooling into bin/tools: nats-server, generators
 	@$(GO) -C test/tools build -o $(BIN)/tools/ tool ./...
 
 clean: ## remove what was built

@@ -50,8 +50,7 @@ func TestRsadecrypt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	//lint:ignore SA1019 rsadecrypt is defined by this padding
-	text, err := rsa.EncryptPKCS1v15(rand.Reader, &key.PublicKey, []byte("attack at dawn"))
+	text, err := rsa.EncryptPKCS1v15(rand.Reader, &key.PublicKey, []byte("attack at dawn")) //nolint:staticcheck // rsadecrypt is defined by this padding
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -156,7 +156,7 @@ func (t *Target) OpenState(ctx context.Context, data []byte) (plain []byte, stal
 			return err
 		}
 		if id.Engine == "" {
-			//lint:ignore ST1005 it becomes a summary, and has the words of OpenTofu
+			// It becomes a summary, and has the words of OpenTofu.
 			return errors.New("Given payload is not a state file")
 		}
 		return nil

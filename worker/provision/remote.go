@@ -68,7 +68,7 @@ func (r Runner) file(ctx context.Context, c call) diag.List {
 // connected calls do with a connection to the machine of the connection block.
 func (r Runner) connected(ctx context.Context, c call, tell func(string), do func(*remote.Client) error) diag.List {
 	if len(c.Connection) == 0 {
-		//lint:ignore ST1005 OpenTofu's words
+		// The words are OpenTofu's.
 		return c.failed(errors.New("Missing connection configuration for provisioner"))
 	}
 	block, err := coding.DecodeValue(c.Connection, provisioner.Connection.ImpliedType())
@@ -87,7 +87,7 @@ func (r Runner) connected(ctx context.Context, c call, tell func(string), do fun
 		if cause := context.Cause(ctx); cause != nil {
 			err = fmt.Errorf("it was stopped: %w", cause)
 		} else if c.Type == "file" {
-			//lint:ignore ST1005 OpenTofu's words
+			// The words are OpenTofu's.
 			err = fmt.Errorf("Upload failed: %w", err)
 		}
 		return c.failed(errors.Join(err, client.Close()))
@@ -128,7 +128,7 @@ func (r Runner) scripts(c call) ([][]byte, error) {
 	for _, name := range provisioner.Files(c.Type, c.config, r.Environment) {
 		data, err := bounds.ReadFile(c.here(name), bounds.Text)
 		if err != nil {
-			//lint:ignore ST1005 OpenTofu's words
+			// The words are OpenTofu's.
 			return nil, fmt.Errorf("Failed to open script '%s': %w", name, err)
 		}
 		out = append(out, data)

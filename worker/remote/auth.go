@@ -132,17 +132,17 @@ func clientConfig(l Login, a *keyAgent) (*ssh.ClientConfig, error) {
 
 func privateSigner(l Login) (ssh.Signer, error) {
 	if block, _ := pem.Decode([]byte(l.PrivateKey)); block == nil {
-		//lint:ignore ST1005 OpenTofu's words
+		// The words are OpenTofu's.
 		return nil, errors.New("Failed to read ssh private key: no key found")
 	}
 	s, err := ssh.ParsePrivateKey([]byte(l.PrivateKey))
 	if missing := (*ssh.PassphraseMissingError)(nil); errors.As(err, &missing) {
-		//lint:ignore ST1005 OpenTofu's words
+		// The words are OpenTofu's.
 		return nil, errors.New("Failed to read ssh private key: password protected keys are not supported. Decrypt " +
 			"the key, or put it into an SSH agent")
 	}
 	if err != nil {
-		//lint:ignore ST1005 OpenTofu's words
+		// The words are OpenTofu's.
 		return nil, fmt.Errorf("Failed to parse ssh private key: %w", err)
 	}
 	if l.Certificate == "" {

@@ -59,13 +59,13 @@ func (c *Client) RunScript(script []byte, out io.Writer) error {
 		script = append([]byte("#!/bin/sh\n"), script...)
 	}
 	if err := c.Copy(file, Bytes("", script)); err != nil {
-		//lint:ignore ST1005 OpenTofu's words
+		// The words are OpenTofu's.
 		return fmt.Errorf("Failed to upload script: %w", err)
 	}
 	if c.settings.Platform == Unix {
 		var said bytes.Buffer
 		if err := c.Run("chmod 0777 "+file, &said); err != nil {
-			//lint:ignore ST1005 OpenTofu's words
+			// The words are OpenTofu's.
 			return fmt.Errorf("Failed to upload script: making it executable: %w %s", err, said.String())
 		}
 	}
@@ -142,7 +142,7 @@ func (s *sink) file(f *Tree) error {
 	if err != nil {
 		return err
 	}
-	defer content.Close() //nolint:errcheck // it was read
+	defer content.Close() // it was read
 	if err := s.say("C0644 %d %s\n", f.Size, f.Name); err != nil {
 		return err
 	}

@@ -83,8 +83,8 @@ func configuration(p snapshot.Place, given string) (pq.Config, error) {
 // connection returns the connection string, preceded by the settings of the operation's environment.
 func connection(p snapshot.Place, given string) (string, error) {
 	if strings.HasPrefix(given, "postgres://") || strings.HasPrefix(given, "postgresql://") {
-		//lint:ignore SA1019 only pairs can be joined with those of the operation's environment
-		pairs, err := pq.ParseURL(given)
+		// Only pairs can be joined with those of the operation's environment.
+		pairs, err := pq.ParseURL(given) //nolint:staticcheck // it is deprecated for passing a URL on
 		if err != nil {
 			return "", errors.New("it is not a valid URL") // the library's error contains it, with the password
 		}
