@@ -24,7 +24,7 @@ import (
 	"github.com/millipede-iac/millipede/wire/mem"
 )
 
-// xor is an envelope that tests can see.
+// xor is an envelope with a trivial encryption, so that tests can recognise messages that are not encrypted.
 type xor struct{}
 
 func (xor) Wrap(_ context.Context, ref wire.TaskRef, data []byte) ([]byte, error) {
@@ -39,7 +39,7 @@ func (xor) Unwrap(_ context.Context, ref wire.TaskRef, data []byte, _ *wire.Held
 	return plain, nil
 }
 
-// safeWorker takes tasks of the safe lane. What it has claimed it finishes whatever happens to the coordinator.
+// safeWorker executes tasks of the safe lane. It finishes all tasks that it has claimed, even without the coordinator.
 type safeWorker struct {
 	conn    *mem.Conn
 	latency time.Duration
@@ -100,7 +100,7 @@ func (w *safeWorker) attempt(t testing.TB, d wire.Delivery, nonce string) {
 	_ = d.Ack(ctx)
 	plain, err := xor{}.Unwrap(ctx, d.Ref(), d.Data(), nil)
 	if err != nil {
-		t.Errorf("a task came in the clear")
+		t.Errorf("a task was not encrypted")
 		return
 	}
 	task, err := wire.DecodeTask(plain)
@@ -140,7 +140,7 @@ func (w *safeWorker) once(t *testing.T, want int) {
 	}
 }
 
-// framed is numbers with something before and after.
+// framed is the program numbers with an output before and after the walk.
 type framed struct{ *numbers.Program }
 
 func (f framed) Begin() []state.Change {
@@ -184,11 +184,11 @@ func storedNumbers(t *testing.T, store journal.Store, p *numbers.Program) {
 		}
 		o := s.Outputs[numbers.OutputName(v)]
 		if o == nil {
-			t.Errorf("the number of %d is not stored", v)
+			t.Errorf("the number of vertex %d is not stored", v)
 			continue
 		}
 		if got, _ := o.Value.AsBigFloat().Uint64(); got != n {
-			t.Errorf("%d is stored for %d, which is %d", got, v, n)
+			t.Errorf("the number %d is stored for vertex %d, not %d", got, v, n)
 		}
 	}
 }
@@ -226,7 +226,7 @@ func TestAnApplyingRunOfAThousandVerticesStoresTheRightNumbers(t *testing.T) {
 			}
 		}
 		if known := loadDurations(context.Background(), store, "apply"); known["number create"] == 0 {
-			t.Errorf("no duration was learned: %v", known)
+			t.Errorf("no durations were stored: %v", known)
 		}
 	})
 }
@@ -319,11 +319,11 @@ func TestASecondInterruptLeavesAtOnce(t *testing.T) {
 			t.Errorf("%v, %+v", err, out)
 		}
 		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("left after %s", took)
+			t.Errorf("the run ended after %s", took)
 		}
 		limits, _ := conn.Limits(context.Background())
 		if len(limits[0].Held) != 3 {
-			t.Errorf("%d permits are held for the three operations that go on", len(limits[0].Held))
+			t.Errorf("%d permits are held for the three operations in progress", len(limits[0].Held))
 		}
 	})
 }

@@ -71,6 +71,6 @@ func TestTheHoldersOfALimitAreTheDoubtsThatTheStateStillHas(t *testing.T) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
 	if got, err := x.blockers("unknown"); err != nil || len(got) != 0 {
-		t.Errorf("of a limit that nobody knows: %v, %v", got, err)
+		t.Errorf("for an unknown limit: %v, %v", got, err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/wire/mem"
 )
 
-// mined is a program that panics in the places whose functions are set.
+// mined is a program whose functions panic if the test has set them.
 type mined struct {
 	*numbers.Program
 	prepare, complete, accept func()
@@ -54,12 +54,12 @@ func (m *mined) Describe(v int) program.Description {
 	return m.Program.Describe(v)
 }
 
-// minedView panics when it is told that something has finished.
+// minedView panics when a vertex has finished.
 type minedView struct{ Silent }
 
 func (minedView) Finished(int, program.Description, program.Notes, time.Duration) { planted() }
 
-// minedEnvelope panics over tasks.
+// minedEnvelope panics when it has to encrypt a task.
 type minedEnvelope struct{ xor }
 
 func (minedEnvelope) Wrap(context.Context, wire.TaskRef, []byte) ([]byte, error) {
@@ -71,7 +71,7 @@ func planted() { panic("planted") }
 
 // A panic on a goroutine of a run, or in a callback, ended the process, and with it all other runs.
 func TestABugEndsItsRunWithItsTraceAndNoOtherRun(t *testing.T) {
-	// Each plants a panic into the options of a run, which applies.
+	// Each function adds a panic to the options of an apply.
 	places := map[string]func(o *Options, p *mined, end <-chan struct{}){
 		"preparing":  func(_ *Options, p *mined, _ <-chan struct{}) { p.prepare = planted },
 		"completing": func(_ *Options, p *mined, _ <-chan struct{}) { p.complete = planted },

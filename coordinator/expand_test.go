@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/wire/mem"
 )
 
-// opened is an envelope that seals nothing.
+// opened is an envelope that does not encrypt.
 type opened struct{ Envelope }
 
 func (opened) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, held *wire.Held) ([]byte, error) {
@@ -37,7 +37,7 @@ func (s *slowClaims) ReadClaim(_ context.Context, ref wire.TaskRef) (wire.Claim,
 	return wire.Claim{Worker: "w1"}, nil
 }
 
-// packed is a result that has arrived.
+// packed returns a result as it arrives.
 type packed struct {
 	wire.Delivery
 	ref  wire.TaskRef
@@ -48,8 +48,8 @@ func (p packed) Ref() wire.TaskRef { return p.ref }
 func (p packed) Data() []byte      { return p.data }
 func (p packed) Sequence() uint64  { return 1 }
 
-// All results that were fetched at once, 64 and more, were unpacked at once, to as much as 512 MiB each; later two of
-// each pool were, for any number of pools.
+// All results that had been fetched together, 64 and more, were decompressed at the same time, each to as much as 512
+// MiB. Later it was two for each pool, for any number of pools.
 func TestLargeResultsOfAllRunsWaitForRoomAndPoolsDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -90,7 +90,7 @@ func TestLargeResultsOfAllRunsWaitForRoomAndPoolsDoNotWaitForEachOther(t *testin
 		}
 		synctest.Wait()
 		if all := slow.now["eu"] + slow.now["us"]; all <= 2 {
-			t.Errorf("when some were read, no other was: %d", all)
+			t.Errorf("after some results were processed, no others were decompressed: %d", all)
 		}
 		cancel() // those who wait for room hear it
 		close(slow.leave)
@@ -98,7 +98,7 @@ func TestLargeResultsOfAllRunsWaitForRoomAndPoolsDoNotWaitForEachOther(t *testin
 	})
 }
 
-// A result that was too large was told by its size alone, and nobody knew whose it was.
+// The message about a result that was too large had only its size, not its vertex or worker.
 func TestAResultThatIsTooLargeIsToldWithItsWorkerSubjectAndSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		system := mem.New(mem.Options{})

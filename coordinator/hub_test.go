@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/mem"
 )
 
-// Each run fetched the results of its coordinator by itself. Of two over one connection, each took results of the other
-// one and sat on them until the stream gave them out again.
+// Each run fetched the results of its coordinator by itself. If two runs shared a connection, each also received
+// results of the other one and kept them until the stream delivered them again.
 func TestTwentyRunsOverOneHubDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		system := mem.New(mem.Options{})
@@ -45,7 +45,7 @@ func TestTwentyRunsOverOneHubDoNotWaitForEachOther(t *testing.T) {
 		}
 		group.Wait()
 		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("they took %s; the longest way through a graph is at most 20 operations of a second", took)
+			t.Errorf("the runs took %s; the longest path through a graph has at most 20 operations of a second", took)
 		}
 		for name, n := range w.began {
 			if n != 20 {

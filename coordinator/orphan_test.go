@@ -96,7 +96,8 @@ func TestAnOrphanedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
 	}
 }
 
-// A coordinator that had slept through the end of its run kept permits that no other state's coordinator could free.
+// A coordinator that was suspended during the end of its run kept permits, and coordinators of other states could not
+// free them.
 func TestARunThatAnotherProcessHasEndedKeepsNoPermits(t *testing.T) {
 	ctx := context.Background()
 	store := statemem.New(statemem.Options{})
@@ -104,23 +105,24 @@ func TestARunThatAnotherProcessHasEndedKeepsNoPermits(t *testing.T) {
 	key := loop.PermitKey{Limit: "default", ID: "run1-0"}
 	r := &Runner{Options: Options{Store: store, RunID: "run1"}}
 	if got := r.kept(ctx, []loop.PermitKey{key}); len(got) != 1 || got[0] != key {
-		t.Fatalf("of a run that goes on it keeps %v", got)
+		t.Fatalf("for a run in progress the coordinator keeps %v", got)
 	}
 	if err := store.EndRun(ctx, "", "run1", "interrupted", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.kept(ctx, []loop.PermitKey{key}); len(got) != 1 {
-		t.Errorf("of a run that can be resumed it keeps %v", got)
+		t.Errorf("for a run that can be resumed the coordinator keeps %v", got)
 	}
 	if err := store.EndRun(ctx, "", "run1", "done", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.kept(ctx, []loop.PermitKey{key}); len(got) != 0 {
-		t.Errorf("of a run that has ended it keeps %v", got)
+		t.Errorf("for a run that has ended the coordinator keeps %v", got)
 	}
 }
 
-// Each permit that a process left had the journal read, which takes longer than a permit waits when the run is large.
+// The journal was read once for each permit that a process had left. With a large run that takes longer than a permit
+// waits.
 func TestARunThatIsResumedKnowsWhichPermitsOfEarlierProcessesAreFree(t *testing.T) {
 	past, err := loop.PastOf(2, []journal.Event{
 		{Vertex: 0, Kind: journal.Want}, {Vertex: 0, Kind: journal.Dispatch, Attempt: "a", Permits: []string{"default/r-0"}},

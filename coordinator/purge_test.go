@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/mem"
 )
 
-// A run that was done, and whose end was recorded, was told to have failed when the server was away just when the
-// streams were cleaned.
+// If the server was unreachable when the streams were cleaned after the end of a run, the run was reported as failed,
+// although it was done and its end was recorded.
 func TestAServerThatIsAwayAtTheEndOfARunIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended time.Duration
@@ -35,7 +35,7 @@ func TestAServerThatIsAwayAtTheEndOfARunIsWaitedFor(t *testing.T) {
 	})
 }
 
-// That the streams are not cleaned is no failure of a run that is done.
+// A run that is done has not failed if its streams could not be cleaned.
 func TestAServerThatDoesNotLetTheStreamsBeCleanedIsToldOf(t *testing.T) {
 	for claim, c := range map[string]struct {
 		refusal error

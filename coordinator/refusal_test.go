@@ -34,15 +34,15 @@ func (w *warned) Diagnostics(list diag.List) {
 	}
 }
 
-// refusingRun applies 40 numbers over a transport that fails as fault says, counted from the begin of the run, and goes
-// on with the run, without faults, if it does not end well.
+// refusingRun applies 40 numbers over a transport with a fault, whose time counts from the start of the run. If the run
+// fails, it is resumed without faults.
 func refusingRun(t *testing.T, fault func(after time.Duration, op mem.Op) error) (out loop.Outcome, took time.Duration,
 	warnings int64, err error) {
 	t.Helper()
 	return refusingRuns(t, fault, func(time.Duration, mem.Op) error { return nil })
 }
 
-// refusingRuns is refusingRun with faults of the run that goes on.
+// refusingRuns is refusingRun with another fault during the resumed run.
 func refusingRuns(t *testing.T, fault, later func(after time.Duration, op mem.Op) error) (out loop.Outcome,
 	took time.Duration, warnings int64, err error) {
 	t.Helper()
@@ -115,10 +115,10 @@ func TestARunPausesWhileTheMessageStoreTakesNothing(t *testing.T) {
 			t.Errorf("%v, %s", err, out.Status)
 		}
 		if warnings != 1 {
-			t.Errorf("the user was told %d times", warnings)
+			t.Errorf("the message was shown %d times", warnings)
 		}
 		if took > time.Minute {
-			t.Errorf("it took %s", took)
+			t.Errorf("the run took %s", took)
 		}
 	})
 }
@@ -135,13 +135,13 @@ func TestARunWhoseMessageStoreNeverRecoversEndsAndIsResumed(t *testing.T) {
 			t.Errorf("%v, %s", err, out.Status)
 		}
 		if took > loop.StoreTimeout+10*time.Second {
-			t.Errorf("it took %s", took)
+			t.Errorf("the run took %s", took)
 		}
 	})
 }
 
-// What must be done in the end, such as the acknowledgement of a result, was repeated without end whatever the error
-// was: a run whose user is not permitted to acknowledge never ended.
+// Actions that must succeed before the end of a run, such as the acknowledgement of a result, were repeated for ever,
+// whatever the error was: a run without the permission to acknowledge never ended.
 func TestWhatIsNotPermittedIsNotRepeatedForEver(t *testing.T) {
 	for _, name := range []string{"Delivery.Ack", "DeclareLimit", "Acquire", "PublishTask"} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestWhatIsNotPermittedIsNotRepeatedForEver(t *testing.T) {
 					t.Errorf("%v, %s", err, out.Status)
 				}
 				if took > loop.StoreTimeout+20*time.Second {
-					t.Errorf("it took %s", took)
+					t.Errorf("the run took %s", took)
 				}
 			})
 		})

@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/wire/mem"
 )
 
-// fastWorker answers the fast lane of a pool until stop is called.
+// fastWorker executes the tasks of the fast lane of a pool until stop is called.
 type fastWorker struct {
 	conn    *mem.Conn
 	calls   atomic.Int64
@@ -133,7 +133,7 @@ func TestAnEmbeddedRunSetsTheSizeOfTheLimitAndAnotherOneFindsIt(t *testing.T) {
 			}
 			planRun(t, system, numbers.New(t, 100), 7, func(o *Options) { o.Embedded = embedded })
 			if w.most.Load() != want {
-				t.Errorf("embedded %v: %d at a time, want %d", embedded, w.most.Load(), want)
+				t.Errorf("embedded %v: %d calls at the same time, want %d", embedded, w.most.Load(), want)
 			}
 		})
 	}

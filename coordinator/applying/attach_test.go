@@ -104,7 +104,7 @@ func TestALinkIsFollowedToWhatItNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diags := attachIn("/", copying(t, filepath.Join(dir, "tree"))); !diags.HasErrors() {
-		t.Error("a link that leads back to where it is was followed to its end")
+		t.Error("a cyclic link was followed without an error")
 	}
 }
 
@@ -114,7 +114,7 @@ func TestWhatIsNotHereIsLeftToTheWorker(t *testing.T) {
 		t.Errorf("got %q; %v", attached(p), diags)
 	}
 	if diags := attachIn("/", &wire.Provisioner{Type: "file", Config: []byte{0xc1}}); len(diags) > 0 {
-		t.Errorf("the worker says what is wrong with the configuration: %v", diags)
+		t.Errorf("an error that the worker has to report was reported by the coordinator: %v", diags)
 	}
 }
 
@@ -139,6 +139,6 @@ func TestWhatIsTooLargeToTravelStaysHere(t *testing.T) {
 	}
 	p := copying(t, name)
 	if diags := attachIn("/", p); len(diags) > 0 || p.Files != nil {
-		t.Errorf("%d files travel; %v", len(p.Files), diags)
+		t.Errorf("%d files are sent; %v", len(p.Files), diags)
 	}
 }

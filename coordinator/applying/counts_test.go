@@ -53,7 +53,7 @@ func TestChangesOfDoneVerticesAreCountedByTheirOutcome(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", sentence, got, c.want)
 		}
 		if got := CountDone(p, func(int) bool { return false }); got != (Counts{}) {
-			t.Errorf("%s, but its vertices are not done: %+v", sentence, got)
+			t.Errorf("%s, but the vertices are not counted as done: %+v", sentence, got)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestAVertexIsDescribedByTheOperationThatItCarriesOut(t *testing.T) {
 		kind   plan.VertexKind
 		change plan.Change
 		action string
-		// deposed says that the operation is about the deposed object.
+		// deposed is set if the operation is about the deposed object.
 		deposed bool
 	}{
 		"a creation":                {plan.ApplyObject, plan.Change{Action: plan.Create}, "create", false},
@@ -95,8 +95,8 @@ func TestAVertexIsDescribedByTheOperationThatItCarriesOut(t *testing.T) {
 	}
 }
 
-// A resumed run looks for the deposed object of the run that was cut off, so it has to derive the same key; another run
-// may depose another object of the same instance.
+// A resumed run looks for the deposed object of the run that was cut off, so it has to derive the same key. Another run
+// has to derive another one, because it may depose another object of the same instance.
 func TestADeposedKeyFollowsFromRunAndInstance(t *testing.T) {
 	key := func(run, at string) string {
 		a := &Applier{Options: Options{Run: run}}

@@ -78,7 +78,8 @@ func TestAnObjectLeavesTheStateOnlyWhenItsProviderSaysThatItIsGone(t *testing.T)
 	failed := []wire.Diagnostic{{Severity: 'E', Summary: "It is in use"}}
 	for sentence, c := range map[string]struct {
 		result wire.Result
-		// gone: the object leaves the state. kept: it is stored as the provider left it. counted: it counts as destroyed.
+		// gone: the object is removed from the state. kept: it is stored as in the provider's response. counted: it counts as
+		// destroyed.
 		gone, kept, counted, doubt bool
 	}{
 		"gone": {wire.Result{Apply: &wire.ApplyResult{}}, true, false, true, false},
@@ -108,10 +109,10 @@ func TestAnObjectLeavesTheStateOnlyWhenItsProviderSaysThatItIsGone(t *testing.T)
 			t.Errorf("%s: %+v", sentence, step)
 		}
 		if counted && e.counts != (Counts{Destroyed: 1}) {
-			t.Errorf("%s: it counts as %+v", sentence, e.counts)
+			t.Errorf("%s: the counts are %+v", sentence, e.counts)
 		}
 		if set != nil && (string(set.Private) != "new" || set.Status != state.Tainted || set.CreateBeforeDestroy) {
-			t.Errorf("%s: it is stored as %+v", sentence, set)
+			t.Errorf("%s: the object is stored as %+v", sentence, set)
 		}
 		if len(c.result.Diagnostics) > 0 != step.Diags.HasErrors() && !c.doubt {
 			t.Errorf("%s: its diagnostics are %v", sentence, step.Diags)
@@ -133,14 +134,14 @@ func TestTheChangesBetweenTwoStatesMakeOneFromTheOther(t *testing.T) {
 	changes := difference(from, to)
 	from.Apply(changes...)
 	if !from.SameContent(to) {
-		t.Errorf("with %v it is another state", changes)
+		t.Errorf("the states differ by %v", changes)
 	}
 	if again := difference(to, to.Clone()); len(again) > 0 {
 		t.Errorf("a state differs from its copy: %v", again)
 	}
 }
 
-// A panic while a result was processed would lose the object in the result: its operation is in doubt instead.
+// A panic during the processing of a result would lose the object in the result, so its operation becomes in doubt.
 func TestAPanicOverAResultLeavesTheOperationInDoubt(t *testing.T) {
 	a, _, _ := created(t)
 	step := a.fold(0, func(*wire.Result) program.Step { panic("a bug") }, &wire.Result{})

@@ -92,7 +92,7 @@ func TestAnApplyLocksWhatItsPlanRestsOn(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			if got := applierOf(t, k).Locks(); !maps.Equal(got, k.want) {
-				t.Errorf("it locks %v, want %v", got, k.want)
+				t.Errorf("the locked objects are %v, want %v", got, k.want)
 			}
 		})
 	}

@@ -36,8 +36,8 @@ func created(t *testing.T) (*Applier, *plan.Change, *instance.Instance) {
 	return a, a.Plan.Changes[0], &instance.Instance{Schema: thing}
 }
 
-// An answer that the coordinator could not decode was a failure without a record, although the object had been created:
-// the result was acknowledged, and the next apply created the object again.
+// If the coordinator could not decode a provider's response, the operation failed and nothing was recorded, although
+// the object had been created: the result was acknowledged, and the next apply created the object again.
 func TestAnAnswerThatCannotBeDecodedIsADoubtWithWhatIsKnown(t *testing.T) {
 	object := func(ty cty.Type, v cty.Value) []byte {
 		text, err := coding.EncodeValue(v, ty)
@@ -69,10 +69,10 @@ func TestAnAnswerThatCannotBeDecodedIsADoubtWithWhatIsKnown(t *testing.T) {
 			answer := step.Doubt.Answer
 			if answer == nil || string(answer.Private) != "private" || len(answer.Raw) > wire.MaxRaw ||
 				!bytes.HasPrefix(c.object, answer.Raw) || len(c.object) > 0 && len(answer.Raw) == 0 {
-				t.Fatalf("what is kept of the answer: %+v", answer)
+				t.Fatalf("the stored part of the response is %+v", answer)
 			}
 			if !strings.Contains(string(answer.Known), c.known) {
-				t.Errorf("known is %s, and %q is not in it", answer.Known, c.known)
+				t.Errorf("the known part is %s, without %q", answer.Known, c.known)
 			}
 		})
 	}
@@ -87,11 +87,11 @@ func TestAnEmptyResultOfACreateWithoutAProblemIsADoubt(t *testing.T) {
 	refused := &wire.Result{Diagnostics: []wire.Diagnostic{{Severity: byte(diag.Error), Summary: "refused"}}}
 	a.work[0].then = func(r *wire.Result) program.Step { return a.applied(0, change, nil, ev, r) }
 	if step := a.Complete(t.Context(), 0, refused); step.Doubt != nil || !step.Diags.HasErrors() {
-		t.Errorf("of an operation that was never begun the step is %+v", step)
+		t.Errorf("the step of an operation that was not started is %+v", step)
 	}
 }
 
-// A panic while an answer was decoded ended the run, and the object in the answer was in no state.
+// A panic during the decoding of a response ended the run, and the object in the response was lost.
 func TestAPanicOverAnAnswerIsADoubtThatReportsTheBug(t *testing.T) {
 	a, _, _ := created(t)
 	a.work[0].then = func(*wire.Result) program.Step { panic("told to") }

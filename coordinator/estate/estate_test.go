@@ -70,7 +70,7 @@ func (s *stores) Copy(path, to string) error {
 	return nil
 }
 
-// stored is an opened store. Closing it lets others open it.
+// stored is an opened store. After Close others can open it.
 type stored struct {
 	*mem.Store
 	of   *stores
@@ -155,7 +155,7 @@ func TestTwentyEstatesInTwentyDirectoriesDoNotAffectEachOther(t *testing.T) {
 			diags = diags.Append(more, most, put(ctx, e, want))
 			got, more := get(ctx, e)
 			if diags = diags.Append(more); diags.HasErrors() || got != want {
-				t.Errorf("the state of %d holds %q: %v", i, got, diags.Err())
+				t.Errorf("the output in the state of %d is %q: %v", i, got, diags.Err())
 			}
 			text, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("of-%d.tfstate", i)))
 			if err != nil || !strings.Contains(string(text), want) {
@@ -175,7 +175,7 @@ func TestAStateThatAnotherHoldsNamesTheHolder(t *testing.T) {
 	_, diags = e.OpenChangeable(ctx, Finding{}, StateOptions{Lock: true}, "apply")
 	if held := HeldBy(diags); held == nil || held.Holder.Who != "somebody@somewhere" ||
 		held.Holder.Operation != "apply" {
-		t.Errorf("the state is open twice: %v", diags.Err())
+		t.Errorf("the state was opened twice: %v", diags.Err())
 	}
 	must(t, at.Close(ctx))
 	must(t, put(ctx, e, "free again"))
@@ -188,7 +188,7 @@ func TestABackendThatIsNotPreparedIsRefused(t *testing.T) {
 	write(t, dir, "main.tf", "terraform {\n  backend \"local\" {\n    path = \"elsewhere.tfstate\"\n  }\n}\n")
 	if diags := put(ctx, e, "lost"); !diags.HasErrors() ||
 		!strings.HasPrefix(diags[0].Summary, "Backend initialization required") {
-		t.Errorf("a backend is used that nobody has prepared: %v", diags.Err())
+		t.Errorf("a backend was used without init: %v", diags.Err())
 	}
 
 	c, diags := e.Configuration(Variables{})
@@ -203,17 +203,17 @@ func TestABackendThatIsNotPreparedIsRefused(t *testing.T) {
 	change, diags := c.PrepareBackend(ctx, root, o)
 	must(t, diags)
 	if !change.Changed || change.Was != "" || change.Now != "local" || len(asked) != 1 {
-		t.Errorf("the change is %+v, people were asked %q", change, asked)
+		t.Errorf("the change is %+v, and the questions were %q", change, asked)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "elsewhere.tfstate")); err != nil ||
 		!strings.Contains(string(text), "kept") {
-		t.Errorf("the state was not brought along: %q, %v", text, err)
+		t.Errorf("the state was not migrated: %q, %v", text, err)
 	}
 	if got, diags := get(ctx, e); got != "kept" || diags.HasErrors() {
-		t.Errorf("the state holds %q: %v", got, diags.Err())
+		t.Errorf("the output in the state is %q: %v", got, diags.Err())
 	}
 	if change, diags := c.PrepareBackend(ctx, root, o); change.Changed || diags.HasErrors() {
-		t.Errorf("the same backend is prepared again: %+v, %v", change, diags.Err())
+		t.Errorf("init with an unchanged backend: %+v, %v", change, diags.Err())
 	}
 }
 
@@ -225,7 +225,7 @@ func TestAWorkspaceIsMadeSelectedAndDeleted(t *testing.T) {
 	must(t, diags)
 	must(t, w.Create(ctx, "second", nil, StateOptions{Lock: true}))
 	if e.Workspace() != "second" {
-		t.Errorf("%q is selected", e.Workspace())
+		t.Errorf("the selected workspace is %q", e.Workspace())
 	}
 	if got, diags := get(ctx, e); got != "" || diags.HasErrors() {
 		t.Errorf("the new workspace has %q: %v", got, diags.Err())
@@ -256,7 +256,7 @@ func TestNamesStartInTheDirectoryOfTheEstate(t *testing.T) {
 	c, diags := e.Configuration(Variables{})
 	must(t, diags)
 	if must(t, c.Load()); c.Tree.Root.Module.Variables["x"] == nil {
-		t.Error("the configuration is another one")
+		t.Error("another configuration was loaded")
 	}
 	must(t, put(t.Context(), e, "here"))
 	for _, name := range []string{".millipede", "terraform.tfstate"} {
@@ -266,7 +266,7 @@ func TestNamesStartInTheDirectoryOfTheEstate(t *testing.T) {
 	}
 	for _, name := range []string{".millipede", ".terraform", "terraform.tfstate"} {
 		if _, err := os.Stat(name); err == nil {
-			t.Errorf("%s was made where the process works", name)
+			t.Errorf("%s was created in the working directory of the process", name)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func TestALostLockStopsTheCommandAndKeepsItFromWriting(t *testing.T) {
 	<-e.Stop.Stopping.Done()
 	diags = s.Push(t.Context())
 	if !diags.HasErrors() || diags[0].Summary != "State lock lost" {
-		t.Errorf("a snapshot is written without the lock: %v", diags.Err())
+		t.Errorf("a snapshot was written without the lock: %v", diags.Err())
 	}
 	if diags := s.Close(t.Context()); diags.HasErrors() {
 		t.Error(diags.Err())
@@ -59,7 +59,7 @@ func TestALostLockStopsTheCommandAndKeepsItFromWriting(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !strings.Contains(p.reason, "was lost") {
-		t.Errorf("the user is told %q", p.reason)
+		t.Errorf("the message is %q", p.reason)
 	}
 }
 

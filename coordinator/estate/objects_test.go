@@ -24,7 +24,7 @@ func object(t *testing.T, at string, n int) state.Change {
 		Object: &state.Object{Status: state.Ready, Attrs: fmt.Appendf(nil, `{"n":%d}`, n)}}
 }
 
-// edited is a state that a person edits while runs have it open.
+// edited is a state that a person changes while runs have it open.
 type edited struct {
 	*testing.T
 	*Estate
@@ -68,7 +68,7 @@ func (x *edited) now(at *Opened) string {
 	return strings.Join(out, ", ")
 }
 
-// asked returns the change that a person makes on the current state.
+// asked returns the change that a person requests, based on the current state.
 func (x *edited) asked(at *Opened, changes ...state.Change) snapshot.ObjectChange {
 	x.Helper()
 	prior, diags := at.Load(x.Context())
@@ -119,7 +119,7 @@ func TestAPersonChangesOtherObjectsThanARun(t *testing.T) {
 	must(t, person.ChangeObjects(ctx, over(), removed))
 	must(t, person.unlock(ctx))
 	if got := x.now(run); got != "a=1, c=3" {
-		t.Errorf("the run sees %s", got)
+		t.Errorf("the run reads %s", got)
 	}
 	serial := func() uint64 {
 		t.Helper()
@@ -132,7 +132,7 @@ func TestAPersonChangesOtherObjectsThanARun(t *testing.T) {
 	must(t, person.ChangeObjects(ctx, over(), removed))
 	must(t, person.unlock(ctx))
 	if serial() != before {
-		t.Error("a repeated request has made a version")
+		t.Error("a repeated request has created a version")
 	}
 	// An object in place: its resource is not removed in between, which other runs may have locked.
 	c := object(t, "c", 3).(state.SetObject)
@@ -141,7 +141,7 @@ func TestAPersonChangesOtherObjectsThanARun(t *testing.T) {
 	must(t, person.unlock(ctx))
 	must(t, run.Commit(ctx, []state.Change{object(t, "a", 2)}))
 	if got := x.now(run); got != "a=2, c=1 tainted" {
-		t.Errorf("in the end there is %s", got)
+		t.Errorf("at the end the state is %s", got)
 	}
 	must(t, person.Close(ctx))
 	must(t, run.Close(ctx))
@@ -174,7 +174,7 @@ func TestAPersonDoesNotUndoWhatARunHasChangedMeanwhile(t *testing.T) {
 	}
 	x.refuses(<-ended, "terraform_data.a has been changed by ")
 	if got := x.now(run); got != "a=2, b=1" {
-		t.Errorf("in the end there is %s", got)
+		t.Errorf("at the end the state is %s", got)
 	}
 	must(t, person.Close(ctx))
 	must(t, run.Close(ctx))

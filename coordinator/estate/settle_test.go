@@ -33,7 +33,7 @@ func TestWhoWaitsUntilAnotherHasSettledHearsThatItIsToStop(t *testing.T) {
 	ask(operation.ErrInterrupted)
 	diags := r.settleLeft(t.Context(), true)
 	if !diags.HasErrors() || diags[0].Summary != "Operation interrupted" {
-		t.Errorf("it was told %v", diags.Err())
+		t.Errorf("the operation ended with %v", diags.Err())
 	}
 }
 
@@ -63,7 +63,7 @@ func TestWhoHasTheStateAloneTakesBackWhatRunsHaveLeftLocked(t *testing.T) {
 	begin("cut off", journal.Event{Kind: journal.Want}, journal.Event{Kind: journal.Dispatch, Attempt: "a"})
 	diags := put(t.Context(), e, "second")
 	if !diags.HasErrors() || !strings.Contains(diags.Err().Error(), "the run run cut off") {
-		t.Fatalf("a run that may still go on was overlooked: %v", diags.Err())
+		t.Fatalf("the operation has not noticed a run that may still be in progress: %v", diags.Err())
 	}
 	done := journal.Event{Kind: journal.Finish, Attempt: "a"}
 	if err := store.Commit(t.Context(), journal.Commit{Workspace: "default", Fence: "cut off", Run: "run cut off",
@@ -72,7 +72,7 @@ func TestWhoHasTheStateAloneTakesBackWhatRunsHaveLeftLocked(t *testing.T) {
 	}
 	must(t, put(t.Context(), e, "second"))
 	if left, err := store.LockRequests(t.Context(), "default"); err != nil || len(left) > 0 {
-		t.Errorf("left are %v (%v)", left, err)
+		t.Errorf("the remaining requests are %v (%v)", left, err)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestWhoWaitsForTheWholeStateSettlesWhatOthersLeave(t *testing.T) {
 		began := time.Now()
 		must(t, r.awaitWhole(t.Context(), "whole"))
 		if took := time.Since(began); took > 2*lookEvery {
-			t.Errorf("it waited for %s", took)
+			t.Errorf("the operation waited for %s", took)
 		}
 	})
 }

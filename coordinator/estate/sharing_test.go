@@ -22,7 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// outrun is a store in which another operation creates each workspace right after it was looked for.
+// outrun is a store in which another operation creates each workspace right after a lookup has not found it.
 type outrun struct{ Store }
 
 func (o outrun) Workspaces(ctx context.Context) ([]string, error) {
@@ -39,7 +39,7 @@ func TestTwoMakeAWorkspaceAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 	if err := store.CreateWorkspace(t.Context(), "one"); !errors.Is(err, journal.ErrWorkspaceExists) {
-		t.Errorf("it is not there: %v", err)
+		t.Errorf("the workspace does not exist: %v", err)
 	}
 }
 
@@ -76,9 +76,9 @@ func TestARunThatHasEndedIsFoundByItsRequest(t *testing.T) {
 		must(t, diags)
 		switch {
 		case run == nil && want != "":
-			t.Errorf("for %s no run is found", request)
+			t.Errorf("no run was found for the request %s", request)
 		case run != nil && (run.ID+" "+run.Status != want || saved == nil):
-			t.Errorf("for %s the run %s is found, which is %s, want %q", request, run.ID, run.Status, want)
+			t.Errorf("for the request %s the run %s was found, which is %s, want %q", request, run.ID, run.Status, want)
 		}
 	}
 	wants := journal.Event{Kind: journal.Want}
@@ -142,7 +142,7 @@ func TestWhatOthersDidToTheSnapshotIsAdoptedWhileSomebodyHasTheStoreOpen(t *test
 	push("first", "pushed", 1)
 	run := shares(t, e, &shared, "run")
 	if got := has(run); got != "pushed" {
-		t.Errorf("the run goes by %q", got)
+		t.Errorf("the run uses the state %q", got)
 	}
 	// A run with locks may write the snapshot meanwhile, and no other process writes it.
 	set := locks.Set{locks.Output("x"): locks.Write}
@@ -154,14 +154,14 @@ func TestWhatOthersDidToTheSnapshotIsAdoptedWhileSomebodyHasTheStoreOpen(t *test
 	must(t, run.Commit(ctx, []state.Change{state.SetOutput{Name: "x", Output: &state.Output{
 		Value: cty.StringVal("applied")}}}))
 	if got := has(other); got != "applied" {
-		t.Errorf("after the run there is %q", got)
+		t.Errorf("after the run the state is %q", got)
 	}
 	for _, at := range []*Opened{plan, run, other} {
 		must(t, at.Close(ctx))
 	}
 	push("applied", "pushed again", 3)
 	if got, diags := get(ctx, e); got != "pushed again" || diags.HasErrors() {
-		t.Errorf("in the end there is %q: %v", got, diags.Err())
+		t.Errorf("at the end the state is %q: %v", got, diags.Err())
 	}
 }
 
@@ -189,18 +189,18 @@ func TestNoVersionEndsWhileSomebodyLooksWhatOthersDidToTheSnapshot(t *testing.T)
 		reads++
 		for path, home := range shared.homes {
 			if len(home.ending) == 0 {
-				t.Errorf("a version of %s may end", path)
+				t.Errorf("a version of %s can end while the state is read", path)
 			}
 		}
 	}}
 	first := shares(t, e, &shared, "first")
 	second := shares(t, e, &shared, "second")
 	if reads == 0 {
-		t.Error("nobody has looked")
+		t.Error("the snapshot was not read")
 	}
 	for _, home := range shared.homes {
 		if len(home.ending) != 0 {
-			t.Error("no version can end any more")
+			t.Error("after the state was read no version can end")
 		}
 	}
 	for _, at := range []*Opened{first, second} {

@@ -22,7 +22,7 @@ type crowd struct {
 	t      *testing.T
 	store  *mem.Store
 	shared SharedStores
-	// dead has the requests that no process works on any more.
+	// dead has the requests whose process has ended.
 	dead sync.Map
 	told []string // what the operations were told that they wait for
 }
@@ -83,11 +83,11 @@ func (c *crowd) has(over <-chan diag.List, yes bool, when string) {
 	select {
 	case diags := <-over:
 		if !yes || diags.HasErrors() {
-			c.t.Errorf("%s: it did not wait: %v", when, diags.Err())
+			c.t.Errorf("%s: the operation did not wait: %v", when, diags.Err())
 		}
 	default:
 		if yes {
-			c.t.Errorf("%s: it waits", when)
+			c.t.Errorf("%s: the operation waits", when)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestTheWholeStateComesAfterThoseBeforeItAndBeforeThoseAfterIt(t *testing.T)
 		must(t, b.State.leaveLocks(t.Context()))
 		c.has(w, true, "nobody has objects")
 		if whole.Prior == nil || whole.Prior.Outputs["x"] == nil {
-			t.Error("it goes by a state from before those that it has waited for")
+			t.Error("the operation uses a state from before the runs for which it has waited")
 		}
 		c.has(later, false, "somebody has everything")
 		must(t, whole.State.leaveLocks(t.Context()))
@@ -131,12 +131,12 @@ func TestTheWholeStateComesAfterThoseBeforeItAndBeforeThoseAfterIt(t *testing.T)
 			"whole waits for the whole state of b", "whole goes on", "after goes on"}
 		for _, text := range want {
 			if !slices.Contains(c.told, text) {
-				t.Errorf("nobody was told that %s: %q", text, c.told)
+				t.Errorf("there is no message %q, but %q", text, c.told)
 			}
 		}
 		must(t, after.State.leaveLocks(t.Context()))
 		if left := c.left(); len(left) > 0 {
-			t.Errorf("in the end the locks of %v are left", left)
+			t.Errorf("at the end the locks of %v are left", left)
 		}
 	})
 }
@@ -161,7 +161,7 @@ func TestWhoWaitsForTheObjectsOfARunThatWasLeftGetsThem(t *testing.T) {
 		c.has(waits, true, "nobody works on the run")
 		c.has(next, false, "it came later")
 		if left := c.left(); !slices.Equal(left, []string{"b", "behind"}) {
-			t.Errorf("left are the locks of %v", left)
+			t.Errorf("the locks of %v are left", left)
 		}
 		must(t, b.State.leaveLocks(t.Context()))
 		c.has(next, true, "the other one has ended")
@@ -183,7 +183,7 @@ func TestWhoWaitsBehindACancelledRunGoesOn(t *testing.T) {
 		ask(operation.ErrInterrupted)
 		synctest.Wait()
 		if diags := <-waits; !diags.HasErrors() || diags[0].Summary != "Operation interrupted" {
-			t.Errorf("it ends with %v", diags.Err())
+			t.Errorf("the operation ends with %v", diags.Err())
 		}
 		must(t, b.State.leaveLocks(t.Context()))
 		time.Sleep(3 * lookEvery)
@@ -192,7 +192,7 @@ func TestWhoWaitsBehindACancelledRunGoesOn(t *testing.T) {
 		time.Sleep(2 * lookEvery)
 		c.has(next, true, "nobody continues that")
 		if left := c.left(); !slices.Equal(left, []string{"a", "behind"}) {
-			t.Errorf("left are the locks of %v", left)
+			t.Errorf("the locks of %v are left", left)
 		}
 	})
 }

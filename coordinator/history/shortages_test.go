@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// A full pool was shown as a limit with an internal name, and nothing said since when something was lacking.
+// A full pool was shown as a limit with an internal name, and the time since which something was lacking was not shown.
 func TestAShortageKeepsItsBeginningAndNamesItsPool(t *testing.T) {
 	begun := time.UnixMilli(1_000_000)
 	recorder := timeline.NewRecorder(timeline.Head{Begun: begun.UnixMilli(), Ended: timeline.None})
@@ -34,15 +34,15 @@ func TestAShortageKeepsItsBeginningAndNamesItsPool(t *testing.T) {
 		{Kind: "worker", Name: "us", Since: 3000, Vertices: 5},
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("it lacks %+v", got)
+		t.Errorf("the shortages are %+v", got)
 	}
 	if shown(4*time.Second, loop.Wait{Limit: "quota", Slots: 2, Vertices: 2}); told != 3 {
-		t.Errorf("it was told %d times", told)
+		t.Errorf("the shortages were reported %d times", told)
 	}
 	if shown(5*time.Second, loop.Wait{Limit: "quota", Slots: 2, Vertices: 1}); told != 3 {
-		t.Errorf("a different number of operations was told: %d", told)
+		t.Errorf("a change of the number of operations was reported: %d", told)
 	}
 	if got := shown(6 * time.Second); len(got) != 0 || told != 4 {
-		t.Errorf("in the end it lacks %+v, told %d times", got, told)
+		t.Errorf("at the end the shortages are %+v, reported %d times", got, told)
 	}
 }

@@ -11,7 +11,7 @@ func TestTheModuleOfAnAddressIsFound(t *testing.T) {
 		"module_x.y":                             "",
 	} {
 		if got := moduleOf(address); got != want {
-			t.Errorf("that of %s is %q, want %q", address, got, want)
+			t.Errorf("the module of %s is %q, want %q", address, got, want)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/wire/mem"
 )
 
-// There was no way to let a pool run empty but to stop its workers.
+// The only way to drain a pool was to stop its workers.
 func TestTheWorkersOfADrainedPoolTakeNothingNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		system := mem.New(mem.Options{})

@@ -63,7 +63,7 @@ func TestEachRunGetsItsOwnResultsAndTheStraysOfOneAreKeptUntilItComes(t *testing
 		three := taking(h, "later", true)
 		synctest.Wait()
 		if got := three(); !slices.Equal(got, []string{"3a"}) || time.Since(began) > 0 {
-			t.Errorf("the run that came later got %v after %s", got, time.Since(began))
+			t.Errorf("the second run got %v after %s", got, time.Since(began))
 		}
 		if got := one(); !slices.Equal(got, []string{"1a"}) {
 			t.Errorf("the first run got %v", got)
@@ -74,8 +74,7 @@ func TestEachRunGetsItsOwnResultsAndTheStraysOfOneAreKeptUntilItComes(t *testing
 	})
 }
 
-// Results that a hub has fetched for a run of another process must be available to the process that resumes it, at
-// once.
+// If a hub has fetched results of a run that another process resumes, that process must get them immediately.
 func TestStraysAreGivenBackWithTheLastRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		system := mem.New(mem.Options{})
@@ -123,7 +122,7 @@ func TestAListenerThatPanicsEndsAloneWithItsTrace(t *testing.T) {
 		}
 		cancel()
 		if err := <-good; err != nil || heard != 3 {
-			t.Errorf("the other one ends with %v, and heard %d heartbeats", err, heard)
+			t.Errorf("the other listener ends with %v, and got %d heartbeats", err, heard)
 		}
 	})
 }
@@ -163,7 +162,7 @@ func TestAllRunsAreProbedByOneQuestionAboutTheirOwnPools(t *testing.T) {
 		<-done
 		for pool, names := range answers {
 			if len(names) < 10 || slices.ContainsFunc(names, func(n string) bool { return n != pool }) {
-				t.Errorf("the run in %s was told of %v", pool, names)
+				t.Errorf("the run in the pool %s got heartbeats of %v", pool, names)
 			}
 		}
 		if asked > 13 {
@@ -205,7 +204,7 @@ func TestThatAPoolIsFullIsToldToTheRunsThatUseIt(t *testing.T) {
 		group.Wait()
 		for pools, err := range told {
 			if want := strings.Contains(pools, "eu"); errors.Is(err, wire.ErrStore) != want {
-				t.Errorf("a run with the pools %q is told: %v", pools, err)
+				t.Errorf("a run with the pools %q gets the error %v", pools, err)
 			}
 		}
 	})
@@ -230,7 +229,7 @@ func TestAPermitIsFreeWhenOneOfThoseWhoDecideSaysSo(t *testing.T) {
 	}
 	remove()
 	if o.fn(t.Context(), "default", wire.PermitRequest{Run: "b"}) {
-		t.Error("who was removed decides")
+		t.Error("a removed function was called")
 	}
 }
 

@@ -68,22 +68,22 @@ func TestAValueTravelsWithoutItsMarksAndComesBackByTheSchema(t *testing.T) {
 	}
 	marked := in.Marked(got)
 	if !marked.GetAttr("id").HasMark(marks.Sensitive) || !marked.GetAttr("secret").HasMark(marks.Sensitive) {
-		t.Errorf("its marks are lost: %#v", marked)
+		t.Errorf("the value has lost its marks: %#v", marked)
 	}
 	if null, err := in.Decode(nil); err != nil || !null.IsNull() {
-		t.Errorf("no bytes are %#v: %v", null, err)
+		t.Errorf("empty data is decoded as %#v: %v", null, err)
 	}
 	if same, err := in.DecodeUnless(b, b, v); err != nil || !same.RawEquals(v) {
-		t.Error("what is there already was decoded again")
+		t.Error("a value that was decoded already was decoded again")
 	}
 	if other, err := in.DecodeUnless(nil, b, v); err != nil || !other.IsNull() {
-		t.Error("what is not there was taken for what is")
+		t.Error("a missing value was treated as the known one")
 	}
 	if id, err := in.DecodeIdentity(b); err != nil || id != cty.NilVal {
 		t.Error("a type without identities has one")
 	}
 	if _, err := in.Decode([]byte{0xc1}); err == nil {
-		t.Error("what is no value was decoded")
+		t.Error("invalid data was decoded")
 	}
 }
 

@@ -56,7 +56,7 @@ func TestWhoeverHasTheStoreGivesCopiesToOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := home(t, filepath.Join(t.TempDir(), dir))
 			if _, _, err := h.Ask(t.Context()); !errors.Is(err, layout.ErrNobody) {
-				t.Fatalf("nobody answers, and asking is %v", err)
+				t.Fatalf("without a server, the error of a request is %v", err)
 			}
 			server := serve(t, h, func() error { return nil })
 			for _, pulled := range []bool{false, true} {
@@ -71,14 +71,14 @@ func TestWhoeverHasTheStoreGivesCopiesToOthers(t *testing.T) {
 					t.Errorf("the copy is %q (%v)", text, err)
 				}
 				if was != pulled {
-					t.Errorf("the copy says %v of the snapshot, want %v", was, pulled)
+					t.Errorf("the copy has the mark %v of the snapshot, want %v", was, pulled)
 				}
 			}
 		})
 	}
 }
 
-// The next process finds the socket of a process that was killed, and replaces it.
+// A process that was killed leaves its socket, which the next process replaces.
 func TestTheSocketOfAProcessThatDiedIsInNobodysWay(t *testing.T) {
 	h := home(t, t.TempDir())
 	l, err := net.Listen("unix", filepath.Join(h.Path(), "socket"))
@@ -90,7 +90,7 @@ func TestTheSocketOfAProcessThatDiedIsInNobodysWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := h.Ask(t.Context()); !errors.Is(err, layout.ErrNobody) {
-		t.Fatalf("a dead socket answers %v", err)
+		t.Fatalf("a request to the socket of a dead process returns %v", err)
 	}
 	serve(t, h, func() error { return nil })
 	if _, _, err := h.Ask(t.Context()); err != nil {
@@ -137,7 +137,7 @@ func TestTheDirectoryOfTheSocketOfAProcessThatDiedGoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left, err := filepath.Glob(filepath.Join(temp, "*")); err != nil || len(left) != c.left {
-			t.Errorf("beside %q there are %q (%v)", c.more, left, err)
+			t.Errorf("in addition to %q there are %q (%v)", c.more, left, err)
 		}
 		if err := server.Close(); err != nil {
 			t.Fatal(err)
@@ -150,7 +150,7 @@ func TestACopyThatFailsLeavesNothing(t *testing.T) {
 	serve(t, h, func() error { return errors.New("no space left on device") })
 	_, _, err := h.Ask(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "no space left") {
-		t.Errorf("asking is %v", err)
+		t.Errorf("the error of a request is %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(h.Path(), "read-*")); err != nil || len(left) > 0 {
 		t.Errorf("%q are left (%v)", left, err)
@@ -181,7 +181,7 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 		}
 	}
 	if _, _, err := h.Ask(t.Context()); err != nil {
-		t.Errorf("afterwards nobody is answered: %v", err)
+		t.Errorf("afterwards a request fails: %v", err)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestTheDirectoryKeepsItselfOutOfVersionControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(ignore); err != nil || string(text) != "# mine\n" {
-		t.Errorf("the user's own is %q now (%v)", text, err)
+		t.Errorf("the user's own file has the content %q (%v)", text, err)
 	}
 }
 
@@ -212,24 +212,24 @@ func TestNamesOfWorkspacesAreNamesOfDirectories(t *testing.T) {
 	for _, name := range names {
 		h := d.Workspace(name)
 		if dir := filepath.Dir(h.Path()); filepath.Base(dir) != "workspaces" {
-			t.Errorf("%q leads to %s", name, h.Path())
+			t.Errorf("the directory of %q is %s", name, h.Path())
 		}
 		if err := os.MkdirAll(h.Path(), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got, err := d.Workspaces(); err != nil || !slices.Equal(got, names) {
-		t.Errorf("they are listed as %q (%v)", got, err)
+		t.Errorf("the list of workspaces is %q (%v)", got, err)
 	}
 	if err := d.Workspace("x").Remove(); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := d.Workspaces(); err != nil || slices.Contains(got, "x") {
-		t.Errorf("one that was removed is there: %q (%v)", got, err)
+		t.Errorf("a removed workspace is in the list: %q (%v)", got, err)
 	}
 }
 
-// A directory of an earlier version is divided as a whole or not at all.
+// The store of an earlier version is divided into those of the workspaces completely or not at all.
 func TestTheFormerLayoutIsReplacedInOneStep(t *testing.T) {
 	d := layout.At("", t.TempDir())
 	base := d.Path()
@@ -256,13 +256,13 @@ func TestTheFormerLayoutIsReplacedInOneStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if path, is := d.Former(); !is || path != filepath.Join(base, "state.db") {
-		t.Fatal("after a division that failed the former store does not count any more")
+		t.Fatal("after a failed division the former store is not used any more")
 	}
 	if err := d.Divide(split(nil)); err != nil {
 		t.Fatal(err)
 	}
 	if _, is := d.Former(); is {
-		t.Error("the former store still counts")
+		t.Error("the former store is still used")
 	}
 	for _, w := range []string{"default", "other"} {
 		h := d.Workspace(w)
@@ -279,7 +279,7 @@ func TestTheFormerLayoutIsReplacedInOneStep(t *testing.T) {
 		t.Errorf("of the former store %q is left (%v)", text, err)
 	}
 	if _, err := os.Stat(filepath.Join(base, "nats")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the former streams are there: %v", err)
+		t.Errorf("the former streams still exist: %v", err)
 	}
 }
 

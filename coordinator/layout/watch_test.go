@@ -16,7 +16,7 @@ func (nothing) CopyTo(context.Context, string) error { return nil }
 func TestARunIsWatchedFromBeforeItsBeginToItsEnd(t *testing.T) {
 	home := Home{path: t.TempDir()}
 	if err := home.Watch(t.Context(), nil); !errors.Is(err, ErrNobody) {
-		t.Errorf("nobody serves, and the error is %v", err)
+		t.Errorf("without a server, the error is %v", err)
 	}
 	s, err := home.Serve(nothing{}, t.TempDir())
 	if err != nil {
@@ -57,7 +57,7 @@ func TestARunIsWatchedFromBeforeItsBeginToItsEnd(t *testing.T) {
 		Vertices []struct{ Status string }
 	}
 	if len(changes) == 0 {
-		t.Fatal("no change was told")
+		t.Fatal("no change was reported")
 	}
 	if err := json.Unmarshal([]byte(changes[len(changes)-1]), &last); err != nil || last.Head.Outcome != "done" {
 		t.Errorf("the last line is %s (%v)", changes[len(changes)-1], err)

@@ -57,13 +57,13 @@ func TestAResultThatIsNotThatOfItsWorkerIsRefused(t *testing.T) {
 			w.once()
 			if heard := strings.Join(w.seen, "; "); !strings.Contains(heard, "violated") &&
 				!strings.Contains(heard, "forged") {
-				t.Errorf("nothing is told of it: %s", heard)
+				t.Errorf("the forged result is not reported: %s", heard)
 			}
 			if left := len(w.results); left > 0 && name != unknownAttempt {
 				t.Errorf("%d messages are left in the stream", left)
 			} else if left == 0 && name == unknownAttempt {
 				// A process whose lock was broken discarded the results of the process that had resumed its run.
-				t.Error("a result of an attempt that another process may have made was thrown away")
+				t.Error("a result of an attempt that may be that of another process was discarded")
 			}
 			if out := len(w.loop.doubted) + len(w.loop.failed); out > 0 {
 				t.Errorf("%d vertices failed or are in doubt", out)
@@ -124,7 +124,7 @@ func TestAWorkerSpeaksForItsPoolAlone(t *testing.T) {
 	w.finish()
 	w.stateAgrees()
 	if len(w.loop.doubted) > 0 {
-		t.Errorf("in doubt are %v", w.loop.doubted)
+		t.Errorf("the vertices in doubt are %v", w.loop.doubted)
 	}
 }
 
@@ -148,6 +148,6 @@ func TestNeitherNamesNorAlarmsGrowWithoutBound(t *testing.T) {
 		t.Errorf("%d workers are remembered", n)
 	}
 	if n := len(w.loop.problems); n > maxAlarms+1 {
-		t.Errorf("%d alarms are told", n)
+		t.Errorf("%d forged messages were reported", n)
 	}
 }

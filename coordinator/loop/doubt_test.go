@@ -61,7 +61,7 @@ func TestTheAttemptOfADeadWorkerIsInDoubtAndNotRepeated(t *testing.T) {
 		t.Errorf("%d permits are held", len(w.held))
 	}
 	if took := w.now.Sub(began); took < 30*time.Second || took > 60*time.Second {
-		t.Errorf("waited %s for a late result", took)
+		t.Errorf("the run waited %s for a late result", took)
 	}
 	out := w.loop.Outcome()
 	if out.Status != "interrupted" || len(out.InDoubt) != 1 || out.InDoubt[0].Worker != "dead" {
@@ -104,7 +104,7 @@ func stuckOver(out Outcome) string {
 	return ""
 }
 
-// A plan waited without a message, while it held the lock of the state that is needed to resolve the doubts.
+// A plan waited without a message, and held the lock of the state, which the user needs in order to resolve the doubts.
 func TestAPlanWhosePermitsAreAllHeldByDoubtsOfEarlierRunsSaysSoAndEnds(t *testing.T) {
 	for _, doubts := range []int{0, 3, 4} {
 		w := newWorld(t, 1, numbers.New(t, 6))
@@ -181,7 +181,7 @@ func TestAWorkerThatSaysThatItDoesNotKnowFreesThePermit(t *testing.T) {
 	w.finish()
 	wantHeard(t, w, "in doubt 0: the worker stopped", "skipped 1")
 	if took := w.now.Sub(began); took > 3*time.Second {
-		t.Errorf("waited %s although nothing could come", took)
+		t.Errorf("the run waited %s although no result could arrive", took)
 	}
 	if len(w.loop.Held()) != 0 {
 		t.Errorf("permits are still held: %v", w.loop.Held())
@@ -195,7 +195,7 @@ func TestAWorkerThatSaysThatItDoesNotKnowFreesThePermit(t *testing.T) {
 	w.boot()
 	w.finish()
 	if len(w.loop.Held()) != 0 || len(w.held) != 0 {
-		t.Errorf("permits are held again: %v, %v", w.loop.Held(), w.held)
+		t.Errorf("the permits were requested again: %v, %v", w.loop.Held(), w.held)
 	}
 }
 
@@ -211,7 +211,7 @@ func TestAnAttemptThatItsWorkerHasForgottenIsInDoubt(t *testing.T) {
 	say()
 	w.later(8*time.Second, func() {
 		if heard(w, "in doubt") {
-			t.Error("in doubt too early")
+			t.Error("the operation was in doubt too early")
 		}
 	})
 	w.finish()
@@ -225,12 +225,12 @@ func TestSilenceMeansNothingWhileTheCoordinatorIsCutOff(t *testing.T) {
 	w.connected = func() time.Duration { return max(0, w.now.Sub(began)-60*time.Second) }
 	w.later(60*time.Second, func() {
 		if heard(w, "in doubt") {
-			t.Error("a worker was taken for dead while nobody could be heard")
+			t.Error("a worker was considered dead while the run was disconnected")
 		}
 	})
 	w.later(63*time.Second, func() {
 		if heard(w, "in doubt") {
-			t.Error("a worker was taken for dead before it had time to be heard")
+			t.Error("a worker was considered dead before it could send a heartbeat")
 		}
 	})
 	w.finish()
@@ -257,7 +257,7 @@ func TestAnInterruptStartsNothingMoreAndAwaitsWhatRuns(t *testing.T) {
 	w.once()
 }
 
-// An interrupted run waited for results that could not arrive: with its NATS server gone for good, for ever.
+// An interrupted run waited for results that could not arrive. If its NATS server did not return, it waited for ever.
 func TestAnInterruptedRunWhoseTransportIsGoneEndsAndCanBeResumed(t *testing.T) {
 	w := safely(t, 12, dag.Edge{Before: 0, After: 11})
 	w.latency = func(string) time.Duration { return 10 * time.Minute }
@@ -314,7 +314,7 @@ func TestAnInterruptLeavesThePermitsThatAreNotTakenOverYet(t *testing.T) {
 	w.boot()
 	w.send(Interrupted{})
 	if held == 0 || len(w.loop.reclaims) != held {
-		t.Fatalf("%d permits were held, %d are asked for again", held, len(w.loop.reclaims))
+		t.Fatalf("%d permits were held, %d are requested again", held, len(w.loop.reclaims))
 	}
 	w.finish()
 	w.once()
@@ -340,7 +340,7 @@ func TestAPermitThatCouldNotBeAskedForIsAskedForAgain(t *testing.T) {
 	}
 	w.boot()
 	if got := len(w.loop.reclaims); got != 4 {
-		t.Fatalf("%d permits are asked for again", got)
+		t.Fatalf("%d permits are requested again", got)
 	}
 	w.finish()
 	w.stateAgrees()
@@ -361,17 +361,17 @@ func TestAPermitThatIsTakenOverAfterItsDoubtWasGivenUpIsKept(t *testing.T) {
 	w.refuse = func(PermitKey) error { return wire.ErrDisconnected }
 	w.boot()
 	if got := len(w.loop.reclaims); got != 2 {
-		t.Fatalf("%d permits are asked for again", got)
+		t.Fatalf("%d permits are requested again", got)
 	}
 	w.later(45*time.Second, func() {
 		if len(w.loop.doubted) != 1 {
-			t.Error("the doubt is not given up yet")
+			t.Error("the vertex is not in doubt yet")
 		}
 		w.refuse = nil
 	})
 	w.finish()
 	if len(w.held) != 1 || len(w.loop.Held()) != 1 || len(w.loop.reclaims) != 0 {
-		t.Errorf("held: %v; the run keeps %v, and asks for %v", w.held, w.loop.Held(), w.loop.reclaims)
+		t.Errorf("the held permits are %v; the run keeps %v, and requests %v", w.held, w.loop.Held(), w.loop.reclaims)
 	}
 }
 
@@ -389,12 +389,12 @@ func TestAPermitThatIsNotTakenOverBeforeItsOperationHasEndedIsNotLeft(t *testing
 	w.refuse = func(PermitKey) error { return wire.ErrDisconnected }
 	w.boot()
 	if got := len(w.loop.reclaims); got != 1 {
-		t.Fatalf("%d permits are asked for again", got)
+		t.Fatalf("%d permits are requested again", got)
 	}
 	w.finish()
 	w.stateAgrees()
 	if len(w.loop.Held()) != 0 || len(w.held) != 0 {
-		t.Errorf("the run leaves %v; held are %v", w.loop.Held(), w.held)
+		t.Errorf("the run leaves %v; the held permits are %v", w.loop.Held(), w.held)
 	}
 }
 
@@ -406,21 +406,22 @@ func TestAWorkerThatSaysLateThatNothingGoesOnFreesThePermit(t *testing.T) {
 	w.latency = func(string) time.Duration { return 2 * time.Minute } // vertex 2 keeps the run going
 	w.later(time.Minute, func() {
 		if len(w.loop.doubted) != 1 || len(w.loop.kept) != 1 {
-			t.Error("the doubt is not given up yet")
+			t.Error("the vertex is not in doubt yet")
 		}
 		lateResult(w, func(r *wire.Result) { r.Doubt, r.Function = "the worker stopped", nil })
 	})
 	w.finish()
-	// second copies of others
+	// copies of results that were processed already
 	maps.DeleteFunc(w.results, func(_ int, r *resultInStream) bool { return r.result.Doubt == "" })
 	if len(w.loop.Held()) != 0 || len(w.held) != 0 || len(w.results) != 0 {
-		t.Errorf("held: %v; the run keeps %v; results in the stream: %v", w.held, w.loop.Held(), w.results)
+		t.Errorf("the held permits are %v; the run keeps %v; the results in the stream are %v",
+			w.held, w.loop.Held(), w.results)
 	}
 	w.crash()
 	w.restore()
 	w.boot()
 	if len(w.loop.reclaims) != 0 {
-		t.Errorf("permits are asked for again: %v", w.loop.reclaims)
+		t.Errorf("permits are requested again: %v", w.loop.reclaims)
 	}
 	w.finish()
 	w.once()
@@ -437,7 +438,7 @@ func TestAnInterruptBuriesWhatNobodyHasClaimed(t *testing.T) {
 	}
 	for id := range w.tasks {
 		if c := w.claims[id]; !c.Tombstone {
-			t.Errorf("attempt %s was left to be started: %+v", id, c)
+			t.Errorf("the attempt %s may still be started: %+v", id, c)
 		}
 	}
 	w.silent = false
@@ -459,7 +460,7 @@ func TestLeavingPutsInDoubtWhatEndsWithTheProcess(t *testing.T) {
 		w.later(2*time.Second, func() { w.send(Interrupted{}) })
 		w.finish()
 		if got := slices.Contains(kinds(w, 0), journal.Suspect); got != embedded {
-			t.Errorf("embedded %v: in doubt %v", embedded, got)
+			t.Errorf("embedded %v: the vertices in doubt are %v", embedded, got)
 		}
 		if got := len(w.loop.Held()); embedded == (got > 0) {
 			t.Errorf("embedded %v: %d permits stay held", embedded, got)
@@ -502,7 +503,7 @@ func TestARunThatIsResumedOverLostDataStartsNothing(t *testing.T) {
 		}
 	}
 	if len(w.began) != began {
-		t.Errorf("%d operations began, before it were %d", len(w.began), began)
+		t.Errorf("%d operations began; before there were %d", len(w.began), began)
 	}
 }
 
@@ -515,7 +516,7 @@ func TestWhatClosesRunsWhateverHappened(t *testing.T) {
 	w.boot()
 	w.finish()
 	if w.program.Accepted[2] != 1 {
-		t.Error("it did not run")
+		t.Error("the operation did not run")
 	}
 }
 

@@ -92,11 +92,11 @@ func TestTheEstimateComesTrue(t *testing.T) {
 				t.Fatal("there is no estimate")
 			}
 			if worst[1] > 0.35 || worst[2] > 0.2 {
-				t.Errorf("the estimate is off by %.0f %% of the whole in the midst, and by %.0f %% towards the end",
+				t.Errorf("the error of the estimate is %.0f %% of the total time in the middle, and %.0f %% towards the end",
 					100*worst[1], 100*worst[2])
 			}
 			if sums[2]/float64(ns[2]) > sums[1]/float64(ns[1])+0.02 {
-				t.Error("the error grows")
+				t.Error("the error of the estimate grows")
 			}
 		})
 	}

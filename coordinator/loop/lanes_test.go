@@ -23,7 +23,7 @@ func wantHeard(t *testing.T, w *world, what ...string) {
 	t.Helper()
 	for _, s := range what {
 		if !heard(w, s) {
-			t.Errorf("the observer did not hear %q, only:\n%s", s, strings.Join(w.seen, "\n"))
+			t.Errorf("the observer did not get %q, only:\n%s", s, strings.Join(w.seen, "\n"))
 			return
 		}
 	}
@@ -53,7 +53,7 @@ func TestAFailedVertexSkipsWhatDependsOnItAndNothingElse(t *testing.T) {
 	wantHeard(t, w, "error: Told to fail", "failed 0", "skipped 1 because of number.n0", "skipped 2 because of "+
 		"number.n0", "finished 4")
 	if got := kinds(w, 2); !slices.Equal(got, []journal.Kind{journal.Skip}) {
-		t.Errorf("the journal has %v of a skipped vertex", got)
+		t.Errorf("the journal has the events %v of a skipped vertex", got)
 	}
 	if got := w.events[len(w.events)-1]; got.Vertex != 4 || got.Kind != journal.Finish {
 		t.Errorf("the last event is %v", got)
@@ -152,7 +152,7 @@ func TestAVertexWhosePoolHasNoWorkerWaitsVisiblyWhileOthersRun(t *testing.T) {
 		w.finish()
 		w.program.Check()
 		if last := w.seen[len(w.seen)-1]; heard(w, "waiting []") == false {
-			t.Errorf("nobody said that the waiting is over; the last was %s", last)
+			t.Errorf("the end of the wait was not reported; the last message is %s", last)
 		}
 	}
 }
@@ -222,7 +222,8 @@ func TestATaskThatAWorkerGivesUpIsFollowedByAnotherOrFailsInTheEnd(t *testing.T)
 		out := w.loop.Outcome()
 		if want := map[bool]string{true: "failed", false: "done"}[times > maxLost]; out.Status != want ||
 			len(w.held) != 0 {
-			t.Errorf("given up %d times: the run is %s, %d permits are held", given, out.Status, len(w.held))
+			t.Errorf("after a worker without the key has refused the task %d times the run is %s, and %d permits are held",
+				given, out.Status, len(w.held))
 		}
 		w.once()
 	}
@@ -280,6 +281,6 @@ func TestProgressIsToldEveryTenSeconds(t *testing.T) {
 	w.finish()
 	wantHeard(t, w, "still 0 10s", "still 0 20s", "still 0 30s", "finished 0")
 	if heard(w, "still 0 40s") {
-		t.Error("told 40 s of 35")
+		t.Error("a vertex that took 35 s is shown as running after 40 s")
 	}
 }

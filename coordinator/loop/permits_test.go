@@ -33,7 +33,7 @@ func TestManyReadsCostFewAdmissions(t *testing.T) {
 	w.finish()
 	w.program.Check()
 	if *n > 12 || w.most != 4 { // places in the pool, and permits of the limit
-		t.Errorf("%d permits were asked for, %d calls at a time", *n, w.most)
+		t.Errorf("%d permits were requested, and %d calls ran at the same time", *n, w.most)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestAResumedRunCountsWhatIsUnderWayAmongItsOwnSlots(t *testing.T) {
 	w.stateAgrees()
 	w.once()
 	if w.most != 4 {
-		t.Errorf("%d operations went on at a time, and there are 4 slots", w.most)
+		t.Errorf("%d operations were in progress at the same time, but there are 4 slots", w.most)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestARunGivesPermitsUpWhileAnotherOneWaits(t *testing.T) {
 	w.program.Check()
 	took := w.now.Sub(began)
 	if waited > time.Second || granted < 20 {
-		t.Errorf("the other run got %d permits, after %s at most", granted, waited)
+		t.Errorf("the other run got %d permits, and waited %s at most", granted, waited)
 	}
 	if took > 12*time.Second { // alone it takes 5 s, and it has half of the slots at least
 		t.Errorf("the run took %s", took)
@@ -139,7 +139,7 @@ func TestNarrowLimitsAreTakenBeforeWideOnes(t *testing.T) {
 	w.finish()
 	w.program.Check()
 	if most > 1 {
-		t.Errorf("%d at a time under a limit of 1", most)
+		t.Errorf("%d operations ran at the same time under a limit of 1", most)
 	}
 	if took := w.now.Sub(began); took > 3300*time.Millisecond {
 		t.Errorf("took %s; 30 vertices of 100 ms one by one, with the others beside them, take 3 s", took)
@@ -198,14 +198,14 @@ func TestALimitThatIsRaisedIsUsedAndOneThatIsLoweredIsKept(t *testing.T) {
 	w.later(2*time.Second, func() { w.slots["default"] = 16 })
 	w.later(5*time.Second, func() {
 		if w.most != 16 {
-			t.Errorf("%d at a time after the limit was raised to 16", w.most)
+			t.Errorf("%d operations ran at the same time after the limit was raised to 16", w.most)
 		}
 		w.slots["default"], w.most = 2, 0
 	})
 	w.later(10*time.Second, func() { w.most = w.busy })
 	w.later(11*time.Second, func() {
 		if w.most > 2 {
-			t.Errorf("%d at a time after the limit was lowered to 2", w.most)
+			t.Errorf("%d operations ran at the same time after the limit was lowered to 2", w.most)
 		}
 	})
 	w.finish()
@@ -409,7 +409,7 @@ func TestNoProcessOfARunAsksUnderTheNamesOfAnotherOne(t *testing.T) {
 		asked, under, own := map[PermitKey]bool{}, map[PermitKey]bool{}, map[PermitKey]bool{}
 		w.asking = func(key PermitKey) {
 			if asked[key] && !under[key] {
-				t.Errorf("a crash each %d steps: %v was another process's, and nothing runs under it", every, key)
+				t.Errorf("with a crash every %d steps: the permit %v of another process was released", every, key)
 			}
 			own[key] = true
 		}
@@ -428,7 +428,7 @@ func TestNoProcessOfARunAsksUnderTheNamesOfAnotherOne(t *testing.T) {
 		w.once()
 	}
 	if again < 50 {
-		t.Errorf("%d processes went on with runs", again)
+		t.Errorf("%d processes have resumed runs", again)
 	}
 }
 
@@ -457,7 +457,7 @@ func TestPermitsAreGivenBackForALostOneOnceThatIsRecorded(t *testing.T) {
 			if r, ok := a.(Release); ok && lost {
 				released++
 				if !recorded {
-					t.Errorf("%v is given back before that is recorded", r.PermitKey)
+					t.Errorf("the permit %v is released before that is recorded", r.PermitKey)
 				}
 			}
 		}
@@ -467,6 +467,6 @@ func TestPermitsAreGivenBackForALostOneOnceThatIsRecorded(t *testing.T) {
 	w.stateAgrees()
 	w.once()
 	if !lost || !recorded || released < 2 {
-		t.Errorf("lost: %v, recorded: %v, given back: %d", lost, recorded, released)
+		t.Errorf("lost: %v, recorded: %v, released: %d", lost, recorded, released)
 	}
 }

@@ -39,10 +39,10 @@ func TestAPoolThatIsFullKeepsNoOtherFromWorking(t *testing.T) {
 			w.program.Check()
 			eu, us := w.crews["eu"], w.crews["us"]
 			if took := us.last.Sub(began); took > bound*110/100 {
-				t.Errorf("%s lane, parallelism %d: us took %s, and could have taken %s", name, parallelism, took, bound)
+				t.Errorf("%s lane, parallelism %d: us took %s; the bound is %s", name, parallelism, took, bound)
 			}
 			if took := eu.last.Sub(began); took > 55*time.Second {
-				t.Errorf("%s lane, parallelism %d: eu took %s, and could have taken 50s", name, parallelism, took)
+				t.Errorf("%s lane, parallelism %d: eu took %s; the bound is 50s", name, parallelism, took)
 			}
 			if eu.longest+us.longest > 0 {
 				t.Errorf("%s lane, parallelism %d: up to %d operations waited at eu, %d at us", name, parallelism,
@@ -93,7 +93,7 @@ func TestPlacesFollowTheWorkers(t *testing.T) {
 	w.finish()
 	w.program.Check()
 	if *first != 10 || *raised != 20 || *lowered != 4 {
-		t.Errorf("%d operations were out at a time with 10 slots, %d with 20, %d with 4", *first, *raised, *lowered)
+		t.Errorf("%d operations were sent at a time with 10 slots, %d with 20, %d with 4", *first, *raised, *lowered)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestTheSecondOperationIsHandedToWhoDidTheFirst(t *testing.T) {
 	w.stateAgrees()
 	w.once()
 	if w.handed["w"] != 30 || len(w.handed) != 1 {
-		t.Errorf("handed over: %v, of 30 second operations", w.handed)
+		t.Errorf("%v of 30 second operations were handed over", w.handed)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestAPermitThatComesAfterItsPlaceWasLeftIsPassedOnAtOnce(t *testing.T) {
 	w.later(2*time.Second, func() { w.queue(place) })
 	w.later(3*time.Second, func() {
 		if !w.held[place] {
-			t.Fatal("the place was not left to the other run")
+			t.Fatal("the place was not released to the other run")
 		}
 		*told = nil
 		delete(w.held, narrow)
@@ -268,7 +268,7 @@ func TestAPlaceThatWaitsForANarrowLimitIsKeptForAQuantum(t *testing.T) {
 		for _, a := range actions {
 			r, ok := a.(Release)
 			if ok && r.Limit == place.Limit && w.held[narrow] && at.Sub(got) < quantum {
-				t.Errorf("it was left %s after it came", at.Sub(got))
+				t.Errorf("the place was released %s after it was acquired", at.Sub(got))
 			}
 		}
 	}
@@ -287,7 +287,7 @@ func TestAPlaceThatWaitsForANarrowLimitIsKeptForAQuantum(t *testing.T) {
 				w.queue(place) // so that it is contended at once
 				w.later(600*time.Millisecond, func() {
 					if !w.held[place] {
-						t.Error("it was not left")
+						t.Error("the place was not released")
 					}
 					delete(w.held, place)
 					w.others[place.Limit] = nil

@@ -24,12 +24,12 @@ func TestARefusalIsNotForgottenBecauseOfATimeOut(t *testing.T) {
 		}
 		if p.Failing(at, err) > 0 {
 			if took := at.Sub(began); took < StoreTimeout || took > 3*StoreTimeout {
-				t.Errorf("it was given up after %s", took)
+				t.Errorf("the run ended after %s", took)
 			}
 			return
 		}
 		if at.Sub(began) > time.Hour {
-			t.Fatal("it is waited for without end")
+			t.Fatal("the run waits for ever")
 		}
 	}
 }
@@ -44,7 +44,7 @@ func TestWhatIsNotAnsweredIsWaitedForLongerThanWhatIsRefused(t *testing.T) {
 			at = at.Add(time.Second)
 		}
 		if took := at.Sub(began); took != want {
-			t.Errorf("%v was waited for for %s, not %s", err, took, want)
+			t.Errorf("with the error %v the run waited for %s, not %s", err, took, want)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func TestAMachineThatSleptHasNotWaited(t *testing.T) {
 	var p FailureTimer
 	p.Failing(time.Unix(0, 0), wire.ErrUnanswered)
 	if p.Failing(time.Unix(0, 0).Add(8*time.Hour), wire.ErrUnanswered) > 0 {
-		t.Error("two tries before and after a night were taken for a night of tries")
+		t.Error("two failures, one before and one after a long pause, counted as failures during the whole time")
 	}
 }
 
@@ -95,7 +95,7 @@ func TestARunSaysThatAStreamIsFullAndWhatToDo(t *testing.T) {
 	}
 }
 
-// told counts how often the user was informed of something.
+// told counts how often a message was shown to the user.
 func (w *world) told(summary string) (n int) {
 	for _, p := range w.loop.problems {
 		for _, d := range p.list {
@@ -117,10 +117,10 @@ func TestARunWhoseWorkersHaveNoRoomSaysSoAndEnds(t *testing.T) {
 		t.Errorf("the run ended with %v", err)
 	}
 	if took := w.now.Sub(began); took > StoreTimeout+10*time.Second {
-		t.Errorf("it took %s", took)
+		t.Errorf("the run took %s", took)
 	}
 	if n := w.told("No worker takes tasks"); n != 1 {
-		t.Errorf("the user was told %d times", n)
+		t.Errorf("the message was shown %d times", n)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestARunGoesOnWhenAWorkerHasRoomAgain(t *testing.T) {
 	w.stateAgrees()
 	w.once()
 	if n := w.told("No worker takes tasks"); n != 1 {
-		t.Errorf("the user was told %d times", n)
+		t.Errorf("the message was shown %d times", n)
 	}
 }
 
@@ -151,10 +151,10 @@ func TestARunToldOfASilentServerSaysSoAndEndsInTheEnd(t *testing.T) {
 		t.Errorf("the run ended with %v", err)
 	}
 	if took := w.now.Sub(began); took > OutageTimeout+time.Minute {
-		t.Errorf("it took %s", took)
+		t.Errorf("the run took %s", took)
 	}
 	if n := w.told("NATS does not answer"); n != 1 {
-		t.Errorf("the user was told %d times", n)
+		t.Errorf("the message was shown %d times", n)
 	}
 }
 
@@ -167,6 +167,6 @@ func TestAnInterruptedRunLeavesASilentServer(t *testing.T) {
 	began := w.now
 	w.run(1 << 20)
 	if took := w.now.Sub(began); took > goneAfter+5*time.Second {
-		t.Errorf("it took %s", took)
+		t.Errorf("the run took %s", took)
 	}
 }

@@ -28,13 +28,13 @@ func TestAnAnswerThatCannotBeKeptIsADoubtWithWhatIsKnownOfIt(t *testing.T) {
 		w.once()
 		if o := w.outputs["n0"]; o == nil || !strings.HasPrefix(o.Value.AsString(), "in doubt: a") ||
 			!strings.HasSuffix(o.Value.AsString(), ", answered {}") {
-			t.Errorf("of the vertex whose answer cannot be kept the state has %v", o)
+			t.Errorf("for the vertex whose response cannot be stored, the state has %v", o)
 		}
 		if w.outputs["n1"] != nil || w.outputs["n2"] == nil {
 			t.Errorf("the state has %v", w.outputs)
 		}
 		if len(w.held) > 0 {
-			t.Errorf("%d permits are held for what is over", len(w.held))
+			t.Errorf("%d permits are held, although all operations have ended", len(w.held))
 		}
 		out := w.loop.Outcome()
 		if len(out.InDoubt) != 1 || out.InDoubt[0].Answer == nil && over || out.Status != "interrupted" {

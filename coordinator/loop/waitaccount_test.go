@@ -24,12 +24,12 @@ func TestTheJournalSaysWhatAVertexHasWaitedFor(t *testing.T) {
 			sums[journal.Wait{Kind: one.Kind, Name: one.Name}] += one.For
 		}
 		if sum > e.Waited || e.Waited-sum > 5*waitWorthTelling {
-			t.Errorf("vertex %d was ready for %s, of which %s are explained: %v", e.Vertex, e.Waited, sum, e.Waits)
+			t.Errorf("vertex %d was ready for %s; its waits add up to %s: %v", e.Vertex, e.Waited, sum, e.Waits)
 		}
 	}
 	place := sums[journal.Wait{Kind: journal.WaitPlace, Name: "eu"}]
 	permit := sums[journal.Wait{Kind: journal.WaitPermit, Name: "default"}]
 	if place < 100*time.Second || permit < time.Second {
-		t.Errorf("they waited %s for places of eu and %s for permits: %v", place, permit, sums)
+		t.Errorf("the vertices waited %s for places of eu and %s for permits: %v", place, permit, sums)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// bugOf returns the bug among diagnostics; nil for none.
+// bugOf returns the bug that a list of diagnostics reports; nil if there is none.
 func bugOf(diags diag.List) *bug.Error {
 	for _, d := range diags {
 		var b *bug.Error

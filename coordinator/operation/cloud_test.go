@@ -258,7 +258,7 @@ func (c *cloud) ApplyResourceChange(ctx context.Context, r provider.ApplyRequest
 	return provider.ApplyResponse{Object: r.Planned}, nil
 }
 
-// deed returns the requested action and its object.
+// deed returns the requested action and the name of its object.
 func deed(r provider.ApplyRequest) string {
 	switch {
 	case r.Prior.IsNull():

@@ -44,9 +44,9 @@ func TestOnlyWhatIsToBeComparedIsRead(t *testing.T) {
 	reads, err := e.store.Reads(t.Context(), "default")
 	e.check(err)
 	if !reads.At("fake_thing.b").IsZero() && reads.At("fake_thing.b").After(reads.At("fake_thing.a")) {
-		t.Error("comparing says that it has read b")
+		t.Error("the comparison reports that it has read b")
 	}
-	// A later plan has the same findings as one before.
+	// A plan after the comparison has the same results as one before.
 	e.equal("drift", drift(e.plan(operation.PlanOptions{Mode: plan.RefreshOnly})),
 		[]string{"fake_thing.a", "fake_thing.b"})
 }

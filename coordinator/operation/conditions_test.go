@@ -54,13 +54,13 @@ check "late" {
 			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
 			e.clean(diags)
 			if c.says != "" && !says(diags, c.says) {
-				t.Errorf("nothing says %q: %v", c.says, diags)
+				t.Errorf("no diagnostic contains %q: %v", c.says, diags)
 			}
 			e.equal("plan", checks(planned.Plan.Checks), c.planned)
 			_, diags = e.tryApply(planned.Plan)
 			e.clean(diags)
 			if c.says != "" && !says(diags, c.says) {
-				t.Errorf("the apply does not say %q: %v", c.says, diags)
+				t.Errorf("no diagnostic of the apply contains %q: %v", c.says, diags)
 			}
 			e.equal("state", checks(e.state().Checks), c.after)
 		})
@@ -141,7 +141,7 @@ output "o" {
 			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
 			if c.inPlan {
 				if !diags.HasErrors() || !says(diags, c.says) {
-					t.Errorf("nothing says %q: %v", c.says, diags)
+					t.Errorf("no diagnostic contains %q: %v", c.says, diags)
 				}
 				return
 			}
@@ -168,8 +168,8 @@ output "o" {
 	}
 }
 
-// The data of a check that refers to nothing was read at the beginning of an apply, beside the first changes: a check
-// of what the apply provides failed.
+// The data of a check without references was read at the beginning of an apply, during the first changes. So a check of
+// something that the apply creates failed.
 func TestTheDataOfACheckIsReadAfterAllChanges(t *testing.T) {
 	const text = `
 resource "fake_thing" "a" { name = "a" }

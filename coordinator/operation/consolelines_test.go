@@ -27,7 +27,7 @@ func TestAnExpressionGoesOnWhileSomethingIsOpen(t *testing.T) {
 			for i, line := range strings.Split(c.lines, "|") {
 				expression, n := lines.Add(line)
 				if got := string(rune('0' + n)); got != open[i] {
-					t.Errorf("after line %d %s are open, want %s", i+1, got, open[i])
+					t.Errorf("after line %d the open brackets are %s, want %s", i+1, got, open[i])
 				}
 				if want := strings.ReplaceAll(c.want, "|", "\n"); n == 0 && expression != want {
 					t.Errorf("the expression is %q, want %q", expression, want)

@@ -84,7 +84,7 @@ check "c" {
 				return
 			}
 			if len(diags) > 0 {
-				t.Fatalf("the plan says %v", diags)
+				t.Fatalf("the diagnostics of the plan are %v", diags)
 			}
 			p := planned.Plan
 			e.equal("plan", changes(p), []string{"delete fake_thing.a"})
@@ -178,7 +178,7 @@ func TestAProviderIsAskedAboutBlocksThatAPlanDoesNotNeed(t *testing.T) {
 			e.apply(block("good", `name = "good"`) + block("bad", `name = "bad"`))
 			e.configure(block("good", `name = "good"`) + block("bad", `name = "bad"`, `note = "invalid"`))
 			if _, diags := e.session.Plan(t.Context(), e.state(), o); !says(diags, "Invalid note") {
-				t.Errorf("the plan says %v", diags)
+				t.Errorf("the diagnostics of the plan are %v", diags)
 			}
 		})
 	}

@@ -33,10 +33,10 @@ moved {
 		t.Errorf("the drift is %v", p.Drift)
 	}
 	if c := p.Changes[0]; c.Moved() {
-		t.Errorf("it says that %s was at %s", c.Addr, c.Previous)
+		t.Errorf("the plan reports that %s was moved from %s", c.Addr, c.Previous)
 	}
 	if c := e.plan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true}).Changes; !slices.ContainsFunc(c,
 		(*plan.Change).Moved) {
-		t.Error("without refreshing nothing says where the object was")
+		t.Error("without refreshing, the former address of the object is not reported")
 	}
 }

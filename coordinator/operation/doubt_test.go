@@ -10,10 +10,10 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/operation"
 )
 
-// While an operation was in progress its object was in doubt in the state; the result came when that was durable, in
-// the process that wrote it or in the one that resumed the run. The object in doubt was then taken for the former
-// object: an update stayed in doubt although its outcome was known, a replacement recorded the doubt for the old object
-// that it had deposed, and operations that had failed or never started stayed in doubt for ever.
+// An operation in progress was recorded as in doubt in the state. When its result arrived, in the same process or in
+// the one that resumed the run, the object in doubt was taken for the object from before the operation. So an update
+// stayed in doubt although its outcome was known, a replacement recorded the doubt for the old object that it had
+// deposed, and operations that had failed or never started stayed in doubt for ever.
 func TestAResultThatComesAfterTheRunWasLeftEndsTheDoubt(t *testing.T) {
 	const replaced = `
 resource "fake_thing" "a" {
@@ -99,7 +99,7 @@ resource "fake_thing" "a" {
 			}
 			left, diags := e.tryApply(p)
 			if !diags.HasErrors() {
-				t.Fatal("the run was not left")
+				t.Fatal("the run did not end while operations were in progress")
 			}
 			e.equal("state in doubt", existing(e.state()), c.doubtful)
 			close(goOn)
@@ -151,7 +151,7 @@ resource "fake_thing" "a" {
 		e.abandon()
 	}()
 	if _, diags := e.tryApply(p); !diags.HasErrors() {
-		t.Fatal("the run was not left")
+		t.Fatal("the run did not end while operations were in progress")
 	}
 	<-left
 	o := e.object("fake_thing.a")

@@ -13,8 +13,8 @@ import (
 	statemem "github.com/millipede-iac/millipede/state/mem"
 )
 
-// Plugins and provisioners had the environment of their worker's process, so that two operations on one worker could
-// not have credentials of their own.
+// Plugins and provisioners had the environment of their worker's process, so two operations on one worker could not
+// have different credentials.
 func TestEachOperationOnAWorkerSeesItsOwnEnvironment(t *testing.T) {
 	e := newEstate(t)
 	const operations = 6
@@ -58,7 +58,7 @@ resource "terraform_data" "a" {
 		for n := range 3 {
 			text, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("seen%d", n)))
 			if want := fmt.Sprintf("team-%d \n", i); err != nil || string(text) != want {
-				t.Errorf("operation %d, command %d saw %q, %v", i, n, text, err)
+				t.Errorf("operation %d, command %d: the environment has %q, %v", i, n, text, err)
 			}
 		}
 	}

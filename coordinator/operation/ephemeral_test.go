@@ -49,7 +49,7 @@ resource "fake_thing" "a" { name = "a" }
 			}
 		}
 		if i < 0 || j < 0 || i > j {
-			t.Errorf("%s: %q does not come before %q: %v", what, first, second, log)
+			t.Errorf("%s: %q is not before %q in the log: %v", what, first, second, log)
 		}
 	}
 	log := e.cloud.done()
@@ -70,7 +70,7 @@ resource "fake_thing" "a" { name = "a" }
 	order("apply", log, "create a", "close t1")
 	for a := range e.state().Resources {
 		if a.Resource.Mode == addr.Ephemeral {
-			t.Errorf("the state holds %s", a)
+			t.Errorf("the state has %s", a)
 		}
 	}
 	_, diags = e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
@@ -112,7 +112,7 @@ ephemeral "fake_token" "t" {
 `)
 	p := e.plan(operation.PlanOptions{})
 	if log := e.cloud.done(); len(log) > 0 {
-		t.Errorf("the plan did %v", log)
+		t.Errorf("the operations of the plan are %v", log)
 	}
 	_, diags := e.tryApply(p)
 	e.clean(diags)

@@ -40,7 +40,7 @@ type estate struct {
 	system  *mem.System
 	store   *statemem.Store
 	session operation.Session
-	// stop and leave end what the session does; see interrupt.
+	// stop and leave end the current operation of the session; see interrupt.
 	stop, leave context.CancelCauseFunc
 }
 
@@ -68,10 +68,10 @@ func (e *estate) again() {
 	e.session.Stop, e.stop, e.leave = operation.NewStop(e.t.Context())
 }
 
-// interrupt is Ctrl-C.
+// interrupt simulates the first Ctrl-C.
 func (e *estate) interrupt() { e.stop(operation.ErrInterrupted) }
 
-// abandon is the second Ctrl-C.
+// abandon simulates the second Ctrl-C.
 func (e *estate) abandon() { e.leave(operation.ErrInterrupted) }
 
 func keyring(keys wire.Keys) (*wire.Keyring, error) {
@@ -229,7 +229,7 @@ func (e *estate) object(address string) *state.Object {
 	e.clean(diags)
 	i := e.state().Instance(at)
 	if i == nil || i.Current == nil {
-		e.t.Fatalf("the state holds no %s, but %v", address, existing(e.state()))
+		e.t.Fatalf("the state does not have %s, but %v", address, existing(e.state()))
 	}
 	return i.Current
 }

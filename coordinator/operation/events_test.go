@@ -16,7 +16,7 @@ func TestALogKeepsTheLastEventsAndCountsTheMissedOnes(t *testing.T) {
 		l.add(Event{Shown: loop.Shown{Kind: loop.ShownCounts}})
 	}
 	if len(l.kept) != 10 {
-		t.Fatalf("%d are kept", len(l.kept))
+		t.Fatalf("%d events are in memory", len(l.kept))
 	}
 	for _, c := range []struct{ since, missed, first, n, next uint64 }{
 		{0, 15, 16, 10, 25}, {14, 1, 16, 10, 25}, {15, 0, 16, 10, 25}, {20, 0, 21, 5, 25}, {24, 0, 25, 1, 25},
@@ -51,11 +51,11 @@ func TestAReaderOfALogWaitsUntilSomethingIsTold(t *testing.T) {
 	(&recorder{log: l, now: time.Now}).Started(3, program.Description{Address: "a", Action: "create"},
 		"eu", time.Time{})
 	if n := <-got; n != 1 {
-		t.Errorf("%d events came", n)
+		t.Errorf("%d events were received", n)
 	}
 	e := l.kept[0]
 	if e.Vertex != 3 || e.Address != "a" || e.Action != "create" || e.Pool != "eu" || e.Kind != loop.ShownStarted {
-		t.Errorf("%+v was told", e)
+		t.Errorf("the event %+v was received", e)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
@@ -65,6 +65,6 @@ func TestAReaderOfALogWaitsUntilSomethingIsTold(t *testing.T) {
 	}
 	l.close()
 	if events, next, _, err := l.since(t.Context(), 1); len(events) > 0 || next != 1 || err != nil {
-		t.Error("a log that is closed keeps its readers waiting")
+		t.Error("a reader still waits although the log is closed")
 	}
 }

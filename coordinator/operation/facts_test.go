@@ -164,7 +164,7 @@ func TestImportBlocks(t *testing.T) {
 			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
 			if c.says != "" {
 				if !diags.HasErrors() || !says(diags, c.says) {
-					t.Errorf("nothing says %q: %v", c.says, diags)
+					t.Errorf("no diagnostic contains %q: %v", c.says, diags)
 				}
 				return
 			}
@@ -292,7 +292,7 @@ func TestAnObjectWhoseCreationIsInDoubtIsNotPlannedOver(t *testing.T) {
 		"Resource instance is in doubt", "operation: create", `"name":"a"`, "runs resolve 'fake_thing.a' -not-created",
 	} {
 		if !says(diags, want) {
-			t.Errorf("nothing says %q: %v", want, diags)
+			t.Errorf("no diagnostic contains %q: %v", want, diags)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func TestPreventDestroyIsAskedOfBlocksWhoseModuleInstanceIsGoneAndNeverOfAnInsta
   lifecycle { prevent_destroy = count.index == 0 }
 }`)
 	if _, diags = e.tryPlan(operation.PlanOptions{}); !says(diags, "Invalid reference in prevent_destroy") {
-		t.Errorf("of an instance, though none ends: %v", diags)
+		t.Errorf("a warning about an instance, although none is destroyed: %v", diags)
 	}
 }
 
@@ -215,10 +215,10 @@ output "c" { value = fake_thing.c.name }
 	e.equal("state", existing(e.state()), []string{"fake_thing.a", "fake_thing.b[0]", "fake_thing.b[1]",
 		"fake_thing.b[2]", "fake_thing.c"})
 	if e.cloud.made != 5 || e.state().Outputs["c"] == nil {
-		t.Errorf("%d objects were made, want 5; the outputs are %v", e.cloud.made, e.state().Outputs)
+		t.Errorf("%d objects were created, want 5; the outputs are %v", e.cloud.made, e.state().Outputs)
 	}
 	if again := e.plan(operation.PlanOptions{}); again.Applyable() {
-		t.Errorf("a second plan wants %v", changes(again))
+		t.Errorf("a second plan has the changes %v", changes(again))
 	}
 }
 
@@ -421,7 +421,7 @@ output "keys" { value = keys(fake_thing.f) }
 	_, diags = e.tryApply(p)
 	e.clean(diags)
 	if n := e.state().Outputs["count"].Value; !n.RawEquals(cty.NumberIntVal(2)) {
-		t.Errorf("the count is %#v while c[1] is there", n)
+		t.Errorf("the count is %#v while c[1] exists", n)
 	}
 	if keys := e.state().Outputs["keys"].Value; keys.LengthInt() != 2 {
 		t.Errorf("the keys are %#v", keys)
@@ -430,6 +430,6 @@ output "keys" { value = keys(fake_thing.f) }
 	missing.configure(text + `output "missing" { value = fake_thing.c[2].id }`)
 	_, diags = missing.tryPlan(operation.PlanOptions{Targets: target("fake_thing.c[0]")})
 	if !says(diags, "Invalid index") {
-		t.Errorf("an instance that does not exist is not missed: %v", diags)
+		t.Errorf("a reference to an instance that does not exist is accepted: %v", diags)
 	}
 }

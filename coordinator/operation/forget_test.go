@@ -44,8 +44,8 @@ func TestAMistakeInLifecycleDestroyDestroysNothing(t *testing.T) {
 	}
 }
 
-// A destroy plan gave no reason for forgetting an object because of the stored setting, warned of it if there was a
-// removed block, and did not destroy an object whose block no longer says destroy = false. The expected changes are
+// A destroy plan gave no reason when it forgot an object because of the stored setting, and warned about that if there
+// was a removed block. Nor did it destroy an object whose block no longer had destroy = false. The expected changes are
 // those of OpenTofu 1.12.
 func TestWhatAnObjectRemembersInADestroyPlan(t *testing.T) {
 	const kept = "lifecycle {\n    destroy = false\n  }\n"
@@ -77,7 +77,7 @@ func TestWhatAnObjectRemembersInADestroyPlan(t *testing.T) {
 				operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: c.noRefresh})
 			e.clean(diags)
 			if says(diags, "Resource will be removed from the state") {
-				t.Errorf("a destroy plan warns of what it forgets: %v", diags)
+				t.Errorf("a destroy plan warns about a forgotten object: %v", diags)
 			}
 			var got []string
 			for _, ch := range planned.Plan.Changes {
@@ -101,7 +101,7 @@ func TestAPlanWarnsOfAnInstanceThatIsForgotten(t *testing.T) {
 	e.clean(diags)
 	e.equal("plan", changes(planned.Plan), []string{"forget fake_thing.a[1]"})
 	if !says(diags, "Resource will be removed from the state") {
-		t.Errorf("nothing is said of it: %v", diags)
+		t.Errorf("no diagnostic mentions the forgotten object: %v", diags)
 	}
 }
 
@@ -151,10 +151,10 @@ resource "fake_thing" "first" {
 	for _, c := range [][2]string{{"create base2", "create kept2"}, {"create kept2", "create first2"},
 		{"create kept2", "delete base1"}, {"create first2", "delete first1"}} {
 		if i, j := slices.Index(log, c[0]), slices.Index(log, c[1]); i < 0 || j < 0 || i > j {
-			t.Errorf("%s does not come before %s: %v", c[0], c[1], log)
+			t.Errorf("%s is not before %s in the log: %v", c[0], c[1], log)
 		}
 	}
 	if slices.Contains(log, "delete kept1") {
-		t.Errorf("what is kept was destroyed: %v", log)
+		t.Errorf("an object that had to be kept was destroyed: %v", log)
 	}
 }

@@ -95,7 +95,7 @@ func TestADeposedObjectThatIsGoneIsNothingToDo(t *testing.T) {
 		there = there || c.Deposed != "" && c.Before.IsNull() && c.After.IsNull()
 	}
 	if !there {
-		t.Error("the plan says nothing of the deposed object")
+		t.Error("the plan does not report that the deposed object was checked")
 	}
 	_, diags = e.tryApply(e.plan(operation.PlanOptions{Mode: plan.RefreshOnly}))
 	e.clean(diags)
@@ -116,7 +116,7 @@ resource "fake_thing" "b" { name = "b" }`)
 	}
 	planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{Mode: plan.Destroy})
 	if planned != nil || !says(diags, "no room") {
-		t.Errorf("there is the plan %v and %v", planned, diags)
+		t.Errorf("the failed destroy has the plan %v, with %v", planned, diags)
 	}
 	p := e.plan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true})
 	e.equal("changes", changes(p), []string{"delete fake_thing.a", "delete fake_thing.b"})

@@ -50,7 +50,7 @@ func TestAPanicEndsItsOperationWithItsTraceAndNoOther(t *testing.T) {
 			_, diags := e.start(&sick).Wait()
 			if b := bugOf(diags); b == nil || b.Value != "planted" ||
 				!strings.Contains(string(b.Stack), "handle_test.go") {
-				t.Errorf("no trace leads to the mistake: %v", diags)
+				t.Errorf("the stack trace does not have the function with the bug: %v", diags)
 			}
 			sound, diags := other.Wait()
 			e.clean(diags)
@@ -91,11 +91,11 @@ resource "fake_thing" "b" {
 	other, diags := e.start(&e.session).Wait() // while the stopped one awaits what runs
 	e.clean(diags)
 	if len(other.Plan.Changes) == 0 {
-		t.Error("the other operation did nothing")
+		t.Error("the other operation has not changed anything")
 	}
 	select {
 	case <-stopped.Done():
-		t.Error("the stopped operation did not await what runs")
+		t.Error("the stopped operation did not wait for the operations in progress")
 	default:
 	}
 	close(goOn)
@@ -121,7 +121,7 @@ func TestAnOperationThatIsLeftReturnsWhateverRuns(t *testing.T) {
 	h.Leave()
 	_, diags := h.Wait()
 	if !diags.HasErrors() {
-		t.Error("nothing says that it was left")
+		t.Error("no diagnostic says that the operation was left")
 	}
 	e.equal("state", existing(e.state()), []string{"fake_thing.a in doubt"})
 }
@@ -171,7 +171,7 @@ func TestTheEndOfTheContextStopsAndDoesNotLeave(t *testing.T) {
 	cancel()
 	select {
 	case <-h.Done():
-		t.Error("the operation was over before what was under way")
+		t.Error("the operation ended before the changes in progress")
 	case <-time.After(300 * time.Millisecond): // the time in which it would have been left
 	}
 	close(goOn)
@@ -221,7 +221,7 @@ resource "fake_thing" "b" {
 	again, _ := told(t, h, 0)
 	e.equal("a second reader", again, all)
 	if rest, _ := told(t, h, end); len(rest) > 0 {
-		t.Errorf("after the last one there are %v", rest)
+		t.Errorf("after the last event there are %v", rest)
 	}
 }
 
@@ -239,12 +239,12 @@ func TestAReaderWaitsForEventsAndEndsWithItsContext(t *testing.T) {
 	events, next, _, err := h.Events(t.Context(), 0)
 	e.check(err)
 	if len(events) == 0 {
-		t.Error("what was told before the end is not there")
+		t.Error("the events from before the end are missing")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, _, err := h.Events(ctx, next+1000); err == nil && len(events) == 0 {
-		t.Error("a reader whose context has ended waits on")
+		t.Error("a reader whose context has ended still waits")
 	}
 	close(goOn)
 	_, diags := h.Wait()

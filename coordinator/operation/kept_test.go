@@ -54,10 +54,10 @@ func TestAnObjectThatAVerdictKeepsIsOnlyNamedInThePlan(t *testing.T) {
 	for i, c := range whole.Changes[:2] {
 		id := e.attribute(c.Addr.String(), "id").(string)
 		if c.Kept || c.Before.GetAttr("id").AsString() != id || !c.After.RawEquals(c.Before) || !made.Changes[i].Kept {
-			t.Errorf("as a whole, %s is %+v", c.Addr, c)
+			t.Errorf("with its values, %s is %+v", c.Addr, c)
 		}
 		if _, marked := c.After.UnmarkDeep(); len(marked) == 0 {
-			t.Errorf("nothing of %s is sensitive, although the schema says so", c.Addr)
+			t.Errorf("%s has no sensitive attributes, although its schema has", c.Addr)
 		}
 	}
 	without := *made

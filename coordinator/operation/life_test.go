@@ -48,13 +48,13 @@ output "ids" { value = fake_thing.each[*].id }
 		t.Errorf("the output is %#v", ids)
 	}
 	if again := e.plan(operation.PlanOptions{}); again.Applyable() {
-		t.Errorf("the second plan wants %v", changes(again))
+		t.Errorf("the second plan has the changes %v", changes(again))
 	}
 	_, diags = e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
 	e.clean(diags)
 	e.equal("cloud after destroy", e.cloud.names(), nil)
 	if !e.state().IsEmpty() {
-		t.Errorf("after destroy the state holds %v", existing(e.state()))
+		t.Errorf("after destroy the state has %v", existing(e.state()))
 	}
 }
 
@@ -214,7 +214,7 @@ resource "fake_thing" "a" {
 			e.equal("done", e.cloud.done(), s.did)
 			e.equal("state", existing(e.state()), s.state)
 			if again := e.plan(operation.PlanOptions{}); again.Applyable() {
-				t.Errorf("a second plan wants %v", changes(again))
+				t.Errorf("a second plan has the changes %v", changes(again))
 			}
 		})
 	}
@@ -232,6 +232,6 @@ func TestWhatVanishedIsCreatedAgain(t *testing.T) {
 	_, diags := e.tryApply(p)
 	e.clean(diags)
 	if got := e.attribute("fake_thing.a", "id"); got != "id2" || !slices.Equal(e.cloud.names(), []string{"a"}) {
-		t.Errorf("the id is %v, the cloud holds %v", got, e.cloud.names())
+		t.Errorf("the id is %v, and the cloud has %v", got, e.cloud.names())
 	}
 }

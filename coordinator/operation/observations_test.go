@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// questions returns the calls of the provider since the last time, sorted.
+// questions returns the calls of the provider since the last call of questions, sorted.
 func (e *estate) questions() []string {
 	e.cloud.mu.Lock()
 	defer e.cloud.mu.Unlock()
@@ -60,7 +60,7 @@ func TestOnlyWhatAChangeCanTouchIsRead(t *testing.T) {
 	e.equal("questions", e.questions(), []string{"plan a", "plan b", "plan c"})
 	e.equal("data", e.cloud.done(), []string{"look up k"})
 	if u := p.Unread; u == nil || u.Objects != 3 || !u.Since.Equal(clock.Add(-time.Hour)) || u.Verdicts != 0 {
-		t.Errorf("of what was not read it says %+v", u)
+		t.Errorf("the plan reports %+v as unread", u)
 	}
 
 	// Changed objects are read, and so are their dependents; the time of the last read of these objects is later then.
@@ -69,7 +69,7 @@ func TestOnlyWhatAChangeCanTouchIsRead(t *testing.T) {
 	e.equal("questions", e.questions(), []string{"plan a", "plan b", "plan b", "plan c", "read b", "read c"})
 	e.equal("plan", changes(p), []string{"update fake_thing.b"})
 	if u := p.Unread; u == nil || u.Objects != 1 {
-		t.Errorf("of what was not read it says %+v", u)
+		t.Errorf("the plan reports %+v as unread", u)
 	}
 	reads, err := e.store.Reads(t.Context(), "default")
 	e.check(err)
@@ -88,7 +88,7 @@ func TestOnlyWhatAChangeCanTouchIsRead(t *testing.T) {
 	reads, err = e.store.Reads(t.Context(), "default")
 	e.check(err)
 	if at := reads.At("fake_thing.a"); !at.Equal(clock.Add(-2 * time.Hour)) {
-		t.Errorf("a is not as it is stored, and was last found so at %s", at)
+		t.Errorf("the changed object a was last read unchanged at %s", at)
 	}
 	if at := reads.At("fake_thing.b"); !at.Equal(clock) {
 		t.Errorf("b was read at %s", at)
@@ -161,12 +161,12 @@ func TestWhatWasPlannedWithTheSameInputsIsNotAskedAboutAgain(t *testing.T) {
 			if hits := 3 - strings.Count(strings.Join(slices.Compact(slices.DeleteFunc(c.asked,
 				func(s string) bool { return strings.HasPrefix(s, "read") })), " "), "plan"); p.Unread == nil &&
 				hits > 0 || p.Unread != nil && p.Unread.Verdicts != hits {
-				t.Errorf("of what was not read it says %+v, not %d verdicts", p.Unread, hits)
+				t.Errorf("the plan reports %+v as unread, not %d verdicts", p.Unread, hits)
 			}
 			// Verdicts are used only when just changed objects are read.
 			e.plan(operation.PlanOptions{})
 			if got := e.questions(); len(got) < 6 {
-				t.Errorf("a plan that reads everything asked only %s", got)
+				t.Errorf("a plan that reads everything has only called %s", got)
 			}
 		})
 	}
@@ -221,7 +221,7 @@ value = fake_thing.a[*].name
 	e.equal("questions", e.questions(), nil)
 	e.equal("plan", changes(p), nil)
 	if p.Unread == nil || p.Unread.Verdicts != 2 {
-		t.Errorf("of what was not read it says %+v", p.Unread)
+		t.Errorf("the plan reports %+v as unread", p.Unread)
 	}
 	if len(p.Changes) != 2 || len(p.Checks) != 1 || len(p.Checks[0].Objects) != 2 || p.Checks[0].Status != "pass" {
 		t.Errorf("the plan has %d changes and the checks %+v", len(p.Changes), p.Checks)
@@ -236,17 +236,17 @@ value = fake_thing.a[*].name
 	p = e.plan(onlyChanged)
 	e.equal("questions", e.questions(), nil)
 	if o := p.Outputs; len(p.Changes) != 2 || !p.Changes[0].Kept || len(o) != 1 || o[0].Action != plan.NoOp {
-		t.Errorf("without the values of what stays, the plan has %d changes, and the outputs %+v", len(p.Changes), o)
+		t.Errorf("without the values of unchanged objects, the plan has %d changes, and the outputs %+v", len(p.Changes), o)
 	}
 
 	e.configure(strings.Replace(conditions, "default = 5", "default = 1", 1))
 	_, diags := e.tryPlan(onlyChanged)
 	if text := diags.Err(); text == nil || !strings.Contains(text.Error(), "too many") {
-		t.Errorf("a condition that does not hold any more comes to %v", text)
+		t.Errorf("the diagnostics of a condition that has become false are %v", text)
 	}
 	for _, d := range diags {
 		if d.Address != "fake_thing.a[1]" {
-			t.Errorf("%s is said of %q", d.Summary, d.Address)
+			t.Errorf("the diagnostic %s has the address %q", d.Summary, d.Address)
 		}
 	}
 }

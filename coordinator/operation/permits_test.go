@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Requests about objects outside of a run held no permit: while other runs used a limit up, they exceeded it.
+// Requests about objects outside of a run held no permit: they exceeded a limit that other runs had used up.
 func TestAReadingOutsideOfARunHoldsAPermitOfEachLimit(t *testing.T) {
 	rules, diags := placement.Parse([]byte(`
 limit "reads" {
@@ -62,8 +62,8 @@ limit "others" {
 	}
 }
 
-// The operation in doubt holds the permits of its object until the doubt is resolved: a reading that waited for them
-// would wait for ever.
+// An operation in doubt holds the permits of its object until the doubt is resolved. If reading the object needed these
+// permits, it would wait for ever.
 func TestADoubtIsResolvedAlthoughItsOperationHoldsTheLastPermit(t *testing.T) {
 	e := newEstate(t)
 	e.apply(two)

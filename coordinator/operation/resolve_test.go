@@ -61,7 +61,7 @@ func TestWhatIsResolvedCannotBeginAnyMore(t *testing.T) {
 	e.equal("state", existing(e.state()), []string{"fake_thing.a", "fake_thing.b"})
 }
 
-// Between the user's check and the user's statement a worker took the task from its stream.
+// A worker fetched the task after the user had looked at the cloud, and before the user resolved the doubt.
 func TestAWordAboutAnOperationThatHasBegunMeanwhileIsNotTakenAtOnce(t *testing.T) {
 	e := newEstate(t)
 	e.session.Embedded = false
@@ -72,7 +72,7 @@ func TestAWordAboutAnOperationThatHasBegunMeanwhileIsNotTakenAtOnce(t *testing.T
 	e.check(err)
 	tx, diags := e.session.Resolve(t.Context(), e.state(), at, "", "somebody")
 	if !says(diags, "has begun") {
-		t.Errorf("the word was taken: %v", diags)
+		t.Errorf("the resolution was accepted: %v", diags)
 	}
 	e.check(e.store.Commit(t.Context(), inDefault(tx)))
 	e.equal("state", existing(e.state()), []string{"fake_thing.a in doubt", "fake_thing.b"})

@@ -60,7 +60,7 @@ func TestASavedPlanDoesWhatThePlanDoes(t *testing.T) {
 		t.Errorf("%d paths are sensitive, want those of the note and of the secret", n)
 	}
 	if at := e.state().Outputs["at"].Value; !at.RawEquals(cty.StringVal(p.Timestamp.Format("2006-01-02T15:04:05Z"))) {
-		t.Errorf("plantimestamp() is %#v, and the plan is of %s", at, p.Timestamp)
+		t.Errorf("plantimestamp() is %#v, but the plan was made at %s", at, p.Timestamp)
 	}
 	if got := e.state().Outputs["found"].Value.AsString(); got != "value of "+e.attribute("fake_thing.a[0]",
 		"id").(string) {
@@ -95,7 +95,7 @@ func TestARunIsResumedFromThePlanThatTheJournalKeeps(t *testing.T) {
 	e.equal("state", existing(e.state()), []string{"fake_thing.a[0]", "fake_thing.a[1]", "terraform_data.b"})
 	e.equal("cloud", e.cloud.names(), []string{"a0", "a1"})
 	if e.cloud.made != 2 {
-		t.Errorf("%d objects were made, want 2", e.cloud.made)
+		t.Errorf("%d objects were created, want 2", e.cloud.made)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestARunThatAnotherOneHasOvertakenOrThatHasEndedIsNotResumed(t *testing.T) 
 		}
 	}
 	if e.cloud.made != 0 {
-		t.Errorf("%d objects were made", e.cloud.made)
+		t.Errorf("%d objects were created", e.cloud.made)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestARunWithAnOlderPlanIsSettledAndCancelled(t *testing.T) {
 			left, diags := e.session.Apply(t.Context(),
 				operation.ApplyOptions{Plan: e.decode(data), Saved: data, Command: "apply"})
 			if !diags.HasErrors() {
-				t.Fatal("the run was not left")
+				t.Fatal("the run did not end while operations were in progress")
 			}
 			close(goOn)
 			e.again()
@@ -176,10 +176,10 @@ func TestARunWithAnOlderPlanIsSettledAndCancelled(t *testing.T) {
 				t.Errorf("%s is still in doubt", d.Attempt)
 			}
 			if e.object("fake_thing.a[0]").Attrs == nil {
-				t.Error("the result of what was under way was not taken")
+				t.Error("the result of the operation in progress was not recorded")
 			}
 			if slices.Contains(existing(e.state()), "terraform_data.b") {
-				t.Error("something was begun")
+				t.Error("an operation was started")
 			}
 			e.cloud.done()
 			_, diags = e.tryApply(e.plan(operation.PlanOptions{}))

@@ -47,7 +47,7 @@ resource "fake_thing" "each" {
 	p := e.plan(operation.PlanOptions{})
 	planned := books[0].Model(0)
 	if planned.Head.Command != "plan" || planned.Head.Outcome != "done" {
-		t.Errorf("the plan's timeline says %+v", planned.Head)
+		t.Errorf("the head of the plan's timeline is %+v", planned.Head)
 	}
 	applied, _ := e.tryApply(p)
 	live := books[1].Model(0)
@@ -70,7 +70,7 @@ resource "fake_thing" "each" {
 		a := after.Vertices[i]
 		if l.Number != a.Number || l.Address != a.Address || l.Status != a.Status || l.Worker != a.Worker ||
 			l.Attempts != a.Attempts || l.Action != a.Action || l.Failure != a.Failure || l.Because != a.Because {
-			t.Errorf("live it is\n%+v\nand afterwards\n%+v", l, a)
+			t.Errorf("the live vertex is\n%+v\nand the one afterwards\n%+v", l, a)
 		}
 		if !near(l.Ready, a.Ready) || !near(l.Started, a.Started) || !near(l.Ended, a.Ended) {
 			t.Errorf("%s: live %d %d %d, afterwards %d %d %d", l.Address, l.Ready, l.Started, l.Ended, a.Ready, a.Started,
@@ -86,20 +86,20 @@ resource "fake_thing" "each" {
 		switch a.Address {
 		case "fake_thing.bad":
 			if a.Status != timeline.Failed || a.Failure == "" || a.Worker != "w1" {
-				t.Errorf("what failed is %+v", a)
+				t.Errorf("the failed vertex is %+v", a)
 			}
 		case "fake_thing.after":
 			if a.Status != timeline.Skipped || a.Because != "fake_thing.bad" || len(a.After) == 0 {
-				t.Errorf("what was skipped is %+v", a)
+				t.Errorf("the skipped vertex is %+v", a)
 			}
 		case "module.child.fake_thing.each[0]":
 			if a.Module != "module.child" || a.Status != timeline.Done || a.Started < 60 {
-				t.Errorf("what came second is %+v", a)
+				t.Errorf("the second vertex is %+v", a)
 			}
 		}
 	}
 	if !waited {
-		t.Error("nothing has waited for a permit")
+		t.Error("no vertex has waited for a permit")
 	}
 }
 

@@ -34,7 +34,7 @@ output "now" { value = data.fake_lookup.now.value }
 		t.Errorf("the output is %#v", v)
 	}
 	if again := e.plan(operation.PlanOptions{}); again.Applyable() {
-		t.Errorf("a second plan wants %v", changes(again))
+		t.Errorf("a second plan has the changes %v", changes(again))
 	}
 }
 
@@ -64,7 +64,7 @@ output "id" { value = fake_thing.b.id }
 	e.clean(diags)
 	e.equal("done", e.cloud.done(), []string{"create a", "create on-id1", "create on-id2"})
 	if again := e.plan(operation.PlanOptions{}); again.Applyable() {
-		t.Errorf("a second plan wants %v", changes(again))
+		t.Errorf("a second plan has the changes %v", changes(again))
 	}
 }
 
@@ -129,7 +129,7 @@ output "o" {
 			e.configure(c.text)
 			p, diags := e.tryPlan(operation.PlanOptions{})
 			if diags.HasErrors() == c.planned {
-				t.Fatalf("the plan says %v", diags)
+				t.Fatalf("the diagnostics of the plan are %v", diags)
 			}
 			if c.planned {
 				_, diags = e.tryApply(p)
@@ -186,7 +186,7 @@ output "p" {
 		t.Errorf("the output is %#v", o)
 	}
 	if again := e.plan(operation.PlanOptions{}); again.Applyable() {
-		t.Errorf("a second plan wants %v", changes(again))
+		t.Errorf("a second plan has the changes %v", changes(again))
 	}
 }
 

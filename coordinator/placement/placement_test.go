@@ -128,7 +128,7 @@ func TestLimitsCoverWhatTheyMatchNarrowFirst(t *testing.T) {
 		t.Errorf("%v", limits)
 	}
 	if !strings.HasPrefix(limits[0].Name, "account-aws-") {
-		t.Errorf("the limit of the configuration is called %s", limits[0].Name)
+		t.Errorf("the name of the limit of the configuration is %s", limits[0].Name)
 	}
 	_, other := r.Place(vertex("hashicorp/aws", "aws_vpc", "", "eu-north-1"), live)
 	if other[0].Name == limits[0].Name {
@@ -213,7 +213,7 @@ func TestANumberOfSlotsIsCheckedAsTheOptionIs(t *testing.T) {
 		case want == "" && (diags.HasErrors() || strconv.Itoa(r.Slots(0)) != text):
 			t.Errorf("%s: %v", text, diags.Err())
 		case want != "" && (!diags.HasErrors() || !strings.Contains(diags[0].Detail, want)):
-			t.Errorf("%s is told as: %v, want %q", text, diags.Err(), want)
+			t.Errorf("the error for %s is: %v, want %q", text, diags.Err(), want)
 		}
 	}
 }
@@ -238,11 +238,11 @@ func TestTheFileNamesVariablesThatTravelAndNoneThatMustNot(t *testing.T) {
 	r := parse(t, `environment = ["AWS_*", "HTTPS_PROXY"]`)
 	env := environ.Variables{"AWS_PROFILE=a", "HTTPS_PROXY=p", "HOME=/", "TF_VAR_x=1", "NATS_PASSWORD=x"}
 	if got := env.Selected(r.Environment); !slices.Equal(got, environ.Variables{"AWS_PROFILE=a", "HTTPS_PROXY=p"}) {
-		t.Errorf("what travels is %q", got)
+		t.Errorf("the variables that are sent are %q", got)
 	}
 	if got := env.Selected([]string{"*"}); !slices.Equal(got, environ.Variables{"AWS_PROFILE=a", "HOME=/",
 		"HTTPS_PROXY=p"}) {
-		t.Errorf("of everything travels %q", got)
+		t.Errorf("with the pattern for everything, the variables that are sent are %q", got)
 	}
 	for text, want := range map[string]string{
 		`environment = ["TF_VAR_x"]`:            "Variable that cannot travel",

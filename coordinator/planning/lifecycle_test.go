@@ -90,11 +90,11 @@ func TestWhatIsInDoubtIsReadAgainUnlessNothingIsKnownOfIt(t *testing.T) {
 				t.Errorf("planned: %t, read again: %t", got != nil, read)
 			}
 			if got != nil && (got.Status == state.InDoubt || got.Doubt != nil) {
-				t.Errorf("it is planned as %+v", got)
+				t.Errorf("the planned change is %+v", got)
 			}
 			said := len(diags) == 1 && strings.Contains(diags[0].Detail, c.says) && diags.HasErrors() != c.planned
 			if c.says != "" && !said {
-				t.Errorf("nothing says %q: %v", c.says, diags)
+				t.Errorf("no diagnostic contains %q: %v", c.says, diags)
 			}
 		})
 	}
@@ -107,10 +107,10 @@ func TestAWarningOfADoubtNamesWhatWasSentAndAnswered(t *testing.T) {
 	}})
 	for _, want := range []string{`sent:      {"name":"n"}`, `answered:  {"id":"i"}`, "-created ID"} {
 		if !strings.Contains(d.Detail, want) {
-			t.Errorf("nothing says %q: %s", want, d.Detail)
+			t.Errorf("the detail does not contain %q: %s", want, d.Detail)
 		}
 	}
 	if d.Severity != diag.Error {
-		t.Error("it is no error")
+		t.Error("the diagnostic is not an error")
 	}
 }

@@ -52,7 +52,7 @@ func TestAnOutputChangesByItsStoredAndItsNewValue(t *testing.T) {
 		case got == nil || got.Action != c.want:
 			t.Errorf("%s: the change is %+v, want %q", sentence, got, c.want)
 		case got.After.IsMarked() || c.mode == plan.Destroy && !got.After.IsNull():
-			t.Errorf("%s: afterwards it is %#v", sentence, got.After)
+			t.Errorf("%s: the value afterwards is %#v", sentence, got.After)
 		}
 	}
 }

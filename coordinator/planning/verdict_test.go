@@ -20,7 +20,7 @@ func TestAVerdictIsAboutEverythingThatIsAsked(t *testing.T) {
 	s := &schema.Schema{}
 	none := verdictOf(p, s, task)
 	if verdictOf(p, &schema.Schema{Version: 1}, task) == none {
-		t.Error("a verdict does not know of the version of the schema")
+		t.Error("the digest of a verdict does not depend on the version of the schema")
 	}
 	seen := map[any]string{none: "nothing"}
 	var each func(path string, at func() (reflect.Value, func() any))
@@ -52,7 +52,7 @@ func TestAVerdictIsAboutEverythingThatIsAsked(t *testing.T) {
 			}
 			got := verdict()
 			if other, twice := seen[got]; twice {
-				t.Errorf("a verdict with %s is that with %s", name, other)
+				t.Errorf("the verdicts with a changed %s and a changed %s have the same digest", name, other)
 			}
 			seen[got] = name
 		}
@@ -86,7 +86,7 @@ func fill(t *testing.T, f reflect.Value) {
 	case map[string]string:
 		f.Set(reflect.ValueOf(map[string]string{"k": "v"}))
 	default:
-		t.Fatalf("there is nothing to fill a %s with", f.Type())
+		t.Fatalf("fill does not support fields of the kind %s", f.Type())
 	}
 }
 
@@ -95,6 +95,6 @@ func TestPartsOfAVerdictDoNotRunIntoEachOther(t *testing.T) {
 	a := verdictOf(p, s, &wire.PlanTask{Config: []byte("ab"), Meta: []byte("c")})
 	b := verdictOf(p, s, &wire.PlanTask{Config: []byte("a"), Meta: []byte("bc")})
 	if a == b {
-		t.Error("two tasks have one verdict")
+		t.Error("different tasks have the same verdict")
 	}
 }

@@ -156,7 +156,7 @@ func TestAConflictSaysWhoIsBehindIt(t *testing.T) {
 		By: journal.VersionInfo{Serial: 7, Cause: "apply", Run: "r1", Who: "eve@there"}}
 	if got, want := c.String(),
 		"t.a, which the plan changes, was removed: apply, run r1, by eve@there, serial 7"; got != want {
-		t.Errorf("it says %q, want %q", got, want)
+		t.Errorf("the message is %q, want %q", got, want)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestWhatThePlanFoundOtherwiseIsComparedWithWhatWasStored(t *testing.T) {
 			Stored: before.Instance(at(t, name)).Digest()})
 	}
 	if changed := rebase.Compare(p, before); len(changed) > 0 {
-		t.Errorf("nothing has changed, and it says %+v", changed)
+		t.Errorf("nothing has changed, but the reported changes are %+v", changed)
 	}
 	for name, now := range map[string]*state.State{
 		"t.a": stored(t, "t.a 2", "t.gone 1", "t.old 1"), "t.gone": stored(t, "t.a 1", "t.old 1"),
@@ -178,7 +178,7 @@ func TestWhatThePlanFoundOtherwiseIsComparedWithWhatWasStored(t *testing.T) {
 	} {
 		changed := rebase.Compare(p, now)
 		if len(changed) != 1 || changed[0].Instance.String() != name || !changed[0].Matters() {
-			t.Errorf("%s has changed, and it says %+v", name, changed)
+			t.Errorf("%s has changed, but the reported changes are %+v", name, changed)
 		}
 	}
 }
@@ -204,16 +204,16 @@ func TestAPlanThatIsCarriedOverLeavesAloneWhatHasChanged(t *testing.T) {
 				{Kind: plan.ApplyObject, Change: 1, Address: "t.u"},
 				{Kind: plan.Sync, Change: -1, Address: "local.u", Node: node("local", "local.u")},
 			},
-			// The last edge only orders: no value flows along it.
+			// The last edge is only an order; the plan does not use a value of its end.
 			Edges: [][2]int32{{4, 5}, {5, 0}, {5, 1}, {3, 2}, {4, 3}}, Values: 4,
 		},
 	}
 	out := rebase.Onto(p, now, since(before, now))
 	if out.BaseSerial != 4 || p.BaseSerial != 1 {
-		t.Errorf("it is for serial %d, and was for %d", out.BaseSerial, p.BaseSerial)
+		t.Errorf("the adapted plan is for serial %d, the plan for %d", out.BaseSerial, p.BaseSerial)
 	}
 	if want := stored(t, "t.w 1", "t.u 2", "t.drift 2", "t.lost 3", "t.more 1"); !out.Prior.SameContent(want) {
-		t.Errorf("it goes by %+v", state.Differences(want, out.Prior))
+		t.Errorf("the plan's prior state differs in %+v", state.Differences(want, out.Prior))
 	}
 	for v, x := range out.Graph.Vertices {
 		if passed := x.Kind == plan.Sync && x.Node == (plan.Node{}); passed != (v != 2 && v != 3) {
@@ -221,7 +221,7 @@ func TestAPlanThatIsCarriedOverLeavesAloneWhatHasChanged(t *testing.T) {
 		}
 	}
 	if !slices.Equal(out.Untouched, []string{"check.u"}) {
-		t.Errorf("%q stay as they are", out.Untouched)
+		t.Errorf("the untouched objects are %q", out.Untouched)
 	}
 	if p.Graph.Vertices[1].Kind != plan.EvalCheck {
 		t.Error("the plan itself was changed")
@@ -267,7 +267,7 @@ func TestWhatWasChangedBackIsInConflictWithAPlanThatSawItInBetween(t *testing.T)
 				t.Errorf("the conflicts are %q, want %q", conflicts, c.want)
 			}
 			if differs := rebase.Differs(p, back); differs != !seen.Instance(a).Same(now.Instance(a)) {
-				t.Errorf("it differs: %v", differs)
+				t.Errorf("the plan is reported as different: %v", differs)
 			}
 		})
 	}
@@ -301,7 +301,7 @@ func TestWhatWasFoundInBetweenIsNotStored(t *testing.T) {
 		back = append(back, journal.Difference{Difference: d})
 	}
 	if want, out := stored(t, "t.w 1", "t.u 1", "t.drift 2"), rebase.Onto(p, now, back); !out.Prior.SameContent(want) {
-		t.Errorf("it goes by %+v", state.Differences(want, out.Prior))
+		t.Errorf("the plan's prior state differs in %+v", state.Differences(want, out.Prior))
 	}
 }
 
@@ -316,25 +316,25 @@ func TestAReducedPlanIsMadeWholeByTheVersionThatItWasMadeFor(t *testing.T) {
 		Dependencies: &plan.Dependencies{Found: []plan.Found{{Addr: at(t, "t.drift")}, {Addr: at(t, "t.lost")}}}}
 	reduced, ok := rebase.Reduced(p, before)
 	if !ok || len(reduced.Prior.Resources) != 1 || len(reduced.Prior.Outputs) != 0 || p.Prior != found {
-		t.Fatalf("%v: there is left %v", ok, reduced.Prior.Addrs())
+		t.Fatalf("%v: the remaining objects are %v", ok, reduced.Prior.Addrs())
 	}
 	whole := rebase.Complete(reduced, before)
 	if !whole.Prior.SameContent(found) || whole.Prior.Serial != 1 || whole.Prior.Lineage != "l" {
-		t.Errorf("it goes by %+v", state.Differences(found, whole.Prior))
+		t.Errorf("the plan's prior state differs in %+v", state.Differences(found, whole.Prior))
 	}
 
 	other := before.Clone()
 	other.Apply(state.SetObject{Addr: at(t, "t.u"), Provider: provider, Object: &state.Object{Status: state.Tainted}})
 	if _, ok := rebase.Reduced(p, other); ok {
-		t.Error("it is reduced by a state that is not the one that it was made for")
+		t.Error("the plan was reduced with another state than its own")
 	}
 	later := before.Clone()
 	later.Serial = 2
 	if _, ok := rebase.Reduced(p, later); ok {
-		t.Error("it is reduced by a version with another serial")
+		t.Error("the plan was reduced with a version of another serial")
 	}
 	p.Dependencies = nil
 	if _, ok := rebase.Reduced(p, before); ok {
-		t.Error("it is reduced though nobody knows what it found")
+		t.Error("the plan was reduced although its refreshed objects are not known")
 	}
 }

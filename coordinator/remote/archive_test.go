@@ -130,6 +130,6 @@ func TestLinksThatLeadBackEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := remote.Pack(t.Context(), dir, io.Discard); err == nil {
-		t.Error("it was packed")
+		t.Error("a directory with a cyclic link was packed")
 	}
 }

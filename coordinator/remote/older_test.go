@@ -143,13 +143,13 @@ func began(t *testing.T) (*older, *Session, func(kind, id string) string) {
 	c := tfc.New(tfc.Options{Base: base, Token: "t", HTTP: server.Client(), Integrated: true, Pause: time.Millisecond})
 	ctx := t.Context()
 	if operations, err := c.Entitlements(ctx, "acme"); err != nil || !operations {
-		t.Fatalf("it has no runs: %v", err)
+		t.Fatalf("the service does not report that it executes runs: %v", err)
 	}
 	if _, err := c.Workspace(ctx, "acme", "net"); !tfc.NotFound(err) {
 		t.Fatalf("there is a workspace: %v", err)
 	}
 	if id, err := c.Project(ctx, "acme", "p"); err != nil || id != "" {
-		t.Fatalf("it has the project %q: %v", id, err)
+		t.Fatalf("the project is %q: %v", id, err)
 	}
 	w, err := c.CreateWorkspace(ctx, "acme", tfc.NewWorkspace{Name: "net"})
 	if err != nil || w.RunsHere() || w.Structured {
@@ -188,7 +188,7 @@ func plans(t *testing.T, s *Session) *tfc.Run {
 	return r
 }
 
-// The client was tested with a service that has everything; others have less.
+// The client was only tested with a service that has all features.
 func TestAServiceOfAnOlderLevelPlansAndApplies(t *testing.T) {
 	o, s, follow := began(t)
 	ctx, c := t.Context(), s.Client
@@ -204,11 +204,11 @@ func TestAServiceOfAnOlderLevelPlansAndApplies(t *testing.T) {
 	}
 	for _, redacted := range []bool{true, false} {
 		if data, err := c.PlanJSON(ctx, r.Plan, redacted); err != nil || data != nil {
-			t.Errorf("a plan that it does not have: %q, %v", data, err)
+			t.Errorf("a redacted plan from a service without them: %q, %v", data, err)
 		}
 	}
 	if notes, err := c.Notes(ctx, r.ID); err != nil || notes != nil {
-		t.Errorf("entries that it does not have: %v, %v", notes, err)
+		t.Errorf("the entries about a run from a service without them: %v, %v", notes, err)
 	}
 	if v, err := c.CurrentState(ctx, s.Workspace.ID); err != nil || v != nil {
 		t.Errorf("before the apply the state is %+v, %v", v, err)
@@ -234,7 +234,7 @@ func TestAServiceOfAnOlderLevelPlansAndApplies(t *testing.T) {
 	}
 	for _, want := range []string{"json-output-redacted", "run-events", "projects"} {
 		if !strings.Contains(strings.Join(o.lacked, "\n"), want) {
-			t.Errorf("it was not asked for %s: %q", want, o.lacked)
+			t.Errorf("the client has not requested %s: %q", want, o.lacked)
 		}
 	}
 }
@@ -256,12 +256,12 @@ func TestAnInterruptEndsTheRunOfAServiceOfAnOlderLevel(t *testing.T) {
 		t.Errorf("while it waits for approval: %q, %v", how, err)
 	}
 	if got := strings.Join(o.acted, " "); got != "cancel discard" {
-		t.Errorf("it was asked to %s", got)
+		t.Errorf("the request is %s", got)
 	}
 }
 
-// Whoever may plan and not apply gets a plan that stays planned and cannot be confirmed, as at services that have no
-// status of their own for what comes next. The command line waited for ever.
+// A user who may plan but not apply gets a run that stays planned and cannot be confirmed, and services without a final
+// status for that report the same. The command line waited for ever.
 func TestAPlanThatNobodyHereMayConfirmIsNotAwaitedForEver(t *testing.T) {
 	o, s, _ := began(t)
 	o.held = true

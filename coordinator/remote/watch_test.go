@@ -51,13 +51,13 @@ func TestWatchingGoesOnWhereTheConnectionWasLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := strings.Join(asked, "|"); got != "|cursor=5&phase=apply|cursor=5&phase=apply|cursor=9&phase=apply" {
-		t.Errorf("it was asked for %s", got)
+		t.Errorf("the request is %s", got)
 	}
 	if len(seen) != 4 || seen[0].Again || !seen[2].Again || !seen[3].Over || seen[3].Status != tfc.Applied {
 		t.Errorf("%+v", seen)
 	}
 	if len(said) != 2 {
-		t.Errorf("people are told %q", said)
+		t.Errorf("the messages are %q", said)
 	}
 }
 
@@ -80,11 +80,11 @@ func TestWatchingEndsWithTheRefusalOfTheServiceAndWithAnInterruptAtOnce(t *testi
 	client := tfc.New(tfc.Options{Base: base, Token: "t", HTTP: server.Client()})
 	see := func(*Seen) error { return nil }
 	if err := Watch(t.Context(), client, "run-none", nil, see); !tfc.NotFound(err) {
-		t.Errorf("a run that is not there: %v", err)
+		t.Errorf("watching a run that does not exist: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-begun; cancel() }() // it ends with the test's service
 	if err := Watch(ctx, client, "run-1", nil, see); !errors.Is(err, context.Canceled) {
-		t.Errorf("the interrupt: %v", err)
+		t.Errorf("after the interrupt: %v", err)
 	}
 }

@@ -51,11 +51,11 @@ func TestAnObjectIsRenewedUntilItIsReleased(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		private, diags := k.Release("ephemeral.t.a", []byte("0"))
 		if string(private) != "3" || len(diags) > 0 || !p.pools["eu"] || len(p.pools) != 1 {
-			t.Errorf("after 20 s it is closed with %q, and %v, in %v", private, diags, p.pools)
+			t.Errorf("after 20 s the object was closed with %q, and %v, in %v", private, diags, p.pools)
 		}
 		time.Sleep(time.Minute)
 		if p.renewed != 3 {
-			t.Errorf("it was renewed after its release")
+			t.Errorf("the object was renewed after its release")
 		}
 	})
 }
@@ -68,7 +68,7 @@ func TestTheReleaseWaitsForARenewalThatIsUnderWay(t *testing.T) {
 		k.Add(open())
 		time.Sleep(5*time.Second + time.Millisecond)
 		if private, diags := k.Release("ephemeral.t.a", nil); string(private) != "1" || len(diags) > 0 {
-			t.Errorf("it is closed with %q, and %v", private, diags)
+			t.Errorf("the object was closed with %q, and %v", private, diags)
 		}
 	})
 }
@@ -112,7 +112,7 @@ func TestStopEndsWhatIsKept(t *testing.T) {
 		k.Stop() // while a renewal is in progress; synctest fails when a goroutine is left
 		time.Sleep(time.Minute)
 		if p.renewed != 0 {
-			t.Errorf("it was renewed %d times", p.renewed)
+			t.Errorf("the object was renewed %d times", p.renewed)
 		}
 	})
 }

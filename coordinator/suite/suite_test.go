@@ -136,7 +136,7 @@ resource "terraform_data" "a" { input = var.name }
 output "name" { value = terraform_data.a.output }
 `
 
-// statuses lists the runs of a suite with how they ended.
+// statuses lists the runs of a suite with their results.
 func (v *view) statuses() (out []string) {
 	for _, f := range v.end.Files {
 		for _, r := range f.Runs {
@@ -182,10 +182,10 @@ run "fails" {
 		t.Errorf("passed: %t, the runs are %q, want %q", passed, v.statuses(), want)
 	}
 	if want := []string{"begin", "ran a.tftest.hcl", "cleaned fails"}; !slices.Equal(v.said, want) {
-		t.Errorf("the view was told %q, want %q", v.said, want)
+		t.Errorf("the view got %q, want %q", v.said, want)
 	}
 	if last := v.end.Files[0].Runs[3]; len(last.Diags) != 1 || last.Diags[0].Detail != "it is a" {
-		t.Errorf("the failure is told as %v", last.Diags)
+		t.Errorf("the diagnostics of the failure are %v", last.Diags)
 	}
 }
 

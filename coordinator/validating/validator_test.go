@@ -84,15 +84,15 @@ func validator(t *testing.T, text string, child ...string) *Validator {
 	}
 }
 
-// all executes the program. answer acts as the providers; nil accepts everything.
+// all executes the program. answer returns the responses of the providers; nil means that they accept everything.
 func (v *Validator) all(t *testing.T, answer func(*wire.Task) *wire.Result) (diags diag.List, asked []*wire.Task) {
 	t.Helper()
 	if v.Graph().Len() != len(v.Static.Nodes) {
-		t.Fatal("some blocks are left out")
+		t.Fatal("some blocks were not validated")
 	}
 	for i := range v.Static.Nodes {
 		if d := v.Describe(i); !d.Hidden || d.Address != v.Static.Nodes[i].Address() {
-			t.Errorf("a view is told %+v", d)
+			t.Errorf("the description for views is %+v", d)
 		}
 		step := v.Prepare(t.Context(), i)
 		v.Accept(i, &step)
@@ -222,7 +222,7 @@ output "o" { value = var.v }`, "Output refers to sensitive values"},
 					return
 				}
 			}
-			t.Errorf("nothing says %q: %v", c.says, diags)
+			t.Errorf("no diagnostic contains %q: %v", c.says, diags)
 		})
 	}
 }
@@ -277,12 +277,12 @@ module "child" {
 		return strings.Join(out, ", ")
 	}
 	if got := kinds(validator(t, text, child)); got != "provider 1, managed 3, data 1" {
-		t.Errorf("it was asked about %s", got)
+		t.Errorf("the provider validated %s", got)
 	}
 	sparing := validator(t, text, child)
 	sparing.SkipPlanned = true
 	if got := kinds(sparing); got != "provider 1, managed 2, data 0" {
-		t.Errorf("what planning asks anyway was not left out: %s", got)
+		t.Errorf("blocks that planning validates anyway were not left out: %s", got)
 	}
 }
 
@@ -299,7 +299,7 @@ func TestAProviderIsAskedAboutDataThatPlanningMayPutOff(t *testing.T) {
 		v.SkipPlanned = true
 		diags, asked := v.all(t, nil)
 		if diags.HasErrors() || len(asked) != 1 || asked[0].Validate.Kind != "data" {
-			t.Errorf("%s: it was asked about %v, with %v", name, asked, diags)
+			t.Errorf("%s: the provider validated %v, with %v", name, asked, diags)
 		}
 	}
 }
@@ -328,13 +328,13 @@ func TestWhatAProviderObjectsToPointsToTheArgument(t *testing.T) {
 	lines := map[string]int{}
 	for _, d := range diags {
 		if d.Subject == nil {
-			t.Fatalf("%v points nowhere", d)
+			t.Fatalf("the diagnostic %v has no source line", d)
 		}
 		lines[d.Address] = d.Subject.Start.Line
 	}
 	for address, line := range map[string]int{"fake_thing.a": 5, "fake_thing.b": 7} {
 		if lines[address] != line {
-			t.Errorf("the problem of %s is in line %d, want %d", address, lines[address], line)
+			t.Errorf("the diagnostic about %s is in line %d, want %d", address, lines[address], line)
 		}
 	}
 	if len(diags) != 3 {

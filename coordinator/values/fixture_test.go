@@ -128,7 +128,7 @@ func says(t *testing.T, diags diag.List, text string) {
 			return
 		}
 	}
-	t.Errorf("nothing says %q: %v", text, diags)
+	t.Errorf("no diagnostic contains %q: %v", text, diags)
 }
 
 // resource returns a resource block of the root module.

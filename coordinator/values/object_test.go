@@ -89,7 +89,7 @@ func TestAPathIsWrittenAsInTheLanguage(t *testing.T) {
 		}
 	}
 	if PathKey(cty.GetAttrPath("a").IndexInt(0)) == PathKey(cty.GetAttrPath("a").IndexString("0")) {
-		t.Error("two paths have one key")
+		t.Error("different paths have the same key")
 	}
 }
 
@@ -104,7 +104,7 @@ func TestPathsSurviveTheWireAndWhatIsNoneIsAnError(t *testing.T) {
 		t.Errorf("%v became %v: %v", want, got, err)
 	}
 	if _, err := DecodePaths([][]byte{{0xc1}}); err == nil {
-		t.Error("what is no path was read as one")
+		t.Error("invalid data was decoded as a path")
 	}
 }
 
@@ -153,7 +153,7 @@ func TestAnObjectIsCalledByItsIDElseByItsName(t *testing.T) {
 		}
 	}
 	if k, id := IDOfStored(nil); k != "" || id != "" {
-		t.Error("nothing has an id")
+		t.Error("a missing object has an id")
 	}
 }
 
@@ -209,7 +209,7 @@ func TestWhatWasSentIsToldWithoutSecretsAndUnknowns(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	if SentJSON(cty.NullVal(b.ImpliedType()), b) != nil {
-		t.Error("nothing was sent")
+		t.Error("a null object has a JSON text")
 	}
 }
 
@@ -225,7 +225,7 @@ func TestAStoredObjectIsReadByItsOwnSchemaVersionAlone(t *testing.T) {
 	}
 	attrs, sensitive, err := EncodeStored(v, s.Block)
 	if err != nil || string(attrs) != `{"id":"i","name":null,"old":null,"secret":"s"}` || len(sensitive) != 2 {
-		t.Errorf("it is stored as %s with %v: %v", attrs, sensitive, err)
+		t.Errorf("the object is stored as %s with %v: %v", attrs, sensitive, err)
 	}
 	for sentence, o := range map[string]state.Object{
 		"an older one":           {SchemaVersion: 1, Attrs: good.Attrs},
@@ -235,15 +235,15 @@ func TestAStoredObjectIsReadByItsOwnSchemaVersionAlone(t *testing.T) {
 		"one without attributes": {SchemaVersion: 2},
 	} {
 		if _, err := DecodeStored(&o, &s); err == nil {
-			t.Errorf("%s was read", sentence)
+			t.Errorf("%s was decoded", sentence)
 		}
 	}
 	if StoredForWire(nil) != nil {
-		t.Error("no object became one")
+		t.Error("a missing object became an object")
 	}
 	good.Status = state.Tainted
 	if w := StoredForWire(&good); !w.Tainted || w.SchemaVersion != 2 {
-		t.Errorf("it travels as %+v", w)
+		t.Errorf("the object is sent as %+v", w)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestWhatACheckObservesIsAWarningThatNamesTheCheck(t *testing.T) {
 	m := s.Instances(addr.ModuleOf("child"))[0]
 	static, instance := CheckAround(m.ResourceBlock(data.Addr))
 	if static != "module.child.check.health" || instance != static {
-		t.Errorf("it stands in %s, %s", static, instance)
+		t.Errorf("the object is in %s, %s", static, instance)
 	}
 }
 
@@ -295,7 +295,7 @@ func TestProblemsOfWorkersPointToTheBlock(t *testing.T) {
 	at := hcl.Range{Filename: "main.tf"}
 	got := WireDiags(list, func(p cty.Path) *hcl.Range {
 		if !p.Equals(cty.GetAttrPath("a")) {
-			t.Errorf("it asks for %s", FormatPath(p))
+			t.Errorf("the source line of the path %s was requested", FormatPath(p))
 		}
 		return &at
 	})

@@ -65,7 +65,7 @@ func TestAResourceIsServedByTheInstanceOfItsProviderThatItsKeyNames(t *testing.T
 	}
 	validating := store(t, Validating, nil, regional)
 	if _, err := validating.served("later", addr.NoKey); err != nil {
-		t.Errorf("validation wants to know the key: %v", err)
+		t.Errorf("validation evaluates the key of the provider instance: %v", err)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestAProviderIsEvaluatedForEachOfItsInstances(t *testing.T) {
 	block := s.Root().Node.Module.Providers[addr.LocalProvider{Name: "fake", Alias: "by_region"}]
 	keys := s.Root().ProviderKeys(block)
 	if !slices.Equal(keys, []addr.Key{addr.StringKey("eu"), addr.StringKey("us")}) {
-		t.Errorf("its keys are %v", keys)
+		t.Errorf("the keys of the provider are %v", keys)
 	}
 	us, err := s.served("each", addr.StringKey("us"))
 	if err != nil {
@@ -83,25 +83,25 @@ func TestAProviderIsEvaluatedForEachOfItsInstances(t *testing.T) {
 	p, diags := s.Provider(us)
 	says(t, diags, "")
 	if p.Strings["region"] != "us" {
-		t.Errorf("its region is %q", p.Strings["region"])
+		t.Errorf("the region of the provider is %q", p.Strings["region"])
 	}
 	plain, _ := s.served("plain", addr.NoKey)
 	q, diags := s.Provider(plain)
 	says(t, diags, "")
 	if _, told := q.Strings["token"]; told || q.Strings["region"] != "default" {
-		t.Errorf("placement rules see %v", q.Strings)
+		t.Errorf("the attributes for placement rules are %v", q.Strings)
 	}
 	if p.Digest == q.Digest || p.Digest == "" {
-		t.Error("two configurations have one digest")
+		t.Error("different configurations have the same digest")
 	}
 	if got := s.Root().ProviderKeys(q.Block); !slices.Equal(got, []addr.Key{addr.NoKey}) {
-		t.Errorf("its keys are %v", got)
+		t.Errorf("the keys of the provider are %v", got)
 	}
 	mars := us
 	mars.Key = addr.StringKey("mars")
 	keyless := addr.ProviderInstance{Provider: us.Provider, Alias: us.Alias}
 	if !s.HasInstance(us) || s.HasInstance(mars) || s.HasInstance(keyless) || !s.HasInstance(plain) {
-		t.Error("it is not told which instances there are")
+		t.Error("HasInstance returns a wrong result")
 	}
 	gone := us.Config()
 	gone.Alias = "gone"
@@ -109,7 +109,7 @@ func TestAProviderIsEvaluatedForEachOfItsInstances(t *testing.T) {
 	elsewhere.Module = addr.ModuleOf("nosuch")
 	if !s.HasProvider(us.Config()) || !s.HasProvider(plain.Config()) || s.HasProvider(gone) ||
 		s.HasProvider(elsewhere) {
-		t.Error("it is not told which providers there are")
+		t.Error("HasProvider returns a wrong result")
 	}
 }
 
@@ -125,7 +125,7 @@ resource "fake_thing" "a" {}
 	p, diags := s.Provider(at)
 	says(t, diags, "Reference to undeclared resource")
 	if p.Encoded != nil {
-		t.Error("there is something to configure it with")
+		t.Error("an invalid configuration was encoded")
 	}
 	at.Provider.Type = "unheard"
 	_, _, diags = WireProvider(s, at, wire.Package{}, addr.ConfigResource{})
@@ -149,7 +149,7 @@ module "child" {
 	got, diags := m.ProviderOf(r.Code.Config, eval.Once)
 	says(t, diags, "")
 	if got.Key != addr.StringKey("us") || got.Alias != "by_region" || !got.Module.IsRoot() {
-		t.Errorf("it is served by %s", got)
+		t.Errorf("the provider instance is %s", got)
 	}
 }
 
@@ -186,7 +186,7 @@ resource "fake_thing" "a" {
 	}
 	for name, want := range map[string]string{"host": "10.0.0.1", "user": "one", "type": "ssh"} {
 		if got := connection.GetAttr(name).AsString(); got != want {
-			t.Errorf("its connection has %s = %q, want %q", name, got, want)
+			t.Errorf("the connection has %s = %q, want %q", name, got, want)
 		}
 	}
 	out, diags = s.Root().EvalProvisioner(c.Provisioners[1], nil, eval.Once, self)
@@ -197,7 +197,7 @@ resource "fake_thing" "a" {
 	for i, want := range map[int]string{2: "Reference to undeclared resource", 3: "", 4: ""} {
 		_, diags := s.Root().EvalProvisioner(c.Provisioners[i], nil, eval.Once, self)
 		if !diags.HasErrors() {
-			t.Errorf("provisioner %d is no error", i)
+			t.Errorf("provisioner %d is accepted", i)
 		}
 		if want != "" {
 			says(t, diags, want)

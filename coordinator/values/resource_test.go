@@ -161,7 +161,7 @@ func TestWhatASchemaDeprecatesIsToldToWhoUsesIt(t *testing.T) {
 	_, diags := evaluate(t, s.Root(), "fake_thing.a.old")
 	says(t, diags, "use name")
 	if _, diags := evaluate(t, s.Root(), "fake_thing.a.id"); len(diags) > 0 {
-		t.Errorf("what is not deprecated is told: %v", diags)
+		t.Errorf("there is a warning about an attribute that is not deprecated: %v", diags)
 	}
 }
 
@@ -241,6 +241,6 @@ output "id" { value = fake_thing.a.id }`)
 	is(t, all[1], "fake_thing.a.id", cty.StringVal("preset"))
 	is(t, all[0], "fake_thing.a", cty.DynamicVal)
 	if s.Module(addr.ModuleInstanceOf(addr.Step{Name: "child", Key: addr.IntKey(5)})) != nil {
-		t.Error("there is an instance that no expansion made")
+		t.Error("an instance exists that no expansion has created")
 	}
 }

@@ -81,7 +81,7 @@ func TestARootVariableIsUnknownInValidationAndWhereTheConsoleHasNone(t *testing.
 		is(t, store(t, phase, nil, text).Root(), "var.x", cty.UnknownVal(cty.Number))
 	}
 	if v, diags := store(t, Planning, nil, text).Root().VariableValue("nosuch"); len(diags) > 0 || v.IsKnown() {
-		t.Error("a variable that is not declared has a value; who refers to it says that it is not there")
+		t.Error("an undeclared variable has a value; references to it must report that it is not declared")
 	}
 }
 
@@ -168,7 +168,7 @@ module "child" { source = "./child" }
 	} {
 		_, diags := evaluate(t, s.Root(), expression)
 		if !diags.HasErrors() {
-			t.Errorf("%s is no error", expression)
+			t.Errorf("%s is accepted", expression)
 			continue
 		}
 		says(t, diags, want)
