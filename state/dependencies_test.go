@@ -60,7 +60,7 @@ func TestSetsOfDependenciesSayTheSameInBothFormsAndAnyUniverse(t *testing.T) {
 			}
 			if len(list) > 0 && (set.Equal(wide.Set(slices.Values(list[1:]))) ||
 				set.Equal(DependenciesOn(append(some(n+1), list[1:]...)...))) {
-				t.Fatalf("seed %d: %s is equal to what lacks an element", seed, form)
+				t.Fatalf("seed %d: %s is equal to a set without one of its elements", seed, form)
 			}
 		}
 	}

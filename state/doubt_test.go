@@ -6,7 +6,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// There were three functions for this. One of them panicked for a doubt about an unknown object.
+// Three functions computed the object before a doubt. One of them panicked if the object was unknown.
 func TestAnObjectBeforeItsDoubtIsWhatItWas(t *testing.T) {
 	for claim, c := range map[string]struct {
 		object *state.Object
@@ -28,6 +28,6 @@ func TestAnObjectBeforeItsDoubtIsWhatItWas(t *testing.T) {
 		}
 	}
 	if (*state.Object)(nil).BeforeDoubt() != nil {
-		t.Error("no object has become one")
+		t.Error("a missing object became an object")
 	}
 }

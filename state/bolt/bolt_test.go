@@ -120,7 +120,7 @@ func TestASecondProcessIsToldWhoHasTheStore(t *testing.T) {
 		t.Errorf("after the first process closed it: %q", got)
 	}
 	if left, _ := filepath.Glob(path + ".*"); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("the closed store has left the files %v", left)
 	}
 }
 
@@ -157,10 +157,9 @@ func TestAFileOfANewerVersionIsRefused(t *testing.T) {
 	}
 }
 
-// A store that was truncated anywhere, or in which a page was overwritten, fails to open with an error, or fails to be
-// read with an error, or has its former content; it never ends the process and never returns another state. (There is
-// one exception: if one of its two headers is lost, which are the first pages, bbolt uses the other one: the commit
-// before.)
+// If a store was truncated, or one of its pages was overwritten, opening or reading it returns an error or its former
+// content. It never ends the process, and never returns another state, with one exception: the first two pages are the
+// headers, and if one of them is lost, bbolt uses the other one, which is that of the previous commit.
 func TestADamagedFileIsAnError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	var changes []state.Change
@@ -201,7 +200,7 @@ func TestADamagedFileIsAnError(t *testing.T) {
 				var st *state.State
 				st, err = s.Load(t.Context(), "default")
 				if err == nil && len(st.Addrs()) != 200 && page >= 2*os.Getpagesize() {
-					t.Errorf("page %d %s: %d instances are left and nothing is said", page/os.Getpagesize(), what,
+					t.Errorf("page %d %s: %d instances are left, but there is no error", page/os.Getpagesize(), what,
 						len(st.Addrs()))
 				}
 				err = errors.Join(err, s.Close())

@@ -30,7 +30,7 @@ func TestACopyHoldsWhatWasCommittedLast(t *testing.T) {
 
 	held := (*journal.Held)(nil)
 	if err := bolt.Copy(path, filepath.Join(dir, "refused.db")); !errors.As(err, &held) {
-		t.Errorf("a store that a process writes to was copied behind its back: %v", err)
+		t.Errorf("a store was copied although another process has it open for writing: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -41,14 +41,14 @@ func TestACopyHoldsWhatWasCommittedLast(t *testing.T) {
 	}
 	wantValue(t, copied, "two")
 	if err := bolt.Copy(filepath.Join(dir, "none.db"), filepath.Join(dir, "x.db")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("copying no store: %v", err)
+		t.Errorf("copying a store that does not exist: %v", err)
 	}
 	if info, err := os.Stat(copied); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the copy has the mode %v (%v)", info.Mode(), err)
 	}
 }
 
-// A writer that found the file locked failed at once, even if only a reader had it for a moment.
+// A writer failed immediately if the file was locked, even if a reader had locked it only for a moment.
 func TestAWriterWaitsAMomentForAReader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	if err := openAt(t, path).Close(); err != nil {
@@ -79,7 +79,7 @@ func TestAWriterWaitsAMomentForAReader(t *testing.T) {
 	}
 }
 
-// One store had all workspaces, so two of them could not be used at the same time.
+// All workspaces were in one store, so two of them could not be used at the same time.
 func TestEachWorkspaceGetsAStoreOfItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	s := openAt(t, filepath.Join(dir, "state.db"))
@@ -152,6 +152,6 @@ func wantValue(t *testing.T, path, want string) {
 	s := openAt(t, path)
 	got, err := s.GetValue(t.Context(), "values", "key")
 	if err := errors.Join(err, s.Close()); err != nil || string(got) != want {
-		t.Errorf("%s holds %q (%v), want %q", filepath.Base(path), got, err, want)
+		t.Errorf("%s has the content %q (%v), want %q", filepath.Base(path), got, err, want)
 	}
 }

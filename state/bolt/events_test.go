@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// FuzzDecodeEvents decodes events, and folds them: a journal that no run can have made is an error.
+// FuzzDecodeEvents decodes and folds events. Folding a journal that no run can have written must return an error.
 func FuzzDecodeEvents(f *testing.F) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, events := range [][]journal.Event{
@@ -36,7 +36,7 @@ func FuzzDecodeEvents(f *testing.F) {
 		}
 		for v := range open {
 			if s := statuses[v]; s != journal.Dispatched && s != journal.Doubt {
-				t.Errorf("vertex %d is %s, and has an attempt under way", v, s)
+				t.Errorf("vertex %d is %s, but has an attempt in progress", v, s)
 			}
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/state/locks"
 )
 
-// things has the objects of a store without syncs.
+// things is a store without syncs, with objects.
 type things struct {
 	*Store
 	t *testing.T
@@ -58,8 +58,8 @@ func text(st *state.State, n int) string {
 	return ""
 }
 
-// Each run decoded the whole state a dozen times, however little it changed: eight runs on one large state took four
-// times as long as one. Invalid content is not noticed if it has not changed.
+// Each run decoded the whole state a dozen times, even if it changed little: eight runs on one large state took four
+// times as long as one. The test damages unchanged content: it may not be decoded again.
 func TestAStateIsDecodedOnceAndThenWhatHasChanged(t *testing.T) {
 	s := newThings(t)
 	s.commit("", true, set(1, "{}"), set(2, "{}"), set(3, "{}"), set(4, "{}"))
@@ -89,27 +89,27 @@ func TestAStateIsDecodedOnceAndThenWhatHasChanged(t *testing.T) {
 	}
 	s.commit("1", false, set(1, `{"a":1}`))
 	if st := load(now); text(st, 1) != `{"a":1}` || text(st, 2) != "{}" {
-		t.Errorf("there is %s and %s", text(st, 1), text(st, 2))
+		t.Errorf("the objects are %s and %s", text(st, 1), text(st, 2))
 	}
 	if st := load(ended); text(st, 1) != "{}" || st.Serial != 1 {
-		t.Errorf("with serial %d ended %s", st.Serial, text(st, 1))
+		t.Errorf("the version %d has %s", st.Serial, text(st, 1))
 	}
 	s.commit("1", true, state.SetObject{Addr: thing(2)})
 	for _, how := range []func() (*state.State, error){now, ended, version(2)} {
 		if st := load(how); text(st, 1) != `{"a":1}` || text(st, 2) != "" || st.Serial != 2 || len(st.Resources) != 3 {
-			t.Errorf("there is %s and %s with serial %d", text(st, 1), text(st, 2), st.Serial)
+			t.Errorf("the objects are %s and %s, with the serial %d", text(st, 1), text(st, 2), st.Serial)
 		}
 	}
 	if st := load(version(1)); text(st, 1) != "{}" || text(st, 2) != "{}" || st.Serial != 1 || len(st.Resources) != 4 {
-		t.Errorf("there was %s and %s with serial %d", text(st, 1), text(st, 2), st.Serial)
+		t.Errorf("the former objects are %s and %s, with the serial %d", text(st, 1), text(st, 2), st.Serial)
 	}
 	a, b := load(now), load(now)
 	if x := a.Object(thing(3), state.CurrentObject); x == nil || x != b.Object(thing(3), state.CurrentObject) {
-		t.Error("what has not changed is in memory more than once")
+		t.Error("an unchanged object is in memory more than once")
 	}
 	s.kept = nil
 	if _, err := now(); err == nil {
-		t.Fatal("the damage does not show, so this test proves nothing")
+		t.Fatal("decoding the damaged content succeeds, so this test proves nothing")
 	}
 }
 
@@ -133,7 +133,7 @@ func TestAWorkspaceThatIsMadeAgainHasNothingOfTheOneBefore(t *testing.T) {
 			}
 			st, err := s.Load(ctx, "w")
 			if err != nil || len(st.Resources) != 2+n || text(st, round) != "{}" {
-				t.Errorf("in round %d there is %v: %v", round, st.Addrs(), err)
+				t.Errorf("in round %d the state has %v: %v", round, st.Addrs(), err)
 			}
 		}
 		if err := s.DeleteWorkspace(ctx, "w"); err != nil {

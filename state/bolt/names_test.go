@@ -46,7 +46,7 @@ func TestSetsOfDependenciesAreReadInBothForms(t *testing.T) {
 				t.Fatalf("seed %d: %v instead of %v", seed, got, numbers)
 			}
 			if _, ok := decodeNumbers(data, int(numbers[len(numbers)-1])-1); ok {
-				t.Errorf("seed %d: a number that stands for nothing is accepted", seed)
+				t.Errorf("seed %d: a number without a name is accepted", seed)
 			}
 		}
 	}
@@ -57,6 +57,6 @@ func TestSetsOfDependenciesAreReadInBothForms(t *testing.T) {
 	}
 	u := state.NewUniverse(state.DependOn(addr.ConfigResource{Module: "m"}))
 	if u.SetOf([]uint64{0}) != nil {
-		t.Error("nothing is a set")
+		t.Error("empty data is accepted as a set")
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// After a panic in one operation its goroutine still had the permission to write: all later operations waited for ever.
+// After a panic in one operation, its goroutine still held the right to write, and all later operations waited for
+// ever.
 func TestAnOperationThatPanicsFailsAlone(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "state.db"), journal.LockInfo{}, time.Second)
 	if err != nil {
@@ -72,10 +73,10 @@ func TestWhatMayBeLostNeedsNoTransactionOfItsOwn(t *testing.T) {
 	s = open()
 	reads, err := s.Reads(ctx, "default")
 	if err != nil || !reads.All.Equal(at) {
-		t.Errorf("the store closed without what was noted: %v, %v", reads.All, err)
+		t.Errorf("the store was closed without the noted reads: %v, %v", reads.All, err)
 	}
 	if value, err := s.GetValue(ctx, "durations", "plan"); err != nil || string(value) != "x" {
-		t.Errorf("the store closed without the hint: %q, %v", value, err)
+		t.Errorf("the store was closed without the hint: %q, %v", value, err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -31,8 +31,8 @@ func manyThings(n int) *state.State {
 	return st
 }
 
-// A pushed state was written in the order of a map: each key was inserted in the middle of a list that grew with the
-// state, so that 100,000 objects took minutes.
+// The objects of a pushed state were written in random order: each key was inserted in the middle of a list that grew
+// with the state, so that 100,000 objects took minutes.
 func TestAWholeStateIsPutInTheOrderOfItsKeys(t *testing.T) {
 	s, st := newThings(t), manyThings(300)
 	if err := s.Replace(t.Context(), journal.DefaultWorkspace, "", st, journal.Because("push")); err != nil {
@@ -54,7 +54,7 @@ func TestAWholeStateIsPutInTheOrderOfItsKeys(t *testing.T) {
 		all := e.entries(st)
 		if !slices.IsSortedFunc(all, func(x, y entry) int { return bytes.Compare(x.key, y.key) }) ||
 			uint64(len(all)) != w.data.b.Sequence() {
-			t.Errorf("the %d keys of %d are not in their order", len(all), w.data.b.Sequence())
+			t.Errorf("the %d keys, of %d, were not written in their order", len(all), w.data.b.Sequence())
 		}
 		return nil
 	})

@@ -100,7 +100,7 @@ func check(t *testing.T, s *bolt.Store) {
 	}
 }
 
-// lies reports whether a file of the directory contains the secret.
+// lies reports whether a file in the directory contains the secret in plain text.
 func lies(t *testing.T, dir string) bool {
 	t.Helper()
 	files, err := os.ReadDir(dir)
@@ -159,7 +159,7 @@ func TestAStoreIsSealedAnewByTheFirstChangeAndNothingOfBeforeStays(t *testing.T)
 			with(c.to, func(s *bolt.Store) { write(t, s); check(t, s) })
 			with(c.only, func(s *bolt.Store) { check(t, s) })
 			if lies(t, dir) == c.sealed {
-				t.Errorf("in the clear: %v", !c.sealed)
+				t.Errorf("the secret is in plain text: %v", !c.sealed)
 			}
 		})
 	}
@@ -234,7 +234,7 @@ func TestANewStoreIsSealedWithoutACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !os.SameFile(before, after) || lies(t, dir) {
-		t.Errorf("replaced: %v; in the clear: %v", !os.SameFile(before, after), lies(t, dir))
+		t.Errorf("the file was replaced: %v; the secret is in plain text: %v", !os.SameFile(before, after), lies(t, dir))
 	}
 	s = openWith(t, path, &passphrase{now: "a"})
 	check(t, s)
@@ -243,7 +243,7 @@ func TestANewStoreIsSealedWithoutACopy(t *testing.T) {
 	}
 	s = openWith(t, path, &passphrase{now: "b"})
 	if _, err := s.Load(t.Context(), "default"); !errors.Is(err, journal.ErrSealed) {
-		t.Errorf("without the key: %v", err)
+		t.Errorf("opening the store without the key: %v", err)
 	}
 }
 
@@ -262,7 +262,7 @@ func TestANewStoreThatCannotBeSealedCanBeReadAndNotWritten(t *testing.T) {
 	err := s.Commit(t.Context(), journal.Commit{Workspace: "default", Changes: []state.Change{state.SetOutput{Name: "o",
 		Output: &state.Output{Value: cty.StringVal(hush)}}}})
 	if !errors.Is(err, errUnreachable) {
-		t.Errorf("the commit comes to %v", err)
+		t.Errorf("the commit returned %v", err)
 	}
 }
 
@@ -273,7 +273,7 @@ func TestACopyThatACrashLeftIsRemoved(t *testing.T) {
 	}
 	open(t, path)
 	if _, err := os.Stat(path + ".new"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("the unfinished copy still exists: %v", err)
 	}
 }
 

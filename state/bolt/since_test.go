@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// Only changed parts of the state are read: invalid content elsewhere is not noticed.
+// Only changed parts of the state may be read. The test damages the others.
 func TestWhatHasChangedIsToldWithoutReadingWhatHasNot(t *testing.T) {
 	s, err := OpenOptions(t.TempDir()+"/state.db", journal.LockInfo{}, 0, Options{NoSync: true})
 	if err != nil {
@@ -47,7 +47,7 @@ func TestWhatHasChangedIsToldWithoutReadingWhatHasNot(t *testing.T) {
 	}
 	s.kept = nil
 	if _, err := s.Load(t.Context(), journal.DefaultWorkspace); err == nil {
-		t.Fatal("the damage does not show, so this test proves nothing")
+		t.Fatal("decoding the damaged content succeeds, so this test proves nothing")
 	}
 	list, err := s.Since(t.Context(), journal.DefaultWorkspace, st.Lineage, st.Serial)
 	if err != nil || len(list) != 1 || list[0].Instance.String() != "t.n1" {

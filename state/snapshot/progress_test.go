@@ -100,7 +100,7 @@ func TestWhoLooksIntoTheBackendDuringARunSeesHowFarItIs(t *testing.T) {
 		r.begins("b", 1)
 		after(59 * time.Second)
 		if n := holds(r.others()); n != 1 {
-			t.Errorf("before the time is up the snapshot has %d objects", n)
+			t.Errorf("before the interval has ended the snapshot has %d objects", n)
 		}
 		after(2 * time.Second)
 		seen := r.others()
@@ -109,14 +109,14 @@ func TestWhoLooksIntoTheBackendDuringARunSeesHowFarItIs(t *testing.T) {
 		}
 		after(10 * time.Minute)
 		if r.backend.writes.Load() != 1 {
-			t.Errorf("%d snapshots were written, of one change", r.backend.writes.Load())
+			t.Errorf("one change was written in %d snapshots", r.backend.writes.Load())
 		}
 		r.begins("c", 1)
 		stop()
 		ok(t, r.Commit(t.Context(), journal.Commit{Workspace: ws, EndVersion: true}))
 		r.push()
 		if seen := r.others(); holds(seen) != 3 || seen.Serial != 2 {
-			t.Errorf("in the end the snapshot has %d objects and the serial %d", holds(seen), seen.Serial)
+			t.Errorf("at the end the snapshot has %d objects and the serial %d", holds(seen), seen.Serial)
 		}
 	})
 }
@@ -135,7 +135,7 @@ func TestABackendThatHangsDelaysTheEndOfARunAWhileAndTheRunItselfNotAtAll(t *tes
 			after(time.Minute)
 		}
 		if r.backend.writes.Load() != 1 {
-			t.Errorf("%d writes are under way at once", r.backend.writes.Load())
+			t.Errorf("%d writes are in progress at the same time", r.backend.writes.Load())
 		}
 		begun := time.Now()
 		stop()
@@ -157,7 +157,7 @@ func TestABackendThatFailsIsTriedAgainAndToldOnce(t *testing.T) {
 		r.begins("b", 1)
 		after(5*time.Minute + time.Second)
 		if len(r.told) != 1 || !strings.Contains(r.told[0], "status 500") || r.backend.writes.Load() != 5 {
-			t.Errorf("after %d writes the user was told %q", r.backend.writes.Load(), r.told)
+			t.Errorf("after %d writes the messages are %q", r.backend.writes.Load(), r.told)
 		}
 		r.backend.fail(nil)
 		after(time.Minute)
@@ -199,7 +199,7 @@ func TestARunThatDiesAtAnyMomentOfASnapshotIsGoneOnWith(t *testing.T) {
 				stop()
 				r.backend.fail(nil)
 				if message := r.pull(); message != "" { // the next command
-					t.Errorf("the next command says %q", message)
+					t.Errorf("the message of the next command is %q", message)
 				}
 				r.push()
 				if seen := r.others(); holds(seen) != 2 || seen.Serial != 2 {
@@ -219,7 +219,7 @@ func TestAnotherProgramsChangeOfWhatADeadRunHasLeftIsAConflict(t *testing.T) {
 		stop()
 		r.write(r.others(), 3)
 		if _, err := r.sync.Pull(t.Context(), ws, ""); err == nil || !strings.Contains(err.Error(), "two places") {
-			t.Errorf("the next command says %v", err)
+			t.Errorf("the error of the next command is %v", err)
 		}
 	})
 }

@@ -125,7 +125,7 @@ func TestWhatHasNotChangedIsNotWritten(t *testing.T) {
 	w.pull()
 	w.push()
 	if w.others() != nil {
-		t.Error("a state that never was is there")
+		t.Error("a state without changes was written to the backend")
 	}
 	w.commit("a", 1)
 	w.push()
@@ -222,7 +222,7 @@ func TestAnOlderStateThatIsPutBackIsWrittenAlthoughItsSerialIsThatOfTheSnapshot(
 		t.Errorf("the snapshot has %v", w.others())
 	}
 	if message := w.pull(); message != "" || !w.load().SameContent(older) {
-		t.Errorf("pulling said %q", message)
+		t.Errorf("the message of the pull is %q", message)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestAStateThatWentOnInTwoPlacesIsNotDecidedSilently(t *testing.T) {
 	is(t, w.others().SameContent(w.load()), true)
 }
 
-// The remedy that the diagnostic names, state push -force, failed with the same diagnostic.
+// The diagnostic advises "state push -force", which failed with the same diagnostic.
 func TestAStateThatWentOnInTwoPlacesIsKeptTwiceForWhoReplacesItInAnyCase(t *testing.T) {
 	w := newWorld(t)
 	w.commit("a", 1)
@@ -260,7 +260,7 @@ func TestAStateThatWentOnInTwoPlacesIsKeptTwiceForWhoReplacesItInAnyCase(t *test
 	says, err := w.sync.Pull(t.Context(), ws, "")
 	ok(t, err)
 	if !strings.Contains(says, "the serial 2, that of the snapshot with the serial 3") {
-		t.Errorf("it says %q", says)
+		t.Errorf("the message is %q", says)
 	}
 	ours, err := w.store.LoadVersion(t.Context(), ws, 2)
 	ok(t, err)
@@ -282,12 +282,12 @@ func TestASnapshotThatCannotBeReadIsLeftAlone(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	if len(w.load().Addrs()) != 1 {
-		t.Error("the state is gone")
+		t.Error("the state was lost")
 	}
 }
 
-// A disk that was full for a moment left terraform.tfstate with 0 bytes. The file was read as "there is none", which
-// counts as the user's decision to remove it: the next apply created all objects again, although the store had them.
+// A disk that was full for a moment left terraform.tfstate with 0 bytes. The empty file counted as a file that the user
+// had removed on purpose, so the next apply created all objects again, although the store had them.
 func TestASnapshotThatWasEmptiedIsDamageAndNoRemoval(t *testing.T) {
 	w := newWorld(t)
 	dir := t.TempDir()

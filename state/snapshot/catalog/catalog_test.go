@@ -82,7 +82,7 @@ func TestABackendIsAddedByTheRecipe(t *testing.T) {
 	}
 	if _, diags := place(nil).Open(t.Context(), "toys", cty.EmptyObjectVal); !diags.HasErrors() ||
 		!strings.Contains(diags.Err().Error(), "toy") {
-		t.Errorf("the list of backends does not have it: %v", diags.Err())
+		t.Errorf("the list of backends does not have the new backend: %v", diags.Err())
 	}
 }
 

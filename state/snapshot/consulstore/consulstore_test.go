@@ -127,7 +127,7 @@ func TestWhatIsStoredIsWhatOpenTofuStores(t *testing.T) {
 	got, err := plain.Read(ctx, "w1")
 	ok(t, err)
 	if !bytes.Equal(got, other) {
-		t.Error("chunks of a packed state are read as something else")
+		t.Error("the chunks of a compressed state are decoded wrongly")
 	}
 	is(t, agent.Get("tf/state-env:w1/tfstate." + hash(other) + "/0").Value[0], 0x1f)
 	ok(t, packed.Write(ctx, "w1", []byte("{}")))
@@ -173,7 +173,7 @@ func TestTheSameStateWrittenAgainKeepsItsChunks(t *testing.T) {
 		got, err := b.Read(t.Context(), "default")
 		ok(t, err)
 		if !bytes.Equal(got, state) {
-			t.Fatal("another state is read")
+			t.Fatal("another state was read")
 		}
 	}
 }
@@ -292,15 +292,15 @@ func TestALostLockIsToldAndWritesNothing(t *testing.T) {
 				for _, state := range [][]byte{[]byte("{}"), noise(600_000)} {
 					if err := b.Write(t.Context(), "default", state); err == nil ||
 						!strings.Contains(err.Error(), "was lost") {
-						t.Errorf("it writes before it is told: %v", err)
+						t.Errorf("a write under a lost lock, before the loss was reported: %v", err)
 					}
 				}
 				if got := agent.Get("tf/state"); got.Key != "" {
-					t.Errorf("there is a state: %s", got.Value)
+					t.Errorf("the state was written: %s", got.Value)
 				}
 				<-lock.Lost
 				if took := time.Since(begun); took > sessionTTL/2 {
-					t.Errorf("it was told after %s", took)
+					t.Errorf("the loss of the lock was reported after %s", took)
 				}
 				again, err := other.Lock(t.Context(), "default", snapshottest.Info("2", "OperationTypeApply"))
 				ok(t, err)
@@ -356,7 +356,7 @@ func TestWhatADeadHolderLeavesCanBeRemovedAndIsNotTakenForTheHolder(t *testing.T
 	ok(t, b.Unlock(t.Context(), "default", dead.ID))
 	is(t, agent.Keys(), []string{})
 	if err := b.Unlock(t.Context(), "default", dead.ID); !errors.Is(err, snapshot.ErrNotLocked) {
-		t.Errorf("a second time: %v", err)
+		t.Errorf("releasing the lock a second time: %v", err)
 	}
 	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
 	ok(t, err)
@@ -364,7 +364,7 @@ func TestWhatADeadHolderLeavesCanBeRemovedAndIsNotTakenForTheHolder(t *testing.T
 	var held *journal.Held
 	if _, err := b.Lock(t.Context(), "default", snapshottest.Info("2", "x")); !errors.As(err, &held) ||
 		held.Holder.ID != lock.ID {
-		t.Errorf("the holder is said to be %v, want %s", err, lock.ID)
+		t.Errorf("the error names the holder %v, want %s", err, lock.ID)
 	}
 	if err := b.Unlock(t.Context(), "default", dead.ID); !errors.Is(err, snapshot.ErrNotLocked) {
 		t.Errorf("the dead holder's ID releases the lock of another one: %v", err)
@@ -376,7 +376,7 @@ func TestAKeyThatIsNoLockIsLeftAlone(t *testing.T) {
 	agent, s := consul.Serve(t)
 	agent.Put("tf/state/.lock", []byte("mine"))
 	if _, err := opened(t, s.URL, nil).Lock(t.Context(), "default", snapshottest.Info("1", "x")); err == nil {
-		t.Error("the key is taken for a lock")
+		t.Error("the key is treated as a lock")
 	}
 	is(t, string(agent.Get("tf/state/.lock").Value), "mine")
 	is(t, agent.Sessions(), 0)
@@ -409,7 +409,7 @@ func TestStoppingIsHeardWhileALockIsWaitedFor(t *testing.T) {
 			t.Error("locked")
 		}
 		if took := time.Since(begun); took > cleanupTime {
-			t.Errorf("it took %s", took)
+			t.Errorf("the lock request took %s", took)
 		}
 		synctest.Wait()
 	})
@@ -435,7 +435,7 @@ func TestABusyAgentIsAskedAgainAndARefusalShowsNoToken(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 		if took := time.Since(begun); took > 10*time.Second {
-			t.Errorf("it was asked again for %s", took)
+			t.Errorf("the request was repeated for %s", took)
 		}
 	})
 	if got := (&client{token: "s3cr3t"}).shown([]byte("no\ntoken s3cr3t")); got != "no token (the token)" {

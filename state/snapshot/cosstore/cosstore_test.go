@@ -115,7 +115,7 @@ func TestALockThatWasStolenIsNoticed(t *testing.T) {
 	s.Put("terraform.tfstate.tflock", []byte("{}"), sum("{}"))
 	<-lock.Lost
 	if err := b.Unlock(t.Context(), "default", lock.ID); !errors.Is(err, snapshot.ErrNotLocked) {
-		t.Errorf("releasing what is lost: %v", err)
+		t.Errorf("releasing a lost lock: %v", err)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestWhoMeetsATagLearnsThatSomebodyTakesTheLock(t *testing.T) {
 	is(t, len(s.Tags()), 1) // it is not ours to delete
 	// No command of Millipede could delete it, so users had to use the cloud's own tools.
 	if err := b.Unlock(t.Context(), "default", "another"); !errors.Is(err, snapshot.ErrNotLocked) {
-		t.Errorf("another ID: %v", err)
+		t.Errorf("releasing the lock with another ID: %v", err)
 	}
 	ok(t, b.Unlock(t.Context(), "default", held.Holder.ID))
 	is(t, len(s.Tags()), 0)
@@ -168,7 +168,7 @@ func TestABusyServiceIsAskedAgainAndABrokenOneIsAnError(t *testing.T) {
 	none := opened(t, place(s, nil), values{"bucket": cty.StringVal("nowhere-1")})
 	if _, err := none.Read(t.Context(), "default"); err == nil || !strings.Contains(err.Error(),
 		`the bucket "nowhere-1"`) {
-		t.Errorf("a bucket that is missing: %v", err)
+		t.Errorf("a bucket that does not exist: %v", err)
 	}
 	wrong := opened(t, place(s, nil), values{"secret_key": cty.StringVal("wrong-and-secret")})
 	_, err := wrong.Read(t.Context(), "default")
@@ -178,7 +178,7 @@ func TestABusyServiceIsAskedAgainAndABrokenOneIsAnError(t *testing.T) {
 	}
 	_, err = wrong.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
 	if err == nil || !strings.Contains(err.Error(), "AuthFailure") {
-		t.Errorf("a wrong secret of the tags: %v", err)
+		t.Errorf("a wrong secret for tags: %v", err)
 	}
 }
 

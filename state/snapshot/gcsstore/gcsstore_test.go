@@ -158,10 +158,10 @@ func TestALockAndItsReleaseSurviveALostAnswer(t *testing.T) {
 	s.LoseAnswer()
 	ok(t, b.Unlock(t.Context(), "default", lock.ID))
 	if _, there := s.Object("states", "p/q/default.tflock"); there {
-		t.Error("the lock is still there")
+		t.Error("the lock still exists")
 	}
 	if err := b.Unlock(t.Context(), "default", "a650e987"); !errors.Is(err, snapshot.ErrNotLocked) {
-		t.Errorf("an ID that is no generation: %v", err)
+		t.Errorf("an ID that is not a generation: %v", err)
 	}
 }
 
@@ -211,7 +211,7 @@ func TestABusyServiceIsAskedAgainAndACancelledCallEnds(t *testing.T) {
 	ok(t, b.Write(t.Context(), "default", []byte("{}")))
 	s.Fail(403)
 	if err := b.Write(t.Context(), "default", []byte("{}")); err == nil {
-		t.Error("a refusal is no error")
+		t.Error("a refused request returns no error")
 	}
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -298,7 +298,7 @@ func TestWrongConfigurationsAreDiagnostics(t *testing.T) {
 	b := opened(t, s, "bucket", "nowhere")
 	if _, err := b.Read(t.Context(), "default"); err == nil ||
 		!strings.Contains(err.Error(), `the bucket "nowhere": it does not exist`) {
-		t.Errorf("a bucket that is missing: %v", err)
+		t.Errorf("a bucket that does not exist: %v", err)
 	}
 	b = opened(t, s, "access_token", "hunter2")
 	if _, err := b.Read(t.Context(), "default"); err == nil || !strings.Contains(err.Error(), "Invalid Credentials") {
@@ -320,7 +320,7 @@ func is(t *testing.T, got, want any) {
 	}
 }
 
-// Nobody noticed a lock that an operator had broken: its former holder overwrote the changes of the next one.
+// The holder of a lock that an operator had broken did not notice that, and overwrote the changes of the next holder.
 func TestALockThatWasStolenIsNoticed(t *testing.T) {
 	for claim, steal := range map[string]func(*google.Server){
 		"taken":  func(s *google.Server) { s.Put("states", "p/q/default.tflock", []byte("{}")) },

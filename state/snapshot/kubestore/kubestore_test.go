@@ -109,7 +109,7 @@ func TestTheObjectsAreThoseOfOpenTofu(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Get("leases/lock-tfstate-w1-state") != nil || s.Get("secrets/tfstate-w1-state") != nil {
-		t.Error("something is left of a deleted workspace")
+		t.Error("objects of a deleted workspace are left")
 	}
 }
 
@@ -156,7 +156,7 @@ func TestWhatTerraformHasSplitIsReadAndJoined(t *testing.T) {
 	}
 	for n := range 20 {
 		if s.Get(fmt.Sprintf("secrets/tfstate-default-state-part-%d", n)) != nil {
-			t.Errorf("part %d is left", n)
+			t.Errorf("part %d was not deleted", n)
 		}
 	}
 	if got, err := b.Read(t.Context(), "default"); err != nil || string(got) != `{"small":1}` {
@@ -334,7 +334,7 @@ func TestCredentialsAreFoundInEachPlace(t *testing.T) {
 	}
 }
 
-// A user of a kubeconfig that acts as another one was refused.
+// A kubeconfig whose user impersonates another one was refused.
 func TestAUserOfAKubeconfigMayActAsAnother(t *testing.T) {
 	s := kubernetes.New(t)
 	dir := t.TempDir()
@@ -398,7 +398,8 @@ func TestWrongArgumentsAreDiagnostics(t *testing.T) {
 	}
 }
 
-// Nobody noticed a lease that an operator had released: its former holder overwrote the changes of the next one.
+// The holder of a lease that an operator had released did not notice that, and overwrote the changes of the next
+// holder.
 func TestALeaseThatWasStolenIsNoticed(t *testing.T) {
 	s := kubernetes.New(t)
 	p := place(nil)

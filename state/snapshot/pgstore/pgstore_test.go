@@ -67,13 +67,13 @@ func TestTheBackendOverARealServer(t *testing.T) {
 		_, err := other.Lock(ctx, "w", journal.LockInfo{ID: "2", Who: "other@there"})
 		var held *journal.Held
 		if !errors.As(err, &held) {
-			t.Fatalf("a second lock: %v", err)
+			t.Fatalf("acquiring the lock twice: %v", err)
 		}
 		// The refused command showed its own information as that of the holder, as OpenTofu does.
 		h := held.Holder
 		pid, err := strconv.Atoi(h.ID)
 		if err != nil || pid < 2 || !strings.HasPrefix(h.Who, "postgres") || h.Created.IsZero() {
-			t.Errorf("the holder is said to be %+v", h)
+			t.Errorf("the error names the holder %+v", h)
 		}
 		err = other.Unlock(ctx, "w", "1")
 		if !errors.Is(err, snapshot.ErrNotLocked) || !strings.Contains(err.Error(), "pg_terminate_backend(") {
@@ -86,9 +86,9 @@ func TestTheBackendOverARealServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		lock := acquire(t, other, "w")
-		// Until the end of the lock was noticed, up to ten seconds later, writes used other sessions.
+		// After the session of a lock had ended, writes used other sessions until that was noticed, up to ten seconds later.
 		if err := b.Write(ctx, "w", []byte("{}")); err == nil || !strings.Contains(err.Error(), "the lock with it") {
-			t.Errorf("written under a lock that has ended: %v", err)
+			t.Errorf("writing under a lock that has ended: %v", err)
 		}
 		if err := other.Unlock(ctx, "w", lock.ID); err != nil {
 			t.Error(err)
@@ -136,7 +136,7 @@ func TestTheBackendOverARealServer(t *testing.T) {
 		b := opened(t, s.URL(), nil)
 		s.Stop()
 		if err := b.Write(t.Context(), "default", []byte("{}")); err == nil {
-			t.Error("written to a server that is not there")
+			t.Error("writing to a server that does not run has succeeded")
 		}
 		s.Run()
 		if err := b.Write(t.Context(), "default", []byte("{}")); err != nil {

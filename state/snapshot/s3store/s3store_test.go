@@ -97,7 +97,7 @@ func TestWhatIsStoredIsWhatOpenTofuStores(t *testing.T) {
 	ok(t, b.Unlock(ctx, "w1", lock.ID))
 	ok(t, b.Delete(ctx, "w1"))
 	if row := s.Row("states/env:/w1/p/q/terraform.tfstate-md5"); row != nil {
-		t.Errorf("the digest of a deleted workspace stays: %v", row)
+		t.Errorf("the digest of a deleted workspace was not deleted: %v", row)
 	}
 	if !strings.Contains(strings.Join(s.Requests(), "\n"), "PUT /states/env%3A/w1/p/q/terraform.tfstate") {
 		t.Errorf("the requests are %q", s.Requests())
@@ -117,7 +117,7 @@ func TestALockThatOneOfTheTwoRefusesIsNotHeld(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	if _, there := s.Object("states", "p/q/terraform.tfstate.tflock"); there {
-		t.Error("the lock file stays although the lock was refused")
+		t.Error("the lock file was not deleted although the lock was refused")
 	}
 }
 
@@ -157,7 +157,7 @@ func TestABusyServiceIsAskedAgainAndABrokenOneIsAnError(t *testing.T) {
 	ok(t, b.Write(t.Context(), "default", []byte("{}")))
 	s.Fail(500, 500)
 	if err := b.Write(t.Context(), "default", []byte("{}")); err == nil {
-		t.Error("two failures of two attempts are no error")
+		t.Error("two failed attempts out of two return no error")
 	}
 }
 
@@ -225,7 +225,7 @@ func TestWrongConfigurationsAreDiagnostics(t *testing.T) {
 	b := opened(t, s, map[string]cty.Value{"bucket": text("nowhere")})
 	if _, err := b.Read(t.Context(), "default"); err == nil ||
 		!strings.Contains(err.Error(), `the bucket "nowhere" does not exist`) {
-		t.Errorf("a bucket that is missing: %v", err)
+		t.Errorf("a bucket that does not exist: %v", err)
 	}
 }
 
@@ -251,7 +251,7 @@ func is(t *testing.T, got, want any) {
 	}
 }
 
-// Nobody noticed a lock that an operator had broken: its former holder overwrote the changes of the next one.
+// The holder of a lock that an operator had broken did not notice that, and overwrote the changes of the next holder.
 func TestALockThatWasStolenIsNoticed(t *testing.T) {
 	for claim, steal := range map[string]func(*amazon.Server, []byte){
 		"the file": func(s *amazon.Server, theirs []byte) { s.Put("states", "p/q/terraform.tfstate.tflock", theirs) },
