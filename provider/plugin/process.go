@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -73,8 +74,17 @@ func start(ctx context.Context, p Package, executable, sockets string, o Options
 
 func startIn(ctx context.Context, p Package, executable, sockets string, o Options, schemas *rpc.SchemaCache) (
 	*started, error) {
+	env := environment(o, p)
+	var secured *tls.Config
+	if !o.DisableTLS {
+		own, err := ownCertificate()
+		if err != nil {
+			return nil, err
+		}
+		secured, env = own.client(), append(env, certificateVariable+own.text)
+	}
 	s := &started{lastSaid: &tail{}}
-	s.runner = newRunner(executable, p.WorkDir, environment(o, p))
+	s.runner = newRunner(executable, p.WorkDir, env)
 	// Go plugins send the output that they write to os.Stdout and os.Stderr while serving over the connection.
 	logged := o.Log.StandardWriter(&hclog.StandardLoggerOptions{InferLevels: true})
 	versions := map[int]goplugin.PluginSet{}
@@ -85,7 +95,7 @@ func startIn(ctx context.Context, p Package, executable, sockets string, o Optio
 		HandshakeConfig:  handshake,
 		VersionedPlugins: versions,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		AutoMTLS:         !o.DisableTLS,
+		TLSConfig:        secured,
 		StartTimeout:     o.StartTimeout,
 		Logger:           o.Log,
 		Stderr:           s.lastSaid.writer(),

@@ -3,6 +3,7 @@ package plugin
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -76,6 +77,10 @@ func TestPluginsOfBothVersionsAreStartedAndEnded(t *testing.T) {
 					t.Errorf("schemas %+v, %v", s, diags)
 				}
 				process := l.member.process.(*started)
+				answer := stranger(t, process)
+				if refused := strings.Contains(answer.Error(), "certificate required"); refused == plain {
+					t.Errorf("to a client without a certificate it answers: %v", answer)
+				}
 				h.Close()
 				if process.alive() || runs(process.runner.cmd.Process.Pid) {
 					t.Error("the process outlived its host")
@@ -83,6 +88,25 @@ func TestPluginsOfBothVersionsAreStartedAndEnded(t *testing.T) {
 			})
 		}
 	}
+}
+
+// stranger connects to a plugin over TLS, without a certificate, and returns the error with which that ends.
+func stranger(t *testing.T, s *started) error {
+	t.Helper()
+	at := s.client.ReattachConfig().Addr
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), at.Network(), at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // the plugin has closed it
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).Read(make([]byte, 1)) //nolint:gosec // as strangers do
+	if err == nil {
+		t.Fatal("it has answered")
+	}
+	return err
 }
 
 func TestFailedStartNamesProviderAndLastWords(t *testing.T) {
