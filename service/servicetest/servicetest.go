@@ -308,7 +308,10 @@ func (h *Harness) NewConfiguration(w *service.WorkspaceView, speculative bool) s
 // NewRun queues a run; change sets its options.
 func (h *Harness) NewRun(w *service.WorkspaceView, change func(*record.Run)) *record.Run {
 	h.t.Helper()
-	r := record.Run{Refresh: true, Source: service.SourceAPI, Message: fmt.Sprint(len(h.Engine.Planned))}
+	h.Engine.Mu.Lock()
+	planned := len(h.Engine.Planned)
+	h.Engine.Mu.Unlock()
+	r := record.Run{Refresh: true, Source: service.SourceAPI, Message: fmt.Sprint(planned)}
 	if change != nil {
 		change(&r)
 	}
