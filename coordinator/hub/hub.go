@@ -38,7 +38,6 @@ type Hub struct {
 	results  results
 	probes   probes
 	orphans  orphans
-	purging  chan struct{} // holds a token while a run is purged
 	drained  *drained
 }
 
@@ -51,7 +50,7 @@ func New(t wire.Transport, coordinator string) *Hub {
 
 func within(room *wire.Room, d *drained, t wire.Transport, coordinator string) *Hub {
 	h := &Hub{DirectTasks: t, Claims: t, Blobs: t, Keys: t, Room: room, transport: t, coordinator: coordinator,
-		purging: make(chan struct{}, 1), drained: d}
+		drained: d}
 	h.workers.source = func(ctx context.Context, fn func(wire.Heartbeat)) error {
 		return t.WatchWorkers(ctx, func(beat wire.Heartbeat) { fn(d.seen(beat)) })
 	}
@@ -149,16 +148,9 @@ func (h *Hub) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) er
 	return h.transport.PublishTask(ctx, ref, data)
 }
 
-// PurgeRun removes everything of a finished run. See wire.Queue. One run is purged at a time, because each purge looks
-// through the registers of all runs that were purged before.
+// PurgeRun removes everything of a finished run. See wire.Queue.
 func (h *Hub) PurgeRun(ctx context.Context, run string) error {
 	h.results.forget(run)
-	select {
-	case h.purging <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-h.purging }()
 	return h.transport.PurgeRun(ctx, run)
 }
 
