@@ -77,7 +77,7 @@ func (g *guarded) connect(user string) *jet.Conn {
 	g.Helper()
 	c, err := jet.Connect(g.Context(), jet.Options{
 		URL: g.url, Name: user, User: user, Password: user, Provision: user == "coordinator",
-		Timeout: 500 * time.Millisecond,
+		Timeout: 2 * time.Second, // with 500 ms, opening a stream failed on a busy machine
 		Log:     func(line string) { g.Log(user, line) },
 	})
 	g.no(err)
