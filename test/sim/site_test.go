@@ -95,9 +95,14 @@ func (s *site) command(steal string) {
 		said := c.run(ctx, steal)
 		s.w.mu.Lock()
 		defer s.w.mu.Unlock()
+		s.mustNotFailForForgeries(said)
+		if strings.HasSuffix(said, errDead.Error()) {
+			// Which goroutine of the command noticed the death first decides its message, and the simulation does not
+			// control their order.
+			said = errDead.Error()
+		}
 		s.w.note("%s: %s", p.name, said)
 		s.said = append(s.said, p.name+": "+said)
-		s.mustNotFailForForgeries(said)
 		if s.current == p {
 			s.current = nil
 		}
