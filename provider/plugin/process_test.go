@@ -98,7 +98,7 @@ func stranger(t *testing.T, s *started) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close() //nolint:errcheck // the plugin has closed it
+	defer conn.Close() // the plugin has closed it
 	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
