@@ -11,7 +11,7 @@ import (
 // keyMemory is how long the key of a run is kept after its last use. After that it is opened again when it is needed.
 // keySweep is how often unused keys are looked for.
 const (
-	keyMemory = 5 * time.Minute
+	keyMemory = 2 * time.Minute
 	keySweep  = time.Minute
 )
 

@@ -27,12 +27,12 @@ func TestAWorkerForgetsTheKeysOfRunsThatAreOver(t *testing.T) {
 	}
 	open("over")
 	open("long")
-	now = now.Add(keyMemory - time.Minute)
+	now = now.Add(keyMemory * 4 / 5)
 	open("long")
 	if len(l.forgotten) > 0 {
 		t.Errorf("the keys %v were discarded too early", l.forgotten)
 	}
-	now = now.Add(2 * time.Minute)
+	now = now.Add(keyMemory / 2)
 	open("next")
 	if !slices.Equal(l.forgotten, []string{"over"}) {
 		t.Errorf("the discarded keys are %v", l.forgotten)

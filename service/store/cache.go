@@ -10,7 +10,7 @@ import (
 
 // The limits of the cache in bytes of encrypted records: all records together, and one record.
 const (
-	cacheSize       = 8 << 20
+	cacheSize       = 4 << 20
 	cacheRecordSize = 64 << 10
 )
 

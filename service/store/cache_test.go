@@ -100,7 +100,7 @@ func TestARecordThatIsLookedAtIsThatOfTheTransaction(t *testing.T) {
 
 func TestWhatIsKeptOfRecordsIsBounded(t *testing.T) {
 	s := open(t)
-	const n, size = 300, 60_000 // over twice of what is kept
+	const n, size = 150, 60_000 // over twice of what is kept
 	for i := range n {
 		send(t, s, fmt.Sprint(i), size)
 	}
@@ -117,7 +117,7 @@ func TestWhatIsKeptOfRecordsIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if kept := s.CachedBytes(); kept > 8<<20 || kept < 4<<20 {
+	if kept := s.CachedBytes(); kept > 4<<20 || kept < 2<<20 {
 		t.Errorf("the cache has %d bytes", kept)
 	}
 }
