@@ -224,6 +224,9 @@ type ApplyTask struct {
 	IgnoreAll       bool     `msgpack:"ia,omitempty"`
 	// Sensitive is as in PlanTask.
 	Sensitive [][]byte `msgpack:"se,omitempty"`
+	// Settled says that the provider made the plan from this configuration, with nothing unknown in it: asked for its
+	// plan again, it would be asked the same question.
+	Settled bool `msgpack:"ok,omitempty"`
 	// Stored is used instead of Prior where the plan did not go through the provider (a deposed object).
 	Stored *StoredObject `msgpack:"st,omitempty"`
 }

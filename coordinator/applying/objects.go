@@ -59,6 +59,10 @@ func (a *Applier) apply(v int, c *plan.Change) program.Step {
 	if task.IgnorePaths, err = values.EncodePaths(values.IgnorePaths(ev.Resource.Code.Config)); err != nil {
 		return instance.Broken("encoding ignore_changes of "+c.Addr.String(), err)
 	}
+	if c.Inputs != (plan.Inputs{}) {
+		task.Settled = c.Inputs == ev.Inputs(&wire.PlanTask{Type: task.Type, Config: task.Config, Meta: task.Meta,
+			IgnorePaths: task.IgnorePaths, IgnoreAll: task.IgnoreAll})
+	}
 	a.work[v].then = func(res *wire.Result) program.Step {
 		step := a.applied(v, c, r, ev, res)
 		step.Diags = diags.Append(step.Diags) // warnings about deprecated values

@@ -52,6 +52,8 @@ type Instance struct {
 	Sensitive    []cty.Path
 	// Checks are the outcomes of the preconditions.
 	Checks []Outcome
+
+	ephemeral bool // the configuration of the provider has ephemeral values
 }
 
 // Options configure the evaluation of a block.
@@ -121,6 +123,7 @@ func (e Evaluator) served(in *Instance) diag.List {
 	if in.Wire = wp; diags.HasErrors() {
 		return diags
 	}
+	in.ephemeral = cfg.Ephemeral
 	var more diag.List
 	in.Meta, more = e.Store.Code.Meta(in.Addr.Config(), in.Provider.Provider)
 	if diags = diags.Append(more); diags.HasErrors() {

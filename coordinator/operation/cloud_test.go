@@ -34,6 +34,9 @@ type cloud struct {
 	// changed.
 	onApply func(what string) error
 
+	// warns makes the validation of a note that is "strange" warn.
+	warns bool
+
 	// onRead is called, if it is not nil, before an object is read. If it returns an error, the read fails.
 	onRead func(name string) error
 
@@ -179,6 +182,8 @@ func (c *cloud) ValidateResourceConfig(_ context.Context, _ string, v cty.Value)
 	}
 	if note := v.GetAttr("note"); note.IsKnown() && !note.IsNull() && note.AsString() == "invalid" {
 		return diag.Errors("Invalid note", "The provider does not take it.", nil)
+	} else if c.warns && note.IsKnown() && !note.IsNull() && note.AsString() == "strange" {
+		return diag.List{diag.New(diag.Warning, "Strange note", "The provider takes it.", nil)}
 	}
 	return nil
 }

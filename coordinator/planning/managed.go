@@ -15,6 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -82,7 +83,7 @@ func (p *Planner) prepareManaged(node int, o *object) program.Step {
 	}
 	if task.Refresh && !mustRead && w.prior != nil && p.usesStored(node, o) {
 		task.IfChanged = true
-		v := verdictOf(&w.Wire, w.Schema, task)
+		v := journal.Verdict(instance.Digest(&w.Wire, w.Schema, task))
 		w.verdict = &v
 		if p.Verdicts[o.addr.String()] == v {
 			if f := p.keptAsStored(o); f != nil {
@@ -93,6 +94,7 @@ func (p *Planner) prepareManaged(node int, o *object) program.Step {
 			}
 		}
 	}
+	w.task = task
 	return program.Step{
 		Diags: diags, Lane: program.Fast, Place: &w.Place,
 		Task: &wire.Task{Address: o.addr.String(), Provider: w.Wire, Plan: task},
@@ -204,6 +206,12 @@ func (p *Planner) settled(o *object, a answer, diags diag.List) program.Step {
 	}
 	c := p.changeOf(o, a)
 	c.Provider = w.Provider
+	if quiet && c.Action == a.Action && (c.Action == plan.Create || c.Action == plan.Update) {
+		// A replacement is planned from the private data of a first plan, which an apply does not have. What the
+		// provider said with its plan is to be said again by the apply.
+		c.Inputs = w.Inputs(w.task)
+	}
+	w.task = nil
 	f.change = c
 	f.seen = p.seen(o, a, c, quiet)
 	diags = diags.Append(p.allowed(o, c))

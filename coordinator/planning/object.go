@@ -18,6 +18,8 @@ type work struct {
 	prior *state.Object
 	// verdict is the digest of the inputs of the object's plan; nil if verdicts are not used.
 	verdict *journal.Verdict
+	// task is the plan that a worker is asked for; nil once it has answered, and if none is asked.
+	task *wire.PlanTask
 	// triggered is set if replace_triggered_by requires a new object.
 	triggered bool
 	// importing is set if the object is imported.

@@ -27,6 +27,8 @@ type Provider struct {
 	Value   cty.Value
 	Encoded []byte
 	Digest  string
+	// Ephemeral is set if parts of the value are ephemeral.
+	Ephemeral bool
 	// Strings are the known, insensitive top-level strings, for placement rules.
 	Strings map[string]string
 	// Block is nil if the configuration has no provider block.
@@ -79,7 +81,7 @@ func (s *Store) evalProvider(a addr.ProviderInstance) (*Provider, diag.List) {
 		if diags.HasErrors() {
 			return p, diags
 		}
-		p.Strings = topStrings(p.Value)
+		p.Strings, p.Ephemeral = topStrings(p.Value), marks.Contains(p.Value, marks.Ephemeral)
 	}
 	bare, _ := p.Value.UnmarkDeep()
 	encoded, err := coding.EncodeValue(bare, block.ImpliedType())

@@ -105,7 +105,13 @@ type Change struct {
 	Legacy bool
 	// Tainted is set if the prior object was tainted.
 	Tainted bool
+	// Inputs identifies what the provider planned the change from, apart from the prior object; zero if it was not
+	// recorded. An apply with the same inputs does not ask the provider for its plan again.
+	Inputs Inputs
 }
+
+// Inputs is a digest of inputs of a provider's plan; see instance.Instance.Inputs.
+type Inputs [16]byte
 
 // Moved reports whether the address of the object has changed.
 func (c *Change) Moved() bool { return c.Previous != c.Addr }

@@ -90,20 +90,24 @@ func (i instance) createOrUpdate(ctx context.Context, t *wire.ApplyTask, prior o
 		return Applied{}, diags
 	}
 
-	// Values that were unknown in the plan are known now, so the provider completes its plan.
-	final, more := i.planChange(ctx, prior, config, ignore, "")
-	if diags = append(diags, more...); diags.HasErrors() {
-		return Applied{}, diags
+	final := promised
+	if !t.Settled {
+		// Values that were unknown in the plan are known now, so the provider completes its plan.
+		p, more := i.planChange(ctx, prior, config, ignore, "")
+		if diags = append(diags, more...); diags.HasErrors() {
+			return Applied{}, diags
+		}
+		if diags = append(diags, i.checkFinalPlan(t.Action, promised.value, p)...); diags.HasErrors() {
+			return Applied{}, diags
+		}
+		if p.action == plan.NoOp {
+			result := i.result(prior)
+			result.Unchanged = true // with the values known now, nothing has to change
+			return Applied{Result: result}, diags
+		}
+		final = p.object
 	}
-	if diags = append(diags, i.checkFinalPlan(t.Action, promised.value, final)...); diags.HasErrors() {
-		return Applied{}, diags
-	}
-	if final.action == plan.NoOp {
-		result := i.result(prior)
-		result.Unchanged = true // with the values known now, nothing has to change
-		return Applied{Result: result}, diags
-	}
-	out, more := i.carryOut(ctx, step{action: t.Action, prior: prior, planned: final.object, config: config})
+	out, more := i.carryOut(ctx, step{action: t.Action, prior: prior, planned: final, config: config})
 	return out, append(diags, more...)
 }
 

@@ -443,3 +443,26 @@ func TestATaskOfAnotherSchemaIsADiagnostic(t *testing.T) {
 		"provider's schema | planned object",
 		"Value does not fit the provider's schema | ignore_changes")
 }
+
+// The coordinator has compared the inputs, so the worker does not ask again; see instance.Instance.Inputs.
+func TestAPlanThatIsSettledIsAppliedAsItIs(t *testing.T) {
+	for claim, task := range map[string]*wire.ApplyTask{"create": create(), "update": update()} {
+		t.Run(claim, func(t *testing.T) {
+			f := newFake()
+			task.Settled, task.PlannedPrivate = true, []byte("planned private")
+			f.apply = func(r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
+				wantValue(t, "planned", r.Planned, dec(t, task.Planned))
+				if string(r.PlannedPrivate) != "planned private" {
+					t.Errorf("the private data of the plan are %q", r.PlannedPrivate)
+				}
+				return provider.ApplyResponse{Object: lawfulApply(r.Planned)}, nil
+			}
+			got, diags := Apply(context.Background(), f.host(), task)
+			noErrors(t, diags)
+			if got.Result == nil || got.Result.Unchanged {
+				t.Errorf("the result is %+v", got.Result)
+			}
+			wantCalls(t, f, "apply")
+		})
+	}
+}

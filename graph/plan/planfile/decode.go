@@ -227,6 +227,9 @@ func (d *decoder) change(c *codedChange) *plan.Change {
 		SchemaVersion: c.SchemaVersion, IdentityVersion: c.IdentityVersion, CreateBeforeDestroy: c.CreateFirst,
 		SkipDestroy: c.SkipDestroy, GeneratedConfig: c.Generated, Legacy: c.Legacy, Tainted: c.Tainted,
 	}
+	if len(c.Inputs) == len(out.Inputs) {
+		out.Inputs = plan.Inputs(c.Inputs)
+	}
 	out.Previous = out.Addr
 	if c.Previous != "" {
 		out.Previous = d.instance(c.Previous)

@@ -150,6 +150,9 @@ func (e *encoder) change(c *plan.Change) codedChange {
 		SchemaVersion: c.SchemaVersion, IdentityVersion: c.IdentityVersion, CreateFirst: c.CreateBeforeDestroy,
 		SkipDestroy: c.SkipDestroy, Generated: c.GeneratedConfig, Legacy: c.Legacy, Tainted: c.Tainted,
 	}
+	if c.Inputs != (plan.Inputs{}) {
+		out.Inputs = c.Inputs[:]
+	}
 	if c.Previous != c.Addr {
 		out.Previous = c.Previous.String()
 	}

@@ -119,6 +119,7 @@ type codedChange struct {
 	Generated       string        `msgpack:"gc,omitempty"`
 	Legacy          bool          `msgpack:"l,omitempty"`
 	Tainted         bool          `msgpack:"t,omitempty"`
+	Inputs          []byte        `msgpack:"in,omitempty"`
 }
 
 // EncodeMsgpack implements msgpack.CustomEncoder.
@@ -167,6 +168,7 @@ func (c *codedChange) EncodeMsgpack(to *msgpack.Encoder) error {
 		f.Text("gc", c.Generated)
 		f.Bool("l", c.Legacy)
 		f.Bool("t", c.Tainted)
+		f.Bytes("in", c.Inputs)
 	})
 }
 

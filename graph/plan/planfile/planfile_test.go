@@ -68,6 +68,7 @@ func everyField(t testing.TB) *plan.Change {
 		SchemaVersion: 7, IdentityVersion: 3, CreateBeforeDestroy: true, SkipDestroy: true,
 		Importing:       &plan.Importing{ID: "given", Identity: who("imported"), Unknown: true},
 		GeneratedConfig: "resource {}\n", Legacy: true, Tainted: true,
+		Inputs: plan.Inputs{1, 2, 3},
 	}
 }
 

@@ -1,4 +1,4 @@
-package planning
+package instance
 
 import (
 	"crypto/sha256"
@@ -8,14 +8,27 @@ import (
 	"sync"
 
 	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/provider/schema"
-	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// verdictOf returns the digest of all inputs of an object's plan: the package of its provider and its
-// configuration, the type with its schema, the stored object with private data, and the configuration.
-func verdictOf(p *wire.Provider, s *schema.Schema, task *wire.PlanTask) journal.Verdict {
+// Inputs returns the digest of what the configuration contributes to the provider's plan of a change. task is the plan
+// to ask for, of which the prior object is left out. The digest is zero if a plan must not be recognised by it: if
+// parts of the configuration are unknown, if ephemeral values are among them, of which nothing may be recorded, and if
+// a test mocks the provider.
+func (in *Instance) Inputs(task *wire.PlanTask) plan.Inputs {
+	ephemeral := in.ephemeral || len(in.Schema.Block.WriteOnlyPaths(in.Bare)) > 0
+	if ephemeral || in.Wire.Mock != nil || !in.Bare.IsWhollyKnown() {
+		return plan.Inputs{}
+	}
+	return Digest(&in.Wire, in.Schema, &wire.PlanTask{Type: task.Type, Config: task.Config, Meta: task.Meta,
+		IgnorePaths: task.IgnorePaths, IgnoreAll: task.IgnoreAll})
+}
+
+// Digest returns the digest of all inputs of an object's plan: the package of its provider and its configuration, the
+// type with its schema, the stored object with private data, and the configuration.
+func Digest(p *wire.Provider, s *schema.Schema, task *wire.PlanTask) (sum [16]byte) {
 	room := digests.Get().(*digest)
 	defer digests.Put(room)
 	d := (*room)[:0]
@@ -33,8 +46,9 @@ func verdictOf(p *wire.Provider, s *schema.Schema, task *wire.PlanTask) journal.
 	d.number(s.Version)
 	d.task(task)
 	*room = d
-	sum := sha256.Sum256(d)
-	return journal.Verdict(sum[:len(journal.Verdict{})])
+	whole := sha256.Sum256(d)
+	copy(sum[:], whole[:])
+	return sum
 }
 
 // digests are buffers for the input of the hash.

@@ -1,4 +1,4 @@
-package planning
+package instance
 
 import (
 	"reflect"
@@ -18,8 +18,8 @@ func TestAVerdictIsAboutEverythingThatIsAsked(t *testing.T) {
 	}
 	p, task := whole()
 	s := &schema.Schema{}
-	none := verdictOf(p, s, task)
-	if verdictOf(p, &schema.Schema{Version: 1}, task) == none {
+	none := Digest(p, s, task)
+	if Digest(p, &schema.Schema{Version: 1}, task) == none {
 		t.Error("the digest of a verdict does not depend on the version of the schema")
 	}
 	seen := map[any]string{none: "nothing"}
@@ -59,11 +59,11 @@ func TestAVerdictIsAboutEverythingThatIsAsked(t *testing.T) {
 	}
 	each("Provider", func() (reflect.Value, func() any) {
 		p, task := whole()
-		return reflect.ValueOf(p).Elem(), func() any { return verdictOf(p, s, task) }
+		return reflect.ValueOf(p).Elem(), func() any { return Digest(p, s, task) }
 	})
 	each("PlanTask", func() (reflect.Value, func() any) {
 		p, task := whole()
-		return reflect.ValueOf(task).Elem(), func() any { return verdictOf(p, s, task) }
+		return reflect.ValueOf(task).Elem(), func() any { return Digest(p, s, task) }
 	})
 }
 
@@ -92,8 +92,8 @@ func fill(t *testing.T, f reflect.Value) {
 
 func TestPartsOfAVerdictDoNotRunIntoEachOther(t *testing.T) {
 	p, s := &wire.Provider{}, &schema.Schema{}
-	a := verdictOf(p, s, &wire.PlanTask{Config: []byte("ab"), Meta: []byte("c")})
-	b := verdictOf(p, s, &wire.PlanTask{Config: []byte("a"), Meta: []byte("bc")})
+	a := Digest(p, s, &wire.PlanTask{Config: []byte("ab"), Meta: []byte("c")})
+	b := Digest(p, s, &wire.PlanTask{Config: []byte("a"), Meta: []byte("bc")})
 	if a == b {
 		t.Error("different tasks have the same verdict")
 	}
