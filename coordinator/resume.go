@@ -80,7 +80,8 @@ func (r *Runner) close(ctx context.Context, out *loop.Outcome) error {
 	if r.Store == nil {
 		return nil
 	}
-	tx := journal.Commit{Workspace: r.Workspace, Fence: r.LockID, EndVersion: true, Run: r.RunID}
+	tx := journal.Commit{Workspace: r.Workspace, Fence: r.LockID, EndVersion: true, Run: r.RunID,
+		End: &journal.Ending{Status: out.Status, At: r.Now()}}
 	if f, ok := r.Program.(program.Framed); ok {
 		tx.Changes = f.End()
 	}
@@ -89,10 +90,6 @@ func (r *Runner) close(ctx context.Context, out *loop.Outcome) error {
 	}
 	failpoint.Hit(failpoint.EndUnsaved)
 	if err := r.Store.Commit(ctx, tx); err != nil {
-		return fmt.Errorf("recording the end of the run: %w", err)
-	}
-	failpoint.Hit(failpoint.EndSaved)
-	if err := r.Store.EndRun(ctx, r.LockID, r.RunID, out.Status, r.Now()); err != nil {
 		return fmt.Errorf("recording the end of the run: %w", err)
 	}
 	failpoint.Hit(failpoint.RunEnded)

@@ -31,7 +31,6 @@ const (
 	PlanUnsaved Point = "plan-unsaved"
 	PlanSaved   Point = "plan-saved"
 	EndUnsaved  Point = "end-unsaved"
-	EndSaved    Point = "end-saved"
 	RunEnded    Point = "run-ended"
 	RunPurged   Point = "run-purged"
 	// SnapshotCopied to SnapshotWritten are the steps in which the snapshot is written in its place.
@@ -59,9 +58,8 @@ const (
 // come only when it is rewritten.
 var (
 	Coordinator = []Point{PlanUnsaved, PlanSaved, WantUnsaved, WantSaved, IntentUnsaved, IntentSaved,
-		PermitsConfirmed, TaskSent,
-		ResultFetched, OutcomeUnsaved, OutcomeSaved, ResultAcked, PermitReleased, EndUnsaved, EndSaved,
-		RunEnded, RunPurged,
+		PermitsConfirmed, TaskSent, ResultFetched, OutcomeUnsaved, OutcomeSaved, ResultAcked, PermitReleased,
+		EndUnsaved, RunEnded, RunPurged,
 		SnapshotCopied, SnapshotCut, SnapshotWritten}
 	Worker = []Point{TaskFetched, ClaimNoted, Claimed, StartNoted, TaskAcked, Operated, EndNoted, ResultSent, Forgotten}
 )

@@ -16,7 +16,7 @@ type Stores struct{}
 // Open implements estate.Stores.
 func (Stores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (
 	estate.Store, error) {
-	options := bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile}
+	options := bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile, Workspace: o.Workspace}
 	if o.Target != nil {
 		options.Wrapper = o.Target
 	}

@@ -70,7 +70,7 @@ func (s *sealedStores) Open(path string, info journal.LockInfo, timeout time.Dur
 	}
 	defer s.gate.RUnlock()
 	opened, err := bolt.OpenOptions(path, info, timeout, bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile,
-		Wrapper: keyWrapper{s.key}})
+		Wrapper: keyWrapper{s.key}, SealNew: true, Workspace: o.Workspace})
 	if err != nil {
 		return nil, err // not a nil store in an interface
 	}

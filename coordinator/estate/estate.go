@@ -160,6 +160,8 @@ type StoreOptions struct {
 	Target *encryption.Target
 	// Volatile: the store ends with the process, so nothing needs to be durable.
 	Volatile bool
+	// Workspace is a workspace that a new store has; empty for only the default one.
+	Workspace string
 }
 
 // Store is an opened store.

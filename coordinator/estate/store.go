@@ -92,7 +92,9 @@ func (e *Estate) openOwn(home layout.Home, info journal.LockInfo, timeout time.D
 	if err := e.layOut(d, info, timeout); err != nil {
 		return nil, err
 	}
-	store, err := e.Stores.Open(home.Store(), info, timeout, e.storeOptions())
+	options := e.storeOptions()
+	options.Workspace = e.Workspace()
+	store, err := e.Stores.Open(home.Store(), info, timeout, options)
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ var (
 type Options struct {
 	// Now returns the time; default time.Now.
 	Now func() time.Time
-	// NewID returns a new ID for a lineage or a session; default random UUIDs.
+	// NewID returns a new ID for a lineage; default random UUIDs.
 	NewID func() string
 	// EngineVersion is recorded with each version of a state.
 	EngineVersion string
@@ -61,18 +61,23 @@ type Options struct {
 	NoSync bool
 	// Wrapper encrypts the store's key; nil for an unencrypted store.
 	Wrapper Wrapper
+	// SealNew seals a new file when it is created. Otherwise the first read or write does, because a Wrapper may have to
+	// ask others for that.
+	SealNew bool
+	// Workspace is a workspace that a new file has in addition to the default one; empty for none.
+	Workspace string
 }
 
 // Store is a journal.Store over one file. Safe for concurrent use.
 type Store struct {
 	path    string
 	opts    Options
-	session string // distinguishes this opening of the file from earlier ones
-	created bool   // this opening has created the file
+	created bool // this opening has created the file
 
 	queue queue
 	names names // used only by the writer
 
+	held     heldLocks    // of whole workspaces
 	requests locks.Tables // for locks of objects, by workspace; a copy of those in the file
 	asking   sync.Mutex   // held while requests are changed, in the file and in the table of this process
 
@@ -120,7 +125,7 @@ func OpenOptions(path string, info journal.LockInfo, timeout time.Duration, o Op
 	if err := os.Remove(path + newSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, db.Close())
 	}
-	s := &Store{db: db, path: path, opts: o, session: o.NewID()}
+	s := &Store{db: db, path: path, opts: o}
 	s.queue.init(s.transact)
 	if err := s.prepare(info); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -146,15 +151,44 @@ func (s *Store) prepare(info journal.LockInfo) error {
 		return fmt.Errorf("opening %s: %w: it has format %d, this version knows formats up to %d. "+
 			"Use the version that wrote it, or a newer one", s.path, ErrNewer, format, Format)
 	case format == 0:
-		if err := s.update(layOut); err != nil {
+		if err := s.create(); err != nil {
 			return err
 		}
-		s.created = true
 	}
 	if err := s.view(s.readRequests); err != nil {
 		return err
 	}
 	return writeHolder(s.path, info)
+}
+
+// create writes what a new file has, in one transaction.
+func (s *Store) create() (err error) {
+	var key *seal.Key
+	var wrapped []byte
+	if s.opts.SealNew && s.opts.Wrapper != nil && s.opts.Wrapper.Encrypts() {
+		if key, wrapped, err = s.newKey(context.Background()); err != nil {
+			return err
+		}
+	}
+	err = s.update(func(tx *bbolt.Tx) error {
+		if err := layOut(tx); err != nil {
+			return err
+		}
+		if name := s.opts.Workspace; name != "" && name != journal.DefaultWorkspace {
+			if err := makeWorkspace(tx, name); err != nil {
+				return err
+			}
+		}
+		if key == nil {
+			return nil
+		}
+		return putSeal(tx, wrapped)
+	})
+	if err != nil {
+		return err
+	}
+	s.created, s.key, s.unlocked = true, key, key != nil
+	return nil
 }
 
 // layOut creates the buckets of a new file.

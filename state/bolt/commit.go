@@ -58,7 +58,10 @@ func (s *Store) Commit(ctx context.Context, t journal.Commit) error {
 				return err
 			}
 		}
-		return s.appendEvents(tx, t.Run, t.Events)
+		if err := s.appendEvents(tx, t.Run, t.Events); err != nil || t.End == nil {
+			return err
+		}
+		return endRun(tx, t.Run, *t.End)
 	})
 }
 
@@ -119,9 +122,7 @@ func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.Stat
 			Serial: st.Serial, Lineage: st.Lineage, Engine: st.EngineVersion, At: s.opts.Now().UTC(), Cause: cause.Text,
 		}
 		if !cause.Elsewhere {
-			if v.Who, err = s.holder(w); err != nil {
-				return err
-			}
+			v.Who = s.holder(w)
 		}
 		return e.end(v)
 	})
@@ -248,9 +249,7 @@ func (s *Store) endVersion(e *edit, t journal.Commit) error {
 	case e.request != nil:
 		v.Who = e.request.Who
 	case t.EndVersion:
-		if v.Who, err = s.holder(e.w); err != nil {
-			return err
-		}
+		v.Who = s.holder(e.w)
 	}
 	if v.Lineage == "" {
 		v.Lineage = s.opts.NewID()

@@ -168,6 +168,13 @@ func (q *queue) add(op func(*bbolt.Tx) error, delayed bool) (*waiter, error) {
 	return w, nil
 }
 
+// between calls f while no transaction is being written, and returns its error.
+func (q *queue) between(f func() error) error {
+	q.writing <- struct{}{}
+	defer func() { <-q.writing }()
+	return f()
+}
+
 // drain writes the operations of all waiting callers. The caller holds the token.
 func (q *queue) drain() {
 	q.mu.Lock()

@@ -122,11 +122,7 @@ func (s *Store) AskLocks(ctx context.Context, name string, r locks.Request) erro
 		if err != nil {
 			return err
 		}
-		held, err := s.lock(w)
-		if err != nil {
-			return err
-		}
-		if held != nil {
+		if held := s.lock(w); held != nil {
 			return &journal.Held{Holder: *held}
 		}
 		// Changes that were left under the lock of the whole workspace must not become part of another run's

@@ -65,7 +65,7 @@ func (s *Store) BeginRun(ctx context.Context, lockID string, r journal.Run, plan
 // EndRun records how a run ended, and removes the oldest ended runs.
 func (s *Store) EndRun(ctx context.Context, lockID, id, status string, at time.Time) error {
 	return s.write(ctx, func(tx *bbolt.Tx) error {
-		r, b, err := findRun(tx, id)
+		r, _, err := findRun(tx, id)
 		if err != nil {
 			return err
 		}
@@ -76,16 +76,25 @@ func (s *Store) EndRun(ctx context.Context, lockID, id, status string, at time.T
 		if _, err := s.fence(w, lockID); err != nil {
 			return err
 		}
-		r.Status, r.Ended = status, at
-		data, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		if err := b.Put(runKey, data); err != nil {
-			return err
-		}
-		return pruneRuns(tx, r.Workspace, journal.KeptRuns, false)
+		return endRun(tx, id, journal.Ending{Status: status, At: at})
 	})
+}
+
+// endRun is EndRun, for callers that have checked the lock.
+func endRun(tx *bbolt.Tx, id string, end journal.Ending) error {
+	r, b, err := findRun(tx, id)
+	if err != nil {
+		return err
+	}
+	r.Status, r.Ended = end.Status, end.At
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := b.Put(runKey, data); err != nil {
+		return err
+	}
+	return pruneRuns(tx, r.Workspace, journal.KeptRuns, false)
 }
 
 // Runs lists the runs of a workspace, newest first.

@@ -279,9 +279,12 @@ func (s *Store) sealNew(ctx context.Context) (*seal.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	return key, s.updating(func(tx *bbolt.Tx) error {
-		return errors.Join(tx.Bucket(metaBucket).Put(sealKey, wrapped), fixFormat(tx))
-	})
+	return key, s.updating(func(tx *bbolt.Tx) error { return putSeal(tx, wrapped) })
+}
+
+// putSeal stores the encrypted key of the store.
+func putSeal(tx *bbolt.Tx, wrapped []byte) error {
+	return errors.Join(tx.Bucket(metaBucket).Put(sealKey, wrapped), fixFormat(tx))
 }
 
 // newSuffix is the suffix of the copy while it is written.
@@ -327,7 +330,7 @@ func copySealed(from, to *bbolt.Tx, before, after *seal.Key, wrapped []byte) err
 	if wrapped == nil {
 		return errors.Join(to.Bucket(metaBucket).Delete(sealKey), fixFormat(to))
 	}
-	return errors.Join(to.Bucket(metaBucket).Put(sealKey, wrapped), fixFormat(to))
+	return putSeal(to, wrapped)
 }
 
 func copyBucket(from, to *bbolt.Bucket, path []string, before, after *seal.Key) error {

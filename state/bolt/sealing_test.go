@@ -247,6 +247,42 @@ func TestANewStoreIsSealedWithoutACopy(t *testing.T) {
 	}
 }
 
+// A new store of the service took three transactions before it could be used, one after the other.
+func TestANewStoreCanBeSealedWithItsWorkspaceAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state.db")
+	for range 2 {
+		s, err := bolt.OpenOptions(path, journal.LockInfo{}, 0, bolt.Options{Wrapper: &passphrase{now: "a"}, SealNew: true,
+			Workspace: "prod"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, err := s.Workspaces(t.Context())
+		if want := []string{"default", "prod"}; err != nil || !slices.Equal(names, want) {
+			t.Errorf("the workspaces are %v (%v), want %v", names, err, want)
+		}
+		if _, err := s.Load(t.Context(), "prod"); err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := openWith(t, path, &passphrase{now: "b"})
+	fill(t, s) // it has nothing yet, so nothing is lost with its key
+	if err := errors.Join(s.Check(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if lies(t, dir) {
+		t.Error("the secret is in plain text")
+	}
+	_, err := bolt.OpenOptions(filepath.Join(dir, "other.db"), journal.LockInfo{}, 0,
+		bolt.Options{Wrapper: &keyless{passphrase{now: "a"}}, SealNew: true})
+	if !errors.Is(err, errUnreachable) {
+		t.Errorf("a store that cannot be sealed was opened: %v", err)
+	}
+}
+
 // keyless is a wrapper whose key provider cannot be reached.
 type keyless struct{ passphrase }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -18,7 +19,6 @@ var (
 	dataBucket     = []byte("data")     // the current data, see content.go; its sequence is the number of keys
 	undoBucket     = []byte("undo")     // undo records: number of the version, key of data -> former content
 	versionsBucket = []byte("versions") // number of the version -> version
-	lockKey        = []byte("lock")
 	markKey        = []byte("mark")
 )
 
@@ -36,13 +36,6 @@ type version struct {
 
 func (v version) info() journal.VersionInfo {
 	return journal.VersionInfo{Serial: v.Serial, Lineage: v.Lineage, At: v.At, Cause: v.Cause, Run: v.Run, Who: v.Who}
-}
-
-// heldLock is the lock of a workspace. It is valid only in the session that took it: while the file is open, no
-// other process has it open, so the holder of an earlier session's lock has ended.
-type heldLock struct {
-	Session string           `json:"session"`
-	Info    journal.LockInfo `json:"info"`
 }
 
 // workspace is a workspace within a transaction.
@@ -113,29 +106,15 @@ func decodeVersion(data []byte) (version, error) {
 	return v, nil
 }
 
-// lock returns the lock, or nil.
-func (s *Store) lock(w *workspace) (*journal.LockInfo, error) {
-	data := w.b.Get(lockKey)
-	if data == nil {
-		return nil, nil
-	}
-	var held heldLock
-	if err := json.Unmarshal(data, &held); err != nil {
-		return nil, damaged(s.path, "a lock cannot be read")
-	}
-	if held.Session != s.session {
-		return nil, nil
-	}
-	return &held.Info, nil
-}
+// lock returns the lock of a workspace, or nil.
+func (s *Store) lock(w *workspace) *journal.LockInfo { return s.held.get(w.name) }
 
 // holder returns the name of the lock's holder; empty if there is none.
-func (s *Store) holder(w *workspace) (string, error) {
-	held, err := s.lock(w)
-	if err != nil || held == nil {
-		return "", err
+func (s *Store) holder(w *workspace) string {
+	if held := s.lock(w); held != nil {
+		return held.Who
 	}
-	return held.Who, nil
+	return ""
 }
 
 // fence rejects callers that do not hold the lock. It returns the request for locks of objects with the ID; nil if
@@ -150,10 +129,7 @@ func (s *Store) fence(w *workspace, lockID string) (*locks.Request, error) {
 	case len(s.requests.Requests(w.name)) > 0:
 		return nil, fmt.Errorf("%w: %q has no locks, and others have", journal.ErrFenced, lockID)
 	}
-	held, err := s.lock(w)
-	switch {
-	case err != nil:
-		return nil, err
+	switch held := s.lock(w); {
 	case held == nil && lockID == "":
 		return nil, nil
 	case held == nil:
@@ -196,14 +172,7 @@ func (s *Store) DeleteWorkspace(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		held, err := s.lock(w)
-		if err != nil {
-			return err
-		}
-		if held == nil {
-			held = s.asked(name)
-		}
-		if held != nil {
+		if held := s.holds(w); held != nil {
 			return &journal.Held{Holder: *held}
 		}
 		if err := pruneRuns(tx, name, 0, true); err != nil {
@@ -213,48 +182,83 @@ func (s *Store) DeleteWorkspace(ctx context.Context, name string) error {
 	})
 }
 
-// Lock locks a workspace until Unlock or the end of the process.
-func (s *Store) Lock(ctx context.Context, name string, info journal.LockInfo) error {
-	data, err := json.Marshal(heldLock{s.session, info})
-	if err != nil {
+// heldLocks are the locks of whole workspaces. They are not in the file: no other process has it open, and a lock ends
+// with the process. They only change while no transaction is being written; see queue.between.
+type heldLocks struct {
+	mu  sync.Mutex // guards all
+	all map[string]journal.LockInfo
+}
+
+func (h *heldLocks) get(workspace string) *journal.LockInfo {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if info, is := h.all[workspace]; is {
+		return &info
+	}
+	return nil
+}
+
+func (h *heldLocks) set(workspace string, info journal.LockInfo) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all == nil {
+		h.all = map[string]journal.LockInfo{}
+	}
+	h.all[workspace] = info
+}
+
+func (h *heldLocks) remove(workspace string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.all, workspace)
+}
+
+// holds returns who has locked the workspace, as a whole or objects of it; nil if nobody has.
+func (s *Store) holds(w *workspace) *journal.LockInfo {
+	if held := s.lock(w); held != nil {
+		return held
+	}
+	return s.asked(w.name)
+}
+
+// changeLock calls f with a workspace whose lock f may change. No transaction is being written meanwhile: a commit is
+// either complete, or is checked against the changed lock.
+func (s *Store) changeLock(ctx context.Context, name string, f func(*workspace) error) error {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
+	return s.queue.between(func() error {
+		return s.view(func(tx *bbolt.Tx) error {
+			w, err := s.workspace(tx, name)
+			if err != nil {
+				return err
+			}
+			return f(w)
+		})
+	})
+}
+
+// Lock locks a workspace until Unlock or the end of the process.
+func (s *Store) Lock(ctx context.Context, name string, info journal.LockInfo) error {
 	s.asking.Lock()
 	defer s.asking.Unlock()
-	return s.write(ctx, func(tx *bbolt.Tx) error {
-		w, err := s.workspace(tx, name)
-		if err != nil {
-			return err
-		}
-		held, err := s.lock(w)
-		if err != nil {
-			return err
-		}
-		if held == nil {
-			held = s.asked(name)
-		}
-		if held != nil {
+	return s.changeLock(ctx, name, func(w *workspace) error {
+		if held := s.holds(w); held != nil {
 			return &journal.Held{Holder: *held}
 		}
-		return w.b.Put(lockKey, data)
+		s.held.set(name, info)
+		return nil
 	})
 }
 
 // Unlock releases a lock.
 func (s *Store) Unlock(ctx context.Context, name, lockID string) error {
-	return s.write(ctx, func(tx *bbolt.Tx) error {
-		w, err := s.workspace(tx, name)
-		if err != nil {
-			return err
-		}
-		held, err := s.lock(w)
-		if err != nil {
-			return err
-		}
-		if held == nil || held.ID != lockID {
+	return s.changeLock(ctx, name, func(w *workspace) error {
+		if held := s.lock(w); held == nil || held.ID != lockID {
 			return fmt.Errorf("%w: %s", journal.ErrLockID, lockID)
 		}
-		return w.b.Delete(lockKey)
+		s.held.remove(name)
+		return nil
 	})
 }
 
@@ -262,10 +266,9 @@ func (s *Store) Unlock(ctx context.Context, name, lockID string) error {
 func (s *Store) Locked(ctx context.Context, name string) (held *journal.LockInfo, err error) {
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
-		if err != nil {
-			return err
+		if err == nil {
+			held = s.lock(w)
 		}
-		held, err = s.lock(w)
 		return err
 	})
 	return held, err

@@ -307,6 +307,14 @@ type Commit struct {
 	EndUnfinished bool
 	// Cause is the command that made the version that ends, for Versions. Empty means the command of the run.
 	Cause string
+	// End, if it is not nil, ends Run as EndRun does.
+	End *Ending
+}
+
+// Ending is the end of a run.
+type Ending struct {
+	Status string
+	At     time.Time
 }
 
 // Cause is the origin of a state that replaces the stored one.

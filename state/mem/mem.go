@@ -222,7 +222,8 @@ func (s *Store) Commit(ctx context.Context, t journal.Commit) error {
 			return err
 		}
 		r := s.disk.runs[t.Run]
-		if r == nil && t.Run != "" && (len(t.Events) > 0 || (t.EndVersion || t.EndUnfinished) && t.Cause == "") {
+		if r == nil && t.Run != "" && (len(t.Events) > 0 || t.End != nil ||
+			(t.EndVersion || t.EndUnfinished) && t.Cause == "") {
 			return fmt.Errorf("run %s: %w", t.Run, journal.ErrNoRun)
 		}
 		cause := t.Cause
@@ -247,6 +248,9 @@ func (s *Store) Commit(ctx context.Context, t journal.Commit) error {
 		}
 		if r != nil {
 			r.events = append(r.events, t.Events...)
+		}
+		if t.End != nil {
+			s.endRun(r, *t.End)
 		}
 		return nil
 	})

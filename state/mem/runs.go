@@ -41,16 +41,20 @@ func (s *Store) EndRun(ctx context.Context, lockID, id, status string, at time.T
 		if _, err := s.fence(r.Workspace, lockID); err != nil {
 			return err
 		}
-		r.Status, r.Ended = status, at
-		ended := slices.DeleteFunc(s.runsOf(r.Workspace),
-			func(r journal.Run) bool { return r.Status == journal.Running })
-		for i, r := range ended {
-			if i >= journal.KeptRuns {
-				delete(s.disk.runs, r.ID)
-			}
-		}
+		s.endRun(r, journal.Ending{Status: status, At: at})
 		return nil
 	})
+}
+
+func (s *Store) endRun(r *run, end journal.Ending) {
+	r.Status, r.Ended = end.Status, end.At
+	ended := slices.DeleteFunc(s.runsOf(r.Workspace),
+		func(r journal.Run) bool { return r.Status == journal.Running })
+	for i, r := range ended {
+		if i >= journal.KeptRuns {
+			delete(s.disk.runs, r.ID)
+		}
+	}
 }
 
 // Runs lists the runs of a workspace, newest first.

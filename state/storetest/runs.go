@@ -94,15 +94,25 @@ func runsAreKept(t *testing.T, f Fixture) {
 	}
 	begin(0) // never ends
 	for i := 1; i <= journal.KeptRuns+5; i++ {
-		ok(t, s.EndRun(t.Context(), "", begin(i), "done", now(i)))
+		if i%2 == 0 {
+			ok(t, s.EndRun(t.Context(), "", begin(i), "done", now(i)))
+			continue
+		}
+		ok(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Run: begin(i), Changes: put("a", i), EndVersion: true,
+			End: &journal.Ending{Status: "done", At: now(i)}}))
 	}
 	runs := must(s.Runs(t.Context(), ws))
 	is(t, len(runs), journal.KeptRuns+1)
 	is(t, runs[0].ID, fmt.Sprintf("r%03d", journal.KeptRuns+5))
+	is(t, runs[0].Status, "done")
+	is(t, runs[0].Ended, now(journal.KeptRuns+5))
 	is(t, runs[len(runs)-2].ID, "r006")
 	is(t, runs[len(runs)-1].ID, "r000")
 	_, err := s.Events(t.Context(), "r005")
 	isError(t, err, journal.ErrNoRun)
+	isError(t, s.Commit(t.Context(), journal.Commit{Workspace: ws, Run: "x", Changes: put("a", -1),
+		End: &journal.Ending{Status: "done", At: now(1)}}), journal.ErrNoRun)
+	sameContent(t, must(s.Load(t.Context(), ws)), after(put("a", journal.KeptRuns+5)))
 }
 
 func beginRun(t *testing.T, s journal.Store, id string) {

@@ -316,7 +316,7 @@ func lostLockIsFenced(t *testing.T, f Fixture) {
 	ok(t, s.Lock(t.Context(), ws, journal.LockInfo{ID: "1"}))
 	ok(t, s.Unlock(t.Context(), ws, "1")) // by force
 	tx := journal.Commit{Workspace: ws, Fence: "1", Changes: put("a", 1), Run: "r",
-		Events: []journal.Event{{Kind: journal.Want}}}
+		Events: []journal.Event{{Kind: journal.Want}}, End: &journal.Ending{Status: "done", At: now(1)}}
 	isError(t, s.Commit(t.Context(), tx), journal.ErrFenced)
 	ok(t, s.Lock(t.Context(), ws, journal.LockInfo{ID: "2"}))
 	isError(t, s.Commit(t.Context(), tx), journal.ErrFenced)

@@ -38,7 +38,7 @@ func at(p failpoint.Point, how string) string {
 
 // once has the points that a run passes only once.
 var once = []failpoint.Point{failpoint.PermitReleased, failpoint.PlanUnsaved, failpoint.PlanSaved, failpoint.EndUnsaved,
-	failpoint.EndSaved, failpoint.RunEnded,
+	failpoint.RunEnded,
 	failpoint.RunPurged, failpoint.SnapshotCopied, failpoint.SnapshotCut, failpoint.SnapshotWritten}
 
 const few = 6 // machines

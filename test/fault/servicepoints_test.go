@@ -14,7 +14,7 @@ import (
 // failed.
 func TestAServiceThatDiesAtTheEndOfAnApplyEndsTheRunAsApplied(t *testing.T) {
 	t.Parallel()
-	for _, point := range some([]failpoint.Point{failpoint.PlanSaved, failpoint.EndSaved, failpoint.RunEnded,
+	for _, point := range some([]failpoint.Point{failpoint.PlanSaved, failpoint.RunEnded,
 		failpoint.RunPurged}, failpoint.RunEnded) {
 		t.Run(string(point), func(t *testing.T) {
 			t.Parallel()
