@@ -7,7 +7,7 @@ import (
 )
 
 // ProtocolVersion is the version of the messages of this package. A peer of another version is refused.
-const ProtocolVersion = 4
+const ProtocolVersion = 5
 
 // Task is one piece of work for a worker. It is self-contained: the worker never asks the coordinator for more. Exactly
 // one of the operation fields is set. Values are msgpack of cty values by the implied type of the schema that the
@@ -224,11 +224,11 @@ type ApplyTask struct {
 	IgnoreAll       bool     `msgpack:"ia,omitempty"`
 	// Sensitive is as in PlanTask.
 	Sensitive [][]byte `msgpack:"se,omitempty"`
+	// Stored is used instead of Prior where the plan did not go through the provider (a deposed object).
+	Stored *StoredObject `msgpack:"st,omitempty"`
 	// Settled says that the provider made the plan from this configuration, with nothing unknown in it: asked for its
 	// plan again, it would be asked the same question.
 	Settled bool `msgpack:"ok,omitempty"`
-	// Stored is used instead of Prior where the plan did not go through the provider (a deposed object).
-	Stored *StoredObject `msgpack:"st,omitempty"`
 }
 
 // ApplyResult answers an ApplyTask.
