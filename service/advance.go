@@ -33,25 +33,11 @@ func (q *queue) advance(ctx context.Context) (time.Time, error) {
 				q.begin(ctx, r, false)
 			}
 		}
-		q.openWaitingLogs(made)
 		if err != nil {
 			return time.Time{}, err
 		}
 		if len(made) == 0 {
 			return b.now.Add(100 * time.Millisecond), nil
-		}
-	}
-}
-
-// openWaitingLogs opens the logs of plans that were queued and not begun. made are the runs after each of the steps.
-func (q *queue) openWaitingLogs(made []*record.Run) {
-	last := map[string]record.RunStatus{}
-	for _, r := range made {
-		last[r.ID] = r.Status
-	}
-	for _, r := range made {
-		if r.Status == record.PlanQueued && last[r.ID] == r.Status {
-			q.openWaiting(r)
 		}
 	}
 }

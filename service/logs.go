@@ -91,12 +91,19 @@ func signature(p *record.Phase, signed string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// logPhase checks a log's address, and returns its phase and run.
-func (s *Service) logPhase(address string) (phase, run string, err error) {
+// followedLog identifies a log that a client reads.
+type followedLog struct {
+	phase, run string
+	// plans is set if the phase is a plan that had not begun when the client asked.
+	plans bool
+}
+
+// logPhase checks a log's address, and returns which one it is.
+func (s *Service) logPhase(address string) (followed followedLog, err error) {
 	unknown := notFound("there is no log at this address, or the address has expired")
 	cut := strings.LastIndexByte(address, '.')
 	if cut < 0 {
-		return "", "", unknown
+		return followed, unknown
 	}
 	signed, sum := address[:cut], address[cut+1:]
 	id, end, _ := strings.Cut(signed, ".")
@@ -121,29 +128,34 @@ func (s *Service) logPhase(address string) (phase, run string, err error) {
 		if err != nil || !p.Ended.IsZero() && s.now().Unix() >= seconds {
 			return unknown
 		}
-		phase, run = p.ID, r.ID
+		followed = followedLog{phase: p.ID, run: r.ID, plans: p == &r.Plan && p.Started.IsZero()}
 		return nil
 	})
-	return phase, run, told(err)
+	return followed, told(err)
 }
 
 // Log returns up to limit bytes of a phase's log from offset, by its address. If there are none yet, it waits
 // until there are some, the log has ended, or ctx ends; in the last two cases the result may be empty.
 func (s *Service) Log(ctx context.Context, address string, offset int64, limit int) ([]byte, error) {
-	phase, run, err := s.logPhase(address)
+	f, err := s.logPhase(address)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		begun := s.queue.follow(run, phase)
+		begun := s.queue.follow(f.run, f.phase)
 		s.logs.mu.Lock()
-		log := s.logs.open[logFile(phase)]
+		log := s.logs.open[logFile(f.phase)]
 		s.logs.mu.Unlock()
 		if log != nil {
 			return log.ReadAt(ctx, offset, limit)
 		}
-		log, err := s.store.ReadLog(logFile(phase))
+		log, err := s.store.ReadLog(logFile(f.phase))
 		if errors.Is(err, store.ErrNotFound) {
+			if f.plans {
+				if text := beforeBegin(f.run, begun == nil, offset, limit); len(text) > 0 {
+					return text, nil
+				}
+			}
 			if begun == nil {
 				return nil, nil
 			}

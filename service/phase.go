@@ -100,7 +100,6 @@ func (q *queue) attempt(leaving, stopping context.Context, r *record.Run, j *job
 	if log == nil {
 		return nil, nil, err
 	}
-	// The log of a plan may have been opened while the plan waited for its turn.
 	if continued := resumed || r.Status == record.Planning && r.Resumed > 0; err == nil && begun && continued &&
 		!q.repeats(r.ID) {
 		_, err = fmt.Fprintf(log, "\nThe service was restarted, and continues the run.\n")

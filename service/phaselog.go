@@ -20,39 +20,27 @@ func (q *queue) openLog(r *record.Run, phase string) (log *bufferedLog, begun bo
 	}
 	log, begun = &bufferedLog{log: file}, file.Size() > 0
 	if !begun {
-		_, err = fmt.Fprintf(log, "%sMillipede %s\non %s_%s\nPreparing the run %s...\n", logBegin, s.opts.Version,
-			runtime.GOOS, runtime.GOARCH, r.ID)
+		_, err = fmt.Fprintf(log, "%sMillipede %s\non %s_%s\n", preface(r.ID), s.opts.Version, runtime.GOOS, runtime.GOARCH)
 	}
 	q.begun(r.ID)
 	return log, begun, err
 }
 
-// openWaiting opens the log of a plan that waits for its turn: whoever follows it learns at once that the service has
-// the run. A log that cannot be written is opened again when the plan is begun.
-func (q *queue) openWaiting(r *record.Run) {
-	log, _, err := q.openLog(r, r.Plan.ID)
-	if err == nil {
-		err = log.Flush()
-	}
-	if err != nil {
-		q.s.log.Warn("cannot begin the log of a waiting run", "run", r.ID, "error", err)
-	}
-	q.mu.Lock()
-	gone := q.active[r.ID] == nil
-	q.mu.Unlock()
-	if gone { // it was canceled before the log was open
-		q.endWaiting(r)
-	}
-}
+// preface is the beginning of the log of a phase. Whoever follows a plan gets it as soon as the service has the run, when
+// there is no file yet.
+func preface(run string) string { return fmt.Sprintf("%sPreparing the run %s...\n", logBegin, run) }
 
-// endWaiting ends the log of a plan that was canceled, or deleted, while it waited for its turn.
-func (q *queue) endWaiting(r *record.Run) {
-	q.s.logs.mu.Lock()
-	log := q.s.logs.open[logFile(r.Plan.ID)]
-	q.s.logs.mu.Unlock()
-	if log != nil {
-		q.endLog(r, r.Plan.ID, log)
+// beforeBegin returns the log of a plan that has not begun, from an offset, and how it ends if it never will.
+func beforeBegin(run string, over bool, offset int64, limit int) []byte {
+	text := preface(run)
+	if over {
+		text += logEnd
 	}
+	if offset >= int64(len(text)) {
+		return nil
+	}
+	text = text[max(offset, 0):]
+	return []byte(text[:min(len(text), limit)])
 }
 
 // endLog marks the end of the log of a phase, and makes the log durable.

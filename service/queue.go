@@ -77,16 +77,13 @@ func (q *queue) wake() {
 // from the store, because two changes may be reported here in the reverse order of their commits.
 func (q *queue) changed(id string) {
 	q.mu.Lock()
-	var r, ended *record.Run
+	var r *record.Run
 	err := q.s.store.View(func(tx *store.Tx) (err error) { // under q.mu: copies must be updated in order
 		r, err = runs.Get(tx, id)
 		return err
 	})
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && r.Status.Final():
-		if q.running[id] == nil {
-			ended = q.active[id]
-		}
 		delete(q.active, id)
 		delete(q.seen, id)
 		delete(q.repeated, id)
@@ -97,9 +94,6 @@ func (q *queue) changed(id string) {
 	}
 	q.notifyChanged(id)
 	q.mu.Unlock()
-	if ended != nil {
-		q.endWaiting(ended)
-	}
 	if err == nil {
 		q.s.tell(r)
 	}
@@ -158,25 +152,18 @@ func (q *queue) rereadRuns(ctx context.Context) (time.Time, error) {
 
 // forget removes the data about a deleted workspace.
 func (q *queue) forget(workspace string) {
-	var waited []*record.Run
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	var gone []string
 	for id, r := range q.active {
 		if r.Workspace == workspace {
 			delete(q.active, id)
 			delete(q.seen, id)
 			gone = append(gone, id)
-			if q.running[id] == nil {
-				waited = append(waited, r)
-			}
 		}
 	}
 	delete(q.served, workspace)
 	q.notifyChanged(gone...)
-	q.mu.Unlock()
-	for _, r := range waited {
-		q.endWaiting(r)
-	}
 }
 
 // stop asks the job of a run to end; with leave, without waiting for its operations.
