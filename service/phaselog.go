@@ -26,8 +26,8 @@ func (q *queue) openLog(r *record.Run, phase string) (log *bufferedLog, begun bo
 	return log, begun, err
 }
 
-// preface is the beginning of the log of a phase. Whoever follows a plan gets it as soon as the service has the run, when
-// there is no file yet.
+// preface is the beginning of the log of a phase. Whoever follows a plan gets it as soon as the service has the run,
+// when there is no file yet.
 func preface(run string) string { return fmt.Sprintf("%sPreparing the run %s...\n", logBegin, run) }
 
 // beforeBegin returns the log of a plan that has not begun, from an offset, and how it ends if it never will.

@@ -39,7 +39,8 @@ func TestARunIsPlannedConfirmedAndApplied(t *testing.T) {
 	}
 	for secret, word := range map[string]string{h.LogAddress(&v.Plan): "planning", h.LogAddress(&v.Apply): "applying"} {
 		log := wholeLog(t, h, secret)
-		if !strings.HasPrefix(log, "\x02Preparing the run "+r.ID+"...\nMillipede ") || !strings.HasSuffix(log, word+"\n\x03") {
+		begin := "\x02Preparing the run " + r.ID + "...\nMillipede "
+		if !strings.HasPrefix(log, begin) || !strings.HasSuffix(log, word+"\n\x03") {
 			t.Errorf("%q", log)
 		}
 	}

@@ -70,7 +70,7 @@ func (s *sealedStores) Open(path string, info journal.LockInfo, timeout time.Dur
 	}
 	defer s.gate.RUnlock()
 	opened, err := bolt.OpenOptions(path, info, timeout, bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile,
-		Wrapper: keyWrapper{s.key}, SealNew: true, Workspace: o.Workspace})
+		Wrapper: keyWrapper{s.key}, SealNew: true, Workspace: o.Workspace, Unannounced: true})
 	if err != nil {
 		return nil, err // not a nil store in an interface
 	}
@@ -87,6 +87,21 @@ func (s *sealedStores) Open(path string, info journal.LockInfo, timeout time.Dur
 		s.gate.RUnlock()
 		return opened.Close()
 	})}, nil
+}
+
+// Copy implements estate.Stores, also for stores that are open in this process.
+func (s *sealedStores) Copy(path, to string) error {
+	s.mu.Lock()
+	held := s.open[path]
+	s.mu.Unlock()
+	if held == nil {
+		return s.Stores.Copy(path, to)
+	}
+	err := held.CopyTo(context.Background(), to)
+	if errors.Is(err, journal.ErrClosed) { // it has been closed in the meantime
+		return s.Stores.Copy(path, to)
+	}
+	return err
 }
 
 // frozen is a store that is copied for a backup.

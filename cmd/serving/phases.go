@@ -64,6 +64,7 @@ func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *sharedConnection
 		EngineVersion: s.EngineVersion,
 		Platform:      hosting.Platform, Who: s.Who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
 		Stores:    s.instruments.measureStores(stores),
+		Private:   true,
 		Connector: phaseConnector{w, p.Stop.Stopping},
 		Own:       hosting.Own, Reattached: s.Connector.Reattached, CLI: cli, Hashes: s.hashes, Services: s.Services,
 		Memory: snapshot.NewMemory(),

@@ -74,7 +74,10 @@ type Options struct {
 	Now   func() time.Time
 	NewID func() string // makes ids that are unique for ever
 
-	Stores    Stores
+	Stores Stores
+	// Private: only this process opens the stores, so there are no sockets for others. Stores.Copy then also copies
+	// stores that are open.
+	Private   bool
 	Connector Connector
 	// Own returns the function that executes the tasks that only the coordinator's process can, because they read
 	// other states.

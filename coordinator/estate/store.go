@@ -61,6 +61,8 @@ func (e *Estate) openStore(ctx context.Context, home layout.Home, info journal.L
 		s, err := e.openOwn(home, info, turn)
 		var held *journal.Held
 		switch {
+		case err == nil && e.Private:
+			return s, nil
 		case err == nil:
 			return s, s.serve(e.Temp)
 		case !errors.As(err, &held):

@@ -64,6 +64,8 @@ type Options struct {
 	// SealNew seals a new file when it is created. Otherwise the first read or write does, because a Wrapper may have to
 	// ask others for that.
 	SealNew bool
+	// Unannounced omits the file beside the store that names who has it open.
+	Unannounced bool
 	// Workspace is a workspace that a new file has in addition to the default one; empty for none.
 	Workspace string
 }
@@ -158,6 +160,9 @@ func (s *Store) prepare(info journal.LockInfo) error {
 	if err := s.view(s.readRequests); err != nil {
 		return err
 	}
+	if s.opts.Unannounced {
+		return nil
+	}
 	return writeHolder(s.path, info)
 }
 
@@ -210,7 +215,10 @@ func (s *Store) Close() error {
 		s.queue.close()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		err := os.Remove(holderPath(s.path))
+		var err error
+		if !s.opts.Unannounced {
+			err = os.Remove(holderPath(s.path))
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}

@@ -1,0 +1,63 @@
+package serving
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/seal"
+)
+
+// Each phase of a run opened a socket in its workspace, for readers of which there are none but other phases of the
+// same process: a tenth of the service's CPU for small runs.
+func TestAStoreIsCopiedWhileThisProcessHasItOpen(t *testing.T) {
+	key, err := seal.NewKey(seal.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	stores, path := newSealedStores(dir, key), filepath.Join(dir, "state.db")
+	workspaces := func(s estate.Store) []string {
+		t.Helper()
+		names, err := s.Workspaces(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	open := func(path string) estate.Store {
+		t.Helper()
+		s, err := stores.Open(path, journal.LockInfo{}, time.Second, estate.StoreOptions{Workspace: "prod"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	copied := func(name string) {
+		t.Helper()
+		to := filepath.Join(dir, name)
+		if err := stores.Copy(path, to); err != nil {
+			t.Fatal(err)
+		}
+		s := open(to)
+		if names := workspaces(s); len(names) != 2 {
+			t.Errorf("the copy has the workspaces %v", names)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	s := open(path)
+	copied("open.db")
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+		t.Errorf("the directory has %v (%v), want the two stores only", entries, err)
+	}
+	if err := errors.Join(s.Close(), os.RemoveAll(filepath.Join(dir, "open.db"))); err != nil {
+		t.Fatal(err)
+	}
+	copied("closed.db")
+}
