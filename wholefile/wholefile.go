@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 )
 
 // Private is the mode of files that only the user reads; Public that of files that everybody may read.
@@ -30,6 +31,69 @@ func Durable(path string, mode os.FileMode, write func(io.Writer) error) error {
 		return err
 	}
 	return SyncDir(filepath.Dir(path))
+}
+
+// Syncer makes files durable for concurrent callers: callers that wait for a sync of the same directory share the next
+// one. The zero value is ready. Safe for concurrent use.
+type Syncer struct {
+	mu   sync.Mutex // guards all
+	dirs map[string]*dirSync
+}
+
+// dirSync is the state of a directory while somebody waits for a sync of it.
+type dirSync struct {
+	turn    chan struct{} // holds a token during a sync
+	next    *shared       // the sync that new callers join; nil if there is none
+	callers int
+}
+
+// shared is a sync for several callers. err is set before done is closed.
+type shared struct {
+	done chan struct{}
+	err  error
+}
+
+// Durable is the function Durable, with a shared sync of the directory.
+func (s *Syncer) Durable(path string, mode os.FileMode, write func(io.Writer) error) error {
+	if err := replace(path, mode, true, write); err != nil {
+		return err
+	}
+	return s.sync(filepath.Dir(path))
+}
+
+func (s *Syncer) sync(dir string) error {
+	s.mu.Lock()
+	d := s.dirs[dir]
+	if d == nil {
+		if s.dirs == nil {
+			s.dirs = map[string]*dirSync{}
+		}
+		d = &dirSync{turn: make(chan struct{}, 1)}
+		s.dirs[dir] = d
+	}
+	d.callers++
+	one, first := d.next, d.next == nil
+	if first {
+		one = &shared{done: make(chan struct{})}
+		d.next = one
+	}
+	s.mu.Unlock()
+	if first {
+		d.turn <- struct{}{}
+		s.mu.Lock()
+		d.next = nil // whoever comes from here on may have a file that this sync misses
+		s.mu.Unlock()
+		one.err = SyncDir(dir)
+		close(one.done)
+		<-d.turn
+	}
+	<-one.done
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d.callers--; d.callers == 0 {
+		delete(s.dirs, dir)
+	}
+	return one.err
 }
 
 // Bytes returns what writes a text, for Write and Durable.

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/millipede-iac/millipede/wholefile"
@@ -15,7 +17,7 @@ var errHalf = errors.New("half of it")
 
 func TestAFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 	for name, write := range map[string]func(string, os.FileMode, func(io.Writer) error) error{
-		"Write": wholefile.Write, "Durable": wholefile.Durable,
+		"Write": wholefile.Write, "Durable": wholefile.Durable, "Syncer": new(wholefile.Syncer).Durable,
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -61,5 +63,30 @@ func TestAFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 				t.Error("a directory was made")
 			}
 		})
+	}
+}
+
+func TestFilesOfADirectoryAreWrittenAtTheSameTime(t *testing.T) {
+	dir := t.TempDir()
+	var files wholefile.Syncer
+	var group sync.WaitGroup
+	for i := range 64 {
+		group.Go(func() {
+			path := filepath.Join(dir, strconv.Itoa(i%16))
+			if err := files.Durable(path, wholefile.Private, wholefile.Bytes([]byte("text"))); err != nil {
+				t.Error(err)
+			}
+			if got, err := os.ReadFile(path); err != nil || string(got) != "text" {
+				t.Errorf("the file holds %q (%v)", got, err)
+			}
+		})
+	}
+	group.Wait()
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 16 {
+		t.Errorf("the directory has %v (%v)", entries, err)
+	}
+	gone := filepath.Join(dir, "none", "f")
+	if err := files.Durable(gone, wholefile.Private, wholefile.Bytes(nil)); err == nil {
+		t.Error("a file was made durable in a directory that does not exist")
 	}
 }

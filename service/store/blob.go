@@ -63,7 +63,7 @@ func (s *Store) write(name string, r io.Reader, limit int64) (w Written, err err
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return w, err
 	}
-	err = wholefile.Durable(path, wholefile.Private, func(out io.Writer) (err error) {
+	err = s.files.Durable(path, wholefile.Private, func(out io.Writer) (err error) {
 		w, err = writeFrames(out, s.key, name, whole{r}, limit)
 		return err
 	})

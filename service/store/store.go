@@ -18,6 +18,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/millipede-iac/millipede/state/seal"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // Format is the version of the file's format. A file with a newer format is refused.
@@ -58,6 +59,7 @@ type Store struct {
 	changes atomic.Int64
 	refused atomic.Int64 // writes that failed because the disk was full
 	cache   recordCache
+	files   wholefile.Syncer
 
 	mu     sync.Mutex // guards pins and doomed
 	pins   int        // backups in progress
