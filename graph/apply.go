@@ -341,7 +341,9 @@ func (b *applyBuilder) waits(v int32, node int, n *Node, c *plan.Change) {
 		}
 	}
 	for _, a := range instances {
-		b.edge(b.makes[a], v)
+		if b.makes[a] != v { // a provisioner may refer to its own object by the address
+			b.edge(b.makes[a], v)
+		}
 	}
 }
 

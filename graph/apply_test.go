@@ -47,6 +47,20 @@ func TestTheOrderOfAnApply(t *testing.T) {
 			modules: root(block("a", "") + block("b", "depends_on = [t.a]")), changes: "t.a create, t.b create",
 			order: []string{"C(t.a) < C(t.b)"},
 		},
+		// The data of the check waited for the change of t.a, and t.a, by its depends_on, for the data.
+		"depends_on a module is no order after the data in its checks": {
+			modules: map[string]string{
+				".": "module \"m\" {\nsource = \"./m\"\n}\n" + block("a", "depends_on = [module.m]"),
+				"m": block("b", "") + "check \"c\" {\ndata \"t\" \"d\" {}\nassert {\ncondition = " +
+					"data.t.d.id != 1\nerror_message = \"e\"\n}\n}\n",
+			},
+			changes: "t.a create, module.m.t.b create, module.m.data.t.d read",
+			order:   []string{"C(module.m.t.b) < C(t.a) < C(module.m.data.t.d)"},
+		},
+		// An object whose provisioner names it by the address waited for itself.
+		"no object waits for itself": {
+			modules: root(block("a", "x = t.a.id")), changes: "t.a create", order: []string{},
+		},
 		"an object ends before what it depends on ends": {
 			modules: root(chain), prior: []string{"t.a", "t.b: t.a"}, changes: "t.a delete, t.b delete",
 			order: []string{"D(t.b) < D(t.a)"}, mode: plan.Destroy,

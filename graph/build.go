@@ -301,7 +301,8 @@ func (b *builder) dependsOn() {
 }
 
 // dependedOn returns the vertices that a depends_on entry names: for a module call, every resource and output in it and
-// below.
+// below. The data in check blocks are not among them: they contribute nothing to a module's values, and are read after
+// all changes, so a change that waited for them would wait for itself.
 func (b *builder) dependedOn(m addr.Module, r *addr.Reference) []int {
 	var name string
 	switch subject := r.Subject.(type) {
@@ -325,7 +326,7 @@ func (b *builder) within(to []int, node *config.Node) []int {
 		return to
 	}
 	for _, r := range sortedResources(node.Module.Resources) {
-		if i, ok := b.s.Find(ResourceDone, node.Path, r); ok {
+		if i, ok := b.s.Find(ResourceDone, node.Path, r); ok && b.s.Nodes[i].Resource.Check == "" {
 			to = append(to, i)
 		}
 	}

@@ -40,6 +40,7 @@ func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev
 	tainted.Status = state.Tainted
 	step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.Provider, Object: &tainted})
 	list := createProvisioners(ev.Resource.Code.Config)
+	r.Set(c.Addr.Key, value) // the provisioners may refer to the object by its address, instead of self
 	task, diags := a.provisionTask(r.Module(), ev.Resource.Code.Config.Connection, list, ev.Rep, value)
 	step.Diags = step.Diags.Append(diags)
 	if step.Diags.HasErrors() {
