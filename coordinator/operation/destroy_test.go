@@ -146,6 +146,32 @@ output "o" { value = data.fake_lookup.e.value }
 	}
 }
 
+// The instances of a data source can depend on what does not exist. A destroy failed then with "Invalid count
+// argument", even if there was nothing to destroy.
+func TestADestroyDoesNotNeedTheInstancesOfData(t *testing.T) {
+	e := newEstate(t)
+	e.configure(block("a", `name = "a"`) + block("b", `name = "b"`) + `
+data "fake_lookup" "d" {
+  count = length(fake_thing.a.id)
+  key   = "k"
+}
+output "o" { value = data.fake_lookup.d[*].value }
+`)
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+	e.clean(diags)
+	target, diags := addr.ParseTarget("fake_thing.b")
+	e.clean(diags)
+	p, diags := e.tryPlan(operation.PlanOptions{Targets: []addr.Target{target}})
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	e.tryApply(p)
+	e.equal("state", existing(e.state()), []string{"fake_thing.b"})
+	_, diags = e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true}))
+	e.clean(diags)
+	e.equal("state", existing(e.state()), nil)
+}
+
 // If no object existed, a destroy still read all data, and failed if some could not be read.
 func TestADestroyOfNothingReadsNothing(t *testing.T) {
 	e := newEstate(t)

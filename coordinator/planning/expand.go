@@ -41,6 +41,12 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 			p.assumeUnknown(r, e)
 			continue
 		}
+		if p.Mode == plan.Destroy && more.HasErrors() {
+			// What the instances depend on may not exist, and nothing will create it. If existing objects are
+			// refreshed, an ordinary plan decides whether that is an error.
+			f.unevaluable = f.unevaluable || p.refreshesToDestroy()
+			continue
+		}
 		diags = diags.Append(more)
 		f.objects = slices.Grow(f.objects, len(e.Keys))
 		abs := r.Addr()
