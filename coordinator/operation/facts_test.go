@@ -180,6 +180,18 @@ func TestImportBlocks(t *testing.T) {
 	}
 }
 
+// An import block with an empty ID, for example the default of a variable, asked the provider to import an object
+// without an ID. OpenTofu treats it as if there were no import block.
+func TestAnEmptyIDImportsNothing(t *testing.T) {
+	e := newEstate(t)
+	e.configure("import {\n to = fake_thing.a\n id = \"\"\n}\n" + block("a", `name = "a"`))
+	applied, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	e.clean(diags)
+	if applied.Counts.Imported != 0 || applied.Counts.Added != 1 {
+		t.Errorf("counted: %+v", applied.Counts)
+	}
+}
+
 // As OpenTofu documents: creation-time provisioners run once, destroy-time ones before the object is destroyed;
 // on_failure = continue only warns, and a tainted object's destroy-time provisioners do not run.
 func TestProvisionersRunWhenTheyShould(t *testing.T) {

@@ -95,6 +95,9 @@ func (p *Planner) importOne(n *graph.Node, b *config.Import, rep eval.Repetition
 			fmt.Sprintf("The instance is imported already by the block%s. An instance can be imported once.", where),
 			b.Range.Ptr()))
 	}
+	if t.ID == "" && t.Identity == cty.NilVal {
+		return diags // as in OpenTofu, an empty ID asks for no import
+	}
 	out[to] = t
 	return diags
 }
