@@ -102,7 +102,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		return nil, diags.Append(unknown)
 	}
 	cycles := cycleDiags(static)
-	if o.Mode != plan.Destroy || !prior.IsEmpty() { // OpenTofu checks them only when it plans instances
+	if o.Mode == plan.Destroy && !prior.IsEmpty() { // the other modes check the blocks of the instances that they plan
 		cycles = cycles.Append(selfReferences(static, code))
 	}
 	if cycles.HasErrors() {

@@ -3,10 +3,44 @@ package operation_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
 )
+
+// A block that refers to its own resource kept the whole plan from being made, so that nothing else could be shown. As
+// in OpenTofu, only that block fails.
+func TestASelfReferenceKeepsNothingElseFromBeingPlanned(t *testing.T) {
+	for sentence, c := range map[string]struct{ text, summary string }{
+		"an argument refers to the resource": {
+			block("a", `name = fake_thing.a.id`), "Self-referential block",
+		},
+		"an argument refers to one of the instances": {
+			block("a", `count = 2`, `name = fake_thing.a[0].id`), "Self-referential block",
+		},
+		"all instances refer to all": {
+			block("a", `count = 2`, `name = join("", fake_thing.a[*].id)`), "Cycle: ",
+		},
+		"provisioners refer to each other's objects": {
+			block("a", `count = 2`, `name = "a"`, `provisioner "local-exec" {`,
+				`command = "echo ${fake_thing.a[0].id} ${fake_thing.a[1].id}"`, `}`), "Cycle: ",
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			e := newEstate(t)
+			e.configure(c.text + block("b", `name = "b"`) + block("c", `name = "c"`, `depends_on = [fake_thing.a]`))
+			p, diags := e.tryPlan(operation.PlanOptions{})
+			if !diags.HasErrors() || !strings.HasPrefix(diags[0].Summary, c.summary) {
+				t.Errorf("the diagnostics are %v", diags)
+			}
+			if p == nil || !p.Errored {
+				t.Fatal("there is no plan that is marked as errored")
+			}
+			e.equal("plan", changes(p), []string{"create fake_thing.b"})
+		})
+	}
+}
 
 // A provisioner that referred to its object by the address made the object wait for itself: the plan had a cycle. With
 // a splat, the object was not known yet when the provisioner was evaluated, so the run broke off.

@@ -83,24 +83,8 @@ func unknownProviders(s *graph.Static, code *values.Code) diag.List {
 func selfReferences(s *graph.Static, code *values.Code) diag.List {
 	var diags diag.List
 	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if n.Kind != graph.ResourceNode {
-			continue
-		}
-		rc := code.Resource(n.Resource)
-		if rc.Body == nil {
-			continue
-		}
-		for _, r := range rc.Body.References() {
-			subject, ok := r.Subject.(addr.Resource)
-			if ref, instance := r.Subject.(addr.ResourceRef); instance {
-				subject, ok = ref.Resource, true
-			}
-			if ok && subject == n.Resource.Addr {
-				diags = diags.Append(diag.New(diag.Error, "Self-referential block",
-					fmt.Sprintf("The configuration of %s refers to the resource itself, so its value could never "+
-						"be known.", n.ConfigResource()), r.Range.Ptr()))
-			}
+		if n := &s.Nodes[i]; n.Kind == graph.ResourceNode {
+			diags = diags.Append(code.Resource(n.Resource).SelfReferences(n.ConfigResource()))
 		}
 	}
 	return diags

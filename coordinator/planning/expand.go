@@ -3,6 +3,7 @@ package planning
 import (
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -68,10 +69,54 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 		}
 	}
 	p.missImports(imports)
+	if circle := circular(f.objects); circle.HasErrors() {
+		return program.Step{Diags: circle}
+	}
 	p.keepBeyond(n, wanted)
 	p.settleKept(node, f)
 	f.objects = append(f.objects, p.superfluous(n, wanted)...)
 	return p.grow(node, f, diags)
+}
+
+// circular reports that instances of one resource depend on each other, because their block refers to the resource
+// itself. None of the instances is planned then, as in OpenTofu. An instance does not depend on itself: provisioners
+// may refer to it by its address.
+func circular(instances []object) diag.List {
+	if len(instances) < 2 || len(instances[0].resource.Code.Own) == 0 {
+		return nil
+	}
+	index := make(map[addr.Instance]int, len(instances))
+	for i := range instances {
+		index[instances[i].addr] = i
+	}
+	d := dag.New(len(instances))
+	for i := range instances {
+		for _, own := range instances[i].resource.Code.Own {
+			if one, single := own.(addr.ResourceRef); single {
+				if before, ok := index[instances[i].resource.Addr().Instance(one.Key)]; ok && before != i {
+					d.Edge(before, i)
+				}
+				continue
+			}
+			// A reference to all instances is one to the neighbours in the same module instance.
+			for _, before := range []int{i - 1, i + 1} {
+				if 0 <= before && before < len(instances) && instances[before].addr.Module == instances[i].addr.Module {
+					d.Edge(before, i)
+				}
+			}
+		}
+	}
+	d.Dedupe()
+	cycles := d.Cycles()
+	if len(cycles) == 0 {
+		return nil
+	}
+	var names []string
+	for _, i := range cycles[0].Loop {
+		names = append(names, instances[i].addr.String())
+	}
+	return diag.Errors("Cycle: "+strings.Join(names, ", "), "Each of these instances refers to the next one, and the "+
+		"last one to the first, so none of them can be the first to be made. Refer to the own object with self.", nil)
 }
 
 // destroyRequested is the reason of deletions in a destroy plan, which is not shown.

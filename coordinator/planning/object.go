@@ -35,9 +35,15 @@ type work struct {
 func (p *Planner) prepareObject(vx vertex) program.Step {
 	o := vx.object
 	o.work = &work{}
-	switch {
-	case o.orphan != plan.NoReason:
+	if o.orphan != plan.NoReason {
 		return p.prepareOrphan(o)
+	}
+	if p.Mode != plan.Destroy { // a destroy plan checks all blocks before it begins
+		if diags := o.resource.Code.SelfReferences(o.addr.Config()); diags.HasErrors() {
+			return program.Step{Diags: diags}
+		}
+	}
+	switch {
 	case o.addr.Resource.Mode == addr.Data:
 		return p.prepareData(vx.node, o)
 	case o.addr.Resource.Mode == addr.Ephemeral:

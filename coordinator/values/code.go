@@ -7,6 +7,7 @@
 package values
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/schema"
@@ -111,6 +113,9 @@ type ResourceCode struct {
 	References []eval.Reference
 	// deprecated says that the resource type, or a part of it, is deprecated.
 	deprecated bool
+	// Own are the references to the resource itself, except those of count, for_each and enabled: an addr.ResourceRef
+	// for one instance, an addr.Resource for all.
+	Own []addr.Named
 	// expandsByItself says that count, for_each or enabled refers to the resource itself.
 	expandsByItself bool
 }
@@ -129,15 +134,19 @@ func (c *Code) Resource(r *config.Resource) *ResourceCode {
 	if rc.Schema != nil {
 		rc.deprecated = rc.Schema.Block.Deprecated || rc.Schema.Block.ContainsDeprecated()
 		rc.Body = eval.PrepareBody(r.Config, rc.Schema.Block)
-		rc.References = append(rc.References, rc.Body.References()...)
 	}
-	for i, e := range []hcl.Expression{r.Count, r.ForEach, r.Enabled, r.ProviderKeyExpr, r.PreventDestroy} {
+	itself := func(ref eval.Reference) bool { return refersTo(ref, r.Addr) }
+	for _, e := range []hcl.Expression{r.Count, r.ForEach, r.Enabled} {
 		refs := c.expr(e).References()
 		rc.References = append(rc.References, refs...)
-		if i < 3 {
-			rc.expandsByItself = rc.expandsByItself ||
-				slices.ContainsFunc(refs, func(ref eval.Reference) bool { return refersTo(ref, r.Addr) })
-		}
+		rc.expandsByItself = rc.expandsByItself || slices.ContainsFunc(refs, itself)
+	}
+	expansion := len(rc.References)
+	if rc.Body != nil {
+		rc.References = append(rc.References, rc.Body.References()...)
+	}
+	for _, e := range []hcl.Expression{r.ProviderKeyExpr, r.PreventDestroy} {
+		rc.References = append(rc.References, c.expr(e).References()...)
 	}
 	for _, e := range r.TriggersReplace {
 		rc.References = append(rc.References, triggerReferences(e)...)
@@ -152,8 +161,29 @@ func (c *Code) Resource(r *config.Resource) *ResourceCode {
 		rc.References = append(rc.References, bodyReferences(p.Connection)...)
 	}
 	rc.References = append(rc.References, bodyReferences(r.Connection)...)
+	for _, ref := range rc.References[expansion:] {
+		if itself(ref) {
+			rc.Own = append(rc.Own, ref.Subject)
+		}
+	}
 	c.resources[r] = rc
 	return rc
+}
+
+// SelfReferences reports the arguments that refer to the resource itself, whose address is a.
+func (rc *ResourceCode) SelfReferences(a addr.ConfigResource) diag.List {
+	if rc.Body == nil {
+		return nil
+	}
+	var diags diag.List
+	for _, ref := range rc.Body.References() {
+		if refersTo(ref, rc.Config.Addr) {
+			diags = diags.Append(diag.New(diag.Error, "Self-referential block",
+				fmt.Sprintf("The configuration of %s refers to the resource itself, so its value could never be known.",
+					a), ref.Range.Ptr()))
+		}
+	}
+	return diags
 }
 
 func refersTo(ref eval.Reference, r addr.Resource) bool {
