@@ -19,9 +19,11 @@ func (a *App) InputAllowed(flag bool) bool { return flag && a.Estate.InputAllowe
 // because an incomplete one may be the beginning of another answer.
 func Answered(line string) bool { return strings.TrimRight(line, "\r\n") == "yes" }
 
-// Confirm asks for a "yes". It returns an error if input is disabled or standard input has ended.
+// Confirm asks for a "yes". It returns an error if input is disabled or standard input has ended. As in
+// OpenTofu, state replace-provider and force-unlock ask regardless of TF_INPUT; other commands pass the result of
+// InputAllowed.
 func (s *Screen) Confirm(question, what string, input bool) (bool, diag.List) {
-	if !s.App.InputAllowed(input) || !s.ForPeople() {
+	if !input || !s.ForPeople() {
 		return false, diag.Errors("Approval is needed", "Nobody can be asked because input is turned off: "+question,
 			nil)
 	}

@@ -263,13 +263,15 @@ func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) 
 	options := estate.BackendOptions{
 		Arguments: o.backendConfig, Reconfigure: o.reconfigure, Migrate: o.migrate, Force: o.force,
 		Lock: o.state.Lock, LockTimeout: o.state.LockTimeout, CanAsk: i.App.InputAllowed(o.input) && i.ForPeople(),
-		Confirm: func(question, what string) (bool, diag.List) { return i.Confirm(question, what, o.input) },
-		Moving:  func() { i.Say("Backend configuration changed! The state is being migrated.") },
-		Name:    i.workspaceName, Choose: i.chooseWorkspace,
+		Confirm: func(question, what string) (bool, diag.List) {
+			return i.Confirm(question, what, i.App.InputAllowed(o.input))
+		},
+		Moving: func() { i.Say("Backend configuration changed! The state is being migrated.") },
+		Name:   i.workspaceName, Choose: i.chooseWorkspace,
 	}
 	change, diags := i.wd.PrepareBackend(ctx, root, options)
 	if !diags.HasErrors() {
-		diags = diags.Append(i.wd.SelectFromService(ctx, root, options))
+		diags = diags.Append(i.wd.SelectExisting(ctx, root, options))
 	}
 	ink := i.App.Ink(i.Flags)
 	switch {

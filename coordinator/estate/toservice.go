@@ -34,12 +34,16 @@ func namesService(block *config.Backend) bool {
 	return block.OwnBlock || block.Type == tfcstore.Remote().Name
 }
 
-// SelectFromService ensures that the selected workspace exists in the service: the one that the block names, which
-// is created if necessary, or one with the tags or the prefix. It does nothing for other backends.
-func (c *Configuration) SelectFromService(ctx context.Context, root *config.Node, o BackendOptions) diag.List {
+// SelectExisting ensures that the selected workspace exists in the configured backend, as in OpenTofu: if it does not,
+// the only one that exists is selected, or the user chooses one. In a service, the workspace that the block names is
+// created if necessary. Without a backend block, any workspace may be selected.
+func (c *Configuration) SelectExisting(ctx context.Context, root *config.Node, o BackendOptions) diag.List {
 	s, diags := c.estate.Service(ctx, root)
-	if s == nil || diags.HasErrors() {
+	if diags.HasErrors() {
 		return diags
+	}
+	if s == nil {
+		return diags.Append(c.selectFromBackend(ctx, root, o))
 	}
 	fail := func(err error) diag.List {
 		return diags.Append(diag.New(diag.Error, "Failed to select a workspace", err.Error()+".", nil))
@@ -89,6 +93,41 @@ func (c *Configuration) SelectFromService(ctx context.Context, root *config.Node
 		return fail(err)
 	}
 	return diags.Append(c.estate.choose(name))
+}
+
+// selectFromBackend is SelectExisting for a backend that is not a service.
+func (c *Configuration) selectFromBackend(ctx context.Context, root *config.Node, o BackendOptions) diag.List {
+	if c.estate.Backend != nil || backendBlock(root) == nil {
+		return nil
+	}
+	b, diags := c.estate.OpenBackend(ctx, root, StateOptions{})
+	if diags.HasErrors() {
+		return diags
+	}
+	w := &Workspaces{estate: c.estate, backend: b}
+	switch err := w.list(ctx); {
+	case errors.Is(err, snapshot.ErrNoWorkspaces):
+		return diags.Append(w.Close())
+	case err != nil:
+		return diags.Append(diag.New(diag.Error, "Failed to get existing workspaces", err.Error()+".", nil), w.Close())
+	}
+	selected, fixed := c.estate.Workspace(), c.estate.Environ.Get("TF_WORKSPACE") != ""
+	switch names := w.Names; {
+	case w.Has(selected):
+	case len(names) == 1 && fixed: // the first command that stores a state makes the workspace
+	case len(names) == 1:
+		diags = diags.Append(c.estate.choose(names[0]))
+	case !o.CanAsk || fixed:
+		diags = diags.Append(diag.New(diag.Error, fmt.Sprintf("Currently selected workspace %q does not exist", selected),
+			fmt.Sprintf("The backend has these workspaces: %s. Select one of them, or make it, with \"%s workspace "+
+				"select -or-create NAME\".", strings.Join(names, ", "), diag.Program()), nil))
+	default:
+		name, more := o.Choose(selected, names)
+		if diags = diags.Append(more); !more.HasErrors() {
+			diags = diags.Append(c.estate.choose(name))
+		}
+	}
+	return diags.Append(w.Close())
 }
 
 // choose selects a workspace, unless it is selected already.
