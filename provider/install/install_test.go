@@ -298,6 +298,31 @@ func TestAMirrorThatDoesNotExistEndsTheSearch(t *testing.T) {
 	w.install(o)
 }
 
+// The search for packages followed all symbolic links, so a mirror offered providers that OpenTofu does not find there.
+// It follows only the link to the mirror and those to unpacked packages.
+func TestDirectoriesWithinAMirrorAreNoLinks(t *testing.T) {
+	for linked, found := range map[string]bool{
+		"": true, "HOST": false, "HOST/NAMESPACE": false, "HOST/NAMESPACE/TYPE": false,
+		"HOST/NAMESPACE/TYPE/0.9.0": false, "HOST/NAMESPACE/TYPE/0.9.0/PLATFORM": true,
+	} {
+		t.Run(linked, func(t *testing.T) {
+			w := newWorld(t)
+			w.unpacked(w.mirror, clock, "0.9.0", platform, "x")
+			path := strings.NewReplacer("HOST", clock.Host, "NAMESPACE", clock.Namespace, "TYPE", clock.Type,
+				"PLATFORM", platform).Replace(linked)
+			place, real := filepath.Join(w.mirror, filepath.FromSlash(path)), filepath.Join(w.home, "real")
+			w.ok(os.Rename(place, real))
+			w.ok(os.Symlink(real, place))
+			if got := len(inMirror(w.mirror, clock)) == 1; got != found {
+				t.Errorf("the package is found: %v, want %v", got, found)
+			}
+			if got := len(providersIn(w.mirror)) == 1; got != found {
+				t.Errorf("the provider is found: %v, want %v", got, found)
+			}
+		})
+	}
+}
+
 // Errors in the sources of the CLI configuration were reported, and then providers were installed from the remaining
 // ones. While it is not clear what the user wanted to forbid, no source may be asked, and nothing installed.
 func TestNothingIsInstalledWhileItIsNotClearWhereFrom(t *testing.T) {

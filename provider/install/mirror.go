@@ -59,9 +59,9 @@ func (f filesystemMirror) where(addr.Provider) string { return f.name }
 // providersIn returns the providers of which a filesystem mirror has packages.
 func providersIn(dir string) []addr.Provider {
 	var out []addr.Provider
-	for _, host := range subdirs(dir) {
-		for _, ns := range subdirs(filepath.Join(dir, host)) {
-			for _, name := range subdirs(filepath.Join(dir, host, ns)) {
+	for _, host := range subdirs(dir, false) {
+		for _, ns := range subdirs(filepath.Join(dir, host), false) {
+			for _, name := range subdirs(filepath.Join(dir, host, ns), false) {
 				if p := (addr.Provider{Host: host, Namespace: ns, Type: name}); len(inMirror(dir, p)) > 0 {
 					out = append(out, p)
 				}
@@ -71,32 +71,53 @@ func providersIn(dir string) []addr.Provider {
 	return out
 }
 
-func subdirs(dir string) []string {
+// subdirs returns the directories in a directory and, if linked is set, the symbolic links to directories.
+func subdirs(dir string, linked bool) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil // what cannot be read has nothing to offer
 	}
 	var out []string
 	for _, e := range entries {
-		if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil && info.IsDir() {
+		is := e.IsDir()
+		if linked && !is {
+			info, err := os.Stat(filepath.Join(dir, e.Name()))
+			is = err == nil && info.IsDir()
+		}
+		if is {
 			out = append(out, e.Name())
 		}
 	}
 	return out
 }
 
+// providerDir returns the directory of a provider in a filesystem mirror, or "" if there is none. As in OpenTofu, the
+// mirror itself and the unpacked packages may be symbolic links, but no directories between them.
+func providerDir(dir string, p addr.Provider) string {
+	for _, name := range []string{p.Host, p.Namespace, p.Type} {
+		dir = filepath.Join(dir, name)
+		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+			return ""
+		}
+	}
+	return dir
+}
+
 // inMirror returns the packages of a provider in a filesystem mirror: unpacked HOST/NAMESPACE/TYPE/VERSION/PLATFORM
 // directories, packed terraform-provider-TYPE_VERSION_PLATFORM.zip files. If a version exists in both forms, the
 // unpacked one comes first.
 func inMirror(dir string, p addr.Provider) []candidate {
-	base := filepath.Join(dir, p.Host, p.Namespace, p.Type)
+	base := providerDir(dir, p)
+	if base == "" {
+		return nil
+	}
 	var out []candidate
-	for _, name := range subdirs(base) {
+	for _, name := range subdirs(base, false) {
 		v, err := versions.ParseVersion(name)
 		if err != nil {
 			continue
 		}
-		for _, platform := range subdirs(filepath.Join(base, name)) {
+		for _, platform := range subdirs(filepath.Join(base, name), true) {
 			out = append(out, candidate{version: v, platform: platform, dir: filepath.Join(base, name, platform)})
 		}
 	}
