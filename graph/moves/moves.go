@@ -156,9 +156,7 @@ func (w *work) do(s statement) {
 	for _, a := range from {
 		target := to[a]
 		if w.state.Instance(target) != nil {
-			if !s.implied {
-				w.blocked[a] = target
-			}
+			w.blocked[a] = target
 			continue
 		}
 		w.state.Apply(state.MoveInstance{From: a, To: target})
@@ -190,8 +188,8 @@ func (w *work) complaints() diag.List {
 	}
 	sort.Strings(lines)
 	return diag.List{diag.New(diag.Warning, "Unresolved resource instance address changes",
-		"Moved blocks ask for address changes to places where an object exists already, so the objects stay where "+
-			"they are:"+
+		"Moved blocks, or a new or removed count, ask for address changes to places where an object exists already, so "+
+			"the objects stay where they are:"+
 			strings.Join(lines, "")+"\n\nMillipede plans to destroy these objects. To keep them, put each at its new "+
 			"address with the state commands first.", nil)}
 }

@@ -140,9 +140,10 @@ func TestWhereObjectsMove(t *testing.T) {
 			map[string]string{".": block("a", "for_each = toset([\"x\"])")},
 			[]string{"t.a"}, nil, "",
 		},
-		"an implied move to a place that is taken is none, without a warning": {
+		// There was no warning about it, as if the object at the old address were to be destroyed for no reason.
+		"an implied move to a place that is taken is none, with a warning": {
 			map[string]string{".": block("a", "count = 2")},
-			[]string{"t.a", "t.a[0]"}, nil, "",
+			[]string{"t.a", "t.a[0]"}, nil, "\n  - t.a could not move to t.a[0]",
 		},
 		"an explicit move is preferred to an implied one": {
 			map[string]string{".": block("a", "count = 2") + moved("t.a", "t.a[1]")},
