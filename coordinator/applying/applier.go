@@ -126,8 +126,9 @@ func New(o Options) *Applier {
 		if stored := a.untouched(c.Config); stored != nil {
 			c = *stored
 			c.Objects = slices.Clone(c.Objects)
-		} else if o.Plan.Mode != plan.RefreshOnly {
-			// Results that the apply does not compute again are unknown.
+		} else if o.Plan.Mode != plan.RefreshOnly && (o.Plan.Mode != plan.Destroy || c.Kind != "input_variable") {
+			// Results that the apply does not compute again are unknown. A destroy uses the variables that the plan has
+			// validated, because they configure the providers.
 			objects := make([]state.CheckObject, len(c.Objects))
 			for i, o := range c.Objects {
 				objects[i] = state.CheckObject{Address: o.Address, Status: state.CheckUnknown}

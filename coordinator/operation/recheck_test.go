@@ -7,6 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
 )
 
 // An apply evaluated only the postconditions of objects that do not change. A precondition that could not be evaluated
@@ -44,6 +45,37 @@ resource "fake_thing" "b" {
 	name("three")
 	e.apply(text)
 	e.equal("met again", checks(e.state().Checks), []string{"resource fake_thing.b pass"})
+}
+
+// The results of validations were unknown after a destroy. As in OpenTofu, those of variables that configure a provider
+// stay known, because the destroy uses their values.
+func TestADestroyKeepsTheResultsOfTheVariablesOfProviders(t *testing.T) {
+	const text = `
+variable "token" {
+  default = "p"
+  validation {
+    condition     = var.token != ""
+    error_message = "empty"
+  }
+}
+variable "object" {
+  default = "o"
+  validation {
+    condition     = var.object != ""
+    error_message = "empty"
+  }
+}
+provider "fake" { token = var.token }
+resource "fake_thing" "a" { name = var.object }
+`
+	e := newEstate(t)
+	e.apply(text)
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+	e.clean(diags)
+	e.equal("state", existing(e.state()), nil)
+	e.equal("checks", checks(e.state().Checks), []string{
+		"input_variable var.object unknown as a whole", "input_variable var.token pass",
+	})
 }
 
 // The data of checks was read only after everything else that an apply does. When the reading of other data failed, it
