@@ -172,7 +172,7 @@ func (c *Code) Resource(r *config.Resource) *ResourceCode {
 
 // SelfReferences reports the arguments that refer to the resource itself, whose address is a.
 func (rc *ResourceCode) SelfReferences(a addr.ConfigResource) diag.List {
-	if rc.Body == nil {
+	if rc.Body == nil || len(rc.Own) == 0 { // nearly all
 		return nil
 	}
 	var diags diag.List
