@@ -36,6 +36,9 @@ func EncodeTask(t *Task) []byte {
 	if t.operations() != 1 {
 		panic(fmt.Sprintf("wire: the task for %s has %d operations", t.Address, t.operations()))
 	}
+	if data, ok := coding.MarshalRow(t.row); ok {
+		return data
+	}
 	c := *t
 	c.Protocol = ProtocolVersion
 	return marshal(&c)
@@ -44,8 +47,8 @@ func EncodeTask(t *Task) []byte {
 // DecodeTask reads a task's message. It returns a *VersionError for a peer of another version. The result does not
 // share memory with data.
 func DecodeTask(data []byte) (*Task, error) {
-	t := new(Task)
-	if err := unmarshalVersioned("task", data, t); err != nil {
+	t, err := decodeRow("task", data, (*Task).row)
+	if err != nil {
 		return nil, err
 	}
 	if n := t.operations(); n != 1 {
@@ -56,6 +59,9 @@ func DecodeTask(data []byte) (*Task, error) {
 
 // EncodeResult returns the result's message, with the protocol version.
 func EncodeResult(r *Result) []byte {
+	if data, ok := coding.MarshalRow(r.row); ok {
+		return data
+	}
 	c := *r
 	c.Protocol = ProtocolVersion
 	return marshal(&c)
@@ -64,11 +70,7 @@ func EncodeResult(r *Result) []byte {
 // DecodeResult reads a result's message. It returns a *VersionError for a peer of another version. The result does
 // not share memory with data.
 func DecodeResult(data []byte) (*Result, error) {
-	r := new(Result)
-	if err := unmarshalVersioned("result", data, r); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return decodeRow("result", data, (*Result).row)
 }
 
 func (t *Task) operations() int {
@@ -163,17 +165,25 @@ func unmarshal(what string, data []byte, v any) error {
 	return nil
 }
 
-// unmarshalVersioned checks the version before anything else, because the rest may have another meaning in another
-// version.
-func unmarshalVersioned(what string, data []byte, v any) error {
+// decodeRow reads a task or a result. It checks the version before anything else, because the rest may have another
+// meaning in another version.
+func decodeRow[T any](what string, data []byte, row func(*T, *coding.Row)) (*T, error) {
 	peer, err := peekVersion(data)
 	if err != nil {
-		return fmt.Errorf("cannot read the %s: %w", what, err)
+		return nil, fmt.Errorf("cannot read the %s: %w", what, err)
 	}
 	if peer != ProtocolVersion {
-		return &VersionError{What: what, Peer: peer, Own: ProtocolVersion}
+		return nil, &VersionError{What: what, Peer: peer, Own: ProtocolVersion}
 	}
-	return unmarshal(what, data, v)
+	v := new(T)
+	if coding.UnmarshalRow(data, func(r *coding.Row) { row(v, r) }) {
+		return v, nil
+	}
+	v = new(T) // without the fields that were read
+	if err := unmarshal(what, data, v); err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 // peekVersion reads the version, which is the first element of a message in every version of the protocol.
