@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 )
@@ -170,6 +173,35 @@ output "o" { value = data.fake_lookup.d[*].value }
 	_, diags = e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true}))
 	e.clean(diags)
 	e.equal("state", existing(e.state()), nil)
+}
+
+// A value that does not fit the type of its variable was ignored by a destroy that does not refresh, or has nothing to
+// refresh. OpenTofu refuses it, because it may have been meant for something else.
+func TestADestroyRefusesWrongValuesOfVariables(t *testing.T) {
+	const text = `
+variable "size" {
+  type    = number
+  default = 1
+}
+resource "fake_thing" "a" {
+  name = "a"
+  size = var.size
+}
+`
+	for sentence, begin := range map[string]func(*estate){
+		"nothing exists":   func(e *estate) { e.configure(text) },
+		"an object exists": func(e *estate) { e.apply(text) },
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			e := newEstate(t)
+			begin(e)
+			e.session.Inputs = map[string]values.Input{"size": {Value: cty.StringVal("large")}}
+			_, diags := e.tryPlan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true})
+			if !diags.HasErrors() || diags[0].Summary != "Invalid value for input variable" {
+				t.Errorf("the diagnostics are %v", diags)
+			}
+		})
+	}
 }
 
 // If no object existed, a destroy still read all data, and failed if some could not be read.

@@ -29,7 +29,8 @@ func (p *Planner) named(node int, n *graph.Node) program.Step {
 	}
 	for _, m := range p.Store.Instances(n.Module) {
 		diags := instance.Value(m, n)
-		if idle && diags.HasErrors() {
+		given := n.Kind == graph.VariableNode && n.Module.IsRoot() // the user's values must be right in any case
+		if idle && !given && diags.HasErrors() {
 			f.unevaluable = f.unevaluable || p.refreshesToDestroy()
 			continue // what only objects need that are about to be destroyed may be wrong
 		}
