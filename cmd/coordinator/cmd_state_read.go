@@ -53,6 +53,9 @@ func runStateList(ctx context.Context, a *app, args []string) int {
 	if diags.HasErrors() {
 		return s.End(diags)
 	}
+	if s.ForPeople() {
+		s.Printer.Out = a.Stderr // standard output is reserved for the addresses
+	}
 	targets, malformed := parseTargets(f.Args())
 	return s.ReadState(ctx, e.vars.Variables, *file, func(st *state.State) diag.List {
 		switch {
