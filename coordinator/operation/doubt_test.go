@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
 )
 
 // An operation in progress was recorded as in doubt in the state. When its result arrived, in the same process or in
@@ -161,4 +164,34 @@ resource "fake_thing" "a" {
 	e.again()
 	e.check(over())
 	e.equal("the next plan", changes(e.plan(operation.PlanOptions{})), []string{"delete-create fake_thing.a"})
+}
+
+// An update in doubt that had taken effect stayed in doubt in a workspace of a service: the plan that read the object
+// found nothing to change, so nothing was applied, and nothing recorded what the plan had found.
+func TestAPlanThatEndsADoubtIsApplied(t *testing.T) {
+	const text = `
+resource "fake_thing" "a" {
+  name = "a"
+  size = 2
+}`
+	e := newEstate(t)
+	e.apply(text)
+	doubtful := *e.object("fake_thing.a")
+	doubtful.Status = state.InDoubt
+	doubtful.Doubt = &state.Doubt{Operation: "update", Attempt: "a1", Pool: "default", Run: "r1"}
+	at, diags := addr.ParseInstance("fake_thing.a")
+	e.clean(diags)
+	e.check(e.store.Commit(t.Context(), journal.Commit{Workspace: "default", EndVersion: true, Changes: []state.Change{
+		state.SetObject{Addr: at, Provider: e.state().ProviderOf(at), Object: &doubtful}}}))
+	e.equal("state", existing(e.state()), []string{"fake_thing.a in doubt"})
+	p := e.plan(operation.PlanOptions{})
+	if p.HasChanges() || !p.EndsDoubts || !p.Pending() {
+		t.Errorf("the plan changes something: %v; it ends a doubt: %v", p.HasChanges(), p.EndsDoubts)
+	}
+	_, diags = e.tryApply(p)
+	e.clean(diags)
+	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
+	if p := e.plan(operation.PlanOptions{}); p.EndsDoubts || p.Pending() {
+		t.Error("another plan ends the doubt again")
+	}
 }

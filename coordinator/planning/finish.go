@@ -23,6 +23,7 @@ func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 		Targets: p.Scope.targets, Excludes: p.Scope.excludes,
 		Drift: p.drift, Checks: p.checkResults(), Prior: p.refreshed,
 		BaseLineage: p.Prior.Lineage, BaseSerial: p.Prior.Serial, Errored: failed,
+		EndsDoubts: p.endsDoubts.Load(),
 	}
 	for _, c := range p.changes {
 		out.Changes = append(out.Changes, c)

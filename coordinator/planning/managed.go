@@ -32,6 +32,9 @@ func (p *Planner) prepareManaged(node int, o *object) program.Step {
 		return program.Step{Diags: diags}
 	}
 	w.prior = prior
+	if mustRead {
+		p.endsDoubts.Store(true)
+	}
 	task := &wire.PlanTask{
 		Type: o.addr.Resource.Type, Prior: values.StoredForWire(w.prior),
 		Refresh: !p.SkipRefresh || mustRead, SkipPlan: p.Mode == plan.RefreshOnly,
@@ -130,7 +133,7 @@ func known(a addr.Instance, o *state.Object) (object *state.Object, mustRead boo
 	}
 	warning := diag.New(diag.Warning, "Operation in doubt",
 		fmt.Sprintf("Whether an earlier %s of %s took effect was not known. The object was read again, and the plan "+
-			"uses it as it is now.", o.Doubt.Operation, a), nil)
+			"uses it as it is now. Applying the plan records that.", o.Doubt.Operation, a), nil)
 	warning.Address = a.String()
 	return o.BeforeDoubt(), true, diag.List{warning}
 }

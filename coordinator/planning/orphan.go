@@ -37,6 +37,9 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 		return program.Step{Diags: diags}
 	}
 	w.prior = prior
+	if mustRead {
+		p.endsDoubts.Store(true)
+	}
 	served := p.Prior.ProviderOf(o.addr)
 	schema := p.Code.Schemas.Resource(served.Provider, addr.Managed, o.addr.Resource.Type)
 	if schema == nil {

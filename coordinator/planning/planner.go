@@ -8,6 +8,7 @@ package planning
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/instance"
@@ -78,6 +79,8 @@ type Planner struct {
 
 	triggerMu sync.Mutex // guards triggers
 	triggers  map[*values.Resource]bool
+
+	endsDoubts atomic.Bool // see plan.Plan
 
 	mu sync.RWMutex // guards the fields below
 	// vertices are the static nodes, followed by the instances in the order in which they were added.

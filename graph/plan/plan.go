@@ -183,6 +183,10 @@ type Plan struct {
 	// Unread describes the objects that the plan has not read because they do not change; nil for none.
 	Unread *Unread
 
+	// EndsDoubts is set if an update or a deletion in doubt is settled, because the plan has read its object: applying the
+	// plan records that, even if nothing has to change. It is not part of a saved plan.
+	EndsDoubts bool
+
 	// Errored is set if planning failed: the plan can be shown, but not applied.
 	Errored bool
 	// Circle is a dependency cycle of changes: each depends on the next one, and the last one on the first.
@@ -216,6 +220,9 @@ func (p *Plan) Applyable() bool {
 	}
 	return p.HasChanges()
 }
+
+// Pending reports whether there is something to apply: changes, or the end of a doubt.
+func (p *Plan) Pending() bool { return p.Applyable() || p.EndsDoubts && !p.Errored }
 
 // Differs reports whether the plan contains any changes or drift, for -detailed-exitcode. Unlike for HasChanges, a
 // refresh that only finds moved addresses does not count.

@@ -376,7 +376,7 @@ func (p *phase) plan(ctx context.Context) (result *service.PlanResult, diags dia
 		} else {
 			result.Generated = len(generated) > 0
 		}
-		if !planned.Plan.Applyable() && !p.plansOnly() {
+		if !planned.Plan.Pending() && !p.plansOnly() {
 			// No apply follows that would write the snapshot; an earlier run may have failed to write it.
 			diags = diags.Append(op.State.Push(ctx))
 		}
@@ -427,7 +427,7 @@ func (p *phase) documents(ctx context.Context, op *estate.Operation, planned *op
 	}
 	s := document.PlanSummary(planned.Plan)
 	return &service.PlanResult{
-		HasChanges: planned.Plan.Applyable(), Add: s.Add, Change: s.Change, Destroy: s.Remove, Import: s.Import,
+		HasChanges: planned.Plan.Pending(), Add: s.Add, Change: s.Change, Destroy: s.Remove, Import: s.Import,
 		Sensitive: sensitiveVariables(op.Config.Tree.Root.Module.Variables), Plan: text,
 		Shape: encodeShape(planned.Schemas, p.vars.Sensitive), Redacted: redacted,
 	}, nil

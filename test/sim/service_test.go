@@ -270,7 +270,7 @@ func (v *service) plan(ctx context.Context, p *person, r *teamRun) string {
 			}
 		}
 		var unwritten diag.List
-		if !made.Plan.Applyable() {
+		if !made.Plan.Pending() {
 			unwritten = op.State.Push(ctx) // like the engine of the real service
 		}
 		v.mayGo(func() {
@@ -279,7 +279,7 @@ func (v *service) plan(ctx context.Context, p *person, r *teamRun) string {
 				r.outputs = rests.Outputs
 			}
 			switch {
-			case made.Plan.Applyable():
+			case made.Plan.Pending():
 				p.phase = planned
 				said += fmt.Sprintf(": %d changes", len(made.Plan.Changes))
 			case unwritten.HasErrors():
