@@ -8,6 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/marks"
+	"github.com/millipede-iac/millipede/state"
 )
 
 // The expected results are those that OpenTofu documents for input variables (language/values/variables).
@@ -142,6 +143,23 @@ variable "x" {
 	c := s.Root().CheckVariable(s.Root().Node.Module.Variables["x"])
 	if c.Address != "var.x" || len(c.Failures) != 1 || c.Failures[0] != "still too small" || !c.Diags.HasErrors() {
 		t.Errorf("got %+v", c)
+	}
+}
+
+// A validation whose condition cannot be evaluated had the status "error". In OpenTofu only a condition that has a
+// value, but is neither true nor false, has it.
+func TestAValidationThatCannotBeEvaluatedIsUnknown(t *testing.T) {
+	for condition, want := range map[string]state.CheckStatus{
+		`tonumber(var.x) > 1`:                state.CheckUnknown,
+		`var.x`:                              state.CheckError,
+		`var.x == "text" ? null : true`:      state.CheckError,
+		`var.x == "text" && length(var.x)>1`: state.CheckPass,
+	} {
+		s := store(t, Planning, map[string]Input{"x": given(cty.StringVal("text"))},
+			"variable \"x\" {\n validation {\n condition = "+condition+"\n error_message = \"wrong\"\n }\n}\n")
+		if c := s.Root().CheckVariable(s.Root().Node.Module.Variables["x"]); c.Status != want {
+			t.Errorf("%s is %v, want %v", condition, c.Status, want)
+		}
 	}
 }
 

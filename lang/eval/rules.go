@@ -236,7 +236,7 @@ func (r *Rule) validate(s *Scope, severity diag.Severity) (Verdict, diag.List) {
 	text, textCtx, more := r.validationMessage(s)
 	diags = append(diags, more...)
 	if conditionFailed {
-		return Verdict{Status: StatusError}, diags
+		return Verdict{Status: StatusUnknown}, diags // as in OpenTofu: only other conditions have an error then
 	}
 	status, d := r.status(condition, ctx)
 	diags = diags.Append(d)
