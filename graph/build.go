@@ -13,8 +13,8 @@ import (
 
 // Build makes the plan graph of a configuration and the resources of a state, in a sequence of steps.
 func Build(tree *config.Tree, prior *state.State, refs ReferencesOf) *Static {
-	b := &builder{tree: tree, refs: refs, s: &Static{index: map[nodeKey]int{}, single: map[edge][]addr.Key{}},
-		whole: map[wholeModule]bool{}}
+	static := &Static{index: map[nodeKey]int{}, single: map[edge][]addr.Key{}, importing: map[edge]bool{}}
+	b := &builder{tree: tree, refs: refs, s: static, whole: map[wholeModule]bool{}}
 	b.blocks()
 	b.orphans(prior)
 	b.s.Graph = dag.New(len(b.s.Nodes))
@@ -163,14 +163,35 @@ func (b *builder) references() {
 		if n.Kind == ResourceDone || n.Kind == OrphanNode || n.Kind == CloseNode {
 			continue
 		}
-		b.edgesOf(i, n.Module, b.refs.References(n))
+		refs := b.refs.References(n)
+		b.edgesOf(i, n.Module, refs)
 		if n.Kind == ResourceNode {
-			for _, r := range b.refs.ImportReferences(n) {
-				b.edgesTo(i, addr.RootModule, r.Reference)
-			}
+			b.imports(i, n.Module, refs)
 		}
 		if n.Kind == VariableNode && n.Tree.Call != nil {
 			b.edgesOf(i, n.Tree.Parent.Path, b.refs.ArgumentReferences(n.Tree, n.Variable.Name))
+		}
+	}
+}
+
+// imports makes a resource depend on what its import blocks refer to. refs are the references of its own block.
+func (b *builder) imports(i int, m addr.Module, refs []eval.Reference) {
+	importing := b.refs.ImportReferences(&b.s.Nodes[i])
+	if len(importing) == 0 {
+		return
+	}
+	own := map[int]bool{}
+	for _, r := range refs {
+		for _, before := range b.s.Targets(m, r.Reference) {
+			own[before] = true
+		}
+	}
+	for _, r := range importing {
+		b.edgesTo(i, addr.RootModule, r.Reference)
+		for _, before := range b.s.Targets(addr.RootModule, r.Reference) {
+			if !own[before] && b.s.Nodes[before].Kind != CallNode { // its module may depend on the call
+				b.s.importing[edge{before, i}] = true
+			}
 		}
 	}
 }
@@ -285,6 +306,7 @@ func (b *builder) dependsOn() {
 		n.DependsOn = slices.Clip(b.callDepends[n.Module]) // one list for all of the module, until one adds its own
 		for _, r := range b.refs.DependsOn(n) {
 			for _, before := range b.dependedOn(n.Module, r.Reference) {
+				delete(b.s.importing, edge{before, i})
 				switch {
 				case b.isEndOf(before, i):
 					continue // a block that depends on itself asks for nothing

@@ -13,6 +13,7 @@ import (
 // more than one other. It is safe for concurrent use.
 type Closure struct {
 	s        *Static
+	recorded bool // see NewRecordedClosure
 	once     sync.Once
 	universe *state.Universe
 	// bits has for each end of a resource its bit, and -1 for other vertices.
@@ -29,15 +30,28 @@ func NewClosure(s *Static) *Closure {
 	return &Closure{s: s, lists: map[int]*state.Dependencies{}}
 }
 
+// NewRecordedClosure returns the closure for what is recorded with changed objects: references of import blocks do not
+// count, because an object does not depend on them once it is imported.
+func NewRecordedClosure(s *Static) *Closure {
+	c := NewClosure(s)
+	c.recorded = true
+	return c
+}
+
 func (c *Closure) compute() {
 	numbers := c.number()
-	c.bits, c.sets = c.s.reach(numbers, c.universe.Len())
+	skipped := c.s.importing
+	if !c.recorded {
+		skipped = nil
+	}
+	c.bits, c.sets = c.s.reach(numbers, c.universe.Len(), skipped)
 }
 
 // reach returns for each static vertex the number of the resource that it is the end of (-1 for other vertices), and
 // the numbered resources that it depends on, transitively; nil for none. Vertices share sets. Resources without a
-// number do not count.
-func (s *Static) reach(numbers map[addr.ConfigResource]int32, size int) (ends []int32, sets []bitset) {
+// number do not count, nor do the skipped edges.
+func (s *Static) reach(numbers map[addr.ConfigResource]int32, size int, skipped map[edge]bool) (ends []int32,
+	sets []bitset) {
 	ends, sets = make([]int32, len(s.Nodes)), make([]bitset, len(s.Nodes))
 	for i := range s.Nodes {
 		ends[i] = -1
@@ -50,7 +64,7 @@ func (s *Static) reach(numbers map[addr.ConfigResource]int32, size int) (ends []
 	order, _ := s.Graph.Order()
 	for _, v := range order {
 		if v < len(s.Nodes) { // else an instance: its resource stands for it
-			sets[v] = s.union(v, ends, sets, size)
+			sets[v] = s.union(v, ends, sets, size, skipped)
 		}
 	}
 	return ends, sets
@@ -71,11 +85,11 @@ func (c *Closure) number() map[addr.ConfigResource]int32 {
 
 // union returns the dependencies of the vertices before v, with the resources that they are the ends of. If one of
 // their sets contains all, it returns that set.
-func (s *Static) union(v int, ends []int32, sets []bitset, size int) bitset {
+func (s *Static) union(v int, ends []int32, sets []bitset, size int, skipped map[edge]bool) bitset {
 	var set bitset
 	own := false
 	for before := range s.Graph.Before(v) {
-		if before >= len(s.Nodes) {
+		if before >= len(s.Nodes) || len(skipped) > 0 && skipped[edge{before, v}] {
 			continue
 		}
 		theirs, number := sets[before], ends[before]

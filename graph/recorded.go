@@ -168,7 +168,7 @@ func (r *recorded) translation(u *state.Universe) []int32 {
 
 // configuration returns what each static vertex waits for, among the numbered resources.
 func (r *recorded) configuration() []bitset {
-	_, sets := r.m.b.s.reach(r.numbers, len(r.resources))
+	_, sets := r.m.b.s.reach(r.numbers, len(r.resources), nil)
 	return sets
 }
 

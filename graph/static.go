@@ -112,6 +112,9 @@ type Static struct {
 	// single are the edges from the end of a resource to a vertex whose block refers only to single instances of the
 	// resource, by constant keys, with these keys.
 	single map[edge][]addr.Key
+	// importing are the edges that exist only because import blocks refer to something: the objects do not depend on
+	// it once they are imported.
+	importing map[edge]bool
 }
 
 // edge is an edge between two vertices of the plan graph.

@@ -61,8 +61,9 @@ type Options struct {
 // Applier is the applying program.
 type Applier struct {
 	Options
-	graph   *dag.Graph
-	closure *graph.Closure
+	graph *dag.Graph
+	// closure returns the dependencies of what the apply makes, planned those of objects that stay as they are.
+	closure, planned *graph.Closure
 	// nodes are the static vertices of the plan's vertices, -1 for none. needed contains the static vertices whose
 	// values the apply needs.
 	nodes  []int
@@ -71,6 +72,8 @@ type Applier struct {
 	first map[addr.Instance]bool
 	// changed has the instances whose current objects the plan changes.
 	changed func() map[addr.Instance]bool
+	// unchanged has the instances that stay as they are, or are only imported.
+	unchanged map[addr.Instance]bool
 
 	mu     sync.RWMutex // guards the fields below
 	state  *state.State
@@ -95,7 +98,8 @@ type work struct {
 // New returns the program of an applying run.
 func New(o Options) *Applier {
 	a := &Applier{
-		Options: o, closure: graph.NewClosure(o.Static), needed: graph.Needed(o.Static, o.Plan),
+		Options: o, closure: graph.NewRecordedClosure(o.Static), planned: graph.NewClosure(o.Static),
+		needed: graph.Needed(o.Static, o.Plan), unchanged: map[addr.Instance]bool{},
 		first: graph.RecordedFirst(o.Static, o.Plan), state: o.State.Clone(),
 		checks: map[string]*state.CheckResult{}, rechecked: map[checkKey]bool{}, checkObjects: map[checkKey]int{},
 	}
@@ -108,6 +112,11 @@ func New(o Options) *Applier {
 		}
 		return all
 	})
+	for _, c := range o.Plan.Changes {
+		if c.Action == plan.NoOp {
+			a.unchanged[c.Addr] = true
+		}
+	}
 	a.graph = dag.New(len(o.Plan.Graph.Vertices))
 	for _, e := range o.Plan.Graph.Edges {
 		a.graph.Edge(int(e[0]), int(e[1]))
@@ -369,6 +378,9 @@ func (a *Applier) dependencies(i addr.Instance) *state.Dependencies {
 	v, ok := a.Static.ResourceVertex(i.Config())
 	if !ok {
 		return nil
+	}
+	if a.unchanged[i] { // as in OpenTofu, where the plan records these dependencies
+		return a.planned.Resources(v)
 	}
 	return a.closure.Resources(v) // one set for all instances
 }

@@ -37,8 +37,8 @@ func (p *Planner) imports(n *graph.Node) (map[addr.Instance]*ImportTarget, diag.
 	}
 	var diags diag.List
 	root := p.Store.Root()
-	if p.Mode != plan.Normal {
-		return out, diags // only plans that create objects evaluate import blocks
+	if p.Mode != plan.Normal || p.Store.Lenient {
+		return out, diags // only plans that create objects evaluate import blocks, and not those before a destroy
 	}
 	for _, b := range p.Code.Imports(n.ConfigResource()) {
 		reps := []eval.Repetition{eval.Once}

@@ -27,6 +27,7 @@ func (p *Planner) named(node int, n *graph.Node) program.Step {
 	if n.Kind == graph.VariableNode && p.Mode != plan.Destroy && len(n.Variable.Validations) > 0 {
 		f.expected = &expectation{kind: "input_variable", config: n.Address()}
 	}
+	failed := false
 	for _, m := range p.Store.Instances(n.Module) {
 		diags := instance.Value(m, n)
 		given := n.Kind == graph.VariableNode && n.Module.IsRoot() // the user's values must be right in any case
@@ -35,6 +36,7 @@ func (p *Planner) named(node int, n *graph.Node) program.Step {
 			continue // what only objects need that are about to be destroyed may be wrong
 		}
 		step.Diags = step.Diags.Append(diags)
+		failed = failed || diags.HasErrors()
 		if !diags.HasErrors() {
 			checks, more := instance.Rules(m, n)
 			if !idle {
@@ -44,6 +46,9 @@ func (p *Planner) named(node int, n *graph.Node) program.Step {
 				step.Diags = step.Diags.Append(more)
 			}
 		}
+	}
+	if failed && n.Kind == graph.VariableNode {
+		f.expected, f.checks = nil, nil // as in OpenTofu, nothing is known about the validations
 	}
 	step.Value = f
 	return step
@@ -170,11 +175,17 @@ func (p *Planner) outputChange(name string, sensitive bool, after cty.Value) *pl
 
 // provider evaluates a provider block. The provider's own validation is reported by the first worker that
 // configures it.
-func (p *Planner) provider(n *graph.Node) program.Step {
+func (p *Planner) provider(node int, n *graph.Node) program.Step {
 	var step program.Step
+	// A destroy only needs the providers that have objects.
+	idle := p.Mode == plan.Destroy && !p.configures(node)
 	for _, m := range p.Store.Instances(n.Module) {
 		for _, k := range m.ProviderKeys(n.Provider) {
 			_, diags := p.Store.Provider(n.ProviderAddr.Instance(m.Addr, k))
+			if idle && diags.HasErrors() {
+				step.Value = &found{unevaluable: p.refreshesToDestroy()}
+				continue
+			}
 			step.Diags = step.Diags.Append(diags)
 		}
 	}

@@ -70,8 +70,9 @@ func (p *Planner) completeObject(vx vertex, r *wire.Result) program.Step {
 
 // setUp evaluates the block of an object.
 func (p *Planner) setUp(o *object) diag.List {
-	// The import command does not plan, and the block may not be complete yet.
-	lenient := len(p.Imports) > 0 && o.addr.Resource.Mode == addr.Managed
+	// The import command does not plan, and the block may not be complete yet. Neither does a plan that only refreshes:
+	// as in OpenTofu, the arguments do not matter to it.
+	lenient := (len(p.Imports) > 0 || p.Mode == plan.RefreshOnly) && o.addr.Resource.Mode == addr.Managed
 	in, diags := p.evaluator().Block(o.resource, o.addr.Key, instance.Options{Lenient: lenient})
 	o.work.Instance = in
 	return diags

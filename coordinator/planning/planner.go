@@ -218,7 +218,7 @@ func (p *Planner) Prepare(ctx context.Context, v int) program.Step {
 		if !p.Static.Used(vx.node) {
 			return program.Step{}
 		}
-		return p.provider(n)
+		return p.provider(vx.node, n)
 	case graph.ResourceNode:
 		return p.expandResource(vx.node, n)
 	case graph.OrphanNode:

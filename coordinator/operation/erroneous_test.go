@@ -1,0 +1,77 @@
+package operation_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+)
+
+// A plan that only refreshes evaluated the arguments of all blocks, and failed with their errors. It does not need
+// them.
+func TestARefreshOnlyPlanDoesNotNeedTheArguments(t *testing.T) {
+	e := newEstate(t)
+	e.apply(block("a", `name = "a"`))
+	e.configure("variable \"v\" { default = \"x\" }\n" + block("a", `name = "a"`, `size = tonumber(var.v)`) +
+		block("b", `name = "b"`, `size = tonumber(var.v)`))
+	p, diags := e.tryPlan(operation.PlanOptions{Mode: plan.RefreshOnly})
+	e.clean(diags)
+	e.equal("plan", changes(p), nil)
+}
+
+// A destroy of nothing configured all providers, and failed if one could not be configured.
+func TestADestroyOfNothingConfiguresNoProvider(t *testing.T) {
+	e := newEstate(t)
+	e.configure("variable \"v\" { default = \"x\" }\nprovider \"fake\" { token = tonumber(var.v) }\n" +
+		block("a", `name = "a"`))
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+	e.clean(diags)
+}
+
+// The ordinary plan before a destroy carried out the imports of the configuration, so what was never managed here was
+// destroyed, and a destroy failed if there was nothing to import.
+func TestADestroyImportsNothing(t *testing.T) {
+	for _, id := range []string{"id1", "nosuch"} {
+		e := newEstate(t)
+		e.apply(block("b", `name = "b"`))
+		e.cloud.objects["id1"] = cty.ObjectVal(map[string]cty.Value{
+			"id": cty.StringVal("id1"), "name": cty.StringVal("a"), "size": cty.NullVal(cty.Number),
+			"note": cty.NullVal(cty.String), "secret": cty.NullVal(cty.String),
+		})
+		e.configure("import {\n to = fake_thing.a\n id = \"" + id + "\"\n}\n" + block("a", `name = "a"`) +
+			block("b", `name = "b"`))
+		e.equal("plan", changes(e.plan(operation.PlanOptions{Mode: plan.Destroy})), []string{"delete fake_thing.b"})
+	}
+}
+
+// What an import block refers to was recorded as a dependency of the objects that the apply changes. As in OpenTofu, it
+// is one only of objects that stay as they are, because they are recorded by the plan.
+func TestAnImportIsNoDependencyOfWhatChanges(t *testing.T) {
+	e := newEstate(t)
+	e.apply(block("ok", `name = "ok"`))
+	e.cloud.objects["other"] = cty.ObjectVal(map[string]cty.Value{
+		"id": cty.StringVal("other"), "name": cty.StringVal("a"), "size": cty.NullVal(cty.Number),
+		"note": cty.NullVal(cty.String), "secret": cty.NullVal(cty.String),
+	})
+	e.apply("import {\n to = fake_thing.a\n id = fake_thing.ok.name == \"ok\" ? \"other\" : \"\"\n}\n" +
+		block("ok", `name = "ok"`) + block("a", `name = "a"`) + block("dep", `name = fake_thing.a.id`))
+	e.equal("imported", slices.Sorted(e.object("fake_thing.a").Dependencies.Texts()), []string{"fake_thing.ok"})
+	e.equal("created", slices.Sorted(e.object("fake_thing.dep").Dependencies.Texts()), []string{"fake_thing.a"})
+}
+
+// The validation of a variable whose value is wrong counted as passed.
+func TestNothingIsKnownAboutTheValidationOfAWrongValue(t *testing.T) {
+	e := newEstate(t)
+	e.configure("variable \"v\" {\n type = number\n validation {\n condition = var.v > 0\n error_message = " +
+		"\"e\"\n }\n}\n")
+	e.session.Inputs = map[string]values.Input{"v": {Value: cty.StringVal("x")}}
+	p, diags := e.tryPlan(operation.PlanOptions{})
+	if !diags.HasErrors() {
+		t.Fatal("the value is accepted")
+	}
+	e.equal("checks", checks(p.Checks), []string{"input_variable var.v unknown as a whole"})
+}
