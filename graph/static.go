@@ -117,6 +117,9 @@ type Static struct {
 	importing map[edge]bool
 }
 
+// Imports reports whether import blocks refer to something that the imported objects do not depend on otherwise.
+func (s *Static) Imports() bool { return len(s.importing) > 0 }
+
 // edge is an edge between two vertices of the plan graph.
 type edge struct{ before, after int }
 

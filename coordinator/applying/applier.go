@@ -112,9 +112,11 @@ func New(o Options) *Applier {
 		}
 		return all
 	})
-	for _, c := range o.Plan.Changes {
-		if c.Action == plan.NoOp {
-			a.unchanged[c.Addr] = true
+	if o.Static.Imports() { // otherwise both have the same dependencies
+		for _, c := range o.Plan.Changes {
+			if c.Action == plan.NoOp {
+				a.unchanged[c.Addr] = true
+			}
 		}
 	}
 	a.graph = dag.New(len(o.Plan.Graph.Vertices))
