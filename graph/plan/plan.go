@@ -184,7 +184,7 @@ type Plan struct {
 	Unread *Unread
 
 	// EndsDoubts is set if an update or a deletion in doubt is settled, because the plan has read its object: applying the
-	// plan records that, even if nothing has to change. It is not part of a saved plan.
+	// plan records that, even if nothing has to change.
 	EndsDoubts bool
 
 	// Errored is set if planning failed: the plan can be shown, but not applied.

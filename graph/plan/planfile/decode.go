@@ -56,6 +56,7 @@ func (c *codedPlan) plan() (*plan.Plan, error) {
 		BackendType: c.BackendType, BackendConfig: c.BackendConfig, Graph: decodeGraph(c),
 		Errored: c.Errored, Circle: c.Circle,
 		Providers: c.Providers, Untouched: c.Untouched, Unread: (*plan.Unread)(c.Unread),
+		EndsDoubts: c.EndsDoubts,
 	}
 	for name, v := range c.Variables {
 		p.Variables[name] = plan.Variable{Value: d.value(v.Value), Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}

@@ -34,6 +34,7 @@ func encodePlan(p *plan.Plan, baseAt time.Time) ([]byte, error) {
 		BackendType: p.BackendType, BackendConfig: p.BackendConfig, Graph: encodeGraph(p.Graph),
 		Errored: p.Errored, Circle: p.Circle,
 		Providers: p.Providers, Dependencies: encodeDependencies(p), Untouched: p.Untouched, Unread: (*codedUnread)(p.Unread),
+		EndsDoubts: p.EndsDoubts,
 	}
 	if !baseAt.IsZero() {
 		c.BaseAt = &baseAt

@@ -39,6 +39,7 @@ type codedPlan struct {
 	Dependencies  *codedDependencies       `msgpack:"ro,omitempty"`
 	Untouched     []string                 `msgpack:"un,omitempty"`
 	Unread        *codedUnread             `msgpack:"ur,omitempty"`
+	EndsDoubts    bool                     `msgpack:"ed,omitempty"`
 	Errored       bool                     `msgpack:"er"`
 	Circle        []string                 `msgpack:"ci,omitempty"`
 	Providers     []plan.ProviderSelection `msgpack:"ps"`
