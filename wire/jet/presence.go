@@ -31,8 +31,11 @@ type presence struct {
 	members map[string]int // how many workers are known, by pool
 	rates   map[string]*rate
 	watch   map[*watcher]bool
-	first   bool          // Workers has waited for announcements
-	beat    chan struct{} // has room for one: a heartbeat came
+	// announced is closed when a call of Workers has waited for announcements; nil before the first call, and after
+	// one that was given up. heard says that one has waited.
+	announced chan struct{}
+	heard     bool
+	beat      chan struct{} // has room for one: a heartbeat came
 }
 
 // member identifies a worker within one pool. Every sender of a pool may use any name, so a name alone identifies
@@ -187,15 +190,38 @@ func (c *Conn) Workers(ctx context.Context) ([]wire.Worker, error) {
 	return list, nil
 }
 
-// awaitAnnouncements asks all workers to announce themselves and waits for them, once per connection.
+// awaitAnnouncements asks all workers to announce themselves and waits for them, once per connection. Calls at the same
+// time wait for the same announcements.
 func (p *presence) awaitAnnouncements(ctx context.Context) error {
-	p.mu.Lock()
-	waited := p.first
-	p.first = true
-	p.mu.Unlock()
-	if waited {
-		return nil
+	for {
+		p.mu.Lock()
+		heard, announced, first := p.heard, p.announced, p.announced == nil
+		if !heard && first {
+			announced = make(chan struct{})
+			p.announced = announced
+		}
+		p.mu.Unlock()
+		switch {
+		case heard:
+			return nil
+		case first:
+			err := p.hear(ctx)
+			p.mu.Lock()
+			p.heard, p.announced = err == nil, nil
+			p.mu.Unlock()
+			close(announced)
+			return err
+		}
+		select {
+		case <-announced: // perhaps because the other call was given up
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+}
+
+// hear asks all workers to announce themselves, and waits until they have.
+func (p *presence) hear(ctx context.Context) error {
 	if err := p.c.Control(ctx, "", wire.Control{Kind: "announce"}); err != nil {
 		return err
 	}
