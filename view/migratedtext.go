@@ -21,13 +21,16 @@ func MigratedText(taken *estate.TakenToService, o estate.ServiceMigration) strin
 	}
 	reconfigure := diag.Program() + " init -reconfigure\n"
 	there, back := "  "+reconfigure, "  "+reconfigure
+	// With the variable, init does not ask which of the workspaces to select: the selected one is not there.
+	selecting := func(workspace string) string {
+		return fmt.Sprintf("  TF_WORKSPACE=%s %s  %s workspace select %[1]s\n", workspace, reconfigure, diag.Program())
+	}
 	if !taken.Single {
-		back += fmt.Sprintf("  %s workspace select %s\n", diag.Program(), taken.Selected)
+		back = selecting(taken.Selected)
 	}
 	for _, t := range taken.Workspaces {
 		if t.Workspace == taken.Selected && taken.Tag != "" {
-			// With the variable, init does not ask which of the workspaces to select.
-			there = fmt.Sprintf("  TF_WORKSPACE=%s %s  %s workspace select %[1]s\n", t.Target, reconfigure, diag.Program())
+			there = selecting(t.Target)
 		}
 	}
 	fmt.Fprintf(&b, `

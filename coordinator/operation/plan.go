@@ -73,7 +73,8 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		return nil, diags
 	}
 	// The object shows the outcome of an operation in doubt, unless the operation may still start.
-	for d := range prior.Doubts() {
+	byAttempt := func(a, b *state.Doubt) int { return strings.Compare(a.Attempt, b.Attempt) }
+	for _, d := range slices.SortedFunc(prior.Doubts(), byAttempt) {
 		if o.reads != nil {
 			break // a plan that is only shown stops nothing
 		}
