@@ -179,10 +179,10 @@ func (h *Hub) Events(ctx context.Context, run string, fn func(pool string, data 
 type shared struct {
 	run func(ctx context.Context)
 
-	mu    sync.Mutex // guards the rest, and is held while the goroutine ends
+	mu    sync.Mutex // guards the rest
 	users int
 	stop  context.CancelFunc
-	done  chan struct{}
+	done  chan struct{} // closed when the last goroutine has ended; nil before the first
 }
 
 func (s *shared) join() {
@@ -192,10 +192,13 @@ func (s *shared) join() {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan struct{})
+	before, done := s.done, make(chan struct{})
 	s.stop, s.done = stop, done
 	go func() { // leave waits for it
 		defer close(done)
+		if before != nil {
+			<-before // the former one may still be ending
+		}
 		s.run(ctx)
 	}()
 }
@@ -203,12 +206,13 @@ func (s *shared) join() {
 // leave ends the goroutine with its last user, and waits for it.
 func (s *shared) leave() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.users--; s.users > 0 {
-		return
+	s.users--
+	last, stop, done := s.users == 0, s.stop, s.done
+	s.mu.Unlock()
+	if last {
+		stop()
+		<-done
 	}
-	s.stop()
-	<-s.done
 }
 
 // pause waits. It returns false if ctx ends meanwhile.
