@@ -19,7 +19,7 @@ func TestAUserMayComeWhileTheFormerGoroutineEnds(t *testing.T) {
 			}
 			runs.Add(1)
 			<-ctx.Done()
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			running.Add(-1)
 		}}
 		s.join()
@@ -30,7 +30,7 @@ func TestAUserMayComeWhileTheFormerGoroutineEnds(t *testing.T) {
 		if waited := time.Since(began); waited > 0 {
 			t.Errorf("the next user waited for %s", waited)
 		}
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		s.leave()
 		if n := runs.Load(); n != 2 || running.Load() != 0 {
 			t.Errorf("%d goroutines have run, and %d still do", n, running.Load())
