@@ -6,8 +6,8 @@
 // and actions are plain data. Package coordinator executes the actions and feeds their results back as inputs.
 //
 // Read this file first, then vertex.go for the phases of a vertex, settle.go and lane.go for the way of a vertex
-// through them, permits.go and places.go for what it waits for, liveness.go for workers that fall silent, adopt.go for
-// a resumed run, and stop.go for one that is interrupted.
+// through them, gather.go for the records that share a transaction, permits.go and places.go for what it waits for,
+// liveness.go for workers that fall silent, adopt.go for a resumed run, and stop.go for one that is interrupted.
 package loop
 
 import (
@@ -89,7 +89,10 @@ type Loop struct {
 
 	counts [phases]int
 	under  int // vertices whose phase ends by itself
-	saving int // records that are being committed
+	saving int // records that are being committed, or gathered
+
+	gathered []Record // of vertices that nothing waits for; see flush
+	hurry    bool     // something waits for one of them
 
 	out      []int // vertices with an operation under way
 	waits    []int // parked vertices
@@ -243,6 +246,7 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	}
 	l.advance()
 	l.accountLacks()
+	l.flush(in)
 	return l.acts
 }
 
@@ -442,12 +446,6 @@ func (l *Loop) tell(v int, list diag.List) {
 	}
 	l.problems = append(l.problems, problem{v, list})
 	l.do(Shown{Kind: ShownDiagnostics, Vertex: v, Diagnostics: list})
-}
-
-// save asks for a record to be committed.
-func (l *Loop) save(r Record) {
-	l.saving++
-	l.do(Commit{r})
 }
 
 // event returns an event of a kind about a vertex; see note.

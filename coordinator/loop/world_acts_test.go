@@ -35,17 +35,6 @@ func (w *world) do(a Action) {
 		})
 	case Call:
 		w.called(a)
-	case Commit:
-		w.serial++
-		// in order, because the agenda is ordered
-		heap.Push(&w.agenda, appointment{at: w.now, serial: w.serial, life: w.life, commit: true, do: func() {
-			w.events = append(w.events, a.Record.Events...)
-			for _, c := range a.Record.Changes {
-				o := c.(state.SetOutput)
-				w.outputs[o.Name] = o.Output
-			}
-			w.send(Committed{[]Record{a.Record}})
-		}})
 	case Publish:
 		w.later(w.soon(), func() {
 			err := w.confirmed(a.Permits)
@@ -285,4 +274,23 @@ func (w *world) deliver(n int) {
 			w.send(Arrived{n, r.ref, uint64(n), r.result, w.claims[r.ref.Attempt]})
 		}
 	})
+}
+
+// commit commits the records of one step in one transaction.
+func (w *world) commit(records []Record) {
+	if len(records) == 0 {
+		return
+	}
+	w.serial++
+	// in order, because the agenda is ordered
+	heap.Push(&w.agenda, appointment{at: w.now, serial: w.serial, life: w.life, commit: true, do: func() {
+		for _, r := range records {
+			w.events = append(w.events, r.Events...)
+			for _, c := range r.Changes {
+				o := c.(state.SetOutput)
+				w.outputs[o.Name] = o.Output
+			}
+		}
+		w.send(Committed{records})
+	}})
 }

@@ -310,9 +310,15 @@ func (w *world) send(e Input) {
 	if w.log != nil {
 		w.log(w.now, e, actions)
 	}
+	var records []Record
 	for _, a := range actions {
+		if c, ok := a.(Commit); ok {
+			records = append(records, c.Record)
+			continue
+		}
 		w.do(a)
 	}
+	w.commit(records)
 	if w.unchecked {
 		return
 	}

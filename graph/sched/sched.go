@@ -300,6 +300,9 @@ func (s *Scheduler) Because(v int) int {
 	return int(s.vertices[v].because)
 }
 
+// Waits returns the number of v's edges from vertices that are not settled.
+func (s *Scheduler) Waits(v int) int { return int(s.vertices[v].waits) }
+
 // Priority returns the weight of the longest known path that starts with v. After an Append it may be too low for some
 // steps; see raise.go.
 func (s *Scheduler) Priority(v int) float64 { return s.vertices[v].priority }
