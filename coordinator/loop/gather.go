@@ -2,7 +2,7 @@ package loop
 
 // gatherAtMost is the most records that are gathered for one transaction. A transaction costs as much as storing a
 // dozen objects, so few larger ones take less time than many small ones.
-const gatherAtMost = 64
+const gatherAtMost = 256
 
 // save asks for a record to be committed. A record that nothing waits for is gathered with others; see flush.
 func (l *Loop) save(r Record) {
