@@ -148,9 +148,10 @@ func appendObject[F writer](f F, b []byte, v cty.Value, ty cty.Type) ([]byte, bo
 		return f.null(b), true
 	}
 	l := layoutOf(types)
+	has := v.Type().AttributeTypes()
 	b = f.object(b, len(l.names))
 	for i, name := range l.names {
-		if !v.Type().HasAttribute(name) {
+		if _, ok := has[name]; !ok {
 			return nil, false
 		}
 		b = f.colon(f.text(f.next(b, i), name))
@@ -319,12 +320,17 @@ func (inJSON) bool(b []byte, v bool) []byte {
 
 func (inJSON) text(b []byte, s string) []byte {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+		if needsEscape(s[i]) {
 			quoted, _ := json.Marshal(s) // a string always has JSON
 			return append(b, quoted...)
 		}
 	}
 	return append(append(append(b, '"'), s...), '"')
+}
+
+// needsEscape reports whether a text with this byte is left to encoding/json.
+func needsEscape(c byte) bool {
+	return c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&'
 }
 
 func (inJSON) number(b []byte, f *big.Float) ([]byte, bool) {

@@ -71,35 +71,18 @@ func shortValue(data []byte, ty cty.Type, depth int) (v cty.Value, rest []byte, 
 
 // shortNumber decodes integers of up to 32 bits, and floating point numbers of 64 bits.
 func shortNumber(data []byte) (v cty.Value, rest []byte, ok bool) {
-	c, width := data[0], 0
-	data = data[1:]
-	switch {
-	case c <= 0x7f || c >= 0xe0:
-		return cty.NumberIntVal(int64(int8(c))), data, true
-	case c >= 0xcc && c <= 0xce:
-		width = 1 << (c - 0xcc)
-	case c >= 0xd0 && c <= 0xd2:
-		width = 1 << (c - 0xd0)
-	case c == 0xcb && len(data) >= 8:
-		f := math.Float64frombits(binary.BigEndian.Uint64(data))
+	if data[0] == 0xcb && len(data) > 8 {
+		f := math.Float64frombits(binary.BigEndian.Uint64(data[1:]))
 		if math.IsNaN(f) || math.IsInf(f, 0) {
 			return cty.NilVal, nil, false
 		}
-		return cty.NumberFloatVal(f), data[8:], true
+		return cty.NumberFloatVal(f), data[9:], true
 	}
-	if width == 0 || len(data) < width {
+	n, rest, ok := wholeOf(data)
+	if !ok {
 		return cty.NilVal, nil, false
 	}
-	n := int64(number(data, width)) //nolint:gosec // at most 32 bits
-	switch c {
-	case 0xd0:
-		n = int64(int8(n))
-	case 0xd1:
-		n = int64(int16(n))
-	case 0xd2:
-		n = int64(int32(n))
-	}
-	return cty.NumberIntVal(n), data[width:], true
+	return cty.NumberIntVal(n), rest, true
 }
 
 // shortObject decodes an object. Only attributes that it cannot decode itself are left to cty.

@@ -137,6 +137,9 @@ func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *instanc
 		}
 		return program.Step{Diags: diags} // nothing was started
 	}
+	if attrs, ok := plainly(c, ev, res.Apply, diags); ok {
+		return a.storedPlainly(c, r, ev, attrs, res, diags)
+	}
 	value, err := instance.Decode(res.Apply.Object, ev.Schema)
 	if err != nil {
 		return unstorable(c, ev.Schema, ev.Sensitive, res, diags, err)
@@ -149,7 +152,11 @@ func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *instanc
 		}
 		return step // a failed creation left nothing
 	}
-	object, err := a.objectOf(c, ev, value, res.Apply)
+	attrs, sensitive, err := values.EncodeStored(value, ev.Schema.Block)
+	if err != nil {
+		return unstorable(c, ev.Schema, ev.Sensitive, res, diags, err)
+	}
+	object, err := a.objectOf(c, ev, attrs, sensitive, res.Apply)
 	if err != nil {
 		return unstorable(c, ev.Schema, ev.Sensitive, res, diags, err)
 	}
@@ -165,9 +172,50 @@ func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *instanc
 		step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.Provider, Object: object})
 		return step
 	}
-	// A change of sensitivity alone counts, although the provider has nothing to do.
-	idle := res.Apply.Unchanged && !c.After.IsWhollyKnown()
-	return a.made(c, r, ev, object, value, idle, step)
+	return a.made(c, r, ev, object, value, idle(c, res.Apply), step)
+}
+
+// idle reports whether nothing had to be done. A change of sensitivity alone counts, although the provider has nothing
+// to do.
+func idle(c *plan.Change, r *wire.ApplyResult) bool { return r.Unchanged && !c.After.IsWhollyKnown() }
+
+// plainly returns the stored form of the object in a result if its value is needed for nothing now: nothing of it is
+// sensitive, and neither conditions nor provisioners refer to it. It returns false for other objects, which become
+// values first.
+func plainly(c *plan.Change, ev *instance.Instance, r *wire.ApplyResult, diags diag.List) (attrs []byte, ok bool) {
+	if diags.HasErrors() || c.Action == plan.CreateThenDelete || len(ev.Sensitive) > 0 ||
+		ev.Schema.Block.ContainsSensitive() {
+		return nil, false
+	}
+	ty := ev.Schema.Block.ImpliedType()
+	for _, name := range []string{"id", "name"} { // which values.IDOfStored reads only if it is a text
+		if ty.AttributeTypes()[name] == cty.DynamicPseudoType {
+			return nil, false
+		}
+	}
+	if attrs, ok = coding.ObjectJSON(r.Object, ty); !ok {
+		return nil, false
+	}
+	block := ev.Resource.Code.Config
+	return attrs, len(block.Postconditions)+len(createProvisioners(block)) == 0
+}
+
+// storedPlainly adds an object to the state in its stored form. Its value is decoded when an expression refers to it.
+func (a *Applier) storedPlainly(c *plan.Change, r *values.Resource, ev *instance.Instance, attrs []byte,
+	res *wire.Result, diags diag.List) program.Step {
+	object, err := a.objectOf(c, ev, attrs, nil, res.Apply)
+	if err != nil {
+		return unstorable(c, ev.Schema, ev.Sensitive, res, diags, err)
+	}
+	r.Keep(c.Addr.Key, object)
+	step := program.Step{
+		Diags:   diags,
+		Changes: []state.Change{state.SetObject{Addr: c.Addr, Provider: ev.Provider, Object: object}},
+		Value:   &effect{counts: counted(c, idle(c, res.Apply)), checks: ev.Checks},
+	}
+	step.Notes.Action = string(c.Action)
+	step.Notes.IDKey, step.Notes.ID = values.IDOfStored(object)
+	return step
 }
 
 // made finishes a vertex whose object is complete. idle is set if nothing had to be done.
@@ -175,22 +223,27 @@ func (a *Applier) made(c *plan.Change, r *values.Resource, ev *instance.Instance
 	idle bool, step program.Step) program.Step {
 	step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.Provider, Object: object})
 	r.Set(c.Addr.Key, value)
-	e := &effect{checks: ev.Checks}
-	switch {
-	case c.Action != plan.Update:
-		e.counts.Added++
-	case !idle:
-		e.counts.Changed++
-	}
-	if c.Importing != nil {
-		e.counts.Imported++
-	}
+	e := &effect{counts: counted(c, idle), checks: ev.Checks}
 	checks, more := ev.Postconditions(value)
 	e.checks = append(e.checks, checks...)
 	step.Diags = step.Diags.Append(errorsOnly(more))
 	step.Value = e
 	step.Notes = instance.Notes(string(c.Action), value)
 	return step
+}
+
+// counted counts a creation or an update. idle is set if nothing had to be done.
+func counted(c *plan.Change, idle bool) (n Counts) {
+	switch {
+	case c.Action != plan.Update:
+		n.Added++
+	case !idle:
+		n.Changed++
+	}
+	if c.Importing != nil {
+		n.Imported++
+	}
+	return n
 }
 
 // recordsFirst reports whether the object that a change makes is recorded with create_before_destroy. A replacement has
@@ -202,11 +255,11 @@ func (a *Applier) recordsFirst(c *plan.Change) bool {
 	return a.first[c.Addr]
 }
 
-// objectOf returns the object for the state from a result.
-func (a *Applier) objectOf(c *plan.Change, ev *instance.Instance, value cty.Value, r *wire.ApplyResult) (*state.Object,
-	error) {
+// objectOf returns the object for the state from a result and its stored attributes.
+func (a *Applier) objectOf(c *plan.Change, ev *instance.Instance, attrs []byte, sensitive []cty.Path,
+	r *wire.ApplyResult) (*state.Object, error) {
 	o := &state.Object{
-		Status: state.Ready, SchemaVersion: ev.Schema.Version, Private: r.Private,
+		Status: state.Ready, SchemaVersion: ev.Schema.Version, Attrs: attrs, Sensitive: sensitive, Private: r.Private,
 		Dependencies: a.dependencies(c.Addr), CreateBeforeDestroy: a.recordsFirst(c), SkipDestroy: c.SkipDestroy,
 	}
 	if old := a.object(c.Addr, state.CurrentObject); c.Action == plan.Update && old != nil {
@@ -214,10 +267,6 @@ func (a *Applier) objectOf(c *plan.Change, ev *instance.Instance, value cty.Valu
 	}
 	if r.Tainted {
 		o.Status = state.Tainted
-	}
-	var err error
-	if o.Attrs, o.Sensitive, err = values.EncodeStored(value, ev.Schema.Block); err != nil {
-		return nil, err
 	}
 	id, err := ev.DecodeIdentity(r.Identity)
 	if err != nil {
