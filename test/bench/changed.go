@@ -24,16 +24,16 @@ const (
 )
 
 func mostlyKept(n int) string {
-	return fleet + fmt.Sprintf(`variable "changed" {
+	return fmt.Sprintf(bulk+`variable "changed" {
   type    = number
   default = 0
 }
 
-resource "fleet_machine" "m" {
+resource "bulk_item" "m" {
   count   = %d
   name    = "m-${count.index}"
   read_ms = %d
-  labels  = count.index < var.changed ? { changed = "yes" } : null
+  value   = count.index < var.changed ? "changed" : null
 }
 `, n, readTime.Milliseconds())
 }

@@ -179,7 +179,10 @@ func simulate(n int) []simulated {
 	return list
 }
 
-const fleet = "terraform {\n  required_providers {\n    fleet = { source = \"millipede/fleet\" }\n  }\n}\n\n"
+const (
+	fleet = "terraform {\n  required_providers {\n    fleet = { source = \"millipede/fleet\" }\n  }\n}\n\n"
+	bulk  = "terraform {\n  required_providers {\n    bulk = { source = \"millipede/bulk\" }\n  }\n}\n\n"
+)
 
 func sleep(n int) string {
 	var b strings.Builder

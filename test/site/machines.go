@@ -14,6 +14,15 @@ terraform {
 }
 `
 
+// BulkOnly is the beginning of a configuration that needs only the test provider for very many objects.
+const BulkOnly = `
+terraform {
+  required_providers {
+    bulk = { source = "millipede/bulk" }
+  }
+}
+`
+
 // Slow is a configuration of machines whose creation takes a while.
 func Slow(count, ms int) string {
 	return FleetOnly + fmt.Sprintf(`

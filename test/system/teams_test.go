@@ -48,11 +48,11 @@ func newSharedState(t *testing.T) *sharedState {
 	for i := range *teamCount {
 		fmt.Fprintf(&text, `
 variable "t%[1]d" { default = "1" }
-resource "fleet_machine" "t%[1]d" {
+resource "bulk_item" "t%[1]d" {
   count     = %[2]d
   name      = "t%[1]d-${count.index}"
   update_ms = %[4]d
-  labels    = { revision = count.index < %[3]d ? var.t%[1]d : "1" }
+  value     = count.index < %[3]d ? var.t%[1]d : "1"
 }
 `, i, *teamObjects / *teamCount, *teamChanges, teamLasts.Milliseconds())
 	}
@@ -79,7 +79,7 @@ func newState(t *testing.T, text string, objects bool) *sharedState {
 		objectLocks(t, e.v, e.w)
 	}
 	dir := t.TempDir()
-	err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(site.FleetOnly+text), 0o600)
+	err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(site.BulkOnly+text), 0o600)
 	if err == nil {
 		e.config, err = e.v.Upload(t.Context(), e.w, dir)
 	}
@@ -129,7 +129,7 @@ func (e *sharedState) change(teams []int, revisions ...string) []*client.Run {
 	for i, team := range teams {
 		all.Go(func() {
 			name := fmt.Sprintf("t%d", team)
-			out[i] = e.run(client.RunCreateOptions{TargetAddrs: []string{"fleet_machine." + name},
+			out[i] = e.run(client.RunCreateOptions{TargetAddrs: []string{"bulk_item." + name},
 				Variables: []*client.RunVariable{{Key: name, Value: fmt.Sprintf("%q", revisions[i%len(revisions)])}}})
 		})
 	}
@@ -212,9 +212,8 @@ func (e *sharedState) updates() map[string]int {
 	return out
 }
 
-// objectTime is how long the creation of an object may take. The provider's process takes ten milliseconds if two cores
-// are busy.
-const objectTime = 50 * time.Millisecond
+// objectTime is how long the creation of an object may take, on a busy machine.
+const objectTime = 20 * time.Millisecond
 
 // Runs on one state waited for each other, whatever they changed: eight teams took eight times as long as one.
 func TestTeamsChangeOneStateAtOnce(t *testing.T) {
@@ -279,7 +278,7 @@ func total(counts map[string]int) (n int) {
 func (e *sharedState) sees(revision string) error {
 	yes := true
 	r, err := e.v.Client.Runs.Create(e.T.Context(), client.RunCreateOptions{Workspace: e.w,
-		ConfigurationVersion: e.config, PlanOnly: &yes, TargetAddrs: []string{"fleet_machine.t0"},
+		ConfigurationVersion: e.config, PlanOnly: &yes, TargetAddrs: []string{"bulk_item.t0"},
 		Variables: []*client.RunVariable{{Key: "t0", Value: fmt.Sprintf("%q", revision)}}})
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ type watchedState struct {
 func (e *watchedState) apply() time.Duration {
 	e.revision++
 	began := time.Now()
-	r := e.run(client.RunCreateOptions{TargetAddrs: []string{"fleet_machine.changed"},
+	r := e.run(client.RunCreateOptions{TargetAddrs: []string{"bulk_item.changed"},
 		Variables: []*client.RunVariable{{Key: "revision", Value: fmt.Sprintf("%q", fmt.Sprint(e.revision))}}})
 	took := time.Since(began)
 	e.applied([]*client.Run{r})
@@ -54,17 +54,17 @@ func TestWatchingDoesNotSlowAppliesDownAndFindsDriftInOnePeriod(t *testing.T) {
 	}
 	e := &watchedState{revision: 1, sharedState: newState(t, fmt.Sprintf(`
 variable "revision" { default = "1" }
-resource "fleet_machine" "watched" {
+resource "bulk_item" "watched" {
   count   = %d
   name    = "watched-${count.index}"
   read_ms = 20
 }
-resource "fleet_machine" "changed" {
+resource "bulk_item" "changed" {
   count     = %d
   name      = "changed-${count.index}"
   update_ms = 200
   read_ms   = 20
-  labels    = { revision = var.revision }
+  value     = var.revision
 }
 `, *watchObjects-*watchChanges, *watchChanges), false)}
 	e.every = 20 * time.Millisecond
@@ -78,7 +78,7 @@ resource "fleet_machine" "changed" {
 	for i := range *watchBehind {
 		k := i * ((*watchObjects - *watchChanges) / *watchBehind)
 		names = append(names, fmt.Sprintf("watched-%d", k))
-		want = append(want, fmt.Sprintf("fleet_machine.watched[%d]", k))
+		want = append(want, fmt.Sprintf("bulk_item.watched[%d]", k))
 	}
 	slices.Sort(want)
 	e.apply() // the first apply starts the providers, and is not measured

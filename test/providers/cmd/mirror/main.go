@@ -23,6 +23,7 @@ var providers = []struct{ pkg, source, name, version string }{
 	{"./cmd/terraform-provider-fleet", "millipede/fleet", "fleet", "1.0.0"},
 	{"./cmd/terraform-provider-fleet5", "millipede/fleet5", "fleet5", "1.0.0"},
 	{"./cmd/terraform-provider-legacy", "millipede/legacy", "legacy", "1.0.0"},
+	{"./cmd/terraform-provider-bulk", "millipede/bulk", "bulk", "1.0.0"},
 	{"./cmd/terraform-provider-unruly", "millipede/unruly", "unruly", "1.0.0"},
 }
 
