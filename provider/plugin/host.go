@@ -148,7 +148,7 @@ type Configure func(context.Context, provider.Provider) diag.List
 // The lease must be released if, and only if, there are no errors. If the context ends, Acquire stops waiting, and
 // the start is aborted if no one else waits for it.
 func (h *Host) Acquire(ctx context.Context, p Package, configDigest string, configure Configure) (*Lease, diag.List) {
-	identity, executable, err := p.identity()
+	identity, err := p.identity()
 	if err != nil {
 		return nil, cannotStart(p, err)
 	}
@@ -160,7 +160,7 @@ func (h *Host) Acquire(ctx context.Context, p Package, configDigest string, conf
 	process := p.process(identity)
 	m, started := h.find(process, configDigest, p.Reattach != nil), false
 	if m == nil {
-		m, started = h.begin(ctx, p, process, identity, executable, configDigest, configure), true
+		m, started = h.begin(ctx, p, process, identity, configDigest, configure), true
 	}
 	h.hold(m)
 	h.mu.Unlock()
@@ -233,30 +233,40 @@ func (h *Host) Close() {
 	h.sockets.close()
 }
 
-// identity returns the identity of the package, such that equal identities mean equal programs, and the file to
-// execute.
-func (p Package) identity() (identity, executable string, err error) {
-	if r := p.Reattach; r != nil {
-		return fmt.Sprintf("attached %s %d %s %s", p.Source, r.ProtocolVersion, r.Network, r.Address), "", nil
+// identity returns the identity of the package, such that equal identities mean equal programs. It is determined for
+// each lease, so it looks at files only if the package has no hash.
+func (p Package) identity() (string, error) {
+	switch r := p.Reattach; {
+	case r != nil:
+		return fmt.Sprintf("attached %s %d %s %s", p.Source, r.ProtocolVersion, r.Network, r.Address), nil
+	case p.Hash != "":
+		return fmt.Sprintf("hash %s %s", p.Source, p.Hash), nil
 	}
-	executable = p.Executable
-	if executable == "" {
-		if executable, err = findExecutable(p.Dir, p.Source); err != nil {
-			return "", "", err
-		}
-	}
-	if !filepath.IsAbs(executable) { // it may be started from another directory
-		return "", "", fmt.Errorf("the file %s of the plugin is not named absolutely", executable)
-	}
-	if p.Hash != "" {
-		return fmt.Sprintf("hash %s %s", p.Source, p.Hash), executable, nil
+	executable, err := p.executable()
+	if err != nil {
+		return "", err
 	}
 	info, err := os.Stat(executable)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
-	return fmt.Sprintf("file %s %s %d %d", p.Source, executable, info.Size(), info.ModTime().UnixNano()),
-		executable, nil
+	return fmt.Sprintf("file %s %s %d %d", p.Source, executable, info.Size(), info.ModTime().UnixNano()), nil
+}
+
+// executable returns the file to execute; an empty name for a process that was started elsewhere.
+func (p Package) executable() (file string, err error) {
+	if p.Reattach != nil {
+		return "", nil
+	}
+	if file = p.Executable; file == "" {
+		if file, err = findExecutable(p.Dir, p.Source); err != nil {
+			return "", err
+		}
+	}
+	if !filepath.IsAbs(file) { // it may be started from another directory
+		return "", fmt.Errorf("the file %s of the plugin is not named absolutely", file)
+	}
+	return file, nil
 }
 
 // process returns the identity of the package's processes, such that equal identities mean interchangeable

@@ -69,8 +69,7 @@ func (h *Host) find(pkg, digest string, attached bool) *member {
 }
 
 // begin creates a member and starts it. The host's mutex is held.
-func (h *Host) begin(ctx context.Context, p Package, pkg, identity, executable, digest string,
-	configure Configure) *member {
+func (h *Host) begin(ctx context.Context, p Package, pkg, identity, digest string, configure Configure) *member {
 	if digest != "" && configure == nil {
 		panic("plugin: a configured process is wanted, and nothing to configure it with")
 	}
@@ -93,7 +92,7 @@ func (h *Host) begin(ctx context.Context, p Package, pkg, identity, executable, 
 		}
 	}
 	h.work.Go(func() {
-		diags := h.start(ctx, m, p, executable, schemas, configure)
+		diags := h.start(ctx, m, p, schemas, configure)
 		abandon(nil)
 		h.arrived(m, diags)
 	})
@@ -120,14 +119,17 @@ func (h *Host) makeRoom(m *member) {
 }
 
 // start launches and configures the process.
-func (h *Host) start(ctx context.Context, m *member, p Package, executable string, schemas *rpc.SchemaCache,
+func (h *Host) start(ctx context.Context, m *member, p Package, schemas *rpc.SchemaCache,
 	configure Configure) diag.List {
 	h.mu.Lock()
 	proc := m.process
 	h.mu.Unlock()
 	if proc == nil {
-		var err error
-		if proc, err = h.launch(ctx, p, executable, schemas); err != nil {
+		executable, err := p.executable()
+		if err == nil {
+			proc, err = h.launch(ctx, p, executable, schemas)
+		}
+		if err != nil {
 			return cannotStart(p, err)
 		}
 		h.mu.Lock()

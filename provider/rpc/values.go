@@ -25,8 +25,12 @@ func (e *encoder) value(v cty.Value, ty cty.Type) *tfplugin6.DynamicValue {
 	if v == cty.NilVal {
 		v = cty.NullVal(ty)
 	}
+	encode := coding.EncodeValue
+	if v.IsNull() { // coding has no bytes for it; those of cty include the type of the value if ty is any type
+		encode = msgpack.Marshal
+	}
 	var b []byte
-	if b, e.err = msgpack.Marshal(v, ty); e.err != nil {
+	if b, e.err = encode(v, ty); e.err != nil {
 		return nil
 	}
 	return &tfplugin6.DynamicValue{Msgpack: b}

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6/tf6server"
@@ -27,6 +28,7 @@ const typeName = "bulk_item"
 
 // Serve serves the provider over plugin protocol 6 until its client goes.
 func Serve(env act.Env) error {
+	debug.SetGCPercent(400) // the process has next to no memory to look through, and otherwise does so all the time
 	stage, err := env.Open("bulk", rand.Reader)
 	if err != nil {
 		return err
@@ -106,20 +108,25 @@ func (s *server) ValidateResourceConfig(_ context.Context, req *tfprotov6.Valida
 	return &tfprotov6.ValidateResourceConfigResponse{}, err
 }
 
-// UpgradeResourceState reads a stored object.
+// UpgradeResourceState reads a stored object. Attributes that the schema does not have are dropped.
 func (s *server) UpgradeResourceState(_ context.Context, req *tfprotov6.UpgradeResourceStateRequest) (
 	*tfprotov6.UpgradeResourceStateResponse, error) {
-	if req.RawState == nil || !json.Valid(req.RawState.JSON) {
-		return nil, errors.New("the stored object is no JSON")
+	if req.RawState == nil {
+		return nil, errors.New("there is no stored object")
 	}
-	v, err := req.RawState.UnmarshalWithOpts(itemType, tfprotov6.UnmarshalOpts{
-		ValueFromJSONOpts: tftypes.ValueFromJSONOpts{IgnoreUndefinedAttributes: true},
-	})
-	if err != nil {
-		return nil, err
+	var stored map[string]any // tftypes would need five times as long
+	if err := json.Unmarshal(req.RawState.JSON, &stored); err != nil {
+		return nil, fmt.Errorf("the stored object: %w", err)
 	}
-	upgraded, err := tfprotov6.NewDynamicValue(itemType, v)
-	return &tfprotov6.UpgradeResourceStateResponse{UpgradedState: &upgraded}, err
+	o := object{}
+	for _, a := range item.Block.Attributes {
+		if err := tftypes.ValidateValue(a.Type, stored[a.Name]); err != nil {
+			return nil, fmt.Errorf("the stored attribute %s: %w", a.Name, err)
+		}
+		o[a.Name] = tftypes.NewValue(a.Type, stored[a.Name])
+	}
+	upgraded, err := o.encode()
+	return &tfprotov6.UpgradeResourceStateResponse{UpgradedState: upgraded}, err
 }
 
 // PlanResourceChange plans the proposed object.

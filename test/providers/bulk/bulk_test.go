@@ -166,3 +166,25 @@ func BenchmarkPlan(b *testing.B) {
 		}
 	}
 }
+
+func TestAStoredItemIsRead(t *testing.T) {
+	s, _ := newServer(t)
+	upgrade := func(text string) (*tfprotov6.UpgradeResourceStateResponse, error) {
+		return s.UpgradeResourceState(t.Context(), &tfprotov6.UpgradeResourceStateRequest{TypeName: typeName,
+			RawState: &tfprotov6.RawState{JSON: []byte(text)}})
+	}
+	resp, err := upgrade(`{"name": "a", "value": null, "id": "a-1", "revision": 7, "read_ms": 20, "other": {}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := decode(resp.UpgradedState)
+	if err != nil || o.text("id") != "a-1" || o.whole("revision") != 7 || o.whole("read_ms") != 20 ||
+		!o["value"].IsNull() || !o["ip"].IsNull() {
+		t.Error(err, o)
+	}
+	for _, text := range []string{"", "[]", `{"name": 1}`} {
+		if resp, err := upgrade(text); err == nil {
+			t.Errorf("%q is the object %v", text, resp.UpgradedState)
+		}
+	}
+}
