@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"slices"
@@ -154,5 +155,23 @@ func BenchmarkBesideOpenTofu(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+func TestAMultipliedStateHasInstancesLikeTheFirstOne(t *testing.T) {
+	var out bytes.Buffer
+	err := multiplied(&out, []byte(`{"version": 4, "serial": 3, "resources": [{"type": "bulk_item", "instances": [
+		{"index_key": 0, "attributes": {"name": "m-0", "id": "m-0-abc", "read_ms": 20}},
+		{"index_key": 1, "attributes": {"name": "m-1", "id": "m-1-abc", "read_ms": 20}}]}], "outputs": {}}`), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"outputs":{},"resources":[{"instances":[` +
+		`{"attributes":{"id":"m-0-000000000000","name":"m-0","read_ms":20},"index_key":0},` +
+		`{"attributes":{"id":"m-1-000000000001","name":"m-1","read_ms":20},"index_key":1},` +
+		`{"attributes":{"id":"m-2-000000000002","name":"m-2","read_ms":20},"index_key":2}],"type":"bulk_item"}],` +
+		`"serial":1000,"version":4}`
+	if out.String() != want {
+		t.Errorf("it is\n%s\nnot\n%s", out.String(), want)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -128,10 +128,14 @@ func (e engine) multiply(ctx context.Context, dir string, env []string, n int) e
 	if err != nil {
 		return err
 	}
-	if text, err = multiplied(text, n); err != nil {
+	more, err := os.Create(filepath.Join(dir, "more.tfstate"))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(multiplied(more, text, n), more.Close()); err != nil {
 		return fmt.Errorf("multiplying the state: %w", err)
 	}
-	if err := write(dir, map[string]string{"more.tfstate": string(text), "main.tf": mostlyKept(n)}); err != nil {
+	if err := write(dir, map[string]string{"main.tf": mostlyKept(n)}); err != nil {
 		return err
 	}
 	if _, err := e.run(ctx, dir, env, "state", "push", "more.tfstate"); err != nil {
@@ -140,35 +144,50 @@ func (e engine) multiply(ctx context.Context, dir string, env []string, n int) e
 	return write(dir, map[string]string{"made": ""})
 }
 
-// multiplied returns a state whose one resource has n instances, which are like the first one.
-func multiplied(text []byte, n int) ([]byte, error) {
+// multiplied writes a state whose one resource has n instances, which are like the first one. They are written one by
+// one: on Linux, the peak memory of a process is at least that of the process that started it, so this program must
+// stay small.
+func multiplied(out io.Writer, text []byte, n int) error {
 	var state map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if err := d.Decode(&state); err != nil {
-		return nil, err
+		return err
 	}
 	resources, _ := state["resources"].([]any)
 	if len(resources) != 1 {
-		return nil, fmt.Errorf("it has %d resources", len(resources))
+		return fmt.Errorf("it has %d resources", len(resources))
 	}
 	resource, _ := resources[0].(map[string]any)
 	instances, _ := resource["instances"].([]any)
 	if len(instances) == 0 {
-		return nil, errors.New("it has no instances")
+		return errors.New("it has no instances")
 	}
 	first, _ := instances[0].(map[string]any)
 	attributes, _ := first["attributes"].(map[string]any)
-	instances = make([]any, n)
-	for i := range instances {
-		one, of := maps.Clone(first), maps.Clone(attributes)
-		of["name"], of["id"] = fmt.Sprintf("m-%d", i), fmt.Sprintf("m-%d-%012x", i, i)
-		one["index_key"], one["attributes"] = i, of
-		instances[i] = one
-	}
-	resource["instances"] = instances
+	const place = "the instances"
+	resource["instances"] = []any{place}
 	state["serial"] = 1_000
-	return json.Marshal(state)
+	text, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	head, tail, _ := bytes.Cut(text, []byte(`"`+place+`"`))
+	w := bufio.NewWriter(out)
+	w.Write(head) //nolint:errcheck // Flush returns the first error
+	for i := range n {
+		attributes["name"], attributes["id"] = fmt.Sprintf("m-%d", i), fmt.Sprintf("m-%d-%012x", i, i)
+		first["index_key"] = i
+		if text, err = json.Marshal(first); err != nil {
+			return err
+		}
+		if i > 0 {
+			w.WriteByte(',') //nolint:errcheck // as above
+		}
+		w.Write(text) //nolint:errcheck // as above
+	}
+	w.Write(tail) //nolint:errcheck // as above
+	return w.Flush()
 }
 
 // readsIn counts the reads in a record of the test providers. Without calls there is no record.

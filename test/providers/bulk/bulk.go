@@ -7,6 +7,7 @@
 package bulk
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -101,11 +102,10 @@ func (s *server) StopProvider(ctx context.Context, _ *tfprotov6.StopProviderRequ
 	return &tfprotov6.StopProviderResponse{}, err
 }
 
-// ValidateResourceConfig accepts every configuration that has the type.
-func (s *server) ValidateResourceConfig(_ context.Context, req *tfprotov6.ValidateResourceConfigRequest) (
+// ValidateResourceConfig accepts every configuration: engines check its type.
+func (s *server) ValidateResourceConfig(context.Context, *tfprotov6.ValidateResourceConfigRequest) (
 	*tfprotov6.ValidateResourceConfigResponse, error) {
-	_, err := decode(req.Config)
-	return &tfprotov6.ValidateResourceConfigResponse{}, err
+	return &tfprotov6.ValidateResourceConfigResponse{}, nil
 }
 
 // UpgradeResourceState reads a stored object. Attributes that the schema does not have are dropped.
@@ -137,25 +137,24 @@ func (s *server) PlanResourceChange(ctx context.Context, req *tfprotov6.PlanReso
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	resp := &tfprotov6.PlanResourceChangeResponse{PlannedPrivate: req.PriorPrivate}
+	resp := &tfprotov6.PlanResourceChangeResponse{PlannedState: req.ProposedNewState, PlannedPrivate: req.PriorPrivate}
 	subject := planned
 	switch {
 	case planned == nil:
 		subject = prior
 	case prior == nil:
 		planned.unknown("id", "ip", "revision")
-	default:
-		for name, v := range planned {
-			if !v.Equal(prior[name]) {
-				planned.unknown("revision")
-			}
-		}
+	case bytes.Equal(req.PriorState.MsgPack, req.ProposedNewState.MsgPack): // quick, because most plans change nothing
+	case !planned.same(prior):
+		planned.unknown("revision")
 		if !planned["name"].Equal(prior["name"]) {
 			resp.RequiresReplace = []*tftypes.AttributePath{tftypes.NewAttributePath().WithAttributeName("name")}
 		}
 	}
 	err := s.stage.Do(ctx, subject.entry(record.Plan), subject.script(), func(*record.Entry) (err error) {
-		resp.PlannedState, err = planned.encode()
+		if planned != nil && !planned["revision"].IsKnown() {
+			resp.PlannedState, err = planned.encode()
+		}
 		return err
 	})
 	resp.Diagnostics = failed(record.Plan, err)

@@ -45,6 +45,16 @@ func (o object) text(name string) string {
 	return s
 }
 
+// same reports whether all attributes are those of another object.
+func (o object) same(other object) bool {
+	for name, v := range o {
+		if !v.Equal(other[name]) {
+			return false
+		}
+	}
+	return true
+}
+
 // unknown makes attributes unknown.
 func (o object) unknown(names ...string) {
 	for _, name := range names {
