@@ -95,14 +95,7 @@ func TestARunOfTheFastLaneThatCrashesAtAnyStepIsResumedToTheSameEnd(t *testing.T
 			dag.Edge{Before: 12, After: 13})
 		p.Lane, p.Stored = program.Fast, true
 		w := newWorld(t, uint64(at), p)
-		w.boot()
-		over := w.run(at)
-		if !over {
-			w.crash()
-			w.restore()
-			w.boot()
-			w.finish()
-		}
+		over := w.crashAt(at)
 		w.stateAgrees()
 		if t.Failed() {
 			t.Fatalf("a crash at step %d; the journal:\n%s", at, dump(w.events))

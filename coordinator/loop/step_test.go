@@ -38,14 +38,7 @@ func TestARunThatCrashesAtAnyStepIsResumedToTheSameEnd(t *testing.T) {
 			p.Lane, p.Stored, p.Ops, p.Quick = program.Safe, true, ops, quick
 			p.Hidden = func(v int) bool { return v == 3 }
 			w := newWorld(t, uint64(at), p)
-			w.boot()
-			over := w.run(at)
-			if !over {
-				w.crash()
-				w.restore()
-				w.boot()
-				w.finish()
-			}
+			over := w.crashAt(at)
 			w.stateAgrees()
 			w.once()
 			if t.Failed() {

@@ -17,14 +17,7 @@ func TestAnAnswerThatCannotBeKeptIsADoubtWithWhatIsKnownOfIt(t *testing.T) {
 		p.Lane, p.Stored = program.Safe, true
 		p.Unkept = func(v int) bool { return v == 0 }
 		w := newWorld(t, uint64(at), p)
-		w.boot()
-		over := w.run(at)
-		if !over {
-			w.crash()
-			w.restore()
-			w.boot()
-		}
-		w.finish()
+		over := w.crashAt(at)
 		w.once()
 		if o := w.outputs["n0"]; o == nil || !strings.HasPrefix(o.Value.AsString(), "in doubt: a") ||
 			!strings.HasSuffix(o.Value.AsString(), ", answered {}") {

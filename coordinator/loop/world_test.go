@@ -300,6 +300,19 @@ func (w *world) workerOf(pool string) string {
 	return "w-" + pool
 }
 
+// crashAt starts the run, ends its process after a number of steps, and has another process resume the run and finish
+// it. It reports whether the run was over before.
+func (w *world) crashAt(step int) (over bool) {
+	w.boot()
+	if over = w.run(step); !over {
+		w.crash()
+		w.restore()
+		w.boot()
+	}
+	w.finish()
+	return over
+}
+
 // send passes an event to the loop and executes the resulting actions.
 func (w *world) send(e Input) {
 	if w.life < 0 {
