@@ -43,7 +43,7 @@ type Options struct {
 	Store  *values.Store
 	// State is the stored state when the run begins, or is resumed; the applier keeps its own copy.
 	State *state.State
-	// Removed returns the removed block that covers an instance, or nil.
+	// Removed returns the removed block that has the provisioners of an instance without a block, or nil.
 	Removed func(addr.Instance) *config.Removed
 	// Run is the ID of the run. Deposed keys are derived from it, so that a resumed run derives the same ones.
 	Run string

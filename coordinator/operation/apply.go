@@ -460,6 +460,6 @@ func (s *Session) applier(ctx context.Context, p *plan.Plan, run, lockID string)
 	return applying.New(applying.Options{
 		Plan: p, Static: static, Code: code, Store: s.store(code, values.Applying, p.Timestamp), State: stored,
 		Run: run, Dir: s.Dir, Env: s.Env, Package: s.Package,
-		Removed: removedBlocks(s.Tree), Renewals: s.renewals(), Own: own,
+		Removed: removedBlocks(s.Tree).provisioning, Renewals: s.renewals(), Own: own,
 	}), diags
 }

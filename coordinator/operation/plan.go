@@ -149,7 +149,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		Mode:         o.Mode, SkipRefresh: o.SkipRefresh, Refreshed: o.refreshed, Scope: scope, Replace: o.Replace,
 		Imports:     o.Imports,
 		OnlyChanged: changed, Verdicts: s.verdicts(ctx, changed && !o.NoVerdicts),
-		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree), Package: s.Package, Now: now,
+		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree).deciding, Package: s.Package, Now: now,
 		Renewals: renewals,
 	})
 	if more := planner.MissingProviders(); more.HasErrors() {
@@ -318,28 +318,6 @@ func (s *Session) variables() map[string]plan.Variable {
 		out[name] = plan.Variable{Value: given, Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
 	}
 	return out
-}
-
-// removedBlocks finds the removed block that covers an instance.
-func removedBlocks(tree *config.Tree) func(addr.Instance) *config.Removed {
-	type entry struct {
-		module addr.Module
-		block  *config.Removed
-	}
-	var all []entry
-	for path, n := range tree.Modules {
-		for _, r := range n.Module.Removed {
-			all = append(all, entry{path, r})
-		}
-	}
-	return func(a addr.Instance) *config.Removed {
-		for _, e := range all {
-			if e.block.From.Covers(e.module, a.Config()) {
-				return e.block
-			}
-		}
-		return nil
-	}
 }
 
 // cycleDiags reports every cycle with its path.

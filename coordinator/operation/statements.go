@@ -31,8 +31,8 @@ func checkStatements(tree *config.Tree, o PlanOptions, empty bool) diag.List {
 					"imported into a resource block; add one for it.", b.StaticTo), b.Range.Ptr()))
 		}
 	}
-	for path, n := range tree.Modules {
-		for _, b := range n.Module.Removed {
+	for _, path := range slices.Sorted(maps.Keys(tree.Modules)) {
+		for _, b := range tree.Modules[path].Module.Removed {
 			diags = diags.Append(stillThere(tree, path, b))
 		}
 	}
@@ -205,26 +205,4 @@ func stillDeclared(store *values.Store, in addr.ModuleInstance, b *config.Moved)
 func wholeCall(b *config.Moved) bool {
 	last := func(e *addr.MoveEndpoint) addr.Key { return e.Steps[len(e.Steps)-1].Key }
 	return last(b.From) == addr.NoKey && last(b.To) == addr.NoKey
-}
-
-// stillThere reports a removed block whose target has a block.
-func stillThere(tree *config.Tree, in addr.Module, b *config.Removed) diag.List {
-	for path, n := range tree.Modules {
-		if b.From.IsModule {
-			if n.Call != nil && b.From.Names(in, path) {
-				return diag.Errors("Removed module block still exists",
-					fmt.Sprintf("This statement says that %s was removed, but its module block is still there, at %s.",
-						path, n.Call.Range), b.Range.Ptr())
-			}
-			continue
-		}
-		for r, c := range n.Module.Resources {
-			if b.From.Covers(in, r.In(path)) {
-				return diag.Errors("Removed resource block still exists",
-					fmt.Sprintf("This statement says that %s was removed, but its block is still there, at %s.",
-						r.In(path), c.Range), b.Range.Ptr())
-			}
-		}
-	}
-	return nil
 }

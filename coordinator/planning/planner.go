@@ -52,7 +52,7 @@ type Options struct {
 	WholeEdges bool
 	// Imports are the imports of the import command, by target; import blocks are evaluated by the planner.
 	Imports map[addr.Instance]*ImportTarget
-	// Removed returns the removed block that covers an instance, or nil.
+	// Removed returns the removed block that decides about an instance, or nil.
 	Removed func(addr.Instance) *config.Removed
 	// Package returns the package of a provider for workers.
 	Package func(addr.Provider) wire.Package

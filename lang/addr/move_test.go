@@ -169,9 +169,8 @@ func TestRemovedBlocksNameWholeThings(t *testing.T) {
 			t.Errorf("%s prints as %s", text, got)
 		}
 	}
-	got, _ := ParseRemoveTarget(traversal(t, "module.m"))
-	if !got.Covers(RootModule, Resource{Managed, "a", "b"}.In(ModuleOf("m", "n"))) ||
-		got.Covers(ModuleOf("m"), Resource{Managed, "a", "b"}.In("m")) {
-		t.Error("a removed module covers what is in it, seen from where the block stands")
+	got, _ := ParseRemoveTarget(traversal(t, "module.m.module.n.a.b"))
+	if m := got.ModuleFrom(ModuleOf("l")); m != ModuleOf("l", "m", "n") {
+		t.Errorf("the address is relative to the module of the block, and not in %s", m)
 	}
 }

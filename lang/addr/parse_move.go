@@ -116,22 +116,10 @@ func (t *RemoveTarget) String() string {
 	return t.Resource.In(t.Module).String()
 }
 
-// Covers reports whether t is the resource, or a module that contains it. t is relative to in.
-func (t *RemoveTarget) Covers(in Module, r ConfigResource) bool {
-	m := in
-	for _, name := range t.Module.Path() {
-		m = m.Child(name)
-	}
-	if t.IsModule {
-		return m.Contains(r.Module)
-	}
-	return r == t.Resource.In(m)
-}
-
-// Names reports whether t is the module. t is relative to in.
-func (t *RemoveTarget) Names(in, module Module) bool {
+// ModuleFrom returns the module that t names or that contains the resource t names. t is relative to in.
+func (t *RemoveTarget) ModuleFrom(in Module) Module {
 	for _, name := range t.Module.Path() {
 		in = in.Child(name)
 	}
-	return t.IsModule && in == module
+	return in
 }
