@@ -122,7 +122,8 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	now := s.Now().UTC().Truncate(time.Second)
 	store := s.store(code, values.Planning, now)
 	store.Lenient = o.Mode != plan.Normal || o.beforeDestroy
-	scope := planning.NewScope(static, o.Targets, o.Excludes, o.Mode == plan.Destroy)
+	scope := planning.NewScope(static, planning.ScopeOptions{Targets: o.Targets, Excludes: o.Excludes, Mode: o.Mode,
+		SkipRefresh: o.SkipRefresh, Prior: moved.State})
 	if o.reads != nil {
 		scope = planning.NewReading(static, o.reads)
 	}

@@ -153,13 +153,14 @@ func (p *Planner) excluded(r *values.Resource, a addr.Instance) {
 	p.keepStored(r, a)
 }
 
-// keepBeyond is for the instances that have no place any more, and that -target or -exclude leaves out: they stay.
+// keepBeyond is for the instances that have no place any more, and that -target or -exclude leaves out, or that others
+// use which are left out: they stay.
 func (p *Planner) keepBeyond(n *graph.Node, wanted func(addr.Instance) bool) {
 	if p.Mode == plan.Destroy || p.Scope.Whole() {
 		return
 	}
 	stays := func(a addr.Instance, i *state.Instance) bool {
-		return i.Current != nil && !wanted(a) && !p.Scope.Instance(a)
+		return i.Current != nil && !wanted(a) && !p.Scope.Leftover(a)
 	}
 	p.eachStored(n.Module, n.Resource.Addr, stays, func(a addr.Instance, i *state.Instance) {
 		m := p.Store.Module(a.Module)
@@ -205,7 +206,7 @@ func (p *Planner) superfluous(n *graph.Node, wanted func(addr.Instance) bool) []
 		if m := p.Store.Module(a.Module); m != nil {
 			r = m.ResourceBlock(a.Resource)
 		}
-		if i.Current != nil && !wanted(a) {
+		if i.Current != nil && !wanted(a) && p.Scope.Leftover(a) {
 			out = append(out, object{addr: a, resource: r, orphan: p.orphanReason(a, r)})
 		}
 		out = append(out, p.deposedObjects(a, i, r)...)
@@ -213,10 +214,9 @@ func (p *Planner) superfluous(n *graph.Node, wanted func(addr.Instance) bool) []
 	return out
 }
 
-// deposedObjects returns the deposed objects of an instance, unless the plan covers the instance only as a
-// dependency of a target.
+// deposedObjects returns the deposed objects of an instance that the plan may end.
 func (p *Planner) deposedObjects(a addr.Instance, i *state.Instance, r *values.Resource) []object {
-	if !p.Scope.Named(a) {
+	if !p.Scope.Deposed(a) {
 		return nil
 	}
 	keys := make([]state.DeposedKey, 0, len(i.Deposed))
@@ -258,7 +258,7 @@ func (p *Planner) orphanReason(a addr.Instance, r *values.Resource) plan.Reason 
 // expandOrphan returns the objects of a resource without a block.
 func (p *Planner) expandOrphan(node int, n *graph.Node) program.Step {
 	f := &found{node: node}
-	covered := func(a addr.Instance, _ *state.Instance) bool { return p.Scope.Instance(a) }
+	covered := func(a addr.Instance, _ *state.Instance) bool { return p.Scope.Leftover(a) }
 	p.eachStored(n.Module, n.Orphan.Resource, covered, func(a addr.Instance, i *state.Instance) {
 		reason := plan.DeleteBecauseNoResourceConfig
 		switch {

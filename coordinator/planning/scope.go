@@ -2,9 +2,12 @@ package planning
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
 )
 
 // Scope is the part of the configuration that a plan covers: everything; the targets and their dependencies; or
@@ -14,6 +17,10 @@ type Scope struct {
 	// needed are the resources on which targets depend: all their instances are covered. dropped are those that
 	// depend on excluded ones.
 	needed, dropped map[addr.ConfigResource]bool
+	// destroys has for each stored managed instance whether a destroy plan of a part covers it; nil for other plans.
+	destroys map[addr.Instance]bool
+	// uses finds the instances that remain, because something else uses them; nil where everything is covered.
+	uses *uses
 	// reads are the only managed instances that are covered by a plan that only reads them; nil otherwise.
 	reads map[addr.Instance]bool
 	// nodes are the covered static vertices; nil for all.
@@ -41,9 +48,20 @@ func NewReading(s *graph.Static, reads map[addr.Instance]bool) Scope {
 	return sc
 }
 
-// NewScope computes a scope. At most one of the lists is given. In a destroy plan the directions are reversed:
-// dependents of a target are destroyed with it, dependencies of an excluded object are kept.
-func NewScope(s *graph.Static, targets, excludes []addr.Target, destroy bool) Scope {
+// ScopeOptions describe what a plan covers.
+type ScopeOptions struct {
+	// At most one of the lists is given.
+	Targets, Excludes []addr.Target
+	Mode              plan.Mode
+	SkipRefresh       bool
+	// Prior is the stored state after moves.
+	Prior *state.State
+}
+
+// NewScope computes a scope. In a destroy plan the directions are reversed: dependents of a target are destroyed with
+// it, dependencies of an excluded object are kept.
+func NewScope(s *graph.Static, o ScopeOptions) Scope {
+	targets, excludes := o.Targets, o.Excludes
 	sc := Scope{targets: targets, excludes: excludes}
 	if len(targets)+len(excludes) == 0 {
 		return sc
@@ -65,9 +83,12 @@ func NewScope(s *graph.Static, targets, excludes []addr.Target, destroy bool) Sc
 			}
 		}
 	}
-	if destroy {
-		sc.destroying(s, hit)
+	if o.Mode == plan.Destroy {
+		sc.destroying(s, hit, o)
 		return sc
+	}
+	if o.Mode == plan.Normal {
+		sc.uses = &uses{prior: o.Prior}
 	}
 	sc.nodes = make([]bool, len(s.Nodes))
 	if len(targets) > 0 {
@@ -124,12 +145,23 @@ func without(s *graph.Static, hit []int, excludes []addr.Target) (excluded, whol
 
 // destroying computes the scope of a destroy plan. Everything is evaluated, for provider configurations; outputs
 // are kept.
-func (s *Scope) destroying(g *graph.Static, hit []int) {
+//
+// Which managed objects are covered depends on what is stored: a target that no stored object has covers nothing, and
+// what was recorded decides what depends on what. For an object that is kept, its block counts as well, as in OpenTofu,
+// which refreshes the objects that are not excluded and records their dependencies again. Data and ephemeral objects
+// have no records, so the configuration decides.
+func (s *Scope) destroying(g *graph.Static, hit []int, o ScopeOptions) {
 	s.nodes = make([]bool, len(g.Nodes))
-	var done []int
 	for i := range g.Nodes {
 		s.nodes[i] = g.Nodes[i].Kind != graph.OutputNode || !g.Nodes[i].Module.IsRoot()
 	}
+	stored := newStoredGraph(o.Prior)
+	named := storedIn(stored, slices.Concat(o.Targets, o.Excludes))
+	hit = slices.DeleteFunc(hit, func(v int) bool {
+		r := g.Nodes[v].ConfigResource()
+		return r.Resource.Mode == addr.Managed && !named[r]
+	})
+	var done []int
 	for _, v := range hit {
 		if n := &g.Nodes[v]; n.Kind == graph.ResourceNode {
 			d, _ := g.Find(graph.ResourceDone, n.Module, n.Named)
@@ -138,8 +170,53 @@ func (s *Scope) destroying(g *graph.Static, hit []int) {
 	}
 	if len(s.targets) > 0 {
 		s.needed = resourcesOf(g, g.Graph.Descendants(done...), hit)
-	} else {
-		s.dropped = resourcesOf(g, g.Graph.Ancestors(hit...), hit)
+		s.destroysOf(stored, stored.dependents(stored.contained(s.targets)))
+		return
+	}
+	s.dropped = resourcesOf(g, g.Graph.Ancestors(hit...), hit)
+	if !o.SkipRefresh {
+		stored.alsoOn(refreshed(g, hit))
+	}
+	kept := stored.dependencies(stored.contained(s.excludes))
+	for i := range kept {
+		kept[i] = !kept[i]
+	}
+	s.destroysOf(stored, kept)
+}
+
+// refreshed returns for an instance what its block depends on, unless the block is one of some vertices, or depends on
+// one of them.
+func refreshed(g *graph.Static, but []int) func(addr.Instance) *state.Dependencies {
+	closure := graph.NewClosure(g)
+	left := make([]bool, len(g.Nodes))
+	for _, v := range g.Graph.Descendants(but...) {
+		left[v] = true
+	}
+	return func(a addr.Instance) *state.Dependencies {
+		v, ok := g.ResourceVertex(a.Config())
+		if !ok || left[v] {
+			return nil
+		}
+		return closure.Resources(v)
+	}
+}
+
+// storedIn returns the resources of which a target or an exclusion contains a stored instance.
+func storedIn(g *storedGraph, list []addr.Target) map[addr.ConfigResource]bool {
+	out := map[addr.ConfigResource]bool{}
+	for _, i := range g.contained(list) {
+		out[g.list[i].Config()] = true
+	}
+	return out
+}
+
+// destroysOf makes the covered ones of the stored instances what a destroy plan covers.
+func (s *Scope) destroysOf(g *storedGraph, covered []bool) {
+	s.destroys = map[addr.Instance]bool{}
+	for i, a := range g.list {
+		if a.Resource.Mode == addr.Managed {
+			s.destroys[a] = covered[i]
+		}
 	}
 }
 
@@ -206,24 +283,49 @@ func (s Scope) Whole() bool { return len(s.targets)+len(s.excludes) == 0 && s.re
 
 // Instance reports whether an instance is covered.
 func (s Scope) Instance(a addr.Instance) bool {
+	if covered, stored := s.destroys[a]; stored {
+		return covered
+	}
 	switch {
 	case s.reads != nil:
 		return a.Resource.Mode != addr.Managed || s.reads[a]
 	case len(s.targets) > 0:
-		if s.needed[a.Config()] {
-			return true
-		}
-		return containsAny(s.targets, a)
+		return s.named(a) || s.needs(a)
 	case len(s.excludes) > 0:
-		return !s.dropped[a.Config()] && !containsAny(s.excludes, a)
+		return !s.drops(a) && !containsAny(s.excludes, a)
 	default:
 		return true
 	}
 }
 
-// Named reports whether an instance is covered itself, not only as a dependency of a target.
-func (s Scope) Named(a addr.Instance) bool {
-	return len(s.targets) == 0 && s.Instance(a) || containsAny(s.targets, a)
+// named reports whether a target contains an instance.
+func (s Scope) named(a addr.Instance) bool { return containsAny(s.targets, a) }
+
+// needs reports whether targets depend on an instance. In a destroy plan, where it is the other way round, that of
+// managed instances depends on what is stored: see destroys.
+func (s Scope) needs(a addr.Instance) bool {
+	return s.needed[a.Config()] && (s.destroys == nil || a.Resource.Mode != addr.Managed)
+}
+
+// drops reports whether an instance is left out because of an excluded one.
+func (s Scope) drops(a addr.Instance) bool {
+	return s.dropped[a.Config()] && (s.destroys == nil || a.Resource.Mode != addr.Managed)
+}
+
+// Leftover reports whether the plan may end the object of a covered instance that has no place any more. A target names
+// it, or nothing that the plan leaves alone uses it: neither of that is said by a plan for something that depends on
+// another instance of the same resource.
+func (s Scope) Leftover(a addr.Instance) bool {
+	return s.Instance(a) && (s.named(a) || !s.uses.remains(s, a))
+}
+
+// Deposed reports whether the plan may end the deposed objects of an instance: they have to be covered themselves, not
+// only as dependencies of a target.
+func (s Scope) Deposed(a addr.Instance) bool {
+	if len(s.targets) > 0 && s.destroys == nil {
+		return s.named(a)
+	}
+	return s.Leftover(a)
 }
 
 func containsAny(list []addr.Target, a addr.Instance) bool {
@@ -233,4 +335,35 @@ func containsAny(list []addr.Target, a addr.Instance) bool {
 		}
 	}
 	return false
+}
+
+// uses are the stored instances on which something depends that a plan leaves alone. They are found at the first use:
+// only a plan that would end something needs them.
+type uses struct {
+	prior *state.State
+	once  sync.Once
+	found map[addr.Instance]bool
+}
+
+// remains reports whether an instance has to remain, because something that the plan leaves alone uses it.
+func (u *uses) remains(s Scope, a addr.Instance) bool {
+	if u == nil {
+		return false
+	}
+	u.once.Do(func() {
+		g := newStoredGraph(u.prior)
+		var alone []int
+		for i, a := range g.list {
+			if a.Resource.Mode == addr.Managed && !s.Instance(a) {
+				alone = append(alone, i)
+			}
+		}
+		u.found = map[addr.Instance]bool{}
+		for i, used := range g.dependencies(alone) {
+			if used {
+				u.found[g.list[i]] = true
+			}
+		}
+	})
+	return u.found[a]
 }

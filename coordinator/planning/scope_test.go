@@ -57,7 +57,7 @@ func TestAPartialPlanCoversInstancesByTargetsDependenciesAndExcludes(t *testing.
 		},
 	} {
 		at := located(t, c.at)
-		if covered, named := c.scope.Instance(at), c.scope.Named(at); covered != c.covered || named != c.named {
+		if covered, named := c.scope.Instance(at), c.scope.Deposed(at); covered != c.covered || named != c.named {
 			t.Errorf("%s: covered %t, named %t", sentence, covered, named)
 		}
 	}
