@@ -14,6 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/state"
@@ -94,7 +95,9 @@ func errorsOnly(l diag.List) diag.List {
 	return l
 }
 
-// output evaluates an output in all instances of its module, and stores a root output.
+// output evaluates an output in all instances of its module, and stores a root output. A root output whose value was
+// wholly known in the plan is stored as planned, as in OpenTofu: evaluated again, it could get a value that nobody has
+// approved, because a file or the time has changed since.
 func (a *Applier) output(n *graph.Node, needed bool) program.Step {
 	name := n.Output.Name
 	var step program.Step
@@ -111,31 +114,20 @@ func (a *Applier) output(n *graph.Node, needed bool) program.Step {
 		checks, more := instance.Rules(m, n)
 		e.checks = append(e.checks, checks...)
 		step.Diags = step.Diags.Append(more)
-		if more.HasErrors() {
-			if n.Module.IsRoot() {
-				step.Changes = append(step.Changes, a.plannedOutput(name)...)
-			}
+		planned := a.knownOutput(n)
+		if planned != nil {
+			step.Changes = append(step.Changes, storedOutput(n.Output, planned.After))
+		}
+		if planned != nil || more.HasErrors() {
 			continue
 		}
 		v, diags := m.EvalOutput(name)
-		if !n.Module.IsRoot() || !a.knownOutput(name) {
-			deprecations = append(deprecations, unshown(diags)...)
-		}
+		deprecations = append(deprecations, unshown(diags)...)
 		step.Diags = step.Diags.Append(diags)
 		if !n.Module.IsRoot() || diags.HasErrors() || n.Output.Ephemeral {
 			continue
 		}
-		bare, _ := v.UnmarkDeep()
-		if a.knownOutput(name) {
-			bare = values.PlainZeros(bare)
-		}
-		set := state.SetOutput{Name: name}
-		if !bare.IsNull() {
-			// Dependencies that were left out of the plan are null, as in OpenTofu.
-			set.Output = &state.Output{Value: cty.UnknownAsNull(bare),
-				Sensitive: n.Output.Sensitive, Deprecated: n.Output.Deprecated}
-		}
-		step.Changes = append(step.Changes, set)
+		step.Changes = append(step.Changes, storedOutput(n.Output, v))
 	}
 	if step.Diags = errorsOnly(step.Diags); len(step.Diags) == 0 {
 		step.Diags = deprecations
@@ -145,22 +137,28 @@ func (a *Applier) output(n *graph.Node, needed bool) program.Step {
 	return step
 }
 
-// plannedOutput stores a root output as planned, if its value was known then: OpenTofu stores those first.
-func (a *Applier) plannedOutput(name string) []state.Change {
-	for _, o := range a.Plan.Outputs {
-		if o.Name == name && o.After.IsWhollyKnown() && !o.After.IsNull() {
-			return []state.Change{state.SetOutput{Name: name, Output: &state.Output{Value: o.After,
-				Sensitive: o.Sensitive}}}
-		}
+// storedOutput stores the value of a root output, or removes the output if its value is null.
+func storedOutput(o *config.Output, value cty.Value) state.SetOutput {
+	bare, _ := value.UnmarkDeep()
+	set := state.SetOutput{Name: o.Name}
+	if !bare.IsNull() {
+		// Dependencies that were left out of the plan are null, as in OpenTofu.
+		set.Output = &state.Output{Value: cty.UnknownAsNull(bare), Sensitive: o.Sensitive, Deprecated: o.Deprecated}
 	}
-	return nil
+	return set
 }
 
-// knownOutput reports whether a root output was wholly known when it was planned.
-func (a *Applier) knownOutput(name string) bool {
-	i, found := slices.BinarySearchFunc(a.Plan.Outputs, name,
+// knownOutput returns the planned change of a root output whose value is wholly known in the plan; nil for others.
+func (a *Applier) knownOutput(n *graph.Node) *plan.OutputChange {
+	if !n.Module.IsRoot() || n.Output.Ephemeral {
+		return nil
+	}
+	i, found := slices.BinarySearchFunc(a.Plan.Outputs, n.Output.Name,
 		func(o *plan.OutputChange, name string) int { return strings.Compare(o.Name, name) })
-	return found && a.Plan.Outputs[i].After.IsWhollyKnown()
+	if !found || !a.Plan.Outputs[i].After.IsWhollyKnown() {
+		return nil
+	}
+	return a.Plan.Outputs[i]
 }
 
 // check evaluates the assertions of a check block again, after the changes.
