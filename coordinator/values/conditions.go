@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
@@ -159,6 +160,28 @@ func (m *Module) CheckVariable(v *config.Variable) Conditions {
 	} else if attr := m.store.Code.Arguments(m.Node.Call)[v.Name]; attr != nil {
 		given = attr.Expr.Range().Ptr()
 	}
-	return m.check(m.Scope, eval.VariableValidation, v.Validations, m.qualified("var."+v.Name), diag.Error, eval.Once,
+	scope := m.Scope
+	if m.store.Phase == Validating {
+		o := m.store.scopeOptions(m, "")
+		o.Data = checkedVariable{m, v}
+		scope = eval.New(o)
+	}
+	return m.check(scope, eval.VariableValidation, v.Validations, m.qualified("var."+v.Name), diag.Error, eval.Once,
 		cty.NilVal, given)
+}
+
+// checkedVariable is the data for the validations of a variable before planning: this variable has its value, which is
+// known if the argument of the module call is, and the others are unknown.
+type checkedVariable struct {
+	*module
+	checked *config.Variable
+}
+
+// Variable implements eval.Data.
+func (c checkedVariable) Variable(v addr.Variable, rng hcl.Range) (cty.Value, diag.List) {
+	if v.Name != c.checked.Name {
+		return c.module.Variable(v, rng)
+	}
+	value, _ := c.VariableValue(v.Name)
+	return value, nil
 }

@@ -20,14 +20,19 @@ import (
 // Module implements eval.Data. It does not repeat the problems of referenced values: their own vertices report
 // them.
 
-// Variable implements eval.Data.
+// Variable implements eval.Data. Validation is about all values that a variable can have, so there every variable is
+// unknown, also where the argument of a module call is a constant.
 func (m *Module) Variable(v addr.Variable, _ hcl.Range) (cty.Value, diag.List) {
+	if declared := m.Node.Module.Variables[v.Name]; declared != nil && m.store.Phase == Validating {
+		return markVariable(declared, cty.UnknownVal(declared.Type), m.Addr), nil
+	}
 	value, _ := m.VariableValue(v.Name)
 	return value, nil
 }
 
 // VariableValue returns the final value of an input variable, with its marks, and the problems of computing it,
-// except those of its validations. An undeclared variable is unknown.
+// except those of its validations. An undeclared variable is unknown. In validation a variable of a called module has
+// the value of its argument, which is checked against the type; references to the variable do not get this value.
 func (m *Module) VariableValue(name string) (cty.Value, diag.List) {
 	c := m.variables[name]
 	if c == nil {
@@ -84,7 +89,11 @@ func (m *Module) calledVariable(v *config.Variable) (cty.Value, diag.List) {
 	}
 	rng := attr.Expr.Range().Ptr()
 	value, more := m.convertVariable(v, value, rng, "")
-	if diags = diags.Append(more); v.Deprecated != "" && !diags.HasErrors() {
+	diags = diags.Append(more)
+	if m.store.Phase == Validating && !diags.HasErrors() {
+		diags = diags.Append(config.IgnoredAttributes(attr.Expr, v)) // once: planning and applying do not repeat it
+	}
+	if v.Deprecated != "" && !diags.HasErrors() {
 		diags = diags.Append(&diag.Diagnostic{
 			Severity: diag.Warning, Summary: "Variable marked as deprecated by the module author", Subject: rng,
 			Detail: fmt.Sprintf("The variable %q is deprecated. Its author says:\n%s", v.Name, v.Deprecated),

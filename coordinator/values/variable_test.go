@@ -257,3 +257,89 @@ func TestProblemTextIsOneLineForOneProblemAndAListForMore(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// Validation gave the variables of called modules the values of their arguments: a module that is disabled by one
+// variable was refused because of another, which is null, although nothing evaluates the expression in a plan. OpenTofu
+// validates a module for all values that its variables can have.
+func TestEveryVariableIsUnknownInValidation(t *testing.T) {
+	const child = `
+variable "create" { default = true }
+variable "name" { type = string }
+variable "secret" {
+  type      = string
+  sensitive = true
+}
+variable "token" {
+  type      = string
+  ephemeral = true
+}
+variable "plain" { default = "d" }
+locals { title = format("%s", var.name) }
+`
+	s := store(t, Validating, nil, `module "child" {
+  source = "./child"
+  create = false
+  name   = null
+  secret = "s"
+  token  = "t"
+}`, child)
+	m := s.Instances(addr.ModuleOf("child"))[0]
+	is(t, m, "var.create", cty.DynamicVal)
+	is(t, m, "var.name", cty.UnknownVal(cty.String))
+	is(t, m, "var.plain", cty.DynamicVal)
+	is(t, m, "var.secret", cty.UnknownVal(cty.String).Mark(marks.Sensitive))
+	is(t, m, "var.token", cty.UnknownVal(cty.String).Mark(marks.Ephemeral))
+	if _, diags := m.LocalValue("title"); len(diags) > 0 {
+		t.Error(diags)
+	}
+	if got, diags := m.VariableValue("secret"); len(diags) > 0 ||
+		!got.RawEquals(cty.StringVal("s").Mark(marks.Sensitive)) {
+		t.Errorf("the argument is %#v, %v", got, diags)
+	}
+}
+
+func TestAnArgumentThatItsVariableRefusesFailsInValidation(t *testing.T) {
+	for sentence, c := range map[string]struct{ declared, argument, says string }{
+		"of another type":        {"type = number", `x = "x"`, "is not suitable for module.child.var.x"},
+		"null that must not be":  {"nullable = false", "x = null", "it is required, and cannot be null"},
+		"one that is not valid":  {"validation {\ncondition = var.x < 3\nerror_message = \"big\"\n}", "x = 3", "big"},
+		"one that may be valid":  {"validation {\ncondition = var.x < 3\nerror_message = \"big\"\n}", "x = var.n", ""},
+		"beside another unknown": {"validation {\ncondition = var.x < var.y\nerror_message = \"big\"\n}", "x = 3", ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := store(t, Validating, nil,
+				"variable \"n\" {}\nmodule \"child\" {\n source = \"./child\"\n"+c.argument+"\n}\n",
+				"variable \"y\" {\n default = 1\n}\nvariable \"x\" {\n"+c.declared+"\n}\n")
+			m := s.Instances(addr.ModuleOf("child"))[0]
+			_, diags := m.VariableValue("x")
+			says(t, append(diags, m.CheckVariable(m.Node.Module.Variables["x"]).Diags...), c.says)
+		})
+	}
+}
+
+// Only defaults were checked for attributes that the type of the variable does not have, so a mistyped name in the
+// argument of a module call was dropped without a word.
+func TestAnAttributeOfAnArgumentThatTheTypeIgnoresIsWarnedAboutOnce(t *testing.T) {
+	for argument, want := range map[string]string{
+		`x = { name = "n", siize = 3 }`:                             `of this variable has no attribute "siize"`,
+		`x = { name = "n", more = [{ kez = 1 }] }`:                  `of .more[0] has no attribute "kez"`,
+		`x = { name = "n", more = [for k in ["a"] : { kez = k }] }`: `of .more[...] has no attribute "kez"`,
+		`x = { name = "n", size = 3 }`:                              "",
+		`x = merge({ name = "n" }, { siize = 3 })`:                  "", // what is not written as one object may be on purpose
+	} {
+		for _, phase := range []Phase{Validating, Planning} {
+			s := store(t, phase, nil, "module \"child\" {\n source = \"./child\"\n"+argument+"\n}\n", `
+variable "x" {
+  type = object({ name = string, size = optional(number), more = optional(list(object({ key = optional(string) }))) })
+}`)
+			_, diags := s.Instances(addr.ModuleOf("child"))[0].VariableValue("x")
+			if want == "" || phase != Validating {
+				if len(diags) > 0 {
+					t.Errorf("%s in phase %d: %v", argument, phase, diags)
+				}
+				continue
+			}
+			says(t, diags, want)
+		}
+	}
+}

@@ -58,15 +58,20 @@ func suggestion(given string, known []string) string {
 	return ""
 }
 
-// unusedAttributes warns about attributes of an object literal that the type does not have, so that the conversion
-// would silently drop them.
-func (d *decoder) unusedAttributes(e hcl.Expression, ty cty.Type) {
+// IgnoredAttributes warns about attributes of an object literal that the type of the variable does not have, so that
+// the conversion of the value silently drops them.
+func IgnoredAttributes(e hcl.Expression, v *Variable) diag.List {
+	var found ignored
 	if native, ok := e.(hclsyntax.Expression); ok {
-		d.unusedIn(native, ty, nil)
+		found.in(native, v.ConstraintType, nil)
 	}
+	return found.diags
 }
 
-func (d *decoder) unusedIn(e hclsyntax.Expression, ty cty.Type, path cty.Path) {
+// ignored collects warnings about attributes that are ignored.
+type ignored struct{ diags diag.List }
+
+func (d *ignored) in(e hclsyntax.Expression, ty cty.Type, path cty.Path) {
 	switch e := e.(type) {
 	case *hclsyntax.ObjectConsExpr:
 		for _, item := range e.Items {
@@ -74,30 +79,30 @@ func (d *decoder) unusedIn(e hclsyntax.Expression, ty cty.Type, path cty.Path) {
 			switch {
 			case !ok:
 			case ty.IsMapType():
-				d.unusedIn(item.ValueExpr, ty.ElementType(), path.IndexString(name))
+				d.in(item.ValueExpr, ty.ElementType(), path.IndexString(name))
 			case ty.IsObjectType() && ty.HasAttribute(name):
-				d.unusedIn(item.ValueExpr, ty.AttributeType(name), path.GetAttr(name))
+				d.in(item.ValueExpr, ty.AttributeType(name), path.GetAttr(name))
 			case ty.IsObjectType():
-				d.unused(name, item.KeyExpr.Range(), e.SrcRange, ty, path)
+				d.attribute(name, item.KeyExpr.Range(), e.SrcRange, ty, path)
 			}
 		}
 	case *hclsyntax.TupleConsExpr:
 		for i, el := range e.Exprs {
 			switch {
 			case ty.IsListType() || ty.IsSetType():
-				d.unusedIn(el, ty.ElementType(), path.IndexInt(i))
+				d.in(el, ty.ElementType(), path.IndexInt(i))
 			case ty.IsTupleType() && len(e.Exprs) == ty.Length():
-				d.unusedIn(el, ty.TupleElementType(i), path.IndexInt(i))
+				d.in(el, ty.TupleElementType(i), path.IndexInt(i))
 			}
 		}
 	case *hclsyntax.ForExpr:
 		if ty.IsMapType() && e.KeyExpr != nil || e.KeyExpr == nil && (ty.IsListType() || ty.IsSetType()) {
-			d.unusedIn(e.ValExpr, ty.ElementType(), path.Index(cty.DynamicVal))
+			d.in(e.ValExpr, ty.ElementType(), path.Index(cty.DynamicVal))
 		}
 	}
 }
 
-func (d *decoder) unused(name string, at, around hcl.Range, ty cty.Type, path cty.Path) {
+func (d *ignored) attribute(name string, at, around hcl.Range, ty cty.Type, path cty.Path) {
 	of := "this variable"
 	if len(path) > 0 {
 		of = pathText(path)

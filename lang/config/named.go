@@ -128,7 +128,7 @@ func (d *decoder) variableDefault(v *Variable, e hcl.Expression) {
 			converted = cty.DynamicVal
 		}
 		value = converted
-		d.unusedAttributes(e, v.ConstraintType)
+		d.diags = append(d.diags, IgnoredAttributes(e, v)...)
 	}
 	if !v.Nullable && value.IsNull() {
 		d.err(e.Range(), summary, "The default cannot be null, because nullable is false.")
