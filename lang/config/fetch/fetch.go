@@ -144,7 +144,7 @@ func (i *installer) find(r config.ModuleRequest) (config.Installed, diag.List) {
 // local finds a module in a local directory.
 func (i *installer) local(r config.ModuleRequest) (config.Installed, diag.List) {
 	dir := filepath.Join(r.Parent.SourceDir, filepath.FromSlash(r.Source.Text))
-	real, err := i.resolve(dir)
+	real, err := resolve(i.options.Base, dir)
 	if err != nil && escapes(r) {
 		return config.Installed{}, diag.Errors("Local module path escapes module package", fmt.Sprintf(
 			"The source %s of the module %q leads out of the package that its caller came in, and nothing else of "+
@@ -175,22 +175,6 @@ func escapes(r config.ModuleRequest) bool {
 		}
 	}
 	return false
-}
-
-// resolve follows symbolic links. The result is relative to the base if dir is and no link leads elsewhere.
-func (i *installer) resolve(dir string) (string, error) {
-	if i.options.Base == "" || filepath.IsAbs(dir) {
-		return filepath.EvalSymlinks(dir)
-	}
-	base, err := filepath.EvalSymlinks(i.options.Base)
-	if err != nil {
-		return "", err
-	}
-	real, err := filepath.EvalSymlinks(filepath.Join(base, dir))
-	if err != nil {
-		return "", err
-	}
-	return filepath.Rel(base, real)
 }
 
 // reason returns an error without the path, which the surrounding message contains already.
