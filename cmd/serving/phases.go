@@ -15,6 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
+	"github.com/millipede-iac/millipede/reach"
 	"github.com/millipede-iac/millipede/service/engine"
 	"github.com/millipede-iac/millipede/state/seal"
 	"github.com/millipede-iac/millipede/state/snapshot"
@@ -60,7 +61,7 @@ func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *sharedConnection
 	home := layout.At("", p.Data)
 	return estate.New(estate.Options{
 		Dir: p.Dir, Home: &home, Backend: p.Backend, Seeds: keyWrapper{key},
-		Temp: os.TempDir(), Environ: p.Environ, Isolated: true, Brought: p.Brought, Version: s.Version,
+		Temp: os.TempDir(), Files: below(p.Root), Environ: p.Environ, Isolated: true, Brought: p.Brought, Version: s.Version,
 		EngineVersion: s.EngineVersion,
 		Platform:      hosting.Platform, Who: s.Who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
 		Stores:    s.instruments.measureStores(stores),
@@ -70,6 +71,14 @@ func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *sharedConnection
 		Memory: snapshot.NewMemory(),
 		Stop:   p.Stop, Tell: p.Tell,
 	})
+}
+
+// below returns the files below a directory; no files without one.
+func below(dir string) *reach.Files {
+	if dir == "" {
+		return reach.Below()
+	}
+	return reach.Below(dir)
 }
 
 // serviceCLI returns the CLI configuration of runs: that of the user who runs the service, with a directory that caches

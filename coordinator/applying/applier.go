@@ -25,6 +25,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/reach"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/wire"
@@ -49,6 +50,7 @@ type Options struct {
 	Run string
 	// Dir is the working directory, absolute: provisioners run there. Env is the environment of the operation.
 	Dir     string
+	Files   *reach.Files // those that may be sent; nil is all of them
 	Env     environ.Variables
 	Package func(addr.Provider) wire.Package
 	// Renewals renews open ephemeral objects; nil lets them expire.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/provisioner"
+	"github.com/millipede-iac/millipede/reach"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -37,7 +37,7 @@ func (a *Applier) attach(p *wire.Provisioner) diag.List {
 	if err != nil || config.IsNull() {
 		return nil // the worker reports it
 	}
-	var found attachment
+	found := attachment{from: a.Files}
 	for _, name := range provisioner.Files(p.Type, config, a.Env) {
 		if err = found.add(environ.Path(a.Dir, name), "", 0); err != nil {
 			break
@@ -56,12 +56,13 @@ func (a *Applier) attach(p *wire.Provisioner) diag.List {
 
 // attachment collects files, following links.
 type attachment struct {
+	from  *reach.Files
 	files []wire.File
 	size  int64
 }
 
 func (a *attachment) add(name, below string, depth int) error {
-	info, err := os.Stat(name)
+	info, err := a.from.Stat(name)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (a *attachment) add(name, below string, depth int) error {
 	}
 	if info.IsDir() {
 		a.files = append(a.files, wire.File{Path: below, Dir: true})
-		entries, err := os.ReadDir(name)
+		entries, err := a.from.ReadDir(name)
 		for _, e := range entries {
 			if err := a.add(filepath.Join(name, e.Name()), path.Join(below, e.Name()), depth+1); err != nil {
 				return err
@@ -84,7 +85,7 @@ func (a *attachment) add(name, below string, depth int) error {
 	if a.size += info.Size(); a.size > attachMost {
 		return errTooLarge
 	}
-	data, err := bounds.ReadFile(name, bounds.Content)
+	data, err := a.from.ReadFile(name, bounds.Content)
 	a.files = append(a.files, wire.File{Path: below, Data: data})
 	return err
 }

@@ -47,7 +47,7 @@ type Configuration struct {
 
 // Configuration collects the root variables. It loads nothing.
 func (e *Estate) Configuration(vars Variables) (*Configuration, diag.List) {
-	c := &Configuration{estate: e, Loader: config.NewLoader(e.files()), TestDir: vars.TestDir, sensitive: vars.Sensitive}
+	c := &Configuration{estate: e, Loader: config.NewLoader(e.filesWith(vars)), TestDir: vars.TestDir, sensitive: vars.Sensitive}
 	o := config.VariableOptions{Weak: vars.Weak, Environ: e.Environ, Flags: vars.List, TestDir: vars.TestDir}
 	if vars.Input && e.InputAllowed() {
 		o.Ask = e.Ask
@@ -63,7 +63,22 @@ func (e *Estate) InputAllowed() bool {
 }
 
 // files returns the file system of the estate's directory.
-func (e *Estate) files() config.OS { return config.OS{Base: e.base()} }
+func (e *Estate) files() config.OS { return config.OS{Base: e.base(), Files: e.Files} }
+
+// filesWith returns the file system of the estate's directory, with the files of values that were given, which may be
+// elsewhere. Expressions cannot read those.
+func (e *Estate) filesWith(vars Variables) config.OS {
+	files := e.files()
+	for _, name := range vars.Weak {
+		files.Files = files.Files.With(e.path(name))
+	}
+	for _, v := range vars.List {
+		if v.File {
+			files.Files = files.Files.With(e.path(v.Text))
+		}
+	}
+	return files
+}
 
 // Root returns the directory of the root module.
 func (c *Configuration) Root() string {
@@ -101,7 +116,7 @@ func (c *Configuration) Load() diag.List {
 	}
 	tree, more := c.Loader.LoadTree(config.TreeOptions{
 		Dir: c.Dir, Variable: c.Given.Static, Workspace: c.estate.Workspace(), Locator: manifest, TestDir: c.TestDir,
-		Base: c.estate.Dir, Env: c.estate.Environ, RunsOnly: c.RunsOnly,
+		Base: c.estate.Dir, Env: c.estate.Environ, Files: c.estate.Files, RunsOnly: c.RunsOnly,
 	})
 	c.setTree(tree)
 	return diags.Append(more)
@@ -125,7 +140,7 @@ func (c *Configuration) setTree(tree *config.Tree) {
 func (c *Configuration) LoadRoot(storageOnly bool) (*config.Node, diag.List) {
 	tree, diags := c.Loader.LoadTree(config.TreeOptions{
 		Variable: c.Given.Static, Workspace: c.estate.Workspace(), Locator: rootOnly{}, StorageOnly: storageOnly,
-		Base: c.estate.Dir, Env: c.estate.Environ,
+		Base: c.estate.Dir, Env: c.estate.Environ, Files: c.estate.Files,
 	})
 	if tree.Root == nil && !diags.HasErrors() {
 		panic("a tree without a root and without a problem")
@@ -144,7 +159,7 @@ func (rootOnly) Locate(config.ModuleRequest) (config.Installed, diag.List) {
 // LoadModule loads the module in a directory, without the modules that it calls.
 func (c *Configuration) LoadModule(dir string) diag.List {
 	tree, diags := c.Loader.LoadTree(config.TreeOptions{Dir: dir, Locator: rootOnly{}, Base: c.estate.Dir,
-		Env: c.estate.Environ})
+		Env: c.estate.Environ, Files: c.estate.Files})
 	c.Tree = tree
 	return diags
 }
@@ -163,7 +178,7 @@ func (c *Configuration) loadFor(saved *planfile.Saved) diag.List {
 	}
 	tree, diags := c.Loader.LoadTree(config.TreeOptions{
 		Variable: savedVariable(saved.Plan), Workspace: saved.Plan.Workspace, Locator: manifest, Base: c.estate.Dir,
-		Env: c.estate.Environ,
+		Env: c.estate.Environ, Files: c.estate.Files,
 	})
 	c.setTree(tree)
 	return diags
@@ -206,9 +221,10 @@ type Fetching struct {
 func (c *Configuration) fetchOptions(f Fetching) fetch.Options {
 	e := c.estate
 	return fetch.Options{
-		Loader: c.Loader, Base: e.Dir, Env: e.Environ, DataDir: e.dataName(), Variable: c.Given.Static,
-		Workspace: e.Workspace(),
-		TestDir:   c.TestDir, Sources: fetch.Network(e.Services, e.Dir, e.Environ, f.Downloading), Done: f.Done,
+		Loader: c.Loader, Base: e.Dir, Env: e.Environ, Files: e.Files, DataDir: e.dataName(), Variable: c.Given.Static,
+		Workspace: e.Workspace(), TestDir: c.TestDir, Done: f.Done,
+		Sources: fetch.Network(fetch.NetworkOptions{Services: e.Services, Base: e.Dir, Env: e.Environ,
+			RemoteOnly: e.Files != nil, Downloading: f.Downloading}),
 	}
 }
 

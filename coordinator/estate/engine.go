@@ -130,7 +130,7 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 		WorkerWait: 10 * time.Second, Parallelism: o.Parallelism, Rules: rules,
 		Background: o.Background,
 		OwnSlots:   c.Common() != nil, Sole: c.Embedded(), Embedded: c.Embedded() && c.Common() == nil,
-		Dir: e.Dir, Cwd: e.Cwd, Env: e.Environ, Environment: engine.environment,
+		Dir: e.Dir, Cwd: e.Cwd, Env: e.Environ, Files: e.Files, Environment: engine.environment,
 		Observer: o.Observer, Timeline: o.Timeline,
 		Events: o.Events, Own: e.Own(e.readRemoteState, e.checkBackend), Compute: e.Compute,
 		Stop: e.Stop, Now: e.Now,

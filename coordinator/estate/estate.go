@@ -32,6 +32,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/services"
+	"github.com/millipede-iac/millipede/reach"
 	"github.com/millipede-iac/millipede/state/encryption"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
@@ -55,6 +56,8 @@ type Options struct {
 	Cwd string
 	// Temp is the directory for temporary files.
 	Temp string
+	// Files are the files that the configuration may read; nil is all of them.
+	Files *reach.Files
 	// Environ is the environment of the operations.
 	Environ environ.Variables
 	// Isolated: plugins and provisioners get Environ and nothing else. Otherwise they get their worker's

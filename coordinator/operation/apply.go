@@ -459,7 +459,7 @@ func (s *Session) applier(ctx context.Context, p *plan.Plan, run, lockID string)
 	static := graph.Build(s.Tree, p.Prior, code)
 	return applying.New(applying.Options{
 		Plan: p, Static: static, Code: code, Store: s.store(code, values.Applying, p.Timestamp), State: stored,
-		Run: run, Dir: s.Dir, Env: s.Env, Package: s.Package,
+		Run: run, Dir: s.Dir, Files: s.Files, Env: s.Env, Package: s.Package,
 		Removed: removedBlocks(s.Tree).provisioning, Renewals: s.renewals(), Own: own,
 	}), diags
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/funcs"
 	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/reach"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/view/timeline"
 	"github.com/millipede-iac/millipede/wire"
@@ -79,7 +80,9 @@ type Session struct {
 	// Environment is the environment of plugins and provisioners; nil is their worker's own.
 	Environment *Environment
 	// Env is the environment of the operation itself: of functions, and of everything that this process reads for it.
-	Env   environ.Variables
+	Env environ.Variables
+	// Files are the files that expressions may read; nil is all of them.
+	Files *reach.Files
 	Now   func() time.Time
 	NewID func() string
 	// TemplateDepth is the maximum depth of nested templates; zero is the default.
@@ -92,7 +95,7 @@ type Session struct {
 // functions returns the function table of a phase. at is the timestamp of the plan; zero if it is not known yet.
 func (s *Session) functions(phase values.Phase, at time.Time) map[string]function.Function {
 	return funcs.Table(funcs.Options{
-		BaseDir: s.Dir, Env: s.Env, PlanTimestamp: at, Now: s.Now, TemplateDepth: s.TemplateDepth,
+		BaseDir: s.Dir, Env: s.Env, Files: s.Files, PlanTimestamp: at, Now: s.Now, TemplateDepth: s.TemplateDepth,
 		Pure: phase != values.Applying && phase != values.Evaluating, Console: phase == values.Evaluating,
 	})
 }

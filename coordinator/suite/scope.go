@@ -42,8 +42,8 @@ func (f *fileRunner) scope(ctx context.Context, tree *config.Tree) (*scope, diag
 	}
 	s.ctx = &hcl.EvalContext{
 		Variables: map[string]cty.Value{"run": runs, "var": cty.ObjectVal(vars)},
-		Functions: funcs.Table(funcs.Options{BaseDir: f.Session.Dir, Env: f.Session.Env, Now: f.Session.Now,
-			TemplateDepth: f.Session.TemplateDepth}),
+		Functions: funcs.Table(funcs.Options{BaseDir: f.Session.Dir, Env: f.Session.Env, Files: f.Session.Files,
+			Now: f.Session.Now, TemplateDepth: f.Session.TemplateDepth}),
 	}
 	return s, diags
 }

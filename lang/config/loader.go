@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/reach"
 )
 
 // FS is the file system with the configuration. Names are as diagnostics show them: relative to the working
@@ -33,17 +33,19 @@ type FS interface {
 type OS struct {
 	// Base is the directory to which relative names refer; empty for the process's working directory.
 	Base string
+	// Files are the files that may be read; nil is all of them. With Files, Base is not empty.
+	Files *reach.Files
 }
 
 // ReadFile implements FS.
 func (o OS) ReadFile(name string) ([]byte, error) {
-	text, err := bounds.ReadFile(o.path(name), bounds.Text)
+	text, err := o.Files.ReadFile(o.path(name), bounds.Text)
 	return text, environ.Named(err, name)
 }
 
 // ReadDir implements FS.
 func (o OS) ReadDir(name string) ([]fs.DirEntry, error) {
-	entries, err := os.ReadDir(o.path(name))
+	entries, err := o.Files.ReadDir(o.path(name))
 	return entries, environ.Named(err, name)
 }
 

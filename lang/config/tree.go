@@ -16,6 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/funcs"
+	"github.com/millipede-iac/millipede/reach"
 )
 
 // TreeOptions are the options of LoadTree.
@@ -42,6 +43,8 @@ type TreeOptions struct {
 	// before planning. Env is the environment of the operation.
 	Base string
 	Env  environ.Variables
+	// Files are the files that expressions may read; nil is all of them.
+	Files *reach.Files
 }
 
 // Locator finds the modules that a module calls.
@@ -89,7 +92,7 @@ func (l *Loader) LoadTree(o TreeOptions) (*Tree, diag.List) {
 	b := &treeBuilder{loader: l, options: o, modules: map[string]*Module{},
 		tree: &Tree{Modules: map[addr.Module]*Node{}}}
 	b.functions = sync.OnceValue(func() map[string]function.Function {
-		return funcs.Table(funcs.Options{BaseDir: o.Base, Env: o.Env})
+		return funcs.Table(funcs.Options{BaseDir: o.Base, Env: o.Env, Files: o.Files})
 	})
 	diags := b.load(Installed{Dir: o.Dir})
 	whole := !diags.HasErrors() && !o.StorageOnly

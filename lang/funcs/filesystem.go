@@ -17,6 +17,7 @@ import (
 
 	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/reach"
 )
 
 // filesystem contains the functions that read files, or whose result depends on the base directory.
@@ -61,8 +62,9 @@ func onPath(f func(string) (string, error)) function.Function {
 
 // directory is the base of relative paths, with the environment that determines the home directory.
 type directory struct {
-	base string
-	env  environ.Variables
+	base  string
+	env   environ.Variables
+	files *reach.Files // those that may be read
 }
 
 // resolve converts a path in the configuration to one that can be opened.
@@ -87,7 +89,7 @@ func (d directory) read(path string, pathMarks cty.ValueMarks) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := bounds.ReadFile(full, bounds.Content)
+	src, err := d.files.ReadFile(full, bounds.Content)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s. The function reads files that are there before anything is "+
 			"planned; "+
@@ -162,7 +164,7 @@ func (d directory) digestOf(how digest) function.Function {
 		if err != nil {
 			return cty.NilVal, err
 		}
-		f, err := os.Open(path)
+		f, err := d.files.Open(path)
 		if err != nil {
 			return cty.NilVal, d.named(err)
 		}
@@ -182,7 +184,7 @@ func (d directory) fileExists() function.Function {
 		if err != nil {
 			return cty.NilVal, err
 		}
-		info, err := os.Stat(path)
+		info, err := d.files.Stat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return cty.False.WithMarks(pathMarks), nil
@@ -222,13 +224,13 @@ func (d directory) fileSet() function.Function {
 		if !filepath.IsAbs(path.AsString()) {
 			full = filepath.Join(literally(d.base), written)
 		}
-		matches, err := doublestar.FilepathGlob(full)
+		matches, err := d.glob(full)
 		if err != nil {
 			return cty.NilVal, fmt.Errorf("matching %s: %w", show(written, pathMarks, patternMarks), reason(err))
 		}
 		var found []cty.Value
 		for _, match := range matches {
-			info, err := os.Stat(match)
+			info, err := d.files.Stat(match)
 			if err != nil {
 				return cty.NilVal, fmt.Errorf("looking at %s: %w", show(match, pathMarks, patternMarks), reason(err))
 			}
@@ -247,6 +249,36 @@ func (d directory) fileSet() function.Function {
 		}
 		return cty.SetVal(found).WithMarks(pathMarks, patternMarks), nil
 	}, withMarks("path", cty.String), withMarks("pattern", cty.String))
+}
+
+// glob returns the files that match an absolute pattern.
+func (d directory) glob(pattern string) (matches []string, err error) {
+	if d.files == nil {
+		return doublestar.FilepathGlob(pattern)
+	}
+	for _, dir := range d.files.Dirs() {
+		for _, start := range []string{literally(dir), dir} { // as it is in patterns, and as people write it
+			inside, err := filepath.Rel(start, pattern)
+			if err == nil && filepath.IsLocal(inside) {
+				return globBelow(dir, inside)
+			}
+		}
+	}
+	return nil, reach.ErrOutside
+}
+
+// globBelow returns the files below a directory that match a pattern. Links that lead out of it match nothing.
+func globBelow(dir, pattern string) (matches []string, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	names, err := doublestar.Glob(root.FS(), filepath.ToSlash(pattern))
+	for _, name := range names {
+		matches = append(matches, filepath.Join(dir, filepath.FromSlash(name)))
+	}
+	return matches, err
 }
 
 // literally returns a pattern that matches only the path itself.

@@ -21,6 +21,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 
 	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/reach"
 )
 
 // Options are the options of a table.
@@ -29,6 +30,8 @@ type Options struct {
 	BaseDir string
 	// Env is the environment of the operation: it determines the home directory.
 	Env environ.Variables
+	// Files are the files that functions may read; nil is all of them.
+	Files *reach.Files
 	// PlanTimestamp is the result of plantimestamp(). If it is zero, as in validation, the function returns an
 	// unknown string.
 	PlanTimestamp time.Time
@@ -47,7 +50,8 @@ type Options struct {
 // The caller owns the map. The functions in it can be called concurrently.
 func Table(o Options) map[string]function.Function {
 	shared := maps.Clone(timeless())
-	shared.add(filesystem(directory{o.BaseDir, o.Env}))
+	dir := directory{o.BaseDir, o.Env, o.Files}
+	shared.add(filesystem(dir))
 	if o.Console {
 		shared.add(console())
 	} else {
@@ -60,7 +64,7 @@ func Table(o Options) map[string]function.Function {
 	}
 
 	table := maps.Clone(shared)
-	table.add(newRenderer(directory{o.BaseDir, o.Env}, o.TemplateDepth, shared).functions())
+	table.add(newRenderer(dir, o.TemplateDepth, shared).functions())
 	return table
 }
 

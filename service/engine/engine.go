@@ -37,10 +37,11 @@ import (
 
 // Place is the environment in which a phase is executed.
 type Place struct {
-	// Dir is the directory of the configuration; Data is the permanent directory of the workspace.
-	Dir, Data string
-	Environ   environ.Variables
-	Brought   environ.Variables // the run's own part of Environ, which external workers add to theirs
+	// Dir is the directory of the root module; Data is the permanent directory of the workspace. Root is the directory of
+	// the whole configuration, which is all that its expressions can read; empty for none.
+	Dir, Data, Root string
+	Environ         environ.Variables
+	Brought         environ.Variables // the run's own part of Environ, which external workers add to theirs
 	// Backend stores the state.
 	Backend snapshot.Backend
 	Stop    operation.Stop
@@ -168,7 +169,7 @@ func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
 	}
 	environment, brought := e.environ(j)
 	p.estate = e.o.Open(Place{
-		Dir: dir, Data: j.Data, Environ: environment, Brought: brought,
+		Dir: dir, Data: j.Data, Root: root, Environ: environment, Brought: brought,
 		Backend: &backend{state: j.State, workspace: j.Workspace.Name, run: j.Run.ID},
 		Stop:    operation.Stop{Stopping: until, Leaving: ctx}, Tell: p.screen.note,
 	})

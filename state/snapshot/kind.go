@@ -18,6 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/arguments"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/reach"
 )
 
 // Kind is a kind of backend: its arguments, and how it is opened. A Kind is immutable.
@@ -83,6 +84,8 @@ type Place struct {
 	Kinds Kinds
 	// Dir is the directory to which relative paths refer; default: the working directory.
 	Dir string
+	// Files are the files that the local backend may read; nil is all of them. Otherwise it only reads.
+	Files *reach.Files
 	// Environ is the environment of the operation, which is passed to programs that a backend starts; default:
 	// none.
 	Environ environ.Variables

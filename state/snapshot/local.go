@@ -20,6 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/failpoint"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/reach"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/tfstate"
 	"github.com/millipede-iac/millipede/wholefile"
@@ -29,6 +30,8 @@ import (
 type LocalOptions struct {
 	// Dir is the directory to which relative paths refer.
 	Dir string
+	// Files are the files that may be read; nil is all of them. With Files, the backend can only Read.
+	Files *reach.Files
 	// Path is the snapshot of the default workspace; default terraform.tfstate.
 	Path string
 	// WorkspaceDir has a directory for each other workspace; default terraform.tfstate.d.
@@ -88,7 +91,7 @@ func openLocal(_ context.Context, p Place, args Arguments) (Backend, diag.List) 
 		return nil, diags
 	}
 	return NewLocal(LocalOptions{
-		Dir: p.Dir, Path: args.String("path"), WorkspaceDir: args.String("workspace_dir"), Now: p.Now,
+		Dir: p.Dir, Files: p.Files, Path: args.String("path"), WorkspaceDir: args.String("workspace_dir"), Now: p.Now,
 	}), nil
 }
 
@@ -150,7 +153,7 @@ func (l *Local) Read(_ context.Context, workspace string) ([]byte, error) {
 	var err error
 	if h := l.held[workspace]; h != nil && in == out {
 		data, err = readAll(h.f)
-	} else if data, err = bounds.ReadFile(l.in(in), bounds.State); errors.Is(err, fs.ErrNotExist) {
+	} else if data, err = l.o.Files.ReadFile(l.in(in), bounds.State); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
@@ -168,7 +171,7 @@ func (l *Local) Read(_ context.Context, workspace string) ([]byte, error) {
 // unfinished returns the content that a killed process was writing into a file that contains data now; nil if the
 // file is complete.
 func (l *Local) unfinished(path string, data []byte) ([]byte, error) {
-	redo, err := bounds.ReadFile(beside(path, redoSuffix), bounds.State)
+	redo, err := l.o.Files.ReadFile(beside(path, redoSuffix), bounds.State)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -15,6 +15,7 @@ var layers = map[string]int{
 	"cloud":              1, // above environ
 	"bounds":             0,
 	"bug":                0,
+	"reach":              1, // above bounds
 	"environ":            0,
 	"filelock":           0,
 	"wholefile":          0,

@@ -20,6 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/reach"
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
@@ -38,6 +39,8 @@ type Options struct {
 	Base string
 	// Env is the environment of the operation.
 	Env environ.Variables
+	// Files are the files that may be read; nil is all of them.
+	Files *reach.Files
 	// DataDir is the directory of installed modules: .terraform, or TF_DATA_DIR. Empty is .terraform.
 	DataDir string
 	// Upgrade reinstalls modules that are already installed.
@@ -71,14 +74,14 @@ func Install(ctx context.Context, dir string, o Options) (Result, diag.List) {
 	if dir == "" {
 		dir = "."
 	}
-	old, diags := config.ReadManifest(config.OS{Base: o.Base}, o.DataDir)
+	old, diags := config.ReadManifest(config.OS{Base: o.Base, Files: o.Files}, o.DataDir)
 	if diags.HasErrors() {
 		return Result{}, diags
 	}
 	i := &installer{ctx: ctx, options: o, old: old, now: maps.Clone(old)}
 	i.now[addr.RootModule] = config.Installed{Dir: dir}
 	tree, more := o.Loader.LoadTree(config.TreeOptions{Dir: dir, Variable: o.Variable, Workspace: o.Workspace,
-		Locator: i, TestDir: o.TestDir, Base: o.Base, Env: o.Env})
+		Locator: i, TestDir: o.TestDir, Base: o.Base, Env: o.Env, Files: o.Files})
 	diags = append(diags, more...)
 	if tree.Root == nil || i.failed {
 		return Result{tree, old}, diags
@@ -144,7 +147,16 @@ func (i *installer) find(r config.ModuleRequest) (config.Installed, diag.List) {
 // local finds a module in a local directory.
 func (i *installer) local(r config.ModuleRequest) (config.Installed, diag.List) {
 	dir := filepath.Join(r.Parent.SourceDir, filepath.FromSlash(r.Source.Text))
+<<<<<<< HEAD
 	real, err := resolve(i.options.Base, dir)
+=======
+	if _, err := i.options.Files.Stat(i.path(dir)); errors.Is(err, reach.ErrOutside) {
+		return config.Installed{}, diag.Errors("Unreadable module directory",
+			fmt.Sprintf("The directory %s of the module %q cannot be read: %s.", dir, r.Call.Name, reason(err)),
+			&r.Call.Range)
+	}
+	real, err := i.resolve(dir)
+>>>>>>> 969a0327 (reach: a run in a service reads only its own configuration)
 	if err != nil && escapes(r) {
 		return config.Installed{}, diag.Errors("Local module path escapes module package", fmt.Sprintf(
 			"The source %s of the module %q leads out of the package that its caller came in, and nothing else of "+
@@ -219,7 +231,10 @@ func (i *installer) write() diag.List {
 	return nil
 }
 
-func (i *installer) isDir(dir string) bool { return isDir(i.path(dir)) }
+func (i *installer) isDir(dir string) bool {
+	info, err := i.options.Files.Stat(i.path(dir))
+	return err == nil && info.IsDir()
+}
 
 func isDir(name string) bool {
 	info, err := os.Stat(name)

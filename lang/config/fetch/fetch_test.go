@@ -10,6 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/reach"
 )
 
 // write makes files below a new directory, and returns that.
@@ -183,5 +184,32 @@ func TestInterruptedInstallationKeepsTheManifest(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(base, ".terraform")); !os.IsNotExist(err) {
 		t.Error("there is a manifest")
+	}
+}
+
+// A local source such as "../../.." was followed to wherever it led, and so was a manifest in the uploaded directory, so
+// that a run in a service loaded directories of the service.
+func TestConfinedModulesAreThoseOfTheConfiguration(t *testing.T) {
+	base := write(t, map[string]string{
+		"in/main.tf": `module "a" { source = "../out" }`, "out/main.tf": `output "x" { value = 1 }`,
+		"good/main.tf": `module "a" { source = "./sub" }`, "good/sub/main.tf": `output "x" { value = file("y") }`,
+		"sly/main.tf": "module \"a\" {\n  source = \"acme/x/y\"\n  version = \"~> 1.0\"\n}",
+		"sly/.terraform/modules/modules.json": `{"Modules":[{"Key":"","Source":"","Dir":"."},{"Key":"a",` +
+			`"Source":"registry.opentofu.org/acme/x/y","Version":"1.2.0","Dir":"../out"}]}`,
+	})
+	for dir, want := range map[string]string{"in": "Unreadable module directory", "good": "",
+		"sly": "Remote module sources not supported"} {
+		root := filepath.Join(base, dir)
+		files := reach.Below(root)
+		_, diags := Install(t.Context(), ".", Options{Base: root, Files: files,
+			Loader: config.NewLoader(config.OS{Base: root, Files: files})})
+		if got := summaries(diags); got != want {
+			t.Errorf("%s: %s", dir, got)
+		}
+	}
+	root := filepath.Join(base, "sly")
+	files := config.OS{Base: root, Files: reach.Below(root)}
+	if _, diags := config.NewLoader(files).LoadModule("../out"); summaries(diags) != "Failed to read module directory" {
+		t.Errorf("a manifest leads out: %s", summaries(diags))
 	}
 }

@@ -13,16 +13,26 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
-// Network returns the sources of remote modules: packages, and modules of registries. base is the absolute
-// directory to which relative names refer, and env the environment of the operation; downloading, if set, is called
-// with the address and the version (if any) of each module that is downloaded. The sources live as long as one
+// NetworkOptions are the options of Network.
+type NetworkOptions struct {
+	Services *services.Services
+	// Base is the absolute directory to which relative names refer. Env is the environment of the operation.
+	Base string
+	Env  environ.Variables
+	// RemoteOnly refuses packages on this machine's disks.
+	RemoteOnly bool
+	// Downloading, if set, is called with the address and the version (if any) of each module that is downloaded.
+	Downloading func(r config.ModuleRequest, from, version string)
+}
+
+// Network returns the sources of remote modules: packages, and modules of registries. The sources live as long as one
 // installation.
-func Network(s *services.Services, base string, env environ.Variables, downloading func(r config.ModuleRequest, from,
-	version string)) map[config.SourceKind]Source {
-	if downloading == nil {
-		downloading = func(config.ModuleRequest, string, string) {}
+func Network(o NetworkOptions) map[config.SourceKind]Source {
+	if o.Downloading == nil {
+		o.Downloading = func(config.ModuleRequest, string, string) {}
 	}
-	n := network{getter.New(s, env), base, downloading}
+	s := o.Services
+	n := network{getter.New(s, o.Env, o.RemoteOnly), o.Base, o.Downloading}
 	return map[config.SourceKind]Source{
 		config.RemoteSource:   packages{n},
 		config.RegistrySource: &published{network: n, services: s, versions: map[string][]string{}},

@@ -43,10 +43,10 @@ func get(t *testing.T, s *services.Services, block string) (base string, result 
 	t.Helper()
 	base = write(t, map[string]string{"main.tf": "variable \"v\" {\n  default = \"~> 1.0\"\n}\nmodule \"a\" {\n" +
 		block + "\n}\n"})
-	result, diags = install(base, ".",
-		Options{Sources: Network(s, base, nil, func(r config.ModuleRequest, from, version string) {
+	result, diags = install(base, ".", Options{Sources: Network(NetworkOptions{Services: s, Base: base,
+		Downloading: func(r config.ModuleRequest, from, version string) {
 			log = append(log, strings.TrimSpace(fmt.Sprintf("%s: %s %s", r.Path, from, version)))
-		})})
+		}})})
 	return base, result, log, diags
 }
 
@@ -166,7 +166,7 @@ func TestAModuleThatIsCalledTwiceIsAskedForOnce(t *testing.T) {
 module "a" { source = "example.com/acme/net/aws" }
 module "b" { source = "example.com/acme/net/aws" }
 `})
-	if _, diags := install(base, ".", Options{Sources: Network(s, base, nil, nil)}); diags.HasErrors() {
+	if _, diags := install(base, ".", Options{Sources: Network(NetworkOptions{Services: s, Base: base})}); diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}
 	counts := map[string]int{}

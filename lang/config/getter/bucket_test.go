@@ -30,7 +30,7 @@ func clouds(t *testing.T) (a *amazon.Server, g *google.Server, get *Getter, addr
 	get = New(services.New(services.Options{
 		Config: &cliconfig.Config{}, Wait: time.Millisecond,
 		Environment: cloud.Environment{Environ: environ.Of(env)},
-	}), environ.Of(env))
+	}), environ.Of(env), false)
 	return a, g, get, map[string]string{
 		"s3": "s3::" + a.URL + "/modules/", "gcs": "gcs::https://www.googleapis.com/storage/v1/modules/",
 	}

@@ -26,15 +26,25 @@ type Getter struct {
 	services *services.Services
 	// env is the environment of the operation: git and hg run in it, and it names the user's .netrc file.
 	env environ.Variables
+	// remoteOnly refuses packages on this machine's disks.
+	remoteOnly bool
 
 	mu       sync.Mutex // guards previous; held while a package is handled
 	previous map[string]string
 }
 
-// New returns a getter that uses services for HTTP, for an operation with this environment.
-func New(s *services.Services, env environ.Variables) *Getter {
-	return &Getter{services: s, env: env, previous: map[string]string{}}
+// New returns a getter that uses services for HTTP, for an operation with this environment. With remoteOnly, it refuses
+// packages on this machine's disks, whoever names them: a configuration, a server, or a repository with submodules.
+func New(s *services.Services, env environ.Variables, remoteOnly bool) *Getter {
+	if remoteOnly {
+		env = env.With("GIT_ALLOW_PROTOCOL=git:http:https:ssh")
+	}
+	return &Getter{services: s, env: env, remoteOnly: remoteOnly, previous: map[string]string{}}
 }
+
+// errNotRemote refuses a package on this machine's disks.
+var errNotRemote = errors.New("it is on a disk of the machine that executes the run, and a run in a service reads " +
+	"only the files of its own configuration")
 
 // Get puts a package into a directory that does not exist yet, given by its absolute path. The address has the
 // normalized form of config.ModuleSource.Package.
@@ -72,6 +82,9 @@ func (g *Getter) get(ctx context.Context, address, into string, hops int) error 
 	if rest != address {
 		scheme = forced
 	}
+	if g.remoteOnly && !remote(scheme, u) {
+		return errNotRemote
+	}
 	switch scheme {
 	case "git":
 		return g.clone(ctx, u, into)
@@ -90,6 +103,14 @@ func (g *Getter) get(ctx context.Context, address, into string, hops int) error 
 	default:
 		return fmt.Errorf("download not supported for scheme %q", scheme)
 	}
+}
+
+// remote reports whether a package is on another machine, as far as its address tells.
+func remote(scheme string, u *url.URL) bool {
+	if scheme == "file" || u.Scheme == "file" || u.Host == "" { // file:///dir, file://localhost/dir, git::/dir
+		return false
+	}
+	return scheme != "hg" || u.Scheme == "http" || u.Scheme == "https" || u.Scheme == "ssh"
 }
 
 // getSource gets the source to which a server refers: a package, or a directory in one.

@@ -39,7 +39,7 @@ func server(t *testing.T, more ...string) (*registry.Registry, *Getter) {
 	ok(t, err)
 	t.Cleanup(r.Close)
 	return r, New(services.New(services.Options{Config: &cliconfig.Config{}, Transport: r.Transport(),
-		Wait: time.Millisecond}), env)
+		Wait: time.Millisecond}), env, false)
 }
 
 // has checks that the package has main.tf with this text.

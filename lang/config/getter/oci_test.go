@@ -23,7 +23,7 @@ func ociGetter(t *testing.T, s *oci.Server, rules ...cloudoci.Rule) *Getter {
 		Config: &cliconfig.Config{OCI: cloudoci.Policy{Rules: rules}}, Transport: s.Client().Transport,
 		Wait:        time.Millisecond,
 		Environment: cloud.Environment{Environ: environ.Of(map[string]string{"HOME": home})},
-	}), nil)
+	}), nil, false)
 }
 
 func TestAModuleComesFromAnOCIRegistry(t *testing.T) {
