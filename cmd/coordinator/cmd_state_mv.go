@@ -94,7 +94,7 @@ func (s *screen) move(ctx context.Context, at estate.Changeable, source *state.S
 	if dryRun {
 		return diags
 	}
-	if diags = diags.Append(estate.Move(ctx, moves, source, at, target, to, from)); !diags.HasErrors() {
+	if diags = diags.Append(estate.Move(ctx, moves, source, at, target, to)); !diags.HasErrors() {
 		s.Say(fmt.Sprintf("Successfully moved %d object(s).", len(moves)))
 	}
 	return diags

@@ -79,8 +79,8 @@ func AnyManaged(st *state.State) bool {
 
 // Move makes the changes of a move of objects from a state to the same or another one.
 func Move(ctx context.Context, moves []StateMove, source *state.State, at Changeable, target *state.State,
-	to Changeable, from addr.Target) (diags diag.List) {
-	changes := changesOf(moves, source, target, from)
+	to Changeable) (diags diag.List) {
+	changes := changesOf(moves, source, target)
 	// The target is written before the source: after a crash between the two, the objects are in both states,
 	// but never in none.
 	if len(changes.Arrive) > 0 {

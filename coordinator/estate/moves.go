@@ -2,7 +2,6 @@ package estate
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -138,61 +137,52 @@ func invalidDestination(format string, args ...any) diag.List {
 type moveChanges struct{ Away, Arrive []state.Change }
 
 // changesOf returns the changes of moves. source and target are the same state unless the objects move to another
-// one.
-func changesOf(moves []StateMove, source, target *state.State, from addr.Target) moveChanges {
+// one. Recorded dependencies on what has moved are renamed, so that a later removal still ends the objects in the right
+// order: in one state those of all objects; in another one only those of the objects that arrive, because the names of
+// the other objects there may mean something else.
+func changesOf(moves []StateMove, source, target *state.State) moveChanges {
 	var m moveChanges
+	paths := map[addr.Instance]addr.Instance{}
 	for _, move := range moves {
 		for _, i := range move.instances {
-			if source == target {
-				m.Away = append(m.Away, state.MoveInstance{From: i.from, To: i.to})
-				continue
-			}
-			m.Arrive = append(m.Arrive, arrival(source, i.from, i.to)...)
-			m.Away = append(m.Away, Removal(source, i.from)...)
+			paths[i.from] = i.to
 		}
 	}
 	if source == target {
-		m.Away = append(m.Away, withoutDependencies(target, m.Away, from)...)
-	} else {
-		m.Arrive = append(m.Arrive, withoutDependencies(target, m.Arrive, from)...)
+		for _, move := range moves {
+			for _, i := range move.instances {
+				m.Away = append(m.Away, state.MoveInstance{From: i.from, To: i.to})
+			}
+		}
+		after := source.Clone()
+		after.Apply(m.Away...)
+		m.Away = append(m.Away, state.NewRenaming(paths, after).Changes(after)...)
+		return m
+	}
+	for _, move := range moves {
+		for _, i := range move.instances {
+			m.Away = append(m.Away, Removal(source, i.from)...)
+		}
+	}
+	renaming := state.NewRenaming(paths, state.Empty())
+	for _, move := range moves {
+		for _, i := range move.instances {
+			m.Arrive = append(m.Arrive, arrival(source, i.from, i.to, renaming)...)
+		}
 	}
 	return m
 }
 
-// withoutDependencies returns the changes that remove the dependencies of objects that depend on a moved one, in a
-// state after moves: as in OpenTofu, the next apply records them again. A dependency is on all instances of a resource,
-// so one in a module is not a dependency on a single instance of the module.
-func withoutDependencies(st *state.State, moves []state.Change, from addr.Target) []state.Change {
-	moved := func(d state.Dependency) bool {
-		if from.Kind == addr.TargetModuleInstance {
-			return from.CoversResource(d.Value())
-		}
-		return from.TouchesResource(d.Value())
-	}
-	st = st.Clone()
-	st.Apply(moves...)
-	var out []state.Change
-	for _, a := range st.Addrs() {
-		o := st.Instance(a).Current
-		if o == nil || !slices.ContainsFunc(slices.Collect(o.Dependencies.All()), moved) {
-			continue
-		}
-		alone := *o
-		alone.Dependencies = nil
-		out = append(out, state.SetObject{Addr: a, Provider: st.ProviderOf(a), Object: &alone})
-	}
-	return out
-}
-
-// arrival returns the changes that add all objects of an instance to another state.
-func arrival(source *state.State, from, to addr.Instance) []state.Change {
+// arrival returns the changes that add all objects of an instance to another state, with renamed dependencies.
+func arrival(source *state.State, from, to addr.Instance, renaming *state.Renaming) []state.Change {
 	i, provider := source.Instance(from), source.ProviderOf(from)
 	var out []state.Change
 	if i.Current != nil {
-		out = append(out, state.SetObject{Addr: to, Provider: provider, Object: i.Current})
+		out = append(out, state.SetObject{Addr: to, Provider: provider, Object: renaming.Object(to, i.Current)})
 	}
-	for key, o := range i.Deposed {
-		out = append(out, state.SetObject{Addr: to, Deposed: key, Provider: provider, Object: o})
+	for _, key := range i.DeposedKeys() {
+		out = append(out, state.SetObject{Addr: to, Deposed: key, Provider: provider,
+			Object: renaming.Object(to, i.Deposed[key])})
 	}
 	return out
 }
@@ -201,7 +191,7 @@ func arrival(source *state.State, from, to addr.Instance) []state.Change {
 func Removal(st *state.State, at addr.Instance) []state.Change {
 	i := st.Instance(at)
 	var out []state.Change
-	for key := range i.Deposed {
+	for _, key := range i.DeposedKeys() {
 		out = append(out, state.SetObject{Addr: at, Deposed: key})
 	}
 	if i.Current != nil {

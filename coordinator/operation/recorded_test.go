@@ -108,3 +108,45 @@ resource "fake_thing" "beside" {
 	e.equal("of the whole", dependencies(`fake_thing.whole["k"]`), []string{"module.child.fake_thing.beside"})
 	e.equal("of an output", dependencies("fake_thing.one"), nil)
 }
+
+// A move did not rename the dependencies that other objects had recorded, so that an object without a block was
+// destroyed at the same time as what it had been made from, or after it.
+func TestWhatWasRecordedOnAMovedObjectFollowsIt(t *testing.T) {
+	const made = "resource \"fake_thing\" \"a\" { name = \"a\" }\nresource \"fake_thing\" \"b\" {\n  name = \"b\"\n  note " +
+		"= fake_thing.a.id\n}\n"
+	for sentence, c := range map[string]struct {
+		text string
+		mode plan.Mode
+		want []string
+	}{
+		"a moved block, in a destroy": {"resource \"fake_thing\" \"c\" { name = \"a\" }\nmoved {\n  from = fake_thing.a\n" +
+			"  to = fake_thing.c\n}\n", plan.Destroy, []string{"delete b", "delete a"}},
+		"a moved block of what is replaced": {"resource \"fake_thing\" \"c\" { name = \"c\" }\nmoved {\n  from = " +
+			"fake_thing.a\n  to = fake_thing.c\n}\n", plan.Normal, []string{"delete b", "delete a", "create c"}},
+		"an instance that gets a key": {"resource \"fake_thing\" \"a\" {\n  count = 1\n  name = \"a\"\n}\n", plan.Destroy,
+			[]string{"delete b", "delete a"}},
+		"a move to a module": {"module \"m\" { source = \"./child\" }\nmoved {\n  from = fake_thing.a\n  to = " +
+			"module.m.fake_thing.a\n}\n", plan.Destroy, []string{"delete b", "delete a"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			e := newEstate(t)
+			e.apply(made)
+			e.configure(c.text, "resource \"fake_thing\" \"a\" { name = \"a\" }\n")
+			p, diags := e.tryPlan(operation.PlanOptions{Mode: c.mode})
+			e.clean(diags)
+			_, diags = e.tryApply(p)
+			e.clean(diags)
+			e.equal("done", e.cloud.done(), c.want)
+		})
+	}
+}
+
+// The state kept the old address as the dependency of an object that did not change itself.
+func TestAMoveIsRecordedInWhatDependsOnIt(t *testing.T) {
+	e := newEstate(t)
+	e.apply("resource \"fake_thing\" \"a\" { name = \"a\" }\nresource \"fake_thing\" \"b\" {\n  name = \"b\"\n  note " +
+		"= fake_thing.a.id\n}\n")
+	e.apply("resource \"fake_thing\" \"c\" { name = \"a\" }\nresource \"fake_thing\" \"b\" {\n  name = \"b\"\n  note " +
+		"= fake_thing.c.id\n}\nmoved {\n  from = fake_thing.a\n  to = fake_thing.c\n}\n")
+	e.equal("dependencies", slices.Collect(e.object("fake_thing.b").Dependencies.Texts()), []string{"fake_thing.c"})
+}

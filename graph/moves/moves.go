@@ -1,7 +1,8 @@
 // Package moves executes moves on a state: those of moved blocks, and those that follow from adding or removing
 // count.
 //
-// It changes only addresses. Whether a moved object is valid at its new address is determined when it is planned.
+// It changes only addresses, including those in recorded dependencies. Whether a moved object is valid at its new
+// address is determined when it is planned.
 package moves
 
 import (
@@ -18,7 +19,7 @@ import (
 
 // Result is the result of moving.
 type Result struct {
-	// State has the new addresses. It shares its objects with the prior state.
+	// State has the new addresses. It shares its objects with the prior state, except those whose dependencies moved.
 	State *state.State
 	// Previous maps each moved instance to its address before all moves.
 	Previous map[addr.Instance]addr.Instance
@@ -56,6 +57,7 @@ func Apply(tree *config.Tree, prior *state.State) (Result, diag.List) {
 	for _, i := range sequence {
 		w.do(all[i])
 	}
+	w.rename()
 	r.State = w.state
 	return r, diags.Append(w.complaints())
 }
@@ -141,6 +143,15 @@ type work struct {
 	state   *state.State
 	result  *Result
 	blocked map[addr.Instance]addr.Instance // from, to
+}
+
+// rename renames the recorded dependencies on what has moved: they determine in which order objects end.
+func (w *work) rename() {
+	moves := make(map[addr.Instance]addr.Instance, len(w.result.Previous))
+	for to, from := range w.result.Previous {
+		moves[from] = to
+	}
+	w.state.Apply(state.NewRenaming(moves, w.state).Changes(w.state)...)
 }
 
 // do executes one statement on everything that it covers.
