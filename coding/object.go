@@ -3,6 +3,7 @@ package coding
 import (
 	"encoding/binary"
 	"math"
+	"math/big"
 
 	"github.com/zclconf/go-cty/cty"
 	ctymsgpack "github.com/zclconf/go-cty/cty/msgpack"
@@ -20,7 +21,7 @@ func unmarshalValue(data []byte, ty cty.Type) (cty.Value, error) {
 	if err != nil {
 		return cty.NilVal, err
 	}
-	return conforming(v, ty)
+	return conforming(exactNumbers(v), ty)
 }
 
 // shortValue decodes the first value of data; it returns false for values that are left to cty.
@@ -76,13 +77,13 @@ func shortNumber(data []byte) (v cty.Value, rest []byte, ok bool) {
 		if math.IsNaN(f) || math.IsInf(f, 0) {
 			return cty.NilVal, nil, false
 		}
-		return cty.NumberFloatVal(f), data[9:], true
+		return cty.NumberVal(wholePrecision(big.NewFloat(f))), data[9:], true
 	}
 	n, rest, ok := wholeOf(data)
 	if !ok {
 		return cty.NilVal, nil, false
 	}
-	return cty.NumberIntVal(n), rest, true
+	return cty.NumberVal(new(big.Float).SetPrec(precision).SetInt64(n)), rest, true
 }
 
 // shortObject decodes an object. Only attributes that it cannot decode itself are left to cty.
@@ -127,7 +128,10 @@ func longValue(data []byte, ty cty.Type) (v cty.Value, rest []byte, ok bool) {
 	if v, err = ctymsgpack.Unmarshal(data[:len(data)-len(rest)], ty); err == nil && ty != cty.DynamicPseudoType {
 		v, err = conforming(v, ty)
 	}
-	return v, rest, err == nil
+	if err != nil {
+		return cty.NilVal, nil, false
+	}
+	return exactNumbers(v), rest, true
 }
 
 func shortMap(data []byte, of cty.Type, depth int) (v cty.Value, rest []byte, ok bool) {

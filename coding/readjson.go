@@ -164,7 +164,7 @@ func (r *jsonReader) number() (cty.Value, bool) {
 	if err != nil {
 		return cty.NilVal, false
 	}
-	return cty.NumberVal(new(big.Float).SetPrec(512).SetInt64(n)), true
+	return cty.NumberVal(new(big.Float).SetPrec(precision).SetInt64(n)), true
 }
 
 // decimal reports whether a text consists of one or more digits.

@@ -22,7 +22,7 @@ func numeric() family {
 		"max":      {stdlib.MaxFunc, "Gives the greatest of one or more numbers."},
 		"min":      {stdlib.MinFunc, "Gives the smallest of one or more numbers."},
 		"parseint": {parseInt(), "Reads a string as a whole number written in a base from 2 to 62."},
-		"pow":      {onFloats("power", math.Pow), "Raises a number to a power."},
+		"pow":      {pow(), "Raises a number to a power."},
 		"signum":   {stdlib.SignumFunc, "Tells the sign of a whole number: -1, 0 or 1."},
 	}
 }
@@ -41,9 +41,37 @@ func onFloats(second string, compute func(a, b float64) float64) function.Functi
 		if math.IsNaN(out) {
 			return cty.NilVal, errors.New("the result is not defined for these numbers")
 		}
-		return cty.NumberFloatVal(out), nil
+		result := big.NewFloat(out)
+		if result.IsInt() {
+			result.SetPrec(precision)
+		}
+		return cty.NumberVal(result), nil
 	}, plain("num", cty.Number), plain(second, cty.Number))
 }
+
+// precision is the number of bits of a number's mantissa in which the language computes: that of numbers in text. A
+// number with fewer bits is also written with fewer digits: 2^63 with the 53 bits of a float64 is 9223372036854776000.
+const precision = 512
+
+// pow raises whole numbers exactly if the result is within the range of 64-bit floats, and other numbers in 64 bits.
+func pow() function.Function {
+	return returning(cty.Number, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		inexact, err := onFloats("power", math.Pow).Call(args)
+		if err != nil || inexact.AsBigFloat().IsInf() {
+			return inexact, err
+		}
+		base, exponent := args[0].AsBigFloat(), args[1].AsBigFloat()
+		if !base.IsInt() || !exponent.IsInt() || exponent.Sign() < 0 {
+			return inexact, nil
+		}
+		whole, _ := base.Int(nil)
+		times, _ := exponent.Int(nil) // large only for the bases -1, 0 and 1, since the result is finite
+		return number(whole.Exp(whole, times, nil)), nil
+	}, plain("num", cty.Number), plain("power", cty.Number))
+}
+
+// number returns a whole number.
+func number(n *big.Int) cty.Value { return cty.NumberVal(new(big.Float).SetPrec(precision).SetInt(n)) }
 
 func parseInt() function.Function {
 	return function.New(&function.Spec{
@@ -70,7 +98,7 @@ func parseInt() function.Function {
 				return cty.NilVal, function.NewArgErrorf(0, "%s is not a whole number in base %s",
 					show(digits.AsString(), digitMarks), show(base, baseMarks))
 			}
-			return cty.NumberVal(new(big.Float).SetInt(n)).WithMarks(digitMarks, baseMarks), nil
+			return number(n).WithMarks(digitMarks, baseMarks), nil
 		},
 	})
 }

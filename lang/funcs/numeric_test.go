@@ -6,6 +6,42 @@ import (
 	"github.com/millipede-iac/millipede/lang/funcs"
 )
 
+// pow computed whole numbers in 64-bit floats: the number had 53 bits, so sums were rounded to them, and the text of the
+// number was the shortest that tells it from its neighbours in 53 bits. OpenTofu still computes so.
+func TestWholeNumbersAreExactWhenTheyAreComputedAndWhenTheyAreWritten(t *testing.T) {
+	same{
+		"a power of two as text": {`tostring(pow(2, 60))`, `"1152921504606846976"`},
+		"in a template":          {`"${pow(2, 63)}!"`, `"9223372036854775808!"`},
+		"in JSON": {`jsonencode([pow(2, 63), -pow(2, 100)])`,
+			`"[9223372036854775808,-1267650600228229401496703205376]"`},
+		"in YAML": {`yamlencode([pow(2, 63)])`, `"- 9223372036854775808\n"`},
+		"in a format": {`format("%d %s %v", pow(2, 63), pow(2, 63), pow(2, 53))`,
+			`"9223372036854775808 9223372036854775808 9.007199254740992e+15"`},
+		"as an element of text": {`join(",", [pow(2, 60)])`, `"1152921504606846976"`},
+		"as a key":              {`{ (pow(2, 60)) = 1 }`, `{ "1152921504606846976" = 1 }`},
+		"a power that no float has": {`[pow(10, 25), pow(-3, 61)]`,
+			`[10000000000000000000000000, -127173474825648610542883299603]`},
+		"a base that no float has": {`pow(9007199254740993, 1)`, `9007199254740993`},
+		"a large power of one":     {`[pow(-1, 1000000000000000001), pow(0, 99999999999), pow(1, 1e300)]`, `[-1, 0, 1]`},
+		"a sum beyond 53 bits":     {`pow(2, 60) + pow(2, 0)`, `1152921504606846977`},
+		"a product beyond 64 bits": {`parseint("ffffffffffffffff", 16) * parseint("ffffffffffffffff", 16)`,
+			`340282366920938463426481119284349108225`},
+		"a sum beyond 64 bits": {`sum([for x in ["ffffffffffffffff", "ffffffffffffffff", "1"] : parseint(x, 16)])`,
+			`36893488147419103231`},
+		"a remainder beyond 64 bits":  {`123456789012345678901234567891 % 10`, `1`},
+		"the greatest":                {`tostring(max(pow(2, 60), 1))`, `"1152921504606846976"`},
+		"a float that is whole":       {`tostring(pow(4, 30.5))`, `"2305843009213693952"`},
+		"decoded from JSON":           {`tostring(jsondecode("9223372036854775809"))`, `"9223372036854775809"`},
+		"decoded from YAML":           {`tostring(yamldecode("9223372036854775809"))`, `"9223372036854775809"`},
+		"converted from text":         {`tostring(tonumber("9223372036854775809"))`, `"9223372036854775809"`},
+		"and it is equal to its text": {`pow(2, 63) == 9223372036854775808`, `true`},
+		"also in 512 bits": {`tostring(pow(2, 511) + 1)`,
+			`"67039039649712985497870124991029230637396829102961966888617807` +
+				`21860882015036773488400937149083451713845015929093243025426876941405973284973216824503042049"`},
+		"and what is longer is rounded once": {`tonumber(tostring(pow(7, 300))) == pow(7, 300)`, `true`},
+	}.prove(t, funcs.Options{})
+}
+
 func TestNumbers(t *testing.T) {
 	same{
 		"ceil rounds up, also below zero":    {`[ceil(1.2), ceil(-1.2)]`, `[2, -1]`},
@@ -13,7 +49,7 @@ func TestNumbers(t *testing.T) {
 		"abs works beyond 64 bits": {`abs(-123456789012345678901234567890)`,
 			`123456789012345678901234567890`},
 		"strings that hold numbers count as numbers": {`max("2", 10)`, `10`},
-		"pow goes through 64-bit floats":             {`pow(2, 100)`, `1267650600228229401496703205376`},
+		"fractional powers go through 64-bit floats": {`pow(2, -2)`, `0.25`},
 		"log takes any base":                         {`log(8, 2)`, `3`},
 		"signum tells the sign":                      {`[signum(-3), signum(0), signum(9)]`, `[-1, 0, 1]`},
 		"parseint reads bases up to 62": {`[parseint("ff", 16), parseint("Z", 62), parseint("-101", 2)]`,
