@@ -63,14 +63,18 @@ Usage: coordinator [global options] providers schema -json [options]
 
 Options:
   -json                 Required: there is no text form.
+  -refresh              Make this and later commands ask the workers again for schemas that are stored with the state.
   -var 'NAME=VALUE', -var-file=FILE
                         Variables that module sources depend on. May be given several times.
 ` + textHelp
 
 func runProvidersSchema(ctx context.Context, a *app, args []string) int {
-	json := false
+	json, refresh := false, false
 	c := treeCommand{usage: providersSchemaUsage, show: (*viewFlags).RegisterText, empty: true}
-	c.register = func(f *flag.FlagSet) { f.BoolVar(&json, "json", false, "") }
+	c.register = func(f *flag.FlagSet) {
+		f.BoolVar(&json, "json", false, "")
+		f.BoolVar(&refresh, "refresh", false, "")
+	}
 	c.check = func(args []string) diag.List {
 		var diags diag.List
 		if len(args) > 0 {
@@ -86,6 +90,12 @@ func runProvidersSchema(ctx context.Context, a *app, args []string) int {
 	return a.withConfiguration(ctx, args, c, func(s *screen, wd *estate.Configuration,
 		prior *state.State, _ []string) diag.List {
 		s.Printer.Out = a.Stderr // standard output is reserved for the document
+		if refresh {
+			if diags := a.Estate.RefreshSchemas(ctx, wd.Tree, wd.Loader, prior,
+				estate.StateOptions{Lock: true}); diags.HasErrors() {
+				return diags
+			}
+		}
 		schemas, diags := a.Estate.AllSchemas(ctx, wd.Tree, wd.Loader, prior)
 		if diags.HasErrors() {
 			return diags

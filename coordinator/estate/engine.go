@@ -125,7 +125,7 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 	}
 	engine.Session = &operation.Session{
 		Tree: o.Tree, Inputs: o.Inputs, Workspace: e.Workspace(), EngineVersion: e.EngineVersion,
-		Hub: runs, Keyring: ring, Store: store,
+		Hub: runs, Keyring: ring, Store: store, Prior: o.Prior, Places: new(operation.Places),
 		Package: providers.wirePackage, Selections: providers.selections(),
 		WorkerWait: 10 * time.Second, Parallelism: o.Parallelism, Rules: rules,
 		Background: o.Background,

@@ -62,6 +62,28 @@ func (e *Estate) AllSchemas(ctx context.Context, tree *config.Tree, loader *conf
 	return out, diags.Append(engine.Close())
 }
 
+// RefreshSchemas makes this and later commands ask workers again for the schemas of the required providers, which the
+// store of the state has. Nothing else is changed.
+func (e *Estate) RefreshSchemas(ctx context.Context, tree *config.Tree, loader *config.Loader, st *state.State,
+	o StateOptions) diag.List {
+	opened, diags := e.OpenState(ctx, tree.Root, o, "providers schema")
+	if diags.HasErrors() {
+		return diags
+	}
+	engine, more := e.OpenEngine(ctx, EngineOptions{Tree: tree, Loader: loader, Prior: st, State: opened,
+		Observer: coordinator.Silent{}})
+	diags = diags.Append(more)
+	if !more.HasErrors() {
+		for p := range RequiredProviders(tree, st) {
+			if err := engine.ForgetSchemas(ctx, p); err != nil {
+				diags = diags.Append(diag.New(diag.Error, "Failed to forget a provider's schema", err.Error()+".", nil))
+			}
+		}
+		diags = diags.Append(engine.Close())
+	}
+	return diags.Append(opened.Close(ctx))
+}
+
 func (e *Estate) builtinSchemas(ctx context.Context) (*provider.Schemas, diag.List) {
 	return builtin.New(builtin.Options{ReadState: e.readRemoteState, CheckConfig: e.checkBackend,
 		NewID: uuid.NewString}).Schemas(ctx)

@@ -15,6 +15,9 @@ const (
 	// maxLost is how often a call on the fast lane may be lost before its vertex fails: a task that kills each worker that
 	// takes it must not be repeated for ever.
 	maxLost = 7
+	// maxPassedOver is how often, TickEvery apart, a call may meet a worker of another version before its vertex fails,
+	// although the pool seems to have a worker of this version.
+	maxPassedOver = 240
 	// claimWait is how long a published task may stay unclaimed before it is published again.
 	claimWait = 10 * time.Second
 )
@@ -25,8 +28,12 @@ func (l *Loop) onCallFailed(e CallFailed) {
 	x := &l.vertices[e.Vertex]
 	w := x.work
 	l.arrive(e.Vertex)
+	other := (*wire.VersionError)(nil)
 	switch p := l.poolOf(w.pool); {
-	case errors.Is(e.Err, wire.ErrNoWorker):
+	case errors.As(e.Err, &other) && p.live > 0 && w.passed < maxPassedOver: // the next worker may be of this version
+		w.passed++
+		l.park(e.Vertex, l.now.Add(TickEvery))
+	case errors.Is(e.Err, wire.ErrNoWorker) || other != nil && p.live == 0:
 		if p.live > 0 { // it was there a moment ago
 			l.park(e.Vertex, l.now.Add(TickEvery))
 			break

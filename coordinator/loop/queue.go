@@ -143,8 +143,8 @@ func (l *Loop) holdsAll(w *work, c *class) bool {
 func (l *Loop) classify(x *vertex, w *work) int32 {
 	at := w.placement()
 	name, limits := l.Place(*at, l.isLive)
-	if at.Anywhere && !l.isLive(name) {
-		name = cmp.Or(l.anyLive(), name)
+	if len(at.Among) > 0 {
+		name = cmp.Or(l.firstLive(at.Among), at.Among[0])
 	}
 	if x.hidden {
 		limits = nil
@@ -196,22 +196,23 @@ func (l *Loop) isLive(name string) bool {
 	return p != nil && p.live > 0
 }
 
-// anyLive returns a pool with workers; empty if none is known.
-func (l *Loop) anyLive() string {
-	for _, p := range l.poolOrder {
-		if p.live > 0 {
-			return p.name
+// firstLive returns the first of the pools that has workers; empty if none is known to have any.
+func (l *Loop) firstLive(pools []string) string {
+	for _, name := range pools {
+		if l.isLive(name) {
+			return name
 		}
 	}
 	return ""
 }
 
 // tooEarly reports whether workers that the vertex could run on may not have sent their first heartbeat yet: those of
-// the pool of its region or, without one, of any pool.
+// the pool of its region or, for a question, of the pools that may be asked.
 func (l *Loop) tooEarly(w *work) bool {
 	p := w.placement()
-	return l.now.Before(l.settledAt) && !l.halted() && (p.Anywhere && !l.Embedded && l.anyLive() == "" ||
-		p.Region != "" && !l.isLive(p.Region) || p.ProviderRegion != "" && !l.isLive(p.ProviderRegion))
+	return l.now.Before(l.settledAt) && !l.halted() &&
+		(len(p.Among) > 0 && !l.Embedded && l.firstLive(p.Among) == "" ||
+			p.Region != "" && !l.isLive(p.Region) || p.ProviderRegion != "" && !l.isLive(p.ProviderRegion))
 }
 
 // park makes a vertex wait for a moment.

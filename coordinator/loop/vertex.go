@@ -111,6 +111,7 @@ type work struct {
 	spent    time.Duration   // that its operations took, by their workers' clocks
 	progress int             // how often ProgressEvery was told
 	lost     int             // how often its call was lost
+	passed   int             // how often its call met a worker of another version
 	ready    time.Time       // when it was queued first; zero before
 	until    time.Time       // while parked; zero for one that waits for the survey of workers
 	mark     []time.Duration // while queued: the sums of its class when it came; see waitAccount

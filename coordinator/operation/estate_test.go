@@ -49,7 +49,7 @@ func newEstate(t *testing.T) *estate {
 	e := &estate{t: t, cloud: newCloud(), store: statemem.New(statemem.Options{})}
 	system := mem.New(mem.Options{})
 	e.system = system
-	startWorker(t, system.Connect("worker"), e.cloud)
+	startWorker(t, system.Connect("worker"), e.cloud, operation.DefaultPool)
 	conn := system.Connect("coordinator")
 	t.Cleanup(func() { e.check(conn.Close()) })
 	ring, err := keyring(conn)
@@ -82,8 +82,8 @@ func keyring(keys wire.Keys) (*wire.Keyring, error) {
 	return wire.NewKeyring(keys, pair, rand.Reader)
 }
 
-// startWorker starts a worker that the end of the test drains.
-func startWorker(t *testing.T, conn *mem.Conn, c *cloud) {
+// startWorker starts a worker of a pool that the end of the test drains.
+func startWorker(t *testing.T, conn *mem.Conn, c *cloud, pool string) {
 	t.Helper()
 	check := func(err error) {
 		t.Helper()
@@ -96,7 +96,7 @@ func startWorker(t *testing.T, conn *mem.Conn, c *cloud) {
 	ring, err := keyring(conn)
 	check(err)
 	w := worker.New(worker.Options{
-		ID: "w1", Pools: []string{operation.DefaultPool}, Slots: 32, Version: "test", Platform: "linux_amd64",
+		ID: "w1", Pools: []string{pool}, Slots: 32, Version: "test", Platform: "linux_amd64",
 		Queue: conn, Claims: conn, Caller: conn, Presence: conn, Blobs: conn, Keys: ring, Journal: j,
 		Providers: &providers{cloud: c, builtin: builtin.New(builtin.Options{ReadState: noState,
 			CheckConfig: anyConfig, NewID: rand.Text})},

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"context"
 	"errors"
 
 	"github.com/zclconf/go-cty/cty"
@@ -9,6 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -49,10 +51,7 @@ func (s *Session) providerFunction(phase values.Phase, p addr.Provider, name str
 		if phase == values.Applying {
 			ctx = s.Stop.running(ctx)
 		}
-		res, diags := s.callWith(ctx, again, &wire.Task{
-			Address: p.Display(), Provider: wire.Provider{Package: s.Package(p), Address: p.String(), Dir: s.Dir},
-			Function: task,
-		}, s.callAny)
+		res, diags := s.callFunction(ctx, again, p, task)
 		if err := diags.Err(); err != nil {
 			return cty.DynamicVal, err
 		}
@@ -75,4 +74,23 @@ func parameter(p provider.Parameter) function.Parameter {
 		Name: p.Name, Type: p.Type, Description: p.Description,
 		AllowNull: p.AllowNullValue, AllowUnknown: p.AllowUnknownValues, AllowDynamicType: true,
 	}
+}
+
+// callFunction has this process, or a worker of one of the pools that may be asked, execute a function.
+func (s *Session) callFunction(ctx, again context.Context, p addr.Provider, f *wire.FunctionTask) (*wire.Result,
+	diag.List) {
+	task := &wire.Task{
+		Address: p.Display(), Provider: wire.Provider{Package: s.Package(p), Address: p.String(), Dir: s.Dir},
+		Function: f,
+	}
+	if s.Own != nil && !s.Embedded {
+		if res := s.Own(ctx, task); res != nil {
+			return res, wire.DiagsFromWire(res.Diagnostics)
+		}
+	}
+	pools, diags := s.asked(ctx, p, nil)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return s.callWith(ctx, again, task, s.first(pools))
 }

@@ -23,8 +23,8 @@ func (s *Session) Import(ctx context.Context, at addr.Instance, pi addr.Provider
 	id string) (object *state.Object, diags diag.List) {
 	defer caught(&diags)
 	found, diags := s.find(ctx, at, pi, &wire.ImportTask{Type: at.Resource.Type, ID: id},
-		func(ctx context.Context, _ program.Placement, t *wire.Task) (*wire.Result, diag.List) {
-			return s.call(ctx, t)
+		func(ctx context.Context, pools []string, _ program.Placement, t *wire.Task) (*wire.Result, diag.List) {
+			return s.call(ctx, pools, t)
 		})
 	if diags.HasErrors() {
 		return nil, diags
@@ -46,12 +46,17 @@ type imported struct {
 
 // find requests an existing object from a provider with the function ask, which is request or leaves out the permits.
 func (s *Session) find(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, task *wire.ImportTask,
-	ask func(context.Context, program.Placement, *wire.Task) (*wire.Result, diag.List)) (imported, diag.List) {
+	ask func(context.Context, []string, program.Placement, *wire.Task) (*wire.Result, diag.List)) (imported,
+	diag.List) {
 	block, wp, place, diags := s.providerOf(ctx, at, pi)
 	if diags.HasErrors() {
 		return imported{}, diags
 	}
-	res, more := ask(ctx, place, &wire.Task{Address: at.String(), Provider: wp, Import: task})
+	pools, more := s.poolsFor(ctx, place, at.Config())
+	if diags = diags.Append(more); diags.HasErrors() {
+		return imported{}, diags
+	}
+	res, more := ask(ctx, pools, place, &wire.Task{Address: at.String(), Provider: wp, Import: task})
 	diags = diags.Append(more.WithAddress(at.String()))
 	if diags.HasErrors() {
 		return imported{}, diags
@@ -128,12 +133,17 @@ func (s *Session) withType(ctx context.Context, schemas *values.Schemas, p addr.
 // exists reads a stored object in doubt and reports whether it still exists. Like Import it acquires no permits.
 func (s *Session) exists(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, o *state.Object) (
 	bool, diag.List) {
-	_, wp, _, diags := s.providerOf(ctx, at, pi)
+	_, wp, place, diags := s.providerOf(ctx, at, pi)
 	if diags.HasErrors() {
 		return false, diags
 	}
+	place.Region = regionOf(o.Attrs)
+	pools, more := s.poolsFor(ctx, place, at.Config())
+	if diags = diags.Append(more); diags.HasErrors() {
+		return false, diags
+	}
 	task := &wire.PlanTask{Type: at.Resource.Type, Prior: values.StoredForWire(o), Refresh: true, SkipPlan: true}
-	res, more := s.call(ctx, &wire.Task{Address: at.String(), Provider: wp, Plan: task})
+	res, more := s.call(ctx, pools, &wire.Task{Address: at.String(), Provider: wp, Plan: task})
 	diags = diags.Append(more.WithAddress(at.String()))
 	if !diags.HasErrors() && res.Plan == nil {
 		diags = diags.Append(diag.New(diag.Error, "Failed to read the object", "The worker's answer holds nothing.",

@@ -25,7 +25,8 @@ const releaseTimeout = 5 * time.Second
 // request is call for a task that reaches a cloud. Meanwhile it holds a permit of each limit that the rules name for
 // the object, and of the widest one, like a vertex of a run: a limit is never exceeded. Renewals hold none, because an
 // object that waits for a permit may expire.
-func (s *Session) request(ctx context.Context, place program.Placement, task *wire.Task) (*wire.Result, diag.List) {
+func (s *Session) request(ctx context.Context, pools []string, place program.Placement, task *wire.Task) (
+	*wire.Result, diag.List) {
 	if diags := s.interrupted("The request about " + task.Address + " was not sent."); diags.HasErrors() {
 		return nil, diags
 	}
@@ -39,7 +40,7 @@ func (s *Session) request(ctx context.Context, place program.Placement, task *wi
 	case err != nil:
 		return nil, diag.Errors("Failed to acquire a permit", err.Error()+".", nil)
 	}
-	return s.call(ctx, task)
+	return s.call(ctx, pools, task)
 }
 
 // acquire acquires the permits for a request, the narrowest first. release releases those that it has, also after an

@@ -412,6 +412,13 @@ func (s *Session) Validate(ctx context.Context) (diags diag.List) {
 func (s *Session) check(ctx context.Context, static *graph.Static, code *values.Code, sparing bool) diag.List {
 	v := &validating.Validator{Static: static, Code: code, Store: s.store(code, values.Validating, time.Time{}),
 		Package: s.Package, SkipPlanned: sparing}
+	if !s.Embedded {
+		found, live, err := s.places(ctx, nil)
+		if err != nil {
+			return diag.List{runFailed(err)}
+		}
+		v.Pools = func(n *graph.Node) []string { return s.aboutBlock(found, live, n) }
+	}
 	outcome, err := s.run(ctx, "validate", v)
 	if err != nil {
 		return outcome.Diags.Append(runFailed(err))

@@ -3,14 +3,9 @@ package operation
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -87,9 +82,8 @@ func (s *Session) Schemas(ctx context.Context, prior *state.State) (schemas *val
 	var mu sync.Mutex // guards out and diags
 	out := map[addr.Provider]*provider.Schemas{}
 	needed := needs(s.Tree, prior)
-	s.warm(ctx, slices.SortedFunc(maps.Keys(needed), func(a, b addr.Provider) int {
-		return cmp.Compare(a.String(),
-			b.String())
+	s.warm(ctx, prior, slices.SortedFunc(maps.Keys(needed), func(a, b addr.Provider) int {
+		return cmp.Compare(a.String(), b.String())
 	}))
 	group, ctx := errgroup.WithContext(ctx)
 	for p, n := range needed {
@@ -97,7 +91,7 @@ func (s *Session) Schemas(ctx context.Context, prior *state.State) (schemas *val
 			return bug.Catch(func() error {
 				task := &wire.SchemaTask{Managed: sorted(n.managed), Data: sorted(n.data),
 					Ephemeral: sorted(n.ephemeral)}
-				schemas, more := s.ProviderSchemas(ctx, p, task)
+				schemas, more := s.providerSchemas(ctx, p, task, prior)
 				mu.Lock()
 				defer mu.Unlock()
 				diags = diags.Append(more)
@@ -114,74 +108,94 @@ func (s *Session) Schemas(ctx context.Context, prior *state.State) (schemas *val
 	return values.NewSchemas(out), diags
 }
 
-// warm asks all workers to download and start the providers that the session will use. Otherwise each worker does so
-// during the run, with its first operation. It is only a request.
-func (s *Session) warm(ctx context.Context, needed []addr.Provider) {
+// warm asks the workers of the pools in which providers are used to download and start them. Otherwise each worker does
+// so during the run, with its first operation. It is only a request.
+func (s *Session) warm(ctx context.Context, prior *state.State, needed []addr.Provider) {
 	if s.Environment != nil {
 		return // processes that are started without it cannot be used
 	}
 	if s.Embedded {
 		return // there is only one worker, which is asked for the schemas anyway
 	}
-	m := wire.Control{Kind: "warm"}
+	byPool := map[string][]wire.Provider{}
 	for _, p := range needed {
-		if !p.IsBuiltin() {
-			m.Providers = append(m.Providers, wire.Provider{Package: s.Package(p), Address: p.String(), Dir: s.Dir})
+		if p.IsBuiltin() {
+			continue
+		}
+		pools, diags := s.asked(ctx, p, prior)
+		if diags.HasErrors() {
+			return // the question that follows reports it
+		}
+		for _, pool := range pools {
+			byPool[pool] = append(byPool[pool], wire.Provider{Package: s.Package(p), Address: p.String(), Dir: s.Dir})
 		}
 	}
-	if len(m.Providers) > 0 {
-		_ = s.Hub.Control(ctx, "", m)
+	for pool, providers := range byPool {
+		_ = s.Hub.Control(ctx, pool, wire.Control{Kind: "warm", Providers: providers})
 	}
 }
 
-// ProviderSchemas requests the schemas of one provider from a worker.
+// ProviderSchemas requests the schemas of one provider from workers of the pools in which its objects are placed.
 func (s *Session) ProviderSchemas(ctx context.Context, p addr.Provider, task *wire.SchemaTask) (*provider.Schemas,
 	diag.List) {
-	pkg := s.Package(p)
-	key := ""
-	if pkg.Unlocked == "" && s.Store != nil && len(pkg.Hashes) > 0 {
-		key = fmt.Sprintf("%s %v %v %v %v %v", pkg.Key(), pkg.Hashes[0], task.Managed, task.Data,
-			task.Ephemeral, task.All)
-		if coded, err := s.Store.GetValue(ctx, "schemas", key); err == nil && coded != nil {
-			if schemas, err := wire.DecodeSchemas(coded); err == nil {
-				return forConfiguration(schemas), nil
-			}
-		}
+	return s.providerSchemas(ctx, p, task, nil)
+}
+
+func (s *Session) providerSchemas(ctx context.Context, p addr.Provider, task *wire.SchemaTask, prior *state.State) (
+	*provider.Schemas, diag.List) {
+	if schemas, diags, own := s.ownSchemas(ctx, p, task); own {
+		return schemas, diags
 	}
-	res, diags := s.call(ctx, &wire.Task{Address: p.Display(), Provider: wire.Provider{Package: pkg,
-		Address: p.String(), Dir: s.Dir}, Schema: task})
+	var pools []string
+	var known answer
+	key, diags := s.schemaKey(ctx, p, task)
+	if !diags.HasErrors() {
+		var more diag.List
+		pools, more = s.asked(ctx, p, prior)
+		diags = diags.Append(more)
+	}
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	if res.Schema == nil {
-		return nil, diags.Append(diag.New(diag.Error, "Failed to obtain provider schema",
-			fmt.Sprintf("The worker's answer holds no schema of %s.", p.Display()), nil))
+	if key != "" {
+		known = s.storedAnswer(ctx, key)
 	}
-	schemas, err := wire.DecodeSchemas(res.Schema.Schemas)
-	if err != nil {
-		return nil, diags.Append(diag.New(diag.Error, "Failed to obtain provider schema",
-			fmt.Sprintf("Decoding the schema of %s: %s.", p.Display(), err), nil))
+	if known.schemas != nil && known.good(pools, s.Rules.Fallback()) {
+		return forConfiguration(known.schemas), nil
+	}
+	found, diags := s.compareAnswers(ctx, p, task, pools, known)
+	if diags.HasErrors() {
+		return nil, diags
 	}
 	if key != "" {
-		if err := s.Store.PutHint(ctx, "schemas", key, res.Schema.Schemas); err != nil {
+		if err := s.Store.PutHint(ctx, schemaBucket, key, found.encode()); err != nil {
 			return nil, diags.Append(diag.New(diag.Error, "Failed to keep a provider's schema", err.Error(), nil))
 		}
 	}
-	return forConfiguration(schemas), diags
+	return forConfiguration(found.schemas), diags
 }
 
-// While a pool has no worker, a call is retried after a pause that doubles between these bounds: an embedded worker
-// is ready within a millisecond or two, one that is started by hand is not.
-const (
-	firstPause = time.Millisecond
-	lastPause  = 200 * time.Millisecond
-)
+// ownSchemas returns the schemas of a provider that this process has itself.
+func (s *Session) ownSchemas(ctx context.Context, p addr.Provider, task *wire.SchemaTask) (*provider.Schemas,
+	diag.List, bool) {
+	if s.Own == nil || s.Embedded {
+		return nil, nil, false
+	}
+	res := s.Own(ctx, s.schemaTask(p, task))
+	if res == nil {
+		return nil, nil, false
+	}
+	a, diags := answerOf(p, res)
+	if diags.HasErrors() {
+		return nil, diags, true
+	}
+	return forConfiguration(a.schemas), diags, true
+}
 
-// A lost call is retried this often, after a pause that doubles each time.
-const (
-	lostCalls      = 7
-	firstLostPause = 20 * time.Millisecond
-)
+func (s *Session) schemaTask(p addr.Provider, task *wire.SchemaTask) *wire.Task {
+	return &wire.Task{Address: p.Display(), Provider: wire.Provider{Package: s.Package(p), Address: p.String(),
+		Dir: s.Dir}, Schema: task}
+}
 
 // forConfiguration marks the content of provider blocks as not stored.
 func forConfiguration(s *provider.Schemas) *provider.Schemas {
@@ -189,107 +203,4 @@ func forConfiguration(s *provider.Schemas) *provider.Schemas {
 		s.Provider.Block.Ephemeral = true
 	}
 	return s
-}
-
-// call makes one call on the fast lane outside of a run: to the default pool or, if no worker serves it, to any
-// other. A stop of the session ends it, because nothing is lost.
-func (s *Session) call(ctx context.Context, task *wire.Task) (*wire.Result, diag.List) {
-	ctx, release := s.unlessStopped(ctx)
-	defer release()
-	return s.callWith(ctx, ctx, task, s.callAny)
-}
-
-// callWith calls once until it reaches a worker, or waiting for one is pointless. It ends with ctx, and does not
-// retry after again has ended. The call itself may have crashed the worker of a lost call, so a lost call is
-// retried only lostCalls times, after pauses.
-func (s *Session) callWith(ctx, again context.Context, task *wire.Task,
-	once func(context.Context, *wire.Task) (*wire.Result, error)) (*wire.Result, diag.List) {
-	deadline := time.Now().Add(s.WorkerWait)
-	absent, lost := firstPause, firstLostPause
-	for losses := 0; ; {
-		res, err := once(ctx, task)
-		if err == nil && res.NotStarted {
-			err = wire.ErrLostCall // the worker is stopping; another one may accept it
-		}
-		var pause time.Duration
-		switch {
-		case err == nil:
-			return res, wire.DiagsFromWire(res.Diagnostics)
-		case ctx.Err() != nil:
-			return nil, diag.Errors("Operation interrupted", sentence(context.Cause(ctx)), nil)
-		case errors.Is(err, wire.ErrLostCall) && losses < lostCalls:
-			losses++
-			pause, lost = lost, 2*lost
-		case errors.Is(err, wire.ErrLostCall):
-			return nil, diag.Errors("No worker has answered",
-				fmt.Sprintf("No worker answered about %s, in %d attempts: the worker, or the provider's plugin with "+
-					"it, may end whenever it is asked. Its own log tells more.", task.Address, losses+1), nil)
-		case errors.Is(err, wire.ErrNoWorker) && time.Now().Before(deadline):
-			pause, absent = absent, min(2*absent, lastPause)
-		case errors.Is(err, wire.ErrNoWorker):
-			return nil, diag.Errors("No worker is there",
-				"There is no live worker in any pool, so the providers' schemas are unknown. Start one: worker -nats "+
-					"URL -pool default -slots 10.", nil)
-		default:
-			return nil, diag.Errors("Failed to reach a worker", err.Error()+".", nil)
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-again.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
-		if err := cmp.Or(context.Cause(ctx), context.Cause(again)); err != nil {
-			return nil, diag.Errors("Operation interrupted", sentence(err), nil)
-		}
-	}
-}
-
-// sentence returns the text of an error as a sentence.
-func sentence(err error) string {
-	text := err.Error()
-	return strings.ToUpper(text[:1]) + text[1:] + "."
-}
-
-func (s *Session) callAny(ctx context.Context, task *wire.Task) (*wire.Result, error) {
-	res, err := s.callPool(ctx, DefaultPool, task)
-	if s.Embedded || !errors.Is(err, wire.ErrNoWorker) {
-		return res, err // the embedded worker serves no other pool, and trying others takes 40 ms and more
-	}
-	workers, werr := s.Hub.Workers(ctx)
-	if werr != nil {
-		return nil, werr
-	}
-	for _, w := range workers {
-		for _, pool := range w.Pools {
-			if res, err = s.callPool(ctx, pool, task); !errors.Is(err, wire.ErrNoWorker) {
-				return res, err
-			}
-		}
-	}
-	return nil, wire.ErrNoWorker
-}
-
-func (s *Session) callPool(ctx context.Context, pool string, task *wire.Task) (*wire.Result, error) {
-	held := s.Hub.Room.For(pool)
-	defer held.Give()
-	packer := wire.Packer{Run: task.Run, Blobs: s.Hub, Incoming: s.Hub.PoolBlobs(pool), Rand: rand.Reader, Held: held}
-	sent := *task
-	var err error
-	if sent.Environment, err = s.Environment.in(ctx, s, pool); err != nil {
-		return nil, err
-	}
-	data, err := packer.Pack(ctx, wire.CallSubject(pool), wire.EncodeTask(&sent))
-	if err != nil {
-		return nil, err
-	}
-	answer, err := s.Hub.Call(ctx, pool, data)
-	if err != nil {
-		return nil, err
-	}
-	if answer, err = packer.Unpack(ctx, wire.CallSubject(pool), answer); err != nil {
-		return nil, err
-	}
-	return wire.DecodeResult(answer)
 }

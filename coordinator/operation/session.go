@@ -22,6 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/funcs"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/reach"
+	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/view/timeline"
 	"github.com/millipede-iac/millipede/wire"
@@ -46,10 +47,14 @@ type Session struct {
 	Keyring *wire.Keyring
 	// Store may be nil for operations that do not use a state.
 	Store journal.Store
+	// Prior is the state whose objects say, besides the configuration, in which pools providers are asked; nil for none.
+	// Places remembers these pools for all operations of the session, and may be nil.
+	Prior  *state.State
+	Places *Places
 	// Package returns the selected package of a provider; Selections are all selected packages.
 	Package    func(addr.Provider) wire.Package
 	Selections []plan.ProviderSelection
-	// WorkerWait is how long an operation waits for the first worker.
+	// WorkerWait is how long an operation waits for a worker of the pools that it may ask about a provider.
 	WorkerWait time.Duration
 
 	// Parallelism is the number of slots of the default limit, as in coordinator.Options. Rules place vertices and limit

@@ -25,7 +25,8 @@ import (
 const FileName = "millipede.hcl"
 
 var fileSchema = &hcl.BodySchema{
-	Attributes: []hcl.AttributeSchema{{Name: "edges"}, {Name: "refresh"}, {Name: "parallelism"}, {Name: "environment"}},
+	Attributes: []hcl.AttributeSchema{{Name: "edges"}, {Name: "refresh"}, {Name: "parallelism"}, {Name: "environment"},
+		{Name: "schemas"}},
 	Blocks: []hcl.BlockHeaderSchema{{Type: "pool", LabelNames: []string{"name"}},
 		{Type: "limit", LabelNames: []string{"name"}}, {Type: "workers", LabelNames: []string{"pool"}}, {Type: "nats"}},
 }
@@ -58,6 +59,9 @@ func Parse(src []byte, filename string) (*Rules, diag.List) {
 	}
 	if a := content.Attributes["parallelism"]; a != nil {
 		r.Parallelism = p.count(a)
+	}
+	if a := content.Attributes["schemas"]; a != nil {
+		r.Schemas = p.poolName(a)
 	}
 	declared := map[[2]string]*hcl.Range{}
 	if a := content.Attributes["environment"]; a != nil {
@@ -113,12 +117,30 @@ func (p *parser) fail(summary, detail string, at *hcl.Range) {
 func (p *parser) name(b *hcl.Block) {
 	name, at := b.Labels[0], &b.LabelRanges[0]
 	switch {
-	case name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' }):
+	case !named(name):
 		p.fail("Invalid "+b.Type+" name", "A name must not be empty, and must not contain spaces.", at)
 	case b.Type == "limit" && name == "default":
 		p.fail("Reserved limit name", "The limit \"default\" covers everything; the attribute parallelism, or the "+
 			"option -parallelism, sets its size.", at)
 	}
+}
+
+// poolName decodes the name of a pool.
+func (p *parser) poolName(a *hcl.Attribute) string {
+	v, ok := p.value(a, cty.String, "the name of a pool")
+	if !ok {
+		return ""
+	}
+	if !named(v.AsString()) {
+		p.fail("Invalid pool name", fmt.Sprintf("The argument %q names a pool: it must not be empty, and must not "+
+			"contain spaces.", a.Name), a.Expr.Range().Ptr())
+	}
+	return v.AsString()
+}
+
+// named reports whether a text can be a name.
+func named(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' })
 }
 
 func (p *parser) nats(b *hcl.Block) *NATS {

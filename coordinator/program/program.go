@@ -71,9 +71,9 @@ type Placement struct {
 	Region, ProviderRegion string
 	// ProviderConfig are the top-level string values of the provider configuration, for limit and pool rules.
 	ProviderConfig map[string]string
-	// Anywhere says that the operation asks a plugin and reaches no cloud, so any pool will do when its own has no
-	// workers.
-	Anywhere bool
+	// Among are the pools that may be asked, instead of the one that the rules name: for an operation that asks a plugin
+	// and reaches no cloud. The first of them that has workers is asked.
+	Among []string
 }
 
 // Step is what a vertex does next. Either Task is set (the vertex goes on with its answer), or the vertex is

@@ -27,6 +27,8 @@ type Validator struct {
 	Code    *values.Code
 	Store   *values.Store
 	Package func(addr.Provider) wire.Package
+	// Pools returns the pools whose workers may see the content of a block; nil leaves them to the placement rules.
+	Pools func(*graph.Node) []string
 	// SkipPlanned omits the provider's check of blocks that are certain to have an instance that planning plans,
 	// reads or opens anyway. Provider blocks are always checked, because planning only configures providers.
 	SkipPlanned bool
@@ -99,7 +101,7 @@ func (v *Validator) provider(step *program.Step, m *values.Module, n *graph.Node
 			n.Provider.Range.Ptr()))
 		return
 	}
-	v.ask(step, n.ProviderAddr.Provider, "provider", "", encoded)
+	v.ask(step, n, n.ProviderAddr.Provider, "provider", "", encoded)
 }
 
 // resource evaluates a resource block, its conditions and its provisioners, and has its provider check it.
@@ -144,7 +146,7 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 		step.Diags = step.Diags.Append(diag.New(diag.Error, "Invalid configuration", err.Error(), config.Range.Ptr()))
 		return
 	}
-	v.ask(step, config.Source, n.Resource.Addr.Mode.String(), n.Resource.Addr.Type, encoded)
+	v.ask(step, n, config.Source, n.Resource.Addr.Mode.String(), n.Resource.Addr.Type, encoded)
 }
 
 // planned reports whether planning is certain to ask the provider about a block of the root module. Reading
@@ -207,10 +209,13 @@ func (v *Validator) importOne(n *graph.Node, b *config.Import, rep eval.Repetiti
 
 // ask sets the provider's check as the vertex's task. There is at most one per vertex: in validation, a module
 // has one instance.
-func (v *Validator) ask(step *program.Step, p addr.Provider, kind, typeName string, config []byte) {
+func (v *Validator) ask(step *program.Step, n *graph.Node, p addr.Provider, kind, typeName string, config []byte) {
 	step.Lane = program.Fast
 	step.Place = &program.Placement{Provider: addr.ProviderInstance{Provider: p}, Address: p.Display(),
-		ResourceType: typeName, Anywhere: true}
+		ResourceType: typeName}
+	if v.Pools != nil {
+		step.Place.Among = v.Pools(n)
+	}
 	step.Task = &wire.Task{
 		Address: p.Display(), Provider: wire.Provider{Package: v.Package(p), Address: p.String(), Dir: v.Store.WorkDir},
 		Validate: &wire.ValidateTask{Kind: kind, Type: typeName, Config: config},

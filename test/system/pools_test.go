@@ -1,6 +1,10 @@
 package system
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -295,7 +299,6 @@ pool "mars" {
 	s.Unchanged()
 }
 
-// Providers validate the configuration before operations are placed, so any worker may do that.
 func TestAPlanNeedsNoWorkerOfTheDefaultPool(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, site.FleetOnly+`
@@ -310,4 +313,26 @@ resource "fleet_machine" "m" {
 	s.Must("init")
 	s.Must("apply", "-auto-approve")
 	s.Unchanged()
+}
+
+// Where no worker served the pool "default", any pool was asked about a provider: here the first one, in which none of
+// its objects is placed.
+func TestARegionThatARunDoesNotUseIsAskedNothing(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, site.FleetOnly+`
+resource "fleet_machine" "m" {
+  name   = "m"
+  region = "us"
+}
+`)
+	s.Server()
+	eu := s.Worker("eu")
+	s.Worker("us")
+	s.Must("init")
+	s.Must("apply", "-auto-approve")
+	s.Must("providers", "schema", "-json", "-refresh")
+	s.Unchanged()
+	if _, err := os.Stat(filepath.Join(eu.Dir, "packages")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the worker of the other pool has packages of providers: %v", err)
+	}
 }
