@@ -53,7 +53,7 @@ func (s *started) alive() bool {
 }
 
 // start starts a plugin and connects to it. It returns when the plugin is ready, has failed or timed out, or when
-// the context has ended; unless the plugin is ready, the process has ended. Its socket is below the directory
+// the context has ended; unless the plugin is ready, the process has ended. Its socket is in the directory
 // sockets.
 func start(ctx context.Context, p Package, executable, sockets string, o Options, schemas *rpc.SchemaCache) (
 	process, error) {
@@ -84,7 +84,7 @@ func startIn(ctx context.Context, p Package, executable, sockets string, o Optio
 		secured, env = own.client(), append(env, certificateVariable+own.text)
 	}
 	s := &started{lastSaid: &tail{}}
-	s.runner = newRunner(executable, p.WorkDir, env)
+	s.runner = newRunner(executable, p.WorkDir, sockets, env)
 	// Go plugins send the output that they write to os.Stdout and os.Stderr while serving over the connection.
 	logged := o.Log.StandardWriter(&hclog.StandardLoggerOptions{InferLevels: true})
 	versions := map[int]goplugin.PluginSet{}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	goplugin "github.com/hashicorp/go-plugin"
 	pluginrunner "github.com/hashicorp/go-plugin/runner"
 )
 
@@ -17,6 +18,7 @@ import (
 // immediately, even if a child of the process holds its output open, and the process ends with the host.
 type runner struct {
 	path, dir string
+	sockets   string // the directory for the process's socket
 	env       []string
 
 	stdin io.Reader
@@ -37,14 +39,15 @@ type runner struct {
 
 var _ pluginrunner.Runner = (*runner)(nil)
 
-func newRunner(path, dir string, env []string) *runner {
-	return &runner{path: path, dir: dir, env: env, read: make(chan struct{}), exited: make(chan struct{}),
+func newRunner(path, dir, sockets string, env []string) *runner {
+	return &runner{path: path, dir: dir, sockets: sockets, env: env, read: make(chan struct{}), exited: make(chan struct{}),
 		drained: make(chan struct{})}
 }
 
-// adopt copies the settings of go-plugin's command.
+// adopt copies the settings of go-plugin's command, except the directory for the socket: go-plugin makes another one
+// for each process, which would make the path longer.
 func (r *runner) adopt(template *exec.Cmd) {
-	r.env = append(r.env, template.Env...)
+	r.env = append(append(r.env, template.Env...), goplugin.EnvUnixSocketDir+"="+r.sockets)
 	r.stdin = template.Stdin
 }
 

@@ -13,13 +13,19 @@ import (
 
 const (
 	// socketsName is the prefix of the names of socket directories, and socketsLock is the name of the file in each
-	// that its host keeps locked. The names are short, because systems limit the path of a socket to about a
-	// hundred bytes.
+	// that its host keeps locked. The names are short: see longestPath.
 	socketsName = "mlp-"
 	socketsLock = "lock"
-	// longestBase is the maximum length of the name of a directory below which the path of a socket fits, including
-	// the suffix that go-plugin adds.
-	longestBase = 60
+	// socketName is the longest name that go-plugin gives to a socket.
+	socketName = "/plugin4294967295"
+	// longestPath is the length of the path of a socket on systems with the lowest limit. Linux has 107.
+	longestPath = 103
+	// longestBase is the length of a directory in which the path of a socket directory and of a socket in it fit;
+	// longestPlain is that of one in which only the socket itself fits.
+	longestBase  = longestPath - len("/"+socketsName+"4294967295") - len(socketName)
+	longestPlain = longestPath - len(socketName)
+	// shortBase is used where not even the socket fits into the directory for temporary files.
+	shortBase = "/tmp"
 	// beginsWithin is how long a host may take to lock a directory that it has created.
 	beginsWithin = time.Minute
 )
@@ -34,15 +40,28 @@ type sockets struct {
 	lock *os.File
 }
 
-// open returns the directory. The first call removes the remains of other hosts and creates it. It returns the
-// empty string, which means the system's own, if the path of that is too long for sockets in a directory below it.
+// open returns the directory for sockets. The first call removes the remains of other hosts and creates it. If the path
+// of the directory for temporary files is too long for a directory below it, the sockets are in that directory itself,
+// as those of OpenTofu are, and if even that is too long, below shortBase.
 func (s *sockets) open() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	base := s.temp
-	if s.dir != "" || len(base) > longestBase-len(socketsName)-len("4294967295/") {
+	if s.dir != "" {
 		return s.dir, nil
 	}
+	switch {
+	case len(s.temp) <= longestBase:
+		return s.create(s.temp)
+	case len(s.temp) > longestPlain:
+		if dir, err := s.create(shortBase); err == nil {
+			return dir, nil
+		}
+	}
+	return s.temp, nil
+}
+
+// create creates the directory below base.
+func (s *sockets) create(base string) (string, error) {
 	removeRemains(base, time.Now())
 	for {
 		dir, err := os.MkdirTemp(base, socketsName+"*")

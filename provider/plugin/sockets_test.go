@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -96,5 +97,28 @@ func TestADirectoryThatIsNotLockedYetIsNotTakenForRemains(t *testing.T) {
 	removeRemains(base, time.Now().Add(2*beginsWithin))
 	if left := list(); len(left) != 1 || filepath.Base(left[0]) != "other" {
 		t.Errorf("later there is %q", left)
+	}
+}
+
+// The path of a socket had two directories below the one for temporary files, so plugins did not start where the path
+// of that had 72 to 88 characters: OpenTofu puts the socket into it directly. With more than 90 characters, plugins of
+// OpenTofu do not start either.
+func TestPluginsStartHoweverLongThePathForTemporaryFilesIs(t *testing.T) {
+	temporary(t)
+	root := os.TempDir() + "/"
+	for _, length := range []int{longestBase, longestBase + 1, 80, longestPlain, 88, 90, 91, 150} {
+		dir := root + strings.Repeat("d", length-len(root))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("TMPDIR", dir)
+		h := NewHost(Options{Env: temporaryFiles()})
+		if pid(t, acquire(t, h, playing(t, "serve 6"), "", nil)) == 0 {
+			t.Errorf("with %d characters the plugin has no number", length)
+		}
+		h.Close()
+		if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) > 0 {
+			t.Errorf("with %d characters %q is left, %v", length, left, err)
+		}
 	}
 }
