@@ -12,7 +12,9 @@ import (
 type Renaming struct {
 	to       map[Dependency][]Dependency
 	universe *Universe
-	sets     map[renamedFor]*Dependencies
+	// concerned says of each set whether it has a dependency that is renamed: objects share their sets.
+	concerned map[*Dependencies]bool
+	sets      map[renamedFor]*Dependencies
 }
 
 // renamedFor is a set of dependencies, and the resource of the object that has recorded it.
@@ -24,7 +26,8 @@ type renamedFor struct {
 // NewRenaming returns the renaming for moves, each from an address before all moves to one after them. st is the state
 // after the moves; instances in it may have remained.
 func NewRenaming(moves map[addr.Instance]addr.Instance, st *State) *Renaming {
-	r := &Renaming{to: map[Dependency][]Dependency{}, universe: NewUniverse(), sets: map[renamedFor]*Dependencies{}}
+	r := &Renaming{to: map[Dependency][]Dependency{}, universe: NewUniverse(), concerned: map[*Dependencies]bool{},
+		sets: map[renamedFor]*Dependencies{}}
 	moved, arrived := map[addr.ConfigResource]bool{}, map[addr.Instance]bool{}
 	for from, to := range moves {
 		arrived[to] = true
@@ -91,12 +94,17 @@ func (r *Renaming) Object(at addr.Instance, o *Object) *Object {
 
 // concerns reports whether a set has a dependency that is renamed.
 func (r *Renaming) concerns(set *Dependencies) bool {
+	concerned, known := r.concerned[set]
+	if known {
+		return concerned
+	}
 	for before := range r.to {
-		if set.Has(before) {
-			return true
+		if concerned = set.Has(before); concerned {
+			break
 		}
 	}
-	return false
+	r.concerned[set] = concerned
+	return concerned
 }
 
 // renamed returns a set with renamed dependencies, without the resource that has recorded it.
