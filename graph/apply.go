@@ -44,19 +44,11 @@ type ApplyOptions struct {
 //     makes no new values, they do: the provider needs them.
 //
 // What an object depends on is what its block refers to, and what the state recorded for it, whatever the configuration
-// says now. The two may contradict each other, so that objects wait for each other in a circle: then circle names them,
-// and the graph cannot be carried out. Three things open a circle: objects are made without regard to what was recorded
-// alone, which OpenTofu does not try; in a plan that refreshed nothing, the endings go by what was recorded alone; and
-// an order that was only recorded does not hold between objects of different providers, except in a destroy.
+// says now. The two may contradict each other, so that objects wait for each other in a circle. Then the order is made
+// with fewer edges (see variants); OpenTofu refuses such plans. A destroy always has an order. If another plan has none,
+// circle names the objects, and the graph cannot be carried out.
 func BuildApply(s *Static, p *plan.Plan, o ApplyOptions) (g plan.Graph, circle []string) {
-	tries := []variant{{}, {endingsOnly: true}}
-	if o.Unrefreshed {
-		tries = append(tries, variant{endingsOnly: true, recordedAlone: true})
-	}
-	if p.Mode != plan.Destroy {
-		tries = append(tries, variant{endingsOnly: true, recordedAlone: o.Unrefreshed, withinProviders: true})
-	}
-	for _, t := range tries {
+	for _, t := range variants(p, o) {
 		tried := build(s, p, o, t)
 		found := circleIn(tried)
 		if found == nil {
@@ -71,10 +63,45 @@ func BuildApply(s *Static, p *plan.Plan, o ApplyOptions) (g plan.Graph, circle [
 type variant struct {
 	// endingsOnly applies recorded dependencies only to endings and to replacements, and not to other makings.
 	endingsOnly bool
-	// recordedAlone orders endings only by the dependencies that the state has recorded.
+	// recordedAlone orders endings only by the dependencies that the state has recorded. Where these form a circle
+	// themselves, they do not count.
 	recordedAlone bool
 	// withinProviders ignores recorded dependencies between objects of different providers.
 	withinProviders bool
+	// bare orders endings only among each other, and before or after the making of the same object: nothing else waits
+	// for them.
+	bare bool
+}
+
+// variants returns the ways to make the graph, in the order in which they are tried. Each gives up a part of the order
+// that is less important than the parts that remain:
+//
+//   - Objects are made without regard to what was recorded alone, which OpenTofu does not try.
+//   - In a plan that refreshed nothing, the endings go by what was recorded alone.
+//   - What was recorded does not hold between objects of different providers, except in a destroy.
+//   - The endings go by what was recorded alone, in every plan.
+//   - That does not hold between different providers, in a destroy, too: objects end before those from which their
+//     provider is configured.
+//   - Nothing but other endings and the making of the same object waits for an ending, nor the other way round. In a
+//     destroy, which makes nothing, such a graph cannot have a circle.
+func variants(p *plan.Plan, o ApplyOptions) []variant {
+	out := []variant{{}, {endingsOnly: true}}
+	alone := variant{endingsOnly: true, recordedAlone: true}
+	if o.Unrefreshed {
+		out = append(out, alone)
+	}
+	if p.Mode != plan.Destroy {
+		out = append(out, variant{endingsOnly: true, recordedAlone: o.Unrefreshed, withinProviders: true})
+	}
+	if !o.Unrefreshed {
+		out = append(out, alone)
+	}
+	alone.withinProviders = true
+	if p.Mode == plan.Destroy || !o.Unrefreshed {
+		out = append(out, alone)
+	}
+	return append(out, variant{endingsOnly: true, recordedAlone: true, withinProviders: p.Mode != plan.Destroy,
+		bare: true})
 }
 
 // circleIn returns the changes on a cycle of a graph, each of which depends on the next one; nil if there is none.
@@ -353,7 +380,11 @@ func (b *applyBuilder) endings() {
 	if len(b.ends) == 0 {
 		return
 	}
-	m := b.mirror()
+	m := &mirror{b: b}
+	m.findLate()
+	if !b.bare {
+		m.reflect()
+	}
 	for _, c := range b.p.Changes {
 		v, ok := b.ends[changeKey{c.Addr, c.Deposed}]
 		if !ok {
@@ -366,7 +397,11 @@ func (b *applyBuilder) endings() {
 				b.edge(v, making)
 			}
 		}
-		if !forgetsAside(c) {
+		switch {
+		case forgetsAside(c):
+		case b.bare:
+			m.provider(v, c)
+		default:
 			m.place(v, c)
 		}
 	}

@@ -18,9 +18,10 @@ type mirror struct {
 	late, holding map[int]bool
 }
 
-func (b *applyBuilder) mirror() *mirror {
-	m := &mirror{b: b, first: b.precedence()}
-	m.findLate()
+// reflect makes the families, and the edges from them to the makings.
+func (m *mirror) reflect() {
+	b := m.b
+	m.first = b.precedence()
 	m.ended, m.endedPlain, m.made = m.collected(), m.collected(), m.family()
 	for i := range b.s.Nodes {
 		if n := &b.s.Nodes[i]; n.Kind == ResourceNode {
@@ -35,7 +36,6 @@ func (b *applyBuilder) mirror() *mirror {
 			}
 		}
 	}
-	return m
 }
 
 // findLate finds the providers whose configuration depends on objects that are changed, replaced or removed before:

@@ -3,6 +3,7 @@ package graph
 import (
 	"slices"
 
+	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
@@ -30,6 +31,9 @@ type recorded struct {
 	into      map[*state.Universe][]int32
 	// configured has for each static vertex its dependencies in the configuration.
 	configured []bitset
+	// circles has for each resource the number of the circle of recorded dependencies that it is part of, and -1 for
+	// none. It is nil unless the endings go by what was recorded alone.
+	circles []int
 	// byReach are the numbers of the resources, those with the most recorded dependencies first.
 	byReach []int
 }
@@ -57,6 +61,9 @@ func (m *mirror) recorded() {
 	r.collect()
 	if !r.anything() {
 		return
+	}
+	if m.b.recordedAlone {
+		r.findCircles()
 	}
 	for i, c := range m.b.p.Changes {
 		if missing := r.missing(c); missing != nil {
@@ -192,6 +199,63 @@ func (r *recorded) missing(c *plan.Change) bitset {
 	return set
 }
 
+// findCircles finds the resources that depend on each other in a circle, by what was recorded for their objects at
+// different times.
+func (r *recorded) findCircles() {
+	left := r.belowCircles()
+	d := dag.New(len(r.resources))
+	for i := range left.each() {
+		for on := range r.resources[i].all.each() {
+			d.Edge(on, i)
+		}
+	}
+	r.circles = make([]int, len(r.resources))
+	for i := range r.circles {
+		r.circles[i] = -1
+	}
+	for n, c := range d.Cycles() {
+		for _, i := range c.Members {
+			r.circles[i] = n
+		}
+	}
+}
+
+// belowCircles returns the resources in circles, with all that they depend on; empty if there is no circle.
+func (r *recorded) belowCircles() bitset {
+	left := newBitset(len(r.resources))
+	users := make([]int, len(r.resources))
+	for i := range r.resources {
+		left.add(i)
+		for on := range r.resources[i].all.each() {
+			users[on]++
+		}
+	}
+	var open []int
+	unused := func(i int) {
+		if users[i] == 0 {
+			open = append(open, i)
+		}
+	}
+	for i := range r.resources {
+		unused(i)
+	}
+	for len(open) > 0 {
+		i := open[len(open)-1]
+		open = open[:len(open)-1]
+		left.remove(i)
+		for on := range r.resources[i].all.each() {
+			users[on]--
+			unused(on)
+		}
+	}
+	return left
+}
+
+// contradictory reports whether two resources depend on each other in a circle, and inCircle whether one does on any
+// other.
+func (r *recorded) contradictory(a, b int) bool { return r.inCircle(a) && r.circles[a] == r.circles[b] }
+func (r *recorded) inCircle(n int) bool         { return r.circles != nil && r.circles[n] >= 0 }
+
 // anything reports whether the state has dependencies that the configuration has not.
 func (r *recorded) anything() bool {
 	return slices.ContainsFunc(r.m.b.p.Changes, func(c *plan.Change) bool { return r.missing(c) != nil })
@@ -204,18 +268,19 @@ func (r *recorded) order(i int, c *plan.Change, missing bitset) {
 	if v, ok := b.ends[changeKey{c.Addr, c.Deposed}]; ok && !forgetsAside(c) {
 		first := r.m.first[c]
 		top := r.top(set, own, func(d *resourceEndings) bool {
-			return len(d.plain)+len(d.first) > 0 && (first || len(d.first) == 0) && !r.apart(c, d)
+			return len(d.plain)+len(d.first) > 0 && (first || len(d.first) == 0) && !r.apart(c, d) &&
+				!r.inCircle(int(r.numbers[d.ConfigResource]))
 		})
 		top.keep(missing)
 		for n := range top.each() {
 			d := &r.resources[n]
-			if r.apart(c, d) {
+			if r.apart(c, d) || r.contradictory(own, n) {
 				continue
 			}
 			if len(d.plain)+len(d.first) > 0 {
 				b.edge(v, r.vertex(&d.before))
 			}
-			if !first && len(d.makings) > 0 {
+			if !first && !b.bare && len(d.makings) > 0 {
 				b.edge(v, r.vertex(&d.free))
 			}
 		}

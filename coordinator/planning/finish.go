@@ -52,8 +52,7 @@ func Unordered(circle []string) diag.List {
 	return diag.Errors("Cycle: "+strings.Join(circle, ", "),
 		"Each of these waits for the next one, and the last one for the first, so the plan has no order. "+
 			"What the state recorded, when the objects were made, contradicts what their blocks refer to now. "+
-			"A plan with -refresh=false uses only recorded dependencies; or change the objects in two steps, with "+
-			"-target.", nil)
+			"Change the objects in two steps, with -target.", nil)
 }
 
 func sortChanges(list []*plan.Change) {
