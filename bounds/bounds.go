@@ -20,9 +20,19 @@ const (
 	// State is for snapshots and saved plans, which grow with the estate.
 	State = 1 << 30
 	// Content is for files that expressions read.
-	Content = 1 << 30
+	Content = 128 << 20
 	// Stream is the most that is taken from a pipe or a device, whose size nobody knows before.
 	Stream = 128 << 20
+)
+
+// The limits of values, which expressions compute.
+const (
+	// Depth is how deep texts and values may be nested. Recursion over them takes less than 10 MiB of stack.
+	Depth = 1000
+	// Elements is how many elements the result of one expression, and how many steps its loops may have.
+	Elements = 2 << 20
+	// String is the length of a computed string in bytes.
+	String = 64 << 20
 )
 
 // TooLargeError tells that a file was not read because of its size.

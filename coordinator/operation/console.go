@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coordinator/instance"
@@ -14,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/lang/funcs"
+	"github.com/millipede-iac/millipede/lang/syntax"
 	"github.com/millipede-iac/millipede/state"
 )
 
@@ -87,7 +87,7 @@ type Answer struct {
 
 // Eval evaluates an expression. With errors among the problems there is no answer.
 func (c *Console) Eval(text string) (Answer, diag.List) {
-	expr, problems := hclsyntax.ParseExpression([]byte(text), ConsoleSource, hcl.InitialPos)
+	expr, problems := syntax.ParseExpression([]byte(text), ConsoleSource, hcl.InitialPos)
 	if problems.HasErrors() {
 		return Answer{}, diag.List(nil).Append(problems)
 	}

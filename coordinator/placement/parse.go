@@ -11,13 +11,13 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/nats-io/nkeys"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -43,7 +43,7 @@ var (
 
 // Parse parses the rules. They are nil if there are errors.
 func Parse(src []byte, filename string) (*Rules, diag.List) {
-	f, problems := hclsyntax.ParseConfig(src, filename, hcl.InitialPos)
+	f, problems := syntax.ParseConfig(src, filename, hcl.InitialPos)
 	p := parser{diags: diag.List{}.Append(problems)}
 	if problems.HasErrors() {
 		return nil, p.diags

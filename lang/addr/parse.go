@@ -9,6 +9,7 @@ import (
 	"github.com/zclconf/go-cty/cty/gocty"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // ValidIdentifier reports whether s is a valid name in the language: a letter or underscore, then letters, digits,
@@ -120,7 +121,7 @@ func targetOf(i Instance) Target {
 }
 
 func parseText(text string) (hcl.Traversal, diag.List) {
-	trav, hclDiags := hclsyntax.ParseTraversalAbs([]byte(text), "", hcl.InitialPos)
+	trav, hclDiags := syntax.ParseTraversalAbs([]byte(text), "", hcl.InitialPos)
 	return trav, diag.List(nil).Append(hclDiags)
 }
 

@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	regaddr "github.com/opentofu/registry-address/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // LegacyNamespace is the namespace of providers in states that are older than source addresses.
@@ -185,7 +185,7 @@ func ParseLocalProvider(trav hcl.Traversal) (LocalProvider, diag.List) {
 
 // ParseLocalProviderText is ParseLocalProvider for text.
 func ParseLocalProviderText(text string) (LocalProvider, diag.List) {
-	trav, hclDiags := hclsyntax.ParseTraversalAbs([]byte(text), "", hcl.InitialPos)
+	trav, hclDiags := syntax.ParseTraversalAbs([]byte(text), "", hcl.InitialPos)
 	diags := diag.List(nil).Append(hclDiags)
 	if diags.HasErrors() {
 		return LocalProvider{}, diags

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // decoder decodes the blocks of one file into the model, and collects the problems.
@@ -209,14 +210,18 @@ func (d *decoder) insideQuotes(e hcl.Expression) (hcl.Expression, bool) {
 	start := e.Range().Start
 	start.Column++
 	start.Byte++
-	trav, more := hclsyntax.ParseTraversalAbs([]byte(v.AsString()), e.Range().Filename, start)
+	trav, more := syntax.ParseTraversalAbs([]byte(v.AsString()), e.Range().Filename, start)
 	d.add(more)
 	return &hclsyntax.ScopeTraversalExpr{Traversal: trav, SrcRange: e.Range()}, true
 }
 
 // isQuoted reports whether an expression is a quoted string of the native syntax.
 func isQuoted(e hcl.Expression) bool {
-	_, ok := e.(*hclsyntax.TemplateExpr)
+	native, ok := e.(hclsyntax.Expression)
+	if !ok {
+		return false
+	}
+	_, ok = syntax.Plain(native).(*hclsyntax.TemplateExpr)
 	return ok
 }
 
@@ -234,7 +239,7 @@ func (d *decoder) native(e hcl.Expression) (hcl.Expression, bool) {
 			"A string with an expression in it is needed here, and this is %s.", v.Type().FriendlyName())
 		return nil, false
 	}
-	out, more := hclsyntax.ParseExpression([]byte(v.AsString()), e.Range().Filename, e.Range().Start)
+	out, more := syntax.ParseExpression([]byte(v.AsString()), e.Range().Filename, e.Range().Start)
 	return out, !d.add(more)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // conversionText says why a value cannot be converted and, if known, which part of it.
@@ -72,7 +73,7 @@ func IgnoredAttributes(e hcl.Expression, v *Variable) diag.List {
 type ignored struct{ diags diag.List }
 
 func (d *ignored) in(e hclsyntax.Expression, ty cty.Type, path cty.Path) {
-	switch e := e.(type) {
+	switch e := syntax.Plain(e).(type) {
 	case *hclsyntax.ObjectConsExpr:
 		for _, item := range e.Items {
 			name, ok := constantKey(item.KeyExpr)

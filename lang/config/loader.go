@@ -10,13 +10,12 @@ import (
 	"sync"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
-	"github.com/hashicorp/hcl/v2/json"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 	"github.com/millipede-iac/millipede/reach"
 )
 
@@ -189,9 +188,9 @@ func (l *Loader) parse(name string) parsed {
 
 func parseSyntax(name string, text []byte, isJSON bool) (*hcl.File, hcl.Diagnostics) {
 	if isJSON {
-		return json.Parse(text, name)
+		return syntax.ParseJSON(text, name)
 	}
-	return hclsyntax.ParseConfig(text, name, hcl.InitialPos)
+	return syntax.ParseConfig(text, name, hcl.InitialPos)
 }
 
 // dirFiles are the configuration files of a directory.

@@ -4,6 +4,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // sameExpression reports whether two expressions are written in the same way, up to parentheses and space. It may
@@ -25,7 +27,11 @@ func bare(e hclsyntax.Expression) hclsyntax.Expression {
 		case *hclsyntax.TemplateWrapExpr:
 			e = w.Wrapped
 		default:
-			return e
+			plain := syntax.Plain(e)
+			if plain == e {
+				return e
+			}
+			e = plain
 		}
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // ValueSource is the origin of the value of a root variable.
@@ -64,7 +64,7 @@ func (v *Variable) ParseValue(text string) (cty.Value, diag.List) {
 	if v.ParseLiteral {
 		return cty.StringVal(text), nil
 	}
-	e, more := hclsyntax.ParseExpression([]byte(text), "<value for var."+v.Name+">", hcl.InitialPos)
+	e, more := syntax.ParseExpression([]byte(text), "<value for var."+v.Name+">", hcl.InitialPos)
 	if more.HasErrors() {
 		return cty.DynamicVal, diag.List(nil).Append(more)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
@@ -195,7 +196,7 @@ func (d *decoder) body(l *layout, ctx *hcl.EvalContext) (v cty.Value, ok bool) {
 
 func (d *decoder) attr(a *attrLayout, ctx *hcl.EvalContext) (cty.Value, bool) {
 	v, diags := a.expr.Value(ctx)
-	if len(diags) > 0 {
+	if len(diags) > 0 || a.want == cty.DynamicPseudoType && syntax.CheckValue(v) != nil {
 		return cty.NilVal, false
 	}
 	v, err := convert.Convert(v, a.want)

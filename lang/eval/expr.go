@@ -11,6 +11,7 @@ import (
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // Expr is an expression whose references have been found. It is immutable and safe for concurrent use.
@@ -135,10 +136,23 @@ func (b *BoundExpr) eval(want cty.Type, rep Repetition, self cty.Value) (cty.Val
 // valueAs evaluates and converts; err is the error of the conversion.
 func valueAs(expr hcl.Expression, ctx *hcl.EvalContext, want cty.Type) (v cty.Value, diags hcl.Diagnostics, err error) {
 	v, diags = expr.Value(ctx)
-	if !diags.HasErrors() {
-		v, err = convert.Convert(v, want)
+	if diags.HasErrors() {
+		return v, diags, nil
 	}
+	if _, plain := expr.(*hclsyntax.ScopeTraversalExpr); !plain { // a reference adds nothing to its value
+		if err := syntax.CheckValue(v); err != nil {
+			return v, append(diags, outOfBounds(expr, ctx, err)), nil
+		}
+	}
+	v, err = convert.Convert(v, want)
 	return v, diags, err
+}
+
+// outOfBounds reports that a value is too large.
+func outOfBounds(expr hcl.Expression, ctx *hcl.EvalContext, err error) *hcl.Diagnostic {
+	return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value too large",
+		Detail:  "The value of this expression cannot be used: " + err.Error() + ".",
+		Subject: expr.Range().Ptr(), Expression: expr, EvalContext: ctx}
 }
 
 // containsMarks is v.ContainsMarked, but does not traverse values that cannot contain marks.

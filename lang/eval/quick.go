@@ -8,6 +8,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/json"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // quick returns an expression that evaluates faster to the same value, for the fast decoder. Its diagnostics need
@@ -39,6 +41,11 @@ func quickNative(expr hclsyntax.Expression) hclsyntax.Expression {
 			}
 		}
 		return &c
+	case syntax.Template:
+		if t, ok := quickNative(e.TemplateExpr).(*hclsyntax.TemplateExpr); ok {
+			return syntax.Template{TemplateExpr: t}
+		}
+		return e
 	case *hclsyntax.ConditionalExpr:
 		c := *e
 		c.TrueResult, c.FalseResult = quickNative(e.TrueResult), quickNative(e.FalseResult)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
@@ -280,7 +281,7 @@ func jsonTemplate(expr hcl.Expression) hclsyntax.Expression {
 	rng := expr.Range()
 	start := rng.Start
 	start.Byte, start.Column = start.Byte+1, start.Column+1 // after the quote
-	native, diags := hclsyntax.ParseTemplate([]byte(v.AsString()), rng.Filename, start)
+	native, diags := syntax.ParseTemplate([]byte(v.AsString()), rng.Filename, start)
 	if diags.HasErrors() {
 		return nil // reported when the expression is evaluated
 	}

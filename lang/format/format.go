@@ -12,11 +12,15 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // Source returns src formatted; name is for diagnostics. Code that cannot be parsed is an error, and nil is
 // returned. Formatting is idempotent.
 func Source(name string, src []byte) ([]byte, diag.List) {
+	if problems := syntax.CheckConfig(src, name, hcl.InitialPos); problems.HasErrors() {
+		return nil, diag.List(nil).Append(problems)
+	}
 	// hclwrite reports problems less precisely than the parser itself.
 	if _, problems := hclsyntax.ParseConfig(src, name, hcl.InitialPos); problems.HasErrors() {
 		return nil, diag.List(nil).Append(problems)

@@ -20,19 +20,19 @@ func collections() family {
 		"coalesce":     {coalesce(), "Gives the first of its arguments that is neither null nor an empty string."},
 		"coalescelist": {stdlib.CoalesceListFunc, "Gives the first of its arguments that is a list with elements."},
 		"compact":      {stdlib.CompactFunc, "Leaves the nulls and the empty strings out of a list of strings."},
-		"concat":       {stdlib.ConcatFunc, "Joins lists into one."},
+		"concat":       {bounded(stdlib.ConcatFunc, added), "Joins lists into one."},
 		"contains":     {contains(), "Tells whether a list or set has an element that is equal to a value."},
 		"distinct":     {stdlib.DistinctFunc, "Leaves out the elements of a list that occurred before."},
 		"element": {stdlib.ElementFunc, "Gives the element of a list at an index, which starts over when it is " +
 			"past the end."},
-		"flatten": {stdlib.FlattenFunc, "Replaces the lists inside a list by their elements, at every depth."},
+		"flatten": {bounded(stdlib.FlattenFunc, whole), "Replaces the lists inside a list by their elements, at every depth."},
 		"index":   {index(), "Gives the index of the first element of a list that is equal to a value."},
 		"keys":    {stdlib.KeysFunc, "Gives the keys of a map, or the attribute names of an object, sorted."},
 		"length":  {length(), "Counts the elements of a collection, or the characters of a string."},
 		"lookup":  {lookup(), "Gives the element of a map under a key, or a default when there is none."},
 		"matchkeys": {matchKeys(), "Keeps the elements of a list whose counterpart in a list of keys is one of " +
 			"the wanted keys."},
-		"merge": {stdlib.MergeFunc,
+		"merge": {bounded(stdlib.MergeFunc, added),
 			"Joins maps or objects into one; where they share a key, the last one wins."},
 		"one":     {one(), "Gives the only element of a list or set, or null when it is empty."},
 		"range":   {stdlib.RangeFunc, "Builds the list of the numbers from a start to a limit, in steps."},
@@ -53,10 +53,10 @@ func sets() family {
 	return family{
 		"setintersection": {stdlib.SetIntersectionFunc,
 			"Gives the set of the elements that all of the given sets have."},
-		"setproduct": {stdlib.SetProductFunc, "Gives every combination that takes one element of each of the " +
+		"setproduct": {bounded(stdlib.SetProductFunc, multiplied), "Gives every combination that takes one element of each of the " +
 			"given collections."},
 		"setsubtract": {stdlib.SetSubtractFunc, "Gives the set of the elements of one set that another one lacks."},
-		"setunion": {stdlib.SetUnionFunc,
+		"setunion": {bounded(stdlib.SetUnionFunc, added),
 			"Gives the set of the elements that at least one of the given sets has."},
 	}
 }

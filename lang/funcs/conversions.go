@@ -20,7 +20,7 @@ func conversions() family {
 		"tonumber": {to(cty.Number), "Turns a value into a number; a string must hold a decimal number."},
 		"toset": {to(cty.Set(cty.DynamicPseudoType)), "Turns a list or tuple into a set, whose elements get one " +
 			"type; equal elements become one."},
-		"tostring": {to(cty.String), "Turns a number or a bool into a string."},
+		"tostring": {boundedNullable(to(cty.String), number), "Turns a number or a bool into a string."},
 	}
 }
 

@@ -75,6 +75,10 @@ func bcryptHash() function.Function {
 					return cty.NilVal, err
 				}
 			}
+			if cost > maxCost && cost <= bcrypt.MaxCost {
+				return cty.NilVal, function.NewArgErrorf(1, "a cost of %d is the greatest: each one more doubles the time",
+					maxCost)
+			}
 			out, err := bcrypt.GenerateFromPassword([]byte(args[0].AsString()), cost)
 			if err != nil {
 				return cty.NilVal, fmt.Errorf("hashing the password: %w", err)

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"unicode/utf8"
 
@@ -16,6 +15,8 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/ianaindex"
+
+	"github.com/millipede-iac/millipede/bounds"
 )
 
 func encodings() family {
@@ -24,18 +25,18 @@ func encodings() family {
 		"base64encode": {base64Encode(), "Writes the UTF-8 form of a string in base64."},
 		"base64gunzip": {base64Gunzip(), "Decodes base64 text and decompresses it with gzip."},
 		"base64gzip":   {base64Gzip(), "Compresses a string with gzip and writes the result in base64."},
-		"csvdecode": {stdlib.CSVDecodeFunc, "Reads comma-separated values into a list of objects, named by " +
+		"csvdecode": {bounded(stdlib.CSVDecodeFunc, rows), "Reads comma-separated values into a list of objects, named by " +
 			"the header line."},
-		"jsondecode": {stdlib.JSONDecodeFunc, "Reads JSON text into a value."},
-		"jsonencode": {stdlib.JSONEncodeFunc, "Writes a value as JSON text."},
+		"jsondecode": {jsonDecode(), "Reads JSON text into a value."},
+		"jsonencode": {bounded(stdlib.JSONEncodeFunc, written), "Writes a value as JSON text."},
 		"textdecodebase64": {textDecode(), "Decodes base64 text and reads the bytes in a character encoding such as " +
 			"UTF-16LE."},
 		"textencodebase64": {textEncode(), "Writes a string in a character encoding such as UTF-16LE, and the bytes " +
 			"in base64."},
 		"urldecode":  {urlDecode(), "Undoes the percent-encoding of a URL's query part."},
 		"urlencode":  {urlEncode(), "Percent-encodes a string for the query part of a URL."},
-		"yamldecode": {ctyyaml.YAMLDecodeFunc, "Reads YAML text into a value."},
-		"yamlencode": {ctyyaml.YAMLEncodeFunc, "Writes a value as YAML text in block style."},
+		"yamldecode": {yamlDecode(), "Reads YAML text into a value."},
+		"yamlencode": {boundedNullable(ctyyaml.YAMLEncodeFunc, written), "Writes a value as YAML text in block style."},
 	}
 }
 
@@ -83,7 +84,7 @@ func base64Gunzip() function.Function {
 		if err != nil {
 			return cty.NilVal, fmt.Errorf("decompressing: %w", err)
 		}
-		out, err := io.ReadAll(gz)
+		out, err := bounds.ReadAll(gz, "the decompressed text", bounds.String)
 		if err != nil {
 			return cty.NilVal, fmt.Errorf("decompressing: %w", err)
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
+
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // renderer builds the functions that render templates.
@@ -96,7 +98,7 @@ func (r *renderer) render(name, src string, vars cty.Value, level int) (cty.Valu
 				"underscore, and then letters, digits, underscores and dashes", v)
 		}
 	}
-	expr, diags := hclsyntax.ParseTemplate([]byte(src), name, hcl.InitialPos)
+	expr, diags := syntax.ParseTemplate([]byte(src), name, hcl.InitialPos)
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}

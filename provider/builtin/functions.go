@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/lang/syntax"
 	"github.com/millipede-iac/millipede/provider"
 )
 
@@ -74,7 +75,7 @@ func decodeTFVars(content cty.Value) (cty.Value, error) {
 		return cty.NilVal, errors.Join(append([]error{errors.New("failed to decode tfvars content")},
 			diags.Errs()...)...)
 	}
-	file, diags := hclsyntax.ParseConfig([]byte(content.AsString()), "", hcl.InitialPos)
+	file, diags := syntax.ParseConfig([]byte(content.AsString()), "", hcl.InitialPos)
 	if diags.HasErrors() {
 		return failed(diags)
 	}

@@ -8,11 +8,11 @@ import (
 
 	"github.com/hashicorp/hcl/hcl/ast"
 	hcl2 "github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/cloud/oci"
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/syntax"
 	"github.com/millipede-iac/millipede/pattern"
 )
 
@@ -149,7 +149,7 @@ var templateSymbols = []string{"hostname", "namespace", "type"}
 // checkTemplate describes the problem with the template of an OCI mirror; empty if there is none. Two providers
 // must not share a repository, so each part that include leaves open has to be used.
 func checkTemplate(template string, include []string) string {
-	e, problems := hclsyntax.ParseTemplate([]byte(template), "repository_template", hcl2.InitialPos)
+	e, problems := syntax.ParseTemplate([]byte(template), "repository_template", hcl2.InitialPos)
 	if problems.HasErrors() {
 		return strings.TrimSuffix(problems[0].Detail, ".")
 	}
@@ -180,7 +180,7 @@ func checkTemplate(template string, include []string) string {
 
 // Repository returns the host and the path of the repository that has a provider, by the template of an OCI mirror.
 func (m Method) Repository(p addr.Provider) (host, path string, err error) {
-	e, problems := hclsyntax.ParseTemplate([]byte(m.Location), "repository_template", hcl2.InitialPos)
+	e, problems := syntax.ParseTemplate([]byte(m.Location), "repository_template", hcl2.InitialPos)
 	if problems.HasErrors() {
 		return "", "", problems
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/lang/syntax"
 	"github.com/millipede-iac/millipede/service"
 )
 
@@ -31,7 +32,7 @@ func writeVariables(j *service.Job) (weak, strong []string, err error) {
 			if v.HCL {
 				// It must be an expression and nothing behind it, which would be the values of other variables.
 				expression := hcl.Pos{Line: 1, Column: 1}
-				_, problems := hclsyntax.ParseExpression([]byte(v.Text), "the value of "+v.Name, expression)
+				_, problems := syntax.ParseExpression([]byte(v.Text), "the value of "+v.Name, expression)
 				if problems.HasErrors() {
 					return nil, nil, fmt.Errorf("the value of the variable %s is not an expression: %s", v.Name,
 						problems[0].Detail)

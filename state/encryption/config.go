@@ -5,11 +5,10 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/gohcl"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
-	hcljson "github.com/hashicorp/hcl/v2/json"
 
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // Variable is the environment variable with a configuration, in the native syntax or in JSON: the content of an
@@ -119,9 +118,9 @@ func parseEnvironment(text string) (hcl.Body, hcl.Range, diag.List) {
 	var file *hcl.File
 	var problems hcl.Diagnostics
 	if text[0] == '{' {
-		file, problems = hcljson.Parse([]byte(text), Variable)
+		file, problems = syntax.ParseJSON([]byte(text), Variable)
 	} else {
-		file, problems = hclsyntax.ParseConfig([]byte(text), Variable, hcl.InitialPos)
+		file, problems = syntax.ParseConfig([]byte(text), Variable, hcl.InitialPos)
 	}
 	var diags diag.List
 	diags = diags.Append(problems)

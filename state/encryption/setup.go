@@ -15,6 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // setup makes methods from their blocks.
@@ -69,7 +70,7 @@ func (a given) value(e hcl.Expression) (cty.Value, diag.List) {
 		!strings.HasPrefix(v.AsString(), "key_provider.") {
 		return v, diags
 	}
-	traversal, problems := hclsyntax.ParseTraversalAbs([]byte(v.AsString()), "", hcl.InitialPos)
+	traversal, problems := syntax.ParseTraversalAbs([]byte(v.AsString()), "", hcl.InitialPos)
 	if problems.HasErrors() {
 		return v, diags
 	}

@@ -1,0 +1,407 @@
+package funcs
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	ctyyaml "github.com/zclconf/go-cty-yaml"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+	"github.com/zclconf/go-cty/cty/function/stdlib"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/lang/syntax"
+)
+
+// Some functions make a large result of small arguments, or recurse as deep as their argument is nested. They check
+// beforehand what they will make: package bounds has the limits. A few lines of configuration would otherwise take all
+// memory, or overflow the stack, which ends the process whatever it does.
+
+// bounded returns a function, whose result is never null, with a check of its known arguments before it is called. The
+// arguments of check have no marks of their own.
+func bounded(fn function.Function, check func(args []cty.Value) error) function.Function {
+	return checked(fn, check, notNull)
+}
+
+// boundedNullable is bounded for a function whose result may be null.
+func boundedNullable(fn function.Function, check func(args []cty.Value) error) function.Function {
+	return checked(fn, check, nil)
+}
+
+func checked(fn function.Function, check func(args []cty.Value) error,
+	refine func(*cty.RefinementBuilder) *cty.RefinementBuilder) function.Function {
+	return function.New(&function.Spec{
+		Params: fn.Params(), VarParam: fn.VarParam(), RefineResult: refine,
+		Type: func(args []cty.Value) (cty.Type, error) {
+			known := make([]cty.Value, len(args))
+			for i, arg := range args {
+				if known[i], _ = arg.Unmark(); !known[i].IsKnown() || known[i].IsNull() {
+					return fn.ReturnTypeForValues(args)
+				}
+			}
+			if err := check(known); err != nil {
+				return cty.NilType, err
+			}
+			return fn.ReturnTypeForValues(args)
+		},
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return fn.Call(args) },
+	})
+}
+
+// size returns the number of elements of a collection or structure, 0 for anything else.
+func size(v cty.Value) int {
+	if ty := v.Type(); v.IsKnown() && !v.IsNull() && (ty.IsCollectionType() || ty.IsTupleType() || ty.IsObjectType()) {
+		v, _ = v.Unmark()
+		return v.LengthInt()
+	}
+	return 0
+}
+
+// added checks the sum of the sizes of collections, for functions that join them.
+func added(args []cty.Value) error {
+	total := 0
+	for _, arg := range args {
+		if total += size(arg); total > bounds.Elements {
+			return syntax.ErrTooMany
+		}
+	}
+	return nil
+}
+
+// multiplied checks the product of the sizes of collections.
+func multiplied(args []cty.Value) error {
+	total := 1
+	for _, arg := range args {
+		n := size(arg)
+		if n == 0 {
+			return nil
+		}
+		if total > bounds.Elements/n {
+			return fmt.Errorf("the product has more than %d elements, which is the most that a value may have",
+				bounds.Elements)
+		}
+		total *= n
+	}
+	return nil
+}
+
+// written checks a value that becomes text.
+func written(args []cty.Value) error { return syntax.CheckWritten(args[0]) }
+
+// whole checks all elements of a value, at every depth.
+func whole(args []cty.Value) error { return syntax.CheckValue(args[0]) }
+
+// textOf returns a known string; empty for anything else.
+func textOf(v cty.Value) string {
+	if v, _ = v.Unmark(); v.Type() == cty.String && v.IsKnown() && !v.IsNull() {
+		return v.AsString()
+	}
+	return ""
+}
+
+// joinedText checks the length of the result of join.
+func joinedText(args []cty.Value) error {
+	separator, total := len(textOf(args[0])), 0
+	for _, list := range args[1:] {
+		if size(list) == 0 {
+			continue
+		}
+		for it := list.ElementIterator(); it.Next(); {
+			_, element := it.Element()
+			if total += separator + len(textOf(element)); total > bounds.String {
+				return syntax.ErrTooLong
+			}
+		}
+	}
+	return nil
+}
+
+// indentedText checks the length of the result of indent.
+func indentedText(args []cty.Value) error {
+	text := textOf(args[1])
+	spaces, _ := args[0].AsBigFloat().Float64()
+	if spaces*float64(strings.Count(text, "\n"))+float64(len(text)) > bounds.String || spaces > bounds.String {
+		return syntax.ErrTooLong
+	}
+	return nil
+}
+
+// replacedText checks the length of the result of replace.
+func replacedText(args []cty.Value) error {
+	text, old, with := textOf(args[0]), textOf(args[1]), textOf(args[2])
+	if len(text)+(len(text)+1)*len(with) <= bounds.String {
+		return nil
+	}
+	count := 0
+	if len(old) > 1 && strings.HasPrefix(old, "/") && strings.HasSuffix(old, "/") {
+		pattern, err := regexp.Compile(old[1 : len(old)-1])
+		if err != nil {
+			return nil //nolint:nilerr // the function reports it
+		}
+		most := bounds.String/max(1, len(with)) + 1
+		count = len(pattern.FindAllStringIndex(text, most)) * max(1, strings.Count(with, "$")*len(text))
+	} else {
+		count = strings.Count(text, old)
+	}
+	if float64(len(text))+float64(count)*float64(len(with)) > bounds.String {
+		return syntax.ErrTooLong
+	}
+	return nil
+}
+
+// pieces checks the number of pieces that split makes.
+func pieces(args []cty.Value) error {
+	separator, text := textOf(args[0]), textOf(args[1])
+	if len(text) > bounds.Elements && strings.Count(text, separator) > bounds.Elements {
+		return syntax.ErrTooMany
+	}
+	return nil
+}
+
+// matches checks the number of matches that regexall finds.
+func matches(args []cty.Value) error {
+	text := textOf(args[1])
+	if len(text) <= bounds.Elements {
+		return nil
+	}
+	pattern, err := regexp.Compile(textOf(args[0]))
+	if err != nil {
+		return nil //nolint:nilerr // the function reports it
+	}
+	if len(pattern.FindAllStringIndex(text, bounds.Elements+1)) > bounds.Elements {
+		return syntax.ErrTooMany
+	}
+	return nil
+}
+
+// maxWidth is the maximum width and precision of a verb of format.
+const maxWidth = 1 << 20
+
+// formatted checks the length of the result of format.
+func formatted(args []cty.Value) error {
+	one, err := formattedLength(args)
+	if err == nil && one > bounds.String {
+		err = syntax.ErrTooLong
+	}
+	return err
+}
+
+// formattedLists checks the length of all results of formatlist together.
+func formattedLists(args []cty.Value) error {
+	one, err := formattedLength(args)
+	if err != nil {
+		return err
+	}
+	count := 1
+	for _, arg := range args[1:] {
+		count = max(count, size(arg))
+	}
+	if one*float64(count) > bounds.String*2 {
+		return syntax.ErrTooLong
+	}
+	return nil
+}
+
+// formattedLength returns a bound for the length of one result of format.
+func formattedLength(args []cty.Value) (float64, error) {
+	format := textOf(args[0])
+	longest := 0
+	for _, arg := range args[1:] {
+		n, err := shownLength(arg)
+		if err != nil {
+			return 0, err
+		}
+		longest = max(longest, n)
+	}
+	total := float64(len(format)) + float64(strings.Count(format, "%"))*float64(longest)
+	for i := 0; i < len(format); i++ {
+		from := i
+		for i < len(format) && format[i] >= '0' && format[i] <= '9' {
+			i++
+		}
+		if i-from < 2 {
+			continue
+		}
+		width, err := strconv.Atoi(format[from:i])
+		if strings.LastIndexByte(format[:from], '%') < 0 || from > 0 && !strings.ContainsRune("%.-+ #0[", rune(format[from-1])) {
+			continue // it is text
+		}
+		if err != nil || width > maxWidth {
+			return 0, fmt.Errorf("a width or precision may be %d at most", maxWidth)
+		}
+		total += float64(width)
+	}
+	return total, nil
+}
+
+// shownLength returns a bound for the length of an argument of format.
+func shownLength(v cty.Value) (int, error) {
+	v, _ = v.Unmark()
+	switch {
+	case !v.IsKnown() || v.IsNull():
+		return 0, nil
+	case v.Type() == cty.String:
+		return len(v.AsString()), nil
+	case v.Type().IsPrimitiveType():
+		return 0, syntax.CheckValue(v)
+	}
+	longest := 0
+	for it := v.ElementIterator(); it.Next(); {
+		_, element := it.Element()
+		if t := textOf(element); len(t) > longest {
+			longest = len(t)
+		}
+	}
+	return longest, syntax.CheckWritten(v)
+}
+
+// number checks that a number can be written.
+func number(args []cty.Value) error { return syntax.CheckValue(args[0]) }
+
+// rows checks the size of the result of csvdecode.
+func rows(args []cty.Value) error {
+	text := textOf(args[0])
+	if len(text) > bounds.Elements && strings.Count(text, ",")+strings.Count(text, "\n") > bounds.Elements {
+		return syntax.ErrTooMany
+	}
+	return nil
+}
+
+// maxCost is the maximum cost of bcrypt: each one doubles the time, and this one takes seconds.
+const maxCost = 16
+
+var errDeepText = fmt.Errorf("the text is nested more than %d levels deep, which is the most that is read",
+	bounds.Depth)
+
+// jsonText checks a JSON text before it is read.
+func jsonText(text string) error {
+	depth, elements := 0, 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '[', '{':
+			if depth++; depth > bounds.Depth {
+				return errDeepText
+			}
+			elements++
+		case ']', '}':
+			depth--
+		case ',':
+			elements++
+		case '"':
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	if elements > bounds.Elements {
+		return syntax.ErrTooMany
+	}
+	return nil
+}
+
+func jsonDecode() function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{plain("str", cty.String)},
+		Type: func(args []cty.Value) (cty.Type, error) {
+			if !args[0].IsKnown() {
+				return stdlib.JSONDecodeFunc.ReturnTypeForValues(args)
+			}
+			text := args[0].AsString()
+			if err := jsonText(text); err != nil {
+				return cty.NilType, function.NewArgError(0, err)
+			}
+			return ctyjson.ImpliedType([]byte(text))
+		},
+		Impl: func(args []cty.Value, ty cty.Type) (cty.Value, error) {
+			return ctyjson.Unmarshal([]byte(args[0].AsString()), ty)
+		},
+	})
+}
+
+func yamlDecode() function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{plain("src", cty.String)},
+		Type: func(args []cty.Value) (cty.Type, error) {
+			if !args[0].IsKnown() {
+				return cty.DynamicPseudoType, nil
+			}
+			text := args[0].AsString()
+			if err := yamlText(text); err != nil {
+				return cty.NilType, function.NewArgError(0, err)
+			}
+			ty, err := ctyyaml.Standard.ImpliedType([]byte(text))
+			if err != nil {
+				return cty.NilType, err
+			}
+			// Aliases share parts of the type, and each alias counts as what it stands for.
+			if err := syntax.CheckType(ty); err != nil {
+				return cty.NilType, function.NewArgError(0, err)
+			}
+			return ty, nil
+		},
+		Impl: func(args []cty.Value, ty cty.Type) (cty.Value, error) {
+			return ctyyaml.Standard.Unmarshal([]byte(args[0].AsString()), ty)
+		},
+	})
+}
+
+// maxOpen bounds the brackets of a YAML text that are open at the ends of lines, over all lines.
+const maxOpen = 4 * bounds.Depth
+
+var errOpenBrackets = errors.New("the text opens too many brackets that the same line does not close; write it in " +
+	"block style, or as JSON")
+
+// yamlText checks a YAML text before it is read. Its reader takes time with the square of the depth. Quotes, which hide
+// brackets, can begin on earlier lines, or not be quotes: each line counts as in the worst case.
+func yamlText(text string) error {
+	if strings.HasPrefix(strings.TrimSpace(text), "{") || strings.HasPrefix(strings.TrimSpace(text), "[") {
+		if err := jsonText(text); err != nil {
+			return err
+		}
+		if _, err := ctyjson.ImpliedType([]byte(text)); err == nil {
+			return nil
+		}
+	}
+	open, lines := 0, 0
+	for line := range strings.Lines(text) {
+		lines++
+		if leading := len(line) - len(strings.TrimLeft(line, " -?")); leading > maxOpen {
+			return errDeepText
+		}
+		if strings.ContainsAny(line, "[{") {
+			open += max(leftOpen(line, 0), leftOpen(line, '"'), leftOpen(line, '\''))
+		}
+	}
+	if open > maxOpen {
+		return errOpenBrackets
+	}
+	if lines+strings.Count(text, ",") > bounds.Elements {
+		return syntax.ErrTooMany
+	}
+	return nil
+}
+
+// leftOpen returns how many brackets a line leaves open if a quote was open before it; 0 for none.
+func leftOpen(line string, quote byte) int {
+	open := 0
+	for i := range len(line) {
+		switch c := line[i]; {
+		case c == quote:
+			quote = 0
+		case quote != 0:
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '[' || c == '{':
+			open++
+		case (c == ']' || c == '}') && open > 0:
+			open--
+		}
+	}
+	return open
+}

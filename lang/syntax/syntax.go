@@ -1,0 +1,200 @@
+// Package syntax parses the language's two syntaxes within bounds.
+//
+// HCL's parsers, and the evaluation of what they return, recurse: a file of 100,000 nested parentheses overflows the
+// stack, which ends a Go program whatever it does. So texts are measured before they are parsed, without recursion, and
+// those beyond the bounds are refused with a diagnostic at the place. Loops and templates that are parsed here also
+// count what they produce (see For and Template). The package knows neither blocks nor references.
+package syntax
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/json"
+
+	"github.com/millipede-iac/millipede/bounds"
+)
+
+// The bounds of a text. They are far above what people and programs write, and far below what overflows the stack
+// (measured: 500,000 parentheses).
+const (
+	// MaxDepth is how deep brackets, blocks, templates and values may be nested.
+	MaxDepth = bounds.Depth
+	// MaxChain is how many operators may follow each other in one expression: a + a + ..., a ? b : c ? d : ..., !!a.
+	MaxChain = 10_000
+	// MaxTokens bounds the size of a text.
+	MaxTokens = 8_000_000
+)
+
+// ParseConfig parses a file in the native syntax.
+func ParseConfig(src []byte, name string, start hcl.Pos) (*hcl.File, hcl.Diagnostics) {
+	if diags := CheckConfig(src, name, start); diags.HasErrors() {
+		return nil, diags
+	}
+	f, diags := hclsyntax.ParseConfig(src, name, start)
+	if f != nil {
+		if body, ok := f.Body.(*hclsyntax.Body); ok {
+			countBody(body)
+		}
+	}
+	return f, diags
+}
+
+// CheckConfig reports whether a file in the native syntax is within the bounds.
+func CheckConfig(src []byte, name string, start hcl.Pos) hcl.Diagnostics {
+	return check(src, name, func() (hclsyntax.Tokens, hcl.Diagnostics) { return hclsyntax.LexConfig(src, name, start) })
+}
+
+// ParseExpression parses an expression in the native syntax.
+func ParseExpression(src []byte, name string, start hcl.Pos) (hclsyntax.Expression, hcl.Diagnostics) {
+	lex := func() (hclsyntax.Tokens, hcl.Diagnostics) { return hclsyntax.LexExpression(src, name, start) }
+	if diags := check(src, name, lex); diags.HasErrors() {
+		return nil, diags
+	}
+	e, diags := hclsyntax.ParseExpression(src, name, start)
+	return counted(e), diags
+}
+
+// ParseTemplate parses a template in the native syntax.
+func ParseTemplate(src []byte, name string, start hcl.Pos) (hclsyntax.Expression, hcl.Diagnostics) {
+	if diags := CheckTemplate(src, name, start); diags.HasErrors() {
+		return nil, diags
+	}
+	e, diags := hclsyntax.ParseTemplate(src, name, start)
+	return counted(e), diags
+}
+
+// CheckTemplate reports whether a template is within the bounds.
+func CheckTemplate(src []byte, name string, start hcl.Pos) hcl.Diagnostics {
+	return check(src, name, func() (hclsyntax.Tokens, hcl.Diagnostics) { return hclsyntax.LexTemplate(src, name, start) })
+}
+
+// ParseTraversalAbs parses an absolute traversal, such as an address.
+func ParseTraversalAbs(src []byte, name string, start hcl.Pos) (hcl.Traversal, hcl.Diagnostics) {
+	lex := func() (hclsyntax.Tokens, hcl.Diagnostics) { return hclsyntax.LexExpression(src, name, start) }
+	if diags := check(src, name, lex); diags.HasErrors() {
+		return nil, diags
+	}
+	return hclsyntax.ParseTraversalAbs(src, name, start)
+}
+
+// ParseJSON parses a file in the JSON syntax, whose strings are templates.
+func ParseJSON(src []byte, name string) (*hcl.File, hcl.Diagnostics) {
+	if diags := checkJSON(src, name); diags.HasErrors() {
+		return nil, diags
+	}
+	return json.Parse(src, name)
+}
+
+// class are the kinds of bytes that matter for a first look at a text.
+var class = func() (c [256]byte) {
+	for _, b := range []byte("([{") {
+		c[b] = 1
+	}
+	for _, b := range []byte("+-*/%&|<>=!?:.") {
+		c[b] = 2
+	}
+	for _, b := range []byte(",;)]}\"\n") {
+		c[b] = 3
+	}
+	return c
+}()
+
+// check measures a text. Most texts are so small that counting their bytes is enough.
+func check(src []byte, name string, lex func() (hclsyntax.Tokens, hcl.Diagnostics)) hcl.Diagnostics {
+	var n [4]int
+	for _, b := range src {
+		n[class[b]]++
+	}
+	if n[1] <= MaxDepth && n[1]+n[2] <= MaxChain {
+		return nil
+	}
+	if n[1]+n[2]+n[3] > MaxTokens {
+		return tooLarge(name)
+	}
+	tokens, _ := lex() // what is wrong is reported by the parser
+	return measure(tokens)
+}
+
+// frame is one open bracket or template.
+type frame struct {
+	lines bool // a line ends an expression
+	chain int
+}
+
+// measure finds the first token that is nested too deeply, or that is in too long a chain.
+func measure(tokens hclsyntax.Tokens) hcl.Diagnostics {
+	open := []frame{{lines: true}}
+	for _, t := range tokens {
+		top := &open[len(open)-1]
+		switch t.Type {
+		case hclsyntax.TokenOParen, hclsyntax.TokenOBrack, hclsyntax.TokenOBrace, hclsyntax.TokenOQuote,
+			hclsyntax.TokenOHeredoc, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
+			top.chain++
+			open = append(open, frame{lines: t.Type == hclsyntax.TokenOBrace})
+			if len(open) > MaxDepth+1 {
+				return tooDeep(t.Range)
+			}
+		case hclsyntax.TokenCParen, hclsyntax.TokenCBrack, hclsyntax.TokenCBrace, hclsyntax.TokenCQuote,
+			hclsyntax.TokenCHeredoc, hclsyntax.TokenTemplateSeqEnd:
+			if len(open) > 1 {
+				open = open[:len(open)-1]
+			}
+			continue
+		case hclsyntax.TokenComma:
+			top.chain = 0
+		case hclsyntax.TokenNewline:
+			if top.lines {
+				top.chain = 0
+			}
+		case hclsyntax.TokenIdent, hclsyntax.TokenNumberLit, hclsyntax.TokenStringLit, hclsyntax.TokenQuotedLit,
+			hclsyntax.TokenComment:
+		default:
+			top.chain++
+		}
+		if top.chain > MaxChain {
+			return tooLong(t.Range)
+		}
+	}
+	return directives(tokens)
+}
+
+// directives finds the first %{ if } or %{ for } of a template that is nested too deeply: they are no brackets.
+func directives(tokens hclsyntax.Tokens) hcl.Diagnostics {
+	depth := 0
+	for i, t := range tokens {
+		if t.Type != hclsyntax.TokenTemplateControl || i+1 >= len(tokens) {
+			continue
+		}
+		switch word := string(tokens[i+1].Bytes); word {
+		case "if", "for":
+			if depth++; depth > MaxDepth {
+				return tooDeep(t.Range)
+			}
+		case "endif", "endfor":
+			depth = max(0, depth-1)
+		}
+	}
+	return nil
+}
+
+func tooDeep(at hcl.Range) hcl.Diagnostics {
+	return problem(at, "Nested too deeply", fmt.Sprintf("Brackets, blocks and templates may be nested in each other up "+
+		"to a depth of %d.", MaxDepth))
+}
+
+func tooLong(at hcl.Range) hcl.Diagnostics {
+	return problem(at, "Expression too long", fmt.Sprintf("One expression may have up to %d operators that follow each "+
+		"other. Split it, for example into local values.", MaxChain))
+}
+
+func tooLarge(name string) hcl.Diagnostics {
+	return problem(hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos}, "File too large",
+		fmt.Sprintf("A text in the configuration language may have up to %d million words and signs.",
+			MaxTokens/1_000_000))
+}
+
+func problem(at hcl.Range, summary, detail string) hcl.Diagnostics {
+	return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: summary, Detail: detail, Subject: &at}}
+}
