@@ -66,12 +66,12 @@ func pow() function.Function {
 		}
 		whole, _ := base.Int(nil)
 		times, _ := exponent.Int(nil) // large only for the bases -1, 0 and 1, since the result is finite
-		return number(whole.Exp(whole, times, nil)), nil
+		return wholeNumber(whole.Exp(whole, times, nil)), nil
 	}, plain("num", cty.Number), plain("power", cty.Number))
 }
 
-// number returns a whole number.
-func number(n *big.Int) cty.Value { return cty.NumberVal(new(big.Float).SetPrec(precision).SetInt(n)) }
+// wholeNumber returns a whole number as a value.
+func wholeNumber(n *big.Int) cty.Value { return cty.NumberVal(new(big.Float).SetPrec(precision).SetInt(n)) }
 
 func parseInt() function.Function {
 	return function.New(&function.Spec{
@@ -98,7 +98,7 @@ func parseInt() function.Function {
 				return cty.NilVal, function.NewArgErrorf(0, "%s is not a whole number in base %s",
 					show(digits.AsString(), digitMarks), show(base, baseMarks))
 			}
-			return number(n).WithMarks(digitMarks, baseMarks), nil
+			return wholeNumber(n).WithMarks(digitMarks, baseMarks), nil
 		},
 	})
 }
