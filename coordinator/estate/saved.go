@@ -2,6 +2,7 @@ package estate
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,7 +46,11 @@ func decodePlan(ctx context.Context, t *encryption.Target, data []byte) (*planfi
 		return nil, err
 	}
 	saved, err := planfile.Decode(plain)
-	return &saved, err
+	if err != nil {
+		return nil, err
+	}
+	saved.Plan.Digest = fmt.Sprintf("%x", sha256.Sum256(plain))
+	return &saved, nil
 }
 
 // OpenPlan reads a saved plan. If the file has something else, the error says so.
@@ -150,6 +155,9 @@ func (r *Operation) fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.Lis
 	if diags := unfit(p, r.Prior, r.State.Workspace); diags.HasErrors() {
 		return nil, diags
 	}
+	if diags := r.appliedBefore(ctx, p); diags.HasErrors() {
+		return nil, diags
+	}
 	if p.Dependencies == nil { // saved by an earlier version
 		if p.BaseSerial != r.Prior.Serial {
 			return nil, stale(p, r.Prior, nil)
@@ -182,6 +190,35 @@ func (r *Operation) fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.Lis
 	return rebase.Onto(p, r.Prior, changed), nil
 }
 
+// appliedBefore returns the error for a saved plan that a run has applied already, if that run has changed the state.
+// Without it, a plan could be applied again once its objects are gone. A run that has changed nothing does not count:
+// as in OpenTofu, its plan can be applied again, when what had kept the run from starting is mended.
+func (r *Operation) appliedBefore(ctx context.Context, p *plan.Plan) diag.List {
+	if p.Digest == "" {
+		return nil
+	}
+	store, workspace := r.State.store, r.State.Workspace
+	runs, err := store.Runs(ctx, workspace)
+	if err != nil {
+		return diag.Errors("Failed to read the runs", err.Error()+".", nil)
+	}
+	runs = slices.DeleteFunc(runs, func(run journal.Run) bool { return run.Plan != p.Digest })
+	if len(runs) == 0 {
+		return nil
+	}
+	versions, err := store.Versions(ctx, workspace)
+	if err != nil {
+		return diag.Errors("Failed to read the versions of the state", err.Error()+".", nil)
+	}
+	for _, v := range versions {
+		if slices.ContainsFunc(runs, func(run journal.Run) bool { return run.ID == v.Run }) {
+			return staleness{}.diagnostic(fmt.Sprintf("Run %s has applied this plan already (serial %d of the state). A plan "+
+				"is applied once. Make a new one.", v.Run, v.Serial))
+		}
+	}
+	return nil
+}
+
 // stale returns the error for a plan whose dependencies have changed.
 func stale(p *plan.Plan, now *state.State, conflicts []rebase.Conflict) diag.List {
 	detail := "The state was changed by another operation after the plan was made, so the plan can no longer be " +
@@ -199,13 +236,17 @@ func stale(p *plan.Plan, now *state.State, conflicts []rebase.Conflict) diag.Lis
 		}
 		detail += "\nSo the plan can no longer be applied. Make a new one."
 	}
-	list := diag.Errors("Saved plan is stale", detail, nil)
-	list[0].Extra = staleness{}
-	return list
+	return staleness{}.diagnostic(detail)
 }
 
-// staleness is the Extra of the diagnostic that stale returns.
+// staleness is the Extra of the error that a plan is stale.
 type staleness struct{}
+
+func (s staleness) diagnostic(detail string) diag.List {
+	list := diag.Errors("Saved plan is stale", detail, nil)
+	list[0].Extra = s
+	return list
+}
 
 // Stale reports whether diagnostics of Fit say that dependencies of the plan have changed, so that a new plan is
 // needed.

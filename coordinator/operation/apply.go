@@ -65,6 +65,7 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 		ID: run, Workspace: s.Workspace, Coordinator: s.Hub.Coordinator(), Command: o.Command, Started: s.Now(),
 		Status: journal.Running,
 		Who:    o.Who, Vertices: len(o.Plan.Graph.Vertices), BaseSerial: o.Plan.BaseSerial, Request: o.Request,
+		Plan: o.Plan.Digest,
 	}
 	last, err := s.endEarlierRuns(ctx, o.LockID)
 	if err != nil {

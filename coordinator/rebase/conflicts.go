@@ -94,7 +94,7 @@ func roleOf(p *plan.Plan, d state.Difference) string {
 	switch {
 	case addr.ContainsInstance(r.Writes, d.Instance):
 		// The plan reads data sources again when it is applied, so their stored results may differ.
-		if d.Instance.Resource.Mode != addr.Data && differs(p, d) {
+		if d.Instance.Resource.Mode != addr.Data && (differs(p, d) || cameAndWent(p, d)) {
 			return changes
 		}
 		return "" // a changed or destroyed object may depend on a destroyed one
@@ -110,6 +110,12 @@ func roleOf(p *plan.Plan, d state.Difference) string {
 		}
 	}
 	return ""
+}
+
+// cameAndWent reports whether an instance that does not exist, as when the plan was made, has existed in between. A plan
+// that creates it may have been applied already, or others may have decided against the object.
+func cameAndWent(p *plan.Plan, d state.Difference) bool {
+	return d.Back && d.Now == nil && p.Prior.Instance(d.Instance) == nil
 }
 
 // event describes the change of an instance.
@@ -128,7 +134,7 @@ func event(d state.Difference) string {
 // Compare returns what has changed since a plan was made, by comparing the plan's record of its state with the
 // present state. Its cost is proportional to the whole state, and it does not know who made a change, or
 // whether something was changed back: if there was a version in between, it counts everything that refreshing
-// found changed.
+// found changed, and if there were two, everything that the plan creates.
 func Compare(p *plan.Plan, now *state.State) []journal.Difference {
 	found := map[addr.Instance]bool{}
 	for _, f := range p.Dependencies.Found {
@@ -157,6 +163,21 @@ func Compare(p *plan.Plan, now *state.State) []journal.Difference {
 			d.Then, d.ThenBy = &state.Instance{}, d.NowBy
 		}
 		out = append(out, journal.Difference{Difference: d})
+	}
+	return append(out, mayHaveBeen(p, now)...)
+}
+
+// mayHaveBeen returns the objects that a plan creates, that do not exist, and that may have existed since the plan was
+// made. That takes at least two versions: one that created the object, and one that removed it.
+func mayHaveBeen(p *plan.Plan, now *state.State) []journal.Difference {
+	if now.Serial < p.BaseSerial+2 {
+		return nil
+	}
+	var out []journal.Difference
+	for _, c := range p.Changes {
+		if c.Action == plan.Create && p.Prior.Instance(c.Addr) == nil && now.Instance(c.Addr) == nil {
+			out = append(out, journal.Difference{Difference: state.Difference{Instance: c.Addr, Back: true}})
+		}
 	}
 	return out
 }

@@ -247,6 +247,9 @@ func TestWhatWasChangedBackIsInConflictWithAPlanThatSawItInBetween(t *testing.T)
 			"t.r, which the plan depends on, was changed, and changed back"},
 		"what it creates was there": {[]string{"t.w 1", "t.r 1", "t.new 1", "t.u 1: t.k"}, "t.new",
 			"t.new, which the plan changes, was changed, and changed back"},
+		// A plan that creates an object was applied, the object was destroyed, and the plan was applied again.
+		"what it creates came and went, unseen": {[]string{"t.w 1", "t.r 1", "t.u 1: t.k"}, "t.new",
+			"t.new, which the plan changes, was changed, and changed back"},
 		"what depends on what goes was another": {[]string{"t.w 1", "t.r 1", "t.u 2: t.k"}, "t.u",
 			"t.u, which depends on t.k, of which the plan destroys objects, was changed, and changed back"},
 		"what depends on what goes did not": {[]string{"t.w 1", "t.r 1", "t.u 1"}, "t.u",
@@ -282,6 +285,22 @@ func TestWhatRefreshingFoundMayHaveBeenChangedBack(t *testing.T) {
 		Found:  []plan.Found{{Addr: at(t, "t.w"), Stored: now.Instance(at(t, "t.w")).Digest()}},
 	}}
 	for serial, want := range map[uint64]int{1: 0, 2: 1} {
+		now.Serial = serial
+		if conflicts := rebase.Conflicts(p, rebase.Compare(p, now)); len(conflicts) != want {
+			t.Errorf("at serial %d the conflicts are %v", serial, conflicts)
+		}
+	}
+}
+
+// A plan that creates an object was applied on one machine, the object was destroyed, and the plan was applied again on
+// another machine, whose store has none of the versions in between.
+func TestWhatAPlanCreatesMayHaveComeAndGone(t *testing.T) {
+	now := stored(t, "t.u 1")
+	p := &plan.Plan{Prior: stored(t, "t.u 1"), BaseLineage: "l", BaseSerial: 1,
+		Changes:      []*plan.Change{{Addr: at(t, "t.new"), Action: plan.Create}},
+		Dependencies: &plan.Dependencies{Writes: list(t, "t.new")}}
+	// One version can create an object or remove it, but not both.
+	for serial, want := range map[uint64]int{1: 0, 2: 0, 3: 1} {
 		now.Serial = serial
 		if conflicts := rebase.Conflicts(p, rebase.Compare(p, now)); len(conflicts) != want {
 			t.Errorf("at serial %d the conflicts are %v", serial, conflicts)

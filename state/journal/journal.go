@@ -198,6 +198,8 @@ type Run struct {
 	// Request is the name that the requester of the run has given it, such as the ID of a service's run; empty without
 	// one.
 	Request string `json:"request,omitempty"`
+	// Plan is the digest of the saved plan that the run applies; empty if the plan was not saved. See plan.Plan.
+	Plan string `json:"plan,omitempty"`
 }
 
 // Running is the status of a run whose end is not recorded.
