@@ -58,6 +58,7 @@ func Operate(ctx context.Context, a *command.App, u *Screen, o estate.OperationO
 			code = 1
 		}
 	}()
+	op.Engine.Session.Reveal = u.Flags.ShowSensitive
 	return fn(&Run{Operation: op, app: a, UI: u})
 }
 

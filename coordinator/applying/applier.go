@@ -58,6 +58,8 @@ type Options struct {
 	// Own is the set of objects that the run has locked, if others change the state at the same time; nil if it has
 	// the whole state.
 	Own locks.Set
+	// Reveal shows the output of provisioners whose configuration has sensitive values.
+	Reveal bool
 }
 
 // Applier is the applying program.

@@ -133,6 +133,7 @@ func (a *Applier) provisionTask(m *values.Module, connection hcl.Body, list []*c
 		if !more.HasErrors() {
 			diags = diags.Append(a.attach(&wp))
 		}
+		wp.Sensitive = wp.Sensitive && !a.Reveal
 		task.Provisioners = append(task.Provisioners, wp)
 	}
 	return task, diags

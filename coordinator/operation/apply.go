@@ -462,5 +462,6 @@ func (s *Session) applier(ctx context.Context, p *plan.Plan, run, lockID string)
 		Plan: p, Static: static, Code: code, Store: s.store(code, values.Applying, p.Timestamp), State: stored,
 		Run: run, Dir: s.Dir, Files: s.Files, Env: s.Env, Package: s.Package,
 		Removed: removedBlocks(s.Tree).provisioning, Renewals: s.renewals(), Own: own,
+		Reveal: s.Reveal,
 	}), diags
 }

@@ -75,6 +75,8 @@ type Session struct {
 	Timeline func(timeline.Head) *timeline.Recorder
 	// Events receives live events of workers, on another goroutine; may be nil.
 	Events func(wire.Event)
+	// Reveal shows the output of provisioners whose configuration has sensitive values.
+	Reveal bool
 	// Stop stops operations; the zero value never does.
 	Stop Stop
 
