@@ -8,6 +8,7 @@ package renewal
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -97,10 +98,22 @@ func (r *Renewer) renew(until context.Context, e *renewed) {
 		if r.ctx.Err() != nil {
 			return
 		}
-		if e.diags = e.diags.Append(diags.WithAddress(e.Address)); diags.HasErrors() || res.Ephemeral == nil {
+		e.say(diags.WithAddress(e.Address))
+		if diags.HasErrors() || res.Ephemeral == nil {
 			return
 		}
 		e.Private, e.RenewAt = res.Ephemeral.Private, res.Ephemeral.RenewAt
+	}
+}
+
+// say adds problems of a renewal. Many renewals are likely to have the same warning, which is reported once.
+func (e *renewed) say(diags diag.List) {
+	for _, d := range diags {
+		if !slices.ContainsFunc(e.diags, func(earlier *diag.Diagnostic) bool {
+			return earlier.Severity == d.Severity && earlier.Summary == d.Summary && earlier.Detail == d.Detail
+		}) {
+			e.diags = e.diags.Append(d)
+		}
 	}
 }
 

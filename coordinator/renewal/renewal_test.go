@@ -15,6 +15,7 @@ import (
 type provider struct {
 	renewed int
 	fails   int // the renewal that fails; 0 for none
+	warns   diag.List
 	pools   map[string]bool
 }
 
@@ -34,7 +35,7 @@ func (p *provider) call(ctx context.Context, pool string, task *wire.Task) (*wir
 		return nil, diag.Errors("Failed to renew", "", nil)
 	}
 	return &wire.Result{Ephemeral: &wire.EphemeralResult{Private: fmt.Append(nil, p.renewed),
-		RenewAt: time.Now().Add(5 * time.Second)}}, nil
+		RenewAt: time.Now().Add(5 * time.Second)}}, p.warns
 }
 
 func open() Open {
@@ -56,6 +57,20 @@ func TestAnObjectIsRenewedUntilItIsReleased(t *testing.T) {
 		time.Sleep(time.Minute)
 		if p.renewed != 3 {
 			t.Errorf("the object was renewed after its release")
+		}
+	})
+}
+
+// An object that was renewed a hundred times had the same warning a hundred times.
+func TestAWarningOfRenewalsIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &provider{pools: map[string]bool{}, warns: diag.List{diag.New(diag.Warning, "Expires soon", "", nil)}}
+		k := NewRenewer(p.call)
+		defer k.Stop()
+		k.Add(open())
+		time.Sleep(20 * time.Second)
+		if _, diags := k.Release("ephemeral.t.a", nil); len(diags) != 1 || p.renewed != 3 {
+			t.Errorf("after %d renewals: %v", p.renewed, diags)
 		}
 	})
 }
