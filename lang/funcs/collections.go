@@ -128,11 +128,13 @@ func coalesce() function.Function {
 	})
 }
 
-// contains rejects null as the value to search for, as OpenTofu does; go-cty's function finds nulls.
+// contains also finds null, which OpenTofu refuses to search for.
 func contains() function.Function {
+	value := plain("value", cty.DynamicPseudoType)
+	value.AllowNull = true
 	return returning(cty.Bool, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		return stdlib.Contains(args[0], args[1])
-	}, plain("list", cty.DynamicPseudoType), plain("value", cty.DynamicPseudoType))
+	}, plain("list", cty.DynamicPseudoType), value)
 }
 
 // index differs from go-cty's function in its errors for arguments that are not lists.

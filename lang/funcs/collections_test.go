@@ -20,6 +20,8 @@ func TestCollections(t *testing.T) {
 		"coalesce converts to the common type":     {`coalesce(null, 5, "a")`, `"5"`},
 		"coalesce waits for what may be empty":     {`coalesce(unknown, "a") == null`, `false`},
 		"coalesce makes maps of differing objects": {`coalesce({a = 1}, {b = 2})`, `tomap({a = 1})`},
+		"contains finds null": {`[contains(["a", null], null), contains(["a"], null), contains([], null), ` +
+			`contains(tolist(["a", null]), null), contains(toset(["a"]), null)]`, `[true, false, false, true, false]`},
 		"contains works on lists, sets and tuples": {`[contains(["a", 1], 1), contains(toset(["a"]), "b")]`,
 			`[true, false]`},
 		"index gives the first place":     {`index(["b", "a", "a"], "a")`, `1`},
@@ -57,10 +59,9 @@ func TestCollections(t *testing.T) {
 			`tolist([["a", "x"], ["a", "y"]])`},
 	}.prove(t, funcs.Options{})
 	refused{
-		"coalesce of empty things only":     {`coalesce(null, "")`, badCall, "null or an empty string", ""},
-		"coalesce of types that do not mix": {`coalesce("a", [])`, badCall, "no type in common", ""},
-		"contains does not look for null": {`contains(["a", null], null)`, badArgument,
-			"must not be null", ""},
+		"coalesce of empty things only":            {`coalesce(null, "")`, badCall, "null or an empty string", ""},
+		"coalesce of types that do not mix":        {`coalesce("a", [])`, badCall, "no type in common", ""},
+		"contains does not look into null":         {`contains(null, "a")`, badArgument, "must not be null", ""},
 		"index of what is not there":               {`index(["a"], "b")`, badCall, "no element", ""},
 		"index in a set":                           {`index(toset(["a"]), "a")`, badCall, "only a list or a tuple", ""},
 		"the length of a number":                   {`length(5)`, badCall, "not number", ""},
