@@ -66,7 +66,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 			r.UI.Diagnostics(running.NotDetached())
 			return 1
 		}
-		texts, diags := r.Generate(ctx, *generated)
+		texts, diags := r.Generate(ctx, *generated, spec.Targets, spec.Excludes)
 		if diags.HasErrors() {
 			r.UI.Diagnostics(diags.Append(a.Estate.WriteGenerated(*generated, texts)))
 			return 1

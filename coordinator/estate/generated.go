@@ -12,16 +12,20 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Generate generates missing blocks for import blocks, and continues with a configuration that contains them.
-// Without a file to write them to it does nothing. After errors it returns the generated part nevertheless.
-func (r *Operation) Generate(ctx context.Context, name string) ([]operation.Generated, diag.List) {
+// Generate generates missing blocks for the import blocks that a plan with some targets or excludes covers, and
+// continues with a configuration that contains them. Without a file to write them to it does nothing. After errors it
+// returns the generated part nevertheless.
+func (r *Operation) Generate(ctx context.Context, name string, targets, excludes []addr.Target) ([]operation.Generated,
+	diag.List) {
 	if name == "" {
 		return nil, nil
 	}
+	operation.LeaveOut(r.Config.Tree, targets, excludes)
 	generated, diags := operation.Do(ctx, r.Engine.Session, "generate",
 		func(ctx context.Context, s *operation.Session) ([]operation.Generated, diag.List) {
 			return s.Generate(ctx)
@@ -33,6 +37,9 @@ func (r *Operation) Generate(ctx context.Context, name string) ([]operation.Gene
 		name: strings.TrimSuffix(filepath.Base(name), ".tf") + ".tf", text: generatedText(generated)})
 	r.watch.Sources(r.Config.Sources)
 	more := r.Config.Load()
+	if !more.HasErrors() {
+		operation.LeaveOut(r.Config.Tree, targets, excludes)
+	}
 	r.Engine.Tree = r.Config.Tree
 	return generated, diags.Append(more)
 }

@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -46,6 +47,24 @@ func (s *Session) Generate(ctx context.Context) (out []Generated, diags diag.Lis
 		}
 	}
 	return out, diags
+}
+
+// LeaveOut removes the import blocks that a plan with these options leaves out, and whose resources have no block: none
+// is generated for them, and none is needed.
+func LeaveOut(tree *config.Tree, targets, excludes []addr.Target) {
+	root := tree.Root.Module
+	root.Imports = slices.DeleteFunc(slices.Clone(root.Imports), func(b *config.Import) bool {
+		n := tree.Modules[b.StaticTo.Module]
+		has := n != nil && n.Module.Resources[b.StaticTo.Resource] != nil
+		hit := func(t addr.Target) bool {
+			if b.ResolvedTo == nil {
+				return t.MayContain(b.StaticTo)
+			}
+			return t.Contains(*b.ResolvedTo)
+		}
+		left := len(targets) > 0 && !slices.ContainsFunc(targets, hit) || slices.ContainsFunc(excludes, hit)
+		return !has && left
+	})
 }
 
 // generatable returns errors if no block can be generated for an import.

@@ -360,7 +360,7 @@ func (p *phase) plan(ctx context.Context) (result *service.PlanResult, diags dia
 	p.doubtful(op.Prior)
 	var generated []operation.Generated
 	if p.job.Run.GenerateConfig {
-		generated, diags = op.Generate(ctx, "generated.tf")
+		generated, diags = op.Generate(ctx, "generated.tf", options.Targets, options.Excludes)
 	}
 	var planned *operation.Planned
 	if !diags.HasErrors() {
