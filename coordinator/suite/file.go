@@ -290,7 +290,7 @@ func (f *fileRunner) clean(ctx context.Context) {
 
 func (f *fileRunner) destroy(ctx context.Context, t *moduleState) diag.List {
 	prior, diags := t.load(ctx)
-	if diags.HasErrors() || len(prior.Resources) == 0 {
+	if diags.HasErrors() || !destroyable(prior) {
 		return diags
 	}
 	planned, more := planFor(ctx, t.session, prior, operation.PlanOptions{Mode: plan.Destroy})
@@ -300,6 +300,17 @@ func (f *fileRunner) destroy(ctx context.Context, t *moduleState) diag.List {
 	}
 	_, more = applyTo(ctx, t.session, planned.Plan)
 	return diags.Append(f.settled(more, t.run, planned.Plan))
+}
+
+// destroyable reports whether a state has an object that a destroy would end. If it has only data, a destroy would do
+// nothing but read them again, and might fail to.
+func destroyable(s *state.State) bool {
+	for abs := range s.Resources {
+		if abs.Resource.Mode == addr.Managed {
+			return true
+		}
+	}
+	return false
 }
 
 // planFor plans, as a separate operation.
