@@ -180,15 +180,16 @@ func TestImportBlocks(t *testing.T) {
 	}
 }
 
-// An import block with an empty ID, for example the default of a variable, asked the provider to import an object
-// without an ID. OpenTofu treats it as if there were no import block.
-func TestAnEmptyIDImportsNothing(t *testing.T) {
+// An import block with an empty ID, for example the default of a variable, was treated as if it were not there: the
+// object that was to be imported was created a second time.
+func TestAnEmptyIDIsRefused(t *testing.T) {
 	e := newEstate(t)
-	e.configure("import {\n to = fake_thing.a\n id = \"\"\n}\n" + block("a", `name = "a"`))
-	applied, diags := e.tryApply(e.plan(operation.PlanOptions{}))
-	e.clean(diags)
-	if applied.Counts.Imported != 0 || applied.Counts.Added != 1 {
-		t.Errorf("counted: %+v", applied.Counts)
+	for _, id := range []string{`""`, "var.id"} {
+		e.configure("variable \"id\" { default = \"\" }\nimport {\n to = fake_thing.a\n id = " + id + "\n}\n" +
+			block("a", `name = "a"`))
+		if _, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{}); !says(diags, "cannot be empty") {
+			t.Errorf("the ID %s: %v", id, diags)
+		}
 	}
 }
 

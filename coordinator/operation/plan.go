@@ -45,6 +45,9 @@ type PlanOptions struct {
 	// refreshed is set if such a plan has already refreshed everything; stored is the state before that.
 	refreshed bool
 	stored    *state.State
+	// found is the state that a destroy plan has refreshed before it turned out that an ordinary plan has to come first;
+	// nil if nothing was refreshed.
+	found *state.State
 }
 
 // The error of an interrupted plan.
@@ -75,8 +78,8 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	// The object shows the outcome of an operation in doubt, unless the operation may still start.
 	byAttempt := func(a, b *state.Doubt) int { return strings.Compare(a.Attempt, b.Attempt) }
 	for _, d := range slices.SortedFunc(prior.Doubts(), byAttempt) {
-		if o.reads != nil {
-			break // a plan that is only shown stops nothing
+		if o.reads != nil || len(o.Imports) > 0 {
+			break // a plan that is only shown, or an import of another object, stops nothing
 		}
 		if _, more := s.writeTombstone(ctx, d, "a new plan uses the object as it is now"); more.HasErrors() {
 			return nil, diags.Append(more)
@@ -87,7 +90,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	moved, more := moves.Apply(s.Tree, prior)
+	moved, more := s.moved(prior, o)
 	if more.HasErrors() {
 		if still := movedBlocks(s.Tree); len(still) > 0 { // as in OpenTofu, they come before a cycle of moves
 			more = still
@@ -124,10 +127,13 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	store.Lenient = o.Mode != plan.Normal || o.beforeDestroy
 	scope := planning.NewScope(static, planning.ScopeOptions{Targets: o.Targets, Excludes: o.Excludes, Mode: o.Mode,
 		SkipRefresh: o.SkipRefresh, Prior: moved.State})
-	if o.reads != nil {
+	switch {
+	case o.reads != nil:
 		scope = planning.NewReading(static, o.reads)
+	case len(o.Imports) > 0:
+		scope = planning.NewImporting(o.Imports)
 	}
-	diags = diags.Append(s.deprecatedInputs(), scopeWarning(scope, o), leftBehind(moved.Previous, o))
+	diags = diags.Append(s.deprecatedInputs(), scopeWarning(o), leftBehind(moved.Previous, o))
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -148,7 +154,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		Code: code, Store: store, Static: static, Prior: moved.State, Stored: stored, Previous: moved.Previous,
 		MovedByBlock: moved.Explicit,
 		Mode:         o.Mode, SkipRefresh: o.SkipRefresh, Refreshed: o.refreshed, Scope: scope, Replace: o.Replace,
-		Imports:     o.Imports,
+		Imports: o.Imports, BeforeDestroy: o.beforeDestroy,
 		OnlyChanged: changed, Verdicts: s.verdicts(ctx, changed && !o.NoVerdicts),
 		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree).deciding, Package: s.Package, Now: now,
 		Renewals: renewals,
@@ -161,7 +167,8 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	if err != nil {
 		return nil, diags.Append(runFailed(err))
 	}
-	if planner.Unevaluable() && !outcome.Interrupted {
+	if planner.Unevaluable() && !outcome.Interrupted && !planner.Unreadable(outcome.Failed) {
+		o.found = planner.Found()
 		return s.destroyByPlan(ctx, prior, o)
 	}
 	if diags.HasErrors() && !outcome.Interrupted && o.reads == nil {
@@ -173,7 +180,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		return nil, diags // the existing objects are unknown, so there is nothing to show, as in OpenTofu
 	}
 	if more := misplaced(planner, s.Tree); more.HasErrors() && !outcome.Interrupted {
-		return nil, scopeWarning(scope, o).Append(more) // other errors are likely to follow from these
+		return nil, scopeWarning(o).Append(more) // other errors are likely to follow from these
 	}
 	diags = diags.Append(planner.Refusals())
 	failed := outcome.Interrupted || diags.HasErrors() || len(outcome.Failed) > 0
@@ -184,10 +191,21 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	p.Providers = s.Selections
 	s.storeObservations(ctx, planner, p, o, now)
 	p.Relevant = relevant(p, store, static, scope)
+	if !failed && !o.beforeDestroy {
+		diags = diags.Append(unmatched(o, static, store, prior))
+	}
 	if outcome.Interrupted && !diags.HasErrors() {
 		diags = diags.Append(diag.New(diag.Error, "Operation interrupted", notFinished, nil))
 	}
 	return &Planned{Plan: p, Schemas: schemas, Values: store, Outcome: outcome}, diags
+}
+
+// moved returns the state after the moves of the configuration. The import command moves nothing, as in OpenTofu.
+func (s *Session) moved(prior *state.State, o PlanOptions) (moves.Result, diag.List) {
+	if len(o.Imports) > 0 {
+		return moves.Result{State: prior}, nil
+	}
+	return moves.Apply(s.Tree, prior)
 }
 
 // destroyByPlan first makes an ordinary plan, which finds out what exists, and then plans to destroy that. As in
@@ -196,7 +214,11 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 func (s *Session) destroyByPlan(ctx context.Context, prior *state.State, o PlanOptions) (*Planned, diag.List) {
 	ordinary := o
 	ordinary.Mode, ordinary.beforeDestroy = plan.Normal, true
-	before, diags := s.Plan(ctx, prior, ordinary)
+	from := prior
+	if o.found != nil { // nothing is refreshed twice
+		from, ordinary.SkipRefresh, ordinary.refreshed = o.found, true, true
+	}
+	before, diags := s.Plan(ctx, from, ordinary)
 	if diags.HasErrors() || before.Outcome.Interrupted {
 		return nil, diags
 	}
@@ -374,8 +396,8 @@ func leftBehind(previous map[addr.Instance]addr.Instance, o PlanOptions) diag.Li
 			"not be where the configuration says. "+advice, nil)
 }
 
-func scopeWarning(scope planning.Scope, o PlanOptions) diag.List {
-	if scope.Whole() || o.reads != nil {
+func scopeWarning(o PlanOptions) diag.List {
+	if len(o.Targets)+len(o.Excludes) == 0 {
 		return nil
 	}
 	option := "-target"

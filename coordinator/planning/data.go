@@ -67,7 +67,9 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 // be too early: a change of a managed resource in depends_on, or of one to which the block refers, even if the used
 // values are known. As in OpenTofu, transitive dependencies of such a resource are ignored. For a module, an output
 // or another value in depends_on, and for the depends_on of the enclosing module calls, all transitive dependencies
-// count. A block with conditions waits for all its dependencies, because any of them may affect the conditions.
+// count. The same holds for the depends_on of an output whose value the block uses, also through other values: with it
+// the author of the module says that the value is of use only after the change. A block with conditions waits for all
+// its dependencies, because any of them may affect the conditions.
 func (p *Planner) dependencyPending(node int, o *object) bool {
 	if p.Mode == plan.Destroy {
 		return false
@@ -85,6 +87,9 @@ func (p *Planner) dependencyPending(node int, o *object) bool {
 		if p.anyPending(p.closure.Resources(d), o.addr.Module) {
 			return true
 		}
+	}
+	if p.orderedPending(node, o.addr.Module) {
+		return true
 	}
 	for _, r := range o.resource.Code.References {
 		var resource addr.Resource

@@ -26,6 +26,16 @@ type ImportTarget struct {
 	Range *hcl.Range
 }
 
+// NewImporting returns the scope of the import command: everything is evaluated, but of the managed objects only those
+// that are imported are asked for. Others keep their stored values, so that they need not be readable, or even exist.
+func NewImporting(imports map[addr.Instance]*ImportTarget) Scope {
+	sc := Scope{reads: map[addr.Instance]bool{}}
+	for a := range imports {
+		sc.reads[a] = true
+	}
+	return sc
+}
+
 // imports evaluates the import blocks for a resource when it is expanded: everything to which they refer is known
 // by then.
 func (p *Planner) imports(n *graph.Node) (map[addr.Instance]*ImportTarget, diag.List) {
@@ -94,9 +104,6 @@ func (p *Planner) importOne(n *graph.Node, b *config.Import, rep eval.Repetition
 		return diags.Append(diag.New(diag.Error, "Duplicate import configuration for "+fmt.Sprintf("%q", to),
 			fmt.Sprintf("The instance is imported already by the block%s. An instance can be imported once.", where),
 			b.Range.Ptr()))
-	}
-	if t.ID == "" && t.Identity == cty.NilVal {
-		return diags // as in OpenTofu, an empty ID asks for no import
 	}
 	out[to] = t
 	return diags

@@ -63,7 +63,8 @@ func (o *object) placed() bool {
 	return !diags.HasErrors() && !e.Unknown && e.Has(o.addr.Key)
 }
 
-// triggered reports whether an object in an element of replace_triggered_by will change.
+// triggered reports whether an object in an element of replace_triggered_by will change. A resource without instances
+// triggers nothing.
 func (p *Planner) triggered(o *object, e hcl.Expression) (bool, diag.List) {
 	ref, diags := o.resource.Module().CheckTrigger(e, o.work.Rep)
 	if diags.HasErrors() {
@@ -88,6 +89,9 @@ func (p *Planner) triggered(o *object, e hcl.Expression) (bool, diag.List) {
 	}
 	expansion, _ := r.Expansion()
 	keys := expansion.Keys
+	if len(keys) == 0 && !expansion.Unknown {
+		return false, diags
+	}
 	if key != nil {
 		keys = []addr.Key{*key}
 	}
@@ -122,11 +126,12 @@ func (p *Planner) anyChanges(r *values.Resource, e *values.Expansion) bool {
 	return changes
 }
 
-// instanceChanges reports whether one of some instances of a resource will change, or its value at a traversal.
+// instanceChanges reports whether one of some instances of a resource will change, or its value at a traversal. The end
+// of an object is no such change, as in OpenTofu.
 func (p *Planner) instanceChanges(r *values.Resource, keys []addr.Key, at hcl.Traversal) bool {
 	for _, k := range keys {
 		c := p.change(r.Addr().Instance(k))
-		if c == nil || c.Action == plan.NoOp || c.Action == plan.Read {
+		if c == nil || c.Action != plan.Create && c.Action != plan.Update && !c.Action.IsReplace() {
 			continue
 		}
 		if len(at) == 0 || attributeChanges(c, at) {

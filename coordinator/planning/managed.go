@@ -43,7 +43,7 @@ func (p *Planner) prepareManaged(node int, o *object) program.Step {
 	if w.prior == nil {
 		task.Refresh = false
 		if p.Mode == plan.RefreshOnly && o.imported == nil {
-			p.leaveOut(o)
+			p.leaveOut(o.resource, o.addr)
 			checks, more := w.Postconditions(cty.UnknownVal(w.Schema.Block.ImpliedType()))
 			return program.Step{Diags: diags.Append(more), Value: &found{checks: append(w.Checks, checks...)}}
 		}
@@ -106,19 +106,19 @@ func (p *Planner) prepareManaged(node int, o *object) program.Step {
 
 // leaveOut sets the value for expressions of an instance without an object that will not be created. During an
 // import, a missing object may only not be imported yet.
-func (p *Planner) leaveOut(o *object) {
-	stored := p.Prior.Resources[o.addr.Abs()]
+func (p *Planner) leaveOut(r *values.Resource, a addr.Instance) {
+	stored := p.Prior.Resources[a.Abs()]
 	partly := stored != nil && len(stored.Instances) > 0
 	for i := range p.Imports {
-		partly = partly || i.Abs() == o.addr.Abs()
+		partly = partly || i.Abs() == a.Abs()
 	}
 	switch {
 	case len(p.Imports) == 0, partly:
-		o.resource.SetGone(o.addr.Key)
-	case o.addr.Key == addr.NoKey:
-		o.resource.Set(o.addr.Key, cty.UnknownVal(o.work.Schema.Block.ImpliedType()))
+		r.SetGone(a.Key)
+	case a.Key == addr.NoKey:
+		r.Set(a.Key, cty.UnknownVal(r.Code.Schema.Block.ImpliedType()))
 	default:
-		o.resource.SetUnknown()
+		r.SetUnknown()
 	}
 }
 
@@ -289,6 +289,11 @@ func (p *Planner) answer(o *object, r *wire.PlanResult) (a answer, err error) {
 	}
 	a.upgraded = values.MarkSensitive(a.upgraded, w.Schema.Block, stored)
 	a.before = values.MarkSensitive(a.before, w.Schema.Block, stored)
+	if w.importing != nil && !a.before.IsNull() {
+		// An imported object has no recorded marks. With those of its block it is stored as an apply would store it, and
+		// marks alone make no change.
+		a.before = w.Marked(a.before)
+	}
 	a.after = w.Marked(a.after)
 	a.plain = len(stored)+len(w.Sensitive) == 0
 	return a, nil

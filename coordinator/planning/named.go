@@ -42,6 +42,9 @@ func (p *Planner) named(node int, n *graph.Node) program.Step {
 			if !idle {
 				f.checks = append(f.checks, checks...)
 			}
+			if p.endsAll() && n.Kind == graph.VariableNode {
+				more = asWarnings(more)
+			}
 			if !idle || p.refreshesToDestroy() {
 				step.Diags = step.Diags.Append(more)
 			}
@@ -52,6 +55,21 @@ func (p *Planner) named(node int, n *graph.Node) program.Step {
 	}
 	step.Value = f
 	return step
+}
+
+// endsAll reports whether the plan destroys, or is the ordinary plan before a destroy. Values that a validation refuses
+// do not keep objects from being destroyed: it is better to end objects that were made with them.
+func (p *Planner) endsAll() bool { return p.Mode == plan.Destroy || p.BeforeDestroy }
+
+// asWarnings returns a list with errors as warnings.
+func asWarnings(l diag.List) diag.List {
+	out := make(diag.List, len(l))
+	for i, d := range l {
+		warning := *d
+		warning.Severity = diag.Warning
+		out[i] = &warning
+	}
+	return out
 }
 
 // configures reports whether a vertex contributes to the configuration of a provider that has stored objects. What a
@@ -164,6 +182,9 @@ func (p *Planner) outputChange(name string, sensitive bool, after cty.Value) *pl
 		c.Action = plan.Create
 	case c.After.IsWhollyKnown() && c.After.RawEquals(c.Before) && c.Sensitive == c.BeforeSensitive:
 		c.Action = plan.NoOp
+	case p.Mode == plan.RefreshOnly && cty.UnknownAsNull(c.After).RawEquals(c.Before) && c.Sensitive == c.BeforeSensitive:
+		// Nothing will become known, because nothing is created. An earlier refresh has stored what is missing as null.
+		c.After, c.Action = c.Before, plan.NoOp
 	default:
 		c.Action = plan.Update
 	}

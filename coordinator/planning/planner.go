@@ -7,11 +7,13 @@ package planning
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/instance"
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/renewal"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -41,6 +43,8 @@ type Options struct {
 	Mode         plan.Mode
 	// SkipRefresh plans with the stored state; Refreshed is set if an earlier plan has refreshed it.
 	SkipRefresh, Refreshed bool
+	// BeforeDestroy is set for the ordinary plan that finds out what a destroy plan has to destroy.
+	BeforeDestroy bool
 	// OnlyChanged reads an object only if planning against the stored object gives a change, or if one of its
 	// dependencies changes.
 	OnlyChanged bool
@@ -79,6 +83,10 @@ type Planner struct {
 
 	triggerMu sync.Mutex // guards triggers
 	triggers  map[*values.Resource]bool
+
+	orderedMu  sync.Mutex // guards the two fields below; see orderedOutputs
+	ordered    map[int][]int
+	anyOrdered bool
 
 	endsDoubts atomic.Bool // see plan.Plan
 
@@ -339,6 +347,22 @@ func (p *Planner) Unevaluable() bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.unevaluable
+}
+
+// Found returns the refreshed state, after the run has ended.
+func (p *Planner) Found() *state.State {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.refreshed
+}
+
+// Unreadable reports whether a managed object is among the vertices that have failed. An ordinary plan would fail with
+// it in the same way.
+func (p *Planner) Unreadable(failed []loop.Failure) bool {
+	return slices.ContainsFunc(failed, func(f loop.Failure) bool {
+		o := p.vertex(f.Vertex).object
+		return o != nil && o.addr.Resource.Mode == addr.Managed
+	})
 }
 
 // change returns the planned change of a current object, or nil.

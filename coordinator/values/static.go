@@ -117,7 +117,14 @@ func (m *Module) CheckTrigger(e hcl.Expression, rep eval.Repetition) (*addr.Refe
 			fmt.Sprintf("The argument names %s, which is not declared in %s.", resource, m.Addr.Display()),
 			e.Range().Ptr()))
 	}
-	s := m.store.Code.Resource(m.Node.Module.Resources[resource]).Schema
+	block := m.Node.Module.Resources[resource]
+	one, single := ref.Subject.(addr.ResourceRef)
+	if single && one.Key == addr.NoKey && (block.Count != nil || block.ForEach != nil) {
+		return nil, diags.Append(diag.New(diag.Error, "Missing resource instance key",
+			fmt.Sprintf("The resource %s has several instances, so an attribute is one of a single instance. Name the "+
+				"instance by its key, or the whole resource without an attribute.", resource), e.Range().Ptr()))
+	}
+	s := m.store.Code.Resource(block).Schema
 	if len(ref.Remaining) == 0 || s == nil {
 		return ref, diags
 	}

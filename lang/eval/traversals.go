@@ -147,6 +147,11 @@ func (s *Scope) EvalImportID(id *Expr, rep Repetition, allowUnknown bool) (text 
 	if !known {
 		return "", false, diags
 	}
+	if v.AsString() == "" {
+		return "", false, diags.Append(diag.New(diag.Error, "Invalid import id argument", "The id of an import cannot be "+
+			"empty: nothing would be imported, and the object would be created. To import only in some cases, use "+
+			"for_each in the import block.", id.source.Range().Ptr()))
+	}
 	return v.AsString(), true, diags
 }
 

@@ -80,6 +80,7 @@ func TestImportIDsAreKnownAndNotSecret(t *testing.T) {
 	}{
 		"text":             {val("i-1"), false, "i-1", ""},
 		"a number":         {val(7), false, "7", ""},
+		"empty":            {val(""), false, "", "Invalid import id argument"},
 		"null":             {cty.NullVal(cty.String), false, "", "Invalid import id argument"},
 		"unknown":          {cty.UnknownVal(cty.String), false, "", "Invalid import id argument"},
 		"unknown, allowed": {cty.UnknownVal(cty.String), true, "", ""},
