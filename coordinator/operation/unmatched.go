@@ -49,6 +49,9 @@ type matcher struct {
 }
 
 func (m matcher) matches(t addr.Target) bool {
+	if t.Kind == addr.TargetResource || t.Kind == addr.TargetInstance { // there may be many of these
+		return m.matchesOne(t)
+	}
 	for abs, r := range m.prior.Resources {
 		if !t.MayContain(abs.Config()) {
 			continue
@@ -67,6 +70,21 @@ func (m matcher) matches(t addr.Target) bool {
 		}
 	}
 	return false
+}
+
+// matchesOne is matches for a target in a single resource, which is found without a search.
+func (m matcher) matchesOne(t addr.Target) bool {
+	at := t.AsInstance()
+	if r := m.prior.Resources[at.Abs()]; r != nil {
+		if t.Kind == addr.TargetResource && len(r.Instances) > 0 || r.Instances[t.Key] != nil {
+			return true
+		}
+	}
+	v, ok := m.static.ResourceVertex(at.Config())
+	if !ok || m.static.Nodes[v].Kind != graph.ResourceNode {
+		return false
+	}
+	return t.CoversResource(at.Config()) || m.instance(t, &m.static.Nodes[v])
 }
 
 // instance reports whether a target contains an instance of a resource, or may contain one, because the instances are

@@ -32,7 +32,9 @@ func (p *Planner) orderedOutputs(node int) []int {
 	defer p.orderedMu.Unlock()
 	if p.ordered == nil {
 		p.ordered = map[int][]int{}
-		p.anyOrdered = slices.ContainsFunc(p.Static.Nodes, func(n graph.Node) bool { return ordered(&n) })
+		for i := range p.Static.Nodes {
+			p.anyOrdered = p.anyOrdered || ordered(&p.Static.Nodes[i])
+		}
 	}
 	if !p.anyOrdered {
 		return nil
