@@ -153,6 +153,32 @@ func (e *Estate) succession(tree *config.Tree, st *state.State) []state.Change {
 	return state.Succession(st, named(tree))
 }
 
+// adopted adopts a state in place that is only shown. Without a tree, a provider of Terraform's registry stays if its
+// successor is not available or if it is available itself: the configuration that requires it by its full name is
+// then in use, although it was not given here.
+func (e *Estate) adopted(tree *config.Tree, st *state.State) diag.List {
+	if tree != nil {
+		e.succeeded(tree, st)
+		return nil
+	}
+	changes := e.succession(nil, st)
+	if len(changes) == 0 {
+		return nil
+	}
+	o, _, diags := e.installOptions(nil, nil)
+	if diags.HasErrors() {
+		return diags
+	}
+	available := func(p addr.Provider) bool {
+		_, overridden := o.CLI.DevOverrides[p]
+		return o.Locks.Providers[p] != nil || o.Managed[p] || overridden
+	}
+	st.Apply(state.Succession(st, func(old addr.Provider) bool {
+		return available(old) || !available(state.Successor(old, named(nil)))
+	})...)
+	return diags
+}
+
 // keepsProviders reports whether the environment disables succession.
 func (e *Estate) keepsProviders() bool {
 	return e.Environ.Get("OPENTOFU_STATEFILE_PROVIDER_ADDRESS_TRANSLATION") == "0"

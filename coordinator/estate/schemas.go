@@ -17,11 +17,14 @@ import (
 )
 
 // Schemas returns the schemas that a configuration and a state use, for commands that show them. A state that
-// Terraform has written is adopted in place first. tree and st may be nil. If only the built-in provider is used,
+// Terraform has written is adopted in place first; without a tree, only where its own providers are not installed.
+// tree and st may be nil. If only the built-in provider is used,
 // no worker is needed.
 func (e *Estate) Schemas(ctx context.Context, tree *config.Tree, loader *config.Loader, st *state.State) (
 	*values.Schemas, diag.List) {
-	e.succeeded(tree, st)
+	if diags := e.adopted(tree, st); diags.HasErrors() {
+		return nil, diags
+	}
 	if onlyBuiltin(tree, st) {
 		schemas, diags := e.builtinSchemas(ctx)
 		return values.NewSchemas(map[addr.Provider]*provider.Schemas{addr.BuiltinTerraform: schemas}), diags

@@ -3,6 +3,7 @@ package system_test
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -51,4 +52,43 @@ resource "fleet_machine" "a" {
 	}
 	s.CreatedOnce(2)
 	s.Must("destroy", "-auto-approve")
+}
+
+// show and state show replaced the providers of Terraform's registry in the state without looking at the
+// configuration. So they failed wherever the configuration requires such a provider by its full name: only that one is
+// installed then.
+func TestProvidersThatNameTerraformsRegistryAreShown(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, `
+terraform {
+  required_providers {
+    fleet = { source = "registry.terraform.io/millipede/fleet" }
+  }
+}
+
+resource "fleet_machine" "a" {
+  name = "a"
+}
+`)
+	// The mirror has OpenTofu's registry only.
+	mirror := t.TempDir()
+	built := filepath.Join(filepath.Dir(site.Built.CLIConfig), "mirror", "registry.opentofu.org")
+	within := filepath.Join("millipede", "fleet", "1.0.0", runtime.GOOS+"_"+runtime.GOARCH)
+	place := filepath.Join(mirror, "registry.terraform.io", within)
+	if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(built, within), place); err != nil {
+		t.Fatal(err)
+	}
+	s.Must("init", "-plugin-dir="+mirror)
+	s.Must("apply", "-auto-approve")
+	for _, command := range [][]string{
+		{"show"}, {"show", "-json"}, {"show", "-json", "terraform.tfstate"}, {"state", "show", "fleet_machine.a"},
+	} {
+		s.Must(command...)
+	}
+	if shown := s.Must("show", "-json"); !strings.Contains(shown, `"provider_name":"registry.terraform.io/millipede/fleet"`) {
+		t.Errorf("show names another provider:\n%s", shown)
+	}
 }
