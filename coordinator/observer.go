@@ -69,7 +69,8 @@ func (r *Runner) tell(s loop.Shown) {
 	if r.tracer != nil {
 		r.tracer.Shown(s)
 	}
-	d := program.Description{Address: s.Address, Deposed: s.Deposed, Class: s.Class, Action: s.Action}
+	d := program.Description{Address: s.Address, Deposed: s.Deposed, Class: s.Class, Action: s.Action,
+		Unsettled: s.Unsettled}
 	if s.Kind <= loop.ShownDoubtful {
 		d.Called = r.called(s.Vertex)
 	}

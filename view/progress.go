@@ -88,7 +88,12 @@ func (p *Progress) say(text string) {
 
 // Started implements coordinator.Observer.
 func (p *Progress) Started(vertex int, d program.Description, _ string, _ time.Time) {
-	p.begun[vertex] = true
+	if p.begun.Begin(vertex, d) {
+		p.started(d)
+	}
+}
+
+func (p *Progress) started(d program.Description) {
 	if d.Action == "import" {
 		p.importing(d)
 		return
@@ -136,7 +141,10 @@ func (p *Progress) Imports(of *plan.Plan) {
 }
 
 // Progress implements coordinator.Observer.
-func (p *Progress) Progress(_ int, d program.Description, elapsed time.Duration) {
+func (p *Progress) Progress(vertex int, d program.Description, elapsed time.Duration) {
+	if p.begun.Release(vertex) {
+		p.started(d)
+	}
 	v := document.VerbsOf[d.Action]
 	if v.Continues == "" {
 		return
@@ -164,11 +172,14 @@ func shortened(id string) string {
 // Finished implements coordinator.Observer.
 func (p *Progress) Finished(vertex int, d program.Description, n program.Notes, took time.Duration) {
 	v := document.VerbsOf[d.Action]
+	if !n.None && p.begun.Release(vertex) {
+		p.started(d)
+	}
 	ended := p.begun.End(vertex)
 	if ended && d.Action == "import" {
 		p.imported(d, n)
 	}
-	if !ended || v.Ended == "" || n.Quiet {
+	if !ended || v.Ended == "" || n.Quiet || n.None {
 		return
 	}
 	suffix := ""
@@ -184,6 +195,9 @@ func (p *Progress) Failed(vertex int, d program.Description, n program.Notes, to
 	if document.WasDone(n) {
 		p.Finished(vertex, d, n, took)
 		return
+	}
+	if p.begun.Release(vertex) {
+		p.started(d)
 	}
 	p.begun.End(vertex)
 }

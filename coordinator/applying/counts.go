@@ -68,7 +68,7 @@ func (a *Applier) Describe(v int) program.Description {
 		switch c.Action {
 		case plan.NoOp:
 		case plan.Update:
-			d.Action = "update"
+			d.Action, d.Unsettled = "update", !c.After.IsWhollyKnown()
 		default:
 			d.Action = "create"
 		}

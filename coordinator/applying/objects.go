@@ -215,6 +215,7 @@ func (a *Applier) storedPlainly(c *plan.Change, r *values.Resource, ev *instance
 	}
 	step.Notes.Action = string(c.Action)
 	step.Notes.IDKey, step.Notes.ID = values.IDOfStored(object)
+	step.Notes.None = idle(c, res.Apply)
 	return step
 }
 
@@ -229,6 +230,7 @@ func (a *Applier) made(c *plan.Change, r *values.Resource, ev *instance.Instance
 	step.Diags = step.Diags.Append(errorsOnly(more))
 	step.Value = e
 	step.Notes = instance.Notes(string(c.Action), value)
+	step.Notes.None = idle
 	return step
 }
 

@@ -20,6 +20,8 @@ type Shown struct {
 	Address, Class, Action string
 	// Deposed is the key of a deposed object.
 	Deposed string
+	// Unsettled says that the operation may turn out to have nothing to do.
+	Unsettled bool
 	// Pool and At are the pool and the time of a start.
 	Pool string
 	At   time.Time
@@ -111,5 +113,6 @@ type PoolCounts struct{ Running, Queued, Done int }
 
 // about returns a Shown with the description of a vertex.
 func about(kind ShownKind, vertex int, d *program.Description) Shown {
-	return Shown{Kind: kind, Vertex: vertex, Address: d.Address, Class: d.Class, Action: d.Action, Deposed: d.Deposed}
+	return Shown{Kind: kind, Vertex: vertex, Address: d.Address, Class: d.Class, Action: d.Action, Deposed: d.Deposed,
+		Unsettled: d.Unsettled}
 }

@@ -46,6 +46,8 @@ type Description struct {
 	// Called returns the attribute that says what the object is called before the operation, "id" or "name", with its
 	// value: for views. Both are empty when nothing is known of it; nil says so beforehand.
 	Called func() (key, id string)
+	// Unsettled says that the operation may turn out to have nothing to do: it depends on values that are unknown yet.
+	Unsettled bool
 	// Hidden vertices are evaluated inline and never shown.
 	Hidden bool
 }
@@ -111,6 +113,7 @@ type Notes struct {
 	ID     string // the object's id attribute, for "[id=...]"
 	IDKey  string // its name: "id" or "name"
 	Quiet  bool   // nothing worth a line
+	None   bool   // nothing had to be done, against the plan
 }
 
 // Growth is what an expand vertex appends. New vertices get the next numbers in order. Only the loop knows these, so

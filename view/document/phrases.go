@@ -11,13 +11,29 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Begun is the set of vertices whose operations were reported as started: an end is reported only for these. It
-// belongs to the run's loop, which calls the observer.
+// Begun has the vertices whose operations have started: an end is reported only for these. The value says that the
+// start is held back: the operation may turn out to have nothing to do, and then nothing of it is reported. It belongs
+// to the run's loop, which calls the observer.
 type Begun map[int]bool
+
+// Begin adds a vertex, and reports whether its start is to be reported now.
+func (b Begun) Begin(vertex int, d program.Description) bool {
+	b[vertex] = d.Unsettled
+	return !d.Unsettled
+}
+
+// Release reports whether the start of a vertex was held back, and is to be reported now.
+func (b Begun) Release(vertex int) bool {
+	held := b[vertex]
+	if held {
+		b[vertex] = false
+	}
+	return held
+}
 
 // End removes a vertex and reports whether it had started.
 func (b Begun) End(vertex int) bool {
-	yes := b[vertex]
+	_, yes := b[vertex]
 	delete(b, vertex)
 	return yes
 }

@@ -190,7 +190,12 @@ func (s *Stream) hook(kind, text string, h hookMessage) {
 
 // Started implements coordinator.Observer.
 func (s *Stream) Started(vertex int, d program.Description, _ string, _ time.Time) {
-	s.begun[vertex] = true
+	if s.begun.Begin(vertex, d) {
+		s.started(d)
+	}
+}
+
+func (s *Stream) started(d program.Description) {
 	h := hookMessage{Resource: resourceMessageOf(d.Address)}
 	switch d.Action {
 	case "refresh":
@@ -218,7 +223,10 @@ var hookWords = map[string]Verbs{
 }
 
 // Progress implements coordinator.Observer.
-func (s *Stream) Progress(_ int, d program.Description, elapsed time.Duration) {
+func (s *Stream) Progress(vertex int, d program.Description, elapsed time.Duration) {
+	if s.begun.Release(vertex) {
+		s.started(d)
+	}
 	if w, ok := hookWords[d.Action]; ok {
 		h := hookMessage{Resource: resourceMessageOf(d.Address), Action: d.Action, Elapsed: wholeSeconds(elapsed)}
 		s.hook("apply_progress", fmt.Sprintf("Still %s... [%s elapsed]", w.Continues, Seconds(elapsed)), h)
@@ -232,7 +240,10 @@ func wholeSeconds(d time.Duration) *float64 {
 
 // Finished implements coordinator.Observer.
 func (s *Stream) Finished(vertex int, d program.Description, n program.Notes, took time.Duration) {
-	if !s.begun.End(vertex) {
+	if !n.None && s.begun.Release(vertex) {
+		s.started(d)
+	}
+	if !s.begun.End(vertex) || n.None {
 		return
 	}
 	h := hookMessage{Resource: resourceMessageOf(d.Address), IDKey: n.IDKey, IDValue: n.ID}
@@ -271,6 +282,9 @@ func (s *Stream) Failed(vertex int, d program.Description, n program.Notes, took
 	if WasDone(n) {
 		s.Finished(vertex, d, n, took)
 		return
+	}
+	if s.begun.Release(vertex) {
+		s.started(d)
 	}
 	if w, ok := hookWords[d.Action]; ok && s.begun.End(vertex) && d.Deposed == "" && d.Action != "read" {
 		h := hookMessage{Resource: resourceMessageOf(d.Address), Action: d.Action, Elapsed: wholeSeconds(took)}
