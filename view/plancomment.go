@@ -183,8 +183,9 @@ func (t *planText) drift(idle bool) bool {
 		t.line(t.wrap("\n\nThis is a refresh-only plan: it does not revert these changes. Applying it records these values " +
 			"in the state, and changes no real object."))
 	} else {
-		t.line(t.wrap("\n\nUnless the configuration ignores these changes with ignore_changes, the plan below may revert " +
-			"those that differ from it."))
+		// Programs find the end of this section by the first words.
+		t.line(t.wrap("\n\nUnless you have made equivalent changes to your configuration, or it ignores these with " +
+			"ignore_changes, the plan below may revert them."))
 	}
 	return true
 }

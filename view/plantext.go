@@ -146,7 +146,9 @@ func (t *planText) legend() {
 	if len(t.counts) == 0 {
 		return
 	}
-	t.line(t.wrap("\nThis is the execution plan. Resource actions are indicated with the following symbols:"))
+	// Programs find the beginning of the plan by the first words.
+	t.line(t.wrap("\nOpenTofu used the selected providers to make this execution plan. Resource actions are indicated " +
+		"with the following symbols:"))
 	for _, e := range []struct {
 		action plan.Action
 		text   string
