@@ -32,6 +32,7 @@ What to show:
                         its providers need be installed. Only as JSON.
 
 Options:
+  -dependencies         With -json, show what the plan depends on, too: what must not change before it is applied.
   -show-sensitive       Show sensitive values too.
 ` + variablesHelp + documentHelp
 
@@ -42,6 +43,7 @@ func runShow(ctx context.Context, a *app, args []string) int {
 	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	reveal := f.Bool("show-sensitive", false, "")
+	dependencies := f.Bool("dependencies", false, "")
 	current := f.Bool("state", false, "")
 	planFile := f.String("plan", "", "")
 	configuration := f.Bool("config", false, "")
@@ -59,7 +61,7 @@ func runShow(ctx context.Context, a *app, args []string) int {
 			selected++
 		}
 	}
-	shown := &shown{screen: s, options: s.Options(), vars: vars}
+	shown := &shown{screen: s, options: s.Options(), vars: vars, dependencies: *dependencies}
 	shown.options.Reveal = *reveal
 	switch {
 	case *configuration && !sf.JSON:
@@ -108,6 +110,8 @@ type shown struct {
 	*screen
 	options view.TextOptions
 	vars    variableFlags
+	// dependencies: the document of a plan says what the plan depends on.
+	dependencies bool
 }
 
 // file shows the plan or the state in a file.
@@ -198,7 +202,11 @@ func (s *shown) plan(ctx context.Context, saved *planfile.Saved) diag.List {
 func (s *shown) planned(saved *planfile.Saved, tree *config.Tree, schemas *values.Schemas) diag.List {
 	var diags diag.List
 	if s.WantsDocument() {
-		text, err := document.PlanJSON(saved.Plan, tree, schemas)
+		form := document.PlanJSON
+		if s.dependencies {
+			form = document.PlanWithDependenciesJSON
+		}
+		text, err := form(saved.Plan, tree, schemas)
 		diags = s.WriteDocument(text, err)
 	}
 	s.Printed(func(w io.Writer) error { return view.PlanText(w, saved.Plan, schemas, s.options) })

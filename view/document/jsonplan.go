@@ -77,6 +77,15 @@ type jsonImporting struct {
 
 // PlanJSON returns the JSON form of a plan, as `show -json FILE` prints it.
 func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte, error) {
+	return planJSON(p, tree, schemas, false)
+}
+
+// PlanWithDependenciesJSON returns the same with what the plan depends on, which OpenTofu's form does not have.
+func PlanWithDependenciesJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte, error) {
+	return planJSON(p, tree, schemas, true)
+}
+
+func planJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas, dependencies bool) ([]byte, error) {
 	p, err := values.FillKept(p, schemas)
 	if err != nil {
 		return nil, err
@@ -105,7 +114,9 @@ func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte,
 		out.PriorState = &prior
 	}
 	out.Checks = checkForms(p.Checks)
-	out.RestsOn, out.Unread = dependenciesOf(p), unreadOf(p)
+	if out.Unread = unreadOf(p); dependencies {
+		out.RestsOn = dependenciesOf(p)
+	}
 	configuration, err := json.Marshal(configurationForm(tree, schemas))
 	if err != nil {
 		return nil, err
@@ -245,6 +256,9 @@ func plannedValues(p *plan.Plan) jsonValues {
 		jo := jsonOutput{Sensitive: o.Sensitive}
 		if o.After.IsWhollyKnown() {
 			jo.Value, jo.Type = Raw(o.After), typeForm(o.After.Type())
+			if o.Action == plan.NoOp && o.After.IsNull() {
+				jo.Type = typeForm(cty.DynamicPseudoType) // that of the output that the state does not have
+			}
 		}
 		out.Outputs[o.Name] = jo
 	}
