@@ -121,7 +121,7 @@ func (x *executor) announceWorkers() {
 		return // the heartbeats that follow have them, too
 	}
 	for _, w := range workers {
-		if w.Since < loop.DeadAfter {
+		if w.Since < wire.DeadAfter {
 			x.inbox.put(loop.Beat{Heartbeat: w.Heartbeat})
 		}
 	}

@@ -30,8 +30,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// nats is a transport with one limit, one pool, and perhaps trouble.
-type nats struct{ err error }
+// nats is a transport with one limit, a pool with two live workers and a silent one, a pool whose only worker is silent,
+// and perhaps trouble.
+type nats struct {
+	err       error
+	connected time.Duration
+}
 
 func (n nats) Limits(context.Context) ([]wire.LimitStatus, error) {
 	return []wire.LimitStatus{{Limit: wire.Limit{Name: "api", Slots: 4}, Held: make([]wire.PermitRequest, 3),
@@ -40,8 +44,12 @@ func (n nats) Limits(context.Context) ([]wire.LimitStatus, error) {
 
 func (n nats) Workers(context.Context) ([]wire.Worker, error) {
 	return []wire.Worker{{Heartbeat: wire.Heartbeat{Pools: []string{"eu"}, Slots: 16, Running: 5}},
-		{Heartbeat: wire.Heartbeat{Pools: []string{"eu"}, Slots: 16, Running: 1}}}, n.err
+		{Heartbeat: wire.Heartbeat{Pools: []string{"eu"}, Slots: 16, Running: 1}, Since: 3 * time.Second},
+		{Heartbeat: wire.Heartbeat{Pools: []string{"eu"}, Slots: 16, Running: 2}, Since: 5 * time.Second},
+		{Heartbeat: wire.Heartbeat{Pools: []string{"us"}, Slots: 8, Running: 8}, Since: time.Hour}}, n.err
 }
+
+func (n nats) Connected() time.Duration { return n.connected }
 
 // whole returns the metrics of a service with everything that there is, after a run has gone on for a while.
 func whole() *metrics.Set {
@@ -51,7 +59,7 @@ func whole() *metrics.Set {
 	s.Watching(func() (metrics.Watching, error) {
 		return metrics.Watching{Workspaces: 2, Objects: 900, Drifted: 3, Failing: 1, Oldest: time.Minute}, nil
 	})
-	s.Transport(nats{})
+	s.Transport(nats{connected: time.Minute})
 	s.RoundTrips(func(context.Context) (time.Duration, error) { return 3 * time.Millisecond, nil })
 	commit := s.Stores(func() metrics.StoreStats {
 		return metrics.StoreStats{Changes: 12, Writing: 250 * time.Millisecond, Size: 4096}
@@ -138,6 +146,28 @@ func lines(families map[string]*dto.MetricFamily) (out []string) {
 	return out
 }
 
+// A worker that was killed sends no heartbeat that it leaves. It was counted for ever, so that the alert about operations
+// that wait for a pool without workers could not fire.
+func TestWorkersThatWereKilledAreNotCounted(t *testing.T) {
+	counts := func(connected time.Duration) []string {
+		s := metrics.New("service", "1.2.3")
+		s.Transport(nats{connected: connected})
+		return slices.DeleteFunc(lines(scrape(t, s)), func(line string) bool {
+			return !strings.HasPrefix(line, "millipede_workers") && !strings.HasPrefix(line, "millipede_pool")
+		})
+	}
+	want := []string{"millipede_pool_slots_used{pool=eu} 6", "millipede_pool_slots_used{pool=us} 0",
+		"millipede_pool_slots{pool=eu} 32", "millipede_pool_slots{pool=us} 0",
+		"millipede_workers{pool=eu} 2", "millipede_workers{pool=us} 0"}
+	if got := counts(time.Minute); !slices.Equal(got, want) {
+		t.Errorf("it counts %q", got)
+	}
+	// After a break of the connection nothing has been heard of any worker yet.
+	if got := counts(2 * time.Second); !slices.Contains(got, "millipede_workers{pool=us} 1") {
+		t.Errorf("just connected again, it counts %q", got)
+	}
+}
+
 func TestAScrapeTellsWhatHappened(t *testing.T) {
 	got := lines(scrape(t, whole()))
 	for _, want := range []string{
@@ -176,7 +206,7 @@ func TestAScrapeTellsWhatHappened(t *testing.T) {
 
 func TestWhereNATSDoesNotAnswerAScrapeSaysSo(t *testing.T) {
 	s := metrics.New("service", "1")
-	s.Transport(nats{errors.New("down")})
+	s.Transport(nats{err: errors.New("down")})
 	s.RoundTrips(func(context.Context) (time.Duration, error) { return 0, errors.New("down") })
 	got := lines(scrape(t, s))
 	if !slices.Contains(got, "millipede_nats_up{} 0") || !slices.Contains(got, "millipede_nats_round_trip_seconds{} 0 0") {

@@ -14,6 +14,7 @@ import (
 type Transport interface {
 	Limits(ctx context.Context) ([]wire.LimitStatus, error)
 	Workers(ctx context.Context) ([]wire.Worker, error)
+	Connected() time.Duration
 }
 
 // timeout bounds how long a scrape waits for values from elsewhere.
@@ -99,11 +100,16 @@ func (s *Set) Transport(t Transport) {
 			gauge(waiting, n.waiting, name)
 			gauge(size, n.size, name)
 		}
+		connected := t.Connected()
 		byPool := map[string]sums{} // its workers, slots, and those in use
 		for _, w := range live {
 			for _, p := range w.Pools {
 				name := s.pools.value(p)
 				n := byPool[name]
+				if w.Silent(connected) {
+					byPool[name] = n // with 0, if it is the only one
+					continue
+				}
 				byPool[name] = sums{n.held + 1, n.waiting + float64(w.Slots), n.size + float64(w.Running)}
 			}
 		}

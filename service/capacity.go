@@ -30,7 +30,11 @@ type Worker struct {
 	Draining                            bool
 	Trouble                             string        // why it takes no tasks; empty while it does
 	Quiet                               time.Duration // the time since its last heartbeat
+	Silent                              bool          // it counts as dead: it was killed, or cannot be reached
 }
+
+// silentFor is how long a silent worker is listed. Those that replaced it have other names.
+const silentFor = time.Hour
 
 // Limit is a limit, with the holders of its permits and the runs that wait for one.
 type Limit struct {
@@ -65,8 +69,8 @@ type Permit struct {
 // errNoCapacity is the error of a service that was started without a Capacity.
 var errNoCapacity = errors.New("the service has no information about workers and limits")
 
-// Workers returns the live workers, sorted by pool and name. Every user may see them: they serve all
-// organizations.
+// Workers returns the live workers, and those that have fallen silent in the last hour, sorted by pool and name. Every
+// user may see them: they serve all organizations.
 func (s *Service) Workers(ctx context.Context, a *Actor) ([]Worker, error) {
 	if a.User == nil {
 		return nil, forbidden("only users may list workers")
@@ -75,6 +79,7 @@ func (s *Service) Workers(ctx context.Context, a *Actor) ([]Worker, error) {
 		return nil, errNoCapacity
 	}
 	all, err := s.opts.Capacity.Workers(ctx)
+	all = slices.DeleteFunc(all, func(w Worker) bool { return w.Silent && w.Quiet > silentFor })
 	slices.SortFunc(all, func(x, y Worker) int {
 		if d := strings.Compare(x.Pool, y.Pool); d != 0 {
 			return d

@@ -282,7 +282,7 @@ type Presence interface {
 	// something only if the connection has been up for longer.
 	Connected() time.Duration
 	// Workers returns the last heartbeat of each worker in each of its pools, with the time since then by this process's
-	// clock. Workers that have left are not among them. The first call asks all workers to announce themselves, and waits
+	// clock. Workers that have left are not among them; those that have been killed are (Worker.Silent). The first call asks all workers to announce themselves, and waits
 	// a moment for them.
 	Workers(ctx context.Context) ([]Worker, error)
 	// WatchWorkers calls fn for every heartbeat until ctx ends; fn must not block. Each heartbeat has passed
@@ -325,11 +325,20 @@ type Heartbeat struct {
 	Proof    []byte `msgpack:"pf,omitempty"`
 }
 
-// Worker is a worker, as its last heartbeat describes it.
+// DeadAfter is how long a worker may be silent before it counts as dead. The time counts only while this process was
+// connected: otherwise each restart of the NATS server would look like the death of all workers.
+const DeadAfter = 4 * time.Second
+
+// Worker is a worker, as its last heartbeat describes it. Since is the time since that heartbeat. A worker that was
+// killed sends no heartbeat that it leaves, so it stays listed: see Silent.
 type Worker struct {
 	Heartbeat
 	Since time.Duration
 }
+
+// Silent reports whether the worker counts as dead. connected is the time for which the connection has been up; see
+// Presence.Connected.
+func (w Worker) Silent(connected time.Duration) bool { return min(w.Since, connected) > DeadAfter }
 
 // Control is a message to workers.
 type Control struct {

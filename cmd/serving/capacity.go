@@ -2,6 +2,7 @@ package serving
 
 import (
 	"context"
+	"time"
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/wire"
@@ -15,15 +16,19 @@ var _ service.Capacity = capacity{}
 // Workers implements service.Capacity.
 func (f capacity) Workers(ctx context.Context) ([]service.Worker, error) {
 	all, err := f.Conn.Workers(ctx)
-	var out []service.Worker
+	return workers(all, f.Conn.Connected()), err
+}
+
+// workers returns each worker in each of its pools. connected is the time for which the connection has been up.
+func workers(all []wire.Worker, connected time.Duration) (out []service.Worker) {
 	for _, w := range all {
 		for _, pool := range w.Pools {
 			out = append(out, service.Worker{Name: w.Worker, Pool: pool, Host: w.Host, Version: w.Version,
 				Platform: w.Platform, Slots: w.Slots, Running: w.Running, Draining: w.Draining || w.Leaving,
-				Trouble: w.Trouble, Quiet: w.Since})
+				Trouble: w.Trouble, Quiet: w.Since, Silent: w.Silent(connected)})
 		}
 	}
-	return out, err
+	return out
 }
 
 // Limits implements service.Capacity.

@@ -12,10 +12,6 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// DeadAfter is how long a worker may be silent before it counts as dead. The time counts only while this process was
-// connected: otherwise each restart of the NATS server would look like the death of all workers.
-const DeadAfter = 4 * time.Second
-
 // worker is a worker as this run sees it.
 type worker struct {
 	wire.Heartbeat
@@ -90,7 +86,7 @@ func (l *Loop) count(w *worker, takes bool) {
 
 // connectionStable reports whether the connection has been up long enough for silence to mean that a worker is dead.
 func (l *Loop) connectionStable() bool {
-	return !l.connectedSince.IsZero() && l.now.Sub(l.connectedSince) >= DeadAfter
+	return !l.connectedSince.IsZero() && l.now.Sub(l.connectedSince) >= wire.DeadAfter
 }
 
 // silent reports whether a worker counts as dead that was last heard of at a time.
@@ -98,7 +94,7 @@ func (l *Loop) silent(seen time.Time) bool {
 	if seen.Before(l.connectedSince) {
 		seen = l.connectedSince
 	}
-	return l.connectionStable() && l.now.Sub(seen) > DeadAfter
+	return l.connectionStable() && l.now.Sub(seen) > wire.DeadAfter
 }
 
 // freeze stops the run because the transport has lost data that it had acknowledged. A claim may be among it, so
@@ -210,7 +206,7 @@ func (l *Loop) watch(v int) {
 		l.do(ReadClaim{v, l.ref(w)})
 	case w.worker == "":
 	case holder == nil && l.silent(w.listed), holder != nil && l.silent(holder.seen):
-		l.suspect(v, fmt.Sprintf("worker %s has not been heard of for %s", w.worker, DeadAfter))
+		l.suspect(v, fmt.Sprintf("worker %s has not been heard of for %s", w.worker, wire.DeadAfter))
 	case holder != nil && l.connectionStable() && l.now.Sub(w.listed) > claimWait:
 		l.suspect(v, fmt.Sprintf("worker %s does not hold it any more, and has not reported it", w.worker))
 	}
@@ -368,7 +364,7 @@ func (l *Loop) giveUp() {
 		}
 		wait := l.DoubtWait
 		if w.ended {
-			wait = min(wait, DeadAfter)
+			wait = min(wait, wire.DeadAfter)
 		}
 		if !w.over && !l.halted() && l.now.Sub(heard) < wait {
 			left = append(left, v)

@@ -59,7 +59,9 @@ func (s *Session) acquire(ctx context.Context, place program.Placement) (release
 		return release, err
 	}
 	live := func(pool string) bool {
-		return slices.ContainsFunc(workers, func(w wire.Worker) bool { return slices.Contains(w.Pools, pool) })
+		return slices.ContainsFunc(workers, func(w wire.Worker) bool {
+			return slices.Contains(w.Pools, pool) && !w.Silent(s.Hub.Connected())
+		})
 	}
 	_, limits := s.Rules.Placer(s.Rules.Slots(s.Parallelism))(place, live)
 	who := coordinator.Reader(s.NewID())
