@@ -34,12 +34,19 @@ func TestTheEstimateComesTrue(t *testing.T) {
 		latency  func(string) time.Duration
 		recorded float64
 		slots    int
+		limit    int // the permits of a limit; 0: there is none
+		each     int // one vertex in so many needs it
 	}{
-		"35 objects of 2 to 6 s, ten at a time":            {n: 35, latency: spread, slots: 10},
-		"200 objects of 2 to 6 s, twenty at a time":        {n: 200, latency: spread, slots: 20},
-		"a chain of 20, of which one at a time can go on":  {n: 20, edges: chain(20), latency: spread, slots: 10},
-		"objects that take ten times as long as before":    {n: 60, latency: spread, recorded: 0.4, slots: 10},
-		"objects that take a tenth of what they took":      {n: 60, latency: spread, recorded: 40, slots: 10},
+		"35 objects of 2 to 6 s, ten at a time":           {n: 35, latency: spread, slots: 10},
+		"200 objects of 2 to 6 s, twenty at a time":       {n: 200, latency: spread, slots: 20},
+		"a chain of 20, of which one at a time can go on": {n: 20, edges: chain(20), latency: spread, slots: 10},
+		"objects that take ten times as long as before":   {n: 60, latency: spread, recorded: 0.4, slots: 10},
+		"objects that take a tenth of what they took":     {n: 60, latency: spread, recorded: 40, slots: 10},
+		// The work behind a limit was divided by all operations that ran, and so seemed to take a tenth of its time.
+		"a limit of one for all":                           {n: 30, latency: spread, slots: 10, limit: 1, each: 1},
+		"a limit of one for one in ten":                    {n: 400, latency: spread, slots: 20, limit: 1, each: 10},
+		"a limit of two for one in four":                   {n: 80, latency: spread, slots: 10, limit: 2, each: 4},
+		"a limit of three for one in two":                  {n: 120, latency: spread, slots: 12, limit: 3, each: 2},
 		"a chain beside many, which bounds the end of all": {n: 60, edges: chain(12), latency: spread, slots: 10},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,6 +61,21 @@ func TestTheEstimateComesTrue(t *testing.T) {
 			}
 			w.change = func(s *Settings) {
 				s.Slots, s.Place = c.slots, (*placement.Rules)(nil).Placer(c.slots)
+				w.program.Place = func(v int) program.Placement {
+					if c.limit > 0 && v%c.each == 0 {
+						return program.Placement{Address: "narrow"}
+					}
+					return program.Placement{}
+				}
+				if within := s.Place; c.limit > 0 {
+					s.Place = func(p program.Placement, live func(string) bool) (string, []wire.Limit) {
+						pool, limits := within(p, live)
+						if p.Address == "narrow" {
+							limits = append([]wire.Limit{{Name: "api", Slots: c.limit}}, limits...)
+						}
+						return pool, limits
+					}
+				}
 				if c.recorded > 0 {
 					s.Weight = func(program.Description) float64 { return c.recorded }
 					s.Recorded = func(program.Description) bool { return true }

@@ -34,12 +34,13 @@ type limit struct {
 	inUse  int // by vertices
 	kept   int // those of inUse whose operations are in doubt for the rest of the run
 	queued []string
-	taken  []bool // which request numbers are in use
-	want   int    // vertices that could use a permit now
-	spare  int    // idle permits that no class was promised yet, while wants are counted
-	soon   int    // of want: those that wait for nothing but the widest limit besides
-	came   bool   // a permit was granted in this step
-	short  bool   // ready vertices that need it wait for a narrower limit
+	taken  []bool  // which request numbers are in use
+	want   int     // vertices that could use a permit now
+	spare  int     // idle permits that no class was promised yet, while wants are counted
+	soon   int     // of want: those that wait for nothing but the widest limit besides
+	came   bool    // a permit was granted in this step
+	work   float64 // while an estimate is made: the seconds of the remaining work that needs it
+	short  bool    // ready vertices that need it wait for a narrower limit
 
 	asking    bool
 	sizing    bool // its size is being looked at, or changed

@@ -117,6 +117,9 @@ func (l *Loop) enqueue(v int) {
 	was := x.class
 	x.class = l.classify(x, w)
 	c := l.classes[x.class-firstClass]
+	if !x.hidden {
+		l.queuedIn(x, was)
+	}
 	if x.class == was && l.holdsAll(w, c) && l.served(c) && !l.halted() {
 		l.launch(v)
 		return
