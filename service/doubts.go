@@ -37,14 +37,14 @@ const (
 	maxResolution = 4 << 10
 )
 
-// Resolve records the outcome of an operation in doubt, as the actor states it. The actor needs the right to
-// apply. The engine reads the object with the configuration and the variables of the run that left the
-// operation in doubt. Resolve returns when the state has the outcome. The workspace is locked meanwhile; the
-// error is ErrConflict if the workspace is locked already, or if the engine rejects the resolution. The work
-// continues when ctx ends.
-func (s *Service) Resolve(ctx context.Context, a *Actor, workspace string, res Resolution) error {
+// Resolve records the outcomes of operations in doubt, as the actor states them. The actor needs the right to
+// apply. The engine reads the objects with the configuration and the variables of the run that left the
+// operations in doubt. Resolve returns when the state has the outcomes. The workspace is locked meanwhile; the
+// error is ErrConflict if the workspace is locked already, or if the engine rejects a resolution: it then names the
+// operations that are still in doubt, and the others are resolved. The work continues when ctx ends.
+func (s *Service) Resolve(ctx context.Context, a *Actor, workspace string, all ...Resolution) error {
 	j := &job{}
-	r, err := s.beginResolving(a, workspace, res, j)
+	r, err := s.beginResolving(a, workspace, all, j)
 	if err != nil {
 		return err
 	}
@@ -55,16 +55,31 @@ func (s *Service) Resolve(ctx context.Context, a *Actor, workspace string, res R
 	stopping, stop := context.WithCancelCause(leaving)
 	defer stop(nil)
 	s.queue.stoppable(j, stop, leave)
-	failure := s.resolve(leaving, stopping, r, j, a, res)
-	if err := s.endResolving(a, r, res, j, failure); err != nil {
+	failures := make([]error, len(all))
+	for i, res := range all {
+		failures[i] = s.resolve(leaving, stopping, r, j, a, res)
+	}
+	if err := s.endResolving(a, r, all, j, failures); err != nil {
 		return err
 	}
-	return failure
+	return unresolved(all, failures)
+}
+
+// unresolved returns the error for the resolutions that have failed.
+func unresolved(all []Resolution, failures []error) error {
+	var failed []error
+	for i, err := range failures {
+		if err != nil && len(all) > 1 {
+			err = fmt.Errorf("%s: %w", all[i].Address, err)
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
 }
 
 // beginResolving checks the rights of the actor, and locks the workspace in the name of the run that left the
 // doubt. From then on, Stop of the service waits for the job. The caller calls jobs.Done and release.
-func (s *Service) beginResolving(a *Actor, workspace string, res Resolution, j *job) (r *record.Run, err error) {
+func (s *Service) beginResolving(a *Actor, workspace string, all []Resolution, j *job) (r *record.Run, err error) {
 	q := s.queue
 	taken := false
 	err = s.audited(a, "doubt.resolve", workspace, func(tx *store.Tx) error {
@@ -72,8 +87,13 @@ func (s *Service) beginResolving(a *Actor, workspace string, res Resolution, j *
 		if err != nil {
 			return err
 		}
-		if res.Address == "" || len(res.Address)+len(res.ID) > maxResolution {
-			return invalid("Name the operation in doubt by the address of its object")
+		if len(all) == 0 || len(all) > maxDoubts {
+			return invalid("State the outcome of 1 to %d operations", maxDoubts)
+		}
+		for _, res := range all {
+			if res.Address == "" || len(res.Address)+len(res.ID) > maxResolution {
+				return invalid("Name the operation in doubt by the address of its object")
+			}
 		}
 		if r, err = doubtedRun(tx, w); err != nil {
 			return err
@@ -89,8 +109,10 @@ func (s *Service) beginResolving(a *Actor, workspace string, res Resolution, j *
 		}
 		w.Lock = record.Lock{Kind: "run", ID: r.ID, At: s.now().UTC(), Reason: "an operation in doubt is being resolved"}
 		s.tellAfter(tx, w)
-		if err := s.remark(tx, r, "doubt_resolving", res.String(), a.ID()); err != nil {
-			return err
+		for _, res := range all {
+			if err := s.remark(tx, r, "doubt_resolving", res.String(), a.ID()); err != nil {
+				return err
+			}
 		}
 		return workspaces.Put(tx, w)
 	})
@@ -140,17 +162,19 @@ func (s *Service) resolve(leaving, stopping context.Context, r *record.Run, j *j
 	return err
 }
 
-// endResolving records the outcome of a resolution, and unlocks the workspace. If the service ends before it
+// endResolving records the outcomes of resolutions, and unlocks the workspace. If the service ends before it
 // can record this, its next start unlocks the workspace.
-func (s *Service) endResolving(a *Actor, r *record.Run, res Resolution, j *job, failure error) error {
-	action, outcome := "doubt_resolved", "done"
-	if failure != nil {
-		action, outcome = "doubt_kept", "failed: "+failure.Error()
-	}
+func (s *Service) endResolving(a *Actor, r *record.Run, all []Resolution, j *job, failures []error) error {
 	for {
 		err := s.store.Update(func(tx *store.Tx) error {
-			if err := s.note(tx, a, "doubt.resolved", r.Workspace, outcome); err != nil {
-				return err
+			for _, failure := range failures {
+				outcome := "done"
+				if failure != nil {
+					outcome = "failed: " + failure.Error()
+				}
+				if err := s.note(tx, a, "doubt.resolved", r.Workspace, outcome); err != nil {
+					return err
+				}
 			}
 			w, err := workspaces.Get(tx, r.Workspace)
 			if errors.Is(err, store.ErrNotFound) {
@@ -163,8 +187,14 @@ func (s *Service) endResolving(a *Actor, r *record.Run, res Resolution, j *job, 
 				w.Lock = record.Lock{}
 			}
 			j.doubts.noteIn(w, r)
-			if err := s.remark(tx, r, action, res.String(), a.ID()); err != nil {
-				return err
+			for i, res := range all {
+				action := "doubt_resolved"
+				if failures[i] != nil {
+					action = "doubt_kept"
+				}
+				if err := s.remark(tx, r, action, res.String(), a.ID()); err != nil {
+					return err
+				}
 			}
 			s.tellAfter(tx, w)
 			tx.After(s.queue.wake)

@@ -39,6 +39,10 @@ func (s *Service) CreateOrganization(a *Actor, name, email string) (o *record.Or
 	if !record.ValidName(name) {
 		return nil, invalid("Name must be letters, digits, - and _, and begin with a letter or a digit")
 	}
+	if record.Reserved(name) {
+		return nil, invalid("Name is reserved: the pages of the service have the addresses /app/login, /app/logout and " +
+			"/app/settings")
+	}
 	err = s.audited(a, "organization.create", name, func(tx *store.Tx) error {
 		if _, err := organizations.Get(tx, strings.ToLower(name)); err == nil {
 			return invalid("Name has already been taken")

@@ -101,7 +101,7 @@ func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	events := s.follow("/app/main/events")
+	events := s.follow("/app/settings/events/main")
 	before := s.run(w, leaky, client.RunCreateOptions{ // what it leaves is replaced, and so in the plan
 		Variables: []*client.RunVariable{{Key: "declared", Value: `"canary-declared"`}, {Key: "plain", Value: `"first"`}},
 	})

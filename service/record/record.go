@@ -391,6 +391,16 @@ func ValidName(name string) bool {
 	return valid(name, 90, func(c byte) bool { return letter(c) || lower(c) || digit(c) }, "-_")
 }
 
+// Reserved reports whether a name cannot be that of an organization, because the pages of the service have it in their
+// addresses, in the place of an organization.
+func Reserved(name string) bool {
+	switch strings.ToLower(name) {
+	case "login", "logout", "settings":
+		return true
+	}
+	return false
+}
+
 // ValidTag reports whether a tag is valid: up to 255 lower-case letters, digits, :, - and _, of which the first
 // is a letter or a digit.
 func ValidTag(name string) bool {

@@ -31,11 +31,11 @@ func TestADoubtIsResolvedOnItsPage(t *testing.T) {
 	if _, _, text := b.get(page); !strings.Contains(text, "its worker died") || !strings.Contains(text, "<form") {
 		t.Errorf("the page: %s", text)
 	}
-	word := url.Values{"workspace": {w.ID}, "address": {"fleet_vm.a"}, "outcome": {"created"}}
+	word := url.Values{"workspace": {w.ID}, "address-0": {"fleet_vm.a"}, "outcome-0": {"created"}}
 	if code, _, text := b.post(page, word); code != http.StatusUnprocessableEntity {
 		t.Errorf("without an ID: %d: %s", code, text)
 	}
-	word.Set("id", " vm-1 ")
+	word.Set("id-0", " vm-1 ")
 	if code, _, text := b.post(page, word); code != http.StatusOK || !strings.Contains(text, "fleet_vm.a is resolved") ||
 		!strings.Contains(text, "No operation is in doubt.") ||
 		told != (service.Resolution{Address: "fleet_vm.a", ID: "vm-1"}) {

@@ -13,12 +13,12 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// poolRow is a pool with its workers.
+// poolRow is a pool with its workers. Live is the number of those that are alive; Slots and Running are theirs.
 type poolRow struct {
-	Name           string
-	Slots, Running int
-	Workers        []service.Worker
-	Halt           *record.Halt // nil if it is not drained
+	Name                 string
+	Live, Slots, Running int
+	Workers              []service.Worker
+	Halt                 *record.Halt // nil if it is not drained
 }
 
 // workersPage shows workers and limits.
@@ -83,7 +83,10 @@ func (c *call) workers() error {
 			p.Pools = append(p.Pools, poolRow{Name: w.Pool})
 		}
 		pool := &p.Pools[len(p.Pools)-1]
-		pool.Slots, pool.Running, pool.Workers = pool.Slots+w.Slots, pool.Running+w.Running, append(pool.Workers, w)
+		pool.Workers = append(pool.Workers, w)
+		if !w.Silent {
+			pool.Live, pool.Slots, pool.Running = pool.Live+1, pool.Slots+w.Slots, pool.Running+w.Running
+		}
 	}
 	drains, err := c.DrainedPools(c.actor)
 	if err != nil {
@@ -147,37 +150,6 @@ func (c *call) resizeLimit() error {
 		return err
 	}
 	return c.back("/app/settings/workers", fmt.Sprintf("The limit %s now has %d permits.", name, slots))
-}
-
-// doubts lists the operations in doubt.
-func (c *call) doubts() error {
-	all, err := c.Organizations(c.actor)
-	if err != nil {
-		return err
-	}
-	var out []service.Doubts
-	for _, o := range all {
-		some, err := c.DoubtsOf(c.actor, o.Name)
-		if err != nil {
-			return err
-		}
-		out = append(out, some...)
-	}
-	return c.render(http.StatusOK, "doubts", page{Title: "Doubts", Section: "doubts"}, out)
-}
-
-// resolve records the outcome of an operation in doubt, as the person states it.
-func (c *call) resolve() error {
-	f := c.r.PostForm
-	r := service.Resolution{Address: f.Get("address"), ID: strings.TrimSpace(f.Get("id"))}
-	if created := f.Get("outcome") == "created"; created == (r.ID == "") || !created && f.Get("outcome") != "not-created" {
-		return &failure{http.StatusUnprocessableEntity, "Say either that the object exists, with its ID, or that there " +
-			"is none."}
-	}
-	if err := c.Resolve(c.r.Context(), c.actor, f.Get("workspace"), r); err != nil {
-		return err
-	}
-	return c.back("/app/settings/doubts", r.Address+" is resolved.")
 }
 
 // tokensPage shows the tokens of the person.

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millipede-iac/millipede/service"
 )
@@ -104,5 +105,36 @@ func TestTheRetentionOfAWorkspaceIsSetOnItsPage(t *testing.T) {
 	if status, text := save(url.Values{"retention": {""}, "keep-runs": {"7"}}); status != http.StatusOK ||
 		!strings.Contains(text, `name="keep-runs" type="number" min="0" value="0"`) {
 		t.Errorf("%d, %s", status, text)
+	}
+}
+
+// A worker that was killed stayed "active" on the page for ever, and its slots were counted as those of the pool.
+func TestAWorkerThatWasKilledIsShownAsSilentForAnHour(t *testing.T) {
+	b := newBrowser(t)
+	b.login("root", b.Token)
+	show := func(all ...service.Worker) string {
+		b.Capacity.Mu.Lock()
+		b.Capacity.All = all
+		b.Capacity.Mu.Unlock()
+		_, _, text := b.get("/app/settings/workers")
+		return text
+	}
+	live := service.Worker{Name: "w1", Pool: "eu", Slots: 4, Running: 1}
+	killed := service.Worker{Name: "w2", Pool: "eu", Slots: 8, Running: 8, Quiet: 3 * time.Minute, Silent: true}
+	text := show(live, killed)
+	for _, want := range []string{"1 of 4 slots in use", "last heard of 3 min ago", ">silent<"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not show %q", want)
+		}
+	}
+	if strings.Count(text, ">active<") != 1 || strings.Contains(text, "no live worker") {
+		t.Errorf("it shows the killed worker as active, or the pool as empty:\n%s", text)
+	}
+	if text := show(killed); !strings.Contains(text, "It has no live worker. Operations wait for one.") {
+		t.Error("it does not say that no worker of the pool is left")
+	}
+	killed.Quiet = 2 * time.Hour
+	if text := show(live, killed); strings.Contains(text, "w2") {
+		t.Error("it still shows a worker of two hours ago")
 	}
 }

@@ -138,6 +138,6 @@ func (c *call) overview() error {
 	o.Rows, o.Pager = paged(c, all, perPage)
 	return c.render(http.StatusOK, "overview", page{
 		Title: o.Organization, Section: "overview", Crumbs: []crumb{{o.Organization, at("app", o.Organization)}},
-		Events: at("app", o.Organization, "events") + "?cursor=" + cursor.String(),
+		Events: at("app", "settings", "events", o.Organization) + "?cursor=" + cursor.String(),
 	}, o)
 }

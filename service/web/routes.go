@@ -15,9 +15,12 @@ type route struct {
 	open      bool
 }
 
+// route404 is for other addresses. Below /app it asks for a login, so that it does not tell what exists.
 var route404 = route{get: func(*call) error { return errNotThere }}
 
-// routes are tried in this order. The addresses of runs are those that command lines print.
+// routes are tried in this order. The addresses of runs are those that command lines print. After /app, a fixed word
+// must be one that record.Reserved keeps from organizations. After an organization there is none, because a workspace
+// may have any name.
 var routes = []route{
 	{path: "/", get: (*call).home},
 	{path: "/app", get: (*call).home},
@@ -29,10 +32,9 @@ var routes = []route{
 	{path: "/app/settings/tokens", get: (*call).tokens, post: (*call).changeTokens},
 	{path: "/app/settings/users", get: (*call).users, post: (*call).changeUsers},
 	{path: "/app/settings/audit", get: (*call).audit},
+	{path: "/app/settings/events/{org}", get: (*call).overviewEvents},
 
 	{path: "/app/{org}", get: (*call).overview},
-	{path: "/app/{org}/events", get: (*call).overviewEvents},
-	{path: "/app/{org}/workspaces/{ws}", get: (*call).elsewhere},
 	{path: "/app/{org}/{ws}", get: (*call).workspace},
 	{path: "/app/{org}/{ws}/runs", get: (*call).workspace},
 	{path: "/app/{org}/{ws}/events", get: (*call).workspaceEvents},
@@ -49,6 +51,8 @@ var routes = []route{
 	{path: "/app/{org}/{ws}/difference/{index}", get: (*call).differenceOf},
 	{path: "/app/{org}/{ws}/runs/{run}/log/{phase}", get: (*call).logPart},
 	{path: "/app/{org}/{ws}/runs/{run}/timeline/{phase}", get: (*call).timeline},
+
+	{path: "/app/{org}/workspaces/{ws}", get: (*call).elsewhere}, // after the pages of a workspace of that name
 }
 
 // match returns the route for a path.

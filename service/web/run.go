@@ -29,7 +29,9 @@ type runPage struct {
 	Changes *planPart // nil before there is a plan
 	// Failures are the failed operations, with the operations that were skipped because of them. They are shown
 	// first.
-	Failures     []service.Failure
+	Failures []service.Failure
+	// Doubts are the operations that the run has left in doubt; nil if there are none.
+	Doubts       *service.Doubts
 	MoreFailures int
 	// Picture is the phase whose operations are drawn; empty if none has started.
 	Picture string
@@ -81,6 +83,9 @@ func (c *call) run() error {
 		}
 	}
 	if p.Failures, p.MoreFailures, err = c.Failures(c.actor, v.ID); err != nil {
+		return err
+	}
+	if p.Doubts, err = c.doubtsLeftBy(v); err != nil {
 		return err
 	}
 	for _, phase := range []struct {

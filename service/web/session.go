@@ -109,7 +109,7 @@ func destination(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.IsAbs() || u.Host != "" || u.Opaque != "" || strings.Contains(to, `\`) ||
 		u.Path != path.Clean(u.Path) || u.Path != "/app" && !strings.HasPrefix(u.Path, "/app/") ||
-		strings.HasPrefix(u.Path, "/app/log") {
+		u.Path == "/app/login" || u.Path == "/app/logout" {
 		return "/app"
 	}
 	return u.RequestURI()

@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path"
 	"strings"
 	"time"
@@ -59,7 +60,7 @@ type asset struct {
 	kind string
 }
 
-// Paths are the patterns of the paths that Handler serves.
+// Paths are the patterns of the paths that Handler serves. For others it shows that there is nothing.
 var Paths = []string{"/{$}", "/app", "/app/", "/assets/"}
 
 // Handler returns the pages.
@@ -146,6 +147,8 @@ type call struct {
 	from  string
 	actor *service.Actor // nil before the login
 	token string         // of the session
+	// refused is the error of a form; its page is shown again with it, and with what was entered.
+	refused *failure
 }
 
 // arg returns a parameter of the path.
@@ -196,6 +199,9 @@ func (c *call) answer() error {
 	route, args := match(c.r.URL.Path)
 	if route == nil {
 		route = &route404
+		if c.r.URL.Path != "/app" && !strings.HasPrefix(c.r.URL.Path, "/app/") {
+			return errNotThere
+		}
 	}
 	c.args = args
 	if cookie, err := c.r.Cookie(sessionCookie); err == nil {
@@ -227,7 +233,11 @@ func (c *call) answer() error {
 			return &failure{http.StatusForbidden, "This form is not from a page of your session, or you have logged in again " +
 				"since it was opened. Go back, load the page again, and repeat what you did."}
 		}
-		return route.post(c)
+		err := route.post(c)
+		if err == nil || route.get == nil || c.actor == nil {
+			return err
+		}
+		return c.again(route, err)
 	}
 	c.w.Header().Set("Allow", "GET, HEAD")
 	return &failure{http.StatusMethodNotAllowed, "This method is not supported at this address."}
@@ -243,9 +253,38 @@ func (f *failure) Error() string { return f.text }
 
 var errNotThere = &failure{http.StatusNotFound, "There is nothing at this address, or you have no access to it."}
 
+// again shows the page of a form once more, with the reason why the form was refused and with what was entered. If the
+// page cannot be shown, or the error is none of the person, it returns the error.
+func (c *call) again(route *route, err error) error {
+	f := failureOf(err)
+	if f == nil || f.status == http.StatusUnauthorized || f.status == http.StatusNotFound {
+		return err
+	}
+	c.refused = f
+	if failed := route.get(c); failed != nil {
+		c.refused = nil
+		return err
+	}
+	return nil
+}
+
 // fail sends an error page.
 func (c *call) fail(err error) {
-	f := &failure{http.StatusInternalServerError, "Internal error. See the log of the service."}
+	if errors.Is(err, context.Canceled) {
+		return // the client has disconnected
+	}
+	f := failureOf(err)
+	if f == nil {
+		f = &failure{http.StatusInternalServerError, "Internal error. See the log of the service."}
+		c.o.Logger.Error("cannot make a page", "path", c.r.URL.Path, "error", err)
+	}
+	if err := c.render(f.status, "error", page{Title: http.StatusText(f.status)}, f.text); err != nil {
+		c.o.Logger.Error("cannot make a page", "path", c.r.URL.Path, "error", err)
+	}
+}
+
+// failureOf returns the error response for an error; nil for an internal error.
+func failureOf(err error) (f *failure) {
 	switch {
 	case errors.As(err, &f):
 	case errors.Is(err, service.ErrUnauthorized):
@@ -260,14 +299,10 @@ func (c *call) fail(err error) {
 		f = &failure{http.StatusUnprocessableEntity, sentence(err)}
 	case errors.Is(err, service.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
 		f = &failure{http.StatusRequestEntityTooLarge, sentence(err)}
-	case errors.Is(err, context.Canceled):
-		return // the client has disconnected
-	default:
-		c.o.Logger.Error("cannot make a page", "path", c.r.URL.Path, "error", err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		f = &failure{http.StatusRequestTimeout, "The request did not arrive in time."}
 	}
-	if err := c.render(f.status, "error", page{Title: http.StatusText(f.status)}, f.text); err != nil {
-		c.o.Logger.Error("cannot make a page", "path", c.r.URL.Path, "error", err)
-	}
+	return f
 }
 
 // sentence returns the text of an error for people.
@@ -300,8 +335,10 @@ type page struct {
 	Admin bool
 	Form  string // the form token
 	Flash string // a message about the previous action
-	Path  string
-	Data  any
+	// Problem is why a form of the page was refused.
+	Problem string
+	Path    string
+	Data    any
 }
 
 type crumb struct{ Name, Address string }
@@ -313,9 +350,19 @@ func (c *call) render(status int, name string, p page, data any) error {
 		p.User, p.Admin, p.Form = c.actor.User.Name, c.actor.User.Admin, c.formToken()
 	}
 	p.Flash = c.flash()
+	if c.refused != nil {
+		status, p.Problem = c.refused.status, c.refused.text
+	}
 	var b bytes.Buffer
 	if err := c.pages[name].ExecuteTemplate(&b, "layout", p); err != nil {
 		return fmt.Errorf("making the page %s: %w", name, err)
+	}
+	if c.refused != nil {
+		filled, err := refill(b.Bytes(), c.r.URL.Path, c.r.PostForm)
+		if err != nil {
+			return fmt.Errorf("filling the form of the page %s: %w", name, err)
+		}
+		b = *bytes.NewBuffer(filled)
 	}
 	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	c.w.WriteHeader(status)

@@ -15,6 +15,7 @@ func (s *site) functions() template.FuncMap {
 	return template.FuncMap{
 		"at":     at,
 		"since":  func(t time.Time) string { return since(s.o.Now().Sub(t)) },
+		"ago":    since,
 		"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"clock":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"took":   took,

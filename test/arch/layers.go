@@ -183,7 +183,7 @@ var confined = map[string][]string{
 	"oras.land/":                 {"cloud/oci"},
 	"github.com/opencontainers/": {"cloud/oci"},
 	"github.com/aws/":            {"cloud/aws"},
-	"golang.org/x/net/":          {"cloud", "cloud/aws"},
+	"golang.org/x/net/":          {"cloud", "cloud/aws", "service/web"},
 	"golang.org/x/oauth2/google": {"cloud/google"},
 	"github.com/prometheus/":     {"metrics"},
 	"github.com/wneessen/":       {"service/notify"},

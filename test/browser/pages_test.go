@@ -116,10 +116,9 @@ func TestADoubtIsResolved(t *testing.T) {
 		h.press("the page of doubts", `nav a[href="/app/settings/doubts"]`)
 		s.shows("its worker died")
 		s.screenshot("doubts", 1100, 420)
-		h.press("the form", "td summary")
 		h.tick("the answer", `input[value="created"]`)
-		h.fill("the ID", `input[name="id"]`, "vm-1")
-		h.press("the button", "td details button")
+		h.fill("the ID", `input[name="id-0"]`, "vm-1")
+		h.press("the button", "form.doubts button")
 		s.shows("fleet_vm.a is resolved")
 		if r := <-told; r != (service.Resolution{Address: "fleet_vm.a", ID: "vm-1"}) {
 			t.Errorf("%+v", r)
