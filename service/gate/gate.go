@@ -33,6 +33,9 @@ type Options struct {
 	Proxies Proxies
 	// BodyTime is how long the body of a request may take that arrives at less than a kilobyte a second; default 30 s.
 	BodyTime time.Duration
+	// Secure makes browsers use only HTTPS for this host from now on, for a year. A browser that has accepted it refuses an
+	// untrusted certificate without a way around, and HTTP on all ports of the host.
+	Secure bool
 	// Ready returns an error with the reason if the service cannot serve requests.
 	Ready func(context.Context) error
 }
@@ -63,6 +66,9 @@ func Handler(next http.Handler, o Options) http.Handler {
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if g.o.Secure {
+		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+	}
 	switch r.URL.Path {
 	case "/healthz":
 		w.WriteHeader(http.StatusOK)

@@ -143,3 +143,16 @@ func TestRequestsAreLoggedWithoutWhatGivesARight(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Browsers were not told to use HTTPS only. For names that other programs use, too, it would break those.
+func TestBrowsersAreToldToUseHTTPSForANameOfTheServiceAlone(t *testing.T) {
+	for secure, want := range map[bool]string{true: "max-age=31536000", false: ""} {
+		h := gate.Handler(http.NotFoundHandler(), gate.Options{Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+			Secure: secure})
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil))
+		if got := w.Header().Get("Strict-Transport-Security"); got != want {
+			t.Errorf("%t: %q", secure, got)
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,9 @@ import (
 
 // Prefix is the prefix of the addresses: PREFIX/organization/workspace.
 const Prefix = "/state/"
+
+// errSlow is the error for a request whose body did not arrive in time.
+var errSlow = errors.New("the request did not arrive in time")
 
 // maxLock bounds the description of a client's lock, in bytes.
 const maxLock = 64 << 10
@@ -130,6 +134,8 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusBadRequest
 	case errors.Is(err, service.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
 		status = http.StatusRequestEntityTooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		status, err = http.StatusRequestTimeout, errSlow
 	default:
 		s.log.Error("a request for a state failed", "method", r.Method, "path", r.URL.Path, "error", err)
 		http.Error(w, "internal error; see the log of the service", status)

@@ -225,7 +225,7 @@ func (c *call) entitlements() error {
 		"policy-enforcement":      false,
 		"private-module-registry": false, "run-tasks": false, "sentinel": false, "sso": false,
 		"vcs-integrations": false,
-		"audit-logging":    true, "configuration-designer": false, "global-run-tasks": false,
+		"audit-logging":    false, "configuration-designer": false, "global-run-tasks": false,
 		"private-run-tasks": false,
 	}})
 }

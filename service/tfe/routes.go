@@ -182,6 +182,9 @@ func (s *server) routes() map[string]handler {
 	return all
 }
 
+// Paths are the patterns of the paths that Handler serves.
+var Paths = append([]string{"/.well-known/terraform.json", root}, SecretPaths...)
+
 // SecretPaths are the prefixes of these addresses: the rest of such a path must not be logged.
 var SecretPaths = []string{"/uploads/configurations/", "/uploads/states/", "/logs/"}
 

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -163,6 +164,8 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		f = &failure{http.StatusUnprocessableEntity, "invalid attribute", err.Error()}
 	case errors.Is(err, service.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
 		f = &failure{http.StatusRequestEntityTooLarge, "too large", err.Error()}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		f = &failure{http.StatusRequestTimeout, "request timeout", "the request did not arrive in time"}
 	case errors.Is(err, context.Canceled):
 		return // the client has disconnected
 	default:

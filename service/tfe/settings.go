@@ -81,6 +81,8 @@ func (c *call) settings() (o service.WorkspaceSettings, err error) {
 		Patterns    *[]string `json:"trigger-patterns"`
 		Assessments *bool     `json:"assessments-enabled"`
 		AgentPool   string    `json:"agent-pool-id"` // empty from those that give one up
+		VCS         any       `json:"vcs-repo"`      // null from those that give one up
+		SSHKey      string    `json:"ssh-key-id"`
 		DestroyAt   *string   `json:"auto-destroy-at"`
 		DestroyIdle *string   `json:"auto-destroy-activity-duration"`
 	}
@@ -104,6 +106,7 @@ func (c *call) settings() (o service.WorkspaceSettings, err error) {
 	}
 	for lacking, asked := range map[string]bool{
 		"health assessments": a.Assessments != nil && *a.Assessments, "agent pools": a.AgentPool != "",
+		"connections to repositories": a.VCS != nil, "SSH keys": a.SSHKey != "",
 		"workspaces that destroy themselves": a.DestroyAt != nil || a.DestroyIdle != nil,
 	} {
 		if asked {
