@@ -17,6 +17,9 @@ Usage: coordinator [global options] serve [options]
   Manages the states of many workspaces, and executes their runs, for many people and programs: command lines with a
   cloud block or the backends "remote" and "http", and other clients of the API of HCP Terraform.
 
+  At the first start it makes the user "admin". On a terminal it shows that user's token; otherwise it writes the token to
+  the file admin.token in the directory of the data, and names the file: journals and logs are kept, and read by many.
+
 Options:
   -listen=ADDRESS       The address to listen on; default 127.0.0.1:8443.
   -address=URL          The address of the service for clients, if it differs from that of -listen: https://HOST.
@@ -54,7 +57,7 @@ Options:
 
 func runServe(ctx context.Context, a *app, args []string) int {
 	o := serving.Options{
-		Environ: a.Environ, Dir: a.Dir, Out: a.Stdout, Tell: a.Tell, Version: version,
+		Environ: a.Environ, Dir: a.Dir, Out: a.Stdout, Watched: command.Terminal(a.Stdout), Tell: a.Tell, Version: version,
 		EngineVersion: engineVersion, Stop: a.Interrupts.Stop, Hold: a.Interrupts.Hold, CLI: a.CLI, Services: a.Services,
 		Connector: a.Connector, Who: command.Who,
 	}

@@ -62,16 +62,17 @@ func serveUnder(t *testing.T, environment environ.Variables, token string, stder
 		line := strings.TrimSpace(lines.Text())
 		if rest, ok := strings.CutPrefix(line, "tofu login "); ok {
 			address = "https://" + rest
-			if token != "" {
-				break
-			}
-		}
-		if strings.Contains(line, ".atlasv1.") {
-			token = line
 			break
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
+	if token == "" {
+		text, err := os.ReadFile(filepath.Join(home, ".local", "share", "millipede", "admin.token"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		token = strings.TrimSpace(string(text))
+	}
 	certificate := filepath.Join(home, ".local", "share", "millipede", "tls", "ca.pem")
 	text, err := os.ReadFile(certificate)
 	if err != nil {

@@ -85,9 +85,11 @@ type Options struct {
 	Environ environ.Variables
 	Dir     string
 	// Out receives the instructions for people at the start, Log the log of the service. Tell shows a text immediately.
-	Out  io.Writer
-	Log  *slog.Logger
-	Tell func(text string)
+	// Watched says that Out is a terminal: what is written there is not kept in a journal or a file.
+	Out     io.Writer
+	Watched bool
+	Log     *slog.Logger
+	Tell    func(text string)
 	// Version is the version of the program, EngineVersion that of the OpenTofu whose behaviour it has.
 	Version, EngineVersion string
 	// Stop is requested by signals. Hold keeps the first signal from ending the process until release is called.
@@ -246,6 +248,9 @@ func Serve(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
+	for _, text := range w.Warnings(ctx) {
+		log.Warn(text)
+	}
 	stores := newSealedStores(o.Data, key)
 	svc, err := service.New(service.Options{
 		Store: st, Homes: stores, Capacity: capacity{w}, Engine: s.serviceEngine(o, key, w, cli, stores),
@@ -359,28 +364,39 @@ func publicHost(o Options) string {
 func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender, entry login.Options,
 	o Options) http.Handler {
 	log := entry.Logger
+	shown := web.Options{Service: svc, Logger: log}
+	if entry.Provider != nil {
+		shown.Elsewhere = login.Begin
+	}
+	pages := web.Handler(shown)
 	mux := http.NewServeMux()
-	mux.Handle("/", tfe.Handler(tfe.Options{
+	mux.Handle("/", pages) // which say that there is nothing
+	api := tfe.Handler(tfe.Options{
 		Service: svc, Address: o.Address, Logger: log, Services: map[string]any{"login.v1": login.Discovery()},
 		Verify: sender.Verify,
-	}))
+	})
+	for _, path := range tfe.Paths {
+		mux.Handle(path, api)
+	}
 	provable := issuer.Handler(svc, log)
 	mux.Handle(issuer.Discovery, provable)
 	mux.Handle(issuer.Keys, provable)
 	mux.Handle("/oauth/", login.Handler(entry))
 	mux.Handle(control.Prefix, control.Handler(svc, log))
 	mux.Handle(httpstate.Prefix, httpstate.Handler(svc, log))
-	shown := web.Options{Service: svc, Logger: log}
-	if entry.Provider != nil {
-		shown.Elsewhere = login.Begin
-	}
-	pages := web.Handler(shown)
-	for _, path := range web.Paths {
-		mux.Handle(path, pages)
-	}
 	return gate.Handler(mux, gate.Options{Now: time.Now, Logger: log, Ready: func(context.Context) error {
 		return st.View(func(*store.Tx) error { return nil })
-	}, Secret: tfe.SecretPaths, Proxies: o.proxies, Known: func(r *http.Request) bool { return known(svc, r) }})
+	}, Secret: tfe.SecretPaths, Proxies: o.proxies, Secure: o.ownName(), Known: func(r *http.Request) bool { return known(svc, r) }})
+}
+
+// ownName reports whether clients reach the service by a name of its own: not one like localhost, which other programs
+// share, nor an address, for which browsers have no such rule.
+func (o *Options) ownName() bool {
+	host := publicHost(*o)
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return o.Address != "" && host != "localhost" && !strings.HasSuffix(host, ".localhost") && net.ParseIP(host) == nil
 }
 
 // known reports whether a request has a valid token, wherever its interface expects it.
@@ -400,7 +416,8 @@ func known(svc *service.Service, r *http.Request) bool {
 func (s *serving) host(ctx context.Context, svc *service.Service, listener net.Listener, handler http.Handler) error {
 	stopping, release := s.Stop.Stopping, s.Hold()
 	defer release()
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn)} // such as handshakes that fail
 	serving, running := make(chan error, 1), make(chan error, 1)
 	runCtx, stop := context.WithCancel(context.WithoutCancel(ctx)) // with the tracer of the process
 	defer stop()
@@ -474,7 +491,10 @@ func hostOf(o Options, at net.Addr) string {
 
 // announce prints the address of the service, and the commands that make a client trust it and log in.
 func (s *serving) announce(o Options, at net.Addr, trust, token string) {
-	host := hostOf(o, at)
+	host, handedOver := hostOf(o, at), ""
+	if token != "" { // the file is there when a program reads the address
+		handedOver = s.handOver(token)
+	}
 	fmt.Fprintf(s.Out, "Millipede serves https://%s, with its data in %s. Open this address in a browser to see the runs."+
 		"\n\nTo make a client trust the service, and to log in:\n", host, o.Data)
 	if trust != "" {
@@ -482,10 +502,27 @@ func (s *serving) announce(o Options, at net.Addr, trust, token string) {
 	}
 	fmt.Fprintf(s.Out, "  tofu login %s\n", host)
 	if token != "" {
-		fmt.Fprintf(s.Out, "\nThe administrator is \"admin\". The token, which is shown only once, is also a "+
-			"password to log in with:\n  %s\n", token)
+		fmt.Fprintf(s.Out, "\nThe administrator is \"admin\". %s\n", handedOver)
 	}
 	fmt.Fprintln(s.Out)
+}
+
+// tokenFile is the file in the directory of the data that gets the administrator's first token.
+const tokenFile = "admin.token"
+
+// handOver returns the text that gives the administrator's first token to the operator. A journal or the log of a
+// container is kept, and read by many, so the token is shown on terminals alone; otherwise a file gets it.
+func (s *serving) handOver(token string) string {
+	if s.Watched {
+		return "The token, which is shown only once, is also a password to log in with:\n  " + token
+	}
+	file := filepath.Join(s.Data, tokenFile)
+	if err := wholefile.Durable(file, wholefile.Private, wholefile.Bytes([]byte(token+"\n"))); err != nil {
+		return fmt.Sprintf("The token, which is also a password to log in with, should be in a file, but writing that "+
+			"failed (%s). It is shown only here:\n  %s", err, token)
+	}
+	return "The token, which is also a password to log in with, is in this file, which only the user of the service can " +
+		"read. Remove it when you have the token:\n  " + file
 }
 
 // serviceEngine returns the engine that executes the phases of runs.

@@ -28,8 +28,12 @@ func startService(t *testing.T) (env map[string]string, host string) {
 		return strings.TrimSpace(line)
 	}
 	host = strings.TrimPrefix(said("tofu login "), "tofu login ")
+	token, err := os.ReadFile(filepath.Join(d.dir, "data", "admin.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	rc := d.path("rc")
-	d.write("rc", fmt.Sprintf("credentials %q { token = %q }\n", host, said(".atlasv1.")))
+	d.write("rc", fmt.Sprintf("credentials %q { token = %q }\n", host, strings.TrimSpace(string(token))))
 	authority := filepath.Join(d.dir, "data", "tls", "ca.pem")
 	return map[string]string{"SSL_CERT_FILE": authority, "TF_CLI_CONFIG_FILE": rc}, host
 }

@@ -76,10 +76,11 @@ func (v *Service) Start() {
 		return
 	}
 	v.Address = "https://" + strings.TrimPrefix(strings.TrimSpace(line), "tofu login ")
-	if line, err = v.Await(Waiting(t), ".atlasv1."); err != nil {
+	text, err := os.ReadFile(filepath.Join(v.Data, "admin.token"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	v.Token = strings.TrimSpace(line)
+	v.Token = strings.TrimSpace(string(text))
 	v.Connect()
 }
 

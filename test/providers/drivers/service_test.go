@@ -42,18 +42,17 @@ func newService(t *testing.T) *service {
 		_ = command.Wait() // it was interrupted
 	})
 	s := &service{t: t}
-	for lines := bufio.NewScanner(out); s.token == "" && lines.Scan(); {
-		line := strings.TrimSpace(lines.Text())
-		if host, ok := strings.CutPrefix(line, "tofu login "); ok {
+	for lines := bufio.NewScanner(out); s.host == "" && lines.Scan(); {
+		if host, ok := strings.CutPrefix(strings.TrimSpace(lines.Text()), "tofu login "); ok {
 			s.host = host
 		}
-		if strings.Contains(line, ".atlasv1.") {
-			s.token = line
-		}
 	}
-	if s.host == "" || s.token == "" {
+	if s.host == "" {
 		t.Fatal("the service has not told where it is")
 	}
+	token, err := os.ReadFile(filepath.Join(home, ".local", "share", "millipede", "admin.token"))
+	must(t, err)
+	s.token = strings.TrimSpace(string(token))
 	authority := filepath.Join(home, ".local", "share", "millipede", "tls", "ca.pem")
 	text, err := os.ReadFile(authority)
 	must(t, err)
