@@ -175,16 +175,17 @@ func (t *transport) Embedded() bool { return t.embedded != nil }
 // Common implements estate.Connection: a command shares its connection with no other estate.
 func (t *transport) Common() *estate.Common { return nil }
 
-// Warnings implements estate.Connection: they say that the NATS server may lose acknowledged messages. They are not
-// diagnostics, because diagnostics must not depend on where a configuration is applied.
+// Warnings implements estate.Connection: they say that the NATS server loses acknowledged messages in a power cut. What
+// may be as it should, such as a single server, is left to Warnings: a warning that comes with each plan is read by
+// nobody. They are not diagnostics, because diagnostics must not depend on where a configuration is applied.
 func (t *transport) Warnings(ctx context.Context) []string {
 	if t.embedded != nil {
 		return nil
 	}
-	return Warnings(ctx, t.conn)
+	return t.conn.Dangers(ctx)
 }
 
-// Warnings returns warnings about a NATS server that may lose acknowledged messages.
+// Warnings returns everything by which a NATS server may lose acknowledged messages, for its operators.
 func Warnings(ctx context.Context, conn *jet.Conn) []string {
 	d, err := conn.Durability(ctx)
 	if err != nil {

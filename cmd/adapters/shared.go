@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/mod/sumdb/dirhash"
 
@@ -37,7 +36,6 @@ type Shared struct {
 	embedded *jet.Embedded // nil if the NATS server is remote
 	common   *estate.Common
 	packages *sharedPackages
-	warned   warned
 
 	drain, leave context.CancelCauseFunc
 	worked       chan error
@@ -123,6 +121,14 @@ func (s *Shared) embed(ctx context.Context, o SharedOptions, home layout.Home, l
 	return nil
 }
 
+// Warnings returns warnings about the NATS server for its operators; none about the embedded one.
+func (s *Shared) Warnings(ctx context.Context) []string {
+	if s.embedded != nil {
+		return nil
+	}
+	return Warnings(ctx, s.Conn)
+}
+
 // Hub returns the hub that all runs share.
 func (s *Shared) Hub() *hub.Hub { return s.common.Hub }
 
@@ -171,38 +177,9 @@ func (s share) Embedded() bool { return s.embedded != nil }
 // Common implements estate.Connection.
 func (s share) Common() *estate.Common { return s.common }
 
-// Warnings implements estate.Connection.
-func (s share) Warnings(ctx context.Context) []string {
-	if s.embedded != nil {
-		return nil
-	}
-	return s.warned.of(ctx, time.Now(), func(ctx context.Context) []string { return Warnings(ctx, s.Conn) })
-}
-
-// warnedFor is how long warnings about a server are remembered: finding them takes a request for each of its streams.
-const warnedFor = time.Minute
-
-// warned has the warnings about a server, for all estates that use it.
-type warned struct {
-	mu   sync.Mutex // guards the fields below; not held during requests to the server
-	text []string
-	at   time.Time
-}
-
-// of returns the remembered warnings, or those that ask finds.
-func (w *warned) of(ctx context.Context, now time.Time, ask func(context.Context) []string) []string {
-	w.mu.Lock()
-	text, at := w.text, w.at
-	w.mu.Unlock()
-	if !at.IsZero() && now.Sub(at) < warnedFor {
-		return text
-	}
-	text = ask(ctx)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.text, w.at = text, now
-	return text
-}
+// Warnings implements estate.Connection. The process tells its operator about the server, once; it is no business of the
+// people whose runs it executes, who cannot change the server.
+func (s share) Warnings(context.Context) []string { return nil }
 
 // Close implements estate.Connection. The shared connection stays open for other estates.
 func (s share) Close() diag.List { return nil }

@@ -24,7 +24,8 @@ Subcommands:
 const workersListUsage = `
 Usage: coordinator -nats=URL workers list [options]
 
-  Lists the live workers: their pools, their slots, and their running operations.
+  Lists the live workers: their pools, their slots, and their running operations. On standard error, it says by which
+  settings the NATS server may lose acknowledged messages.
 
 Options:
   -no-color             Do not use colours.
@@ -45,7 +46,13 @@ func runWorkersList(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		return view.WorkersText(view.Clean(a.Stdout, false), workers)
+		if err := view.WorkersText(view.Clean(a.Stdout, false), workers); err != nil {
+			return err
+		}
+		for _, text := range adapters.Warnings(ctx, conn) {
+			a.Tell("\n" + text + "\n")
+		}
+		return nil
 	})
 }
 

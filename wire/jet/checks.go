@@ -57,6 +57,19 @@ func (c *Conn) Durability(ctx context.Context) (Durability, error) {
 	return d, nil
 }
 
+// Dangers returns a sentence if the server says that it acknowledges writes before they are on the disk. It costs one
+// request. Durability has the rest, with a request for each stream.
+func (c *Conn) Dangers(ctx context.Context) []string {
+	if c.opts.inProcess != nil {
+		return nil
+	}
+	d := Durability{}
+	if d.Sync, d.Interval = c.askSync(ctx); d.Sync != SyncLater {
+		return nil
+	}
+	return d.Warnings()
+}
+
 // askSync asks one server; all servers of a cluster have the same configuration.
 func (c *Conn) askSync(ctx context.Context) (Sync, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, syncAsk)
