@@ -18,6 +18,8 @@ import (
 // Report is the content of a report besides the timeline.
 type Report struct {
 	Model *timeline.Model
+	// Story is the Story of the run, if the Model does not have it.
+	Story []byte
 	// Parts are the parts of the plan's text, by the number of the vertex. It may be nil.
 	Parts map[int]string
 }
@@ -143,7 +145,13 @@ func (r *Report) data() ([]data, error) {
 		write func(io.Writer) error
 	}{
 		{"shape", func(w io.Writer) error { return r.Model.Write(w, timeline.Shape) }},
-		{"story", func(w io.Writer) error { return r.Model.Write(w, timeline.Story) }},
+		{"story", func(w io.Writer) error {
+			if r.Story != nil {
+				_, err := w.Write(r.Story)
+				return err
+			}
+			return r.Model.Write(w, timeline.Story)
+		}},
 		{"parts", func(w io.Writer) error {
 			return json.NewEncoder(w).Encode(map[string]any{"texts": texts, "of": of})
 		}},

@@ -55,7 +55,7 @@ export class Lanes {
       this.sorted = null;
     }
     slot.items.push(i);
-    if (ordered && run.ended[i] >= 0) crew.busy.push(Math.max(0, run.ended[i]) * BITS + slot.at);
+    if (ordered && run.ended[i] >= 0) crew.busy.push(Math.max(0, left(run, i)) * BITS + slot.at);
     if (bad(run, i)) note(slot, i);
     this.where[i] = slot;
   }
@@ -68,7 +68,7 @@ export class Lanes {
   firstFree(crew, begin) {
     for (const slot of crew.slots) {
       const last = slot.items[slot.items.length - 1];
-      if (last === undefined || this.run.ended[last] >= 0 && this.run.ended[last] <= begin) return slot;
+      if (last === undefined || this.run.ended[last] >= 0 && left(this.run, last) <= begin) return slot;
     }
     return null;
   }
@@ -99,6 +99,13 @@ export class Lanes {
     this.list();
     return this.where[i]?.row ?? NONE;
   }
+}
+
+// left is when an operation had left its worker's slot at the earliest. The slot is free as soon as the worker has sent the
+// result; the operation ends once the result has arrived and is stored, and the next one may have been sent before.
+function left(run, i) {
+  const took = run.took[i];
+  return took > 0 ? Math.min(run.ended[i], run.started[i] + took) : run.ended[i];
 }
 
 const bad = (run, i) => run.status[i] === "f" || run.status[i] === "u";

@@ -20,7 +20,7 @@ function run(list, more = {}) {
       number: list.map((_, i) => i + 10), module: list.map((_, i) => i + 5), block: list.map((_, i) => i + 5 + n),
       key: local.map((l) => l.slice(blockOf(l).length)),
       type: fill(1), action: fill(2), letters: list.map((v) => v[1]).join(""), pool: fill(3), worker: fill(4),
-      ready: fill(0), started: list.map((v) => v[2]), ended: list.map((v) => v[3]), took: fill(0),
+      ready: fill(0), started: list.map((v) => v[2]), ended: list.map((v) => v[3]), took: more.took || fill(0),
       degree: after.map((l) => l.length), after: after.flat(), more: more.more || {},
     },
   });
@@ -176,6 +176,21 @@ test("a slot has one operation at a time, live as from the beginning", () => {
   assert.deepEqual(lanes.list().map((l) => l.label), ["eu / w1 1", "eu / w2 1"]);
   assert.equal(firstFrom(r, [0, 2], 35, 100), 1);
   assert.equal(lanes.laneOf(1), 1);
+});
+
+// A worker frees its slot when it sends a result, and the next operation may be sent before the result is stored. Eight
+// slots had nine lanes.
+test("an operation that is sent before the result of the one before is stored has the same slot", () => {
+  const list = [["a.a", "d", 0, 33], ["a.b", "d", 0, 50], ["a.c", "d", 31, 62]];
+  const want = [["eu / w1 1", [0, 2]], ["eu / w1 2", [1]]];
+  const r = run(list, { took: [30, 49, 28] });
+  assert.deepEqual(new Lanes(r).list().map((l) => [l.label, l.items]), want);
+  const live = run([...list.slice(0, 2), ["a.c", "w", -1, -1]], { took: [30, 49, 0] });
+  const lanes = new Lanes(live);
+  live.status[2] = "r";
+  live.started[2] = 31;
+  lanes.update(2);
+  assert.deepEqual(lanes.list().map((l) => [l.label, l.items]), want);
 });
 
 test("what a run is asked for in each frame is the same after changes as from the beginning", () => {
