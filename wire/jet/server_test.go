@@ -313,6 +313,11 @@ func TestAServerThatMayLoseWhatItAcknowledgedIsWarnedAbout(t *testing.T) {
 	if n := len(d.Warnings()); n != 2 {
 		t.Fatalf("%d warnings: %v", n, d.Warnings())
 	}
+	// Each command and each run of the service warned of both, also of the shipped configuration, where both are as they
+	// should be: there is one server, and it does not tell this user when it syncs.
+	if w := coordinator.Dangers(t.Context()); len(w) != 0 {
+		t.Errorf("a command warns of what may be right: %v", w)
+	}
 	later := jet.Durability{Sync: jet.SyncLater, Interval: 2 * time.Minute}
 	if w := later.Warnings(); len(w) != 1 || !strings.Contains(w[0], "every 2m0s") {
 		t.Fatalf("got %v", w)
