@@ -118,6 +118,7 @@ type Run struct {
 	PlanOnly    bool   `json:"plan-only"`
 	AutoApply   bool   `json:"auto-apply"`
 	Message     string `json:"message"`
+	Created     string `json:"created-at"` // RFC 3339; empty if the service does not say
 	Position    int    `json:"position-in-queue"`
 	// Waits is the reason why the run waits, if the service provides it.
 	Waits   string `json:"waits-for"`
@@ -240,12 +241,27 @@ func (c *Client) Cancel(ctx context.Context, run, comment string) error {
 	return c.act(ctx, run, "cancel", comment)
 }
 
-// Resolve records the outcome of an operation in doubt in a service of Millipede: the object with the ID exists or,
+// ForceCancel abandons a run that was canceled and does not end. The outcome of its running operations is then unknown.
+func (c *Client) ForceCancel(ctx context.Context, run, comment string) error {
+	return c.act(ctx, run, "force-cancel", comment)
+}
+
+// Resolve records the outcomes of operations in doubt in a service of Millipede: the object with the ID exists or,
 // if that is empty, there is none. Other services respond with NotFound.
-func (c *Client) Resolve(ctx context.Context, workspace, address, id string) error {
-	body := map[string]any{"address": address, "not-created": true}
-	if id != "" {
-		body = map[string]any{"address": address, "created": id}
+func (c *Client) Resolve(ctx context.Context, workspace string, addresses []string, id string) error {
+	outcomeOf := func(address string) map[string]any {
+		if id != "" {
+			return map[string]any{"address": address, "created": id}
+		}
+		return map[string]any{"address": address, "not-created": true}
+	}
+	body := outcomeOf(addresses[0])
+	if len(addresses) > 1 { // older services know one at a time
+		var all []map[string]any
+		for _, address := range addresses {
+			all = append(all, outcomeOf(address))
+		}
+		body = map[string]any{"outcomes": all}
 	}
 	path := "/api/millipede/v1/workspaces/" + url.PathEscape(workspace) + "/doubts"
 	return c.askFor(ctx, http.MethodPost, path, nil, body, nil, 1) // no retry: a first attempt may have ended the doubt

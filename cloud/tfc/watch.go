@@ -46,3 +46,18 @@ func (c *Client) Watch(ctx context.Context, run, phase string, cursor uint64, se
 	}
 	return lines.Err()
 }
+
+// maxTimeline is the maximum size of a piece of a timeline in bytes: that of a run of a million vertices.
+const maxTimeline = maxLine
+
+// Timeline returns a piece of the timeline of the last phase of a run, "shape" or "story", which only Millipede's
+// service provides. The error is NotFound if there is none.
+func (c *Client) Timeline(ctx context.Context, run, piece string) ([]byte, error) {
+	u, err := c.o.Base.Parse("/api/millipede/v1/runs/" + url.PathEscape(run) + "/timeline")
+	if err != nil {
+		return nil, err
+	}
+	u.RawQuery = url.Values{"piece": {piece}}.Encode()
+	_, text, err := c.read(ctx, request{method: http.MethodGet, url: u, accept: "application/json"}, maxTimeline)
+	return text, err
+}

@@ -24,14 +24,20 @@ Subcommands:
   watch      Show the progress of the run of another process.
   report     Write a report about a run, as an HTML file.
   resume     Resume an interrupted run.
-  cancel     Cancel a run, here or in another process.
+  confirm    Approve the plan of a run of a service, which applies it.
+  discard    Discard the plan of a run of a service.
+  cancel     Cancel a run, here, in another process, or of a service.
   resolve    Record the outcome of an operation in doubt.
+
+  If a service executes the runs of this directory (a cloud block, or the backend "remote"), these are the runs of the
+  workspace there.
 `
 
 const runsListUsage = `
 Usage: coordinator [global options] runs list [options]
 
-  Lists the runs of the selected workspace, the newest first. The last 50 ended runs are kept.
+  Lists the runs of the selected workspace, the newest first. The last 50 ended runs are kept. If a service executes the
+  runs, lists its newest 50, and why the first of those that wait do so.
 
 Options:
   -no-color             Do not use colours.
@@ -47,7 +53,7 @@ func runRunsList(ctx context.Context, a *app, args []string) int {
 			runs[i] = store.Standing(runs[i])
 		}
 		return view.RunsText(view.Clean(a.Stdout, false), runs, time.Now())
-	})
+	}, a.listServed)
 }
 
 const runsShowUsage = `
@@ -55,7 +61,7 @@ Usage: coordinator [global options] runs show [options] [RUN]
 
   Shows a run: what its plan depended on, its operations with their pools and workers, how long each operation waited
   for a slot and for permits, how long it took, what failed, and what is in doubt.
-  Without a name, the newest run.
+  Without a name, the newest run. RUN can also be the address of a run's page at a service.
 
 Options:
   -no-color             Do not use colours.
@@ -75,18 +81,25 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 			return err
 		}
 		return view.RunText(view.Clean(a.Stdout, false), store.Standing(run.Run), run.Plan, run.Events, st, time.Now())
-	})
+	}, a.showServed)
 }
 
-// readRuns opens the store for a command that shows runs; most is the maximum number of arguments.
-func (a *app) readRuns(ctx context.Context, usage string, args []string, most int, show func(store *estate.Runs,
-	name string) error) int {
-	return a.readRunsWith(ctx, usage, args, most, func(*flag.FlagSet) {}, show)
+// showing shows runs of the store of this directory, and showingServed those of a service.
+type (
+	showing       func(store *estate.Runs, name string) error
+	showingServed func(ctx context.Context, at servedAt) error
+)
+
+// readRuns opens the store for a command that shows runs, or asks the service that executes them; most is the maximum
+// number of arguments.
+func (a *app) readRuns(ctx context.Context, usage string, args []string, most int, show showing,
+	served showingServed) int {
+	return a.readRunsWith(ctx, usage, args, most, func(*flag.FlagSet) {}, show, served)
 }
 
 // readRunsWith is readRuns for a command with flags of its own, which more registers.
 func (a *app) readRunsWith(ctx context.Context, usage string, args []string, most int, more func(*flag.FlagSet),
-	show func(store *estate.Runs, name string) error) int {
+	show showing, served showingServed) int {
 	var vf viewFlags
 	f := a.NewFlags()
 	more(f)
@@ -101,6 +114,16 @@ func (a *app) readRunsWith(ctx context.Context, usage string, args []string, mos
 		u.Diagnostics(diag.Errors("Too many command line arguments",
 			fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
 		return 1
+	}
+	at, diags := a.servedAt(ctx, f.Arg(0), vars.Variables)
+	if diags.HasErrors() {
+		return u.End(diags)
+	}
+	if at != nil {
+		if err := served(ctx, *at); err != nil {
+			diags = diags.Append(at.refused("Failed to show the run", err))
+		}
+		return u.End(diags)
 	}
 	store, diags := a.Estate.OpenRuns(ctx, vars.Variables, false)
 	if diags.HasErrors() {

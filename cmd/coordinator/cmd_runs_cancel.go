@@ -15,9 +15,13 @@ Usage: coordinator [global options] runs cancel [options] [RUN]
 
   Cancels a run: operations that have not started will never start, running ones are awaited, and their results are
   stored in the state. Without a name, cancels the last run that has not ended. A run that another process is
-  executing is canceled over the NATS server that both use.
+  executing is canceled over the NATS server that both use. If a service executes the runs of this directory, it cancels
+  the run, or discards it if it waits for approval; without a name, the only such run. RUN can also be the address of
+  the run's page at a service.
 
 Options:
+  -force                Abandon a run of a service that was canceled at least ten seconds ago and still continues. The
+                        outcome of its running operations is then unknown.
 ` + lockHelp + `  -var 'NAME=VALUE', -var-file=FILE
                         Ephemeral variables, which plans do not store, must be given again.
   -concise              Do not show the refreshing.

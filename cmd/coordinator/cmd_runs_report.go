@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/view"
+	"github.com/millipede-iac/millipede/view/picture"
 )
 
 const runsReportUsage = `
@@ -31,7 +32,7 @@ func runRunsReport(ctx context.Context, a *app, args []string) int {
 	more := func(f *flag.FlagSet) { f.StringVar(&out, "out", "", "") }
 	return a.readRunsWith(ctx, runsReportUsage, args, 1, more, func(store *estate.Runs, name string) error {
 		if out == "" {
-			return errors.New("the option -out=FILE for the report is missing")
+			return errNoReportFile
 		}
 		run, err := store.Read(ctx, a.Estate.Workspace(), name)
 		if err != nil {
@@ -44,15 +45,28 @@ func runRunsReport(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		var text bytes.Buffer
-		if err := report.Write(&text); err != nil {
-			return fmt.Errorf("writing the report: %w", err)
+		return a.writeReport(&report, run.Run.ID, out)
+	}, func(ctx context.Context, at servedAt) error {
+		if out == "" {
+			return errNoReportFile
 		}
-		out = environ.Path(a.Dir, out)
-		if err := os.WriteFile(out, text.Bytes(), 0o600); err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(view.Clean(a.Stdout, false), "The report about the run %s is in %s.\n", run.Run.ID, out)
-		return err
+		return a.reportServed(ctx, at, out)
 	})
+}
+
+// errNoReportFile is the error of a report without a place.
+var errNoReportFile = errors.New("the option -out=FILE for the report is missing")
+
+// writeReport writes the report about a run to a file.
+func (a *app) writeReport(report *picture.Report, run, out string) error {
+	var text bytes.Buffer
+	if err := report.Write(&text); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	out = environ.Path(a.Dir, out)
+	if err := os.WriteFile(out, text.Bytes(), 0o600); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(view.Clean(a.Stdout, false), "The report about the run %s is in %s.\n", run, out)
+	return err
 }

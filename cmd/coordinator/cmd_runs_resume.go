@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/millipede-iac/millipede/cmd/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
-	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 )
@@ -29,6 +27,24 @@ func runResume(ctx context.Context, a *app, args []string) int {
 	return a.continueRun(ctx, resumeUsage, args, false)
 }
 
+// continueServed cancels a run of a service, or says how it is resumed; served says that the run is one.
+func (a *app) continueServed(ctx context.Context, u *running.Screen, name string, vars estate.Variables, cancel,
+	force bool) (served bool, diags diag.List) {
+	at, diags := a.servedAt(ctx, name, vars)
+	switch {
+	case diags.HasErrors():
+		return false, diags
+	case at == nil && force:
+		return false, diags.Append(diag.New(diag.Error, "Only a service can abandon a run", "Without a service, end the "+
+			"process that executes the run. Operations without a result are then in doubt.", nil))
+	case at == nil:
+		return false, diags
+	case cancel:
+		return true, diags.Append(at.cancel(ctx, u.Screen, force))
+	}
+	return true, diags.Append(resumeServed())
+}
+
 // continueRun resumes a run, to complete or to cancel it.
 func (a *app) continueRun(ctx context.Context, usage string, args []string, cancel bool) int {
 	var vars variableFlags
@@ -40,13 +56,22 @@ func (a *app) continueRun(ctx context.Context, usage string, args []string, canc
 	vf.RegisterReveal(f)
 	sf.registerLock(f)
 	var parallelism parallelismFlag
-	if !cancel {
+	force := false
+	if cancel {
+		f.BoolVar(&force, "force", false, "")
+	} else {
 		parallelism.register(f)
 	}
 	if code, done := a.Parse(f, usage, args); done {
 		return code
 	}
 	u, diags := running.NewScreen(a.App, vf, running.Kind{})
+	if !diags.HasErrors() {
+		served, more := a.continueServed(ctx, u, f.Arg(0), vars.Variables, cancel, force)
+		if diags = diags.Append(more); served || more.HasErrors() {
+			return u.Close(u.End(diags))
+		}
+	}
 	var record journal.Run
 	var saved *planfile.Saved
 	if !diags.HasErrors() {
@@ -69,71 +94,4 @@ func (a *app) continueRun(ctx context.Context, usage string, args []string, canc
 		applied, after, diags := r.Continue(ctx, record, saved.Plan, cancel)
 		return r.Finish(saved.Plan, applied, after, diags)
 	}))
-}
-
-const resolveUsage = `
-Usage: coordinator [global options] runs resolve ADDRESS -created=ID
-       coordinator [global options] runs resolve ADDRESS -not-created
-
-  Records the outcome of an operation in doubt. If its run is resumed, it continues after the operation, or starts it
-  again. If a service executes the runs of this directory, the service records it.
-
-Options:
-  -created=ID           The object with this ID exists: it is read and stored in the state.
-  -not-created          There is no object; or an update changed nothing. After a deletion, both options have the
-                        object read.
-` + lockHelp + textHelp
-
-func runResolve(ctx context.Context, a *app, args []string) int {
-	var sf stateFlags
-	var shown viewFlags
-	f := a.NewFlags()
-	sf.registerLock(f)
-	shown.RegisterText(f)
-	created := f.String("created", "", "")
-	notCreated := f.Bool("not-created", false, "")
-	// The address may come first.
-	address := ""
-	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
-		address, args = args[0], args[1:]
-	}
-	if code, done := a.Parse(f, resolveUsage, args); done {
-		return code
-	}
-	if address == "" {
-		address = f.Arg(0)
-	}
-	u := running.On(a.TextScreen(shown), running.Kind{})
-	at, diags := addr.ParseInstance(address)
-	if (*created == "") == !*notCreated {
-		diags = diags.Append(diag.New(diag.Error, "Missing outcome of the operation", "Give either -created=ID "+
-			"or -not-created.",
-			nil))
-	}
-	if diags.HasErrors() {
-		u.Diagnostics(diags)
-		return 1
-	}
-	elsewhere := func(d *estate.Delegated) int {
-		if err := d.Client.Resolve(ctx, d.Workspace.ID, at.String(), *created); err != nil {
-			u.Diagnostics(diag.Errors("Failed to resolve the doubt", fmt.Sprintf("The service %s says: %s.", d.Host, err),
-				nil))
-			return 1
-		}
-		fmt.Fprintf(a.Stdout, "%s is resolved.\n", at)
-		return 0
-	}
-	return running.Operate(ctx, a.App, u, estate.OperationOptions{Name: "apply", State: sf.StateOptions, LockAs: "resolve",
-		Settles: true}, elsewhere, func(r *running.Run) int {
-		tx, diags := r.Engine.Resolve(ctx, r.Prior, at, *created, r.State.Who())
-		if len(tx.Changes) > 0 {
-			diags = diags.Append(r.State.Record(ctx, tx))
-		}
-		r.UI.Diagnostics(diags)
-		if diags.HasErrors() {
-			return 1
-		}
-		fmt.Fprintf(a.Stdout, "%s is resolved.\n", at)
-		return 0
-	})
 }

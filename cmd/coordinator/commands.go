@@ -57,6 +57,8 @@ func init() {
 		{Name: "runs watch", Synopsis: "Show the progress of another process's run", Run: own(runRunsWatch)},
 		{Name: "runs report", Synopsis: "Write a report about a run as an HTML file", Run: own(runRunsReport)},
 		{Name: "runs resume", Synopsis: "Resume an interrupted run", Run: own(runResume)},
+		{Name: "runs confirm", Synopsis: "Approve the plan of a run of a service", Run: own(runRunsConfirm)},
+		{Name: "runs discard", Synopsis: "Discard the plan of a run of a service", Run: own(runRunsDiscard)},
 		{Name: "runs cancel", Synopsis: "Cancel a run", Run: own(runCancel)},
 		{Name: "runs resolve", Synopsis: "Record the outcome of an operation in doubt", Run: own(runResolve)},
 		{Name: "serve", Synopsis: "Serve many workspaces to many people", Run: own(runServe), Apart: true, Document: true,

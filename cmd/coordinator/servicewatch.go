@@ -18,10 +18,16 @@ func (a *app) watchServed(ctx context.Context, w *view.Watch, r *estate.ServedRu
 	defer a.refreshing(ctx, w)()
 	w.Note(fmt.Sprintf("A service executes the run %s:\n  %s\n", r.ID, r.URL))
 	var status tfc.Status
+	waits := ""
 	err := remote.Watch(ctx, r.Client, r.ID, w.Note, func(s *remote.Seen) error {
 		if s.Status != status && s.Status != "" {
 			status = s.Status
 			w.Note("The run is " + strings.ReplaceAll(string(status), "_", " ") + ".\n")
+		}
+		if s.Waits != waits {
+			if waits = s.Waits; waits != "" {
+				w.Note("It waits: " + waits + ".\n")
+			}
 		}
 		switch {
 		case s.Model != nil:

@@ -18,7 +18,7 @@ type ServedRun struct {
 }
 
 // ServedRun finds a run of a service: by its address, by its ID in the workspace of the configuration, or,
-// without either, the newest unfinished run of that workspace. It is nil if the configuration uses no service
+// without either, the newest run in progress in that workspace, or else the newest one. It is nil if the configuration uses no service
 // that executes runs.
 func (e *Estate) ServedRun(ctx context.Context, name string, vars Variables) (*ServedRun, diag.List) {
 	if strings.HasPrefix(name, "https://") {
@@ -29,13 +29,7 @@ func (e *Estate) ServedRun(ctx context.Context, name string, vars Variables) (*S
 		return nil, diags
 	}
 	if name == "" {
-		var newest *tfc.Run
-		err := d.Client.Runs(ctx, d.Workspace.ID, func(r *tfc.Run) bool {
-			if newest == nil || newest.Status.Final() && !r.Status.Final() {
-				newest = r
-			}
-			return newest.Status.Final() && !r.Status.Final()
-		})
+		newest, err := newestRun(ctx, d)
 		switch {
 		case err != nil:
 			return nil, diags.Append(diag.New(diag.Error, "Failed to read the runs", err.Error()+".", nil))
@@ -46,6 +40,34 @@ func (e *Estate) ServedRun(ctx context.Context, name string, vars Variables) (*S
 		name = newest.ID
 	}
 	return &ServedRun{d.Client, name, d.URL(name)}, diags
+}
+
+// MostRuns is how many runs of a workspace a command looks at, the newest first: a workspace may have thousands.
+const MostRuns = 200
+
+// newestRun returns the newest run in progress or, if none is, the newest one; nil if there are no runs. A saved plan
+// is not in progress: it may wait for ever.
+func newestRun(ctx context.Context, d *Delegated) (newest *tfc.Run, err error) {
+	looked := 0
+	err = d.Client.Runs(ctx, d.Workspace.ID, func(r *tfc.Run) bool {
+		looked++
+		going := !r.Status.Final() && r.Status != tfc.PlannedAndSaved
+		if newest == nil || going {
+			newest = r
+		}
+		return !going && looked < MostRuns
+	})
+	return newest, err
+}
+
+// RunsAtService is AtService for commands that show runs. A configuration that cannot be read is an error only of the
+// runs that begin from now on, so it counts as one without a service.
+func (e *Estate) RunsAtService(ctx context.Context, vars Variables) (*Delegated, diag.List) {
+	root, diags := e.FindRoot(Finding{Variables: vars, StorageOnly: true})
+	if root == nil || diags.HasErrors() {
+		return nil, nil
+	}
+	return e.atService(ctx, root)
 }
 
 // runAt finds the run with the given page address.

@@ -19,6 +19,7 @@ type Seen struct {
 	Model   *timeline.Model   `json:"model"`
 	Changes *timeline.Changes `json:"changes"`
 	Status  tfc.Status        `json:"status"`
+	Waits   string            `json:"waits"` // why the run waits, between its phases
 	Over    bool              `json:"over"`
 	Again   bool              `json:"-"`
 }

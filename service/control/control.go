@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -23,6 +24,9 @@ const Prefix = "/api/millipede/v1/"
 
 // maxBody bounds the body of a request, in bytes.
 const maxBody = 16 << 10
+
+// maxOutcomes is maxBody for requests with the outcomes of operations in doubt.
+const maxOutcomes = 1 << 20
 
 // maxState is maxBody for requests with objects of a state.
 const maxState = 64 << 20
@@ -42,11 +46,12 @@ func Handler(svc *service.Service, log *slog.Logger) http.Handler {
 	mux.Handle("GET "+Prefix+"runs/{run}/wait", s.authenticated(s.wait))
 	mux.Handle("GET "+Prefix+"backup", s.authenticated(s.backup))
 	mux.Handle("GET "+Prefix+"workspaces/{workspace}/doubts", s.authenticated(s.doubts))
-	mux.Handle("POST "+Prefix+"workspaces/{workspace}/doubts", s.authenticated(s.resolve))
+	mux.Handle("POST "+Prefix+"workspaces/{workspace}/doubts", s.bounded(maxOutcomes, s.resolve))
 	mux.Handle("POST "+Prefix+"workspaces/{workspace}/objects", s.bounded(maxState, s.changeObjects))
 	mux.Handle("GET "+Prefix+"workspaces/{workspace}/drift", s.authenticated(s.drift))
 	mux.Handle("POST "+Prefix+"workspaces/{workspace}/drift/refresh", s.authenticated(s.adopt))
 	mux.HandleFunc("GET "+Prefix+"runs/{run}/watch", s.streamed)
+	mux.Handle("GET "+Prefix+"runs/{run}/timeline", s.authenticated(s.timeline))
 	mux.Handle("GET "+Prefix+"me", s.authenticated(s.me))
 	mux.Handle("GET "+Prefix+"users", s.authenticated(s.users))
 	mux.Handle("POST "+Prefix+"users", s.authenticated(s.createUser))
@@ -90,7 +95,11 @@ func (s *server) streamed(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-type stream func(io.Writer) error
+// stream is a document that is written piece by piece.
+type stream struct {
+	media string
+	to    func(io.Writer) error
+}
 
 func (s *server) authenticated(h handler) http.Handler { return s.bounded(maxBody, h) }
 
@@ -124,8 +133,8 @@ func (s *server) bounded(most int64, h handler) http.Handler {
 // a partial response for a complete one.
 func (s *server) stream(w http.ResponseWriter, r *http.Request, write stream) {
 	begun := &counted{Writer: w}
-	w.Header().Set("Content-Type", "application/x-tar")
-	err := write(begun)
+	w.Header().Set("Content-Type", write.media)
+	err := write.to(begun)
 	switch {
 	case err == nil:
 	case begun.n == 0:
@@ -150,7 +159,7 @@ func (c *counted) Write(p []byte) (int, error) {
 
 // backup streams a backup of the service.
 func (s *server) backup(r *http.Request, a *service.Actor) (any, error) {
-	return stream(func(w io.Writer) error { return s.Backup(r.Context(), a, w) }), nil
+	return stream{"application/x-tar", func(w io.Writer) error { return s.Backup(r.Context(), a, w) }}, nil
 }
 
 // statuses are the HTTP statuses of conditions.
@@ -160,7 +169,7 @@ var statuses = []struct {
 }{
 	{service.ErrUnauthorized, http.StatusUnauthorized}, {service.ErrNotFound, http.StatusNotFound},
 	{service.ErrForbidden, http.StatusForbidden}, {service.ErrConflict, http.StatusConflict},
-	{service.ErrInvalid, http.StatusUnprocessableEntity},
+	{service.ErrInvalid, http.StatusUnprocessableEntity}, {os.ErrDeadlineExceeded, http.StatusRequestTimeout},
 }
 
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
@@ -319,23 +328,36 @@ func (s *server) doubts(r *http.Request, a *service.Actor) (any, error) {
 	return map[string]any{"doubts": all, "more": d.More}, nil
 }
 
-// resolve records the outcome of an operation in doubt: "created" has the ID of the object, or "not-created"
-// says that there is none.
+// outcome is the JSON form of the outcome of an operation in doubt: "created" has the ID of the object, or
+// "not-created" says that there is none.
+type outcome struct {
+	Address    string `json:"address"`
+	Created    string `json:"created"`
+	NotCreated bool   `json:"not-created"`
+}
+
+// resolve records the outcome of an operation in doubt, or of several: "outcomes" lists them.
 func (s *server) resolve(r *http.Request, a *service.Actor) (any, error) {
 	var asked struct {
-		Address    string `json:"address"`
-		Created    string `json:"created"`
-		NotCreated bool   `json:"not-created"`
+		outcome
+		Outcomes []outcome `json:"outcomes"`
 	}
 	if err := decode(r, &asked); err != nil {
 		return nil, err
 	}
-	if (asked.Created == "") == !asked.NotCreated {
-		return nil, errors.Join(service.ErrInvalid, errors.New(`state the outcome: "created", with the ID of the `+
-			`object, or "not-created": true`))
+	if asked.outcome != (outcome{}) {
+		asked.Outcomes = append(asked.Outcomes, asked.outcome)
+	}
+	var all []service.Resolution
+	for _, o := range asked.Outcomes {
+		if (o.Created == "") == !o.NotCreated {
+			return nil, errors.Join(service.ErrInvalid, errors.New(`state the outcome: "created", with the ID of the `+
+				`object, or "not-created": true`))
+		}
+		all = append(all, service.Resolution{Address: o.Address, ID: o.Created})
 	}
 	id := r.PathValue("workspace")
-	if err := s.Resolve(r.Context(), a, id, service.Resolution{Address: asked.Address, ID: asked.Created}); err != nil {
+	if err := s.Resolve(r.Context(), a, id, all...); err != nil {
 		return nil, err
 	}
 	return s.doubts(r, a)

@@ -29,8 +29,9 @@ type Watched struct {
 	// Model is the present state of the phase, without its story; Changes are the changes since the last line.
 	Model   *timeline.Model   `json:"model,omitempty"`
 	Changes *timeline.Changes `json:"changes,omitempty"`
-	// Status is the status of the run.
+	// Status is the status of the run; Waits says why a run waits that is not in a phase.
 	Status string `json:"status"`
+	Waits  string `json:"waits,omitempty"`
 	// Over says that no further line follows.
 	Over bool `json:"over,omitempty"`
 }
@@ -83,15 +84,16 @@ func (x *watcher) run(a *service.Actor, v *service.RunView) {
 			_ = x.line(Watched{Status: string(v.Status), Over: true}) // an error means that the client has disconnected
 			return
 		}
+		if x.standing(v) != nil {
+			return
+		}
 		wait, cancel := context.WithTimeout(x.r.Context(), watchAtLeast)
 		b, err := x.Stream().Read(wait, at, func(e *events.Event) bool { return e.Run == v.ID })
 		cancel()
 		if x.r.Context().Err() != nil || b.Closed {
 			return
 		}
-		if at = b.Next; err != nil && x.line(Watched{Status: string(v.Status)}) != nil {
-			return
-		}
+		at = b.Next
 		if a, err = x.Authenticate(x.token, ""); err != nil {
 			return
 		}
@@ -99,6 +101,21 @@ func (x *watcher) run(a *service.Actor, v *service.RunView) {
 			return
 		}
 	}
+}
+
+// standing sends the status of a run between its phases, and why it waits.
+func (x *watcher) standing(v *service.RunView) error {
+	line := Watched{Status: string(v.Status)}
+	if !v.Status.Computes() {
+		w, err := x.WaitsFor(&v.Run)
+		if err != nil {
+			x.log.Warn("cannot tell why a run waits", "run", v.ID, "error", err)
+		}
+		if w.Kind != "approval" || !v.AutoApply {
+			line.Waits = w.Text
+		}
+	}
+	return x.line(line)
 }
 
 // send sends a phase until it ends, or all of an ended phase. It returns false if the client has disconnected.
@@ -180,4 +197,27 @@ func (x *watcher) rest(d time.Duration) {
 	case <-timer.C:
 	case <-x.r.Context().Done():
 	}
+}
+
+// timeline returns a piece of the timeline of a run's last phase: its shape, or with ?piece=story the waits and
+// attempts of its operations.
+func (s *server) timeline(r *http.Request, a *service.Actor) (any, error) {
+	v, err := s.FindRun(a, r.PathValue("run"))
+	if err != nil {
+		return nil, err
+	}
+	piece := timeline.Shape
+	switch r.URL.Query().Get("piece") {
+	case "", "shape":
+	case "story":
+		piece = timeline.Story
+	default:
+		return nil, fmt.Errorf("%w: the pieces of a timeline are \"shape\" and \"story\"", service.ErrInvalid)
+	}
+	id := v.Plan.ID
+	if !v.Apply.Started.IsZero() {
+		id = v.Apply.ID
+	}
+	write, _, err := s.Timeline(a, id, piece)
+	return stream{"application/json", write}, err
 }

@@ -45,6 +45,7 @@ func (c *call) runResource(r *service.RunView) resource {
 	if !r.CancelAsked.IsZero() {
 		forceAt = moment(c.ForceCancelAt(&r.Run))
 	}
+	waits := c.waits(&r.Run)
 	a := map[string]any{
 		"status": statusWord(r.Status), "has-changes": r.HasChanges, "message": r.Message, "source": r.Source,
 		"created-at": moment(r.CreatedAt),
@@ -53,7 +54,7 @@ func (c *call) runResource(r *service.RunView) resource {
 		"refresh-only": r.RefreshOnly, "target-addrs": orEmpty(r.Targets), "replace-addrs": orEmpty(r.Replace),
 		"variables":               variables,
 		"allow-config-generation": r.GenerateConfig, "allow-empty-apply": r.AllowEmpty, "terraform-version": "latest",
-		"trigger-reason": "manual", "status-timestamps": times, "position-in-queue": c.position(&r.Run),
+		"trigger-reason": "manual", "status-timestamps": times, "position-in-queue": waits.Place, "waits-for": waits.Text,
 		"canceled-at":               moment(later(r.Times[record.Canceled], r.Times[record.ForceCanceled])),
 		"force-cancel-available-at": forceAt, "structured-run-output-enabled": r.Structured,
 		"actions": map[string]bool{
@@ -98,16 +99,19 @@ func orEmpty(all []string) []string {
 	return all
 }
 
-// position returns the position of a run in its queue; 0 if it does not wait.
-func (c *call) position(r *record.Run) int {
+// waits returns why a run waits, with its position in its queue; the zero value if it does not wait.
+func (c *call) waits(r *record.Run) (w service.Wait) {
 	if r.Status.Final() || r.Status.Computes() {
-		return 0
+		if w.Kind == "approval" && r.AutoApply {
+			return service.Wait{} // it waits only until its client has shown the plan
+		}
+		return w
 	}
 	w, err := c.WaitsFor(r)
 	if err != nil {
-		return 0
+		return service.Wait{} // the document is right without it
 	}
-	return w.Place
+	return w
 }
 
 func (c *call) createRun() error {
