@@ -60,6 +60,10 @@ type TakenToService struct {
 	Selected string
 	// Single: the present backend keeps one state, and has no workspaces to select.
 	Single bool
+	// Local: the states are in files of the directory, in which init would find them.
+	Local bool
+	// Record is the file in which init has recorded the backend, for commands of people.
+	Record string
 }
 
 // TakeToService copies the states of all workspaces of the directory, with their stored versions, to workspaces of a
@@ -96,7 +100,9 @@ func (c *Configuration) TakeToService(ctx context.Context, root *config.Node, o 
 		return nil, diags.Append(diag.New(diag.Error, "There is no state to migrate", "Nothing was ever applied in "+
 			"this directory. Add a cloud block to the configuration, and run init.", nil))
 	}
-	out := &TakenToService{Selected: carried[0]}
+	block := backendBlock(root)
+	out := &TakenToService{Selected: carried[0], Record: e.recordName(),
+		Local: block == nil || block.Type == backendRecord{}.kind()}
 	_, err = from.Workspaces(ctx)
 	out.Single = errors.Is(err, snapshot.ErrNoWorkspaces)
 	if slices.Contains(carried, i.Workspace()) {
@@ -193,8 +199,14 @@ func (i *migration) takeOne(ctx context.Context, m *backendPair, service *tfcsto
 			return diags
 		}
 		if !o.SkipPlan {
-			if diags = diags.Append(i.unchanged(ctx, snapshot.Plain(m.from), name, o)); diags.HasErrors() {
+			plain := snapshot.Plain(m.from)
+			if diags = diags.Append(i.unchanged(ctx, plain, name, name, o)); diags.HasErrors() {
 				return diags
+			}
+			if name != target { // before anything is written
+				if diags = diags.Append(i.unchanged(ctx, plain, name, target, o)); diags.HasErrors() {
+					return diags
+				}
 			}
 		}
 		to := renamed{snapshot.Encrypted(service, i.sealing.State()), target}
@@ -204,7 +216,7 @@ func (i *migration) takeOne(ctx context.Context, m *backendPair, service *tfcsto
 		}
 		out.Serial, out.Lineage, out.Written = st.Serial, st.Lineage, written
 		if !o.SkipPlan {
-			diags = diags.Append(i.unchanged(ctx, service, target, o))
+			diags = diags.Append(i.unchanged(ctx, service, target, target, o))
 		}
 		return diags
 	})
@@ -321,9 +333,9 @@ func (i *migration) writeVersion(ctx context.Context, to renamed, st *state.Stat
 	return to.Write(ctx, "", text.Bytes())
 }
 
-// unchanged makes a plan on the state of a workspace of a backend, and returns an error if the plan fails or has
-// changes, for example because terraform.workspace has a different value there. The plan is discarded.
-func (i *migration) unchanged(ctx context.Context, b snapshot.Backend, name string, o ServiceMigration) (
+// unchanged makes a plan on the state of a workspace of a backend, with another name as the value of
+// terraform.workspace, and returns an error if the plan fails or has changes. The plan is discarded.
+func (i *migration) unchanged(ctx context.Context, b snapshot.Backend, name, as string, o ServiceMigration) (
 	diags diag.List) {
 	dir, err := os.MkdirTemp(i.Temp, "millipede-migrate-")
 	if err != nil {
@@ -333,7 +345,7 @@ func (i *migration) unchanged(ctx context.Context, b snapshot.Backend, name stri
 	options := i.Options
 	home := layout.At(dir, "")
 	options.Home, options.Backend = &home, renamed{b, name}
-	options.Environ = i.Environ.With("TF_WORKSPACE=" + name)
+	options.Environ = i.Environ.With("TF_WORKSPACE=" + as)
 	own := New(options)
 	op, diags := own.Begin(ctx, OperationOptions{
 		Name: "plan", Variables: o.Variables, State: StateOptions{KeepsNothing: true}, LockAs: "OperationTypePlan",
@@ -356,6 +368,14 @@ func (i *migration) unchanged(ctx context.Context, b snapshot.Backend, name stri
 			first = fmt.Sprintf(" The first change: %s (%s).", c.Addr, c.Action)
 			break
 		}
+	}
+	if as != name {
+		return diags.Append(diag.New(diag.Error, "The plan has changes under the new name", fmt.Sprintf("A plan for the "+
+			"workspace %q has no changes, and it has changes if the workspace is called %q, as it would be at the service: "+
+			"the configuration depends on terraform.workspace.%s Nothing was written. Use a variable of the configuration "+
+			"in place of terraform.workspace, with a value for each workspace, so that a plan has no changes, and run the "+
+			"command again. With -skip-plan, only the states are compared, and the next apply at the service makes these "+
+			"changes.", name, as, first), nil))
 	}
 	detail := fmt.Sprintf("A plan for %s has changes, so it cannot show that the migration itself changes "+
 		"nothing.%s Apply the changes first, or give -skip-plan: then only the states are compared.",
