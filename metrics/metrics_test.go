@@ -30,8 +30,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// nats is a transport with one limit, a pool with two live workers and a silent one, a pool whose only worker is silent,
-// and perhaps trouble.
+// nats is a transport with one limit, a pool with two live workers and a silent one, a pool whose only worker is
+// silent, and perhaps trouble.
 type nats struct {
 	err       error
 	connected time.Duration
@@ -146,8 +146,8 @@ func lines(families map[string]*dto.MetricFamily) (out []string) {
 	return out
 }
 
-// A worker that was killed sends no heartbeat that it leaves. It was counted for ever, so that the alert about operations
-// that wait for a pool without workers could not fire.
+// A worker that was killed sends no heartbeat that it leaves. It was counted for ever, so that the alert about
+// operations that wait for a pool without workers could not fire.
 func TestWorkersThatWereKilledAreNotCounted(t *testing.T) {
 	counts := func(connected time.Duration) []string {
 		s := metrics.New("service", "1.2.3")

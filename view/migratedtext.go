@@ -9,8 +9,8 @@ import (
 )
 
 // MigratedText says what to do after states were migrated to a service, and how to undo the migration. OpenTofu accepts
-// the commands, too, with one exception, which the text names. Without the others it would migrate again, from the backend
-// that init has recorded, or from files that it finds.
+// the commands, too, with one exception, which the text names. Without the others it would migrate again, from the
+// backend that init has recorded, or from files that it finds.
 func MigratedText(taken *estate.TakenToService, o estate.ServiceMigration) string {
 	var b strings.Builder
 	selects := fmt.Sprintf("name = %q", o.Name)
@@ -75,7 +75,8 @@ func moving(taken *estate.TakenToService) (there, back string) {
 	}
 	// With the variable, init does not ask which of the workspaces to select: the selected one is not there.
 	selecting := func(workspace string) string {
-		return fmt.Sprintf("  %s%s init -reconfigure\n  %[2]s workspace select %[3]s\n", in(true, workspace), diag.Program(), workspace)
+		return fmt.Sprintf("  %s%s init -reconfigure\n  %[2]s workspace select %[3]s\n", in(true, workspace),
+			diag.Program(), workspace)
 	}
 	if taken.Single {
 		back += "  " + diag.Program() + " init -reconfigure\n"

@@ -178,7 +178,7 @@ func (at *servedAt) cancel(ctx context.Context, u *command.Screen, force bool) d
 
 // resumeServed says how a run of a service continues.
 func resumeServed() diag.List {
-	return diag.Errors("The service resumes its runs by itself", fmt.Sprintf("It executes the runs of this directory, and "+
-		"continues those that were in progress when it was stopped, without a request. To see them: %[1]s runs list. To "+
+	return diag.Errors("The service resumes its runs by itself", fmt.Sprintf("It executes the runs of this directory, "+
+		"and continues those that were in progress when it was stopped, without a request. To see them: %[1]s runs list. To "+
 		"follow one: %[1]s runs watch. If an operation is in doubt: %[1]s runs resolve", diag.Program()), nil)
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The administrator's token was printed wherever standard output went: into the journal of systemd, or into the log of a
-// container, which are kept, and read by many.
+// The administrator's token was printed wherever standard output went: into the journal of systemd, or into the log of
+// a container, which are kept, and read by many.
 func TestTheTokenOfTheAdministratorIsShownOnTerminalsAlone(t *testing.T) {
 	const token = "secret.atlasv1.canary"
 	announced := func(watched bool) (text, data string) {

@@ -386,7 +386,8 @@ func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender
 	mux.Handle(httpstate.Prefix, httpstate.Handler(svc, log))
 	return gate.Handler(mux, gate.Options{Now: time.Now, Logger: log, Ready: func(context.Context) error {
 		return st.View(func(*store.Tx) error { return nil })
-	}, Secret: tfe.SecretPaths, Proxies: o.proxies, Secure: o.ownName(), Known: func(r *http.Request) bool { return known(svc, r) }})
+	}, Secret: tfe.SecretPaths, Proxies: o.proxies, Secure: o.ownName(),
+		Known: func(r *http.Request) bool { return known(svc, r) }})
 }
 
 // ownName reports whether clients reach the service by a name of its own: not one like localhost, which other programs

@@ -18,7 +18,8 @@ type ServedRun struct {
 }
 
 // ServedRun finds a run of a service: by its address, by its ID in the workspace of the configuration, or,
-// without either, the newest run in progress in that workspace, or else the newest one. It is nil if the configuration uses no service
+// without either, the newest run in progress in that workspace, or else the newest one. It
+// is nil if the configuration uses no service
 // that executes runs.
 func (e *Estate) ServedRun(ctx context.Context, name string, vars Variables) (*ServedRun, diag.List) {
 	if strings.HasPrefix(name, "https://") {

@@ -11,9 +11,9 @@ import (
 // it will take: the short operations end first, so an estimate from ended ones alone would be too low.
 //
 // The estimate is the longest one of these times: the remaining work, divided by the number of operations that run now;
-// the longest chain of remaining vertices; and for each limit, the remaining work that needs its permits, divided by the
-// permits that the run can have. Which limits a vertex needs is known once it is prepared; others count as those of their
-// kind do.
+// the longest chain of remaining vertices; and for each limit, the remaining work that needs its permits, divided by
+// the permits that the run can have. Which limits a vertex needs is known once it is prepared; others count as those of
+// their kind do.
 
 // kind is what the loop knows about the operations of one resource type and action.
 type kind struct {

@@ -33,8 +33,8 @@ type Options struct {
 	Proxies Proxies
 	// BodyTime is how long the body of a request may take that arrives at less than a kilobyte a second; default 30 s.
 	BodyTime time.Duration
-	// Secure makes browsers use only HTTPS for this host from now on, for a year. A browser that has accepted it refuses an
-	// untrusted certificate without a way around, and HTTP on all ports of the host.
+	// Secure makes browsers use only HTTPS for this host from now on, for a year. A browser that has accepted it refuses
+	// an untrusted certificate without a way around, and HTTP on all ports of the host.
 	Secure bool
 	// Ready returns an error with the reason if the service cannot serve requests.
 	Ready func(context.Context) error

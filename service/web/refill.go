@@ -10,8 +10,8 @@ import (
 )
 
 // refill puts the values of a form that was refused into that form of its page, and opens what the form is folded into.
-// action is the address to which the form was sent. A page has several forms with one address: it is the first one whose
-// hidden fields and buttons fit the values. Passwords are not repeated.
+// action is the address to which the form was sent. A page has several forms with one address: it is the first one
+// whose hidden fields and buttons fit the values. Passwords are not repeated.
 func refill(page []byte, action string, values url.Values) ([]byte, error) {
 	root, err := html.Parse(bytes.NewReader(page))
 	if err != nil {

@@ -114,7 +114,8 @@ func TestNoPageIsShownWithoutLoggingIn(t *testing.T) {
 			t.Errorf("%s: %d at %s", path, status, at)
 		}
 	}
-	for _, path := range []string{"/app/settings/events/acme", run + "/events", run + "/log/plan?from=0", run + "/timeline/plan"} {
+	for _, path := range []string{"/app/settings/events/acme", run + "/events", run + "/log/plan?from=0",
+		run + "/timeline/plan"} {
 		request, err := http.NewRequest(http.MethodGet, b.server.URL+path, nil)
 		if err != nil {
 			t.Fatal(err)
