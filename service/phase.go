@@ -107,9 +107,19 @@ func (q *queue) attempt(leaving, stopping context.Context, r *record.Run, j *job
 	if err != nil {
 		return nil, log, err
 	}
+	if r.Status == record.Planning && r.Deaths >= maxDeaths {
+		return nil, log, errDeadly
+	}
 	results, err := s.runPhase(leaving, stopping, r, j, log, resumed)
 	return results, log, errors.Join(err, log.Flush())
 }
+
+// maxDeaths is after how many deaths of the service during one plan the plan is not begun again. A configuration could
+// otherwise end the service again after each restart.
+const maxDeaths = 2
+
+var errDeadly = fmt.Errorf("The service has died %d times while it made this plan, which it therefore does not begin "+
+	"again. Its log may tell whether the configuration is the cause; if it is not, start a new run", maxDeaths)
 
 // withoutMarks is a log for the output of programs that a run starts. It removes the markers of the log's ends
 // from the output: a reader would otherwise take the log for complete.
@@ -395,6 +405,10 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 				now.Resumed++
 				kind = record.EventPlanAgain
 			case errors.Is(failure, ErrStopped) && (halted || suspended):
+				if now.Status == record.Planning {
+					now.Suspended = true // the service ends in order, and not because of this plan
+					return runs.Put(tx, now)
+				}
 				return nil
 			case failure == nil:
 				kind, outcome = came(now, results)

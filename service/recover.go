@@ -34,6 +34,10 @@ func (s *Service) recover() error {
 				return err
 			}
 			r.Resumed++
+			if !r.Suspended {
+				r.Deaths++ // durable before the plan begins again: it may be what the service dies of
+			}
+			r.Suspended = false
 			return s.enter(tx, r, record.EventPlanAgain, 0, "")
 		})
 		if err != nil {

@@ -205,6 +205,9 @@ type Run struct {
 	CancelAsked time.Time `json:"cancelAsked,omitzero"`
 	// Resumed counts how often a restarted service has continued the run.
 	Resumed int `json:"resumed,omitempty"`
+	// Deaths counts how often the service died while it made the plan. Suspended says that it ended in order meanwhile.
+	Deaths    int  `json:"deaths,omitempty"`
+	Suspended bool `json:"suspended,omitempty"`
 
 	Plan  Phase `json:"plan"`
 	Apply Phase `json:"apply"`

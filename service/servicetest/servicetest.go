@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -224,6 +225,20 @@ func (h *Harness) Start() {
 		if err := errors.Join(<-done, st.Close()); err != nil {
 			h.t.Error(err)
 		}
+	}
+}
+
+// Die ends the service as if its process had died: of its end nothing is recorded. Start starts it again.
+func (h *Harness) Die() {
+	h.t.Helper()
+	name := filepath.Join(h.dir, "service.db")
+	before, err := os.ReadFile(name)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.End()
+	if err := os.WriteFile(name, before, 0o600); err != nil {
+		h.t.Fatal(err)
 	}
 }
 
