@@ -1,0 +1,223 @@
+//go:build unix
+
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/test/site"
+)
+
+var all = flag.Bool("all", false, "all configurations, on the command line and in a service, instead of a selection")
+
+var binary = flag.String("bin", "", "the coordinator to test; by default it is built")
+
+// TestMain builds the coordinator alone: no configuration here has a provider or a worker of its own.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if testing.Short() {
+		fmt.Println("not in short mode: the tests build the coordinator")
+		return 0
+	}
+	dir, err := os.MkdirTemp("", "millipede-hostile-")
+	if err == nil {
+		site.Built.CLIConfig, site.Built.Coordinator = filepath.Join(dir, "cli.tfrc"), *binary
+		err = os.WriteFile(site.Built.CLIConfig, nil, 0o600)
+	}
+	if err == nil && *binary == "" {
+		site.Built.Coordinator = filepath.Join(dir, "coordinator")
+		var out []byte
+		if out, err = exec.Command("go", "build", "-o", site.Built.Coordinator, "../../cmd/coordinator").CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+	}
+	code := 1
+	if err == nil {
+		code = m.Run()
+	}
+	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// The limits for each configuration. The memory is that of the whole process.
+const (
+	maxTime   = 10 * time.Second
+	maxMemory = 500 << 20
+)
+
+// few are the cases that are tested every time.
+var few = map[string]bool{
+	"parentheses": true, "a sum": true, "a template in JSON syntax": true, "a type of 5,000 lists": true, "jsondecode": true,
+	"a product": true, "loops": true, "locals that share a list": true, "a YAML bomb": true, "a format's width": true,
+	"a chain of resources": true,
+}
+
+// secrets makes a directory with files that no run may read, and replaces their names in a case.
+func (c *Case) secrets(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("canary"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range c.Files {
+		c.Files[name] = strings.NewReplacer("SECRETDIR", dir, "SECRET", filepath.Join(dir, "secret")).Replace(text)
+	}
+}
+
+// write writes the files of a case into a directory.
+func (c *Case) write(t *testing.T, dir string) {
+	t.Helper()
+	for name, text := range c.Files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wrong returns what is wrong with the outcome of a case; empty for nothing.
+func (c *Case) wrong(failed bool, text string) string {
+	flat := strings.Join(strings.Fields(text), " ")
+	switch {
+	case strings.Contains(text, "goroutine ") || strings.Contains(text, "fatal error"):
+		return "the program crashed"
+	case strings.Contains(text, "canary"):
+		return "a secret was shown"
+	case c.Fine && failed:
+		return "it is harmless, and failed"
+	case !c.Fine && !failed:
+		return "it is hostile, and was planned"
+	case !c.Fine && !strings.Contains(text, "Error: "):
+		return "there is no diagnostic"
+	case !strings.Contains(flat, c.Says):
+		return "the diagnostic does not say " + c.Says
+	}
+	return ""
+}
+
+// 100,000 parentheses, brackets in jsondecode, a product of three ranges or a YAML bomb ended the process by an overflow
+// of the stack or by memory.
+func TestAHostileConfigurationIsRefusedOnTheCommandLine(t *testing.T) {
+	for _, c := range Cases() {
+		if c.Confined || !*all && !few[c.Name] {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			s := site.New(t, "")
+			c.write(t, s.Dir)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*maxTime)
+			defer cancel()
+			command := s.Command("plan", "-input=false", "-no-color")
+			p := exec.CommandContext(ctx, command.Path, command.Args[1:]...)
+			p.Dir, p.Env = command.Dir, command.Env
+			var text bytes.Buffer
+			p.Stdout, p.Stderr = &text, &text
+			began := time.Now()
+			err := p.Run()
+			took := time.Since(began)
+			if p.ProcessState == nil {
+				t.Fatal(err)
+			}
+			memory := p.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+			if wrong := c.wrong(err != nil, text.String()); wrong != "" {
+				t.Errorf("%s:\n%s", wrong, site.Tail(shortened(text.String())))
+			}
+			if took > maxTime || memory > maxMemory {
+				t.Errorf("it took %s and %d MiB", took.Round(time.Millisecond), memory>>20)
+			}
+			t.Logf("%s, %d MiB", took.Round(time.Millisecond), memory>>20)
+		})
+	}
+}
+
+// shortened cuts the long lines of a text.
+func shortened(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if len(line) > 200 {
+			line = line[:200] + "...\n"
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// A single plan of any of these ended the service, which began it again after its restart and ended again. Others read
+// the key of the service.
+func TestAServiceSurvivesHostileConfigurations(t *testing.T) {
+	s := site.New(t, "")
+	v := s.Service("-plans=1")
+	outside := t.TempDir()
+	space := v.Workspace("one")
+	for _, c := range Cases() {
+		if !*all && !few[c.Name] && !c.Confined {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			c.secrets(t, outside)
+			dir := t.TempDir()
+			c.write(t, dir)
+			cv, err := v.Upload(t.Context(), space, dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			only := true
+			r, err := v.Client.Runs.Create(t.Context(), client.RunCreateOptions{Workspace: space,
+				ConfigurationVersion: cv, PlanOnly: &only})
+			for err == nil && !site.Over(r.Status) {
+				if time.Since(began) > 3*maxTime {
+					t.Fatalf("the run is %s after %s", r.Status, time.Since(began))
+				}
+				r, err = v.Client.Runs.Read(t.Context(), r.ID)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			took := time.Since(began)
+			text := v.Logs(r)
+			if wrong := c.wrong(r.Status == client.RunErrored, text); wrong != "" {
+				t.Errorf("%s:\n%s", wrong, site.Tail(shortened(text)))
+			}
+			memory := peak(t, v.PID())
+			if took > maxTime || memory > maxMemory {
+				t.Errorf("it took %s, and the service has had %d MiB", took.Round(time.Millisecond), memory>>20)
+			}
+			t.Logf("%s, %d MiB", took.Round(time.Millisecond), memory>>20)
+		})
+	}
+}
+
+// peak returns the most memory that a process has had so far, where the system tells.
+func peak(t *testing.T, pid int) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	var kib int64
+	if _, rest, ok := strings.Cut(string(text), "VmHWM:"); ok {
+		if _, err := fmt.Sscan(rest, &kib); err != nil {
+			t.Error(err)
+		}
+	}
+	return kib << 10
+}
