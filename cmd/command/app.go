@@ -68,6 +68,9 @@ type Command struct {
 	Apart bool
 	// Lasts says that the command runs until it is interrupted, which is then not a failure.
 	Lasts bool
+	// Visible are the variables of its environment that other programs may see while it runs, on systems that show them
+	// for as long as a process runs; nil for all of them.
+	Visible []string
 	// Use says for what the command opens the estate of the working directory.
 	Use estate.Use
 }

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
+	"github.com/millipede-iac/millipede/cmd/handover"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -14,8 +17,19 @@ import (
 // code.
 func Execute(p *Program, args []string) int {
 	diag.CalledAs(os.Args[0])
+	environment := os.Environ()
+	if visible := p.visible(args); visible != nil {
+		var err error
+		if environment, err = handover.Environ(environment, visible); err == nil {
+			err = restore(environment)
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "Error: the program cannot hide its environment: %s\n", err)
+			return 1
+		}
+	}
 	tuneCollector()
-	a := New(p, os.Stdin, os.Stdout, os.Stderr, os.Environ())
+	a := New(p, os.Stdin, os.Stdout, os.Stderr, environment)
 	a.Alone = true
 	if line, ok := a.Completing(); ok {
 		for _, word := range a.Complete(context.Background(), line) {
@@ -36,4 +50,28 @@ func Execute(p *Program, args []string) int {
 		<-watched
 	}()
 	return a.Run(a.Interrupts.Stopping, args)
+}
+
+// visible returns the variables of the environment that others may see while the command of a command line runs; nil for
+// all of them.
+func (p *Program) visible(args []string) []string {
+	for i := range p.Commands {
+		if c := &p.Commands[i]; c.Visible != nil && slices.Contains(args, c.Name) {
+			return c.Visible
+		}
+	}
+	return nil
+}
+
+// restore sets the variables of the process to those that it was given.
+func restore(environment []string) error {
+	os.Clearenv()
+	for _, entry := range environment {
+		if name, value, ok := strings.Cut(entry, "="); ok && name != "" {
+			if err := os.Setenv(name, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/millipede-iac/millipede/cmd/command"
+	"github.com/millipede-iac/millipede/cmd/serving"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 )
 
@@ -62,7 +63,7 @@ func init() {
 		{Name: "runs cancel", Synopsis: "Cancel a run", Run: own(runCancel)},
 		{Name: "runs resolve", Synopsis: "Record the outcome of an operation in doubt", Run: own(runResolve)},
 		{Name: "serve", Synopsis: "Serve many workspaces to many people", Run: own(runServe), Apart: true, Document: true,
-			Lasts: true},
+			Lasts: true, Visible: serving.Visible()},
 		{Name: "service", Synopsis: "Back up a service, or restore it", Run: own(group(serviceUsage))},
 		{Name: "service backup", Synopsis: "Write a backup of a service to a file", Run: own(runServiceBackup),
 			Apart: true, Document: true},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +29,10 @@ var inherited = []string{
 	"NO_PROXY", "http_proxy",
 	"https_proxy", "no_proxy",
 }
+
+// Visible returns the variables of the service's environment that are no secrets: those that runs inherit, and the one
+// that package failpoint reads before the program begins.
+func Visible() []string { return append(slices.Clone(inherited), "MILLIPEDE_FAILPOINTS") }
 
 // Forget removes all environment variables of the process that runs do not inherit. If an operation has no credentials,
 // cloud libraries read those of the process: without Forget, any run could use the credentials of the service. Call it
