@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/environ"
@@ -36,6 +37,12 @@ type Kind struct {
 	Defaults map[string]cty.Value
 	// Conflicts are the pairs of arguments of which a configuration may set one at most.
 	Conflicts [][2]string
+	// Located names the arguments that say where the states are, without credentials; "endpoints.s3" is an attribute of a
+	// nested attribute. Nil means all arguments that are not sensitive. Address replaces it where arguments must be
+	// interpreted: it returns where the state of a workspace is. It asks nobody, and cannot fail: it is also called
+	// with arguments that Open would refuse.
+	Located []string
+	Address func(p Place, args Arguments, workspace string) string
 	// Open opens the backend. It checks what the schema cannot express; diagnostics about an argument have its path
 	// (Arguments.Problem). It may use the network, within ctx.
 	Open func(ctx context.Context, p Place, args Arguments) (Backend, diag.List)
@@ -131,12 +138,14 @@ var (
 			"path":          {Type: cty.String, Optional: true},
 			"workspace_dir": {Type: cty.String, Optional: true},
 		}},
-		Open: openLocal,
+		Address: localAddress,
+		Open:    openLocal,
 	}
 	inmemKind = &Kind{
-		Name:   "inmem",
-		Schema: &schema.Block{Attributes: map[string]*schema.Attribute{"lock_id": {Type: cty.String, Optional: true}}},
-		Open:   openInmem,
+		Name:    "inmem",
+		Located: []string{},
+		Schema:  &schema.Block{Attributes: map[string]*schema.Attribute{"lock_id": {Type: cty.String, Optional: true}}},
+		Open:    openInmem,
 	}
 )
 
@@ -229,6 +238,63 @@ func (p Place) Check(typ string, config cty.Value) diag.List {
 		}
 	}
 	return diags
+}
+
+// Address returns where a backend has the state of a workspace, as text that is the same in every process, whatever
+// the credentials are. It uses no network. The environment and the defaults complete the arguments, as in Open.
+func (p Place) Address(typ string, config cty.Value, workspace string) (string, diag.List) {
+	p = p.withDefaults()
+	k, diags := p.Kinds.Find(typ)
+	if diags.HasErrors() {
+		return "", diags
+	}
+	args, diags := k.Decode(config)
+	if diags.HasErrors() {
+		return "", diags
+	}
+	args, diags = k.spec().Complete(args, p.Env)
+	if diags.HasErrors() {
+		return "", diags
+	}
+	if k.Address != nil {
+		return k.Address(p, args, workspace), nil
+	}
+	return k.located(args), nil
+}
+
+// located returns the arguments that say where the states are.
+func (k *Kind) located(args Arguments) string {
+	names := k.Located
+	if names == nil {
+		for name := range k.Type().AttributeTypes() {
+			if a := k.Schema.Attributes[name]; a == nil || !a.Sensitive {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+	}
+	all := args.Recorded(k)
+	var out []string
+	for _, name := range names {
+		outer, inner, nested := strings.Cut(name, ".")
+		v := all.GetAttr(outer)
+		if nested && !v.IsNull() {
+			v = v.GetAttr(inner)
+		}
+		if v.IsNull() || !v.IsWhollyKnown() {
+			continue
+		}
+		if v.Type() == cty.String {
+			out = append(out, name+"="+v.AsString())
+			continue
+		}
+		text, err := ctyjson.Marshal(v, v.Type())
+		if err != nil {
+			panic(fmt.Sprintf("the argument %s of the backend %q has no JSON form: %s", name, k.Name, err))
+		}
+		out = append(out, name+"="+string(text))
+	}
+	return strings.Join(out, " ")
 }
 
 // Open opens a backend. config is the value of its block or map: an object or a map, or null for no arguments. The

@@ -65,10 +65,13 @@ type heldFile struct {
 	created bool // the file was created for the lock
 }
 
+// DefaultPath is the snapshot of the default workspace if no other path is configured.
+const DefaultPath = "terraform.tfstate"
+
 // NewLocal returns a backend for files.
 func NewLocal(o LocalOptions) *Local {
 	if o.Path == "" {
-		o.Path = "terraform.tfstate"
+		o.Path = DefaultPath
 	}
 	if o.WorkspaceDir == "" {
 		o.WorkspaceDir = "terraform.tfstate.d"
@@ -93,6 +96,18 @@ func openLocal(_ context.Context, p Place, args Arguments) (Backend, diag.List) 
 	return NewLocal(LocalOptions{
 		Dir: p.Dir, Files: p.Files, Path: args.String("path"), WorkspaceDir: args.String("workspace_dir"), Now: p.Now,
 	}), nil
+}
+
+// localAddress returns the path of the state file. It is relative if the file is below the directory, so that it stays
+// the same if the directory is moved.
+func localAddress(p Place, args Arguments, workspace string) string {
+	l := NewLocal(LocalOptions{Dir: p.Dir, Path: args.String("path"), WorkspaceDir: args.String("workspace_dir")})
+	path, _, _ := l.paths(workspace)
+	path = l.in(path)
+	if rel, err := filepath.Rel(p.Dir, path); err == nil && filepath.IsLocal(rel) {
+		path = rel
+	}
+	return filepath.ToSlash(path)
 }
 
 // within returns a path relative to a directory, unless it is absolute.

@@ -148,6 +148,20 @@ func (y *Sync) Replace(ctx context.Context, workspace, lockID string, s *state.S
 	return y.Store.Replace(ctx, workspace, lockID, s, cause)
 }
 
+// Empty replaces the snapshot by an empty file, and the state by an empty one. It is used after the state was copied to
+// another backend.
+func (y *Sync) Empty(ctx context.Context, workspace string, cause string) error {
+	if err := Plain(y.Backend).Write(ctx, workspace, nil); err != nil {
+		return err
+	}
+	// After a crash before the mark, the next Pull says that the file is empty; the store has the state.
+	if err := y.Store.Replace(ctx, workspace, "", state.Empty(), journal.Because(cause)); err != nil {
+		return err
+	}
+	return y.mark(ctx, &comparison{workspace: workspace, where: y.Backend.Describe(workspace).Where},
+		journal.VersionInfo{}, hash(nil))
+}
+
 // ErroredFile is the name, as in OpenTofu, of the file for a state that could not be written to its backend.
 const ErroredFile = "errored.tfstate"
 

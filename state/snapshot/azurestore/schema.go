@@ -78,6 +78,7 @@ func Kind() *snapshot.Kind {
 			"use_cli":         cty.True,
 		},
 		Conflicts: [][2]string{{"environment", "metadata_host"}, {"customer_provided_key", "encryption_scope"}},
+		Located:   []string{"environment", "metadata_host", "storage_account_name", "container_name", "key"},
 		Open:      open,
 	}
 }

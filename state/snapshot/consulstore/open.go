@@ -40,6 +40,7 @@ func Kind() *snapshot.Kind {
 		Name:     "consul",
 		Schema:   &schema.Block{Attributes: attributes},
 		Defaults: map[string]cty.Value{"lock": cty.True, "gzip": cty.False},
+		Address:  address,
 		Open:     open,
 	}
 }
@@ -80,18 +81,37 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 	c := newClient(transport, base)
 	c.token, c.userAgent = token, p.UserAgent
 	c.user, c.password, _ = strings.Cut(either(args.String("http_auth"), p.Env("CONSUL_HTTP_AUTH")), ":")
-	c.common = url.Values{}
-	for name, value := range map[string]string{
-		"dc": args.String("datacenter"), "ns": p.Env("CONSUL_NAMESPACE"), "partition": p.Env("CONSUL_PARTITION"),
-	} {
-		if value != "" {
-			c.common.Set(name, value)
-		}
-	}
+	c.common = common(p, args)
 	return &backend{
 		client: c, path: path, gzip: args.Bool("gzip"), lock: args.Bool("lock"), now: p.Now,
 		known: map[string]uint64{}, held: map[string]*heldLock{},
 	}, diags
+}
+
+// common returns the parameters of all requests that say where the keys are.
+func common(p snapshot.Place, args snapshot.Arguments) url.Values {
+	out := url.Values{}
+	for name, value := range map[string]string{
+		"dc": args.String("datacenter"), "ns": p.Env("CONSUL_NAMESPACE"), "partition": p.Env("CONSUL_PARTITION"),
+	} {
+		if value != "" {
+			out.Set(name, value)
+		}
+	}
+	return out
+}
+
+// address returns where the states are: the server, and the key.
+func address(p snapshot.Place, args snapshot.Arguments, _ string) string {
+	base, diags := locate(p, args, &http.Transport{})
+	if diags.HasErrors() {
+		return "" // open refuses it
+	}
+	server := base.String()
+	if given := either(args.String("address"), p.Env("CONSUL_HTTP_ADDR")); strings.HasPrefix(given, "unix://") {
+		server = given
+	}
+	return server + " " + common(p, args).Encode() + " " + args.String("path")
 }
 
 func either(a, b string) string {

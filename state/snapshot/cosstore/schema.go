@@ -46,6 +46,7 @@ func Kind() *snapshot.Kind {
 			"encrypt": cty.True,
 			"acl":     cty.StringVal("private"),
 		},
-		Open: open,
+		Located: []string{"region", "bucket", "prefix", "key"},
+		Open:    open,
 	}
 }

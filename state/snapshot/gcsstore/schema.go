@@ -46,6 +46,7 @@ func Kind() *snapshot.Kind {
 			"universe_domain":         {"GOOGLE_BACKEND_UNIVERSE_DOMAIN"},
 		},
 		Conflicts: [][2]string{{"encryption_key", "kms_encryption_key"}},
+		Located:   []string{"storage_custom_endpoint", "universe_domain", "bucket", "prefix"},
 		Open:      open,
 	}
 }

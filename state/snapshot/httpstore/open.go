@@ -23,6 +23,15 @@ import (
 // most bounds the number of retries and the seconds between them in the arguments.
 const most = 86400
 
+// located returns the address of the state, without a password.
+func located(args snapshot.Arguments) string {
+	u, err := url.Parse(args.String("address"))
+	if err != nil {
+		return "" // open refuses it
+	}
+	return u.Redacted()
+}
+
 // open returns a backend for the arguments. It sends no request.
 func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
 	b := &backend{

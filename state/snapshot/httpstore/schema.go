@@ -55,6 +55,7 @@ func Kind() *snapshot.Kind {
 			"retry_wait_min": cty.NumberIntVal(1),
 			"retry_wait_max": cty.NumberIntVal(30),
 		},
-		Open: open,
+		Address: func(_ snapshot.Place, args snapshot.Arguments, _ string) string { return located(args) },
+		Open:    open,
 	}
 }

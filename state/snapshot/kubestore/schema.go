@@ -63,6 +63,9 @@ func Kind() *snapshot.Kind {
 			"token":                    {"KUBE_TOKEN"},
 		},
 		Defaults: map[string]cty.Value{"namespace": cty.StringVal("default")},
-		Open:     open,
+		Located: []string{
+			"host", "config_path", "config_paths", "config_context", "config_context_cluster", "namespace", "secret_suffix",
+		},
+		Open: open,
 	}
 }

@@ -58,6 +58,7 @@ func Kind() *snapshot.Kind {
 			"prefix": cty.StringVal("env:"),
 			"key":    cty.StringVal("terraform.tfstate"),
 		},
-		Open: open,
+		Located: []string{"endpoint", "region", "bucket", "prefix", "key"},
+		Open:    open,
 	}
 }

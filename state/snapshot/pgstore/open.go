@@ -47,7 +47,8 @@ func Kind() *snapshot.Kind {
 			"table_name":  cty.StringVal("states"),
 			"index_name":  cty.StringVal("states_by_name"),
 		},
-		Open: open,
+		Address: address,
+		Open:    open,
 	}
 }
 
@@ -71,9 +72,8 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 	db.SetConnMaxIdleTime(time.Minute)
 	schemaName, table := args.String("schema_name"), args.String("table_name")
 	b := &backend{
-		db: db,
-		where: fmt.Sprintf("postgres://%s:%d/%s %s.%s", config.Host, config.Port, config.Database,
-			schemaName, table),
+		db:       db,
+		where:    where(config, schemaName, table),
 		table:    quote(schemaName) + "." + quote(table),
 		creation: creationKey(schemaName, table),
 		held:     map[string]*heldLock{},
@@ -84,6 +84,19 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 			Append(closing(db))
 	}
 	return b, nil
+}
+
+// address returns where the states are: the database, and the table.
+func address(p snapshot.Place, args snapshot.Arguments, _ string) string {
+	config, err := configuration(p, args.String("conn_str"))
+	if err != nil {
+		return "" // open refuses it
+	}
+	return where(config, args.String("schema_name"), args.String("table_name"))
+}
+
+func where(c pq.Config, schema, table string) string {
+	return fmt.Sprintf("postgres://%s:%d/%s %s.%s", c.Host, c.Port, c.Database, schema, table)
 }
 
 func closing(db *sql.DB) diag.List {

@@ -54,7 +54,8 @@ func Kind() *snapshot.Kind {
 			{"allowed_account_ids", "forbidden_account_ids"},
 			{"kms_key_id", "sse_customer_key"},
 		},
-		Open: open,
+		Located: []string{"endpoints.s3", "endpoint", "bucket", "workspace_key_prefix", "key"},
+		Open:    open,
 	}
 }
 

@@ -47,7 +47,8 @@ func kind(name string, workspaces map[string]*schema.Attribute, env map[string][
 				Nesting: schema.NestingSingle, MaxItems: 1, Block: schema.Block{Attributes: workspaces},
 			}},
 		},
-		Env: env,
+		Env:     env,
+		Located: []string{"hostname", "organization", "workspaces"},
 		Open: func(ctx context.Context, p snapshot.Place, a snapshot.Arguments) (snapshot.Backend, diag.List) {
 			return open(ctx, name, p, a)
 		},
