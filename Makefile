@@ -23,7 +23,7 @@ MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
 .PHONY: help build test race lint vet generate bench pages backends servers servers-kubernetes servers-consul \
-	contend sim sim-service fault fault-large fault-service teams people watching interrupts conformance tools clean
+	contend pipelines sim sim-service fault fault-large fault-service teams people watching interrupts conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -108,6 +108,9 @@ contend: ## three programs contend for the state of each backend, a minute each;
 
 sim: ## play seeds of the simulation: SEEDS=N, or SEED=X with its trace; WITHOUT=GUARD leaves a guard out
 	$(GO) test ./test/sim -count=1 -timeout=24h -v -run 'TestNothingIsLost' $(PLAY)
+
+pipelines: ## play pipelines that switch backends, with the seeds from FROM on: SEEDS=N
+	$(GO) test ./cmd/coordinator -count=1 -timeout=24h -run 'TestPipelines' -pipelines=$(SEEDS) -pipelines-from=$(FROM)
 
 sim-service: ## play seeds of the simulation of the service's runs: SEEDS=N, or SEED=X with its trace; WITHOUT=GUARD
 	$(GO) test ./test/simservice -count=1 -timeout=24h -v -run 'TestEveryRunEnds' $(PLAY)

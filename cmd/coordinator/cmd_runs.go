@@ -36,8 +36,9 @@ Subcommands:
 const runsListUsage = `
 Usage: coordinator [global options] runs list [options]
 
-  Lists the runs of the selected workspace, the newest first. The last 50 ended runs are kept. If a service executes the
-  runs, lists its newest 50, and why the first of those that wait do so.
+  Lists the runs of the selected workspace, the newest first. The last 50 ended runs are kept. Warnings name interrupted
+  runs on states that this directory does not use now. If a service executes the runs, lists its newest 50, and why the
+  first of those that wait do so.
 
 Options:
   -no-color             Do not use colours.
@@ -53,7 +54,7 @@ func runRunsList(ctx context.Context, a *app, args []string) int {
 			runs[i] = store.Standing(runs[i])
 		}
 		return view.RunsText(view.Clean(a.Stdout, false), runs, time.Now())
-	}, a.listServed)
+	}, a.listServed, a.Estate.Left)
 }
 
 const runsShowUsage = `
@@ -84,22 +85,24 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 	}, a.showServed)
 }
 
-// showing shows runs of the store of this directory, and showingServed those of a service.
+// showing shows runs of the store of this directory, and showingServed those of a service. A remark is what to say
+// after the runs of the store.
 type (
 	showing       func(store *estate.Runs, name string) error
 	showingServed func(ctx context.Context, at servedAt) error
+	remark        func(ctx context.Context) diag.List
 )
 
 // readRuns opens the store for a command that shows runs, or asks the service that executes them; most is the maximum
 // number of arguments.
 func (a *app) readRuns(ctx context.Context, usage string, args []string, most int, show showing,
-	served showingServed) int {
-	return a.readRunsWith(ctx, usage, args, most, func(*flag.FlagSet) {}, show, served)
+	served showingServed, remarks ...remark) int {
+	return a.readRunsWith(ctx, usage, args, most, func(*flag.FlagSet) {}, show, served, remarks...)
 }
 
 // readRunsWith is readRuns for a command with flags of its own, which more registers.
 func (a *app) readRunsWith(ctx context.Context, usage string, args []string, most int, more func(*flag.FlagSet),
-	show showing, served showingServed) int {
+	show showing, served showingServed, remarks ...remark) int {
 	var vf viewFlags
 	f := a.NewFlags()
 	more(f)
@@ -136,6 +139,9 @@ func (a *app) readRunsWith(ctx context.Context, usage string, args []string, mos
 			diag.Program()+" runs list", f.Arg(0)), nil)
 	case err != nil:
 		diags = diag.Errors("Failed to show the run", err.Error()+".", nil)
+	}
+	for _, remark := range remarks {
+		diags = diags.Append(remark(ctx))
 	}
 	diags = diags.Append(store.Close())
 	u.Diagnostics(diags)

@@ -82,6 +82,8 @@ func TestADirectoryOfAnEarlierVersionKeepsItsWorkspaces(t *testing.T) {
 		t.Errorf("the earlier version is lost: %q", got)
 	}
 	run("other", "state", "restore", "2")
+	run("default", "state", "restore", "1")
+	run("default", "state", "restore", "2")
 	reads("afterwards")
 
 	d := layout.At("", "")
@@ -89,7 +91,9 @@ func TestADirectoryOfAnEarlierVersionKeepsItsWorkspaces(t *testing.T) {
 		t.Error("the former store still counts")
 	}
 	for _, w := range []string{"default", "other"} {
-		if kept, err := os.ReadFile(d.Workspace(w).Identity()); err != nil ||
+		path := map[string]string{"default": "terraform.tfstate", "other": "terraform.tfstate.d/other/terraform.tfstate"}[w]
+		home := d.State(layout.Location{Backend: "local", Address: path, Workspace: w})
+		if kept, err := os.ReadFile(home.Identity()); err != nil ||
 			!strings.HasPrefix(string(kept), "c-former\n") {
 			t.Errorf("the runs of %s belong to %q now (%v)", w, kept, err)
 		}

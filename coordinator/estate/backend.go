@@ -22,7 +22,7 @@ import (
 )
 
 // OpenBackend opens the backend of the root module's backend block, as init has prepared it; without a block, the
-// local one.
+// local one; for a saved plan that of the plan.
 func (e *Estate) OpenBackend(ctx context.Context, root *config.Node, f StateOptions) (snapshot.Backend, diag.List) {
 	block := backendBlock(root)
 	args, kind := cty.EmptyObjectVal, "local"
@@ -32,6 +32,13 @@ func (e *Estate) OpenBackend(ctx context.Context, root *config.Node, f StateOpti
 	}
 	if e.Backend != nil {
 		return snapshot.Encrypted(e.Backend, enc.State()), diags
+	}
+	if f.planned != nil {
+		b, more := e.openRecorded(ctx, *f.planned, f)
+		if diags = diags.Append(more); diags.HasErrors() {
+			return nil, diags
+		}
+		return snapshot.Encrypted(b, enc.State()), diags
 	}
 	if block != nil {
 		kind = block.Type

@@ -284,14 +284,6 @@ func (e *Estate) Directory() layout.Directory {
 	return layout.At(e.base(), e.Environ.Get("TF_DATA_DIR"))
 }
 
-// home returns the home of the selected workspace, or of the given state files.
-func (e *Estate) home(f StateOptions) layout.Home {
-	if f.File+f.StateOut == "" {
-		return e.Directory().Workspace(e.Workspace())
-	}
-	return e.Directory().File(f.File, f.StateOut)
-}
-
 // Workspace returns the selected workspace.
 func (e *Estate) Workspace() string {
 	if w := e.Environ.Get("TF_WORKSPACE"); w != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -37,6 +38,16 @@ type stores struct {
 
 func newStores() *stores {
 	return &stores{all: map[string]*mem.Store{}, held: map[string]journal.LockInfo{}}
+}
+
+// homeOf returns the home of the state that an estate uses.
+func homeOf(t *testing.T, e *Estate) layout.Home {
+	t.Helper()
+	at, diags := e.storeFor(StateOptions{}, nil)
+	if diags.HasErrors() {
+		t.Fatal(diags.Err())
+	}
+	return at.Home
 }
 
 // Open implements Stores.

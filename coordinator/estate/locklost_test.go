@@ -33,7 +33,7 @@ func TestALostLockStopsTheCommandAndKeepsItFromWriting(t *testing.T) {
 	e.Stop, e.Process = stop, p
 	b := &severable{snapshot.NewMemory(), make(chan struct{})}
 	info := e.lockInfo("apply")
-	store, diags := e.openStore(t.Context(), e.Directory().Workspace("default"), info, writes, time.Second)
+	store, diags := e.openStore(t.Context(), storeAt{Home: e.Directory().Workspace("default")}, info, writes, time.Second)
 	if diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}

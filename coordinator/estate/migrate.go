@@ -77,9 +77,13 @@ func (c *Configuration) PrepareBackend(ctx context.Context, root *config.Node, o
 	case was.Type == now.Type && was.Hash == now.Hash && len(o.Arguments) == 0 && !o.Reconfigure:
 		return BackendChange{}, diags // the arguments were given to an earlier init
 	case o.Reconfigure:
-		diags = diags.Append(i.adopt(ctx, was, now))
+		if diags = diags.Append(i.claimFormer(ctx, was)); !diags.HasErrors() {
+			diags = diags.Append(i.adopt(ctx, was, now))
+		}
 	case first || o.Migrate || o.Force:
-		diags = diags.Append(i.migrate(ctx, was, now))
+		if diags = diags.Append(i.claimFormer(ctx, was)); !diags.HasErrors() {
+			diags = diags.Append(i.migrate(ctx, was, now))
+		}
 	default:
 		return BackendChange{}, diags.Append(diag.New(diag.Error, "Backend configuration changed",
 			"The backend's configuration has changed since this directory was initialized, so the state may have to be "+
@@ -92,7 +96,7 @@ func (c *Configuration) PrepareBackend(ctx context.Context, root *config.Node, o
 	if err := i.writeBackendRecord(now); err != nil {
 		return BackendChange{}, diags.Append(unrecorded(err))
 	}
-	return BackendChange{true, was.Type, now.Type}, diags
+	return BackendChange{true, was.Type, now.Type}, diags.Append(i.Left(ctx))
 }
 
 func unrecorded(err error) diag.List {
@@ -156,16 +160,25 @@ func (i *migration) backendArguments() (map[string]cty.Value, diag.List) {
 }
 
 // backendPair is the migration of the states of all workspaces from one backend to another.
-type backendPair struct{ from, to snapshot.Backend }
+type backendPair struct {
+	was, now backendRecord
+	from, to snapshot.Backend
+}
 
 // open opens both backends; close closes them.
 func (i *migration) open(ctx context.Context, was, now backendRecord) (*backendPair, diag.List) {
 	from, diags := i.backend(ctx, was)
-	to, more := i.backend(ctx, now)
-	if i.block != nil { // problems of its arguments refer to their lines
-		more = eval.AtSource(more, i.block.Body).WithSubject(i.block.TypeRange.Ptr())
+	to, more := i.next(ctx, now)
+	return &backendPair{was, now, from, to}, diags.Append(more)
+}
+
+// next opens the new backend. Problems of its arguments refer to their lines.
+func (i *migration) next(ctx context.Context, now backendRecord) (snapshot.Backend, diag.List) {
+	to, diags := i.backend(ctx, now)
+	if i.block != nil {
+		diags = eval.AtSource(diags, i.block.Body).WithSubject(i.block.TypeRange.Ptr())
 	}
-	return &backendPair{from, to}, diags.Append(more)
+	return to, diags
 }
 
 // close closes what open has opened; one of them may have failed to open.
@@ -174,39 +187,11 @@ func (i *migration) close(m *backendPair) diag.List {
 }
 
 func (i *migration) backend(ctx context.Context, r backendRecord) (snapshot.Backend, diag.List) {
-	args := cty.EmptyObjectVal
-	if r.Type != "" {
-		var err error
-		if args, err = r.arguments(); err != nil {
-			return nil, diag.Errors("Invalid backend configuration", err.Error()+".", nil)
-		}
-	}
-	b, diags := i.openKind(ctx, r.kind(), args, StateOptions{})
+	b, diags := i.openRecorded(ctx, r, StateOptions{})
 	if diags.HasErrors() {
 		return nil, diags
 	}
 	return snapshot.Encrypted(b, i.sealing.State()), diags
-}
-
-// workspaces returns all workspaces that have a home or exist in one of the backends.
-func (i *migration) workspaces(ctx context.Context, m *backendPair) ([]string, error) {
-	var out []string
-	lists := []func(context.Context) ([]string, error){i.ownWorkspaces, held(m.from), held(m.to)}
-	// A service need not have the workspace that every directory has.
-	for _, b := range []snapshot.Backend{m.from, m.to} {
-		if _, is := snapshot.Plain(b).(*tfcstore.Store); is {
-			lists = []func(context.Context) ([]string, error){held(b)}
-		}
-	}
-	for _, list := range lists {
-		names, err := list(ctx)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, names...)
-	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
 }
 
 // held lists the workspaces of a backend; a backend without workspaces has the default one.
@@ -233,7 +218,7 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags 
 	if to, is := snapshot.Plain(m.to).(*tfcstore.Store); is {
 		return diags.Append(i.toService(ctx, m, to))
 	}
-	names, err := i.sources(ctx, m.from)
+	names, err := i.sources(ctx, m)
 	if err != nil {
 		return diags.Append(err)
 	}
@@ -247,14 +232,16 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags 
 		return diags.Append(i.carrySelected(ctx, m, now))
 	}
 	var carried []string
-	diags = diags.Append(i.each(ctx, m, names, func(at *Opened) diag.List {
-		st, diags := i.stored(ctx, m, at)
-		if st != nil {
-			carried = append(carried, at.Workspace)
+	for _, name := range names {
+		st, more := i.source(ctx, m, name)
+		if diags = diags.Append(more); diags.HasErrors() {
+			return diags
 		}
-		return diags
-	}))
-	if diags.HasErrors() || len(carried) == 0 {
+		if st != nil {
+			carried = append(carried, name)
+		}
+	}
+	if len(carried) == 0 {
 		return diags
 	}
 	if several {
@@ -266,39 +253,101 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags 
 			return diags
 		}
 	}
-	return diags.Append(i.each(ctx, m, carried, func(at *Opened) diag.List {
-		st, there, diags := i.pending(ctx, m, at, at.Workspace)
-		if st == nil {
+	for _, name := range carried {
+		if diags = diags.Append(i.carry(ctx, m, name, several)); diags.HasErrors() {
 			return diags
 		}
-		if !several {
-			yes, more := i.copies(at, st, there)
-			if diags = diags.Append(more); diags.HasErrors() {
-				return diags
-			}
-			if !yes {
-				return diags.Append(i.take(ctx, m, at))
-			}
-		}
-		return diags.Append(i.locked(ctx, at, func() diag.List {
-			if err := m.to.Create(ctx, at.Workspace); err != nil {
-				return diag.List{}.Append(err)
-			}
-			return at.Push(ctx)
-		}))
-	}))
+	}
+	return diags
 }
 
-// stored returns the state of a workspace of the old backend; nil if nothing was ever stored there.
-func (i *migration) stored(ctx context.Context, m *backendPair, at *Opened) (*state.State, diag.List) {
-	source := &snapshot.Sync{Store: at.store, Backend: m.from, Version: i.EngineVersion}
-	if _, err := source.Pull(ctx, at.Workspace, at.LockID); err != nil && !errors.Is(err, journal.ErrNoWorkspace) {
-		return nil, i.unreadable(err, false)
-	} else if err != nil {
-		return nil, nil
+// carry copies the state of one workspace, unless it is there already or, if that was not agreed, the user answers no.
+func (i *migration) carry(ctx context.Context, m *backendPair, name string, agreed bool) diag.List {
+	st, there, diags := i.pending(ctx, m, name, name)
+	if st == nil || diags.HasErrors() {
+		return diags
 	}
-	st, diags := at.Load(ctx)
-	if diags.HasErrors() || NeverStored(st) {
+	if !agreed {
+		yes, more := i.copies(name, st, there)
+		if diags = diags.Append(more); !yes || diags.HasErrors() {
+			return diags
+		}
+	}
+	if diags = diags.Append(i.put(ctx, m, name, st)); diags.HasErrors() || m.was.Type != "" {
+		return diags
+	}
+	return diags.Append(i.leave(ctx, m, name))
+}
+
+// put makes st the state of a workspace of the new backend. The store of that keeps the state that it replaces.
+func (i *migration) put(ctx context.Context, m *backendPair, target string, st *state.State) diag.List {
+	at, diags := i.openWorkspace(ctx, target, m.now, m.to, "init", i.options.LockTimeout)
+	if diags.HasErrors() {
+		return diags
+	}
+	diags = diags.Append(i.locked(ctx, at, func() diag.List {
+		err := m.to.Create(ctx, target)
+		if errors.Is(err, snapshot.ErrNoWorkspaces) {
+			err = nil
+		}
+		if err == nil {
+			err = at.ensureWorkspace(ctx)
+		}
+		if err != nil {
+			return diag.List{}.Append(err)
+		}
+		at.sync.Settle = true
+		if _, err := at.sync.Pull(ctx, target, ""); err != nil {
+			return i.unreadable(err, false)
+		}
+		return at.Replace(ctx, st, "init -migrate-state")
+	}))
+	return diags.Append(at.store.close())
+}
+
+// leave empties the state file of the local backend that was used without a block, as OpenTofu does, so that the
+// state is not offered for migration again. The backup of the file keeps the state, and so does the store, if the
+// location has one.
+func (i *migration) leave(ctx context.Context, m *backendPair, name string) diag.List {
+	if m.from.Describe(name).Where == m.to.Describe(name).Where {
+		return nil
+	}
+	at, diags := i.openSource(ctx, m, name)
+	if diags.HasErrors() {
+		return diags
+	}
+	if err := at.sync.Empty(ctx, name, "init -migrate-state"); err != nil {
+		diags = diags.Append(diag.New(diag.Error, "Failed to empty the former state file", err.Error()+".", nil))
+	}
+	return diags.Append(at.store.close())
+}
+
+// openSource opens the store of a workspace of the old backend: a copy if there is no store yet, so that none is made.
+func (i *migration) openSource(ctx context.Context, m *backendPair, name string) (*Opened, diag.List) {
+	at, diags := i.storeOf(m.was, name, m.from)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	as := writes
+	_, former := i.Directory().Former()
+	if _, older := i.Directory().Unclaimed(at.location); !older && !former && !exists(at.Store()) {
+		as = reads
+	}
+	return i.openLocated(ctx, at, name, m.from, "init", as, i.options.LockTimeout)
+}
+
+// source returns the state of a workspace of the old backend; nil if it is empty: then there is nothing to copy.
+func (i *migration) source(ctx context.Context, m *backendPair, name string) (*state.State, diag.List) {
+	at, diags := i.openSource(ctx, m, name)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	st, more := i.current(ctx, at)
+	diags = diags.Append(more)
+	if !diags.HasErrors() && !st.IsEmpty() {
+		diags = diags.Append(at.cutOff(ctx))
+	}
+	if diags = diags.Append(at.store.close()); diags.HasErrors() || st.IsEmpty() {
 		return nil, diags
 	}
 	return st, diags
@@ -306,9 +355,9 @@ func (i *migration) stored(ctx context.Context, m *backendPair, at *Opened) (*st
 
 // pending returns the state of a workspace of the old backend that is to be copied to the target, a workspace of the
 // new one, and the state that is there. The state is nil if there is nothing to copy.
-func (i *migration) pending(ctx context.Context, m *backendPair, at *Opened, target string) (st, there *state.State,
+func (i *migration) pending(ctx context.Context, m *backendPair, name, target string) (st, there *state.State,
 	diags diag.List) {
-	st, diags = i.stored(ctx, m, at)
+	st, diags = i.source(ctx, m, name)
 	if st == nil {
 		return nil, nil, diags
 	}
@@ -340,11 +389,11 @@ func (i *migration) agree(question, what string) diag.List {
 }
 
 // copies asks whether the state of the only workspace is to be copied.
-func (i *migration) copies(at *Opened, st, there *state.State) (bool, diag.List) {
+func (i *migration) copies(name string, st, there *state.State) (bool, diag.List) {
 	if i.options.Force {
 		return true, nil
 	}
-	question := fmt.Sprintf("Do you want to copy the state of the workspace %q to the new backend?", at.Workspace)
+	question := fmt.Sprintf("Do you want to copy the state of the workspace %q to the new backend?", name)
 	what := fmt.Sprintf("It has %d resource(s). Enter \"yes\" to copy it, and \"no\" to begin with an empty state.",
 		len(st.Resources))
 	if there != nil && !there.IsEmpty() {
@@ -364,12 +413,8 @@ func (i *migration) copies(at *Opened, st, there *state.State) (bool, diag.List)
 // default one, which is then selected.
 func (i *migration) carrySelected(ctx context.Context, m *backendPair, now backendRecord) diag.List {
 	selected := i.Workspace()
-	from, diags := i.openWorkspace(ctx, selected, m.from, "init", i.options.LockTimeout)
+	st, _, diags := i.pending(ctx, m, selected, journal.DefaultWorkspace)
 	if diags.HasErrors() {
-		return diags
-	}
-	st, _, more := i.pending(ctx, m, from, journal.DefaultWorkspace)
-	if diags = diags.Append(more, from.store.close()); diags.HasErrors() {
 		return diags
 	}
 	question := fmt.Sprintf("The backend %q has no workspaces. Do you want to copy only the state of the selected "+
@@ -381,9 +426,10 @@ func (i *migration) carrySelected(ctx context.Context, m *backendPair, now backe
 		return diags
 	}
 	if st != nil {
-		diags = diags.Append(i.each(ctx, m, []string{journal.DefaultWorkspace}, func(at *Opened) diag.List {
-			return i.locked(ctx, at, func() diag.List { return at.Replace(ctx, st, "init -migrate-state") })
-		}))
+		diags = diags.Append(i.put(ctx, m, journal.DefaultWorkspace, st))
+	}
+	if st != nil && m.was.Type == "" && !diags.HasErrors() {
+		diags = diags.Append(i.leave(ctx, m, selected))
 	}
 	if diags.HasErrors() {
 		return diags
@@ -391,69 +437,23 @@ func (i *migration) carrySelected(ctx context.Context, m *backendPair, now backe
 	return diags.Append(i.choose(journal.DefaultWorkspace))
 }
 
-// adopt uses the content of the new backend, whatever the old one contained. The store keeps that as earlier
-// versions.
-func (i *migration) adopt(ctx context.Context, was, now backendRecord) (diags diag.List) {
+// adopt uses the content of the new backend, whatever the old one contained: each has a store of its own.
+func (i *migration) adopt(ctx context.Context, was, now backendRecord) diag.List {
 	if was.same(now) {
 		return nil
 	}
-	m, diags := i.open(ctx, was, now)
-	defer func() { diags = diags.Append(i.close(m)) }()
+	to, diags := i.next(ctx, now)
 	if diags.HasErrors() {
 		return diags
 	}
-	names, err := i.workspaces(ctx, m)
-	if err != nil {
-		return diags.Append(err)
-	}
-	_, err = m.to.Workspaces(ctx)
-	single := errors.Is(err, snapshot.ErrNoWorkspaces)
-	if single {
-		names = []string{journal.DefaultWorkspace}
-	}
-	diags = diags.Append(i.each(ctx, m, names, func(at *Opened) diag.List { return i.take(ctx, m, at) }))
-	if !single || diags.HasErrors() {
-		return diags
-	}
-	return diags.Append(i.choose(journal.DefaultWorkspace)) // the selected one may be that of a service
-}
-
-// take makes the state at the new backend, or an empty one, the state of the workspace.
-func (i *migration) take(ctx context.Context, m *backendPair, at *Opened) diag.List {
-	st, diags := i.readSnapshot(ctx, m.to, at.Workspace, false)
-	if diags.HasErrors() {
-		return diags
-	}
-	if st == nil {
-		st = state.Empty()
-	}
-	switch ours, err := at.store.Load(ctx, at.Workspace); {
-	case errors.Is(err, journal.ErrNoWorkspace):
-		return nil
+	_, err := to.Workspaces(ctx)
+	switch {
+	case errors.Is(err, snapshot.ErrNoWorkspaces):
+		diags = diags.Append(i.choose(journal.DefaultWorkspace)) // the selected one may be that of a service
 	case err != nil:
-		return diags.Append(err)
-	case NeverStored(ours):
-		return nil // the first command adopts its state
+		diags = diags.Append(err)
 	}
-	if err := at.store.Replace(ctx, at.Workspace, at.LockID, st, journal.Because("init -reconfigure")); err != nil {
-		return diags.Append(err)
-	}
-	return diags
-}
-
-// each opens the workspaces one after another with the new backend, and calls fn for them until there is an error.
-func (i *migration) each(ctx context.Context, m *backendPair, names []string, fn func(*Opened) diag.List) (
-	diags diag.List) {
-	for _, name := range names {
-		at, more := i.openWorkspace(ctx, name, m.to, "init", i.options.LockTimeout)
-		if diags = diags.Append(more); diags.HasErrors() {
-			break
-		}
-		if diags = diags.Append(fn(at), at.store.close()); diags.HasErrors() {
-			break
-		}
-	}
-	return diags
+	return diags.Append(i.CloseBackend(to))
 }
 
 // locked calls fn while the new backend is locked, unless locking is disabled.

@@ -75,6 +75,10 @@ func (e *Estate) OpenState(ctx context.Context, root *config.Node, f StateOption
 		s := &Opened{estate: e, Workspace: e.Workspace(), backend: backend, info: e.lockInfo(operation)}
 		return s, diags.Append(s.openShared(ctx, f))
 	}
+	at, more := e.storeFor(f, backend)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return nil, diags.Append(e.CloseBackend(backend))
+	}
 	if f.File+f.StateOut != "" && as != reads {
 		if err := e.Directory().TakeFile(f.File, f.StateOut); err != nil {
 			return nil, diags.Append(diag.New(diag.Error, "Failed to open the state store", err.Error()+".", nil))
@@ -82,7 +86,7 @@ func (e *Estate) OpenState(ctx context.Context, root *config.Node, f StateOption
 	}
 	const tries = 3
 	for try := 1; ; try++ {
-		s, more := e.openStateAs(ctx, backend, f, operation, as)
+		s, more := e.openStateAs(ctx, backend, at, f, operation, as)
 		// Another process may have written both between the copy of the store and the check of the snapshot.
 		if as == reads && more.HasErrors() && try < tries {
 			continue
@@ -94,10 +98,10 @@ func (e *Estate) OpenState(ctx context.Context, root *config.Node, f StateOption
 	}
 }
 
-func (e *Estate) openStateAs(ctx context.Context, backend snapshot.Backend, f StateOptions, operation string,
-	as access) (*Opened, diag.List) {
+func (e *Estate) openStateAs(ctx context.Context, backend snapshot.Backend, at storeAt, f StateOptions,
+	operation string, as access) (*Opened, diag.List) {
 	s := &Opened{estate: e, Workspace: e.Workspace(), backend: backend, info: e.lockInfo(operation)}
-	store, diags := e.openStore(ctx, e.home(f), s.info, as, f.LockTimeout)
+	store, diags := e.openStore(ctx, at, s.info, as, f.LockTimeout)
 	if diags.HasErrors() {
 		return nil, diags
 	}

@@ -82,6 +82,7 @@ type Operation struct {
 	Mismatch diag.List
 
 	estate  *Estate
+	backend backendRecord // of the state
 	inputs  map[string]values.Input
 	watch   Watch
 	request string
@@ -145,6 +146,17 @@ func (e *Estate) Begin(ctx context.Context, o OperationOptions) (_ *Operation, d
 	}
 	if diags = diags.Append(more); diags.HasErrors() {
 		return nil, diags
+	}
+	if o.Saved != nil {
+		if o.State.planned, more = e.backendOf(o.Saved.Plan, o.Settles); more.HasErrors() {
+			return nil, diags.Append(more)
+		}
+		if o.State.planned != nil && o.Saved.Plan.Workspace != e.Workspace() {
+			return nil, diags.Append(otherWorkspace(o.Saved.Plan, e.Workspace()))
+		}
+	}
+	if r.backend, more = e.recordFor(o.State); more.HasErrors() {
+		return nil, diags.Append(more)
 	}
 	st, more := e.OpenState(ctx, c.Tree.Root, o.State, o.LockAs)
 	if diags = diags.Append(more); diags.HasErrors() {
@@ -255,9 +267,13 @@ func (r *Operation) Plan(ctx context.Context, o operation.PlanOptions) (*operati
 			return s.Plan(ctx, r.Prior, o)
 		})
 	r.watch.Settle()
-	if planned != nil {
-		planned.Plan.BackendType = "local"
-		if b := r.Config.Tree.Root.Module.Backend; b != nil {
+	switch b := r.Config.Tree.Root.Module.Backend; {
+	case planned == nil:
+	case r.estate.Backend == nil:
+		r.backend.describeFor(planned.Plan)
+	default:
+		planned.Plan.BackendType = localType
+		if b != nil {
 			planned.Plan.BackendType = b.Type
 		}
 	}

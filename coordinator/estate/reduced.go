@@ -77,7 +77,11 @@ func (e *Estate) Complete(ctx context.Context, saved *planfile.Saved) (diags dia
 	if !saved.Reduced() {
 		return nil
 	}
-	store, diags := e.openStore(ctx, e.home(StateOptions{}), e.lockInfo(""), reads, 0)
+	at, diags := e.storeFor(StateOptions{}, nil)
+	if diags.HasErrors() {
+		return diags
+	}
+	store, diags := e.openStore(ctx, at, e.lockInfo(""), reads, 0)
 	if diags.HasErrors() {
 		return diags
 	}

@@ -39,7 +39,11 @@ func (e *Estate) openRuns(ctx context.Context, vars Variables, own bool, wait ti
 	if own {
 		as = writes
 	}
-	store, diags := e.openStore(ctx, e.home(StateOptions{}), e.lockInfo(""), as, wait)
+	at, diags := e.storeFor(StateOptions{}, nil)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	store, diags := e.openStore(ctx, at, e.lockInfo(""), as, wait)
 	if diags.HasErrors() {
 		if broken.HasErrors() && HeldBy(diags) == nil {
 			return nil, broken.Append(diags)
@@ -131,7 +135,7 @@ func (e *Estate) FindRun(ctx context.Context, name string, vars Variables) (r jo
 		open := slices.IndexFunc(runs, func(r journal.Run) bool { return !r.Over() })
 		if open < 0 {
 			return r, nil, diag.Errors("Nothing to resume", "Every run in this workspace has ended. See: "+
-				diag.Program()+" runs list", nil)
+				diag.Program()+" runs list", nil).Append(e.Left(ctx))
 		}
 		name = runs[open].ID
 	}
@@ -139,8 +143,8 @@ func (e *Estate) FindRun(ctx context.Context, name string, vars Variables) (r jo
 	switch {
 	case errors.Is(err, journal.ErrNoRun):
 		return r, nil, diag.Errors("No such run",
-			fmt.Sprintf("There is no run %q in the store of this directory. See: "+diag.Program()+" runs list", name),
-			nil)
+			fmt.Sprintf("The state that this directory uses now has no run %q. See: "+diag.Program()+" runs list", name),
+			nil).Append(e.Left(ctx))
 	case err != nil:
 		return r, nil, diag.Errors("Failed to read the run", err.Error()+".", nil)
 	case r.Workspace != e.Workspace():
@@ -236,7 +240,11 @@ func NotResumable(r journal.Run, saved *planfile.Saved) diag.List {
 
 // Coordinator returns the name of the coordinator that owns the store of the selected workspace.
 func (e *Estate) Coordinator() (string, error) {
-	name, _, err := readIdentity(e.home(StateOptions{}).Identity())
+	at, diags := e.storeFor(StateOptions{}, nil)
+	if diags.HasErrors() {
+		return "", diags.Err()
+	}
+	name, _, err := readIdentity(at.Identity())
 	return name, err
 }
 
@@ -244,5 +252,9 @@ func (e *Estate) Coordinator() (string, error) {
 // workspace: see is called with each line (see layout.Home.Watch). The error is layout.ErrNobody if there is no
 // such process.
 func (e *Estate) WatchRun(ctx context.Context, see func(line []byte) error) error {
-	return e.home(StateOptions{}).Watch(ctx, see)
+	at, diags := e.storeFor(StateOptions{}, nil)
+	if diags.HasErrors() {
+		return diags.Err()
+	}
+	return at.Watch(ctx, see)
 }

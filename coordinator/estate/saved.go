@@ -267,10 +267,14 @@ func unfit(p *plan.Plan, s *state.State, workspace string) diag.List {
 		return diag.Errors("Saved plan does not match the given state", "The plan was made for a state of another "+
 			"lineage, so it is unrelated to the current state.", nil)
 	case p.Workspace != workspace:
-		return diag.Errors("Saved plan is for another workspace", fmt.Sprintf("The plan was made in the workspace "+
-			"%q, and %q is selected now.", p.Workspace, workspace), nil)
+		return otherWorkspace(p, workspace)
 	}
 	return nil
+}
+
+func otherWorkspace(p *plan.Plan, workspace string) diag.List {
+	return diag.Errors("Saved plan is for another workspace", fmt.Sprintf("The plan was made in the workspace "+
+		"%q, and %q is selected now.", p.Workspace, workspace), nil)
 }
 
 // savedFiles is the file system of a saved plan's configuration; it implements config.FS.

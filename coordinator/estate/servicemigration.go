@@ -81,15 +81,19 @@ func (c *Configuration) TakeToService(ctx context.Context, root *config.Node, o 
 		return nil, diags
 	}
 	i := &migration{Estate: e, options: BackendOptions{Lock: true, LockTimeout: o.LockTimeout}, config: c}
-	names, err := i.sources(ctx, from)
+	record, diags := e.recordFor(StateOptions{})
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	m := &backendPair{was: record, from: from}
+	names, err := i.sources(ctx, m)
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to list the workspaces", err.Error()+".", nil))
 	}
-	m := &backendPair{from: from}
 	var carried []string
 	for _, name := range names {
 		has, more := i.holdsState(ctx, m, name)
-		if diags = diags.Append(more, i.runsOver(ctx, name)); diags.HasErrors() {
+		if diags = diags.Append(more, i.runsOver(ctx, m, name)); diags.HasErrors() {
 			return nil, diags
 		}
 		if has {
@@ -132,8 +136,12 @@ func (c *Configuration) TakeToService(ctx context.Context, root *config.Node, o 
 }
 
 // runsOver returns an error for each run of the workspace that was cut off: it could not be resumed at the service.
-func (i *migration) runsOver(ctx context.Context, name string) diag.List {
-	store, diags := i.openStore(ctx, i.Directory().Workspace(name), i.lockInfo("migrate"), reads, 0)
+func (i *migration) runsOver(ctx context.Context, m *backendPair, name string) diag.List {
+	at, diags := i.storeOf(m.was, name, m.from)
+	if diags.HasErrors() {
+		return diags
+	}
+	store, diags := i.openStore(ctx, at, i.lockInfo("migrate"), reads, 0)
 	if diags.HasErrors() {
 		return diags
 	}
@@ -188,7 +196,7 @@ func (i *migration) openService(ctx context.Context, o ServiceMigration, tag str
 func (i *migration) takeOne(ctx context.Context, m *backendPair, service *tfcstore.Store, name, target string,
 	o ServiceMigration) (out TakenWorkspace, diags diag.List) {
 	out = TakenWorkspace{Workspace: name, Target: target}
-	at, diags := i.openWorkspace(ctx, name, m.from, "migrate", o.LockTimeout)
+	at, diags := i.openWorkspace(ctx, name, m.was, m.from, "migrate", o.LockTimeout)
 	if diags.HasErrors() {
 		return out, diags
 	}

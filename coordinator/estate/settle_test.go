@@ -42,7 +42,7 @@ func TestWhoWaitsUntilAnotherHasSettledHearsThatItIsToStop(t *testing.T) {
 func TestWhoHasTheStateAloneTakesBackWhatRunsHaveLeftLocked(t *testing.T) {
 	e := testEstate(t, t.TempDir())
 	must(t, put(t.Context(), e, "first"))
-	store := e.Stores.(*stores).all[e.Directory().Workspace("default").Store()]
+	store := e.Stores.(*stores).all[homeOf(t, e).Store()]
 	for _, id := range []string{"left", "cut off"} {
 		q := locks.Request{ID: id, Set: locks.Set{locks.Output(id): locks.Write}}
 		if err := store.AskLocks(t.Context(), "default", q); err != nil {

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -102,7 +101,7 @@ type Sharing struct {
 }
 
 // open returns the store of a home. The first user opens it.
-func (h *sharedHome) open(ctx context.Context, e *Estate, home layout.Home, info journal.LockInfo,
+func (h *sharedHome) open(ctx context.Context, e *Estate, at storeAt, info journal.LockInfo,
 	timeout time.Duration) (*openedStore, diag.List) {
 	if err := h.opening.lock(ctx); err != nil {
 		return nil, diag.Errors("Operation interrupted", "The operation was stopped while it waited for the state "+
@@ -111,7 +110,7 @@ func (h *sharedHome) open(ctx context.Context, e *Estate, home layout.Home, info
 	defer h.opening.unlock()
 	var diags diag.List
 	if h.users == 0 {
-		store, more := e.openStore(ctx, home, info, writes, timeout)
+		store, more := e.openStore(ctx, at, info, writes, timeout)
 		if diags = more; diags.HasErrors() {
 			return nil, diags
 		}
@@ -136,12 +135,15 @@ func (h *sharedHome) leave() diag.List {
 // openShared is openStateAs for a shared state. The service has locked the snapshot for all of them.
 func (s *Opened) openShared(ctx context.Context, f StateOptions) diag.List {
 	e := s.estate
-	home := e.home(f)
-	s.sharing, s.home = f.Sharing, f.Sharing.Stores.home(home.Path())
+	at, diags := e.storeFor(f, s.backend)
+	if diags.HasErrors() {
+		return diags
+	}
+	s.sharing, s.home = f.Sharing, f.Sharing.Stores.home(at.Path())
 	if f.Sharing.Who != "" {
 		s.info.Who = f.Sharing.Who
 	}
-	store, diags := s.home.open(ctx, e, home, s.info, f.LockTimeout)
+	store, diags := s.home.open(ctx, e, at, s.info, f.LockTimeout)
 	if diags.HasErrors() {
 		return diags
 	}
@@ -442,8 +444,11 @@ func (r *Operation) waits(list []locks.Blocker, text string) {
 // As with Asked, a run that ended before any of it was started counts as none.
 func (e *Estate) Requested(ctx context.Context, f StateOptions) (run *journal.Run, saved *planfile.Saved,
 	diags diag.List) {
-	home := e.home(f)
-	store, diags := f.Sharing.Stores.home(home.Path()).open(ctx, e, home, e.lockInfo(""), f.LockTimeout)
+	at, diags := e.storeFor(f, nil)
+	if diags.HasErrors() {
+		return nil, nil, diags
+	}
+	store, diags := f.Sharing.Stores.home(at.Path()).open(ctx, e, at, e.lockInfo(""), f.LockTimeout)
 	if diags.HasErrors() {
 		return nil, nil, diags
 	}

@@ -50,7 +50,7 @@ func TestARunThatHasEndedIsFoundByItsRequest(t *testing.T) {
 	ctx := t.Context()
 	e := testEstate(t, t.TempDir())
 	must(t, put(ctx, e, "first"))
-	store := e.Stores.(*stores).all[e.Directory().Workspace("default").Store()]
+	store := e.Stores.(*stores).all[homeOf(t, e).Store()]
 	text, err := planfile.Encode(planfile.Saved{Plan: &plan.Plan{Workspace: "default", Prior: state.Empty()}, Engine: "0"})
 	if err != nil {
 		t.Fatal(err)

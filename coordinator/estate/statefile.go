@@ -33,6 +33,8 @@ type StateOptions struct {
 	// Objects: the operation changes few instances. If runs change the state at the same time, each under locks of its
 	// objects, the operation locks these instances instead of the whole state.
 	Objects bool
+	// planned is the backend of the saved plan that is applied; nil for the one that init has recorded.
+	planned *backendRecord
 	// Sharing lets several operations of this process work on the state at the same time; nil for exclusive use.
 	Sharing *Sharing
 }

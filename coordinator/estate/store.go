@@ -46,11 +46,11 @@ type openedStore struct {
 	shared *sharedHome
 }
 
-// openStore opens the store of a home. The encryption must be set up.
-func (e *Estate) openStore(ctx context.Context, home layout.Home, info journal.LockInfo, as access,
+// openStore opens a store. The encryption must be set up.
+func (e *Estate) openStore(ctx context.Context, at storeAt, info journal.LockInfo, as access,
 	timeout time.Duration) (*openedStore, diag.List) {
 	if as == reads {
-		return e.openCopy(ctx, home, info)
+		return e.openCopy(ctx, at, info)
 	}
 	var told bool
 	for {
@@ -58,7 +58,7 @@ func (e *Estate) openStore(ctx context.Context, home layout.Home, info journal.L
 		if as == waits {
 			turn = max(timeout, turnTime)
 		}
-		s, err := e.openOwn(home, info, turn)
+		s, err := e.openOwn(ctx, at, info, turn)
 		var held *journal.Held
 		switch {
 		case err == nil && e.Private:
@@ -86,8 +86,9 @@ func (e *Estate) openStore(ctx context.Context, home layout.Home, info journal.L
 func (e *Estate) storeOptions() StoreOptions { return StoreOptions{Target: e.sealing.State()} }
 
 // openOwn opens the store itself, in a directory with the current layout.
-func (e *Estate) openOwn(home layout.Home, info journal.LockInfo, timeout time.Duration) (*openedStore, error) {
-	d := e.Directory()
+func (e *Estate) openOwn(ctx context.Context, at storeAt, info journal.LockInfo, timeout time.Duration) (
+	*openedStore, error) {
+	d, home := e.Directory(), at.Home
 	if err := d.Make(); err != nil {
 		return nil, err
 	}
@@ -96,6 +97,16 @@ func (e *Estate) openOwn(home layout.Home, info journal.LockInfo, timeout time.D
 	}
 	options := e.storeOptions()
 	options.Workspace = e.Workspace()
+	if at.located() {
+		options.Workspace = at.location.Workspace
+		err := e.claim(at, info, timeout, func(s Store) (bool, error) { return e.owns(ctx, s, at) })
+		if err != nil {
+			return nil, err
+		}
+		if err := d.MakeState(at.location); err != nil {
+			return nil, err
+		}
+	}
 	store, err := e.Stores.Open(home.Store(), info, timeout, options)
 	if err != nil {
 		return nil, err
@@ -144,10 +155,10 @@ const (
 
 // openCopy opens a copy of the store. If there is no store, or none that this user may read, the copy is empty, and
 // the snapshot is loaded into it.
-func (e *Estate) openCopy(ctx context.Context, home layout.Home, info journal.LockInfo) (*openedStore, diag.List) {
+func (e *Estate) openCopy(ctx context.Context, at storeAt, info journal.LockInfo) (*openedStore, diag.List) {
 	deadline := e.Now().Add(readTime)
 	for {
-		s, err := e.copyOnce(ctx, home, info)
+		s, err := e.copyOnce(ctx, at, info)
 		var held *journal.Held
 		switch {
 		case err == nil:
@@ -169,22 +180,26 @@ func (e *Estate) openCopy(ctx context.Context, home layout.Home, info journal.Lo
 }
 
 // copyOnce makes a copy of a store without a writer, or requests one from the process that writes.
-func (e *Estate) copyOnce(ctx context.Context, home layout.Home, info journal.LockInfo) (*openedStore, error) {
-	path := home.Store()
-	former, isFormer := e.Directory().Former()
-	if isFormer {
-		path = former
+func (e *Estate) copyOnce(ctx context.Context, at storeAt, info journal.LockInfo) (*openedStore, error) {
+	path, home, isFormer := at.Store(), at.Home, false
+	former, is := e.Directory().Former()
+	unclaimed, older := e.Directory().Unclaimed(at.location)
+	switch {
+	case is:
+		path, isFormer = former, true
+	case at.located() && older:
+		path, home = unclaimed.Store(), unclaimed
 	}
 	dir, err := os.MkdirTemp(e.Temp, "millipede-")
 	if err != nil {
 		return nil, err
 	}
-	s := &openedStore{home: home, temporary: dir}
-	copied := filepath.Join(dir, filepath.Base(home.Store()))
+	s := &openedStore{home: at.Home, temporary: dir}
+	copied := filepath.Join(dir, filepath.Base(at.Store()))
 	err = e.Stores.Copy(path, copied)
 	var held *journal.Held
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && isFormer: // it has been divided in the meantime
+	case errors.Is(err, fs.ErrNotExist) && path != at.Store(): // it has been divided or claimed in the meantime
 		return nil, errors.Join(layout.ErrNobody, err, os.RemoveAll(dir))
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		err = nil // bolt opens an empty store below
@@ -200,17 +215,40 @@ func (e *Estate) copyOnce(ctx context.Context, home layout.Home, info journal.Lo
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(s.temporary))
 	}
+	if err := e.openCopied(s, copied, info); err != nil {
+		return nil, err
+	}
+	if path == at.Store() || !at.located() && isFormer {
+		return s, nil
+	}
+	own, err := e.owns(ctx, s.Store, at)
+	if err == nil && own {
+		return s, nil
+	}
+	if err = errors.Join(err, s.Store.Close(), os.RemoveAll(s.temporary)); err != nil {
+		return nil, err
+	}
+	// The store is that of another state; this one has none yet.
+	if dir, err = os.MkdirTemp(e.Temp, "millipede-"); err != nil {
+		return nil, err
+	}
+	s = &openedStore{home: at.Home, temporary: dir}
+	return s, e.openCopied(s, filepath.Join(dir, filepath.Base(at.Store())), info)
+}
+
+// openCopied opens a copy, which ends with the process.
+func (e *Estate) openCopied(s *openedStore, copied string, info journal.LockInfo) (err error) {
 	o := e.storeOptions()
 	o.Volatile = true // it is removed when the command ends
 	if s.Store, err = e.Stores.Open(copied, info, time.Second, o); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(s.temporary))
+		return errors.Join(err, os.RemoveAll(s.temporary))
 	}
 	if runtime.GOOS != "windows" { // an open file cannot be removed there
 		if err := os.RemoveAll(s.temporary); err != nil { // so that nothing remains if the command is killed
-			return nil, errors.Join(err, s.Store.Close())
+			return errors.Join(err, s.Store.Close())
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // ownHome returns the home of a store that this process uses exclusively; nil for a copy.

@@ -146,7 +146,7 @@ func (i *migration) toService(ctx context.Context, m *backendPair, to *tfcstore.
 	if from, is := snapshot.Plain(m.from).(*tfcstore.Store); is && from.Describe("").Where == to.Describe("").Where {
 		return nil // the same workspaces with other names
 	}
-	names, err := i.sources(ctx, m.from)
+	names, err := i.sources(ctx, m)
 	if err != nil {
 		return diag.List{}.Append(err)
 	}
@@ -189,15 +189,15 @@ func (i *migration) toService(ctx context.Context, m *backendPair, to *tfcstore.
 	return diags
 }
 
-// sources returns the workspaces that may have a state: those of the backend. Others with a home here remain from
-// another backend, unless this one's workspaces end with the process.
-func (i *migration) sources(ctx context.Context, from snapshot.Backend) ([]string, error) {
-	names, err := held(from)(ctx)
+// sources returns the workspaces that may have a state: those of the old backend, with those that have a store here if
+// its workspaces end with the process.
+func (i *migration) sources(ctx context.Context, m *backendPair) ([]string, error) {
+	names, err := held(m.from)(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if from.Describe(journal.DefaultWorkspace).Volatile {
-		own, err := i.ownWorkspaces(ctx)
+	if m.from.Describe(journal.DefaultWorkspace).Volatile {
+		own, err := i.ownWorkspaces(ctx, m.was)
 		if err != nil {
 			return nil, err
 		}
@@ -210,7 +210,7 @@ func (i *migration) sources(ctx context.Context, from snapshot.Backend) ([]strin
 // holdsState reports whether something was ever stored in a workspace of the former backend. A state with
 // operations in doubt is kept: only the store knows them.
 func (i *migration) holdsState(ctx context.Context, m *backendPair, name string) (bool, diag.List) {
-	at, diags := i.openWorkspace(ctx, name, m.from, "init", i.options.LockTimeout)
+	at, diags := i.openSource(ctx, m, name)
 	if diags.HasErrors() {
 		return false, diags
 	}
@@ -282,28 +282,10 @@ func (r renamed) Create(ctx context.Context, _ string) error { return r.Backend.
 
 // bring writes the state of a workspace to one of the service.
 func (i *migration) bring(ctx context.Context, m *backendPair, name, target string) diag.List {
-	to := renamed{m.to, target}
-	at, diags := i.openWorkspace(ctx, name, m.from, "init", i.options.LockTimeout)
-	if diags.HasErrors() {
+	st, there, diags := i.pending(ctx, m, name, target)
+	if st == nil || diags.HasErrors() {
 		return diags
 	}
-	diags = diags.Append(i.bringOpened(ctx, at, to))
-	return diags.Append(at.store.close())
-}
-
-func (i *migration) bringOpened(ctx context.Context, at *Opened, to renamed) diag.List {
-	st, diags := i.current(ctx, at)
-	if diags.HasErrors() {
-		return diags
-	}
-	there, more := i.readSnapshot(ctx, to, at.Workspace, false)
-	if diags = diags.Append(more); diags.HasErrors() {
-		return diags
-	}
-	if there != nil && there.SameContent(st) && there.Lineage == st.Lineage {
-		return diags
-	}
-	where := to.Describe("").Where
 	if !i.options.Force {
 		what := "Enter \"yes\" to write it there and \"no\" to leave it where it is."
 		if there != nil && !there.IsEmpty() {
@@ -311,7 +293,7 @@ func (i *migration) bringOpened(ctx context.Context, at *Opened, to renamed) dia
 				"present one, which has %d, and \"no\" to use the existing one.", len(there.Resources), len(st.Resources))
 		}
 		yes, more := i.options.Confirm(fmt.Sprintf("Do you want to copy the state of the workspace %q to %s?",
-			at.Workspace, where), what)
+			name, m.to.Describe(target).Where), what)
 		if more.HasErrors() {
 			return diags.Append(diag.New(diag.Error, "Can't ask approval for state migration when interactive input is "+
 				"disabled.", "The state has to be copied to the service, and input is disabled. Give -force-copy to "+
@@ -321,11 +303,8 @@ func (i *migration) bringOpened(ctx context.Context, at *Opened, to renamed) dia
 			return diags
 		}
 	}
-	at.backend, at.sync.Backend = to, to
-	return diags.Append(i.locked(ctx, at, func() diag.List {
-		if err := to.Create(ctx, ""); err != nil {
-			return diag.List{}.Append(err)
-		}
-		return at.Push(ctx)
-	}))
+	if diags = diags.Append(i.put(ctx, m, target, st)); diags.HasErrors() || m.was.Type != "" {
+		return diags
+	}
+	return diags.Append(i.leave(ctx, m, name))
 }

@@ -27,16 +27,21 @@ type Workspaces struct {
 
 	estate  *Estate
 	backend snapshot.Backend
+	record  backendRecord
 }
 
 // Workspaces lists the workspaces. It opens no store, so it does not interfere with processes that work on a state.
 // root configures where the states are stored; nil if there is no configuration. The caller closes the list.
 func (e *Estate) Workspaces(ctx context.Context, root *config.Node) (*Workspaces, diag.List) {
+	record, diags := e.recordFor(StateOptions{})
+	if diags.HasErrors() {
+		return nil, diags
+	}
 	backend, diags := e.OpenBackend(ctx, root, StateOptions{})
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	w := &Workspaces{estate: e, backend: backend}
+	w := &Workspaces{estate: e, backend: backend, record: record}
 	if err := w.list(ctx); err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to list the workspaces", err.Error()+".", nil),
 			w.Close())
@@ -56,7 +61,7 @@ func (w *Workspaces) list(ctx context.Context) error {
 	}
 	var ours []string
 	if w.backend.Describe(journal.DefaultWorkspace).Volatile {
-		if ours, err = w.estate.ownWorkspaces(ctx); err != nil {
+		if ours, err = w.estate.ownWorkspaces(ctx, w.record); err != nil {
 			return err
 		}
 	}
@@ -76,26 +81,49 @@ func (w *Workspaces) list(ctx context.Context) error {
 	return nil
 }
 
-// ownWorkspaces lists the workspaces that have a store here, and the default one, which always exists.
-func (e *Estate) ownWorkspaces(ctx context.Context) ([]string, error) {
+// ownWorkspaces lists the workspaces of a backend that have a store here, and the default one, which always exists.
+func (e *Estate) ownWorkspaces(ctx context.Context, r backendRecord) ([]string, error) {
 	d := e.Directory()
+	at, diags := e.storeOf(r, journal.DefaultWorkspace, nil)
+	if diags.HasErrors() {
+		return nil, diags.Err()
+	}
 	if _, is := d.Former(); is {
-		store, diags := e.openStore(ctx, d.Workspace(journal.DefaultWorkspace), e.lockInfo("workspace"), reads, 0)
+		store, diags := e.openStore(ctx, at, e.lockInfo("workspace"), reads, 0)
 		if diags.HasErrors() {
 			return nil, diags.Err()
 		}
 		names, err := store.Workspaces(ctx)
 		return names, errors.Join(err, store.close().Err())
 	}
-	names, err := d.Workspaces()
+	names, err := d.Workspaces() // of earlier versions, or of a service
+	if err != nil {
+		return nil, err
+	}
+	locations, err := d.States()
+	for _, l := range locations {
+		if l.Backend == at.location.Backend && l.Address == at.location.Address {
+			names = append(names, l.Workspace)
+		}
+	}
 	return append(names, journal.DefaultWorkspace), err
 }
 
-// openWorkspace opens the store of any workspace, which need not exist yet, without a lock.
-func (e *Estate) openWorkspace(ctx context.Context, name string, b snapshot.Backend, operation string,
-	timeout time.Duration) (*Opened, diag.List) {
+// openWorkspace opens the store of any workspace of a backend, which need not exist yet, without a lock.
+func (e *Estate) openWorkspace(ctx context.Context, name string, r backendRecord, b snapshot.Backend,
+	operation string, timeout time.Duration) (*Opened, diag.List) {
+	at, diags := e.storeOf(r, name, b)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return e.openLocated(ctx, at, name, b, operation, writes, timeout)
+}
+
+// openLocated is openWorkspace for a store that has been located.
+func (e *Estate) openLocated(ctx context.Context, at storeAt, name string, b snapshot.Backend, operation string,
+	as access, timeout time.Duration) (*Opened, diag.List) {
 	info := e.lockInfo(operation)
-	store, diags := e.openStore(ctx, e.Directory().Workspace(name), info, writes, timeout)
+	store, diags := e.openStore(ctx, at, info, as, timeout)
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -125,7 +153,7 @@ func (w *Workspaces) Create(ctx context.Context, name string, initial *state.Sta
 	fail := func(err error) diag.List {
 		return diag.Errors(fmt.Sprintf("Failed to create the workspace %q", name), err.Error()+".", nil)
 	}
-	at, diags := w.estate.openWorkspace(ctx, name, w.backend, "workspace-new", o.LockTimeout)
+	at, diags := w.estate.openWorkspace(ctx, name, w.record, w.backend, "workspace-new", o.LockTimeout)
 	if diags.HasErrors() {
 		return diags
 	}
@@ -178,7 +206,7 @@ func (w *Workspaces) Delete(ctx context.Context, name string, force bool, o Stat
 		return diag.Errors(fmt.Sprintf("Workspace %q is your active workspace", name),
 			"The selected workspace cannot be deleted. Select another one first.", nil)
 	}
-	at, diags := w.estate.openWorkspace(ctx, name, w.backend, "workspace-delete", o.LockTimeout)
+	at, diags := w.estate.openWorkspace(ctx, name, w.record, w.backend, "workspace-delete", o.LockTimeout)
 	if diags.HasErrors() {
 		return diags
 	}
@@ -252,7 +280,11 @@ func (s *Opened) Replace(ctx context.Context, st *state.State, cause string) dia
 
 // Unlock releases a lock in the store and in the backend. It succeeds if at least one of them had it.
 func (e *Estate) Unlock(ctx context.Context, backend snapshot.Backend, id string) diag.List {
-	store, diags := e.openStore(ctx, e.home(StateOptions{}), e.lockInfo("force-unlock"), writes, 0)
+	at, diags := e.storeFor(StateOptions{}, backend)
+	if diags.HasErrors() {
+		return diags
+	}
+	store, diags := e.openStore(ctx, at, e.lockInfo("force-unlock"), writes, 0)
 	if diags.HasErrors() {
 		return diags
 	}

@@ -135,7 +135,7 @@ func TestAnUnreachableServerIsNamed(t *testing.T) {
 func TestADamagedStoreIsNotUsed(t *testing.T) {
 	t.Parallel()
 	s := applied(t)
-	store := filepath.Join(s.Dir, ".millipede", "workspaces", "default", "state.db")
+	store := filepath.Join(s.Dir, ".millipede", "states", "default-7051da70101c9426", "state.db")
 	whole, err := os.ReadFile(store)
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestADamagedStoreIsNotUsed(t *testing.T) {
 func TestADamagedPageOfTheStoreIsNoticedOrWasNotUsed(t *testing.T) {
 	t.Parallel()
 	s := applied(t)
-	store := filepath.Join(s.Dir, ".millipede", "workspaces", "default", "state.db")
+	store := filepath.Join(s.Dir, ".millipede", "states", "default-7051da70101c9426", "state.db")
 	whole, err := os.ReadFile(store)
 	if err != nil {
 		t.Fatal(err)
