@@ -235,6 +235,8 @@ func (p *pipeline) init() {
 	copies := mode == 3 && to != p.recorded
 	want := 0
 	switch {
+	case *pipelineProgram != "" && (mode == 1 || mode == 2) && p.block && p.local():
+		want = 1 // OpenTofu offers the state of the default local backend also with -reconfigure
 	case to == p.recorded || mode != 0:
 	case p.recorded != 0, len(full) > 0: // a changed backend, or a question that nobody answers
 		want = 1
@@ -245,7 +247,9 @@ func (p *pipeline) init() {
 		p.unchanged()
 		return
 	}
-	p.recorded = to
+	if *pipelineProgram == "" || p.block || mode == 0 || mode == 3 { // OpenTofu then keeps its record
+		p.recorded = to
+	}
 	if p.block && !slices.Contains(p.workspaces(to), p.workspace) {
 		p.workspace = "default"
 	}
@@ -265,6 +269,13 @@ func (p *pipeline) init() {
 	p.compare(changed...)
 }
 
+// local reports whether there is a state without a backend block.
+func (p *pipeline) local() bool {
+	return slices.ContainsFunc([]string{"default", "w"}, func(w string) bool {
+		return len(p.states[stateKey{0, w}].Objects) > 0
+	})
+}
+
 func (p *pipeline) values() (n int, tag string, args []string) {
 	n, tag = 1+p.random.IntN(3), string(rune('a'+p.random.IntN(3)))
 	return n, tag, []string{fmt.Sprintf("-var=n=%d", n), "-var=tag=" + tag}
@@ -274,7 +285,7 @@ func (p *pipeline) apply() {
 	n, tag, args := p.values()
 	p.run(p.code(), append([]string{"apply", "-no-color", "-auto-approve"}, args...)...)
 	if p.ready() {
-		p.became(p.at(), n, tag)
+		p.became(savedPlan{p.at(), p.states[p.at()], n, tag})
 	} else {
 		p.unchanged()
 	}
@@ -309,10 +320,10 @@ func (p *pipeline) applyPlan() {
 		p.unchanged()
 	case same:
 		p.run(0, "apply", "-no-color", name)
-		p.became(s.at, s.n, s.tag)
+		p.became(s)
 	default: // the state has changed since; the plan may still fit
 		if code, _ := p.run(-1, "apply", "-no-color", name); code == 0 {
-			p.became(s.at, s.n, s.tag)
+			p.became(s)
 		} else {
 			p.unchanged()
 		}
@@ -322,7 +333,7 @@ func (p *pipeline) applyPlan() {
 func (p *pipeline) destroy() {
 	p.run(p.code(), "destroy", "-no-color", "-auto-approve")
 	if p.ready() {
-		p.became(p.at(), 0, "")
+		p.became(savedPlan{p.at(), p.states[p.at()], 0, ""})
 	} else {
 		p.unchanged()
 	}
@@ -410,26 +421,42 @@ func (p *pipeline) compare(changed ...stateKey) {
 // unchanged requires that no state has changed.
 func (p *pipeline) unchanged() { p.compare() }
 
-// became requires that a state has n objects with an input, of which those that it had before are still the same, and
-// that no other state has changed.
-func (p *pipeline) became(k stateKey, n int, tag string) {
-	before, got := p.states[k], p.read(k)
-	want := map[int]object{}
-	for i := range n {
-		o, existed := before.Objects[i]
-		if !existed {
-			o.ID = got.Objects[i].ID
-			for other, c := range p.states {
-				for _, old := range c.Objects {
-					if old.ID == o.ID {
-						p.Errorf("the new object %d of %s is one of %s", i, k.path(), other.path())
-					}
-				}
-			}
+// became requires that a state is as a plan makes it: the changes of the plan are made, all other objects are still the
+// same, and so are all other states.
+func (p *pipeline) became(s savedPlan) {
+	k := s.at
+	want := maps.Clone(p.states[k].Objects)
+	if want == nil {
+		want = map[int]object{}
+	}
+	got := p.read(k)
+	for i := range s.n {
+		switch o, existed := s.base.Objects[i]; {
+		case !existed:
+			o.ID, o.Input = got.Objects[i].ID, s.tag
+			p.isNew(k, i, o.ID)
+			want[i] = o
+		case o.Input != s.tag:
+			o.Input = s.tag
+			want[i] = o
 		}
-		o.Input = tag
-		want[i] = o
+	}
+	for i := range s.base.Objects {
+		if i >= s.n {
+			delete(want, i)
+		}
 	}
 	p.states[k] = content{Objects: want}
 	p.compare(k)
+}
+
+// isNew requires that an object is in no state yet.
+func (p *pipeline) isNew(k stateKey, index int, id string) {
+	for other, c := range p.states {
+		for _, old := range c.Objects {
+			if old.ID == id {
+				p.Errorf("the new object %d of %s is one of %s", index, k.path(), other.path())
+			}
+		}
+	}
 }

@@ -70,9 +70,8 @@ func (d Directory) Make() error {
 // its store open for writing, and that process owns the rest of the home.
 type Home struct{ path string }
 
-// Workspace returns the home of a workspace in a directory whose owner stores the snapshots elsewhere, such as that of a
-// service; earlier versions had such a home for each workspace of any directory. Other directories have a home for each
-// Location.
+// Workspace returns the home of a workspace in the directory of a service, which stores the snapshots itself. Earlier
+// versions had such a home for each workspace of any directory. Other directories have a home for each Location.
 func (d Directory) Workspace(name string) Home {
 	return Home{filepath.Join(d.path, workspacesName, encode(name))}
 }

@@ -102,6 +102,7 @@ var steps = []struct {
 	{claim: "the backend's arguments may come from a file", take: partial},
 	{claim: "other configurations read the outputs with terraform_remote_state", take: remoteState},
 	{claim: "the state moves to local files, and back", take: migration},
+	{claim: "a plan is applied where it was made, and a switched directory finds its state again", take: switching},
 	{claim: "everything is destroyed", take: destroy},
 }
 
@@ -436,6 +437,27 @@ func migration(t *testing.T, w *world, a, b *directory) {
 	a.must("init", "-migrate-state", "-force-copy")
 	b.unchanged("-var=value=7")
 	b.must("apply", "-auto-approve", "-var=value=2")
+	a.unchanged("-var=value=2")
+}
+
+// The store was that of the directory: the plan was applied to the backend to which the directory had been switched,
+// and after switching back the store had another state.
+func switching(t *testing.T, _ *world, a, b *directory) {
+	block, err := os.ReadFile(a.path("backend.tf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.must("plan", "-out=here.plan", "-var=value=8")
+	a.write("backend.tf", "terraform {\n  backend \"local\" {\n    path = \"other.tfstate\"\n  }\n}\n")
+	a.must("init", "-reconfigure")
+	a.must("apply", "here.plan")
+	if _, err := os.Stat(a.path("other.tfstate")); !os.IsNotExist(err) {
+		t.Errorf("the plan was applied elsewhere: %v", err)
+	}
+	b.unchanged("-var=value=8")
+	b.must("apply", "-auto-approve", "-var=value=2")
+	a.write("backend.tf", string(block))
+	a.must("init", "-reconfigure")
 	a.unchanged("-var=value=2")
 }
 
