@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -66,11 +67,20 @@ func TestTheHoldersOfALimitAreTheDoubtsThatTheStateStillHas(t *testing.T) {
 
 	x := newExecutor(Options{Hub: hub.New(conn, "c1"), Earlier: store, Workspace: "default", RunID: "run2"}, newInbox())
 	x.ctx = ctx
-	got, err := x.blockers("default")
+	got, holders, err := x.blockers("default")
 	if want := []string{"t.a[0]"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
-	if got, err := x.blockers("unknown"); err != nil || len(got) != 0 {
+	var runs []string
+	for _, h := range holders {
+		runs = append(runs, fmt.Sprintf("%s of %s (%s, pool %s): %d", h.Run, h.Coordinator, h.By, h.Pool, h.Permits))
+	}
+	slices.Sort(runs)
+	if want := []string{"read-1 of c1 (, pool ): 1", "run-of-another-coordinator of c1 (, pool ): 1",
+		"run1 of c1 (, pool eu): 3"}; !slices.Equal(runs, want) {
+		t.Errorf("the holders are %q; want %q", runs, want)
+	}
+	if got, _, err := x.blockers("unknown"); err != nil || len(got) != 0 {
 		t.Errorf("for an unknown limit: %v, %v", got, err)
 	}
 }

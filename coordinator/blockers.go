@@ -18,50 +18,99 @@ type Records interface {
 	RunPlan(ctx context.Context, run string) (journal.Run, []byte, error)
 }
 
-// findBlockers finds the operations in doubt of earlier runs on the state that hold permits of a limit.
+// findBlockers finds the runs that hold permits of a limit, and the operations in doubt of earlier runs on the state
+// among them.
 func (x *executor) findBlockers(limit string) {
-	found, err := x.blockers(limit)
+	addresses, holders, err := x.blockers(limit)
 	if err == nil { // otherwise the loop asks again
-		x.inbox.put(loop.Blocked{Limit: limit, Addresses: found})
+		x.inbox.put(loop.Blocked{Limit: limit, Addresses: addresses, Holders: holders})
 	}
 }
 
-func (x *executor) blockers(limit string) (addresses []string, err error) {
+func (x *executor) blockers(limit string) (addresses []string, holders []loop.Holder, err error) {
 	limits, err := x.Hub.Limits(x.ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	at := slices.IndexFunc(limits, func(s wire.LimitStatus) bool { return s.Name == limit })
 	if at < 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	stored, err := x.Earlier.Load(x.ctx, x.Workspace)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	doubts := map[string]bool{}
 	for d := range stored.Doubts() {
 		doubts[d.Attempt] = true
 	}
-	memories := map[string]loop.Past{}
+	memories := map[string]memory{}
 	for _, r := range limits[at].Held {
-		if r.Run == x.RunID || strings.HasPrefix(r.Run, readOnly) {
+		if r.Run == x.RunID || r.Run == x.asker() {
 			continue
 		}
-		past, known := memories[r.Run]
+		m, known := memories[r.Run]
 		if !known {
-			if _, past, err = remember(x.ctx, x.Earlier, r.Run); err != nil {
-				past = nil // another coordinator's run
-			}
-			memories[r.Run] = past
+			m = x.recall(r, limits[at].Silent)
+			memories[r.Run] = m
 		}
-		o, found := past.UnderPermit(journal.PermitName(limit, r.ID))
+		o, found := m.past.UnderPermit(journal.PermitName(limit, r.ID))
 		if found && o.Doubtful && !o.Over && doubts[o.Dispatch.Attempt] {
 			addresses = append(addresses, o.Dispatch.Address)
+			continue
 		}
+		pool := ""
+		if found {
+			pool = o.Dispatch.Pool
+		}
+		holders = holding(holders, m.holder, r, pool)
 	}
 	slices.Sort(addresses)
-	return addresses, nil
+	return addresses, holders, nil
+}
+
+// memory is what is known about a run that holds permits.
+type memory struct {
+	past   loop.Past
+	holder loop.Holder
+}
+
+// recall finds out what is known about the run of a permit. The journal of another coordinator's run is not here.
+func (x *executor) recall(r wire.PermitRequest, silent map[string]wire.Silence) memory {
+	m := memory{holder: loop.Holder{Run: r.Run, Coordinator: r.Coordinator}}
+	switch silent[r.Coordinator] {
+	case wire.Gone:
+		m.holder.State = loop.HolderGone
+	case wire.Mute:
+		m.holder.State = loop.HolderMute
+	}
+	if strings.HasPrefix(r.Run, readOnly) {
+		return m
+	}
+	run, past, err := remember(x.ctx, x.Earlier, r.Run)
+	if err != nil {
+		return m
+	}
+	m.past, m.holder.By = past, run.Who
+	if run.Over() {
+		m.holder.State = loop.HolderEnded
+	}
+	return m
+}
+
+// holding adds a permit to the run that holds it.
+func holding(list []loop.Holder, of loop.Holder, r wire.PermitRequest, pool string) []loop.Holder {
+	i := slices.IndexFunc(list, func(h loop.Holder) bool { return h.Run == r.Run && h.Coordinator == r.Coordinator })
+	if i < 0 {
+		of.Since, of.Pool = r.At, pool
+		list = append(list, of)
+		i = len(list) - 1
+	}
+	list[i].Permits++
+	if r.At.Before(list[i].Since) {
+		list[i].Since = r.At
+	}
+	return list
 }
 
 // remember reads the journal of a run.

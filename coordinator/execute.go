@@ -41,6 +41,7 @@ type executor struct {
 	last       int // the number of the last delivery
 	attempts   map[wire.AttemptID]known
 	pools      map[string]bool // that the run has dispatched to
+	called     map[string]bool // that the run has called on the fast lane
 }
 
 // known is what the executor knows about an attempt. It checks the messages about the attempt against that.
@@ -51,7 +52,7 @@ func newExecutor(o Options, i *inbox) *executor {
 		Options: o, inbox: i, jobs: make(chan func()), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		permits: map[loop.PermitKey]wire.Permit{}, requests: map[loop.PermitKey]context.CancelCauseFunc{},
 		deliveries: map[int]wire.Delivery{},
-		attempts:   map[wire.AttemptID]known{}, pools: map[string]bool{},
+		attempts:   map[wire.AttemptID]known{}, pools: map[string]bool{}, called: map[string]bool{},
 	}
 	x.save = newCommitter(x)
 	return x
@@ -233,6 +234,9 @@ func (x *executor) call(a loop.Call) {
 	defer held.Give()
 	packer := wire.Packer{Run: x.RunID, Blobs: x.Hub, Incoming: x.Hub.PoolBlobs(a.Pool), Rand: rand.Reader, Held: held}
 	about := wire.CallSubject(a.Pool)
+	x.mu.Lock()
+	x.called[a.Pool] = true
+	x.mu.Unlock()
 	var data, answer []byte
 	task, err := x.withEnvironment(a.Task, a.Pool)
 	if err == nil {
@@ -298,6 +302,13 @@ func (x *executor) used() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Sorted(maps.Keys(x.pools))
+}
+
+// asked returns the pools whose workers the run has used on any lane. It is not nil.
+func (x *executor) asked() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.AppendSeq(slices.AppendSeq([]string{}, maps.Keys(x.pools)), maps.Keys(x.called))
 }
 
 func (x *executor) publish(a loop.Publish) {

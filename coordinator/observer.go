@@ -17,6 +17,7 @@ type (
 	Counts     = loop.Counts
 	PoolCounts = loop.PoolCounts
 	Wait       = loop.Wait
+	Holder     = loop.Holder
 )
 
 // Observer is informed of the progress of a run. Its methods are called one at a time on the loop's goroutine, so they

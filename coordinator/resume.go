@@ -61,18 +61,58 @@ func (r *Runner) open(ctx, stop context.Context) error {
 		r.inbox.put(loop.LostData{Older: true})
 		return nil
 	}
-	var now wire.HighWater
-	err = repeat(stop, func(ctx context.Context) (err error) {
-		now, err = r.Hub.HighWater(ctx, slices.Sorted(maps.Keys(mark.Claims)))
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("asking NATS for its streams: %w", err)
+	return r.compare(stop, *mark)
+}
+
+// compare checks whether the transport has lost data since a mark. If servers of a cluster seem to, it asks again until
+// the time has passed that confirms it: nothing is dispatched before.
+func (r *Runner) compare(stop context.Context, mark wire.HighWater) error {
+	again := time.NewTicker(loop.TickEvery)
+	defer again.Stop()
+	var loss suspicion
+	for {
+		var now wire.HighWater
+		err := repeat(stop, func(ctx context.Context) (err error) {
+			now, err = r.Hub.HighWater(ctx, slices.Sorted(maps.Keys(mark.Claims)))
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("asking NATS for its streams: %w", err)
+		}
+		lost, suspected := loss.judge(mark, now, r.Now())
+		if lost {
+			r.inbox.put(loop.LostData{Detail: mark.Difference(now)})
+		}
+		if lost || !suspected {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-stop.Done():
+			return context.Cause(stop)
+		}
 	}
-	if mark.Lost(now) {
-		r.inbox.put(loop.LostData{})
+}
+
+// confirmAfter is how much later a second answer must confirm that servers of a cluster have lost data. A server that
+// is cut off from the others counts itself as the leader for up to 17 seconds.
+const confirmAfter = 25 * time.Second
+
+// suspicion is the time since which answers seem to show that the transport has lost data; zero while they do not.
+type suspicion struct{ since time.Time }
+
+// judge compares a mark with a later answer. A single server is believed at once.
+func (s *suspicion) judge(mark, now wire.HighWater, at time.Time) (lost, suspected bool) {
+	switch {
+	case !mark.Lost(now):
+		s.since = time.Time{}
+		return false, false
+	case !now.Replicated:
+		return true, true
+	case s.since.IsZero():
+		s.since = at
 	}
-	return nil
+	return at.Sub(s.since) >= confirmAfter, true
 }
 
 // close records the end of the run. If the run cannot be resumed, it also removes its messages from the streams.
@@ -108,7 +148,24 @@ func (r *Runner) close(ctx context.Context, out *loop.Outcome) error {
 
 // purge removes the messages of the run from the streams.
 func (r *Runner) purge(ctx context.Context) error {
-	return repeat(ctx, func(ctx context.Context) error { return r.Hub.PurgeRun(ctx, r.RunID) })
+	return repeat(ctx, func(ctx context.Context) error { return r.Hub.PurgeRun(ctx, r.RunID, r.pools()) })
+}
+
+// pools returns the pools whose workers this run has used, and those to which earlier processes of it have dispatched
+// tasks.
+func (r *Runner) pools() []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.acts.asked(), r.earlier))))
+}
+
+// PoolsOf returns the pools to which the events say that tasks were dispatched, sorted. It is not nil.
+func PoolsOf(events []journal.Event) []string {
+	pools := map[string]bool{}
+	for _, e := range events {
+		if e.Kind == journal.Dispatch {
+			pools[e.Pool] = true
+		}
+	}
+	return append([]string{}, slices.Sorted(maps.Keys(pools))...)
 }
 
 // repeat makes a call again while the server is away or has no room, for up to loop.StoreTimeout.

@@ -126,8 +126,10 @@ type Runner struct {
 	past   loop.Past // of the processes before this one
 	inbox  *inbox
 	acts   *executor
-	tracer Tracer  // the observer, if it is one; else nil
-	former *former // what a resumed run knows of earlier processes' permits; else nil
+	tracer Tracer // the observer, if it is one; else nil
+	// earlier are the pools to which earlier processes of the run have dispatched tasks.
+	earlier []string
+	former  *former // what a resumed run knows of earlier processes' permits; else nil
 
 	records []loop.Record // of one step
 }
@@ -180,7 +182,8 @@ func newRunner(ctx context.Context, o Options, again bool, events []journal.Even
 			return nil, err
 		}
 	}
-	r := &Runner{Options: o, loop: loop.New(s), past: s.Past, inbox: newInbox(), tracer: tracer}
+	r := &Runner{Options: o, loop: loop.New(s), past: s.Past, inbox: newInbox(), tracer: tracer,
+		earlier: PoolsOf(events)}
 	r.acts = newExecutor(r.Options, r.inbox)
 	if again {
 		r.former = newFormer(o.RunID, s.Process, s.Past)

@@ -223,6 +223,7 @@ func (x *executor) probe() {
 	mark, err := loadMark(x.ctx, x.Store, x.RunID)
 	known := err == nil && mark != nil
 	failed := false
+	var loss suspicion
 	x.Hub.Probe(x.ctx, x.used, func(now wire.HighWater, err error) bool {
 		if err != nil || failed {
 			x.inbox.put(loop.Probed{Err: err})
@@ -231,17 +232,20 @@ func (x *executor) probe() {
 		switch {
 		case err != nil: // it may not be connected
 		case known && mark.Lost(now):
-			err = wire.ErrRegressed
+			lost, _ := loss.judge(*mark, now, x.Now())
+			if lost {
+				x.inbox.put(loop.LostData{Detail: mark.Difference(now)})
+				return false
+			}
+			failed = true
+			x.inbox.put(loop.Probed{Err: fmt.Errorf("%w: %s", wire.ErrUnconfirmed, mark.Difference(now))})
 		case !known || !mark.Equal(now):
+			loss = suspicion{}
 			mark, known = &now, true
 			if err := saveMark(x.ctx, x.Store, x.RunID, now); err != nil && x.ctx.Err() == nil {
 				x.inbox.put(loop.Failed{Err: fmt.Errorf("recording what the streams hold: %w", err)})
 				return false
 			}
-		}
-		if errors.Is(err, wire.ErrRegressed) {
-			x.inbox.put(loop.LostData{})
-			return false
 		}
 		return true
 	})

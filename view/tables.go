@@ -24,11 +24,18 @@ import (
 const timeFormat = "2006-01-02 15:04:05"
 
 // table writes rows in columns; the first row is the heading.
+// oneCell replaces what would begin another cell or row.
+var oneCell = strings.NewReplacer("\t", "␉", "\n", "␊", "\v", "␋", "\f", "␌", "\r", "␍")
+
 func table(w io.Writer, rows [][]string) error {
 	var b bytes.Buffer
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(t, strings.Join(row, "\t"))
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = oneCell.Replace(cell)
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -272,7 +279,14 @@ func LimitsText(w io.Writer, limits []wire.LimitStatus, now time.Time) error {
 		}
 		rows := [][]string{{"  ", "RUN", "COORDINATOR", "FOR", "PERMIT"}}
 		for _, r := range l.Held {
-			rows = append(rows, permitRow("held", r, now))
+			what := "held"
+			switch l.Silent[r.Coordinator] {
+			case wire.Gone:
+				what = "held, its process has ended"
+			case wire.Mute:
+				what = "held, its process does not answer"
+			}
+			rows = append(rows, permitRow(what, r, now))
 		}
 		for _, r := range l.Waiting {
 			rows = append(rows, permitRow("waiting", r, now))
@@ -281,7 +295,29 @@ func LimitsText(w io.Writer, limits []wire.LimitStatus, now time.Time) error {
 			return err
 		}
 	}
-	return nil
+	return whatFrees(w, limits)
+}
+
+// whatFrees says how permits become free whose processes do not answer.
+func whatFrees(w io.Writer, limits []wire.LimitStatus) error {
+	found := map[wire.Silence]bool{}
+	for _, l := range limits {
+		for _, why := range l.Silent {
+			found[why] = true
+		}
+	}
+	text := ""
+	if found[wire.Mute] {
+		text += "\nA process that does not answer may be stopped. Let it go on, or end it and resume its run.\n"
+	}
+	if found[wire.Gone] {
+		text += "\nThe permits of a process that has ended are held as long as what it began may be running. They are free " +
+			"when its\nrun is resumed in its directory (runs resume RUN), when its operations in doubt are resolved (runs " +
+			"resolve ADDRESS),\nor a day after they were asked for. Those of a run that only reads are free as soon as they " +
+			"are needed.\n"
+	}
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 func permitRow(what string, r wire.PermitRequest, now time.Time) []string {

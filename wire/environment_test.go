@@ -55,7 +55,7 @@ func TestVariablesAreReadWithTheirKeyInTheirPoolAlone(t *testing.T) {
 		if _, err := other.GetVariables(t.Context(), "eu", at); !errors.Is(err, wire.ErrNoKey) {
 			t.Errorf("%s, without the key: %v", what, err)
 		}
-		if err := conn.PurgeRun(t.Context(), "operation"); err != nil {
+		if err := conn.PurgeRun(t.Context(), "operation", nil); err != nil {
 			t.Fatal(err)
 		}
 		// Short environments are part of the task, so they can be read by everybody who has the key.

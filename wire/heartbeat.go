@@ -3,6 +3,9 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/nats-io/nkeys"
 )
@@ -29,8 +32,11 @@ var ErrForged = errors.New("the message does not agree with its subject")
 
 var errUnreasonable = errors.New("the heartbeat lists more, or says it at greater length, than any worker does")
 
+var errUnprintable = errors.New("the names in the heartbeat have control characters")
+
 // ReadHeartbeat reads a heartbeat and checks it against its subject: it must be about the worker and the one pool that
-// the subject names, and keep the bounds. Otherwise the error wraps ErrForged.
+// the subject names, and keep the bounds. Otherwise the error wraps ErrForged. Its texts are shown in tables, on pages
+// and in logs: names with control characters are refused, and in the other texts each is replaced.
 func ReadHeartbeat(subject string, data []byte) (Heartbeat, error) {
 	t, err := parseTokens(subject, 3)
 	if err != nil || t[0] != "hb" {
@@ -55,7 +61,25 @@ func ReadHeartbeat(subject string, data []byte) (Heartbeat, error) {
 			return Heartbeat{}, errUnreasonable
 		}
 	}
+	for _, name := range []string{h.Worker, h.Pools[0], h.PublicKey, h.Identity} {
+		if Printable(name) != name {
+			return Heartbeat{}, errUnprintable
+		}
+	}
+	for _, text := range []*string{&h.Version, &h.Platform, &h.Host, &h.Trouble} {
+		*text = Printable(*text)
+	}
 	return h, nil
+}
+
+// Printable replaces what ends a line, moves the cursor or turns the direction of a text, and invalid UTF-8, by U+FFFD.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
 }
 
 // For returns the heartbeat for one of the worker's pools.

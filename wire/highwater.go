@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // HighWater is what a coordinator records about the transport in order to notice lost data.
@@ -18,6 +19,10 @@ type HighWater struct {
 	// Full names, by pool, the streams that accept no more messages, with what the user can do. It describes the moment,
 	// and is neither compared nor recorded.
 	Full map[string]string `json:"-"`
+	// Replicated says that servers of a cluster keep the streams, so that a loss has to be confirmed by a second answer;
+	// Servers names the server that answered, by stream. Neither is compared or recorded.
+	Replicated bool              `json:"-"`
+	Servers    map[string]string `json:"-"`
 }
 
 // Of returns the mark for some of its pools.
@@ -75,6 +80,37 @@ func (h HighWater) Lost(later HighWater) bool {
 		return true
 	}
 	return lost(h.Claims, later.Claims) || lost(h.Outcomes, later.Outcomes)
+}
+
+// Difference names the streams that are behind a mark, or were made anew, with their sequences and the servers that
+// say so.
+func (h HighWater) Difference(later HighWater) string {
+	var list []string
+	add := func(stream string, was, now Position) {
+		by := ""
+		if server := later.Servers[stream]; server != "" {
+			by = " by the server " + server
+		}
+		switch {
+		case was.Incarnation != now.Incarnation:
+			list = append(list, fmt.Sprintf("the stream %s was made anew%s", stream, by))
+		case now.Last < was.Last:
+			list = append(list, fmt.Sprintf("the stream %s had the sequence %d, and has %d%s", stream, was.Last, now.Last, by))
+		}
+	}
+	add("TASKS", Position{h.Tasks, h.Incarnation}, Position{later.Tasks, later.Incarnation})
+	add("RESULTS", Position{Last: h.Results}, Position{Last: later.Results})
+	for _, of := range []struct {
+		prefix   string
+		was, now map[string]Position
+	}{{"CLAIMS-", h.Claims, later.Claims}, {"RESULTS-", h.Outcomes, later.Outcomes}} {
+		for _, pool := range slices.Sorted(maps.Keys(of.was)) {
+			if now, asked := of.now[pool]; asked {
+				add(of.prefix+Token(pool), of.was[pool], now)
+			}
+		}
+	}
+	return strings.Join(list, "; ")
 }
 
 func lost(was, now map[string]Position) bool {

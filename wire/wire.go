@@ -48,8 +48,8 @@ var (
 	// ErrUnanswered means that the transport is connected but did not answer, as while a cluster elects a leader. The
 	// request may have been executed nevertheless.
 	ErrUnanswered = errors.New("NATS did not answer")
-	// ErrRegressed means that the transport lost data that it had acknowledged: dispatch must freeze.
-	ErrRegressed = errors.New("the message store lost acknowledged data")
+	// ErrUnconfirmed means that the transport seems to have lost data, which a second answer has yet to confirm.
+	ErrUnconfirmed = errors.New("the message store seems to have lost acknowledged data")
 )
 
 // Transport has all contracts over one connection. Close ends its goroutines and closes the connection.
@@ -107,8 +107,8 @@ type Queue interface {
 	FetchResults(ctx context.Context, coordinator string, n int) ([]Delivery, error)
 	// PurgeRun removes everything of a finished run: tasks, results, keys, spilled messages, requests for permits, and
 	// permits that dead processes held for it. No worker can claim an attempt of the run any more, even if it has fetched
-	// the task before.
-	PurgeRun(ctx context.Context, run string) error
+	// the task before. pools are those that the run has used: nothing is looked for in others. Nil looks everywhere.
+	PurgeRun(ctx context.Context, run string, pools []string) error
 	// HighWater returns the last sequences and the identity (creation times) of the task and result streams, and of the
 	// registers of the pools that are named, so that a coordinator notices a store that lost its tail. It returns
 	// ErrStore while a stream takes no writes.
@@ -219,7 +219,19 @@ type LimitStatus struct {
 	Limit
 	Held    []PermitRequest
 	Waiting []PermitRequest
+	// Silent has the coordinators of permits in Held whose processes do not answer.
+	Silent map[string]Silence
 }
+
+// Silence is why a coordinator does not answer.
+type Silence byte
+
+const (
+	// Gone: no process of the coordinator is connected. It has ended, or it holds no permits any more.
+	Gone Silence = iota + 1
+	// Mute: a process is connected, and does not answer. It may be stopped, or busy.
+	Mute
+)
 
 // Semaphore has the limits, whose permits all runs and coordinators share.
 type Semaphore interface {

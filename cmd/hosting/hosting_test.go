@@ -50,7 +50,7 @@ func TestATaskThatIsPublishedBehindThePurgeOfItsRunLeavesTheStream(t *testing.T)
 	packer := wire.Packer{Run: "run", Sealer: sealer, Rand: rand.Reader}
 	data, err := packer.Pack(ctx, wire.TaskSubject(late), []byte("nobody can read it"))
 	check(t, err)
-	check(t, coordinator.PurgeRun(ctx, "run"))
+	check(t, coordinator.PurgeRun(ctx, "run", nil))
 	check(t, coordinator.PublishTask(ctx, late, data))
 
 	hosted, err := New(Options{

@@ -149,9 +149,9 @@ func (h *Hub) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) er
 }
 
 // PurgeRun removes everything of a finished run. See wire.Queue.
-func (h *Hub) PurgeRun(ctx context.Context, run string) error {
+func (h *Hub) PurgeRun(ctx context.Context, run string, pools []string) error {
 	h.results.forget(run)
-	return h.transport.PurgeRun(ctx, run)
+	return h.transport.PurgeRun(ctx, run, pools)
 }
 
 // HighWater asks what the transport holds, independently of the regular probes. See wire.Queue.

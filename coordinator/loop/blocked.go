@@ -57,7 +57,7 @@ func (l *Loop) missing() []Wait {
 			if lim.declared && lim.inUse-len(own)+len(lim.idle) == 0 {
 				waits = addWait(waits, Wait{
 					Limit: lim.name, Slots: lim.slots, Vertices: n, Address: c.example,
-					InDoubt: slices.Concat(own, lim.blockers)})
+					InDoubt: slices.Concat(own, lim.blockers), Holders: lim.holders})
 				l.investigate(lim)
 				break
 			}

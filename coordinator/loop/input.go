@@ -91,21 +91,25 @@ type (
 	}
 	// Beat is a heartbeat.
 	Beat struct{ wire.Heartbeat }
-	// Probed has the result of the regular check of the message store: nil, wire.ErrStore if it cannot store messages, or
-	// the error of the check.
+	// Probed has the result of the regular check of the message store: nil, wire.ErrStore if it cannot store messages,
+	// wire.ErrUnconfirmed if it seems to have lost data, or the error of the check.
 	Probed struct{ Err error }
 	// LostData reports that the transport has lost data. Older reports instead that an earlier version of Millipede has
-	// dispatched the operations that are under way; this one cannot read their registers.
-	LostData struct{ Older bool }
+	// dispatched the operations that are under way; this one cannot read their registers. Detail says what was found.
+	LostData struct {
+		Older  bool
+		Detail string
+	}
 	// Surveyed reports that all workers have had time to answer the survey.
 	Surveyed struct{}
 	// Ticked reports that TickEvery has passed, and for how long the transport has been connected; 0 if it is not.
 	Ticked struct{ Connected time.Duration }
 	// Blocked has the addresses of the operations in doubt of earlier runs that hold permits of a limit, once for each
-	// permit.
+	// permit, and the other runs that hold permits.
 	Blocked struct {
 		Limit     string
 		Addresses []string
+		Holders   []Holder
 	}
 	// Interrupted asks to stop gracefully: the run starts nothing more, asks what runs to stop, and waits for its outcome.
 	// Cancel says that the run must not be resumed; with Settle, what runs is not asked to stop.

@@ -44,7 +44,7 @@ func (l *Loop) onCallFailed(e CallFailed) {
 	case errors.Is(e.Err, wire.ErrPermitLost):
 		l.drop(w)
 		l.park(e.Vertex, l.now.Add(TickEvery))
-	case errors.Is(e.Err, wire.ErrDisconnected):
+	case errors.Is(e.Err, wire.ErrDisconnected), errors.Is(e.Err, wire.ErrUnanswered):
 		l.park(e.Vertex, l.now.Add(TickEvery))
 	case errors.Is(e.Err, wire.ErrLostCall) && w.lost < maxLost:
 		w.lost++

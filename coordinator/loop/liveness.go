@@ -99,21 +99,23 @@ func (l *Loop) silent(seen time.Time) bool {
 
 // freeze stops the run because the transport has lost data that it had acknowledged. A claim may be among it, so
 // nothing that was dispatched may be dispatched again.
-func (l *Loop) freeze(older bool) {
+func (l *Loop) freeze(e LostData) {
 	if l.frozen {
 		return
 	}
 	l.frozen = true
-	if older {
+	if e.Older {
 		l.tell(-1, diag.Errors("The run was begun by an earlier version",
 			"An earlier version of Millipede began this run, and kept its registers in streams that this version "+
 				"does not use. Nothing more is started, because this version cannot tell which operations were started. "+
 				"The operations under way are in doubt. To resume the run, use the version that began it.", nil))
 	} else {
-		l.tell(-1, diag.Errors("The message store lost data",
-			"NATS JetStream has lost messages that it had acknowledged, or its streams were made anew. Nothing more "+
-				"is started, because what was started cannot be told from what was not. The operations under way are "+
-				"in doubt.", nil))
+		text := "NATS JetStream has lost messages that it had acknowledged, or its streams were made anew. Nothing more " +
+			"is started, because what was started cannot be told from what was not. The operations under way are in doubt."
+		if e.Detail != "" {
+			text += "\n\n" + e.Detail + "."
+		}
+		l.tell(-1, diag.Errors("The message store lost data", text, nil))
 	}
 	const reason = "the message store lost acknowledged data"
 	for v := range l.vertices {

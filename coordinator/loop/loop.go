@@ -119,7 +119,9 @@ type Loop struct {
 	frozen    bool // the transport lost data
 	broken    error
 	probes    FailureTimer // with the regular look at the message store
-	refusing  bool         // the message store stores nothing
+	refusing  bool         // the message store stores nothing, or seems to have lost data
+	// unconfirmed is set while the message store seems to have lost data.
+	unconfirmed bool
 	// silentSince is the time since which NATS has not answered; zero while it does. The user is informed once.
 	silentSince time.Time
 	silenceTold bool
@@ -207,7 +209,7 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	case Contention:
 		l.onContention(e)
 	case Blocked:
-		l.limits[e.Limit].blockers = e.Addresses
+		l.limits[e.Limit].blockers, l.limits[e.Limit].holders = e.Addresses, e.Holders
 	case Committed:
 		l.onCommitted(e)
 	case Published:
@@ -227,7 +229,7 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	case Probed:
 		l.onProbed(e)
 	case LostData:
-		l.freeze(e.Older)
+		l.freeze(e)
 	case Surveyed:
 		l.settledAt = l.now
 		l.unpark()

@@ -47,6 +47,7 @@ type limit struct {
 	contended bool
 
 	blockers     []string     // operations in doubt of earlier runs that hold permits, by address, once for each permit
+	holders      []Holder     // other runs that hold permits
 	investigated time.Time    // when those were looked up last
 	surplus      time.Time    // since when more are idle than wanted; zero: not
 	refused      FailureTimer // with requests
@@ -194,7 +195,7 @@ func (l *Loop) onGranted(e Granted) {
 		return
 	}
 	lim.dequeue(e.ID)
-	lim.blockers, lim.investigated = nil, time.Time{} // it moves
+	lim.blockers, lim.holders, lim.investigated = nil, nil, time.Time{} // it moves
 	p := permit{lim, e.ID, l.now}
 	if l.halted() {
 		l.releasePermit(p)

@@ -21,8 +21,8 @@ var (
 // messages, and ends if that lasts or if the store does not answer for long. Nothing is lost then: what was done is
 // recorded, and what is under way is reported later.
 func (l *Loop) onProbed(e Probed) {
-	if !errors.Is(e.Err, wire.ErrStore) {
-		l.refusing = false
+	if !errors.Is(e.Err, wire.ErrStore) && !errors.Is(e.Err, wire.ErrUnconfirmed) && (e.Err == nil || !l.unconfirmed) {
+		l.refusing, l.unconfirmed = false, false
 	}
 	if e.Err == nil {
 		l.silentSince, l.silenceTold = time.Time{}, false
@@ -30,6 +30,13 @@ func (l *Loop) onProbed(e Probed) {
 	spent := l.probes.Failing(l.now, e.Err)
 	switch {
 	case e.Err == nil:
+	case errors.Is(e.Err, wire.ErrUnconfirmed):
+		if !l.unconfirmed {
+			l.refusing, l.unconfirmed = true, true
+			l.tell(-1, diag.List{diag.New(diag.Warning, "NATS seems to have lost data", fmt.Sprintf(
+				"The run pauses: %s.\n\nA server that is cut off from the others of its cluster gives such answers. If "+
+					"another answer shows the same within half a minute, the run ends; otherwise it goes on.", e.Err), nil)})
+		}
 	case errors.Is(e.Err, wire.ErrStore):
 		if !l.refusing {
 			l.refusing = true

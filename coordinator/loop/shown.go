@@ -91,12 +91,39 @@ type Wait struct {
 	// of the limit.
 	InDoubt []string
 	Slots   int
+	// Holders are the other runs that hold permits of Limit, if they were looked up.
+	Holders []Holder
 }
+
+// Holder is a run that holds permits of a limit.
+type Holder struct {
+	Run, Coordinator string
+	// By is the person who began the run, and Pool the pool of its oldest operation, if this store has the run.
+	By, Pool string
+	// Permits is how many it holds, Since when the oldest was asked for.
+	Permits int
+	Since   time.Time
+	State   HolderState
+}
+
+// HolderState says what is known about a Holder.
+type HolderState byte
+
+const (
+	// HolderWorks: its process answers.
+	HolderWorks HolderState = iota
+	// HolderMute: its process is connected and does not answer. It may be stopped.
+	HolderMute
+	// HolderGone: its process has ended, and what it began may still be running.
+	HolderGone
+	// HolderEnded: the run has ended, or is not known any more.
+	HolderEnded
+)
 
 func (w Wait) equal(o Wait) bool {
 	return w.Pool == o.Pool && w.Limit == o.Limit && w.Vertices == o.Vertices && w.Address == o.Address &&
 		w.Slots == o.Slots &&
-		slices.Equal(w.InDoubt, o.InDoubt)
+		slices.Equal(w.InDoubt, o.InDoubt) && slices.Equal(w.Holders, o.Holders)
 }
 
 // Counts is the progress of a run. Hidden vertices are not counted.

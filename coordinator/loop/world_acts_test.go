@@ -109,7 +109,7 @@ func (w *world) do(a Action) {
 	case AskContention:
 		w.later(w.soon(), func() { w.send(Contention{a.Limit, len(w.others[a.Limit]) > 0}) })
 	case FindBlockers:
-		w.later(w.soon(), func() { w.send(Blocked{a.Limit, w.blockers}) })
+		w.later(w.soon(), func() { w.send(Blocked{Limit: a.Limit, Addresses: w.blockers}) })
 	case Control:
 	default:
 		w.t.Fatalf("unknown action %T", a)

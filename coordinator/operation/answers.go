@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -104,7 +105,7 @@ func (s *Session) ForgetSchemas(ctx context.Context, p addr.Provider) error {
 // compareAnswers asks each of the pools that has workers and has not given the known answer yet. At least one pool must
 // answer.
 func (s *Session) compareAnswers(ctx context.Context, p addr.Provider, task *wire.SchemaTask, pools []string,
-	known answer) (answer, diag.List) {
+	known answer, prior *state.State) (answer, diag.List) {
 	var diags diag.List
 	if !slices.ContainsFunc(pools, func(pool string) bool { return slices.Contains(known.pools, pool) }) {
 		known = answer{} // of pools that have no objects of this provider here
@@ -136,26 +137,17 @@ func (s *Session) compareAnswers(ctx context.Context, p addr.Provider, task *wir
 	if known.schemas != nil {
 		return known, diags
 	}
-	return s.firstAnswer(ctx, p, task, pools)
+	return s.firstAnswer(ctx, p, task, prior)
 }
 
 // firstAnswer waits for a worker of one of the pools. Which pool it was is known by where it was asked, and not by what
 // it says.
-func (s *Session) firstAnswer(ctx context.Context, p addr.Provider, task *wire.SchemaTask, pools []string) (answer,
+func (s *Session) firstAnswer(ctx context.Context, p addr.Provider, task *wire.SchemaTask, prior *state.State) (answer,
 	diag.List) {
 	ctx, release := s.unlessStopped(ctx)
 	defer release()
 	by := ""
-	res, diags := s.callWith(ctx, ctx, s.schemaTask(p, task), func(ctx context.Context, t *wire.Task) (*wire.Result,
-		error) {
-		for _, pool := range pools {
-			if res, err := s.callPool(ctx, pool, t); !errors.Is(err, wire.ErrNoWorker) {
-				by = pool
-				return res, err
-			}
-		}
-		return nil, &absentError{pools}
-	})
+	res, diags := s.callWith(ctx, ctx, s.schemaTask(p, task), s.firstAsked(p, prior, &by))
 	if diags.HasErrors() {
 		return answer{}, diags
 	}

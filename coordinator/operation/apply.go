@@ -304,7 +304,7 @@ func (s *Session) Ended(ctx context.Context, r journal.Run, p *plan.Plan) (appli
 		diags = diags.Append(diag.New(diag.Error, "The run has failed",
 			fmt.Sprintf("The run %s is %s. What was done is in the state.", r.ID, r.Status), nil))
 	}
-	if err := s.Hub.For(r.Coordinator).PurgeRun(ctx, r.ID); err != nil {
+	if err := s.Hub.For(r.Coordinator).PurgeRun(ctx, r.ID, coordinator.PoolsOf(events)); err != nil {
 		diags = diags.Append(diag.New(diag.Warning, "The streams were not cleaned",
 			fmt.Sprintf("The messages of run %s could not be removed from the streams of NATS. They remain there, and do no "+
 				"harm: %s.", r.ID, err), nil))
@@ -414,6 +414,8 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 		diags = diags.Append(endDoubt.diagnostic(diag.Error, "The outcome of an operation is not known", detail))
 	}
 	switch {
+	case outcome.Interrupted && outcome.Status != "cancelled" && len(outcome.InDoubt) > 0:
+		diags = diags.Append(resumable(run, len(outcome.InDoubt)))
 	case diags.HasErrors():
 	case outcome.Status == "cancelled":
 		diags = diags.Append(endCancelled.diagnostic(diag.Error, "Run cancelled", fmt.Sprintf("The run %s was cancelled "+
@@ -426,6 +428,15 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	return &Applied{
 		Counts: a.Counts(), Outcome: outcome, State: a.State(), Run: run, Values: a.Store, Schemas: a.Code.Schemas,
 	}, diags
+}
+
+// resumable says how a run goes on that has ended with operations in doubt, whatever else has gone wrong.
+func resumable(run string, doubts int) *diag.Diagnostic {
+	return diag.New(diag.Warning, "The run can be resumed", fmt.Sprintf("The run %[1]s is not complete, and %[2]d of its "+
+		"operations are in doubt. They hold their permits, so that with as many of them as permits nothing more can start. "+
+		"If a worker that has one of them can come back, start it: it reports what became of it. Record the outcomes of "+
+		"the others as shown above. Then continue: %[3]s runs resume %[1]s. Or make a new plan.", run, doubts,
+		diag.Program()), nil)
 }
 
 // failedEarlier returns the error of a vertex that failed before the run was resumed. Without it the run would end

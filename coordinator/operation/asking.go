@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -44,7 +47,8 @@ func (s *Session) call(ctx context.Context, pools []string, task *wire.Task) (*w
 // retried only lostCalls times, after pauses. A worker of another version is passed over.
 func (s *Session) callWith(ctx, again context.Context, task *wire.Task,
 	once func(context.Context, *wire.Task) (*wire.Result, error)) (*wire.Result, diag.List) {
-	deadline := time.Now().Add(s.WorkerWait)
+	began := time.Now()
+	deadline := began.Add(s.WorkerWait)
 	absent, lost := firstPause, firstLostPause
 	told := s.waits(task)
 	defer told.end()
@@ -67,6 +71,8 @@ func (s *Session) callWith(ctx, again context.Context, task *wire.Task,
 			return nil, diag.Errors("No worker has answered",
 				fmt.Sprintf("No worker answered about %s, in %d attempts: the worker, or the provider's plugin with "+
 					"it, may end whenever it is asked. Its own log tells more.", task.Address, losses+1), nil)
+		case loop.Outage(err) && time.Since(began) < loop.OutageTimeout: // servers that elect a leader, for instance
+			pause, absent = absent, min(2*absent, lastPause)
 		case errors.As(err, &other) && passed < maxPassedOver:
 			passed++
 			pause, absent = absent, min(2*absent, lastPause)
@@ -81,7 +87,7 @@ func (s *Session) callWith(ctx, again context.Context, task *wire.Task,
 			return nil, diag.Errors("No worker may answer", fmt.Sprintf("%s, and no other pool is asked about %s, "+
 				"because none of its objects is placed elsewhere. Start a worker: worker -nats URL -pool %s -slots 10. "+
 				"The argument schemas in %s names the pool that is asked about providers whose objects have no known "+
-				"place yet.", sentence(none), task.Address, none.pools[0], placement.FileName), nil)
+				"place yet.", upper(none.Error()), task.Address, none.pools[0], placement.FileName), nil)
 		case errors.Is(err, wire.ErrNoWorker) && time.Now().Before(deadline):
 			pause, absent = absent, min(2*absent, lastPause)
 		default:
@@ -107,6 +113,25 @@ func sentence(err error) string {
 
 // upper begins a text with a capital letter.
 func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// firstAsked is first for the pools that may be asked about a provider. While none has a worker, they are computed again:
+// a worker that has just announced itself may be that of a region.
+func (s *Session) firstAsked(p addr.Provider, prior *state.State, by *string) func(context.Context, *wire.Task) (
+	*wire.Result, error) {
+	return func(ctx context.Context, task *wire.Task) (*wire.Result, error) {
+		pools, err := s.asked(ctx, p, prior)
+		if err != nil {
+			return nil, err
+		}
+		for _, pool := range pools {
+			if res, err := s.callPool(ctx, pool, task); !errors.Is(err, wire.ErrNoWorker) {
+				*by = pool
+				return res, err
+			}
+		}
+		return nil, &absentError{pools}
+	}
+}
 
 // first calls one of the pools: the first that has workers.
 func (s *Session) first(pools []string) func(context.Context, *wire.Task) (*wire.Result, error) {

@@ -109,7 +109,7 @@ func (e *Environment) purge(ctx context.Context) error {
 	pools := e.keys.names()
 	for _, pool := range pools {
 		if sent := e.sent[pool]; sent == nil || sent.Blob != "" { // nil: a part of it may have been sent
-			return e.transport.PurgeRun(ctx, e.id)
+			return e.transport.PurgeRun(ctx, e.id, pools)
 		}
 	}
 	for _, pool := range pools {

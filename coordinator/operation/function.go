@@ -88,9 +88,6 @@ func (s *Session) callFunction(ctx, again context.Context, p addr.Provider, f *w
 			return res, wire.DiagsFromWire(res.Diagnostics)
 		}
 	}
-	pools, diags := s.asked(ctx, p, nil)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	return s.callWith(ctx, again, task, s.first(pools))
+	by := ""
+	return s.callWith(ctx, again, task, s.firstAsked(p, nil, &by))
 }

@@ -108,13 +108,13 @@ func (s *Session) livePools(ctx context.Context) ([]string, error) {
 
 // asked returns the pools that may be asked about a provider. prior is the state whose objects count; nil for that of
 // the session.
-func (s *Session) asked(ctx context.Context, p addr.Provider, prior *state.State) ([]string, diag.List) {
+func (s *Session) asked(ctx context.Context, p addr.Provider, prior *state.State) ([]string, error) {
 	if s.Embedded {
 		return []string{DefaultPool}, nil
 	}
 	found, live, err := s.places(ctx, prior)
 	if err != nil {
-		return nil, notFound(err)
+		return nil, err
 	}
 	return s.trusted(live, p, found.providers[p]), nil
 }

@@ -122,8 +122,8 @@ func (s *Session) warm(ctx context.Context, prior *state.State, needed []addr.Pr
 		if p.IsBuiltin() {
 			continue
 		}
-		pools, diags := s.asked(ctx, p, prior)
-		if diags.HasErrors() {
+		pools, err := s.asked(ctx, p, prior)
+		if err != nil {
 			return // the question that follows reports it
 		}
 		for _, pool := range pools {
@@ -150,9 +150,10 @@ func (s *Session) providerSchemas(ctx context.Context, p addr.Provider, task *wi
 	var known answer
 	key, diags := s.schemaKey(ctx, p, task)
 	if !diags.HasErrors() {
-		var more diag.List
-		pools, more = s.asked(ctx, p, prior)
-		diags = diags.Append(more)
+		var err error
+		if pools, err = s.asked(ctx, p, prior); err != nil {
+			diags = diags.Append(notFound(err))
+		}
 	}
 	if diags.HasErrors() {
 		return nil, diags
@@ -163,7 +164,7 @@ func (s *Session) providerSchemas(ctx context.Context, p addr.Provider, task *wi
 	if known.schemas != nil && known.good(pools, s.Rules.Fallback()) {
 		return forConfiguration(known.schemas), nil
 	}
-	found, diags := s.compareAnswers(ctx, p, task, pools, known)
+	found, diags := s.compareAnswers(ctx, p, task, pools, known, prior)
 	if diags.HasErrors() {
 		return nil, diags
 	}

@@ -129,7 +129,7 @@ func (d *delivery) Release(ctx context.Context) error {
 }
 
 // PurgeRun implements wire.Queue.
-func (c *conn) PurgeRun(ctx context.Context, run string) error {
+func (c *conn) PurgeRun(ctx context.Context, run string, _ []string) error {
 	return c.request(ctx, "PurgeRun", run, func() error { c.n.purge(run); return nil })
 }
 

@@ -196,17 +196,25 @@ func (b bucket) LookupBlob(ctx context.Context, name string) (string, error) {
 	return string(sum), nil
 }
 
-// dropSpilled deletes the messages of a run that were too large for a stream, and their names, wherever they are.
-func (c *Conn) dropSpilled(ctx context.Context, run string) error {
-	names, err := c.topology.list(ctx)
-	if err != nil {
-		return err
+// dropSpilled deletes the messages of a run that were too large for a stream, and their names, in the bucket of the
+// coordinators and in those of some pools; of all for nil.
+func (c *Conn) dropSpilled(ctx context.Context, run string, pools []string) error {
+	buckets := []bucket{c.blobs()}
+	for _, pool := range pools {
+		buckets = append(buckets, bucket{c, poolBucket(pool)})
 	}
-	for _, name := range names {
-		b := bucket{c, strings.TrimPrefix(name, bucket{}.stream())}
-		if _, kind := poolOf(name); kind != blobsOfPool && name != c.blobs().stream() {
-			continue
+	if pools == nil {
+		names, err := c.topology.list(ctx)
+		if err != nil {
+			return err
 		}
+		for _, name := range names {
+			if _, kind := poolOf(name); kind == blobsOfPool {
+				buckets = append(buckets, bucket{c, strings.TrimPrefix(name, bucket{}.stream())})
+			}
+		}
+	}
+	for _, b := range buckets {
 		if err := b.dropSpilled(ctx, run); err != nil {
 			return err
 		}

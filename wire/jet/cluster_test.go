@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +18,17 @@ import (
 )
 
 // cluster starts three servers on loopback with replicated streams.
-func cluster(t *testing.T) [3]*server.Server {
+func cluster(t *testing.T) (list [3]*server.Server) {
+	t.Helper()
+	started := clusterOf(t, func(int) {})
+	for i := range list {
+		list[i] = <-started
+	}
+	return list
+}
+
+// clusterOf starts three servers, one after the other: before returns when the next one may start.
+func clusterOf(t *testing.T, before func(i int)) <-chan *server.Server {
 	t.Helper()
 	var ports [3]int
 	var routes []*url.URL
@@ -30,15 +41,21 @@ func cluster(t *testing.T) [3]*server.Server {
 		l.Close()
 		routes = append(routes, &url.URL{Scheme: "nats-route", Host: fmt.Sprintf("127.0.0.1:%d", ports[i])})
 	}
-	var list [3]*server.Server
-	for i := range list {
-		list[i] = startServer(t, server.Options{
-			ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true,
-			StoreDir: t.TempDir(), SyncAlways: true,
-			Cluster: server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: ports[i]}, Routes: routes,
-		})
-	}
-	return list
+	dirs := [3]string{t.TempDir(), t.TempDir(), t.TempDir()}
+	started := make(chan *server.Server, len(ports))
+	var group sync.WaitGroup
+	group.Go(func() {
+		for i, port := range ports {
+			before(i)
+			started <- startServer(t, server.Options{
+				ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true,
+				StoreDir: dirs[i], SyncAlways: true,
+				Cluster: server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: port}, Routes: routes,
+			})
+		}
+	})
+	t.Cleanup(group.Wait)
+	return started
 }
 
 func TestThreeServersKeepWhatIsAcknowledgedWhenOneIsLost(t *testing.T) {

@@ -105,7 +105,7 @@ func TestRegistersOfARunAreEmptiedAfterTheGraceAndNotBefore(t *testing.T) {
 	for _, r := range []wire.TaskRef{taskRef, other} {
 		must(c.Claim(ctx, r, wire.Claim{Nonce: "n"}))(t)
 	}
-	if err := c.PurgeRun(ctx, "run-1"); err != nil {
+	if err := c.PurgeRun(ctx, "run-1", nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.EmptyRegisters(ctx, time.Hour); err != nil {
@@ -127,7 +127,7 @@ func TestAnEmbeddedServerEmptiesTheRegistersOfFinishedRunsWhenItCloses(t *testin
 	e := embed(t, dir)
 	c := connect(t, e)
 	must(c.Claim(ctx, taskRef, wire.Claim{Nonce: "n"}))(t)
-	if err := c.PurgeRun(ctx, "run-1"); err != nil {
+	if err := c.PurgeRun(ctx, "run-1", nil); err != nil {
 		t.Fatal(err)
 	}
 	closeAll(t, c, e)

@@ -123,3 +123,23 @@ const (
 )
 
 var Redact = redact
+
+// ClockWentBack is clockWentBack.
+var ClockWentBack = clockWentBack
+
+// Authoritative is authoritative.
+var Authoritative = authoritative
+
+// RemakeLimit makes the consumer of a limit anew, as after the server's clock was set back.
+func (c *Conn) RemakeLimit(ctx context.Context, l wire.Limit) error {
+	return c.remake(ctx, admitStream, limitConsumer(l, c.semaphore.wait))
+}
+
+// LookAgain makes the next use of each consumer look at it.
+func (c *Conn) LookAgain() {
+	c.topology.mu.Lock()
+	defer c.topology.mu.Unlock()
+	for key := range c.topology.looked {
+		c.topology.looked[key] = time.Time{}
+	}
+}

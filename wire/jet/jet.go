@@ -155,7 +155,7 @@ func Connect(ctx context.Context, o Options) (*Conn, error) {
 	c.presence.init(c)
 	c.semaphore.init(c)
 	if o.Provision {
-		if err := c.retireOlder(ctx); err != nil {
+		if err := c.patiently(ctx, func() error { return c.retireOlder(ctx) }); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 	}
@@ -402,6 +402,34 @@ func temporary(err error) bool {
 // still while the machine sleeps, and the wall clock, which somebody may set.
 func elapsed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
+}
+
+const (
+	// startPatience is how long a connection that has just been made waits for a cluster that elects a leader.
+	startPatience = 10 * time.Minute
+	// startTold is after how long that is logged.
+	startTold = 3 * time.Second
+)
+
+// patiently repeats a request while the servers do not answer it: a command may begin while they elect a leader. A
+// server that has no JetStream at all answers at once that nobody is there.
+func (c *Conn) patiently(ctx context.Context, do func() error) error {
+	began, told := time.Now(), false
+	for {
+		err := do()
+		if err == nil || !errors.Is(err, wire.ErrUnanswered) && !errors.Is(err, wire.ErrDisconnected) ||
+			errors.Is(err, nats.ErrNoResponders) && time.Since(began) >= c.opts.Timeout ||
+			c.opts.inProcess != nil || ctx.Err() != nil || time.Since(began) >= startPatience {
+			return err
+		}
+		if !told && time.Since(began) >= startTold {
+			told = true
+			c.opts.Log("NATS does not answer yet, as while its servers elect a leader: " + err.Error())
+		}
+		if pause(ctx, leaderPoll) != nil {
+			return err
+		}
+	}
 }
 
 // pause waits for d, or for the end of ctx, whose error it returns.

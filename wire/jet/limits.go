@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/millipede-iac/millipede/wire"
@@ -39,17 +42,26 @@ func (c *Conn) DeclareLimit(ctx context.Context, l wire.Limit) (wire.Limit, erro
 	if err := checkLimit(l); err != nil {
 		return wire.Limit{}, err
 	}
-	consumer, err := c.topology.consumer(ctx, admitStream, limitConsumer(l, c.opts.ackWait(permitAckWait)))
-	if err != nil {
-		return wire.Limit{}, fmt.Errorf("declaring limit %q: %w", l.Name, err)
-	}
+	cfg := limitConsumer(l, c.opts.ackWait(permitAckWait))
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	info, err := consumer.Info(ctx)
-	if err != nil {
-		return wire.Limit{}, fmt.Errorf("declaring limit %q: %w", l.Name, problem(err))
+	for tries := 0; ; tries++ {
+		consumer, err := c.topology.consumer(ctx, admitStream, cfg)
+		if err != nil {
+			return wire.Limit{}, fmt.Errorf("declaring limit %q: %w", l.Name, err)
+		}
+		info, err := consumer.Info(ctx)
+		switch {
+		case gone(err) && tries == 0: // somebody has deleted it
+			c.topology.slot(admitStream, cfg.Durable).forget()
+			continue
+		case err != nil:
+			return wire.Limit{}, fmt.Errorf("declaring limit %q: %w", l.Name, problem(err))
+		}
+		l.Slots = info.Config.MaxAckPending
+		c.semaphore.declare(l)
+		return l, nil
 	}
-	return wire.Limit{Name: l.Name, Slots: info.Config.MaxAckPending}, nil
 }
 
 // ResizeLimit implements wire.Semaphore. Permits above a smaller limit stay held; nobody is admitted until enough of
@@ -67,8 +79,12 @@ func (c *Conn) ResizeLimit(ctx context.Context, l wire.Limit) error {
 	cfg := consumer.CachedInfo().Config
 	cfg.MaxAckPending = l.Slots
 	if _, err := c.js.UpdateConsumer(ctx, admitStream, cfg); err != nil {
+		if gone(err) {
+			c.topology.slot(admitStream, cfg.Durable).forget()
+		}
 		return fmt.Errorf("resizing limit %q to %d: %w", l.Name, l.Slots, problem(err))
 	}
+	c.semaphore.declare(l)
 	return nil
 }
 
@@ -79,6 +95,10 @@ func (c *Conn) limit(ctx context.Context, name string) (jetstream.Consumer, erro
 		defer cancel()
 		return c.js.Consumer(ctx, admitStream, limitPrefix+wire.Token(name))
 	})
+	if l, ours := c.semaphore.declared(name); errors.Is(err, jetstream.ErrConsumerNotFound) && ours && c.opts.Provision {
+		// Somebody has deleted it. Those that hold its permits are handed theirs again.
+		consumer, err = c.topology.consumer(ctx, admitStream, limitConsumer(l, c.opts.ackWait(permitAckWait)))
+	}
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, fmt.Errorf("limit %q: %w", name, wire.ErrNotFound)
 	}
@@ -113,8 +133,56 @@ func (c *Conn) Limits(ctx context.Context) ([]wire.LimitStatus, error) {
 	if err := consumers.Err(); err != nil {
 		return nil, fmt.Errorf("listing the limits: %w", problem(err))
 	}
+	c.findSilent(ctx, list)
 	slices.SortFunc(list, func(a, b wire.LimitStatus) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
+}
+
+const (
+	// silentAfter is how long a coordinator has to answer whether it is there.
+	silentAfter = 300 * time.Millisecond
+	// mostAsked is how many coordinators are asked.
+	mostAsked = 64
+)
+
+// findSilent asks the coordinators that hold permits whether they are there.
+func (c *Conn) findSilent(ctx context.Context, list []wire.LimitStatus) {
+	silent := map[string]wire.Silence{}
+	for _, l := range list {
+		for _, r := range l.Held {
+			if len(silent) < mostAsked {
+				silent[r.Coordinator] = 0
+			}
+		}
+	}
+	var mu sync.Mutex // guards the values of silent
+	var group sync.WaitGroup
+	for _, coordinator := range slices.Collect(maps.Keys(silent)) {
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, silentAfter)
+			defer cancel()
+			_, err := c.nc.RequestWithContext(ctx, wire.PermitSubject(coordinator), nil)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case errors.Is(err, nats.ErrNoResponders):
+				silent[coordinator] = wire.Gone
+			case err != nil:
+				silent[coordinator] = wire.Mute
+			}
+		})
+	}
+	group.Wait()
+	for i := range list {
+		for _, r := range list[i].Held {
+			if why := silent[r.Coordinator]; why != 0 {
+				if list[i].Silent == nil {
+					list[i].Silent = map[string]wire.Silence{}
+				}
+				list[i].Silent[r.Coordinator] = why
+			}
+		}
+	}
 }
 
 // readAdmissions sorts the requests of a limit. The stream keeps a message until its permit is released, and hands them
@@ -172,6 +240,9 @@ func (c *Conn) Contended(ctx context.Context, limit, run string) (bool, error) {
 		defer cancel()
 		info, err := consumer.Info(ctx)
 		if err != nil {
+			if gone(err) {
+				c.topology.slot(admitStream, limitPrefix+wire.Token(limit)).forget()
+			}
 			return false, fmt.Errorf("asking who waits for limit %q: %w", limit, problem(err))
 		}
 		waiting = int(info.NumPending)

@@ -34,7 +34,7 @@ func TestTheEndOfARunCostsTheSameAfterManyRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := js.Conn().Stats().OutMsgs + js.Conn().Stats().InMsgs
-		if err := c.PurgeRun(ctx, ref.Run); err != nil {
+		if err := c.PurgeRun(ctx, ref.Run, nil); err != nil {
 			t.Fatal(err)
 		}
 		return js.Conn().Stats().OutMsgs + js.Conn().Stats().InMsgs - before

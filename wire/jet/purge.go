@@ -18,13 +18,13 @@ import (
 // PurgeRun implements wire.Queue. It only marks the run's registers as done. A later PurgeRun empties them, when no
 // worker can be left that has fetched one of the run's tasks and not claimed it. (Embedded servers empty them when they
 // close, because no worker outlives them.)
-func (c *Conn) PurgeRun(ctx context.Context, run string) error {
+func (c *Conn) PurgeRun(ctx context.Context, run string, used []string) error {
 	token := wire.Token(run)
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.purge(gctx, tasksStream, "task.*.*."+token+".*") })
-	group.Go(func() error { return c.dropSpilled(gctx, run) })
+	group.Go(func() error { return c.dropSpilled(gctx, run, used) })
 	group.Go(func() error { return c.dropAdmissions(gctx, run) })
-	pools, err := c.poolStreams(ctx)
+	pools, err := c.streamsOf(ctx, used)
 	if err != nil {
 		return fmt.Errorf("removing what run %s left: %w", run, errors.Join(err, group.Wait()))
 	}
@@ -63,6 +63,17 @@ const emptyEvery = time.Minute
 func (c *Conn) emptyNow(now time.Time) bool {
 	was := c.emptied.Load()
 	return (was == 0 || now.UnixNano()-was >= int64(emptyEvery)) && c.emptied.CompareAndSwap(was, now.UnixNano())
+}
+
+// streamsOf returns the names of the streams with registers, keys and results of some pools; of all for nil.
+func (c *Conn) streamsOf(ctx context.Context, pools []string) (names []string, err error) {
+	if pools == nil {
+		return c.poolStreams(ctx)
+	}
+	for _, pool := range pools {
+		names = append(names, claimsStream(pool), keysStream(pool), resultsStream(pool))
+	}
+	return names, nil
 }
 
 // poolStreams returns the names of the streams with registers, keys and results, of all pools.
@@ -191,7 +202,15 @@ func (c *Conn) emptyPool(ctx context.Context, stream, pool string, grace time.Du
 		if now.Sub(mark.Time) < grace {
 			return nil
 		}
-		// The mark goes last, so that a crash in between leaves the rest to the next one.
+		// What the end of the run could not remove goes, too. The mark goes last, so that a crash in between leaves the rest
+		// to the next one.
+		token := strings.TrimPrefix(mark.Subject, done)
+		for of, subject := range map[string]string{keysPrefix: "key." + pool + "." + token + ".*",
+			resultsPrefix: "result." + pool + ".*." + token + ".*"} {
+			if err := c.purge(ctx, of+pool, subject); err != nil {
+				return err
+			}
+		}
 		if err := c.purge(ctx, stream, "claim."+pool+"."+strings.TrimPrefix(mark.Subject, done)+".*"); err != nil {
 			return err
 		}

@@ -31,8 +31,7 @@ const (
 // its results if they do not exist, so that workers need no permission for that.
 func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	if c.opts.Provision {
-		if _, err := c.topology.consumer(ctx, tasksStream,
-			poolConsumer(ref.Pool, c.opts.ackWait(taskAckWait))); err != nil {
+		if err := c.watched(ctx, tasksStream, poolConsumer(ref.Pool, c.opts.ackWait(taskAckWait))); err != nil {
 			return err
 		}
 		if err := c.preparePool(ctx, ref.Pool); err != nil {
@@ -87,6 +86,11 @@ func (c *Conn) fetch(ctx context.Context, stream string, cfg jetstream.ConsumerC
 		panic("jet: a fetch of no messages")
 	}
 	for {
+		if c.opts.Provision {
+			if err := c.watched(ctx, stream, cfg); err != nil && !temporary(err) {
+				return nil, err
+			}
+		}
 		list, err := c.fetchOnce(ctx, stream, cfg, n)
 		if len(list) > 0 {
 			return list, nil
@@ -233,7 +237,10 @@ func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, e
 	group, gctx := errgroup.WithContext(ctx)
 	for i, name := range names {
 		group.Go(func() (err error) {
-			if infos[i], err = c.streamInfo(gctx, name); err != nil {
+			if infos[i], err = c.streamInfo(gctx, name); err == nil {
+				err = authoritative(infos[i])
+			}
+			if err != nil {
 				return fmt.Errorf("reading the position of stream %s: %w", name, problem(err))
 			}
 			return nil
@@ -255,7 +262,13 @@ func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, e
 		return wire.Position{Last: infos[i].State.LastSeq, Incarnation: created}
 	}
 	tasks := at(0)
-	mark := wire.HighWater{Tasks: tasks.Last, Incarnation: tasks.Incarnation}
+	mark := wire.HighWater{Tasks: tasks.Last, Incarnation: tasks.Incarnation, Servers: map[string]string{}}
+	for i, name := range names {
+		if cluster := infos[i].Cluster; cluster != nil && len(cluster.Replicas) > 0 {
+			mark.Replicated = true
+			mark.Servers[name] = cluster.Leader
+		}
+	}
 	for i, pool := range pools {
 		if mark.Claims == nil {
 			mark.Claims, mark.Outcomes = map[string]wire.Position{}, map[string]wire.Position{}
@@ -275,6 +288,36 @@ func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, e
 		}
 	}
 	return mark, nil
+}
+
+// replicaSilence is how long the leader of a stream may have heard nothing from a replica that counts.
+const replicaSilence = 2 * time.Second
+
+// authoritative returns wire.ErrUnanswered for the answer of a server that cannot know what a replicated stream holds:
+// one that knows no leader, or does not lead, or does not hear from a majority of the servers. A server that is cut off
+// from its cluster still answers, and takes itself for the leader for up to 17 seconds.
+func authoritative(info *jetstream.StreamInfo) error {
+	cluster := info.Cluster
+	if cluster == nil || info.Config.Replicas < 2 {
+		return nil
+	}
+	if cluster.Leader == "" {
+		return fmt.Errorf("%w: the server that answered knows no leader of the stream", wire.ErrUnanswered)
+	}
+	heard := 1 // the leader itself
+	for _, r := range cluster.Replicas {
+		if r.Name == cluster.Leader {
+			return fmt.Errorf("%w: the server that answered does not lead the stream", wire.ErrUnanswered)
+		}
+		if !r.Offline && r.Active < replicaSilence {
+			heard++
+		}
+	}
+	if 2*heard <= info.Config.Replicas {
+		return fmt.Errorf("%w: the server %s, which leads the stream, hears from %d of its %d servers",
+			wire.ErrUnanswered, cluster.Leader, heard, info.Config.Replicas)
+	}
+	return nil
 }
 
 // bucketInfo returns what the server says of a bucket's stream; nil if nobody has made it.

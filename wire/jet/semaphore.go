@@ -29,13 +29,14 @@ type semaphore struct {
 
 	mu     sync.Mutex // guards what follows
 	limits map[string]*limitUse
-	owner  string // the coordinator that this connection acts for; empty until it asks for a permit
+	sizes  map[string]int // of the limits that this connection has declared
+	owner  string         // the coordinator that this connection acts for; empty until it asks for a permit
 }
 
 func (s *semaphore) init(c *Conn) {
 	s.c = c
 	s.wait = c.opts.ackWait(permitAckWait)
-	s.limits = map[string]*limitUse{}
+	s.limits, s.sizes = map[string]*limitUse{}, map[string]int{}
 }
 
 // trustWindow is how long a delivery may be relied on: the ack wait, reduced by how much clocks may differ.
@@ -190,6 +191,9 @@ func (l *limitUse) await(ctx context.Context, q *request) error {
 			return err
 		}
 		if done, err := l.granting(ctx, q, l.s.wait); done || err != nil {
+			return err
+		}
+		if err := l.s.watch(ctx, l.name); err != nil && ctx.Err() == nil && !temporary(err) {
 			return err
 		}
 		if _, err := l.s.c.limit(ctx, l.name); errors.Is(err, wire.ErrNotFound) {

@@ -137,6 +137,8 @@ type topology struct {
 	found  int64
 	making chan struct{} // has a token while a stream with a bound is made; see within
 
+	looked map[string]time.Time // when a consumer was last looked at; mu guards it
+
 	listing sync.Mutex // held while the server is asked for the names of all streams; it guards the fields below
 	listed  time.Time
 	others  []string // the names that the server listed
@@ -147,6 +149,7 @@ func (t *topology) init(c *Conn) {
 	t.streams = map[string]*lazy[jetstream.Stream]{}
 	t.consumers = map[string]*lazy[jetstream.Consumer]{}
 	t.buckets = map[string]*lazy[jetstream.ObjectStore]{}
+	t.looked = map[string]time.Time{}
 }
 
 // names returns the names of the streams that this connection uses.
@@ -191,12 +194,9 @@ func (t *topology) list(ctx context.Context) ([]string, error) {
 func (t *topology) createAll(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range []string{tasksStream, admitStream} {
-		group.Go(func() error { return t.ensure(ctx, name) })
+		group.Go(func() error { return t.c.patiently(ctx, func() error { return t.ensure(ctx, name) }) })
 	}
-	group.Go(func() error {
-		err := t.c.blobs().open(ctx)
-		return err
-	})
+	group.Go(func() error { return t.c.patiently(ctx, func() error { return t.c.blobs().open(ctx) }) })
 	return group.Wait()
 }
 

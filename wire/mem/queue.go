@@ -165,7 +165,7 @@ func (d *delivery) Release(ctx context.Context) error {
 
 // PurgeRun implements wire.Queue. Registers are never emptied, while wire/jet empties them after a grace period, so
 // that no attempt of a finished run can be claimed.
-func (c *Conn) PurgeRun(ctx context.Context, run string) error {
+func (c *Conn) PurgeRun(ctx context.Context, run string, _ []string) error {
 	return c.do(ctx, "PurgeRun", run, func(Fault) error {
 		s := c.s
 		ours := func(m *message) bool { return m.ref.Run == run }

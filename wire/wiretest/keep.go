@@ -113,10 +113,10 @@ var keepTests = []test{
 		if !bytes.Equal(got, data) {
 			b.Fatal("it came out different")
 		}
-		b.no(alice.PurgeRun(ctx, "another run"))
+		b.no(alice.PurgeRun(ctx, "another run", nil))
 		_, err = in.Unpack(ctx, wire.TaskSubject(d.Ref()), d.Data())
 		b.no(err)
-		b.no(alice.PurgeRun(ctx, r.Run))
+		b.no(alice.PurgeRun(ctx, r.Run, nil))
 		_, err = in.Unpack(ctx, wire.TaskSubject(d.Ref()), d.Data())
 		b.is(err, wire.ErrNotFound)
 	}},
@@ -136,7 +136,7 @@ var keepTests = []test{
 			if !bytes.Equal(got, data) {
 				b.Fatal("it came out different")
 			}
-			b.no(alice.PurgeRun(ctx, r.Run))
+			b.no(alice.PurgeRun(ctx, r.Run, nil))
 			_, err = in.Unpack(ctx, "about", packed)
 			b.is(err, wire.ErrNotFound)
 		}},
@@ -180,7 +180,7 @@ var keepTests = []test{
 		if plain, err = again.Open(sealed, []byte("about")); err != nil || string(plain) != "secret" {
 			b.Fatalf("after a restart it opened as %q, %v", plain, err)
 		}
-		b.no(alice.PurgeRun(ctx, "run-1"))
+		b.no(alice.PurgeRun(ctx, "run-1", nil))
 		_, err = ring(worker, 2).Open(ctx, "eu 1", "run-1")
 		b.is(err, wire.ErrNoKey)
 	}},

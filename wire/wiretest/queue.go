@@ -194,7 +194,7 @@ var queueTests = []test{
 			b.publish(ctx, alice, r)
 			b.no(worker.PublishResult(ctx, r, nil))
 		}
-		b.no(alice.PurgeRun(ctx, "run-1"))
+		b.no(alice.PurgeRun(ctx, "run-1", nil))
 		if d := b.tasks(ctx, worker, "eu", 1)[0]; d.Ref() != other {
 			b.Fatalf("task %+v is left", d.Ref())
 		}
@@ -204,8 +204,8 @@ var queueTests = []test{
 	}},
 	{"purging a run that left nothing is no error", func(ctx context.Context, b *bench) {
 		alice := b.actor()
-		b.no(alice.PurgeRun(ctx, "run-1"))
-		b.no(alice.PurgeRun(ctx, "run-1"))
+		b.no(alice.PurgeRun(ctx, "run-1", nil))
+		b.no(alice.PurgeRun(ctx, "run-1", nil))
 	}},
 	{"a worker that slept through the end of a run cannot start its task", func(ctx context.Context, b *bench) {
 		alice, sleeper, worker := b.actor(), b.actor(), b.actor()
@@ -215,8 +215,8 @@ var queueTests = []test{
 		_, err := worker.Claim(ctx, d.Ref(), wire.Claim{Nonce: "worker"})
 		b.no(err)
 		b.no(d.Ack(ctx))
-		b.no(alice.PurgeRun(ctx, "run-1"))
-		b.no(alice.PurgeRun(ctx, "run-2"))
+		b.no(alice.PurgeRun(ctx, "run-1", nil))
+		b.no(alice.PurgeRun(ctx, "run-2", nil))
 		if got, err := sleeper.Claim(ctx, d.Ref(), wire.Claim{Nonce: "sleeper"}); err == nil && got.Nonce == "sleeper" {
 			b.Fatal("it won the register")
 		}

@@ -117,9 +117,9 @@ var semaphoreTests = []test{
 			b.no(gone.Close())
 			waiting := begin(b, func() (wire.Permit, error) { return bob.Acquire(ctx, "global", b.request("bob", 1)) })
 			b.waits(ctx, bob, "global", 2)
-			b.no(bob.PurgeRun(ctx, "another run"))
+			b.no(bob.PurgeRun(ctx, "another run", nil))
 			b.stillWaits(waiting)
-			b.no(b.actor().PurgeRun(ctx, b.request("alice", 1).Run))
+			b.no(b.actor().PurgeRun(ctx, b.request("alice", 1).Run, nil))
 			waiting.get()
 			if got := b.status(ctx, bob, "global"); len(got.Held) != 1 || len(got.Waiting) != 0 {
 				b.Fatalf("the status is %+v", got)
