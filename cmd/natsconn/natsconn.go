@@ -133,6 +133,17 @@ func (s Settings) Options() jet.Options {
 	return o
 }
 
+// Secret reports whether a variable has a password or a token for NATS, or a URL with one.
+func Secret(name, value string) bool {
+	switch name {
+	case "MILLIPEDE_NATS_PASSWORD", "MILLIPEDE_NATS_TOKEN", "NATS_PASSWORD", "NATS_TOKEN":
+		return true
+	case "MILLIPEDE_NATS", "NATS_URL":
+		return strings.Contains(value, "@")
+	}
+	return false
+}
+
 // Strip returns an environment without the variables that say which NATS server a program uses, and as whom, so that
 // the programs which it starts for others (plugins, commands of provisioners) do not inherit its access. Variables that
 // begin with MILLIPEDE_NATS always go. Those that all NATS programs read, and systemd's directory of credentials, go

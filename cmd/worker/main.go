@@ -19,6 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/cmd/logflags"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/cmd/tracing"
+	"github.com/millipede-iac/millipede/cmd/withheld"
 	"github.com/millipede-iac/millipede/metrics"
 	"github.com/millipede-iac/millipede/provider/plugin"
 	"github.com/millipede-iac/millipede/wire/jet"
@@ -51,10 +52,20 @@ Options:
 `
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	secrets, err := withheld.Take(natsconn.Secret)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "Warning: provisioners may be able to read this process's environment in /proc: %s\n", err)
+	}
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, func(name string) string {
+		if value, taken := secrets.Lookup(name); taken {
+			return value
+		}
+		return os.Getenv(name)
+	}))
 }
 
-func run(args []string, stdout, stderr io.Writer) int {
+// run executes the command line. getenv also has the variables that were taken out of the environment.
+func run(args []string, stdout, stderr io.Writer, getenv func(string) string) int {
 	f := flag.NewFlagSet("worker", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	var (
@@ -70,7 +81,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	var named natsconn.Settings
 	named.Flags(f)
 	err := f.Parse(args)
-	server := named.Over(natsconn.Own(os.Getenv)).Over(natsconn.Shared(os.Getenv))
+	server := named.Over(natsconn.Own(getenv)).Over(natsconn.Shared(getenv))
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(stdout, usage)
@@ -101,7 +112,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	if err := hideMemory(); err != nil {
-		log.Warn("plugins and provisioners may be able to read this process's environment and memory", "error", err)
+		log.Warn("plugins and provisioners may be able to read this process's memory", "error", err)
+	}
+	if os.Geteuid() == 0 {
+		log.Warn("this worker runs as root, and so do the provisioners that it starts: they can read its memory and its " +
+			"files, with its access to NATS. Start it as a user of its own")
 	}
 	dir, err := directory(*cache)
 	if err != nil {

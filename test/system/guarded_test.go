@@ -3,6 +3,7 @@ package system
 import (
 	"archive/zip"
 	"bytes"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -169,6 +170,11 @@ func TestAProvisionerDoesNotGetTheNATSCredentialsOfItsWorker(t *testing.T) {
 		t.Fatal("the worker's password is not in its environment, so this test proves nothing")
 	}
 	worker.Start()
+	// The variables that the worker removes from its environment stayed in /proc, where a provisioner of root read them.
+	seen, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", worker.PID()))
+	if err == nil && (strings.Contains(string(seen), "NATS_PASSWORD=") || !strings.Contains(string(seen), "PATH=")) {
+		t.Errorf("/proc shows the environment of the worker: %q", seen)
+	}
 	remote.Must("init", "-no-color")
 	embedded := site.New(t, configuration)
 	embedded.Env = []string{"MILLIPEDE_NATS_PASSWORD=unused"} // the embedded worker does not need it

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -86,6 +87,7 @@ func WaitText(w coordinator.Wait) string {
 		who = fmt.Sprintf("%s and %d more", w.Address, w.Vertices-1)
 	}
 	text := fmt.Sprintf("%s: Waiting for %s", who, what)
+	text += holders(w.Holders)
 	if len(w.InDoubt) == 0 {
 		return text
 	}
@@ -97,6 +99,45 @@ func WaitText(w coordinator.Wait) string {
 			break
 		}
 		text += "\n    " + diag.Program() + " runs resolve " + ShellWord(address) + " ..."
+	}
+	return text
+}
+
+// shownHolders is the maximum number of runs that are listed as holders of permits.
+const shownHolders = 5
+
+// holders says which other runs hold permits, and what makes those free that no process will give back.
+func holders(list []coordinator.Holder) string {
+	text := ""
+	for i, h := range list {
+		if i == shownHolders {
+			return text + fmt.Sprintf("\n  and %d more runs", len(list)-i)
+		}
+		text += "\n  " + HolderText(h)
+	}
+	return text
+}
+
+// HolderText describes a run that holds permits of a limit.
+func HolderText(h coordinator.Holder) string {
+	text := fmt.Sprintf("%d held by the run %s of the coordinator %s", h.Permits, h.Run, h.Coordinator)
+	if h.By != "" {
+		text += ", begun by " + h.By
+	}
+	if h.Pool != "" {
+		text += fmt.Sprintf(", in the pool %q", h.Pool)
+	}
+	text += ", since " + h.Since.Local().Format("2006-01-02 15:04:05")
+	resume := fmt.Sprintf("%s runs resume %s", diag.Program(), h.Run)
+	switch h.State {
+	case loop.HolderMute:
+		text += ". Its process does not answer: it may be stopped. Let it go on, or end it and resume the run: " + resume
+	case loop.HolderGone:
+		text += ". Its process has ended, and what it began may still be running. They are free when the run is resumed " +
+			"in its directory (" + resume + "), when its operations in doubt are resolved, or a day after they were asked for"
+	case loop.HolderEnded:
+		text += ". The run has ended; they are free when its operations in doubt are resolved (" + diag.Program() +
+			" runs show " + h.Run + ")"
 	}
 	return text
 }
