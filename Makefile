@@ -112,6 +112,10 @@ sim: ## play seeds of the simulation: SEEDS=N, or SEED=X with its trace; WITHOUT
 pipelines: ## play pipelines that switch backends, with the seeds from FROM on: SEEDS=N
 	$(GO) test ./cmd/coordinator -count=1 -timeout=24h -run 'TestPipelines' -pipelines=$(SEEDS) -pipelines-from=$(FROM)
 
+destroys: ## compare random changes of random graphs with an oracle of what may be destroyed: SEEDS=N, FROM=X
+	$(GO) test ./coordinator/operation -count=1 -timeout=24h -run 'TestNothingIsDestroyed' -destroys=$(SEEDS) \
+		-destroys-from=$(FROM)
+
 sim-service: ## play seeds of the simulation of the service's runs: SEEDS=N, or SEED=X with its trace; WITHOUT=GUARD
 	$(GO) test ./test/simservice -count=1 -timeout=24h -v -run 'TestEveryRunEnds' $(PLAY)
 

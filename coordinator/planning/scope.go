@@ -88,7 +88,7 @@ func NewScope(s *graph.Static, o ScopeOptions) Scope {
 		return sc
 	}
 	if o.Mode == plan.Normal {
-		sc.uses = &uses{prior: o.Prior}
+		sc.uses = &uses{static: s, prior: o.Prior}
 	}
 	sc.nodes = make([]bool, len(s.Nodes))
 	if len(targets) > 0 {
@@ -340,9 +340,20 @@ func containsAny(list []addr.Target, a addr.Instance) bool {
 // uses are the stored instances on which something depends that a plan leaves alone. They are found at the first use:
 // only a plan that would end something needs them.
 type uses struct {
-	prior *state.State
-	once  sync.Once
-	found map[addr.Instance]bool
+	static *graph.Static
+	prior  *state.State
+	once   sync.Once
+	found  map[addr.Instance]bool
+}
+
+// leaves reports whether a plan leaves a stored instance alone: it does not cover the instance, or not its resource.
+func (u *uses) leaves(s Scope, a addr.Instance) bool {
+	r := a.Config()
+	v, ok := u.static.ResourceVertex(r)
+	if !ok {
+		v, ok = u.static.Find(graph.OrphanNode, r.Module, r.Resource)
+	}
+	return !s.Instance(a) || ok && !s.Node(v)
 }
 
 // remains reports whether an instance has to remain, because something that the plan leaves alone uses it.
@@ -354,7 +365,7 @@ func (u *uses) remains(s Scope, a addr.Instance) bool {
 		g := newStoredGraph(u.prior)
 		var alone []int
 		for i, a := range g.list {
-			if a.Resource.Mode == addr.Managed && !s.Instance(a) {
+			if a.Resource.Mode == addr.Managed && u.leaves(s, a) {
 				alone = append(alone, i)
 			}
 		}
