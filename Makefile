@@ -23,7 +23,8 @@ MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
 .PHONY: help build test race lint vet generate bench pages backends servers servers-kubernetes servers-consul \
-	contend pipelines sim sim-service fault fault-large fault-service teams people watching interrupts conformance tools clean
+	contend pipelines destroys sim sim-service fault fault-large fault-service teams people watching interrupts hostile \
+	conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +64,9 @@ fault: ## kill, pause and cut off real processes: at every point, then KILLS tim
 
 fault-service: ## kill a service, its workers and NATS, and fill disks: 200 times over 50 runs (SEED)
 	$(GO) test ./test/fault -count=1 -timeout=4h -v -run ServiceUnderFaults -strikes=200 -spaces=5 -runs=10 -seed=$(SEED)
+
+hostile: ## plan hostile configurations on the command line and in a service: each within 10 s and 500 MiB
+	$(GO) test ./test/hostile -count=1 -timeout=1h -v -all
 
 teams: ## eight teams change a state of 20,000 objects at once, and the service is killed three times
 	$(GO) test ./test/system -count=1 -timeout=2h -v -run TeamsChange \

@@ -193,8 +193,15 @@ func counted(e hclsyntax.Expression) hclsyntax.Expression {
 	case *hclsyntax.TemplateExpr:
 		dynamic := 0
 		for i, part := range e.Parts {
-			if _, literal := part.(*hclsyntax.LiteralValueExpr); !literal {
-				dynamic++
+			switch p := part.(type) {
+			case *hclsyntax.LiteralValueExpr:
+				if p.Val.Type() != cty.String {
+					dynamic += 2 // a number can have more digits than the memory holds
+				}
+			case *hclsyntax.ScopeTraversalExpr:
+				dynamic++ // what it refers to is within the bounds
+			default:
+				dynamic += 2
 			}
 			e.Parts[i] = counted(part)
 		}
