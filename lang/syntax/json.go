@@ -28,9 +28,7 @@ func checkJSON(src []byte, name string) hcl.Diagnostics {
 			tokens++
 			if text := src[i+1 : end]; bytes.Contains(text, []byte("${")) || bytes.Contains(text, []byte("%{")) {
 				start := at.move(src, i+1)
-				diags := check(text, name, func() (hclsyntax.Tokens, hcl.Diagnostics) {
-					return hclsyntax.LexTemplate(unescaped(text), name, start.Pos)
-				})
+				diags := check(unescaped(text), name, start.Pos, hclsyntax.LexTemplate)
 				if diags.HasErrors() {
 					return diags
 				}

@@ -43,13 +43,12 @@ func ParseConfig(src []byte, name string, start hcl.Pos) (*hcl.File, hcl.Diagnos
 
 // CheckConfig reports whether a file in the native syntax is within the bounds.
 func CheckConfig(src []byte, name string, start hcl.Pos) hcl.Diagnostics {
-	return check(src, name, func() (hclsyntax.Tokens, hcl.Diagnostics) { return hclsyntax.LexConfig(src, name, start) })
+	return check(src, name, start, hclsyntax.LexConfig)
 }
 
 // ParseExpression parses an expression in the native syntax.
 func ParseExpression(src []byte, name string, start hcl.Pos) (hclsyntax.Expression, hcl.Diagnostics) {
-	lex := func() (hclsyntax.Tokens, hcl.Diagnostics) { return hclsyntax.LexExpression(src, name, start) }
-	if diags := check(src, name, lex); diags.HasErrors() {
+	if diags := check(src, name, start, hclsyntax.LexExpression); diags.HasErrors() {
 		return nil, diags
 	}
 	e, diags := hclsyntax.ParseExpression(src, name, start)
@@ -67,13 +66,12 @@ func ParseTemplate(src []byte, name string, start hcl.Pos) (hclsyntax.Expression
 
 // CheckTemplate reports whether a template is within the bounds.
 func CheckTemplate(src []byte, name string, start hcl.Pos) hcl.Diagnostics {
-	return check(src, name, func() (hclsyntax.Tokens, hcl.Diagnostics) { return hclsyntax.LexTemplate(src, name, start) })
+	return check(src, name, start, hclsyntax.LexTemplate)
 }
 
 // ParseTraversalAbs parses an absolute traversal, such as an address.
 func ParseTraversalAbs(src []byte, name string, start hcl.Pos) (hcl.Traversal, hcl.Diagnostics) {
-	lex := func() (hclsyntax.Tokens, hcl.Diagnostics) { return hclsyntax.LexExpression(src, name, start) }
-	if diags := check(src, name, lex); diags.HasErrors() {
+	if diags := check(src, name, start, hclsyntax.LexExpression); diags.HasErrors() {
 		return nil, diags
 	}
 	return hclsyntax.ParseTraversalAbs(src, name, start)
@@ -101,8 +99,15 @@ var class = func() (c [256]byte) {
 	return c
 }()
 
+// scanner is one of HCL's scanners.
+type scanner func(src []byte, name string, start hcl.Pos) (hclsyntax.Tokens, hcl.Diagnostics)
+
+// portion is how many templates are scanned at a time. HCL's scanner takes time and memory with the square of the depth
+// of templates, so it must not see a text that may be nested more deeply than this.
+const portion = 20_000
+
 // check measures a text. Most texts are so small that counting their bytes is enough.
-func check(src []byte, name string, lex func() (hclsyntax.Tokens, hcl.Diagnostics)) hcl.Diagnostics {
+func check(src []byte, name string, start hcl.Pos, scan scanner) hcl.Diagnostics {
 	var n [4]int
 	for _, b := range src {
 		n[class[b]]++
@@ -113,8 +118,31 @@ func check(src []byte, name string, lex func() (hclsyntax.Tokens, hcl.Diagnostic
 	if n[1]+n[2]+n[3] > MaxTokens {
 		return tooLarge(name)
 	}
-	tokens, _ := lex() // what is wrong is reported by the parser
-	return measure(tokens)
+	for size := portion; ; {
+		cut := templates(src, size)
+		tokens, _ := scan(src[:cut], name, start) // what is wrong is reported by the parser
+		diags, end := measure(tokens)
+		switch {
+		case diags.HasErrors() || cut == len(src):
+			return diags
+		case end == nil: // no line ends outside of everything
+			size += portion
+		default:
+			src, start, size = src[end.Byte-start.Byte:], *end, portion
+		}
+	}
+}
+
+// templates returns the length of the part of a text that has a number of templates.
+func templates(src []byte, n int) int {
+	for i := 0; i+1 < len(src); i++ {
+		if src[i+1] == '{' && (src[i] == '$' || src[i] == '%') {
+			if n--; n < 0 {
+				return i
+			}
+		}
+	}
+	return len(src)
 }
 
 // frame is one open bracket or template.
@@ -123,10 +151,11 @@ type frame struct {
 	chain int
 }
 
-// measure finds the first token that is nested too deeply, or that is in too long a chain.
-func measure(tokens hclsyntax.Tokens) hcl.Diagnostics {
+// measure finds the first token that is nested too deeply, or that is in too long a chain. end is behind the last line that
+// ends outside of everything; nil if there is none.
+func measure(tokens hclsyntax.Tokens) (diags hcl.Diagnostics, end *hcl.Pos) {
 	open := []frame{{lines: true}}
-	for _, t := range tokens {
+	for i, t := range tokens {
 		top := &open[len(open)-1]
 		switch t.Type {
 		case hclsyntax.TokenOParen, hclsyntax.TokenOBrack, hclsyntax.TokenOBrace, hclsyntax.TokenOQuote,
@@ -134,7 +163,7 @@ func measure(tokens hclsyntax.Tokens) hcl.Diagnostics {
 			top.chain++
 			open = append(open, frame{lines: t.Type == hclsyntax.TokenOBrace})
 			if len(open) > MaxDepth+1 {
-				return tooDeep(t.Range)
+				return tooDeep(t.Range), nil
 			}
 		case hclsyntax.TokenCParen, hclsyntax.TokenCBrack, hclsyntax.TokenCBrace, hclsyntax.TokenCQuote,
 			hclsyntax.TokenCHeredoc, hclsyntax.TokenTemplateSeqEnd:
@@ -148,16 +177,19 @@ func measure(tokens hclsyntax.Tokens) hcl.Diagnostics {
 			if top.lines {
 				top.chain = 0
 			}
+			if len(open) == 1 {
+				end = &tokens[i].Range.End
+			}
 		case hclsyntax.TokenIdent, hclsyntax.TokenNumberLit, hclsyntax.TokenStringLit, hclsyntax.TokenQuotedLit,
 			hclsyntax.TokenComment:
 		default:
 			top.chain++
 		}
 		if top.chain > MaxChain {
-			return tooLong(t.Range)
+			return tooLong(t.Range), nil
 		}
 	}
-	return directives(tokens)
+	return directives(tokens), end
 }
 
 // directives finds the first %{ if } or %{ for } of a template that is nested too deeply: they are no brackets.
