@@ -495,6 +495,29 @@ func TestTheSharedCacheIsFilledOnceAndTrustedByHashOnly(t *testing.T) {
 	}
 }
 
+// Unpacked packages of a mirror were linked past the shared cache directory, which other programs fill by init and then
+// read.
+func TestAnUnpackedMirrorFillsTheSharedCache(t *testing.T) {
+	w := newWorld(t)
+	w.unpacked(w.mirror, clock, "0.9.0", platform, "x")
+	o := w.options(requires(clock))
+	o.CLI.CacheDir = filepath.Join(w.home, "cache")
+	o.Locks = w.install(o)
+	w.happened("finding time", "installing shared time 0.9.0", "installed shared time 0.9.0", "linked shared time 0.9.0")
+	w.isLink(packageDir(o.CLI.CacheDir, clock, "0.9.0", platform), true)
+	w.isLink(InstallDir(o.DataDir, clock, "0.9.0", platform), true)
+
+	w.ok(os.RemoveAll(o.DataDir))
+	w.install(o)
+	w.happened("reusing time", "present shared time 0.9.0", "linked shared time 0.9.0")
+
+	// The cache may be the mirror.
+	w.ok(os.RemoveAll(o.DataDir))
+	o.CLI.CacheDir, o.Locks = w.mirror, &lock.Locks{}
+	w.install(o)
+	w.isLink(packageDir(w.mirror, clock, "0.9.0", platform), false)
+}
+
 func TestManyMayInstallTheSameAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.packed(w.mirror, foo, "1.2.3", platform, strings.Repeat("foo", 100_000))

@@ -22,8 +22,8 @@ import (
 	"github.com/millipede-iac/millipede/unpacking"
 )
 
-// place verifies a package and puts it into the data directory: an unpacked one by a symbolic link; a packed one by
-// unpacking it there, or into the shared cache directory with a link to it. locked is the selection so far, or nil.
+// place verifies a package and puts it into the data directory: an unpacked one by a symbolic link, a packed one by
+// unpacking it. With a shared cache directory the package is put there in the same way, and linked from there. locked is the selection so far, or nil.
 func (o Options) place(ctx context.Context, p addr.Provider, c candidate, constraints string, locked *lock.Provider) (
 	*lock.Provider, diag.List) {
 	version := c.version.String()
@@ -75,19 +75,15 @@ func (t *placement) installed(h1 string, auth *Authentication, shared bool) []st
 // put makes the package available in target, and returns hashes of its content. Another process may be doing the
 // same: the directory is locked meanwhile, and created atomically.
 func (t *placement) put(ctx context.Context, target string) ([]string, error) {
-	c := t.candidate
-	if c.dir != "" {
-		return t.link(target)
-	}
 	if t.options.CLI.CacheDir == "" {
 		unlock, err := lockDir(target)
 		if err != nil {
 			return nil, err
 		}
 		defer unlock()
-		return t.unpack(ctx, target, false)
+		return t.fill(ctx, target, false)
 	}
-	shared := t.options.sharedDir(t.provider, c.version.String())
+	shared := t.options.sharedDir(t.provider, t.candidate.version.String())
 	hashes, err := t.share(ctx, shared)
 	if err != nil {
 		return nil, err
@@ -104,15 +100,17 @@ func (t *placement) put(ctx context.Context, target string) ([]string, error) {
 	return hashes, nil
 }
 
-// link makes an unpacked package of a mirror available. It is already on this machine, so it is not copied to the
-// cache.
-func (t *placement) link(target string) ([]string, error) {
-	unlock, err := lockDir(target)
-	if err != nil {
-		return nil, err
+// fill puts the package into a directory, which the caller has locked.
+func (t *placement) fill(ctx context.Context, dir string, shared bool) ([]string, error) {
+	if t.candidate.dir != "" {
+		return t.link(dir, shared)
 	}
-	defer unlock()
-	t.report(Installing, false)
+	return t.unpack(ctx, dir, shared)
+}
+
+// link makes an unpacked package of a mirror available. It is already on this machine, so it is not copied.
+func (t *placement) link(target string, shared bool) ([]string, error) {
+	t.report(Installing, shared)
 	dir := t.candidate.dir
 	h1, err := t.options.Hashes.of(dir)
 	if err != nil {
@@ -126,10 +124,22 @@ func (t *placement) link(target string) ([]string, error) {
 	if executable(dir, t.provider) == "" {
 		return nil, noExecutable(dir, t.provider)
 	}
-	if err := link(dir, target); err != nil {
-		return nil, err
+	if !same(dir, target) {
+		if err := link(dir, target); err != nil {
+			return nil, err
+		}
 	}
-	return t.installed(h1, nil, false), nil
+	return t.installed(h1, nil, shared), nil
+}
+
+// same reports whether two names are those of one directory: the cache may be the mirror.
+func same(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
 }
 
 // unpack downloads a packed package if necessary, verifies it, and unpacks it.
@@ -147,7 +157,7 @@ func (t *placement) unpack(ctx context.Context, dir string, shared bool) ([]stri
 	return t.installed(h1, auth, shared), nil
 }
 
-// share makes a packed package available in the shared cache directory, unless it is already there.
+// share makes a package available in the shared cache directory, unless it is already there.
 func (t *placement) share(ctx context.Context, shared string) ([]string, error) {
 	slow := time.AfterFunc(reportAfter, func() { t.report(Waiting, true) })
 	unlock, err := lockDir(shared)
@@ -163,7 +173,7 @@ func (t *placement) share(ctx context.Context, shared string) ([]string, error) 
 		h1, err := t.options.Hashes.of(shared)
 		return []string{h1}, err
 	}
-	return t.unpack(ctx, shared, true)
+	return t.fill(ctx, shared, true)
 }
 
 // reportAfter is how long another process may hold the lock of the cache before the user is told.
