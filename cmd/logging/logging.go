@@ -53,11 +53,10 @@ func Open(getenv func(string) string, stderr io.Writer) *Logs {
 			l.file, out = file, file
 		}
 	}
-	o := &slog.HandlerOptions{Level: level, ReplaceAttr: renamed(json)}
 	if json {
-		l.Core = slog.New(slog.NewJSONHandler(out, o))
+		l.Core = slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: renamed}))
 	} else {
-		l.Core = slog.New(slog.NewTextHandler(out, o))
+		l.Core = slog.New(newLines(out, level))
 	}
 	l.Plugins = plugin.LogFromEnvironment(getenv, out)
 	return l
@@ -87,28 +86,29 @@ func coreLevel(getenv func(string) string) (level slog.Level, json bool) {
 	return levelTrace, strings.EqualFold(text, "json")
 }
 
-// renamed sets the name of the level TRACE, which slog does not have. In JSON it uses the field names of plugins' logs.
-func renamed(json bool) func([]string, slog.Attr) slog.Attr {
-	return func(groups []string, a slog.Attr) slog.Attr {
-		if len(groups) > 0 {
-			return a
-		}
-		if a.Key == slog.LevelKey && a.Value.Any() == levelTrace {
-			a.Value = slog.StringValue("TRACE")
-		}
-		if !json {
-			return a
-		}
-		switch a.Key {
-		case slog.LevelKey:
-			a.Key, a.Value = "@level", slog.StringValue(strings.ToLower(a.Value.String()))
-		case slog.MessageKey:
-			a.Key = "@message"
-		case slog.TimeKey:
-			a.Key = "@timestamp"
-		}
+// renamed sets the name of the level TRACE, which slog does not have, and the field names of plugins' logs in JSON.
+func renamed(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) > 0 {
 		return a
 	}
+	switch a.Key {
+	case slog.LevelKey:
+		level, _ := a.Value.Any().(slog.Level)
+		a.Key, a.Value = "@level", slog.StringValue(strings.ToLower(levelName(level)))
+	case slog.MessageKey:
+		a.Key = "@message"
+	case slog.TimeKey:
+		a.Key = "@timestamp"
+	}
+	return a
+}
+
+// levelName returns the name of a level in both formats.
+func levelName(l slog.Level) string {
+	if l == levelTrace {
+		return "TRACE"
+	}
+	return l.String()
 }
 
 // Begin logs the command line. version and engine are the versions of the program and of OpenTofu.
