@@ -24,7 +24,7 @@ MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 .DEFAULT_GOAL := help
 .PHONY: help build test race lint vet generate bench pages backends servers servers-kubernetes servers-consul \
 	contend pipelines destroys sim sim-service fault fault-large fault-service teams people watching interrupts hostile \
-	conformance tools clean
+	drivers conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -122,6 +122,9 @@ destroys: ## compare random changes of random graphs with an oracle of what may 
 
 sim-service: ## play seeds of the simulation of the service's runs: SEEDS=N, or SEED=X with its trace; WITHOUT=GUARD
 	$(GO) test ./test/simservice -count=1 -timeout=24h -v -run 'TestEveryRunEnds' $(PLAY)
+
+drivers: ## the suites of programs that drive the command line, as terraform-exec; SNAPSHOTS=DIR has more, SUITE=NAME is one
+	$(GO) test ./test/drivers -count=1 -timeout=6h -v -run Suites -all -snapshots=$(SNAPSHOTS) -suite=$(SUITE)
 
 conformance: build ## run the conformance cases in CONFORMANCE, if they are there
 	python3 $(CONFORMANCE)/functions/run_cases.py --bin $(BIN)/coordinator \
