@@ -28,7 +28,8 @@ var words = map[string]*regexp.Regexp{
 	"imports":                regexp.MustCompile(`(?m)^ *# .* will be imported$`),
 	"origins of imports":     regexp.MustCompile(`(?m)^ *# \(imported from .*?\)$`),
 	"origins of moves":       regexp.MustCompile(`(?m)^ *# \(moved from .*?\)$`),
-	"the summary":            regexp.MustCompile(`(?m)^Plan: (?:\d+ to import, )?\d+ to add, \d+ to change, \d+ to destroy\.`),
+	"the summary": regexp.MustCompile(`(?m)^Plan: (?:\d+ to import, )?\d+ to add, \d+ to change, ` +
+		`\d+ to destroy\.`),
 	"changes of outputs":     regexp.MustCompile(`(?m)^Changes to Outputs:$`),
 	// Atlantis
 	"no changes": regexp.MustCompile(`(?m)^No changes\. (?:Infrastructure is up-to-date|Your infrastructure matches ` +

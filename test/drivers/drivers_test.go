@@ -20,8 +20,8 @@ var (
 	work      = flag.String("work", "", "a directory that keeps what was built; a temporary one by default")
 )
 
-// Tests of programs that drive the command line failed, and nobody saw it: 40 of terraform-plugin-testing's had failed at
-// show since a change of how states are adopted.
+// Tests of programs that drive the command line failed, and nobody saw it: 40 of terraform-plugin-testing's had failed
+// at show since a change of how states are adopted.
 func TestTheSuitesOfDriversPass(t *testing.T) {
 	if !*all {
 		t.Skip("the suites run with -all: make drivers")
@@ -32,7 +32,8 @@ func TestTheSuitesOfDriversPass(t *testing.T) {
 	}
 	if *binary == "" {
 		*binary = filepath.Join(found.dir, "coordinator")
-		if _, err := output(t.Context(), "../..", "go", "build", "-trimpath", "-o", *binary, "./cmd/coordinator"); err != nil {
+		_, err := output(t.Context(), "../..", "go", "build", "-trimpath", "-o", *binary, "./cmd/coordinator")
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +70,8 @@ func TestTheSuitesOfDriversPass(t *testing.T) {
 
 // run runs the tests of a suite. Of the environment, nothing gets in that decides what is driven.
 func run(ctx context.Context, dir string, packages []string, mirror string) (*outcome, error) {
-	c := exec.CommandContext(ctx, "go", append([]string{"test", "-json", "-count=1", "-p=1", "-timeout=2h"}, packages...)...)
+	arguments := append([]string{"test", "-json", "-count=1", "-p=1", "-timeout=2h"}, packages...)
+	c := exec.CommandContext(ctx, "go", arguments...)
 	c.Dir = dir
 	c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "TF_") || strings.HasPrefix(v, "MILLIPEDE_") || strings.HasPrefix(v, "TFEXEC_")
