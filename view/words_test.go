@@ -30,7 +30,7 @@ var words = map[string]*regexp.Regexp{
 	"origins of moves":       regexp.MustCompile(`(?m)^ *# \(moved from .*?\)$`),
 	"the summary": regexp.MustCompile(`(?m)^Plan: (?:\d+ to import, )?\d+ to add, \d+ to change, ` +
 		`\d+ to destroy\.`),
-	"changes of outputs":     regexp.MustCompile(`(?m)^Changes to Outputs:$`),
+	"changes of outputs": regexp.MustCompile(`(?m)^Changes to Outputs:$`),
 	// Atlantis
 	"no changes": regexp.MustCompile(`(?m)^No changes\. (?:Infrastructure is up-to-date|Your infrastructure matches ` +
 		`the configuration)\.`),
