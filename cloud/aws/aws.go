@@ -118,6 +118,9 @@ func (e *AccountError) Error() string {
 	return fmt.Sprintf("the account %s of these credentials is not one that the configuration allows", e.Account)
 }
 
+// ErrCredentials means that no source has valid credentials.
+var ErrCredentials = errors.New("no valid credentials were found")
+
 // ErrRegion means that the region is missing or does not belong to any partition.
 var ErrRegion = errors.New("invalid region")
 
@@ -177,7 +180,7 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 	session.credentials = s.provider(loaded, stsClient)
 	stsClient = sts.New(stsClient.Options(), func(o *sts.Options) { o.Credentials = session.credentials })
 	if _, err := session.credentials.Retrieve(ctx); err != nil {
-		return nil, fmt.Errorf("no valid credentials were found: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
 	}
 	limited := len(s.AllowedAccounts)+len(s.ForbiddenAccounts) > 0
 	if s.SkipCredentialsValidation && (s.SkipAccountID || !limited) {

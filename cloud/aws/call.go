@@ -34,7 +34,7 @@ func (s *Session) sign(ctx context.Context, service string, r *http.Request, bod
 	}
 	who, err := s.credentials.Retrieve(ctx)
 	if err != nil {
-		return fmt.Errorf("no valid credentials were found: %w", err)
+		return fmt.Errorf("%w: %w", ErrCredentials, err)
 	}
 	err = v4.NewSigner().SignHTTP(ctx, who, r, hash, service, s.Region, s.clock.Now(), func(o *v4.SignerOptions) {
 		o.DisableURIPathEscaping = service == "s3"

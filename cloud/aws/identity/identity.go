@@ -98,6 +98,9 @@ func Problem(err error, args arguments.Arguments, failed string) *diag.Diagnosti
 	switch {
 	case errors.As(err, &account):
 		return diag.New(diag.Error, "Invalid account ID", err.Error()+".", nil)
+	case errors.Is(err, aws.ErrCredentials):
+		// Programs find out by this summary that there are no credentials.
+		return diag.New(diag.Error, "No valid credential sources found", err.Error()+".", nil)
 	case errors.Is(err, aws.ErrCABundle):
 		return args.Problem("custom_ca_bundle", "Invalid custom_ca_bundle", err.Error())
 	case errors.Is(err, aws.ErrRegion) && !args.Given("region"):

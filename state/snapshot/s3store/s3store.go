@@ -112,8 +112,8 @@ func (b *backend) get(ctx context.Context, key string) ([]byte, error) {
 }
 
 func (b *backend) noBucket(err error) error {
-	return fmt.Errorf("the bucket %q does not exist, or lies in another region or account; Millipede does not "+
-		"create it: %w", b.bucket, err)
+	return fmt.Errorf("S3 bucket does not exist: the bucket %q must have been previously created, in this region and "+
+		"account; Millipede does not create it: %w", b.bucket, err)
 }
 
 // put stores an object.

@@ -224,7 +224,7 @@ func TestWrongConfigurationsAreDiagnostics(t *testing.T) {
 	}
 	b := opened(t, s, map[string]cty.Value{"bucket": text("nowhere")})
 	if _, err := b.Read(t.Context(), "default"); err == nil ||
-		!strings.Contains(err.Error(), `the bucket "nowhere" does not exist`) {
+		!strings.Contains(err.Error(), `S3 bucket does not exist: the bucket "nowhere"`) {
 		t.Errorf("a bucket that does not exist: %v", err)
 	}
 }
