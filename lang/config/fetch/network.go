@@ -96,7 +96,6 @@ func notDownloaded(ctx context.Context, r config.ModuleRequest, from string, err
 		return diag.Errors("Module download was interrupted", fmt.Sprintf("Stopped while the module %q was downloaded.",
 			r.Path), &r.Call.Range)
 	}
-	return diag.Errors("Failed to download module", fmt.Sprintf("The source code of the module %q cannot be "+
-		"downloaded from %q: %s", r.Call.Name,
-		config.Shown(from), config.Conceal(err.Error(), from)), &r.Call.Range)
+	return diag.Errors("Failed to download module", fmt.Sprintf("Could not download module %q from %q: %s",
+		r.Call.Name, config.Shown(from), config.Conceal(err.Error(), from)), &r.Call.Range)
 }

@@ -82,9 +82,14 @@ func packageOf(from, base string) (config.ModuleSource, diag.List) {
 	return source, nil
 }
 
-// copyVisible copies all files that are not hidden.
+// copyVisible copies all files that are not hidden. The directory that they are copied to may lie in the copied one,
+// and is then left out.
 func copyVisible(from, into string) error {
 	from, err := filepath.EvalSymlinks(from)
+	if err != nil {
+		return err
+	}
+	itself, err := os.Stat(into)
 	if err != nil {
 		return err
 	}
@@ -103,6 +108,11 @@ func copyVisible(from, into string) error {
 		case strings.HasPrefix(d.Name(), "."):
 			return nil
 		case d.IsDir():
+			if info, err := d.Info(); err != nil {
+				return err
+			} else if os.SameFile(info, itself) {
+				return fs.SkipDir
+			}
 			return os.MkdirAll(target, 0o755)
 		case d.Type()&fs.ModeSymlink != 0:
 			to, err := os.Readlink(name)
