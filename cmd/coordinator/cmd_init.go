@@ -331,15 +331,11 @@ func (i *initialisation) providers(ctx context.Context, prior *state.State) diag
 				i.signed = true
 			}
 		},
-		Begin: func(required bool) {
-			if required {
-				i.heading("Initializing provider plugins...")
-			}
-		},
+		Begin: func() { i.heading("Initializing provider plugins...") },
 	})
 	if i.signed {
 		i.Print("\n")
-		i.Say("Signed providers are signed by their developers. What that means is explained " +
+		i.Say("Providers are signed by their developers. What that means is explained " +
 			"at\nhttps://opentofu.org/docs/cli/plugins/signing/")
 	}
 	if !locks.Written {
@@ -347,12 +343,12 @@ func (i *initialisation) providers(ctx context.Context, prior *state.State) diag
 	}
 	i.Print("\n")
 	if locks.Fresh {
-		i.Say(fmt.Sprintf("Millipede has created a lock file %s with the provider selections\nmade above. Keep it in "+
-			"version control, so that the same selections are made\nwherever the configuration is initialized.",
+		i.Say(fmt.Sprintf("Millipede has created a lock file %s to record the provider\nselections made above. Keep it in "+
+			"version control, so that the same selections\nare made wherever the configuration is initialized.",
 			i.App.Ink(i.Flags).Bold(lock.FileName)))
 	} else {
-		i.Say(fmt.Sprintf("Millipede has changed provider selections in the lock file %s.\nReview the changes, and "+
-			"commit them if you intended to make them.", lock.FileName))
+		i.Say(fmt.Sprintf("Millipede has made some changes to the provider dependency selections recorded\nin %s. Review "+
+			"them, and commit them if you intended to make\nthem.", lock.FileName))
 	}
 	return diags
 }

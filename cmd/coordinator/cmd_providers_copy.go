@@ -66,13 +66,14 @@ func runProvidersLock(ctx context.Context, a *app, args []string) int {
 				return diags
 			}
 			if string(locks.Encode()) == string(o.Locks.Encode()) {
-				s.Say("\nSuccess! The lock file already has all of these checksums.")
+				s.Say("\nSuccess! Millipede has validated the lock file, which already has all of these\nchecksums.")
 				return diags
 			}
 			if err := locks.Write(a.Estate.LockFile()); err != nil {
 				return diags.Append(diag.New(diag.Error, "Failed to save dependency lock file", err.Error()+".", nil))
 			}
-			s.Say("\nSuccess! The checksums were added to the lock file. Review the changes and commit them.")
+			s.Say("\nSuccess! Millipede has updated the lock file.\n\n" +
+				"Review the changes in .terraform.lock.hcl and commit them.")
 			return diags
 		})
 }

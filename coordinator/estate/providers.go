@@ -224,9 +224,8 @@ type InstallOptions struct {
 	Dirs []string
 	// ReadOnly: the lock file may not change.
 	ReadOnly bool
-	// Begin is called with whether anything is required, before anything is installed; Report is called with each
-	// event.
-	Begin  func(required bool)
+	// Begin is called before anything is installed, even if nothing is required; Report is called with each event.
+	Begin  func()
 	Report func(install.Event)
 }
 
@@ -254,7 +253,7 @@ func (e *Estate) InstallProviders(ctx context.Context, tree *config.Tree, used [
 	if err := e.rememberPluginDirs(how.Dirs); err != nil {
 		return Installed{}, diags.Append(diag.New(diag.Error, "Error saving -plugin-dir values", err.Error()+".", nil))
 	}
-	how.Begin(len(o.Required) > 0)
+	how.Begin()
 	var incomplete []string // those whose checksums in the lock file are only for this platform
 	o.Report = func(event install.Event) {
 		if event.Kind == install.Installed && event.Incomplete {

@@ -345,8 +345,8 @@ func savedInputs(p *plan.Plan, c *Configuration) (map[string]values.Input, diag.
 		}
 		if planned.Ephemeral && planned.Value == cty.NilVal {
 			diags = diags.Append(diag.New(diag.Error, "No value for required variable",
-				fmt.Sprintf("The variable %q is ephemeral, so the saved plan does not contain its value: give it again, "+
-					"with -var, -var-file or the environment.", name), declared.Range.Ptr()))
+				fmt.Sprintf("The root module input variable %q is not set: it is ephemeral, so the saved plan does not "+
+					"contain its value. Give it again, with -var, -var-file or the environment.", name), declared.Range.Ptr()))
 			continue
 		}
 		out[name] = values.Input{Value: planned.Value}

@@ -73,8 +73,8 @@ func (s *scope) inputs(r *Run) (map[string]values.Input, diag.List) {
 		}
 		if _, ok := out[name]; !ok && s.declared[name].Required() {
 			diags = diags.Append(diag.New(diag.Error, "No value for required variable",
-				fmt.Sprintf("The module declares the variable %q without a default, and the run gives no value to "+
-					"it. Give one in a variables block, or with the -var or -var-file option.", name),
+				fmt.Sprintf("The root module input variable %q is not set, and has no default value. Set it in a variables "+
+					"block of the run or of the file, or with the -var or -var-file option.", name),
 				s.declared[name].Range.Ptr()))
 		}
 	}

@@ -60,9 +60,8 @@ func (m *Module) rootVariable(v *config.Variable) (cty.Value, diag.List) {
 		}
 		if v.Required() {
 			return cty.DynamicVal, diag.Errors("No value for required variable",
-				fmt.Sprintf("The root module declares the variable %q without a default, and no value is given for "+
-					"it. Give one with the -var or -var-file option, or in the environment as TF_VAR_%s.",
-					v.Name, v.Name),
+				fmt.Sprintf("The root module input variable %q is not set, and has no default value. Set it with the -var or "+
+					"-var-file option, or in the environment as TF_VAR_%s.", v.Name, v.Name),
 				v.Range.Ptr())
 		}
 		return markVariable(v, v.Default, m.Addr), nil

@@ -132,7 +132,7 @@ func (b *treeBuilder) load(at Installed) diag.List {
 func defaultsOnly(v *Variable) (cty.Value, diag.List) {
 	if v.Required() {
 		return cty.DynamicVal, diag.Errors("No value for required variable",
-			fmt.Sprintf("The variable %q has no default, and no value is given.", v.Name), &v.Range)
+			fmt.Sprintf("The root module input variable %q is not set, and has no default value.", v.Name), &v.Range)
 	}
 	return cty.NilVal, nil
 }

@@ -43,7 +43,8 @@ func (g *GivenValues) Final(declared map[string]*Variable) (map[string]VariableV
 		none := VariableValue{cty.NilVal, FromDefault, v.Range}
 		if v.Required() {
 			diags = append(diags, diag.New(diag.Error, "No value for required variable",
-				fmt.Sprintf("The variable %q has no default, and no value is given. Use -var or -var-file.", name),
+				fmt.Sprintf("The root module input variable %q is not set, and has no default value. Set it with the -var or "+
+					"-var-file option, or in the environment as TF_VAR_%s.", name, name),
 				&v.Range))
 			none.Value = cty.DynamicVal
 		}

@@ -469,7 +469,7 @@ func (p *phase) install(ctx context.Context) diag.List {
 		return diags
 	}
 	_, more = p.estate.InstallProviders(ctx, c.Tree, used, estate.InstallOptions{
-		Begin: func(bool) {}, Report: func(install.Event) {},
+		Begin: func() {}, Report: func(install.Event) {},
 	})
 	return diags.Append(more)
 }
