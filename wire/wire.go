@@ -294,8 +294,8 @@ type Presence interface {
 	// something only if the connection has been up for longer.
 	Connected() time.Duration
 	// Workers returns the last heartbeat of each worker in each of its pools, with the time since then by this process's
-	// clock. Workers that have left are not among them; those that have been killed are (Worker.Silent). The first call asks
-	// all workers to announce themselves, and waits a moment for them.
+	// clock. Workers that have left are not among them; those that have been killed are (Worker.Silent). The first call
+	// asks all workers to announce themselves, and waits a moment for them.
 	Workers(ctx context.Context) ([]Worker, error)
 	// WatchWorkers calls fn for every heartbeat until ctx ends; fn must not block. Each heartbeat has passed
 	// ReadHeartbeat: it is about one pool, and its sender may publish for that pool. Another worker of the pool may have

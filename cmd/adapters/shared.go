@@ -177,8 +177,8 @@ func (s share) Embedded() bool { return s.embedded != nil }
 // Common implements estate.Connection.
 func (s share) Common() *estate.Common { return s.common }
 
-// Warnings implements estate.Connection. The process tells its operator about the server, once. The people whose runs it
-// executes cannot change the server.
+// Warnings implements estate.Connection. The process tells its operator about the server, once. The people whose runs
+// it executes cannot change the server.
 func (s share) Warnings(context.Context) []string { return nil }
 
 // Close implements estate.Connection. The shared connection stays open for other estates.
