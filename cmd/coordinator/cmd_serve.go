@@ -17,8 +17,9 @@ Usage: coordinator [global options] serve [options]
   Manages the states of many workspaces, and executes their runs, for many people and programs: command lines with a
   cloud block or the backends "remote" and "http", and other clients of the API of HCP Terraform.
 
-  At the first start it makes the user "admin". On a terminal it shows that user's token; otherwise it writes the token to
-  the file admin.token in the directory of the data, and names the file: journals and logs are kept, and read by many.
+  At the first start it makes the user "admin". On a terminal it shows the token of that user. Otherwise it writes the
+  token to the file admin.token in the directory of the data, and names the file: journals and logs are kept, and read by
+  many.
 
 Options:
   -listen=ADDRESS       The address to listen on; default 127.0.0.1:8443.
