@@ -300,7 +300,9 @@ func TestTheRestIsShownAndChanged(t *testing.T) {
 	e.objects = network()
 	s.Capacity.All = []service.Worker{
 		{Name: "worker-1", Pool: "default", Host: "build-7", Slots: 8, Running: 3, Version: "0.1.0"},
-		{Name: "worker-2", Pool: "eu", Host: "eu-1", Slots: 4, Running: 4, Version: "0.1.0"}}
+		{Name: "worker-2", Pool: "eu", Host: "eu-1", Slots: 4, Running: 4, Version: "0.1.0"},
+		{Name: "worker-3", Pool: "eu", Host: "eu-2", Slots: 4, Running: 2, Version: "0.1.0", Quiet: 4 * time.Minute,
+			Silent: true}}
 	w := s.NewWorkspace("network")
 	run := s.NewRun(w, func(r *record.Run) { r.Message, r.AutoApply = "four zones", true })
 	s.Capacity.Has = []service.Limit{{Name: "aws-quota", Slots: 2, Held: []service.Permit{

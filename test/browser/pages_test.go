@@ -102,7 +102,8 @@ func TestADoubtIsResolved(t *testing.T) {
 	byEveryHand(t, func(t *testing.T, s *Site, h hand) {
 		w := s.NewWorkspace("network")
 		s.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
-			j.Doubtful([]record.Doubt{{Address: "fleet_vm.a", Operation: "create", Worker: "w1", Reason: "its worker died"}})
+			j.Doubtful([]record.Doubt{{Address: "fleet_vm.a", Operation: "create", Worker: "w1", Reason: "its worker died"},
+				{Address: "module.zone[1].fleet_vm.b", Operation: "update", Worker: "w1", Reason: "its worker died"}})
 			return nil, errors.New("an operation is in doubt")
 		}
 		s.Await(s.NewRun(w, func(r *record.Run) { r.AutoApply, r.Message = true, "four zones" }).ID, record.Errored)
@@ -115,7 +116,7 @@ func TestADoubtIsResolved(t *testing.T) {
 		h.login()
 		h.press("the page of doubts", `nav a[href="/app/settings/doubts"]`)
 		s.shows("its worker died")
-		s.screenshot("doubts", 1100, 420)
+		s.screenshot("doubts", 1100, 560)
 		h.tick("the answer", `input[value="created"]`)
 		h.fill("the ID", `input[name="id-0"]`, "vm-1")
 		h.press("the button", "form.doubts button")
