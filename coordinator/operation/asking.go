@@ -114,8 +114,8 @@ func sentence(err error) string {
 // upper begins a text with a capital letter.
 func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
-// firstAsked is first for the pools that may be asked about a provider. While none has a worker, they are computed again:
-// a worker that has just announced itself may be that of a region.
+// firstAsked is first for the pools that may be asked about a provider. While none has a worker, they are computed
+// again: a worker that has just announced itself may be that of a region.
 func (s *Session) firstAsked(p addr.Provider, prior *state.State, by *string) func(context.Context, *wire.Task) (
 	*wire.Result, error) {
 	return func(ctx context.Context, task *wire.Task) (*wire.Result, error) {

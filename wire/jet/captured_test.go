@@ -31,8 +31,8 @@ func urlsOf(servers [3]*server.Server) string {
 	return servers[0].ClientURL() + "," + servers[1].ClientURL() + "," + servers[2].ClientURL()
 }
 
-// A server that was cut off from its cluster answered with what it knew, which was behind: one such answer was taken for
-// lost data, so the run froze for good and its operations ended in doubt.
+// A server that was cut off from its cluster answered with what it knew, which was behind: one such answer was taken
+// for lost data, so the run froze for good and its operations ended in doubt.
 func TestTheAnswerOfAServerWithoutItsClusterIsNoAnswer(t *testing.T) {
 	servers := cluster(t)
 	c := member(t, urlsOf(servers))
@@ -193,8 +193,8 @@ func TestAClockThatWentBackIsSeenByTheLastDelivery(t *testing.T) {
 	}
 }
 
-// The server's clock went back an hour and the coordinator was killed: the resumed run waited an hour for the permits of
-// the dead process, because the server compares the times of deliveries with its clock. The consumer is made anew then,
+// The server's clock went back an hour and the coordinator was killed: the resumed run waited an hour for the permits
+// of the dead process, because the server compares the times of deliveries with its clock. The consumer is made anew then,
 // under permits that are held: nobody else gets them, and a process that resumes the run does at once.
 func TestAConsumerIsMadeAnewUnderHeldPermits(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
