@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,4 +103,80 @@ func TestADirectoryOfAnEarlierVersionKeepsItsWorkspaces(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(d.Path(), layout.KeptName)); err != nil {
 		t.Errorf("the former store is lost: %v", err)
 	}
+}
+
+// formerStore makes the store that an earlier version had for the default workspace of any backend.
+func formerStore(t *testing.T, value, snapshot string) {
+	t.Helper()
+	path := layout.At("", "").Workspace("default").Store()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	store, err := bolt.Open(path, journal.LockInfo{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := state.Empty()
+	s.Lineage, s.Serial = "lineage of "+value, 3
+	s.Outputs["x"] = &state.Output{Value: cty.StringVal(value)}
+	err = store.Replace(t.Context(), "default", "", s, journal.Because("test"))
+	if snapshot != "" && err == nil {
+		err = store.SetMark(t.Context(), "default", journal.SnapshotMark{Where: snapshot, Lineage: s.Lineage, Serial: 3})
+	}
+	if err := errors.Join(err, store.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The store of an earlier version was that of the directory. It goes to the backend that its mark names, and without a
+// mark, because its snapshot was never written, to the backend that the directory used until then.
+func TestAStoreOfAnEarlierVersionGoesToTheBackendThatHadIt(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("main.tf", []byte("terraform {\n  backend \"local\" {}\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(code int, args ...string) string {
+		t.Helper()
+		var out bytes.Buffer
+		a := newApp(strings.NewReader(""), &out, &out, []string{"TF_CLI_CONFIG_FILE=" + os.DevNull})
+		if got := a.Run(t.Context(), args); got != code {
+			t.Errorf("%s: exit status %d, not %d\n%s", args, got, code, &out)
+		}
+		return strings.Join(strings.Fields(out.String()), " ")
+	}
+	uses := func(path string) string {
+		t.Helper()
+		return run(0, "init", "-input=false", "-no-color", "-reconfigure", "-backend-config=path="+path)
+	}
+	shows := func(want string) {
+		t.Helper()
+		if got := run(0, "state", "pull"); strings.Contains(got, want) != (want != "") ||
+			want == "" && strings.Contains(got, "lineage of") {
+			t.Errorf("the state is %q, not that with %q", got, want)
+		}
+	}
+	home := layout.At("", "").Workspace("default")
+	formerStore(t, "marked", "b.tfstate")
+	uses("a.tfstate")
+	shows("")
+	uses("b.tfstate")
+	shows("marked")
+	run(0, "state", "restore", "3")
+	if _, err := os.Stat(home.Path()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the home of the earlier version is still there: %v", err)
+	}
+	shows("marked")
+
+	uses("c.tfstate")
+	formerStore(t, "unwritten", "")
+	if said := uses("b.tfstate"); !strings.Contains(said, "Another state was not written to its backend") ||
+		!strings.Contains(said, "c.tfstate") {
+		t.Errorf("init does not say that a state is in the store alone: %s", said)
+	}
+	shows("marked")
+	if said := run(0, "runs", "list", "-no-color"); !strings.Contains(said, "c.tfstate") {
+		t.Errorf("runs list does not say that a state is in the store alone: %s", said)
+	}
+	uses("c.tfstate")
+	shows("unwritten")
 }

@@ -238,7 +238,11 @@ func (p *pipeline) init() {
 	case *pipelineProgram != "" && (mode == 1 || mode == 2) && p.block && p.local():
 		want = 1 // OpenTofu offers the state of the default local backend also with -reconfigure
 	case to == p.recorded || mode != 0:
-	case p.recorded != 0, len(full) > 0: // a changed backend, or a question that nobody answers
+	case p.recorded != 0: // a changed backend
+		want = 1
+	case len(p.workspaces(0)) > 1 && len(full) > 0, slices.ContainsFunc(full, func(w string) bool {
+		return !p.alike(stateKey{0, w}, stateKey{to, w})
+	}): // a question that nobody answers
 		want = 1
 	}
 	before := p.recorded
@@ -259,6 +263,9 @@ func (p *pipeline) init() {
 	}
 	var changed []stateKey
 	for _, w := range full {
+		if p.alike(stateKey{before, w}, stateKey{to, w}) {
+			continue // nothing is copied
+		}
 		p.states[stateKey{to, w}] = p.states[stateKey{before, w}]
 		changed = append(changed, stateKey{to, w})
 		if before == 0 { // the state of no backend moves
@@ -267,6 +274,11 @@ func (p *pipeline) init() {
 		}
 	}
 	p.compare(changed...)
+}
+
+// alike reports whether two states are copies of each other.
+func (p *pipeline) alike(a, b stateKey) bool {
+	return p.states[a].Lineage == p.states[b].Lineage && maps.Equal(p.states[a].Objects, p.states[b].Objects)
 }
 
 // local reports whether there is a state without a backend block.
