@@ -150,7 +150,7 @@ func TestAStoreOfAnEarlierVersionGoesToTheBackendThatHadIt(t *testing.T) {
 	}
 	shows := func(want string) {
 		t.Helper()
-		if got := run(0, "state", "pull"); strings.Contains(got, want) != (want != "") ||
+		if got := run(0, "state", "pull"); !strings.Contains(got, want) ||
 			want == "" && strings.Contains(got, "lineage of") {
 			t.Errorf("the state is %q, not that with %q", got, want)
 		}

@@ -140,7 +140,8 @@ func (e *Estate) openRecorded(ctx context.Context, r backendRecord, f StateOptio
 // state, if it is that.
 func (e *Estate) claim(at storeAt, info journal.LockInfo, timeout time.Duration,
 	owns func(Store) (bool, error)) error {
-	return e.Directory().Claim(at.location, func(path string) (bool, error) {
+	d := e.Directory()
+	err := d.Claim(at.location, func(path string) (bool, error) {
 		store, err := e.Stores.Open(path, info, max(timeout, formerTime), e.storeOptions())
 		if err != nil {
 			return false, err
@@ -148,6 +149,10 @@ func (e *Estate) claim(at storeAt, info journal.LockInfo, timeout time.Duration,
 		is, err := owns(store)
 		return is, errors.Join(err, store.Close())
 	})
+	if err == nil && exists(at.Store()) {
+		err = d.MakeState(at.location) // the home of the earlier version did not say whose it is
+	}
+	return err
 }
 
 // claimFormer gives the stores of an earlier version that have no mark, because their snapshot was never written, to
