@@ -407,6 +407,9 @@ func (l *Local) begin(path string, f *os.File, info journal.LockInfo) error {
 	if err := os.WriteFile(beside(path, lockSuffix), EncodeLock(info), 0o600); err != nil {
 		return fmt.Errorf("recording the holder of the lock: %w", err)
 	}
+	if _, err := os.Lstat(beside(path, redoSuffix)); errors.Is(err, fs.ErrNotExist) {
+		return nil // no write was cut off, and a large file is not read for nothing
+	}
 	now, err := readAll(f)
 	if err != nil {
 		return err
