@@ -143,8 +143,8 @@ func (p *Planner) allStored(r *values.Resource, e *values.Expansion) bool {
 	})
 }
 
-// excluded is for an instance that -target or -exclude leaves out, or that the import command does not import. Without a
-// stored object, it is omitted from the value of a resource with several instances: neither this plan nor its apply
+// excluded is for an instance that -target or -exclude leaves out, or that the import command does not import. Without
+// a stored object, it is omitted from the value of a resource with several instances: neither this plan nor its apply
 // creates it.
 func (p *Planner) excluded(r *values.Resource, a addr.Instance) {
 	if len(p.Imports) > 0 && p.Prior.Object(a, state.CurrentObject) == nil && r.Code.Schema != nil {

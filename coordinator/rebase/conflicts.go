@@ -112,8 +112,8 @@ func roleOf(p *plan.Plan, d state.Difference) string {
 	return ""
 }
 
-// cameAndWent reports whether an instance that does not exist, as when the plan was made, has existed in between. A plan
-// that creates it may have been applied already, or others may have decided against the object.
+// cameAndWent reports whether an instance that does not exist, as when the plan was made, has existed in between. A
+// plan that creates it may have been applied already, or others may have decided against the object.
 func cameAndWent(p *plan.Plan, d state.Difference) bool {
 	return d.Back && d.Now == nil && p.Prior.Instance(d.Instance) == nil
 }

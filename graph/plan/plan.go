@@ -167,8 +167,8 @@ type Plan struct {
 	BaseLineage string
 	BaseSerial  uint64
 
-	// Digest identifies a saved plan: the SHA-256 of its file, as hexadecimal digits, before encryption. It is set when the
-	// file is read, and empty for a plan that comes from no file.
+	// Digest identifies a saved plan: the SHA-256 of its file, as hexadecimal digits, before encryption. It is set when
+	// the file is read, and empty for a plan that comes from no file.
 	Digest string
 
 	// Backend describes where the snapshot is stored: type, JSON of its configuration, workspace.

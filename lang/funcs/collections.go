@@ -131,7 +131,7 @@ func coalesce() function.Function {
 // contains also finds null, which OpenTofu refuses to search for.
 func contains() function.Function {
 	value := plain("value", cty.DynamicPseudoType)
-	value.AllowNull = true
+	value.AllowNull, value.AllowDynamicType = true, true // the literal null has no type
 	return returning(cty.Bool, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		return stdlib.Contains(args[0], args[1])
 	}, plain("list", cty.DynamicPseudoType), value)

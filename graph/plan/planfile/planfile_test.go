@@ -174,6 +174,9 @@ func TestTheExamplePlanLeavesNoFieldOut(t *testing.T) {
 		*s.Plan.Dependencies, s.Plan.Dependencies.Found[0], *s.Plan.Unread} {
 		r := reflect.ValueOf(v)
 		for i := range r.NumField() {
+			if r.Type().Field(i).Name == "Digest" {
+				continue // the digest of the file itself, which the file cannot contain
+			}
 			if r.Field(i).IsZero() {
 				t.Errorf("%s.%s is empty, so nothing proves that it is saved", r.Type(), r.Type().Field(i).Name)
 			}
