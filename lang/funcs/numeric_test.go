@@ -6,8 +6,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/funcs"
 )
 
-// pow computed whole numbers in 64-bit floats: the number had 53 bits, so sums were rounded to them, and the text of the
-// number was the shortest that tells it from its neighbours in 53 bits. OpenTofu still computes so.
+// pow computed whole numbers in 64-bit floats: the number had 53 bits, so sums were rounded to them, and the text of
+// the number was the shortest that tells it from its neighbours in 53 bits. OpenTofu still computes so.
 func TestWholeNumbersAreExactWhenTheyAreComputedAndWhenTheyAreWritten(t *testing.T) {
 	same{
 		"a power of two as text": {`tostring(pow(2, 60))`, `"1152921504606846976"`},

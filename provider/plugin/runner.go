@@ -40,8 +40,8 @@ type runner struct {
 var _ pluginrunner.Runner = (*runner)(nil)
 
 func newRunner(path, dir, sockets string, env []string) *runner {
-	return &runner{path: path, dir: dir, sockets: sockets, env: env, read: make(chan struct{}), exited: make(chan struct{}),
-		drained: make(chan struct{})}
+	return &runner{path: path, dir: dir, sockets: sockets, env: env, read: make(chan struct{}),
+		exited: make(chan struct{}), drained: make(chan struct{})}
 }
 
 // adopt copies the settings of go-plugin's command, except the directory for the socket: go-plugin makes another one
