@@ -10,13 +10,13 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hcled"
-	"github.com/hashicorp/hcl/v2/hclparse"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/lang/marks"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // snippet returns the shown lines of a file; nil if the file is not among the sources.
@@ -49,7 +49,24 @@ func snippet(highlight, shown hcl.Range, sources map[string]*hcl.File) *Snippet 
 	start := highlight.Start.Byte - max(first, 0)
 	out.HighlightStartOffset = min(max(start, 0), len(out.Code))
 	out.HighlightEndOffset = min(max(start+length, 0), len(out.Code))
+	out.cut()
 	return out
+}
+
+// maxShown is how many bytes of code a snippet has at most. Showing a line takes time with its length, and nobody reads
+// one that fills many screens.
+const maxShown = 4096
+
+// cut leaves out what is far from the highlighted part.
+func (s *Snippet) cut() {
+	if len(s.Code) <= maxShown {
+		return
+	}
+	from := max(0, s.HighlightStartOffset-maxShown/2)
+	to := min(len(s.Code), from+maxShown)
+	s.Code = strings.ToValidUTF8(s.Code[from:to], "?")
+	s.HighlightStartOffset = min(s.HighlightStartOffset-from, len(s.Code))
+	s.HighlightEndOffset = min(s.HighlightEndOffset-from, len(s.Code))
 }
 
 // hideValue replaces the value of an argument, in either syntax.
@@ -69,12 +86,14 @@ func navigable(file *hcl.File, name string) *hcl.File {
 	if file.Nav != nil {
 		return file
 	}
-	parse := hclparse.NewParser().ParseHCL
-	if strings.HasSuffix(name, ".json") {
-		parse = hclparse.NewParser().ParseJSON
-	}
 	// Problems in the file were reported when it was loaded; here it only helps to name a block.
-	if parsed, _ := parse(file.Bytes, name); parsed != nil {
+	var parsed *hcl.File
+	if strings.HasSuffix(name, ".json") {
+		parsed, _ = syntax.ParseJSON(file.Bytes, name)
+	} else {
+		parsed, _ = syntax.ParseConfig(file.Bytes, name, hcl.InitialPos)
+	}
+	if parsed != nil {
 		return parsed
 	}
 	return file
