@@ -194,8 +194,8 @@ func TestAClockThatWentBackIsSeenByTheLastDelivery(t *testing.T) {
 }
 
 // The server's clock went back an hour and the coordinator was killed: the resumed run waited an hour for the permits
-// of the dead process, because the server compares the times of deliveries with its clock. The consumer is made anew then,
-// under permits that are held: nobody else gets them, and a process that resumes the run does at once.
+// of the dead process, because the server compares the times of deliveries with its clock. The consumer is made anew
+// then, under permits that are held: nobody else gets them, and a process that resumes the run does at once.
 func TestAConsumerIsMadeAnewUnderHeldPermits(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
