@@ -14,7 +14,6 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/graph"
@@ -97,7 +96,7 @@ func (s *Session) livePools(ctx context.Context) ([]string, error) {
 	}
 	set := map[string]bool{}
 	for _, w := range workers {
-		if w.Since < loop.DeadAfter && w.Protocol == wire.ProtocolVersion {
+		if w.Since < wire.DeadAfter && w.Protocol == wire.ProtocolVersion {
 			for _, pool := range w.Pools {
 				set[pool] = true
 			}

@@ -147,16 +147,12 @@ func (i *installer) find(r config.ModuleRequest) (config.Installed, diag.List) {
 // local finds a module in a local directory.
 func (i *installer) local(r config.ModuleRequest) (config.Installed, diag.List) {
 	dir := filepath.Join(r.Parent.SourceDir, filepath.FromSlash(r.Source.Text))
-<<<<<<< HEAD
-	real, err := resolve(i.options.Base, dir)
-=======
 	if _, err := i.options.Files.Stat(i.path(dir)); errors.Is(err, reach.ErrOutside) {
 		return config.Installed{}, diag.Errors("Unreadable module directory",
 			fmt.Sprintf("The directory %s of the module %q cannot be read: %s.", dir, r.Call.Name, reason(err)),
 			&r.Call.Range)
 	}
-	real, err := i.resolve(dir)
->>>>>>> 969a0327 (reach: a run in a service reads only its own configuration)
+	real, err := resolve(i.options.Base, dir)
 	if err != nil && escapes(r) {
 		return config.Installed{}, diag.Errors("Local module path escapes module package", fmt.Sprintf(
 			"The source %s of the module %q leads out of the package that its caller came in, and nothing else of "+
