@@ -20,7 +20,7 @@ func Execute(p *Program, args []string) int {
 	environment := os.Environ()
 	if visible := p.visible(args); visible != nil {
 		var err error
-		if environment, err = handover.Environ(environment, visible); err == nil {
+		if environment, err = handover.Environ(environment, handover.Except(visible)); err == nil {
 			err = restore(environment)
 		}
 		if err != nil {

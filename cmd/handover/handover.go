@@ -15,16 +15,21 @@ import (
 // returns.
 const passing = "MILLIPEDE_ENVIRONMENT_FROM"
 
-// public are the variables that remain visible in any case: those that the runtime of Go reads before the program begins.
-var public = []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK", "GOCOVERDIR"}
+// runtimes are the variables that remain visible in any case: the runtime of Go reads them before the program begins.
+var runtimes = []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK", "GOCOVERDIR"}
 
-// Environ returns the complete environment of the process, own, if only the named variables of it are visible to others.
+// Except returns a function for Environ that reports whether a variable is not one of the named ones.
+func Except(named []string) func(name, value string) bool {
+	return func(name, _ string) bool { return !slices.Contains(named, name) }
+}
+
+// Environ returns the complete environment of the process, own, if no variable of it that others can see is a secret.
 // Otherwise it starts the program again, and does not return unless that fails. On systems where others cannot be kept
-// from reading the environment in this way, it returns own.
-func Environ(own []string, named []string) ([]string, error) {
+// from reading the environment in this way, it returns own. Call it before anything that must not be done twice.
+func Environ(own []string, secret func(name, value string) bool) ([]string, error) {
 	visible := slices.DeleteFunc(slices.Clone(own), func(entry string) bool {
-		name, _, _ := strings.Cut(entry, "=")
-		return !slices.Contains(public, name) && !slices.Contains(named, name)
+		name, value, _ := strings.Cut(entry, "=")
+		return !slices.Contains(runtimes, name) && secret(name, value)
 	})
 	return environ(own, visible)
 }

@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +15,7 @@ func environ(own, visible []string) ([]string, error) {
 	for _, entry := range own {
 		if from, ok := strings.CutPrefix(entry, passing+"="); ok {
 			all, err := received(from)
-			if err != nil {
+			if err = errors.Join(err, os.Unsetenv(passing)); err != nil {
 				return nil, fmt.Errorf("reading the environment from %s: %w", entry, err)
 			}
 			return all, nil

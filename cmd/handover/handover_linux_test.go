@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	}) {
 		os.Exit(m.Run())
 	}
-	all, err := handover.Environ(os.Environ(), []string{"PATH"})
+	all, err := handover.Environ(os.Environ(), handover.Except([]string{"PATH"}))
 	if err != nil {
 		panic(err)
 	}

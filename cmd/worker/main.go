@@ -15,11 +15,12 @@ import (
 	"syscall"
 
 	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/cmd/handover"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/cmd/logflags"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/cmd/tracing"
-	"github.com/millipede-iac/millipede/cmd/withheld"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/metrics"
 	"github.com/millipede-iac/millipede/provider/plugin"
 	"github.com/millipede-iac/millipede/wire/jet"
@@ -52,19 +53,15 @@ Options:
 `
 
 func main() {
-	secrets, err := withheld.Take(natsconn.Secret)
+	environment, err := handover.Environ(os.Environ(), natsconn.Secret)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "Warning: provisioners may be able to read this process's environment in /proc: %s\n", err)
+		environment = os.Environ()
 	}
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, func(name string) string {
-		if value, taken := secrets.Lookup(name); taken {
-			return value
-		}
-		return os.Getenv(name)
-	}))
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, environ.Variables(environment).Get))
 }
 
-// run executes the command line. getenv also has the variables that were taken out of the environment.
+// run executes the command line. getenv also has the variables that others cannot see in the environment.
 func run(args []string, stdout, stderr io.Writer, getenv func(string) string) int {
 	f := flag.NewFlagSet("worker", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
