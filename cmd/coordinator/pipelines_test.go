@@ -74,10 +74,11 @@ type object struct{ ID, Input string }
 
 // savedPlan is a plan file: the state that it is for, as it was, and what it makes of that.
 type savedPlan struct {
-	at   stateKey
-	base content
-	n    int
-	tag  string
+	at    stateKey
+	base  content
+	n     int
+	tag   string
+	moved int // how often the state had been moved elsewhere
 }
 
 // pipeline is a directory in which commands are run in random order, with the model of what they may do.
@@ -93,6 +94,7 @@ type pipeline struct {
 	workspace string
 	plans     map[string]savedPlan
 	states    map[stateKey]content
+	moved     map[stateKey]int // how often a state was moved elsewhere
 	log       []string
 }
 
@@ -109,7 +111,7 @@ func TestPipelinesThatSwitchBackendsChangeOnlyTheStateThatTheyName(t *testing.T)
 	}
 	for seed := *pipelineFrom; seed < *pipelineFrom+uint64(*pipelineSeeds); seed++ {
 		p := &pipeline{T: t, dir: t.TempDir(), shared: connector, random: rand.New(rand.NewPCG(seed, 29)),
-			workspace: "default", plans: map[string]savedPlan{}, states: map[stateKey]content{},
+			workspace: "default", plans: map[string]savedPlan{}, states: map[stateKey]content{}, moved: map[stateKey]int{},
 			env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TF_CLI_CONFIG_FILE=" + os.DevNull,
 				"TF_INPUT=0", "TF_IN_AUTOMATION=1", "CHECKPOINT_DISABLE=1"}}
 		p.write("main.tf", pipelineTF)
@@ -270,6 +272,7 @@ func (p *pipeline) init() {
 		changed = append(changed, stateKey{to, w})
 		if before == 0 { // the state of no backend moves
 			delete(p.states, stateKey{0, w})
+			p.moved[stateKey{0, w}]++
 			changed = append(changed, stateKey{0, w})
 		}
 	}
@@ -297,7 +300,7 @@ func (p *pipeline) apply() {
 	n, tag, args := p.values()
 	p.run(p.code(), append([]string{"apply", "-no-color", "-auto-approve"}, args...)...)
 	if p.ready() {
-		p.became(savedPlan{p.at(), p.states[p.at()], n, tag})
+		p.became(savedPlan{p.at(), p.states[p.at()], n, tag, p.moved[p.at()]})
 	} else {
 		p.unchanged()
 	}
@@ -309,7 +312,7 @@ func (p *pipeline) plan() {
 	p.run(p.code(), append([]string{"plan", "-no-color", "-out=" + name}, args...)...)
 	p.unchanged()
 	if p.ready() {
-		p.plans[name] = savedPlan{p.at(), p.states[p.at()], n, tag}
+		p.plans[name] = savedPlan{p.at(), p.states[p.at()], n, tag, p.moved[p.at()]}
 	}
 }
 
@@ -322,7 +325,8 @@ func (p *pipeline) applyPlan() {
 	name := names[p.random.IntN(len(names))]
 	s := p.plans[name]
 	now := p.states[s.at]
-	switch same := now.Lineage == s.base.Lineage && now.Serial == s.base.Serial; {
+	// What a plan creates may have been created since, and be elsewhere now: then the plan is stale.
+	switch same := now.Lineage == s.base.Lineage && now.Serial == s.base.Serial && s.moved == p.moved[s.at]; {
 	case s.at.workspace != p.workspace:
 		code := 1
 		if *pipelineProgram != "" {
@@ -345,7 +349,7 @@ func (p *pipeline) applyPlan() {
 func (p *pipeline) destroy() {
 	p.run(p.code(), "destroy", "-no-color", "-auto-approve")
 	if p.ready() {
-		p.became(savedPlan{p.at(), p.states[p.at()], 0, ""})
+		p.became(savedPlan{p.at(), p.states[p.at()], 0, "", p.moved[p.at()]})
 	} else {
 		p.unchanged()
 	}

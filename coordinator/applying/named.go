@@ -116,6 +116,7 @@ func (a *Applier) output(n *graph.Node, needed bool) program.Step {
 		step.Diags = step.Diags.Append(more)
 		planned := a.knownOutput(n)
 		if planned != nil {
+			m.SetOutput(name, markedOutput(n.Output, planned.After)) // the assertions of tests refer to it
 			step.Changes = append(step.Changes, storedOutput(n.Output, planned.After))
 		}
 		if planned != nil || more.HasErrors() {
@@ -135,6 +136,14 @@ func (a *Applier) output(n *graph.Node, needed bool) program.Step {
 	step.Changes = a.ownChanges(step.Changes)
 	step.Value = e
 	return step
+}
+
+// markedOutput returns the value of a root output for expressions.
+func markedOutput(o *config.Output, value cty.Value) cty.Value {
+	if o.Sensitive {
+		return value.Mark(marks.Sensitive)
+	}
+	return value
 }
 
 // storedOutput stores the value of a root output, or removes the output if its value is null.

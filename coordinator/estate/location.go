@@ -40,9 +40,13 @@ func (e *Estate) locate(r backendRecord, workspace string) (layout.Location, dia
 	return layout.Location{Backend: r.kind(), Address: address, Workspace: workspace}, diags
 }
 
+// served reports whether the directory is that of a workspace of a service: its stores belong to workspaces, and no
+// backend is configured. Without a Backend, the estate only reads what is stored.
+func (e *Estate) served() bool { return e.Backend != nil || e.Home != nil }
+
 // storeOf returns where the store of a state is. b is its opened backend; it may be nil.
 func (e *Estate) storeOf(r backendRecord, workspace string, b snapshot.Backend) (storeAt, diag.List) {
-	if e.Backend != nil {
+	if e.served() {
 		return storeAt{Home: e.Directory().Workspace(workspace)}, nil
 	}
 	l, diags := e.locate(r, workspace)
@@ -75,7 +79,7 @@ func (e *Estate) recordFor(f StateOptions) (backendRecord, diag.List) {
 	switch {
 	case f.planned != nil:
 		return *f.planned, nil
-	case e.Backend != nil:
+	case e.served():
 		return backendRecord{}, nil
 	}
 	return e.readBackendRecord()

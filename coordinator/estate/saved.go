@@ -190,33 +190,44 @@ func (r *Operation) fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.Lis
 	return rebase.Onto(p, r.Prior, changed), nil
 }
 
-// appliedBefore returns the error for a saved plan that a run has applied already, if that run has changed the state.
+// appliedBefore returns the error for a saved plan that a run has applied already, if that run has changed an object.
 // Without it, a plan could be applied again once its objects are gone. A run that has changed nothing does not count:
-// as in OpenTofu, its plan can be applied again, when what had kept the run from starting is mended.
+// its plan can be applied again when what had kept the run from its work is mended, such as missing credentials.
 func (r *Operation) appliedBefore(ctx context.Context, p *plan.Plan) diag.List {
 	if p.Digest == "" {
 		return nil
 	}
-	store, workspace := r.State.store, r.State.Workspace
-	runs, err := store.Runs(ctx, workspace)
+	runs, err := r.State.store.Runs(ctx, r.State.Workspace)
 	if err != nil {
 		return diag.Errors("Failed to read the runs", err.Error()+".", nil)
 	}
-	runs = slices.DeleteFunc(runs, func(run journal.Run) bool { return run.Plan != p.Digest })
-	if len(runs) == 0 {
-		return nil
-	}
-	versions, err := store.Versions(ctx, workspace)
-	if err != nil {
-		return diag.Errors("Failed to read the versions of the state", err.Error()+".", nil)
-	}
-	for _, v := range versions {
-		if slices.ContainsFunc(runs, func(run journal.Run) bool { return run.ID == v.Run }) {
-			return staleness{}.diagnostic(fmt.Sprintf("Run %s has applied this plan already (serial %d of the state). A plan "+
-				"is applied once. Make a new one.", v.Run, v.Serial))
+	for _, run := range runs {
+		if run.Plan != p.Digest {
+			continue
+		}
+		events, err := r.State.store.Events(ctx, run.ID)
+		if err != nil {
+			return diag.Errors("Failed to read the run "+run.ID, err.Error()+".", nil)
+		}
+		if slices.ContainsFunc(events, func(e journal.Event) bool { return changes(p, e) }) {
+			return staleness{}.diagnostic(fmt.Sprintf("The run %s has applied this plan already (%s, begun %s). A plan "+
+				"is applied once. Make a new one.", run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
 		}
 	}
 	return nil
+}
+
+// changes reports whether an event of a run tells that a change of its plan was made, or may have been made. A failed
+// operation does not count: what it has left is found by comparing the state.
+func changes(p *plan.Plan, e journal.Event) bool {
+	if e.Kind != journal.Finish && e.Kind != journal.Step && e.Kind != journal.Suspect {
+		return false
+	}
+	if e.Vertex < 0 || e.Vertex >= len(p.Graph.Vertices) || p.Graph.Vertices[e.Vertex].Change < 0 {
+		return false
+	}
+	action := p.Changes[p.Graph.Vertices[e.Vertex].Change].Action
+	return action != plan.NoOp && action != plan.Read
 }
 
 // stale returns the error for a plan whose dependencies have changed.
