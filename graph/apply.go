@@ -43,10 +43,10 @@ type ApplyOptions struct {
 //     same plan, it gets their new values, and those do not wait until its objects have ended. In a destroy, which
 //     makes no new values, they do: the provider needs them.
 //
-// What an object depends on is what its block refers to, and what the state recorded for it, whatever the configuration
-// says now. The two may contradict each other, so that objects wait for each other in a circle. Then the order is made
-// with fewer edges (see variants); OpenTofu refuses such plans. A destroy always has an order. If another plan has none,
-// circle names the objects, and the graph cannot be carried out.
+// What an object depends on is what its block refers to, and what the state recorded for it, whatever the
+// configuration says now. The two may contradict each other, so that objects wait for each other in a circle. Then
+// the order is made with fewer edges (see variants); OpenTofu refuses such plans. A destroy always has an order. If
+// another plan has none, circle names the objects, and the graph cannot be carried out.
 func BuildApply(s *Static, p *plan.Plan, o ApplyOptions) (g plan.Graph, circle []string) {
 	for _, t := range variants(p, o) {
 		tried := build(s, p, o, t)

@@ -38,7 +38,8 @@ func TestADestroyHasAnOrderWhateverWasRecorded(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d"} {
 		p.Changes = append(p.Changes, change(t, "t."+name+" delete"))
 	}
-	for _, text := range []string{"", block("a", "") + block("b", "x = t.a.id"), block("c", "x = t.d.id") + block("d", "")} {
+	for _, text := range []string{"", block("a", "") + block("b", "x = t.a.id"),
+		block("c", "x = t.d.id") + block("d", "")} {
 		s := static(t, map[string]string{".": text}, p.Prior)
 		g, circle := BuildApply(s, p, ApplyOptions{Covered: everywhere, References: single})
 		steps := stepsOf(g)

@@ -52,8 +52,8 @@ func Execute(p *Program, args []string) int {
 	return a.Run(a.Interrupts.Stopping, args)
 }
 
-// visible returns the variables of the environment that others may see while the command of a command line runs; nil for
-// all of them.
+// visible returns the variables of the environment that others may see while the command of a command line runs; nil
+// for all of them.
 func (p *Program) visible(args []string) []string {
 	for i := range p.Commands {
 		if c := &p.Commands[i]; c.Visible != nil && slices.Contains(args, c.Name) {

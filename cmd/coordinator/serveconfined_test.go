@@ -59,7 +59,8 @@ func TestARunReadsOnlyItsOwnConfiguration(t *testing.T) {
 	} {
 		text := "variable \"v\" {}\noutput \"x\" { value = " + expression + " }\n"
 		if strings.HasPrefix(expression, "data.") {
-			text += "data \"terraform_remote_state\" \"x\" {\n  backend = \"local\"\n  config = { path = \"" + other + "\" }\n}\n"
+			text += "data \"terraform_remote_state\" \"x\" {\n  backend = \"local\"\n  config = { path = \"" + other +
+				"\" }\n}\n"
 		}
 		if strings.HasPrefix(expression, "module.") {
 			text += "module \"m\" { source = \"" + home + "\" }\n"

@@ -2,8 +2,8 @@
 //
 // Other programs and whatever reads files in this process can read the environment with which it was started
 // (/proc/PID/environ), as long as it runs and whatever it does to its variables. So a program that keeps running for
-// others hands its variables to itself through memory, and executes itself with only those that are nobody's secret. The
-// process keeps its ID, its parent, its files and its working directory. The package knows no settings.
+// others hands its variables to itself through memory, and executes itself with only those that are nobody's secret.
+// The process keeps its ID, its parent, its files and its working directory. The package knows no settings.
 package handover
 
 import (

@@ -94,7 +94,8 @@ func (e *Estate) Snapshot(ctx context.Context, root *config.Node) (*state.State,
 // place returns the environment of the backends that this process opens.
 func (e *Estate) place() snapshot.Place {
 	p := snapshot.Place{
-		Kinds: catalog.All(), Dir: e.Dir, Environ: e.Environ, Files: e.Files, Memory: e.Memory, UserAgent: "Millipede/" + e.Version,
+		Kinds: catalog.All(), Dir: e.Dir, Environ: e.Environ, Files: e.Files, Memory: e.Memory,
+		UserAgent:     "Millipede/" + e.Version,
 		EngineVersion: e.EngineVersion, AnyVersion: e.AnyVersion, Tell: e.Tell,
 	}
 	if e.Services != nil {

@@ -47,7 +47,8 @@ type Configuration struct {
 
 // Configuration collects the root variables. It loads nothing.
 func (e *Estate) Configuration(vars Variables) (*Configuration, diag.List) {
-	c := &Configuration{estate: e, Loader: config.NewLoader(e.filesWith(vars)), TestDir: vars.TestDir, sensitive: vars.Sensitive}
+	c := &Configuration{estate: e, Loader: config.NewLoader(e.filesWith(vars)), TestDir: vars.TestDir,
+		sensitive: vars.Sensitive}
 	o := config.VariableOptions{Weak: vars.Weak, Environ: e.Environ, Flags: vars.List, TestDir: vars.TestDir}
 	if vars.Input && e.InputAllowed() {
 		o.Ask = e.Ask

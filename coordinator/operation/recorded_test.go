@@ -110,8 +110,13 @@ resource "fake_thing" "beside" {
 // A move did not rename the dependencies that other objects had recorded, so that an object without a block was
 // destroyed at the same time as what it had been made from, or after it.
 func TestWhatWasRecordedOnAMovedObjectFollowsIt(t *testing.T) {
-	const made = "resource \"fake_thing\" \"a\" { name = \"a\" }\nresource \"fake_thing\" \"b\" {\n  name = \"b\"\n  note " +
-		"= fake_thing.a.id\n}\n"
+	const made = `
+resource "fake_thing" "a" { name = "a" }
+resource "fake_thing" "b" {
+  name = "b"
+  note = fake_thing.a.id
+}
+`
 	for sentence, c := range map[string]struct {
 		text string
 		mode plan.Mode

@@ -71,7 +71,9 @@ func pow() function.Function {
 }
 
 // wholeNumber returns a whole number as a value.
-func wholeNumber(n *big.Int) cty.Value { return cty.NumberVal(new(big.Float).SetPrec(precision).SetInt(n)) }
+func wholeNumber(n *big.Int) cty.Value {
+	return cty.NumberVal(new(big.Float).SetPrec(precision).SetInt(n))
+}
 
 func parseInt() function.Function {
 	return function.New(&function.Spec{

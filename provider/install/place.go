@@ -23,7 +23,8 @@ import (
 )
 
 // place verifies a package and puts it into the data directory: an unpacked one by a symbolic link, a packed one by
-// unpacking it. With a shared cache directory the package is put there in the same way, and linked from there. locked is the selection so far, or nil.
+// unpacking it. With a shared cache directory the package is put there in the same way, and linked from there. locked
+// is the selection so far, or nil.
 func (o Options) place(ctx context.Context, p addr.Provider, c candidate, constraints string, locked *lock.Provider) (
 	*lock.Provider, diag.List) {
 	version := c.version.String()

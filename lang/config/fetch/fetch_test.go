@@ -187,8 +187,8 @@ func TestInterruptedInstallationKeepsTheManifest(t *testing.T) {
 	}
 }
 
-// A local source such as "../../.." was followed to wherever it led, and so was a manifest in the uploaded directory, so
-// that a run in a service loaded directories of the service.
+// A local source such as "../../.." was followed to wherever it led, and so was a manifest in the uploaded directory,
+// so that a run in a service loaded directories of the service.
 func TestConfinedModulesAreThoseOfTheConfiguration(t *testing.T) {
 	base := write(t, map[string]string{
 		"in/main.tf": `module "a" { source = "../out" }`, "out/main.tf": `output "x" { value = 1 }`,

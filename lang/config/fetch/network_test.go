@@ -166,7 +166,8 @@ func TestAModuleThatIsCalledTwiceIsAskedForOnce(t *testing.T) {
 module "a" { source = "example.com/acme/net/aws" }
 module "b" { source = "example.com/acme/net/aws" }
 `})
-	if _, diags := install(base, ".", Options{Sources: Network(NetworkOptions{Services: s, Base: base})}); diags.HasErrors() {
+	_, diags := install(base, ".", Options{Sources: Network(NetworkOptions{Services: s, Base: base})})
+	if diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}
 	counts := map[string]int{}
