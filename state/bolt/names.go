@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"math/bits"
 	"slices"
 
 	"go.etcd.io/bbolt"
@@ -20,9 +19,6 @@ import (
 
 // depsHash is the length of the key of a set, in bytes.
 const depsHash = 16
-
-// bitmap is the first byte of a set in the form of a bitmap. A list never begins with it: there is no number 0.
-const bitmap = 0
 
 // names is the writer's cache of the numbers of addresses.
 type names struct {
@@ -47,7 +43,7 @@ func (n *names) putDeps(tx *bbolt.Tx, set *state.Dependencies) ([depsHash]byte, 
 	if err != nil {
 		return [depsHash]byte{}, err
 	}
-	data := encodeNumbers(numbers)
+	data := state.EncodeNumbers(numbers)
 	sum := sha256.Sum256(data)
 	key := [depsHash]byte(sum[:depsHash])
 	if b := tx.Bucket(depsBucket); b.Get(key[:]) == nil {
@@ -81,26 +77,6 @@ func (n *names) numbersOf(tx *bbolt.Tx, set *state.Dependencies) ([]uint64, erro
 	}
 	slices.Sort(out)
 	return out, nil
-}
-
-// encodeNumbers encodes sorted numbers in the shorter of the two forms.
-func encodeNumbers(numbers []uint64) []byte {
-	last := numbers[len(numbers)-1]
-	if size := 1 + (last+7)/8; size < uint64(len(numbers)) {
-		data := make([]byte, size)
-		data[0] = bitmap
-		for _, number := range numbers {
-			data[1+(number-1)/8] |= 1 << ((number - 1) % 8)
-		}
-		return data
-	}
-	data := make([]byte, 0, 2*len(numbers))
-	before := uint64(0)
-	for _, number := range numbers {
-		data = binary.AppendVarint(data, int64(number)-int64(before)) // differences are small
-		before = number
-	}
-	return data
 }
 
 // number returns the number of an address, assigning one if necessary.
@@ -172,43 +148,11 @@ func (r *reader) deps(key []byte) (*state.Dependencies, error) {
 	if data == nil {
 		return nil, fmt.Errorf("the dependencies %x are not there", key)
 	}
-	words, ok := decodeNumbers(data, r.known.Len())
+	words, ok := state.DecodeNumbers(data, r.known.Len())
 	if !ok {
 		return nil, fmt.Errorf("the dependencies %x make no sense", key)
 	}
 	set := r.known.SetOf(words)
 	r.sets[k] = set
 	return set, nil
-}
-
-// decodeNumbers decodes a set, in either of its forms, to bits, with bit n-1 for the number n. Numbers above most
-// are invalid.
-func decodeNumbers(data []byte, most int) (words []uint64, ok bool) {
-	words = make([]uint64, (most+63)/64)
-	add := func(number int64) bool {
-		if number < 1 || number > int64(most) {
-			return false
-		}
-		words[(number-1)/64] |= 1 << ((number - 1) % 64)
-		return true
-	}
-	if len(data) > 0 && data[0] == bitmap {
-		for i, b := range data[1:] {
-			for ; b != 0; b &= b - 1 {
-				if !add(int64(i*8 + bits.TrailingZeros8(b) + 1)) {
-					return nil, false
-				}
-			}
-		}
-		return words, true
-	}
-	at := int64(0)
-	for len(data) > 0 {
-		step, n := binary.Varint(data)
-		if at += step; n <= 0 || !add(at) {
-			return nil, false
-		}
-		data = data[n:]
-	}
-	return words, true
 }

@@ -43,7 +43,7 @@ func Parse(src []byte) (*state.State, diag.List) {
 	var f fileV4
 	err := json.Unmarshal(src, &f)
 	if err == nil && f.Version != nil && *f.Version == 4 {
-		return fromV4(&f)
+		return fromV4(&f, nil)
 	}
 	version, diags := versionOf(src)
 	if diags.HasErrors() {
@@ -65,6 +65,18 @@ func Parse(src []byte) (*state.State, diag.List) {
 		detail += " A newer version of OpenTofu may have written it: use that one."
 	}
 	return nil, diag.Errors(unsupportedFormat, detail, nil)
+}
+
+// ReadWithSets reads the result of WriteWithSets, or of Write, with the sets by number.
+func ReadWithSets(src []byte, sets []*state.Dependencies) (*state.State, diag.List) {
+	var f fileV4
+	if err := json.Unmarshal(src, &f); err != nil {
+		return nil, structureErrors(err)
+	}
+	if f.Version == nil || *f.Version != 4 {
+		return nil, structureErrors(errors.New("its version is not 4"))
+	}
+	return fromV4(&f, sets)
 }
 
 // versionOf finds the format's version.
@@ -125,8 +137,8 @@ func structureErrors(err error) diag.List {
 }
 
 // fromV4 makes a state from a file. Parts with problems are left out.
-func fromV4(f *fileV4) (*state.State, diag.List) {
-	r := reader{s: state.Empty(), known: map[string]state.Dependency{},
+func fromV4(f *fileV4, sets []*state.Dependencies) (*state.State, diag.List) {
+	r := reader{s: state.Empty(), sets: sets, known: map[string]state.Dependency{},
 		lists: map[string]*state.Dependencies{}, universe: state.NewUniverse()}
 	r.s.Lineage, r.s.Serial, r.s.EngineVersion = f.Lineage, f.Serial, f.TerraformVersion
 	if f.TerraformVersion != "" {
@@ -152,6 +164,7 @@ func fromV4(f *fileV4) (*state.State, diag.List) {
 type reader struct {
 	s     *state.State
 	diags diag.List
+	sets  []*state.Dependencies          // by number; see WriteWithSets
 	known map[string]state.Dependency    // dependencies that were parsed
 	lists map[string]*state.Dependencies // and whole lists of them, by their JSON: instances of a resource share them
 	// universe is the universe of all sets.
@@ -303,10 +316,18 @@ func readKey(raw json.RawMessage) (addr.Key, bool) {
 	return addr.IntKey(int(f)), err == nil && f == float64(int(f))
 }
 
-// dependencies reads a list of addresses. Equal lists are the same set.
+// dependencies reads a list of addresses, or the number of a set if there are sets. Equal lists are the same set.
 func (r *reader) dependencies(raw json.RawMessage) *state.Dependencies {
 	if isNull(raw) {
 		return nil
+	}
+	if r.sets != nil && raw[0] != '[' {
+		n, err := strconv.Atoi(string(raw))
+		if err != nil || n < 0 || n >= len(r.sets) {
+			r.fail("Invalid dependency in state", "%s is not the number of a set of dependencies.", raw)
+			return nil
+		}
+		return r.sets[n]
 	}
 	if list, ok := r.lists[string(raw)]; ok {
 		return list

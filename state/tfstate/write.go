@@ -48,6 +48,14 @@ func Write(w io.Writer, s *state.State, version string, form Form) error {
 	return e.err
 }
 
+// WriteWithSets is Write in the compact form, with the numbers of sets instead of lists of dependencies: for plans, which
+// store the sets once. Other engines cannot read it.
+func WriteWithSets(w io.Writer, s *state.State, version string, sets *state.Sets) error {
+	e := encoder{out: w, sets: sets}
+	e.state(s, version)
+	return e.err
+}
+
 func (e *encoder) state(s *state.State, version string) {
 	e.text(`{"version":4,"terraform_version":`).string(version)
 	e.text(`,"serial":`).uint(s.Serial).text(`,"lineage":`).string(s.Lineage)
@@ -67,6 +75,7 @@ type encoder struct {
 
 	deps     *state.Dependencies // the last written set: instances share sets
 	depsText []byte
+	sets     *state.Sets // collects the sets, which are written as numbers; nil: they are written as lists
 
 	// last has the texts of the resources in the last version, and next gets those of this one. Both are nil without
 	// Texts.
@@ -243,6 +252,10 @@ func (e *encoder) object(in object, provider string) (err error) {
 }
 
 func (e *encoder) dependencies(set *state.Dependencies) {
+	if e.sets != nil {
+		e.int(int64(e.sets.Number(set)))
+		return
+	}
 	if e.deps != set {
 		e.deps, e.depsText = set, append(e.depsText[:0], '[')
 		for text := range set.Texts() {

@@ -1,7 +1,6 @@
 package planfile
 
 import (
-	"bytes"
 	"errors"
 	"time"
 
@@ -83,18 +82,36 @@ func (c *codedPlan) plan() (*plan.Plan, error) {
 		p.Relevant = append(p.Relevant, plan.Relevant{Resource: d.instance(r.Resource), Attribute: path})
 	}
 	p.Dependencies = d.dependencies(p, c.Dependencies)
-	prior, diags := tfstate.Read(bytes.NewReader(c.Prior))
+	if len(c.Prior) == 0 {
+		return nil, errors.New("it has no state")
+	}
+	prior, diags := tfstate.ReadWithSets(c.Prior, d.sets(c))
 	if err := diags.Err(); err != nil {
 		return nil, err
-	}
-	if prior == nil {
-		return nil, errors.New("it has no state")
 	}
 	p.Prior = prior
 	if d.err != nil {
 		return nil, d.err
 	}
 	return p, checkGraph(p)
+}
+
+// sets decodes the sets of dependencies in the state; none before format 5, in which objects have lists.
+func (d *decoder) sets(c *codedPlan) []*state.Dependencies {
+	resources := make([]state.Dependency, len(c.SetResources))
+	for i, text := range c.SetResources {
+		a, diags := addr.ParseAbsResource(text)
+		d.fail(diags.Err())
+		resources[i] = state.DependOn(a.Config())
+	}
+	if d.err != nil {
+		return nil
+	}
+	sets, ok := state.DecodeSets(resources, c.Sets)
+	if !ok {
+		d.fail(errReference)
+	}
+	return sets
 }
 
 func decodeGraph(c *codedPlan) plan.Graph {

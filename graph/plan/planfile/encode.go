@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/marks"
+	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
@@ -64,15 +65,17 @@ func encodePlan(p *plan.Plan, baseAt time.Time) ([]byte, error) {
 		c.Relevant = append(c.Relevant, codedRelevant{r.Resource.String(), path})
 	}
 	var prior bytes.Buffer
-	if err := tfstate.Write(&prior, p.Prior, p.EngineVersion, tfstate.Compact); err != nil {
+	var sets state.Sets
+	if err := tfstate.WriteWithSets(&prior, p.Prior, p.EngineVersion, &sets); err != nil {
 		return nil, fmt.Errorf("coding the state: %w", err)
 	}
 	c.Prior = prior.Bytes()
+	c.SetResources, c.Sets = sets.Encoded()
 	if e.err != nil {
 		return nil, e.err
 	}
 	var out bytes.Buffer
-	out.Grow(sizeOfChange * len(p.Changes))
+	out.Grow(len(c.Prior) + sizeOfChange*len(p.Changes))
 	if err := msgpack.NewEncoder(&out).Encode(&c); err != nil {
 		return nil, err
 	}

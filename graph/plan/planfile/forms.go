@@ -29,6 +29,8 @@ type codedPlan struct {
 	Checks        []state.CheckResult      `msgpack:"ck"`
 	Relevant      []codedRelevant          `msgpack:"rl,omitempty"`
 	Prior         []byte                   `msgpack:"pr"`
+	SetResources  []string                 `msgpack:"sr,omitempty"` // see state.Sets
+	Sets          [][]byte                 `msgpack:"se,omitempty"`
 	BaseLineage   string                   `msgpack:"bl"`
 	BaseSerial    uint64                   `msgpack:"bs"`
 	BaseAt        *time.Time               `msgpack:"ba,omitempty"`

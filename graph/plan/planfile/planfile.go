@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -22,12 +21,15 @@ import (
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
-// The versions of the format. Format 1 had no identities for the vertices of the plan graph; see DecodeRecorded.
+// The versions of the format. Format 1 had no identities for the vertices of the plan graph; see DecodeRecorded. In the
+// formats before 5, each object of the state has a list of its dependencies; format 3 was that of plans that are Reduced,
+// and format 4 that of plans with changes that are Kept, whether they are Reduced or not.
 const (
 	oldestVersion  = 1
-	formatVersion  = 2
-	reducedVersion = 3 // of plans that are Reduced; plan files of users never have it
-	keptVersion    = 4 // of plans with changes that are Kept, whether they are Reduced or not
+	formatVersion  = 5
+	wholeVersion   = 2
+	reducedVersion = 3
+	keptVersion    = 4
 )
 
 // The entries of the archive. Those of the version and of the engine are text in every format.
@@ -41,12 +43,14 @@ const (
 // ErrNoPlan means that a file is not a saved plan.
 var ErrNoPlan = errors.New("the file is not a saved plan of Millipede")
 
-// VersionError means that the plan was saved in another format, by another version of Millipede.
+// VersionError means that the plan was saved in another format, by another version of Millipede, or for the store alone.
 type VersionError struct {
-	Found string
+	Found string // empty if the plan is reduced
 	// Engine is the version of Millipede that saved the plan; empty if the file does not contain it, as in format
 	// 1.
 	Engine string
+	// Reduced is set if the plan is reduced: no version can read it without the store.
+	Reduced bool
 }
 
 func (e *VersionError) Error() string {
@@ -54,8 +58,11 @@ func (e *VersionError) Error() string {
 	if e.Engine != "" {
 		by = "Millipede " + e.Engine
 	}
+	if e.Reduced {
+		return fmt.Sprintf("the plan was saved by %s for the store of its workspace, and leaves out what the store has", by)
+	}
 	return fmt.Sprintf("the plan was saved by %s, in format %q; this version of Millipede applies plans in the formats "+
-		"%q and %q", by, e.Found, fmt.Sprint(formatVersion), fmt.Sprint(keptVersion))
+		"%q, %q and %q", by, e.Found, fmt.Sprint(wholeVersion), fmt.Sprint(keptVersion), fmt.Sprint(formatVersion))
 }
 
 // Saved is the content of a plan file.
@@ -138,7 +145,7 @@ func encode(s Saved, method uint16) ([]byte, error) {
 	for _, e := range []struct {
 		name string
 		data []byte
-	}{{versionEntry, []byte(fmt.Sprint(formatOf(s)))}, {engineEntry, []byte(s.Engine)}, {planEntry, coded},
+	}{{versionEntry, []byte(fmt.Sprint(formatVersion))}, {engineEntry, []byte(s.Engine)}, {planEntry, coded},
 		{configEntry, config}} {
 		w, err := z.CreateHeader(&zip.FileHeader{Name: e.name, Method: method})
 		if err != nil {
@@ -154,18 +161,6 @@ func encode(s Saved, method uint16) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// formatOf returns the format that a plan needs.
-func formatOf(s Saved) int {
-	switch {
-	case slices.ContainsFunc(s.Plan.Changes, func(c *plan.Change) bool { return c.Kept }):
-		return keptVersion
-	case s.Reduced():
-		return reducedVersion
-	default:
-		return formatVersion
-	}
-}
-
 // Decode decodes a plan file. Truncated or modified files are an error: each entry has a checksum. The error for a
 // plan in another format is a *VersionError.
 func Decode(data []byte) (Saved, error) {
@@ -174,7 +169,7 @@ func Decode(data []byte) (Saved, error) {
 		return Saved{}, &VersionError{Found: fmt.Sprint(oldestVersion), Engine: s.Engine}
 	}
 	if err == nil && s.Reduced() {
-		return Saved{}, &VersionError{Found: fmt.Sprint(formatOf(s)), Engine: s.Engine}
+		return Saved{}, &VersionError{Engine: s.Engine, Reduced: true}
 	}
 	return s, err
 }
@@ -199,15 +194,22 @@ func DecodeRecorded(data []byte) (Saved, error) {
 	if !ok {
 		return Saved{}, ErrNoPlan
 	}
-	s := Saved{Engine: string(entries[engineEntry]), Older: string(v) == fmt.Sprint(oldestVersion)}
-	reduced, kept := string(v) == fmt.Sprint(reducedVersion), string(v) == fmt.Sprint(keptVersion)
-	if string(v) != fmt.Sprint(formatVersion) && !s.Older && !reduced && !kept {
+	s := Saved{Engine: string(entries[engineEntry])}
+	reduced := false // if the format says that
+	switch string(v) {
+	case fmt.Sprint(oldestVersion):
+		s.Older = true
+	case fmt.Sprint(reducedVersion):
+		reduced = true
+	case fmt.Sprint(wholeVersion), fmt.Sprint(keptVersion), fmt.Sprint(formatVersion):
+	default:
 		return Saved{}, &VersionError{Found: string(v), Engine: s.Engine}
 	}
 	if s.Plan, s.BaseAt, err = decodePlan(entries[planEntry]); err != nil {
 		return Saved{}, fmt.Errorf("the plan file is damaged: %w", err)
 	}
-	if s.Reduced() != reduced && !kept {
+	says := s.Older || reduced || string(v) == fmt.Sprint(wholeVersion)
+	if says && s.Reduced() != reduced {
 		return Saved{}, errors.New("the plan file is damaged: its format is not what it says")
 	}
 	if err := coding.Unmarshal(entries[configEntry], maxDepth, &s.Config); err != nil {

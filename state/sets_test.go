@@ -1,4 +1,4 @@
-package bolt
+package state_test
 
 import (
 	"encoding/binary"
@@ -30,12 +30,12 @@ func TestSetsOfDependenciesAreReadInBothForms(t *testing.T) {
 			list = binary.AppendVarint(list, int64(numbers[i])-int64(before))
 			before = numbers[i]
 		}
-		coded := encodeNumbers(numbers)
+		coded := state.EncodeNumbers(numbers)
 		if len(coded) > len(list) {
 			t.Errorf("seed %d: %d bytes instead of %d", seed, len(coded), len(list))
 		}
 		for _, data := range [][]byte{coded, list} {
-			words, ok := decodeNumbers(data, most)
+			words, ok := state.DecodeNumbers(data, most)
 			var got []uint64
 			for n := range most {
 				if ok && words[n/64]&(1<<(n%64)) != 0 {
@@ -45,13 +45,13 @@ func TestSetsOfDependenciesAreReadInBothForms(t *testing.T) {
 			if !slices.Equal(got, numbers) {
 				t.Fatalf("seed %d: %v instead of %v", seed, got, numbers)
 			}
-			if _, ok := decodeNumbers(data, int(numbers[len(numbers)-1])-1); ok {
+			if _, ok := state.DecodeNumbers(data, int(numbers[len(numbers)-1])-1); ok {
 				t.Errorf("seed %d: a number without a name is accepted", seed)
 			}
 		}
 	}
 	for _, damaged := range [][]byte{{0x80}, {1}, {0, 0xff}, {2, 0x80, 0x80}} {
-		if _, ok := decodeNumbers(damaged, 7); ok {
+		if _, ok := state.DecodeNumbers(damaged, 7); ok {
 			t.Errorf("%x is accepted", damaged)
 		}
 	}
