@@ -30,7 +30,7 @@ func (s *Sealed) Error() string {
 // unencrypted, and encrypted snapshots are distinguished from invalid ones.
 func Encrypted(b Backend, t *encryption.Target) Backend {
 	e := &encrypted{Backend: b, target: t, stale: map[string]bool{}}
-	if l, ok := b.(*Local); ok {
+	if l, ok := b.(*Local); ok && t != nil {
 		l.encryptBackup = e.encryptBackup
 	}
 	return e

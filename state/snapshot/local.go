@@ -49,7 +49,8 @@ type LocalOptions struct {
 // the file until it is complete.
 type Local struct {
 	o LocalOptions
-	// encryptBackup returns the backup of a snapshot's former content; nil: the same content.
+	// encryptBackup returns the backup of a snapshot's former content; nil: the same content, which
+	// is then copied as a stream.
 	encryptBackup func(ctx context.Context, before []byte) ([]byte, error)
 
 	mu       sync.Mutex           // guards the fields below
