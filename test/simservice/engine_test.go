@@ -52,6 +52,7 @@ type order struct {
 	faulty  bool // the disk refused a change while the engine executed the run
 	stale   bool // another apply made its saved plan stale
 	began   int  // how often its apply began
+	deaths  int  // how often the service crashed while the run was planning
 	plan    string
 	lines   map[string][]string // of its logs, by phase
 	running bool                // the engine is executing it

@@ -377,6 +377,10 @@ func (w *world) ended() []*record.Run {
 	return slices.DeleteFunc(w.sorted(w.known), func(r *record.Run) bool { return !r.Status.Final() })
 }
 
+// deadly is after how many crashes during one plan the service does not begin it again: the configuration may be what
+// it dies of.
+const deadly = 2
+
 // mayEndAs reports whether a run may have its final status.
 func (w *world) mayEndAs(o *order, r *record.Run) bool {
 	s := w.script(o.message)
@@ -387,7 +391,7 @@ func (w *world) mayEndAs(o *order, r *record.Run) bool {
 	case record.Applied:
 		return applies && !s.applyFails
 	case record.Errored:
-		return s.planFails || o.faulty || applies && (s.applyFails || o.stale)
+		return s.planFails || o.faulty || applies && (s.applyFails || o.stale) || o.deaths >= deadly
 	case record.Discarded:
 		return o.discarded || o.space.expires && !r.AutoApply || r.SavePlan
 	case record.Canceled:

@@ -98,6 +98,11 @@ func (w *world) dieLocked(p *process) {
 	p.dead = true
 	close(p.died)
 	w.counted["crashes"]++
+	for _, r := range w.known {
+		if r.Status == record.Planning {
+			w.orders[r.Message].deaths++
+		}
+	}
 	w.noteLocked("the service is dead after %d changes", p.changes)
 }
 
