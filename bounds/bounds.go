@@ -30,9 +30,11 @@ const (
 	// Depth is how deep texts and values may be nested. Recursion over them takes less than 10 MiB of stack.
 	Depth = 1000
 	// Elements is how many elements the result of one expression, and how many steps its loops may have.
-	Elements = 2 << 20
+	Elements = 1 << 20
 	// String is the length of a computed string in bytes.
 	String = 64 << 20
+	// Texts is the length of all strings together, in bytes, that the loops of one expression compute.
+	Texts = 2 * String
 )
 
 // TooLargeError tells that a file was not read because of its size.

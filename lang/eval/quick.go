@@ -46,6 +46,10 @@ func quickNative(expr hclsyntax.Expression) hclsyntax.Expression {
 			return syntax.Template{TemplateExpr: t}
 		}
 		return e
+	case syntax.Measured:
+		c := *e.ParenthesesExpr
+		c.Expression = quickNative(e.Expression)
+		return syntax.Measured{ParenthesesExpr: &c}
 	case *hclsyntax.ConditionalExpr:
 		c := *e
 		c.TrueResult, c.FalseResult = quickNative(e.TrueResult), quickNative(e.FalseResult)

@@ -72,9 +72,9 @@ func added(args []cty.Value) error {
 	return nil
 }
 
-// multiplied checks the product of the sizes of collections.
+// multiplied checks the product of the sizes of collections. Each of its elements has one of each collection.
 func multiplied(args []cty.Value) error {
-	total := 1
+	total := 1 + len(args)
 	for _, arg := range args {
 		n := size(arg)
 		if n == 0 {

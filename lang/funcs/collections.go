@@ -133,7 +133,19 @@ func contains() function.Function {
 	value := plain("value", cty.DynamicPseudoType)
 	value.AllowNull, value.AllowDynamicType = true, true // the literal null has no type
 	return returning(cty.Bool, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-		return stdlib.Contains(args[0], args[1])
+		if !args[1].IsNull() || !args[0].CanIterateElements() || args[0].Type().IsMapType() || args[0].Type().IsObjectType() {
+			return stdlib.Contains(args[0], args[1])
+		}
+		found := cty.False
+		for it := args[0].ElementIterator(); it.Next(); {
+			switch _, element := it.Element(); {
+			case !element.IsKnown() && !element.Range().DefinitelyNotNull():
+				found = cty.UnknownVal(cty.Bool)
+			case element.IsKnown() && element.IsNull():
+				return cty.True, nil
+			}
+		}
+		return found, nil
 	}, plain("list", cty.DynamicPseudoType), value)
 }
 

@@ -12,64 +12,102 @@ import (
 	"github.com/millipede-iac/millipede/bounds"
 )
 
-// For is a for expression that ends with an error when it and the loops inside it have made too many steps together.
+// For is a for expression that ends with an error when it and the loops inside it have made too many steps or too much
+// text together.
 type For struct{ *hclsyntax.ForExpr }
 
 // Template is a template that ends with an error when its text becomes too long.
 type Template struct{ *hclsyntax.TemplateExpr }
 
-// Plain returns the expression without the type of this package around it.
+// Plain returns the expression without the types of this package around it.
 func Plain(e hclsyntax.Expression) hclsyntax.Expression {
-	switch e := e.(type) {
-	case For:
-		return e.ForExpr
-	case Template:
-		return e.TemplateExpr
-	case step:
-		return e.Expression
-	case joined:
-		return e.Expression
+	for {
+		switch w := e.(type) {
+		case For:
+			return w.ForExpr
+		case Template:
+			return w.TemplateExpr
+		case step:
+			e = w.Expression
+		case joined:
+			e = w.Expression
+		case called:
+			e = w.Expression
+		case Measured:
+			e = w.Expression
+		default:
+			return e
+		}
 	}
-	return e
 }
 
-// budget is how many steps the loops of one expression may still make.
-type budget struct{ left int }
+// budget is what the loops of one expression may still make.
+type budget struct {
+	steps, text int
+	spent       *hcl.Diagnostic // set as soon as there is none left
+}
+
+// step takes one step of a loop. Finding the budget, and each variable, takes time with the depth of the loops.
+func (b *budget) step(depth int) {
+	if b.steps -= 1 + depth/deepLoops; b.steps < 0 {
+		b.end("Too many steps", fmt.Sprintf("A for expression, with those inside it, may make up to %d steps.",
+			bounds.Elements))
+	}
+}
+
+// write takes the bytes of a text that is made in a step.
+func (b *budget) write(bytes int) {
+	if b.text -= bytes; b.text < 0 {
+		b.end("Text too long", fmt.Sprintf("A for expression, with those inside it, may make texts of up to %d MiB.",
+			bounds.Texts>>20))
+	}
+}
+
+// end ends the loops: the innermost one recovers, and each one around it with its next step.
+func (b *budget) end(summary, detail string) {
+	if b.spent == nil {
+		b.spent = &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: detail}
+	}
+	panic(b)
+}
+
+// deepLoops is how many contexts can be searched in the time of a step.
+const deepLoops = 16
 
 var budgetType = cty.Capsule("budget", reflect.TypeFor[budget]())
 
 // budgetName is the name of a variable of the evaluation that no source can refer to.
 const budgetName = "\x00budget"
 
-func budgetOf(ctx *hcl.EvalContext) *budget {
+// budgetOf returns the budget of the loops around an evaluation, nil outside of loops, and how deep they are.
+func budgetOf(ctx *hcl.EvalContext) (b *budget, depth int) {
 	for ; ctx != nil; ctx = ctx.Parent() {
 		if v, ok := ctx.Variables[budgetName]; ok {
-			return v.EncapsulatedValue().(*budget)
+			return v.EncapsulatedValue().(*budget), depth
 		}
+		depth++
 	}
-	return nil
+	return nil, depth
 }
-
-// spent ends a loop from the inside of one of its steps.
-type spent struct{}
 
 // Value implements hcl.Expression.
 func (f For) Value(ctx *hcl.EvalContext) (v cty.Value, diags hcl.Diagnostics) {
 	if ctx == nil {
 		ctx = &hcl.EvalContext{}
 	}
-	if budgetOf(ctx) == nil {
+	if b, _ := budgetOf(ctx); b == nil {
 		ctx = ctx.NewChild()
 		ctx.Variables = map[string]cty.Value{
-			budgetName: cty.CapsuleVal(budgetType, &budget{left: bounds.Elements}),
+			budgetName: cty.CapsuleVal(budgetType, &budget{steps: bounds.Elements, text: bounds.Texts}),
 		}
 	}
 	defer func() {
-		switch caught := recover(); caught.(type) {
+		switch caught := recover().(type) {
 		case nil:
-		case spent:
-			v, diags = cty.DynamicVal, problem(f.Range(), "Too many steps", fmt.Sprintf("A for expression, with those "+
-				"inside it, may make up to %d steps.", bounds.Elements))
+		case *budget:
+			d := *caught.spent
+			d.Subject = f.Range().Ptr()
+			v, diags = cty.DynamicVal, hcl.Diagnostics{&d}
 		default:
 			panic(caught)
 		}
@@ -81,63 +119,138 @@ func (f For) Value(ctx *hcl.EvalContext) (v cty.Value, diags hcl.Diagnostics) {
 // expression find what is inside.
 type step struct{ *hclsyntax.ParenthesesExpr }
 
+// UnwrapExpression is for HCL, which asks what kind of expression it is.
+func (s step) UnwrapExpression() hcl.Expression { return s.Expression }
+
 func around(e hclsyntax.Expression) *hclsyntax.ParenthesesExpr {
 	return &hclsyntax.ParenthesesExpr{Expression: e, SrcRange: e.Range()}
 }
 
 // Value implements hcl.Expression.
 func (s step) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
-	if b := budgetOf(ctx); b != nil {
-		if b.left--; b.left < 0 {
-			panic(spent{}) // For.Value, which called this, recovers
-		}
+	if b, depth := budgetOf(ctx); b != nil {
+		b.step(depth)
 	}
 	return s.Expression.Value(ctx)
 }
 
+// called is a call of a function in a loop, whose text counts.
+type called struct{ *hclsyntax.ParenthesesExpr }
+
+// UnwrapExpression is for HCL, which asks what kind of expression it is.
+func (c called) UnwrapExpression() hcl.Expression { return c.Expression }
+
+// Value implements hcl.Expression.
+func (c called) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
+	v, diags := c.Expression.Value(ctx)
+	if n := textLength(v); n > longText {
+		if b, _ := budgetOf(ctx); b != nil {
+			b.write(n)
+		}
+	}
+	return v, diags
+}
+
+// longText is the length of texts that are long compared to the memory that any value takes.
+const longText = 64
+
+// Measured is an expression whose value is within the bounds before something else takes it. A loop or a constructor
+// can contain the same value several times, and one of that again: what walks through it would not end.
+type Measured struct{ *hclsyntax.ParenthesesExpr }
+
+// UnwrapExpression is for HCL, which asks what kind of expression it is.
+func (m Measured) UnwrapExpression() hcl.Expression { return m.Expression }
+
+// Value implements hcl.Expression.
+func (m Measured) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
+	v, diags := m.Expression.Value(ctx)
+	if diags.HasErrors() {
+		return v, diags
+	}
+	if err := CheckValue(v); err != nil {
+		return cty.DynamicVal, problem(m.Range(), "Value too large",
+			"The value of this expression cannot be used: "+err.Error()+".")
+	}
+	return v, diags
+}
+
+// measured measures an expression if it can contain a value more than once.
+func measured(e hclsyntax.Expression) hclsyntax.Expression {
+	switch c := e.(type) {
+	case For:
+		return Measured{around(e)}
+	case *hclsyntax.TupleConsExpr:
+		if len(c.Exprs) > 1 {
+			return Measured{around(e)}
+		}
+	case *hclsyntax.ObjectConsExpr:
+		if len(c.Items) > 1 {
+			return Measured{around(e)}
+		}
+	}
+	return e
+}
+
 // Value implements hcl.Expression.
 func (t Template) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
-	values, total, plain := make([]cty.Value, len(t.Parts)), 0, true
+	values, total, plain := make([]evaluated, len(t.Parts)), 0, true
 	for i, part := range t.Parts {
 		v, diags := part.Value(ctx)
-		if diags.HasErrors() {
-			return t.TemplateExpr.Value(ctx) // it reports all problems
-		}
-		values[i] = v
+		values[i] = evaluated{part, v, diags}
 		total += textLength(v)
-		plain = plain && v.Type() == cty.String && !v.IsMarked() && v.IsKnown() && !v.IsNull()
+		plain = plain && len(diags) == 0 && v.Type() == cty.String && !v.IsMarked() && v.IsKnown() && !v.IsNull()
 	}
 	if total > bounds.String {
 		return cty.DynamicVal, problem(t.Range(), "Text too long", fmt.Sprintf("The text of this template would have "+
 			"more than %d MiB.", bounds.String>>20))
 	}
+	if total > longText {
+		if b, _ := budgetOf(ctx); b != nil {
+			b.write(total)
+		}
+	}
 	if !plain {
-		c := *t.TemplateExpr
-		c.Parts = make([]hclsyntax.Expression, len(values))
-		for i, part := range t.Parts {
-			c.Parts[i] = evaluated{part, values[i]}
-		}
-		if v, diags := c.Value(ctx); len(diags) == 0 {
-			return v, nil
-		}
-		return t.TemplateExpr.Value(ctx) // its diagnostics show the parts
+		return t.joined(ctx, values)
 	}
 	var text strings.Builder
 	text.Grow(total)
 	for _, v := range values {
-		text.WriteString(v.AsString())
+		text.WriteString(v.value.AsString())
 	}
 	return cty.StringVal(text.String()), nil
+}
+
+// joined returns what HCL makes of parts. Each is evaluated once: templates in templates would otherwise take time that
+// doubles with each level.
+func (t Template) joined(ctx *hcl.EvalContext, values []evaluated) (cty.Value, hcl.Diagnostics) {
+	c := *t.TemplateExpr
+	c.Parts = make([]hclsyntax.Expression, len(values))
+	for i := range values {
+		c.Parts[i] = values[i]
+	}
+	v, diags := c.Value(ctx)
+	for _, d := range diags {
+		switch e := d.Expression.(type) {
+		case evaluated:
+			d.Expression = e.Expression
+		case *hclsyntax.TemplateExpr:
+			if e == &c {
+				d.Expression = t.TemplateExpr
+			}
+		}
+	}
+	return v, diags
 }
 
 // evaluated is an expression that has been evaluated.
 type evaluated struct {
 	hclsyntax.Expression
 	value cty.Value
+	diags hcl.Diagnostics
 }
 
 // Value implements hcl.Expression.
-func (e evaluated) Value(*hcl.EvalContext) (cty.Value, hcl.Diagnostics) { return e.value, nil }
+func (e evaluated) Value(*hcl.EvalContext) (cty.Value, hcl.Diagnostics) { return e.value, e.diags }
 
 // textLength returns the length of a string; of anything else, one that such a text may have.
 func textLength(v cty.Value) int {
@@ -156,6 +269,9 @@ func textLength(v cty.Value) int {
 
 // joined is the tuple of a loop in a template, whose texts are joined.
 type joined struct{ *hclsyntax.ParenthesesExpr }
+
+// UnwrapExpression is for HCL, which asks what kind of expression it is.
+func (j joined) UnwrapExpression() hcl.Expression { return j.Expression }
 
 // Value implements hcl.Expression.
 func (j joined) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
@@ -178,15 +294,15 @@ func (j joined) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 // countBody makes the expressions of a body count, in place.
 func countBody(body *hclsyntax.Body) {
 	for _, a := range body.Attributes {
-		a.Expr = counted(a.Expr)
+		a.Expr = counted(a.Expr, false)
 	}
 	for _, b := range body.Blocks {
 		countBody(b.Body)
 	}
 }
 
-// counted makes an expression count, in place.
-func counted(e hclsyntax.Expression) hclsyntax.Expression {
+// counted makes an expression count, in place. loop tells that it is evaluated in the steps of a loop.
+func counted(e hclsyntax.Expression, loop bool) hclsyntax.Expression {
 	switch e := e.(type) {
 	case nil:
 		return nil
@@ -203,60 +319,65 @@ func counted(e hclsyntax.Expression) hclsyntax.Expression {
 			default:
 				dynamic += 2
 			}
-			e.Parts[i] = counted(part)
+			e.Parts[i] = counted(part, loop)
 		}
-		if dynamic > 1 {
+		if dynamic > 1 || loop && dynamic > 0 {
 			return Template{e}
 		}
 	case *hclsyntax.ForExpr:
-		e.CollExpr, e.KeyExpr, e.CondExpr = counted(e.CollExpr), counted(e.KeyExpr), counted(e.CondExpr)
-		e.ValExpr = counted(e.ValExpr)
+		e.CollExpr = measured(counted(e.CollExpr, loop))
+		e.KeyExpr, e.CondExpr, e.ValExpr = counted(e.KeyExpr, true), counted(e.CondExpr, true), counted(e.ValExpr, true)
 		if e.CondExpr != nil {
 			e.CondExpr = step{around(e.CondExpr)} // it is evaluated in each step, the value in some
 		} else {
 			e.ValExpr = step{around(e.ValExpr)}
 		}
 		return For{e}
+	case *hclsyntax.FunctionCallExpr:
+		for i, arg := range e.Args {
+			e.Args[i] = measured(counted(arg, loop))
+		}
+		if loop {
+			return called{around(e)}
+		}
 	default:
-		countParts(e)
+		countParts(e, loop)
 	}
 	return e
 }
 
 // countParts makes the parts of an expression count, in place.
-func countParts(e hclsyntax.Expression) {
+func countParts(e hclsyntax.Expression, loop bool) {
+	part := func(e hclsyntax.Expression) hclsyntax.Expression { return counted(e, loop) }
 	switch e := e.(type) {
 	case *hclsyntax.TemplateWrapExpr:
-		e.Wrapped = counted(e.Wrapped)
+		e.Wrapped = part(e.Wrapped)
 	case *hclsyntax.TemplateJoinExpr:
-		e.Tuple = joined{around(counted(e.Tuple))}
-	case *hclsyntax.FunctionCallExpr:
-		for i, arg := range e.Args {
-			e.Args[i] = counted(arg)
-		}
+		e.Tuple = joined{around(part(e.Tuple))}
 	case *hclsyntax.ConditionalExpr:
-		e.Condition, e.TrueResult, e.FalseResult = counted(e.Condition), counted(e.TrueResult), counted(e.FalseResult)
+		e.Condition = part(e.Condition)
+		e.TrueResult, e.FalseResult = measured(part(e.TrueResult)), measured(part(e.FalseResult))
 	case *hclsyntax.IndexExpr:
-		e.Collection, e.Key = counted(e.Collection), counted(e.Key)
+		e.Collection, e.Key = part(e.Collection), part(e.Key)
 	case *hclsyntax.TupleConsExpr:
 		for i, element := range e.Exprs {
-			e.Exprs[i] = counted(element)
+			e.Exprs[i] = part(element)
 		}
 	case *hclsyntax.ObjectConsExpr:
 		for i := range e.Items {
-			e.Items[i].KeyExpr, e.Items[i].ValueExpr = counted(e.Items[i].KeyExpr), counted(e.Items[i].ValueExpr)
+			e.Items[i].KeyExpr, e.Items[i].ValueExpr = part(e.Items[i].KeyExpr), part(e.Items[i].ValueExpr)
 		}
 	case *hclsyntax.ObjectConsKeyExpr:
-		e.Wrapped = counted(e.Wrapped)
+		e.Wrapped = part(e.Wrapped)
 	case *hclsyntax.SplatExpr:
-		e.Source, e.Each = counted(e.Source), counted(e.Each)
+		e.Source, e.Each = measured(part(e.Source)), part(e.Each)
 	case *hclsyntax.BinaryOpExpr:
-		e.LHS, e.RHS = counted(e.LHS), counted(e.RHS)
+		e.LHS, e.RHS = measured(part(e.LHS)), measured(part(e.RHS))
 	case *hclsyntax.UnaryOpExpr:
-		e.Val = counted(e.Val)
+		e.Val = part(e.Val)
 	case *hclsyntax.ParenthesesExpr:
-		e.Expression = counted(e.Expression)
+		e.Expression = part(e.Expression)
 	case *hclsyntax.RelativeTraversalExpr:
-		e.Source = counted(e.Source)
+		e.Source = part(e.Source)
 	}
 }

@@ -52,7 +52,7 @@ func ParseExpression(src []byte, name string, start hcl.Pos) (hclsyntax.Expressi
 		return nil, diags
 	}
 	e, diags := hclsyntax.ParseExpression(src, name, start)
-	return counted(e), diags
+	return counted(e, false), diags
 }
 
 // ParseTemplate parses a template in the native syntax.
@@ -61,7 +61,7 @@ func ParseTemplate(src []byte, name string, start hcl.Pos) (hclsyntax.Expression
 		return nil, diags
 	}
 	e, diags := hclsyntax.ParseTemplate(src, name, start)
-	return counted(e), diags
+	return counted(e, false), diags
 }
 
 // CheckTemplate reports whether a template is within the bounds.

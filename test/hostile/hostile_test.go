@@ -59,7 +59,8 @@ func run(m *testing.M) int {
 	return code
 }
 
-// The limits for each configuration. The memory is that of the whole process.
+// The limits for each configuration. The memory is that of the whole process. Of time, what counts is that of the
+// processors where other programs keep them busy.
 const (
 	maxTime   = 10 * time.Second
 	maxMemory = 500 << 20
@@ -123,7 +124,7 @@ func TestAHostileConfigurationIsRefusedOnTheCommandLine(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			s := site.New(t, "")
 			c.write(t, s.Dir)
-			ctx, cancel := context.WithTimeout(t.Context(), 3*maxTime)
+			ctx, cancel := context.WithTimeout(t.Context(), 12*maxTime)
 			defer cancel()
 			command := s.Command("plan", "-input=false", "-no-color")
 			p := exec.CommandContext(ctx, command.Path, command.Args[1:]...)
@@ -136,14 +137,15 @@ func TestAHostileConfigurationIsRefusedOnTheCommandLine(t *testing.T) {
 			if p.ProcessState == nil {
 				t.Fatal(err)
 			}
+			spent := p.ProcessState.UserTime() + p.ProcessState.SystemTime()
 			memory := p.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 			if wrong := c.wrong(err != nil, text.String()); wrong != "" {
 				t.Errorf("%s:\n%s", wrong, site.Tail(shortened(text.String())))
 			}
-			if took > maxTime || memory > maxMemory {
-				t.Errorf("it took %s and %d MiB", took.Round(time.Millisecond), memory>>20)
+			if min(took, spent) > maxTime || memory > maxMemory {
+				t.Errorf("it took %s of processors, and %d MiB", spent.Round(time.Millisecond), memory>>20)
 			}
-			t.Logf("%s, %d MiB", took.Round(time.Millisecond), memory>>20)
+			t.Logf("%s, %s of processors, %d MiB", took.Round(time.Millisecond), spent.Round(time.Millisecond), memory>>20)
 		})
 	}
 }

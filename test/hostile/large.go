@@ -33,9 +33,14 @@ func large() []Case {
 		list("an indentation", `length(indent(999999999, "a\nb"))`),
 		list("a replacement", `length(replace(format("%1000000s", ""), " ", format("%1000000s", "")))`),
 		list("a replacement by a pattern", `length(replace(format("%1000000s", ""), "/ /", format("%1000000s", "")))`),
-		list("a number with many digits", `"${1e999999999}"`),
-		list("a small number with many digits", `jsonencode(1e-999999999)`),
-		list("a costly hash", `bcrypt("x", 31)`),
+		list("a number with many digits", `"${1e400000}"`),
+		list("a small number with many digits", `jsonencode(1e-400000)`),
+		{Name: "an infinite number", Files: output(`1e999999999`), Fine: true}, // it is infinity, which needs no digits
+		{Name: "a number that is too small", Files: output(`jsonencode(1e-999999999)`), Fine: true}, // it is 0
+		{Name: "a costly hash", Files: output(`bcrypt("x", 31)`), Fine: true},                         // a plan computes none
+		list("texts in a loop", `length([for i in range(1000) : format("%1000000s", i)])`),
+		list("templates in a loop", `length([for i in range(1000) : "${format("%1000000s", "x")}-${i}"])`),
+		list("a problem in nested templates", deep(`"${terraform.workspace}${`, "nosuch.x", `}"`, 300)),
 		{Name: "a compressed text", Files: with(output(`length(base64gunzip(file("z")))`), "z", zipped(1<<30))},
 		{Name: "a YAML bomb", Files: with(output(`length(yamldecode(file("d.yaml")))`), "d.yaml", bomb(12))},
 		{Name: "a large JSON text", Files: with(output(`length(jsondecode(file("d.json")))`), "d.json",
