@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"fmt"
 	"maps"
 	"sync"
 
@@ -53,6 +54,9 @@ func (b *Bound) Eval(rep Repetition, self cty.Value) (cty.Value, diag.List) {
 	if diags.HasErrors() {
 		return cty.UnknownVal(b.template.shape.implied), diags
 	}
+	if beyond := b.template.program.within(ctx); len(beyond) > 0 {
+		return cty.UnknownVal(b.template.shape.implied), diags.Append(beyond)
+	}
 	v, marked, ok := b.fast(ctx)
 	if !ok {
 		return b.slow(rep, self)
@@ -84,9 +88,17 @@ func (b *Bound) slow(rep Repetition, self cty.Value) (cty.Value, diag.List) {
 	}
 	body := t.body
 	if t.dynamic {
-		body = dynblock.Expand(body, ctx)
+		body = dynblock.Expand(body, ctx, dynblock.OptCheckForEach(blocksWithin()))
 	}
 	v, decodeDiags := hcldec.Decode(fix(body, t.shape), t.shape.spec, ctx)
+	if err := syntax.CheckValue(v); err != nil && !decodeDiags.HasErrors() {
+		decodeDiags = append(decodeDiags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value too large",
+			Detail:  "The arguments of this block cannot be used: " + err.Error() + ".",
+			Subject: t.body.MissingItemRange().Ptr()})
+	}
+	if decodeDiags.HasErrors() && syntax.CheckValue(v) != nil {
+		v = cty.UnknownVal(t.shape.implied)
+	}
 	diags = diags.Append(explainFunctions(decodeDiags))
 	v, diags = b.checkMarks(v, rep, self, diags)
 	return v, inSourceOrder(diags)
@@ -175,8 +187,31 @@ func (b *Bound) freeze() {
 	b.frozen, b.marked = values, d.marked
 }
 
+// maxBlocks is how many blocks the dynamic blocks of one body may produce, with those inside them.
+const maxBlocks = 100_000
+
+// blocksWithin returns a check of for_each arguments that counts the blocks they produce.
+func blocksWithin() func(cty.Value, hcl.Expression, *hcl.EvalContext) hcl.Diagnostics {
+	blocks := 0
+	return func(each cty.Value, expr hcl.Expression, ctx *hcl.EvalContext) hcl.Diagnostics {
+		each, _ = each.Unmark()
+		if each.IsKnown() && !each.IsNull() && each.CanIterateElements() {
+			blocks += each.LengthInt()
+		}
+		if blocks <= maxBlocks {
+			return nil
+		}
+		return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Too many blocks",
+			Detail:  fmt.Sprintf("Dynamic blocks may produce up to %d blocks in one body.", maxBlocks),
+			Subject: expr.Range().Ptr(), Expression: expr, EvalContext: ctx}}
+	}
+}
+
 // decoder decodes using layouts, and records whether it has seen a mark.
-type decoder struct{ marked bool }
+type decoder struct {
+	marked bool
+	blocks int // that dynamic blocks have produced
+}
 
 func (d *decoder) body(l *layout, ctx *hcl.EvalContext) (v cty.Value, ok bool) {
 	values := borrow(&l.scratch, l.shape.absent)
@@ -292,6 +327,9 @@ func (d *decoder) expand(block *blockLayout, ctx *hcl.EvalContext, add func(labe
 		return false, iterable && dyn.label == nil
 	}
 	if !each.CanIterateElements() {
+		return false, false
+	}
+	if d.blocks += each.LengthInt(); d.blocks > maxBlocks {
 		return false, false
 	}
 	inner := ctx.NewChild()

@@ -101,6 +101,9 @@ func (b *BoundExpr) eval(want cty.Type, rep Repetition, self cty.Value) (cty.Val
 	if diags.HasErrors() {
 		return cty.UnknownVal(want), ctx, diags
 	}
+	if beyond := b.expr.program.within(ctx); len(beyond) > 0 {
+		return cty.UnknownVal(want), ctx, diags.Append(beyond)
+	}
 	v, evalDiags, err := valueAs(expr, ctx, want)
 	if (evalDiags.HasErrors() || err != nil) && !b.binding.exact() {
 		if ctx, diags = b.binding.whole(rep, self); diags.HasErrors() {

@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
-	"github.com/hashicorp/hcl/v2/json"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
@@ -160,7 +159,7 @@ func testScope(d *fakeData) *Scope {
 
 func parseExpr(t testing.TB, src string) hcl.Expression {
 	t.Helper()
-	e, diags := hclsyntax.ParseExpression([]byte(src), "test.tf", hcl.InitialPos)
+	e, diags := syntax.ParseExpression([]byte(src), "test.tf", hcl.InitialPos)
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
@@ -169,7 +168,7 @@ func parseExpr(t testing.TB, src string) hcl.Expression {
 
 func parseBody(t testing.TB, src string) hcl.Body {
 	t.Helper()
-	f, diags := hclsyntax.ParseConfig([]byte(src), "test.tf", hcl.InitialPos)
+	f, diags := syntax.ParseConfig([]byte(src), "test.tf", hcl.InitialPos)
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
@@ -178,7 +177,7 @@ func parseBody(t testing.TB, src string) hcl.Body {
 
 func parseJSONBody(t testing.TB, src string) hcl.Body {
 	t.Helper()
-	f, diags := json.Parse([]byte(src), "test.tf.json")
+	f, diags := syntax.ParseJSON([]byte(src), "test.tf.json")
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}

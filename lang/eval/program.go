@@ -4,10 +4,12 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // program describes the values that an expression or a body needs from its scope, determined once.
@@ -27,6 +29,23 @@ type program struct {
 	shared, local []*branch
 	// count, each and self are the references to those.
 	count, each, self []Reference
+	// loops are the loops and long templates in strings of the JSON syntax; see program.within.
+	loops []hclsyntax.Expression
+}
+
+// within reports whether loops and templates in strings of the JSON syntax stay within the bounds. HCL evaluates those
+// strings itself, without bounds, so this evaluates them before. Those that refer to the iterator of a dynamic block
+// are not evaluated here, but by the fast decoder.
+func (p *program) within(ctx *hcl.EvalContext) hcl.Diagnostics {
+	for _, e := range p.loops {
+		_, diags := e.Value(ctx)
+		for _, d := range diags {
+			if syntax.Exceeds(d) {
+				return hcl.Diagnostics{d}
+			}
+		}
+	}
+	return nil
 }
 
 // source is one object to fetch.
@@ -53,7 +72,7 @@ type branch struct {
 
 // newProgram makes a program from the references found.
 func newProgram(f *finding) *program {
-	p := &program{refs: f.refs, calls: f.calls, invalid: f.invalid, sourceOf: make([]int, len(f.refs))}
+	p := &program{refs: f.refs, calls: f.calls, invalid: f.invalid, loops: f.loops, sourceOf: make([]int, len(f.refs))}
 	bySubject := map[addr.Named]int{}
 	var roots []*branch
 	for i, r := range f.refs {

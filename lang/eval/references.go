@@ -119,6 +119,7 @@ type finding struct {
 	refs    []Reference
 	calls   []Call
 	invalid diag.List
+	loops   []hclsyntax.Expression
 }
 
 // expression collects the references in expr. hidden are root names that an enclosing construct binds. It returns
@@ -267,6 +268,9 @@ func (w *finder) json(expr hcl.Expression) {
 	}
 	if native := jsonTemplate(expr); native != nil {
 		hclsyntax.Walk(native, w) //nolint:errcheck // the visitor returns none
+		if syntax.Counts(native) {
+			w.loops = append(w.loops, native)
+		}
 	}
 }
 

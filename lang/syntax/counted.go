@@ -66,9 +66,43 @@ func (b *budget) write(bytes int) {
 // end ends the loops: the innermost one recovers, and each one around it with its next step.
 func (b *budget) end(summary, detail string) {
 	if b.spent == nil {
-		b.spent = &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: detail}
+		b.spent = &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: detail, Extra: exceeded{}}
 	}
 	panic(b)
+}
+
+// exceeded is in the diagnostics of evaluations that were beyond the bounds.
+type exceeded struct{}
+
+func beyond(at hcl.Range, summary, detail string) hcl.Diagnostics {
+	diags := problem(at, summary, detail)
+	diags[0].Extra = exceeded{}
+	return diags
+}
+
+// Exceeds reports whether a diagnostic is about an evaluation beyond the bounds.
+func Exceeds(d *hcl.Diagnostic) bool {
+	_, ok := d.Extra.(exceeded)
+	return ok
+}
+
+// manyParts is how many parts a template has whose text, unlike that of fewer, is much longer than any value.
+const manyParts = 4
+
+// Counts reports whether the evaluation of an expression has to be bounded: if it has a loop, or a template of many
+// parts.
+func Counts(e hclsyntax.Expression) bool {
+	found := false
+	hclsyntax.VisitAll(e, func(n hclsyntax.Node) hcl.Diagnostics { //nolint:errcheck // the visitor returns none
+		switch n := n.(type) {
+		case For:
+			found = true
+		case Template:
+			found = found || len(n.Parts) > manyParts
+		}
+		return nil
+	})
+	return found
 }
 
 // deepLoops is how many contexts can be searched in the time of a step.
@@ -168,7 +202,7 @@ func (m Measured) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 		return v, diags
 	}
 	if err := CheckValue(v); err != nil {
-		return cty.DynamicVal, problem(m.Range(), "Value too large",
+		return cty.DynamicVal, beyond(m.Range(), "Value too large",
 			"The value of this expression cannot be used: "+err.Error()+".")
 	}
 	return v, diags
@@ -201,7 +235,7 @@ func (t Template) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 		plain = plain && len(diags) == 0 && v.Type() == cty.String && !v.IsMarked() && v.IsKnown() && !v.IsNull()
 	}
 	if total > bounds.String {
-		return cty.DynamicVal, problem(t.Range(), "Text too long", fmt.Sprintf("The text of this template would have "+
+		return cty.DynamicVal, beyond(t.Range(), "Text too long", fmt.Sprintf("The text of this template would have "+
 			"more than %d MiB.", bounds.String>>20))
 	}
 	if total > longText {
@@ -284,7 +318,7 @@ func (j joined) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	for it := plain.ElementIterator(); it.Next(); {
 		_, part := it.Element()
 		if total += textLength(part); total > bounds.String {
-			return cty.DynamicVal, problem(j.Range(), "Text too long", fmt.Sprintf("The text of this template would "+
+			return cty.DynamicVal, beyond(j.Range(), "Text too long", fmt.Sprintf("The text of this template would "+
 				"have more than %d MiB.", bounds.String>>20))
 		}
 	}

@@ -98,7 +98,7 @@ func TestLoopsAndTemplatesEndWhenTheyProduceTooMuch(t *testing.T) {
 	ctx := &hcl.EvalContext{Variables: map[string]cty.Value{"long": long, "r": cty.TupleVal(numbers)},
 		Functions: map[string]function.Function{"f": stdlib.JSONEncodeFunc, "double": doubling}}
 	for expression, want := range map[string]string{
-		`{ for a in r : a => [for b in r : [for c in r : 0 if false]] }`: "Too many steps",
+		`{ for a in r : a => [for b in r : [for c in r : 0 if false]] }`:        "Too many steps",
 		`"%{for a in r}%{for b in r}%{for c in r}x%{endfor}%{endfor}%{endfor}"`: "Too many steps",
 		`"${long}${long}"`: "Text too long", `"%{for a in r}${long}%{endfor}"`: "Text too long",
 		// These took all memory, since only the text at the end was measured, and not what was made in the steps.
