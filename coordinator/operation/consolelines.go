@@ -5,6 +5,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // ConsoleLines collects the lines of one expression: it continues while brackets are open, or after a backslash at
@@ -40,6 +42,9 @@ func (c *ConsoleLines) Add(line string) (expression string, open int) {
 }
 
 func (c *ConsoleLines) count(line string) {
+	if syntax.CheckConfig([]byte(line), ConsoleSource, hcl.InitialPos).HasErrors() {
+		return // the parser refuses it, and scanning it would take long
+	}
 	// the parser reports what is wrong
 	tokens, _ := hclsyntax.LexConfig([]byte(line), ConsoleSource, hcl.InitialPos)
 	for _, t := range tokens {

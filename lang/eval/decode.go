@@ -91,13 +91,13 @@ func (b *Bound) slow(rep Repetition, self cty.Value) (cty.Value, diag.List) {
 		body = dynblock.Expand(body, ctx, dynblock.OptCheckForEach(blocksWithin()))
 	}
 	v, decodeDiags := hcldec.Decode(fix(body, t.shape), t.shape.spec, ctx)
-	if err := syntax.CheckValue(v); err != nil && !decodeDiags.HasErrors() {
-		decodeDiags = append(decodeDiags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value too large",
-			Detail:  "The arguments of this block cannot be used: " + err.Error() + ".",
-			Subject: t.body.MissingItemRange().Ptr()})
-	}
-	if decodeDiags.HasErrors() && syntax.CheckValue(v) != nil {
-		v = cty.UnknownVal(t.shape.implied)
+	if t.shape.implied.HasDynamicTypes() {
+		if err := syntax.CheckValue(v); err != nil {
+			v = cty.UnknownVal(t.shape.implied)
+			decodeDiags = append(decodeDiags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value too large",
+				Detail:  "The arguments of this block cannot be used: " + err.Error() + ".",
+				Subject: t.body.MissingItemRange().Ptr()})
+		}
 	}
 	diags = diags.Append(explainFunctions(decodeDiags))
 	v, diags = b.checkMarks(v, rep, self, diags)
@@ -188,7 +188,7 @@ func (b *Bound) freeze() {
 }
 
 // maxBlocks is how many blocks the dynamic blocks of one body may produce, with those inside them.
-const maxBlocks = 100_000
+const maxBlocks = 50_000
 
 // blocksWithin returns a check of for_each arguments that counts the blocks they produce.
 func blocksWithin() func(cty.Value, hcl.Expression, *hcl.EvalContext) hcl.Diagnostics {

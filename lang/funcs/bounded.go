@@ -227,7 +227,8 @@ func formattedLength(args []cty.Value) (float64, error) {
 			continue
 		}
 		width, err := strconv.Atoi(format[from:i])
-		if strings.LastIndexByte(format[:from], '%') < 0 || from > 0 && !strings.ContainsRune("%.-+ #0[", rune(format[from-1])) {
+		if strings.LastIndexByte(format[:from], '%') < 0 ||
+			from > 0 && !strings.ContainsRune("%.-+ #0[", rune(format[from-1])) {
 			continue // it is text
 		}
 		if err != nil || width > maxWidth {

@@ -25,11 +25,12 @@ func collections() family {
 		"distinct":     {stdlib.DistinctFunc, "Leaves out the elements of a list that occurred before."},
 		"element": {stdlib.ElementFunc, "Gives the element of a list at an index, which starts over when it is " +
 			"past the end."},
-		"flatten": {bounded(stdlib.FlattenFunc, whole), "Replaces the lists inside a list by their elements, at every depth."},
-		"index":   {index(), "Gives the index of the first element of a list that is equal to a value."},
-		"keys":    {stdlib.KeysFunc, "Gives the keys of a map, or the attribute names of an object, sorted."},
-		"length":  {length(), "Counts the elements of a collection, or the characters of a string."},
-		"lookup":  {lookup(), "Gives the element of a map under a key, or a default when there is none."},
+		"flatten": {bounded(stdlib.FlattenFunc, whole),
+			"Replaces the lists inside a list by their elements, at every depth."},
+		"index":  {index(), "Gives the index of the first element of a list that is equal to a value."},
+		"keys":   {stdlib.KeysFunc, "Gives the keys of a map, or the attribute names of an object, sorted."},
+		"length": {length(), "Counts the elements of a collection, or the characters of a string."},
+		"lookup": {lookup(), "Gives the element of a map under a key, or a default when there is none."},
 		"matchkeys": {matchKeys(), "Keeps the elements of a list whose counterpart in a list of keys is one of " +
 			"the wanted keys."},
 		"merge": {bounded(stdlib.MergeFunc, added),
@@ -53,8 +54,9 @@ func sets() family {
 	return family{
 		"setintersection": {stdlib.SetIntersectionFunc,
 			"Gives the set of the elements that all of the given sets have."},
-		"setproduct": {bounded(stdlib.SetProductFunc, multiplied), "Gives every combination that takes one element of each of the " +
-			"given collections."},
+		"setproduct": {bounded(stdlib.SetProductFunc, multiplied),
+			"Gives every combination that takes one element of each of the " +
+				"given collections."},
 		"setsubtract": {stdlib.SetSubtractFunc, "Gives the set of the elements of one set that another one lacks."},
 		"setunion": {bounded(stdlib.SetUnionFunc, added),
 			"Gives the set of the elements that at least one of the given sets has."},
@@ -133,7 +135,8 @@ func contains() function.Function {
 	value := plain("value", cty.DynamicPseudoType)
 	value.AllowNull, value.AllowDynamicType = true, true // the literal null has no type
 	return returning(cty.Bool, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-		if !args[1].IsNull() || !args[0].CanIterateElements() || args[0].Type().IsMapType() || args[0].Type().IsObjectType() {
+		ty := args[0].Type()
+		if !args[1].IsNull() || !ty.IsListType() && !ty.IsSetType() && !ty.IsTupleType() {
 			return stdlib.Contains(args[0], args[1])
 		}
 		found := cty.False

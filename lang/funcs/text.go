@@ -13,20 +13,24 @@ func text() family {
 	return family{
 		"chomp":    {stdlib.ChompFunc, "Takes the line ends off the end of a string."},
 		"endswith": {endsWith(), "Tells whether a string ends with another one."},
-		"format": {bounded(stdlib.FormatFunc, formatted), "Builds a string by putting values in the places of the verbs of a format " +
-			"such as \"%s-%03d\"."},
+		"format": {bounded(stdlib.FormatFunc, formatted),
+			"Builds a string by putting values in the places of the verbs of a format " +
+				"such as \"%s-%03d\"."},
 		"formatlist": {bounded(stdlib.FormatListFunc, formattedLists),
 			"Builds a list of strings by applying one format to the elements of lists."},
 		"indent": {bounded(indent(), indentedText), "Puts a number of spaces before each line of a string except the first."},
-		"join": {bounded(stdlib.JoinFunc, joinedText), "Builds one string of the elements of lists of strings, with a separator " +
-			"between them."},
+		"join": {bounded(stdlib.JoinFunc, joinedText),
+			"Builds one string of the elements of lists of strings, with a separator " +
+				"between them."},
 		"lower": {stdlib.LowerFunc, "Turns all letters of a string into lower case."},
 		"regex": {stdlib.RegexFunc, "Finds the first match of a regular expression in a string, and gives its " +
 			"text or its capture groups."},
-		"regexall": {bounded(stdlib.RegexAllFunc, matches), "Finds all matches of a regular expression in a string, and gives a " +
-			"list of them."},
-		"replace": {bounded(replace(), replacedText), "Replaces each occurrence of a piece of a string; a piece between slashes is a " +
-			"regular expression."},
+		"regexall": {bounded(stdlib.RegexAllFunc, matches),
+			"Finds all matches of a regular expression in a string, and gives a " +
+				"list of them."},
+		"replace": {bounded(replace(), replacedText),
+			"Replaces each occurrence of a piece of a string; a piece between slashes is a " +
+				"regular expression."},
 		"split":       {bounded(stdlib.SplitFunc, pieces), "Cuts a string at each occurrence of a separator."},
 		"startswith":  {startsWith(), "Tells whether a string begins with another one."},
 		"strcontains": {strContains(), "Tells whether a string occurs inside another one."},

@@ -149,8 +149,8 @@ func (f For) Value(ctx *hcl.EvalContext) (v cty.Value, diags hcl.Diagnostics) {
 	return f.ForExpr.Value(ctx)
 }
 
-// step is the part of a loop that is evaluated in each of its steps. Parentheses are around it so that walks through the
-// expression find what is inside.
+// step is the part of a loop that is evaluated in each of its steps. Parentheses are around it so that walks through
+// the expression find what is inside.
 type step struct{ *hclsyntax.ParenthesesExpr }
 
 // UnwrapExpression is for HCL, which asks what kind of expression it is.

@@ -102,8 +102,8 @@ var class = func() (c [256]byte) {
 // scanner is one of HCL's scanners.
 type scanner func(src []byte, name string, start hcl.Pos) (hclsyntax.Tokens, hcl.Diagnostics)
 
-// portion is how many templates are scanned at a time. HCL's scanner takes time and memory with the square of the depth
-// of templates, so it must not see a text that may be nested more deeply than this.
+// portion is how many brackets and templates are scanned at a time. HCL's scanner takes time and memory with the square
+// of the depth of templates, and its tokens take a hundred times the memory of the text.
 const portion = 20_000
 
 // check measures a text. Most texts are so small that counting their bytes is enough.
@@ -119,24 +119,24 @@ func check(src []byte, name string, start hcl.Pos, scan scanner) hcl.Diagnostics
 		return tooLarge(name)
 	}
 	for size := portion; ; {
-		cut := templates(src, size)
+		cut := openings(src, size)
 		tokens, _ := scan(src[:cut], name, start) // what is wrong is reported by the parser
 		diags, end := measure(tokens)
 		switch {
 		case diags.HasErrors() || cut == len(src):
 			return diags
 		case end == nil: // no line ends outside of everything
-			size += portion
+			size *= 2
 		default:
 			src, start, size = src[end.Byte-start.Byte:], *end, portion
 		}
 	}
 }
 
-// templates returns the length of the part of a text that has a number of templates.
-func templates(src []byte, n int) int {
-	for i := 0; i+1 < len(src); i++ {
-		if src[i+1] == '{' && (src[i] == '$' || src[i] == '%') {
+// openings returns the length of the part of a text that has a number of openings.
+func openings(src []byte, n int) int {
+	for i, b := range src {
+		if class[b] == 1 {
 			if n--; n < 0 {
 				return i
 			}
@@ -151,8 +151,8 @@ type frame struct {
 	chain int
 }
 
-// measure finds the first token that is nested too deeply, or that is in too long a chain. end is behind the last line that
-// ends outside of everything; nil if there is none.
+// measure finds the first token that is nested too deeply, or that is in too long a chain. end is behind the last line
+// that ends outside of everything; nil if there is none.
 func measure(tokens hclsyntax.Tokens) (diags hcl.Diagnostics, end *hcl.Pos) {
 	open := []frame{{lines: true}}
 	for i, t := range tokens {

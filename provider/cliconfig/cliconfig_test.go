@@ -99,6 +99,8 @@ func TestWhatIsWrongInTheFileIsSaid(t *testing.T) {
 	for text, want := range map[string]string{
 		"provider_installation {\n": "Error parsing the CLI " +
 			"configuration file",
+		// HCL's first parser recurses, too.
+		"a = " + strings.Repeat("[", 100_000):                                         "Error parsing the CLI configuration file",
 		"provider_installation = 1\n":                                                 "Invalid CLI configuration",
 		"provider_installation \"x\" {}\n":                                            "Invalid CLI configuration",
 		"plugin_cache_dir = 1\n":                                                      "Invalid CLI configuration",

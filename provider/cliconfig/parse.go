@@ -12,6 +12,7 @@ import (
 	hcl2 "github.com/hashicorp/hcl/v2"
 	"github.com/opentofu/svchost"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -27,6 +28,23 @@ type hostBlocks struct {
 	MayBreak bool `hcl:"plugin_cache_may_break_dependency_lock_file"`
 }
 
+// nested reports whether a text is nested so deeply that the parser, which recurses, must not see it. Brackets in texts
+// and comments count, too: there are not that many.
+func nested(text []byte) bool {
+	depth := 0
+	for _, b := range text {
+		switch b {
+		case '{', '[':
+			if depth++; depth > bounds.Depth {
+				return true
+			}
+		case '}', ']':
+			depth = max(0, depth-1)
+		}
+	}
+	return false
+}
+
 // parse adds the content of a file, which is in the first version of HCL: keys may be quoted. Unknown settings are
 // ignored, as in OpenTofu.
 func (c *Config) parse(name string, text []byte) diag.List {
@@ -34,6 +52,9 @@ func (c *Config) parse(name string, text []byte) diag.List {
 		diags := diag.Errors("Error parsing the CLI configuration file", why, nil)
 		c.Unclear = c.Unclear.Append(diags)
 		return diags
+	}
+	if nested(text) {
+		return unclear(fmt.Sprintf("The file %s is nested more than %d levels deep.", name, bounds.Depth))
 	}
 	file, err := hcl.ParseBytes(text)
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/apparentlymart/go-versions/versions"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/gohcl"
-	"github.com/hashicorp/hcl/v2/hclparse"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
@@ -25,6 +24,7 @@ import (
 	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
@@ -101,7 +101,7 @@ func Read(name string) (*Locks, diag.List) {
 func Parse(name string, text []byte) (*Locks, diag.List) {
 	l := &Locks{}
 	var diags diag.List
-	file, hclDiags := hclparse.NewParser().ParseHCL(text, name)
+	file, hclDiags := syntax.ParseConfig(text, name, hcl.InitialPos)
 	diags = diags.Append(hclDiags)
 	if file == nil {
 		return l, diags

@@ -103,7 +103,8 @@ func TestABrokenFileIsReportedWhereItIs(t *testing.T) {
 		"provider \"acme/foo\" {\n  version = \"1.0.0\"\n  hashes = [\"abc\"]\n}\n":                      "Invalid provider hash string",
 		"provider \"acme/foo\" {\n  version = \"1.0.0\"\n":                                               "Unclosed configuration block",
 		"provider \"acme/foo\" {\nversion=\"1.0.0\"\n}\nprovider \"acme/foo\" {\nversion=\"1.0.0\"\n}\n": "Duplicate provider lock",
-		"foo {}\n": "Unsupported block type",
+		"foo {}\n":                            "Unsupported block type",
+		"a = " + strings.Repeat("(", 100_000): "Nested too deeply",
 	} {
 		_, diags := Parse(FileName, []byte(text))
 		if len(diags) == 0 || diags[0].Summary != want || diags[0].Subject == nil ||

@@ -116,7 +116,8 @@ func deepTexts() []Case {
 		native("blocks", deep("a {\n", "", "}\n", big)),
 		native("blocks of a line", strings.Repeat("a {", big)),
 		native("a type", "variable \"x\" {\n  type = "+deep("list(", "string", ")", big)+"\n}\n"),
-		native("a type of 5,000 lists", "variable \"x\" {\n  type = "+deep("list(", "string", ")", 5000)+"\n  default = null\n}\n"),
+		native("a type of 5,000 lists", "variable \"x\" {\n  type = "+
+			deep("list(", "string", ")", 5000)+"\n  default = null\n}\n"),
 		native("an address", "moved {\n  from = a.b"+strings.Repeat("[0]", big)+"\n  to = a.c\n}\n"),
 		{Name: "JSON syntax", Files: map[string]string{"main.tf.json": `{"output":{"x":{"value":` + deep("[", "1", "]", big) + "}}}"}},
 		{Name: "a template in JSON syntax", Files: map[string]string{"main.tf.json": `{"output":{"x":{"value":"${` +

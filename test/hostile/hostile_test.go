@@ -44,7 +44,8 @@ func run(m *testing.M) int {
 	if err == nil && *binary == "" {
 		site.Built.Coordinator = filepath.Join(dir, "coordinator")
 		var out []byte
-		if out, err = exec.Command("go", "build", "-o", site.Built.Coordinator, "../../cmd/coordinator").CombinedOutput(); err != nil {
+		build := exec.Command("go", "build", "-o", site.Built.Coordinator, "../../cmd/coordinator")
+		if out, err = build.CombinedOutput(); err != nil {
 			err = fmt.Errorf("%w\n%s", err, out)
 		}
 	}
@@ -114,8 +115,8 @@ func (c *Case) wrong(failed bool, text string) string {
 	return ""
 }
 
-// 100,000 parentheses, brackets in jsondecode, a product of three ranges or a YAML bomb ended the process by an overflow
-// of the stack or by memory.
+// 100,000 parentheses, brackets in jsondecode, a product of three ranges or a YAML bomb ended the process by an
+// overflow of the stack or by memory.
 func TestAHostileConfigurationIsRefusedOnTheCommandLine(t *testing.T) {
 	for _, c := range Cases() {
 		if c.Confined || !*all && !few[c.Name] {

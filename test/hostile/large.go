@@ -65,7 +65,8 @@ func outside() []Case {
 	}
 	for _, source := range []string{"SECRETDIR", "file://SECRETDIR", "../../../..", "git::file://SECRETDIR"} {
 		out = append(out, Case{Name: "a module from " + source, Files: map[string]string{
-			"main.tf": fmt.Sprintf("module \"m\" {\n  source = %q\n}\n", source)}, Confined: true, Says: "only the files of its own"})
+			"main.tf": fmt.Sprintf("module \"m\" {\n  source = %q\n}\n", source)},
+			Confined: true, Says: "only the files of its own"})
 	}
 	return append(out, Case{Name: "another state", Confined: true, Says: "outside of the configuration",
 		Files: map[string]string{"main.tf": "data \"terraform_remote_state\" \"x\" {\n  backend = \"local\"\n" +
