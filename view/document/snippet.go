@@ -1,9 +1,10 @@
 package document
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -31,10 +32,8 @@ func snippet(highlight, shown hcl.Range, sources map[string]*hcl.File) *Snippet 
 	}
 	var code strings.Builder
 	first := -1
-	lines := hcl.NewRangeScanner(file.Bytes, highlight.Filename, bufio.ScanLines)
-	for lines.Scan() {
-		r := lines.Range()
-		if !r.Overlaps(shown) {
+	for r := range linesAround(file.Bytes, shown) {
+		if r.Filename = highlight.Filename; !r.Overlaps(shown) {
 			continue
 		}
 		if first < 0 {
@@ -51,6 +50,22 @@ func snippet(highlight, shown hcl.Range, sources map[string]*hcl.File) *Snippet 
 	out.HighlightEndOffset = min(max(start+length, 0), len(out.Code))
 	out.cut()
 	return out
+}
+
+// linesAround yields the lines from the one in which a range begins to the one in which it ends, as ranges without
+// columns. It does not look at the lines before: a root with many problems has many snippets.
+func linesAround(src []byte, shown hcl.Range) iter.Seq[hcl.Range] {
+	return func(yield func(hcl.Range) bool) {
+		start, end := min(max(shown.Start.Byte, 0), len(src)), min(max(shown.End.Byte, 0), len(src))
+		for at := bytes.LastIndexByte(src[:start], '\n') + 1; at <= end; {
+			line, _, more := bytes.Cut(src[at:], []byte{'\n'})
+			text := bytes.TrimSuffix(line, []byte{'\r'})
+			if !yield(hcl.Range{Start: hcl.Pos{Byte: at}, End: hcl.Pos{Byte: at + len(text)}}) || !more {
+				return
+			}
+			at += len(line) + 1
+		}
+	}
 }
 
 // maxShown is how many bytes of code a snippet has at most. Showing a line takes time with its length, and nobody reads
