@@ -48,8 +48,8 @@ func Write(w io.Writer, s *state.State, version string, form Form) error {
 	return e.err
 }
 
-// WriteWithSets is Write in the compact form, with the numbers of sets instead of lists of dependencies: for plans, which
-// store the sets once. Other engines cannot read it.
+// WriteWithSets is Write in the compact form, with the numbers of sets instead of lists of dependencies: for plans,
+// which store the sets once. Other engines cannot read it.
 func WriteWithSets(w io.Writer, s *state.State, version string, sets *state.Sets) error {
 	e := encoder{out: w, sets: sets}
 	e.state(s, version)

@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// For each snippet the whole file was scanned with its columns, grapheme by grapheme: a console on a file of 11,000 lines
-// with 800 problems spent two thirds of its 25 s of CPU on that.
+// For each snippet the whole file was scanned with its columns, grapheme by grapheme: a console on a file of 11,000
+// lines with 800 problems spent two thirds of its 25 s of CPU on that.
 func TestASnippetLooksAtItsOwnLinesAlone(t *testing.T) {
 	src := []byte(strings.Repeat("locals {\n}\n", 50_000))
 	at := len(src) - len("}\n")

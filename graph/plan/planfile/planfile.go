@@ -21,9 +21,9 @@ import (
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
-// The versions of the format. Format 1 had no identities for the vertices of the plan graph; see DecodeRecorded. In the
-// formats before 5, each object of the state has a list of its dependencies; format 3 was that of plans that are Reduced,
-// and format 4 that of plans with changes that are Kept, whether they are Reduced or not.
+// The versions of the format. Format 1 had no identities for the vertices of the plan graph; see DecodeRecorded. In
+// the formats before 5, each object of the state has a list of its dependencies; format 3 was that of plans that are
+// Reduced, and format 4 that of plans with changes that are Kept, whether they are Reduced or not.
 const (
 	oldestVersion  = 1
 	formatVersion  = 5
@@ -43,7 +43,8 @@ const (
 // ErrNoPlan means that a file is not a saved plan.
 var ErrNoPlan = errors.New("the file is not a saved plan of Millipede")
 
-// VersionError means that the plan was saved in another format, by another version of Millipede, or for the store alone.
+// VersionError means that the plan was saved in another format, by another version of Millipede, or for the store
+// alone.
 type VersionError struct {
 	Found string // empty if the plan is reduced
 	// Engine is the version of Millipede that saved the plan; empty if the file does not contain it, as in format

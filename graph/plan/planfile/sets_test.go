@@ -35,8 +35,8 @@ func modules(t *testing.T, modules, objects int) Saved {
 	return Saved{Plan: &plan.Plan{Prior: prior, Variables: map[string]plan.Variable{}}}
 }
 
-// Each object of the state named all its dependencies: the plan of a destroy of 36 modules of 100 objects, each of which
-// depends on the module before it as a whole, had 280 MB, and the journal's copy of it as well.
+// Each object of the state named all its dependencies: the plan of a destroy of 36 modules of 100 objects, each of
+// which depends on the module before it as a whole, had 280 MB, and the journal's copy of it as well.
 func TestThePlanOfModulesThatDependOnEachOtherGrowsWithTheirObjects(t *testing.T) {
 	size := func(n int) int {
 		data, err := EncodeRecorded(modules(t, n, 20))
