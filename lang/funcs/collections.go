@@ -22,7 +22,7 @@ func collections() family {
 		"compact":      {stdlib.CompactFunc, "Leaves the nulls and the empty strings out of a list of strings."},
 		"concat":       {bounded(stdlib.ConcatFunc, added), "Joins lists into one."},
 		"contains":     {contains(), "Tells whether a list or set has an element that is equal to a value."},
-		"distinct":     {stdlib.DistinctFunc, "Leaves out the elements of a list that occurred before."},
+		"distinct":     {distinct(), "Leaves out the elements of a list that occurred before."},
 		"element": {stdlib.ElementFunc, "Gives the element of a list at an index, which starts over when it is " +
 			"past the end."},
 		"flatten": {bounded(stdlib.FlattenFunc, whole),
@@ -126,6 +126,30 @@ func coalesce() function.Function {
 				return v, nil
 			}
 			return cty.NilVal, errors.New("every argument is null or an empty string")
+		},
+	})
+}
+
+// distinct compares elements by their hashes first: all with all would take time with the square of the list.
+func distinct() function.Function {
+	return function.New(&function.Spec{
+		Params: stdlib.DistinctFunc.Params(), RefineResult: notNull, Type: stdlib.DistinctFunc.ReturnTypeForValues,
+		Impl: func(args []cty.Value, ty cty.Type) (cty.Value, error) {
+			list := args[0]
+			if !list.IsWhollyKnown() || list.LengthInt() < 100 {
+				return stdlib.Distinct(list)
+			}
+			var out []cty.Value
+			seen := map[int][]cty.Value{}
+			for it := list.ElementIterator(); it.Next(); {
+				_, element := it.Element()
+				hash := element.Hash()
+				if !slices.ContainsFunc(seen[hash], element.RawEquals) {
+					seen[hash] = append(seen[hash], element)
+					out = append(out, element)
+				}
+			}
+			return cty.ListVal(out), nil
 		},
 	})
 }

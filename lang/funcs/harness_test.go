@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/millipede-iac/millipede/lang/funcs"
 	"github.com/millipede-iac/millipede/lang/marks"
+	"github.com/millipede-iac/millipede/lang/syntax"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -39,7 +39,7 @@ func scope(o funcs.Options) *hcl.EvalContext {
 
 func eval(t *testing.T, ctx *hcl.EvalContext, expr string) (cty.Value, hcl.Diagnostics) {
 	t.Helper()
-	e, diags := hclsyntax.ParseExpression([]byte(expr), "test.tf", hcl.InitialPos)
+	e, diags := syntax.ParseExpression([]byte(expr), "test.tf", hcl.InitialPos)
 	if diags.HasErrors() {
 		t.Fatalf("%s: %s", expr, diags)
 	}
