@@ -263,6 +263,14 @@ func shownLength(v cty.Value) (int, error) {
 // number checks that a number can be written.
 func number(args []cty.Value) error { return syntax.CheckValue(args[0]) }
 
+// digits checks that a text is not too long to be read as a number.
+func digits(args []cty.Value) error {
+	if len(textOf(args[0])) > syntax.MaxDigits {
+		return syntax.ErrTooGreat
+	}
+	return nil
+}
+
 // rows checks the size of the result of csvdecode.
 func rows(args []cty.Value) error {
 	text := textOf(args[0])

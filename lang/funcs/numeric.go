@@ -9,6 +9,8 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 	"github.com/zclconf/go-cty/cty/gocty"
+
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 func numeric() family {
@@ -94,6 +96,9 @@ func parseInt() function.Function {
 			}
 			if base < 2 || base > big.MaxBase {
 				return cty.NilVal, function.NewArgErrorf(1, "the base must be a whole number from 2 to %d", big.MaxBase)
+			}
+			if len(digits.AsString()) > syntax.MaxDigits {
+				return cty.NilVal, function.NewArgError(0, syntax.ErrTooGreat)
 			}
 			n, ok := new(big.Int).SetString(digits.AsString(), base)
 			if !ok {

@@ -20,8 +20,9 @@ var (
 	ErrTooGreat = errors.New("the number has more than 100000 digits, which is the most that a number may have")
 )
 
-// maxDigits is how many digits a number may have. They are all written where it becomes text.
-const maxDigits = 100_000
+// MaxDigits is how many digits a number may have. They are all written where it becomes text, and reading them takes time
+// with their square.
+const MaxDigits = 100_000
 
 // CheckValue reports whether a value is within the bounds. Values can share parts, so that a few of them stand for more
 // elements than the memory holds once they are written: shared parts count wherever they occur.
@@ -65,7 +66,7 @@ func (w *weigher) value(v cty.Value, depth int) error {
 	}
 	switch {
 	case ty == cty.Number:
-		if digits(v) > maxDigits {
+		if digits(v) > MaxDigits {
 			return ErrTooGreat
 		}
 	case ty == cty.String && w.text >= 0:
