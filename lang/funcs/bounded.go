@@ -61,12 +61,17 @@ func size(v cty.Value) int {
 	return 0
 }
 
+// maxAdded is how many elements a function may join. Tuples have a type for each element, which takes as much memory as
+// the element.
+const maxAdded = bounds.Elements / 2
+
 // added checks the sum of the sizes of collections, for functions that join them.
 func added(args []cty.Value) error {
 	total := 0
 	for _, arg := range args {
-		if total += size(arg); total > bounds.Elements {
-			return syntax.ErrTooMany
+		if total += size(arg); total > maxAdded {
+			return fmt.Errorf("the collections together have more than %d elements, which is the most that are joined",
+				maxAdded)
 		}
 	}
 	return nil
