@@ -31,19 +31,8 @@ func relevant(p *plan.Plan, store *values.Store, static *graph.Static, scope pla
 			t.output(addr.RootInstance, o.Name)
 		}
 	}
-	for path, n := range store.Code.Tree.Modules {
-		if path.IsRoot() {
-			continue
-		}
-		// Outputs of called modules are not stored, so each one with a value is new to every plan.
-		for _, m := range store.Instances(path) {
-			for name := range n.Module.Outputs {
-				i, ok := static.Find(graph.OutputNode, path, addr.Output{Name: name})
-				if v, _ := m.OutputValue(name).Unmark(); ok && scope.Node(i) && !v.IsNull() {
-					t.output(m.Addr, name)
-				}
-			}
-		}
+	if p.Mode != plan.Destroy { // which evaluates outputs and changes only those of the root
+		t.calledOutputs(store, static, scope)
 	}
 	for len(t.pending) > 0 {
 		next := t.pending[len(t.pending)-1]
@@ -57,6 +46,23 @@ func relevant(p *plan.Plan, store *values.Store, static *graph.Static, scope pla
 		return cmp.Compare(values.PathKey(a.Attribute), values.PathKey(b.Attribute))
 	})
 	return t.found
+}
+
+// calledOutputs traces the outputs of called modules. They are not stored, so each one with a value is new to every plan.
+func (t *tracer) calledOutputs(store *values.Store, static *graph.Static, scope planning.Scope) {
+	for path, n := range store.Code.Tree.Modules {
+		if path.IsRoot() {
+			continue
+		}
+		for _, m := range store.Instances(path) {
+			for name := range n.Module.Outputs {
+				i, ok := static.Find(graph.OutputNode, path, addr.Output{Name: name})
+				if v, _ := m.OutputValue(name).Unmark(); ok && scope.Node(i) && !v.IsNull() {
+					t.output(m.Addr, name)
+				}
+			}
+		}
+	}
 }
 
 // usage is a reference and its position.

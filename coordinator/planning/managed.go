@@ -367,6 +367,7 @@ func (p *Planner) driftOf(o *object, a answer) *plan.Change {
 	}
 	c.Before, c.After = a.upgraded, a.before
 	c.AfterIdentity = a.beforeIdentity
+	c.ReplacePaths = nil // they belong to the change that follows from the drift
 	c.Action = action
 	return c
 }
