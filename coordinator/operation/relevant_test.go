@@ -5,6 +5,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
 )
 
 // The values that a plan depends on are found in the text of expressions: through locals, variables, outputs and the
@@ -73,5 +74,17 @@ output "out" { value = var.in }`},
 			}
 			e.equal("relevant", got, c.want)
 		})
+	}
+}
+
+// A destroy plan had the attributes to which outputs of called modules refer: they are evaluated like those of any plan,
+// and a destroy changes none of them.
+func TestOutputsOfCalledModulesMakeNothingRelevantToADestroy(t *testing.T) {
+	e := newEstate(t)
+	e.apply(`module "m" { source = "./child" }`, `
+resource "fake_thing" "in" { name = "in" }
+output "out" { value = fake_thing.in.id }`)
+	if got := e.plan(operation.PlanOptions{Mode: plan.Destroy}).Relevant; len(got) > 0 {
+		t.Errorf("relevant are %v", got)
 	}
 }

@@ -348,3 +348,19 @@ output "list" { value = [-0.0, -1, { a = -0.0 }, null] }
 		}
 	}
 }
+
+// The drift had the paths of the replacement that follows from it; in OpenTofu's JSON only the change has them.
+func TestDriftItselfReplacesNothing(t *testing.T) {
+	e := newEstate(t)
+	e.apply(`resource "fake_thing" "a" { name = "a" }`)
+	vals := e.cloud.objects["id1"].AsValueMap()
+	vals["name"] = cty.StringVal("b")
+	e.cloud.objects["id1"] = cty.ObjectVal(vals)
+	p := e.plan(operation.PlanOptions{})
+	if len(p.Drift) != 1 || len(p.Drift[0].ReplacePaths) > 0 {
+		t.Errorf("the drift is %+v", p.Drift)
+	}
+	if len(p.Changes) != 1 || len(p.Changes[0].ReplacePaths) != 1 {
+		t.Errorf("the changes are %+v", p.Changes)
+	}
+}
