@@ -167,3 +167,24 @@ func BenchmarkEncode(b *testing.B) {
 		})
 	}
 }
+
+func TestWholeNumbersInJSONAreWrittenAsBigFloatWritesThem(t *testing.T) {
+	for _, prec := range []uint{24, 53, 64, 512} {
+		for shift := range uint(70) {
+			for d := int64(-3); d <= 3; d++ {
+				f := new(big.Float).SetPrec(prec).SetMantExp(big.NewFloat(1), int(shift))
+				f.Add(f, new(big.Float).SetInt64(d))
+				for _, f := range []*big.Float{f, new(big.Float).Neg(f)} {
+					got, err := coding.EncodeJSON(cty.NumberVal(f), cty.Number)
+					if want := f.Text('f', -1); err != nil || string(got) != want {
+						t.Errorf("2^%d%+d with %d bits is written %s instead of %s", shift, d, prec, got, want)
+					}
+				}
+			}
+		}
+	}
+	minus := new(big.Float).Neg(new(big.Float))
+	if got, err := coding.EncodeJSON(cty.NumberVal(minus), cty.Number); err != nil || string(got) != minus.Text('f', -1) {
+		t.Errorf("minus zero is written %s, %v", got, err)
+	}
+}
