@@ -48,7 +48,8 @@ func relevant(p *plan.Plan, store *values.Store, static *graph.Static, scope pla
 	return t.found
 }
 
-// calledOutputs traces the outputs of called modules. They are not stored, so each one with a value is new to every plan.
+// calledOutputs traces the outputs of called modules. They are not stored, so each one with a value is new to every
+// plan.
 func (t *tracer) calledOutputs(store *values.Store, static *graph.Static, scope planning.Scope) {
 	for path, n := range store.Code.Tree.Modules {
 		if path.IsRoot() {

@@ -77,8 +77,8 @@ output "out" { value = var.in }`},
 	}
 }
 
-// A destroy plan had the attributes to which outputs of called modules refer: they are evaluated like those of any plan,
-// and a destroy changes none of them.
+// A destroy plan had the attributes to which outputs of called modules refer: they are evaluated like those of any
+// plan, and a destroy changes none of them.
 func TestOutputsOfCalledModulesMakeNothingRelevantToADestroy(t *testing.T) {
 	e := newEstate(t)
 	e.apply(`module "m" { source = "./child" }`, `

@@ -16,8 +16,9 @@ func conversions() family {
 			"be turned."},
 		"tolist": {to(cty.List(cty.DynamicPseudoType)),
 			"Turns a set or tuple into a list, whose elements get one type."},
-		"tomap":    {to(cty.Map(cty.DynamicPseudoType)), "Turns an object into a map, whose elements get one type."},
-		"tonumber": {boundedNullable(to(cty.Number), digits), "Turns a value into a number; a string must hold a decimal number."},
+		"tomap": {to(cty.Map(cty.DynamicPseudoType)), "Turns an object into a map, whose elements get one type."},
+		"tonumber": {boundedNullable(to(cty.Number), digits),
+			"Turns a value into a number; a string must hold a decimal number."},
 		"toset": {to(cty.Set(cty.DynamicPseudoType)), "Turns a list or tuple into a set, whose elements get one " +
 			"type; equal elements become one."},
 		"tostring": {boundedNullable(to(cty.String), number), "Turns a number or a bool into a string."},

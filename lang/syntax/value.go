@@ -20,8 +20,8 @@ var (
 	ErrTooGreat = errors.New("the number has more than 100000 digits, which is the most that a number may have")
 )
 
-// MaxDigits is how many digits a number may have. They are all written where it becomes text, and reading them takes time
-// with their square.
+// MaxDigits is how many digits a number may have. They are all written where it becomes text, and reading them takes
+// time with their square.
 const MaxDigits = 100_000
 
 // CheckValue reports whether a value is within the bounds. Values can share parts, so that a few of them stand for more
