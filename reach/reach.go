@@ -133,7 +133,7 @@ var escape = sync.OnceValue(func() error {
 	if err != nil {
 		return errNone
 	}
-	defer root.Close() //nolint:errcheck // nothing was written
+	defer root.Close()
 	_, err = root.Open("..")
 	var at *fs.PathError
 	if !errors.As(err, &at) {

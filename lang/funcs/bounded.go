@@ -141,7 +141,7 @@ func replacedText(args []cty.Value) error {
 	if len(text)+(len(text)+1)*len(with) <= bounds.String {
 		return nil
 	}
-	count := 0
+	var count int
 	if len(old) > 1 && strings.HasPrefix(old, "/") && strings.HasSuffix(old, "/") {
 		pattern, err := regexp.Compile(old[1 : len(old)-1])
 		if err != nil {

@@ -213,10 +213,10 @@ func FuzzFiles(f *testing.F) {
 		f.Add([]byte(src))
 	}
 	f.Fuzz(func(_ *testing.T, src []byte) {
-		syntax.ParseConfig(src, "a.tf", hcl.InitialPos)    //nolint:errcheck // only crashes count
-		syntax.ParseTemplate(src, "a", hcl.InitialPos)     //nolint:errcheck // only crashes count
-		syntax.ParseTraversalAbs(src, "a", hcl.InitialPos) //nolint:errcheck // only crashes count
-		syntax.ParseJSON(src, "a.tf.json")                 //nolint:errcheck // only crashes count
+		syntax.ParseConfig(src, "a.tf", hcl.InitialPos)
+		syntax.ParseTemplate(src, "a", hcl.InitialPos)
+		syntax.ParseTraversalAbs(src, "a", hcl.InitialPos)
+		syntax.ParseJSON(src, "a.tf.json")
 	})
 }
 

@@ -88,12 +88,13 @@ func (x *watcher) run(a *service.Actor, v *service.RunView) {
 			return
 		}
 		wait, cancel := context.WithTimeout(x.r.Context(), watchAtLeast)
-		b, err := x.Stream().Read(wait, at, func(e *events.Event) bool { return e.Run == v.ID })
+		b, _ := x.Stream().Read(wait, at, func(e *events.Event) bool { return e.Run == v.ID }) // the error is that of wait
 		cancel()
 		if x.r.Context().Err() != nil || b.Closed {
 			return
 		}
 		at = b.Next
+		var err error
 		if a, err = x.Authenticate(x.token, ""); err != nil {
 			return
 		}

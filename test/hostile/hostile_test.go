@@ -218,11 +218,11 @@ func processors(t *testing.T, pid int) time.Duration {
 	}
 	const tick = time.Second / 100
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	var user, system time.Duration
+	var user, system int64
 	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
 		t.Fatal(err)
 	}
-	return (user + system) * tick
+	return time.Duration(user+system) * tick
 }
 
 // peak returns the most memory that a process has had so far, where the system tells.
