@@ -448,11 +448,11 @@ func switching(t *testing.T, _ *world, a, b *directory) {
 		t.Fatal(err)
 	}
 	a.must("plan", "-out=here.plan", "-var=value=8")
-	a.write("backend.tf", "terraform {\n  backend \"local\" {\n    path = \"other.tfstate\"\n  }\n}\n")
+	a.write("backend.tf", "terraform {\n  backend \"local\" {\n    path = \"elsewhere.tfstate\"\n  }\n}\n")
 	a.must("init", "-reconfigure")
 	a.must("apply", "here.plan")
-	if text, err := os.ReadFile(a.path("other.tfstate")); strings.Contains(string(text), "terraform_data") {
-		t.Errorf("the plan was applied elsewhere: %v\n%s", err, text)
+	if _, err := os.Stat(a.path("elsewhere.tfstate")); !os.IsNotExist(err) {
+		t.Errorf("the plan was applied elsewhere: %v", err)
 	}
 	b.unchanged("-var=value=8")
 	b.must("apply", "-auto-approve", "-var=value=2")
