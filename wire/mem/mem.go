@@ -96,7 +96,7 @@ type Conn struct {
 	since  time.Time // when the connection was made or healed
 	cutAt  time.Time // zero if it is connected
 	orphan wire.Orphan
-	asked  bool // workers were asked to announce themselves
+	asked  time.Time // when workers were asked to announce themselves, zero if they were not
 }
 
 var _ wire.Transport = (*Conn)(nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// announceWait is how long the first call of Workers on a connection waits for announcements.
+// announceWait is how long the calls of Workers on a connection wait after it asked for announcements.
 const announceWait = 50 * time.Millisecond
 
 type seen struct {
@@ -129,18 +129,21 @@ func (c *Conn) Workers(ctx context.Context) ([]wire.Worker, error) {
 	return list, nil
 }
 
+// announce asks all workers to announce themselves, once per connection, and waits for them. Calls at the same time wait
+// for the same announcements.
 func (c *Conn) announce(ctx context.Context) error {
 	c.s.mu.Lock()
-	asked := c.asked
-	c.asked = true
+	first := c.asked.IsZero()
+	if first {
+		c.asked = time.Now()
+	}
+	until := c.asked.Add(announceWait)
 	c.s.mu.Unlock()
-	if asked {
-		return nil
+	if first {
+		if err := c.Control(ctx, "", wire.Control{Kind: "announce"}); err != nil {
+			return err
+		}
 	}
-	if err := c.Control(ctx, "", wire.Control{Kind: "announce"}); err != nil {
-		return err
-	}
-	until := time.Now().Add(announceWait)
 	return c.wait(ctx, func(now time.Time) (bool, time.Time, error) { return !now.Before(until), until, nil })
 }
 
