@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"sync"
@@ -22,36 +23,52 @@ func cluster(t *testing.T) (list [3]*server.Server) {
 	t.Helper()
 	started := clusterOf(t, func(int) {})
 	for i := range list {
-		list[i] = <-started
+		var ok bool
+		if list[i], ok = <-started; !ok {
+			t.FailNow() // said by the goroutine that starts them
+		}
 	}
 	return list
 }
 
-// clusterOf starts three servers, one after the other: before returns when the next one may start.
+// clusterOf starts three servers, one after the other: before returns when the next one may start. The channel is closed
+// when all are started or one could not be. They listen at an address of their own, where nobody else takes the ports
+// that they are to have.
 func clusterOf(t *testing.T, before func(i int)) <-chan *server.Server {
 	t.Helper()
 	var ports [3]int
 	var routes []*url.URL
+	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(256), 1+rand.IntN(250))
 	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", host+":0")
+		if err != nil {
+			host = "127.0.0.1" // on other systems than Linux, a loopback device has only this one
+			l, err = net.Listen("tcp", host+":0")
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		ports[i] = l.Addr().(*net.TCPAddr).Port
 		l.Close()
-		routes = append(routes, &url.URL{Scheme: "nats-route", Host: fmt.Sprintf("127.0.0.1:%d", ports[i])})
+		routes = append(routes, &url.URL{Scheme: "nats-route", Host: fmt.Sprintf("%s:%d", host, ports[i])})
 	}
 	dirs := [3]string{t.TempDir(), t.TempDir(), t.TempDir()}
 	started := make(chan *server.Server, len(ports))
 	var group sync.WaitGroup
 	group.Go(func() {
+		defer close(started)
 		for i, port := range ports {
 			before(i)
-			started <- startServer(t, server.Options{
-				ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true,
+			s, err := tryToStart(t, server.Options{
+				ServerName: fmt.Sprint("n", i), Host: host, Port: -1, NoSigs: true, NoLog: true, JetStream: true,
 				StoreDir: dirs[i], SyncAlways: true,
-				Cluster: server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: port}, Routes: routes,
+				Cluster: server.ClusterOpts{Name: "three", Host: host, Port: port}, Routes: routes,
 			})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			started <- s
 		}
 	})
 	t.Cleanup(group.Wait)

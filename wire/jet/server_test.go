@@ -238,16 +238,26 @@ func TestEverythingGoesOnAfterTheServerWasRestarted(t *testing.T) {
 
 func startServer(t *testing.T, o server.Options) *server.Server {
 	t.Helper()
-	ns, err := server.NewServer(&o)
+	ns, err := tryToStart(t, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ns
+}
+
+// tryToStart is startServer for goroutines other than the test's.
+func tryToStart(t *testing.T, o server.Options) (*server.Server, error) {
+	t.Helper()
+	ns, err := server.NewServer(&o)
+	if err != nil {
+		return nil, err
+	}
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server did not start")
+	if !ns.ReadyForConnections(time.Minute) {
+		return nil, errors.New("the server did not start within a minute")
 	}
-	return ns
+	return ns, nil
 }
 
 func TestAWorkerThatStartsBeforeTheCoordinatorWaitsForIt(t *testing.T) {
