@@ -31,9 +31,9 @@ func cluster(t *testing.T) (list [3]*server.Server) {
 	return list
 }
 
-// clusterOf starts three servers, one after the other: before returns when the next one may start. The channel is closed
-// when all are started or one could not be. They listen at an address of their own, where nobody else takes the ports
-// that they are to have.
+// clusterOf starts three servers, one after the other: before returns when the next one may start. The channel is
+// closed when all are started or one could not be. They listen at an address of their own, where nobody else takes the
+// ports that they are to have.
 func clusterOf(t *testing.T, before func(i int)) <-chan *server.Server {
 	t.Helper()
 	var ports [3]int

@@ -129,8 +129,8 @@ func (c *Conn) Workers(ctx context.Context) ([]wire.Worker, error) {
 	return list, nil
 }
 
-// announce asks all workers to announce themselves, once per connection, and waits for them. Calls at the same time wait
-// for the same announcements.
+// announce asks all workers to announce themselves, once per connection, and waits for them. Calls at the same time
+// wait for the same announcements.
 func (c *Conn) announce(ctx context.Context) error {
 	c.s.mu.Lock()
 	first := c.asked.IsZero()
