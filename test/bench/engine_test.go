@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nkeys"
+	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/operation"
@@ -20,11 +20,15 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/provider/builtin"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/wire/jet"
+	"github.com/millipede-iac/millipede/worker"
+	workerjournal "github.com/millipede-iac/millipede/worker/journal"
 )
 
 // estate is a configuration with a coordinator, a message server and a worker in this process: what the coordinator
@@ -65,21 +69,45 @@ func newEstate(b *testing.B, files map[string]string) *estate {
 	}}
 }
 
-// startWorker starts a worker that the benchmark's end drains.
+// startWorker starts a worker that the benchmark's end drains. It has no plugins, only the built-in provider.
 func startWorker(b *testing.B, conn *jet.Conn, dir string) {
-	hosted, err := hosting.New(hosting.Options{
-		Transport: conn, Pools: []string{"default"}, Slots: 256, Version: "bench", Dir: dir,
-		Log: slog.New(slog.DiscardHandler), Environ: os.Environ(),
-	})
+	check(b, os.MkdirAll(dir, 0o700))
+	kept, _, err := workerjournal.Open(filepath.Join(dir, "journal"))
 	check(b, err)
+	pair, err := nkeys.CreateCurveKeys()
+	check(b, err)
+	ring, err := wire.NewKeyring(conn, pair, rand.Reader)
+	check(b, err)
+	w := worker.New(worker.Options{
+		ID: "bench", Pools: []string{"default"}, Slots: 256, Version: "bench",
+		Queue: conn, Claims: conn, Caller: conn, Presence: conn, Blobs: conn, Keys: ring, Journal: kept,
+		Providers: builtinOnly{builtin.New(builtin.Options{
+			ReadState: func(context.Context, string, cty.Value, string) (map[string]cty.Value, diag.List) {
+				return nil, diag.Errors("No shape reads another state", "", nil)
+			},
+			CheckConfig: func(string, cty.Value) diag.List { return nil }, NewID: rand.Text,
+		})},
+		Log: slog.New(slog.DiscardHandler), Now: time.Now, Nonce: rand.Text, Rand: rand.Reader,
+	})
 	taking, drain := context.WithCancel(context.WithoutCancel(b.Context()))
 	worked := make(chan error, 1)
-	go func() { worked <- hosted.Worker.Run(taking, context.WithoutCancel(b.Context())) }() // the cleanup waits for it
+	go func() { worked <- w.Run(taking, context.WithoutCancel(b.Context())) }() // the cleanup waits for it
 	b.Cleanup(func() {
 		drain()
-		check(b, errors.Join(<-worked, hosted.Close()))
+		check(b, errors.Join(<-worked, kept.Close()))
 	})
 }
+
+// builtinOnly implements worker.Providers and worker.Lease with the built-in provider.
+type builtinOnly struct{ p provider.Provider }
+
+func (o builtinOnly) Acquire(context.Context, wire.Provider, *wire.Variables, worker.Configure) (worker.Lease,
+	diag.List) {
+	return o, nil
+}
+
+func (o builtinOnly) Provider() provider.Provider { return o.p }
+func (builtinOnly) Release()                      {}
 
 // load loads the configuration and the state.
 func (e *estate) load(o coordinator.Observer) *state.State {
