@@ -39,9 +39,11 @@ func TestAServiceIsScrapedWhereItWasToldAndNowhereElse(t *testing.T) {
 		return answer.StatusCode, string(text)
 	}
 	status, text := read(http.DefaultClient, "http://"+address[1]+"/metrics")
-	// A change of a run is counted once it is stored, when clients may already have read it.
+	// A change of a run is counted once it is stored, when clients may already have read it; and one scrape may count the
+	// runs before the change, and the changes after it.
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until) &&
-		!strings.Contains(text, `millipede_run_changes_total{status="applied"} 1`); {
+		!(strings.Contains(text, `millipede_run_changes_total{status="applied"} 1`) &&
+			strings.Contains(text, `millipede_runs{status="applying"} 0`)); {
 		status, text = read(http.DefaultClient, "http://"+address[1]+"/metrics")
 	}
 	http.DefaultClient.CloseIdleConnections()
