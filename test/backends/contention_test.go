@@ -12,7 +12,7 @@ import (
 )
 
 var contend = flag.Duration("contend", 0, "how long the programs of TestManyProgramsTakeTurns contend for each "+
-	"backend; without it each takes three turns")
+	"backend; without it each takes two turns")
 
 // contested is a configuration that records in a shared directory what it creates, and whose apply fails while another
 // one runs. Each apply writes a file at its end, for which the next one creates an object.
@@ -72,7 +72,7 @@ func TestManyProgramsTakeTurnsOverEveryBackend(t *testing.T) {
 			var all sync.WaitGroup
 			for who, d := range others {
 				all.Go(func() {
-					for n := 0; n < 3 || time.Now().Before(end); n++ {
+					for n := 0; n < 2 || time.Now().Before(end); n++ {
 						turn := fmt.Sprintf("turn-%d-%d", who, n)
 						if !d.turn("-var=turn="+turn, "-var=shared="+shared) {
 							return
