@@ -16,7 +16,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/internal/bounds"
 )
 
 // ErrOutside tells that a file is not among those that the operation may read. It does not tell whether it exists.

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 
-	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 )

@@ -3,7 +3,7 @@ package estate
 import (
 	"strings"
 
-	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 

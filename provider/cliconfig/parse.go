@@ -12,7 +12,7 @@ import (
 	hcl2 "github.com/hashicorp/hcl/v2"
 	"github.com/opentofu/svchost"
 
-	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/opentofu/svchost"
 
-	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/wholefile"
 )
 

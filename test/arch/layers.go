@@ -13,7 +13,7 @@ var layers = map[string]int{
 	"unpacking":          0,
 	"cloud/call":         0,
 	"cloud":              1, // above environ
-	"bounds":             -1,
+	"internal/bounds":    -1,
 	"bug":                0,
 	"reach":              0,
 	"lang/syntax":        0, // above bounds

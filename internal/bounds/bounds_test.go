@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/internal/bounds"
 )
 
 // endless is what a device like /dev/zero gives.
