@@ -11,10 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/failpoint"
+	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"

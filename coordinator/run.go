@@ -14,11 +14,11 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/renewal"
@@ -22,6 +21,7 @@ import (
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/millipede-iac/millipede/bug"
+	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/wire"
 )
 

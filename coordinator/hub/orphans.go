@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/millipede-iac/millipede/bug"
+	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/wire"
 )
 

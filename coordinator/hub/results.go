@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millipede-iac/millipede/bug"
+	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 

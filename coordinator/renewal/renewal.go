@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millipede-iac/millipede/bug"
+	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
 )

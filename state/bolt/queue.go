@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
-	"github.com/millipede-iac/millipede/bug"
+	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/millipede-iac/millipede/bug"
+	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 

@@ -14,7 +14,7 @@ var layers = map[string]int{
 	"cloud/call":         0,
 	"cloud":              1, // above environ
 	"internal/bounds":    -1,
-	"bug":                0,
+	"internal/bug":       0,
 	"reach":              0,
 	"lang/syntax":        0, // above bounds
 	"environ":            0,

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/bug"
+	"github.com/millipede-iac/millipede/internal/bug"
 )
 
 func oops(v any) error { panic(v) }
