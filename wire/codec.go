@@ -5,7 +5,7 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 
-	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/internal/coding"
 )
 
 // The greatest depth of nested values: in messages, and in schemas, whose blocks contain blocks.

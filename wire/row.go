@@ -1,6 +1,6 @@
 package wire
 
-import "github.com/millipede-iac/millipede/coding"
+import "github.com/millipede-iac/millipede/internal/coding"
 
 // The messages about managed objects and data sources are coded without reflection, because there is a task and a
 // result for each object: see coding.Row. The functions below name all fields of their structs, in order. The other

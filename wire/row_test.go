@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/internal/coding"
 )
 
 // coded are the parts of messages that have a row function, apart from those that are no pointers.

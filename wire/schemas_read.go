@@ -6,7 +6,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/internal/coding"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/schema"
 )

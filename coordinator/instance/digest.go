@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/internal/coding"
 	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/wire"
 )

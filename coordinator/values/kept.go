@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/internal/coding"
 	"github.com/millipede-iac/millipede/state"
 )
 

@@ -7,9 +7,9 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
-	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/internal/coding"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/view/document"

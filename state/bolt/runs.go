@@ -14,7 +14,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 	"go.etcd.io/bbolt"
 
-	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/internal/coding"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 

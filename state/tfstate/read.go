@@ -12,8 +12,8 @@ import (
 
 	goversion "github.com/hashicorp/go-version"
 
-	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/internal/bounds"
+	"github.com/millipede-iac/millipede/internal/coding"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"

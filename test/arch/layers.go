@@ -9,7 +9,7 @@ const module = "github.com/millipede-iac/millipede"
 // layers is the table of packages in the architecture, section 2. A package may import only packages of lower
 // layers. A package that is not here may not exist, so a new one, and a new arrow, is an edit that a reader sees.
 var layers = map[string]int{
-	"coding":             0,
+	"internal/coding":    0,
 	"unpacking":          0,
 	"cloud/call":         0,
 	"cloud":              1, // above environ

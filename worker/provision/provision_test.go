@@ -15,7 +15,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"go.uber.org/goleak"
 
-	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/internal/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/provisioner"
 	"github.com/millipede-iac/millipede/wire"

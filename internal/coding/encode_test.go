@@ -13,7 +13,7 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 	ctymsgpack "github.com/zclconf/go-cty/cty/msgpack"
 
-	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/internal/coding"
 )
 
 // valueMaker makes values at random, with what is at the borders of each form.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/internal/coding"
 )
 
 // nested returns n times before, then middle, then n times after.

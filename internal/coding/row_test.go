@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/internal/coding"
 )
 
 // mixed has a field of each kind that a Row knows.
