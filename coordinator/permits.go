@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/millipede-iac/millipede/coordinator/loop"
-	"github.com/millipede-iac/millipede/failpoint"
+	"github.com/millipede-iac/millipede/internal/failpoint"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/loop"
-	"github.com/millipede-iac/millipede/failpoint"
+	"github.com/millipede-iac/millipede/internal/failpoint"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )

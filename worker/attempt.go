@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millipede-iac/millipede/failpoint"
+	"github.com/millipede-iac/millipede/internal/failpoint"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"

@@ -17,8 +17,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millipede-iac/millipede/failpoint"
 	"github.com/millipede-iac/millipede/internal/bounds"
+	"github.com/millipede-iac/millipede/internal/failpoint"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/reach"
 	"github.com/millipede-iac/millipede/state/journal"

@@ -27,7 +27,7 @@ var layers = map[string]int{
 	"provider/tfplugin5": 0,
 	"provider/tfplugin6": 0,
 	"state/seal":         0,
-	"failpoint":          0, // names moments; empty unless built for tests
+	"internal/failpoint": 0, // names moments; empty unless built for tests
 	"trace":              0, // where spans begin and end
 	"trace/otlp":         2, // how they are sent
 
@@ -225,9 +225,9 @@ var processWide = map[string][]string{
 
 // told has the uses of these identifiers with the operation's own values.
 var told = map[string][]string{
-	"cloud":     {"net/http.DefaultTransport"}, // cloned, with the operation's proxies
-	"environ":   {"os/exec.LookPath"},          // of paths alone
-	"failpoint": {"os.Getenv", "os.Stderr"},    // only in programs that are built for tests
+	"cloud":              {"net/http.DefaultTransport"}, // cloned, with the operation's proxies
+	"environ":            {"os/exec.LookPath"},          // of paths alone
+	"internal/failpoint": {"os.Getenv", "os.Stderr"},    // only in programs that are built for tests
 }
 
 // maxLines is the limit for the lines of a file. The aim is 500.

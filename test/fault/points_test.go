@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/failpoint"
+	"github.com/millipede-iac/millipede/internal/failpoint"
 	"github.com/millipede-iac/millipede/test/site"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/failpoint"
+	"github.com/millipede-iac/millipede/internal/failpoint"
 	"github.com/millipede-iac/millipede/test/site"
 )
 

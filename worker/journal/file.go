@@ -12,8 +12,8 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
-	"github.com/millipede-iac/millipede/failpoint"
 	"github.com/millipede-iac/millipede/internal/coding"
+	"github.com/millipede-iac/millipede/internal/failpoint"
 	"github.com/millipede-iac/millipede/wholefile"
 )
 
