@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/layout"
-	"github.com/millipede-iac/millipede/filelock"
+	"github.com/millipede-iac/millipede/internal/filelock"
 )
 
 const (

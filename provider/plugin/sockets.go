@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millipede-iac/millipede/filelock"
+	"github.com/millipede-iac/millipede/internal/filelock"
 )
 
 const (

@@ -18,7 +18,7 @@ var layers = map[string]int{
 	"reach":              0,
 	"lang/syntax":        0, // above bounds
 	"environ":            0,
-	"filelock":           0,
+	"internal/filelock":  0,
 	"wholefile":          0,
 	"pattern":            -1, // expressions that are compiled when they are used; below everything
 	"lang/diag":          0,

@@ -13,7 +13,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/millipede-iac/millipede/filelock"
+	"github.com/millipede-iac/millipede/internal/filelock"
 )
 
 const (

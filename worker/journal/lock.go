@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/millipede-iac/millipede/filelock"
+	"github.com/millipede-iac/millipede/internal/filelock"
 )
 
 // lockFile locks the file until it is closed, or the process ends.
