@@ -29,7 +29,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 
 	"github.com/millipede-iac/millipede/cloud/call"
-	"github.com/millipede-iac/millipede/pattern"
+	"github.com/millipede-iac/millipede/internal/pattern"
 )
 
 // Settings are the credentials and options. Zero fields mean the library's default.

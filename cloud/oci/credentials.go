@@ -17,7 +17,7 @@ import (
 
 	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/internal/bounds"
-	"github.com/millipede-iac/millipede/pattern"
+	"github.com/millipede-iac/millipede/internal/pattern"
 )
 
 // Credentials are the credentials for a registry: a name and a password, or tokens. The zero value is none.

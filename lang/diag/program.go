@@ -3,7 +3,7 @@ package diag
 import (
 	"path/filepath"
 
-	"github.com/millipede-iac/millipede/pattern"
+	"github.com/millipede-iac/millipede/internal/pattern"
 )
 
 // program is the name of the program in texts that suggest commands.

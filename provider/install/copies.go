@@ -3,9 +3,9 @@ package install
 import (
 	"fmt"
 
+	"github.com/millipede-iac/millipede/internal/pattern"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/pattern"
 )
 
 // platformName is the form of a platform.

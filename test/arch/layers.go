@@ -20,7 +20,7 @@ var layers = map[string]int{
 	"environ":            0,
 	"internal/filelock":  0,
 	"wholefile":          0,
-	"pattern":            -1, // expressions that are compiled when they are used; below everything
+	"internal/pattern":   -1, // expressions that are compiled when they are used; below everything
 	"lang/diag":          0,
 	"lang/marks":         0,
 	"provider/schema":    0,

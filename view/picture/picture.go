@@ -12,7 +12,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/millipede-iac/millipede/pattern"
+	"github.com/millipede-iac/millipede/internal/pattern"
 )
 
 //go:embed assets

@@ -13,9 +13,9 @@ import (
 
 	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/cloud/aws"
+	"github.com/millipede-iac/millipede/internal/pattern"
 	"github.com/millipede-iac/millipede/lang/arguments"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 

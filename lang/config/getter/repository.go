@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/environ"
-	"github.com/millipede-iac/millipede/pattern"
+	"github.com/millipede-iac/millipede/internal/pattern"
 )
 
 // query parses the query of a git URL. A semicolon is part of a value or name, as for git's servers; net/url drops

@@ -18,9 +18,9 @@ import (
 	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/cloud/call"
 	"github.com/millipede-iac/millipede/cloud/google"
+	"github.com/millipede-iac/millipede/internal/pattern"
 	"github.com/millipede-iac/millipede/lang/arguments"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/state/encryption"
 )

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/cloud/azure"
+	"github.com/millipede-iac/millipede/internal/pattern"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/millipede-iac/millipede/cloud/call"
 	"github.com/millipede-iac/millipede/cloud/tencent"
+	"github.com/millipede-iac/millipede/internal/pattern"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 

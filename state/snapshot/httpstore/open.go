@@ -15,8 +15,8 @@ import (
 
 	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/internal/pattern"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/cloud/aws"
-	"github.com/millipede-iac/millipede/pattern"
+	"github.com/millipede-iac/millipede/internal/pattern"
 )
 
 // accessPoint matches the ARN of an access point: its region, its account and its name.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/millipede-iac/millipede/cloud/aws"
 	awsidentity "github.com/millipede-iac/millipede/cloud/aws/identity"
+	"github.com/millipede-iac/millipede/internal/pattern"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
