@@ -25,6 +25,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/unpacking"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/services"
@@ -41,7 +42,6 @@ import (
 	"github.com/millipede-iac/millipede/service/tfe"
 	"github.com/millipede-iac/millipede/service/web"
 	"github.com/millipede-iac/millipede/state/seal"
-	"github.com/millipede-iac/millipede/unpacking"
 	"github.com/millipede-iac/millipede/wholefile"
 )
 

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/millipede-iac/millipede/unpacking"
+	"github.com/millipede-iac/millipede/internal/unpacking"
 )
 
 // unpack writes the files of a configuration's archive, a gzipped tar, into an empty directory. It writes

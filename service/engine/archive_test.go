@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/millipede-iac/millipede/unpacking"
+	"github.com/millipede-iac/millipede/internal/unpacking"
 )
 
 type entry struct {

@@ -22,6 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/internal/unpacking"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -30,7 +31,6 @@ import (
 	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/trace"
-	"github.com/millipede-iac/millipede/unpacking"
 	"github.com/millipede-iac/millipede/view/document"
 	"github.com/millipede-iac/millipede/view/timeline"
 )

@@ -10,7 +10,7 @@ const module = "github.com/millipede-iac/millipede"
 // layers. A package that is not here may not exist, so a new one, and a new arrow, is an edit that a reader sees.
 var layers = map[string]int{
 	"internal/coding":    0,
-	"unpacking":          0,
+	"internal/unpacking": 0,
 	"cloud/call":         0,
 	"cloud":              1, // above environ
 	"internal/bounds":    -1,

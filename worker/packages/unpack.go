@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/millipede-iac/millipede/unpacking"
+	"github.com/millipede-iac/millipede/internal/unpacking"
 )
 
 // unpack writes the files of a zip archive under dir. Names that lead out of it, and anything but files and

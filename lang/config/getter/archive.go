@@ -18,7 +18,7 @@ import (
 
 	"github.com/ulikunitz/xz"
 
-	"github.com/millipede-iac/millipede/unpacking"
+	"github.com/millipede-iac/millipede/internal/unpacking"
 )
 
 // tarReaders decompress archives, by file extension. An entry without a reader is not a tar archive.

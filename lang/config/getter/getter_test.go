@@ -18,10 +18,10 @@ import (
 	"github.com/ulikunitz/xz"
 
 	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/unpacking"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
 	"github.com/millipede-iac/millipede/test/registry"
-	"github.com/millipede-iac/millipede/unpacking"
 )
 
 func ok(t *testing.T, err error) {
