@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/service/identity"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
-	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // The variables with which a workspace requests identity tokens for its runs: the audience of the token, the

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millipede-iac/millipede/wholefile"
+	"github.com/millipede-iac/millipede/internal/wholefile"
 )
 
 // shellFile is a configuration file of a shell for completion.

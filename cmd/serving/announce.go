@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/millipede-iac/millipede/wholefile"
+	"github.com/millipede-iac/millipede/internal/wholefile"
 )
 
 // hostOf returns the host under which clients reach the service.

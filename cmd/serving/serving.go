@@ -26,6 +26,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/internal/unpacking"
+	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/services"
@@ -42,7 +43,6 @@ import (
 	"github.com/millipede-iac/millipede/service/tfe"
 	"github.com/millipede-iac/millipede/service/web"
 	"github.com/millipede-iac/millipede/state/seal"
-	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // The maximum sizes of uploads, in bytes.

@@ -12,10 +12,10 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/remote"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/internal/bounds"
+	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
-	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // Delegated is an operation that the service of the configuration executes.

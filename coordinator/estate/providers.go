@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -20,7 +21,6 @@ import (
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/lock"
 	"github.com/millipede-iac/millipede/state"
-	"github.com/millipede-iac/millipede/wholefile"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -17,7 +18,6 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
-	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // Workspaces are the workspaces of an estate: their homes, and those in the backend.

@@ -17,10 +17,10 @@ import (
 	"golang.org/x/mod/sumdb/dirhash"
 
 	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/lock"
-	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // Checksums adds the hashes of packages for several platforms to the selections, which it returns. Existing

@@ -22,10 +22,10 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/internal/bounds"
+	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/syntax"
-	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // FileName is the name of the lock file, beside the configuration.

@@ -13,7 +13,7 @@ import (
 	"github.com/opentofu/svchost"
 
 	"github.com/millipede-iac/millipede/internal/bounds"
-	"github.com/millipede-iac/millipede/wholefile"
+	"github.com/millipede-iac/millipede/internal/wholefile"
 )
 
 // Place is where the credentials for a host are stored.

@@ -19,8 +19,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/state/seal"
-	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // The validity of an authority and of its certificates; a new certificate is issued at each start of the

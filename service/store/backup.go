@@ -15,8 +15,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/state/seal"
-	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // The names of entries in a backup.

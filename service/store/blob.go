@@ -12,8 +12,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/state/seal"
-	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // A file is a sequence of frames, each of them the length of the encrypted bytes and these bytes. A frame is

@@ -17,8 +17,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/state/seal"
-	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // Format is the version of the file's format. A file with a newer format is refused.

@@ -19,10 +19,10 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/state/seal"
-	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // Format is the newest version of the file's layout that this code supports. It reads older ones and rejects newer

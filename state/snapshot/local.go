@@ -19,11 +19,11 @@ import (
 
 	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/internal/failpoint"
+	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/reach"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/tfstate"
-	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // LocalOptions are the files of a Local. Empty fields mean the default.

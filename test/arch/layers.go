@@ -19,7 +19,7 @@ var layers = map[string]int{
 	"lang/syntax":        0, // above bounds
 	"environ":            0,
 	"internal/filelock":  0,
-	"wholefile":          0,
+	"internal/wholefile": 0,
 	"internal/pattern":   -1, // expressions that are compiled when they are used; below everything
 	"lang/diag":          0,
 	"lang/marks":         0,

@@ -14,7 +14,7 @@ import (
 
 	"github.com/millipede-iac/millipede/internal/coding"
 	"github.com/millipede-iac/millipede/internal/failpoint"
-	"github.com/millipede-iac/millipede/wholefile"
+	"github.com/millipede-iac/millipede/internal/wholefile"
 )
 
 // The file begins with magic. Frames follow: the length of the body and its CRC-32C, four bytes each, little

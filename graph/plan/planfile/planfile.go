@@ -18,7 +18,7 @@ import (
 
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/internal/coding"
-	"github.com/millipede-iac/millipede/wholefile"
+	"github.com/millipede-iac/millipede/internal/wholefile"
 )
 
 // The versions of the format. Format 1 had no identities for the vertices of the plan graph; see DecodeRecorded. In

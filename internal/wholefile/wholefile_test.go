@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/millipede-iac/millipede/wholefile"
+	"github.com/millipede-iac/millipede/internal/wholefile"
 )
 
 var errHalf = errors.New("half of it")
