@@ -10,9 +10,9 @@ import (
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/internal/coding"
+	"github.com/millipede-iac/millipede/internal/reach"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/provisioner"
-	"github.com/millipede-iac/millipede/reach"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -14,9 +14,9 @@ import (
 
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/internal/bounds"
+	"github.com/millipede-iac/millipede/internal/reach"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/syntax"
-	"github.com/millipede-iac/millipede/reach"
 )
 
 // FS is the file system with the configuration. Names are as diagnostics show them: relative to the working

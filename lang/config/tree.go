@@ -13,10 +13,10 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 
 	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/reach"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/funcs"
-	"github.com/millipede-iac/millipede/reach"
 )
 
 // TreeOptions are the options of LoadTree.

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/millipede-iac/millipede/internal/reach"
 	"github.com/millipede-iac/millipede/lang/funcs"
-	"github.com/millipede-iac/millipede/reach"
 )
 
 // The functions opened every path of the machine, so that whoever could plan in a service could read its key. They also

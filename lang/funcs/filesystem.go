@@ -17,7 +17,7 @@ import (
 
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/internal/bounds"
-	"github.com/millipede-iac/millipede/reach"
+	"github.com/millipede-iac/millipede/internal/reach"
 )
 
 // filesystem contains the functions that read files, or whose result depends on the base directory.

@@ -21,7 +21,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 
 	"github.com/millipede-iac/millipede/environ"
-	"github.com/millipede-iac/millipede/reach"
+	"github.com/millipede-iac/millipede/internal/reach"
 )
 
 // Options are the options of a table.

@@ -16,10 +16,10 @@ import (
 
 	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/reach"
 	"github.com/millipede-iac/millipede/lang/arguments"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/schema"
-	"github.com/millipede-iac/millipede/reach"
 )
 
 // Kind is a kind of backend: its arguments, and how it is opened. A Kind is immutable.

@@ -19,9 +19,9 @@ import (
 
 	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/internal/failpoint"
+	"github.com/millipede-iac/millipede/internal/reach"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/reach"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/tfstate"
 )

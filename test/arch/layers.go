@@ -15,7 +15,7 @@ var layers = map[string]int{
 	"cloud":              1, // above environ
 	"internal/bounds":    -1,
 	"internal/bug":       0,
-	"reach":              0,
+	"internal/reach":     0,
 	"lang/syntax":        0, // above bounds
 	"environ":            0,
 	"internal/filelock":  0,

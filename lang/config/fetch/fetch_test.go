@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millipede-iac/millipede/internal/reach"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/reach"
 )
 
 // write makes files below a new directory, and returns that.

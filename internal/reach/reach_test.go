@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/millipede-iac/millipede/reach"
+	"github.com/millipede-iac/millipede/internal/reach"
 )
 
 // places makes a directory that may be read, with links, and a secret beside it.
