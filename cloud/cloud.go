@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/net/http/httpproxy"
 
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 )
 
 // Environment is an operation's directory and environment variables. The zero value has neither.

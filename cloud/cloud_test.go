@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/millipede-iac/millipede/cloud"
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 )
 
 // A relative name in SSL_CERT_FILE was opened in the working directory of the process, which is not that of the

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/cloud"
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 )
 
 // Most clients had no time limit: a server that accepted a request and never answered blocked a command for ever.

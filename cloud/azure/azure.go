@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/cloud/call"
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 )
 
 // Settings are the cloud, the credentials and options. Zero fields mean the default.

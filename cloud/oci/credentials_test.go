@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/millipede-iac/millipede/cloud"
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 )
 
 func TestTheClosestCredentialsWinAndOfSeveralTheFirst(t *testing.T) {

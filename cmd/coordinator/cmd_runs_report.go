@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/picture"
 )

@@ -10,7 +10,7 @@ import (
 	"os"
 
 	"github.com/millipede-iac/millipede/cmd/serving"
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/service/control"
 )

@@ -10,7 +10,7 @@ import (
 
 	"github.com/millipede-iac/millipede/cmd/command"
 	"github.com/millipede-iac/millipede/cmd/hosting"
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/test/registry"
 )
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 )
 
 const secretive = `

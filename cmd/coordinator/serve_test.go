@@ -19,7 +19,7 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 )
 
 // served is a service in this process, as `coordinator serve` creates it.

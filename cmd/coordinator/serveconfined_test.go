@@ -8,7 +8,7 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 )
 
 // A run in a service read every file of the service's user, so that somebody who may only plan saw the key of the

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 )
 
 func TestOnlyATrustedProxyNamesTheClient(t *testing.T) {

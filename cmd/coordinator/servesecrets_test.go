@@ -21,7 +21,7 @@ import (
 	client "github.com/hashicorp/go-tfe"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/test/collector"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/test/collector"
 	"github.com/millipede-iac/millipede/test/site"
 )

@@ -7,9 +7,9 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/internal/coding"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/internal/reach"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/provisioner"

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/hub"
-	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/internal/bug"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/config"
 	statemem "github.com/millipede-iac/millipede/state/mem"
 )

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 )
 
 // UnifiedDiff returns a function for Files.Difference: it returns a difference in the format of `diff -u`. It has the

@@ -15,8 +15,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 
-	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/internal/bounds"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/internal/reach"
 )
 

@@ -21,8 +21,8 @@ import (
 	"github.com/opentofu/svchost"
 
 	"github.com/millipede-iac/millipede/cloud/oci"
-	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/internal/bounds"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/hcl/hcl/ast"
 
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/apparentlymart/go-versions/versions"
 	"golang.org/x/mod/sumdb/dirhash"
 
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"

@@ -7,7 +7,7 @@ package provisioner
 import (
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 

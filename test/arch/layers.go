@@ -17,7 +17,7 @@ var layers = map[string]int{
 	"internal/bug":       0,
 	"internal/reach":     0,
 	"lang/syntax":        0, // above bounds
-	"environ":            0,
+	"internal/environ":   0,
 	"internal/filelock":  0,
 	"internal/wholefile": 0,
 	"internal/pattern":   -1, // expressions that are compiled when they are used; below everything
@@ -226,7 +226,7 @@ var processWide = map[string][]string{
 // told has the uses of these identifiers with the operation's own values.
 var told = map[string][]string{
 	"cloud":              {"net/http.DefaultTransport"}, // cloned, with the operation's proxies
-	"environ":            {"os/exec.LookPath"},          // of paths alone
+	"internal/environ":   {"os/exec.LookPath"},          // of paths alone
 	"internal/failpoint": {"os.Getenv", "os.Stderr"},    // only in programs that are built for tests
 }
 

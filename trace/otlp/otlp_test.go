@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millipede-iac/millipede/cloud"
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/test/collector"
 	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/trace/otlp"

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/provider/services"
 )

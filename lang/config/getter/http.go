@@ -18,7 +18,7 @@ import (
 
 	"github.com/bgentry/go-netrc/netrc"
 
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/provider/services"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/internal/pattern"
 )
 

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
