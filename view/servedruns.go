@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud/tfc"
+	"github.com/millipede-iac/millipede/internal/cloud/tfc"
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"

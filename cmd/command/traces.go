@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/cmd/tracing"
+	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/trace"
 )
 

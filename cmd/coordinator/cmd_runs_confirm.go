@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/millipede-iac/millipede/cloud/tfc"
 	"github.com/millipede-iac/millipede/cmd/command"
 	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/internal/cloud/tfc"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/millipede-iac/millipede/cloud/tfc"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/remote"
+	"github.com/millipede-iac/millipede/internal/cloud/tfc"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/view"
 )

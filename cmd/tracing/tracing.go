@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/trace/otlp"
 )

@@ -14,12 +14,12 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/cmd/handover"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/cmd/logflags"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/cmd/tracing"
+	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/metrics"
 	"github.com/millipede-iac/millipede/provider/plugin"

@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/millipede-iac/millipede/cloud/tfc"
+	"github.com/millipede-iac/millipede/internal/cloud/tfc"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 

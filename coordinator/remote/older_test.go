@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud/tfc"
+	"github.com/millipede-iac/millipede/internal/cloud/tfc"
 )
 
 // older is a service of the API's level 2.5: it has no projects, no redacted plans, no entries about runs and no

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud/tfc"
+	"github.com/millipede-iac/millipede/internal/cloud/tfc"
 	"github.com/millipede-iac/millipede/view/timeline"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/cloud/tfc"
+	"github.com/millipede-iac/millipede/internal/cloud/tfc"
 )
 
 const modelLine = `{"phase":"apply","status":"applying","model":{"version":2,"cursor":5,"head":{"run":"r"},` +

@@ -20,8 +20,8 @@ import (
 
 	"github.com/opentofu/svchost"
 
-	"github.com/millipede-iac/millipede/cloud/oci"
 	"github.com/millipede-iac/millipede/internal/bounds"
+	"github.com/millipede-iac/millipede/internal/cloud/oci"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"

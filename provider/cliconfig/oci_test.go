@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/cloud/oci"
+	"github.com/millipede-iac/millipede/internal/cloud/oci"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 )

@@ -10,7 +10,7 @@ import (
 
 	"github.com/apparentlymart/go-versions/versions"
 
-	"github.com/millipede-iac/millipede/cloud/oci"
+	"github.com/millipede-iac/millipede/internal/cloud/oci"
 	"github.com/millipede-iac/millipede/internal/unpacking"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/provider/cliconfig"

@@ -19,8 +19,8 @@ import (
 	"github.com/opentofu/svchost/disco"
 	"github.com/opentofu/svchost/svcauth"
 
-	"github.com/millipede-iac/millipede/cloud"
-	"github.com/millipede-iac/millipede/cloud/oci"
+	"github.com/millipede-iac/millipede/internal/cloud"
+	"github.com/millipede-iac/millipede/internal/cloud/oci"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/opentofu/svchost"
 
-	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/test/registry"
 )

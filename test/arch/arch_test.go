@@ -112,7 +112,7 @@ import "` + module + `/wire/wiretest"`},
 		},
 		"a library outside of the packages that it is confined to": {
 			tree: map[string]string{
-				"cloud/a.go": "// Package cloud is good.\npackage cloud\nimport \"golang.org/x/net/http/httpproxy\"\n",
+				"internal/cloud/a.go": "// Package cloud is good.\npackage cloud\nimport \"golang.org/x/net/http/httpproxy\"\n",
 				"worker/a.go": "// Package worker is bad.\npackage worker\nimport " +
 					"\"golang.org/x/net/http/httpproxy\"\n",
 			},
@@ -127,7 +127,7 @@ import ("os"; files "path/filepath"; . "os/signal"; "net/http")
 var home, err = os.UserHomeDir()
 var base = func() string { name, _ := files.Abs(os.Getenv("X")); return name }
 var client = http.DefaultTransport`,
-				"cloud/a.go": "// Package cloud is good.\npackage cloud\nimport \"net/http\"\nvar t = " +
+				"internal/cloud/a.go": "// Package cloud is good.\npackage cloud\nimport \"net/http\"\nvar t = " +
 					"http.DefaultTransport\n",
 				"cmd/worker/a.go": "// Command worker is good.\npackage main\nimport \"os\"\nvar dir, err = " +
 					"os.Getwd()\n",

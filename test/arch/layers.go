@@ -9,50 +9,50 @@ const module = "github.com/millipede-iac/millipede"
 // layers is the table of packages in the architecture, section 2. A package may import only packages of lower
 // layers. A package that is not here may not exist, so a new one, and a new arrow, is an edit that a reader sees.
 var layers = map[string]int{
-	"internal/coding":    0,
-	"internal/unpacking": 0,
-	"cloud/call":         0,
-	"cloud":              1, // above environ
-	"internal/bounds":    -1,
-	"internal/bug":       0,
-	"internal/reach":     0,
-	"lang/syntax":        0, // above bounds
-	"internal/environ":   0,
-	"internal/filelock":  0,
-	"internal/wholefile": 0,
-	"internal/pattern":   -1, // expressions that are compiled when they are used; below everything
-	"lang/diag":          0,
-	"lang/marks":         0,
-	"provider/schema":    0,
-	"provider/tfplugin5": 0,
-	"provider/tfplugin6": 0,
-	"state/seal":         0,
-	"internal/failpoint": 0, // names moments; empty unless built for tests
-	"trace":              0, // where spans begin and end
-	"trace/otlp":         2, // how they are sent
+	"internal/coding":     0,
+	"internal/unpacking":  0,
+	"internal/cloud/call": 0,
+	"internal/cloud":      1, // above environ
+	"internal/bounds":     -1,
+	"internal/bug":        0,
+	"internal/reach":      0,
+	"lang/syntax":         0, // above bounds
+	"internal/environ":    0,
+	"internal/filelock":   0,
+	"internal/wholefile":  0,
+	"internal/pattern":    -1, // expressions that are compiled when they are used; below everything
+	"lang/diag":           0,
+	"lang/marks":          0,
+	"provider/schema":     0,
+	"provider/tfplugin5":  0,
+	"provider/tfplugin6":  0,
+	"state/seal":          0,
+	"internal/failpoint":  0, // names moments; empty unless built for tests
+	"trace":               0, // where spans begin and end
+	"trace/otlp":          2, // how they are sent
 
-	"cloud/aws":      1, // who asks, and how: what is asked is for the packages that ask
-	"cloud/google":   1,
-	"cloud/alibaba":  1,
-	"cloud/azure":    1,
-	"cloud/tencent":  1,
-	"cloud/tfc":      0, // it finds neither hosts nor tokens
-	"graph/dag":      1,
-	"lang/arguments": 1,
-	"lang/addr":      1,
-	"lang/format":    1,
-	"lang/funcs":     1, // for the sake of lang/marks; see docs/adr/0001
+	"internal/cloud/aws":     1, // who asks, and how: what is asked is for the packages that ask
+	"internal/cloud/google":  1,
+	"internal/cloud/alibaba": 1,
+	"internal/cloud/azure":   1,
+	"internal/cloud/tencent": 1,
+	"internal/cloud/tfc":     0, // it finds neither hosts nor tokens
+	"graph/dag":              1,
+	"lang/arguments":         1,
+	"lang/addr":              1,
+	"lang/format":            1,
+	"lang/funcs":             1, // for the sake of lang/marks; see docs/adr/0001
 
 	"provider/provisioner": 1,
 
-	"cloud/oci":          2, // cliconfig reads the credentials that it takes
-	"cloud/aws/identity": 2, // arguments that backends and key providers share
-	"graph/sched":        2,
-	"lang/eval":          2,
-	"provider":           2,
-	"provider/lock":      2,
-	"provider/cliconfig": 3,
-	"state":              2,
+	"internal/cloud/oci":          2, // cliconfig reads the credentials that it takes
+	"internal/cloud/aws/identity": 2, // arguments that backends and key providers share
+	"graph/sched":                 2,
+	"lang/eval":                   2,
+	"provider":                    2,
+	"provider/lock":               2,
+	"provider/cliconfig":          3,
+	"state":                       2,
 
 	"graph/plan":        3,
 	"lang/generate":     3,
@@ -179,12 +179,12 @@ var (
 // of databases stay in one place each, so that they can be measured, and replaced, alone.
 var confined = map[string][]string{
 	"github.com/lib/pq":          {"state/snapshot/pgstore"},
-	"github.com/Azure/":          {"cloud/azure"},
-	"oras.land/":                 {"cloud/oci"},
-	"github.com/opencontainers/": {"cloud/oci"},
-	"github.com/aws/":            {"cloud/aws"},
-	"golang.org/x/net/":          {"cloud", "cloud/aws", "service/web"},
-	"golang.org/x/oauth2/google": {"cloud/google"},
+	"github.com/Azure/":          {"internal/cloud/azure"},
+	"oras.land/":                 {"internal/cloud/oci"},
+	"github.com/opencontainers/": {"internal/cloud/oci"},
+	"github.com/aws/":            {"internal/cloud/aws"},
+	"golang.org/x/net/":          {"internal/cloud", "internal/cloud/aws", "service/web"},
+	"golang.org/x/oauth2/google": {"internal/cloud/google"},
 	"github.com/prometheus/":     {"metrics"},
 	"github.com/wneessen/":       {"service/notify"},
 }
@@ -225,7 +225,7 @@ var processWide = map[string][]string{
 
 // told has the uses of these identifiers with the operation's own values.
 var told = map[string][]string{
-	"cloud":              {"net/http.DefaultTransport"}, // cloned, with the operation's proxies
+	"internal/cloud":     {"net/http.DefaultTransport"}, // cloned, with the operation's proxies
 	"internal/environ":   {"os/exec.LookPath"},          // of paths alone
 	"internal/failpoint": {"os.Getenv", "os.Stderr"},    // only in programs that are built for tests
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/test/clouds/faults"
 	"github.com/millipede-iac/millipede/test/process"
 )

@@ -24,7 +24,7 @@ import (
 	"testing"
 	"time"
 
-	cloud "github.com/millipede-iac/millipede/cloud/azure"
+	cloud "github.com/millipede-iac/millipede/internal/cloud/azure"
 	"github.com/millipede-iac/millipede/test/clouds/amazon"
 	"github.com/millipede-iac/millipede/test/clouds/azure"
 	"github.com/millipede-iac/millipede/test/clouds/intercept"

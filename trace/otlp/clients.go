@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/trace"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/trace"
 )
 

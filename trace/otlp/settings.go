@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/trace"
 )
 

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millipede-iac/millipede/cloud"
-	"github.com/millipede-iac/millipede/cloud/aws"
-	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/internal/cloud"
+	"github.com/millipede-iac/millipede/internal/cloud/aws"
+	"github.com/millipede-iac/millipede/internal/cloud/call"
 )
 
 // amazon gets a package from S3, or from a compatible service.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/internal/unpacking"
 	"github.com/millipede-iac/millipede/provider/cliconfig"

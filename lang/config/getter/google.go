@@ -9,8 +9,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/millipede-iac/millipede/cloud/call"
-	"github.com/millipede-iac/millipede/cloud/google"
+	"github.com/millipede-iac/millipede/internal/cloud/call"
+	"github.com/millipede-iac/millipede/internal/cloud/google"
 )
 
 // google gets a package from Google Cloud Storage: www.googleapis.com/storage/VERSION/BUCKET/OBJECT#GENERATION.

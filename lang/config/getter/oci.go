@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millipede-iac/millipede/cloud/oci"
+	"github.com/millipede-iac/millipede/internal/cloud/oci"
 )
 
 // The media types of OpenTofu for a module's package in an OCI registry.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud"
-	cloudoci "github.com/millipede-iac/millipede/cloud/oci"
+	"github.com/millipede-iac/millipede/internal/cloud"
+	cloudoci "github.com/millipede-iac/millipede/internal/cloud/oci"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"

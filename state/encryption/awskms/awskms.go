@@ -11,9 +11,9 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/cloud"
-	"github.com/millipede-iac/millipede/cloud/aws"
-	"github.com/millipede-iac/millipede/cloud/aws/identity"
+	"github.com/millipede-iac/millipede/internal/cloud"
+	"github.com/millipede-iac/millipede/internal/cloud/aws"
+	"github.com/millipede-iac/millipede/internal/cloud/aws/identity"
 	"github.com/millipede-iac/millipede/lang/arguments"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/schema"

@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/internal/cloud"
 )
 
 // server is a server of OpenBao or Vault, with the token for it. Safe for concurrent use.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud/azure"
+	"github.com/millipede-iac/millipede/internal/cloud/azure"
 	"github.com/millipede-iac/millipede/internal/pattern"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/snapshot"

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millipede-iac/millipede/cloud/call"
-	"github.com/millipede-iac/millipede/cloud/tencent"
+	"github.com/millipede-iac/millipede/internal/cloud/call"
+	"github.com/millipede-iac/millipede/internal/cloud/tencent"
 	"github.com/millipede-iac/millipede/internal/pattern"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/snapshot"

@@ -23,8 +23,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud/call"
-	"github.com/millipede-iac/millipede/cloud/google"
+	"github.com/millipede-iac/millipede/internal/cloud/call"
+	"github.com/millipede-iac/millipede/internal/cloud/google"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/tfstate"

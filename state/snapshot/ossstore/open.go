@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millipede-iac/millipede/cloud/alibaba"
-	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/internal/cloud/alibaba"
+	"github.com/millipede-iac/millipede/internal/cloud/call"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )

@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/millipede-iac/millipede/cloud/aws"
+	"github.com/millipede-iac/millipede/internal/cloud/aws"
 	"github.com/millipede-iac/millipede/internal/pattern"
 )
 

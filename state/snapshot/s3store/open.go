@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud/aws"
-	awsidentity "github.com/millipede-iac/millipede/cloud/aws/identity"
+	"github.com/millipede-iac/millipede/internal/cloud/aws"
+	awsidentity "github.com/millipede-iac/millipede/internal/cloud/aws/identity"
 	"github.com/millipede-iac/millipede/internal/pattern"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/snapshot"

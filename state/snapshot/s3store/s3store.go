@@ -18,8 +18,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud/aws"
-	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/internal/cloud/aws"
+	"github.com/millipede-iac/millipede/internal/cloud/call"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/tfstate"

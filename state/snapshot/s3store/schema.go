@@ -5,7 +5,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	awsidentity "github.com/millipede-iac/millipede/cloud/aws/identity"
+	awsidentity "github.com/millipede-iac/millipede/internal/cloud/aws/identity"
 	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/millipede-iac/millipede/cloud/tfc"
+	"github.com/millipede-iac/millipede/internal/cloud/tfc"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )

@@ -16,7 +16,7 @@ import (
 
 	"github.com/hashicorp/go-version"
 
-	"github.com/millipede-iac/millipede/cloud/tfc"
+	"github.com/millipede-iac/millipede/internal/cloud/tfc"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/tfstate"

@@ -23,7 +23,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/millipede-iac/millipede/cloud/alibaba"
+	"github.com/millipede-iac/millipede/internal/cloud/alibaba"
 	"github.com/millipede-iac/millipede/test/clouds/faults"
 	"github.com/millipede-iac/millipede/test/clouds/intercept"
 )

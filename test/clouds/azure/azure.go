@@ -24,7 +24,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/millipede-iac/millipede/cloud/azure"
+	"github.com/millipede-iac/millipede/internal/cloud/azure"
 	"github.com/millipede-iac/millipede/test/clouds/faults"
 	"github.com/millipede-iac/millipede/test/clouds/intercept"
 )

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud/tencent"
+	"github.com/millipede-iac/millipede/internal/cloud/tencent"
 	"github.com/millipede-iac/millipede/test/clouds/faults"
 	"github.com/millipede-iac/millipede/test/clouds/intercept"
 )

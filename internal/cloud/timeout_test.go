@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/internal/environ"
 )
 

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/internal/cloud/call"
 )
 
 // Settings are the credentials and options. Zero fields mean the default.

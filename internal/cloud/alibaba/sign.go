@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/internal/cloud/call"
 )
 
 func mac(secret, text string) string {

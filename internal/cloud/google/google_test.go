@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud/call"
-	"github.com/millipede-iac/millipede/cloud/google"
+	"github.com/millipede-iac/millipede/internal/cloud/call"
+	"github.com/millipede-iac/millipede/internal/cloud/google"
 	fake "github.com/millipede-iac/millipede/test/clouds/google"
 )
 

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/internal/cloud/call"
 )
 
 func mac(of func() hash.Hash, key []byte, text string) []byte {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/internal/cloud/call"
 )
 
 // answers serves one function after the other, and the last one from then on.

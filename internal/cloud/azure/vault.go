@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/internal/cloud/call"
 )
 
 // Service returns a Caller for a service, authorized by tokens of the identity. audience is that of the tokens,

@@ -11,8 +11,8 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/cloud"
-	"github.com/millipede-iac/millipede/cloud/aws"
+	"github.com/millipede-iac/millipede/internal/cloud"
+	"github.com/millipede-iac/millipede/internal/cloud/aws"
 	"github.com/millipede-iac/millipede/internal/pattern"
 	"github.com/millipede-iac/millipede/lang/arguments"
 	"github.com/millipede-iac/millipede/lang/diag"

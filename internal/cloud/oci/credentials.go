@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/internal/bounds"
+	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/internal/pattern"
 )
 

@@ -28,7 +28,7 @@ import (
 	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
 	"golang.org/x/net/http/httpproxy"
 
-	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/internal/cloud/call"
 	"github.com/millipede-iac/millipede/internal/pattern"
 )
 

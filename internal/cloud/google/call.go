@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/internal/cloud/call"
 )
 
 // Do sends a request, and retries it after a pause while the service is busy or unreachable, as often as configured
