@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/millipede-iac/millipede/coordinator/loop"
-	"github.com/millipede-iac/millipede/trace"
+	"github.com/millipede-iac/millipede/internal/trace"
 )
 
 // spans has the spans of the vertices that have begun and not ended. It stays empty if no spans are recorded.

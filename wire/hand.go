@@ -3,7 +3,7 @@ package wire
 import (
 	"context"
 
-	"github.com/millipede-iac/millipede/trace"
+	"github.com/millipede-iac/millipede/internal/trace"
 )
 
 // HandedTask is a Delivery that was passed on directly: Ack and Release do nothing. If no worker claims its attempt,

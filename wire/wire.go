@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/trace"
+	"github.com/millipede-iac/millipede/internal/trace"
 )
 
 // Conditions that callers handle.

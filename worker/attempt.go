@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/failpoint"
+	"github.com/millipede-iac/millipede/internal/trace"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/worker/journal"
 )

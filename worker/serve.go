@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/internal/trace"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -1,7 +1,7 @@
 package worker
 
 import (
-	"github.com/millipede-iac/millipede/trace"
+	"github.com/millipede-iac/millipede/internal/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
 

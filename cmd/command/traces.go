@@ -6,7 +6,7 @@ import (
 
 	"github.com/millipede-iac/millipede/cmd/tracing"
 	"github.com/millipede-iac/millipede/internal/cloud"
-	"github.com/millipede-iac/millipede/trace"
+	"github.com/millipede-iac/millipede/internal/trace"
 )
 
 // traced begins the span of a command if the environment enables traces. ended ends the span, and sends pending

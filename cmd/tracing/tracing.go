@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/cloud"
-	"github.com/millipede-iac/millipede/trace"
-	"github.com/millipede-iac/millipede/trace/otlp"
+	"github.com/millipede-iac/millipede/internal/trace"
+	"github.com/millipede-iac/millipede/internal/trace/otlp"
 )
 
 // flushTimeout is the time limit for sending the last spans when the process ends.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/internal/bug"
+	"github.com/millipede-iac/millipede/internal/trace"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/trace"
 )
 
 // Handle is a started operation. It can be stopped, awaited and observed from any goroutine.

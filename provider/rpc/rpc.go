@@ -21,10 +21,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
+	"github.com/millipede-iac/millipede/internal/trace"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/tfplugin5"
 	"github.com/millipede-iac/millipede/provider/tfplugin6"
-	"github.com/millipede-iac/millipede/trace"
 )
 
 // Options are the options of a Provider. The zero value is ready for use.

@@ -22,6 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/internal/environ"
+	"github.com/millipede-iac/millipede/internal/trace"
 	"github.com/millipede-iac/millipede/internal/unpacking"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -30,7 +31,6 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/state/snapshot"
-	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/view/document"
 	"github.com/millipede-iac/millipede/view/timeline"
 )

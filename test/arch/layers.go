@@ -28,8 +28,8 @@ var layers = map[string]int{
 	"provider/tfplugin6":  0,
 	"state/seal":          0,
 	"internal/failpoint":  0, // names moments; empty unless built for tests
-	"trace":               0, // where spans begin and end
-	"trace/otlp":          2, // how they are sent
+	"internal/trace":      0, // where spans begin and end
+	"internal/trace/otlp": 2, // how they are sent
 
 	"internal/cloud/aws":     1, // who asks, and how: what is asked is for the packages that ask
 	"internal/cloud/google":  1,

@@ -5,7 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/millipede-iac/millipede/trace"
+	"github.com/millipede-iac/millipede/internal/trace"
 )
 
 // The headers in which a task and a call carry the span that they belong under, as the W3C has them. NATS keeps the

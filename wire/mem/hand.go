@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millipede-iac/millipede/trace"
+	"github.com/millipede-iac/millipede/internal/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
 

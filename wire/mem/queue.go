@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/trace"
+	"github.com/millipede-iac/millipede/internal/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/millipede-iac/millipede/internal/cloud"
-	"github.com/millipede-iac/millipede/trace"
+	"github.com/millipede-iac/millipede/internal/trace"
 )
 
 // The pauses between two attempts of one export: doubling, with random variation of one half.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/trace"
+	"github.com/millipede-iac/millipede/internal/trace"
 )
 
 type sink struct {

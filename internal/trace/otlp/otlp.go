@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/cloud"
-	"github.com/millipede-iac/millipede/trace"
+	"github.com/millipede-iac/millipede/internal/trace"
 )
 
 // Exporter collects spans and sends them in batches. Close it.

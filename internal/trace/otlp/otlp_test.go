@@ -16,9 +16,9 @@ import (
 
 	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/internal/environ"
+	"github.com/millipede-iac/millipede/internal/trace"
+	"github.com/millipede-iac/millipede/internal/trace/otlp"
 	"github.com/millipede-iac/millipede/test/collector"
-	"github.com/millipede-iac/millipede/trace"
-	"github.com/millipede-iac/millipede/trace/otlp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

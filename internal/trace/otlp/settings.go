@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/cloud"
-	"github.com/millipede-iac/millipede/trace"
+	"github.com/millipede-iac/millipede/internal/trace"
 )
 
 // Enabled reports whether the environment requests traces: as in OpenTofu, only by OTEL_TRACES_EXPORTER=otlp, so
