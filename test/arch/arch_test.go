@@ -116,7 +116,7 @@ import "` + module + `/wire/wiretest"`},
 				"worker/a.go": "// Package worker is bad.\npackage worker\nimport " +
 					"\"golang.org/x/net/http/httpproxy\"\n",
 			},
-			want: []string{"worker/a.go: imports golang.org/x/net/http/httpproxy, which only cloud, cloud/aws, " +
+			want: []string{"worker/a.go: imports golang.org/x/net/http/httpproxy, which only internal/cloud, internal/cloud/aws, " +
 				"service/web may"},
 		},
 		"an operation that asks the process what it should be told": {
