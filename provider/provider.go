@@ -20,7 +20,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/lang/schema"
 )
 
 // Lost is the Extra of a diagnostic about a plugin that did not answer: the effect of the call is unknown.

@@ -9,8 +9,8 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/millipede-iac/millipede/internal/coding"
+	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/provider"
-	"github.com/millipede-iac/millipede/provider/schema"
 )
 
 // Schemas travel as arrays by position, because a provider may have a hundred thousand attributes. docs/format/wire.md

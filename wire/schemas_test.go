@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/provider"
-	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/wire"
 )
 

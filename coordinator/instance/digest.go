@@ -9,7 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/internal/coding"
-	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/wire"
 )
 

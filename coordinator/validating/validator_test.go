@@ -15,8 +15,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/funcs"
+	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/provider"
-	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/wire"
 )
 

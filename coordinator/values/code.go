@@ -18,8 +18,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/provider"
-	"github.com/millipede-iac/millipede/provider/schema"
 )
 
 // Schemas are the parts of the providers' schemas that a configuration and a state use, loaded before a run.

@@ -15,7 +15,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/lang/schema"
 )
 
 // Arguments are the arguments of a block, or of a nested part of it, converted to the types of the schema. After

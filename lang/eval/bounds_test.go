@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/lang/syntax"
-	"github.com/millipede-iac/millipede/provider/schema"
 )
 
 const endless = `${[for a in var.r : [for b in var.r : [for c in var.r : 0]]]}`

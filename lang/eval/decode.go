@@ -12,8 +12,8 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/lang/syntax"
-	"github.com/millipede-iac/millipede/provider/schema"
 )
 
 // Eval evaluates the body of an object that exists once, or of one instance if sharing is not worthwhile. See

@@ -13,8 +13,8 @@ import (
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/lang/syntax"
-	"github.com/millipede-iac/millipede/provider/schema"
 )
 
 // fakeData is a module instance in memory, with resources and modules by their address; instances are taken out of

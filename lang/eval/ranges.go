@@ -8,7 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/marks"
-	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/lang/schema"
 )
 
 // ConfigRange returns the source range in a body of the value at a path: the attribute, an element of a literal in

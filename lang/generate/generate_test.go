@@ -6,7 +6,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/addr"
-	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/lang/schema"
 )
 
 var thing = &schema.Block{

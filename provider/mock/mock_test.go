@@ -7,9 +7,9 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/mock"
-	"github.com/millipede-iac/millipede/provider/schema"
 )
 
 var block = &schema.Block{

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/provider"
-	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/provider/tfplugin5"
 	"github.com/millipede-iac/millipede/provider/tfplugin6"
 )

@@ -23,7 +23,7 @@ var layers = map[string]int{
 	"internal/pattern":    -1, // expressions that are compiled when they are used; below everything
 	"lang/diag":           0,
 	"lang/marks":          0,
-	"provider/schema":     0,
+	"lang/schema":         0,
 	"provider/tfplugin5":  0,
 	"provider/tfplugin6":  0,
 	"state/seal":          0,

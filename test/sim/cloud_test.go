@@ -13,8 +13,8 @@ import (
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/provider"
-	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/worker"
 )

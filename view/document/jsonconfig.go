@@ -13,9 +13,9 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/provider/lock"
 	"github.com/millipede-iac/millipede/provider/provisioner"
-	"github.com/millipede-iac/millipede/provider/schema"
 )
 
 type jsonConfig struct {

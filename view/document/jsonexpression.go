@@ -10,7 +10,7 @@ import (
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/eval"
-	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/lang/schema"
 )
 
 // jsonExpression is the JSON form of an expression: its value if it has no references, and its references.

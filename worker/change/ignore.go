@@ -3,7 +3,7 @@ package change
 import (
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/lang/schema"
 )
 
 // ignored is the content of a resource's ignore_changes argument.

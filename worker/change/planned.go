@@ -3,7 +3,7 @@ package change
 import (
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/lang/schema"
 )
 
 // checkPlanned reports how a planned object contradicts the configuration. A provider may set computed attributes

@@ -3,7 +3,7 @@ package change
 import (
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/lang/schema"
 )
 
 // shape has the common properties of blocks and nested attributes, so that one traversal handles both.

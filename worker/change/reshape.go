@@ -3,7 +3,7 @@ package change
 import (
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/lang/schema"
 )
 
 // nullWhere returns v with the attributes that test selects set to null, at any depth.

@@ -6,7 +6,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
-	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/lang/schema"
 )
 
 func TestToImportByIdentityOnlyWhatIsRequiredMustBeGiven(t *testing.T) {
