@@ -45,14 +45,14 @@ var layers = map[string]int{
 
 	"provider/provisioner": 1,
 
-	"internal/cloud/oci":          2, // cliconfig reads the credentials that it takes
-	"internal/cloud/aws/identity": 2, // arguments that backends and key providers share
-	"graph/sched":                 2,
-	"lang/eval":                   2,
-	"provider":                    2,
-	"provider/lock":               2,
-	"provider/cliconfig":          3,
-	"state":                       2,
+	"internal/cloud/oci":         2, // cliconfig reads the credentials that it takes
+	"lang/arguments/awsidentity": 2, // arguments that backends and key providers share
+	"graph/sched":                2,
+	"lang/eval":                  2,
+	"provider":                   2,
+	"provider/lock":              2,
+	"provider/cliconfig":         3,
+	"state":                      2,
 
 	"graph/plan":        3,
 	"lang/generate":     3,

@@ -13,8 +13,8 @@ import (
 
 	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/internal/cloud/aws"
-	"github.com/millipede-iac/millipede/internal/cloud/aws/identity"
 	"github.com/millipede-iac/millipede/lang/arguments"
+	"github.com/millipede-iac/millipede/lang/arguments/awsidentity"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/state/encryption"
@@ -22,7 +22,7 @@ import (
 
 // Kind returns the kind "aws_kms".
 func Kind() *encryption.Kind {
-	a := identity.Attributes()
+	a := awsidentity.Attributes()
 	a["kms_key_id"] = &schema.Attribute{Type: cty.String, Required: true}
 	a["key_spec"] = &schema.Attribute{Type: cty.String, Required: true}
 	endpoints := &schema.NestedBlock{
@@ -35,7 +35,7 @@ func Kind() *encryption.Kind {
 	return &encryption.Kind{
 		Name:      "aws_kms",
 		Schema:    &schema.Block{Attributes: a, Blocks: map[string]*schema.NestedBlock{"endpoints": endpoints}},
-		Env:       identity.Env(),
+		Env:       awsidentity.Env(),
 		Conflicts: [][2]string{{"allowed_account_ids", "forbidden_account_ids"}},
 		Open:      open,
 	}
@@ -47,7 +47,7 @@ type service struct {
 }
 
 func open(ctx context.Context, s cloud.Environment, args arguments.Arguments) (encryption.KeyService, diag.List) {
-	settings, diags := identity.Settings(s, args)
+	settings, diags := awsidentity.Settings(s, args)
 	if settings.STSEndpoint == "" {
 		settings.STSEndpoint = s.Either("AWS_ENDPOINT_URL_STS", "AWS_STS_ENDPOINT")
 	}
@@ -62,7 +62,7 @@ func open(ctx context.Context, s cloud.Environment, args arguments.Arguments) (e
 	}
 	session, err := aws.Open(ctx, settings)
 	if err != nil {
-		return nil, diags.Append(identity.Problem(err, args, "Failed to configure the key provider aws_kms"))
+		return nil, diags.Append(awsidentity.Problem(err, args, "Failed to configure the key provider aws_kms"))
 	}
 	return &service{
 		session: session, endpoint: session.Endpoint("kms"), key: args.String("kms_key_id"),

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/cloud/aws"
-	awsidentity "github.com/millipede-iac/millipede/internal/cloud/aws/identity"
 	"github.com/millipede-iac/millipede/internal/pattern"
+	"github.com/millipede-iac/millipede/lang/arguments/awsidentity"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )

@@ -5,7 +5,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	awsidentity "github.com/millipede-iac/millipede/internal/cloud/aws/identity"
+	"github.com/millipede-iac/millipede/lang/arguments/awsidentity"
 	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )

@@ -1,7 +1,7 @@
-// Package identity decodes the arguments about credentials for Amazon that backends and key providers share.
+// Package awsidentity decodes the arguments about credentials for Amazon that backends and key providers share.
 //
 // It finds no credentials: cloud/aws does, with these settings.
-package identity
+package awsidentity
 
 import (
 	"errors"
