@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // Capacity gives access to the workers and the limits with which the engine executes operations.

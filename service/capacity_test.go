@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // watched is an engine whose apply shows a timeline, and continues when the test permits it.

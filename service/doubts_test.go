@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // doubting returns a workspace whose last run has left a creation in doubt.

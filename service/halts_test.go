@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 func TestADrainLetsWhatRunsEndAndNothingNewStart(t *testing.T) {

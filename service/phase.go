@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // begin starts the job that has the engine carry out the current phase of a run.

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // Shortage is a limit or a pool for which operations of a run in progress wait, because others have all of it.

@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // awaitEvent reads the stream until it finds an event of the given kind about a run.

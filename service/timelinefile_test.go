@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/millipede-iac/millipede/view/timeline"
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 )
 
 // Files from before there were outlines have two lines. The page of such a run must still work.

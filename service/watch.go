@@ -10,10 +10,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // Stream returns the stream of events. Before an event is passed on to a person, MaySee must confirm that the

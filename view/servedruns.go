@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/internal/cloud/tfc"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // ServedRunsText lists runs of a service, in the order in which they are given.

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/view/document"
 	"github.com/millipede-iac/millipede/view/outlet"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // WatchOptions say how the run of another process is shown.

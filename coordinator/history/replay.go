@@ -3,8 +3,8 @@ package history
 import (
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // vertex is a vertex that is being modified.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/loop"
-	"github.com/millipede-iac/millipede/view/timeline"
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/wire"
 )
 

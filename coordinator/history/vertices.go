@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/graph/plan"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // Vertices returns the vertices of a plan's graph to show to people: those that are operations. Edges through

@@ -10,7 +10,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/millipede-iac/millipede/view/timeline"
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 )
 
 // OpWatch requests the progress of the current run, or of the next one. The reply is followed by lines of JSON:

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/millipede-iac/millipede/view/timeline"
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 )
 
 type nothing struct{}

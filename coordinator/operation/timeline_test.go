@@ -7,7 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/history"
 	"github.com/millipede-iac/millipede/coordinator/operation"
-	"github.com/millipede-iac/millipede/view/timeline"
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 )
 
 // The timeline that is recorded during the run and the one from the journal afterwards are the same, except for the

@@ -6,9 +6,9 @@ import (
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/history"
 	"github.com/millipede-iac/millipede/coordinator/loop"
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // tracing is an observer that also writes the timeline of a run.

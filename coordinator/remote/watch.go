@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/internal/cloud/tfc"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // Seen is a line of the progress of a run. Again says that the model is of a phase that is already being

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/events"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // Intervals of a watch.

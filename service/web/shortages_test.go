@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/control"
 	"github.com/millipede-iac/millipede/service/record"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // heldUp starts a run whose apply waits for a permit of the limit quota that it holds itself, until goOn is called.

@@ -153,11 +153,11 @@ var layers = map[string]int{
 
 	"metrics": 8,
 
-	"view":          11,
-	"view/document": 10,
-	"view/outlet":   0,
-	"view/timeline": 0, // plain data
-	"view/picture":  1, // drawings of it
+	"view":                 11,
+	"view/document":        10,
+	"view/outlet":          0,
+	"coordinator/timeline": 0, // plain data
+	"view/picture":         1, // drawings of it
 }
 
 // trees are folders whose packages need no entry of their own. Those of one tree may import each other.

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // estate is the engine of a test: its plans create objects, and its applies continue when the test permits it.

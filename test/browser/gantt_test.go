@@ -11,9 +11,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // busyWorkers are the vertices of an apply of objects by two workers with three slots each, while at most three

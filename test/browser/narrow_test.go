@@ -7,9 +7,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // The audit log had six columns of a few letters on a phone, and the forms of operations in doubt were beside the

@@ -11,9 +11,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
-	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // timed says that times are checked, too. They depend on the machine and on what else it does, so that the suite checks

@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/millipede-iac/millipede/view/timeline"
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 )
 
 // exampleRun is a run of n operations in ten modules on four workers of eight slots, of which some fail, are skipped,

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millipede-iac/millipede/view/timeline"
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 )
 
 // Report is the content of a report besides the timeline.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/view/timeline"
+	"github.com/millipede-iac/millipede/coordinator/timeline"
 )
 
 // grown returns a recorder of n operations in modules of a thousand, each of which depends on one before it.
