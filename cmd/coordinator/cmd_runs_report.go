@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/picture"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/view"
-	"github.com/millipede-iac/millipede/view/picture"
 )
 
 const runsReportUsage = `

@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/picture"
 	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/internal/cloud/tfc"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/view"
-	"github.com/millipede-iac/millipede/view/picture"
 )
 
 // servedAt is the service that a command about runs asks, and the run that it names there; empty if it names none.

@@ -24,8 +24,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/picture"
 	"github.com/millipede-iac/millipede/service"
-	"github.com/millipede-iac/millipede/view/picture"
 )
 
 // Options configure the web interface.

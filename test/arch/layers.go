@@ -157,7 +157,7 @@ var layers = map[string]int{
 	"view/document":        10,
 	"view/outlet":          0,
 	"coordinator/timeline": 0, // plain data
-	"view/picture":         1, // drawings of it
+	"coordinator/picture":  1, // drawings of it
 }
 
 // trees are folders whose packages need no entry of their own. Those of one tree may import each other.

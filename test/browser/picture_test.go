@@ -15,8 +15,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/millipede-iac/millipede/coordinator/picture"
 	"github.com/millipede-iac/millipede/coordinator/timeline"
-	"github.com/millipede-iac/millipede/view/picture"
 )
 
 const evilName = `aws_vpc.evil["</script><img src=x onerror='window.evil=1'><script>window.evil=1</script>"]`
