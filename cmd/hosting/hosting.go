@@ -22,12 +22,12 @@ import (
 	"github.com/nats-io/nkeys"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/cmd/internal/metrics"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/metrics"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/builtin"
 	"github.com/millipede-iac/millipede/provider/plugin"

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/cmd/internal/metrics"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/estate"
-	"github.com/millipede-iac/millipede/metrics"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"

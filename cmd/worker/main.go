@@ -16,12 +16,12 @@ import (
 
 	"github.com/millipede-iac/millipede/cmd/handover"
 	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/cmd/internal/metrics"
 	"github.com/millipede-iac/millipede/cmd/logflags"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/cmd/tracing"
 	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/internal/environ"
-	"github.com/millipede-iac/millipede/metrics"
 	"github.com/millipede-iac/millipede/provider/plugin"
 	"github.com/millipede-iac/millipede/wire/jet"
 )

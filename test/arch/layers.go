@@ -151,7 +151,7 @@ var layers = map[string]int{
 	"service/web":         3,
 	"service/engine":      12, // carries runs of the service out with the library of the command line
 
-	"metrics": 8,
+	"cmd/internal/metrics": 8,
 
 	"view":                 11,
 	"view/document":        10,
@@ -185,7 +185,7 @@ var confined = map[string][]string{
 	"github.com/aws/":            {"internal/cloud/aws"},
 	"golang.org/x/net/":          {"internal/cloud", "internal/cloud/aws", "service/web"},
 	"golang.org/x/oauth2/google": {"internal/cloud/google"},
-	"github.com/prometheus/":     {"metrics"},
+	"github.com/prometheus/":     {"cmd/internal/metrics"},
 	"github.com/wneessen/":       {"service/notify"},
 }
 

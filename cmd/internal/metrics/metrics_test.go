@@ -20,9 +20,9 @@ import (
 	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
+	"github.com/millipede-iac/millipede/cmd/internal/metrics"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/loop"
-	"github.com/millipede-iac/millipede/metrics"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/worker"
