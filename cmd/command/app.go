@@ -24,7 +24,7 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/mattn/go-shellwords"
 
-	"github.com/millipede-iac/millipede/cmd/adapters"
+	"github.com/millipede-iac/millipede/cmd/internal/adapters"
 	"github.com/millipede-iac/millipede/cmd/logging"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/coordinator/estate"

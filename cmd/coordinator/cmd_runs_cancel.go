@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/millipede-iac/millipede/cmd/adapters"
+	"github.com/millipede-iac/millipede/cmd/internal/adapters"
 	"github.com/millipede-iac/millipede/cmd/running"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millipede-iac/millipede/cmd/adapters"
+	"github.com/millipede-iac/millipede/cmd/internal/adapters"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/wire"

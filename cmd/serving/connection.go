@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/millipede-iac/millipede/cmd/adapters"
+	"github.com/millipede-iac/millipede/cmd/internal/adapters"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/seal"

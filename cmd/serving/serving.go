@@ -20,7 +20,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/cmd/adapters"
+	"github.com/millipede-iac/millipede/cmd/internal/adapters"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
