@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millipede-iac/millipede/cmd/command"
+	"github.com/millipede-iac/millipede/cmd/internal/command"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/history"
 	"github.com/millipede-iac/millipede/coordinator/layout"

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"runtime"
 
-	"github.com/millipede-iac/millipede/cmd/command"
+	"github.com/millipede-iac/millipede/cmd/internal/command"
 	"github.com/millipede-iac/millipede/cmd/logflags"
 	"github.com/millipede-iac/millipede/cmd/serving"
 	"github.com/millipede-iac/millipede/lang/diag"

@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"github.com/millipede-iac/millipede/cmd/command"
+	"github.com/millipede-iac/millipede/cmd/internal/command"
 )
 
 func main() {

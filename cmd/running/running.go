@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millipede-iac/millipede/cmd/command"
+	"github.com/millipede-iac/millipede/cmd/internal/command"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/planning"
