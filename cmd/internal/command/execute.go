@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/millipede-iac/millipede/cmd/handover"
+	"github.com/millipede-iac/millipede/cmd/internal/handover"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 

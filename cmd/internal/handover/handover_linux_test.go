@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/cmd/handover"
+	"github.com/millipede-iac/millipede/cmd/internal/handover"
 )
 
 // TestMain is also the program that hands its environment over: it prints what it has, and what others see of it.
