@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"slices"
 
-	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/cmd/internal/hosting"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
