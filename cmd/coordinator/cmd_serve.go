@@ -6,7 +6,7 @@ import (
 	"runtime"
 
 	"github.com/millipede-iac/millipede/cmd/internal/command"
-	"github.com/millipede-iac/millipede/cmd/logflags"
+	"github.com/millipede-iac/millipede/cmd/internal/logflags"
 	"github.com/millipede-iac/millipede/cmd/serving"
 	"github.com/millipede-iac/millipede/lang/diag"
 )

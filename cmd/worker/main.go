@@ -16,8 +16,8 @@ import (
 
 	"github.com/millipede-iac/millipede/cmd/internal/handover"
 	"github.com/millipede-iac/millipede/cmd/internal/hosting"
+	"github.com/millipede-iac/millipede/cmd/internal/logflags"
 	"github.com/millipede-iac/millipede/cmd/internal/metrics"
-	"github.com/millipede-iac/millipede/cmd/logflags"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/cmd/tracing"
 	"github.com/millipede-iac/millipede/internal/cloud"
