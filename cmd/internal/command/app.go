@@ -25,7 +25,7 @@ import (
 	"github.com/mattn/go-shellwords"
 
 	"github.com/millipede-iac/millipede/cmd/internal/adapters"
-	"github.com/millipede-iac/millipede/cmd/logging"
+	"github.com/millipede-iac/millipede/cmd/internal/logging"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/internal/environ"
