@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/millipede-iac/millipede/cmd/natsconn"
+	"github.com/millipede-iac/millipede/cmd/internal/natsconn"
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
