@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/millipede-iac/millipede/cmd/running"
+	"github.com/millipede-iac/millipede/cmd/internal/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/graph/plan"

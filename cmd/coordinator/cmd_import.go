@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/millipede-iac/millipede/cmd/running"
+	"github.com/millipede-iac/millipede/cmd/internal/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/planning"
 	"github.com/millipede-iac/millipede/graph/plan"

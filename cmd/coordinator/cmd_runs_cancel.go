@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/millipede-iac/millipede/cmd/internal/adapters"
-	"github.com/millipede-iac/millipede/cmd/running"
+	"github.com/millipede-iac/millipede/cmd/internal/running"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
 )

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/millipede-iac/millipede/cmd/running"
+	"github.com/millipede-iac/millipede/cmd/internal/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
