@@ -7,7 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/cmd/internal/command"
 	"github.com/millipede-iac/millipede/cmd/internal/logflags"
-	"github.com/millipede-iac/millipede/cmd/serving"
+	"github.com/millipede-iac/millipede/cmd/internal/serving"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 

@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"os"
 
-	"github.com/millipede-iac/millipede/cmd/serving"
+	"github.com/millipede-iac/millipede/cmd/internal/serving"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/service/control"

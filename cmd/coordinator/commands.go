@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/millipede-iac/millipede/cmd/internal/command"
-	"github.com/millipede-iac/millipede/cmd/serving"
+	"github.com/millipede-iac/millipede/cmd/internal/serving"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 )
 
