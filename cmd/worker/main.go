@@ -19,7 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/cmd/internal/logflags"
 	"github.com/millipede-iac/millipede/cmd/internal/metrics"
 	"github.com/millipede-iac/millipede/cmd/internal/natsconn"
-	"github.com/millipede-iac/millipede/cmd/tracing"
+	"github.com/millipede-iac/millipede/cmd/internal/tracing"
 	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/provider/plugin"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/millipede-iac/millipede/cmd/tracing"
+	"github.com/millipede-iac/millipede/cmd/internal/tracing"
 	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/internal/trace"
 )
