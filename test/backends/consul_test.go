@@ -11,7 +11,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/clouds/faults"
+	"github.com/millipede-iac/millipede/test/stage/clouds/faults"
 )
 
 // consulProgram is the path of a Consul that replaces the fake, from the variable CONSUL; empty for none. The project

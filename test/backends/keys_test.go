@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/clouds/amazon"
-	"github.com/millipede-iac/millipede/test/clouds/azure"
-	"github.com/millipede-iac/millipede/test/clouds/google"
-	"github.com/millipede-iac/millipede/test/clouds/intercept"
-	"github.com/millipede-iac/millipede/test/clouds/vault"
+	"github.com/millipede-iac/millipede/test/stage/clouds/amazon"
+	"github.com/millipede-iac/millipede/test/stage/clouds/azure"
+	"github.com/millipede-iac/millipede/test/stage/clouds/google"
+	"github.com/millipede-iac/millipede/test/stage/clouds/intercept"
+	"github.com/millipede-iac/millipede/test/stage/clouds/vault"
 )
 
 // keyServices has, for each key provider that uses a service, its arguments and the environment with the address and

@@ -1,5 +1,5 @@
 // Package backends tests every backend with the commands of a user: the real coordinator stores states in the fakes of
-// test/clouds and in a real PostgreSQL.
+// test/stage/clouds and in a real PostgreSQL.
 package backends
 
 import (

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/clouds/faults"
 	"github.com/millipede-iac/millipede/test/postgres"
 	"github.com/millipede-iac/millipede/test/proxy"
+	"github.com/millipede-iac/millipede/test/stage/clouds/faults"
 )
 
 // outage is a way in which a storage service fails.

@@ -10,14 +10,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/clouds/alibaba"
-	"github.com/millipede-iac/millipede/test/clouds/amazon"
-	"github.com/millipede-iac/millipede/test/clouds/azure"
-	"github.com/millipede-iac/millipede/test/clouds/consul"
-	"github.com/millipede-iac/millipede/test/clouds/faults"
-	"github.com/millipede-iac/millipede/test/clouds/google"
-	"github.com/millipede-iac/millipede/test/clouds/kubernetes"
-	"github.com/millipede-iac/millipede/test/clouds/tencent"
+	"github.com/millipede-iac/millipede/test/stage/clouds/alibaba"
+	"github.com/millipede-iac/millipede/test/stage/clouds/amazon"
+	"github.com/millipede-iac/millipede/test/stage/clouds/azure"
+	"github.com/millipede-iac/millipede/test/stage/clouds/consul"
+	"github.com/millipede-iac/millipede/test/stage/clouds/faults"
+	"github.com/millipede-iac/millipede/test/stage/clouds/google"
+	"github.com/millipede-iac/millipede/test/stage/clouds/kubernetes"
+	"github.com/millipede-iac/millipede/test/stage/clouds/tencent"
 )
 
 // world is a storage service of a backend, with the configuration and the environment in which commands use it.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/millipede-iac/millipede/internal/cloud/call"
 	"github.com/millipede-iac/millipede/internal/cloud/google"
-	fake "github.com/millipede-iac/millipede/test/clouds/google"
+	fake "github.com/millipede-iac/millipede/test/stage/clouds/google"
 )
 
 const scope = "https://www.googleapis.com/auth/devstorage.read_write"

@@ -26,10 +26,10 @@ import (
 	"github.com/millipede-iac/millipede/state/encryption"
 	"github.com/millipede-iac/millipede/state/encryption/catalog"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/test/clouds/amazon"
-	"github.com/millipede-iac/millipede/test/clouds/azure"
-	"github.com/millipede-iac/millipede/test/clouds/google"
-	"github.com/millipede-iac/millipede/test/clouds/vault"
+	"github.com/millipede-iac/millipede/test/stage/clouds/amazon"
+	"github.com/millipede-iac/millipede/test/stage/clouds/azure"
+	"github.com/millipede-iac/millipede/test/stage/clouds/google"
+	"github.com/millipede-iac/millipede/test/stage/clouds/vault"
 )
 
 const stateText = `{"version":4,"terraform_version":"1.12.6","serial":3,"lineage":"l",` +

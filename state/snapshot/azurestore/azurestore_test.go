@@ -17,7 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/azurestore"
 	"github.com/millipede-iac/millipede/state/snapshot/snapshottest"
-	"github.com/millipede-iac/millipede/test/clouds/azure"
+	"github.com/millipede-iac/millipede/test/stage/clouds/azure"
 )
 
 const (

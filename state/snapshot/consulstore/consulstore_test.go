@@ -22,7 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/snapshottest"
-	"github.com/millipede-iac/millipede/test/clouds/consul"
+	"github.com/millipede-iac/millipede/test/stage/clouds/consul"
 )
 
 func opening(t *testing.T, env map[string]string, args map[string]cty.Value) (snapshot.Backend, diag.List) {

@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/cosstore"
 	"github.com/millipede-iac/millipede/state/snapshot/snapshottest"
-	"github.com/millipede-iac/millipede/test/clouds/tencent"
+	"github.com/millipede-iac/millipede/test/stage/clouds/tencent"
 )
 
 func place(s *tencent.Server, more map[string]string) snapshot.Place {

@@ -17,7 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/gcsstore"
 	"github.com/millipede-iac/millipede/state/snapshot/snapshottest"
-	"github.com/millipede-iac/millipede/test/clouds/google"
+	"github.com/millipede-iac/millipede/test/stage/clouds/google"
 )
 
 const key = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=" // 32 bytes

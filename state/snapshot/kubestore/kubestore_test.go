@@ -25,7 +25,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/kubestore"
 	"github.com/millipede-iac/millipede/state/snapshot/snapshottest"
-	"github.com/millipede-iac/millipede/test/clouds/kubernetes"
+	"github.com/millipede-iac/millipede/test/stage/clouds/kubernetes"
 )
 
 const secrets = "/api/v1/namespaces/default/secrets"

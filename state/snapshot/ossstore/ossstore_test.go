@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/ossstore"
 	"github.com/millipede-iac/millipede/state/snapshot/snapshottest"
-	"github.com/millipede-iac/millipede/test/clouds/alibaba"
+	"github.com/millipede-iac/millipede/test/stage/clouds/alibaba"
 )
 
 func place(s *alibaba.Server, more map[string]string) snapshot.Place {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/s3store"
-	"github.com/millipede-iac/millipede/test/clouds/intercept"
+	"github.com/millipede-iac/millipede/test/stage/clouds/intercept"
 )
 
 // Requests went to Amazon although AWS_ENDPOINT_URL or a profile named another service, to a host name that does not

@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/s3store"
 	"github.com/millipede-iac/millipede/state/snapshot/snapshottest"
-	"github.com/millipede-iac/millipede/test/clouds/amazon"
+	"github.com/millipede-iac/millipede/test/stage/clouds/amazon"
 )
 
 func place(s *amazon.Server, more map[string]string) snapshot.Place {

@@ -25,7 +25,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
-	"github.com/millipede-iac/millipede/test/clouds/faults"
+	"github.com/millipede-iac/millipede/test/stage/clouds/faults"
 )
 
 // The credentials that the server accepts.

@@ -2,7 +2,7 @@
 // TableStore, roles, endpoints of regions, and the metadata service of machines.
 //
 // It implements conditions of rows, and rejects requests with a wrong signature. It is written from the public
-// documentation of the services, for these calls alone. Clients reach it through test/clouds/intercept.
+// documentation of the services, for these calls alone. Clients reach it through test/stage/clouds/intercept.
 package alibaba
 
 import (
@@ -24,8 +24,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/millipede-iac/millipede/internal/cloud/alibaba"
-	"github.com/millipede-iac/millipede/test/clouds/faults"
-	"github.com/millipede-iac/millipede/test/clouds/intercept"
+	"github.com/millipede-iac/millipede/test/stage/clouds/faults"
+	"github.com/millipede-iac/millipede/test/stage/clouds/intercept"
 )
 
 // The names and credentials that the server accepts.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/millipede-iac/millipede/test/clouds/faults"
+	"github.com/millipede-iac/millipede/test/stage/clouds/faults"
 )
 
 // Limit is the maximum size of a value, and of the body of a transaction, in bytes.

@@ -3,7 +3,7 @@
 //
 // It implements leases, metadata, conditions and customer-provided keys, and rejects requests without a valid signature
 // or token. It is written from the public documentation of the services, for these calls alone. Clients reach it
-// through test/clouds/intercept, under the services' own names.
+// through test/stage/clouds/intercept, under the services' own names.
 package azure
 
 import (
@@ -25,8 +25,8 @@ import (
 	"testing"
 
 	"github.com/millipede-iac/millipede/internal/cloud/azure"
-	"github.com/millipede-iac/millipede/test/clouds/faults"
-	"github.com/millipede-iac/millipede/test/clouds/intercept"
+	"github.com/millipede-iac/millipede/test/stage/clouds/faults"
+	"github.com/millipede-iac/millipede/test/stage/clouds/intercept"
 )
 
 // The names and credentials that the server accepts.

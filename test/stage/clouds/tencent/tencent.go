@@ -2,7 +2,7 @@
 // roles.
 //
 // It rejects requests with a wrong signature. It is written from the public documentation of the services, for these
-// calls alone. Clients reach it through test/clouds/intercept.
+// calls alone. Clients reach it through test/stage/clouds/intercept.
 package tencent
 
 import (
@@ -21,8 +21,8 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/cloud/tencent"
-	"github.com/millipede-iac/millipede/test/clouds/faults"
-	"github.com/millipede-iac/millipede/test/clouds/intercept"
+	"github.com/millipede-iac/millipede/test/stage/clouds/faults"
+	"github.com/millipede-iac/millipede/test/stage/clouds/intercept"
 )
 
 // The names and credentials that the server accepts.

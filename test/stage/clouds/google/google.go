@@ -24,7 +24,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/test/clouds/faults"
+	"github.com/millipede-iac/millipede/test/stage/clouds/faults"
 )
 
 // Token is an access token that is valid without a request for it.

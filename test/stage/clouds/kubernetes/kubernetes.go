@@ -19,7 +19,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/clouds/faults"
+	"github.com/millipede-iac/millipede/test/stage/clouds/faults"
 )
 
 // The credentials that the server accepts.
