@@ -22,7 +22,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/millipede-iac/millipede/internal/environ"
-	"github.com/millipede-iac/millipede/test/collector"
+	"github.com/millipede-iac/millipede/test/stage/collector"
 )
 
 // leaky is a configuration that does not protect its secrets: it does not declare them as sensitive, and prints them.

@@ -18,7 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/internal/trace"
 	"github.com/millipede-iac/millipede/internal/trace/otlp"
-	"github.com/millipede-iac/millipede/test/collector"
+	"github.com/millipede-iac/millipede/test/stage/collector"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
