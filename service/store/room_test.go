@@ -8,7 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/state/seal"
-	"github.com/millipede-iac/millipede/test/disk"
+	"github.com/millipede-iac/millipede/test/stage/disk"
 )
 
 // When a run could not write because of a full disk, the service checked whether the disk was full, found that there

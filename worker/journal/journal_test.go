@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/millipede-iac/millipede/test/disk"
+	"github.com/millipede-iac/millipede/test/stage/disk"
 	"github.com/millipede-iac/millipede/wire"
 )
 
