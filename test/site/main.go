@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/millipede-iac/millipede/test/nats"
+	"github.com/millipede-iac/millipede/test/stage/nats"
 )
 
 // Built are the programs under test and their environment. Main builds them once, before the first test.

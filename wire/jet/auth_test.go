@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 
-	"github.com/millipede-iac/millipede/test/nats"
+	"github.com/millipede-iac/millipede/test/stage/nats"
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 

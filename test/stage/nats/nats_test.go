@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/nats"
+	"github.com/millipede-iac/millipede/test/stage/nats"
 )
 
 func TestAServerComesBackAtItsAddress(t *testing.T) {
