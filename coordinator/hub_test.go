@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	statemem "github.com/millipede-iac/millipede/state/mem"
-	"github.com/millipede-iac/millipede/test/numbers"
+	"github.com/millipede-iac/millipede/test/stage/numbers"
 	"github.com/millipede-iac/millipede/wire/mem"
 )
 

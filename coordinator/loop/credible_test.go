@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/test/numbers"
+	"github.com/millipede-iac/millipede/test/stage/numbers"
 	"github.com/millipede-iac/millipede/wire"
 )
 

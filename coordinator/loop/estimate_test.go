@@ -9,7 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/graph/dag"
-	"github.com/millipede-iac/millipede/test/numbers"
+	"github.com/millipede-iac/millipede/test/stage/numbers"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/graph/dag"
-	"github.com/millipede-iac/millipede/test/numbers"
+	"github.com/millipede-iac/millipede/test/stage/numbers"
 )
 
 // commits follows the records of a world: how many transactions they took, and how long after its outcome a record was

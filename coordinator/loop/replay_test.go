@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
-	"github.com/millipede-iac/millipede/test/numbers"
+	"github.com/millipede-iac/millipede/test/stage/numbers"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/graph/dag"
-	"github.com/millipede-iac/millipede/test/numbers"
+	"github.com/millipede-iac/millipede/test/stage/numbers"
 )
 
 // An answer that the program could not store made its vertex fail, and the message was acknowledged: the result was in

@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/state/journal"
 	statemem "github.com/millipede-iac/millipede/state/mem"
-	"github.com/millipede-iac/millipede/test/numbers"
+	"github.com/millipede-iac/millipede/test/stage/numbers"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/wire/jet"
 	"github.com/millipede-iac/millipede/wire/mem"
