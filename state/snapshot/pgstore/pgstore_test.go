@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/snapshottest"
-	"github.com/millipede-iac/millipede/test/postgres"
+	"github.com/millipede-iac/millipede/test/stage/postgres"
 )
 
 func place(env map[string]string) snapshot.Place {
