@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/cloud"
-	"github.com/millipede-iac/millipede/test/process"
 	"github.com/millipede-iac/millipede/test/stage/clouds/faults"
+	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
 const (

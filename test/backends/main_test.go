@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/test/process"
+	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
 // program is the path of the coordinator. tofu is the path of an OpenTofu 1.12 that takes turns with it on one state,

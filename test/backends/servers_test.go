@@ -25,10 +25,10 @@ import (
 	"time"
 
 	cloud "github.com/millipede-iac/millipede/internal/cloud/azure"
-	"github.com/millipede-iac/millipede/test/process"
 	"github.com/millipede-iac/millipede/test/stage/clouds/amazon"
 	"github.com/millipede-iac/millipede/test/stage/clouds/azure"
 	"github.com/millipede-iac/millipede/test/stage/clouds/intercept"
+	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
 var servers = flag.String("servers", "", "the folder test/servers, in which npm ci has installed the servers: the "+

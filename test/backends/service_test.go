@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/process"
+	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
 // startService starts a service with a new data directory. It returns the environment with which commands trust the

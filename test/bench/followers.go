@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/millipede-iac/millipede/test/process"
+	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
 // ticking is a resource whose creation prints the time ten times a second.

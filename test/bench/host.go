@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/test/process"
+	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
 // host is `coordinator serve` in a separate process.

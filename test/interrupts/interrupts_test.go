@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/test/process"
 	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
 var moments = flag.Int("moments", 2, "how many moments of each command are tried")

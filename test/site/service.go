@@ -16,7 +16,7 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/test/process"
+	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
 // Service is a service process with its own directory, in which it can be restarted, at the same address.

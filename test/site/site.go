@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/test/process"
 	"github.com/millipede-iac/millipede/test/stage/nats"
+	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
 // Timeout is how long a test waits for an event that should come soon. A test that runs alone, and creates many

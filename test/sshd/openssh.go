@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/test/process"
+	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
 // openSSH starts OpenSSH's server, which ends with the test.

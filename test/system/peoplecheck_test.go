@@ -12,7 +12,7 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/test/process"
+	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
 func sum(text []byte) string { return fmt.Sprintf("%x", md5.Sum(text)) } //nolint:gosec // as above

@@ -14,8 +14,8 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/test/process"
 	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
 // The size of the test of many teams. `make teams` runs it with a large state.

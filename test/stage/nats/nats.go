@@ -14,7 +14,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/millipede-iac/millipede/test/process"
+	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
 // Build builds the server into a directory. root is the directory of this repository. It returns the path of the

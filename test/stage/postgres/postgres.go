@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/test/process"
+	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
 // Server is a running server with the superuser "postgres", who needs no password, and the database "postgres".
