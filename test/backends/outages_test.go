@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/proxy"
 	"github.com/millipede-iac/millipede/test/stage/clouds/faults"
 	"github.com/millipede-iac/millipede/test/stage/postgres"
+	"github.com/millipede-iac/millipede/test/stage/proxy"
 )
 
 // outage is a way in which a storage service fails.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/millipede-iac/millipede/test/proxy"
+	"github.com/millipede-iac/millipede/test/stage/proxy"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/wire/jet"
 )
