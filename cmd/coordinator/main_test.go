@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/cmd/internal/command"
 	"github.com/millipede-iac/millipede/cmd/internal/hosting"
 	"github.com/millipede-iac/millipede/internal/environ"
-	"github.com/millipede-iac/millipede/test/registry"
+	"github.com/millipede-iac/millipede/test/stage/registry"
 )
 
 func TestMain(m *testing.M) {

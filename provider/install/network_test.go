@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
-	"github.com/millipede-iac/millipede/test/registry"
+	"github.com/millipede-iac/millipede/test/stage/registry"
 )
 
 // remote returns a registry with acme/foo 1.2.3, and options that install it from there.

@@ -14,8 +14,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
-	"github.com/millipede-iac/millipede/test/registry"
 	"github.com/millipede-iac/millipede/test/stage/clouds/oci"
+	"github.com/millipede-iac/millipede/test/stage/registry"
 )
 
 // mirrored is an OCI registry, and options that install acme/foo from it.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
-	"github.com/millipede-iac/millipede/test/registry"
+	"github.com/millipede-iac/millipede/test/stage/registry"
 )
 
 func ok(t *testing.T, err error) {

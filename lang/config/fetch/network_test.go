@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
-	"github.com/millipede-iac/millipede/test/registry"
+	"github.com/millipede-iac/millipede/test/stage/registry"
 )
 
 // online returns a registry with versions of acme/net/aws, and services that reach it as example.com.

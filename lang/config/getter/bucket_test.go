@@ -13,9 +13,9 @@ import (
 	"github.com/millipede-iac/millipede/internal/unpacking"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
-	"github.com/millipede-iac/millipede/test/registry"
 	"github.com/millipede-iac/millipede/test/stage/clouds/amazon"
 	"github.com/millipede-iac/millipede/test/stage/clouds/google"
+	"github.com/millipede-iac/millipede/test/stage/registry"
 )
 
 // clouds returns a getter that reaches the fakes, and the beginnings of addresses in their buckets.

@@ -21,7 +21,7 @@ import (
 	"github.com/millipede-iac/millipede/internal/unpacking"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
-	"github.com/millipede-iac/millipede/test/registry"
+	"github.com/millipede-iac/millipede/test/stage/registry"
 )
 
 func ok(t *testing.T, err error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
-	"github.com/millipede-iac/millipede/test/registry"
 	"github.com/millipede-iac/millipede/test/stage/clouds/oci"
+	"github.com/millipede-iac/millipede/test/stage/registry"
 )
 
 // ociGetter returns a getter that trusts a registry, and has credentials.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/registry"
+	"github.com/millipede-iac/millipede/test/stage/registry"
 )
 
 // repository makes a git repository with a commit of text, tagged v1, and one more on the branch that is checked out.
