@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/seeds"
+	"github.com/millipede-iac/millipede/test/stage/seeds"
 )
 
 var (

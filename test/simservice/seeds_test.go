@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/seeds"
+	"github.com/millipede-iac/millipede/test/stage/seeds"
 )
 
 var (
