@@ -31,7 +31,7 @@ import (
 	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
-var servers = flag.String("servers", "", "the folder test/servers, in which npm ci has installed the servers: the "+
+var servers = flag.String("servers", "", "the folder test/stage/servers, in which npm ci has installed the servers: the "+
 	"tests use these servers, too")
 
 // others start servers of other projects, which are more faithful than our fakes.
@@ -141,7 +141,7 @@ func freePort(t *testing.T) string {
 }
 
 // serve starts a server on a free port, waits until it listens, and returns its address without a scheme. name is the
-// absolute path of a program, or the name of a program in test/servers, which is written in Go or for Node.
+// absolute path of a program, or the name of a program in test/stage/servers, which is written in Go or for Node.
 func serve(t *testing.T, name string, env []string, args func(port string) []string) string {
 	t.Helper()
 	port := freePort(t)

@@ -1,4 +1,4 @@
-module github.com/millipede-iac/millipede/test/servers/programs
+module github.com/millipede-iac/millipede/test/stage/servers/programs
 
 go 1.26.0
 

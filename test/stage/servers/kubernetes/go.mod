@@ -1,4 +1,4 @@
-module github.com/millipede-iac/millipede/test/servers/kubernetes
+module github.com/millipede-iac/millipede/test/stage/servers/kubernetes
 
 go 1.26.0
 
