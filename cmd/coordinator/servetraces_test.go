@@ -7,8 +7,8 @@ import (
 	client "github.com/hashicorp/go-tfe"
 
 	"github.com/millipede-iac/millipede/internal/environ"
-	"github.com/millipede-iac/millipede/test/site"
 	"github.com/millipede-iac/millipede/test/stage/collector"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // The service had a tracer, but its runs did not: no span of them was ever sent.

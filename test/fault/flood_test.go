@@ -8,8 +8,8 @@ import (
 	natsio "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/millipede-iac/millipede/test/site"
 	"github.com/millipede-iac/millipede/test/stage/nats"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // inRegion is a configuration of machines in a region, which is also the name of their pool.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // limited simulates a full disk for a command: none of its files may grow beyond a number of kilobytes.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 var large = flag.Bool("large", false, "apply 2,000 resources under kills, which takes minutes")

@@ -6,7 +6,7 @@ package fault
 import (
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 func TestMain(m *testing.M) { site.Main(m, "failpoints") }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/failpoint"
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // kills is the number of faults of the series. The default is for the ordinary test command, and makes the tests of

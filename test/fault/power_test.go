@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/site"
 	"github.com/millipede-iac/millipede/test/stage/disk"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // The test simulates a power failure while a single process with all parts (the store, the worker's journal, JetStream)

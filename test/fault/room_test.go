@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/test/site"
 	"github.com/millipede-iac/millipede/test/stage/disk"
 	"github.com/millipede-iac/millipede/test/stage/nats"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // The sizes of the disks that a run needs. Only one of them gets full at a time.

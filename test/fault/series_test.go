@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/test/site"
 	"github.com/millipede-iac/millipede/test/stage/disk"
 	"github.com/millipede-iac/millipede/test/stage/nats"
 	"github.com/millipede-iac/millipede/test/stage/process"
 	"github.com/millipede-iac/millipede/test/stage/proxy"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 var seed = flag.Uint64("seed", 1, "the seed of the series; it determines which faults are injected, and when")

@@ -21,9 +21,9 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/test/site"
 	"github.com/millipede-iac/millipede/test/stage/disk"
 	"github.com/millipede-iac/millipede/test/stage/nats"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 var (

@@ -6,7 +6,7 @@ import (
 	client "github.com/hashicorp/go-tfe"
 
 	"github.com/millipede-iac/millipede/internal/failpoint"
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // When a service died after the end of an apply was recorded in the state, and before it was recorded in the run, it

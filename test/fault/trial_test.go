@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // trial is a site into which faults are injected, with the actions of its user, who resumes interrupted runs and

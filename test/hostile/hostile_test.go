@@ -18,7 +18,7 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 var all = flag.Bool("all", false, "all configurations, on the command line and in a service, instead of a selection")

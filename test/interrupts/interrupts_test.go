@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/test/site"
 	"github.com/millipede-iac/millipede/test/stage/process"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 var moments = flag.Int("moments", 2, "how many moments of each command are tried")

@@ -13,7 +13,7 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // fleetOf is a configuration of machines whose names begin with the name of a workspace.

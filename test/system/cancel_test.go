@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 func TestAnInterruptStopsProvidersAndEndsSoon(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 func TestWhatALostWorkerRanIsInDoubt(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/site"
 	"github.com/millipede-iac/millipede/test/stage/nats"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // guarded returns a site whose NATS server uses TLS, requires a client certificate and a password, and restricts what

@@ -7,7 +7,7 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // A run of a service has operations in two pools when one of them is drained. In one case the service is killed then,

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // keeper is a valid configuration. Each test of bad input applies it first, and checks at the end that its object is

@@ -5,8 +5,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/site"
 	"github.com/millipede-iac/millipede/test/stage/process"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 func TestTheRunOfAKilledCoordinatorIsResumedWhereItStopped(t *testing.T) {

@@ -5,7 +5,7 @@ package system
 import (
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 func TestMain(m *testing.M) { site.Main(m) }

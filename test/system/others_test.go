@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // nobody is the ID of a user who may read only files that everybody may read.

@@ -17,7 +17,7 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // The size of the test of many people. `make people` runs it with twenty people for ten minutes.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // Relative paths in the configuration are relative to the coordinator's working directory, wherever the worker runs.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // The commands in the document were tried when it was written, and not after later changes.

@@ -8,7 +8,7 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // When a run of the service ended with an operation in doubt, its workspace could not be used any more: each plan told

@@ -9,7 +9,7 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // objectLocks makes the runs of a workspace lock objects instead of the whole state.

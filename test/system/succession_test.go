@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // A directory in which Terraform has run has a state and a lock file that name its registry. init looked for the

@@ -14,8 +14,8 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/test/site"
 	"github.com/millipede-iac/millipede/test/stage/process"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // The size of the test of many teams. `make teams` runs it with a large state.

@@ -5,8 +5,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/site"
 	"github.com/millipede-iac/millipede/test/stage/collector"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // traced is a configuration with two machines in each of two pools; one of them has a secret.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // unkept are faults in a provider's response to a create: the response cannot be stored in the state.

@@ -9,7 +9,7 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/test/site"
+	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
 // The size of the test of applies during watching. `make watching` runs it with a large state.
