@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/test/sshd"
 	"github.com/millipede-iac/millipede/test/stage/site"
+	"github.com/millipede-iac/millipede/test/stage/sshd"
 )
 
 // remoteProvisioners is a resource with provisioners of each kind, on a machine with a host, a port, a user, a key and

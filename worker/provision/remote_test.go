@@ -15,7 +15,7 @@ import (
 
 	"github.com/millipede-iac/millipede/internal/coding"
 	"github.com/millipede-iac/millipede/provider/provisioner"
-	"github.com/millipede-iac/millipede/test/sshd"
+	"github.com/millipede-iac/millipede/test/stage/sshd"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 
 	"github.com/millipede-iac/millipede/provider/provisioner"
-	"github.com/millipede-iac/millipede/test/sshd"
+	"github.com/millipede-iac/millipede/test/stage/sshd"
 	"github.com/millipede-iac/millipede/worker/remote"
 )
 
