@@ -83,7 +83,7 @@ fault-large: ## apply 2,000 resources while coordinator and workers are killed
 	$(GO) test ./test/fault -count=1 -timeout=1h -v -run Large -large
 
 interrupts: ## send signals to real commands at MOMENTS moments of each
-	$(GO) test ./test/interrupts -count=1 -timeout=4h -v -moments=$(MOMENTS)
+	$(GO) test ./test/system/interrupts -count=1 -timeout=4h -v -moments=$(MOMENTS)
 
 backends: ## each backend: the steps of a user's state, 15 faults, wrong configurations; TOFU=PATH takes turns with it
 	TOFU=$(TOFU) $(GO) test ./test/backends -count=1 -timeout=2h -v -all
