@@ -8,12 +8,12 @@ import (
 
 	"github.com/millipede-iac/millipede/state/journal"
 
+	"github.com/millipede-iac/millipede/encryption"
+	keyservices "github.com/millipede-iac/millipede/encryption/catalog"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/state"
-	"github.com/millipede-iac/millipede/state/encryption"
-	keyservices "github.com/millipede-iac/millipede/state/encryption/catalog"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 

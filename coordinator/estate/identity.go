@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/millipede-iac/millipede/coordinator/layout"
+	"github.com/millipede-iac/millipede/encryption"
 	"github.com/millipede-iac/millipede/internal/bounds"
-	"github.com/millipede-iac/millipede/state/encryption"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 

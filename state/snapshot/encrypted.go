@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/millipede-iac/millipede/state/encryption"
+	"github.com/millipede-iac/millipede/encryption"
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 

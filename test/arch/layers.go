@@ -63,16 +63,16 @@ var layers = map[string]int{
 	"graph":              4,
 	"graph/moves":        4,
 	"lang/config/getter": 5,
-	"state/encryption":   4,
+	"encryption":         4,
 	"state/journal":      4,
 	"state/locks":        2, // who may change what at the same time; pure
 	"wire":               4,
 
-	"state/encryption/awskms":     5,
-	"state/encryption/azurevault": 5,
-	"state/encryption/gcpkms":     5,
-	"state/encryption/openbao":    5,
-	"state/encryption/catalog":    6, // the table of the key services, which are packages of layer 5
+	"encryption/awskms":     5,
+	"encryption/azurevault": 5,
+	"encryption/gcpkms":     5,
+	"encryption/openbao":    5,
+	"encryption/catalog":    6, // the table of the key services, which are packages of layer 5
 
 	"coordinator/layout":  5, // paths and a socket: nothing of ours is below it
 	"coordinator/program": 5,

@@ -17,14 +17,14 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/encryption"
+	"github.com/millipede-iac/millipede/encryption/catalog"
 	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/lang/arguments"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/bolt"
-	"github.com/millipede-iac/millipede/state/encryption"
-	"github.com/millipede-iac/millipede/state/encryption/catalog"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/stage/clouds/amazon"
 	"github.com/millipede-iac/millipede/test/stage/clouds/azure"
@@ -382,7 +382,7 @@ func TestEachPackageOfAKeyProviderIsInTheTable(t *testing.T) {
 	for _, e := range entries {
 		if e.IsDir() && e.Name() != "catalog" && e.Name() != "testdata" &&
 			!strings.Contains(string(table), e.Name()+".Kind()") {
-			t.Errorf("state/encryption/%s is not in the table", e.Name())
+			t.Errorf("encryption/%s is not in the table", e.Name())
 		}
 	}
 }

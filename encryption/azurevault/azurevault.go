@@ -18,6 +18,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/encryption"
 	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/internal/cloud/azure"
 	"github.com/millipede-iac/millipede/internal/cloud/call"
@@ -25,7 +26,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/arguments"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/schema"
-	"github.com/millipede-iac/millipede/state/encryption"
 )
 
 // Kind returns the kind "azure_vault".
