@@ -8,35 +8,35 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// backend stores the snapshot of one workspace in the service, which has already locked the workspace for the
+// snapshots stores the snapshot of one workspace in the service, which has already locked the workspace for the
 // run.
-type backend struct {
+type snapshots struct {
 	state          service.State
 	workspace, run string
 }
 
-var _ snapshot.Backend = (*backend)(nil)
+var _ snapshot.Backend = (*snapshots)(nil)
 
 // Describe implements snapshot.Backend.
-func (b *backend) Describe(workspace string) snapshot.Description {
+func (b *snapshots) Describe(workspace string) snapshot.Description {
 	return snapshot.Description{Where: "the state of the workspace " + workspace}
 }
 
 // Read implements snapshot.Backend.
-func (b *backend) Read(ctx context.Context, _ string) ([]byte, error) { return b.state.Read(ctx) }
+func (b *snapshots) Read(ctx context.Context, _ string) ([]byte, error) { return b.state.Read(ctx) }
 
 // Write implements snapshot.Backend.
-func (b *backend) Write(ctx context.Context, _ string, data []byte) error {
+func (b *snapshots) Write(ctx context.Context, _ string, data []byte) error {
 	return b.state.Write(ctx, data)
 }
 
 // Lock implements snapshot.Backend: the lock is the run's.
-func (b *backend) Lock(context.Context, string, journal.LockInfo) (snapshot.Lock, error) {
+func (b *snapshots) Lock(context.Context, string, journal.LockInfo) (snapshot.Lock, error) {
 	return snapshot.Lock{ID: b.run}, nil
 }
 
 // Unlock implements snapshot.Backend.
-func (b *backend) Unlock(_ context.Context, _, lockID string) error {
+func (b *snapshots) Unlock(_ context.Context, _, lockID string) error {
 	if lockID != b.run {
 		return snapshot.ErrNotLocked
 	}
@@ -44,10 +44,10 @@ func (b *backend) Unlock(_ context.Context, _, lockID string) error {
 }
 
 // Workspaces implements snapshot.Backend.
-func (b *backend) Workspaces(context.Context) ([]string, error) { return []string{b.workspace}, nil }
+func (b *snapshots) Workspaces(context.Context) ([]string, error) { return []string{b.workspace}, nil }
 
 // Create implements snapshot.Backend.
-func (b *backend) Create(context.Context, string) error { return nil }
+func (b *snapshots) Create(context.Context, string) error { return nil }
 
 // Delete implements snapshot.Backend: workspaces are deleted in the service.
-func (b *backend) Delete(context.Context, string) error { return snapshot.ErrNoWorkspaces }
+func (b *snapshots) Delete(context.Context, string) error { return snapshot.ErrNoWorkspaces }

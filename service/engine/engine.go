@@ -170,7 +170,7 @@ func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
 	environment, brought := e.environ(j)
 	p.estate = e.o.Open(Place{
 		Dir: dir, Data: j.Data, Root: root, Environ: environment, Brought: brought,
-		Backend: &backend{state: j.State, workspace: j.Workspace.Name, run: j.Run.ID},
+		Backend: &snapshots{state: j.State, workspace: j.Workspace.Name, run: j.Run.ID},
 		Stop:    operation.Stop{Stopping: until, Leaving: ctx}, Tell: p.screen.note,
 	})
 	return p, nil

@@ -23,7 +23,7 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-type backend struct {
+type store struct {
 	blobs     *call.Caller
 	transport *http.Transport
 	address   string // of the account's blobs, without a slash at the end
@@ -41,7 +41,7 @@ type backend struct {
 }
 
 // blob returns the name of a workspace's blob.
-func (b *backend) blob(workspace string) string {
+func (b *store) blob(workspace string) string {
 	if workspace == journal.DefaultWorkspace {
 		return b.key
 	}
@@ -51,24 +51,24 @@ func (b *backend) blob(workspace string) string {
 const workspaceMark = "env:"
 
 // url returns the address of a workspace's blob.
-func (b *backend) url(workspace string) string {
+func (b *store) url(workspace string) string {
 	return b.address + "/" + b.container + "/" + url.PathEscape(b.blob(workspace))
 }
 
 // Describe implements snapshot.Backend.
-func (b *backend) Describe(workspace string) snapshot.Description {
+func (b *store) Describe(workspace string) snapshot.Description {
 	return snapshot.Description{Where: b.url(workspace), Form: tfstate.Compact}
 }
 
 // Close closes the connections. Locks are kept.
-func (b *backend) Close() error {
+func (b *store) Close() error {
 	b.watches.Close()
 	b.transport.CloseIdleConnections()
 	return nil
 }
 
 // ask sends a request about a workspace's blob; comp, if not empty, selects a part of it.
-func (b *backend) ask(
+func (b *store) ask(
 	ctx context.Context,
 	method, workspace, comp string,
 	headers ...http.Header,
@@ -76,7 +76,7 @@ func (b *backend) ask(
 	return b.send(ctx, method, workspace, url.Values{"comp": {comp}}, nil, headers...)
 }
 
-func (b *backend) send(ctx context.Context, method, workspace string, query url.Values, body []byte,
+func (b *store) send(ctx context.Context, method, workspace string, query url.Values, body []byte,
 	headers ...http.Header,
 ) (*call.Response, error) {
 	all := http.Header{}
@@ -97,7 +97,7 @@ func (b *backend) send(ctx context.Context, method, workspace string, query url.
 }
 
 // explain adds which container is missing; a missing blob is not such an error.
-func (b *backend) explain(err error) error {
+func (b *store) explain(err error) error {
 	if call.IsCode(err, "ContainerNotFound") {
 		return fmt.Errorf("the container %q of %s does not exist; Millipede does not create it", b.container, b.address)
 	}
@@ -108,7 +108,7 @@ func (b *backend) explain(err error) error {
 func missing(err error) bool { return call.IsStatus(err, http.StatusNotFound) }
 
 // lease returns the header with this process's lease of a workspace's blob; nil if there is none.
-func (b *backend) lease(workspace string) http.Header {
+func (b *store) lease(workspace string) http.Header {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if id := b.leases[workspace]; id != "" {
@@ -118,7 +118,7 @@ func (b *backend) lease(workspace string) http.Header {
 }
 
 // Read implements snapshot.Backend. An empty blob was created by a lock.
-func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
+func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	answer, err := b.ask(ctx, http.MethodGet, workspace, "", b.customerKey, b.lease(workspace))
 	switch {
 	case missing(err):
@@ -132,7 +132,7 @@ func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 }
 
 // Write implements snapshot.Backend. The blob's metadata, which contain the lock, are kept.
-func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
+func (b *store) Write(ctx context.Context, workspace string, data []byte) error {
 	lease := b.lease(workspace)
 	at, err := b.properties(ctx, workspace)
 	if err != nil {
@@ -153,7 +153,7 @@ const (
 	blockSize = 64 << 20
 )
 
-func (b *backend) put(ctx context.Context, workspace string, data []byte, headers ...http.Header) error {
+func (b *store) put(ctx context.Context, workspace string, data []byte, headers ...http.Header) error {
 	headers = append(headers, b.customerKey, b.scope, http.Header{"X-Ms-Blob-Content-Type": {"application/json"}})
 	if len(data) <= maxPut {
 		_, err := b.send(
@@ -184,7 +184,7 @@ func (b *backend) put(ctx context.Context, workspace string, data []byte, header
 }
 
 // Workspaces implements snapshot.Backend.
-func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
+func (b *store) Workspaces(ctx context.Context) ([]string, error) {
 	names := []string{journal.DefaultWorkspace}
 	prefix := b.key + workspaceMark
 	query := url.Values{"restype": {"container"}, "comp": {"list"}, "prefix": {prefix}}
@@ -219,7 +219,7 @@ func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
 
 // Create implements snapshot.Backend. It stores an empty state, as OpenTofu does, unless the blob exists by then:
 // the service compares, so no lock is needed. The default workspace exists in any case.
-func (b *backend) Create(ctx context.Context, workspace string) error {
+func (b *store) Create(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil
 	}
@@ -235,7 +235,7 @@ func (b *backend) Create(ctx context.Context, workspace string) error {
 }
 
 // Delete implements snapshot.Backend. A workspace that does not exist is not an error; a locked one is.
-func (b *backend) Delete(ctx context.Context, workspace string) error {
+func (b *store) Delete(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace || workspace == "" {
 		return snapshot.ErrDefault
 	}

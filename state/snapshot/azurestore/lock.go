@@ -34,7 +34,7 @@ func (p *properties) metadata() http.Header {
 }
 
 // properties requests the properties of a workspace's blob.
-func (b *backend) properties(ctx context.Context, workspace string) (*properties, error) {
+func (b *store) properties(ctx context.Context, workspace string) (*properties, error) {
 	answer, err := b.ask(ctx, http.MethodHead, workspace, "", b.customerKey, b.lease(workspace))
 	switch {
 	case missing(err):
@@ -68,7 +68,7 @@ func (p *properties) holder() *journal.LockInfo {
 }
 
 // Lock implements snapshot.Backend. The lock's ID, a UUID, becomes that of the lease.
-func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
 	at, err := b.properties(ctx, workspace)
 	if err != nil {
 		return snapshot.Lock{}, err
@@ -124,7 +124,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	return lock, nil
 }
 
-func (b *backend) setLease(workspace, id string) {
+func (b *store) setLease(workspace, id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.leases == nil {
@@ -134,7 +134,7 @@ func (b *backend) setLease(workspace, id string) {
 }
 
 // heldBy returns the error about another process's lease.
-func (b *backend) heldBy(at *properties, workspace string) error {
+func (b *store) heldBy(at *properties, workspace string) error {
 	holder := at.holder()
 	if holder == nil {
 		holder = &journal.LockInfo{
@@ -149,7 +149,7 @@ func (b *backend) heldBy(at *properties, workspace string) error {
 
 // writeHolder writes the holder of the lease to the metadata, or removes it if text is empty. Other metadata are
 // kept.
-func (b *backend) writeHolder(ctx context.Context, workspace, text string) error {
+func (b *store) writeHolder(ctx context.Context, workspace, text string) error {
 	at, err := b.properties(ctx, workspace)
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func (b *backend) writeHolder(ctx context.Context, workspace, text string) error
 	return err
 }
 
-func (b *backend) release(ctx context.Context, workspace, id string) error {
+func (b *store) release(ctx context.Context, workspace, id string) error {
 	_, err := b.ask(
 		ctx,
 		http.MethodPut,
@@ -185,7 +185,7 @@ func (b *backend) release(ctx context.Context, workspace, id string) error {
 
 // Unlock implements snapshot.Backend. A lease whose holder was killed before it wrote the metadata can also be
 // released by its ID: the service compares it.
-func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
 	at, err := b.properties(ctx, workspace)
 	if err != nil &&
 		!call.IsStatus(err, http.StatusPreconditionFailed) { // another process has the lease by now

@@ -25,7 +25,7 @@ var (
 
 // open checks the arguments, determines the cloud, and chooses the authorization.
 func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
-	b := &backend{
+	b := &store{
 		container: args.String("container_name"), key: args.String("key"), snapshots: args.Bool("snapshot"),
 		watchEvery: p.LockCheck, transport: p.Transport(),
 	}
@@ -62,7 +62,7 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 }
 
 // check reports problems with the arguments that the schema cannot express.
-func (b *backend) check(args snapshot.Arguments) diag.List {
+func (b *store) check(args snapshot.Arguments) diag.List {
 	var diags diag.List
 	bad := func(name, format string, a ...any) {
 		diags = diags.Append(args.Problem(name, "Invalid "+name, fmt.Sprintf(format, a...)))

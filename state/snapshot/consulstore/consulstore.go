@@ -36,7 +36,7 @@ const (
 	cleanupTime = 10 * time.Second
 )
 
-type backend struct {
+type store struct {
 	client     *client
 	path       string
 	gzip, lock bool
@@ -50,7 +50,7 @@ type backend struct {
 
 // Close ends the renewal of the locks that are still held, so that they expire with their sessions, and closes the
 // connections.
-func (b *backend) Close() error {
+func (b *store) Close() error {
 	b.mu.Lock()
 	held := b.held
 	b.held = map[string]*heldLock{}
@@ -65,7 +65,7 @@ func (b *backend) Close() error {
 }
 
 // key returns the key of a workspace's state.
-func (b *backend) key(workspace string) string {
+func (b *store) key(workspace string) string {
 	if workspace == journal.DefaultWorkspace {
 		return b.path
 	}
@@ -73,12 +73,12 @@ func (b *backend) key(workspace string) string {
 }
 
 // below returns the name of a key that belongs to a workspace.
-func (b *backend) below(workspace, name string) string {
+func (b *store) below(workspace, name string) string {
 	return strings.TrimRight(b.key(workspace), "/") + "/" + name
 }
 
 // Describe implements snapshot.Backend.
-func (b *backend) Describe(workspace string) snapshot.Description {
+func (b *store) Describe(workspace string) snapshot.Description {
 	where := b.client.base.String() + "/v1/kv/" + b.key(workspace)
 	if len(b.client.common) > 0 {
 		where += "?" + b.client.common.Encode()
@@ -107,7 +107,7 @@ func hash(data []byte) string {
 }
 
 // Read implements snapshot.Backend. It reads each form of a value, independent of the argument gzip.
-func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
+func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	var failed error
 	var before uint64
 	for range readTries {
@@ -136,7 +136,7 @@ func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 	return nil, failed
 }
 
-func (b *backend) remember(workspace string, index uint64) {
+func (b *store) remember(workspace string, index uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.known[workspace] = index
@@ -148,7 +148,7 @@ type brokenError struct{ reason string }
 func (e *brokenError) Error() string { return e.reason }
 
 // content returns the state in a value.
-func (b *backend) content(ctx context.Context, at *pair) ([]byte, error) {
+func (b *store) content(ctx context.Context, at *pair) ([]byte, error) {
 	payload := at.Value
 	i, chunked := indexOf(at)
 	if chunked {
@@ -209,7 +209,7 @@ func pack(data []byte) ([]byte, error) {
 // Write implements snapshot.Backend. It compares the stored value with the last one read or written here. While
 // this process has the lock, Consul compares the lock in the same transaction, so that nothing is written under a
 // lost lock. The chunks of the former state are deleted last: a crash before that leaves unreferenced keys.
-func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
+func (b *store) Write(ctx context.Context, workspace string, data []byte) error {
 	former, err := b.client.get(ctx, b.key(workspace), nil)
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 }
 
 // isLast reports whether an index is that of the last value read or written here.
-func (b *backend) isLast(workspace string, index uint64) bool {
+func (b *store) isLast(workspace string, index uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	last, known := b.known[workspace]
@@ -250,7 +250,7 @@ func (b *backend) isLast(workspace string, index uint64) bool {
 }
 
 // store replaces the value of a workspace's key.
-func (b *backend) store(ctx context.Context, workspace string, value []byte) error {
+func (b *store) store(ctx context.Context, workspace string, value []byte) error {
 	b.mu.Lock()
 	last, known := b.known[workspace]
 	h := b.held[workspace]
@@ -289,7 +289,7 @@ func (b *backend) store(ctx context.Context, workspace string, value []byte) err
 }
 
 // storeChunks writes a payload in parts, and then the key with their names.
-func (b *backend) storeChunks(ctx context.Context, workspace, sum string, payload []byte) (index, error) {
+func (b *store) storeChunks(ctx context.Context, workspace, sum string, payload []byte) (index, error) {
 	i := index{Chunks: []string{}, Hash: sum}
 	n := 0
 	for part := range slices.Chunk(payload, chunkSize) {
@@ -311,7 +311,7 @@ func (b *backend) storeChunks(ctx context.Context, workspace, sum string, payloa
 }
 
 // abandon deletes the chunks of a state that could not be written, unless the key refers to them.
-func (b *backend) abandon(ctx context.Context, workspace string, i index, err error) error {
+func (b *store) abandon(ctx context.Context, workspace string, i index, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	now, unread := b.client.get(ctx, b.key(workspace), nil)
@@ -328,7 +328,7 @@ var sum = pattern.Lazy(`^[0-9a-f]{32}$`)
 
 // dropChunks deletes the chunks of a state, except those that another one also has: equal states have the same
 // names. Failures are ignored: the chunks are unreferenced.
-func (b *backend) dropChunks(ctx context.Context, workspace string, old, kept index) {
+func (b *store) dropChunks(ctx context.Context, workspace string, old, kept index) {
 	switch {
 	case !sum().MatchString(old.Hash): // it does not contain names of chunks
 	case old.Hash != kept.Hash:
@@ -344,7 +344,7 @@ func (b *backend) dropChunks(ctx context.Context, workspace string, old, kept in
 }
 
 // Workspaces implements snapshot.Backend.
-func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
+func (b *store) Workspaces(ctx context.Context) ([]string, error) {
 	keys, err := b.client.keys(ctx, b.path+between, "/")
 	if err != nil {
 		return nil, err
@@ -361,7 +361,7 @@ func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
 }
 
 // Create implements snapshot.Backend. It writes an empty state, as OpenTofu does, unless there is one.
-func (b *backend) Create(ctx context.Context, workspace string) error {
+func (b *store) Create(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil
 	}
@@ -390,7 +390,7 @@ func (b *backend) Create(ctx context.Context, workspace string) error {
 }
 
 // Delete implements snapshot.Backend. It also deletes the chunks, which OpenTofu does not.
-func (b *backend) Delete(ctx context.Context, workspace string) error {
+func (b *store) Delete(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace || workspace == "" {
 		return snapshot.ErrDefault
 	}

@@ -35,13 +35,13 @@ func opening(t *testing.T, env map[string]string, args map[string]cty.Value) (sn
 	return p.Open(t.Context(), "consul", cty.ObjectVal(all))
 }
 
-func opened(t *testing.T, address string, args map[string]cty.Value) *backend {
+func opened(t *testing.T, address string, args map[string]cty.Value) *store {
 	t.Helper()
 	b, diags := opening(t, map[string]string{"CONSUL_HTTP_ADDR": address}, args)
 	if diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}
-	return b.(*backend)
+	return b.(*store)
 }
 
 // direct passes requests to an agent without a network, so that both use the time of a synctest bubble.
@@ -63,13 +63,13 @@ func (unreachable) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("connection refused")
 }
 
-func bubble(t *testing.T, agent *consul.Agent) *backend {
+func bubble(t *testing.T, agent *consul.Agent) *store {
 	b := opened(t, "agent:8500", nil)
 	b.through(direct{agent})
 	return b
 }
 
-func (b *backend) through(network http.RoundTripper) {
+func (b *store) through(network http.RoundTripper) {
 	b.client.once.HTTPClient.Transport, b.client.often.HTTPClient.Transport = network, network
 }
 
@@ -269,15 +269,15 @@ func TestTheLockOfAProcessThatDiesIsFreeAfterItsTTL(t *testing.T) {
 }
 
 func TestALostLockIsToldAndWritesNothing(t *testing.T) {
-	for claim, lose := range map[string]func(agent *consul.Agent, b, other *backend, lock snapshot.Lock) error{
-		"the session ends": func(agent *consul.Agent, _, _ *backend, lock snapshot.Lock) error {
+	for claim, lose := range map[string]func(agent *consul.Agent, b, other *store, lock snapshot.Lock) error{
+		"the session ends": func(agent *consul.Agent, _, _ *store, lock snapshot.Lock) error {
 			agent.Destroy(lock.ID)
 			return nil
 		},
-		"force-unlock": func(_ *consul.Agent, _, other *backend, lock snapshot.Lock) error {
+		"force-unlock": func(_ *consul.Agent, _, other *store, lock snapshot.Lock) error {
 			return other.Unlock(context.Background(), "default", lock.ID)
 		},
-		"the key is deleted": func(_ *consul.Agent, _, other *backend, _ snapshot.Lock) error {
+		"the key is deleted": func(_ *consul.Agent, _, other *store, _ snapshot.Lock) error {
 			return other.client.remove(context.Background(), "tf/state/.lock", false)
 		},
 	} {
@@ -477,7 +477,7 @@ func TestTheOperationsEnvironmentStandsInForArguments(t *testing.T) {
 	if diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}
-	c := b.(*backend).client
+	c := b.(*store).client
 	is(t, []string{c.token, c.user, c.password}, []string{"of a file", "u", "p:q"})
 }
 

@@ -43,7 +43,7 @@ type heldLock struct {
 // Lock implements snapshot.Backend. The lock's ID is that of its session, which is renewed until the lock is
 // released. If the process is killed, Consul releases the lock after the session's TTL (up to twice that) and the
 // delay.
-func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
 	if !b.lock {
 		return snapshot.Lock{ID: info.ID}, nil
 	}
@@ -79,7 +79,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 }
 
 // acquire acquires the lock's key for a session. The error is *journal.Held if another session has it.
-func (b *backend) acquire(ctx context.Context, workspace, id string) error {
+func (b *store) acquire(ctx context.Context, workspace, id string) error {
 	key := b.below(workspace, lockName)
 	begun := time.Now()
 	var query url.Values
@@ -133,7 +133,7 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // heldBy returns the error about another session's lock. If there is no lock information yet, only the session's ID
 // is known.
-func (b *backend) heldBy(ctx context.Context, workspace, session string) error {
+func (b *store) heldBy(ctx context.Context, workspace, session string) error {
 	holder, err := b.holder(ctx, workspace)
 	if err != nil {
 		return fmt.Errorf("the state is locked, and who holds the lock cannot be read: %w", err)
@@ -148,7 +148,7 @@ func (b *backend) heldBy(ctx context.Context, workspace, session string) error {
 }
 
 // holder reads the lock information; nil if there is none.
-func (b *backend) holder(ctx context.Context, workspace string) (*journal.LockInfo, error) {
+func (b *store) holder(ctx context.Context, workspace string) (*journal.LockInfo, error) {
 	at, err := b.client.get(ctx, b.below(workspace, infoName), nil)
 	if err != nil || at == nil {
 		return nil, err
@@ -159,7 +159,7 @@ func (b *backend) holder(ctx context.Context, workspace string) (*journal.LockIn
 
 // watch renews the session, and detects the loss of the lock: if the session has ended, if the key no longer
 // belongs to it, or if it could not be renewed for its TTL, after which Consul may end it at any moment.
-func (b *backend) watch(ctx context.Context, h *heldLock, key string, renewed time.Time) {
+func (b *store) watch(ctx context.Context, h *heldLock, key string, renewed time.Time) {
 	defer close(h.done)
 	defer h.stop()
 	next := sessionTTL / 2
@@ -193,7 +193,7 @@ func (b *backend) watch(ctx context.Context, h *heldLock, key string, renewed ti
 // Unlock implements snapshot.Backend. Another process's lock is broken only if it has this ID, which OpenTofu does
 // not check. The check and the removal are one transaction, before the end of the session, so that Consul's delay
 // does not affect the next holder.
-func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
 	if !b.lock {
 		return nil
 	}
@@ -235,7 +235,7 @@ func by(holder *journal.LockInfo, session string) string {
 }
 
 // release removes a session's keys, and ends it. It is not cancelled, and does not change other sessions' locks.
-func (b *backend) release(ctx context.Context, workspace, id string) error {
+func (b *store) release(ctx context.Context, workspace, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	lock, info := b.below(workspace, lockName), b.below(workspace, infoName)
@@ -249,7 +249,7 @@ func (b *backend) release(ctx context.Context, workspace, id string) error {
 }
 
 // sweep deletes the lock information of a session that ended without releasing its lock.
-func (b *backend) sweep(ctx context.Context, workspace, id string) error {
+func (b *store) sweep(ctx context.Context, workspace, id string) error {
 	at, err := b.client.get(ctx, b.below(workspace, infoName), nil)
 	if err != nil || at == nil {
 		return err

@@ -82,7 +82,7 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 	c.token, c.userAgent = token, p.UserAgent
 	c.user, c.password, _ = strings.Cut(either(args.String("http_auth"), p.Env("CONSUL_HTTP_AUTH")), ":")
 	c.common = common(p, args)
-	return &backend{
+	return &store{
 		client: c, path: path, gzip: args.Bool("gzip"), lock: args.Bool("lock"), now: p.Now,
 		known: map[string]uint64{}, held: map[string]*heldLock{},
 	}, diags

@@ -25,7 +25,7 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-type backend struct {
+type store struct {
 	session   *tencent.Session
 	objects   *call.Caller
 	transport *http.Transport
@@ -39,7 +39,7 @@ type backend struct {
 }
 
 // object returns the name of a workspace's object.
-func (b *backend) object(workspace string) string {
+func (b *store) object(workspace string) string {
 	if workspace == journal.DefaultWorkspace {
 		return path.Join(b.prefix, b.key)
 	}
@@ -47,19 +47,19 @@ func (b *backend) object(workspace string) string {
 }
 
 // Describe implements snapshot.Backend.
-func (b *backend) Describe(workspace string) snapshot.Description {
+func (b *store) Describe(workspace string) snapshot.Description {
 	return snapshot.Description{Where: "cos://" + b.bucket + "/" + b.object(workspace), Form: tfstate.Compact}
 }
 
 // Close closes the connections. Locks are kept.
-func (b *backend) Close() error {
+func (b *store) Close() error {
 	b.watches.Close()
 	b.transport.CloseIdleConnections()
 	return nil
 }
 
 // ask sends a request about an object; about the bucket if object is empty.
-func (b *backend) ask(ctx context.Context, method, object string, query url.Values, header http.Header,
+func (b *store) ask(ctx context.Context, method, object string, query url.Values, header http.Header,
 	body []byte) (*call.Response, error) {
 	u := url.URL{Path: "/" + object, RawQuery: query.Encode()}
 	answer, err := b.objects.Do(ctx, call.Request{Method: method, URL: b.address + u.String(),
@@ -80,7 +80,7 @@ func checksum(data []byte) string {
 const checksumHeader = "X-Cos-Meta-Md5"
 
 // get reads an object; nil if there is none.
-func (b *backend) get(ctx context.Context, object string) ([]byte, error) {
+func (b *store) get(ctx context.Context, object string) ([]byte, error) {
 	answer, err := b.ask(ctx, http.MethodGet, object, nil, nil, nil)
 	switch {
 	case call.IsCode(err, "NoSuchKey"):
@@ -101,7 +101,7 @@ func (b *backend) get(ctx context.Context, object string) ([]byte, error) {
 	return answer.Body, nil
 }
 
-func (b *backend) put(ctx context.Context, object string, data []byte) error {
+func (b *store) put(ctx context.Context, object string, data []byte) error {
 	h := http.Header{checksumHeader: {checksum(data)}}
 	if b.acl != "" {
 		h.Set("X-Cos-Acl", b.acl)
@@ -114,7 +114,7 @@ func (b *backend) put(ctx context.Context, object string, data []byte) error {
 }
 
 // remove deletes an object. If there is none, that is not an error.
-func (b *backend) remove(ctx context.Context, object string) error {
+func (b *store) remove(ctx context.Context, object string) error {
 	_, err := b.ask(ctx, http.MethodDelete, object, nil, nil, nil)
 	if call.IsCode(err, "NoSuchKey") {
 		return nil
@@ -123,17 +123,17 @@ func (b *backend) remove(ctx context.Context, object string) error {
 }
 
 // Read implements snapshot.Backend.
-func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
+func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	return b.get(ctx, b.object(workspace))
 }
 
 // Write implements snapshot.Backend.
-func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
+func (b *store) Write(ctx context.Context, workspace string, data []byte) error {
 	return b.put(ctx, b.object(workspace), data)
 }
 
 // Workspaces implements snapshot.Backend.
-func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
+func (b *store) Workspaces(ctx context.Context) ([]string, error) {
 	names := []string{journal.DefaultWorkspace}
 	prefix := ""
 	if b.prefix != "" {
@@ -175,7 +175,7 @@ func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
 }
 
 // Create implements snapshot.Backend. It stores an empty state, as OpenTofu does.
-func (b *backend) Create(ctx context.Context, workspace string) error {
+func (b *store) Create(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil
 	}
@@ -190,7 +190,7 @@ func (b *backend) Create(ctx context.Context, workspace string) error {
 }
 
 // Delete implements snapshot.Backend.
-func (b *backend) Delete(ctx context.Context, workspace string) error {
+func (b *store) Delete(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace || workspace == "" {
 		return snapshot.ErrDefault
 	}

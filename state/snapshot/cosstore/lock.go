@@ -26,17 +26,17 @@ const (
 	tagMissing = "ResourceNotFound.TagNonExist"
 )
 
-func (b *backend) lockObject(workspace string) string { return b.object(workspace) + ".tflock" }
+func (b *store) lockObject(workspace string) string { return b.object(workspace) + ".tflock" }
 
 // tag returns the tag of a lock object.
-func (b *backend) tag(object string) map[string]any {
+func (b *store) tag(object string) map[string]any {
 	return map[string]any{"TagKey": tagKey, "TagValue": b.tagValue(object)}
 }
 
-func (b *backend) tagValue(object string) string { return checksum([]byte(b.bucket + ":" + object)) }
+func (b *store) tagValue(object string) string { return checksum([]byte(b.bucket + ":" + object)) }
 
 // Lock implements snapshot.Backend. The lock's ID is the checksum of the lock object.
-func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (_ snapshot.Lock, err error) {
+func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (_ snapshot.Lock, err error) {
 	object := b.lockObject(workspace)
 	info.Path = object
 	document := snapshot.EncodeLock(info)
@@ -72,7 +72,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 }
 
 // heldBy returns the error about an existing tag: another process has the lock, or is about to.
-func (b *backend) heldBy(ctx context.Context, object string) error {
+func (b *store) heldBy(ctx context.Context, object string) error {
 	holder, err := b.holder(ctx, object)
 	if err != nil {
 		return fmt.Errorf("the state is locked, and who holds the lock cannot be read: %w", err)
@@ -87,7 +87,7 @@ func (b *backend) heldBy(ctx context.Context, object string) error {
 }
 
 // holder reads the lock information; nil if there is none.
-func (b *backend) holder(ctx context.Context, object string) (*journal.LockInfo, error) {
+func (b *store) holder(ctx context.Context, object string) (*journal.LockInfo, error) {
 	data, err := b.get(ctx, object)
 	if err != nil || data == nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (b *backend) holder(ctx context.Context, object string) (*journal.LockInfo,
 }
 
 // untag deletes the tag of a lock object, if it exists. It retries for half a minute while the service is busy.
-func (b *backend) untag(ctx context.Context, object string) error {
+func (b *store) untag(ctx context.Context, object string) error {
 	end := time.Now().Add(tagTime)
 	for {
 		var found struct {
@@ -131,7 +131,7 @@ func (b *backend) untag(ctx context.Context, object string) error {
 }
 
 // Unlock implements snapshot.Backend.
-func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
 	object := b.lockObject(workspace)
 	holder, err := b.holder(ctx, object)
 	if err != nil {

@@ -19,7 +19,7 @@ var label = pattern.Lazy(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
 // open checks the arguments, and exchanges the keys for those of a role if there is one.
 func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
-	b := &backend{
+	b := &store{
 		bucket: args.String("bucket"), prefix: args.String("prefix"), key: args.String("key"), acl: args.String("acl"),
 		encrypt: args.Bool("encrypt"), watchEvery: p.LockCheck, transport: p.Transport(),
 	}

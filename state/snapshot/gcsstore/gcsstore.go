@@ -30,7 +30,7 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-type backend struct {
+type store struct {
 	session *google.Session
 	// api and upload are the addresses of the bucket's objects in the JSON API, without a slash at the end.
 	api, upload string
@@ -46,7 +46,7 @@ type backend struct {
 }
 
 // Close closes the connections. Locks are kept.
-func (b *backend) Close() error {
+func (b *store) Close() error {
 	b.watches.Close()
 	b.transport.CloseIdleConnections()
 	return nil
@@ -63,7 +63,7 @@ func customerKey(raw []byte) http.Header {
 }
 
 // locate determines the addresses of the bucket's objects. Uploads use another path of the same host.
-func (b *backend) locate(custom string) error {
+func (b *store) locate(custom string) error {
 	if custom == "" {
 		custom = b.session.Endpoint("storage") + "/storage/v1/"
 	}
@@ -77,19 +77,19 @@ func (b *backend) locate(custom string) error {
 	return nil
 }
 
-func (b *backend) stateObject(workspace string) string { return b.prefix + workspace + ".tfstate" }
+func (b *store) stateObject(workspace string) string { return b.prefix + workspace + ".tfstate" }
 
-func (b *backend) lockObject(workspace string) string { return b.prefix + workspace + ".tflock" }
+func (b *store) lockObject(workspace string) string { return b.prefix + workspace + ".tflock" }
 
-func (b *backend) where(object string) string { return "gs://" + b.bucket + "/" + object }
+func (b *store) where(object string) string { return "gs://" + b.bucket + "/" + object }
 
 // Describe implements snapshot.Backend.
-func (b *backend) Describe(workspace string) snapshot.Description {
+func (b *store) Describe(workspace string) snapshot.Description {
 	return snapshot.Description{Where: b.where(b.stateObject(workspace)), Form: tfstate.Compact}
 }
 
 // ask sends a request about an object. A missing bucket is a special error.
-func (b *backend) ask(ctx context.Context, method, object string, query url.Values, header http.Header) (
+func (b *store) ask(ctx context.Context, method, object string, query url.Values, header http.Header) (
 	*call.Response, error) {
 	address := b.api
 	if object != "" {
@@ -105,7 +105,7 @@ func (b *backend) ask(ctx context.Context, method, object string, query url.Valu
 // errNoBucket means that the bucket is missing, not only an object in it.
 var errNoBucket = errors.New("it does not exist; Millipede does not create it")
 
-func (b *backend) explain(err error) error {
+func (b *store) explain(err error) error {
 	var e *call.Error
 	if errors.As(err, &e) && e.Status == http.StatusNotFound &&
 		(e.Code == "NoSuchBucket" || strings.Contains(e.Message, "bucket does not exist")) {
@@ -118,7 +118,7 @@ func (b *backend) explain(err error) error {
 func missing(err error) bool { return call.IsStatus(err, http.StatusNotFound) }
 
 // get reads an object, of a generation unless that is empty; nil if there is none.
-func (b *backend) get(ctx context.Context, object, generation string, header http.Header) ([]byte, error) {
+func (b *store) get(ctx context.Context, object, generation string, header http.Header) ([]byte, error) {
 	query := url.Values{"alt": {"media"}}
 	if generation != "" {
 		query.Set("generation", generation)
@@ -166,7 +166,7 @@ func checksum(data []byte) string {
 const contentType = "text/plain; charset=utf-8"
 
 // put stores an object, and returns its generation.
-func (b *backend) put(ctx context.Context, object string, query url.Values, header http.Header,
+func (b *store) put(ctx context.Context, object string, query url.Values, header http.Header,
 	data []byte) (string, error) {
 	about, err := json.Marshal(map[string]string{
 		"bucket": b.bucket, "name": object, "contentType": contentType, "crc32c": checksum(data),
@@ -220,16 +220,16 @@ func generation(answer *call.Response) (string, error) {
 }
 
 // Read implements snapshot.Backend.
-func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
+func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	return b.get(ctx, b.stateObject(workspace), "", b.customerKey)
 }
 
 // Write implements snapshot.Backend.
-func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
+func (b *store) Write(ctx context.Context, workspace string, data []byte) error {
 	return b.write(ctx, workspace, url.Values{}, data)
 }
 
-func (b *backend) write(ctx context.Context, workspace string, query url.Values, data []byte) error {
+func (b *store) write(ctx context.Context, workspace string, query url.Values, data []byte) error {
 	if b.kmsKey != "" {
 		query.Set("kmsKeyName", b.kmsKey)
 	}
@@ -238,7 +238,7 @@ func (b *backend) write(ctx context.Context, workspace string, query url.Values,
 }
 
 // Workspaces implements snapshot.Backend.
-func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
+func (b *store) Workspaces(ctx context.Context) ([]string, error) {
 	names := []string{journal.DefaultWorkspace}
 	query := url.Values{"delimiter": {"/"}, "prefix": {b.prefix}, "fields": {"items(name),nextPageToken"}}
 	for {
@@ -271,7 +271,7 @@ func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
 
 // Create implements snapshot.Backend. It stores an empty state, as OpenTofu does, unless the object exists by then:
 // the service compares, so no lock is needed. The default workspace exists in any case.
-func (b *backend) Create(ctx context.Context, workspace string) error {
+func (b *store) Create(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil
 	}
@@ -287,7 +287,7 @@ func (b *backend) Create(ctx context.Context, workspace string) error {
 }
 
 // Delete implements snapshot.Backend. A workspace that does not exist is not an error.
-func (b *backend) Delete(ctx context.Context, workspace string) error {
+func (b *store) Delete(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace || workspace == "" {
 		return snapshot.ErrDefault
 	}

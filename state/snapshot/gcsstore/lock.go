@@ -19,7 +19,7 @@ const maxRaces = 16
 
 // Lock implements snapshot.Backend. The lock's ID is the generation of the lock object. The UUID in it is used only
 // to recognize a lock that this process has created without receiving the response.
-func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
 	object := b.lockObject(workspace)
 	info.Path = b.where(object)
 	document := snapshot.EncodeLock(info)
@@ -49,7 +49,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 }
 
 // held returns a lock that was taken, and starts watching it.
-func (b *backend) held(ctx context.Context, workspace, id string) snapshot.Lock {
+func (b *store) held(ctx context.Context, workspace, id string) snapshot.Lock {
 	lock := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
 		query := url.Values{"fields": {"generation"}}
 		answer, err := b.ask(ctx, http.MethodGet, b.lockObject(workspace), query, nil)
@@ -66,7 +66,7 @@ func (b *backend) held(ctx context.Context, workspace, id string) snapshot.Lock 
 }
 
 // lockThere reads the lock object and its generation; nil if there is none.
-func (b *backend) lockThere(ctx context.Context, object string) (id string, document []byte, err error) {
+func (b *store) lockThere(ctx context.Context, object string) (id string, document []byte, err error) {
 	answer, err := b.ask(ctx, http.MethodGet, object, url.Values{"fields": {"generation"}}, nil)
 	if missing(err) {
 		return "", nil, nil
@@ -92,7 +92,7 @@ func holder(id, path string, document []byte) journal.LockInfo {
 }
 
 // Unlock implements snapshot.Backend. The service compares the generation.
-func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
 	n, err := strconv.ParseInt(lockID, 10, 64)
 	if err != nil || n <= 0 {
 		return fmt.Errorf("%w: %q is no ID of a lock here: it is the generation of the lock object, a number",

@@ -70,7 +70,7 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 		bad("encryption_key", "Only one of \"encryption_key\" and \"kms_encryption_key\" can be set, be it here or "+
 			"in the environment")
 	}
-	b := &backend{
+	b := &store{
 		bucket: args.String("bucket"), prefix: strings.TrimLeft(args.String("prefix"), "/"),
 		kmsKey: args.String("kms_encryption_key"),
 	}

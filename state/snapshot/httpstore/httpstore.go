@@ -28,7 +28,7 @@ const (
 	maxLock = 1 << 20
 )
 
-type backend struct {
+type store struct {
 	client *retryablehttp.Client
 
 	address, lockAddress, unlockAddress    *url.URL // the latter two may be nil
@@ -42,18 +42,18 @@ type backend struct {
 }
 
 // Close closes the connections. Locks are kept.
-func (b *backend) Close() error {
+func (b *store) Close() error {
 	b.client.HTTPClient.CloseIdleConnections()
 	return nil
 }
 
 // Describe implements snapshot.Backend.
-func (b *backend) Describe(string) snapshot.Description {
+func (b *store) Describe(string) snapshot.Description {
 	return snapshot.Description{Where: b.address.Redacted(), Form: tfstate.Compact, Unlockable: b.unlockAddress == nil}
 }
 
 // Read implements snapshot.Backend.
-func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
+func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	if workspace != journal.DefaultWorkspace {
 		return nil, snapshot.ErrNoWorkspaces
 	}
@@ -82,7 +82,7 @@ func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 }
 
 // Write implements snapshot.Backend. While this process has a lock, the request contains its ID.
-func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
+func (b *store) Write(ctx context.Context, workspace string, data []byte) error {
 	if workspace != journal.DefaultWorkspace {
 		return snapshot.ErrNoWorkspaces
 	}
@@ -110,7 +110,7 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 }
 
 // Lock implements snapshot.Backend. Without a lock address it does nothing.
-func (b *backend) Lock(ctx context.Context, _ string, info journal.LockInfo) (snapshot.Lock, error) {
+func (b *store) Lock(ctx context.Context, _ string, info journal.LockInfo) (snapshot.Lock, error) {
 	if b.lockAddress == nil {
 		b.hold(info.ID, nil)
 		return snapshot.Lock{ID: info.ID}, nil
@@ -144,7 +144,7 @@ func (b *backend) Lock(ctx context.Context, _ string, info journal.LockInfo) (sn
 }
 
 // Unlock implements snapshot.Backend. The server compares the ID.
-func (b *backend) Unlock(ctx context.Context, _, lockID string) error {
+func (b *store) Unlock(ctx context.Context, _, lockID string) error {
 	b.mu.Lock()
 	document, own := b.held[lockID]
 	b.mu.Unlock()
@@ -174,23 +174,23 @@ func (b *backend) Unlock(ctx context.Context, _, lockID string) error {
 }
 
 // hold records a lock of this process. document is nil if the server has no lock.
-func (b *backend) hold(lockID string, document []byte) {
+func (b *store) hold(lockID string, document []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held[lockID] = document
 }
 
-func (b *backend) forget(lockID string) {
+func (b *store) forget(lockID string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.held, lockID)
 }
 
 // Workspaces implements snapshot.Backend: there are none.
-func (b *backend) Workspaces(context.Context) ([]string, error) { return nil, snapshot.ErrNoWorkspaces }
+func (b *store) Workspaces(context.Context) ([]string, error) { return nil, snapshot.ErrNoWorkspaces }
 
 // Create implements snapshot.Backend.
-func (b *backend) Create(_ context.Context, workspace string) error {
+func (b *store) Create(_ context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil
 	}
@@ -198,10 +198,10 @@ func (b *backend) Create(_ context.Context, workspace string) error {
 }
 
 // Delete implements snapshot.Backend.
-func (b *backend) Delete(context.Context, string) error { return snapshot.ErrNoWorkspaces }
+func (b *store) Delete(context.Context, string) error { return snapshot.ErrNoWorkspaces }
 
 // ask sends a request, and retries it while the server is busy or unreachable, as often as configured.
-func (b *backend) ask(ctx context.Context, method string, to *url.URL, body []byte) (*http.Response, error) {
+func (b *store) ask(ctx context.Context, method string, to *url.URL, body []byte) (*http.Response, error) {
 	var content any
 	if body != nil {
 		content = body

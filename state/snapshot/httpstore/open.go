@@ -34,7 +34,7 @@ func located(args snapshot.Arguments) string {
 
 // open returns a backend for the arguments. It sends no request.
 func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
-	b := &backend{
+	b := &store{
 		updateMethod: args.String("update_method"),
 		lockMethod:   args.String("lock_method"),
 		unlockMethod: args.String("unlock_method"),

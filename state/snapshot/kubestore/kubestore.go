@@ -34,7 +34,7 @@ const (
 	stateKey = "tfstate"
 )
 
-type backend struct {
+type store struct {
 	api       *api
 	namespace string
 	suffix    string
@@ -46,26 +46,26 @@ type backend struct {
 }
 
 // Close closes the connections. Locks are kept.
-func (b *backend) Close() error {
+func (b *store) Close() error {
 	b.watches.Close()
 	b.transport.CloseIdleConnections()
 	return nil
 }
 
-func (b *backend) secretName(workspace string) string { return "tfstate-" + workspace + "-" + b.suffix }
+func (b *store) secretName(workspace string) string { return "tfstate-" + workspace + "-" + b.suffix }
 
-func (b *backend) leaseName(workspace string) string { return "lock-" + b.secretName(workspace) }
+func (b *store) leaseName(workspace string) string { return "lock-" + b.secretName(workspace) }
 
-func (b *backend) secrets() collection {
+func (b *store) secrets() collection {
 	return collection{b.api, "/api/v1/namespaces/" + b.namespace + "/secrets"}
 }
 
-func (b *backend) leases() collection {
+func (b *store) leases() collection {
 	return collection{b.api, "/apis/coordination.k8s.io/v1/namespaces/" + b.namespace + "/leases"}
 }
 
 // labelsOf returns the labels of a workspace's secret and lease.
-func (b *backend) labelsOf(workspace string) map[string]string {
+func (b *store) labelsOf(workspace string) map[string]string {
 	labels := map[string]string{
 		"tfstate": "true", "tfstateSecretSuffix": b.suffix, "tfstateWorkspace": workspace,
 		"app.kubernetes.io/managed-by": "terraform",
@@ -75,7 +75,7 @@ func (b *backend) labelsOf(workspace string) map[string]string {
 }
 
 // Describe implements snapshot.Backend.
-func (b *backend) Describe(workspace string) snapshot.Description {
+func (b *store) Describe(workspace string) snapshot.Description {
 	return snapshot.Description{
 		Where: fmt.Sprintf("the secret %s/%s at %s", b.namespace, b.secretName(workspace), b.api.address.Host),
 		Form:  tfstate.Compact,
@@ -85,7 +85,7 @@ func (b *backend) Describe(workspace string) snapshot.Description {
 var subdomain = pattern.Lazy(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
 // checkName checks the name of a workspace, and the suffix.
-func (b *backend) checkName(workspace string) error {
+func (b *store) checkName(workspace string) error {
 	name := b.leaseName(workspace) // the longer one of the two
 	switch {
 	case !subdomain().MatchString(name) || len(name) > 253:
@@ -98,7 +98,7 @@ func (b *backend) checkName(workspace string) error {
 }
 
 // Read implements snapshot.Backend. It also reads states that Terraform has split.
-func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
+func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	if err := b.checkName(workspace); err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func unpack(packed []byte) ([]byte, error) {
 }
 
 // parts returns the names of the secrets, after the first, into which Terraform has split a state, in order.
-func (b *backend) parts(ctx context.Context, workspace string) ([]string, error) {
+func (b *store) parts(ctx context.Context, workspace string) ([]string, error) {
 	items, err := b.secrets().list(ctx, selector(map[string]string{
 		"tfstate": "true", "tfstateSecretSuffix": b.suffix, "tfstateWorkspace": workspace,
 		"app.kubernetes.io/managed-by": "terraform",
@@ -187,12 +187,12 @@ func (b *backend) parts(ctx context.Context, workspace string) ([]string, error)
 }
 
 // Write implements snapshot.Backend. A concurrent write to the secret is an error.
-func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
+func (b *store) Write(ctx context.Context, workspace string, data []byte) error {
 	return b.store(ctx, workspace, data, true)
 }
 
 // store writes a state; unless replace is set, only if there is none.
-func (b *backend) store(ctx context.Context, workspace string, data []byte, replace bool) error {
+func (b *store) store(ctx context.Context, workspace string, data []byte, replace bool) error {
 	if err := b.checkName(workspace); err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (b *backend) store(ctx context.Context, workspace string, data []byte, repl
 }
 
 // Workspaces implements snapshot.Backend.
-func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
+func (b *store) Workspaces(ctx context.Context) ([]string, error) {
 	items, err := b.secrets().list(ctx, selector(map[string]string{"tfstate": "true", "tfstateSecretSuffix": b.suffix}))
 	if err != nil {
 		return nil, err
@@ -266,7 +266,7 @@ func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
 }
 
 // Create implements snapshot.Backend. It stores an empty state, as OpenTofu does.
-func (b *backend) Create(ctx context.Context, workspace string) error {
+func (b *store) Create(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil
 	}
@@ -278,7 +278,7 @@ func (b *backend) Create(ctx context.Context, workspace string) error {
 }
 
 // Delete implements snapshot.Backend. It also deletes the lease.
-func (b *backend) Delete(ctx context.Context, workspace string) error {
+func (b *store) Delete(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace || workspace == "" {
 		return snapshot.ErrDefault
 	}

@@ -17,7 +17,7 @@ const tries = 5
 
 // Lock implements snapshot.Backend. After a conflict with a concurrent change of the lease, it reads the holder
 // again.
-func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
 	if err := b.checkName(workspace); err != nil {
 		return snapshot.Lock{}, err
 	}
@@ -61,7 +61,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 }
 
 // held returns a lock that was taken, and starts watching it.
-func (b *backend) held(ctx context.Context, workspace, id string) snapshot.Lock {
+func (b *store) held(ctx context.Context, workspace, id string) snapshot.Lock {
 	lock := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
 		lease, err := b.leases().get(ctx, b.leaseName(workspace))
 		return holderOf(lease) == id, err
@@ -70,7 +70,7 @@ func (b *backend) held(ctx context.Context, workspace, id string) snapshot.Lock 
 }
 
 // Unlock implements snapshot.Backend. The lease is kept, without a holder.
-func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
 	if err := b.checkName(workspace); err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 }
 
 func openIn(p snapshot.Place, args snapshot.Arguments, account string) (snapshot.Backend, diag.List) {
-	b := &backend{namespace: args.String("namespace"), suffix: args.String("secret_suffix"), labels: args.Map("labels")}
+	b := &store{namespace: args.String("namespace"), suffix: args.String("secret_suffix"), labels: args.Map("labels")}
 	var diags diag.List
 	if err := b.checkName(journal.DefaultWorkspace); err != nil || !label().MatchString(b.suffix) {
 		diags = diags.Append(args.Problem("secret_suffix", "Invalid secret_suffix", fmt.Sprintf(

@@ -26,10 +26,10 @@ const (
 )
 
 // lockID returns the name of a state's row in the table, which is also the path in lock information.
-func (b *backend) lockID(object string) string { return b.bucket + "/" + object }
+func (b *store) lockID(object string) string { return b.bucket + "/" + object }
 
 // holder reads the holder of a row's lock; nil if there is none.
-func (b *backend) holder(ctx context.Context, row string) (*journal.LockInfo, error) {
+func (b *store) holder(ctx context.Context, row string) (*journal.LockInfo, error) {
 	text, err := b.rows.get(ctx, row, infoColumn)
 	if err != nil || text == "" {
 		return nil, err
@@ -39,7 +39,7 @@ func (b *backend) holder(ctx context.Context, row string) (*journal.LockInfo, er
 }
 
 // Lock implements snapshot.Backend.
-func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
 	if b.rows == nil {
 		return snapshot.Lock{ID: info.ID}, nil
 	}
@@ -69,7 +69,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 }
 
 // Unlock implements snapshot.Backend.
-func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
 	if b.rows == nil {
 		return nil
 	}
@@ -99,7 +99,7 @@ func digest(data []byte) string {
 
 // consistent reads a state that matches the checksum in the table. A checksum that is missing, or cannot be read,
 // is ignored, as in OpenTofu; one that differs for longer than consistentFor is an error.
-func (b *backend) consistent(ctx context.Context, object string) ([]byte, error) {
+func (b *store) consistent(ctx context.Context, object string) ([]byte, error) {
 	for waited := time.Duration(0); ; waited += consistentTry {
 		data, err := b.get(ctx, object)
 		if err != nil || b.rows == nil {
@@ -129,7 +129,7 @@ func (b *backend) consistent(ctx context.Context, object string) ([]byte, error)
 
 // putDigest stores the checksum of a state that was written. If that fails it returns an error, because the next
 // reader would reject the state.
-func (b *backend) putDigest(ctx context.Context, object string, data []byte) error {
+func (b *store) putDigest(ctx context.Context, object string, data []byte) error {
 	if b.rows == nil {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (b *backend) putDigest(ctx context.Context, object string, data []byte) err
 	return nil
 }
 
-func (b *backend) deleteDigest(ctx context.Context, object string) error {
+func (b *store) deleteDigest(ctx context.Context, object string) error {
 	if b.rows == nil {
 		return nil
 	}

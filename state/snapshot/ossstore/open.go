@@ -16,7 +16,7 @@ import (
 
 // open checks the arguments, finds the credentials and the addresses, and checks that the table of locks exists.
 func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
-	b := &backend{
+	b := &store{
 		bucket: args.String("bucket"), prefix: strings.TrimPrefix(strings.Trim(args.String("prefix"), "/"), "./"),
 		key: args.String("key"), acl: args.String("acl"), encrypt: args.Bool("encrypt"),
 		table:      args.String("tablestore_table"),
@@ -82,7 +82,7 @@ func located(endpoint, bucket string) (string, error) {
 }
 
 // check reports problems with the arguments that the schema cannot express.
-func (b *backend) check(args snapshot.Arguments) diag.List {
+func (b *store) check(args snapshot.Arguments) diag.List {
 	var diags diag.List
 	bad := func(name, format string, a ...any) {
 		diags = diags.Append(args.Problem(name, "Invalid "+name, fmt.Sprintf(format, a...)))

@@ -23,7 +23,7 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-type backend struct {
+type store struct {
 	objects   *call.Caller
 	transport *http.Transport
 	address   string // of the bucket, without a slash at the end
@@ -38,7 +38,7 @@ type backend struct {
 }
 
 // object returns the name of a workspace's object.
-func (b *backend) object(workspace string) string {
+func (b *store) object(workspace string) string {
 	if workspace == journal.DefaultWorkspace {
 		return path.Join(b.prefix, b.key)
 	}
@@ -46,21 +46,21 @@ func (b *backend) object(workspace string) string {
 }
 
 // Describe implements snapshot.Backend.
-func (b *backend) Describe(workspace string) snapshot.Description {
+func (b *store) Describe(workspace string) snapshot.Description {
 	return snapshot.Description{
 		Where: "oss://" + b.bucket + "/" + b.object(workspace), Form: tfstate.Compact, Unlockable: b.rows == nil,
 	}
 }
 
 // Close closes the connections. Locks are kept.
-func (b *backend) Close() error {
+func (b *store) Close() error {
 	b.watches.Close()
 	b.transport.CloseIdleConnections()
 	return nil
 }
 
 // ask sends a request about an object; about the bucket if object is empty.
-func (b *backend) ask(ctx context.Context, method, object string, query url.Values, header http.Header,
+func (b *store) ask(ctx context.Context, method, object string, query url.Values, header http.Header,
 	body []byte) (*call.Response, error) {
 	u := url.URL{Path: "/" + object, RawQuery: query.Encode()}
 	answer, err := b.objects.Do(ctx, call.Request{Method: method, URL: b.address + u.String(),
@@ -72,7 +72,7 @@ func (b *backend) ask(ctx context.Context, method, object string, query url.Valu
 }
 
 // get reads an object; nil if there is none.
-func (b *backend) get(ctx context.Context, object string) ([]byte, error) {
+func (b *store) get(ctx context.Context, object string) ([]byte, error) {
 	answer, err := b.ask(ctx, http.MethodGet, object, nil, nil, nil)
 	switch {
 	case call.IsCode(err, "NoSuchKey"):
@@ -85,7 +85,7 @@ func (b *backend) get(ctx context.Context, object string) ([]byte, error) {
 
 // Read implements snapshot.Backend. If a table has checksums, a state that does not match its checksum yet is read
 // again for a while.
-func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
+func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	data, err := b.consistent(ctx, b.object(workspace))
 	if err != nil || len(data) == 0 {
 		return nil, err
@@ -94,7 +94,7 @@ func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 }
 
 // Write implements snapshot.Backend.
-func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
+func (b *store) Write(ctx context.Context, workspace string, data []byte) error {
 	object := b.object(workspace)
 	h := http.Header{"Content-Type": {"application/json"}}
 	if b.acl != "" {
@@ -110,7 +110,7 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 }
 
 // Workspaces implements snapshot.Backend.
-func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
+func (b *store) Workspaces(ctx context.Context) ([]string, error) {
 	names := []string{journal.DefaultWorkspace}
 	prefix := b.prefix + "/"
 	query := url.Values{"prefix": {prefix}, "max-keys": {"1000"}}
@@ -149,7 +149,7 @@ func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
 }
 
 // Create implements snapshot.Backend. It stores an empty state, as OpenTofu does.
-func (b *backend) Create(ctx context.Context, workspace string) error {
+func (b *store) Create(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (b *backend) Create(ctx context.Context, workspace string) error {
 }
 
 // Delete implements snapshot.Backend.
-func (b *backend) Delete(ctx context.Context, workspace string) error {
+func (b *store) Delete(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace || workspace == "" {
 		return snapshot.ErrDefault
 	}

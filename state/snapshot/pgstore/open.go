@@ -71,7 +71,7 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 	db.SetMaxIdleConns(2)
 	db.SetConnMaxIdleTime(time.Minute)
 	schemaName, table := args.String("schema_name"), args.String("table_name")
-	b := &backend{
+	b := &store{
 		db:       db,
 		where:    where(config, schemaName, table),
 		table:    quote(schemaName) + "." + quote(table),
@@ -108,7 +108,7 @@ func closing(db *sql.DB) diag.List {
 
 // prepare creates the missing database objects. A role that may not create a schema is sufficient if the schema
 // exists.
-func (b *backend) prepare(ctx context.Context, args snapshot.Arguments) error {
+func (b *store) prepare(ctx context.Context, args snapshot.Arguments) error {
 	name := args.String("schema_name")
 	if !args.Bool("skip_schema_creation") {
 		var count int
@@ -146,7 +146,7 @@ func (b *backend) prepare(ctx context.Context, args snapshot.Arguments) error {
 
 // define creates a database object if it does not exist. Two processes that do this at the same time conflict in
 // the database's own tables in spite of "if not exists"; the one that fails retries once, and finds it.
-func (b *backend) define(ctx context.Context, what, statement string) error {
+func (b *store) define(ctx context.Context, what, statement string) error {
 	_, err := b.db.ExecContext(ctx, statement)
 	var refused *pq.Error
 	if errors.As(err, &refused) && (refused.Code == "23505" || refused.Code == "42P07" || refused.Code == "42P06") {

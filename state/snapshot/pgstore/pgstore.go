@@ -25,7 +25,7 @@ import (
 // pingEvery is the interval of checks whether the session that holds a lock still exists.
 const pingEvery = 10 * time.Second
 
-type backend struct {
+type store struct {
 	db *sql.DB
 	// where is the database, without a password; table is the quoted name of the table.
 	where, table string
@@ -55,12 +55,12 @@ func creationKey(schema, table string) int64 {
 }
 
 // Describe implements snapshot.Backend.
-func (b *backend) Describe(workspace string) snapshot.Description {
+func (b *store) Describe(workspace string) snapshot.Description {
 	return snapshot.Description{Where: b.where + " " + workspace, Form: tfstate.Compact}
 }
 
 // Close closes the sessions; with them their locks end.
-func (b *backend) Close() error {
+func (b *store) Close() error {
 	b.mu.Lock()
 	held := b.held
 	b.held = map[string]*heldLock{}
@@ -77,7 +77,7 @@ func (b *backend) Close() error {
 }
 
 // Read implements snapshot.Backend.
-func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
+func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	var data sql.NullString
 	err := b.db.QueryRowContext(ctx, "SELECT data FROM "+b.table+" WHERE name = $1", workspace).Scan(&data)
 	switch {
@@ -94,7 +94,7 @@ func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 // Write implements snapshot.Backend. The row is committed, and so durable, when Write returns. While this process
 // holds the workspace's lock, the session of the lock writes: if it has ended, the lock is lost, and nothing is
 // written.
-func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
+func (b *store) Write(ctx context.Context, workspace string, data []byte) error {
 	statement := "INSERT INTO " + b.table + " (name, data) VALUES ($1, $2) " +
 		"ON CONFLICT (name) DO UPDATE SET data = EXCLUDED.data"
 	b.mu.Lock()
@@ -117,7 +117,7 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 // Lock implements snapshot.Backend. A workspace with a row is locked by the row's id, one without by the key under
 // which rows are created. The database does not store the information about a lock, so the holder in journal.Held is
 // the database session that has the lock: its ID is the number of the server process.
-func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
 	h := &heldLock{}
 	if !b.reserve(workspace, h) {
 		return snapshot.Lock{}, &journal.Held{Holder: info}
@@ -130,7 +130,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 }
 
 // reserve records that this process is about to lock a workspace. It returns false if it has done so already.
-func (b *backend) reserve(workspace string, h *heldLock) bool {
+func (b *store) reserve(workspace string, h *heldLock) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.held[workspace] != nil {
@@ -141,7 +141,7 @@ func (b *backend) reserve(workspace string, h *heldLock) bool {
 }
 
 // take removes the lock of this process with an ID, empty for one that is only reserved; nil if there is none.
-func (b *backend) take(workspace, id string) *heldLock {
+func (b *store) take(workspace, id string) *heldLock {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h := b.held[workspace]
@@ -153,7 +153,7 @@ func (b *backend) take(workspace, id string) *heldLock {
 }
 
 // lock takes the lock for which h is reserved.
-func (b *backend) lock(ctx context.Context, workspace string, info journal.LockInfo, h *heldLock) (snapshot.Lock,
+func (b *store) lock(ctx context.Context, workspace string, info journal.LockInfo, h *heldLock) (snapshot.Lock,
 	error) {
 	session, err := b.db.Conn(ctx)
 	if err != nil {
@@ -176,7 +176,7 @@ func (b *backend) lock(ctx context.Context, workspace string, info journal.LockI
 }
 
 // lockSession takes the lock of a workspace in a session, and returns its key. If it fails, nothing stays locked.
-func (b *backend) lockSession(ctx context.Context, session *sql.Conn, workspace string) (key int64, locked bool,
+func (b *store) lockSession(ctx context.Context, session *sql.Conn, workspace string) (key int64, locked bool,
 	err error) {
 	var row, creation bool
 	err = session.QueryRowContext(ctx, "SELECT id, pg_try_advisory_lock(id), pg_try_advisory_lock($2) FROM "+b.table+
@@ -233,7 +233,7 @@ func (h *heldLock) watch(ctx context.Context, lost chan<- struct{}) {
 }
 
 // Unlock implements snapshot.Backend. Another session's lock ends with that session: the error names it.
-func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
 	var h *heldLock
 	if lockID != "" {
 		h = b.take(workspace, lockID)
@@ -259,7 +259,7 @@ func closeSession(session *sql.Conn) error {
 }
 
 // foreign returns an error with the session that holds the lock to release.
-func (b *backend) foreign(ctx context.Context, workspace, lockID string) error {
+func (b *store) foreign(ctx context.Context, workspace, lockID string) error {
 	key := b.creation
 	err := b.db.QueryRowContext(ctx, "SELECT id FROM "+b.table+" WHERE name = $1", workspace).Scan(&key)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -315,7 +315,7 @@ func holder(ctx context.Context, db interface {
 }
 
 // Workspaces implements snapshot.Backend.
-func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
+func (b *store) Workspaces(ctx context.Context) ([]string, error) {
 	rows, err := b.db.QueryContext(ctx, "SELECT name FROM "+b.table+" WHERE name <> $1 ORDER BY name COLLATE \"C\"",
 		journal.DefaultWorkspace)
 	if err != nil {
@@ -334,7 +334,7 @@ func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
 }
 
 // Create implements snapshot.Backend. It writes an empty state, as OpenTofu does.
-func (b *backend) Create(ctx context.Context, workspace string) error {
+func (b *store) Create(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil
 	}
@@ -348,7 +348,7 @@ func (b *backend) Create(ctx context.Context, workspace string) error {
 }
 
 // Delete implements snapshot.Backend.
-func (b *backend) Delete(ctx context.Context, workspace string) error {
+func (b *store) Delete(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace || workspace == "" {
 		return snapshot.ErrDefault
 	}

@@ -21,7 +21,7 @@ func place(env map[string]string) snapshot.Place {
 	return snapshot.Place{Kinds: snapshot.Kinds{Kind()}, Env: func(name string) string { return env[name] }}
 }
 
-func opened(t *testing.T, url string, more map[string]cty.Value) *backend {
+func opened(t *testing.T, url string, more map[string]cty.Value) *store {
 	t.Helper()
 	args := map[string]cty.Value{"conn_str": cty.StringVal(url)}
 	for name, v := range more {
@@ -36,7 +36,7 @@ func opened(t *testing.T, url string, more map[string]cty.Value) *backend {
 			t.Error(err)
 		}
 	})
-	return b.(*backend)
+	return b.(*store)
 }
 
 func TestTheBackendOverARealServer(t *testing.T) {
@@ -145,7 +145,7 @@ func TestTheBackendOverARealServer(t *testing.T) {
 	})
 }
 
-func acquire(t *testing.T, b *backend, workspace string) snapshot.Lock {
+func acquire(t *testing.T, b *store, workspace string) snapshot.Lock {
 	t.Helper()
 	lock, err := snapshot.Acquire(t.Context(), b, workspace, snapshottest.Info("2", "OperationTypeApply"), 0, nil)
 	for tries := 0; err != nil && tries < 50; tries++ { // the server notices the end of a session a moment later

@@ -32,13 +32,13 @@ func row(values map[string]string) item {
 }
 
 // dynamo calls an operation of DynamoDB on the table.
-func (b *backend) dynamo(ctx context.Context, operation string, in map[string]any, out any) error {
+func (b *store) dynamo(ctx context.Context, operation string, in map[string]any, out any) error {
 	in["TableName"] = b.table
 	return b.session.Ask(ctx, "dynamodb", b.tableEndpoint, "DynamoDB_20120810."+operation, "1.0", in, out)
 }
 
 // find reads a row; nil if there is none.
-func (b *backend) find(ctx context.Context, id, columns string) (item, error) {
+func (b *store) find(ctx context.Context, id, columns string) (item, error) {
 	var answer struct{ Item item }
 	err := b.dynamo(ctx, "GetItem", map[string]any{
 		"Key": row(map[string]string{"LockID": id}), "ProjectionExpression": columns, "ConsistentRead": true,
@@ -47,10 +47,10 @@ func (b *backend) find(ctx context.Context, id, columns string) (item, error) {
 }
 
 // lockID returns the name of a state's row in the table, which is also the path in lock information.
-func (b *backend) lockID(key string) string { return b.bucket + "/" + key }
+func (b *store) lockID(key string) string { return b.bucket + "/" + key }
 
 // Lock implements snapshot.Backend: the lock file first, then the table; both, if both are configured.
-func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
 	key := b.object(workspace)
 	info.Path = b.lockID(key)
 	document := snapshot.EncodeLock(info)
@@ -98,7 +98,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 }
 
 // holds reports whether a lock is still held, in all places where it was taken.
-func (b *backend) holds(ctx context.Context, key, id string) (bool, error) {
+func (b *store) holds(ctx context.Context, key, id string) (bool, error) {
 	if b.lockFile {
 		if holder, err := b.holderOfFile(ctx, key); err != nil || holder == nil || holder.ID != id {
 			return false, err
@@ -119,7 +119,7 @@ func isOwn(err error, id string) bool {
 }
 
 // heldByFile returns the error about an existing lock file.
-func (b *backend) heldByFile(ctx context.Context, key string) error {
+func (b *store) heldByFile(ctx context.Context, key string) error {
 	holder, err := b.holderOfFile(ctx, key)
 	switch {
 	case err != nil:
@@ -130,7 +130,7 @@ func (b *backend) heldByFile(ctx context.Context, key string) error {
 	return &journal.Held{Holder: *holder}
 }
 
-func (b *backend) heldByRow(ctx context.Context, key string) error {
+func (b *store) heldByRow(ctx context.Context, key string) error {
 	holder, err := b.holderOfRow(ctx, key)
 	switch {
 	case err != nil:
@@ -142,7 +142,7 @@ func (b *backend) heldByRow(ctx context.Context, key string) error {
 }
 
 // holderOfFile reads the lock file; nil if there is none.
-func (b *backend) holderOfFile(ctx context.Context, key string) (*journal.LockInfo, error) {
+func (b *store) holderOfFile(ctx context.Context, key string) (*journal.LockInfo, error) {
 	data, err := b.get(ctx, key+".tflock")
 	if err != nil || data == nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (b *backend) holderOfFile(ctx context.Context, key string) (*journal.LockIn
 }
 
 // holderOfRow reads the lock in the table; nil if there is none.
-func (b *backend) holderOfRow(ctx context.Context, key string) (*journal.LockInfo, error) {
+func (b *store) holderOfRow(ctx context.Context, key string) (*journal.LockInfo, error) {
 	found, err := b.find(ctx, b.lockID(key), "LockID, Info")
 	if err != nil || found["Info"].S == "" {
 		return nil, err
@@ -162,7 +162,7 @@ func (b *backend) holderOfRow(ctx context.Context, key string) (*journal.LockInf
 }
 
 // Unlock implements snapshot.Backend: it tries to release both locks, even if one fails.
-func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
 	key := b.object(workspace)
 	b.watches.Stop(workspace, lockID)
 	var file, table error
@@ -190,7 +190,7 @@ func compared(holder *journal.LockInfo, lockID string) error {
 	return nil
 }
 
-func (b *backend) unlockFile(ctx context.Context, key, lockID string) error {
+func (b *store) unlockFile(ctx context.Context, key, lockID string) error {
 	holder, err := b.holderOfFile(ctx, key)
 	if err == nil {
 		err = compared(holder, lockID)
@@ -203,7 +203,7 @@ func (b *backend) unlockFile(ctx context.Context, key, lockID string) error {
 }
 
 // unlockRow deletes the lock's row if it has not changed since it was read: the condition compares the texts.
-func (b *backend) unlockRow(ctx context.Context, key, lockID string) error {
+func (b *store) unlockRow(ctx context.Context, key, lockID string) error {
 	found, err := b.find(ctx, b.lockID(key), "LockID, Info")
 	if err != nil {
 		return err
@@ -243,7 +243,7 @@ func digest(data []byte) string {
 
 // consistent reads a state that matches the digest in the table. A digest that is missing, or cannot be read, is
 // ignored, as in OpenTofu; one that differs for longer than consistentFor is an error.
-func (b *backend) consistent(ctx context.Context, key string) ([]byte, error) {
+func (b *store) consistent(ctx context.Context, key string) ([]byte, error) {
 	for waited := time.Duration(0); ; waited += consistentTry {
 		data, err := b.get(ctx, key)
 		if err != nil || b.table == "" {
@@ -273,7 +273,7 @@ func (b *backend) consistent(ctx context.Context, key string) ([]byte, error) {
 
 // putDigest stores the digest of a state that was written. If that fails it returns an error, because the next
 // reader would reject the state.
-func (b *backend) putDigest(ctx context.Context, key string, data []byte) error {
+func (b *store) putDigest(ctx context.Context, key string, data []byte) error {
 	if b.table == "" {
 		return nil
 	}
@@ -286,7 +286,7 @@ func (b *backend) putDigest(ctx context.Context, key string, data []byte) error 
 	return nil
 }
 
-func (b *backend) deleteDigest(ctx context.Context, key string) error {
+func (b *store) deleteDigest(ctx context.Context, key string) error {
 	if b.table == "" {
 		return nil
 	}

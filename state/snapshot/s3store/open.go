@@ -27,7 +27,7 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 	if err != nil {
 		return nil, diags.Append(awsidentity.Problem(err, args, "Failed to configure the S3 backend"))
 	}
-	b := &backend{
+	b := &store{
 		session: session, bucket: args.String("bucket"), key: args.String("key"),
 		prefix: args.String("workspace_key_prefix"),
 		acl:    args.String("acl"), stateTags: tagging(args.Map("state_tags")),
@@ -60,7 +60,7 @@ func either(a, b string) string {
 }
 
 // encrypt sets the headers of server-side encryption.
-func (b *backend) encrypt(args snapshot.Arguments) {
+func (b *store) encrypt(args snapshot.Arguments) {
 	customer := args.String("sse_customer_key")
 	switch {
 	case !args.Bool("encrypt"):

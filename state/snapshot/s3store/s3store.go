@@ -25,7 +25,7 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-type backend struct {
+type store struct {
 	session *aws.Session
 	address *url.URL // of the bucket
 
@@ -43,14 +43,14 @@ type backend struct {
 }
 
 // Close closes the connections. Locks are kept.
-func (b *backend) Close() error {
+func (b *store) Close() error {
 	b.watches.Close()
 	b.session.Close()
 	return nil
 }
 
 // object returns the key of a workspace's state.
-func (b *backend) object(workspace string) string {
+func (b *store) object(workspace string) string {
 	if workspace == journal.DefaultWorkspace {
 		return b.key
 	}
@@ -58,7 +58,7 @@ func (b *backend) object(workspace string) string {
 }
 
 // Describe implements snapshot.Backend.
-func (b *backend) Describe(workspace string) snapshot.Description {
+func (b *store) Describe(workspace string) snapshot.Description {
 	return snapshot.Description{
 		Where: "s3://" + b.bucket + "/" + b.object(workspace), Form: tfstate.Compact, Unlockable: !b.lockFile &&
 			b.table == "",
@@ -66,7 +66,7 @@ func (b *backend) Describe(workspace string) snapshot.Description {
 }
 
 // ask sends a request about an object; query may be nil.
-func (b *backend) ask(ctx context.Context, method, key string, query url.Values, header map[string]string,
+func (b *store) ask(ctx context.Context, method, key string, query url.Values, header map[string]string,
 	body []byte) (*call.Response, error) {
 	h := http.Header{}
 	for name, v := range header {
@@ -82,7 +82,7 @@ func (b *backend) ask(ctx context.Context, method, key string, query url.Values,
 }
 
 // readHeaders are the headers of a request that reads an object.
-func (b *backend) readHeaders() map[string]string {
+func (b *store) readHeaders() map[string]string {
 	h := map[string]string{}
 	for k, v := range b.keyHeaders {
 		h[k] = v
@@ -94,7 +94,7 @@ func (b *backend) readHeaders() map[string]string {
 }
 
 // get reads an object; nil if there is none.
-func (b *backend) get(ctx context.Context, key string) ([]byte, error) {
+func (b *store) get(ctx context.Context, key string) ([]byte, error) {
 	answer, err := b.ask(ctx, http.MethodGet, key, nil, b.readHeaders(), nil)
 	switch {
 	case call.IsCode(err, "NoSuchBucket"):
@@ -111,13 +111,13 @@ func (b *backend) get(ctx context.Context, key string) ([]byte, error) {
 	return answer.Body, nil
 }
 
-func (b *backend) noBucket(err error) error {
+func (b *store) noBucket(err error) error {
 	return fmt.Errorf("S3 bucket does not exist: the bucket %q must have been previously created, in this region and "+
 		"account; Millipede does not create it: %w", b.bucket, err)
 }
 
 // put stores an object.
-func (b *backend) put(ctx context.Context, key, tags string, more map[string]string, data []byte) error {
+func (b *store) put(ctx context.Context, key, tags string, more map[string]string, data []byte) error {
 	h := map[string]string{"Content-Type": "application/json"}
 	for _, headers := range []map[string]string{b.putHeaders, b.keyHeaders, more} {
 		for k, v := range headers {
@@ -147,7 +147,7 @@ func checksum(data []byte) string {
 
 // Read implements snapshot.Backend. If a table has digests, a state that does not match its digest yet is read
 // again for a while.
-func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
+func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	key := b.object(workspace)
 	data, err := b.consistent(ctx, key)
 	if err != nil || len(data) == 0 {
@@ -157,7 +157,7 @@ func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 }
 
 // Write implements snapshot.Backend.
-func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
+func (b *store) Write(ctx context.Context, workspace string, data []byte) error {
 	key := b.object(workspace)
 	if err := b.put(ctx, key, b.stateTags, nil, data); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 }
 
 // Workspaces implements snapshot.Backend. If listing is not permitted, it returns only the default one.
-func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
+func (b *store) Workspaces(ctx context.Context) ([]string, error) {
 	names := []string{journal.DefaultWorkspace}
 	query := url.Values{"list-type": {"2"}, "max-keys": {"1000"}}
 	prefix := ""
@@ -206,7 +206,7 @@ type listing struct {
 	NextContinuationToken string
 }
 
-func (b *backend) list(ctx context.Context, query url.Values) (*listing, error) {
+func (b *store) list(ctx context.Context, query url.Values) (*listing, error) {
 	answer, err := b.ask(ctx, http.MethodGet, "", query, nil, nil)
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (b *backend) list(ctx context.Context, query url.Values) (*listing, error) 
 }
 
 // Create implements snapshot.Backend. It stores an empty state, as OpenTofu does.
-func (b *backend) Create(ctx context.Context, workspace string) error {
+func (b *store) Create(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil
 	}
@@ -234,7 +234,7 @@ func (b *backend) Create(ctx context.Context, workspace string) error {
 }
 
 // Delete implements snapshot.Backend.
-func (b *backend) Delete(ctx context.Context, workspace string) error {
+func (b *store) Delete(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace || workspace == "" {
 		return snapshot.ErrDefault
 	}
