@@ -206,8 +206,8 @@ func staticBody(body hcl.Body, blocks map[string]*schema.NestedBlock,
 
 // checkBackend reports problems with the backend in a terraform_remote_state. For a data source the backend type is
 // part of the configuration, while a backend block has it as its label.
-func (e *Estate) checkBackend(backend string, config cty.Value) diag.List {
-	diags := e.place().Check(backend, config)
+func (e *Estate) checkBackend(kind string, config cty.Value) diag.List {
+	diags := e.place().Check(kind, config)
 	for _, d := range diags {
 		if d.Extra == snapshot.ErrUnsupported { //nolint:errorlint // an Extra is this error itself
 			d.Summary = "Invalid backend configuration"
@@ -217,9 +217,9 @@ func (e *Estate) checkBackend(backend string, config cty.Value) diag.List {
 }
 
 // readRemoteState reads the outputs of another state for terraform_remote_state.
-func (e *Estate) readRemoteState(ctx context.Context, backend string, config cty.Value, workspace string) (
+func (e *Estate) readRemoteState(ctx context.Context, kind string, config cty.Value, workspace string) (
 	_ map[string]cty.Value, diags diag.List) {
-	b, diags := e.place().Open(ctx, backend, config)
+	b, diags := e.place().Open(ctx, kind, config)
 	if diags.HasErrors() {
 		return nil, diags
 	}

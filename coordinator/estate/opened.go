@@ -98,9 +98,9 @@ func (e *Estate) OpenState(ctx context.Context, root *config.Node, f StateOption
 	}
 }
 
-func (e *Estate) openStateAs(ctx context.Context, backend snapshot.Backend, at storeAt, f StateOptions,
+func (e *Estate) openStateAs(ctx context.Context, b snapshot.Backend, at storeAt, f StateOptions,
 	operation string, as access) (*Opened, diag.List) {
-	s := &Opened{estate: e, Workspace: e.Workspace(), backend: backend, info: e.lockInfo(operation)}
+	s := &Opened{estate: e, Workspace: e.Workspace(), backend: b, info: e.lockInfo(operation)}
 	store, diags := e.openStore(ctx, at, s.info, as, f.LockTimeout)
 	if diags.HasErrors() {
 		return nil, diags
@@ -109,7 +109,7 @@ func (e *Estate) openStateAs(ctx context.Context, backend snapshot.Backend, at s
 	if err := s.ensureWorkspace(ctx); err != nil {
 		return nil, diags.Append(diag.List{}.Append(err), store.close())
 	}
-	s.sync = &snapshot.Sync{Store: store, Backend: backend, Version: e.EngineVersion, Settle: f.Settle}
+	s.sync = &snapshot.Sync{Store: store, Backend: b, Version: e.EngineVersion, Settle: f.Settle}
 	if f.Lock && as != reads {
 		if more := s.lockFor(ctx, f); more.HasErrors() {
 			return nil, diags.Append(more, store.close())
@@ -248,10 +248,10 @@ func (s *Opened) lockLost(ctx context.Context) bool {
 const lockCheckTimeout = 10 * time.Second
 
 // lockBackend locks a backend. If somebody else holds the lock, it waits for at most timeout.
-func (e *Estate) lockBackend(ctx context.Context, backend snapshot.Backend, workspace string, info journal.LockInfo,
+func (e *Estate) lockBackend(ctx context.Context, b snapshot.Backend, workspace string, info journal.LockInfo,
 	timeout time.Duration,
 ) (snapshot.Lock, diag.List) {
-	lock, err := snapshot.Acquire(ctx, backend, workspace, info, timeout, func(h journal.LockInfo) {
+	lock, err := snapshot.Acquire(ctx, b, workspace, info, timeout, func(h journal.LockInfo) {
 		e.Tell(fmt.Sprintf("Waiting for the state lock %s, which %s has held since %s for %s...\n",
 			h.ID, h.Who, h.Created.Local().Format(time.DateTime), h.Operation))
 	})

@@ -279,8 +279,8 @@ func (s *Opened) Replace(ctx context.Context, st *state.State, cause string) dia
 }
 
 // Unlock releases a lock in the store and in the backend. It succeeds if at least one of them had it.
-func (e *Estate) Unlock(ctx context.Context, backend snapshot.Backend, id string) diag.List {
-	at, diags := e.storeFor(StateOptions{}, backend)
+func (e *Estate) Unlock(ctx context.Context, b snapshot.Backend, id string) diag.List {
+	at, diags := e.storeFor(StateOptions{}, b)
 	if diags.HasErrors() {
 		return diags
 	}
@@ -289,7 +289,7 @@ func (e *Estate) Unlock(ctx context.Context, backend snapshot.Backend, id string
 		return diags
 	}
 	inStore := store.Unlock(ctx, e.Workspace(), id)
-	inBackend := backend.Unlock(ctx, e.Workspace(), id)
+	inBackend := b.Unlock(ctx, e.Workspace(), id)
 	switch {
 	case inStore != nil && !errors.Is(inStore, journal.ErrLockID) && !errors.Is(inStore, journal.ErrNoWorkspace):
 		diags = diag.Errors(fmt.Sprintf("Failed to unlock state: %s", inStore), "", nil)
