@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -14,7 +15,6 @@ import (
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/lock"
 	"github.com/millipede-iac/millipede/state"
-	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/view"
 )
 
@@ -277,7 +277,7 @@ func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) 
 	switch {
 	case !change.Changed:
 	case diags.HasErrors():
-	case change.Now == snapshot.Cloud:
+	case change.Now == backend.Cloud:
 		i.Print("\n")
 		i.Say(ink.Success("The service of the cloud block is configured. Millipede will automatically\nuse it unless " +
 			"the block changes."))

@@ -10,20 +10,20 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/catalog"
+	"github.com/millipede-iac/millipede/backend/tfcstore"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/state"
-	"github.com/millipede-iac/millipede/state/snapshot"
-	"github.com/millipede-iac/millipede/state/snapshot/catalog"
-	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
 // OpenBackend opens the backend of the root module's backend block, as init has prepared it; without a block, the
 // local one; for a saved plan that of the plan.
-func (e *Estate) OpenBackend(ctx context.Context, root *config.Node, f StateOptions) (snapshot.Backend, diag.List) {
+func (e *Estate) OpenBackend(ctx context.Context, root *config.Node, f StateOptions) (backend.Backend, diag.List) {
 	block := backendBlock(root)
 	args, kind := cty.EmptyObjectVal, "local"
 	enc, diags := e.encryption(ctx, root)
@@ -31,14 +31,14 @@ func (e *Estate) OpenBackend(ctx context.Context, root *config.Node, f StateOpti
 		return nil, diags
 	}
 	if e.Backend != nil {
-		return snapshot.Encrypted(e.Backend, enc.State()), diags
+		return backend.Encrypted(e.Backend, enc.State()), diags
 	}
 	if f.planned != nil {
 		b, more := e.openRecorded(ctx, *f.planned, f)
 		if diags = diags.Append(more); diags.HasErrors() {
 			return nil, diags
 		}
-		return snapshot.Encrypted(b, enc.State()), diags
+		return backend.Encrypted(b, enc.State()), diags
 	}
 	if block != nil {
 		kind = block.Type
@@ -59,23 +59,23 @@ func (e *Estate) OpenBackend(ctx context.Context, root *config.Node, f StateOpti
 	if diags = diags.Append(more); diags.HasErrors() {
 		return nil, diags
 	}
-	return snapshot.Encrypted(b, enc.State()), diags
+	return backend.Encrypted(b, enc.State()), diags
 }
 
 // CloseBackend closes a backend that was opened here, and ends its lock watches. Backends that belong to the estate
 // stay open: the one in its options, and services, which it opens once.
-func (e *Estate) CloseBackend(b snapshot.Backend) diag.List {
+func (e *Estate) CloseBackend(b backend.Backend) diag.List {
 	if b == nil || e.Backend != nil {
 		return nil
 	}
-	if _, is := snapshot.Plain(b).(*tfcstore.Store); is {
+	if _, is := backend.Plain(b).(*tfcstore.Store); is {
 		return nil
 	}
 	return closeBackend(b)
 }
 
-func closeBackend(b snapshot.Backend) diag.List {
-	if err := snapshot.Close(b); err != nil {
+func closeBackend(b backend.Backend) diag.List {
+	if err := backend.Close(b); err != nil {
 		return diag.List{diag.New(diag.Warning, "Failed to close the backend", err.Error()+".", nil)}
 	}
 	return nil
@@ -92,8 +92,8 @@ func (e *Estate) Snapshot(ctx context.Context, root *config.Node) (*state.State,
 }
 
 // place returns the environment of the backends that this process opens.
-func (e *Estate) place() snapshot.Place {
-	p := snapshot.Place{
+func (e *Estate) place() backend.Place {
+	p := backend.Place{
 		Kinds: catalog.All(), Dir: e.Dir, Environ: e.Environ, Files: e.Files, Memory: e.Memory,
 		UserAgent:     "Millipede/" + e.Version,
 		EngineVersion: e.EngineVersion, AnyVersion: e.AnyVersion, Tell: e.Tell,
@@ -105,7 +105,7 @@ func (e *Estate) place() snapshot.Place {
 }
 
 // openKind opens a backend. The deprecated options of the local one name its files.
-func (e *Estate) openKind(ctx context.Context, kind string, args cty.Value, f StateOptions) (snapshot.Backend,
+func (e *Estate) openKind(ctx context.Context, kind string, args cty.Value, f StateOptions) (backend.Backend,
 	diag.List) {
 	if b := e.services[backendKey(kind, args)]; b != nil {
 		return b, nil
@@ -114,7 +114,7 @@ func (e *Estate) openKind(ctx context.Context, kind string, args cty.Value, f St
 	if diags.HasErrors() || kind != "local" {
 		if _, is := b.(*tfcstore.Store); is {
 			if e.services == nil {
-				e.services = map[string]snapshot.Backend{}
+				e.services = map[string]backend.Backend{}
 			}
 			e.services[backendKey(kind, args)] = b
 		}
@@ -132,7 +132,7 @@ func (e *Estate) openKind(ctx context.Context, kind string, args cty.Value, f St
 			*to = args.GetAttr(name).AsString()
 		}
 	}
-	return snapshot.NewLocal(o), diags
+	return backend.NewLocal(o), diags
 }
 
 // backendKey identifies a backend among those of an estate.
@@ -209,7 +209,7 @@ func staticBody(body hcl.Body, blocks map[string]*schema.NestedBlock,
 func (e *Estate) checkBackend(kind string, config cty.Value) diag.List {
 	diags := e.place().Check(kind, config)
 	for _, d := range diags {
-		if d.Extra == snapshot.ErrUnsupported { //nolint:errorlint // an Extra is this error itself
+		if d.Extra == backend.ErrUnsupported { //nolint:errorlint // an Extra is this error itself
 			d.Summary = "Invalid backend configuration"
 		}
 	}
@@ -224,8 +224,8 @@ func (e *Estate) readRemoteState(ctx context.Context, kind string, config cty.Va
 		return nil, diags
 	}
 	defer func() { diags = diags.Append(closeBackend(b)) }()
-	data, err := snapshot.Encrypted(b, e.remoteTarget(ctx)).Read(ctx, workspace)
-	var sealed *snapshot.Sealed
+	data, err := backend.Encrypted(b, e.remoteTarget(ctx)).Read(ctx, workspace)
+	var sealed *backend.Sealed
 	if errors.As(err, &sealed) {
 		return nil, diags.Append(diag.New(diag.Error, sealed.Summary, sealed.Detail+sealed.Tried, nil))
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/catalog"
 	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/lang/marks"
-	"github.com/millipede-iac/millipede/state/snapshot"
-	"github.com/millipede-iac/millipede/state/snapshot/catalog"
 )
 
 // backendRecord is the backend that init has prepared. It is stored in the data directory in OpenTofu's format, so
@@ -129,9 +129,9 @@ func backendBlock(root *config.Node) *config.Backend {
 }
 
 // findKind returns the kind of backend of a block.
-func findKind(block *config.Backend) (*snapshot.Kind, diag.List) {
+func findKind(block *config.Backend) (*backend.Kind, diag.List) {
 	kind, diags := catalog.All().Find(block.Type)
-	if block.Type == snapshot.Cloud && !block.OwnBlock {
+	if block.Type == backend.Cloud && !block.OwnBlock {
 		diags = diag.Errors("Unsupported backend type", "There is no backend type named \"cloud\": to use a service, "+
 			"write a cloud block instead of the backend block.", nil)
 	}
@@ -219,7 +219,7 @@ func (e *Estate) preparedBackend(block *config.Backend, own cty.Value) (cty.Valu
 	}
 	if reason != "" {
 		what := "Backend"
-		if now.Type == snapshot.Cloud {
+		if now.Type == backend.Cloud {
 			what, mark = "Cloud backend", ":"
 		}
 		return own, diag.Errors(what+" initialization required"+mark+" please run \""+diag.Program()+" init\"",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
+	"github.com/millipede-iac/millipede/backend/tfcstore"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/remote"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -15,7 +16,6 @@ import (
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
 )
 
 // Delegated is an operation that the service of the configuration executes.

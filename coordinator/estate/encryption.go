@@ -8,13 +8,13 @@ import (
 
 	"github.com/millipede-iac/millipede/state/journal"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/encryption"
 	keyservices "github.com/millipede-iac/millipede/encryption/catalog"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/state"
-	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // encryption returns the encryption of states and plans, as configured by the environment and the root module of
@@ -72,7 +72,7 @@ func (e *Estate) unreadable(err error, locked bool) diag.List {
 	if errors.Is(err, journal.ErrSealed) {
 		return diag.Errors("Failed to open the state store", err.Error()+".", nil)
 	}
-	var sealed *snapshot.Sealed
+	var sealed *backend.Sealed
 	if !errors.As(err, &sealed) {
 		return diag.List{}.Append(err)
 	}
@@ -86,7 +86,7 @@ func (e *Estate) unreadable(err error, locked bool) diag.List {
 }
 
 // of returns the summary for a state that cannot be decrypted.
-func (u Unreadable) of(sealed *snapshot.Sealed) string {
+func (u Unreadable) of(sealed *backend.Sealed) string {
 	switch {
 	case u.Own:
 		return sealed.Summary
@@ -99,9 +99,9 @@ func (u Unreadable) of(sealed *snapshot.Sealed) string {
 }
 
 // readSnapshot reads a state from a backend; nil if there is none.
-func (e *Estate) readSnapshot(ctx context.Context, b snapshot.Backend, workspace string,
+func (e *Estate) readSnapshot(ctx context.Context, b backend.Backend, workspace string,
 	locked bool) (*state.State, diag.List) {
-	st, err := snapshot.State(ctx, b, workspace)
+	st, err := backend.State(ctx, b, workspace)
 	if err != nil {
 		return nil, e.unreadable(err, locked)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/coordinator/operation"
@@ -35,7 +36,6 @@ import (
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/services"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -49,7 +49,7 @@ type Options struct {
 	// the one beside the configuration.
 	Home *layout.Directory
 	// Backend replaces the backend of the configuration; nil for that.
-	Backend snapshot.Backend
+	Backend backend.Backend
 	// Seeds seals the seed of the coordinator's key pair; nil for the configured encryption of the state.
 	Seeds Sealer
 	// Cwd is what path.cwd shows; empty is Dir.
@@ -94,7 +94,7 @@ type Options struct {
 	Hashes   *install.Hashes
 	Services *services.Services
 	// Memory contains the snapshots of inmem backends, which end with the process.
-	Memory *snapshot.Memory
+	Memory *backend.Memory
 
 	// Stop asks operations to stop; Process is how the estate affects the process.
 	Stop    operation.Stop
@@ -221,7 +221,7 @@ type Estate struct {
 	Options
 	sealing *encryption.Encryption // the encryption of states and plans, once it is set up
 	// services are the open backends that are services, so that each is discovered only once.
-	services map[string]snapshot.Backend
+	services map[string]backend.Backend
 }
 
 // New returns the estate of a directory. It opens nothing.

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/internal/environ"
@@ -26,7 +27,6 @@ import (
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/mem"
-	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // stores has stores in memory, by their paths; one process at a time can open a store.
@@ -108,7 +108,7 @@ func testEstate(t *testing.T, dir string) *Estate {
 	return New(Options{
 		Dir: dir, Temp: t.TempDir(), Version: "0", EngineVersion: "1.12.6", Platform: "linux_amd64",
 		Environ: environ.Variables{"HOME=" + dir}, Who: func() string { return "somebody@somewhere" },
-		Now: time.Now, NewID: rand.Text, Stores: newStores(), CLI: &cliconfig.Config{}, Memory: snapshot.NewMemory(),
+		Now: time.Now, NewID: rand.Text, Stores: newStores(), CLI: &cliconfig.Config{}, Memory: backend.NewMemory(),
 	})
 }
 

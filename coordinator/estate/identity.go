@@ -13,10 +13,10 @@ import (
 
 	"github.com/nats-io/nkeys"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/encryption"
 	"github.com/millipede-iac/millipede/internal/bounds"
-	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // identity returns the name and the key pair of the coordinator that owns the store of a home; they are generated
@@ -115,7 +115,7 @@ func writeIdentity(file, name string, kept []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	return snapshot.WriteWhole(file, fmt.Appendf(nil, "%s\n%s\n", name, kept))
+	return backend.WriteWhole(file, fmt.Appendf(nil, "%s\n%s\n", name, kept))
 }
 
 // CoordinatorAt returns the name and the key pair of the coordinator that owns a home, sealed with seeds. They are

@@ -8,12 +8,12 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // storeAt says where a store is.
@@ -24,7 +24,7 @@ type storeAt struct {
 	location layout.Location
 	// record is the backend of the location. backend is that backend, opened; nil if it is opened only when needed.
 	record  backendRecord
-	backend snapshot.Backend
+	backend backend.Backend
 }
 
 // located reports whether the store belongs to a location.
@@ -45,7 +45,7 @@ func (e *Estate) locate(r backendRecord, workspace string) (layout.Location, dia
 func (e *Estate) served() bool { return e.Backend != nil || e.Home != nil }
 
 // storeOf returns where the store of a state is. b is its opened backend; it may be nil.
-func (e *Estate) storeOf(r backendRecord, workspace string, b snapshot.Backend) (storeAt, diag.List) {
+func (e *Estate) storeOf(r backendRecord, workspace string, b backend.Backend) (storeAt, diag.List) {
 	if e.served() {
 		return storeAt{Home: e.Directory().Workspace(workspace)}, nil
 	}
@@ -55,7 +55,7 @@ func (e *Estate) storeOf(r backendRecord, workspace string, b snapshot.Backend) 
 
 // storeFor returns where the store of the selected workspace, or of the given state files, is: the record of init
 // says where the states are, or the plan that is applied. b is the opened backend; it may be nil.
-func (e *Estate) storeFor(f StateOptions, b snapshot.Backend) (storeAt, diag.List) {
+func (e *Estate) storeFor(f StateOptions, b backend.Backend) (storeAt, diag.List) {
 	r, diags := e.recordFor(f)
 	if diags.HasErrors() {
 		return storeAt{}, diags
@@ -65,7 +65,7 @@ func (e *Estate) storeFor(f StateOptions, b snapshot.Backend) (storeAt, diag.Lis
 		return at, diags // other backends have no such files
 	}
 	in := f.File
-	if in == "" && at.located() && at.location.Address != snapshot.DefaultPath {
+	if in == "" && at.located() && at.location.Address != backend.DefaultPath {
 		in = at.location.Address // the state is read there
 	}
 	return storeAt{Home: e.Directory().File(in, f.StateOut)}, diags
@@ -132,7 +132,7 @@ func (r backendRecord) values() (cty.Value, diag.List) {
 }
 
 // openRecorded opens a recorded backend, without encryption.
-func (e *Estate) openRecorded(ctx context.Context, r backendRecord, f StateOptions) (snapshot.Backend, diag.List) {
+func (e *Estate) openRecorded(ctx context.Context, r backendRecord, f StateOptions) (backend.Backend, diag.List) {
 	args, diags := r.values()
 	if diags.HasErrors() {
 		return nil, diags
@@ -282,5 +282,5 @@ func (e *Estate) isPresent(ctx context.Context, store Store, at storeAt) (bool, 
 	}
 	// The plans of cloud blocks had the local backend.
 	typ := saved.Plan.BackendType
-	return typ == "" || typ == at.location.Backend || at.location.Backend == snapshot.Cloud, nil
+	return typ == "" || typ == at.location.Backend || at.location.Backend == backend.Cloud, nil
 }

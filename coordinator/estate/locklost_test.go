@@ -7,18 +7,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // severable is a backend whose lock can be lost.
 type severable struct {
-	snapshot.Backend
+	backend.Backend
 	lost chan struct{}
 }
 
-func (b *severable) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+func (b *severable) Lock(ctx context.Context, workspace string, info journal.LockInfo) (backend.Lock, error) {
 	lock, err := b.Backend.Lock(ctx, workspace, info)
 	lock.Lost = b.lost
 	return lock, err
@@ -31,7 +31,7 @@ func TestALostLockStopsTheCommandAndKeepsItFromWriting(t *testing.T) {
 	p := &process{stop: ask}
 	e := testEstate(t, t.TempDir())
 	e.Stop, e.Process = stop, p
-	b := &severable{snapshot.NewMemory(), make(chan struct{})}
+	b := &severable{backend.NewMemory(), make(chan struct{})}
 	info := e.lockInfo("apply")
 	store, diags := e.openStore(t.Context(), storeAt{Home: e.Directory().Workspace("default")}, info, writes, time.Second)
 	if diags.HasErrors() {
@@ -39,7 +39,7 @@ func TestALostLockStopsTheCommandAndKeepsItFromWriting(t *testing.T) {
 	}
 	s := &Opened{
 		estate: e, store: store, Workspace: "default", backend: b, info: info,
-		sync: &snapshot.Sync{Store: store, Backend: b, Version: e.EngineVersion},
+		sync: &backend.Sync{Store: store, Backend: b, Version: e.EngineVersion},
 	}
 	if diags := s.lock(t.Context(), 0); diags.HasErrors() {
 		t.Fatal(diags.Err())

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/tfcstore"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/snapshot"
-	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -162,7 +162,7 @@ func (i *migration) backendArguments() (map[string]cty.Value, diag.List) {
 // backendPair is the migration of the states of all workspaces from one backend to another.
 type backendPair struct {
 	was, now backendRecord
-	from, to snapshot.Backend
+	from, to backend.Backend
 }
 
 // open opens both backends; close closes them.
@@ -173,7 +173,7 @@ func (i *migration) open(ctx context.Context, was, now backendRecord) (*backendP
 }
 
 // next opens the new backend. Problems of its arguments refer to their lines.
-func (i *migration) next(ctx context.Context, now backendRecord) (snapshot.Backend, diag.List) {
+func (i *migration) next(ctx context.Context, now backendRecord) (backend.Backend, diag.List) {
 	to, diags := i.backend(ctx, now)
 	if i.block != nil {
 		diags = eval.AtSource(diags, i.block.Body).WithSubject(i.block.TypeRange.Ptr())
@@ -186,19 +186,19 @@ func (i *migration) close(m *backendPair) diag.List {
 	return i.CloseBackend(m.from).Append(i.CloseBackend(m.to))
 }
 
-func (i *migration) backend(ctx context.Context, r backendRecord) (snapshot.Backend, diag.List) {
+func (i *migration) backend(ctx context.Context, r backendRecord) (backend.Backend, diag.List) {
 	b, diags := i.openRecorded(ctx, r, StateOptions{})
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return snapshot.Encrypted(b, i.sealing.State()), diags
+	return backend.Encrypted(b, i.sealing.State()), diags
 }
 
 // held lists the workspaces of a backend; a backend without workspaces has the default one.
-func held(b snapshot.Backend) func(context.Context) ([]string, error) {
+func held(b backend.Backend) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) ([]string, error) {
 		names, err := b.Workspaces(ctx)
-		if errors.Is(err, snapshot.ErrNoWorkspaces) {
+		if errors.Is(err, backend.ErrNoWorkspaces) {
 			return []string{journal.DefaultWorkspace}, nil
 		}
 		return names, err
@@ -215,7 +215,7 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags 
 	if diags.HasErrors() {
 		return diags
 	}
-	if to, is := snapshot.Plain(m.to).(*tfcstore.Store); is {
+	if to, is := backend.Plain(m.to).(*tfcstore.Store); is {
 		return diags.Append(i.toService(ctx, m, to))
 	}
 	names, err := i.sources(ctx, m)
@@ -223,7 +223,7 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags 
 		return diags.Append(err)
 	}
 	_, err = m.to.Workspaces(ctx)
-	single := errors.Is(err, snapshot.ErrNoWorkspaces)
+	single := errors.Is(err, backend.ErrNoWorkspaces)
 	if err != nil && !single {
 		return diags.Append(err)
 	}
@@ -287,7 +287,7 @@ func (i *migration) put(ctx context.Context, m *backendPair, target string, st *
 	}
 	diags = diags.Append(i.locked(ctx, at, func() diag.List {
 		err := m.to.Create(ctx, target)
-		if errors.Is(err, snapshot.ErrNoWorkspaces) {
+		if errors.Is(err, backend.ErrNoWorkspaces) {
 			err = nil
 		}
 		if err == nil {
@@ -448,7 +448,7 @@ func (i *migration) adopt(ctx context.Context, was, now backendRecord) diag.List
 	}
 	_, err := to.Workspaces(ctx)
 	switch {
-	case errors.Is(err, snapshot.ErrNoWorkspaces):
+	case errors.Is(err, backend.ErrNoWorkspaces):
 		diags = diags.Append(i.choose(journal.DefaultWorkspace)) // the selected one may be that of a service
 	case err != nil:
 		diags = diags.Append(err)

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
-	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
@@ -33,7 +33,7 @@ func (s *Opened) changeObjects(ctx context.Context, tx journal.Commit) diag.List
 	change.Operation = tx.Cause
 	err = s.objects.ChangeObjects(s.estate.waiting(ctx), s.Workspace, change, s.objectsWait)
 	where := s.backend.Describe(s.Workspace).Where
-	var refused *snapshot.Refused
+	var refused *backend.Refused
 	switch {
 	case errors.As(err, &refused):
 		return diags.Append(diag.New(diag.Error, "Error acquiring the state lock", fmt.Sprintf("Runs change the state "+
@@ -52,7 +52,7 @@ func (s *Opened) changeObjects(ctx context.Context, tx journal.Commit) diag.List
 }
 
 // objectChange returns the change of instances that makes one state the next one.
-func objectChange(prior, next *state.State, version string) (c snapshot.ObjectChange, err error) {
+func objectChange(prior, next *state.State, version string) (c backend.ObjectChange, err error) {
 	c.Lineage, c.Serial = prior.Lineage, prior.Serial
 	changed := state.Empty()
 	changed.Lineage, changed.Serial = prior.Lineage, prior.Serial
@@ -93,7 +93,7 @@ func setInstance(from *state.State, at addr.Instance) []state.Change {
 // ChangeObjects makes a change of single objects of a shared state: it locks them, and waits until waited ends for the
 // holders of these locks. If it returns errors, nothing was changed, except that the snapshot may not have been
 // written. A change that was made already is not an error.
-func (s *Opened) ChangeObjects(ctx, waited context.Context, c snapshot.ObjectChange) diag.List {
+func (s *Opened) ChangeObjects(ctx, waited context.Context, c backend.ObjectChange) diag.List {
 	var has locks.Set
 	for try := 0; ; try++ {
 		prior, diags := s.Load(ctx)
@@ -138,14 +138,14 @@ func (s *Opened) ChangeObjects(ctx, waited context.Context, c snapshot.ObjectCha
 // refusedChange returns the error of a change that others have made impossible. Its Extra is a *snapshot.Refused.
 func refusedChange(reason string) diag.List {
 	list := diag.Errors("The state was not changed", reason+".", nil)
-	list[0].Extra = &snapshot.Refused{Reason: reason}
+	list[0].Extra = &backend.Refused{Reason: reason}
 	return list
 }
 
 // RefusedIn returns the reason for which ChangeObjects has refused a change; nil if its errors are others.
-func RefusedIn(list diag.List) *snapshot.Refused {
+func RefusedIn(list diag.List) *backend.Refused {
 	for _, d := range list {
-		if refused, ok := d.Extra.(*snapshot.Refused); ok {
+		if refused, ok := d.Extra.(*backend.Refused); ok {
 			return refused
 		}
 	}
@@ -154,7 +154,7 @@ func RefusedIn(list diag.List) *snapshot.Refused {
 
 // onto returns the changes of a state for a change of objects. An instance that remains is never without objects in
 // between: its resource would be removed.
-func onto(prior *state.State, c snapshot.ObjectChange) (out []state.Change, err error) {
+func onto(prior *state.State, c backend.ObjectChange) (out []state.Change, err error) {
 	changed := state.Empty()
 	if len(c.State) > 0 {
 		var diags diag.List
@@ -236,7 +236,7 @@ func (s *Opened) lockObjects(ctx, waited context.Context, set locks.Set) diag.Li
 
 // unchangedSince returns an error if others have changed the instances of the differences since the version that a
 // change was made for.
-func (s *Opened) unchangedSince(ctx context.Context, c snapshot.ObjectChange, own []state.Difference) diag.List {
+func (s *Opened) unchangedSince(ctx context.Context, c backend.ObjectChange, own []state.Difference) diag.List {
 	changed, err := s.store.Since(ctx, s.Workspace, c.Lineage, c.Serial)
 	switch {
 	case errors.Is(err, journal.ErrVersion):

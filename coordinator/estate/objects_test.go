@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/locks"
-	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // testProvider is the provider of the objects of these tests.
@@ -69,7 +69,7 @@ func (x *edited) now(at *Opened) string {
 }
 
 // asked returns the change that a person requests, based on the current state.
-func (x *edited) asked(at *Opened, changes ...state.Change) snapshot.ObjectChange {
+func (x *edited) asked(at *Opened, changes ...state.Change) backend.ObjectChange {
 	x.Helper()
 	prior, diags := at.Load(x.Context())
 	must(x.T, diags)

@@ -10,12 +10,12 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // Opened is the state of the selected workspace in its open store, with the backend that has the snapshot of the state.
@@ -24,12 +24,12 @@ type Opened struct {
 	store  *openedStore
 	// Workspace is the name of the workspace.
 	Workspace string
-	backend   snapshot.Backend
-	sync      *snapshot.Sync
+	backend   backend.Backend
+	sync      *backend.Sync
 	// LockID is the ID of the lock that is held; empty if none is.
 	LockID string
 	// backendLock is the lock in the backend of the snapshot. Its ID may differ from LockID.
-	backendLock snapshot.Lock
+	backendLock backend.Lock
 	info        journal.LockInfo
 	// forget unregisters the function that releases the lock if the process exits immediately. unwatch ends the watch
 	// of the backend's lock.
@@ -42,7 +42,7 @@ type Opened struct {
 	asked, turn bool
 	// objects changes single instances in the backend, without a lock of the whole state there; nil if that is locked. It
 	// waits for locks at most for objectsWait.
-	objects     snapshot.ObjectChanger
+	objects     backend.ObjectChanger
 	objectsWait time.Duration
 }
 
@@ -98,7 +98,7 @@ func (e *Estate) OpenState(ctx context.Context, root *config.Node, f StateOption
 	}
 }
 
-func (e *Estate) openStateAs(ctx context.Context, b snapshot.Backend, at storeAt, f StateOptions,
+func (e *Estate) openStateAs(ctx context.Context, b backend.Backend, at storeAt, f StateOptions,
 	operation string, as access) (*Opened, diag.List) {
 	s := &Opened{estate: e, Workspace: e.Workspace(), backend: b, info: e.lockInfo(operation)}
 	store, diags := e.openStore(ctx, at, s.info, as, f.LockTimeout)
@@ -109,7 +109,7 @@ func (e *Estate) openStateAs(ctx context.Context, b snapshot.Backend, at storeAt
 	if err := s.ensureWorkspace(ctx); err != nil {
 		return nil, diags.Append(diag.List{}.Append(err), store.close())
 	}
-	s.sync = &snapshot.Sync{Store: store, Backend: b, Version: e.EngineVersion, Settle: f.Settle}
+	s.sync = &backend.Sync{Store: store, Backend: b, Version: e.EngineVersion, Settle: f.Settle}
 	if f.Lock && as != reads {
 		if more := s.lockFor(ctx, f); more.HasErrors() {
 			return nil, diags.Append(more, store.close())
@@ -156,7 +156,7 @@ func (s *Opened) ensureWorkspace(ctx context.Context) error {
 
 // lockFor acquires the locks that an operation needs.
 func (s *Opened) lockFor(ctx context.Context, f StateOptions) diag.List {
-	if changer, can := snapshot.Objects(s.backend); f.Objects && can {
+	if changer, can := backend.Objects(s.backend); f.Objects && can {
 		locksObjects, err := changer.LocksObjects(ctx, s.Workspace)
 		switch {
 		case err != nil:
@@ -248,10 +248,10 @@ func (s *Opened) lockLost(ctx context.Context) bool {
 const lockCheckTimeout = 10 * time.Second
 
 // lockBackend locks a backend. If somebody else holds the lock, it waits for at most timeout.
-func (e *Estate) lockBackend(ctx context.Context, b snapshot.Backend, workspace string, info journal.LockInfo,
+func (e *Estate) lockBackend(ctx context.Context, b backend.Backend, workspace string, info journal.LockInfo,
 	timeout time.Duration,
-) (snapshot.Lock, diag.List) {
-	lock, err := snapshot.Acquire(ctx, b, workspace, info, timeout, func(h journal.LockInfo) {
+) (backend.Lock, diag.List) {
+	lock, err := backend.Acquire(ctx, b, workspace, info, timeout, func(h journal.LockInfo) {
 		e.Tell(fmt.Sprintf("Waiting for the state lock %s, which %s has held since %s for %s...\n",
 			h.ID, h.Who, h.Created.Local().Format(time.DateTime), h.Operation))
 	})
@@ -354,29 +354,29 @@ func (s *Opened) Push(ctx context.Context) diag.List {
 func (s *Opened) rescue(ctx context.Context) diag.List {
 	text, err := s.sync.Rescue(ctx, s.Workspace)
 	if err == nil {
-		err = wholefile.Durable(s.estate.path(snapshot.ErroredFile), wholefile.Private, wholefile.Bytes(text))
+		err = wholefile.Durable(s.estate.path(backend.ErroredFile), wholefile.Private, wholefile.Bytes(text))
 	}
 	if err != nil {
 		return diag.Errors("Failed to create local state file",
 			fmt.Sprintf("The state could not be written to the file %s either: %s. Only the store has it.",
-				snapshot.ErroredFile, err), nil)
+				backend.ErroredFile, err), nil)
 	}
 	return diag.Errors("Failed to persist state to backend", fmt.Sprintf("For recovery, the state was also written "+
 		"to the file %q in the current working directory. Do not let other programs change this state before it is "+
 		"in its backend again; otherwise there are two different states.\n\nTo try again, run any command that "+
 		"writes the state, or:\n  %s state push %[1]s",
-		snapshot.ErroredFile, diag.Program()), nil)
+		backend.ErroredFile, diag.Program()), nil)
 }
 
 // progress returns the writer of the snapshot while a run changes the state. TF_STATE_PERSIST_INTERVAL sets the
 // interval between two writes.
-func (s *Opened) progress(tell func(string)) (*snapshot.Progress, diag.List) {
+func (s *Opened) progress(tell func(string)) (*backend.Progress, diag.List) {
 	const variable = "TF_STATE_PERSIST_INTERVAL"
-	every, err := snapshot.PersistInterval(s.estate.Environ.Get(variable))
+	every, err := backend.PersistInterval(s.estate.Environ.Get(variable))
 	if err != nil {
 		return nil, diag.Errors("Invalid "+variable, err.Error()+".", nil)
 	}
-	return &snapshot.Progress{
+	return &backend.Progress{
 		Store: s.store, Sync: s.sync, Workspace: s.Workspace, Every: every, Lost: s.backendLock.Lost, Tell: tell,
 	}, nil
 }

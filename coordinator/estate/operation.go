@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
@@ -19,7 +20,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -87,7 +87,7 @@ type Operation struct {
 	watch   Watch
 	request string
 	// progress writes the snapshot while the run changes the state; nil if other runs change the state at the same time.
-	progress *snapshot.Progress
+	progress *backend.Progress
 	// adopted has changes that are in Prior and not in the store. They adapt a state that Terraform has written. An apply
 	// stores them; a plan does not change the store.
 	adopted []state.Change

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator/planning"
 	"github.com/millipede-iac/millipede/coordinator/rebase"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -23,7 +24,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/tfstate"
 	"github.com/zclconf/go-cty/cty"
 )
@@ -121,7 +121,7 @@ func (e *Estate) ReadFile(ctx context.Context, name string, vars Variables) (*pl
 	if version := (*planfile.VersionError)(nil); errors.As(noPlan, &version) {
 		return nil, nil, diag.Errors(failed, anotherFormat(version), nil)
 	}
-	plain, _, err := snapshot.Open(ctx, enc.State(), text)
+	plain, _, err := backend.Open(ctx, enc.State(), text)
 	var st *state.State
 	if err == nil {
 		var problems diag.List

@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/tfcstore"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/coordinator/operation"
@@ -20,8 +22,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/snapshot"
-	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
 	"github.com/millipede-iac/millipede/state/tfstate"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -108,7 +108,7 @@ func (c *Configuration) TakeToService(ctx context.Context, root *config.Node, o 
 	out := &TakenToService{Selected: carried[0], Record: e.recordName(),
 		Local: block == nil || block.Type == backendRecord{}.kind()}
 	_, err = from.Workspaces(ctx)
-	out.Single = errors.Is(err, snapshot.ErrNoWorkspaces)
+	out.Single = errors.Is(err, backend.ErrNoWorkspaces)
 	if slices.Contains(carried, i.Workspace()) {
 		out.Selected = i.Workspace()
 	}
@@ -185,7 +185,7 @@ func (i *migration) openService(ctx context.Context, o ServiceMigration, tag str
 		}
 		return i.Environ.Get(name)
 	}
-	b, diags := p.Open(ctx, snapshot.Cloud, cty.ObjectVal(args))
+	b, diags := p.Open(ctx, backend.Cloud, cty.ObjectVal(args))
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -207,7 +207,7 @@ func (i *migration) takeOne(ctx context.Context, m *backendPair, service *tfcsto
 			return diags
 		}
 		if !o.SkipPlan {
-			plain := snapshot.Plain(m.from)
+			plain := backend.Plain(m.from)
 			if diags = diags.Append(i.unchanged(ctx, plain, name, name, o)); diags.HasErrors() {
 				return diags
 			}
@@ -217,7 +217,7 @@ func (i *migration) takeOne(ctx context.Context, m *backendPair, service *tfcsto
 				}
 			}
 		}
-		to := renamed{snapshot.Encrypted(service, i.sealing.State()), target}
+		to := renamed{backend.Encrypted(service, i.sealing.State()), target}
 		written, more := i.write(ctx, at, service, to, st, o)
 		if diags = diags.Append(more); diags.HasErrors() {
 			return diags
@@ -343,7 +343,7 @@ func (i *migration) writeVersion(ctx context.Context, to renamed, st *state.Stat
 
 // unchanged makes a plan on the state of a workspace of a backend, with another name as the value of
 // terraform.workspace, and returns an error if the plan fails or has changes. The plan is discarded.
-func (i *migration) unchanged(ctx context.Context, b snapshot.Backend, name, as string, o ServiceMigration) (
+func (i *migration) unchanged(ctx context.Context, b backend.Backend, name, as string, o ServiceMigration) (
 	diags diag.List) {
 	dir, err := os.MkdirTemp(i.Temp, "millipede-migrate-")
 	if err != nil {

@@ -6,12 +6,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
-	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
@@ -148,7 +148,7 @@ func (s *Opened) openShared(ctx context.Context, f StateOptions) diag.List {
 		return diags
 	}
 	s.store = store
-	s.sync = &snapshot.Sync{Store: store, Backend: s.backend, Version: e.EngineVersion, Texts: s.home.texts}
+	s.sync = &backend.Sync{Store: store, Backend: s.backend, Version: e.EngineVersion, Texts: s.home.texts}
 	err := s.ensureWorkspace(ctx)
 	if err == nil {
 		err = s.pullShared(ctx)

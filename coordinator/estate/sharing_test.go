@@ -13,13 +13,13 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/state/mem"
-	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // outrun is a store in which another operation creates each workspace right after a lookup has not found it.
@@ -167,7 +167,7 @@ func TestWhatOthersDidToTheSnapshotIsAdoptedWhileSomebodyHasTheStoreOpen(t *test
 
 // observed is a backend that reports when a snapshot is read.
 type observed struct {
-	snapshot.Backend
+	backend.Backend
 	read func()
 }
 
@@ -185,7 +185,7 @@ func TestNoVersionEndsWhileSomebodyLooksWhatOthersDidToTheSnapshot(t *testing.T)
 	must(t, put(ctx, e, "first"))
 	var shared SharedStores
 	reads := 0
-	e.Backend = observed{snapshot.NewLocal(snapshot.LocalOptions{Dir: dir}), func() {
+	e.Backend = observed{backend.NewLocal(backend.LocalOptions{Dir: dir}), func() {
 		reads++
 		for path, home := range shared.homes {
 			if len(home.ending) == 0 {

@@ -9,11 +9,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
@@ -114,7 +114,7 @@ func opened(f *fileState, diags diag.List) (Changeable, diag.List) {
 // fileState is a state in a file that does not belong to a workspace.
 type fileState struct {
 	estate  *Estate
-	backend snapshot.Backend
+	backend backend.Backend
 	lockID  string
 	current *state.State // as read, with later commits
 }
@@ -133,8 +133,8 @@ func (e *Estate) OpenFile(ctx context.Context, vars Variables, f StateOptions, o
 	if f.Backup == "" && f.KeepsEach {
 		f.Backup = e.backupName(f.File)
 	}
-	local := snapshot.NewLocal(e.localOptions(f))
-	s := &fileState{estate: e, backend: snapshot.Encrypted(local, target)}
+	local := backend.NewLocal(e.localOptions(f))
+	s := &fileState{estate: e, backend: backend.Encrypted(local, target)}
 	if operation == "" || !f.Lock {
 		return s, nil
 	}
@@ -147,8 +147,8 @@ func (e *Estate) OpenFile(ctx context.Context, vars Variables, f StateOptions, o
 }
 
 // localOptions returns the files of a local state.
-func (e *Estate) localOptions(f StateOptions) snapshot.LocalOptions {
-	return snapshot.LocalOptions{Dir: e.base(), StateIn: f.File, StateOut: f.StateOut, Backup: f.Backup}
+func (e *Estate) localOptions(f StateOptions) backend.LocalOptions {
+	return backend.LocalOptions{Dir: e.base(), StateIn: f.File, StateOut: f.StateOut, Backup: f.Backup}
 }
 
 // Load reads the file. If it does not exist, the state is empty.

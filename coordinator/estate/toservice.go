@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/tfcstore"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/snapshot"
-	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
 )
 
 // Service opens the service of the root module's cloud block or backend "remote"; nil if there is none.
@@ -25,7 +25,7 @@ func (e *Estate) Service(ctx context.Context, root *config.Node) (*tfcstore.Stor
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	s, _ := snapshot.Plain(b).(*tfcstore.Store)
+	s, _ := backend.Plain(b).(*tfcstore.Store)
 	return s, diags
 }
 
@@ -106,7 +106,7 @@ func (c *Configuration) selectFromBackend(ctx context.Context, root *config.Node
 	}
 	w := &Workspaces{estate: c.estate, backend: b}
 	switch err := w.list(ctx); {
-	case errors.Is(err, snapshot.ErrNoWorkspaces):
+	case errors.Is(err, backend.ErrNoWorkspaces):
 		return diags.Append(w.Close())
 	case err != nil:
 		return diags.Append(diag.New(diag.Error, "Failed to get existing workspaces", err.Error()+".", nil), w.Close())
@@ -143,7 +143,7 @@ func (e *Estate) choose(name string) diag.List {
 
 // toService migrates states to a service, which need not have workspaces of the same names.
 func (i *migration) toService(ctx context.Context, m *backendPair, to *tfcstore.Store) diag.List {
-	if from, is := snapshot.Plain(m.from).(*tfcstore.Store); is && from.Describe("").Where == to.Describe("").Where {
+	if from, is := backend.Plain(m.from).(*tfcstore.Store); is && from.Describe("").Where == to.Describe("").Where {
 		return nil // the same workspaces with other names
 	}
 	names, err := i.sources(ctx, m)
@@ -256,11 +256,11 @@ func (i *migration) target(to *tfcstore.Store, name string) (string, diag.List) 
 
 // renamed is one workspace of a backend, under any requested name.
 type renamed struct {
-	snapshot.Backend
+	backend.Backend
 	name string
 }
 
-func (r renamed) Describe(string) snapshot.Description { return r.Backend.Describe(r.name) }
+func (r renamed) Describe(string) backend.Description { return r.Backend.Describe(r.name) }
 
 func (r renamed) Read(ctx context.Context, _ string) ([]byte, error) {
 	return r.Backend.Read(ctx, r.name)
@@ -270,7 +270,7 @@ func (r renamed) Write(ctx context.Context, _ string, data []byte) error {
 	return r.Backend.Write(ctx, r.name, data)
 }
 
-func (r renamed) Lock(ctx context.Context, _ string, info journal.LockInfo) (snapshot.Lock, error) {
+func (r renamed) Lock(ctx context.Context, _ string, info journal.LockInfo) (backend.Lock, error) {
 	return r.Backend.Lock(ctx, r.name, info)
 }
 

@@ -10,14 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/tfcstore"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/snapshot"
-	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
 )
 
 // Workspaces are the workspaces of an estate: their homes, and those in the backend.
@@ -26,7 +26,7 @@ type Workspaces struct {
 	Names []string
 
 	estate  *Estate
-	backend snapshot.Backend
+	backend backend.Backend
 	record  backendRecord
 }
 
@@ -110,7 +110,7 @@ func (e *Estate) ownWorkspaces(ctx context.Context, r backendRecord) ([]string, 
 }
 
 // openWorkspace opens the store of any workspace of a backend, which need not exist yet, without a lock.
-func (e *Estate) openWorkspace(ctx context.Context, name string, r backendRecord, b snapshot.Backend,
+func (e *Estate) openWorkspace(ctx context.Context, name string, r backendRecord, b backend.Backend,
 	operation string, timeout time.Duration) (*Opened, diag.List) {
 	at, diags := e.storeOf(r, name, b)
 	if diags.HasErrors() {
@@ -120,7 +120,7 @@ func (e *Estate) openWorkspace(ctx context.Context, name string, r backendRecord
 }
 
 // openLocated is openWorkspace for a store that has been located.
-func (e *Estate) openLocated(ctx context.Context, at storeAt, name string, b snapshot.Backend, operation string,
+func (e *Estate) openLocated(ctx context.Context, at storeAt, name string, b backend.Backend, operation string,
 	as access, timeout time.Duration) (*Opened, diag.List) {
 	info := e.lockInfo(operation)
 	store, diags := e.openStore(ctx, at, info, as, timeout)
@@ -129,7 +129,7 @@ func (e *Estate) openLocated(ctx context.Context, at storeAt, name string, b sna
 	}
 	return &Opened{
 		estate: e, store: store, Workspace: name, backend: b, info: info,
-		sync: &snapshot.Sync{Store: store, Backend: b, Version: e.EngineVersion},
+		sync: &backend.Sync{Store: store, Backend: b, Version: e.EngineVersion},
 	}, diags
 }
 
@@ -246,7 +246,7 @@ func (w *Workspaces) deleteOpened(ctx context.Context, at *Opened, name string, 
 	}
 	// The backend first: a workspace with only a home is listed, and can be deleted again.
 	remove := w.backend.Delete
-	if service, is := snapshot.Plain(w.backend).(*tfcstore.Store); is && len(managed) > 0 {
+	if service, is := backend.Plain(w.backend).(*tfcstore.Store); is && len(managed) > 0 {
 		remove = service.DeleteNonEmpty
 	}
 	if err := errors.Join(remove(ctx, name), at.store.home.Remove()); err != nil {
@@ -279,7 +279,7 @@ func (s *Opened) Replace(ctx context.Context, st *state.State, cause string) dia
 }
 
 // Unlock releases a lock in the store and in the backend. It succeeds if at least one of them had it.
-func (e *Estate) Unlock(ctx context.Context, b snapshot.Backend, id string) diag.List {
+func (e *Estate) Unlock(ctx context.Context, b backend.Backend, id string) diag.List {
 	at, diags := e.storeFor(StateOptions{}, b)
 	if diags.HasErrors() {
 		return diags
@@ -293,7 +293,7 @@ func (e *Estate) Unlock(ctx context.Context, b snapshot.Backend, id string) diag
 	switch {
 	case inStore != nil && !errors.Is(inStore, journal.ErrLockID) && !errors.Is(inStore, journal.ErrNoWorkspace):
 		diags = diag.Errors(fmt.Sprintf("Failed to unlock state: %s", inStore), "", nil)
-	case inBackend != nil && (inStore != nil || !errors.Is(inBackend, snapshot.ErrNotLocked)):
+	case inBackend != nil && (inStore != nil || !errors.Is(inBackend, backend.ErrNotLocked)):
 		diags = diag.Errors(fmt.Sprintf("Failed to unlock state: %s", inBackend), "", nil)
 	}
 	return diags.Append(store.close())

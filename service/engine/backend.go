@@ -3,9 +3,9 @@ package engine
 import (
 	"context"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // snapshots stores the snapshot of one workspace in the service, which has already locked the workspace for the
@@ -15,11 +15,11 @@ type snapshots struct {
 	workspace, run string
 }
 
-var _ snapshot.Backend = (*snapshots)(nil)
+var _ backend.Backend = (*snapshots)(nil)
 
 // Describe implements snapshot.Backend.
-func (b *snapshots) Describe(workspace string) snapshot.Description {
-	return snapshot.Description{Where: "the state of the workspace " + workspace}
+func (b *snapshots) Describe(workspace string) backend.Description {
+	return backend.Description{Where: "the state of the workspace " + workspace}
 }
 
 // Read implements snapshot.Backend.
@@ -31,14 +31,14 @@ func (b *snapshots) Write(ctx context.Context, _ string, data []byte) error {
 }
 
 // Lock implements snapshot.Backend: the lock is the run's.
-func (b *snapshots) Lock(context.Context, string, journal.LockInfo) (snapshot.Lock, error) {
-	return snapshot.Lock{ID: b.run}, nil
+func (b *snapshots) Lock(context.Context, string, journal.LockInfo) (backend.Lock, error) {
+	return backend.Lock{ID: b.run}, nil
 }
 
 // Unlock implements snapshot.Backend.
 func (b *snapshots) Unlock(_ context.Context, _, lockID string) error {
 	if lockID != b.run {
-		return snapshot.ErrNotLocked
+		return backend.ErrNotLocked
 	}
 	return nil
 }
@@ -50,4 +50,4 @@ func (b *snapshots) Workspaces(context.Context) ([]string, error) { return []str
 func (b *snapshots) Create(context.Context, string) error { return nil }
 
 // Delete implements snapshot.Backend: workspaces are deleted in the service.
-func (b *snapshots) Delete(context.Context, string) error { return snapshot.ErrNoWorkspaces }
+func (b *snapshots) Delete(context.Context, string) error { return backend.ErrNoWorkspaces }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
@@ -31,7 +32,6 @@ import (
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/state/locks"
-	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/view/document"
 )
 
@@ -43,7 +43,7 @@ type Place struct {
 	Environ         environ.Variables
 	Brought         environ.Variables // the run's own part of Environ, which external workers add to theirs
 	// Backend stores the state.
-	Backend snapshot.Backend
+	Backend backend.Backend
 	Stop    operation.Stop
 	// Tell prints a message for people.
 	Tell func(text string)

@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/service"
-	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // ChangeObjects implements service.Engine.
@@ -40,6 +40,6 @@ func (p *phase) changeObjects(ctx context.Context, c service.ObjectChange) (diag
 	defer func() { diags = diags.Append(opened.Close(ctx)) }()
 	waited, cancel := context.WithTimeout(p.job.Stopping, time.Duration(c.Wait*float64(time.Second)))
 	defer cancel()
-	return diags.Append(opened.ChangeObjects(ctx, waited, snapshot.ObjectChange{Operation: c.Operation,
+	return diags.Append(opened.ChangeObjects(ctx, waited, backend.ObjectChange{Operation: c.Operation,
 		Lineage: c.Lineage, Serial: c.Serial, Removed: c.Removed, State: c.State}))
 }

@@ -101,26 +101,26 @@ var layers = map[string]int{
 	"worker/provision":      6,
 	"provider/builtin":      6,
 	"provider/plugin":       6,
-	"state/snapshot":        6,
+	"backend":               6,
 	"worker/change":         6,
 
 	"coordinator/applying":   7,
 	"coordinator/planning":   7,
 	"coordinator/validating": 7,
 
-	"state/snapshot/azurestore":   7,
-	"state/snapshot/consulstore":  7,
-	"state/snapshot/cosstore":     7,
-	"state/snapshot/gcsstore":     7,
-	"state/snapshot/httpstore":    7,
-	"state/snapshot/kubestore":    7,
-	"state/snapshot/ossstore":     7,
-	"state/snapshot/pgstore":      7,
-	"state/snapshot/s3store":      7,
-	"state/snapshot/tfcstore":     7,
-	"state/snapshot/snapshottest": 7,
+	"backend/azurestore":   7,
+	"backend/consulstore":  7,
+	"backend/cosstore":     7,
+	"backend/gcsstore":     7,
+	"backend/httpstore":    7,
+	"backend/kubestore":    7,
+	"backend/ossstore":     7,
+	"backend/pgstore":      7,
+	"backend/s3store":      7,
+	"backend/tfcstore":     7,
+	"backend/snapshottest": 7,
 
-	"state/snapshot/catalog": 8, // the table of the backends, which are packages of layer 7
+	"backend/catalog": 8, // the table of the backends, which are packages of layer 7
 
 	"coordinator":         7,
 	"coordinator/history": 7, // what loop and journal tell, as a timeline
@@ -167,7 +167,7 @@ var trees = map[string]int{
 }
 
 // suites are the contracts' test suites: packages that are not tests themselves, but import testing.
-var suites = []string{"service/servicetest", "state/snapshot/snapshottest", "state/storetest", "wire/wiretest"}
+var suites = []string{"service/servicetest", "backend/snapshottest", "state/storetest", "wire/wiretest"}
 
 // actors never import each other, nor an adapter: cmd hands them the implementations of the interfaces that they name.
 var (
@@ -178,7 +178,7 @@ var (
 // confined names, by the beginning of import paths, the only packages that may import them: the libraries of clouds and
 // of databases stay in one place each, so that they can be measured, and replaced, alone.
 var confined = map[string][]string{
-	"github.com/lib/pq":          {"state/snapshot/pgstore"},
+	"github.com/lib/pq":          {"backend/pgstore"},
 	"github.com/Azure/":          {"internal/cloud/azure"},
 	"oras.land/":                 {"internal/cloud/oci"},
 	"github.com/opencontainers/": {"internal/cloud/oci"},

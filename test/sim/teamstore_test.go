@@ -9,12 +9,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/state/mem"
-	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
@@ -240,12 +240,12 @@ func (t *team) reopen() {
 // teamBackend is the backend that stores the snapshot.
 type teamBackend struct{ *service }
 
-var _ snapshot.Backend = (*teamBackend)(nil)
+var _ backend.Backend = (*teamBackend)(nil)
 
 var errBackend = errors.New("the backend does not respond")
 
-func (b *teamBackend) Describe(string) snapshot.Description {
-	return snapshot.Description{Where: "the team's", Form: tfstate.Compact}
+func (b *teamBackend) Describe(string) backend.Description {
+	return backend.Description{Where: "the team's", Form: tfstate.Compact}
 }
 
 func (b *teamBackend) Read(ctx context.Context, _ string) (data []byte, err error) {
@@ -270,8 +270,8 @@ func (b *teamBackend) Write(ctx context.Context, _ string, data []byte) error {
 	})
 }
 
-func (b *teamBackend) Lock(context.Context, string, journal.LockInfo) (snapshot.Lock, error) {
-	return snapshot.Lock{ID: "the service's"}, nil
+func (b *teamBackend) Lock(context.Context, string, journal.LockInfo) (backend.Lock, error) {
+	return backend.Lock{ID: "the service's"}, nil
 }
 func (b *teamBackend) Unlock(context.Context, string, string) error { return nil }
 func (b *teamBackend) Workspaces(context.Context) ([]string, error) { return []string{"default"}, nil }

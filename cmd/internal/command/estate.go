@@ -7,10 +7,10 @@ import (
 
 	"crypto/rand"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/cmd/internal/adapters"
 	"github.com/millipede-iac/millipede/cmd/internal/hosting"
 	"github.com/millipede-iac/millipede/coordinator/estate"
-	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // newEstate returns the estate of the working directory for the current command.
@@ -26,7 +26,7 @@ func (a *App) newEstate(use estate.Use) *estate.Estate {
 		Who: Who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
 		Stores: adapters.Stores{}, Connector: connector, Own: hosting.Own, Reattached: a.Connector.Reattached, CLI: a.CLI,
 		Services: a.Services,
-		Memory:   snapshot.NewMemory(), Stop: a.Interrupts.Stop, Process: a.Interrupts, Ask: a.ask,
+		Memory:   backend.NewMemory(), Stop: a.Interrupts.Stop, Process: a.Interrupts, Ask: a.ask,
 		Tell: a.Tell, Use: use,
 	})
 }

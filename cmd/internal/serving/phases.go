@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/cmd/internal/hosting"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/layout"
@@ -19,7 +20,6 @@ import (
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/service/engine"
 	"github.com/millipede-iac/millipede/state/seal"
-	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // inherited are the variables of the service's environment that its runs inherit. They contain no credentials: runs
@@ -73,7 +73,7 @@ func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *sharedConnection
 		Private:   true,
 		Connector: phaseConnector{w, p.Stop.Stopping},
 		Own:       hosting.Own, Reattached: s.Connector.Reattached, CLI: cli, Hashes: s.hashes, Services: s.Services,
-		Memory: snapshot.NewMemory(),
+		Memory: backend.NewMemory(),
 		Stop:   p.Stop, Tell: p.Tell,
 	})
 }

@@ -1,0 +1,38 @@
+// Package catalog lists the kinds of backends.
+//
+// A new backend is a package of its own below backend, and a line here. There is no registration at run
+// time.
+package catalog
+
+import (
+	"slices"
+
+	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/azurestore"
+	"github.com/millipede-iac/millipede/backend/consulstore"
+	"github.com/millipede-iac/millipede/backend/cosstore"
+	"github.com/millipede-iac/millipede/backend/gcsstore"
+	"github.com/millipede-iac/millipede/backend/httpstore"
+	"github.com/millipede-iac/millipede/backend/kubestore"
+	"github.com/millipede-iac/millipede/backend/ossstore"
+	"github.com/millipede-iac/millipede/backend/pgstore"
+	"github.com/millipede-iac/millipede/backend/s3store"
+	"github.com/millipede-iac/millipede/backend/tfcstore"
+)
+
+// All returns every kind. The caller owns the slice.
+func All() backend.Kinds {
+	return slices.Concat(backend.Own(), backend.Kinds{
+		azurestore.Kind(),
+		consulstore.Kind(),
+		cosstore.Kind(),
+		gcsstore.Kind(),
+		httpstore.Kind(),
+		kubestore.Kind(),
+		ossstore.Kind(),
+		pgstore.Kind(),
+		s3store.Kind(),
+		tfcstore.Cloud(),
+		tfcstore.Remote(),
+	})
+}

@@ -1,0 +1,112 @@
+package cosstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/internal/cloud/call"
+	"github.com/millipede-iac/millipede/internal/cloud/tencent"
+	"github.com/millipede-iac/millipede/internal/pattern"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// label matches a label of a host name.
+var label = pattern.Lazy(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+
+// open checks the arguments, and exchanges the keys for those of a role if there is one.
+func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend.Backend, diag.List) {
+	b := &store{
+		bucket: args.String("bucket"), prefix: args.String("prefix"), key: args.String("key"), acl: args.String("acl"),
+		encrypt: args.Bool("encrypt"), watchEvery: p.LockCheck, transport: p.Transport(),
+	}
+	var diags diag.List
+	bad := func(name, format string, a ...any) {
+		diags = diags.Append(args.Problem(name, "Invalid "+name, fmt.Sprintf(format, a...)))
+	}
+	if !label().MatchString(b.bucket) || !strings.Contains(b.bucket, "-") {
+		bad("bucket", "The value must be the name of a bucket with the number of its account, as \"states-1250000000\"")
+	}
+	region := args.String("region")
+	if !label().MatchString(region) {
+		bad("region", "The value must be the name of a region, as \"ap-guangzhou\"")
+	}
+	if strings.HasPrefix(b.prefix, "/") || strings.HasPrefix(b.prefix, "./") {
+		bad("prefix", `The value must not start with "/" or "./"`)
+	}
+	if b.key == "" || strings.HasPrefix(b.key, "/") || strings.HasSuffix(b.key, "/") {
+		bad("key", `The value must not be empty, nor start or end with "/"`)
+	}
+	if acls := []string{"private", "default", "public-read"}; !slices.Contains(acls, b.acl) {
+		bad("acl", "The value must be one of private, default and public-read")
+	}
+	role, more := roleOf(p, args)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return nil, diags
+	}
+	b.address = "https://" + b.bucket + ".cos." + region + ".myqcloud.com"
+	if args.Bool("accelerate") {
+		b.address = "https://" + b.bucket + ".cos.accelerate.myqcloud.com"
+	}
+	session, err := tencent.Open(ctx, tencent.Settings{
+		Keys: call.Keys{ID: args.String("secret_id"), Secret: args.String("secret_key"),
+			Token: args.String("security_token")},
+		Role: role, Region: region, Transport: b.transport, UserAgent: p.UserAgent,
+	})
+	if err != nil {
+		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the COS backend", err.Error()+".", nil))
+	}
+	b.session, b.objects = session, session.Objects()
+	return b, diags
+}
+
+// defaultDuration is the default duration of an assumed role, maxDuration the maximum, in seconds.
+const (
+	defaultDuration = 7200
+	maxDuration     = 43200
+)
+
+// roleOf returns the role of the block assume_role. The environment can set its arguments, but not replace the
+// block.
+func roleOf(p backend.Place, args backend.Arguments) (call.Role, diag.List) {
+	block, ok := args.Nested("assume_role")
+	if !ok {
+		return call.Role{}, nil
+	}
+	text := func(name, variable string) string {
+		if block.Set(name) {
+			return block.String(name)
+		}
+		return p.Env(variable)
+	}
+	r := call.Role{
+		ARN:         text("role_arn", "TENCENTCLOUD_ASSUME_ROLE_ARN"),
+		SessionName: text("session_name", "TENCENTCLOUD_ASSUME_ROLE_SESSION_NAME"),
+		Policy:      block.String("policy"), Seconds: defaultDuration,
+	}
+	for name, value := range map[string]string{"role_arn": r.ARN, "session_name": r.SessionName} {
+		if value == "" {
+			return r, diag.List{block.Problem(name, "Missing required argument", fmt.Sprintf("The argument %q is "+
+				"required",
+				name))}
+		}
+	}
+	if block.Set("session_duration") {
+		r.Seconds = block.Int("session_duration")
+	} else if given := p.Env("TENCENTCLOUD_ASSUME_ROLE_SESSION_DURATION"); given != "" {
+		n, err := strconv.Atoi(given)
+		if err != nil {
+			return r, diag.List{block.Problem("session_duration", "Invalid environment variable",
+				"TENCENTCLOUD_ASSUME_ROLE_SESSION_DURATION, which stands in for \"session_duration\", is not a number")}
+		}
+		r.Seconds = n
+	}
+	if r.Seconds < 0 || r.Seconds > maxDuration {
+		return r, diag.List{block.Problem("session_duration", "Invalid session_duration",
+			fmt.Sprintf("The value must be from 0 to %d seconds", maxDuration))}
+	}
+	return r, nil
+}
