@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/backend/azurestore"
+	"github.com/millipede-iac/millipede/backend/azurerm"
 	"github.com/millipede-iac/millipede/backend/consulstore"
 	"github.com/millipede-iac/millipede/backend/cosstore"
 	"github.com/millipede-iac/millipede/backend/gcsstore"
@@ -23,7 +23,7 @@ import (
 // All returns every kind. The caller owns the slice.
 func All() backend.Kinds {
 	return slices.Concat(backend.Own(), backend.Kinds{
-		azurestore.Kind(),
+		azurerm.Kind(),
 		consulstore.Kind(),
 		cosstore.Kind(),
 		gcsstore.Kind(),

@@ -108,7 +108,7 @@ var layers = map[string]int{
 	"coordinator/planning":   7,
 	"coordinator/validating": 7,
 
-	"backend/azurestore":   7,
+	"backend/azurerm":      7,
 	"backend/consulstore":  7,
 	"backend/cosstore":     7,
 	"backend/gcsstore":     7,

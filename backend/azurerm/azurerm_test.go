@@ -1,4 +1,4 @@
-package azurestore_test
+package azurerm_test
 
 import (
 	"encoding/base64"
@@ -14,7 +14,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/backend/azurestore"
+	"github.com/millipede-iac/millipede/backend/azurerm"
 	"github.com/millipede-iac/millipede/backend/snapshottest"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/stage/clouds/azure"
@@ -35,7 +35,7 @@ func place(s *azure.Server, more map[string]string) backend.Place {
 	}
 	return backend.Place{
 		Kinds: backend.Kinds{
-			azurestore.Kind(),
+			azurerm.Kind(),
 		}, Env: func(name string) string { return env[name] }, Environ: os.Environ(), LockCheck: 10 * time.Millisecond,
 	}
 }

@@ -1,8 +1,8 @@
-// Package azurestore stores snapshots in a container of Azure Blob Storage, compatible with OpenTofu's backend
+// Package azurerm stores snapshots in a container of Azure Blob Storage, compatible with OpenTofu's backend
 // "azurerm".
 //
 // A workspace is a blob. It is locked by an infinite lease of that blob; the holder is in the blob's metadata.
-package azurestore
+package azurerm
 
 import (
 	"context"

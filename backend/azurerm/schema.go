@@ -1,4 +1,4 @@
-package azurestore
+package azurerm
 
 import (
 	"github.com/zclconf/go-cty/cty"

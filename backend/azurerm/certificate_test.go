@@ -1,4 +1,4 @@
-package azurestore_test
+package azurerm_test
 
 import (
 	"crypto/rand"

@@ -1,4 +1,4 @@
-package azurestore
+package azurerm
 
 import (
 	"context"
