@@ -9,7 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/backend/azurerm"
-	"github.com/millipede-iac/millipede/backend/consulstore"
+	"github.com/millipede-iac/millipede/backend/consul"
 	"github.com/millipede-iac/millipede/backend/cosstore"
 	"github.com/millipede-iac/millipede/backend/gcsstore"
 	"github.com/millipede-iac/millipede/backend/httpstore"
@@ -24,7 +24,7 @@ import (
 func All() backend.Kinds {
 	return slices.Concat(backend.Own(), backend.Kinds{
 		azurerm.Kind(),
-		consulstore.Kind(),
+		consul.Kind(),
 		cosstore.Kind(),
 		gcsstore.Kind(),
 		httpstore.Kind(),

@@ -109,7 +109,7 @@ var layers = map[string]int{
 	"coordinator/validating": 7,
 
 	"backend/azurerm":      7,
-	"backend/consulstore":  7,
+	"backend/consul":       7,
 	"backend/cosstore":     7,
 	"backend/gcsstore":     7,
 	"backend/httpstore":    7,

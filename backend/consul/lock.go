@@ -1,4 +1,4 @@
-package consulstore
+package consul
 
 import (
 	"context"
