@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/backend/azurerm"
 	"github.com/millipede-iac/millipede/backend/consul"
-	"github.com/millipede-iac/millipede/backend/cosstore"
+	"github.com/millipede-iac/millipede/backend/cos"
 	"github.com/millipede-iac/millipede/backend/gcsstore"
 	"github.com/millipede-iac/millipede/backend/httpstore"
 	"github.com/millipede-iac/millipede/backend/kubestore"
@@ -25,7 +25,7 @@ func All() backend.Kinds {
 	return slices.Concat(backend.Own(), backend.Kinds{
 		azurerm.Kind(),
 		consul.Kind(),
-		cosstore.Kind(),
+		cos.Kind(),
 		gcsstore.Kind(),
 		httpstore.Kind(),
 		kubestore.Kind(),

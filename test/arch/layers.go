@@ -110,7 +110,7 @@ var layers = map[string]int{
 
 	"backend/azurerm":      7,
 	"backend/consul":       7,
-	"backend/cosstore":     7,
+	"backend/cos":          7,
 	"backend/gcsstore":     7,
 	"backend/httpstore":    7,
 	"backend/kubestore":    7,

@@ -1,9 +1,9 @@
-// Package cosstore stores snapshots in a bucket of Tencent Cloud's object store, compatible with OpenTofu's backend
+// Package cos stores snapshots in a bucket of Tencent Cloud's object store, compatible with OpenTofu's backend
 // "cos".
 //
 // A workspace is an object. It is locked by a second object; because the store has no conditional creation, a tag
 // of the account excludes others while that object is checked and created.
-package cosstore
+package cos
 
 import (
 	"context"

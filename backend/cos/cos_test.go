@@ -1,4 +1,4 @@
-package cosstore_test
+package cos_test
 
 import (
 	"crypto/md5"
@@ -12,7 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/backend/cosstore"
+	"github.com/millipede-iac/millipede/backend/cos"
 	"github.com/millipede-iac/millipede/backend/snapshottest"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/stage/clouds/tencent"
@@ -25,7 +25,7 @@ func place(s *tencent.Server, more map[string]string) backend.Place {
 		env[k] = v
 	}
 	return backend.Place{
-		Kinds: backend.Kinds{cosstore.Kind()}, Env: func(name string) string { return env[name] },
+		Kinds: backend.Kinds{cos.Kind()}, Env: func(name string) string { return env[name] },
 		LockCheck: 10 * time.Millisecond,
 	}
 }

@@ -1,4 +1,4 @@
-package cosstore
+package cos
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package cosstore
+package cos
 
 import (
 	"github.com/zclconf/go-cty/cty"
