@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/backend/azurerm"
 	"github.com/millipede-iac/millipede/backend/consul"
 	"github.com/millipede-iac/millipede/backend/cos"
-	"github.com/millipede-iac/millipede/backend/gcsstore"
+	"github.com/millipede-iac/millipede/backend/gcs"
 	"github.com/millipede-iac/millipede/backend/httpstore"
 	"github.com/millipede-iac/millipede/backend/kubestore"
 	"github.com/millipede-iac/millipede/backend/ossstore"
@@ -26,7 +26,7 @@ func All() backend.Kinds {
 		azurerm.Kind(),
 		consul.Kind(),
 		cos.Kind(),
-		gcsstore.Kind(),
+		gcs.Kind(),
 		httpstore.Kind(),
 		kubestore.Kind(),
 		ossstore.Kind(),

@@ -111,7 +111,7 @@ var layers = map[string]int{
 	"backend/azurerm":      7,
 	"backend/consul":       7,
 	"backend/cos":          7,
-	"backend/gcsstore":     7,
+	"backend/gcs":          7,
 	"backend/httpstore":    7,
 	"backend/kubestore":    7,
 	"backend/ossstore":     7,

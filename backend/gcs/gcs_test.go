@@ -1,4 +1,4 @@
-package gcsstore_test
+package gcs_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/backend/gcsstore"
+	"github.com/millipede-iac/millipede/backend/gcs"
 	"github.com/millipede-iac/millipede/backend/snapshottest"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/stage/clouds/google"
@@ -29,7 +29,7 @@ func place(s *google.Server, more map[string]string) backend.Place {
 	for k, v := range more {
 		env[k] = v
 	}
-	return backend.Place{Kinds: backend.Kinds{gcsstore.Kind()}, Env: func(name string) string { return env[name] }}
+	return backend.Place{Kinds: backend.Kinds{gcs.Kind()}, Env: func(name string) string { return env[name] }}
 }
 
 func arguments(pairs ...string) cty.Value {

@@ -1,8 +1,8 @@
-// Package gcsstore stores snapshots in a bucket of Google Cloud Storage, or of a compatible service, compatible
+// Package gcs stores snapshots in a bucket of Google Cloud Storage, or of a compatible service, compatible
 // with OpenTofu's backend "gcs".
 //
 // A workspace is an object. It is locked by a second object, whose generation is the ID of the lock.
-package gcsstore
+package gcs
 
 import (
 	"bytes"
