@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/backend/cos"
 	"github.com/millipede-iac/millipede/backend/gcs"
 	"github.com/millipede-iac/millipede/backend/httpstore"
-	"github.com/millipede-iac/millipede/backend/kubestore"
+	"github.com/millipede-iac/millipede/backend/kubernetes"
 	"github.com/millipede-iac/millipede/backend/ossstore"
 	"github.com/millipede-iac/millipede/backend/pgstore"
 	"github.com/millipede-iac/millipede/backend/s3store"
@@ -28,7 +28,7 @@ func All() backend.Kinds {
 		cos.Kind(),
 		gcs.Kind(),
 		httpstore.Kind(),
-		kubestore.Kind(),
+		kubernetes.Kind(),
 		ossstore.Kind(),
 		pgstore.Kind(),
 		s3store.Kind(),

@@ -113,7 +113,7 @@ var layers = map[string]int{
 	"backend/cos":          7,
 	"backend/gcs":          7,
 	"backend/httpstore":    7,
-	"backend/kubestore":    7,
+	"backend/kubernetes":   7,
 	"backend/ossstore":     7,
 	"backend/pgstore":      7,
 	"backend/s3store":      7,

@@ -1,8 +1,8 @@
-// Package kubestore stores snapshots in secrets of a Kubernetes cluster, compatible with OpenTofu's backend
+// Package kubernetes stores snapshots in secrets of a Kubernetes cluster, compatible with OpenTofu's backend
 // "kubernetes".
 //
 // A workspace is a secret with the compressed state; a lease beside it is its lock.
-package kubestore
+package kubernetes
 
 import (
 	"bytes"

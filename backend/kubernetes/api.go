@@ -1,4 +1,4 @@
-package kubestore
+package kubernetes
 
 import (
 	"bytes"

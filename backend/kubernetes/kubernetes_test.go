@@ -1,4 +1,4 @@
-package kubestore_test
+package kubernetes_test
 
 import (
 	"bytes"
@@ -20,35 +20,35 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/backend/kubestore"
+	"github.com/millipede-iac/millipede/backend/kubernetes"
 	"github.com/millipede-iac/millipede/backend/snapshottest"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/test/stage/clouds/kubernetes"
+	fake "github.com/millipede-iac/millipede/test/stage/clouds/kubernetes"
 )
 
 const secrets = "/api/v1/namespaces/default/secrets"
 
-func authority(s *kubernetes.Server) string {
+func authority(s *fake.Server) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
 
 func place(env map[string]string) backend.Place {
-	return backend.Place{Kinds: backend.Kinds{kubestore.Kind()},
+	return backend.Place{Kinds: backend.Kinds{kubernetes.Kind()},
 		Environ: environ.Variables{"PATH=" + os.Getenv("PATH")}.With(environ.Of(env)...)}
 }
 
-func arguments(s *kubernetes.Server, more map[string]cty.Value) cty.Value {
+func arguments(s *fake.Server, more map[string]cty.Value) cty.Value {
 	args := map[string]cty.Value{
-		"secret_suffix": cty.StringVal("state"), "host": cty.StringVal(s.URL), "token": cty.StringVal(kubernetes.Token),
+		"secret_suffix": cty.StringVal("state"), "host": cty.StringVal(s.URL), "token": cty.StringVal(fake.Token),
 		"cluster_ca_certificate": cty.StringVal(authority(s)),
 	}
 	maps.Copy(args, more)
 	return cty.ObjectVal(args)
 }
 
-func opened(t *testing.T, s *kubernetes.Server, more map[string]cty.Value) backend.Backend {
+func opened(t *testing.T, s *fake.Server, more map[string]cty.Value) backend.Backend {
 	t.Helper()
 	b, diags := place(nil).Open(t.Context(), "kubernetes", arguments(s, more))
 	if diags.HasErrors() {
@@ -58,17 +58,17 @@ func opened(t *testing.T, s *kubernetes.Server, more map[string]cty.Value) backe
 }
 
 func TestTheBackendKeepsTheContract(t *testing.T) {
-	servers := map[string]*kubernetes.Server{}
+	servers := map[string]*fake.Server{}
 	snapshottest.Run(t, snapshottest.Suite{Open: func(t *testing.T) backend.Backend {
 		if servers[t.Name()] == nil {
-			servers[t.Name()] = kubernetes.New(t)
+			servers[t.Name()] = fake.New(t)
 		}
 		return opened(t, servers[t.Name()], nil)
 	}})
 }
 
 func TestTheObjectsAreThoseOfOpenTofu(t *testing.T) {
-	s := kubernetes.New(t)
+	s := fake.New(t)
 	b := opened(t, s, map[string]cty.Value{"labels": cty.MapVal(map[string]cty.Value{"team": cty.StringVal("a")})})
 	if _, err := b.Lock(t.Context(), "w1", snapshottest.Info("1", "OperationTypeApply")); err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestTheObjectsAreThoseOfOpenTofu(t *testing.T) {
 		"tfstate": "true", "tfstateSecretSuffix": "state", "tfstateWorkspace": "w1",
 		"app.kubernetes.io/managed-by": "terraform", "team": "a",
 	}
-	for name, o := range map[string]kubernetes.Object{"lease": lease, "secret": secret} {
+	for name, o := range map[string]fake.Object{"lease": lease, "secret": secret} {
 		if got := o["metadata"].(map[string]any)["labels"].(map[string]any); !maps.Equal(got, labels) {
 			t.Errorf("the labels of the %s are %v, want %v", name, got, labels)
 		}
@@ -114,7 +114,7 @@ func TestTheObjectsAreThoseOfOpenTofu(t *testing.T) {
 }
 
 // split stores a state as Terraform does when it is too large for one secret, here in small pieces.
-func split(t *testing.T, s *kubernetes.Server, data []byte, size int) {
+func split(t *testing.T, s *fake.Server, data []byte, size int) {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if _, err := w.Write(data); err != nil || w.Close() != nil {
@@ -125,7 +125,7 @@ func split(t *testing.T, s *kubernetes.Server, data []byte, size int) {
 		if n > 0 {
 			name += fmt.Sprintf("-part-%d", n)
 		}
-		s.Put(secrets, kubernetes.Object{
+		s.Put(secrets, fake.Object{
 			"metadata": map[string]any{"name": name, "labels": map[string]any{
 				"tfstate": "true", "tfstateSecretSuffix": "state", "tfstateWorkspace": "default",
 				"app.kubernetes.io/managed-by": "terraform",
@@ -144,7 +144,7 @@ func noise(n int) []byte {
 }
 
 func TestWhatTerraformHasSplitIsReadAndJoined(t *testing.T) {
-	s := kubernetes.New(t)
+	s := fake.New(t)
 	data := noise(1200)
 	split(t, s, data, 100) // parts 10, 11, 12: their order is that of numbers, not of names
 	b := opened(t, s, nil)
@@ -165,7 +165,7 @@ func TestWhatTerraformHasSplitIsReadAndJoined(t *testing.T) {
 }
 
 func TestAStateThatDoesNotFitIsRefusedWithBothSizes(t *testing.T) {
-	s := kubernetes.New(t)
+	s := fake.New(t)
 	err := opened(t, s, nil).Write(t.Context(), "default", noise(1<<20))
 	if err == nil || !strings.Contains(err.Error(), "1048576") || len(s.Requests()) > 0 {
 		t.Errorf("the error is %v after %v", err, s.Requests())
@@ -177,7 +177,7 @@ func TestAStateThatDoesNotFitIsRefusedWithBothSizes(t *testing.T) {
 func TestWhoLosesTheRaceForALockLearnsWhoHoldsIt(t *testing.T) {
 	for _, claim := range []string{"a new lease", "a free lease"} {
 		t.Run(claim, func(t *testing.T) {
-			s := kubernetes.New(t)
+			s := fake.New(t)
 			b, other := opened(t, s, nil), opened(t, s, nil)
 			if claim == "a free lease" {
 				if _, err := other.Lock(t.Context(), "default", journal.LockInfo{ID: "0"}); err != nil {
@@ -207,7 +207,7 @@ func TestWhoLosesTheRaceForALockLearnsWhoHoldsIt(t *testing.T) {
 }
 
 func TestAWriteThatAnotherOneOvertakesFails(t *testing.T) {
-	s := kubernetes.New(t)
+	s := fake.New(t)
 	b, other := opened(t, s, nil), opened(t, s, nil)
 	if err := b.Write(t.Context(), "default", []byte("1")); err != nil {
 		t.Fatal(err)
@@ -230,15 +230,15 @@ func TestAWriteThatAnotherOneOvertakesFails(t *testing.T) {
 }
 
 func TestAnObjectThatIsNotOursIsNotDeleted(t *testing.T) {
-	s := kubernetes.New(t)
-	s.Put(secrets, kubernetes.Object{"metadata": map[string]any{"name": "tfstate-w1-state"}})
+	s := fake.New(t)
+	s.Put(secrets, fake.Object{"metadata": map[string]any{"name": "tfstate-w1-state"}})
 	if err := opened(t, s, nil).Delete(t.Context(), "w1"); err == nil || s.Get("secrets/tfstate-w1-state") == nil {
 		t.Errorf("the error is %v", err)
 	}
 }
 
 func TestABusyServerIsAskedAgainAndARefusalSaysWhy(t *testing.T) {
-	s := kubernetes.New(t)
+	s := fake.New(t)
 	b := opened(t, s, nil)
 	s.Fail(429, 429)
 	if err := b.Write(t.Context(), "default", []byte("1")); err != nil {
@@ -257,7 +257,7 @@ func TestABusyServerIsAskedAgainAndARefusalSaysWhy(t *testing.T) {
 }
 
 func TestCredentialsAreFoundInEachPlace(t *testing.T) {
-	s := kubernetes.New(t)
+	s := fake.New(t)
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		name = filepath.Join(dir, name)
@@ -267,9 +267,9 @@ func TestCredentialsAreFoundInEachPlace(t *testing.T) {
 		return name
 	}
 	write("ca.crt", authority(s))
-	write("token", kubernetes.Token+"\n")
+	write("token", fake.Token+"\n")
 	answer := `{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",` +
-		`"status":{"token":"` + kubernetes.Token + `"}}`
+		`"status":{"token":"` + fake.Token + `"}}`
 	config := func(user string) string {
 		return "apiVersion: v1\nkind: Config\ncurrent-context: a\n" +
 			"contexts:\n- name: a\n  context: {cluster: c, user: u}\n- name: other\n  context: {cluster: none, " +
@@ -277,11 +277,11 @@ func TestCredentialsAreFoundInEachPlace(t *testing.T) {
 			"clusters:\n- name: c\n  cluster: {server: '" + s.URL + "', certificate-authority: ca.crt}\n" +
 			"users:\n- name: u\n  user: " + user + "\n- name: v\n  user: {token: wrong}\n"
 	}
-	byToken := write("token.yaml", config("{token: "+kubernetes.Token+"}"))
+	byToken := write("token.yaml", config("{token: "+fake.Token+"}"))
 	byFile := write("file.yaml", config("{tokenFile: token}"))
 	// The file takes precedence, as in Kubernetes' own library.
 	byBoth := write("both.yaml", config("{token: wrong, tokenFile: token}"))
-	byName := write("name.yaml", config("{username: "+kubernetes.Username+", password: "+kubernetes.Password+"}"))
+	byName := write("name.yaml", config("{username: "+fake.Username+", password: "+fake.Password+"}"))
 	byExec := write("exec.yaml", config("{exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, args: [-c, "+
 		"'echo \"$ANSWER\"'], env: [{name: ANSWER, value: '"+answer+"'}]}}"))
 	nobody := write("nobody.yaml", config("{token: wrong}"))
@@ -309,14 +309,14 @@ func TestCredentialsAreFoundInEachPlace(t *testing.T) {
 			args: map[string]cty.Value{"config_paths": cty.ListVal([]cty.Value{str(byToken), str(nobody)})},
 		},
 		"a token over the kubeconfig": {
-			args: map[string]cty.Value{"config_path": str(nobody), "token": str(kubernetes.Token)},
+			args: map[string]cty.Value{"config_path": str(nobody), "token": str(fake.Token)},
 		},
 		"an exec block": {args: map[string]cty.Value{"config_path": str(nobody), "exec": block}},
 		"another context with a cluster": {args: map[string]cty.Value{
 			"config_path": str(byToken), "config_context": str("other"), "config_context_cluster": str("c"),
 		}},
 		"no kubeconfig": {env: map[string]string{
-			"KUBE_HOST": s.URL, "KUBE_USER": kubernetes.Username, "KUBE_PASSWORD": kubernetes.Password,
+			"KUBE_HOST": s.URL, "KUBE_USER": fake.Username, "KUBE_PASSWORD": fake.Password,
 			"KUBE_INSECURE": "true",
 		}},
 	} {
@@ -336,13 +336,13 @@ func TestCredentialsAreFoundInEachPlace(t *testing.T) {
 
 // A kubeconfig whose user impersonates another one was refused.
 func TestAUserOfAKubeconfigMayActAsAnother(t *testing.T) {
-	s := kubernetes.New(t)
+	s := fake.New(t)
 	dir := t.TempDir()
 	open := func(user string) (backend.Backend, diag.List) {
 		file := filepath.Join(dir, "config")
 		text := "current-context: a\ncontexts:\n- name: a\n  context: {cluster: c, user: u}\n" +
 			"clusters:\n- name: c\n  cluster: {server: '" + s.URL + "', insecure-skip-tls-verify: true}\n" +
-			"users:\n- name: u\n  user: {token: " + kubernetes.Token + ", " + user + "}\n"
+			"users:\n- name: u\n  user: {token: " + fake.Token + ", " + user + "}\n"
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -370,7 +370,7 @@ func TestAUserOfAKubeconfigMayActAsAnother(t *testing.T) {
 }
 
 func TestWrongArgumentsAreDiagnostics(t *testing.T) {
-	s := kubernetes.New(t)
+	s := fake.New(t)
 	broken := filepath.Join(t.TempDir(), "broken.yaml")
 	if err := os.WriteFile(broken, []byte("clusters: 7\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -401,7 +401,7 @@ func TestWrongArgumentsAreDiagnostics(t *testing.T) {
 // The holder of a lease that an operator had released did not notice that, and overwrote the changes of the next
 // holder.
 func TestALeaseThatWasStolenIsNoticed(t *testing.T) {
-	s := kubernetes.New(t)
+	s := fake.New(t)
 	p := place(nil)
 	p.LockCheck = 10 * time.Millisecond
 	b, diags := p.Open(t.Context(), "kubernetes", arguments(s, nil))
@@ -430,7 +430,7 @@ func TestALeaseThatWasStolenIsNoticed(t *testing.T) {
 // A host without a scheme was accessed by http if the configuration had no certificates, and the token was sent there
 // in plain text.
 func TestASecretDoesNotGoToAHostInTheClear(t *testing.T) {
-	s := kubernetes.New(t)
+	s := fake.New(t)
 	host := strings.TrimPrefix(s.URL, "https://")
 	for claim, c := range map[string]struct {
 		more map[string]cty.Value

@@ -1,4 +1,4 @@
-package kubestore
+package kubernetes
 
 import (
 	"github.com/zclconf/go-cty/cty"
