@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/backend/gcs"
 	"github.com/millipede-iac/millipede/backend/httpstore"
 	"github.com/millipede-iac/millipede/backend/kubernetes"
-	"github.com/millipede-iac/millipede/backend/ossstore"
+	"github.com/millipede-iac/millipede/backend/oss"
 	"github.com/millipede-iac/millipede/backend/pgstore"
 	"github.com/millipede-iac/millipede/backend/s3store"
 	"github.com/millipede-iac/millipede/backend/tfcstore"
@@ -29,7 +29,7 @@ func All() backend.Kinds {
 		gcs.Kind(),
 		httpstore.Kind(),
 		kubernetes.Kind(),
-		ossstore.Kind(),
+		oss.Kind(),
 		pgstore.Kind(),
 		s3store.Kind(),
 		tfcstore.Cloud(),

@@ -114,7 +114,7 @@ var layers = map[string]int{
 	"backend/gcs":          7,
 	"backend/httpstore":    7,
 	"backend/kubernetes":   7,
-	"backend/ossstore":     7,
+	"backend/oss":          7,
 	"backend/pgstore":      7,
 	"backend/s3store":      7,
 	"backend/tfcstore":     7,

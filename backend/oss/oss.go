@@ -1,9 +1,9 @@
-// Package ossstore stores snapshots in a bucket of Alibaba Cloud's object store, compatible with OpenTofu's backend
+// Package oss stores snapshots in a bucket of Alibaba Cloud's object store, compatible with OpenTofu's backend
 // "oss".
 //
 // A workspace is an object. It is locked by a row in a table of TableStore, which also contains the checksum of the
 // state.
-package ossstore
+package oss
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package ossstore
+package oss
 
 import (
 	"github.com/zclconf/go-cty/cty"

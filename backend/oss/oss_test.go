@@ -1,4 +1,4 @@
-package ossstore_test
+package oss_test
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/backend/ossstore"
+	"github.com/millipede-iac/millipede/backend/oss"
 	"github.com/millipede-iac/millipede/backend/snapshottest"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/stage/clouds/alibaba"
@@ -26,7 +26,7 @@ func place(s *alibaba.Server, more map[string]string) backend.Place {
 		env[k] = v
 	}
 	return backend.Place{
-		Kinds: backend.Kinds{ossstore.Kind()}, Env: func(name string) string { return env[name] },
+		Kinds: backend.Kinds{oss.Kind()}, Env: func(name string) string { return env[name] },
 		LockCheck: 10 * time.Millisecond,
 	}
 }

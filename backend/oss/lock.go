@@ -1,4 +1,4 @@
-package ossstore
+package oss
 
 import (
 	"context"
