@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/backend/httpstore"
 	"github.com/millipede-iac/millipede/backend/kubernetes"
 	"github.com/millipede-iac/millipede/backend/oss"
-	"github.com/millipede-iac/millipede/backend/pgstore"
+	"github.com/millipede-iac/millipede/backend/pg"
 	"github.com/millipede-iac/millipede/backend/s3store"
 	"github.com/millipede-iac/millipede/backend/tfcstore"
 )
@@ -30,7 +30,7 @@ func All() backend.Kinds {
 		httpstore.Kind(),
 		kubernetes.Kind(),
 		oss.Kind(),
-		pgstore.Kind(),
+		pg.Kind(),
 		s3store.Kind(),
 		tfcstore.Cloud(),
 		tfcstore.Remote(),

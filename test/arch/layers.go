@@ -115,7 +115,7 @@ var layers = map[string]int{
 	"backend/httpstore":    7,
 	"backend/kubernetes":   7,
 	"backend/oss":          7,
-	"backend/pgstore":      7,
+	"backend/pg":           7,
 	"backend/s3store":      7,
 	"backend/tfcstore":     7,
 	"backend/snapshottest": 7,
@@ -178,7 +178,7 @@ var (
 // confined names, by the beginning of import paths, the only packages that may import them: the libraries of clouds and
 // of databases stay in one place each, so that they can be measured, and replaced, alone.
 var confined = map[string][]string{
-	"github.com/lib/pq":          {"backend/pgstore"},
+	"github.com/lib/pq":          {"backend/pg"},
 	"github.com/Azure/":          {"internal/cloud/azure"},
 	"oras.land/":                 {"internal/cloud/oci"},
 	"github.com/opencontainers/": {"internal/cloud/oci"},

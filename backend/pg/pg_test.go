@@ -1,6 +1,6 @@
 //go:build unix
 
-package pgstore
+package pg
 
 import (
 	"errors"

@@ -1,8 +1,8 @@
-// Package pgstore stores snapshots in a PostgreSQL database, compatible with OpenTofu's backend "pg".
+// Package pg stores snapshots in a PostgreSQL database, compatible with OpenTofu's backend "pg".
 //
 // A workspace is a row; its lock is an advisory lock of a database session, which the server releases when the
 // session ends for any reason.
-package pgstore
+package pg
 
 import (
 	"context"
