@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/backend/kubernetes"
 	"github.com/millipede-iac/millipede/backend/oss"
 	"github.com/millipede-iac/millipede/backend/pg"
+	"github.com/millipede-iac/millipede/backend/remote"
 	"github.com/millipede-iac/millipede/backend/s3store"
-	"github.com/millipede-iac/millipede/backend/tfcstore"
 )
 
 // All returns every kind. The caller owns the slice.
@@ -32,7 +32,7 @@ func All() backend.Kinds {
 		oss.Kind(),
 		pg.Kind(),
 		s3store.Kind(),
-		tfcstore.Cloud(),
-		tfcstore.Remote(),
+		remote.Cloud(),
+		remote.Remote(),
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/backend/catalog"
-	"github.com/millipede-iac/millipede/backend/tfcstore"
+	"github.com/millipede-iac/millipede/backend/remote"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
@@ -68,7 +68,7 @@ func (e *Estate) CloseBackend(b backend.Backend) diag.List {
 	if b == nil || e.Backend != nil {
 		return nil
 	}
-	if _, is := backend.Plain(b).(*tfcstore.Store); is {
+	if _, is := backend.Plain(b).(*remote.Store); is {
 		return nil
 	}
 	return closeBackend(b)
@@ -112,7 +112,7 @@ func (e *Estate) openKind(ctx context.Context, kind string, args cty.Value, f St
 	}
 	b, diags := e.place().Open(ctx, kind, args)
 	if diags.HasErrors() || kind != "local" {
-		if _, is := b.(*tfcstore.Store); is {
+		if _, is := b.(*remote.Store); is {
 			if e.services == nil {
 				e.services = map[string]backend.Backend{}
 			}

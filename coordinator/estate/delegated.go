@@ -7,7 +7,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
-	"github.com/millipede-iac/millipede/backend/tfcstore"
+	backendremote "github.com/millipede-iac/millipede/backend/remote"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/remote"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -54,7 +54,7 @@ func (e *Estate) atService(ctx context.Context, root *config.Node) (*Delegated, 
 	}
 	w, err := s.Workspace(ctx, e.Workspace())
 	switch {
-	case errors.Is(err, tfcstore.ErrNoSuchWorkspace):
+	case errors.Is(err, backendremote.ErrNoSuchWorkspace):
 		return nil, diags.Append(diag.New(diag.Error, "The workspace is not there", fmt.Sprintf("%s. To make it, or to "+
 			"select another one, run \"%s init\".", err, diag.Program()), nil))
 	case err != nil:

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/backend/tfcstore"
+	"github.com/millipede-iac/millipede/backend/remote"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
@@ -215,7 +215,7 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags 
 	if diags.HasErrors() {
 		return diags
 	}
-	if to, is := backend.Plain(m.to).(*tfcstore.Store); is {
+	if to, is := backend.Plain(m.to).(*remote.Store); is {
 		return diags.Append(i.toService(ctx, m, to))
 	}
 	names, err := i.sources(ctx, m)

@@ -13,7 +13,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/backend/tfcstore"
+	"github.com/millipede-iac/millipede/backend/remote"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/coordinator/operation"
@@ -163,7 +163,7 @@ func (i *migration) runsOver(ctx context.Context, m *backendPair, name string) d
 
 // openService opens the service as a cloud block would that has this tag, or the name of the only workspace if tag is
 // empty.
-func (i *migration) openService(ctx context.Context, o ServiceMigration, tag string) (*tfcstore.Store, diag.List) {
+func (i *migration) openService(ctx context.Context, o ServiceMigration, tag string) (*remote.Store, diag.List) {
 	workspaces := map[string]cty.Value{"name": cty.StringVal(o.Name)}
 	if tag != "" {
 		workspaces = map[string]cty.Value{"tags": cty.SetVal([]cty.Value{cty.StringVal(tag)})}
@@ -189,11 +189,11 @@ func (i *migration) openService(ctx context.Context, o ServiceMigration, tag str
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return b.(*tfcstore.Store), diags
+	return b.(*remote.Store), diags
 }
 
 // takeOne copies one workspace while it holds the locks of its state and of its target.
-func (i *migration) takeOne(ctx context.Context, m *backendPair, service *tfcstore.Store, name, target string,
+func (i *migration) takeOne(ctx context.Context, m *backendPair, service *remote.Store, name, target string,
 	o ServiceMigration) (out TakenWorkspace, diags diag.List) {
 	out = TakenWorkspace{Workspace: name, Target: target}
 	at, diags := i.openWorkspace(ctx, name, m.was, m.from, "migrate", o.LockTimeout)
@@ -233,7 +233,7 @@ func (i *migration) takeOne(ctx context.Context, m *backendPair, service *tfcsto
 
 // write writes the versions that the service does not have, oldest first, and then reads the last one back. It
 // returns an error if the service has a different state under this name.
-func (i *migration) write(ctx context.Context, at *Opened, service *tfcstore.Store, to renamed, st *state.State,
+func (i *migration) write(ctx context.Context, at *Opened, service *remote.Store, to renamed, st *state.State,
 	o ServiceMigration) (written int, diags diag.List) {
 	where := to.Describe("").Where
 	there, diags := i.readSnapshot(ctx, to, at.Workspace, false)
@@ -312,9 +312,9 @@ func (i *migration) write(ctx context.Context, at *Opened, service *tfcstore.Sto
 }
 
 // ensureTarget creates the workspace at the service if it does not exist, and sets its execution mode.
-func (i *migration) ensureTarget(ctx context.Context, service *tfcstore.Store, to renamed, o ServiceMigration) error {
+func (i *migration) ensureTarget(ctx context.Context, service *remote.Store, to renamed, o ServiceMigration) error {
 	_, err := service.Workspace(ctx, to.name)
-	made := errors.Is(err, tfcstore.ErrNoSuchWorkspace)
+	made := errors.Is(err, remote.ErrNoSuchWorkspace)
 	if err != nil && !made {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/backend/tfcstore"
+	"github.com/millipede-iac/millipede/backend/remote"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -16,7 +16,7 @@ import (
 )
 
 // Service opens the service of the root module's cloud block or backend "remote"; nil if there is none.
-func (e *Estate) Service(ctx context.Context, root *config.Node) (*tfcstore.Store, diag.List) {
+func (e *Estate) Service(ctx context.Context, root *config.Node) (*remote.Store, diag.List) {
 	block := backendBlock(root)
 	if e.Backend != nil || block == nil || !namesService(block) {
 		return nil, nil
@@ -25,13 +25,13 @@ func (e *Estate) Service(ctx context.Context, root *config.Node) (*tfcstore.Stor
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	s, _ := backend.Plain(b).(*tfcstore.Store)
+	s, _ := backend.Plain(b).(*remote.Store)
 	return s, diags
 }
 
 // namesService reports whether a block refers to a service.
 func namesService(block *config.Backend) bool {
-	return block.OwnBlock || block.Type == tfcstore.Remote().Name
+	return block.OwnBlock || block.Type == remote.Remote().Name
 }
 
 // SelectExisting ensures that the selected workspace exists in the configured backend, as in OpenTofu: if it does not,
@@ -142,8 +142,8 @@ func (e *Estate) choose(name string) diag.List {
 }
 
 // toService migrates states to a service, which need not have workspaces of the same names.
-func (i *migration) toService(ctx context.Context, m *backendPair, to *tfcstore.Store) diag.List {
-	if from, is := backend.Plain(m.from).(*tfcstore.Store); is && from.Describe("").Where == to.Describe("").Where {
+func (i *migration) toService(ctx context.Context, m *backendPair, to *remote.Store) diag.List {
+	if from, is := backend.Plain(m.from).(*remote.Store); is && from.Describe("").Where == to.Describe("").Where {
 		return nil // the same workspaces with other names
 	}
 	names, err := i.sources(ctx, m)
@@ -237,7 +237,7 @@ func (i *migration) current(ctx context.Context, at *Opened) (*state.State, diag
 }
 
 // target returns the workspace of the service for the state of a workspace.
-func (i *migration) target(to *tfcstore.Store, name string) (string, diag.List) {
+func (i *migration) target(to *remote.Store, name string) (string, diag.List) {
 	switch {
 	case to.Single() != "" && to.Integrated():
 		return to.Single(), nil

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/backend/tfcstore"
+	"github.com/millipede-iac/millipede/backend/remote"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -246,7 +246,7 @@ func (w *Workspaces) deleteOpened(ctx context.Context, at *Opened, name string, 
 	}
 	// The backend first: a workspace with only a home is listed, and can be deleted again.
 	remove := w.backend.Delete
-	if service, is := backend.Plain(w.backend).(*tfcstore.Store); is && len(managed) > 0 {
+	if service, is := backend.Plain(w.backend).(*remote.Store); is && len(managed) > 0 {
 		remove = service.DeleteNonEmpty
 	}
 	if err := errors.Join(remove(ctx, name), at.store.home.Remove()); err != nil {

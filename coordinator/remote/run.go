@@ -1,7 +1,7 @@
 // Package remote executes plans and applies in a service: it uploads the configuration, creates the run, and
 // follows it.
 //
-// It prints nothing and asks nobody; callers interpret the lines of logs. backend/tfcstore handles
+// It prints nothing and asks nobody; callers interpret the lines of logs. backend/remote handles
 // states in the service.
 package remote
 

@@ -117,7 +117,7 @@ var layers = map[string]int{
 	"backend/oss":          7,
 	"backend/pg":           7,
 	"backend/s3store":      7,
-	"backend/tfcstore":     7,
+	"backend/remote":       7,
 	"backend/snapshottest": 7,
 
 	"backend/catalog": 8, // the table of the backends, which are packages of layer 7

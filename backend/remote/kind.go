@@ -1,4 +1,4 @@
-package tfcstore
+package remote
 
 import (
 	"context"

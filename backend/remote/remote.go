@@ -1,8 +1,8 @@
-// Package tfcstore stores snapshots in the workspaces of a service with the API of HCP Terraform: the cloud block
+// Package remote stores snapshots in the workspaces of a service with the API of HCP Terraform: the cloud block
 // and the backend "remote".
 //
 // It stores states and their locks. Runs that the service executes are implemented by coordinator/remote.
-package tfcstore
+package remote
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package tfcstore_test
+package remote_test
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/remote"
 	"github.com/millipede-iac/millipede/backend/snapshottest"
-	"github.com/millipede-iac/millipede/backend/tfcstore"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/services"
 	"github.com/millipede-iac/millipede/service/servicetest"
@@ -87,7 +87,7 @@ func (s *site) HTTP() *http.Client { return s.server.Client() }
 
 func (s *site) place(env map[string]string) backend.Place {
 	return backend.Place{
-		Kinds: backend.Kinds{tfcstore.Cloud(), tfcstore.Remote()}, Hosts: s, EngineVersion: "1.12.6",
+		Kinds: backend.Kinds{remote.Cloud(), remote.Remote()}, Hosts: s, EngineVersion: "1.12.6",
 		Pause: time.Millisecond,
 		Env:   func(name string) string { return env[name] },
 	}
@@ -281,11 +281,11 @@ func TestWorkspacesForAnotherVersionAreNotChanged(t *testing.T) {
 		if err := b.Create(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
-		w, err := b.(*tfcstore.Store).Workspace(t.Context(), name)
+		w, err := b.(*remote.Store).Workspace(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = b.(*tfcstore.Store).Client().ChangeWorkspace(t.Context(), w.ID,
+		if _, err = b.(*remote.Store).Client().ChangeWorkspace(t.Context(), w.ID,
 			map[string]any{"terraform-version": version}); err != nil {
 			t.Fatal(err)
 		}
