@@ -17,7 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/backend/oss"
 	"github.com/millipede-iac/millipede/backend/pg"
 	"github.com/millipede-iac/millipede/backend/remote"
-	"github.com/millipede-iac/millipede/backend/s3store"
+	"github.com/millipede-iac/millipede/backend/s3"
 )
 
 // All returns every kind. The caller owns the slice.
@@ -31,7 +31,7 @@ func All() backend.Kinds {
 		kubernetes.Kind(),
 		oss.Kind(),
 		pg.Kind(),
-		s3store.Kind(),
+		s3.Kind(),
 		remote.Cloud(),
 		remote.Remote(),
 	})

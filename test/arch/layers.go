@@ -116,7 +116,7 @@ var layers = map[string]int{
 	"backend/kubernetes":   7,
 	"backend/oss":          7,
 	"backend/pg":           7,
-	"backend/s3store":      7,
+	"backend/s3":           7,
 	"backend/remote":       7,
 	"backend/snapshottest": 7,
 

@@ -1,4 +1,4 @@
-package s3store_test
+package s3_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/backend/s3store"
+	"github.com/millipede-iac/millipede/backend/s3"
 	"github.com/millipede-iac/millipede/test/stage/clouds/intercept"
 )
 
@@ -127,7 +127,7 @@ func TestTheAddressIsTheOneThatAWSsLibrariesChoose(t *testing.T) {
 					args[k] = cty.True
 				}
 			}
-			p := backend.Place{Kinds: backend.Kinds{s3store.Kind()}, Env: func(name string) string { return env[name] }}
+			p := backend.Place{Kinds: backend.Kinds{s3.Kind()}, Env: func(name string) string { return env[name] }}
 			b, diags := p.Open(t.Context(), "s3", cty.ObjectVal(args))
 			if diags.HasErrors() {
 				t.Fatal(diags.Err())

@@ -1,4 +1,4 @@
-package s3store_test
+package s3_test
 
 import (
 	"crypto/md5"
@@ -12,7 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/backend/s3store"
+	"github.com/millipede-iac/millipede/backend/s3"
 	"github.com/millipede-iac/millipede/backend/snapshottest"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/stage/clouds/amazon"
@@ -26,7 +26,7 @@ func place(s *amazon.Server, more map[string]string) backend.Place {
 	for k, v := range more {
 		env[k] = v
 	}
-	return backend.Place{Kinds: backend.Kinds{s3store.Kind()}, Env: func(name string) string { return env[name] }}
+	return backend.Place{Kinds: backend.Kinds{s3.Kind()}, Env: func(name string) string { return env[name] }}
 }
 
 func arguments(more map[string]cty.Value) cty.Value {

@@ -1,8 +1,8 @@
-// Package s3store stores snapshots in a bucket of Amazon S3, or of a compatible service, compatible with OpenTofu's
+// Package s3 stores snapshots in a bucket of Amazon S3, or of a compatible service, compatible with OpenTofu's
 // backend "s3".
 //
 // A workspace is an object. It is locked by a second object, by an item in a DynamoDB table, or by both.
-package s3store
+package s3
 
 import (
 	"context"
