@@ -15,7 +15,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/backend/snapshottest"
+	"github.com/millipede-iac/millipede/backend/backendtest"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
@@ -36,7 +36,7 @@ func TestBackendsKeepTheContract(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// Each part of the suite has a separate place.
 			places := map[string]func() backend.Backend{}
-			snapshottest.Run(t, snapshottest.Suite{
+			backendtest.Run(t, backendtest.Suite{
 				DiesWithHolder: dies,
 				Open: func(t *testing.T) backend.Backend {
 					if places[t.Name()] == nil {

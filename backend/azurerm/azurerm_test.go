@@ -15,7 +15,7 @@ import (
 
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/backend/azurerm"
-	"github.com/millipede-iac/millipede/backend/snapshottest"
+	"github.com/millipede-iac/millipede/backend/backendtest"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/stage/clouds/azure"
 )
@@ -76,7 +76,7 @@ func TestTheBackendKeepsTheContract(t *testing.T) {
 	} {
 		t.Run(claim, func(t *testing.T) {
 			servers := map[string]*azure.Server{}
-			snapshottest.Run(t, snapshottest.Suite{Open: func(t *testing.T) backend.Backend {
+			backendtest.Run(t, backendtest.Suite{Open: func(t *testing.T) backend.Backend {
 				if servers[t.Name()] == nil {
 					servers[t.Name()] = azure.New(t, "states")
 				}
@@ -101,7 +101,7 @@ func TestWhatIsStoredIsWhatOpenTofuStores(t *testing.T) {
 	s.Change("states", name, func(*azure.Blob) *azure.Blob {
 		return &azure.Blob{Data: []byte("{}\n"), Meta: map[string]string{"theirs": "stays"}}
 	})
-	lock, err := b.Lock(ctx, "default", snapshottest.Info(id, "OperationTypeApply"))
+	lock, err := b.Lock(ctx, "default", backendtest.Info(id, "OperationTypeApply"))
 	ok(t, err)
 	is(t, lock.ID, id)
 	blob, _ := s.Blob("states", name)
@@ -229,7 +229,7 @@ func TestALeaseThatWasStolenIsNoticedAndKeepsOutWrites(t *testing.T) {
 		t.Run(claim, func(t *testing.T) {
 			s := azure.New(t, "states")
 			b := opened(t, place(s, nil), "access_key", azure.AccessKey)
-			lock, err := b.Lock(t.Context(), "default", snapshottest.Info(id, "OperationTypeApply"))
+			lock, err := b.Lock(t.Context(), "default", backendtest.Info(id, "OperationTypeApply"))
 			ok(t, err)
 			s.Change("states", name, steal)
 			<-lock.Lost
@@ -249,7 +249,7 @@ func TestALockAndItsReleaseSurviveLostAnswers(t *testing.T) {
 	lost := azure.Failure{Status: 500, Lost: true}
 	pass := azure.Failure{}
 	s.Fail(pass, lost, pass, lost, pass, pass, lost) // the blob, the lease, the metadata
-	lock, err := b.Lock(t.Context(), "default", snapshottest.Info(id, "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), "default", backendtest.Info(id, "OperationTypeApply"))
 	ok(t, err)
 	s.Fail(pass, lost, pass, lost)
 	ok(t, b.Unlock(t.Context(), "default", lock.ID))
@@ -261,7 +261,7 @@ func TestALeaseWithoutAHolderIsReleasedUnderItsIDAlone(t *testing.T) {
 	s := azure.New(t, "states")
 	s.Change("states", name, func(*azure.Blob) *azure.Blob { return &azure.Blob{Lease: id} })
 	b := opened(t, place(s, nil), "access_key", azure.AccessKey)
-	_, err := b.Lock(t.Context(), "default", snapshottest.Info(id2, "OperationTypePlan"))
+	_, err := b.Lock(t.Context(), "default", backendtest.Info(id2, "OperationTypePlan"))
 	var held *journal.Held
 	if !errors.As(err, &held) || held.Holder.Info == "" {
 		t.Errorf("the lock is refused with %v", err)

@@ -9,8 +9,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/backendtest"
 	"github.com/millipede-iac/millipede/backend/catalog"
-	"github.com/millipede-iac/millipede/backend/snapshottest"
 	"github.com/millipede-iac/millipede/lang/arguments"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/schema"
@@ -45,7 +45,7 @@ func TestABackendIsAddedByTheRecipe(t *testing.T) {
 	named := func(room string) cty.Value { return cty.ObjectVal(map[string]cty.Value{"room": cty.StringVal(room)}) }
 	t.Run("it passes the suite", func(t *testing.T) {
 		of := map[*testing.T]string{}
-		snapshottest.Run(t, snapshottest.Suite{Open: func(t *testing.T) backend.Backend {
+		backendtest.Run(t, backendtest.Suite{Open: func(t *testing.T) backend.Backend {
 			if of[t] == "" { // each test has a room of its own
 				of[t] = t.Name()
 				rooms[t.Name()] = backend.NewMemory()

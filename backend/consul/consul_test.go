@@ -19,7 +19,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/backend/snapshottest"
+	"github.com/millipede-iac/millipede/backend/backendtest"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/stage/clouds/consul"
@@ -81,7 +81,7 @@ func TestTheBackendKeepsTheContractInEachForm(t *testing.T) {
 	} {
 		t.Run(claim, func(t *testing.T) {
 			addresses := map[string]string{}
-			snapshottest.Run(t, snapshottest.Suite{Open: func(t *testing.T) backend.Backend {
+			backendtest.Run(t, backendtest.Suite{Open: func(t *testing.T) backend.Backend {
 				if addresses[t.Name()] == "" {
 					_, s := consul.Serve(t)
 					addresses[t.Name()] = s.URL
@@ -139,7 +139,7 @@ func TestALockIsTheOneThatOpenTofuTakes(t *testing.T) {
 	agent, s := consul.Serve(t)
 	b := opened(t, s.URL, nil)
 	b.now = func() time.Time { return time.Date(2026, 11, 22, 4, 54, 54, 319205105, time.UTC) }
-	lock, err := b.Lock(t.Context(), "w1", snapshottest.Info("i", "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), "w1", backendtest.Info("i", "OperationTypeApply"))
 	ok(t, err)
 	at := agent.Get("tf/state-env:w1/.lock")
 	is(t, at.Session, lock.ID)
@@ -224,7 +224,7 @@ func TestALockIsHeldForAsLongAsItsProcessLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := consul.New()
 		b, other := bubble(t, agent), bubble(t, agent)
-		lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+		lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 		ok(t, err)
 		select {
 		case <-lock.Lost:
@@ -232,7 +232,7 @@ func TestALockIsHeldForAsLongAsItsProcessLives(t *testing.T) {
 		case <-time.After(time.Hour):
 		}
 		var held *journal.Held
-		if _, err := other.Lock(t.Context(), "default", snapshottest.Info("2", "OperationTypePlan")); !errors.As(err,
+		if _, err := other.Lock(t.Context(), "default", backendtest.Info("2", "OperationTypePlan")); !errors.As(err,
 			&held) {
 			t.Errorf("after an hour the lock can be taken: %v", err)
 		}
@@ -245,11 +245,11 @@ func TestTheLockOfAProcessThatDiesIsFreeAfterItsTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := consul.New()
 		b, other := bubble(t, agent), bubble(t, agent)
-		lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+		lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 		ok(t, err)
 		b.through(unreachable{}) // nothing is renewed, or released
 		begun := time.Now()
-		again, err := backend.Acquire(t.Context(), other, "default", snapshottest.Info("2", "OperationTypeApply"),
+		again, err := backend.Acquire(t.Context(), other, "default", backendtest.Info("2", "OperationTypeApply"),
 			time.Minute, nil)
 		ok(t, err)
 		if took := time.Since(begun); took < 30*time.Second || took > 50*time.Second {
@@ -285,7 +285,7 @@ func TestALostLockIsToldAndWritesNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				agent := consul.New()
 				b, other := bubble(t, agent), bubble(t, agent)
-				lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+				lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 				ok(t, err)
 				begun := time.Now()
 				ok(t, lose(agent, b, other, lock))
@@ -302,7 +302,7 @@ func TestALostLockIsToldAndWritesNothing(t *testing.T) {
 				if took := time.Since(begun); took > sessionTTL/2 {
 					t.Errorf("the loss of the lock was reported after %s", took)
 				}
-				again, err := other.Lock(t.Context(), "default", snapshottest.Info("2", "OperationTypeApply"))
+				again, err := other.Lock(t.Context(), "default", backendtest.Info("2", "OperationTypeApply"))
 				ok(t, err)
 				ok(t, other.Unlock(t.Context(), "default", again.ID))
 			})
@@ -314,7 +314,7 @@ func TestAnAgentThatIsAwayForAMomentLosesNoLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := consul.New()
 		b := bubble(t, agent)
-		lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+		lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 		ok(t, err)
 		agent.Fail(500, 500, 503)
 		select {
@@ -331,9 +331,9 @@ func TestForceUnlockComparesBeforeItDeletes(t *testing.T) {
 	// holder.
 	agent, s := consul.Serve(t)
 	b, other := opened(t, s.URL, nil), opened(t, s.URL, nil)
-	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 	ok(t, err)
-	elsewhere, err := b.Lock(t.Context(), "w1", snapshottest.Info("1", "OperationTypeApply"))
+	elsewhere, err := b.Lock(t.Context(), "w1", backendtest.Info("1", "OperationTypeApply"))
 	ok(t, err)
 	for _, id := range []string{elsewhere.ID, "b3e9e0c4-1d0a-4f64-8f0f-2d3a9d8d7c11", "../x"} {
 		if err := other.Unlock(t.Context(), "default", id); !errors.Is(err, backend.ErrNotLocked) ||
@@ -351,18 +351,18 @@ func TestForceUnlockComparesBeforeItDeletes(t *testing.T) {
 func TestWhatADeadHolderLeavesCanBeRemovedAndIsNotTakenForTheHolder(t *testing.T) {
 	agent, s := consul.Serve(t)
 	b := opened(t, s.URL, nil)
-	dead := snapshottest.Info("b3e9e0c4-1d0a-4f64-8f0f-2d3a9d8d7c11", "OperationTypeApply")
+	dead := backendtest.Info("b3e9e0c4-1d0a-4f64-8f0f-2d3a9d8d7c11", "OperationTypeApply")
 	agent.Put("tf/state/.lockinfo", backend.EncodeLock(dead))
 	ok(t, b.Unlock(t.Context(), "default", dead.ID))
 	is(t, agent.Keys(), []string{})
 	if err := b.Unlock(t.Context(), "default", dead.ID); !errors.Is(err, backend.ErrNotLocked) {
 		t.Errorf("releasing the lock a second time: %v", err)
 	}
-	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 	ok(t, err)
 	agent.Put("tf/state/.lockinfo", backend.EncodeLock(dead))
 	var held *journal.Held
-	if _, err := b.Lock(t.Context(), "default", snapshottest.Info("2", "x")); !errors.As(err, &held) ||
+	if _, err := b.Lock(t.Context(), "default", backendtest.Info("2", "x")); !errors.As(err, &held) ||
 		held.Holder.ID != lock.ID {
 		t.Errorf("the error names the holder %v, want %s", err, lock.ID)
 	}
@@ -375,7 +375,7 @@ func TestWhatADeadHolderLeavesCanBeRemovedAndIsNotTakenForTheHolder(t *testing.T
 func TestAKeyThatIsNoLockIsLeftAlone(t *testing.T) {
 	agent, s := consul.Serve(t)
 	agent.Put("tf/state/.lock", []byte("mine"))
-	if _, err := opened(t, s.URL, nil).Lock(t.Context(), "default", snapshottest.Info("1", "x")); err == nil {
+	if _, err := opened(t, s.URL, nil).Lock(t.Context(), "default", backendtest.Info("1", "x")); err == nil {
 		t.Error("the key is treated as a lock")
 	}
 	is(t, string(agent.Get("tf/state/.lock").Value), "mine")
@@ -385,7 +385,7 @@ func TestAKeyThatIsNoLockIsLeftAlone(t *testing.T) {
 func TestWithoutLockingNothingIsLocked(t *testing.T) {
 	agent, s := consul.Serve(t)
 	b := opened(t, s.URL, map[string]cty.Value{"lock": cty.False})
-	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "x"))
+	lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "x"))
 	ok(t, err)
 	is(t, lock.ID, "1")
 	is(t, b.Describe("default").Unlockable, true)
@@ -397,7 +397,7 @@ func TestStoppingIsHeardWhileALockIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := consul.New()
 		b := bubble(t, agent)
-		lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "x"))
+		lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "x"))
 		ok(t, err)
 		agent.Destroy(lock.ID) // the delay begins
 		<-lock.Lost
@@ -405,7 +405,7 @@ func TestStoppingIsHeardWhileALockIsWaitedFor(t *testing.T) {
 		defer cancel()
 		begun := time.Now()
 		agent.Fail(0, 0, 500, 500, 500, 500)
-		if _, err := b.Lock(stopped, "default", snapshottest.Info("2", "x")); err == nil {
+		if _, err := b.Lock(stopped, "default", backendtest.Info("2", "x")); err == nil {
 			t.Error("locked")
 		}
 		if took := time.Since(begun); took > cleanupTime {

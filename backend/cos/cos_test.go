@@ -12,8 +12,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/backendtest"
 	"github.com/millipede-iac/millipede/backend/cos"
-	"github.com/millipede-iac/millipede/backend/snapshottest"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/stage/clouds/tencent"
 )
@@ -65,7 +65,7 @@ func TestTheBackendKeepsTheContract(t *testing.T) {
 	} {
 		t.Run(claim, func(t *testing.T) {
 			servers := map[string]*tencent.Server{}
-			snapshottest.Run(t, snapshottest.Suite{Open: func(t *testing.T) backend.Backend {
+			backendtest.Run(t, backendtest.Suite{Open: func(t *testing.T) backend.Backend {
 				if servers[t.Name()] == nil {
 					servers[t.Name()] = tencent.New(t)
 				}
@@ -83,7 +83,7 @@ func sum(text string) string {
 func TestWhatIsStoredIsWhatOpenTofuStores(t *testing.T) {
 	s := tencent.New(t)
 	b, ctx := opened(t, place(s, nil), values{"prefix": cty.StringVal("p")}), t.Context()
-	lock, err := b.Lock(ctx, "w1", snapshottest.Info("i", "OperationTypeApply"))
+	lock, err := b.Lock(ctx, "w1", backendtest.Info("i", "OperationTypeApply"))
 	ok(t, err)
 	const want = `{"ID":"i","Operation":"OperationTypeApply","Info":"","Who":"me@here","Version":"1.12.6",` +
 		`"Created":"2026-11-22T04:54:54.319205105Z","Path":"p/w1/terraform.tfstate.tflock"}`
@@ -110,7 +110,7 @@ func TestWhatIsStoredIsWhatOpenTofuStores(t *testing.T) {
 func TestALockThatWasStolenIsNoticed(t *testing.T) {
 	s := tencent.New(t)
 	b := opened(t, place(s, nil), nil)
-	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 	ok(t, err)
 	s.Put("terraform.tfstate.tflock", []byte("{}"), sum("{}"))
 	<-lock.Lost
@@ -124,7 +124,7 @@ func TestWhoMeetsATagLearnsThatSomebodyTakesTheLock(t *testing.T) {
 	value := sum(tencent.Bucket + ":terraform.tfstate.tflock")
 	s.SetTag(value)
 	b := opened(t, place(s, nil), nil)
-	_, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+	_, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 	var held *journal.Held
 	if !errors.As(err, &held) || !strings.Contains(held.Holder.Info, value) {
 		t.Errorf("the lock is refused with %v", err)
@@ -143,7 +143,7 @@ func TestATagIsDeletedAlthoughItsServiceIsBusy(t *testing.T) {
 	s := tencent.New(t)
 	b := opened(t, place(s, nil), nil)
 	s.Fail(0, 0, 0, 500, 500, 0, -500) // of the requests after the lock object those about the tag
-	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 	ok(t, err)
 	is(t, len(s.Tags()), 0)
 	ok(t, b.Unlock(t.Context(), "default", lock.ID))
@@ -176,7 +176,7 @@ func TestABusyServiceIsAskedAgainAndABrokenOneIsAnError(t *testing.T) {
 		"wrong-and-secret") {
 		t.Errorf("a wrong secret: %v", err)
 	}
-	_, err = wrong.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+	_, err = wrong.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 	if err == nil || !strings.Contains(err.Error(), "AuthFailure") {
 		t.Errorf("a wrong secret for tags: %v", err)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/backendtest"
 	"github.com/millipede-iac/millipede/backend/gcs"
-	"github.com/millipede-iac/millipede/backend/snapshottest"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/stage/clouds/google"
 )
@@ -56,7 +56,7 @@ func TestTheBackendKeepsTheContract(t *testing.T) {
 	} {
 		t.Run(claim, func(t *testing.T) {
 			servers := map[string]*google.Server{}
-			snapshottest.Run(t, snapshottest.Suite{Open: func(t *testing.T) backend.Backend {
+			backendtest.Run(t, backendtest.Suite{Open: func(t *testing.T) backend.Backend {
 				if servers[t.Name()] == nil {
 					servers[t.Name()] = google.New(t, "states")
 				}
@@ -69,7 +69,7 @@ func TestTheBackendKeepsTheContract(t *testing.T) {
 func TestWhatIsStoredIsWhatOpenTofuStores(t *testing.T) {
 	s := google.New(t, "states")
 	b, ctx := opened(t, s, "kms_encryption_key", "projects/p/k"), t.Context()
-	lock, err := b.Lock(ctx, "w1", snapshottest.Info("i", "OperationTypeApply"))
+	lock, err := b.Lock(ctx, "w1", backendtest.Info("i", "OperationTypeApply"))
 	ok(t, err)
 	file, _ := s.Object("states", "p/q/w1.tflock")
 	is(t, string(file.Data), `{"ID":"i","Operation":"OperationTypeApply","Info":"","Who":"me@here","Version":"1.12.6",`+
@@ -114,7 +114,7 @@ func TestACustomersKeyGoesWithStatesAndNeverWithLocks(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	ok(t, os.WriteFile(file, []byte(key+"\n"), 0o600))
 	b, ctx := opened(t, s, "encryption_key", file), t.Context()
-	_, err := b.Lock(ctx, "default", snapshottest.Info("i", "OperationTypeApply"))
+	_, err := b.Lock(ctx, "default", backendtest.Info("i", "OperationTypeApply"))
 	ok(t, err)
 	ok(t, b.Write(ctx, "default", []byte("{}\n")))
 	state, _ := s.Object("states", "p/q/default.tfstate")
@@ -130,13 +130,13 @@ func TestACustomersKeyGoesWithStatesAndNeverWithLocks(t *testing.T) {
 func TestALockThatGoesWhileItsHolderIsAskedForIsTakenAtOnce(t *testing.T) {
 	s := google.New(t, "states")
 	b := opened(t, s)
-	s.Put("states", "p/q/default.tflock", backend.EncodeLock(snapshottest.Info("other", "OperationTypePlan")))
+	s.Put("states", "p/q/default.tflock", backend.EncodeLock(backendtest.Info("other", "OperationTypePlan")))
 	s.Before(func(method, _ string) {
 		if method == "GET" {
 			s.Remove("states", "p/q/default.tflock")
 		}
 	})
-	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("mine", "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), "default", backendtest.Info("mine", "OperationTypeApply"))
 	ok(t, err)
 	file, _ := s.Object("states", "p/q/default.tflock")
 	is(t, lock.ID, file.Generation)
@@ -151,7 +151,7 @@ func TestALockAndItsReleaseSurviveALostAnswer(t *testing.T) {
 	s := google.New(t, "states")
 	b := opened(t, s)
 	s.LoseAnswer()
-	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("mine", "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), "default", backendtest.Info("mine", "OperationTypeApply"))
 	ok(t, err)
 	file, _ := s.Object("states", "p/q/default.tflock")
 	is(t, lock.ID, file.Generation)
@@ -169,7 +169,7 @@ func TestALockWhoseContentIsBrokenCanStillBeNamed(t *testing.T) {
 	s := google.New(t, "states")
 	id := s.Put("states", "p/q/default.tflock", []byte("?"))
 	b := opened(t, s)
-	_, err := b.Lock(t.Context(), "default", snapshottest.Info("mine", "OperationTypeApply"))
+	_, err := b.Lock(t.Context(), "default", backendtest.Info("mine", "OperationTypeApply"))
 	var held *journal.Held
 	if !errors.As(err, &held) || held.Holder.ID != strconv.FormatInt(id, 10) {
 		t.Fatalf("the error is %v", err)
@@ -335,7 +335,7 @@ func TestALockThatWasStolenIsNoticed(t *testing.T) {
 				t.Fatal(diags.Err())
 			}
 			defer func() { ok(t, backend.Close(b)) }()
-			lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+			lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 			ok(t, err)
 			steal(s)
 			<-lock.Lost

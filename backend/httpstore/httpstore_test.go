@@ -14,8 +14,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/backendtest"
 	"github.com/millipede-iac/millipede/backend/httpstore"
-	"github.com/millipede-iac/millipede/backend/snapshottest"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
@@ -112,7 +112,7 @@ func place(env map[string]string) backend.Place {
 
 func TestTheBackendKeepsTheContract(t *testing.T) {
 	servers := map[string]*server{}
-	snapshottest.Run(t, snapshottest.Suite{
+	backendtest.Run(t, backendtest.Suite{
 		OneState: true,
 		Open: func(t *testing.T) backend.Backend {
 			if servers[t.Name()] == nil {
@@ -126,7 +126,7 @@ func TestTheBackendKeepsTheContract(t *testing.T) {
 func TestTheRequestsAreThoseOfTheProtocol(t *testing.T) {
 	s := newServer(t)
 	b := s.open(t, map[string]cty.Value{"username": cty.StringVal("u"), "password": cty.StringVal("p")})
-	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestTheRequestsAreThoseOfTheProtocol(t *testing.T) {
 func TestALockThatWasNotAskedForIsNotReleased(t *testing.T) {
 	s := newServer(t)
 	b := s.open(t, map[string]cty.Value{"lock_address": cty.NullVal(cty.String)})
-	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "plan"))
+	lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "plan"))
 	if err == nil {
 		err = b.Write(t.Context(), "default", []byte(`{}`))
 	}
@@ -172,7 +172,7 @@ func TestALockThatWasNotAskedForIsNotReleased(t *testing.T) {
 func TestALockWhoseAnswerWasLostIsOurs(t *testing.T) {
 	s := newServer(t)
 	b := s.open(t, nil)
-	info := snapshottest.Info("1", "plan")
+	info := backendtest.Info("1", "plan")
 	s.lock = backend.EncodeLock(info)
 	lock, err := b.Lock(t.Context(), "default", info)
 	if err == nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/backendtest"
 	"github.com/millipede-iac/millipede/backend/kubernetes"
-	"github.com/millipede-iac/millipede/backend/snapshottest"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -59,7 +59,7 @@ func opened(t *testing.T, s *fake.Server, more map[string]cty.Value) backend.Bac
 
 func TestTheBackendKeepsTheContract(t *testing.T) {
 	servers := map[string]*fake.Server{}
-	snapshottest.Run(t, snapshottest.Suite{Open: func(t *testing.T) backend.Backend {
+	backendtest.Run(t, backendtest.Suite{Open: func(t *testing.T) backend.Backend {
 		if servers[t.Name()] == nil {
 			servers[t.Name()] = fake.New(t)
 		}
@@ -70,7 +70,7 @@ func TestTheBackendKeepsTheContract(t *testing.T) {
 func TestTheObjectsAreThoseOfOpenTofu(t *testing.T) {
 	s := fake.New(t)
 	b := opened(t, s, map[string]cty.Value{"labels": cty.MapVal(map[string]cty.Value{"team": cty.StringVal("a")})})
-	if _, err := b.Lock(t.Context(), "w1", snapshottest.Info("1", "OperationTypeApply")); err != nil {
+	if _, err := b.Lock(t.Context(), "w1", backendtest.Info("1", "OperationTypeApply")); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Write(t.Context(), "w1", []byte(`{"a":1}`)); err != nil {
@@ -408,7 +408,7 @@ func TestALeaseThatWasStolenIsNoticed(t *testing.T) {
 	if diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}
-	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,7 +416,7 @@ func TestALeaseThatWasStolenIsNoticed(t *testing.T) {
 	if err := other.Unlock(t.Context(), "default", "1"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.Lock(t.Context(), "default", snapshottest.Info("2", "OperationTypePlan")); err != nil {
+	if _, err := other.Lock(t.Context(), "default", backendtest.Info("2", "OperationTypePlan")); err != nil {
 		t.Fatal(err)
 	}
 	<-lock.Lost

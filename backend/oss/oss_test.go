@@ -12,8 +12,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/backendtest"
 	"github.com/millipede-iac/millipede/backend/oss"
-	"github.com/millipede-iac/millipede/backend/snapshottest"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/stage/clouds/alibaba"
 )
@@ -59,7 +59,7 @@ func TestTheBackendKeepsTheContract(t *testing.T) {
 	} {
 		t.Run(claim, func(t *testing.T) {
 			servers := map[string]*alibaba.Server{}
-			snapshottest.Run(t, snapshottest.Suite{Open: func(t *testing.T) backend.Backend {
+			backendtest.Run(t, backendtest.Suite{Open: func(t *testing.T) backend.Backend {
 				if servers[t.Name()] == nil {
 					servers[t.Name()] = alibaba.New(t, "states")
 				}
@@ -72,7 +72,7 @@ func TestTheBackendKeepsTheContract(t *testing.T) {
 func TestWhatIsStoredIsWhatOpenTofuStores(t *testing.T) {
 	s := alibaba.New(t, "states")
 	b, ctx := opened(t, place(s, nil), append([]string{"acl", "private", "encrypt", "true"}, locked...)...), t.Context()
-	lock, err := b.Lock(ctx, "w1", snapshottest.Info("i", "OperationTypeApply"))
+	lock, err := b.Lock(ctx, "w1", backendtest.Info("i", "OperationTypeApply"))
 	ok(t, err)
 	is(t, lock.ID, "i")
 	is(t, s.Row("states/env:/w1/terraform.tfstate")["Info"], `{"ID":"i","Operation":"OperationTypeApply","Info":"",`+
@@ -126,7 +126,7 @@ func TestEveryIdentityIsTaken(t *testing.T) {
 		t.Run(claim, func(t *testing.T) {
 			s := alibaba.New(t, "states")
 			b := opened(t, place(s, c.env), append(c.args, locked...)...)
-			lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+			lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 			ok(t, err)
 			ok(t, b.Write(t.Context(), "default", []byte("{}")))
 			ok(t, b.Unlock(t.Context(), "default", lock.ID))
@@ -140,9 +140,9 @@ func TestEveryIdentityIsTaken(t *testing.T) {
 func TestALockThatWasStolenIsNoticed(t *testing.T) {
 	s := alibaba.New(t, "states")
 	b := opened(t, place(s, nil), locked...)
-	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 	ok(t, err)
-	theirs := string(backend.EncodeLock(snapshottest.Info("2", "OperationTypePlan")))
+	theirs := string(backend.EncodeLock(backendtest.Info("2", "OperationTypePlan")))
 	s.SetRow("states/env:/terraform.tfstate", map[string]string{"Info": theirs})
 	<-lock.Lost
 	if err := b.Unlock(t.Context(), "default", "1"); !errors.Is(err, backend.ErrNotLocked) {
@@ -154,7 +154,7 @@ func TestALockWhoseAnswerWasLostIsOurs(t *testing.T) {
 	s := alibaba.New(t, "states")
 	b := opened(t, place(s, nil), locked...)
 	s.Fail(-500)
-	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 	ok(t, err)
 	ok(t, b.Unlock(t.Context(), "default", lock.ID))
 }

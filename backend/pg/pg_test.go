@@ -12,7 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/backend/snapshottest"
+	"github.com/millipede-iac/millipede/backend/backendtest"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/stage/postgres"
 )
@@ -43,7 +43,7 @@ func TestTheBackendOverARealServer(t *testing.T) {
 	s := postgres.Start(t)
 	t.Run("contract", func(t *testing.T) {
 		schemas := map[string]string{}
-		snapshottest.Run(t, snapshottest.Suite{
+		backendtest.Run(t, backendtest.Suite{
 			HolderUnknown: true, DiesWithHolder: true,
 			Open: func(t *testing.T) backend.Backend {
 				name, ok := schemas[t.Name()]
@@ -147,12 +147,12 @@ func TestTheBackendOverARealServer(t *testing.T) {
 
 func acquire(t *testing.T, b *store, workspace string) backend.Lock {
 	t.Helper()
-	lock, err := backend.Acquire(t.Context(), b, workspace, snapshottest.Info("2", "OperationTypeApply"), 0, nil)
+	lock, err := backend.Acquire(t.Context(), b, workspace, backendtest.Info("2", "OperationTypeApply"), 0, nil)
 	for tries := 0; err != nil && tries < 50; tries++ { // the server notices the end of a session a moment later
 		if _, wait := b.db.ExecContext(t.Context(), "SELECT pg_sleep(0.1)"); wait != nil {
 			t.Fatal(wait)
 		}
-		lock, err = b.Lock(t.Context(), workspace, snapshottest.Info("2", "OperationTypeApply"))
+		lock, err = b.Lock(t.Context(), workspace, backendtest.Info("2", "OperationTypeApply"))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/backendtest"
 	"github.com/millipede-iac/millipede/backend/remote"
-	"github.com/millipede-iac/millipede/backend/snapshottest"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/services"
 	"github.com/millipede-iac/millipede/service/servicetest"
@@ -125,7 +125,7 @@ func TestTheBackendsKeepTheContract(t *testing.T) {
 	} {
 		t.Run(claim, func(t *testing.T) {
 			sites := map[string]*site{}
-			snapshottest.Run(t, snapshottest.Suite{
+			backendtest.Run(t, backendtest.Suite{
 				OneState: c.workspace == "", Workspace: c.workspace,
 				Open: func(t *testing.T) backend.Backend {
 					if sites[t.Name()] == nil {
@@ -161,7 +161,7 @@ func TestALockWhoseAnswerWasLostIsOurs(t *testing.T) {
 		times++
 		return 0, times == 1
 	}
-	lock, err := b.Lock(t.Context(), "one", snapshottest.Info("11", "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), "one", backendtest.Info("11", "OperationTypeApply"))
 	if err != nil || lock.ID != "acme/one" || times != 2 {
 		t.Fatalf("%+v after %d requests: %v", lock, times, err)
 	}
@@ -240,7 +240,7 @@ func TestALockOfARunIsNotBroken(t *testing.T) {
 	}
 	run := s.NewRun(w, nil)
 	s.Await(run.ID, "planned")
-	_, err = b.Lock(t.Context(), "one", snapshottest.Info("11", "OperationTypePlan"))
+	_, err = b.Lock(t.Context(), "one", backendtest.Info("11", "OperationTypePlan"))
 	if err == nil || !strings.Contains(fmt.Sprint(err), "locked") {
 		t.Errorf("locked beside a run: %v", err)
 	}
@@ -258,7 +258,7 @@ func TestALostLockIsNoticed(t *testing.T) {
 		t.Fatal(diags.Err())
 	}
 	defer backend.Close(b)
-	lock, err := b.Lock(t.Context(), "one", snapshottest.Info("11", "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), "one", backendtest.Info("11", "OperationTypeApply"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func TestWorkspacesForAnotherVersionAreNotChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		b = s.open("cloud", named(name))
-		_, err = b.Lock(t.Context(), name, snapshottest.Info("11", "OperationTypePlan"))
+		_, err = b.Lock(t.Context(), name, backendtest.Info("11", "OperationTypePlan"))
 		if taken != (err == nil) || err != nil && !strings.Contains(err.Error(), "-ignore-remote-version") {
 			t.Errorf("%s: %v", version, err)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/backendtest"
 	"github.com/millipede-iac/millipede/backend/s3"
-	"github.com/millipede-iac/millipede/backend/snapshottest"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/stage/clouds/amazon"
 )
@@ -59,7 +59,7 @@ func TestTheBackendKeepsTheContractWithEachKindOfLock(t *testing.T) {
 	} {
 		t.Run(claim, func(t *testing.T) {
 			servers := map[string]*amazon.Server{}
-			snapshottest.Run(t, snapshottest.Suite{Open: func(t *testing.T) backend.Backend {
+			backendtest.Run(t, backendtest.Suite{Open: func(t *testing.T) backend.Backend {
 				if servers[t.Name()] == nil {
 					servers[t.Name()] = amazon.New(t, "states")
 				}
@@ -78,7 +78,7 @@ func TestWhatIsStoredIsWhatOpenTofuStores(t *testing.T) {
 		"lock_tags":  cty.MapVal(map[string]cty.Value{"l": cty.StringVal("1")}),
 	})
 	ctx := t.Context()
-	lock, err := b.Lock(ctx, "w1", snapshottest.Info("i", "OperationTypeApply"))
+	lock, err := b.Lock(ctx, "w1", backendtest.Info("i", "OperationTypeApply"))
 	ok(t, err)
 	document := `{"ID":"i","Operation":"OperationTypeApply","Info":"","Who":"me@here","Version":"1.12.6",` +
 		`"Created":"2026-11-22T04:54:54.319205105Z","Path":"states/env:/w1/p/q/terraform.tfstate"}`
@@ -108,11 +108,11 @@ func TestALockThatOneOfTheTwoRefusesIsNotHeld(t *testing.T) {
 	s := amazon.New(t, "states")
 	table := opened(t, s, map[string]cty.Value{"dynamodb_table": cty.StringVal("locks")})
 	both := opened(t, s, map[string]cty.Value{"use_lockfile": cty.True, "dynamodb_table": cty.StringVal("locks")})
-	if _, err := table.Lock(t.Context(), "default", snapshottest.Info("1", "plan")); err != nil {
+	if _, err := table.Lock(t.Context(), "default", backendtest.Info("1", "plan")); err != nil {
 		t.Fatal(err)
 	}
 	var held *journal.Held
-	if _, err := both.Lock(t.Context(), "default", snapshottest.Info("2", "plan")); !errors.As(err, &held) ||
+	if _, err := both.Lock(t.Context(), "default", backendtest.Info("2", "plan")); !errors.As(err, &held) ||
 		held.Holder.ID != "1" {
 		t.Errorf("the error is %v", err)
 	}
@@ -126,7 +126,7 @@ func TestALockThatOneOfTheTwoRefusesIsNotHeld(t *testing.T) {
 func TestALockWhoseAnswerWasLostIsOurs(t *testing.T) {
 	s := amazon.New(t, "states")
 	b := opened(t, s, map[string]cty.Value{"use_lockfile": cty.True, "dynamodb_table": cty.StringVal("locks")})
-	info := snapshottest.Info("1", "plan")
+	info := backendtest.Info("1", "plan")
 	for range 2 {
 		lock, err := b.Lock(t.Context(), "default", info)
 		ok(t, err)
@@ -268,9 +268,9 @@ func TestALockThatWasStolenIsNoticed(t *testing.T) {
 				t.Fatal(diags.Err())
 			}
 			defer func() { ok(t, backend.Close(b)) }()
-			lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+			lock, err := b.Lock(t.Context(), "default", backendtest.Info("1", "OperationTypeApply"))
 			ok(t, err)
-			steal(s, backend.EncodeLock(snapshottest.Info("2", "OperationTypePlan")))
+			steal(s, backend.EncodeLock(backendtest.Info("2", "OperationTypePlan")))
 			<-lock.Lost
 		})
 	}

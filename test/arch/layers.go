@@ -108,17 +108,17 @@ var layers = map[string]int{
 	"coordinator/planning":   7,
 	"coordinator/validating": 7,
 
-	"backend/azurerm":      7,
-	"backend/consul":       7,
-	"backend/cos":          7,
-	"backend/gcs":          7,
-	"backend/httpstore":    7,
-	"backend/kubernetes":   7,
-	"backend/oss":          7,
-	"backend/pg":           7,
-	"backend/s3":           7,
-	"backend/remote":       7,
-	"backend/snapshottest": 7,
+	"backend/azurerm":     7,
+	"backend/consul":      7,
+	"backend/cos":         7,
+	"backend/gcs":         7,
+	"backend/httpstore":   7,
+	"backend/kubernetes":  7,
+	"backend/oss":         7,
+	"backend/pg":          7,
+	"backend/s3":          7,
+	"backend/remote":      7,
+	"backend/backendtest": 7,
 
 	"backend/catalog": 8, // the table of the backends, which are packages of layer 7
 
@@ -167,7 +167,7 @@ var trees = map[string]int{
 }
 
 // suites are the contracts' test suites: packages that are not tests themselves, but import testing.
-var suites = []string{"service/servicetest", "backend/snapshottest", "state/storetest", "wire/wiretest"}
+var suites = []string{"service/servicetest", "backend/backendtest", "state/storetest", "wire/wiretest"}
 
 // actors never import each other, nor an adapter: cmd hands them the implementations of the interfaces that they name.
 var (

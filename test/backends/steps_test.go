@@ -66,7 +66,7 @@ func walk(t *testing.T, w *world) {
 	}
 	for _, s := range steps {
 		if s.workspaces && w.oneState {
-			continue // backend/snapshottest checks that the backend reports this
+			continue // backend/backendtest checks that the backend reports this
 		}
 		if !t.Run(s.claim, func(t *testing.T) {
 			c, d := *a, *b

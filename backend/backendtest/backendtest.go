@@ -1,8 +1,8 @@
-// Package snapshottest is the test suite for backends.
+// Package backendtest is the test suite for backends.
 //
 // It needs a place that nothing else uses; what a kind of backend stores there, and which calls it makes, is tested
 // by the tests of that kind.
-package snapshottest
+package backendtest
 
 import (
 	"errors"
