@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/backend/consul"
 	"github.com/millipede-iac/millipede/backend/cos"
 	"github.com/millipede-iac/millipede/backend/gcs"
-	"github.com/millipede-iac/millipede/backend/httpstore"
+	httpbackend "github.com/millipede-iac/millipede/backend/http"
 	"github.com/millipede-iac/millipede/backend/kubernetes"
 	"github.com/millipede-iac/millipede/backend/oss"
 	"github.com/millipede-iac/millipede/backend/pg"
@@ -27,7 +27,7 @@ func All() backend.Kinds {
 		consul.Kind(),
 		cos.Kind(),
 		gcs.Kind(),
-		httpstore.Kind(),
+		httpbackend.Kind(),
 		kubernetes.Kind(),
 		oss.Kind(),
 		pg.Kind(),

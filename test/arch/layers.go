@@ -112,7 +112,7 @@ var layers = map[string]int{
 	"backend/consul":      7,
 	"backend/cos":         7,
 	"backend/gcs":         7,
-	"backend/httpstore":   7,
+	"backend/http":        7,
 	"backend/kubernetes":  7,
 	"backend/oss":         7,
 	"backend/pg":          7,

@@ -1,4 +1,4 @@
-package httpstore_test
+package httpbackend_test
 
 import (
 	"crypto/md5"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/backend/backendtest"
-	"github.com/millipede-iac/millipede/backend/httpstore"
+	httpbackend "github.com/millipede-iac/millipede/backend/http"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
@@ -107,7 +107,7 @@ func (s *server) open(t *testing.T, more map[string]cty.Value) backend.Backend {
 }
 
 func place(env map[string]string) backend.Place {
-	return backend.Place{Kinds: backend.Kinds{httpstore.Kind()}, Env: func(name string) string { return env[name] }}
+	return backend.Place{Kinds: backend.Kinds{httpbackend.Kind()}, Env: func(name string) string { return env[name] }}
 }
 
 func TestTheBackendKeepsTheContract(t *testing.T) {

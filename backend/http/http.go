@@ -1,7 +1,7 @@
-// Package httpstore stores a snapshot on a web server, with the protocol of OpenTofu's backend "http".
+// Package httpbackend stores a snapshot on a web server, with the protocol of OpenTofu's backend "http".
 //
 // The server stores the state, and decides about locks. There are no workspaces but the default one.
-package httpstore
+package httpbackend
 
 import (
 	"context"

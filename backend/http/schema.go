@@ -1,4 +1,4 @@
-package httpstore
+package httpbackend
 
 import (
 	"github.com/zclconf/go-cty/cty"
