@@ -60,13 +60,13 @@ var layers = map[string]int{
 	"provider/services": 4,
 	"lang/config":       3,
 
-	"graph":              4,
-	"graph/moves":        4,
-	"lang/config/getter": 5,
-	"encryption":         4,
-	"state/journal":      4,
-	"state/locks":        2, // who may change what at the same time; pure
-	"wire":               4,
+	"graph":          4,
+	"graph/moves":    4,
+	"install/getter": 5,
+	"encryption":     4,
+	"state/journal":  4,
+	"state/locks":    2, // who may change what at the same time; pure
+	"wire":           4,
 
 	"encryption/awskms":     5,
 	"encryption/azurevault": 5,

@@ -14,8 +14,8 @@ import (
 	"github.com/apparentlymart/go-versions/versions"
 	goversion "github.com/hashicorp/go-version"
 
+	"github.com/millipede-iac/millipede/install/getter"
 	"github.com/millipede-iac/millipede/lang/config"
-	"github.com/millipede-iac/millipede/lang/config/getter"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/services"
 )
