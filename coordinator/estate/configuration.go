@@ -8,9 +8,9 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/install/modules"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
-	"github.com/millipede-iac/millipede/lang/config/fetch"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -219,12 +219,12 @@ type Fetching struct {
 	Done        func(addr.Module, config.Installed)
 }
 
-func (c *Configuration) fetchOptions(f Fetching) fetch.Options {
+func (c *Configuration) fetchOptions(f Fetching) modules.Options {
 	e := c.estate
-	return fetch.Options{
+	return modules.Options{
 		Loader: c.Loader, Base: e.Dir, Env: e.Environ, Files: e.Files, DataDir: e.dataName(), Variable: c.Given.Static,
 		Workspace: e.Workspace(), TestDir: c.TestDir, Done: f.Done,
-		Sources: fetch.Network(fetch.NetworkOptions{Services: e.Services, Base: e.Dir, Env: e.Environ,
+		Sources: modules.Network(modules.NetworkOptions{Services: e.Services, Base: e.Dir, Env: e.Environ,
 			RemoteOnly: e.Files != nil, Downloading: f.Downloading}),
 	}
 }
@@ -233,14 +233,14 @@ func (c *Configuration) fetchOptions(f Fetching) fetch.Options {
 func (c *Configuration) Install(ctx context.Context, upgrade bool, f Fetching) diag.List {
 	o := c.fetchOptions(f)
 	o.Upgrade = upgrade
-	result, diags := fetch.Install(ctx, ".", o)
+	result, diags := modules.Install(ctx, ".", o)
 	c.setTree(result.Tree)
 	return diags
 }
 
 // Populate copies a module into the directory, which must be empty.
 func (c *Configuration) Populate(ctx context.Context, from string) diag.List {
-	return fetch.Populate(ctx, from, c.fetchOptions(Fetching{}))
+	return modules.Populate(ctx, from, c.fetchOptions(Fetching{}))
 }
 
 // Errors returns the errors without the warnings, which the operation on the configuration reports.

@@ -79,7 +79,7 @@ var layers = map[string]int{
 	"coordinator/rebase":  5, // compares and rewrites plans
 	"coordinator/renewal": 5,
 	"coordinator/values":  5,
-	"lang/config/fetch":   6,
+	"install/modules":     6,
 	"provider/install":    5,
 	"provider/rpc":        5,
 	"state/bolt":          5,

@@ -1,4 +1,4 @@
-package fetch
+package modules
 
 import (
 	"fmt"

@@ -1,8 +1,8 @@
-// Package fetch installs the modules that a configuration calls.
+// Package modules installs the modules that a configuration calls.
 //
 // It finds or downloads each module, and records its location in the manifest, which has OpenTofu's format. It does
 // not parse configuration, and does not install providers.
-package fetch
+package modules
 
 import (
 	"context"
