@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/install/lock"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
-	"github.com/millipede-iac/millipede/provider/lock"
 )
 
 // RequirementsText returns a tree of the providers that each module and each test file of a configuration requires.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/millipede-iac/millipede/cmd/internal/hosting"
-	"github.com/millipede-iac/millipede/provider/lock"
+	"github.com/millipede-iac/millipede/install/lock"
 )
 
 const versionUsage = `

@@ -19,11 +19,11 @@ import (
 	"github.com/apparentlymart/go-versions/versions"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millipede-iac/millipede/install/lock"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
-	"github.com/millipede-iac/millipede/provider/lock"
 	"github.com/millipede-iac/millipede/provider/services"
 )
 

@@ -13,11 +13,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/millipede-iac/millipede/install/lock"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
-	"github.com/millipede-iac/millipede/provider/lock"
 	"github.com/millipede-iac/millipede/provider/services"
 )
 

@@ -16,10 +16,10 @@ import (
 	"github.com/rogpeppe/go-internal/lockedfile"
 	"golang.org/x/mod/sumdb/dirhash"
 
+	"github.com/millipede-iac/millipede/install/lock"
 	"github.com/millipede-iac/millipede/internal/unpacking"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/lock"
 )
 
 // place verifies a package and puts it into the data directory: an unpacked one by a symbolic link, a packed one by

@@ -16,11 +16,11 @@ import (
 	"github.com/apparentlymart/go-versions/versions"
 	"golang.org/x/mod/sumdb/dirhash"
 
+	"github.com/millipede-iac/millipede/install/lock"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/lock"
 )
 
 // Checksums adds the hashes of packages for several platforms to the selections, which it returns. Existing

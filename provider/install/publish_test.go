@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/millipede-iac/millipede/provider/lock"
+	"github.com/millipede-iac/millipede/install/lock"
 )
 
 func TestAMirrorServesWhatItWasMadeFrom(t *testing.T) {

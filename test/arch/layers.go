@@ -50,7 +50,7 @@ var layers = map[string]int{
 	"graph/sched":                2,
 	"lang/eval":                  2,
 	"provider":                   2,
-	"provider/lock":              2,
+	"install/lock":               2,
 	"provider/cliconfig":         3,
 	"state":                      2,
 
