@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/backend/backendtest"
 	"github.com/millipede-iac/millipede/backend/remote"
+	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/services"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tfe"
 )

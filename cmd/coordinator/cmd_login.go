@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/services"
 )
 
 const loginUsage = `

@@ -15,9 +15,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/config"
-	"github.com/millipede-iac/millipede/provider/services"
 )
 
 // Getter downloads packages. It downloads each once, and copies it for later requests; so it lives as long as one

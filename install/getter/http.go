@@ -18,8 +18,8 @@ import (
 
 	"github.com/bgentry/go-netrc/netrc"
 
+	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/internal/environ"
-	"github.com/millipede-iac/millipede/provider/services"
 )
 
 // http gets an archive from a web server, or the source to which the server refers.

@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 
 	"github.com/millipede-iac/millipede/install/getter"
+	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/services"
 )
 
 // NetworkOptions are the options of Network.

@@ -15,9 +15,9 @@ import (
 	goversion "github.com/hashicorp/go-version"
 
 	"github.com/millipede-iac/millipede/install/getter"
+	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/services"
 )
 
 // published installs modules from registries. The module registry protocol is documented by OpenTofu.

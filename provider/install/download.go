@@ -5,7 +5,7 @@ import (
 	"errors"
 	"os"
 
-	"github.com/millipede-iac/millipede/provider/services"
+	"github.com/millipede-iac/millipede/install/services"
 )
 
 // download is a packed package at a URL, or one that get writes to a file.

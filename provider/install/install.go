@@ -20,11 +20,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millipede-iac/millipede/install/lock"
+	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
-	"github.com/millipede-iac/millipede/provider/services"
 )
 
 // Options are the options of an installation.

@@ -14,11 +14,11 @@ import (
 	"testing"
 
 	"github.com/millipede-iac/millipede/install/lock"
+	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
-	"github.com/millipede-iac/millipede/provider/services"
 )
 
 const platform = "linux_amd64"

@@ -12,8 +12,8 @@ import (
 
 	"github.com/apparentlymart/go-versions/versions"
 
+	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/lang/addr"
-	"github.com/millipede-iac/millipede/provider/services"
 )
 
 // networkMirror is a source: a web server that serves a directory of packages with index files. The provider

@@ -13,9 +13,9 @@ import (
 
 	"github.com/apparentlymart/go-versions/versions"
 
+	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
-	"github.com/millipede-iac/millipede/provider/services"
 )
 
 // origin is a source: the registry in a provider's address. The provider registry protocol is documented by

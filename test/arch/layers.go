@@ -54,11 +54,11 @@ var layers = map[string]int{
 	"provider/cliconfig":         3,
 	"state":                      2,
 
-	"graph/plan":        3,
-	"lang/generate":     3,
-	"provider/mock":     3,
-	"provider/services": 4,
-	"lang/config":       3,
+	"graph/plan":       3,
+	"lang/generate":    3,
+	"provider/mock":    3,
+	"install/services": 4,
+	"lang/config":      3,
 
 	"graph":          4,
 	"graph/moves":    4,
