@@ -13,12 +13,12 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/install/cliconfig"
 	"github.com/millipede-iac/millipede/install/lock"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/wire"

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millipede-iac/millipede/install/cliconfig"
 	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/internal/unpacking"
-	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/test/stage/clouds/amazon"
 	"github.com/millipede-iac/millipede/test/stage/clouds/google"
 	"github.com/millipede-iac/millipede/test/stage/registry"

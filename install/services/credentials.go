@@ -12,7 +12,7 @@ import (
 	"github.com/opentofu/svchost"
 	"github.com/opentofu/svchost/svcauth"
 
-	"github.com/millipede-iac/millipede/provider/cliconfig"
+	"github.com/millipede-iac/millipede/install/cliconfig"
 )
 
 // credentials finds the credentials for hosts: in the environment, then in the CLI configuration, then with its helper.

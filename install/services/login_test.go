@@ -15,7 +15,7 @@ import (
 
 	"github.com/opentofu/svchost"
 
-	"github.com/millipede-iac/millipede/provider/cliconfig"
+	"github.com/millipede-iac/millipede/install/cliconfig"
 )
 
 // issuer is a host that gives tokens to those who can prove that they have asked.

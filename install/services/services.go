@@ -19,9 +19,9 @@ import (
 	"github.com/opentofu/svchost/disco"
 	"github.com/opentofu/svchost/svcauth"
 
+	"github.com/millipede-iac/millipede/install/cliconfig"
 	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/internal/cloud/oci"
-	"github.com/millipede-iac/millipede/provider/cliconfig"
 )
 
 // The services that registries offer.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/opentofu/svchost"
 
+	"github.com/millipede-iac/millipede/install/cliconfig"
 	"github.com/millipede-iac/millipede/internal/cloud"
-	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/test/stage/registry"
 )
 

@@ -10,11 +10,11 @@ import (
 
 	"github.com/apparentlymart/go-versions/versions"
 
+	"github.com/millipede-iac/millipede/install/cliconfig"
 	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/internal/cloud/oci"
 	"github.com/millipede-iac/millipede/internal/unpacking"
 	"github.com/millipede-iac/millipede/lang/addr"
-	"github.com/millipede-iac/millipede/provider/cliconfig"
 )
 
 // The media types of OpenTofu for the artifacts of a provider in an OCI registry.

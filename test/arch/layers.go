@@ -51,7 +51,7 @@ var layers = map[string]int{
 	"lang/eval":                  2,
 	"provider":                   2,
 	"install/lock":               2,
-	"provider/cliconfig":         3,
+	"install/cliconfig":          3,
 	"state":                      2,
 
 	"graph/plan":       3,

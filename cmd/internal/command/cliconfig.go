@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/millipede-iac/millipede/install/cliconfig"
 	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/cliconfig"
 )
 
 // LoadCLIConfig reads the CLI configuration, once. Its problems concern the machine and not the command, so

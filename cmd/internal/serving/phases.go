@@ -15,9 +15,9 @@ import (
 	"github.com/millipede-iac/millipede/cmd/internal/hosting"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/layout"
+	"github.com/millipede-iac/millipede/install/cliconfig"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/internal/reach"
-	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/service/engine"
 	"github.com/millipede-iac/millipede/state/seal"
 )
