@@ -3,46 +3,46 @@ package view
 import (
 	"fmt"
 
-	"github.com/millipede-iac/millipede/provider/install"
+	"github.com/millipede-iac/millipede/install/providers"
 )
 
 // InstallText describes a step of the installer, a sentence for each line.
-func InstallText(e install.Event) []string {
+func InstallText(e providers.Event) []string {
 	one := func(format string, args ...any) []string { return []string{fmt.Sprintf(format, args...)} }
 	name := e.Provider.Display()
 	switch e.Kind {
-	case install.Finding:
+	case providers.Finding:
 		if e.Constraints == "" {
 			return one("Finding latest version of %s...", name)
 		}
 		return one("Finding %s versions matching %q...", name, e.Constraints)
-	case install.Reusing:
+	case providers.Reusing:
 		return one("Reusing previous version of %s from the dependency lock file", name)
-	case install.Present:
+	case providers.Present:
 		if e.Shared {
 			return one("Detected previously-installed %s v%s in the shared cache directory", name, e.Version)
 		}
 		return one("Using previously-installed %s v%s", name, e.Version)
-	case install.Installing:
+	case providers.Installing:
 		where := ""
 		if e.Shared {
 			where = " to the shared cache directory"
 		}
 		return one("Installing %s v%s%s...", name, e.Version, where)
-	case install.Installed:
+	case providers.Installed:
 		return installedText(e)
-	case install.Linked:
+	case providers.Linked:
 		return one("Using %s v%s from the shared cache directory", name, e.Version)
-	case install.Builtin:
+	case providers.Builtin:
 		return one("%s is built in to Millipede", e.Provider)
-	case install.Waiting:
+	case providers.Waiting:
 		return one("Waiting for lock on the shared cache directory of %s v%s", name, e.Version)
 	}
 	return nil
 }
 
 // installedText says that a package is installed, and how it was authenticated.
-func installedText(e install.Event) []string {
+func installedText(e providers.Event) []string {
 	auth := e.Authentication
 	if auth != nil && auth.SigningSkipped {
 		return []string{fmt.Sprintf("Installed %s v%s. Signature validation was skipped due to the registry not "+
@@ -56,7 +56,7 @@ func installedText(e install.Event) []string {
 }
 
 // authenticated describes how a package was authenticated.
-func authenticated(auth *install.Authentication) string {
+func authenticated(auth *providers.Authentication) string {
 	text := auth.String()
 	if auth != nil && auth.KeyID != "" {
 		text += ", key ID " + auth.KeyID
@@ -65,24 +65,24 @@ func authenticated(auth *install.Authentication) string {
 }
 
 // LockingText describes a package whose checksums are locked.
-func LockingText(e install.Event) []string {
+func LockingText(e providers.Event) []string {
 	name := fmt.Sprintf("%s %s for %s", e.Provider.Display(), e.Version, e.Platform)
 	switch e.Kind {
-	case install.Installing:
+	case providers.Installing:
 		return []string{"Fetching " + name + "..."}
-	case install.Installed:
+	case providers.Installed:
 		return []string{"Retrieved " + name + " (" + authenticated(e.Authentication) + ")"}
 	}
 	return nil
 }
 
 // MirroringText describes a package that is copied.
-func MirroringText(e install.Event) []string {
+func MirroringText(e providers.Event) []string {
 	name := fmt.Sprintf("%s v%s package for %s", e.Provider.Display(), e.Version, e.Platform)
 	switch e.Kind {
-	case install.Installing:
+	case providers.Installing:
 		return []string{"Downloading " + name + "..."}
-	case install.Installed:
+	case providers.Installed:
 		return []string{"Mirrored " + name + " (" + e.Authentication.String() + ")"}
 	}
 	return nil

@@ -10,10 +10,10 @@ import (
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/install/lock"
+	"github.com/millipede-iac/millipede/install/providers"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/view"
 )
@@ -325,9 +325,9 @@ func (i *initialisation) chooseWorkspace(missing string, names []string) (string
 func (i *initialisation) providers(ctx context.Context, prior *state.State) diag.List {
 	locks, diags := i.App.Estate.InstallProviders(ctx, i.wd.Tree, estate.ProvidersOf(prior), estate.InstallOptions{
 		Upgrade: i.options.upgrade, Dirs: i.options.pluginDirs, ReadOnly: i.options.lockfile != "",
-		Report: func(e install.Event) {
+		Report: func(e providers.Event) {
 			i.steps(view.InstallText)(e)
-			if a := e.Authentication; e.Kind == install.Installed && a != nil && !a.SigningSkipped && a.KeyID != "" {
+			if a := e.Authentication; e.Kind == providers.Installed && a != nil && !a.SigningSkipped && a.KeyID != "" {
 				i.signed = true
 			}
 		},

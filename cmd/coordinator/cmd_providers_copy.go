@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/install/cliconfig"
 	"github.com/millipede-iac/millipede/install/lock"
+	"github.com/millipede-iac/millipede/install/providers"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/view"
 )
 
@@ -49,7 +49,7 @@ func runProvidersLock(ctx context.Context, a *app, args []string) int {
 	}
 	return a.withTree(args, c,
 		func(s *screen, wd *estate.Configuration, names []string) diag.List {
-			if diags := install.CheckPlatforms(platforms); diags.HasErrors() {
+			if diags := providers.CheckPlatforms(platforms); diags.HasErrors() {
 				return diags
 			}
 			o, diags := a.Estate.ChangingOptions(wd.Tree, nil)
@@ -61,7 +61,7 @@ func runProvidersLock(ctx context.Context, a *app, args []string) int {
 				return diags
 			}
 			o.Report = s.steps(view.LockingText)
-			locks, more := install.Checksums(ctx, o, orThis(platforms))
+			locks, more := providers.Checksums(ctx, o, orThis(platforms))
 			if diags = diags.Append(more); diags.HasErrors() {
 				return diags
 			}
@@ -128,14 +128,14 @@ func runProvidersMirror(ctx context.Context, a *app, args []string) int {
 	return a.withTree(args, c,
 		func(s *screen, wd *estate.Configuration, names []string) diag.List {
 			o, diags := a.Estate.ChangingOptions(wd.Tree, nil)
-			if diags = diags.Append(install.CheckPlatforms(platforms)); diags.HasErrors() {
+			if diags = diags.Append(providers.CheckPlatforms(platforms)); diags.HasErrors() {
 				return diags
 			}
 			if !useLocks {
 				o.Locks = &lock.Locks{}
 			}
 			o.Methods, o.Report = []cliconfig.Method{{Kind: cliconfig.Direct}}, s.steps(view.MirroringText)
-			return diags.Append(install.Mirror(ctx, o, names[0], orThis(platforms)))
+			return diags.Append(providers.Mirror(ctx, o, names[0], orThis(platforms)))
 		})
 }
 
@@ -165,8 +165,8 @@ func (s *screen) step(text string) {
 }
 
 // steps returns a function that reports each step of an installation.
-func (s *screen) steps(text func(install.Event) []string) func(install.Event) {
-	return func(e install.Event) {
+func (s *screen) steps(text func(providers.Event) []string) func(providers.Event) {
+	return func(e providers.Event) {
 		for _, step := range text(e) {
 			s.step(step)
 		}

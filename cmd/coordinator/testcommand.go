@@ -13,9 +13,9 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/suite"
+	"github.com/millipede-iac/millipede/install/providers"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	statemem "github.com/millipede-iac/millipede/state/mem"
@@ -116,7 +116,7 @@ func (t *testRun) run(ctx context.Context, diags diag.List) int {
 		View: t.view, NewStore: newTestStore,
 	}
 	switch {
-	case install.AllUnavailable(more):
+	case providers.AllUnavailable(more):
 		o.Session, o.Refusal = &operation.Session{Now: time.Now}, more
 	case more.HasErrors():
 		return t.End(diags.Append(more))

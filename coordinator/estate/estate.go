@@ -26,6 +26,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/encryption"
 	"github.com/millipede-iac/millipede/install/cliconfig"
+	"github.com/millipede-iac/millipede/install/providers"
 	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/internal/environ"
@@ -34,7 +35,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/builtin"
-	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -91,7 +91,7 @@ type Options struct {
 	Compute func(vertex int, fn func())
 	CLI     *cliconfig.Config
 	// Hashes caches the hashes of packages in this process; may be nil.
-	Hashes   *install.Hashes
+	Hashes   *providers.Hashes
 	Services *services.Services
 	// Memory contains the snapshots of inmem backends, which end with the process.
 	Memory *backend.Memory
@@ -191,7 +191,7 @@ type Connector interface {
 type ConnectOptions struct {
 	Rules    *placement.Rules
 	Home     *layout.Home
-	Packages map[addr.Provider]install.Package
+	Packages map[addr.Provider]providers.Package
 }
 
 // Connection is a transport with everything that was started for it.

@@ -15,18 +15,18 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/install/cliconfig"
 	"github.com/millipede-iac/millipede/install/lock"
+	"github.com/millipede-iac/millipede/install/providers"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/wire"
 )
 
 // Providers are the packages that a configuration and a state need.
 type Providers struct {
-	packages   map[addr.Provider]install.Package
+	packages   map[addr.Provider]providers.Package
 	reattached map[addr.Provider]string
 }
 
@@ -40,11 +40,11 @@ func ProvidersOf(st *state.State) []addr.Provider {
 
 // installOptions returns the common options of init and of operations that need providers. used are the providers
 // of the state's objects.
-func (e *Estate) installOptions(tree *config.Tree, used []addr.Provider) (install.Options,
+func (e *Estate) installOptions(tree *config.Tree, used []addr.Provider) (providers.Options,
 	map[addr.Provider]string, diag.List) {
 	reattached, err := e.Reattached()
 	if err != nil {
-		return install.Options{}, nil, diag.Errors("Invalid TF_REATTACH_PROVIDERS", err.Error()+".", nil)
+		return providers.Options{}, nil, diag.Errors("Invalid TF_REATTACH_PROVIDERS", err.Error()+".", nil)
 	}
 	locks, diags := lock.Read(e.LockFile())
 	required := map[addr.Provider][]string{}
@@ -62,7 +62,7 @@ func (e *Estate) installOptions(tree *config.Tree, used []addr.Provider) (instal
 	for p := range reattached {
 		managed[p] = true
 	}
-	return install.Options{
+	return providers.Options{
 		Required: required, Locks: locks, CLI: e.CLI, Hashes: e.Hashes, Services: e.Services,
 		WorkDir: e.Dir, DataDir: e.dataDir(),
 		Platform: e.Platform,
@@ -72,7 +72,7 @@ func (e *Estate) installOptions(tree *config.Tree, used []addr.Provider) (instal
 
 // ChangingOptions returns the options of operations that write the lock file. Selections of OpenTofu's predecessor
 // are adopted.
-func (e *Estate) ChangingOptions(tree *config.Tree, used []addr.Provider) (install.Options, diag.List) {
+func (e *Estate) ChangingOptions(tree *config.Tree, used []addr.Provider) (providers.Options, diag.List) {
 	o, _, diags := e.installOptions(tree, used)
 	if diags.HasErrors() {
 		return o, diags
@@ -102,7 +102,7 @@ func (e *Estate) selectProviders(tree *config.Tree, prior *state.State, anyVersi
 		diags = diags.Append(w)
 	}
 	o.AnyVersion = anyVersion
-	packages, more := install.Selected(o)
+	packages, more := providers.Selected(o)
 	return &Providers{packages: packages, reattached: reattached}, diags.Append(more)
 }
 
@@ -226,7 +226,7 @@ type InstallOptions struct {
 	ReadOnly bool
 	// Begin is called before anything is installed, even if nothing is required; Report is called with each event.
 	Begin  func()
-	Report func(install.Event)
+	Report func(providers.Event)
 }
 
 // Installed is the effect on the lock file.
@@ -249,20 +249,20 @@ func (e *Estate) InstallProviders(ctx context.Context, tree *config.Tree, used [
 	if diags = diags.Append(conflicting(o.Required)); diags.HasErrors() {
 		return Installed{}, diags
 	}
-	o.Upgrade, o.Methods = how.Upgrade, install.Directories(how.Dirs)
+	o.Upgrade, o.Methods = how.Upgrade, providers.Directories(how.Dirs)
 	if err := e.rememberPluginDirs(how.Dirs); err != nil {
 		return Installed{}, diags.Append(diag.New(diag.Error, "Error saving -plugin-dir values", err.Error()+".", nil))
 	}
 	how.Begin()
 	var incomplete []string // those whose checksums in the lock file are only for this platform
-	o.Report = func(event install.Event) {
-		if event.Kind == install.Installed && event.Incomplete {
+	o.Report = func(event providers.Event) {
+		if event.Kind == providers.Installed && event.Incomplete {
 			incomplete = append(incomplete, event.Provider.Display())
 		}
 		how.Report(event)
 	}
 	o.Inferred = func(p addr.Provider) diag.List { return inferred(tree, p) }
-	locks, more := install.Install(ctx, o)
+	locks, more := providers.Install(ctx, o)
 	diags = diags.Append(more)
 	if w := overridesWarning(o.CLI, "Leave init out while overrides are in effect: they do not need it. It installs "+
 		"the released versions, and fails when there are none."); w != nil {

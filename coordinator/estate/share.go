@@ -8,7 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 
-	"github.com/millipede-iac/millipede/provider/install"
+	"github.com/millipede-iac/millipede/install/providers"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -25,7 +25,7 @@ func sharePackage(ctx context.Context, blobs wire.Blobs, name, dir string) error
 	}
 	var archive bytes.Buffer
 	// Executables compress almost as well in a third of the time, for which the first apply on a server waits.
-	if err := install.Pack(&archive, dir, flate.BestSpeed); err != nil {
+	if err := providers.Pack(&archive, dir, flate.BestSpeed); err != nil {
 		return err
 	}
 	sum := sha256.Sum256(archive.Bytes())

@@ -23,13 +23,13 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/install/providers"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/internal/trace"
 	"github.com/millipede-iac/millipede/internal/unpacking"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/view/document"
@@ -469,7 +469,7 @@ func (p *phase) install(ctx context.Context) diag.List {
 		return diags
 	}
 	_, more = p.estate.InstallProviders(ctx, c.Tree, used, estate.InstallOptions{
-		Begin: func() {}, Report: func(install.Event) {},
+		Begin: func() {}, Report: func(providers.Event) {},
 	})
 	return diags.Append(more)
 }

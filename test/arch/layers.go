@@ -80,7 +80,7 @@ var layers = map[string]int{
 	"coordinator/renewal": 5,
 	"coordinator/values":  5,
 	"install/modules":     6,
-	"provider/install":    5,
+	"install/providers":   5,
 	"provider/rpc":        5,
 	"state/bolt":          5,
 	"state/mem":           5,

@@ -18,10 +18,10 @@ import (
 	"github.com/millipede-iac/millipede/cmd/internal/natsconn"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/install/providers"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/plugin"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/wire/jet"
@@ -265,7 +265,7 @@ func Closing(err error) diag.List {
 }
 
 // Packages implements packages.Local: the directories of installed packages, for the embedded worker.
-type Packages map[addr.Provider]install.Package
+type Packages map[addr.Provider]providers.Package
 
 // PackageDir implements packages.Local.
 func (l Packages) PackageDir(p wire.Package) (string, bool) {

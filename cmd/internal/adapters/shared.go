@@ -17,9 +17,9 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/install/providers"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/wire/jet"
 	"github.com/millipede-iac/millipede/worker"
@@ -250,7 +250,7 @@ func (s *sharedPackages) keep(dir string) (string, error) {
 	return kept, err
 }
 
-func packageKey(source string, p install.Package) string {
+func packageKey(source string, p providers.Package) string {
 	return strings.Join(append([]string{source, p.Version, p.Unlocked}, p.Hashes...), "\x00")
 }
 
@@ -258,6 +258,6 @@ func packageKey(source string, p install.Package) string {
 func (s *sharedPackages) PackageDir(p wire.Package) (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	dir, ok := s.all[packageKey(p.Source, install.Package{Version: p.Version, Unlocked: p.Unlocked, Hashes: p.Hashes})]
+	dir, ok := s.all[packageKey(p.Source, providers.Package{Version: p.Version, Unlocked: p.Unlocked, Hashes: p.Hashes})]
 	return dir, ok
 }

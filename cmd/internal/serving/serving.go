@@ -25,11 +25,11 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/install/cliconfig"
+	"github.com/millipede-iac/millipede/install/providers"
 	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/internal/unpacking"
 	"github.com/millipede-iac/millipede/internal/wholefile"
-	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/authority"
 	"github.com/millipede-iac/millipede/service/control"
@@ -202,7 +202,7 @@ func Restore(in io.Reader, data, keyFile string) error {
 type serving struct {
 	Options
 	instruments *instruments
-	hashes      *install.Hashes // of the packages that runs use
+	hashes      *providers.Hashes // of the packages that runs use
 }
 
 // StartError is the error of a service that could not start, and has answered no request.
@@ -220,7 +220,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 			err = &StartError{err}
 		}
 	}()
-	s := &serving{Options: o, hashes: install.NewHashes(time.Now)}
+	s := &serving{Options: o, hashes: providers.NewHashes(time.Now)}
 	mail, err := o.mail()
 	if err != nil {
 		return err

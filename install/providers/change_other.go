@@ -1,6 +1,6 @@
 //go:build !linux
 
-package install
+package providers
 
 import (
 	"io/fs"

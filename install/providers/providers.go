@@ -1,9 +1,9 @@
-// Package install makes the provider packages that a configuration and a state require available: it selects
+// Package providers makes the provider packages that a configuration and a state require available: it selects
 // versions, finds packages in registries and mirrors, verifies them by checksums, signatures and the lock file, and
 // links or unpacks them into the working directory.
 //
 // It starts no plugin. Workers do not use it: they get packages from the coordinator, by hash.
-package install
+package providers
 
 import (
 	"context"
