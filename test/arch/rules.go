@@ -13,12 +13,13 @@ func violations(files []file) []string {
 
 	order, of := folders(files)
 	for _, folder := range order {
-		if _, _, known := layerOf(folder); !known {
-			report("%s: the package is not in the table of layers (test/arch/layers.go)", folder)
+		if !slices.Contains(rooms, roomOf(folder)) {
+			report("%s: %s is not in the table of rooms (test/arch/rooms.go)", folder, roomOf(folder))
 		}
 		checkComment(folder, of[folder], report)
 		for _, f := range of[folder] {
 			checkImports(f, report)
+			checkKeeps(f, report)
 			checkProcessWide(f, report)
 		}
 	}
@@ -30,14 +31,10 @@ func violations(files []file) []string {
 	return found
 }
 
-// layerOf returns the layer of a package, and the tree that gives it, if it has no entry of its own.
-func layerOf(folder string) (layer int, tree string, known bool) {
-	if layer, known = layers[folder]; known {
-		return layer, "", true
-	}
-	tree, _, _ = strings.Cut(folder, "/")
-	layer, known = trees[tree]
-	return layer, tree, known
+// roomOf returns the room of a package: its top folder.
+func roomOf(folder string) string {
+	room, _, _ := strings.Cut(folder, "/")
+	return room
 }
 
 // checkComment requires exactly one comment per package, with the beginning that godoc expects.
@@ -67,46 +64,60 @@ func checkComment(folder string, files []file, report func(string, ...any)) {
 
 // checkImports applies the rules for imports to a production file.
 func checkImports(f file, report func(string, ...any)) {
-	layer, tree, planned := layerOf(f.folder)
+	room := roomOf(f.folder)
 	for _, path := range f.imports {
-		if (path == "testing" || strings.HasPrefix(path, "testing/")) && tree != "test" &&
+		if (path == "testing" || strings.HasPrefix(path, "testing/")) && room != "test" &&
 			!slices.Contains(suites, f.folder) {
 			report("%s: imports %s in production code", f.path, path)
 		}
 		imported, ours := strings.CutPrefix(path, module+"/")
 		if !ours {
-			checkConfined(f, path, tree, report)
+			checkConfined(f, path, report)
 			continue
 		}
-		lower, importedTree, known := layerOf(imported)
-		if planned && known && lower >= layer && (tree == "" || tree != importedTree) {
-			report("%s: %s (layer %d) imports %s (layer %d): imports point down", f.path, f.folder, layer,
-				imported, lower)
+		if other := roomOf(imported); other != room && slices.Index(rooms, other) < slices.Index(rooms, room) {
+			report("%s: imports %s, but the room %s is above %s: imports point down", f.path, imported, other, room)
 		}
-		for _, actor := range actors {
-			if !within(f.folder, actor) {
-				continue
-			}
-			for _, other := range actors {
-				if other != actor && within(imported, other) {
-					report("%s: %s imports %s: only messages pass between the two", f.path, actor, imported)
-				}
-			}
-			if slices.Contains(adapters, imported) {
-				report("%s: %s imports the adapter %s: cmd hands it in, as an interface that %s names", f.path, actor,
-					imported, actor)
-			}
-		}
-		if slices.Contains(suites, imported) && tree != "test" {
+		if slices.Contains(suites, imported) && room != "test" {
 			report("%s: production code imports the test suite %s", f.path, imported)
 		}
 	}
 }
 
+// checkKeeps applies the rules of keeps to a production file.
+func checkKeeps(f file, report func(string, ...any)) {
+	for _, k := range keeps {
+		if _, kept := match(f.folder, k.of); !kept || slices.ContainsFunc(k.except, func(p string) bool {
+			return within(f.folder, p)
+		}) {
+			continue
+		}
+		for _, path := range f.imports {
+			imported := strings.TrimPrefix(path, module+"/")
+			for _, p := range k.from {
+				if at, hit := match(imported, p); hit && !within(f.folder, at) {
+					report("%s: imports %s: %s", f.path, imported, k.reason)
+				}
+			}
+		}
+	}
+}
+
+// match reports whether a package is one of those that a pattern of keeps names, and the folder that it is in then.
+func match(folder, pattern string) (in string, matches bool) {
+	top, each := strings.CutSuffix(pattern, "/*")
+	if !each {
+		return pattern, within(folder, pattern)
+	}
+	rest, below := strings.CutPrefix(folder, top+"/")
+	first, _, _ := strings.Cut(rest, "/")
+	return top + "/" + first, below
+}
+
 // checkConfined keeps a library inside the packages that may import it.
-func checkConfined(f file, path, tree string, report func(string, ...any)) {
+func checkConfined(f file, path string, report func(string, ...any)) {
 	for library, packages := range confined {
-		if strings.HasPrefix(path, library) && tree != "test" && !slices.Contains(packages, f.folder) {
+		if strings.HasPrefix(path, library) && roomOf(f.folder) != "test" && !slices.Contains(packages, f.folder) {
 			report("%s: imports %s, which only %s may", f.path, path, strings.Join(packages, ", "))
 		}
 	}

@@ -31,8 +31,8 @@ import (
 	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
-var servers = flag.String("servers", "", "the folder test/stage/servers, in which npm ci has installed the servers: the "+
-	"tests use these servers, too")
+var servers = flag.String("servers", "", "the folder test/stage/servers, in which npm ci has installed the servers: "+
+	"the tests use these servers, too")
 
 // others start servers of other projects, which are more faithful than our fakes.
 var others = map[string]func(t *testing.T) *world{
