@@ -270,7 +270,7 @@ func TestNamesAndUnitsAreAsPrometheusHasThem(t *testing.T) {
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	text, err := os.ReadFile(filepath.Join("..", "deploy", "grafana", "millipede.json"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "grafana", "millipede.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func expressions(t *testing.T) map[string]string {
 			out[fmt.Sprintf("the panel %q, %d", p.Title, i)] = target.Expr
 		}
 	}
-	rules, err := os.ReadFile(filepath.Join("..", "deploy", "prometheus", "millipede.rules.yml"))
+	rules, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "prometheus", "millipede.rules.yml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 func TestAServerComesBackAtItsAddress(t *testing.T) {
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}

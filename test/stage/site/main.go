@@ -60,9 +60,20 @@ func run(m *testing.M, tags []string) int {
 	return code
 }
 
+// moduleRoot returns the folder of the project: the nearest one with a go.mod above the test's own.
+func moduleRoot() (string, error) {
+	dir, err := filepath.Abs(".")
+	for ; err == nil; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil || dir == filepath.Dir(dir) {
+			return dir, err
+		}
+	}
+	return "", err
+}
+
 // build builds everything into a directory, like a user who only has Go.
 func build(dir string, tags []string) error {
-	root, err := filepath.Abs("../..")
+	root, err := moduleRoot()
 	if err != nil {
 		return err
 	}
