@@ -6,7 +6,7 @@ PKG         ?= ./...
 BENCH       ?= .
 SEEDS       ?= 1000
 FROM        ?= 1
-CONFORMANCE ?= ../shared/conformance
+PROVIDERS   ?= builtin
 KILLS       ?= 300
 SEED        ?= 1
 MOMENTS     ?= 40
@@ -126,11 +126,9 @@ sim-service: ## play seeds of the simulation of the service's runs: SEEDS=N, or 
 drivers: ## the suites of programs that drive the command line, as terraform-exec; SNAPSHOTS=DIR has more, SUITE=NAME is one
 	$(GO) test ./test/drivers -count=1 -timeout=6h -v -run Suites -all -snapshots=$(SNAPSHOTS) -suite=$(SUITE)
 
-conformance: build ## run the conformance cases in CONFORMANCE, if they are there
-	python3 $(CONFORMANCE)/functions/run_cases.py --bin $(BIN)/coordinator \
-		--cases $(CONFORMANCE)/functions/cases.json --fixtures $(CONFORMANCE)/functions/fixtures
-	python3 $(CONFORMANCE)/scenarios/run_scenarios.py --bin $(BIN)/coordinator \
-		--cases $(CONFORMANCE)/scenarios/cases --providers builtin
+conformance: build ## compare with the recorded answers of OpenTofu; PROVIDERS=all with providers of the registry too
+	$(GO) run ./test/conformance -bin $(BIN)/coordinator functions
+	$(GO) run ./test/conformance -bin $(BIN)/coordinator -providers=$(PROVIDERS) scenarios
 
 tools: ## build the test tooling into bin/tools: nats-server, generators
 	@$(GO) -C test/tools build -o $(BIN)/tools/ tool ./...
