@@ -51,7 +51,7 @@ func functions(ctx context.Context, o options) (passed, total int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	defer os.RemoveAll(top)
+	defer func() { _ = os.RemoveAll(top) }() // nothing of it is needed
 	if o.fixture == "" {
 		o.fixture = filepath.Join(filepath.Dir(o.cases), "fixtures")
 	}
@@ -107,7 +107,7 @@ func (e *evaluator) apply(ctx context.Context, body string, use func(applied out
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // nothing of it is needed
 	if err := os.CopyFS(filepath.Join(dir, "fixtures"), os.DirFS(e.o.fixture)); err != nil && !os.IsNotExist(err) {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// random has the attributes of resource types whose values are random. Wherever such a value occurs in a scenario, it is
-// replaced by a name that stays the same in it; after "!" only the attribute itself is.
+// random has the attributes of resource types whose values are random. Wherever such a value occurs in a scenario, it
+// is replaced by a name that stays the same in it; after "!" only the attribute itself is.
 var random = map[string][]string{
 	"random_pet": {"id"}, "random_string": {"result"}, "random_password": {"result", "bcrypt_hash"},
 	"random_id":    {"hex", "dec", "!b64_std", "b64_url"},

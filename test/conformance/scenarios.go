@@ -100,7 +100,7 @@ func play(ctx context.Context, o options, s *scenario) (map[string][]string, err
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(top)
+	defer func() { _ = os.RemoveAll(top) }() // nothing of it is needed
 	if top, err = filepath.EvalSymlinks(top); err != nil {
 		return nil, err
 	}
