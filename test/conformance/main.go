@@ -34,7 +34,7 @@ func run() int {
 	var o options
 	flag.StringVar(&o.program, "bin", "", "the program to compare (required)")
 	flag.StringVar(&o.cases, "cases", "", "a folder of scenarios, or a file of expressions, instead of the project's")
-	flag.StringVar(&o.fixture, "fixtures", "", "what expressions read as fixtures/; by default the folder beside their file")
+	flag.StringVar(&o.fixture, "fixtures", "", "what expressions read as fixtures/; by default it is beside their file")
 	only := flag.String("only", "", "names of cases, with * and ?, separated by commas")
 	providers := flag.String("providers", "builtin", "only scenarios that need no other providers; all for any")
 	flag.IntVar(&o.jobs, "jobs", 2, "how many cases at a time")
