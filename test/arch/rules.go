@@ -95,7 +95,7 @@ func checkKeeps(f file, report func(string, ...any)) {
 		for _, path := range f.imports {
 			imported := strings.TrimPrefix(path, module+"/")
 			for _, p := range k.from {
-				if at, hit := match(imported, p); hit && !within(f.folder, at) {
+				if at, hit := match(imported, p); hit && !within(f.folder, at) && !slices.Contains(k.but, imported) {
 					report("%s: imports %s: %s", f.path, imported, k.reason)
 				}
 			}
