@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/bucket"
 	"github.com/millipede-iac/millipede/internal/cloud/aws"
 	"github.com/millipede-iac/millipede/internal/pattern"
 	"github.com/millipede-iac/millipede/lang/arguments/awsidentity"
@@ -27,23 +28,35 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 	if err != nil {
 		return nil, diags.Append(awsidentity.Problem(err, args, "Failed to configure the S3 backend"))
 	}
-	b := &store{
-		session: session, bucket: args.String("bucket"), key: args.String("key"),
-		prefix: args.String("workspace_key_prefix"),
-		acl:    args.String("acl"), stateTags: tagging(args.Map("state_tags")),
-		lockTags: tagging(args.Map("lock_tags")),
-		lockFile: args.Bool("use_lockfile"), table: args.String("dynamodb_table"),
-		checksum: !args.Bool("skip_s3_checksum"), watchEvery: p.LockCheck,
+	d := &driver{
+		session: session, bucket: args.String("bucket"), acl: args.String("acl"),
+		stateTags: tagging(args.Map("state_tags")), checksum: !args.Bool("skip_s3_checksum"),
 	}
-	b.encrypt(args)
+	d.encrypt(args)
 	endpoints, _ := args.Nested("endpoints")
-	b.tableEndpoint = session.Endpoint("dynamodb")
-	if e := either(endpoints.String("dynamodb"), args.String("dynamodb_endpoint")); e != "" {
-		b.tableEndpoint = aws.WithScheme(e)
-	}
 	custom := either(endpoints.String("s3"), args.String("endpoint"))
-	if b.address, err = locate(session, b.bucket, custom, pathStyle(args)); err != nil {
+	if d.address, err = locate(session, d.bucket, custom, pathStyle(args)); err != nil {
 		return nil, diags.Append(args.Problem("endpoints", "Invalid endpoint", err.Error()))
+	}
+	b := &bucket.Store{
+		Driver: d, EmptyIsNone: true, LockCheck: p.LockCheck,
+		Names: bucket.Folders(args.String("key"), args.String("workspace_key_prefix"), args.String("key")),
+	}
+	var taken locks
+	if args.Bool("use_lockfile") {
+		file := lockFile{driver: d, tags: tagging(args.Map("lock_tags"))}
+		taken = append(taken, lock{bucket.Recorded{Record: file, Bucket: d.bucket}, "the lock file"})
+	}
+	if table := args.String("dynamodb_table"); table != "" {
+		at := session.Endpoint("dynamodb")
+		if e := either(endpoints.String("dynamodb"), args.String("dynamodb_endpoint")); e != "" {
+			at = aws.WithScheme(e)
+		}
+		b.Table = &bucket.Table{Rows: &rows{session: session, table: table, endpoint: at}, Name: table, Bucket: d.bucket}
+		taken = append(taken, lock{bucket.Recorded{Record: b.Table, Bucket: d.bucket}, "the lock in the table " + table})
+	}
+	if len(taken) > 0 {
+		b.Locks = taken
 	}
 	return b, diags
 }
@@ -60,25 +73,25 @@ func either(a, b string) string {
 }
 
 // encrypt sets the headers of server-side encryption.
-func (b *store) encrypt(args backend.Arguments) {
+func (d *driver) encrypt(args backend.Arguments) {
 	customer := args.String("sse_customer_key")
 	switch {
 	case !args.Bool("encrypt"):
 	case args.Given("kms_key_id"):
-		b.putHeaders = map[string]string{
+		d.putHeaders = map[string]string{
 			"X-Amz-Server-Side-Encryption":                "aws:kms",
 			"X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id": args.String("kms_key_id"),
 		}
 	case customer != "":
 		raw, _ := base64.StdEncoding.DecodeString(customer) // check has decoded it
 		sum := md5.Sum(raw)                                 //nolint:gosec // a checksum in the protocol
-		b.keyHeaders = map[string]string{
+		d.keyHeaders = map[string]string{
 			"X-Amz-Server-Side-Encryption-Customer-Algorithm": "AES256",
 			"X-Amz-Server-Side-Encryption-Customer-Key":       customer,
 			"X-Amz-Server-Side-Encryption-Customer-Key-Md5":   base64.StdEncoding.EncodeToString(sum[:]),
 		}
 	default:
-		b.putHeaders = map[string]string{"X-Amz-Server-Side-Encryption": "AES256"}
+		d.putHeaders = map[string]string{"X-Amz-Server-Side-Encryption": "AES256"}
 	}
 }
 
