@@ -18,20 +18,18 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/bucket"
 	"github.com/millipede-iac/millipede/internal/cloud/call"
 	"github.com/millipede-iac/millipede/internal/cloud/google"
-	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-type store struct {
-	session *google.Session
+// driver sends the requests about objects and locks.
+type driver struct {
+	session   *google.Session
+	transport *http.Transport
 	// api and upload are the addresses of the bucket's objects in the JSON API, without a slash at the end.
 	api, upload string
 
@@ -39,18 +37,10 @@ type store struct {
 	// customerKey are the headers of a customer's key: they are sent with every call about a state, never about a
 	// lock.
 	customerKey http.Header
-
-	transport  *http.Transport
-	watches    backend.Watches
-	watchEvery time.Duration
 }
 
-// Close closes the connections. Locks are kept.
-func (b *store) Close() error {
-	b.watches.Close()
-	b.transport.CloseIdleConnections()
-	return nil
-}
+// Close implements bucket.Driver.
+func (d *driver) Close() { d.transport.CloseIdleConnections() }
 
 // customerKey returns the headers that transmit a key.
 func customerKey(raw []byte) http.Header {
@@ -63,53 +53,61 @@ func customerKey(raw []byte) http.Header {
 }
 
 // locate determines the addresses of the bucket's objects. Uploads use another path of the same host.
-func (b *store) locate(custom string) error {
+func (d *driver) locate(custom string) error {
 	if custom == "" {
-		custom = b.session.Endpoint("storage") + "/storage/v1/"
+		custom = d.session.Endpoint("storage") + "/storage/v1/"
 	}
 	u, err := url.Parse(custom)
 	if err != nil || u.Host == "" {
 		return fmt.Errorf("the address %q is not a valid URL", custom)
 	}
-	objects := "/b/" + url.PathEscape(b.bucket) + "/o"
-	b.api = u.Scheme + "://" + u.Host + strings.TrimSuffix(u.EscapedPath(), "/") + objects
-	b.upload = u.Scheme + "://" + u.Host + "/upload/storage/v1" + objects
+	objects := "/b/" + url.PathEscape(d.bucket) + "/o"
+	d.api = u.Scheme + "://" + u.Host + strings.TrimSuffix(u.EscapedPath(), "/") + objects
+	d.upload = u.Scheme + "://" + u.Host + "/upload/storage/v1" + objects
 	return nil
 }
 
-func (b *store) stateObject(workspace string) string { return b.prefix + workspace + ".tfstate" }
+// The ends of the names of states and of their locks.
+const (
+	stateEnd = ".tfstate"
+	lockEnd  = ".tflock"
+)
 
-func (b *store) lockObject(workspace string) string { return b.prefix + workspace + ".tflock" }
-
-func (b *store) where(object string) string { return "gs://" + b.bucket + "/" + object }
-
-// Describe implements snapshot.Backend.
-func (b *store) Describe(workspace string) backend.Description {
-	return backend.Description{Where: b.where(b.stateObject(workspace)), Form: tfstate.Compact}
+// names returns the names of the objects of workspaces.
+func (d *driver) names() bucket.Names {
+	return bucket.Names{
+		Prefix: d.prefix, Suffix: stateEnd, Object: func(workspace string) string { return d.prefix + workspace + stateEnd },
+	}
 }
 
+// lockObject returns the name of the lock of a state.
+func lockObject(state string) string { return strings.TrimSuffix(state, stateEnd) + lockEnd }
+
+// Where implements bucket.Driver.
+func (d *driver) Where(object string) string { return "gs://" + d.bucket + "/" + object }
+
 // ask sends a request about an object. A missing bucket is a special error.
-func (b *store) ask(ctx context.Context, method, object string, query url.Values, header http.Header) (
+func (d *driver) ask(ctx context.Context, method, object string, query url.Values, header http.Header) (
 	*call.Response, error) {
-	address := b.api
+	address := d.api
 	if object != "" {
 		address += "/" + url.PathEscape(object)
 	}
 	if len(query) > 0 {
 		address += "?" + query.Encode()
 	}
-	answer, err := b.session.Do(ctx, call.Request{Method: method, URL: address, Header: header})
-	return answer, b.explain(err)
+	answer, err := d.session.Do(ctx, call.Request{Method: method, URL: address, Header: header})
+	return answer, d.explain(err)
 }
 
 // errNoBucket means that the bucket is missing, not only an object in it.
 var errNoBucket = errors.New("it does not exist; Millipede does not create it")
 
-func (b *store) explain(err error) error {
+func (d *driver) explain(err error) error {
 	var e *call.Error
 	if errors.As(err, &e) && e.Status == http.StatusNotFound &&
 		(e.Code == "NoSuchBucket" || strings.Contains(e.Message, "bucket does not exist")) {
-		return fmt.Errorf("the bucket %q: %w", b.bucket, errNoBucket)
+		return fmt.Errorf("the bucket %q: %w", d.bucket, errNoBucket)
 	}
 	return err
 }
@@ -118,12 +116,12 @@ func (b *store) explain(err error) error {
 func missing(err error) bool { return call.IsStatus(err, http.StatusNotFound) }
 
 // get reads an object, of a generation unless that is empty; nil if there is none.
-func (b *store) get(ctx context.Context, object, generation string, header http.Header) ([]byte, error) {
+func (d *driver) get(ctx context.Context, object, generation string, header http.Header) ([]byte, error) {
 	query := url.Values{"alt": {"media"}}
 	if generation != "" {
 		query.Set("generation", generation)
 	}
-	answer, err := b.ask(ctx, http.MethodGet, object, query, header)
+	answer, err := d.ask(ctx, http.MethodGet, object, query, header)
 	switch {
 	case missing(err):
 		return nil, nil
@@ -133,7 +131,7 @@ func (b *store) get(ctx context.Context, object, generation string, header http.
 	want := storedSum(answer.Header)
 	if want != "" && want != checksum(answer.Body) {
 		return nil, fmt.Errorf("the object %s does not have the check sum %s that the service has for it",
-			b.where(object), want)
+			d.Where(object), want)
 	}
 	if answer.Body == nil {
 		return []byte{}, nil
@@ -166,10 +164,10 @@ func checksum(data []byte) string {
 const contentType = "text/plain; charset=utf-8"
 
 // put stores an object, and returns its generation.
-func (b *store) put(ctx context.Context, object string, query url.Values, header http.Header,
+func (d *driver) put(ctx context.Context, object string, query url.Values, header http.Header,
 	data []byte) (string, error) {
 	about, err := json.Marshal(map[string]string{
-		"bucket": b.bucket, "name": object, "contentType": contentType, "crc32c": checksum(data),
+		"bucket": d.bucket, "name": object, "contentType": contentType, "crc32c": checksum(data),
 	})
 	if err != nil {
 		return "", err
@@ -198,11 +196,11 @@ func (b *store) put(ctx context.Context, object string, query url.Values, header
 	}
 	all.Set("Content-Type", "multipart/related; boundary="+parts.Boundary())
 	query.Set("uploadType", "multipart")
-	answer, err := b.session.Do(ctx, call.Request{
-		Method: http.MethodPost, URL: b.upload + "?" + query.Encode(), Header: all, Body: body.Bytes(),
+	answer, err := d.session.Do(ctx, call.Request{
+		Method: http.MethodPost, URL: d.upload + "?" + query.Encode(), Header: all, Body: body.Bytes(),
 	})
 	if err != nil {
-		return "", b.explain(err)
+		return "", d.explain(err)
 	}
 	return generation(answer)
 }
@@ -219,79 +217,59 @@ func generation(answer *call.Response) (string, error) {
 	return object.Generation, nil
 }
 
-// Read implements snapshot.Backend.
-func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
-	return b.get(ctx, b.stateObject(workspace), "", b.customerKey)
+// Get implements bucket.Driver.
+func (d *driver) Get(ctx context.Context, object string) ([]byte, error) {
+	return d.get(ctx, object, "", d.customerKey)
 }
 
-// Write implements snapshot.Backend.
-func (b *store) Write(ctx context.Context, workspace string, data []byte) error {
-	return b.write(ctx, workspace, url.Values{}, data)
+// Put implements bucket.Driver.
+func (d *driver) Put(ctx context.Context, object string, data []byte) error {
+	return d.putState(ctx, object, url.Values{}, data)
 }
 
-func (b *store) write(ctx context.Context, workspace string, query url.Values, data []byte) error {
-	if b.kmsKey != "" {
-		query.Set("kmsKeyName", b.kmsKey)
-	}
-	_, err := b.put(ctx, b.stateObject(workspace), query, b.customerKey, data)
-	return err
-}
-
-// Workspaces implements snapshot.Backend.
-func (b *store) Workspaces(ctx context.Context) ([]string, error) {
-	names := []string{journal.DefaultWorkspace}
-	query := url.Values{"delimiter": {"/"}, "prefix": {b.prefix}, "fields": {"items(name),nextPageToken"}}
-	for {
-		answer, err := b.ask(ctx, http.MethodGet, "", query, nil)
-		if err != nil {
-			return nil, err
-		}
-		var page struct {
-			Items         []struct{ Name string }
-			NextPageToken string
-		}
-		if err := json.Unmarshal(answer.Body, &page); err != nil {
-			return nil, fmt.Errorf("reading the list of objects: %w", err)
-		}
-		for _, item := range page.Items {
-			rest, ok := strings.CutPrefix(item.Name, b.prefix)
-			name, state := strings.CutSuffix(rest, ".tfstate")
-			if ok && state && name != "" && name != journal.DefaultWorkspace {
-				names = append(names, name)
-			}
-		}
-		if page.NextPageToken == "" || page.NextPageToken == query.Get("pageToken") {
-			break
-		}
-		query.Set("pageToken", page.NextPageToken)
-	}
-	slices.Sort(names[1:])
-	return slices.Compact(names), nil
-}
-
-// Create implements snapshot.Backend. It stores an empty state, as OpenTofu does, unless the object exists by then:
-// the service compares, so no lock is needed. The default workspace exists in any case.
-func (b *store) Create(ctx context.Context, workspace string) error {
-	if workspace == journal.DefaultWorkspace {
-		return nil
-	}
-	data, err := backend.EmptyState()
-	if err != nil {
-		return err
-	}
-	err = b.write(ctx, workspace, url.Values{"ifGenerationMatch": {"0"}}, data)
+// Create implements bucket.Creator.
+func (d *driver) Create(ctx context.Context, object string, data []byte) error {
+	err := d.putState(ctx, object, url.Values{"ifGenerationMatch": {"0"}}, data)
 	if call.IsStatus(err, http.StatusPreconditionFailed) {
-		return nil
+		return bucket.ErrExists
 	}
 	return err
 }
 
-// Delete implements snapshot.Backend. A workspace that does not exist is not an error.
-func (b *store) Delete(ctx context.Context, workspace string) error {
-	if workspace == journal.DefaultWorkspace || workspace == "" {
-		return backend.ErrDefault
+func (d *driver) putState(ctx context.Context, object string, query url.Values, data []byte) error {
+	if d.kmsKey != "" {
+		query.Set("kmsKeyName", d.kmsKey)
 	}
-	_, err := b.ask(ctx, http.MethodDelete, b.stateObject(workspace), nil, b.customerKey)
+	_, err := d.put(ctx, object, query, d.customerKey, data)
+	return err
+}
+
+// List implements bucket.Driver.
+func (d *driver) List(ctx context.Context, prefix, page string) (names []string, next string, err error) {
+	query := url.Values{"delimiter": {"/"}, "prefix": {prefix}, "fields": {"items(name),nextPageToken"}}
+	if page != "" {
+		query.Set("pageToken", page)
+	}
+	answer, err := d.ask(ctx, http.MethodGet, "", query, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	var list struct {
+		Items         []struct{ Name string }
+		NextPageToken string
+	}
+	if err := json.Unmarshal(answer.Body, &list); err != nil {
+		return nil, "", fmt.Errorf("reading the list of objects: %w", err)
+	}
+	for _, item := range list.Items {
+		names = append(names, item.Name)
+	}
+	return names, list.NextPageToken, nil
+}
+
+// Delete implements bucket.Driver.
+func (d *driver) Delete(ctx context.Context, object string) error {
+	_, err := d.ask(ctx, http.MethodDelete, object, nil, d.customerKey)
 	if missing(err) {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/bucket"
 	"github.com/millipede-iac/millipede/internal/cloud/call"
 	"github.com/millipede-iac/millipede/state/journal"
 )
@@ -17,91 +18,74 @@ import (
 // maxRaces bounds how often in a row a lock may be held when it is taken and released when its holder is read.
 const maxRaces = 16
 
-// Lock implements snapshot.Backend. The lock's ID is the generation of the lock object. The UUID in it is used only
+// Lock implements bucket.Locks. The lock's ID is the generation of the lock object. The UUID in it is used only
 // to recognize a lock that this process has created without receiving the response.
-func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (backend.Lock, error) {
-	object := b.lockObject(workspace)
-	info.Path = b.where(object)
+func (d *driver) Lock(ctx context.Context, state string, info journal.LockInfo) (string, error) {
+	object := lockObject(state)
+	info.Path = d.Where(object)
 	document := backend.EncodeLock(info)
 	for range maxRaces {
-		id, err := b.put(ctx, object, url.Values{"ifGenerationMatch": {"0"}}, nil, document)
+		id, err := d.put(ctx, object, url.Values{"ifGenerationMatch": {"0"}}, nil, document)
 		if err == nil {
-			return b.held(ctx, workspace, id), nil
+			return id, nil
 		}
 		var refused *call.Error
 		if !errors.As(err, &refused) || refused.Status != http.StatusPreconditionFailed {
-			return backend.Lock{}, fmt.Errorf("writing the lock object: %w", err)
+			return "", fmt.Errorf("writing the lock object: %w", err)
 		}
-		id, there, err := b.lockThere(ctx, object)
+		id, there, err := d.lockThere(ctx, object)
 		switch {
 		case err != nil:
-			return backend.Lock{}, fmt.Errorf("the state is locked, and who holds the lock cannot be read: %w", err)
+			return "", bucket.Unknown(err)
 		case there == nil: // released in the meantime
 			continue
 		case refused.Attempt > 1 && bytes.Equal(there, document):
-			return b.held(ctx, workspace, id), nil // an earlier attempt of this process created it
+			return id, nil // an earlier attempt of this process created it
 		}
-		return backend.Lock{}, &journal.Held{Holder: holder(id, info.Path, there)}
+		return "", &journal.Held{Holder: bucket.Named(id, info.Path, there)}
 	}
-	return backend.Lock{}, fmt.Errorf("the lock %s was refused %d times, and was free each time when its holder was "+
+	return "", fmt.Errorf("the lock %s was refused %d times, and was free each time when its holder was "+
 		"asked for",
 		info.Path, maxRaces)
 }
 
-// held returns a lock that was taken, and starts watching it.
-func (b *store) held(ctx context.Context, workspace, id string) backend.Lock {
-	lock := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
-		query := url.Values{"fields": {"generation"}}
-		answer, err := b.ask(ctx, http.MethodGet, b.lockObject(workspace), query, nil)
-		if missing(err) {
-			return false, nil
-		}
-		if err != nil {
-			return true, err
-		}
-		now, err := generation(answer)
-		return now == id, err
-	})
-	return lock
+// Holds implements bucket.Locks.
+func (d *driver) Holds(ctx context.Context, state, id string) (bool, error) {
+	now, err := d.lockGeneration(ctx, lockObject(state))
+	return err == nil && now == id, err
+}
+
+// lockGeneration returns the generation of a lock object; empty if there is none.
+func (d *driver) lockGeneration(ctx context.Context, object string) (string, error) {
+	answer, err := d.ask(ctx, http.MethodGet, object, url.Values{"fields": {"generation"}}, nil)
+	switch {
+	case missing(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	return generation(answer)
 }
 
 // lockThere reads the lock object and its generation; nil if there is none.
-func (b *store) lockThere(ctx context.Context, object string) (id string, document []byte, err error) {
-	answer, err := b.ask(ctx, http.MethodGet, object, url.Values{"fields": {"generation"}}, nil)
-	if missing(err) {
-		return "", nil, nil
-	}
-	if err == nil {
-		id, err = generation(answer)
-	}
-	if err != nil {
+func (d *driver) lockThere(ctx context.Context, object string) (id string, document []byte, err error) {
+	if id, err = d.lockGeneration(ctx, object); err != nil || id == "" {
 		return "", nil, err
 	}
-	document, err = b.get(ctx, object, id, nil)
+	document, err = d.get(ctx, object, id, nil)
 	return id, document, err
 }
 
-// holder returns the holder in a lock object. If the object cannot be decoded, at least the ID is known.
-func holder(id, path string, document []byte) journal.LockInfo {
-	info, err := backend.DecodeLock(document)
-	if err != nil {
-		info = journal.LockInfo{Path: path, Who: "unknown", Info: "the lock object cannot be read: " + err.Error()}
-	}
-	info.ID = id
-	return info
-}
-
-// Unlock implements snapshot.Backend. The service compares the generation.
-func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
+// Unlock implements bucket.Locks. The service compares the generation.
+func (d *driver) Unlock(ctx context.Context, state, lockID string) error {
 	n, err := strconv.ParseInt(lockID, 10, 64)
 	if err != nil || n <= 0 {
 		return fmt.Errorf("%w: %q is no ID of a lock here: it is the generation of the lock object, a number",
 			backend.ErrNotLocked, lockID)
 	}
-	b.watches.Stop(workspace, lockID)
-	object := b.lockObject(workspace)
+	object := lockObject(state)
 	query := url.Values{"ifGenerationMatch": {strconv.FormatInt(n, 10)}}
-	_, err = b.ask(ctx, http.MethodDelete, object, query, nil)
+	_, err = d.ask(ctx, http.MethodDelete, object, query, nil)
 	var refused *call.Error
 	switch {
 	case !errors.As(err, &refused):
@@ -109,10 +93,10 @@ func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
 	case refused.Status == http.StatusNotFound && refused.Attempt > 1:
 		return nil // an earlier attempt deleted it
 	case refused.Status == http.StatusNotFound:
-		return fmt.Errorf("%w: %s; there is no lock", backend.ErrNotLocked, lockID)
+		return bucket.Match(nil, lockID)
 	case refused.Status == http.StatusPreconditionFailed:
 		return fmt.Errorf("%w: %s; the lock object %s has another generation", backend.ErrNotLocked, lockID,
-			b.where(object))
+			d.Where(object))
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/bucket"
 	"github.com/millipede-iac/millipede/internal/cloud/google"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/schema"
@@ -70,12 +71,12 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 		bad("encryption_key", "Only one of \"encryption_key\" and \"kms_encryption_key\" can be set, be it here or "+
 			"in the environment")
 	}
-	b := &store{
+	d := &driver{
 		bucket: args.String("bucket"), prefix: strings.TrimLeft(args.String("prefix"), "/"),
 		kmsKey: args.String("kms_encryption_key"),
 	}
-	if b.prefix != "" && !strings.HasSuffix(b.prefix, "/") {
-		b.prefix += "/"
+	if d.prefix != "" && !strings.HasSuffix(d.prefix, "/") {
+		d.prefix += "/"
 	}
 	if text := args.String("encryption_key"); text != "" {
 		key, err := google.Contents(text, p.Env, p.Path)
@@ -84,7 +85,7 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 		} else if raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(key)); err != nil || len(raw) != 32 {
 			bad("encryption_key", "The key must be 32 bytes in base64, or the path of a file that holds them")
 		} else {
-			b.customerKey = customerKey(raw)
+			d.customerKey = customerKey(raw)
 		}
 	}
 	settings := google.Settings{
@@ -122,9 +123,9 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the GCS backend", err.Error()+".", nil))
 	}
-	b.session, b.transport, b.watchEvery = session, settings.Transport, p.LockCheck
-	if b.locate(custom) != nil {
+	d.session, d.transport = session, settings.Transport
+	if d.locate(custom) != nil {
 		return nil, diags.Append(args.Problem("universe_domain", "Invalid Value", "The value must be a domain"))
 	}
-	return b, diags
+	return &bucket.Store{Driver: d, Names: d.names(), Locks: d, LockCheck: p.LockCheck}, diags
 }
