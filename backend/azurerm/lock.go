@@ -3,11 +3,13 @@ package azurerm
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/bucket"
 	"github.com/millipede-iac/millipede/internal/cloud/call"
 	"github.com/millipede-iac/millipede/state/journal"
 )
@@ -33,9 +35,9 @@ func (p *properties) metadata() http.Header {
 	return h
 }
 
-// properties requests the properties of a workspace's blob.
-func (b *store) properties(ctx context.Context, workspace string) (*properties, error) {
-	answer, err := b.ask(ctx, http.MethodHead, workspace, "", b.customerKey, b.lease(workspace))
+// properties requests the properties of a blob.
+func (d *driver) properties(ctx context.Context, blob string) (*properties, error) {
+	answer, err := d.ask(ctx, http.MethodHead, blob, "", d.customerKey, d.lease(blob))
 	switch {
 	case missing(err):
 		return nil, nil
@@ -67,81 +69,80 @@ func (p *properties) holder() *journal.LockInfo {
 	return &info
 }
 
-// Lock implements snapshot.Backend. The lock's ID, a UUID, becomes that of the lease.
-func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (backend.Lock, error) {
-	at, err := b.properties(ctx, workspace)
+// Lock implements bucket.Locks. The lock's ID, a UUID, becomes that of the lease.
+func (d *driver) Lock(ctx context.Context, blob string, info journal.LockInfo) (string, error) {
+	at, err := d.properties(ctx, blob)
 	if err != nil {
-		return backend.Lock{}, err
+		return "", err
 	}
 	if at == nil {
-		err := b.put(ctx, workspace, nil, http.Header{"If-None-Match": {"*"}})
-		// another process was faster
-		if err != nil && !call.IsStatus(err, http.StatusConflict, http.StatusPreconditionFailed) {
-			return backend.Lock{}, fmt.Errorf("making the blob that is to be locked: %w", err)
+		// If there is one by now, another process was faster.
+		if err := d.Create(ctx, blob, nil); err != nil && !errors.Is(err, bucket.ErrExists) {
+			return "", fmt.Errorf("making the blob that is to be locked: %w", err)
 		}
 	}
 	if at != nil && at.leased {
-		return backend.Lock{}, b.heldBy(at, workspace)
+		return "", d.heldBy(at, blob)
 	}
 	// A repeated attempt with the same ID gets the same lease.
-	_, err = b.ask(ctx, http.MethodPut, workspace, "lease", http.Header{
+	_, err = d.ask(ctx, http.MethodPut, blob, "lease", http.Header{
 		"X-Ms-Lease-Action": {"acquire"}, "X-Ms-Lease-Duration": {"-1"}, "X-Ms-Proposed-Lease-Id": {info.ID},
 	})
 	if call.IsStatus(err, http.StatusConflict) { // the lease was taken in between
-		if at, err = b.properties(ctx, workspace); err == nil {
-			err = b.heldBy(at, workspace)
+		if at, err = d.properties(ctx, blob); err == nil {
+			err = d.heldBy(at, blob)
 		}
 	}
 	if err != nil {
-		return backend.Lock{}, err
+		return "", err
 	}
-	b.setLease(workspace, info.ID)
-	info.Path = b.url(workspace)
-	if err := b.writeHolder(ctx, workspace, base64.StdEncoding.EncodeToString(backend.EncodeLock(info))); err != nil {
-		release := b.release(context.WithoutCancel(ctx), workspace, info.ID)
-		b.setLease(workspace, "")
+	d.setLease(blob, info.ID)
+	info.Path = d.Where(blob)
+	if err := d.writeHolder(ctx, blob, base64.StdEncoding.EncodeToString(backend.EncodeLock(info))); err != nil {
+		release := d.release(context.WithoutCancel(ctx), blob, info.ID)
+		d.setLease(blob, "")
 		if release != nil {
-			return backend.Lock{}, fmt.Errorf(
+			return "", fmt.Errorf(
 				"writing who holds the lock: %w; it could not be released either: %w",
 				err,
 				release,
 			)
 		}
-		return backend.Lock{}, fmt.Errorf("writing who holds the lock: %w", err)
+		return "", fmt.Errorf("writing who holds the lock: %w", err)
 	}
-	lock := b.watches.Start(ctx, b.watchEvery, workspace, info.ID, func(ctx context.Context) (bool, error) {
-		at, err := b.properties(ctx, workspace)
-		if call.IsCode(err, "LeaseIdMismatchWithBlobOperation", "LeaseNotPresentWithBlobOperation", "LeaseLost") ||
-			call.IsStatus(err, http.StatusPreconditionFailed) {
-			return false, nil
-		}
-		if err != nil {
-			return true, err
-		}
-		holder := at.holder()
-		return at != nil && at.leased && (holder == nil || holder.ID == info.ID), nil
-	})
-	return lock, nil
+	return info.ID, nil
 }
 
-func (b *store) setLease(workspace, id string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.leases == nil {
-		b.leases = map[string]string{}
+// Holds implements bucket.Locks.
+func (d *driver) Holds(ctx context.Context, blob, id string) (bool, error) {
+	at, err := d.properties(ctx, blob)
+	if call.IsCode(err, "LeaseIdMismatchWithBlobOperation", "LeaseNotPresentWithBlobOperation", "LeaseLost") ||
+		call.IsStatus(err, http.StatusPreconditionFailed) {
+		return false, nil
 	}
-	b.leases[workspace] = id
+	if err != nil {
+		return true, err
+	}
+	holder := at.holder()
+	return at != nil && at.leased && (holder == nil || holder.ID == id), nil
+}
+
+func (d *driver) setLease(blob, id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.leases == nil {
+		d.leases = map[string]string{}
+	}
+	d.leases[blob] = id
 }
 
 // heldBy returns the error about another process's lease.
-func (b *store) heldBy(at *properties, workspace string) error {
+func (d *driver) heldBy(at *properties, blob string) error {
 	holder := at.holder()
 	if holder == nil {
 		holder = &journal.LockInfo{
-			Path: b.url(
-				workspace,
-			), Info: "the blob is leased, and its metadata do not say to whom: the lease can be broken with " +
-				"Azure's tools",
+			Path: d.Where(blob), Info: "the blob is leased, and its metadata do not say to whom: the lease can be " +
+				"broken with Azure's tools",
 		}
 	}
 	return &journal.Held{Holder: *holder}
@@ -149,33 +150,32 @@ func (b *store) heldBy(at *properties, workspace string) error {
 
 // writeHolder writes the holder of the lease to the metadata, or removes it if text is empty. Other metadata are
 // kept.
-func (b *store) writeHolder(ctx context.Context, workspace, text string) error {
-	at, err := b.properties(ctx, workspace)
+func (d *driver) writeHolder(ctx context.Context, blob, text string) error {
+	at, err := d.properties(ctx, blob)
 	if err != nil {
 		return err
 	}
 	if at == nil {
-		return fmt.Errorf("the blob %s is gone", b.url(workspace))
+		return fmt.Errorf("the blob %s is gone", d.Where(blob))
 	}
 	delete(at.meta, lockKey)
 	if text != "" {
 		at.meta[lockKey] = text
 	}
-	_, err = b.ask(ctx, http.MethodPut, workspace, "metadata", at.metadata(), b.customerKey, b.scope,
-		b.lease(workspace))
+	_, err = d.ask(ctx, http.MethodPut, blob, "metadata", at.metadata(), d.customerKey, d.scope, d.lease(blob))
 	return err
 }
 
-func (b *store) release(ctx context.Context, workspace, id string) error {
-	_, err := b.ask(
+func (d *driver) release(ctx context.Context, blob, id string) error {
+	_, err := d.ask(
 		ctx,
 		http.MethodPut,
-		workspace,
+		blob,
 		"lease",
 		http.Header{"X-Ms-Lease-Action": {"release"}, "X-Ms-Lease-Id": {id}},
 	)
 	if call.IsStatus(err, http.StatusConflict) {
-		at, seen := b.properties(ctx, workspace)
+		at, seen := d.properties(ctx, blob)
 		if seen == nil && (at == nil || !at.leased) {
 			return nil // an attempt without a response has released it
 		}
@@ -183,33 +183,32 @@ func (b *store) release(ctx context.Context, workspace, id string) error {
 	return err
 }
 
-// Unlock implements snapshot.Backend. A lease whose holder was killed before it wrote the metadata can also be
+// Unlock implements bucket.Locks. A lease whose holder was killed before it wrote the metadata can also be
 // released by its ID: the service compares it.
-func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
-	at, err := b.properties(ctx, workspace)
+func (d *driver) Unlock(ctx context.Context, blob, lockID string) error {
+	at, err := d.properties(ctx, blob)
 	if err != nil &&
 		!call.IsStatus(err, http.StatusPreconditionFailed) { // another process has the lease by now
 		return err
 	}
-	b.watches.Stop(workspace, lockID)
-	if own := b.lease(workspace); own.Get("X-Ms-Lease-Id") == lockID || err != nil {
-		b.setLease(workspace, "")
+	if own := d.lease(blob); own.Get("X-Ms-Lease-Id") == lockID || err != nil {
+		d.setLease(blob, "")
 		if err != nil {
-			if at, err = b.properties(ctx, workspace); err != nil {
+			if at, err = d.properties(ctx, blob); err != nil {
 				return err
 			}
 		}
 	}
 	holder := at.holder()
-	switch {
-	case at == nil || !at.leased:
-		return fmt.Errorf("%w: %s; there is no lock", backend.ErrNotLocked, lockID)
-	case holder != nil && holder.ID != lockID:
-		return fmt.Errorf("%w: %s; the lock is %s of %s", backend.ErrNotLocked, lockID, holder.ID, holder.Who)
+	if at == nil || !at.leased {
+		return bucket.Match(nil, lockID)
 	}
 	if holder != nil {
+		if err := bucket.Match(holder, lockID); err != nil {
+			return err
+		}
 		delete(at.meta, lockKey)
-		_, err := b.ask(ctx, http.MethodPut, workspace, "metadata", at.metadata(), b.customerKey, b.scope,
+		_, err := d.ask(ctx, http.MethodPut, blob, "metadata", at.metadata(), d.customerKey, d.scope,
 			http.Header{"X-Ms-Lease-Id": {lockID}})
 		if call.IsStatus(err, http.StatusPreconditionFailed) {
 			return fmt.Errorf("%w: %s; the blob is leased under another ID", backend.ErrNotLocked, lockID)
@@ -218,7 +217,7 @@ func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
 			return fmt.Errorf("removing who holds the lock: %w", err)
 		}
 	}
-	err = b.release(ctx, workspace, lockID)
+	err = d.release(ctx, blob, lockID)
 	if holder == nil && call.IsStatus(err, http.StatusConflict, http.StatusBadRequest) {
 		return fmt.Errorf("%w: %s; the blob is leased under another ID", backend.ErrNotLocked, lockID)
 	}

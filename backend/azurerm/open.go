@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/bucket"
 	"github.com/millipede-iac/millipede/internal/cloud/azure"
 	"github.com/millipede-iac/millipede/internal/pattern"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -25,18 +26,18 @@ var (
 
 // open checks the arguments, determines the cloud, and chooses the authorization.
 func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend.Backend, diag.List) {
-	b := &store{
+	d := &driver{
 		container: args.String("container_name"), key: args.String("key"), snapshots: args.Bool("snapshot"),
-		watchEvery: p.LockCheck, transport: p.Transport(),
+		transport: p.Transport(),
 	}
-	diags := b.check(args)
+	diags := d.check(args)
 	if diags.HasErrors() {
 		return nil, diags
 	}
 	cloud, err := azure.Open(ctx, azure.Settings{
 		Environment: args.String("environment"), MetadataHost: args.String("metadata_host"),
 		Identity:  identity(p, args),
-		Transport: b.transport, Env: p.Env, Environ: p.Environ, Path: p.Path, UserAgent: p.UserAgent,
+		Transport: d.transport, Env: p.Env, Environ: p.Environ, Path: p.Path, UserAgent: p.UserAgent,
 		Timeout: time.Duration(args.Int("timeout_seconds")) * time.Second,
 	})
 	switch {
@@ -45,7 +46,7 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 	case err != nil:
 		return nil, diags.Append(args.Problem("metadata_host", "Invalid metadata_host", err.Error()))
 	}
-	b.address, b.blobs, err = cloud.Blobs(ctx, azure.Account{
+	d.address, d.blobs, err = cloud.Blobs(ctx, azure.Account{
 		Name: args.String("storage_account_name"), AccessKey: args.String("access_key"), SAS: args.String("sas_token"),
 		Directory: args.Bool("use_azuread_auth"), ResourceGroup: args.String("resource_group_name"),
 		SubscriptionID: args.String("subscription_id"),
@@ -58,11 +59,13 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 	case err != nil:
 		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the azurerm backend", err.Error()+".", nil))
 	}
-	return b, diags
+	return &bucket.Store{
+		Driver: d, Names: d.names(), EmptyIsNone: true, Locks: d, LockCheck: p.LockCheck,
+	}, diags
 }
 
 // check reports problems with the arguments that the schema cannot express.
-func (b *store) check(args backend.Arguments) diag.List {
+func (d *driver) check(args backend.Arguments) diag.List {
 	var diags diag.List
 	bad := func(name, format string, a ...any) {
 		diags = diags.Append(args.Problem(name, "Invalid "+name, fmt.Sprintf(format, a...)))
@@ -70,14 +73,14 @@ func (b *store) check(args backend.Arguments) diag.List {
 	if !accountName().MatchString(args.String("storage_account_name")) {
 		bad("storage_account_name", "The name of a storage account has 3 to 24 lower-case letters and digits")
 	}
-	if !containerName().MatchString(b.container) {
+	if !containerName().MatchString(d.container) {
 		bad(
 			"container_name",
 			`The name of a container has 3 to 63 lower-case letters, digits and "-", which stands alone and `+
 				`neither first nor last`,
 		)
 	}
-	if b.key == "" {
+	if d.key == "" {
 		bad("key", "The value cannot be empty")
 	}
 	if args.Int("timeout_seconds") < 0 {
@@ -98,13 +101,13 @@ func (b *store) check(args backend.Arguments) diag.List {
 			bad("customer_provided_key", "The key must be 32 bytes in base64")
 		}
 		sum := sha256.Sum256(raw)
-		b.customerKey = http.Header{
+		d.customerKey = http.Header{
 			"X-Ms-Encryption-Key": {key}, "X-Ms-Encryption-Key-Sha256": {base64.StdEncoding.EncodeToString(sum[:])},
 			"X-Ms-Encryption-Algorithm": {"AES256"},
 		}
 	}
 	if scope := args.String("encryption_scope"); scope != "" {
-		b.scope = http.Header{"X-Ms-Encryption-Scope": {scope}}
+		d.scope = http.Header{"X-Ms-Encryption-Scope": {scope}}
 	}
 	if text := args.String("oidc_request_url"); text != "" {
 		if u, err := url.Parse(text); err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "http") {
