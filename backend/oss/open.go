@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/bucket"
 	"github.com/millipede-iac/millipede/internal/cloud/alibaba"
 	"github.com/millipede-iac/millipede/internal/cloud/call"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -16,14 +18,10 @@ import (
 
 // open checks the arguments, finds the credentials and the addresses, and checks that the table of locks exists.
 func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend.Backend, diag.List) {
-	b := &store{
-		bucket: args.String("bucket"), prefix: strings.TrimPrefix(strings.Trim(args.String("prefix"), "/"), "./"),
-		key: args.String("key"), acl: args.String("acl"), encrypt: args.Bool("encrypt"),
-		table:      args.String("tablestore_table"),
-		watchEvery: p.LockCheck, transport: p.Transport(),
-	}
+	d := &driver{acl: args.String("acl"), encrypt: args.Bool("encrypt")}
+	d.Bucket, d.Transport = args.String("bucket"), p.Transport()
 	role, diags := roleOf(args)
-	if diags = diags.Append(b.check(args)); diags.HasErrors() {
+	if diags = diags.Append(check(args)); diags.HasErrors() {
 		return nil, diags
 	}
 	session, err := alibaba.Open(ctx, alibaba.Settings{
@@ -32,12 +30,12 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 		},
 		ECSRole: args.String("ecs_role_name"), Role: role, Profile: args.String("profile"),
 		Shared: args.String("shared_credentials_file"), Path: p.Path, Region: args.String("region"),
-		STSEndpoint: args.String("sts_endpoint"), Transport: b.transport, Env: p.Env, UserAgent: p.UserAgent,
+		STSEndpoint: args.String("sts_endpoint"), Transport: d.Transport, Env: p.Env, UserAgent: p.UserAgent,
 	})
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the OSS backend", err.Error()+".", nil))
 	}
-	b.objects = session.Objects(b.bucket)
+	d.Caller = session.Objects(d.Bucket)
 	endpoint := args.String("endpoint")
 	if endpoint == "" {
 		endpoint, err = session.ObjectStore(ctx)
@@ -51,10 +49,16 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 			return nil, diags.Append(diag.New(diag.Error, "Failed to configure the OSS backend", err.Error()+".", nil))
 		}
 	}
-	if b.address, err = located(endpoint, b.bucket); err != nil {
+	if d.Address, err = located(endpoint, d.Bucket); err != nil {
 		return nil, diags.Append(args.Problem("endpoint", "Invalid endpoint", err.Error()))
 	}
-	if b.table == "" {
+	prefix := strings.TrimPrefix(strings.Trim(args.String("prefix"), "/"), "./")
+	key, name := args.String("key"), args.String("tablestore_table")
+	b := &bucket.Store{
+		Driver: d, Names: bucket.Folders(path.Join(prefix, key), prefix, key), EmptyIsNone: true, LockCheck: p.LockCheck,
+	}
+	b.Names.Prefix = prefix + "/" // also of lists without a prefix, as in OpenTofu
+	if name == "" {
 		return b, diags
 	}
 	table := alibaba.WithScheme(args.String("tablestore_endpoint"))
@@ -64,11 +68,13 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 			"The value must be a host, or a URL"))
 	}
 	instance, _, _ := strings.Cut(u.Hostname(), ".")
-	b.rows = &rows{caller: session.Table(instance), address: u.Scheme + "://" + u.Host, table: b.table}
-	if err := b.rows.describe(ctx); err != nil {
+	rows := &rows{caller: session.Table(instance), address: u.Scheme + "://" + u.Host, table: name}
+	if err := rows.describe(ctx); err != nil {
 		return nil, diags.Append(args.Problem("tablestore_table", "The table of locks cannot be used",
-			fmt.Sprintf("Asking for the table %q of the instance %q: %s", b.table, instance, err)))
+			fmt.Sprintf("Asking for the table %q of the instance %q: %s", name, instance, err)))
 	}
+	b.Table = &bucket.Table{Rows: rows, Name: name, Bucket: d.Bucket}
+	b.Locks = bucket.Recorded{Record: b.Table, Bucket: d.Bucket}
 	return b, diags
 }
 
@@ -82,24 +88,24 @@ func located(endpoint, bucket string) (string, error) {
 }
 
 // check reports problems with the arguments that the schema cannot express.
-func (b *store) check(args backend.Arguments) diag.List {
+func check(args backend.Arguments) diag.List {
 	var diags diag.List
 	bad := func(name, format string, a ...any) {
 		diags = diags.Append(args.Problem(name, "Invalid "+name, fmt.Sprintf(format, a...)))
 	}
-	if b.bucket == "" || strings.ContainsAny(b.bucket, "/.:") {
+	if name := args.String("bucket"); name == "" || strings.ContainsAny(name, "/.:") {
 		bad("bucket", "The value must be the name of a bucket")
 	}
 	if prefix := args.String("prefix"); strings.HasPrefix(prefix, "/") || strings.HasPrefix(prefix, "./") {
 		bad("prefix", `The value must not start with "/" or "./"`)
 	}
-	if b.key == "" || strings.HasPrefix(b.key, "/") || strings.HasSuffix(b.key, "/") {
+	if key := args.String("key"); key == "" || strings.HasPrefix(key, "/") || strings.HasSuffix(key, "/") {
 		bad("key", `The value must not be empty, nor start or end with "/"`)
 	}
-	if acls := []string{"", "private", "public-read", "public-read-write"}; !slices.Contains(acls, b.acl) {
+	if acls := []string{"", "private", "public-read", "public-read-write"}; !slices.Contains(acls, args.String("acl")) {
 		bad("acl", "The value must be one of private, public-read and public-read-write")
 	}
-	if b.table != "" && !args.Given("tablestore_endpoint") {
+	if args.String("tablestore_table") != "" && !args.Given("tablestore_endpoint") {
 		bad("tablestore_table",
 			"A table of locks needs \"tablestore_endpoint\", or ALICLOUD_TABLESTORE_ENDPOINT in the environment")
 	}

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/millipede-iac/millipede/backend/bucket"
 	"github.com/millipede-iac/millipede/internal/cloud/call"
 )
 
@@ -94,8 +95,8 @@ func (t *rows) describe(ctx context.Context) error {
 	return err
 }
 
-// get reads a column of a row; empty if there is none.
-func (t *rows) get(ctx context.Context, key, column string) (string, error) {
+// Get implements bucket.Rows.
+func (t *rows) Get(ctx context.Context, key, column string) (string, error) {
 	in := message{}.text(1, t.table).bytes(2, plainRow(key, nil, false)).text(3, keyColumn).text(3, column).number(5, 1)
 	answer, err := t.ask(ctx, "GetRow", in)
 	if err != nil {
@@ -112,16 +113,30 @@ func (t *rows) get(ctx context.Context, key, column string) (string, error) {
 	return columns[column], nil
 }
 
-// put writes a row of one column.
-func (t *rows) put(ctx context.Context, key, column, value string, e expectation) error {
-	row := plainRow(key, map[string]string{column: value}, false)
-	_, err := t.ask(ctx, "PutRow", message{}.text(1, t.table).bytes(2, row).bytes(3, message{}.number(1, uint64(e))))
+// Put implements bucket.Rows.
+func (t *rows) Put(ctx context.Context, key, column, value string) error {
+	return t.change(ctx, "PutRow", plainRow(key, map[string]string{column: value}, false), ignore)
+}
+
+// Create implements bucket.Rows.
+func (t *rows) Create(ctx context.Context, key, column, value string) error {
+	err := t.change(ctx, "PutRow", plainRow(key, map[string]string{column: value}, false), expectNotExist)
+	if call.IsCode(err, conditionFailed) {
+		return bucket.ErrExists
+	}
 	return err
 }
 
-// remove deletes a row.
-func (t *rows) remove(ctx context.Context, key string, e expectation) error {
-	row := plainRow(key, nil, true)
-	_, err := t.ask(ctx, "DeleteRow", message{}.text(1, t.table).bytes(2, row).bytes(3, message{}.number(1, uint64(e))))
+// Delete implements bucket.Rows.
+func (t *rows) Delete(ctx context.Context, key string) error {
+	return t.change(ctx, "DeleteRow", plainRow(key, nil, true), ignore)
+}
+
+// DeleteValue implements bucket.Rows. It does not compare, as in OpenTofu.
+func (t *rows) DeleteValue(ctx context.Context, key, _, _ string) error { return t.Delete(ctx, key) }
+
+// change calls an operation that changes a row.
+func (t *rows) change(ctx context.Context, operation string, row []byte, e expectation) error {
+	_, err := t.ask(ctx, operation, message{}.text(1, t.table).bytes(2, row).bytes(3, message{}.number(1, uint64(e))))
 	return err
 }
