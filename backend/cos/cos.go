@@ -9,66 +9,23 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
-	"encoding/xml"
 	"fmt"
 	"net/http"
-	"net/url"
-	"path"
-	"slices"
-	"strings"
-	"time"
 
-	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/internal/cloud/call"
+	"github.com/millipede-iac/millipede/backend/bucket"
 	"github.com/millipede-iac/millipede/internal/cloud/tencent"
-	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-type store struct {
-	session   *tencent.Session
-	objects   *call.Caller
-	transport *http.Transport
-	address   string // of the bucket, without a slash at the end
-
-	bucket, prefix, key, acl string
-	encrypt                  bool
-
-	watches    backend.Watches
-	watchEvery time.Duration
+// driver sends the requests about objects and locks.
+type driver struct {
+	bucket.Plain
+	session *tencent.Session
+	acl     string
+	encrypt bool
 }
 
-// object returns the name of a workspace's object.
-func (b *store) object(workspace string) string {
-	if workspace == journal.DefaultWorkspace {
-		return path.Join(b.prefix, b.key)
-	}
-	return path.Join(b.prefix, workspace, b.key)
-}
-
-// Describe implements snapshot.Backend.
-func (b *store) Describe(workspace string) backend.Description {
-	return backend.Description{Where: "cos://" + b.bucket + "/" + b.object(workspace), Form: tfstate.Compact}
-}
-
-// Close closes the connections. Locks are kept.
-func (b *store) Close() error {
-	b.watches.Close()
-	b.transport.CloseIdleConnections()
-	return nil
-}
-
-// ask sends a request about an object; about the bucket if object is empty.
-func (b *store) ask(ctx context.Context, method, object string, query url.Values, header http.Header,
-	body []byte) (*call.Response, error) {
-	u := url.URL{Path: "/" + object, RawQuery: query.Encode()}
-	answer, err := b.objects.Do(ctx, call.Request{Method: method, URL: b.address + u.String(),
-		Header: header, Body: body})
-	if call.IsCode(err, "NoSuchBucket") {
-		return nil, fmt.Errorf("the bucket %q does not exist; Millipede does not create it: %w", b.bucket, err)
-	}
-	return answer, err
-}
+// Where implements bucket.Driver.
+func (d *driver) Where(object string) string { return "cos://" + d.Bucket + "/" + object }
 
 // checksum returns the checksum of an object, which is part of its metadata and, for a lock, its ID: hexadecimal
 // MD5.
@@ -79,13 +36,10 @@ func checksum(data []byte) string {
 
 const checksumHeader = "X-Cos-Meta-Md5"
 
-// get reads an object; nil if there is none.
-func (b *store) get(ctx context.Context, object string) ([]byte, error) {
-	answer, err := b.ask(ctx, http.MethodGet, object, nil, nil, nil)
-	switch {
-	case call.IsCode(err, "NoSuchKey"):
-		return nil, nil
-	case err != nil:
+// Get implements bucket.Driver.
+func (d *driver) Get(ctx context.Context, object string) ([]byte, error) {
+	answer, err := d.Fetch(ctx, object)
+	if err != nil || answer == nil {
 		return nil, err
 	}
 	want := answer.Header.Get(checksumHeader)
@@ -101,98 +55,15 @@ func (b *store) get(ctx context.Context, object string) ([]byte, error) {
 	return answer.Body, nil
 }
 
-func (b *store) put(ctx context.Context, object string, data []byte) error {
+// Put implements bucket.Driver.
+func (d *driver) Put(ctx context.Context, object string, data []byte) error {
 	h := http.Header{checksumHeader: {checksum(data)}}
-	if b.acl != "" {
-		h.Set("X-Cos-Acl", b.acl)
+	if d.acl != "" {
+		h.Set("X-Cos-Acl", d.acl)
 	}
-	if b.encrypt {
+	if d.encrypt {
 		h.Set("X-Cos-Server-Side-Encryption", "AES256")
 	}
-	_, err := b.ask(ctx, http.MethodPut, object, nil, h, data)
+	_, err := d.Ask(ctx, http.MethodPut, object, nil, h, data)
 	return err
-}
-
-// remove deletes an object. If there is none, that is not an error.
-func (b *store) remove(ctx context.Context, object string) error {
-	_, err := b.ask(ctx, http.MethodDelete, object, nil, nil, nil)
-	if call.IsCode(err, "NoSuchKey") {
-		return nil
-	}
-	return err
-}
-
-// Read implements snapshot.Backend.
-func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
-	return b.get(ctx, b.object(workspace))
-}
-
-// Write implements snapshot.Backend.
-func (b *store) Write(ctx context.Context, workspace string, data []byte) error {
-	return b.put(ctx, b.object(workspace), data)
-}
-
-// Workspaces implements snapshot.Backend.
-func (b *store) Workspaces(ctx context.Context) ([]string, error) {
-	names := []string{journal.DefaultWorkspace}
-	prefix := ""
-	if b.prefix != "" {
-		prefix = strings.TrimRight(b.prefix, "/") + "/"
-	}
-	query := url.Values{"prefix": {prefix}, "max-keys": {"1000"}}
-	for {
-		answer, err := b.ask(ctx, http.MethodGet, "", query, nil, nil)
-		if err != nil {
-			return nil, err
-		}
-		var page struct {
-			Contents    []struct{ Key string }
-			IsTruncated bool
-			NextMarker  string
-		}
-		if err := xml.Unmarshal(answer.Body, &page); err != nil {
-			return nil, fmt.Errorf("reading the list of objects: %w", err)
-		}
-		last := page.NextMarker
-		for _, o := range page.Contents {
-			if page.NextMarker == "" {
-				last = o.Key
-			}
-			rest, ok := strings.CutPrefix(o.Key, prefix)
-			name, key, whole := strings.Cut(rest, "/")
-			if ok && whole && name != "" && name != journal.DefaultWorkspace && key == b.key &&
-				o.Key != b.object(journal.DefaultWorkspace) {
-				names = append(names, name)
-			}
-		}
-		if !page.IsTruncated || last == query.Get("marker") {
-			break
-		}
-		query.Set("marker", last)
-	}
-	slices.Sort(names[1:])
-	return slices.Compact(names), nil
-}
-
-// Create implements snapshot.Backend. It stores an empty state, as OpenTofu does.
-func (b *store) Create(ctx context.Context, workspace string) error {
-	if workspace == journal.DefaultWorkspace {
-		return nil
-	}
-	data, err := b.Read(ctx, workspace)
-	if err != nil || data != nil {
-		return err
-	}
-	if data, err = backend.EmptyState(); err != nil {
-		return err
-	}
-	return b.Write(ctx, workspace, data)
-}
-
-// Delete implements snapshot.Backend.
-func (b *store) Delete(ctx context.Context, workspace string) error {
-	if workspace == journal.DefaultWorkspace || workspace == "" {
-		return backend.ErrDefault
-	}
-	return b.remove(ctx, b.object(workspace))
 }

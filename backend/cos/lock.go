@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/bucket"
 	"github.com/millipede-iac/millipede/internal/cloud/call"
 	"github.com/millipede-iac/millipede/state/journal"
 )
@@ -26,59 +27,61 @@ const (
 	tagMissing = "ResourceNotFound.TagNonExist"
 )
 
-func (b *store) lockObject(workspace string) string { return b.object(workspace) + ".tflock" }
+func lockObject(state string) string { return state + ".tflock" }
 
 // tag returns the tag of a lock object.
-func (b *store) tag(object string) map[string]any {
-	return map[string]any{"TagKey": tagKey, "TagValue": b.tagValue(object)}
+func (d *driver) tag(object string) map[string]any {
+	return map[string]any{"TagKey": tagKey, "TagValue": d.tagValue(object)}
 }
 
-func (b *store) tagValue(object string) string { return checksum([]byte(b.bucket + ":" + object)) }
+func (d *driver) tagValue(object string) string { return checksum([]byte(d.Bucket + ":" + object)) }
 
-// Lock implements snapshot.Backend. The lock's ID is the checksum of the lock object.
-func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (_ backend.Lock, err error) {
-	object := b.lockObject(workspace)
+// Lock implements bucket.Locks. The lock's ID is the checksum of the lock object.
+func (d *driver) Lock(ctx context.Context, state string, info journal.LockInfo) (_ string, err error) {
+	object := lockObject(state)
 	info.Path = object
 	document := backend.EncodeLock(info)
 	id := checksum(document)
-	if err := b.session.Ask(ctx, "tag", "CreateTag", b.tag(object), nil); err != nil {
+	if err := d.session.Ask(ctx, "tag", "CreateTag", d.tag(object), nil); err != nil {
 		if call.IsCode(err, tagExists) {
-			return backend.Lock{}, b.heldBy(ctx, object)
+			return "", d.heldBy(ctx, object)
 		}
-		return backend.Lock{}, fmt.Errorf("making the tag %s: %w", tagKey, err)
+		return "", fmt.Errorf("making the tag %s: %w", tagKey, err)
 	}
 	defer func() {
-		if release := b.untag(context.WithoutCancel(ctx), object); release != nil && err == nil {
-			err = errors.Join(release, b.remove(context.WithoutCancel(ctx), object))
+		if release := d.untag(context.WithoutCancel(ctx), object); release != nil && err == nil {
+			err = errors.Join(release, d.Delete(context.WithoutCancel(ctx), object))
 		} else {
 			err = errors.Join(err, release)
 		}
 	}()
-	holder, err := b.holder(ctx, object)
+	holder, err := d.holder(ctx, object)
 	switch {
 	case err != nil:
-		return backend.Lock{}, fmt.Errorf("looking for the lock: %w", err)
+		return "", fmt.Errorf("looking for the lock: %w", err)
 	case holder != nil && holder.ID != id:
-		return backend.Lock{}, &journal.Held{Holder: *holder}
+		return "", &journal.Held{Holder: *holder}
 	}
-	if err := b.put(ctx, object, document); err != nil {
-		return backend.Lock{}, fmt.Errorf("writing the lock: %w", err)
+	if err := d.Put(ctx, object, document); err != nil {
+		return "", fmt.Errorf("writing the lock: %w", err)
 	}
-	lock := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
-		holder, err := b.holder(ctx, object)
-		return holder != nil && holder.ID == id, err
-	})
-	return lock, nil
+	return id, nil
+}
+
+// Holds implements bucket.Locks.
+func (d *driver) Holds(ctx context.Context, state, id string) (bool, error) {
+	holder, err := d.holder(ctx, lockObject(state))
+	return err == nil && holder != nil && holder.ID == id, err
 }
 
 // heldBy returns the error about an existing tag: another process has the lock, or is about to.
-func (b *store) heldBy(ctx context.Context, object string) error {
-	holder, err := b.holder(ctx, object)
+func (d *driver) heldBy(ctx context.Context, object string) error {
+	holder, err := d.holder(ctx, object)
 	if err != nil {
-		return fmt.Errorf("the state is locked, and who holds the lock cannot be read: %w", err)
+		return bucket.Unknown(err)
 	}
 	if holder == nil {
-		value := b.tagValue(object)
+		value := d.tagValue(object)
 		holder = &journal.LockInfo{ID: value, Path: object,
 			Info: fmt.Sprintf("somebody takes the lock at this moment; if nobody does, a program died doing it, and "+
 				"the tag %s = %s has to be deleted, which force-unlock does", tagKey, value)}
@@ -87,32 +90,28 @@ func (b *store) heldBy(ctx context.Context, object string) error {
 }
 
 // holder reads the lock information; nil if there is none.
-func (b *store) holder(ctx context.Context, object string) (*journal.LockInfo, error) {
-	data, err := b.get(ctx, object)
+func (d *driver) holder(ctx context.Context, object string) (*journal.LockInfo, error) {
+	data, err := d.Get(ctx, object)
 	if err != nil || data == nil {
 		return nil, err
 	}
-	info, err := backend.DecodeLock(data)
-	if err != nil {
-		info = journal.LockInfo{Path: object, Who: "unknown", Info: "the lock object cannot be read: " + err.Error()}
-	}
-	info.ID = checksum(data)
-	return &info, nil
+	holder := bucket.Named(checksum(data), object, data)
+	return &holder, nil
 }
 
 // untag deletes the tag of a lock object, if it exists. It retries for half a minute while the service is busy.
-func (b *store) untag(ctx context.Context, object string) error {
+func (d *driver) untag(ctx context.Context, object string) error {
 	end := time.Now().Add(tagTime)
 	for {
 		var found struct {
 			Tags []struct{ TagKey, TagValue string }
 		}
-		err := b.session.Ask(ctx, "tag", "DescribeTags", b.tag(object), &found)
+		err := d.session.Ask(ctx, "tag", "DescribeTags", d.tag(object), &found)
 		if err == nil && len(found.Tags) == 0 {
 			return nil
 		}
 		if err == nil {
-			err = b.session.Ask(ctx, "tag", "DeleteTag", b.tag(object), nil)
+			err = d.session.Ask(ctx, "tag", "DeleteTag", d.tag(object), nil)
 		}
 		switch {
 		case err == nil || call.IsCode(err, tagMissing):
@@ -130,24 +129,21 @@ func (b *store) untag(ctx context.Context, object string) error {
 	}
 }
 
-// Unlock implements snapshot.Backend.
-func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
-	object := b.lockObject(workspace)
-	holder, err := b.holder(ctx, object)
+// Unlock implements bucket.Locks.
+func (d *driver) Unlock(ctx context.Context, state, lockID string) error {
+	object := lockObject(state)
+	holder, err := d.holder(ctx, object)
 	if err != nil {
 		return err
 	}
-	b.watches.Stop(workspace, lockID)
-	switch {
-	case holder == nil && lockID == b.tagValue(object): // left by a process that was killed while locking
-		return b.untag(ctx, object)
-	case holder == nil:
-		return fmt.Errorf("%w: %s; there is no lock", backend.ErrNotLocked, lockID)
-	case holder.ID != lockID:
-		return fmt.Errorf("%w: %s; the lock is %s of %s", backend.ErrNotLocked, lockID, holder.ID, holder.Who)
+	if holder == nil && lockID == d.tagValue(object) { // left by a process that was killed while locking
+		return d.untag(ctx, object)
 	}
-	if err := b.remove(ctx, object); err != nil {
+	if err := bucket.Match(holder, lockID); err != nil {
 		return err
 	}
-	return b.untag(ctx, object)
+	if err := d.Delete(ctx, object); err != nil {
+		return err
+	}
+	return d.untag(ctx, object)
 }

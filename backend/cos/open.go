@@ -3,11 +3,13 @@ package cos
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/backend/bucket"
 	"github.com/millipede-iac/millipede/internal/cloud/call"
 	"github.com/millipede-iac/millipede/internal/cloud/tencent"
 	"github.com/millipede-iac/millipede/internal/pattern"
@@ -19,48 +21,49 @@ var label = pattern.Lazy(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
 // open checks the arguments, and exchanges the keys for those of a role if there is one.
 func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend.Backend, diag.List) {
-	b := &store{
-		bucket: args.String("bucket"), prefix: args.String("prefix"), key: args.String("key"), acl: args.String("acl"),
-		encrypt: args.Bool("encrypt"), watchEvery: p.LockCheck, transport: p.Transport(),
-	}
+	d := &driver{acl: args.String("acl"), encrypt: args.Bool("encrypt")}
+	d.Bucket, d.Transport = args.String("bucket"), p.Transport()
+	prefix, key := args.String("prefix"), args.String("key")
 	var diags diag.List
 	bad := func(name, format string, a ...any) {
 		diags = diags.Append(args.Problem(name, "Invalid "+name, fmt.Sprintf(format, a...)))
 	}
-	if !label().MatchString(b.bucket) || !strings.Contains(b.bucket, "-") {
+	if !label().MatchString(d.Bucket) || !strings.Contains(d.Bucket, "-") {
 		bad("bucket", "The value must be the name of a bucket with the number of its account, as \"states-1250000000\"")
 	}
 	region := args.String("region")
 	if !label().MatchString(region) {
 		bad("region", "The value must be the name of a region, as \"ap-guangzhou\"")
 	}
-	if strings.HasPrefix(b.prefix, "/") || strings.HasPrefix(b.prefix, "./") {
+	if strings.HasPrefix(prefix, "/") || strings.HasPrefix(prefix, "./") {
 		bad("prefix", `The value must not start with "/" or "./"`)
 	}
-	if b.key == "" || strings.HasPrefix(b.key, "/") || strings.HasSuffix(b.key, "/") {
+	if key == "" || strings.HasPrefix(key, "/") || strings.HasSuffix(key, "/") {
 		bad("key", `The value must not be empty, nor start or end with "/"`)
 	}
-	if acls := []string{"private", "default", "public-read"}; !slices.Contains(acls, b.acl) {
+	if acls := []string{"private", "default", "public-read"}; !slices.Contains(acls, d.acl) {
 		bad("acl", "The value must be one of private, default and public-read")
 	}
 	role, more := roleOf(p, args)
 	if diags = diags.Append(more); diags.HasErrors() {
 		return nil, diags
 	}
-	b.address = "https://" + b.bucket + ".cos." + region + ".myqcloud.com"
+	d.Address = "https://" + d.Bucket + ".cos." + region + ".myqcloud.com"
 	if args.Bool("accelerate") {
-		b.address = "https://" + b.bucket + ".cos.accelerate.myqcloud.com"
+		d.Address = "https://" + d.Bucket + ".cos.accelerate.myqcloud.com"
 	}
 	session, err := tencent.Open(ctx, tencent.Settings{
 		Keys: call.Keys{ID: args.String("secret_id"), Secret: args.String("secret_key"),
 			Token: args.String("security_token")},
-		Role: role, Region: region, Transport: b.transport, UserAgent: p.UserAgent,
+		Role: role, Region: region, Transport: d.Transport, UserAgent: p.UserAgent,
 	})
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the COS backend", err.Error()+".", nil))
 	}
-	b.session, b.objects = session, session.Objects()
-	return b, diags
+	d.session, d.Caller = session, session.Objects()
+	return &bucket.Store{
+		Driver: d, Names: bucket.Folders(path.Join(prefix, key), prefix, key), Locks: d, LockCheck: p.LockCheck,
+	}, diags
 }
 
 // defaultDuration is the default duration of an assumed role, maxDuration the maximum, in seconds.
