@@ -156,6 +156,14 @@ type Limit struct {
 	Slots int    `msgpack:"s"`
 }
 
+// Check returns what is wrong with a limit, for all who declare and resize limits.
+func (l Limit) Check() error {
+	if l.Name == "" || l.Slots < 1 {
+		return fmt.Errorf("limit %q cannot have %d slots: it needs a name and at least one slot", l.Name, l.Slots)
+	}
+	return nil
+}
+
 // DefaultLimit names the limit that covers every vertex; -parallelism sets its slots.
 const DefaultLimit = "default"
 

@@ -30,16 +30,9 @@ func limitConsumer(l wire.Limit, ackWait time.Duration) jetstream.ConsumerConfig
 	}
 }
 
-func checkLimit(l wire.Limit) error {
-	if l.Name == "" || l.Slots < 1 {
-		return fmt.Errorf("limit %q cannot have %d slots: it needs a name and at least one slot", l.Name, l.Slots)
-	}
-	return nil
-}
-
 // DeclareLimit implements wire.Semaphore.
 func (c *Conn) DeclareLimit(ctx context.Context, l wire.Limit) (wire.Limit, error) {
-	if err := checkLimit(l); err != nil {
+	if err := l.Check(); err != nil {
 		return wire.Limit{}, err
 	}
 	cfg := limitConsumer(l, c.opts.ackWait(permitAckWait))
@@ -67,7 +60,7 @@ func (c *Conn) DeclareLimit(ctx context.Context, l wire.Limit) (wire.Limit, erro
 // ResizeLimit implements wire.Semaphore. Permits above a smaller limit stay held; nobody is admitted until enough of
 // them are released.
 func (c *Conn) ResizeLimit(ctx context.Context, l wire.Limit) error {
-	if err := checkLimit(l); err != nil {
+	if err := l.Check(); err != nil {
 		return err
 	}
 	consumer, err := c.limit(ctx, l.Name)

@@ -72,16 +72,9 @@ func (s *System) limit(name string) (*limit, error) {
 	return l, nil
 }
 
-func checkLimit(l wire.Limit) error {
-	if l.Name == "" || l.Slots < 1 {
-		return fmt.Errorf("limit %q cannot have %d slots: it needs a name and at least one slot", l.Name, l.Slots)
-	}
-	return nil
-}
-
 // DeclareLimit implements wire.Semaphore.
 func (c *Conn) DeclareLimit(ctx context.Context, l wire.Limit) (wire.Limit, error) {
-	if err := checkLimit(l); err != nil {
+	if err := l.Check(); err != nil {
 		return wire.Limit{}, err
 	}
 	err := c.do(ctx, "DeclareLimit", l.Name, func(Fault) error {
@@ -97,7 +90,7 @@ func (c *Conn) DeclareLimit(ctx context.Context, l wire.Limit) (wire.Limit, erro
 
 // ResizeLimit implements wire.Semaphore.
 func (c *Conn) ResizeLimit(ctx context.Context, l wire.Limit) error {
-	if err := checkLimit(l); err != nil {
+	if err := l.Check(); err != nil {
 		return err
 	}
 	return c.do(ctx, "ResizeLimit", l.Name, func(Fault) error {
