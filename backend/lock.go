@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
@@ -91,12 +92,8 @@ func Acquire(ctx context.Context, b Backend, workspace string, info journal.Lock
 				waiting(held.Holder)
 			}
 		}
-		timer := time.NewTimer(min(pause, left))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return Lock{}, context.Cause(ctx)
-		case <-timer.C:
+		if err := sleep.For(ctx, min(pause, left)); err != nil {
+			return Lock{}, err
 		}
 		pause = min(2*pause, maxPause)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/internal/failpoint"
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/internal/trace"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
@@ -365,14 +366,7 @@ func (x *executor) ack(a loop.Ack) {
 
 // pause waits for d. It reports false if the run ended meanwhile.
 func (x *executor) pause(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return x.ctx.Err() == nil
-	case <-x.ctx.Done():
-		return false
-	}
+	return sleep.For(x.ctx, d) == nil
 }
 
 func (x *executor) readClaim(a loop.ReadClaim) {

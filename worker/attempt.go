@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/failpoint"
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/internal/trace"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
@@ -52,7 +53,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 			w.writeTombstone(ctx, d)
 			return nil
 		}
-		pause(ctx, beforeRelease)
+		_ = sleep.For(ctx, beforeRelease)
 		w.release(ctx, d)
 		return nil
 	}
@@ -73,7 +74,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 		if errors.Is(err, journal.ErrFull) {
 			w.Log.Warn("a task is given back: the disk of this worker is full", "attempt", ref.Attempt, "error", err)
 			w.noRoom(err)
-			pause(ctx, beforeRelease)
+			_ = sleep.For(ctx, beforeRelease)
 		} else {
 			w.fail(fmt.Errorf("noting the intent to claim %s: %w", ref.Attempt, err))
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/internal/coding"
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/provider"
@@ -370,4 +371,4 @@ func (b *bench) pending() []journal.Entry {
 }
 
 // elapse waits in virtual time.
-func elapse(d time.Duration) { pause(context.Background(), d) }
+func elapse(d time.Duration) { _ = sleep.For(context.Background(), d) }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -62,7 +63,7 @@ func TestASlotIsNotKeptForWhatDoesNotCome(t *testing.T) {
 				if wait == 0 {
 					b.bus.onClaim = func(c wire.Claim) error {
 						b.bus.onClaim = nil
-						pause(context.Background(), trust+time.Second) // too late to begin
+						_ = sleep.For(context.Background(), trust+time.Second) // too late to begin
 						return nil
 					}
 				}

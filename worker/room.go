@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/worker/journal"
 )
@@ -57,7 +58,7 @@ func (w *Worker) awaitRoom(ctx context.Context) bool {
 		case !errors.Is(err, journal.ErrFull):
 			w.fail(err)
 			return false
-		case !pause(ctx, roomEvery):
+		case sleep.For(ctx, roomEvery) != nil:
 			return false
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -86,7 +87,7 @@ func TestACallOfACancelledRunIsNotStarted(t *testing.T) {
 func TestDrainingFinishesTheCallsThatRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.cloud.onPlan = func(ctx context.Context) { pause(ctx, time.Minute) }
+		b.cloud.onPlan = func(ctx context.Context) { _ = sleep.For(ctx, time.Minute) }
 		b.start()
 		synctest.Wait()
 		answer := b.bus.call("eu", planTask("x"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -96,17 +97,5 @@ func (b *backoff) news() bool { return b.tries < 4 || b.tries%64 == 0 }
 func (b *backoff) wait(ctx context.Context) bool {
 	b.delay = min(max(2*b.delay, firstDelay), lastDelay)
 	b.tries++
-	return pause(ctx, b.delay)
-}
-
-// pause returns false when ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return sleep.For(ctx, b.delay) == nil
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/wire"
@@ -64,7 +65,7 @@ func TestNothingBeginsThatIsNotClaimedInTime(t *testing.T) {
 		"claiming took too long": {
 			prepare: func(b *bench, d *delivery) {
 				b.bus.onClaim = func(wire.Claim) error {
-					pause(context.Background(), trust+time.Second)
+					_ = sleep.For(context.Background(), trust+time.Second)
 					return nil
 				}
 			},

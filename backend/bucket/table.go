@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/millipede-iac/millipede/internal/sleep"
 )
 
 // Rows are the rows of a table beside a bucket. The key of a row is its attribute LockID; it has one other column. Safe
@@ -95,12 +97,8 @@ func (t *Table) matching(ctx context.Context, d Driver, object string) ([]byte, 
 				"the table's %q. Another program may be writing at this moment; if not, set the attribute %s of the "+
 				"item %q to the state's digest", t.Name, digest(data), want, digestColumn, t.digestRow(object))
 		}
-		timer := time.NewTimer(matchTry)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, context.Cause(ctx)
-		case <-timer.C:
+		if err := sleep.For(ctx, matchTry); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
@@ -114,20 +115,9 @@ func (b *store) acquire(ctx context.Context, workspace, id string) error {
 		if time.Since(begun) >= delayWait {
 			return b.heldBy(ctx, workspace, "")
 		}
-		if err := wait(ctx, pause); err != nil {
+		if err := sleep.For(ctx, pause); err != nil {
 			return err
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
 }
 
@@ -163,7 +153,7 @@ func (b *store) watch(ctx context.Context, h *heldLock, key string, renewed time
 	defer close(h.done)
 	defer h.stop()
 	next := sessionTTL / 2
-	for wait(ctx, next) == nil {
+	for sleep.For(ctx, next) == nil {
 		begun := time.Now()
 		within, cancel := context.WithTimeout(ctx, max(time.Second, sessionTTL-begun.Sub(renewed)))
 		alive, err := b.client.renewSession(within, h.id)

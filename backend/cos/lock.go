@@ -9,6 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/backend/bucket"
 	"github.com/millipede-iac/millipede/internal/cloud/call"
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
@@ -119,12 +120,8 @@ func (d *driver) untag(ctx context.Context, object string) error {
 		case time.Now().After(end):
 			return fmt.Errorf("deleting the tag %s: %w", tagKey, err)
 		}
-		timer := time.NewTimer(tagPause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		case <-timer.C:
+		if err := sleep.For(ctx, tagPause); err != nil {
+			return err
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/history"
 	"github.com/millipede-iac/millipede/coordinator/layout"
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/view"
@@ -114,13 +115,8 @@ func (a *app) refreshing(ctx context.Context, w *view.Watch) (end func()) {
 	ended := make(chan struct{})
 	go func() { // end waits for it
 		defer close(ended)
-		for {
-			select {
-			case <-time.After(time.Second):
-				w.Refresh()
-			case <-ctx.Done():
-				return
-			}
+		for sleep.For(ctx, time.Second) == nil {
+			w.Refresh()
 		}
 	}()
 	return func() { stop(); <-ended }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/layout"
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 )
@@ -171,10 +172,8 @@ func (e *Estate) openCopy(ctx context.Context, at storeAt, info journal.LockInfo
 		case e.Now().After(deadline):
 			return nil, diag.Errors("Failed to read the state store", err.Error()+".", nil)
 		}
-		select {
-		case <-ctx.Done():
-			return nil, diag.Errors("Failed to read the state store", context.Cause(ctx).Error()+".", nil)
-		case <-time.After(readPause):
+		if err := sleep.For(ctx, readPause); err != nil {
+			return nil, diag.Errors("Failed to read the state store", err.Error()+".", nil)
 		}
 	}
 }

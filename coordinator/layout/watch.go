@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
+	"github.com/millipede-iac/millipede/internal/sleep"
 )
 
 // OpWatch requests the progress of the current run, or of the next one. The reply is followed by lines of JSON:
@@ -93,9 +94,7 @@ func (s *Server) watch(conn net.Conn) {
 			return
 		}
 		cursor = c.Cursor
-		select {
-		case <-time.After(watchEvery):
-		case <-ctx.Done():
+		if sleep.For(ctx, watchEvery) != nil {
 			// The process is about to end: the last changes have the outcome of the run.
 			send(recorder.Since(cursor, since()))
 			return

@@ -8,6 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/history"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/timeline"
+	"github.com/millipede-iac/millipede/internal/sleep"
 )
 
 // The timeline that is recorded during the run and the one from the journal afterwards are the same, except for the
@@ -42,7 +43,7 @@ resource "fake_thing" "each" {
 		if name == "bad" {
 			return false, errNoRoom
 		}
-		return false, pause(ctx, 30*time.Millisecond)
+		return false, sleep.For(ctx, 30*time.Millisecond)
 	}
 	p := e.plan(operation.PlanOptions{})
 	planned := books[0].Model(0)
@@ -100,17 +101,5 @@ resource "fake_thing" "each" {
 	}
 	if !waited {
 		t.Error("no vertex has waited for a permit")
-	}
-}
-
-// pause returns after a time, or when ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/cloud/tfc"
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -156,7 +157,7 @@ func (s *Session) send(ctx context.Context, v *tfc.Configuration, dir, temp stri
 		case now.Status == tfc.ConfigurationErrored:
 			return errors.New("the service has rejected the upload")
 		}
-		if err := sleep(waiting, pause); err != nil {
+		if err := sleep.For(waiting, pause); err != nil {
 			return err
 		}
 	}
@@ -167,17 +168,6 @@ func (s *Session) pause() time.Duration {
 		return 300 * time.Millisecond
 	}
 	return s.Pause
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }
 
 // tellEvery is the interval of messages about why a run waits.
@@ -220,7 +210,7 @@ func (s *Session) await(ctx context.Context, id string, lockTimeout time.Duratio
 			said, told = why, time.Now()
 			s.Tell(fmt.Sprintf("%s (%s so far)\n", why, time.Since(begun).Round(time.Second)))
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep.For(ctx, pause); err != nil {
 			return nil, err
 		}
 	}
@@ -293,7 +283,7 @@ func (s *Session) Settled(ctx context.Context, id string) (*tfc.Run, error) {
 		default:
 			planned += pause
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep.For(ctx, pause); err != nil {
 			return nil, err
 		}
 	}
@@ -309,7 +299,7 @@ func (s *Session) Ended(ctx context.Context, id string) (*tfc.Run, error) {
 		if r.Status.Final() {
 			return r, nil
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep.For(ctx, pause); err != nil {
 			return nil, err
 		}
 	}
@@ -368,7 +358,7 @@ func (s *Session) Stop(ctx context.Context, id, comment string) (string, error) 
 // It returns the run in its status then.
 func (s *Session) Approved(ctx context.Context, id string) (*tfc.Run, error) {
 	for {
-		if err := sleep(ctx, 10*s.pause()); err != nil {
+		if err := sleep.For(ctx, 10*s.pause()); err != nil {
 			return nil, err
 		}
 		r, err := s.Client.Run(ctx, id)

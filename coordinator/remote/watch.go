@@ -10,6 +10,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/internal/cloud/tfc"
+	"github.com/millipede-iac/millipede/internal/sleep"
 )
 
 // Seen is a line of the progress of a run. Again says that the model is of a phase that is already being
@@ -83,7 +84,7 @@ func Watch(ctx context.Context, c *tfc.Client, run string, tell func(string), se
 			tell(fmt.Sprintf("The connection to the service is lost: %s. Reconnecting.\n", err))
 			told = true
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep.For(ctx, pause); err != nil {
 			return err
 		}
 		pause = min(2*pause, longestRest)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/bug"
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -83,12 +84,8 @@ func (r *Renewer) Add(o Open) {
 // renew renews until the object is released, or a renewal fails.
 func (r *Renewer) renew(until context.Context, e *renewed) {
 	for !e.RenewAt.IsZero() {
-		timer := time.NewTimer(time.Until(e.RenewAt))
-		select {
-		case <-until.Done():
-			timer.Stop()
+		if sleep.For(until, time.Until(e.RenewAt)) != nil {
 			return
-		case <-timer.C:
 		}
 		// A release does not cancel a renewal in progress: the closing needs its result.
 		res, diags := r.call(r.ctx, e.Pool, &wire.Task{

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/cloud"
+	"github.com/millipede-iac/millipede/internal/sleep"
 )
 
 // server is a server of OpenBao or Vault, with the token for it. Safe for concurrent use.
@@ -178,12 +179,8 @@ func (s *server) put(ctx context.Context, path string, in any) (answer, error) {
 		if err == nil || ctx.Err() != nil || attempt >= s.attempts || !again(err) {
 			return out, err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return answer{}, context.Cause(ctx)
-		case <-timer.C:
+		if err := sleep.For(ctx, pause); err != nil {
+			return answer{}, err
 		}
 	}
 }

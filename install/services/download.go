@@ -8,9 +8,10 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/millipede-iac/millipede/internal/sleep"
 )
 
 // Download is a request for a file.
@@ -46,8 +47,8 @@ func (s *Services) Download(ctx context.Context, d Download, into *os.File) (htt
 		if err == nil || !errors.Is(err, errCut) || attempt >= d.Retries || ctx.Err() != nil {
 			return header, err
 		}
-		if err := pause(ctx, s.options.Wait<<attempt); err != nil {
-			return nil, err
+		if sleep.For(ctx, s.options.Wait<<attempt) != nil {
+			return nil, ctx.Err()
 		}
 	}
 }
@@ -93,16 +94,4 @@ func (s *Services) attempt(ctx context.Context, client *retryablehttp.Client, d 
 		return nil, fmt.Errorf("%w (%s): %w", errCut, d.URL, err)
 	}
 	return resp.Header, nil
-}
-
-// pause waits for a duration, or until the context ends.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

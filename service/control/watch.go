@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/events"
 )
@@ -155,7 +156,7 @@ func (x *watcher) send(a *service.Actor, v *service.RunView, phase, id string) b
 		if x.line(line) != nil {
 			return false
 		}
-		x.rest(watchEvery)
+		_ = sleep.For(x.r.Context(), watchEvery)
 	}
 	return true
 }
@@ -189,15 +190,6 @@ func (x *watcher) line(l Watched) error {
 	}
 	_, err = x.w.Write(append(text, '\n'))
 	return errors.Join(err, x.out.Flush())
-}
-
-func (x *watcher) rest(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-x.r.Context().Done():
-	}
 }
 
 // timeline returns a piece of the timeline of a run's last phase: its shape, or with ?piece=story the waits and

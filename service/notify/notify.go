@@ -25,6 +25,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 )
@@ -181,12 +182,7 @@ func (s *Sender) deliver(ctx context.Context, o service.Outgoing) {
 	}
 	if err := s.o.Service.Delivered(o, r, next); err != nil {
 		s.o.Logger.Error("cannot record the result of a notification", "run", o.Delivery.Run, "error", err)
-		timer := time.NewTimer(10 * time.Second) // it will be sent again, but not at once
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
+		_ = sleep.For(ctx, 10*time.Second) // it will be sent again, but not at once
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/millipede-iac/millipede/internal/sleep"
 )
 
 // Log is a text that can be read while it is written. Safe for concurrent use.
@@ -172,12 +174,7 @@ func (l *Log) ReadAt(ctx context.Context, offset int64, limit int) ([]byte, erro
 			return nil, nil
 		}
 		if offset < size {
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-			}
+			_ = sleep.For(ctx, pause)
 			gathered = true
 			continue
 		}

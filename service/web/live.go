@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/events"
 )
@@ -128,12 +129,7 @@ func (c *call) expired() bool {
 
 // rest waits.
 func (c *call) rest(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-c.r.Context().Done():
-	}
+	_ = sleep.For(c.r.Context(), d)
 }
 
 func (c *call) overviewEvents() error {

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -67,7 +68,7 @@ func (l *limitUse) pullAdmissions() {
 		if !temporary(err) && !errors.Is(err, wire.ErrNotFound) { // those who wait find a missing limit themselves
 			c.opts.Log(fmt.Sprintf("pulling permits of limit %q: %v", l.name, err))
 		}
-		if pause(c.ctx, pullRetry) != nil {
+		if sleep.For(c.ctx, pullRetry) != nil {
 			return
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -115,7 +116,7 @@ func (t *topology) within(ctx context.Context, stream string, replicas int, make
 	defer func() { <-t.making }()
 	err := t.fit(ctx, stream, b, replicas, make)
 	for range 5 {
-		if !noRoom(err) || isCode(err, codeNoPeers) || pause(ctx, topologyPoll) != nil {
+		if !noRoom(err) || isCode(err, codeNoPeers) || sleep.For(ctx, topologyPoll) != nil {
 			break
 		}
 		err = t.fit(ctx, stream, b, replicas, make)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/internal/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -111,8 +112,8 @@ func (c *Conn) Call(ctx context.Context, pool string, data []byte) ([]byte, erro
 			}
 			return answer, err
 		}
-		if err := pause(ctx, wait/2+rand.N(wait)); err != nil {
-			return nil, err
+		if sleep.For(ctx, wait/2+rand.N(wait)) != nil {
+			return nil, ctx.Err()
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -51,8 +52,8 @@ func (c *Conn) Claim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) (w
 		case !errors.Is(readErr, wire.ErrNotFound):
 			return wire.Claim{}, readErr
 		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
-			return wire.Claim{}, fmt.Errorf("claiming %s: %w", ref.Attempt, err)
+		if sleep.For(ctx, 10*time.Millisecond) != nil {
+			return wire.Claim{}, fmt.Errorf("claiming %s: %w", ref.Attempt, ctx.Err())
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -95,8 +96,8 @@ func (c *Conn) Probe(ctx context.Context, pools []string) ([]string, error) {
 	if err := c.flush(ctx); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, probeWait); err != nil {
-		return nil, err
+	if sleep.For(ctx, probeWait) != nil {
+		return nil, ctx.Err()
 	}
 	var missing []string
 	for _, s := range publish {

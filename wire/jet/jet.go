@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -426,20 +427,8 @@ func (c *Conn) patiently(ctx context.Context, do func() error) error {
 			told = true
 			c.opts.Log("NATS does not answer yet, as while its servers elect a leader: " + err.Error())
 		}
-		if pause(ctx, leaderPoll) != nil {
+		if sleep.For(ctx, leaderPoll) != nil {
 			return err
 		}
-	}
-}
-
-// pause waits for d, or for the end of ctx, whose error it returns.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

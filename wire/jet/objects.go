@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -240,8 +241,8 @@ func (b bucket) content(ctx context.Context, info *jetstream.ObjectInfo, ok func
 		case !unanswered && time.Since(arrived) > b.c.opts.Timeout:
 			return nil, fmt.Errorf("%d of its %d bytes are missing", info.Size-uint64(len(data)), info.Size)
 		}
-		if err := pause(ctx, replicaPause); err != nil {
-			return nil, err
+		if sleep.For(ctx, replicaPause) != nil {
+			return nil, ctx.Err()
 		}
 	}
 	return data, nil

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -236,7 +237,7 @@ func (o *outcomes) pull(r *reader, pool string) {
 		}
 		r.changed()
 		o.mu.Unlock()
-		if err != nil && pause(r.ctx, topologyPoll) != nil {
+		if err != nil && sleep.For(r.ctx, topologyPoll) != nil {
 			break
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/internal/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -109,8 +110,8 @@ func (c *Conn) fetch(ctx context.Context, stream string, cfg jetstream.ConsumerC
 		case !temporary(err):
 			return nil, err
 		}
-		if err := pause(ctx, topologyPoll); err != nil {
-			return nil, err
+		if sleep.For(ctx, topologyPoll) != nil {
+			return nil, ctx.Err()
 		}
 	}
 }
@@ -208,7 +209,7 @@ func (d *delivery) Ack(ctx context.Context) error {
 		if err == nil || errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
 			return nil
 		}
-		if err = problem(err); !errors.Is(err, wire.ErrUnanswered) || pause(whole, leaderPoll) != nil {
+		if err = problem(err); !errors.Is(err, wire.ErrUnanswered) || sleep.For(whole, leaderPoll) != nil {
 			return fmt.Errorf("acknowledging %s: %w", d.ref.Attempt, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -69,13 +70,13 @@ func (e *Embedded) recoverWrites(ctx context.Context) {
 					"is possible.", e.dir, err))
 				told = true
 			}
-			if pause(ctx, mendEvery) != nil {
+			if sleep.For(ctx, mendEvery) != nil {
 				return
 			}
 		}
 		for err := e.reopen(); err != nil; err = e.reopen() {
 			e.log(fmt.Sprintf("Opening the message store in %s again failed: %s.", e.dir, err))
-			if pause(ctx, 4*mendEvery) != nil {
+			if sleep.For(ctx, 4*mendEvery) != nil {
 				return
 			}
 		}

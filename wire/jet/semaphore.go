@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -244,8 +245,8 @@ func (l *limitUse) admit(ctx context.Context, q *request) error {
 		if !temporary(err) {
 			return err
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return err
+		if sleep.For(ctx, 100*time.Millisecond) != nil {
+			return ctx.Err()
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -99,7 +100,7 @@ func (c *Conn) awaitLeader(ctx context.Context, subject string) (answered bool, 
 		if !errors.Is(err, wire.ErrUnanswered) {
 			return false, err
 		}
-		if pause(ctx, leaderPoll) != nil {
+		if sleep.For(ctx, leaderPoll) != nil {
 			break
 		}
 	}
@@ -122,7 +123,7 @@ func (c *Conn) request(ctx context.Context, subject string, data []byte) (*nats.
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if pause(whole, leaderPoll) != nil {
+		if sleep.For(whole, leaderPoll) != nil {
 			return nil, err
 		}
 	}

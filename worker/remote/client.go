@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
+
+	"github.com/millipede-iac/millipede/internal/sleep"
 )
 
 const (
@@ -73,12 +75,8 @@ func (c *Client) keepTrying(ctx context.Context, tell func(string)) error {
 			c.begin(ctx, client)
 			return nil
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
+		if sleep.For(trying, wait) == nil {
 			continue
-		case <-trying.Done():
-			timer.Stop()
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted - last error: %w", err)

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/millipede-iac/millipede/internal/sleep"
 )
 
 // maxAnswer is the maximum size of a response that is read completely, maxRefusal that of an error response, in
@@ -198,12 +200,8 @@ func (c *Caller) Repeat(ctx context.Context, try func(attempt int) error) error 
 		if refused != nil {
 			wait = min(max(wait, refused.after), maxPause)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		case <-timer.C:
+		if err := sleep.For(ctx, wait); err != nil {
+			return err
 		}
 		pause = min(2*pause, maxPause)
 	}

@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millipede-iac/millipede/internal/sleep"
 )
 
 // Options are the options of a client.
@@ -150,12 +152,8 @@ func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
 		if c.o.Repeating != nil {
 			c.o.Repeating(attempt, why)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, context.Cause(ctx)
-		case <-timer.C:
+		if err := sleep.For(ctx, pause); err != nil {
+			return nil, err
 		}
 	}
 }

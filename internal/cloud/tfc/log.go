@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/millipede-iac/millipede/internal/sleep"
 )
 
 const (
@@ -62,12 +64,8 @@ func (c *Client) Log(ctx context.Context, kind string, p *Phase, fn func([]byte)
 		if over = now.Over(); over {
 			continue
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		case <-timer.C:
+		if err := sleep.For(ctx, pause); err != nil {
+			return err
 		}
 		pause = min(2*pause, longestLogPause)
 	}

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/millipede-iac/millipede/internal/cloud"
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/internal/trace"
 )
 
@@ -63,11 +64,7 @@ func (e *Exporter) deliver(ctx context.Context, spans []trace.Record) error {
 		if errors.As(err, &asked) {
 			wait = max(wait, asked.after)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-whole.Done():
-			timer.Stop()
+		if sleep.For(whole, wait) != nil {
 			return err
 		}
 	}
