@@ -162,27 +162,14 @@ func Resumable(runs []journal.Run, id string) diag.List {
 
 // Resume continues a run that a crash or an interrupt has ended. It checks in the store that the run is Resumable,
 // because the caller has read the run before it had the lock.
-func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied,
-	diags diag.List) {
-	defer caught(&diags)
-	runner, goOn, diags := s.resumed(ctx, r, p, lockID)
-	if runner == nil {
-		return nil, diags
-	}
-	return goOn(diags)
+func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (*Applied, diag.List) {
+	return s.goOn(ctx, r, p, lockID, nil)
 }
 
 // Cancel ends an interrupted run permanently: attempts that no worker has claimed are revoked, and those in
 // progress are awaited.
-func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied,
-	diags diag.List) {
-	defer caught(&diags)
-	runner, goOn, diags := s.resumed(ctx, r, p, lockID)
-	if runner == nil {
-		return nil, diags
-	}
-	runner.Cancel()
-	applied, diags = goOn(diags)
+func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (*Applied, diag.List) {
+	applied, diags := s.goOn(ctx, r, p, lockID, (*coordinator.Runner).Cancel)
 	// This is the requested result.
 	return applied, slices.DeleteFunc(diags, func(d *diag.Diagnostic) bool { return d.Extra == endCancelled })
 }
@@ -191,15 +178,11 @@ func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 // marks operations with an unknown outcome as in doubt. It starts nothing. After that the state is complete. The run
 // can still be resumed until another one begins. Failures and doubts of the run are warnings; errors say that the run
 // could not be settled.
-func (s *Session) Settle(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied,
-	diags diag.List) {
-	defer caught(&diags)
-	runner, goOn, diags := s.resumed(ctx, r, p, lockID)
-	if runner == nil {
-		return nil, diags
+func (s *Session) Settle(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (*Applied, diag.List) {
+	applied, all := s.goOn(ctx, r, p, lockID, (*coordinator.Runner).Settle)
+	if applied == nil {
+		return nil, all
 	}
-	runner.Settle()
-	applied, all := goOn(diags)
 	var out diag.List
 	for _, d := range all {
 		switch {
@@ -215,31 +198,32 @@ func (s *Session) Settle(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 	return applied, out
 }
 
-// resumed returns the runner of a resumed run, and its program; nil if it cannot be resumed.
-func (s *Session) resumed(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (
-	*coordinator.Runner, func(diag.List) (*Applied, diag.List), diag.List,
-) {
+// goOn executes what is left of an interrupted run. limit, unless it is nil, tells the runner first that it is not to
+// execute everything. The result is nil if the run cannot be resumed.
+func (s *Session) goOn(ctx context.Context, r journal.Run, p *plan.Plan, lockID string,
+	limit func(*coordinator.Runner)) (applied *Applied, diags diag.List) {
+	defer caught(&diags)
 	runs, err := s.Store.Runs(ctx, s.Workspace)
 	if err != nil {
-		return nil, nil, diag.Errors("Failed to read the runs", err.Error()+".", nil)
+		return nil, diag.Errors("Failed to read the runs", err.Error()+".", nil)
 	}
 	shared, err := sharing(ctx, s.Store, s.Workspace)
 	if err != nil {
-		return nil, nil, diag.Errors("Failed to read the locks", err.Error()+".", nil)
+		return nil, diag.Errors("Failed to read the locks", err.Error()+".", nil)
 	}
 	if shared[r.ID] { // its changes are locked, so no other run has overtaken it
 		runs = slices.DeleteFunc(runs, func(other journal.Run) bool { return other.ID != r.ID })
 	}
 	if diags := Resumable(runs, r.ID); diags.HasErrors() {
-		return nil, nil, diags
+		return nil, diags
 	}
 	applier, diags := s.applier(ctx, p, r.ID, lockID)
 	if diags.HasErrors() {
-		return nil, nil, diags
+		return nil, diags
 	}
 	envelope := s.envelope(r.ID, false)
 	if more := s.interrupted("The run " + r.ID + " is unchanged: nothing was started."); more.HasErrors() {
-		return nil, nil, diags.Append(more)
+		return nil, diags.Append(more)
 	}
 	ro := s.runnerOptions("apply", applier)
 	ro.Store, ro.LockID, ro.RunID, ro.Hub, ro.Envelope = s.Store, lockID, r.ID, s.Hub.For(r.Coordinator), envelope
@@ -247,26 +231,27 @@ func (s *Session) resumed(ctx context.Context, r journal.Run, p *plan.Plan, lock
 	if s.Timeline != nil {
 		events, err := s.Store.Events(ctx, r.ID)
 		if err != nil {
-			return nil, nil, diags.Append(failed(err))
+			return nil, diags.Append(failed(err))
 		}
 		ended = s.traced(&ro, r, p, events)
 	}
 	before, err := s.carriedOut(ctx, r, p)
 	if err != nil {
-		return nil, nil, diags.Append(failed(err))
+		return nil, diags.Append(failed(err))
 	}
 	runner, err := coordinator.Resume(ctx, ro)
 	if err != nil {
-		return nil, nil, diags.Append(diag.New(diag.Error, "The run cannot be resumed", err.Error()+".", nil))
+		return nil, diags.Append(diag.New(diag.Error, "The run cannot be resumed", err.Error()+".", nil))
 	}
 	if err := envelope.reopen(ctx, runner.Pools()); err != nil {
-		return nil, nil, diags.Append(failed(err))
+		return nil, diags.Append(failed(err))
 	}
-	return runner, func(diags diag.List) (*Applied, diag.List) {
-		applied, diags := s.carryOut(ctx, runner, applier, envelope, r.ID, diags, ended)
-		applied.Before = before
-		return applied, diags
-	}, diags
+	if limit != nil {
+		limit(runner)
+	}
+	applied, diags = s.carryOut(ctx, runner, applier, envelope, r.ID, diags, ended)
+	applied.Before = before
+	return applied, diags
 }
 
 // carriedOut counts the changes that a run has made, according to its journal.
