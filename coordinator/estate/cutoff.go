@@ -22,9 +22,8 @@ func (s *Opened) cutOffBefore(r *journal.Run, elsewhere bool) diag.List {
 		return s.refuse(r)
 	}
 	return diag.List{diag.New(diag.Warning, "A run was cut off", fmt.Sprintf(
-		"The run %s (%s, begun %s) ended while operations were in progress. Their outcomes are not in the state, "+
-			"which is read as it is. The next plan or apply that locks the state settles it.",
-		r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700")), nil)}
+		"The run %s ended while operations were in progress. Their outcomes are not in the state, which is read as it "+
+			"is. The next plan or apply that locks the state settles it.", titled(*r)), nil)}
 }
 
 // settle settles an interrupted run: it takes the results of its operations, waits for those that remote workers
@@ -102,16 +101,15 @@ func (s *Opened) cutOff(ctx context.Context) diag.List {
 
 // noteSettling tells people that a run is being settled, which may take long.
 func (r *Operation) noteSettling(run journal.Run) {
-	r.watch.Note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Collecting its results, and waiting for its "+
-		"operations that are still in progress...\n",
-		run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
+	r.watch.Note(fmt.Sprintf("The run %s was cut off. Collecting its results, and waiting for its operations that are "+
+		"still in progress...\n", titled(run)))
 }
 
 // refuse returns the error that the run must be settled first.
 func (s *Opened) refuse(r *journal.Run) diag.List {
 	return diag.Errors("A run was cut off",
-		fmt.Sprintf("The run %s (%s, begun %s) ended while operations were in progress. They may still run, and their "+
+		fmt.Sprintf("The run %s ended while operations were in progress. They may still run, and their "+
 			"results are not yet in the state, so no other run can begin. To collect the results and resume the "+
 			"run:\n  "+diag.Program()+" runs resume %s",
-			r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700"), r.ID), nil)
+			titled(*r), r.ID), nil)
 }

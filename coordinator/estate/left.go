@@ -84,9 +84,9 @@ func (e *Estate) leftAt(ctx context.Context, at storeAt) (diags diag.List) {
 	}
 	const again = "To use that state again, run init -reconfigure with its backend"
 	if n := slices.IndexFunc(runs, func(r journal.Run) bool { return !r.Over() }); n >= 0 {
-		return warn("A run on another state was cut off", fmt.Sprintf("The run %s (%s, begun %s) worked on %s. It has "+
-			"not ended, so that state may lack results. %s. Then resume the run: %s runs resume %[1]s", runs[n].ID,
-			runs[n].Command, runs[n].Started.Format("2006-01-02 15:04:05 -0700"), what, again, diag.Program()))
+		return warn("A run on another state was cut off", fmt.Sprintf("The run %s worked on %s. It has not ended, so that "+
+			"state may lack results. %s. Then resume the run: %s runs resume %s", titled(runs[n]), what, again,
+			diag.Program(), runs[n].ID))
 	}
 	versions, err := store.Versions(ctx, workspace)
 	mark, markErr := store.Mark(ctx, workspace)

@@ -201,6 +201,11 @@ func begun(ctx context.Context, store journal.Store, id string) (*journal.Run, *
 	return &r, saved, diags
 }
 
+// titled returns what people know a run by: its name, its command, and when it began.
+func titled(r journal.Run) string {
+	return fmt.Sprintf("%s (%s, begun %s)", r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700"))
+}
+
 // recordedPlan reads the plan of a run in the journal.
 func recordedPlan(ctx context.Context, store journal.Versions, r journal.Run, text []byte) (*planfile.Saved,
 	diag.List) {
@@ -213,9 +218,9 @@ func recordedPlan(ctx context.Context, store journal.Versions, r journal.Run, te
 			with = "Millipede " + version.Engine
 		}
 		return nil, diag.Errors("The run is of another version of Millipede", fmt.Sprintf(
-			"The plan of the run %s (%s, begun %s) cannot be read: %s. Only the plan says what the operations of the "+
-				"run are about, so this version can neither resume nor end it. Use %s for that:\n  %s runs cancel %s",
-			r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700"), err, with, diag.Program(), r.ID), nil)
+			"The plan of the run %s cannot be read: %s. Only the plan says what the operations of the run are about, so "+
+				"this version can neither resume nor end it. Use %s for that:\n  %s runs cancel %s",
+			titled(r), err, with, diag.Program(), r.ID), nil)
 	case err != nil:
 		return nil, diag.Errors("Failed to read the run's plan", err.Error()+".", nil)
 	}

@@ -107,9 +107,9 @@ func (s *Opened) dropRequests(ctx context.Context) error {
 		case err != nil:
 			return err
 		case under:
-			return fmt.Errorf("the run %s (%s, begun %s) was cut off while it shared the state with others, and operations "+
-				"of it may still go on. Let runs share the state again (the setting object-locks of the workspace), and "+
-				"the next one settles it", run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700"))
+			return fmt.Errorf("the run %s was cut off while it shared the state with others, and operations of it may "+
+				"still go on. Let runs share the state again (the setting object-locks of the workspace), and the next "+
+				"one settles it", titled(run))
 		}
 		if err := s.store.LeaveLocks(ctx, s.Workspace, q.ID); err != nil {
 			return err
