@@ -1,4 +1,4 @@
-//go:build unix && !linux
+//go:build unix
 
 package backend
 
@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock locks a whole file for this process, as OpenTofu does. Closing any other handle of the file in this
-// process releases the lock.
+// tryLock locks a whole file, as OpenTofu does, by lockCommand.
 func tryLock(f *os.File) (bool, error) { return setLock(f, unix.F_WRLCK) }
 
 func unlock(f *os.File) error {
@@ -20,7 +19,7 @@ func unlock(f *os.File) error {
 }
 
 func setLock(f *os.File, typ int16) (bool, error) {
-	err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: typ, Whence: io.SeekStart})
+	err := unix.FcntlFlock(f.Fd(), lockCommand, &unix.Flock_t{Type: typ, Whence: io.SeekStart})
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
 		return false, nil
 	}
