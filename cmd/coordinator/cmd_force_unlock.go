@@ -24,24 +24,19 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 	f := a.NewFlags()
 	e.register(f)
 	force := f.Bool("force", false, "")
-	if code, done := a.Parse(f, forceUnlockUsage, args); done {
+	s, code, ok := a.begin(f, forceUnlockUsage, args, &e.view)
+	if !ok {
 		return code
 	}
-	s, diags := a.newStreamScreen(e.view, nil)
 	switch {
-	case diags.HasErrors():
-		return s.End(diags)
 	case f.NArg() != 1:
 		return s.WrongUsage("Wrong number of arguments", "The command takes the ID of a lock, which is part of the message "+
 			"about the lock.")
 	case e.view.JSON && !*force:
 		return s.WrongUsage("Invalid usage", "With -json the command cannot ask for confirmation, so -force is required.")
 	}
+	root, diags := a.Estate.FindRoot(s.Finding(e.vars.Variables))
 	if diags.HasErrors() {
-		return s.End(diags)
-	}
-	root, more := a.Estate.FindRoot(s.Finding(e.vars.Variables))
-	if diags = diags.Append(more); diags.HasErrors() {
 		return s.End(diags)
 	}
 	backend, more := a.Estate.OpenBackend(ctx, root, estate.StateOptions{})

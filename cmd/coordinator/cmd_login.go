@@ -163,12 +163,9 @@ func (a *app) withHost(args []string, usage string, input *bool, fn func(s *scre
 	if input != nil {
 		f.BoolVar(input, "input", true, "")
 	}
-	if code, done := a.Parse(f, usage, args); done {
+	s, code, ok := a.begin(f, usage, args, &sf)
+	if !ok {
 		return code
-	}
-	s, diags := a.newStreamScreen(sf, nil)
-	if diags.HasErrors() {
-		return s.End(diags)
 	}
 	if f.NArg() != 1 {
 		return s.WrongUsage("Unexpected argument", "The command takes one argument: the name of a host.")

@@ -48,13 +48,11 @@ func runMigrate(ctx context.Context, a *app, args []string) int {
 	f.StringVar(&o.ExecutionMode, "execution-mode", "", "")
 	f.BoolVar(&o.SkipPlan, "skip-plan", false, "")
 	f.DurationVar(&o.LockTimeout, "lock-timeout", time.Duration(0), "")
-	if code, done := a.Parse(f, migrateUsage, args); done {
+	s, code, ok := a.begin(f, migrateUsage, args, &sf)
+	if !ok {
 		return code
 	}
-	s, diags := a.newStreamScreen(sf, nil)
 	switch o.Name = f.Arg(0); {
-	case diags.HasErrors():
-		return s.End(diags)
 	case f.NArg() != 1 || !estate.ValidWorkspace(o.Name):
 		return s.WrongUsage("Invalid arguments list", "The command takes the name that the workspace of the service should "+
 			"have.")

@@ -29,14 +29,11 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 	e.registerFile(a, f)
 	dryRun := f.Bool("dry-run", false, "")
 	backupOut := f.String("backup-out", "", "")
-	if code, done := a.Parse(f, stateMvUsage, args); done {
+	s, code, ok := a.begin(f, stateMvUsage, args, &e.view)
+	if !ok {
 		return code
 	}
-	s, diags := a.newStreamScreen(e.view, nil)
-	switch {
-	case diags.HasErrors():
-		return s.End(diags)
-	case f.NArg() != 2:
+	if f.NArg() != 2 {
 		return s.WrongUsage("Invalid number of arguments",
 			"The command takes two addresses: the source and the destination.")
 	}

@@ -27,20 +27,17 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 	e.registerFile(a, f)
 	approved := f.Bool("auto-approve", false, "")
 	input := f.Bool("input", true, "")
-	if code, done := a.Parse(f, replaceProviderUsage, args); done {
+	s, code, ok := a.begin(f, replaceProviderUsage, args, &e.view)
+	if !ok {
 		return code
 	}
-	s, diags := a.newStreamScreen(e.view, nil)
 	switch {
-	case diags.HasErrors():
-		return s.End(diags)
 	case f.NArg() != 2:
 		return s.WrongUsage("Invalid number of arguments", "The command takes two source addresses of providers.")
 	case e.view.JSON && !*approved:
 		return s.WrongUsage("Invalid usage", "With -json the command cannot ask for approval, so -auto-approve is required.")
 	}
-	from, more := parseProviderArgument("from", f.Arg(0))
-	diags = diags.Append(more)
+	from, diags := parseProviderArgument("from", f.Arg(0))
 	to, more := parseProviderArgument("to", f.Arg(1))
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.End(diags)

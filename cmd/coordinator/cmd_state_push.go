@@ -25,14 +25,11 @@ func runStatePush(ctx context.Context, a *app, args []string) int {
 	e.registerLock(f)
 	force := f.Bool("force", false, "")
 	a.registerRemoteVersion(f)
-	if code, done := a.Parse(f, statePushUsage, args); done {
+	s, code, ok := a.begin(f, statePushUsage, args, &e.view)
+	if !ok {
 		return code
 	}
-	s, diags := a.newStreamScreen(e.view, nil)
-	switch {
-	case diags.HasErrors():
-		return s.End(diags)
-	case f.NArg() != 1:
+	if f.NArg() != 1 {
 		return s.WrongUsage("Invalid number of arguments", "The command takes the name of one file, or \"-\".")
 	}
 	theirs, diags := a.readStateFile(f.Arg(0))

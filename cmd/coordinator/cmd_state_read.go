@@ -46,12 +46,9 @@ func runStateList(ctx context.Context, a *app, args []string) int {
 	e.register(f)
 	id := f.String("id", "", "")
 	file := f.String("state", "", "")
-	if code, done := a.Parse(f, stateListUsage, args); done {
+	s, code, ok := a.begin(f, stateListUsage, args, &e.view)
+	if !ok {
 		return code
-	}
-	s, diags := a.newStreamScreen(e.view, nil)
-	if diags.HasErrors() {
-		return s.End(diags)
 	}
 	if s.ForPeople() {
 		s.Printer.Out = a.Stderr // standard output is reserved for the addresses
@@ -91,14 +88,11 @@ func runStateShow(ctx context.Context, a *app, args []string) int {
 	e.register(f)
 	reveal := f.Bool("show-sensitive", false, "")
 	file := f.String("state", "", "")
-	if code, done := a.Parse(f, stateShowUsage, args); done {
+	s, code, ok := a.begin(f, stateShowUsage, args, &e.view)
+	if !ok {
 		return code
 	}
-	s, diags := a.newStreamScreen(e.view, nil)
-	switch {
-	case diags.HasErrors():
-		return s.End(diags)
-	case f.NArg() != 1:
+	if f.NArg() != 1 {
 		return s.WrongUsage("Invalid number of arguments", "The command takes the address of one resource instance.")
 	}
 	at, parsed := addr.ParseInstance(f.Arg(0))

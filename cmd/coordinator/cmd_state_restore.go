@@ -22,15 +22,13 @@ func runStateRestore(ctx context.Context, a *app, args []string) int {
 	var e editFlags
 	f := a.NewFlags()
 	e.registerLock(f)
-	if code, done := a.Parse(f, stateRestoreUsage, args); done {
+	s, code, ok := a.begin(f, stateRestoreUsage, args, &e.view)
+	if !ok {
 		return code
 	}
-	s, diags := a.newStreamScreen(e.view, nil)
 	var serial uint64
 	var err error
 	switch {
-	case diags.HasErrors():
-		return s.End(diags)
 	case f.NArg() > 1:
 		return s.WrongUsage("Invalid number of arguments", "The command takes the serial of one version, or nothing.")
 	case f.NArg() == 1:

@@ -24,15 +24,12 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 	f := a.NewFlags()
 	e.registerFile(a, f)
 	dryRun := f.Bool("dry-run", false, "")
-	if code, done := a.Parse(f, stateRmUsage, args); done {
+	s, code, ok := a.begin(f, stateRmUsage, args, &e.view)
+	if !ok {
 		return code
 	}
-	s, diags := a.newStreamScreen(e.view, nil)
-	if f.NArg() == 0 && !diags.HasErrors() {
+	if f.NArg() == 0 {
 		return s.WrongUsage("Invalid number of arguments", "At least one address is required.")
-	}
-	if diags.HasErrors() {
-		return s.End(diags)
 	}
 	targets, malformed := parseTargets(f.Args())
 	operation := "state-rm"

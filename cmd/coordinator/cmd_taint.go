@@ -46,14 +46,11 @@ func (a *app) mark(ctx context.Context, args []string, name, usage, done string,
 	e.registerFile(a, f)
 	e.state.KeepsEach = false
 	allowMissing := f.Bool("allow-missing", false, "")
-	if code, done := a.Parse(f, usage, args); done {
+	s, code, ok := a.begin(f, usage, args, &e.view)
+	if !ok {
 		return code
 	}
-	s, diags := a.newStreamScreen(e.view, nil)
-	switch {
-	case diags.HasErrors():
-		return s.End(diags)
-	case f.NArg() != 1:
+	if f.NArg() != 1 {
 		return s.WrongUsage("Invalid arguments", fmt.Sprintf("The %s command takes the address of one resource "+
 			"instance.", name))
 	}

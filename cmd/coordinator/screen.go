@@ -32,6 +32,19 @@ func (a *app) newStreamScreen(f viewFlags, sources func() map[string]*hcl.File) 
 	return &screen{s}, diags
 }
 
+// begin parses the options of a command, and makes its screen with those in show. If it is not ok, the command must
+// exit with code.
+func (a *app) begin(f *flag.FlagSet, usage string, args []string, show *viewFlags) (s *screen, code int, ok bool) {
+	if code, done := a.Parse(f, usage, args); done {
+		return nil, code, false
+	}
+	s, diags := a.newStreamScreen(*show, nil)
+	if diags.HasErrors() {
+		return nil, s.End(diags), false
+	}
+	return s, 0, true
+}
+
 // textScreen is command.App.TextScreen.
 func (a *app) textScreen(f viewFlags) *screen { return &screen{a.TextScreen(f)} }
 
