@@ -24,17 +24,17 @@ type Drifted struct {
 // deposed objects, records nothing, and reads no other managed objects. With errors, some of the instances were not
 // read; it still returns what it has found about the others.
 func (s *Session) Compare(ctx context.Context, prior *state.State, instances []addr.Instance) ([]Drifted, diag.List) {
-	o := PlanOptions{Mode: plan.RefreshOnly, reads: map[addr.Instance]bool{}}
+	reads := map[addr.Instance]bool{}
 	for _, a := range instances {
-		o.reads[a] = true
+		reads[a] = true
 	}
-	planned, diags := s.Plan(ctx, prior, o)
+	planned, diags := s.planReading(ctx, prior, reads)
 	if planned == nil {
 		return nil, diags
 	}
 	var out []Drifted
 	for _, c := range planned.Plan.Drift {
-		if c.Deposed != state.CurrentObject || !o.reads[c.Addr] {
+		if c.Deposed != state.CurrentObject || !reads[c.Addr] {
 			continue
 		}
 		switch c.Action {

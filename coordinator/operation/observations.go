@@ -2,17 +2,15 @@ package operation
 
 import (
 	"context"
-	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/placement"
-	"github.com/millipede-iac/millipede/coordinator/planning"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// onlyChanged reports whether a plan reads only objects that a change can affect.
+// onlyChanged reports whether an ordinary plan reads only objects that a change can affect.
 func (s *Session) onlyChanged(o PlanOptions) bool {
-	if o.Mode != plan.Normal || o.SkipRefresh || o.beforeDestroy || len(o.Imports) > 0 {
+	if o.Mode != plan.Normal || o.SkipRefresh {
 		return false
 	}
 	return o.Refresh == placement.RefreshChanged || o.Refresh == "" && s.Rules.RefreshesChanged()
@@ -31,14 +29,15 @@ func (s *Session) verdicts(ctx context.Context, asked bool) map[string]journal.V
 }
 
 // storeObservations records in a plan what it has not read, and in the store what it has seen. A failure of the latter
-// is harmless: later plans have to read more. began is when the plan began: nothing was read before.
-func (s *Session) storeObservations(ctx context.Context, planner *planning.Planner, p *plan.Plan, o PlanOptions,
-	began time.Time) {
-	if s.Store == nil || o.SkipRefresh || p.Mode == plan.Destroy || o.reads != nil {
+// is harmless: later plans have to read more. onlyChanged is set if the plan has read only objects that a change can
+// affect.
+func (d *draft) storeObservations(ctx context.Context, p *plan.Plan, onlyChanged bool) {
+	s := d.session
+	if s.Store == nil || d.options.SkipRefresh {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	seen := planner.Observations()
+	seen, began := d.planner.Observations(), d.now // nothing was read before
 	if len(seen.Unread) > 0 {
 		reads, err := s.Store.Reads(ctx, s.Workspace)
 		if err != nil {
@@ -48,7 +47,7 @@ func (s *Session) storeObservations(ctx context.Context, planner *planning.Plann
 	}
 	switch {
 	case p.Errored:
-	case s.onlyChanged(o):
+	case onlyChanged:
 		if len(seen.Same) > 0 {
 			_ = s.Store.NoteReads(ctx, s.Workspace, began, false, seen.Same)
 		}

@@ -38,16 +38,6 @@ type PlanOptions struct {
 	Targets, Excludes []addr.Target
 	Replace           []addr.Instance
 	Imports           map[addr.Instance]*planning.ImportTarget
-	// reads restricts a refresh-only plan to these managed instances; nil for all.
-	reads map[addr.Instance]bool
-	// beforeDestroy makes the ordinary plan that precedes a destroy plan: in it, failed conditions are warnings.
-	beforeDestroy bool
-	// refreshed is set if such a plan has already refreshed everything; stored is the state before that.
-	refreshed bool
-	stored    *state.State
-	// found is the state that a destroy plan has refreshed before it turned out that an ordinary plan has to come first;
-	// nil if nothing was refreshed.
-	found *state.State
 }
 
 // The error of an interrupted plan.
@@ -70,203 +60,73 @@ type Planned struct {
 // as errored, together with the errors; it returns nil if planning could not begin.
 func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (planned *Planned, diags diag.List) {
 	defer caught(&diags)
-	diags = s.Tree.Check().Append(checkStatements(s.Tree, o, prior.IsEmpty()),
-		checkLifecycles(s.Tree), s.interrupted(notBegun))
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	// The object shows the outcome of an operation in doubt, unless the operation may still start.
-	byAttempt := func(a, b *state.Doubt) int { return strings.Compare(a.Attempt, b.Attempt) }
-	for _, d := range slices.SortedFunc(prior.Doubts(), byAttempt) {
-		if o.reads != nil || len(o.Imports) > 0 {
-			break // a plan that is only shown, or an import of another object, stops nothing
-		}
-		if _, more := s.writeTombstone(ctx, d, "a new plan uses the object as it is now"); more.HasErrors() {
-			return nil, diags.Append(more)
-		}
-	}
-	schemas, more := s.Schemas(ctx, prior)
-	diags = diags.Append(more)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	moved, more := s.moved(prior, o)
-	if more.HasErrors() {
-		if still := movedBlocks(s.Tree); len(still) > 0 { // as in OpenTofu, they come before a cycle of moves
-			more = still
-		}
-	}
-	diags = diags.Append(more)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	code := values.NewCode(s.Tree, schemas)
-	static := graph.Build(s.Tree, moved.State, code)
-	if unknown := unknownProviders(static, code); unknown.HasErrors() {
-		return nil, diags.Append(unknown)
-	}
-	cycles := cycleDiags(static)
-	if o.Mode == plan.Destroy && !prior.IsEmpty() { // the other modes check the blocks of the instances that they plan
-		cycles = cycles.Append(selfReferences(static, code))
-	}
-	if cycles.HasErrors() {
-		return nil, diags.Append(cycles)
-	}
-	// The block of an object to import may not be complete yet.
-	if len(o.Imports) == 0 && o.reads == nil {
-		// When planning, providers validate the blocks that are planned, but not those that are left out,
-		// destroyed, or only read.
-		planned := o.Mode == plan.Normal && len(o.Targets)+len(o.Excludes) == 0
-		more = s.check(ctx, static, code, planned)
-		if diags = diags.Append(more); more.HasErrors() {
-			return nil, diags
-		}
-	}
-	now := s.Now().UTC().Truncate(time.Second)
-	store := s.store(code, values.Planning, now)
-	store.Lenient = o.Mode != plan.Normal || o.beforeDestroy
-	scope := planning.NewScope(static, planning.ScopeOptions{Targets: o.Targets, Excludes: o.Excludes, Mode: o.Mode,
-		SkipRefresh: o.SkipRefresh, Prior: moved.State})
 	switch {
-	case o.reads != nil:
-		scope = planning.NewReading(static, o.reads)
 	case len(o.Imports) > 0:
-		scope = planning.NewImporting(o.Imports)
+		return s.planImports(ctx, prior, o)
+	case o.Mode == plan.Destroy:
+		return s.planDestroy(ctx, prior, nil, o)
 	}
-	diags = diags.Append(s.deprecatedInputs(), scopeWarning(o), leftBehind(moved.Previous, o))
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	if more := s.interrupted(notFinished); more.HasErrors() {
-		return nil, diags.Append(more)
-	}
-	if o.Mode == plan.Destroy && !o.SkipRefresh && !prior.IsEmpty() && beyondState(s.Tree, static, moved.State, scope) {
-		return s.destroyByPlan(ctx, prior, o)
-	}
-	renewals := s.renewals()
-	defer renewals.Stop()
-	stored := o.stored
-	if stored == nil {
-		stored = prior
+	return s.planOrdinary(ctx, prior, o)
+}
+
+// planOrdinary plans what changes, or, in the mode refresh-only, finds what has changed outside.
+func (s *Session) planOrdinary(ctx context.Context, prior *state.State, o PlanOptions) (*Planned, diag.List) {
+	d := s.draft(prior, o)
+	if !d.prelude(ctx) {
+		return nil, d.diags
 	}
 	changed := s.onlyChanged(o)
-	planner := planning.New(planning.Options{
-		Code: code, Store: store, Static: static, Prior: moved.State, Stored: stored, Previous: moved.Previous,
-		MovedByBlock: moved.Explicit,
-		Mode:         o.Mode, SkipRefresh: o.SkipRefresh, Refreshed: o.refreshed, Scope: scope, Replace: o.Replace,
-		Imports: o.Imports, BeforeDestroy: o.beforeDestroy,
-		OnlyChanged: changed, Verdicts: s.verdicts(ctx, changed && !o.NoVerdicts),
-		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree).deciding, Package: s.Package, Now: now,
-		Renewals: renewals,
-	})
-	if more := planner.MissingProviders(); more.HasErrors() {
-		return nil, diags.Append(more)
+	with := d.plannerOptions()
+	with.OnlyChanged, with.Verdicts = changed, s.verdicts(ctx, changed && !o.NoVerdicts)
+	if !d.run(ctx, with) || !d.configured(ctx) || !d.placed() {
+		return nil, d.diags
 	}
-	outcome, err := s.run(ctx, "plan", planner)
-	diags = diags.Append(outcome.Diags)
-	if err != nil {
-		return nil, diags.Append(runFailed(err))
+	planned, whole := d.planned()
+	d.storeObservations(ctx, planned.Plan, changed)
+	if whole {
+		d.warnUnmatched()
 	}
-	if planner.Unevaluable() && !outcome.Interrupted && !planner.Unreadable(outcome.Failed) {
-		o.found = planner.Found()
-		return s.destroyByPlan(ctx, prior, o)
-	}
-	if diags.HasErrors() && !outcome.Interrupted && o.reads == nil {
-		if more := s.check(ctx, static, code, false); more.HasErrors() {
-			return nil, more // problems of the configuration come before those of planning
-		}
-	}
-	if diags.HasErrors() && !outcome.Interrupted && o.Mode == plan.Destroy && !o.SkipRefresh && !prior.IsEmpty() {
-		return nil, diags // the existing objects are unknown, so there is nothing to show, as in OpenTofu
-	}
-	if more := misplaced(planner, s.Tree); more.HasErrors() && !outcome.Interrupted {
-		return nil, scopeWarning(o).Append(more) // other errors are likely to follow from these
-	}
-	diags = diags.Append(planner.Refusals())
-	failed := outcome.Interrupted || diags.HasErrors() || len(outcome.Failed) > 0
-	p, more := planner.Plan(failed)
-	diags = diags.Append(more)
-	p.EngineVersion, p.Workspace = s.EngineVersion, s.Workspace
-	p.Variables = s.variables()
-	p.Providers = s.Selections
-	s.storeObservations(ctx, planner, p, o, now)
-	p.Relevant = relevant(p, store, static, scope)
-	if !failed && !o.beforeDestroy {
-		diags = diags.Append(unmatched(o, static, store, prior))
-	}
-	if outcome.Interrupted && !diags.HasErrors() {
-		diags = diags.Append(diag.New(diag.Error, "Operation interrupted", notFinished, nil))
-	}
-	return &Planned{Plan: p, Schemas: schemas, Values: store, Outcome: outcome}, diags
+	return planned, d.diags
 }
 
-// moved returns the state after the moves of the configuration. The import command moves nothing, as in OpenTofu.
-func (s *Session) moved(prior *state.State, o PlanOptions) (moves.Result, diag.List) {
-	if len(o.Imports) > 0 {
-		return moves.Result{State: prior}, nil
+// planImports plans the imports of the import command.
+func (s *Session) planImports(ctx context.Context, prior *state.State, o PlanOptions) (*Planned, diag.List) {
+	d := s.draft(prior, o)
+	// As in OpenTofu, it moves nothing. The block of an object to import may not be complete yet, so it is not validated;
+	// and an import of another object ends no doubt.
+	if !d.begin() || !d.join(ctx, unmoved) || !d.open(planning.NewImporting(o.Imports)) {
+		return nil, d.diags
 	}
-	return moves.Apply(s.Tree, prior)
+	if !d.run(ctx, d.plannerOptions()) || !d.configured(ctx) || !d.placed() {
+		return nil, d.diags
+	}
+	planned, whole := d.planned()
+	d.storeObservations(ctx, planned.Plan, false)
+	if whole {
+		d.warnUnmatched()
+	}
+	return planned, d.diags
 }
 
-// destroyByPlan first makes an ordinary plan, which finds out what exists, and then plans to destroy that. As in
-// OpenTofu, errors of the ordinary plan prevent the destroy plan, and data that it would read only during the apply is
-// not read. The ordinary plan is made only if it could find something else than the state has.
-func (s *Session) destroyByPlan(ctx context.Context, prior *state.State, o PlanOptions) (*Planned, diag.List) {
-	ordinary := o
-	ordinary.Mode, ordinary.beforeDestroy = plan.Normal, true
-	from := prior
-	if o.found != nil { // nothing is refreshed twice
-		from, ordinary.SkipRefresh, ordinary.refreshed = o.found, true, true
-	}
-	before, diags := s.Plan(ctx, from, ordinary)
-	if diags.HasErrors() || before.Outcome.Interrupted {
-		return nil, diags
-	}
-	exists := before.Plan.Prior
-	for _, c := range before.Plan.Outputs {
-		if c.After.IsWhollyKnown() && !c.After.IsNull() {
-			exists.Outputs[c.Name] = &state.Output{Value: c.After, Sensitive: c.Sensitive}
-		}
-	}
-	o.SkipRefresh, o.refreshed, o.stored = true, !o.SkipRefresh, prior
-	// It repeats all warnings except those of the ordinary plan alone, which are left out as in OpenTofu.
-	return s.Plan(ctx, exists, o)
+// unmoved returns a state as it is.
+func unmoved(_ *config.Tree, prior *state.State) (moves.Result, diag.List) {
+	return moves.Result{State: prior}, nil
 }
 
-// beyondState reports whether a plan covers a resource block that has an instance for certain and no objects, or the
-// data of a check. Then an ordinary plan is made before a destroy from the beginning, so that nothing is read twice.
-// Blocks that are repeated may have no instances (count = 0): whether one lacks an object is known when they are
-// expanded.
-func beyondState(tree *config.Tree, static *graph.Static, prior *state.State, scope planning.Scope) bool {
-	stored := map[addr.ConfigResource]bool{}
-	for abs := range prior.Resources {
-		stored[abs.Config()] = true
+// planReading makes a refresh-only plan of some managed instances. It is only shown, so it ends no doubt, validates no
+// blocks, and records nothing.
+func (s *Session) planReading(ctx context.Context, prior *state.State, reads map[addr.Instance]bool) (planned *Planned,
+	diags diag.List) {
+	defer caught(&diags)
+	d := s.draft(prior, PlanOptions{Mode: plan.RefreshOnly})
+	if !d.begin() || !d.join(ctx, moves.Apply) || !d.open(planning.NewReading(d.static, reads)) {
+		return nil, d.diags
 	}
-	for i := range static.Nodes {
-		n := &static.Nodes[i]
-		if n.Kind != graph.ResourceNode || !scope.Node(i) {
-			continue
-		}
-		managed := n.Resource.Addr.Mode == addr.Managed
-		if managed && !stored[n.ConfigResource()] && hasInstance(tree, n) || n.Resource.Check != "" {
-			return true
-		}
+	if !d.run(ctx, d.plannerOptions()) || !d.placed() {
+		return nil, d.diags
 	}
-	return false
-}
-
-// hasInstance reports whether neither a resource nor a call of its module is repeated.
-func hasInstance(tree *config.Tree, n *graph.Node) bool {
-	r := n.Resource
-	if r.Count != nil || r.ForEach != nil || r.Enabled != nil {
-		return false
-	}
-	for m := tree.Modules[n.Module]; m != nil && m.Parent != nil; m = m.Parent {
-		if c := m.Call; c.Count != nil || c.ForEach != nil || c.Enabled != nil {
-			return false
-		}
-	}
-	return true
+	planned, _ = d.planned()
+	return planned, d.diags
 }
 
 // run executes a program that changes nothing.
