@@ -70,7 +70,7 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments", fmt.Sprintf("The refresh "+
 			"command takes no arguments, and got %q.", f.Args()), nil))
 	}
-	spec, more := pf.spec(a.Path)
+	options, more := pf.options(a.Path)
 	if diags = diags.Append(more); diags.HasErrors() {
 		u.Diagnostics(diags)
 		return u.Close(1)
@@ -78,14 +78,15 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 	vars.Input = vars.Input && !vf.JSON // no prompts with JSON output
 	o := estate.OperationOptions{Name: "refresh", Bare: true, Variables: vars.Variables, State: sf.StateOptions,
 		Parallelism: pf.parallelism.value, LockAs: "OperationTypeRefresh"}
-	spec.Mode, spec.SkipRefresh, spec.Refresh = plan.RefreshOnly, false, placement.RefreshAll // regardless of the rules
-	service := running.Request{Spec: spec, Applies: true, Approved: true, Refuses: pf.serviceOnly(),
+	// It reads everything, regardless of the rules.
+	options.Mode, options.SkipRefresh, options.Refresh = plan.RefreshOnly, false, placement.RefreshAll
+	service := running.Request{Options: options, Applies: true, Approved: true, Refuses: pf.serviceOnly(),
 		LockTimeout: sf.LockTimeout}
-	spec.Mode, spec.Replace = plan.Normal, nil
+	options.Mode, options.Replace = plan.Normal, nil
 	elsewhere := func(d *estate.Delegated) int { return running.AtService(a.App, u, d, service) }
 	return u.Close(running.Operate(ctx, a.App, u, o, elsewhere, func(r *running.Run) int {
 		// A complete plan, so that outputs are up to date; only the results of refreshing are kept.
-		planned, diags := r.Prepare(ctx, spec)
+		planned, diags := r.Plan(ctx, options)
 		if planned == nil || diags.HasErrors() {
 			r.UI.Diagnostics(diags)
 			return 1
@@ -145,12 +146,12 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 		return fail(diag.Errors("Plan file or auto-approve required", "With -json the command cannot ask for approval, so "+
 			"it needs a saved plan or -auto-approve.", nil))
 	}
-	spec, diags := pf.spec(a.Path)
+	options, diags := pf.options(a.Path)
 	if diags.HasErrors() {
 		return fail(diags)
 	}
 	service := running.Request{
-		Spec: spec, Applies: true, Approved: approved, Detach: *detach, Refuses: pf.serviceOnly(), Input: vars.Input,
+		Options: options, Applies: true, Approved: approved, Detach: *detach, Refuses: pf.serviceOnly(), Input: vars.Input,
 		LockTimeout: sf.LockTimeout,
 	}
 	elsewhere := func(d *estate.Delegated) int { return running.AtService(a.App, u, d, service) }
@@ -159,7 +160,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 			r.UI.Diagnostics(running.NotDetached())
 			return 1
 		}
-		planned, ok := r.ShowPlan(ctx, spec, approved)
+		planned, ok := r.ShowPlan(ctx, options, approved)
 		if !ok {
 			return 1
 		}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/millipede-iac/millipede/cmd/internal/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
-	"github.com/millipede-iac/millipede/coordinator/planning"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -69,9 +68,7 @@ func importAddress(args []string) (addr.Instance, diag.List) {
 
 // importOne reads an object and adds it to the state.
 func importOne(ctx context.Context, r *running.Run, at addr.Instance, id string) int {
-	planned, diags := r.Prepare(ctx, running.Spec{
-		Mode: plan.RefreshOnly, Imports: map[addr.Instance]*planning.ImportTarget{at: {ID: id}},
-	})
+	planned, diags := r.Plan(ctx, plan.Options{Mode: plan.RefreshOnly, Imports: map[addr.Instance]string{at: id}})
 	if planned == nil || diags.HasErrors() {
 		r.UI.Diagnostics(diags)
 		return 1

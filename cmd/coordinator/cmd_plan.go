@@ -46,16 +46,16 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 		diags = diags.Append(diag.Errors("Too many command line arguments", fmt.Sprintf("The plan command takes no "+
 			"arguments, and got %q. To plan in another directory, give the global option -chdir=DIR.", f.Arg(0)), nil))
 	}
-	spec, more := pf.spec(a.Path)
-	diags = diags.Append(more, a.Estate.CanGenerate(*generated, spec.Mode))
+	options, more := pf.options(a.Path)
+	diags = diags.Append(more, a.Estate.CanGenerate(*generated, options.Mode))
 	if diags.HasErrors() {
 		u.Diagnostics(diags)
 		return u.Close(1)
 	}
 	vars.Input = vars.Input && !vf.JSON // no prompts with JSON output
 	service := running.Request{
-		Spec: spec, Detach: *detach, Refuses: pf.serviceOnly(), Out: *out, GeneratedInto: *generated, Detailed: *detailed,
-		LockTimeout: sf.LockTimeout,
+		Options: options, Detach: *detach, Refuses: pf.serviceOnly(), Out: *out, GeneratedInto: *generated,
+		Detailed: *detailed, LockTimeout: sf.LockTimeout,
 	}
 	elsewhere := func(d *estate.Delegated) int { return running.AtService(a.App, u, d, service) }
 	return u.Close(running.Operate(ctx, a.App, u, estate.OperationOptions{
@@ -66,13 +66,12 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 			r.UI.Diagnostics(running.NotDetached())
 			return 1
 		}
-		texts, diags := r.Generate(ctx, *generated, spec.Targets, spec.Excludes)
+		texts, diags := r.Generate(ctx, *generated, options.Targets, options.Excludes)
 		if diags.HasErrors() {
 			r.UI.Diagnostics(diags.Append(a.Estate.WriteGenerated(*generated, texts)))
 			return 1
 		}
-		spec.Generated = texts
-		planned, diags := r.ShowPlanOnly(ctx, spec)
+		planned, diags := r.ShowPlanOnly(ctx, options, texts)
 		written := ""
 		if len(texts) > 0 {
 			written = *generated

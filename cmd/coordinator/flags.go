@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/millipede-iac/millipede/cmd/internal/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -140,28 +139,29 @@ func (p *parallelismFlag) Check() diag.List {
 	return diag.Errors("Invalid parallelism value", "The option -parallelism "+p.wrong.Error()+".", nil)
 }
 
-// planFlags are the options for planning.
+// planFlags are the flags for planning.
 type planFlags struct {
 	// keepQuiet is -suppress-forget-errors, for commands that destroy.
 	keepQuiet bool
 
-	destroy, refreshOnly, noVerdicts bool
-	refresh                          refreshFlag
-	targets, excludes, replace       []string
-	targetFiles, excludeFiles        []string
-	parallelism                      parallelismFlag
+	// asked are the options that flags set directly; options adds the others.
+	asked                      plan.Options
+	destroy, refreshOnly       bool
+	targets, excludes, replace []string
+	targetFiles, excludeFiles  []string
+	parallelism                parallelismFlag
 }
 
 func (p *planFlags) register(f *flag.FlagSet) {
 	p.registerCommon(f)
-	f.BoolVar(&p.noVerdicts, "no-verdicts", false, "")
+	f.BoolVar(&p.asked.NoVerdicts, "no-verdicts", false, "")
 }
 
 // registerCommon registers the options of OpenTofu.
 func (p *planFlags) registerCommon(f *flag.FlagSet) {
 	f.BoolVar(&p.destroy, "destroy", p.destroy, "")
 	f.BoolVar(&p.refreshOnly, "refresh-only", p.refreshOnly, "")
-	f.Var(&p.refresh, "refresh", "")
+	f.Var((*refreshFlag)(&p.asked), "refresh", "")
 	listFlag(f, "replace", &p.replace)
 	p.registerScope(f)
 }
@@ -175,12 +175,8 @@ func (p *planFlags) registerScope(f *flag.FlagSet) {
 	listFlag(f, "exclude-file", &p.excludeFiles)
 }
 
-// refreshFlag is -refresh: how many existing objects a plan reads. Without it the rules determine that. It
-// implements flag.Value.
-type refreshFlag struct {
-	off    bool
-	amount string // placement.RefreshAll or RefreshChanged; empty if the option was not given
-}
+// refreshFlag is -refresh, which sets the options SkipRefresh and Refresh. It implements flag.Value.
+type refreshFlag plan.Options
 
 // IsBoolFlag tells package flag that -refresh alone is -refresh=true.
 func (*refreshFlag) IsBoolFlag() bool { return true }
@@ -188,10 +184,10 @@ func (*refreshFlag) IsBoolFlag() bool { return true }
 // String implements flag.Value.
 func (r *refreshFlag) String() string {
 	switch {
-	case r.off:
+	case r.SkipRefresh:
 		return "false"
-	case r.amount == placement.RefreshChanged:
-		return r.amount
+	case r.Refresh == placement.RefreshChanged:
+		return r.Refresh
 	}
 	return "true"
 }
@@ -199,16 +195,16 @@ func (r *refreshFlag) String() string {
 // Set implements flag.Value.
 func (r *refreshFlag) Set(text string) error {
 	if text == placement.RefreshChanged {
-		*r = refreshFlag{amount: text}
+		r.SkipRefresh, r.Refresh = false, text
 		return nil
 	}
 	on, err := strconv.ParseBool(text)
 	if err != nil {
 		return errors.New(`it must be true, false or "changed"`)
 	}
-	*r = refreshFlag{off: !on}
+	r.SkipRefresh, r.Refresh = !on, ""
 	if on {
-		r.amount = placement.RefreshAll
+		r.Refresh = placement.RefreshAll
 	}
 	return nil
 }
@@ -249,10 +245,10 @@ func (p *planFlags) ignored(saved *plan.Plan) []string {
 	return out
 }
 
-// spec validates the combination of flags and parses the addresses. path resolves the names of files with
+// options validates the combination of flags and parses the addresses. path resolves the names of files with
 // addresses.
-func (p *planFlags) spec(path func(name string) string) (running.Spec, diag.List) {
-	out := running.Spec{SkipRefresh: p.refresh.off, Refresh: p.refresh.amount, NoVerdicts: p.noVerdicts}
+func (p *planFlags) options(path func(name string) string) (plan.Options, diag.List) {
+	out := p.asked
 	var diags diag.List
 	switch {
 	case p.destroy && p.refreshOnly:
@@ -262,9 +258,9 @@ func (p *planFlags) spec(path func(name string) string) (running.Spec, diag.List
 		out.Mode = plan.Destroy
 	case p.refreshOnly:
 		out.Mode = plan.RefreshOnly
-		if p.refresh.off || p.refresh.amount == placement.RefreshChanged {
+		if out.SkipRefresh || out.Refresh == placement.RefreshChanged {
 			diags = diags.Append(diag.New(diag.Error, "Incompatible refresh options", "A plan with "+
-				"-refresh-only only refreshes, so it cannot be combined with -refresh="+p.refresh.String()+".", nil))
+				"-refresh-only only refreshes, so it cannot be combined with -refresh="+(*refreshFlag)(&out).String()+".", nil))
 		}
 	}
 	if len(p.replace) > 0 && (p.destroy || p.refreshOnly) {
@@ -310,7 +306,7 @@ func (p *planFlags) serviceOnly() (diags diag.List) {
 		diags = diags.Append(diag.New(diag.Error, "Custom parallelism values are currently not supported", "The "+
 			"service that executes the run decides how many operations run at a time.", nil))
 	}
-	if p.refresh.amount == placement.RefreshChanged || p.noVerdicts {
+	if p.asked.Refresh == placement.RefreshChanged || p.asked.NoVerdicts {
 		diags = diags.Append(diag.New(diag.Error, "-refresh=changed is not supported", "The service that executes the run "+
 			"has no such option. If the service is Millipede's, set refresh = \"changed\" in the configuration's "+
 			"millipede.hcl instead.", nil))

@@ -261,7 +261,7 @@ func (r *Operation) Close(ctx context.Context) diag.List {
 }
 
 // Plan makes a plan. After errors it may return nil.
-func (r *Operation) Plan(ctx context.Context, o operation.PlanOptions) (*operation.Planned, diag.List) {
+func (r *Operation) Plan(ctx context.Context, o plan.Options) (*operation.Planned, diag.List) {
 	planned, diags := operation.Do(ctx, r.Engine.Session, "plan",
 		func(ctx context.Context, s *operation.Session) (*operation.Planned, diag.List) {
 			return s.Plan(ctx, r.Prior, o)

@@ -365,7 +365,7 @@ func (i *migration) unchanged(ctx context.Context, b backend.Backend, name, as s
 	if diags.HasErrors() {
 		return diags
 	}
-	planned, more := op.Plan(ctx, operation.PlanOptions{})
+	planned, more := op.Plan(ctx, plan.Options{})
 	diags = diags.Append(Errors(more), op.Close(ctx))
 	if diags.HasErrors() || planned == nil || !planned.Plan.Differs() {
 		return Errors(diags)

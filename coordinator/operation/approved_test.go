@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 )
 
 // An output whose value the plan showed was evaluated again when the plan was applied: if the file that it reads had
@@ -34,7 +34,7 @@ output "conditional" {
 output "gone" { value = fileexists("` + file + `") ? null : "no file" }
 output "mixed" { value = [fake_thing.a.id != "", file("` + file + `")] }
 `)
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	write("changed")
 	_, diags := e.tryApply(p)
 	e.clean(diags)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -60,9 +61,9 @@ func TestABugEndsItsOperationWithItsTraceAndNoOtherOperation(t *testing.T) {
 			var planned *operation.Planned
 			group.Go(func() {
 				planned, goodDiags = good.session.Plan(t.Context(), good.state(),
-					operation.PlanOptions{})
+					plan.Options{})
 			})
-			group.Go(func() { _, badDiags = bad.session.Plan(t.Context(), bad.state(), operation.PlanOptions{}) })
+			group.Go(func() { _, badDiags = bad.session.Plan(t.Context(), bad.state(), plan.Options{}) })
 			group.Wait()
 			b := bugOf(badDiags)
 			if b == nil || !strings.Contains(string(b.Stack), "planted") {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 )
@@ -47,7 +46,7 @@ func TestOnlyWhatIsToBeComparedIsRead(t *testing.T) {
 		t.Error("the comparison reports that it has read b")
 	}
 	// A plan after the comparison has the same results as one before.
-	e.equal("drift", drift(e.plan(operation.PlanOptions{Mode: plan.RefreshOnly})),
+	e.equal("drift", drift(e.plan(plan.Options{Mode: plan.RefreshOnly})),
 		[]string{"fake_thing.a", "fake_thing.b"})
 }
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
 )
 
 // A failed check is a warning, and is recorded.
@@ -51,7 +51,7 @@ check "late" {
 			e := newEstate(t)
 			e.session.Inputs = map[string]values.Input{"key": {Value: cty.StringVal(c.key)}}
 			e.configure(text)
-			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+			planned, diags := e.session.Plan(t.Context(), e.state(), plan.Options{})
 			e.clean(diags)
 			if c.says != "" && !says(diags, c.says) {
 				t.Errorf("no diagnostic contains %q: %v", c.says, diags)
@@ -138,7 +138,7 @@ output "o" {
 			e.cloud.made = c.made
 			e.session.Inputs = map[string]values.Input{"v": {Value: cty.NumberIntVal(int64(c.v))}}
 			e.configure(text)
-			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+			planned, diags := e.session.Plan(t.Context(), e.state(), plan.Options{})
 			if c.inPlan {
 				if !diags.HasErrors() || !says(diags, c.says) {
 					t.Errorf("no diagnostic contains %q: %v", c.says, diags)
@@ -155,7 +155,7 @@ output "o" {
 			}
 			e.equal("state", existing(e.state()), c.stateObjects)
 			if c.says == "" {
-				next := e.plan(operation.PlanOptions{})
+				next := e.plan(plan.Options{})
 				e.equal("the next plan", changes(next), nil)
 				_, diags = e.tryApply(next)
 				e.clean(diags)
@@ -193,7 +193,7 @@ check "lookup" {
 		t.Run(sentence, func(t *testing.T) {
 			e := newEstate(t)
 			e.configure(text)
-			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+			planned, diags := e.session.Plan(t.Context(), e.state(), plan.Options{})
 			e.clean(diags)
 			e.cloud.log = nil
 			if c.fails {

@@ -15,7 +15,7 @@ import (
 // planDestroy plans to destroy the objects of a state, after reading them. If that could find something else than an
 // ordinary plan would, an ordinary plan is made before; see destroyByPlan. stored is the state that such a plan has
 // refreshed already, with prior as the result; nil if there was none.
-func (s *Session) planDestroy(ctx context.Context, prior, stored *state.State, o PlanOptions) (*Planned, diag.List) {
+func (s *Session) planDestroy(ctx context.Context, prior, stored *state.State, o plan.Options) (*Planned, diag.List) {
 	d := s.draft(prior, o)
 	if !d.prelude(ctx) {
 		return nil, d.diags
@@ -54,7 +54,7 @@ func (s *Session) planDestroy(ctx context.Context, prior, stored *state.State, o
 // OpenTofu, errors of the ordinary plan prevent the destroy plan, and data that it would read only during the apply is
 // not read. The ordinary plan is made only if it could find something else than the state has. found is the state that
 // the destroy plan has refreshed before that turned out; nil if it has refreshed nothing.
-func (s *Session) destroyByPlan(ctx context.Context, prior, found *state.State, o PlanOptions) (*Planned, diag.List) {
+func (s *Session) destroyByPlan(ctx context.Context, prior, found *state.State, o plan.Options) (*Planned, diag.List) {
 	before, diags := s.planBeforeDestroy(ctx, prior, found, o)
 	if diags.HasErrors() || before.Outcome.Interrupted {
 		return nil, diags
@@ -72,7 +72,7 @@ func (s *Session) destroyByPlan(ctx context.Context, prior, found *state.State, 
 
 // planBeforeDestroy makes the ordinary plan that precedes a destroy plan with these options: in it, failed conditions
 // are warnings. found is as in destroyByPlan.
-func (s *Session) planBeforeDestroy(ctx context.Context, prior, found *state.State, o PlanOptions) (*Planned,
+func (s *Session) planBeforeDestroy(ctx context.Context, prior, found *state.State, o plan.Options) (*Planned,
 	diag.List) {
 	o.Mode = plan.Normal
 	if found != nil { // nothing is refreshed twice

@@ -8,7 +8,6 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -78,7 +77,7 @@ check "c" {
 			e := newEstate(t)
 			e.apply(stored)
 			e.configure(c.text)
-			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{Mode: plan.Destroy,
+			planned, diags := e.session.Plan(t.Context(), e.state(), plan.Options{Mode: plan.Destroy,
 				SkipRefresh: c.skipRefresh})
 			if c.says != "" {
 				if !diags.HasErrors() || !says(diags, c.says) {
@@ -124,13 +123,13 @@ output "o" { value = data.fake_lookup.e.value }
 				return false, nil
 			}
 			e.configure(text)
-			if _, diags := e.tryApply(e.plan(operation.PlanOptions{})); !diags.HasErrors() {
+			if _, diags := e.tryApply(e.plan(plan.Options{})); !diags.HasErrors() {
 				t.Fatal("the apply did not fail")
 			}
 		},
 		"after a destroy": func(e *estate) {
 			e.apply(text)
-			_, diags := e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+			_, diags := e.tryApply(e.plan(plan.Options{Mode: plan.Destroy}))
 			e.clean(diags)
 		},
 		"before any apply": func(e *estate) { e.configure(text) },
@@ -139,7 +138,7 @@ output "o" { value = data.fake_lookup.e.value }
 			t.Run(fmt.Sprintf("%s, refreshing %v", sentence, !skip), func(t *testing.T) {
 				e := newEstate(t)
 				begin(e)
-				p, diags := e.tryPlan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: skip})
+				p, diags := e.tryPlan(plan.Options{Mode: plan.Destroy, SkipRefresh: skip})
 				e.clean(diags)
 				_, diags = e.tryApply(p)
 				e.clean(diags)
@@ -160,17 +159,17 @@ data "fake_lookup" "d" {
 }
 output "o" { value = data.fake_lookup.d[*].value }
 `)
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+	_, diags := e.tryApply(e.plan(plan.Options{Mode: plan.Destroy}))
 	e.clean(diags)
 	target, diags := addr.ParseTarget("fake_thing.b")
 	e.clean(diags)
-	p, diags := e.tryPlan(operation.PlanOptions{Targets: []addr.Target{target}})
+	p, diags := e.tryPlan(plan.Options{Targets: []addr.Target{target}})
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
 	e.tryApply(p)
 	e.equal("state", existing(e.state()), []string{"fake_thing.b"})
-	_, diags = e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true}))
+	_, diags = e.tryApply(e.plan(plan.Options{Mode: plan.Destroy, SkipRefresh: true}))
 	e.clean(diags)
 	e.equal("state", existing(e.state()), nil)
 }
@@ -196,7 +195,7 @@ resource "fake_thing" "a" {
 			e := newEstate(t)
 			begin(e)
 			e.session.Inputs = map[string]values.Input{"size": {Value: cty.StringVal("large")}}
-			_, diags := e.tryPlan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true})
+			_, diags := e.tryPlan(plan.Options{Mode: plan.Destroy, SkipRefresh: true})
 			if !diags.HasErrors() || diags[0].Summary != "Invalid value for input variable" {
 				t.Errorf("the diagnostics are %v", diags)
 			}
@@ -208,7 +207,7 @@ resource "fake_thing" "a" {
 func TestADestroyOfNothingReadsNothing(t *testing.T) {
 	e := newEstate(t)
 	e.configure(`data "fake_lookup" "d" { key = "nothing" }`)
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+	_, diags := e.tryApply(e.plan(plan.Options{Mode: plan.Destroy}))
 	e.clean(diags)
 	e.equal("cloud", e.cloud.done(), nil)
 }
@@ -224,7 +223,7 @@ func TestAProviderIsAskedAboutBlocksThatAPlanDoesNotNeed(t *testing.T) {
 		}
 		return []addr.Target{a}
 	}
-	for sentence, o := range map[string]operation.PlanOptions{
+	for sentence, o := range map[string]plan.Options{
 		"destroy":      {Mode: plan.Destroy},
 		"refresh only": {Mode: plan.RefreshOnly},
 		"target":       {Targets: target("good")},

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
@@ -27,7 +26,7 @@ moved {
   to   = fake_thing.new
 }
 `)
-	p := e.plan(operation.PlanOptions{Mode: plan.Destroy})
+	p := e.plan(plan.Options{Mode: plan.Destroy})
 	e.equal("plan", changes(p), []string{"delete fake_thing.new"})
 	if len(p.Drift) > 0 {
 		t.Errorf("the drift is %v", p.Drift)
@@ -35,7 +34,7 @@ moved {
 	if c := p.Changes[0]; c.Moved() {
 		t.Errorf("the plan reports that %s was moved from %s", c.Addr, c.Previous)
 	}
-	if c := e.plan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true}).Changes; !slices.ContainsFunc(c,
+	if c := e.plan(plan.Options{Mode: plan.Destroy, SkipRefresh: true}).Changes; !slices.ContainsFunc(c,
 		(*plan.Change).Moved) {
 		t.Error("without refreshing, the former address of the object is not reported")
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
@@ -33,7 +32,7 @@ func TestNothingIsDestroyedThatTheOracleForbids(t *testing.T) {
 			o := after.options(chance, e.state())
 			e.judge(o, after)
 			for i := range 2 { // the second destroy ends what a prevented or partial one left
-				e.judge(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: i == 0 && chance.IntN(2) == 0}, after)
+				e.judge(plan.Options{Mode: plan.Destroy, SkipRefresh: i == 0 && chance.IntN(2) == 0}, after)
 			}
 			if left := existing(e.state()); len(left) > 0 {
 				t.Errorf("a destroy leaves %v", left)
@@ -43,7 +42,7 @@ func TestNothingIsDestroyedThatTheOracleForbids(t *testing.T) {
 }
 
 // judge plans and applies, and compares what is destroyed with what the oracle allows.
-func (e *estate) judge(o operation.PlanOptions, w *world) {
+func (e *estate) judge(o plan.Options, w *world) {
 	e.t.Helper()
 	stored := e.state()
 	names := map[addr.Instance]string{}
@@ -105,7 +104,7 @@ func mutual(st *state.State, x, y addr.Instance) bool {
 // oracle says what a plan may destroy. Addresses in it are those in the state, before moves.
 type oracle struct {
 	stored *state.State
-	o      operation.PlanOptions
+	o      plan.Options
 	world  *world // the changed configuration
 }
 
@@ -353,7 +352,7 @@ func (w *world) rename(name, to string) {
 }
 
 // options chooses what is planned. Moves and partial plans do not go together.
-func (w *world) options(chance *rand.Rand, st *state.State) (o operation.PlanOptions) {
+func (w *world) options(chance *rand.Rand, st *state.State) (o plan.Options) {
 	if chance.IntN(3) == 0 {
 		o.Mode = plan.Destroy
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -89,7 +89,7 @@ resource "fake_thing" "a" {
 				e.apply(c.before)
 			}
 			e.configure(c.after)
-			p := e.plan(operation.PlanOptions{})
+			p := e.plan(plan.Options{})
 			goOn := make(chan struct{})
 			e.cloud.onApply = func(what string) error {
 				if what != c.deed {
@@ -139,7 +139,7 @@ resource "fake_thing" "a" {
 	over := func() error { return os.WriteFile(end, nil, 0o600) }
 	t.Cleanup(func() { e.check(over()) }) // the worker waits for its command
 	e.configure(strings.Replace(text, "COMMAND", "touch "+dir+"/begun; until test -e "+end+"; do sleep 0.05; done", 1))
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	left := make(chan struct{})
 	go func() { // the test waits for it
 		defer close(left)
@@ -163,7 +163,7 @@ resource "fake_thing" "a" {
 	}
 	e.again()
 	e.check(over())
-	e.equal("the next plan", changes(e.plan(operation.PlanOptions{})), []string{"delete-create fake_thing.a"})
+	e.equal("the next plan", changes(e.plan(plan.Options{})), []string{"delete-create fake_thing.a"})
 }
 
 // An update in doubt that had taken effect stayed in doubt in a workspace of a service: the plan that read the object
@@ -184,14 +184,14 @@ resource "fake_thing" "a" {
 	e.check(e.store.Commit(t.Context(), journal.Commit{Workspace: "default", EndVersion: true, Changes: []state.Change{
 		state.SetObject{Addr: at, Provider: e.state().ProviderOf(at), Object: &doubtful}}}))
 	e.equal("state", existing(e.state()), []string{"fake_thing.a in doubt"})
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	if p.HasChanges() || !p.EndsDoubts || !p.Pending() {
 		t.Errorf("the plan changes something: %v; it ends a doubt: %v", p.HasChanges(), p.EndsDoubts)
 	}
 	_, diags = e.tryApply(p)
 	e.clean(diags)
 	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
-	if p := e.plan(operation.PlanOptions{}); p.EndsDoubts || p.Pending() {
+	if p := e.plan(plan.Options{}); p.EndsDoubts || p.Pending() {
 		t.Error("another plan ends the doubt again")
 	}
 }

@@ -21,7 +21,7 @@ import (
 // caller returns diags without a plan.
 type draft struct {
 	session *Session
-	options PlanOptions
+	options plan.Options
 	prior   *state.State
 	// diags are those of the steps so far.
 	diags diag.List
@@ -40,16 +40,14 @@ type draft struct {
 }
 
 // draft returns a plan of a state on which no step was made.
-func (s *Session) draft(prior *state.State, o PlanOptions) *draft {
+func (s *Session) draft(prior *state.State, o plan.Options) *draft {
 	return &draft{session: s, options: o, prior: prior}
 }
 
 // prelude makes the steps before the run of a plan of changes.
 func (d *draft) prelude(ctx context.Context) bool {
 	return d.begin() && d.endDoubts(ctx) && d.join(ctx, moves.Apply) && d.validate(ctx) &&
-		d.open(planning.NewScope(d.static, planning.ScopeOptions{Targets: d.options.Targets,
-			Excludes: d.options.Excludes, Mode: d.options.Mode, SkipRefresh: d.options.SkipRefresh,
-			Prior: d.moved.State}))
+		d.open(planning.NewScope(d.static, d.options, d.moved.State))
 }
 
 // begin checks the configuration by itself.
@@ -134,11 +132,10 @@ func (d *draft) open(scope planning.Scope) bool {
 
 // plannerOptions returns the options of the planner that all plans have in common.
 func (d *draft) plannerOptions() planning.Options {
-	s, o := d.session, d.options
+	s := d.session
 	return planning.Options{
 		Code: d.code, Store: d.store, Static: d.static, Prior: d.moved.State, Stored: d.prior,
-		Previous: d.moved.Previous, MovedByBlock: d.moved.Explicit,
-		Mode: o.Mode, SkipRefresh: o.SkipRefresh, Scope: d.scope, Replace: o.Replace, Imports: o.Imports,
+		Previous: d.moved.Previous, MovedByBlock: d.moved.Explicit, Options: d.options, Scope: d.scope,
 		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree).deciding, Package: s.Package, Now: d.now,
 	}
 }

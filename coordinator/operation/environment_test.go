@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/config"
 	statemem "github.com/millipede-iac/millipede/state/mem"
@@ -40,7 +41,7 @@ resource "terraform_data" "a" {
 		env := environ.Variables{fmt.Sprintf("AWS_PROFILE=team-%d", i), "PATH=" + os.Getenv("PATH")}
 		s.Environment = operation.NewEnvironment(env, true)
 		all.Go(func() {
-			planned, diags := s.Plan(t.Context(), prior, operation.PlanOptions{})
+			planned, diags := s.Plan(t.Context(), prior, plan.Options{})
 			if diags.HasErrors() {
 				t.Error(diags.Err())
 				return

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
@@ -39,7 +38,7 @@ resource "fake_thing" "a" { name = "a" }
 `
 	e := newEstate(t)
 	e.configure(text)
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	order := func(what string, log []string, first, second string) {
 		t.Helper()
 		i, j := slices.Index(log, first), -1
@@ -73,7 +72,7 @@ resource "fake_thing" "a" { name = "a" }
 			t.Errorf("the state has %s", a)
 		}
 	}
-	_, diags = e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+	_, diags = e.tryApply(e.plan(plan.Options{Mode: plan.Destroy}))
 	e.clean(diags)
 	log = e.cloud.done()
 	order("destroy", log, "open t1", "delete a")
@@ -87,7 +86,7 @@ ephemeral "fake_token" "good" { name = "good" }
 ephemeral "fake_token" "bad" { name = "locked" }
 resource "fake_thing" "a" { name = "a" }
 `)
-	_, diags := e.tryPlan(operation.PlanOptions{})
+	_, diags := e.tryPlan(plan.Options{})
 	if !says(diags, "it is locked") {
 		t.Error(diags)
 	}
@@ -110,7 +109,7 @@ ephemeral "fake_token" "t" {
   }
 }
 `)
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	if log := e.cloud.done(); len(log) > 0 {
 		t.Errorf("the operations of the plan are %v", log)
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 )
@@ -18,7 +17,7 @@ func TestARefreshOnlyPlanDoesNotNeedTheArguments(t *testing.T) {
 	e.apply(block("a", `name = "a"`))
 	e.configure("variable \"v\" { default = \"x\" }\n" + block("a", `name = "a"`, `size = tonumber(var.v)`) +
 		block("b", `name = "b"`, `size = tonumber(var.v)`))
-	p, diags := e.tryPlan(operation.PlanOptions{Mode: plan.RefreshOnly})
+	p, diags := e.tryPlan(plan.Options{Mode: plan.RefreshOnly})
 	e.clean(diags)
 	e.equal("plan", changes(p), nil)
 }
@@ -28,7 +27,7 @@ func TestADestroyOfNothingConfiguresNoProvider(t *testing.T) {
 	e := newEstate(t)
 	e.configure("variable \"v\" { default = \"x\" }\nprovider \"fake\" { token = tonumber(var.v) }\n" +
 		block("a", `name = "a"`))
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+	_, diags := e.tryApply(e.plan(plan.Options{Mode: plan.Destroy}))
 	e.clean(diags)
 }
 
@@ -44,7 +43,7 @@ func TestADestroyImportsNothing(t *testing.T) {
 		})
 		e.configure("import {\n to = fake_thing.a\n id = \"" + id + "\"\n}\n" + block("a", `name = "a"`) +
 			block("b", `name = "b"`))
-		e.equal("plan", changes(e.plan(operation.PlanOptions{Mode: plan.Destroy})), []string{"delete fake_thing.b"})
+		e.equal("plan", changes(e.plan(plan.Options{Mode: plan.Destroy})), []string{"delete fake_thing.b"})
 	}
 }
 
@@ -69,7 +68,7 @@ func TestNothingIsKnownAboutTheValidationOfAWrongValue(t *testing.T) {
 	e.configure("variable \"v\" {\n type = number\n validation {\n condition = var.v > 0\n error_message = " +
 		"\"e\"\n }\n}\n")
 	e.session.Inputs = map[string]values.Input{"v": {Value: cty.StringVal("x")}}
-	p, diags := e.tryPlan(operation.PlanOptions{})
+	p, diags := e.tryPlan(plan.Options{})
 	if !diags.HasErrors() {
 		t.Fatal("the value is accepted")
 	}

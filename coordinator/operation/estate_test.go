@@ -187,7 +187,7 @@ func (e *estate) state() *state.State {
 }
 
 // tryPlan plans, and returns the errors.
-func (e *estate) tryPlan(o operation.PlanOptions) (*plan.Plan, diag.List) {
+func (e *estate) tryPlan(o plan.Options) (*plan.Plan, diag.List) {
 	e.t.Helper()
 	planned, diags := e.session.Plan(e.t.Context(), e.state(), o)
 	if planned == nil {
@@ -196,7 +196,7 @@ func (e *estate) tryPlan(o operation.PlanOptions) (*plan.Plan, diag.List) {
 	return planned.Plan, diags
 }
 
-func (e *estate) plan(o operation.PlanOptions) *plan.Plan {
+func (e *estate) plan(o plan.Options) *plan.Plan {
 	e.t.Helper()
 	p, diags := e.tryPlan(o)
 	e.clean(diags)
@@ -217,7 +217,7 @@ func (e *estate) tryApply(p *plan.Plan) (*operation.Applied, diag.List) {
 func (e *estate) apply(text string, child ...string) {
 	e.t.Helper()
 	e.configure(text, child...)
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags := e.tryApply(e.plan(plan.Options{}))
 	e.clean(diags)
 	e.cloud.done()
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
@@ -102,11 +101,11 @@ func TestAPlanSaysWhyItDestroysAndReplaces(t *testing.T) {
 			e := newEstate(t)
 			e.apply(c.before)
 			e.configure(c.after)
-			p := e.plan(operation.PlanOptions{Mode: c.destroys})
+			p := e.plan(plan.Options{Mode: c.destroys})
 			e.equal("plan", reasons(p), c.want)
 			_, diags := e.tryApply(p)
 			e.clean(diags)
-			if left := changes(e.plan(operation.PlanOptions{})); len(left) > 0 && c.destroys == plan.Normal {
+			if left := changes(e.plan(plan.Options{})); len(left) > 0 && c.destroys == plan.Normal {
 				t.Errorf("the next plan still has %v", left)
 			}
 		})
@@ -118,7 +117,7 @@ func TestAReplaceOptionThatNamesAWholeResourceReplacesNothingAndWarns(t *testing
 	e.apply("resource \"fake_thing\" \"a\" {\n count = 2\n name = \"a\"\n}")
 	at, diags := addr.ParseInstance("fake_thing.a")
 	e.clean(diags)
-	planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{Replace: []addr.Instance{at}})
+	planned, diags := e.session.Plan(t.Context(), e.state(), plan.Options{Replace: []addr.Instance{at}})
 	e.clean(diags)
 	if len(changes(planned.Plan)) > 0 || !says(diags, "Incompletely-matched force-replace resource instance") {
 		t.Errorf("%v: %v", changes(planned.Plan), diags)
@@ -161,7 +160,7 @@ func TestImportBlocks(t *testing.T) {
 				})
 			}
 			e.configure(c.text)
-			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+			planned, diags := e.session.Plan(t.Context(), e.state(), plan.Options{})
 			if c.says != "" {
 				if !diags.HasErrors() || !says(diags, c.says) {
 					t.Errorf("no diagnostic contains %q: %v", c.says, diags)
@@ -175,7 +174,7 @@ func TestImportBlocks(t *testing.T) {
 			if applied.Counts.Imported != len(c.want) || applied.Counts.Added != 0 || e.cloud.made != 0 {
 				t.Errorf("counted: %+v", applied.Counts)
 			}
-			e.equal("the next plan", changes(e.plan(operation.PlanOptions{})), nil)
+			e.equal("the next plan", changes(e.plan(plan.Options{})), nil)
 		})
 	}
 }
@@ -187,7 +186,7 @@ func TestAnEmptyIDIsRefused(t *testing.T) {
 	for _, id := range []string{`""`, "var.id"} {
 		e.configure("variable \"id\" { default = \"\" }\nimport {\n to = fake_thing.a\n id = " + id + "\n}\n" +
 			block("a", `name = "a"`))
-		if _, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{}); !says(diags, "cannot be empty") {
+		if _, diags := e.session.Plan(t.Context(), e.state(), plan.Options{}); !says(diags, "cannot be empty") {
 			t.Errorf("the ID %s: %v", id, diags)
 		}
 	}
@@ -237,9 +236,9 @@ removed {
 	e.equal("cloud", e.cloud.names(), nil)
 
 	e.configure(strings.Replace(provisioned("three"), "echo ending", "exit 4; echo ending", 1))
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags := e.tryApply(e.plan(plan.Options{}))
 	e.clean(diags)
-	_, diags = e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+	_, diags = e.tryApply(e.plan(plan.Options{Mode: plan.Destroy}))
 	if !diags.HasErrors() {
 		t.Error("a destroy-time provisioner that failed did not keep the object")
 	}
@@ -263,14 +262,14 @@ output "k" { value = 1 }
 		return []addr.Target{at}
 	}
 	for sentence, c := range map[string]struct {
-		o    operation.PlanOptions
+		o    plan.Options
 		want []string
 	}{
 		"a target, and what depends on it": {
-			operation.PlanOptions{Targets: target("fake_thing.b")}, []string{"delete fake_thing.b",
+			plan.Options{Targets: target("fake_thing.b")}, []string{"delete fake_thing.b",
 				"delete fake_thing.c"},
 		},
-		"all but an exclusion, and what that depends on": {operation.PlanOptions{Excludes: target("fake_thing.b")},
+		"all but an exclusion, and what that depends on": {plan.Options{Excludes: target("fake_thing.b")},
 			[]string{"delete fake_thing.c", "delete fake_thing.other"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -300,7 +299,7 @@ func TestAnObjectWhoseCreationIsInDoubtIsNotPlannedOver(t *testing.T) {
 	<-begun
 	h.Leave()
 	h.Wait()
-	_, diags := e.tryPlan(operation.PlanOptions{})
+	_, diags := e.tryPlan(plan.Options{})
 	for _, want := range []string{
 		"Resource instance is in doubt", "operation: create", `"name":"a"`, "runs resolve 'fake_thing.a' -not-created",
 	} {

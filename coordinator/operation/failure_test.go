@@ -11,7 +11,6 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 )
@@ -25,13 +24,13 @@ func TestPreventDestroyIsAskedOfBlocksWhoseModuleInstanceIsGoneAndNeverOfAnInsta
   lifecycle { prevent_destroy = true }
 }`
 	e.configure(`module "m" { source = "./child" }`, protected)
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags := e.tryApply(e.plan(plan.Options{}))
 	e.clean(diags)
 	e.configure(`module "m" {
   source = "./child"
   count  = 0
 }`, protected)
-	if _, diags = e.tryPlan(operation.PlanOptions{}); !says(diags, "Resource instance cannot be destroyed") {
+	if _, diags = e.tryPlan(plan.Options{}); !says(diags, "Resource instance cannot be destroyed") {
 		t.Errorf("without the module's instance: %v", diags)
 	}
 	e.configure(`resource "fake_thing" "b" {
@@ -39,7 +38,7 @@ func TestPreventDestroyIsAskedOfBlocksWhoseModuleInstanceIsGoneAndNeverOfAnInsta
   name  = "b"
   lifecycle { prevent_destroy = count.index == 0 }
 }`)
-	if _, diags = e.tryPlan(operation.PlanOptions{}); !says(diags, "Invalid reference in prevent_destroy") {
+	if _, diags = e.tryPlan(plan.Options{}); !says(diags, "Invalid reference in prevent_destroy") {
 		t.Errorf("a warning about an instance, although none is destroyed: %v", diags)
 	}
 }
@@ -62,7 +61,7 @@ resource "fake_thing" "beside" { name = "beside-${fake_thing.other.id}" }
 		}
 		return false, nil
 	}
-	applied, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	applied, diags := e.tryApply(e.plan(plan.Options{}))
 	if !says(diags, "no room") {
 		t.Errorf("the diagnostics are %v", diags)
 	}
@@ -85,7 +84,7 @@ resource "fake_thing" "beside" { name = "beside-${fake_thing.other.id}" }
 
 	e.cloud.onCreate = nil
 	e.cloud.done()
-	_, diags = e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags = e.tryApply(e.plan(plan.Options{}))
 	e.clean(diags)
 	if n := len(e.cloud.done()); n != 3 {
 		t.Errorf("the second apply did %d things, want 3", n)
@@ -96,13 +95,13 @@ func TestAHalfCreatedObjectIsTaintedAndReplaced(t *testing.T) {
 	e := newEstate(t)
 	e.configure(`resource "fake_thing" "a" { name = "a" }`)
 	e.cloud.onCreate = func(context.Context, string) (bool, error) { return true, errNoRoom }
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags := e.tryApply(e.plan(plan.Options{}))
 	if !says(diags, "no room") {
 		t.Errorf("the diagnostics are %v", diags)
 	}
 	e.equal("state", existing(e.state()), []string{"fake_thing.a tainted"})
 	e.cloud.onCreate = nil
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	if len(p.Changes) != 1 || p.Changes[0].Action != plan.DeleteThenCreate ||
 		p.Changes[0].Reason != plan.ReplaceBecauseTainted {
 		t.Errorf("the plan is %v", changes(p))
@@ -123,7 +122,7 @@ func TestAFailedReplacementWithCreateBeforeDestroyKeepsTheOldObject(t *testing.T
 	e.apply(text("old"))
 	e.configure(text("new"))
 	e.cloud.onCreate = func(context.Context, string) (bool, error) { return false, errNoRoom }
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags := e.tryApply(e.plan(plan.Options{}))
 	if !says(diags, "no room") {
 		t.Errorf("the diagnostics are %v", diags)
 	}
@@ -145,13 +144,13 @@ func TestAHalfReplacementWithCreateBeforeDestroyIsClearedUpByTheNextApply(t *tes
 	e.apply(text("old"))
 	e.configure(text("new"))
 	e.cloud.onCreate = func(context.Context, string) (bool, error) { return true, errNoRoom }
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags := e.tryApply(e.plan(plan.Options{}))
 	if !says(diags, "no room") {
 		t.Errorf("the diagnostics are %v", diags)
 	}
 	e.equal("state", existing(e.state()), []string{"fake_thing.a deposed", "fake_thing.a tainted"})
 	e.cloud.onCreate = nil
-	_, diags = e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags = e.tryApply(e.plan(plan.Options{}))
 	e.clean(diags)
 	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
 	e.equal("cloud", e.cloud.names(), []string{"new"})
@@ -164,7 +163,7 @@ func TestAFailingProvisionerTaintsTheObject(t *testing.T) {
   provisioner "local-exec" { command = "exit 3" }
 }
 resource "fake_thing" "b" { name = "on-${fake_thing.a.id}" }`)
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags := e.tryApply(e.plan(plan.Options{}))
 	if !says(diags, "exit") {
 		t.Errorf("the diagnostics are %v", diags)
 	}
@@ -182,7 +181,7 @@ resource "fake_thing" "b" {
 resource "fake_thing" "c" { name = "c-${fake_thing.b[1].id}" }
 output "c" { value = fake_thing.c.name }
 `)
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	e.cloud.onCreate = func(ctx context.Context, name string) (bool, error) {
 		if name == "a" {
 			e.interrupt()
@@ -217,7 +216,7 @@ output "c" { value = fake_thing.c.name }
 	if e.cloud.made != 5 || e.state().Outputs["c"] == nil {
 		t.Errorf("%d objects were created, want 5; the outputs are %v", e.cloud.made, e.state().Outputs)
 	}
-	if again := e.plan(operation.PlanOptions{}); again.Applyable() {
+	if again := e.plan(plan.Options{}); again.Applyable() {
 		t.Errorf("a second plan has the changes %v", changes(again))
 	}
 }
@@ -230,7 +229,7 @@ resource "fake_thing" "a" { name = "a" }
 resource "fake_thing" "b" { name = "b" }
 resource "fake_thing" "c" { name = "c-${fake_thing.b.id}" }
 `)
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	var begun sync.WaitGroup
 	begun.Add(2)
 	e.cloud.onCreate = func(ctx context.Context, name string) (bool, error) {
@@ -272,7 +271,7 @@ func TestAnInterruptIsHeardWhileAProviderIsAskedForItsSchemas(t *testing.T) {
 		e.interrupt()
 		<-answer
 	}
-	planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+	planned, diags := e.session.Plan(t.Context(), e.state(), plan.Options{})
 	if planned != nil || !says(diags, "The command was interrupted") {
 		t.Errorf("the plan is %v, the diagnostics are %v", planned, diags)
 	}
@@ -291,7 +290,7 @@ resource "fake_thing" "b" {
   note  = fake_thing.a[count.index].id
 }
 `)
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	begun := make(chan struct{})
 	e.cloud.onCreate = func(ctx context.Context, name string) (bool, error) {
 		switch name {
@@ -347,7 +346,7 @@ resource "fake_thing" "e" { name = "on-${fake_thing.d[0].id}" }
 				}
 				return out
 			}
-			p, diags := e.tryPlan(operation.PlanOptions{Targets: parse(c.targets), Excludes: parse(c.excludes)})
+			p, diags := e.tryPlan(plan.Options{Targets: parse(c.targets), Excludes: parse(c.excludes)})
 			e.clean(diags)
 			if !says(diags, "Resource targeting is in effect") {
 				t.Errorf("the diagnostics are %v", diags)
@@ -396,7 +395,7 @@ output "keys" { value = keys(fake_thing.f) }
 		{target(`fake_thing.f["y"]`), 2, []string{"y"}},
 		{nil, 3, []string{"x", "y"}},
 	} {
-		p, diags := e.tryPlan(operation.PlanOptions{Targets: step.targets})
+		p, diags := e.tryPlan(plan.Options{Targets: step.targets})
 		e.clean(diags)
 		for _, o := range p.Outputs {
 			switch o.Name {
@@ -415,7 +414,7 @@ output "keys" { value = keys(fake_thing.f) }
 	}
 	// An instance that has no place any more stays if the target leaves it out, and counts.
 	e.configure(strings.Replace(strings.Replace(text, "count = 3", "count = 1", 1), `"x", "y"`, `"y"`, 1))
-	p, diags := e.tryPlan(operation.PlanOptions{Targets: target("fake_thing.c[2]")})
+	p, diags := e.tryPlan(plan.Options{Targets: target("fake_thing.c[2]")})
 	e.clean(diags)
 	e.equal("plan", changes(p), []string{"delete fake_thing.c[2]"})
 	_, diags = e.tryApply(p)
@@ -428,7 +427,7 @@ output "keys" { value = keys(fake_thing.f) }
 	}
 	missing := newEstate(t)
 	missing.configure(text + `output "missing" { value = fake_thing.c[2].id }`)
-	_, diags = missing.tryPlan(operation.PlanOptions{Targets: target("fake_thing.c[0]")})
+	_, diags = missing.tryPlan(plan.Options{Targets: target("fake_thing.c[0]")})
 	if !says(diags, "Invalid index") {
 		t.Errorf("a reference to an instance that does not exist is accepted: %v", diags)
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
@@ -23,7 +22,7 @@ func TestAMistakeInLifecycleDestroyDestroysNothing(t *testing.T) {
 			e.apply(block("false"))
 			e.configure(block(mistake))
 			for _, mode := range []plan.Mode{plan.Normal, plan.Destroy, plan.RefreshOnly} {
-				planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{Mode: mode})
+				planned, diags := e.session.Plan(t.Context(), e.state(), plan.Options{Mode: mode})
 				if planned != nil || !diags.HasErrors() {
 					t.Errorf("mode %d plans %v: %v", mode, planned, diags)
 				}
@@ -35,11 +34,11 @@ func TestAMistakeInLifecycleDestroyDestroysNothing(t *testing.T) {
 		t.Run(constant, func(t *testing.T) {
 			e := newEstate(t)
 			e.apply(block(constant))
-			e.equal("plan", changes(e.plan(operation.PlanOptions{Mode: plan.Destroy})), []string{want})
+			e.equal("plan", changes(e.plan(plan.Options{Mode: plan.Destroy})), []string{want})
 			// The state stores the setting with the object, so it is also valid when its block, or the module around it, is
 			// gone.
 			e.configure("")
-			e.equal("plan without a block", changes(e.plan(operation.PlanOptions{})), []string{want})
+			e.equal("plan without a block", changes(e.plan(plan.Options{})), []string{want})
 		})
 	}
 }
@@ -74,7 +73,7 @@ func TestWhatAnObjectRemembersInADestroyPlan(t *testing.T) {
 			e.apply(c.before)
 			e.configure(c.after)
 			planned, diags := e.session.Plan(t.Context(), e.state(),
-				operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: c.noRefresh})
+				plan.Options{Mode: plan.Destroy, SkipRefresh: c.noRefresh})
 			e.clean(diags)
 			if says(diags, "Resource will be removed from the state") {
 				t.Errorf("a destroy plan warns about a forgotten object: %v", diags)
@@ -97,7 +96,7 @@ func TestAPlanWarnsOfAnInstanceThatIsForgotten(t *testing.T) {
 	e := newEstate(t)
 	e.apply(strings.Replace(text, "N", "2", 1))
 	e.configure(strings.Replace(text, "N", "1", 1))
-	planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+	planned, diags := e.session.Plan(t.Context(), e.state(), plan.Options{})
 	e.clean(diags)
 	e.equal("plan", changes(planned.Plan), []string{"forget fake_thing.a[1]"})
 	if !says(diags, "Resource will be removed from the state") {
@@ -110,7 +109,7 @@ func TestARemovedBlockDecidesOverWhatAnObjectRemembers(t *testing.T) {
 	e := newEstate(t)
 	e.apply("resource \"fake_thing\" \"a\" {\n  name = \"a\"\n  lifecycle {\n    destroy = false\n  }\n}\n")
 	e.configure("removed {\n  from = fake_thing.a\n  lifecycle {\n    destroy = true\n  }\n}\n")
-	e.equal("plan", changes(e.plan(operation.PlanOptions{})), []string{"delete fake_thing.a"})
+	e.equal("plan", changes(e.plan(plan.Options{})), []string{"delete fake_thing.a"})
 }
 
 // A forgotten object with create_before_destroy had to wait for its dependents, which wait for the new object: a cycle.
@@ -141,7 +140,7 @@ resource "fake_thing" "first" {
 	e := newEstate(t)
 	e.apply(text("1"))
 	e.configure(text("2"))
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	e.equal("plan", changes(p), []string{"create-delete fake_thing.base", "create-delete fake_thing.first",
 		"forget-create fake_thing.kept", "update fake_thing.user"})
 	e.cloud.done()

@@ -7,7 +7,6 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
@@ -45,7 +44,7 @@ output "each" {
 		}
 	}
 	e.cloud.mu.Unlock()
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{Mode: plan.RefreshOnly}))
+	_, diags := e.tryApply(e.plan(plan.Options{Mode: plan.RefreshOnly}))
 	e.clean(diags)
 	for name, want := range map[string]cty.Value{
 		"one":  cty.NullVal(cty.DynamicPseudoType), // of its type nothing is known either, as in OpenTofu
@@ -76,7 +75,7 @@ func TestADeposedObjectThatIsGoneIsNothingToDo(t *testing.T) {
 		}
 		return nil
 	}
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags := e.tryApply(e.plan(plan.Options{}))
 	if !says(diags, "no room") {
 		t.Fatalf("the diagnostics are %v", diags)
 	}
@@ -88,7 +87,7 @@ func TestADeposedObjectThatIsGoneIsNothingToDo(t *testing.T) {
 		}
 	}
 	e.cloud.mu.Unlock()
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	e.equal("changes", changes(p), nil)
 	there := false
 	for _, c := range p.Changes {
@@ -97,7 +96,7 @@ func TestADeposedObjectThatIsGoneIsNothingToDo(t *testing.T) {
 	if !there {
 		t.Error("the plan does not report that the deposed object was checked")
 	}
-	_, diags = e.tryApply(e.plan(operation.PlanOptions{Mode: plan.RefreshOnly}))
+	_, diags = e.tryApply(e.plan(plan.Options{Mode: plan.RefreshOnly}))
 	e.clean(diags)
 	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
 }
@@ -114,11 +113,11 @@ resource "fake_thing" "b" { name = "b" }`)
 		}
 		return nil
 	}
-	planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{Mode: plan.Destroy})
+	planned, diags := e.session.Plan(t.Context(), e.state(), plan.Options{Mode: plan.Destroy})
 	if planned != nil || !says(diags, "no room") {
 		t.Errorf("the failed destroy has the plan %v, with %v", planned, diags)
 	}
-	p := e.plan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true})
+	p := e.plan(plan.Options{Mode: plan.Destroy, SkipRefresh: true})
 	e.equal("changes", changes(p), []string{"delete fake_thing.a", "delete fake_thing.b"})
 }
 
@@ -142,7 +141,7 @@ output "d" { value = [data.fake_lookup.d.value, fake_thing.a["x"].name] }
 		}
 	}
 	e.cloud.mu.Unlock()
-	p := e.plan(operation.PlanOptions{Mode: plan.Destroy})
+	p := e.plan(plan.Options{Mode: plan.Destroy})
 	e.equal("plan", changes(p), []string{`delete fake_thing.a["y"]`})
 	_, diags := e.tryApply(p)
 	e.clean(diags)
@@ -188,13 +187,13 @@ check "many" {
 	e := newEstate(t)
 	e.apply(strings.ReplaceAll(text, "COUNT", "2"))
 	e.configure(strings.ReplaceAll(text, "COUNT", "1"))
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{Mode: plan.RefreshOnly}))
+	_, diags := e.tryApply(e.plan(plan.Options{Mode: plan.RefreshOnly}))
 	e.clean(diags)
 	if got, want := outputs(e), `["many0","many1"] "many1" ["x","y"] "one"`; got != want {
 		t.Errorf("the outputs are %s, want %s", got, want)
 	}
 	e.equal("checks", checks(e.state().Checks), []string{"check check.many pass"})
-	_, diags = e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags = e.tryApply(e.plan(plan.Options{}))
 	e.clean(diags)
 	if got, want := outputs(e), `["many0"] "none" ["x"] "none"`; got != want {
 		t.Errorf("after the removal the outputs are %s, want %s", got, want)

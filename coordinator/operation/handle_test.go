@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
@@ -17,13 +18,13 @@ import (
 func (e *estate) start(s *operation.Session) *operation.Handle[*operation.Planned] {
 	return operation.Start(e.t.Context(), s, "plan",
 		func(ctx context.Context, s *operation.Session) (*operation.Planned, diag.List) {
-			return s.Plan(ctx, e.state(), operation.PlanOptions{})
+			return s.Plan(ctx, e.state(), plan.Options{})
 		})
 }
 
 // applying starts the apply of a plan of the estate's configuration.
 func (e *estate) applying() *operation.Handle[*operation.Applied] {
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	return operation.Start(e.t.Context(), &e.session, "apply",
 		func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
 			return s.Apply(ctx, operation.ApplyOptions{Plan: p, Command: "apply"})
@@ -139,7 +140,7 @@ func TestAStopOfTheSessionOrTheEndOfTheContextReachesTheOperation(t *testing.T) 
 			ask(e, cancel) // it latches: what begins after it hears it too
 			_, diags := operation.Do(ctx, &e.session, "plan",
 				func(ctx context.Context, s *operation.Session) (*operation.Planned, diag.List) {
-					return s.Plan(ctx, e.state(), operation.PlanOptions{})
+					return s.Plan(ctx, e.state(), plan.Options{})
 				})
 			if !says(diags, "Operation interrupted") {
 				t.Error(diags)
@@ -161,7 +162,7 @@ func TestTheEndOfTheContextStopsAndDoesNotLeave(t *testing.T) {
 		<-goOn
 		return nil
 	}
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	e.session.Stop, _, _ = operation.NewStop(context.Background())
 	h := operation.Start(ctx, &e.session, "apply", func(ctx context.Context, s *operation.Session) (*operation.Applied,
 		diag.List) {

@@ -7,7 +7,6 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
-	"github.com/millipede-iac/millipede/coordinator/planning"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -63,8 +62,8 @@ resource "fake_thing" "new" { name = "new" }
 output "gone" { value = fake_thing.gone.name }
 output "new" { value = fake_thing.new.id }
 `)
-	p := e.plan(operation.PlanOptions{Mode: plan.RefreshOnly,
-		Imports: map[addr.Instance]*planning.ImportTarget{at: {ID: id}}})
+	p := e.plan(plan.Options{Mode: plan.RefreshOnly,
+		Imports: map[addr.Instance]string{at: id}})
 	e.equal("found", existing(p.Prior), []string{"fake_thing.gone", "fake_thing.new", "fake_thing.old",
 		"fake_thing.unreadable"})
 	if got := e.attribute("fake_thing.gone", "name"); got != "gone" {
@@ -93,11 +92,11 @@ resource "fake_thing" "a" {
 			e.session.Inputs = map[string]values.Input{"note": {Value: cty.StringVal("n")}}
 			e.apply(text)
 			at, id := e.drop("fake_thing.a")
-			o := operation.PlanOptions{}
+			o := plan.Options{}
 			if asBlock {
 				e.configure(text + "import {\n  to = fake_thing.a\n  id = \"" + id + "\"\n}\n")
 			} else {
-				o.Mode, o.Imports = plan.RefreshOnly, map[addr.Instance]*planning.ImportTarget{at: {ID: id}}
+				o.Mode, o.Imports = plan.RefreshOnly, map[addr.Instance]string{at: id}
 			}
 			p := e.plan(o)
 			e.equal("changes", changes(p), nil)
@@ -106,7 +105,7 @@ resource "fake_thing" "a" {
 			if n := len(e.object("fake_thing.a").Sensitive); n != 2 {
 				t.Errorf("%d paths are stored as sensitive", n)
 			}
-			if next := e.plan(operation.PlanOptions{}); next.Applyable() {
+			if next := e.plan(plan.Options{}); next.Applyable() {
 				t.Errorf("the next plan has the changes %v", changes(next))
 			}
 		})
@@ -126,7 +125,7 @@ resource "fake_thing" "y" { name = "y" }
 		return "import {\n  to = fake_thing." + name + "\n  id = \"" + id + "\"\n}\n"
 	}
 	text := importing("a", x) + importing("b", y)
-	for _, o := range []operation.PlanOptions{{Targets: targets("fake_thing.a")}, {Excludes: targets("fake_thing.b")}} {
+	for _, o := range []plan.Options{{Targets: targets("fake_thing.a")}, {Excludes: targets("fake_thing.b")}} {
 		e.configure(text)
 		operation.LeaveOut(e.session.Tree, o.Targets, o.Excludes)
 		generated, diags := e.session.Generate(t.Context())

@@ -7,7 +7,6 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -47,7 +46,7 @@ resource "fake_thing" "c" { name = "c" }
 				e := newEstate(t)
 				e.apply(text)
 				e.forget(c.remove)
-				o := operation.PlanOptions{Mode: plan.Destroy, Targets: targets(c.target), SkipRefresh: skip}
+				o := plan.Options{Mode: plan.Destroy, Targets: targets(c.target), SkipRefresh: skip}
 				e.equal("plan", changes(e.plan(o)), c.want)
 			})
 		}
@@ -87,7 +86,7 @@ resource "fake_thing" "c" {
   note = fake_thing.a.id
 }
 `)
-	e.equal("plan", changes(e.plan(operation.PlanOptions{Mode: plan.Destroy, Targets: targets("fake_thing.a")})),
+	e.equal("plan", changes(e.plan(plan.Options{Mode: plan.Destroy, Targets: targets("fake_thing.a")})),
 		[]string{"delete fake_thing.a", "delete fake_thing.b"})
 }
 
@@ -115,14 +114,14 @@ resource "fake_thing" "second" {
 `
 	)
 	for sentence, c := range map[string]struct {
-		o    operation.PlanOptions
+		o    plan.Options
 		want []string
 	}{
-		"-exclude": {operation.PlanOptions{Excludes: targets(`module.m["b"].fake_thing.second`)}, []string{
+		"-exclude": {plan.Options{Excludes: targets(`module.m["b"].fake_thing.second`)}, []string{
 			`delete module.m["a"].fake_thing.first`, `delete module.m["a"].fake_thing.second`}},
-		"-target": {operation.PlanOptions{Targets: targets(`module.m["b"].fake_thing.first`)}, []string{
+		"-target": {plan.Options{Targets: targets(`module.m["b"].fake_thing.first`)}, []string{
 			`delete module.m["b"].fake_thing.first`, `delete module.m["b"].fake_thing.second`}},
-		"-target of what all depend on": {operation.PlanOptions{Targets: targets(`fake_thing.base`)}, []string{
+		"-target of what all depend on": {plan.Options{Targets: targets(`fake_thing.base`)}, []string{
 			`delete fake_thing.base`, `delete module.m["a"].fake_thing.first`, `delete module.m["a"].fake_thing.second`,
 			`delete module.m["b"].fake_thing.first`, `delete module.m["b"].fake_thing.second`}},
 	} {
@@ -165,26 +164,26 @@ resource "fake_thing" "user" {
 	users := []string{"update fake_thing.user[1]", "update fake_thing.user[2]"}
 	for sentence, c := range map[string]struct {
 		before, after string
-		o             operation.PlanOptions
+		o             plan.Options
 		want          []string
 	}{
 		"a target beside the users": {head + base + top + user, "",
-			operation.PlanOptions{Targets: targets("fake_thing.top")}, nil},
+			plan.Options{Targets: targets("fake_thing.top")}, nil},
 		"the users excluded": {head + base + top + user, "",
-			operation.PlanOptions{Excludes: targets("fake_thing.user")}, nil},
+			plan.Options{Excludes: targets("fake_thing.user")}, nil},
 		"one of the users excluded": {head + base + top + user, "",
-			operation.PlanOptions{Excludes: targets("fake_thing.user[1]")}, nil},
+			plan.Options{Excludes: targets("fake_thing.user[1]")}, nil},
 		"the users excluded, and no block of the dependency": {head + base + top + user, head + user,
-			operation.PlanOptions{Excludes: targets("fake_thing.user")}, []string{"delete fake_thing.top"}},
+			plan.Options{Excludes: targets("fake_thing.user")}, []string{"delete fake_thing.top"}},
 		"all that uses them targeted": {head + base + top + user, "",
-			operation.PlanOptions{Targets: targets("fake_thing.top", "fake_thing.user")}, slices.Concat(vanished, users)},
+			plan.Options{Targets: targets("fake_thing.top", "fake_thing.user")}, slices.Concat(vanished, users)},
 		"no other users": {head + base + top, "",
-			operation.PlanOptions{Targets: targets("fake_thing.top")}, vanished},
+			plan.Options{Targets: targets("fake_thing.top")}, vanished},
 		"a target that names them": {head + base + top + user, "",
-			operation.PlanOptions{Targets: targets("fake_thing.base")}, vanished},
+			plan.Options{Targets: targets("fake_thing.base")}, vanished},
 		"a target that names one of them": {head + base + top + user, "",
-			operation.PlanOptions{Targets: targets("fake_thing.base[1]", "fake_thing.top")}, vanished[:1]},
-		"everything": {head + base + top + user, "", operation.PlanOptions{}, slices.Concat(vanished, users)},
+			plan.Options{Targets: targets("fake_thing.base[1]", "fake_thing.top")}, vanished[:1]},
+		"everything": {head + base + top + user, "", plan.Options{}, slices.Concat(vanished, users)},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			e := newEstate(t)

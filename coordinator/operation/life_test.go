@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
@@ -28,7 +27,7 @@ resource "fake_thing" "each" {
 }
 output "ids" { value = fake_thing.each[*].id }
 `)
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	objects := []string{
 		`module.child["x"].fake_thing.each[0]`, `module.child["x"].fake_thing.each[1]`,
 		`module.child["y"].fake_thing.each[0]`, `module.child["y"].fake_thing.each[1]`, `terraform_data.last`,
@@ -47,10 +46,10 @@ output "ids" { value = fake_thing.each[*].id }
 	if ids := e.state().Outputs["ids"].Value; ids.LengthInt() != 2 || !ids.IsWhollyKnown() {
 		t.Errorf("the output is %#v", ids)
 	}
-	if again := e.plan(operation.PlanOptions{}); again.Applyable() {
+	if again := e.plan(plan.Options{}); again.Applyable() {
 		t.Errorf("the second plan has the changes %v", changes(again))
 	}
-	_, diags = e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+	_, diags = e.tryApply(e.plan(plan.Options{Mode: plan.Destroy}))
 	e.clean(diags)
 	e.equal("cloud after destroy", e.cloud.names(), nil)
 	if !e.state().IsEmpty() {
@@ -207,13 +206,13 @@ resource "fake_thing" "a" {
 			e := newEstate(t)
 			e.apply(s.before)
 			e.configure(s.after)
-			p := e.plan(operation.PlanOptions{})
+			p := e.plan(plan.Options{})
 			e.equal("plan", changes(p), s.plan)
 			_, diags := e.tryApply(p)
 			e.clean(diags)
 			e.equal("done", e.cloud.done(), s.did)
 			e.equal("state", existing(e.state()), s.state)
-			if again := e.plan(operation.PlanOptions{}); again.Applyable() {
+			if again := e.plan(plan.Options{}); again.Applyable() {
 				t.Errorf("a second plan has the changes %v", changes(again))
 			}
 		})
@@ -224,7 +223,7 @@ func TestWhatVanishedIsCreatedAgain(t *testing.T) {
 	e := newEstate(t)
 	e.apply(`resource "fake_thing" "a" { name = "a" }`)
 	clear(e.cloud.objects)
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	e.equal("plan", changes(p), []string{"create fake_thing.a"})
 	if len(p.Drift) != 1 || p.Drift[0].Action != plan.Delete {
 		t.Errorf("the drift is %v", p.Drift)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
@@ -47,7 +46,7 @@ func TestAProviderIsToldTheProviderMetaOfTheModuleWithEachOperation(t *testing.T
 		"plan to update b for nobody", "read a for nobody", "read b for nobody"})
 
 	e.configure(root, meta(`module = "child"`)+block("b", `name = "b"`))
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+	_, diags := e.tryApply(e.plan(plan.Options{Mode: plan.Destroy}))
 	e.clean(diags)
 	e.equal("destroy", e.metas(), []string{"delete b for child", "read b for child"})
 }
@@ -63,7 +62,7 @@ func TestAProviderMetaBlockIsRefusedThatTheProviderDoesNotTake(t *testing.T) {
 		e := newEstate(t)
 		e.cloud.takesMeta = c.takes
 		e.configure(meta(c.argument) + block("a", `name = "a"`))
-		_, diags := e.tryPlan(operation.PlanOptions{})
+		_, diags := e.tryPlan(plan.Options{})
 		if !diags.HasErrors() || !says(diags, text) || diags[0].Subject == nil {
 			t.Errorf("%s: the diagnostics are %v", text, diags)
 		}

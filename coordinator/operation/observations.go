@@ -9,7 +9,7 @@ import (
 )
 
 // onlyChanged reports whether an ordinary plan reads only objects that a change can affect.
-func (s *Session) onlyChanged(o PlanOptions) bool {
+func (s *Session) onlyChanged(o plan.Options) bool {
 	if o.Mode != plan.Normal || o.SkipRefresh {
 		return false
 	}

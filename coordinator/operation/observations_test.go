@@ -9,7 +9,6 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -44,7 +43,7 @@ func three(size string) string {
 		block("c", `name = "c"`, `depends_on = [fake_thing.b]`)
 }
 
-var onlyChanged = operation.PlanOptions{Refresh: placement.RefreshChanged}
+var onlyChanged = plan.Options{Refresh: placement.RefreshChanged}
 
 func TestOnlyWhatAChangeCanTouchIsRead(t *testing.T) {
 	e := newEstate(t)
@@ -55,7 +54,7 @@ func TestOnlyWhatAChangeCanTouchIsRead(t *testing.T) {
 	e.cloud.done()
 	clock = clock.Add(time.Hour)
 
-	asking := operation.PlanOptions{Refresh: placement.RefreshChanged, NoVerdicts: true}
+	asking := plan.Options{Refresh: placement.RefreshChanged, NoVerdicts: true}
 	p := e.plan(asking)
 	e.equal("questions", e.questions(), []string{"plan a", "plan b", "plan c"})
 	e.equal("data", e.cloud.done(), []string{"look up k"})
@@ -84,7 +83,7 @@ func TestOnlyWhatAChangeCanTouchIsRead(t *testing.T) {
 	e.drift("a", 7)
 	e.equal("plan", changes(e.plan(asking)), nil)
 	clock = clock.Add(time.Hour)
-	e.equal("plan", changes(e.plan(operation.PlanOptions{})), []string{"update fake_thing.a"})
+	e.equal("plan", changes(e.plan(plan.Options{})), []string{"update fake_thing.a"})
 	reads, err = e.store.Reads(t.Context(), "default")
 	e.check(err)
 	if at := reads.At("fake_thing.a"); !at.Equal(clock.Add(-2 * time.Hour)) {
@@ -100,14 +99,14 @@ func TestTheRulesSayHowMuchIsReadUnlessTheCommandDoes(t *testing.T) {
 	e.apply(three("1"))
 	e.session.Rules = &placement.Rules{Refresh: placement.RefreshChanged}
 	for sentence, c := range map[string]struct {
-		options operation.PlanOptions
+		options plan.Options
 		unread  bool
 	}{
-		"an ordinary plan goes by them":          {operation.PlanOptions{}, true},
-		"the command asks for everything":        {operation.PlanOptions{Refresh: placement.RefreshAll}, false},
-		"a plan that only refreshes reads":       {operation.PlanOptions{Mode: plan.RefreshOnly}, false},
-		"a plan that reads nothing says nothing": {operation.PlanOptions{SkipRefresh: true}, false},
-		"what is destroyed is read":              {operation.PlanOptions{Mode: plan.Destroy}, false},
+		"an ordinary plan goes by them":          {plan.Options{}, true},
+		"the command asks for everything":        {plan.Options{Refresh: placement.RefreshAll}, false},
+		"a plan that only refreshes reads":       {plan.Options{Mode: plan.RefreshOnly}, false},
+		"a plan that reads nothing says nothing": {plan.Options{SkipRefresh: true}, false},
+		"what is destroyed is read":              {plan.Options{Mode: plan.Destroy}, false},
 	} {
 		if p := e.plan(c.options); (p.Unread != nil) != c.unread {
 			t.Errorf("%s: %+v was not read", sentence, p.Unread)
@@ -131,7 +130,7 @@ func TestWhatWasPlannedWithTheSameInputsIsNotAskedAboutAgain(t *testing.T) {
 			func(e *estate) {
 				e.drift("a", 3)
 				e.configure(provided + strings.Replace(three("1"), `name = "a"`, "name = \"a\"\nsize = 3", 1))
-				_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+				_, diags := e.tryApply(e.plan(plan.Options{}))
 				e.clean(diags)
 				e.questions()
 			},
@@ -164,7 +163,7 @@ func TestWhatWasPlannedWithTheSameInputsIsNotAskedAboutAgain(t *testing.T) {
 				t.Errorf("the plan reports %+v as unread, not %d verdicts", p.Unread, hits)
 			}
 			// Verdicts are used only when just changed objects are read.
-			e.plan(operation.PlanOptions{})
+			e.plan(plan.Options{})
 			if got := e.questions(); len(got) < 6 {
 				t.Errorf("a plan that reads everything has only called %s", got)
 			}

@@ -3,7 +3,7 @@ package operation_test
 import (
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 )
 
 // A data source that uses an output with depends_on was read when planning, before the change on which the output
@@ -36,14 +36,14 @@ data "fake_lookup" "plain" { key = module.m.plain }
 	}
 	e := newEstate(t)
 	e.configure(text("1"), child)
-	e.equal("the first plan", changes(e.plan(operation.PlanOptions{})), []string{
+	e.equal("the first plan", changes(e.plan(plan.Options{})), []string{
 		"create module.m.fake_thing.a", "create module.m.fake_thing.b",
 		"read data.fake_lookup.direct", "read data.fake_lookup.through",
 	})
 	e.apply(text("1"), child)
-	e.equal("a plan without changes", changes(e.plan(operation.PlanOptions{})), nil)
+	e.equal("a plan without changes", changes(e.plan(plan.Options{})), nil)
 	e.configure(text("2"), child)
-	e.equal("a plan with a change", changes(e.plan(operation.PlanOptions{})), []string{
+	e.equal("a plan with a change", changes(e.plan(plan.Options{})), []string{
 		"read data.fake_lookup.direct", "read data.fake_lookup.through", "update module.m.fake_thing.a",
 	})
 }

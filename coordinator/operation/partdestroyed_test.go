@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 )
@@ -24,15 +23,15 @@ resource "fake_thing" "b" {
 }
 `
 	for sentence, c := range map[string]struct {
-		o    operation.PlanOptions
+		o    plan.Options
 		want string
 	}{
-		"everything":                {operation.PlanOptions{}, ""},
-		"data that is targeted":     {operation.PlanOptions{Targets: targets("data.fake_lookup.free")}, "late used a b"},
-		"a resource":                {operation.PlanOptions{Targets: targets("fake_thing.b")}, "free late used a"},
-		"all but data":              {operation.PlanOptions{Excludes: targets("data.fake_lookup.free")}, "free"},
-		"all but what uses data":    {operation.PlanOptions{Excludes: targets("fake_thing.b")}, "used b"},
-		"all but what data depends": {operation.PlanOptions{Excludes: targets("fake_thing.a")}, "a"},
+		"everything":                {plan.Options{}, ""},
+		"data that is targeted":     {plan.Options{Targets: targets("data.fake_lookup.free")}, "late used a b"},
+		"a resource":                {plan.Options{Targets: targets("fake_thing.b")}, "free late used a"},
+		"all but data":              {plan.Options{Excludes: targets("data.fake_lookup.free")}, "free"},
+		"all but what uses data":    {plan.Options{Excludes: targets("fake_thing.b")}, "used b"},
+		"all but what data depends": {plan.Options{Excludes: targets("fake_thing.a")}, "a"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			e := newEstate(t)

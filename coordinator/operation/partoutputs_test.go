@@ -5,7 +5,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 )
 
 // An output with all instances of a resource was not stored if an apply with -target had excluded one of them, because
@@ -46,7 +46,7 @@ output "n" { value = length(fake_thing.c) }
 		{"fake_thing.c[0]", map[string]cty.Value{"f": f, "c": c("c0"), "n": cty.NumberIntVal(1)}},
 		{"fake_thing.c[2]", map[string]cty.Value{"f": f, "c": c("c0", nil, "c2"), "n": cty.NumberIntVal(3)}},
 	} {
-		_, diags := e.tryApply(e.plan(operation.PlanOptions{Targets: targets(step.target)}))
+		_, diags := e.tryApply(e.plan(plan.Options{Targets: targets(step.target)}))
 		e.clean(diags)
 		outputs := e.state().Outputs
 		if len(outputs) != len(step.outputs) {

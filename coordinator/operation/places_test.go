@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/provider"
 	statemem "github.com/millipede-iac/millipede/state/mem"
@@ -120,7 +121,7 @@ func TestAProviderIsAskedOnlyInThePoolsOfItsObjects(t *testing.T) {
 	e.apply(passwords)
 	e.configure("") // the object is in the state alone
 	e.session.Prior = e.state()
-	e.plan(operation.PlanOptions{})
+	e.plan(plan.Options{})
 	e.equal("questions to the other pool", eu.questions(), nil)
 }
 

@@ -26,20 +26,6 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// PlanOptions are the options of Plan.
-type PlanOptions struct {
-	Mode        plan.Mode
-	SkipRefresh bool
-	// Refresh is how much of the infrastructure is read, unless SkipRefresh is set: placement.RefreshAll or
-	// RefreshChanged; empty for the setting in the rules. It affects only ordinary plans.
-	Refresh string
-	// NoVerdicts makes workers plan every object, in spite of earlier plans' verdicts.
-	NoVerdicts        bool
-	Targets, Excludes []addr.Target
-	Replace           []addr.Instance
-	Imports           map[addr.Instance]*planning.ImportTarget
-}
-
 // The error of an interrupted plan.
 const (
 	notBegun    = "The plan was not begun."
@@ -58,7 +44,7 @@ type Planned struct {
 
 // Plan makes a plan. It does not change prior, which is the stored state. If the run fails, it returns the plan, marked
 // as errored, together with the errors; it returns nil if planning could not begin.
-func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (planned *Planned, diags diag.List) {
+func (s *Session) Plan(ctx context.Context, prior *state.State, o plan.Options) (planned *Planned, diags diag.List) {
 	defer caught(&diags)
 	switch {
 	case len(o.Imports) > 0:
@@ -70,7 +56,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 }
 
 // planOrdinary plans what changes, or, in the mode refresh-only, finds what has changed outside.
-func (s *Session) planOrdinary(ctx context.Context, prior *state.State, o PlanOptions) (*Planned, diag.List) {
+func (s *Session) planOrdinary(ctx context.Context, prior *state.State, o plan.Options) (*Planned, diag.List) {
 	d := s.draft(prior, o)
 	if !d.prelude(ctx) {
 		return nil, d.diags
@@ -90,7 +76,7 @@ func (s *Session) planOrdinary(ctx context.Context, prior *state.State, o PlanOp
 }
 
 // planImports plans the imports of the import command.
-func (s *Session) planImports(ctx context.Context, prior *state.State, o PlanOptions) (*Planned, diag.List) {
+func (s *Session) planImports(ctx context.Context, prior *state.State, o plan.Options) (*Planned, diag.List) {
 	d := s.draft(prior, o)
 	// As in OpenTofu, it moves nothing. The block of an object to import may not be complete yet, so it is not validated;
 	// and an import of another object ends no doubt.
@@ -118,7 +104,7 @@ func unmoved(_ *config.Tree, prior *state.State) (moves.Result, diag.List) {
 func (s *Session) planReading(ctx context.Context, prior *state.State, reads map[addr.Instance]bool) (planned *Planned,
 	diags diag.List) {
 	defer caught(&diags)
-	d := s.draft(prior, PlanOptions{Mode: plan.RefreshOnly})
+	d := s.draft(prior, plan.Options{Mode: plan.RefreshOnly})
 	if !d.begin() || !d.join(ctx, moves.Apply) || !d.open(planning.NewReading(d.static, reads)) {
 		return nil, d.diags
 	}
@@ -229,7 +215,7 @@ func cycleDiags(s *graph.Static) diag.List {
 
 // leftBehind rejects a plan that covers only some of the objects that have moved: the others would stay at their
 // old addresses.
-func leftBehind(previous map[addr.Instance]addr.Instance, o PlanOptions) diag.List {
+func leftBehind(previous map[addr.Instance]addr.Instance, o plan.Options) diag.List {
 	hit := func(list []addr.Target, a addr.Instance) bool {
 		return slices.ContainsFunc(list, func(t addr.Target) bool { return t.Contains(a) })
 	}
@@ -256,7 +242,7 @@ func leftBehind(previous map[addr.Instance]addr.Instance, o PlanOptions) diag.Li
 			"not be where the configuration says. "+advice, nil)
 }
 
-func scopeWarning(o PlanOptions) diag.List {
+func scopeWarning(o plan.Options) diag.List {
 	if len(o.Targets)+len(o.Excludes) == 0 {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 )
 
 // A run can be interrupted between the creation of an object and its provisioners. A process that resumes it must
@@ -23,7 +23,7 @@ resource "fake_thing" "a" {
 }
 resource "fake_thing" "b" { name = "b-${fake_thing.a.id}" }
 `, "LOG", log))
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	e.cloud.onCreate = func(ctx context.Context, _ string) (bool, error) {
 		e.interrupt()
 		select {

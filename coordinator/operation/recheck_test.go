@@ -5,7 +5,6 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 )
@@ -37,7 +36,7 @@ resource "fake_thing" "b" {
 	e.equal("without changes", checks(e.state().Checks), []string{"resource fake_thing.b pass"})
 	name("two")
 	e.configure(text)
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags := e.tryApply(e.plan(plan.Options{}))
 	if !diags.HasErrors() || !says(diags, "an unlucky id") {
 		t.Errorf("the precondition was not evaluated: %v", diags)
 	}
@@ -70,7 +69,7 @@ resource "fake_thing" "a" { name = var.object }
 `
 	e := newEstate(t)
 	e.apply(text)
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+	_, diags := e.tryApply(e.plan(plan.Options{Mode: plan.Destroy}))
 	e.clean(diags)
 	e.equal("state", existing(e.state()), nil)
 	e.equal("checks", checks(e.state().Checks), []string{
@@ -96,7 +95,7 @@ check "c" {
   }
 }
 `)
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags := e.tryApply(e.plan(plan.Options{}))
 	if !diags.HasErrors() || !says(diags, "there is nothing of that key") {
 		t.Errorf("the other data was read: %v", diags)
 	}

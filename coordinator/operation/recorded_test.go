@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
@@ -20,12 +19,12 @@ resource "fake_thing" "b" {
 `
 	for sentence, c := range map[string]struct {
 		text    string
-		options operation.PlanOptions
+		options plan.Options
 		want    []string // what the cloud does
 	}{
 		"in a destroy": {
 			text:    "resource \"fake_thing\" \"a\" { name = \"a\" }\nresource \"fake_thing\" \"b\" { name = \"b\" }\n",
-			options: operation.PlanOptions{Mode: plan.Destroy}, want: []string{"delete b", "delete a"},
+			options: plan.Options{Mode: plan.Destroy}, want: []string{"delete b", "delete a"},
 		},
 		"where both are replaced": {
 			text: "resource \"fake_thing\" \"a\" { name = \"a2\" }\nresource \"fake_thing\" \"b\" {\n  name = " +
@@ -36,7 +35,7 @@ resource "fake_thing" "b" {
 		"though the configuration says the opposite": {
 			text: "resource \"fake_thing\" \"a\" {\n  name = \"a\"\n  note = fake_thing.b.id\n}\nresource " +
 				"\"fake_thing\" \"b\" { name = \"b\" }\n",
-			options: operation.PlanOptions{Mode: plan.Destroy}, want: []string{"delete b", "delete a"},
+			options: plan.Options{Mode: plan.Destroy}, want: []string{"delete b", "delete a"},
 		},
 		"though it does, where both are replaced": {
 			text: "resource \"fake_thing\" \"a\" {\n  name = \"a2\"\n  note = fake_thing.b.id\n}\nresource " +
@@ -46,7 +45,7 @@ resource "fake_thing" "b" {
 		"though it does, without refreshing": {
 			text: "resource \"fake_thing\" \"a\" {\n  name = \"a\"\n  note = fake_thing.b.id\n}\nresource " +
 				"\"fake_thing\" \"b\" { name = \"b\" }\n",
-			options: operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true},
+			options: plan.Options{Mode: plan.Destroy, SkipRefresh: true},
 			want:    []string{"delete b", "delete a"},
 		},
 	} {
@@ -70,7 +69,7 @@ func TestWhatWasRecordedFollowsAMovedObject(t *testing.T) {
 		"= fake_thing.a.id\n}\n")
 	e.configure("resource \"fake_thing\" \"a\" { name = \"a\" }\nresource \"fake_thing\" \"c\" { name = \"b\" " +
 		"}\nmoved {\n  from = fake_thing.b\n  to = fake_thing.c\n}\n")
-	p, diags := e.tryPlan(operation.PlanOptions{Mode: plan.Destroy})
+	p, diags := e.tryPlan(plan.Options{Mode: plan.Destroy})
 	e.clean(diags)
 	if _, diags = e.tryApply(p); diags.HasErrors() {
 		t.Fatal(diags)
@@ -135,7 +134,7 @@ resource "fake_thing" "b" {
 			e := newEstate(t)
 			e.apply(made)
 			e.configure(c.text, "resource \"fake_thing\" \"a\" { name = \"a\" }\n")
-			p, diags := e.tryPlan(operation.PlanOptions{Mode: c.mode})
+			p, diags := e.tryPlan(plan.Options{Mode: c.mode})
 			e.clean(diags)
 			_, diags = e.tryApply(p)
 			e.clean(diags)

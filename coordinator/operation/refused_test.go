@@ -5,7 +5,6 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 )
@@ -43,7 +42,7 @@ variable "size" {
 resource "fake_thing" "b" { name = "b" }
 `
 	}
-	for what, o := range map[string]operation.PlanOptions{
+	for what, o := range map[string]plan.Options{
 		"with refreshing":    {Mode: plan.Destroy},
 		"without refreshing": {Mode: plan.Destroy, SkipRefresh: true},
 	} {
@@ -52,7 +51,7 @@ resource "fake_thing" "b" { name = "b" }
 			e.session.Inputs = map[string]values.Input{"size": {Value: cty.NumberIntVal(5)}}
 			e.apply(text("10"), child("10"))
 			e.configure(text("3"), child("3"))
-			if _, diags := e.tryPlan(operation.PlanOptions{}); !says(diags, "too large") {
+			if _, diags := e.tryPlan(plan.Options{}); !says(diags, "too large") {
 				t.Errorf("an ordinary plan: %v", diags)
 			}
 			p := e.plan(o)
@@ -81,13 +80,13 @@ output "both" { value = [fake_thing.a.id, fake_thing.b.id] }
 		}
 	}
 	e.cloud.mu.Unlock()
-	p := e.plan(operation.PlanOptions{Mode: plan.RefreshOnly})
+	p := e.plan(plan.Options{Mode: plan.RefreshOnly})
 	if !p.Differs() {
 		t.Error("the first plan finds nothing")
 	}
 	_, diags := e.tryApply(p)
 	e.clean(diags)
-	if p := e.plan(operation.PlanOptions{Mode: plan.RefreshOnly}); p.Differs() || p.Applyable() {
+	if p := e.plan(plan.Options{Mode: plan.RefreshOnly}); p.Differs() || p.Applyable() {
 		t.Errorf("the second plan has changes: %+v", p.Outputs)
 	}
 }
@@ -108,7 +107,7 @@ resource "fake_thing" "b" { name = "b" }
 		return nil
 	}
 	e.configure(things + `data "fake_lookup" "d" { key = fake_thing.a.name == "a" ? "nothing" : "something" }`)
-	planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{Mode: plan.Destroy})
+	planned, diags := e.session.Plan(t.Context(), e.state(), plan.Options{Mode: plan.Destroy})
 	if planned != nil || !diags.HasErrors() {
 		t.Fatalf("the destroy does not fail: %v", diags)
 	}

@@ -3,7 +3,6 @@ package operation_test
 import (
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 )
@@ -69,7 +68,7 @@ output "out" { value = var.in }`},
 			e.apply(estate)
 			e.configure(estate+c.more, c.child...)
 			var got []string
-			for _, r := range e.plan(operation.PlanOptions{}).Relevant {
+			for _, r := range e.plan(plan.Options{}).Relevant {
 				got = append(got, r.Resource.String()+values.FormatPath(r.Attribute))
 			}
 			e.equal("relevant", got, c.want)
@@ -84,7 +83,7 @@ func TestOutputsOfCalledModulesMakeNothingRelevantToADestroy(t *testing.T) {
 	e.apply(`module "m" { source = "./child" }`, `
 resource "fake_thing" "in" { name = "in" }
 output "out" { value = fake_thing.in.id }`)
-	if got := e.plan(operation.PlanOptions{Mode: plan.Destroy}).Relevant; len(got) > 0 {
+	if got := e.plan(plan.Options{Mode: plan.Destroy}).Relevant; len(got) > 0 {
 		t.Errorf("relevant are %v", got)
 	}
 }

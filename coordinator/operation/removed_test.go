@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 )
 
 // The first of several removed blocks that cover an object decided about it, and between modules it was a random one,
@@ -42,7 +42,7 @@ func TestTheLastOfSeveralRemovedBlocksDecides(t *testing.T) {
 				e := newEstate(t)
 				e.apply(module, inside)
 				e.configure(c.text, c.child)
-				e.equal("plan", changes(e.plan(operation.PlanOptions{})), []string{c.want + " module.m.fake_thing.in"})
+				e.equal("plan", changes(e.plan(plan.Options{})), []string{c.want + " module.m.fake_thing.in"})
 			}
 		})
 	}
@@ -85,7 +85,7 @@ func TestErrorsOfRemovedBlocksHaveAFixedOrder(t *testing.T) {
 	e := newEstate(t)
 	e.configure(text.String(), "resource \"fake_thing\" \"x\" { name = \"x\" }\nremoved {\n  from = fake_thing.x\n}\n")
 	for range 10 {
-		_, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+		_, diags := e.session.Plan(t.Context(), e.state(), plan.Options{})
 		var got []string
 		for _, d := range diags {
 			for _, word := range strings.Fields(d.Detail) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -84,7 +85,7 @@ func TestAPlanOverADoubtLeavesNothingThatCanBegin(t *testing.T) {
 	e := newEstate(t)
 	e.apply(two)
 	e.suspect("fake_thing.a", "update")
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags := e.tryApply(e.plan(plan.Options{}))
 	e.clean(diags)
 	if !e.revoked() {
 		t.Error("the attempt is not revoked")
@@ -112,7 +113,7 @@ func TestAnObjectWithoutABlockThatIsGoneAlreadyDoesNotStopTheApply(t *testing.T)
 	e.apply(two)
 	e.configure(`resource "fake_thing" "a" { name = "a" }`)
 	e.cloud.remove("b")
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags := e.tryApply(e.plan(plan.Options{}))
 	e.clean(diags)
 	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
 }
@@ -140,7 +141,7 @@ func TestWhoHasLostTheLockNeitherBeginsARunNorEndsThatOfAnother(t *testing.T) {
 	e := newEstate(t)
 	e.apply(two)
 	e.configure(`resource "fake_thing" "c" { name = "c" }`)
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	e.check(e.store.Lock(t.Context(), "default", journal.LockInfo{ID: "another", Who: "somebody else"}))
 	e.check(e.store.BeginRun(t.Context(), "another", journal.Run{ID: "theirs", Workspace: "default",
 		Started: time.Now(), Status: "running"}, nil))

@@ -36,7 +36,7 @@ func (e *estate) saved() []byte {
 	e.t.Helper()
 	e.session.Inputs = map[string]values.Input{"password": {Value: cty.StringVal("hunter2")}}
 	e.configure(savedConfig)
-	data, err := planfile.Encode(planfile.Saved{Plan: e.plan(operation.PlanOptions{})})
+	data, err := planfile.Encode(planfile.Saved{Plan: e.plan(plan.Options{})})
 	e.check(err)
 	return data
 }
@@ -182,7 +182,7 @@ func TestARunWithAnOlderPlanIsSettledAndCancelled(t *testing.T) {
 				t.Error("an operation was started")
 			}
 			e.cloud.done()
-			_, diags = e.tryApply(e.plan(operation.PlanOptions{}))
+			_, diags = e.tryApply(e.plan(plan.Options{}))
 			e.clean(diags)
 			e.equal("a new plan does the rest", existing(e.state()),
 				[]string{"fake_thing.a[0]", "fake_thing.a[1]", "terraform_data.b"})

@@ -6,8 +6,8 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
@@ -101,7 +101,7 @@ output "a" {
 			e.session.Inputs = map[string]values.Input{"name": {Value: cty.StringVal("one")}}
 			e.apply(text, child)
 			e.session.Inputs = map[string]values.Input{"name": {Value: cty.StringVal("two")}}
-			_, diags := e.tryApply(e.plan(operation.PlanOptions{
+			_, diags := e.tryApply(e.plan(plan.Options{
 				Targets: e.targetsOf(c.targets...), Excludes: e.targetsOf(c.excludes...)}))
 			e.clean(diags)
 			got := checks(e.state().Checks)
@@ -125,12 +125,12 @@ ephemeral "fake_token" "t" {
 resource "fake_thing" "a" { name = "a" }
 resource "fake_thing" "b" { name = "b" }
 `
-	for sentence, o := range map[string]func(e *estate) operation.PlanOptions{
-		"a target": func(e *estate) operation.PlanOptions {
-			return operation.PlanOptions{Targets: e.targetsOf("fake_thing.a")}
+	for sentence, o := range map[string]func(e *estate) plan.Options{
+		"a target": func(e *estate) plan.Options {
+			return plan.Options{Targets: e.targetsOf("fake_thing.a")}
 		},
-		"an exclusion": func(e *estate) operation.PlanOptions {
-			return operation.PlanOptions{Excludes: e.targetsOf("fake_thing.b")}
+		"an exclusion": func(e *estate) plan.Options {
+			return plan.Options{Excludes: e.targetsOf("fake_thing.b")}
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -162,7 +162,7 @@ module "child" {
   id       = each.key
 }
 `, `variable "id" {}`)
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{Targets: e.targetsOf("fake_thing.a")}))
+	_, diags := e.tryApply(e.plan(plan.Options{Targets: e.targetsOf("fake_thing.a")}))
 	e.clean(diags)
 	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 )
 
 // A block that refers to its own resource kept the whole plan from being made, so that nothing else could be shown. As
@@ -30,7 +30,7 @@ func TestASelfReferenceKeepsNothingElseFromBeingPlanned(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			e := newEstate(t)
 			e.configure(c.text + block("b", `name = "b"`) + block("c", `name = "c"`, `depends_on = [fake_thing.a]`))
-			p, diags := e.tryPlan(operation.PlanOptions{})
+			p, diags := e.tryPlan(plan.Options{})
 			if !diags.HasErrors() || !strings.HasPrefix(diags[0].Summary, c.summary) {
 				t.Errorf("the diagnostics are %v", diags)
 			}

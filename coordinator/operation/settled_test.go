@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -79,7 +79,7 @@ resource "fake_thing" "b" { name = "b" }`,
 				e.apply(c.before)
 			}
 			e.configure(c.text)
-			data, err := planfile.Encode(planfile.Saved{Plan: e.plan(operation.PlanOptions{})})
+			data, err := planfile.Encode(planfile.Saved{Plan: e.plan(plan.Options{})})
 			e.check(err)
 			if c.between != nil {
 				c.between(e)

@@ -18,7 +18,7 @@ import (
 
 // checkStatements reports import and removed blocks that contradict the configuration. Ordinary plans check them, and
 // so does a destroy that refreshes what exists, which OpenTofu does by an ordinary plan.
-func checkStatements(tree *config.Tree, o PlanOptions, empty bool) diag.List {
+func checkStatements(tree *config.Tree, o plan.Options, empty bool) diag.List {
 	if o.Mode == plan.RefreshOnly || o.Mode == plan.Destroy && (empty || o.SkipRefresh) {
 		return nil
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/history"
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/timeline"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/internal/sleep"
 )
 
@@ -45,7 +45,7 @@ resource "fake_thing" "each" {
 		}
 		return false, sleep.For(ctx, 30*time.Millisecond)
 	}
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	planned := books[0].Model(0)
 	if planned.Head.Command != "plan" || planned.Head.Outcome != "done" {
 		t.Errorf("the head of the plan's timeline is %+v", planned.Head)

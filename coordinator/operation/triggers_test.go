@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 )
 
 // A plan failed with "no change found" if replace_triggered_by named a resource whose count was 0. An instance that was
@@ -33,14 +33,14 @@ resource "fake_thing" "b" {
 				e.apply(text(1, 1))
 				e.configure(text(n, 2))
 				var got []string
-				for _, c := range changes(e.plan(operation.PlanOptions{})) {
+				for _, c := range changes(e.plan(plan.Options{})) {
 					if c == "delete-create fake_thing.b" {
 						got = append(got, c)
 					}
 				}
 				e.equal("replaced", got, replaced)
 				e.apply(text(n, 2))
-				e.equal("a second plan", changes(e.plan(operation.PlanOptions{})), nil)
+				e.equal("a second plan", changes(e.plan(plan.Options{})), nil)
 			})
 		}
 	}

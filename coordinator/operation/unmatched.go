@@ -5,6 +5,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -12,7 +13,7 @@ import (
 
 // unmatched warns about addresses of -target, -exclude and -replace that name neither an instance of the configuration
 // nor one of the state: they are likely to be mistyped. It reads expansions, so the plan must have been made.
-func unmatched(o PlanOptions, s *graph.Static, store *values.Store, prior *state.State) diag.List {
+func unmatched(o plan.Options, s *graph.Static, store *values.Store, prior *state.State) diag.List {
 	var diags diag.List
 	warn := func(option, address, effect string) {
 		diags = diags.Append(diag.New(diag.Warning, "Address matches nothing", fmt.Sprintf("The option -%s=%s names "+

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 )
@@ -37,7 +36,7 @@ module "m" {
 		"fake_thing.nosuch": false, "fake_thing.b[2]": false, "fake_thing.none[0]": false, "module.n": false,
 		`module.m["y"]`: false, `module.m["x"].fake_thing.d`: false,
 	} {
-		for _, o := range []operation.PlanOptions{
+		for _, o := range []plan.Options{
 			{Targets: targets(address)}, {Excludes: targets(address)},
 			{Targets: targets(address), Mode: plan.Destroy}, {Targets: targets(address), Mode: plan.RefreshOnly},
 		} {
@@ -51,7 +50,7 @@ module "m" {
 		}
 		at, diags := addr.ParseInstance(address)
 		e.clean(diags)
-		_, diags = e.tryPlan(operation.PlanOptions{Replace: []addr.Instance{at}})
+		_, diags = e.tryPlan(plan.Options{Replace: []addr.Instance{at}})
 		if says(diags, "matches nothing") == matches {
 			t.Errorf("-replace=%s: %v", address, diags)
 		}

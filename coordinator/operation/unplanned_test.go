@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 )
@@ -15,7 +15,7 @@ func TestAResourceWhoseImportIsNotKnownIsNotPlanned(t *testing.T) {
 	e := newEstate(t)
 	e.configure("import {\n to = fake_thing.a\n id = fake_thing.b.id\n}\n" + block("a", `name = "a"`) +
 		block("b", `name = "b"`))
-	planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+	planned, diags := e.session.Plan(t.Context(), e.state(), plan.Options{})
 	if !says(diags, "Invalid import id argument") {
 		t.Errorf("said: %v", diags)
 	}
@@ -42,7 +42,7 @@ check "lookup" {
 	} {
 		e := newEstate(t)
 		e.configure(fmt.Sprintf(lookup, key))
-		planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+		planned, diags := e.session.Plan(t.Context(), e.state(), plan.Options{})
 		e.clean(diags)
 		_, diags = e.tryApply(planned.Plan)
 		e.clean(diags)

@@ -8,7 +8,6 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -24,7 +23,7 @@ data "fake_lookup" "later" { key = fake_thing.a.id }
 resource "fake_thing" "b" { name = data.fake_lookup.later.value }
 output "now" { value = data.fake_lookup.now.value }
 `)
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	e.equal("plan", changes(p), []string{"create fake_thing.a", "create fake_thing.b", "read data.fake_lookup.later"})
 	e.equal("done in planning", e.cloud.done(), []string{"look up now"})
 	_, diags := e.tryApply(p)
@@ -33,7 +32,7 @@ output "now" { value = data.fake_lookup.now.value }
 	if v := e.state().Outputs["now"].Value; !v.RawEquals(cty.StringVal("value of now")) {
 		t.Errorf("the output is %#v", v)
 	}
-	if again := e.plan(operation.PlanOptions{}); again.Applyable() {
+	if again := e.plan(plan.Options{}); again.Applyable() {
 		t.Errorf("a second plan has the changes %v", changes(again))
 	}
 }
@@ -60,10 +59,10 @@ variable "name" {}
 resource "fake_thing" "b" { name = "on-${var.name}" }
 output "id" { value = fake_thing.b.id }
 `)
-	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	_, diags := e.tryApply(e.plan(plan.Options{}))
 	e.clean(diags)
 	e.equal("done", e.cloud.done(), []string{"create a", "create on-id1", "create on-id2"})
-	if again := e.plan(operation.PlanOptions{}); again.Applyable() {
+	if again := e.plan(plan.Options{}); again.Applyable() {
 		t.Errorf("a second plan has the changes %v", changes(again))
 	}
 }
@@ -127,7 +126,7 @@ output "o" {
 		t.Run(sentence, func(t *testing.T) {
 			e := newEstate(t)
 			e.configure(c.text)
-			p, diags := e.tryPlan(operation.PlanOptions{})
+			p, diags := e.tryPlan(plan.Options{})
 			if diags.HasErrors() == c.planned {
 				t.Fatalf("the diagnostics of the plan are %v", diags)
 			}
@@ -164,7 +163,7 @@ output "p" {
   sensitive = true
 }
 `)
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	for _, c := range p.Changes {
 		if c.Addr.String() == "fake_thing.a" && !c.After.GetAttr("note").HasMark(marks.Sensitive) {
 			t.Errorf("the planned note is %#v", c.After.GetAttr("note"))
@@ -185,7 +184,7 @@ output "p" {
 	if o := e.state().Outputs["p"]; !o.Sensitive || !o.Value.RawEquals(cty.StringVal("hunter2")) {
 		t.Errorf("the output is %#v", o)
 	}
-	if again := e.plan(operation.PlanOptions{}); again.Applyable() {
+	if again := e.plan(plan.Options{}); again.Applyable() {
 		t.Errorf("a second plan has the changes %v", changes(again))
 	}
 }
@@ -199,7 +198,7 @@ resource "fake_thing" "a" {
 }
 output "p" { value = fake_thing.a.secret }
 `)
-	if _, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{}); !says(diags,
+	if _, diags := e.session.Plan(t.Context(), e.state(), plan.Options{}); !says(diags,
 		"Output refers to sensitive values") {
 		t.Errorf("the diagnostics are %v", diags)
 	}
@@ -210,7 +209,7 @@ func TestAReplacementByRequestSaysSo(t *testing.T) {
 	e.apply(`resource "fake_thing" "a" { name = "a" }`)
 	at, diags := addr.ParseInstance("fake_thing.a")
 	e.clean(diags)
-	p := e.plan(operation.PlanOptions{Replace: []addr.Instance{at}})
+	p := e.plan(plan.Options{Replace: []addr.Instance{at}})
 	if len(p.Changes) != 1 || p.Changes[0].Action != plan.DeleteThenCreate ||
 		p.Changes[0].Reason != plan.ReplaceByRequest {
 		t.Fatalf("the plan is %v", changes(p))
@@ -226,7 +225,7 @@ func TestPreventDestroyRefusesThePlan(t *testing.T) {
   name = "a"
   lifecycle { prevent_destroy = true }
 }`)
-	if _, diags := e.tryPlan(operation.PlanOptions{Mode: plan.Destroy}); !says(diags, "prevent_destroy") {
+	if _, diags := e.tryPlan(plan.Options{Mode: plan.Destroy}); !says(diags, "prevent_destroy") {
 		t.Errorf("the diagnostics are %v", diags)
 	}
 }
@@ -237,7 +236,7 @@ func TestACycleIsToldAsALoop(t *testing.T) {
 resource "fake_thing" "a" { name = fake_thing.b.id }
 resource "fake_thing" "b" { name = fake_thing.a.id }
 `)
-	_, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+	_, diags := e.session.Plan(t.Context(), e.state(), plan.Options{})
 	if !diags.HasErrors() || !strings.HasPrefix(diags[0].Summary, "Cycle: ") {
 		t.Errorf("the diagnostics are %v", diags)
 	}
@@ -252,7 +251,7 @@ func TestARefreshOnlyPlanRecordsWhatChangedOutside(t *testing.T) {
 	vals := e.cloud.objects["id1"].AsValueMap()
 	vals["size"] = cty.NumberIntVal(7)
 	e.cloud.objects["id1"] = cty.ObjectVal(vals)
-	p := e.plan(operation.PlanOptions{Mode: plan.RefreshOnly})
+	p := e.plan(plan.Options{Mode: plan.RefreshOnly})
 	if len(p.Drift) != 1 || p.Drift[0].Action != plan.Update || !p.Applyable() {
 		t.Fatalf("the drift is %v", p.Drift)
 	}
@@ -262,7 +261,7 @@ func TestARefreshOnlyPlanRecordsWhatChangedOutside(t *testing.T) {
 		t.Errorf("the size is %v", size)
 	}
 	e.equal("done", e.cloud.done(), nil)
-	e.equal("the next plan", changes(e.plan(operation.PlanOptions{})), []string{"update fake_thing.a"})
+	e.equal("the next plan", changes(e.plan(plan.Options{})), []string{"update fake_thing.a"})
 }
 
 func TestAnUpdateThatTurnsOutToBeNothingIsNotCounted(t *testing.T) {
@@ -276,7 +275,7 @@ resource "fake_thing" "b" {
 	e.apply(fmt.Sprintf(text, "a"))
 	e.cloud.done()
 	e.configure(fmt.Sprintf(text, "other"))
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	e.equal("plan", changes(p), []string{"delete-create fake_thing.a", "update fake_thing.b"})
 	applied, diags := e.tryApply(p)
 	e.clean(diags)
@@ -356,7 +355,7 @@ func TestDriftItselfReplacesNothing(t *testing.T) {
 	vals := e.cloud.objects["id1"].AsValueMap()
 	vals["name"] = cty.StringVal("b")
 	e.cloud.objects["id1"] = cty.ObjectVal(vals)
-	p := e.plan(operation.PlanOptions{})
+	p := e.plan(plan.Options{})
 	if len(p.Drift) != 1 || len(p.Drift[0].ReplacePaths) > 0 {
 		t.Errorf("the drift is %+v", p.Drift)
 	}

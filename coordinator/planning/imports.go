@@ -28,7 +28,7 @@ type ImportTarget struct {
 
 // NewImporting returns the scope of the import command: everything is evaluated, but of the managed objects only those
 // that are imported are asked for. Others keep their stored values, so that they need not be readable, or even exist.
-func NewImporting(imports map[addr.Instance]*ImportTarget) Scope {
+func NewImporting(imports map[addr.Instance]string) Scope {
 	sc := Scope{reads: map[addr.Instance]bool{}}
 	for a := range imports {
 		sc.reads[a] = true
@@ -40,9 +40,9 @@ func NewImporting(imports map[addr.Instance]*ImportTarget) Scope {
 // by then.
 func (p *Planner) imports(n *graph.Node) (map[addr.Instance]*ImportTarget, diag.List) {
 	out := map[addr.Instance]*ImportTarget{}
-	for a, t := range p.Imports {
+	for a, id := range p.Imports {
 		if a.Config() == n.ConfigResource() {
-			out[a] = t
+			out[a] = &ImportTarget{ID: id}
 		}
 	}
 	var diags diag.List

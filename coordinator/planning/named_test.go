@@ -45,7 +45,7 @@ func TestAnOutputChangesByItsStoredAndItsNewValue(t *testing.T) {
 		if c.stored != cty.NilVal {
 			prior.Apply(state.SetOutput{Name: "o", Output: &state.Output{Value: c.stored}})
 		}
-		p := &Planner{Options: Options{Mode: c.mode, Prior: prior}}
+		p := &Planner{Options: Options{Options: plan.Options{Mode: c.mode}, Prior: prior}}
 		got := p.outputChange("o", c.sensitive, c.after)
 		switch {
 		case got == nil && c.want == "":

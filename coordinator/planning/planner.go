@@ -40,9 +40,10 @@ type Options struct {
 	Previous map[addr.Instance]addr.Instance
 	// MovedByBlock are those that a moved block has moved; it is the reason if their new address is not declared.
 	MovedByBlock map[addr.Instance]bool
-	Mode         plan.Mode
-	// SkipRefresh plans with the stored state; Refreshed is set if an earlier plan has refreshed it.
-	SkipRefresh, Refreshed bool
+	// Options say what is planned. Those about reading are decided already: in SkipRefresh, OnlyChanged and Verdicts.
+	plan.Options
+	// Refreshed is set if SkipRefresh is because an earlier plan has refreshed the state.
+	Refreshed bool
 	// BeforeDestroy is set for the ordinary plan that finds out what a destroy plan has to destroy.
 	BeforeDestroy bool
 	// OnlyChanged reads an object only if planning against the stored object gives a change, or if one of its
@@ -51,11 +52,8 @@ type Options struct {
 	// Verdicts are the verdicts that OnlyChanged may use, by address; nil for none.
 	Verdicts map[string]journal.Verdict
 	Scope    Scope
-	Replace  []addr.Instance
 	// WholeEdges makes a reference to one instance wait for all instances of its resource (edges = "resource").
 	WholeEdges bool
-	// Imports are the imports of the import command, by target; import blocks are evaluated by the planner.
-	Imports map[addr.Instance]*ImportTarget
 	// Removed returns the removed block that decides about an instance, or nil.
 	Removed func(addr.Instance) *config.Removed
 	// Package returns the package of a provider for workers.

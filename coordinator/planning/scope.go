@@ -48,19 +48,9 @@ func NewReading(s *graph.Static, reads map[addr.Instance]bool) Scope {
 	return sc
 }
 
-// ScopeOptions describe what a plan covers.
-type ScopeOptions struct {
-	// At most one of the lists is given.
-	Targets, Excludes []addr.Target
-	Mode              plan.Mode
-	SkipRefresh       bool
-	// Prior is the stored state after moves.
-	Prior *state.State
-}
-
-// NewScope computes a scope. In a destroy plan the directions are reversed: dependents of a target are destroyed with
-// it, dependencies of an excluded object are kept.
-func NewScope(s *graph.Static, o ScopeOptions) Scope {
+// NewScope computes the scope of a plan. prior is the stored state after moves. In a destroy plan the directions are
+// reversed: dependents of a target are destroyed with it, dependencies of an excluded object are kept.
+func NewScope(s *graph.Static, o plan.Options, prior *state.State) Scope {
 	targets, excludes := o.Targets, o.Excludes
 	sc := Scope{targets: targets, excludes: excludes}
 	if len(targets)+len(excludes) == 0 {
@@ -84,11 +74,11 @@ func NewScope(s *graph.Static, o ScopeOptions) Scope {
 		}
 	}
 	if o.Mode == plan.Destroy {
-		sc.destroying(s, hit, o)
+		sc.destroying(s, hit, prior, o.SkipRefresh)
 		return sc
 	}
 	if o.Mode == plan.Normal {
-		sc.uses = &uses{static: s, prior: o.Prior}
+		sc.uses = &uses{static: s, prior: prior}
 	}
 	sc.nodes = make([]bool, len(s.Nodes))
 	if len(targets) > 0 {
@@ -150,13 +140,13 @@ func without(s *graph.Static, hit []int, excludes []addr.Target) (excluded, whol
 // what was recorded decides what depends on what. For an object that is kept, its block counts as well, as in OpenTofu,
 // which refreshes the objects that are not excluded and records their dependencies again. Data and ephemeral objects
 // have no records, so the configuration decides.
-func (s *Scope) destroying(g *graph.Static, hit []int, o ScopeOptions) {
+func (s *Scope) destroying(g *graph.Static, hit []int, prior *state.State, skipRefresh bool) {
 	s.nodes = make([]bool, len(g.Nodes))
 	for i := range g.Nodes {
 		s.nodes[i] = g.Nodes[i].Kind != graph.OutputNode || !g.Nodes[i].Module.IsRoot()
 	}
-	stored := newStoredGraph(o.Prior)
-	named := storedIn(stored, slices.Concat(o.Targets, o.Excludes))
+	stored := newStoredGraph(prior)
+	named := storedIn(stored, slices.Concat(s.targets, s.excludes))
 	hit = slices.DeleteFunc(hit, func(v int) bool {
 		r := g.Nodes[v].ConfigResource()
 		return r.Resource.Mode == addr.Managed && !named[r]
@@ -174,7 +164,7 @@ func (s *Scope) destroying(g *graph.Static, hit []int, o ScopeOptions) {
 		return
 	}
 	s.dropped = resourcesOf(g, g.Graph.Ancestors(hit...), hit)
-	if !o.SkipRefresh {
+	if !skipRefresh {
 		stored.alsoOn(refreshed(g, hit))
 	}
 	kept := stored.dependencies(stored.contained(s.excludes))

@@ -232,8 +232,8 @@ func (f *fileRunner) session(ctx context.Context, r *Run) (*operation.Session, *
 }
 
 // planOptions returns the options of a run's plan.
-func planOptions(r *config.TestRun) (operation.PlanOptions, diag.List) {
-	o := operation.PlanOptions{SkipRefresh: !r.Refresh}
+func planOptions(r *config.TestRun) (plan.Options, diag.List) {
+	o := plan.Options{SkipRefresh: !r.Refresh}
 	if r.RefreshOnly {
 		o.Mode = plan.RefreshOnly
 	}
@@ -293,7 +293,7 @@ func (f *fileRunner) destroy(ctx context.Context, t *moduleState) diag.List {
 	if diags.HasErrors() || !destroyable(prior) {
 		return diags
 	}
-	planned, more := planFor(ctx, t.session, prior, operation.PlanOptions{Mode: plan.Destroy})
+	planned, more := planFor(ctx, t.session, prior, plan.Options{Mode: plan.Destroy})
 	diags = diags.Append(f.settled(more, t.run, nil))
 	if diags.HasErrors() || planned == nil {
 		return diags
@@ -315,7 +315,7 @@ func destroyable(s *state.State) bool {
 
 // planFor plans, as a separate operation.
 func planFor(
-	ctx context.Context, s *operation.Session, prior *state.State, o operation.PlanOptions,
+	ctx context.Context, s *operation.Session, prior *state.State, o plan.Options,
 ) (*operation.Planned, diag.List) {
 	return operation.Do(ctx, s, "plan", func(ctx context.Context, s *operation.Session) (*operation.Planned,
 		diag.List) {

@@ -392,7 +392,7 @@ func closing(ctx context.Context, op *estate.Operation, diags *diag.List) {
 }
 
 // planOptions returns the options of the run's plan.
-func (p *phase) planOptions() (o operation.PlanOptions, diags diag.List) {
+func (p *phase) planOptions() (o plan.Options, diags diag.List) {
 	r := &p.job.Run
 	o.SkipRefresh, o.Refresh = !r.Refresh, p.job.Workspace.Refresh
 	switch {

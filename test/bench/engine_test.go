@@ -135,7 +135,7 @@ func (e *estate) compare(n int) {
 // plan loads the configuration and plans it, as a command does.
 func (e *estate) plan(o coordinator.Observer) *plan.Plan {
 	e.b.Helper()
-	planned, diags := e.session.Plan(e.b.Context(), e.load(o), operation.PlanOptions{Mode: plan.Normal,
+	planned, diags := e.session.Plan(e.b.Context(), e.load(o), plan.Options{Mode: plan.Normal,
 		Refresh: e.refresh})
 	clean(e.b, diags)
 	return planned.Plan

@@ -231,7 +231,7 @@ func (v *service) plan(ctx context.Context, p *person, r *teamRun) string {
 			return v.resolve(ctx, p, r)
 		}
 	}
-	options := operation.PlanOptions{Refresh: placement.RefreshAll}
+	options := plan.Options{Refresh: placement.RefreshAll}
 	if r.round.changed {
 		options.Refresh = placement.RefreshChanged
 	}

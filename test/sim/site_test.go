@@ -327,7 +327,7 @@ func (c *command) apply(ctx context.Context, store *handle, prior *state.State) 
 		return "too early to plan"
 	}
 	c.session.Tree = tree
-	options := operation.PlanOptions{}
+	options := plan.Options{}
 	if g.destroy {
 		options.Mode = plan.Destroy
 	}

@@ -13,10 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/cmd/internal/command"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
-	"github.com/millipede-iac/millipede/coordinator/planning"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
-	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 )
@@ -66,12 +64,12 @@ func Operate(ctx context.Context, a *command.App, u *Screen, o estate.OperationO
 // show, as with errors and no changes. If approved, nobody is asked whether to apply the plan; warnings about checks
 // are then left out, because the apply evaluates the checks again. A plan with errors is not applied, and keeps its
 // warnings.
-func (r *Run) ShowPlan(ctx context.Context, spec Spec, approved bool) (*operation.Planned, bool) {
-	planned, diags := r.Prepare(ctx, spec)
+func (r *Run) ShowPlan(ctx context.Context, o plan.Options, approved bool) (*operation.Planned, bool) {
+	planned, diags := r.Plan(ctx, o)
 	if planned != nil && diags.HasErrors() && len(planned.Plan.Changes)+len(planned.Plan.Outputs) == 0 {
 		planned = nil
 	}
-	r.showPlan(planned, spec)
+	r.showPlan(planned, nil)
 	if planned != nil && !diags.HasErrors() && (approved || !planned.Plan.Applyable()) {
 		diags = slices.DeleteFunc(slices.Clone(diags), values.OfCheck)
 	}
@@ -79,28 +77,20 @@ func (r *Run) ShowPlan(ctx context.Context, spec Spec, approved bool) (*operatio
 	return planned, !diags.HasErrors() && planned != nil
 }
 
-// ShowPlanOnly makes a plan, and shows it without its problems. It returns nil if there is no plan to show.
-func (r *Run) ShowPlanOnly(ctx context.Context, spec Spec) (*operation.Planned, diag.List) {
-	planned, diags := r.Prepare(ctx, spec)
-	r.showPlan(planned, spec)
+// ShowPlanOnly makes a plan, and shows it without its problems. It returns nil if there is no plan to show. generated
+// are the blocks that were generated for this plan.
+func (r *Run) ShowPlanOnly(ctx context.Context, o plan.Options, generated []operation.Generated) (*operation.Planned,
+	diag.List) {
+	planned, diags := r.Plan(ctx, o)
+	r.showPlan(planned, generated)
 	return planned, diags
 }
 
-func (r *Run) showPlan(planned *operation.Planned, spec Spec) {
+func (r *Run) showPlan(planned *operation.Planned, generated []operation.Generated) {
 	if planned != nil {
-		operation.Note(planned.Plan, spec.Generated)
+		operation.Note(planned.Plan, generated)
 		r.UI.Plan(planned)
 	}
-}
-
-// Prepare makes a plan without showing it.
-func (r *Run) Prepare(ctx context.Context, spec Spec) (*operation.Planned, diag.List) {
-	return r.Plan(ctx, operation.PlanOptions{
-		Mode: spec.Mode, SkipRefresh: spec.SkipRefresh, Refresh: spec.Refresh, NoVerdicts: spec.NoVerdicts,
-		Targets: spec.Targets, Excludes: spec.Excludes,
-		Replace: spec.Replace,
-		Imports: spec.Imports,
-	})
 }
 
 // CarryOut applies a plan, and shows the result. It returns the exit code.
@@ -173,19 +163,4 @@ func (r *Run) Approve(p *plan.Plan) bool {
 	}
 	fmt.Fprintf(a.Stdout, "\n%s cancelled.\n", verb)
 	return false
-}
-
-// Spec has the options of a plan.
-type Spec struct {
-	Mode plan.Mode
-	// SkipRefresh uses the stored objects without reading the existing ones. Refresh is placement.RefreshAll or
-	// RefreshChanged; empty: as the rules say.
-	SkipRefresh       bool
-	Refresh           string
-	NoVerdicts        bool
-	Targets, Excludes []addr.Target
-	Replace           []addr.Instance
-	Imports           map[addr.Instance]*planning.ImportTarget
-	// Generated are the blocks that were generated for this plan.
-	Generated []operation.Generated
 }

@@ -23,7 +23,7 @@ import (
 
 // Request has the options of a run that a service executes.
 type Request struct {
-	Spec
+	plan.Options
 	Applies, Approved, Detach bool
 	// Refuses has errors about options of the command that a service cannot follow.
 	Refuses diag.List
@@ -36,6 +36,24 @@ type Request struct {
 	LockTimeout time.Duration
 }
 
+// remote returns the request in the words of the service's API.
+func (r *Request) remote(d *estate.Delegated, temp string) remote.Request {
+	out := remote.Request{
+		Dir: d.Dir, Temp: temp, PlanOnly: !r.Applies && r.Out == "", Saved: r.Out != "",
+		NewRun: tfc.NewRun{
+			AutoApply: r.Applies && r.Approved, Refresh: !r.SkipRefresh, Destroy: r.Mode == plan.Destroy,
+			RefreshOnly: r.Mode == plan.RefreshOnly, GenerateConfig: r.GeneratedInto != "", Variables: d.Variables,
+		},
+	}
+	for _, t := range r.Targets {
+		out.Targets = append(out.Targets, t.String())
+	}
+	for _, i := range r.Replace {
+		out.Replace = append(out.Replace, i.String())
+	}
+	return out
+}
+
 // NotDetached returns the error about -detach without a service.
 func NotDetached() diag.List {
 	return diag.Errors("Nothing to detach from", "The option -detach is for runs that a service executes. This run is "+
@@ -45,24 +63,24 @@ func NotDetached() diag.List {
 // serviceRun is one run of a service, as the command sees it.
 type serviceRun struct {
 	*estate.Delegated
-	app  *command.App
-	ui   *Screen
-	spec Request
+	app     *command.App
+	ui      *Screen
+	request Request
 	// ctx ends when the command leaves.
 	ctx context.Context //nolint:containedctx // it lives as long as the command
 	id  string
 }
 
 // AtService creates a run at a service, and follows it. It returns the exit code.
-func AtService(a *command.App, u *Screen, d *estate.Delegated, spec Request) int {
-	s := &serviceRun{Delegated: d, app: a, ui: u, spec: spec, ctx: a.Interrupts.Leaving}
+func AtService(a *command.App, u *Screen, d *estate.Delegated, request Request) int {
+	s := &serviceRun{Delegated: d, app: a, ui: u, request: request, ctx: a.Interrupts.Leaving}
 	d.Tell = u.Note
-	diags := spec.Refuses
-	if spec.Applies {
+	diags := request.Refuses
+	if request.Applies {
 		diags = diags.Append(d.MayApply())
 	}
 	diags = diags.Append(d.MayPlan())
-	if d.Dir == "" && spec.Mode != plan.Destroy {
+	if d.Dir == "" && request.Mode != plan.Destroy {
 		diags = diags.Append(diag.New(diag.Error, "No configuration files found", "The service plans what is uploaded, "+
 			"and there is no configuration in this directory.", nil))
 	}
@@ -72,26 +90,13 @@ func AtService(a *command.App, u *Screen, d *estate.Delegated, spec Request) int
 	}
 	u.Diagnostics(diags)
 	defer a.Interrupts.Hold()()
-	r := remote.Request{
-		Dir: d.Dir, Temp: a.Estate.Temp, PlanOnly: !spec.Applies && spec.Out == "", Saved: spec.Out != "",
-		NewRun: tfc.NewRun{
-			AutoApply: spec.Applies && spec.Approved, Refresh: !spec.SkipRefresh, Destroy: spec.Mode == plan.Destroy,
-			RefreshOnly: spec.Mode == plan.RefreshOnly, GenerateConfig: spec.GeneratedInto != "", Variables: d.Variables,
-		},
-	}
-	for _, t := range spec.Targets {
-		r.Targets = append(r.Targets, t.String())
-	}
-	for _, i := range spec.Replace {
-		r.Replace = append(r.Replace, i.String())
-	}
-	run, diags := d.Begin(s.ctx, a.Interrupts.Stopping, r)
+	run, diags := d.Begin(s.ctx, a.Interrupts.Stopping, request.remote(d, a.Estate.Temp))
 	if diags.HasErrors() {
 		return s.fail(diags)
 	}
 	s.id = run.ID
 	s.begun()
-	if spec.Detach {
+	if request.Detach {
 		return 0
 	}
 	return s.watched(func() int { return s.follow() })
@@ -158,7 +163,7 @@ func (s *serviceRun) failed(doing string, err error) int {
 
 // follow follows the run to its end.
 func (s *serviceRun) follow() int {
-	r, err := s.AwaitPlan(s.ctx, s.id, s.spec.LockTimeout)
+	r, err := s.AwaitPlan(s.ctx, s.id, s.request.LockTimeout)
 	if err != nil {
 		return s.failed("Failed to retrieve run", err)
 	}
@@ -176,7 +181,7 @@ func (s *serviceRun) follow() int {
 			return s.fail(diags)
 		}
 	}
-	if planFailed || !s.spec.Applies {
+	if planFailed || !s.request.Applies {
 		return s.planned(r)
 	}
 	return s.apply(r)
@@ -211,7 +216,7 @@ func (s *serviceRun) log(kind, id string) (*view.ServiceLog, error) {
 // show shows the plan if the log does not contain it, and writes generated blocks.
 func (s *serviceRun) show(r *tfc.Run, log *view.ServiceLog) diag.List {
 	structured := r.On != nil && r.On.Structured
-	generates := s.spec.GeneratedInto != "" && r.Planned != nil && r.Planned.Generated
+	generates := s.request.GeneratedInto != "" && r.Planned != nil && r.Planned.Generated
 	if !generates && (!structured || !s.ui.ForPeople()) {
 		return nil
 	}
@@ -227,7 +232,7 @@ func (s *serviceRun) show(r *tfc.Run, log *view.ServiceLog) diag.List {
 		s.ui.Printed(func(w io.Writer) error { return view.PlanText(w, p, schemas, s.ui.Options()) })
 	}
 	if generates {
-		return s.app.Estate.WriteGenerated(s.spec.GeneratedInto, estate.GeneratedBy(p))
+		return s.app.Estate.WriteGenerated(s.request.GeneratedInto, estate.GeneratedBy(p))
 	}
 	return nil
 }
@@ -238,17 +243,17 @@ func (s *serviceRun) planned(r *tfc.Run) int {
 	case tfc.Errored, tfc.Canceled, tfc.ForceCanceled, tfc.Discarded:
 		return s.over(r)
 	}
-	if s.spec.Out != "" {
-		if diags := s.app.Estate.SaveRun(s.spec.Out, s.Host, s.id); diags.HasErrors() {
+	if s.request.Out != "" {
+		if diags := s.app.Estate.SaveRun(s.request.Out, s.Host, s.id); diags.HasErrors() {
 			return s.fail(diags)
 		}
 	}
 	if r.HasChanges {
 		s.ui.Printed(func(w io.Writer) error {
-			return view.NextStepText(w, s.spec.Out, s.spec.GeneratedInto, s.ui.Options())
+			return view.NextStepText(w, s.request.Out, s.request.GeneratedInto, s.ui.Options())
 		})
 	}
-	if s.spec.Detailed && r.HasChanges {
+	if s.request.Detailed && r.HasChanges {
 		return 2
 	}
 	return 0
@@ -277,7 +282,7 @@ func (s *serviceRun) apply(r *tfc.Run) int {
 		return 0
 	case r.Status == tfc.Discarded || r.Status == tfc.Canceled && r.Actions.Confirmable:
 		return s.over(r)
-	case r.Status.Final() || r.Status.Waiting() || r.Status == tfc.Applying || r.AutoApply && s.spec.Approved:
+	case r.Status.Final() || r.Status.Waiting() || r.Status == tfc.Applying || r.AutoApply && s.request.Approved:
 		if !r.AutoApply && (!r.Status.Final() || r.Status == tfc.Applied) {
 			s.ui.Print(elsewhereText) // before the question was asked here
 		}
@@ -314,7 +319,7 @@ func (s *serviceRun) applying() int {
 // done is true, the command ends with the exit code.
 func (s *serviceRun) approve(r *tfc.Run) (code int, done bool) {
 	a := s.app
-	if !a.InputAllowed(s.spec.Input) {
+	if !a.InputAllowed(s.request.Input) {
 		return s.fail(diag.Errors("Cannot confirm apply due to -input=false", fmt.Sprintf("The run waits for its approval "+
 			"and keeps the workspace until then. Approve or discard it on its page, or give -auto-approve:\n  %s",
 			s.URL(s.id)), nil)), true
@@ -388,10 +393,10 @@ func (s *serviceRun) answered() (code int, done bool) {
 const elsewhereText = "The run was approved elsewhere.\n"
 
 // ApplySaved applies a plan that a service has saved.
-func ApplySaved(a *command.App, u *Screen, d *estate.Delegated, r *tfc.Run, spec Request) int {
-	s := &serviceRun{Delegated: d, app: a, ui: u, spec: spec, ctx: a.Interrupts.Leaving, id: r.ID}
+func ApplySaved(a *command.App, u *Screen, d *estate.Delegated, r *tfc.Run, request Request) int {
+	s := &serviceRun{Delegated: d, app: a, ui: u, request: request, ctx: a.Interrupts.Leaving, id: r.ID}
 	d.Tell = u.Note
-	if diags := d.MayApply().Append(d.Unusable(r), spec.Refuses); diags.HasErrors() {
+	if diags := d.MayApply().Append(d.Unusable(r), request.Refuses); diags.HasErrors() {
 		u.Diagnostics(diags)
 		return 1
 	}
@@ -400,7 +405,7 @@ func ApplySaved(a *command.App, u *Screen, d *estate.Delegated, r *tfc.Run, spec
 		return s.failed("Failed to approve the apply command", err)
 	}
 	s.begun()
-	if spec.Detach {
+	if request.Detach {
 		return 0
 	}
 	return s.watched(s.applying)
