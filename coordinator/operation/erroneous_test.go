@@ -6,7 +6,6 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
@@ -60,17 +59,4 @@ func TestAnImportIsNoDependencyOfWhatChanges(t *testing.T) {
 		block("ok", `name = "ok"`) + block("a", `name = "a"`) + block("dep", `name = fake_thing.a.id`))
 	e.equal("imported", slices.Sorted(e.object("fake_thing.a").Dependencies.Texts()), []string{"fake_thing.ok"})
 	e.equal("created", slices.Sorted(e.object("fake_thing.dep").Dependencies.Texts()), []string{"fake_thing.a"})
-}
-
-// The validation of a variable whose value is wrong counted as passed.
-func TestNothingIsKnownAboutTheValidationOfAWrongValue(t *testing.T) {
-	e := newEstate(t)
-	e.configure("variable \"v\" {\n type = number\n validation {\n condition = var.v > 0\n error_message = " +
-		"\"e\"\n }\n}\n")
-	e.session.Inputs = map[string]values.Input{"v": {Value: cty.StringVal("x")}}
-	p, diags := e.tryPlan(plan.Options{})
-	if !diags.HasErrors() {
-		t.Fatal("the value is accepted")
-	}
-	e.equal("checks", checks(p.Checks), []string{"input_variable var.v unknown as a whole"})
 }

@@ -112,18 +112,6 @@ func TestAPlanSaysWhyItDestroysAndReplaces(t *testing.T) {
 	}
 }
 
-func TestAReplaceOptionThatNamesAWholeResourceReplacesNothingAndWarns(t *testing.T) {
-	e := newEstate(t)
-	e.apply("resource \"fake_thing\" \"a\" {\n count = 2\n name = \"a\"\n}")
-	at, diags := addr.ParseInstance("fake_thing.a")
-	e.clean(diags)
-	planned, diags := e.session.Plan(t.Context(), e.state(), plan.Options{Replace: []addr.Instance{at}})
-	e.clean(diags)
-	if len(changes(planned.Plan)) > 0 || !says(diags, "Incompletely-matched force-replace resource instance") {
-		t.Errorf("%v: %v", changes(planned.Plan), diags)
-	}
-}
-
 // The behaviour that OpenTofu documents for import blocks (language/import).
 func TestImportBlocks(t *testing.T) {
 	for sentence, c := range map[string]struct {
@@ -176,19 +164,6 @@ func TestImportBlocks(t *testing.T) {
 			}
 			e.equal("the next plan", changes(e.plan(plan.Options{})), nil)
 		})
-	}
-}
-
-// An import block with an empty ID, for example the default of a variable, was treated as if it were not there: the
-// object that was to be imported was created a second time.
-func TestAnEmptyIDIsRefused(t *testing.T) {
-	e := newEstate(t)
-	for _, id := range []string{`""`, "var.id"} {
-		e.configure("variable \"id\" { default = \"\" }\nimport {\n to = fake_thing.a\n id = " + id + "\n}\n" +
-			block("a", `name = "a"`))
-		if _, diags := e.session.Plan(t.Context(), e.state(), plan.Options{}); !says(diags, "cannot be empty") {
-			t.Errorf("the ID %s: %v", id, diags)
-		}
 	}
 }
 

@@ -17,32 +17,6 @@ import (
 
 var errNoRoom = errors.New("no room")
 
-func TestPreventDestroyIsAskedOfBlocksWhoseModuleInstanceIsGoneAndNeverOfAnInstance(t *testing.T) {
-	e := newEstate(t)
-	const protected = `resource "fake_thing" "a" {
-  name = "a"
-  lifecycle { prevent_destroy = true }
-}`
-	e.configure(`module "m" { source = "./child" }`, protected)
-	_, diags := e.tryApply(e.plan(plan.Options{}))
-	e.clean(diags)
-	e.configure(`module "m" {
-  source = "./child"
-  count  = 0
-}`, protected)
-	if _, diags = e.tryPlan(plan.Options{}); !says(diags, "Resource instance cannot be destroyed") {
-		t.Errorf("without the module's instance: %v", diags)
-	}
-	e.configure(`resource "fake_thing" "b" {
-  count = 1
-  name  = "b"
-  lifecycle { prevent_destroy = count.index == 0 }
-}`)
-	if _, diags = e.tryPlan(plan.Options{}); !says(diags, "Invalid reference in prevent_destroy") {
-		t.Errorf("a warning about an instance, although none is destroyed: %v", diags)
-	}
-}
-
 func TestAFailingCreateSkipsItsDependentsOnlyAndTheStateIsTrue(t *testing.T) {
 	e := newEstate(t)
 	e.configure(`

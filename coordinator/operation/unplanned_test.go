@@ -9,19 +9,6 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// A resource whose import could not be evaluated was planned as an object to create, in a plan that had failed because
-// of it.
-func TestAResourceWhoseImportIsNotKnownIsNotPlanned(t *testing.T) {
-	e := newEstate(t)
-	e.configure("import {\n to = fake_thing.a\n id = fake_thing.b.id\n}\n" + block("a", `name = "a"`) +
-		block("b", `name = "b"`))
-	planned, diags := e.session.Plan(t.Context(), e.state(), plan.Options{})
-	if !says(diags, "Invalid import id argument") {
-		t.Errorf("said: %v", diags)
-	}
-	e.equal("plan", changes(planned.Plan), []string{"create fake_thing.b"})
-}
-
 // If data of a check, which the plan defers to the apply, could not be read in the apply, it was stored with its
 // configuration alone. As in OpenTofu, it is not stored; only data that the plan itself has tried to read is.
 func TestDataOfACheckThatOnlyTheApplyReadsIsNotStoredUnread(t *testing.T) {

@@ -219,17 +219,6 @@ func TestAReplacementByRequestSaysSo(t *testing.T) {
 	e.equal("done", e.cloud.done(), []string{"delete a", "create a"})
 }
 
-func TestPreventDestroyRefusesThePlan(t *testing.T) {
-	e := newEstate(t)
-	e.apply(`resource "fake_thing" "a" {
-  name = "a"
-  lifecycle { prevent_destroy = true }
-}`)
-	if _, diags := e.tryPlan(plan.Options{Mode: plan.Destroy}); !says(diags, "prevent_destroy") {
-		t.Errorf("the diagnostics are %v", diags)
-	}
-}
-
 func TestACycleIsToldAsALoop(t *testing.T) {
 	e := newEstate(t)
 	e.configure(`
@@ -345,21 +334,5 @@ output "list" { value = [-0.0, -1, { a = -0.0 }, null] }
 		if got, err := ctyjson.Marshal(v, v.Type()); err != nil || string(got) != want {
 			t.Errorf("%s is %s, %v", name, got, err)
 		}
-	}
-}
-
-// The drift had the paths of the replacement that follows from it; in OpenTofu's JSON only the change has them.
-func TestDriftItselfReplacesNothing(t *testing.T) {
-	e := newEstate(t)
-	e.apply(`resource "fake_thing" "a" { name = "a" }`)
-	vals := e.cloud.objects["id1"].AsValueMap()
-	vals["name"] = cty.StringVal("b")
-	e.cloud.objects["id1"] = cty.ObjectVal(vals)
-	p := e.plan(plan.Options{})
-	if len(p.Drift) != 1 || len(p.Drift[0].ReplacePaths) > 0 {
-		t.Errorf("the drift is %+v", p.Drift)
-	}
-	if len(p.Changes) != 1 || len(p.Changes[0].ReplacePaths) != 1 {
-		t.Errorf("the changes are %+v", p.Changes)
 	}
 }
