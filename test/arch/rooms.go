@@ -133,3 +133,31 @@ var told = map[string][]string{
 
 // maxLines is the limit for the lines of a file. The aim is 500.
 const maxLines = 700
+
+// What a reader can hold in mind: the lines of a function, and the exported methods of a type.
+const (
+	maxFunction = 100
+	maxMethods  = 60
+)
+
+// An exception allows more, up to a number that only falls.
+type exception struct {
+	allowed int
+	reason  string
+}
+
+// long has the functions that are longer than maxFunction.
+var long = map[string]exception{
+	"service/tfe.server.routes":              {175, "a table of the routes of the API"},
+	"internal/cloud/azure.Cloud.methods":     {123, "a table of the ways to sign in"},
+	"cmd/coordinator.init":                   {109, "the table of the commands"},
+	"worker.Worker.attempt":                  {112, "each step says what survives a crash there, so it is one piece"},
+	"state/storetest.interleaved":            {112, "a run of a model, step by step"},
+	"service/tfe.call.settings":              {111, "the attributes of a workspace, one after the other"},
+	"test/stage/clouds/azure.Server.storage": {110, "a table of requests and answers"},
+}
+
+// wide has the types with more than maxMethods exported methods.
+var wide = map[string]exception{
+	"service.Service": {174, "to be divided: accounts, rights, the queue and reading share one lock"},
+}

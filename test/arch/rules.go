@@ -2,6 +2,8 @@ package arch
 
 import (
 	"fmt"
+	"go/token"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -17,6 +19,7 @@ func violations(files []file) []string {
 			report("%s: %s is not in the table of rooms (test/arch/rooms.go)", folder, roomOf(folder))
 		}
 		checkComment(folder, of[folder], report)
+		checkSizes(folder, of[folder], report)
 		for _, f := range of[folder] {
 			checkImports(f, report)
 			checkKeeps(f, report)
@@ -59,6 +62,28 @@ func checkComment(folder string, files []file, report func(string, ...any)) {
 	case 1:
 	default:
 		report("%s: the package has several comments: %s", folder, strings.Join(with, ", "))
+	}
+}
+
+// checkSizes keeps functions, and types by their exported methods, as small as a reader can hold in mind.
+func checkSizes(folder string, files []file, report func(string, ...any)) {
+	exported := map[string]int{}
+	for _, f := range files {
+		for _, fn := range f.functions {
+			if fn.receiver != "" && token.IsExported(fn.name) {
+				exported[fn.receiver]++
+			}
+			name := strings.TrimPrefix(fn.receiver+"."+fn.name, ".")
+			if l := long[folder+"."+name]; fn.lines > max(maxFunction, l.allowed) && !f.generated {
+				report("%s: %s has %d lines, more than %d", f.path, name, fn.lines, max(maxFunction, l.allowed))
+			}
+		}
+	}
+	for _, of := range slices.Sorted(maps.Keys(exported)) {
+		if w := wide[folder+"."+of]; exported[of] > max(maxMethods, w.allowed) {
+			report("%s: the type %s has %d exported methods, more than %d: it is several types", folder, of, exported[of],
+				max(maxMethods, w.allowed))
+		}
 	}
 }
 

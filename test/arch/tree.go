@@ -23,9 +23,17 @@ type file struct {
 	uses []string
 	// what it takes of the process without naming it, as "path/of/package.Name without ..."
 	inherits  []string
+	functions []function
 	lines     int
 	test      bool
 	generated bool
+}
+
+// function is a function or a method with a body.
+type function struct {
+	receiver string // the type, without a star; empty for a function
+	name     string
+	lines    int
 }
 
 // read returns all Go files of the module with the given root, for every platform, in the order of their paths. Nested
@@ -61,7 +69,8 @@ func readFile(root fs.FS, p string) (file, error) {
 	if err != nil {
 		return file{}, err
 	}
-	parsed, err := parser.ParseFile(token.NewFileSet(), p, text, parser.SkipObjectResolution|parser.ParseComments)
+	set := token.NewFileSet()
+	parsed, err := parser.ParseFile(set, p, text, parser.SkipObjectResolution|parser.ParseComments)
 	if err != nil {
 		return file{}, err
 	}
@@ -82,7 +91,33 @@ func readFile(root fs.FS, p string) (file, error) {
 		f.imports = append(f.imports, imported)
 	}
 	f.uses, f.inherits = uses(parsed, f.imports)
+	for _, d := range parsed.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
+			f.functions = append(f.functions, function{receiver: receiver(fn), name: fn.Name.Name,
+				lines: set.Position(fn.End()).Line - set.Position(fn.Pos()).Line + 1})
+		}
+	}
 	return f, nil
+}
+
+// receiver returns the type that a method belongs to; empty for a function.
+func receiver(fn *ast.FuncDecl) string {
+	if fn.Recv == nil {
+		return ""
+	}
+	of := fn.Recv.List[0].Type
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	switch of := of.(type) {
+	case *ast.Ident:
+		return of.Name
+	case *ast.IndexExpr: // a type with a parameter
+		if name, ok := of.X.(*ast.Ident); ok {
+			return name.Name
+		}
+	}
+	return "?"
 }
 
 // uses returns the exported identifiers that a file uses of the packages that it imports, sorted, without duplicates,
