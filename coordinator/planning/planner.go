@@ -338,8 +338,8 @@ func (p *Planner) refreshesToDestroy() bool {
 }
 
 // Unevaluable reports, after the run has ended, whether a destroy that refreshes encountered something that an
-// ordinary plan may treat differently: data that cannot be read, whose reading that may defer; an expression or a
-// condition that cannot be evaluated, which may be an error there; an instance without an object, which it would
+// ordinary plan may treat differently: data that cannot be read yet, which it may read during the apply; an expression
+// or a condition that cannot be evaluated, which may be an error there; an instance without an object, which it would
 // create.
 func (p *Planner) Unevaluable() bool {
 	p.mu.RLock()
