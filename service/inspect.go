@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,10 +19,13 @@ import (
 // outlines caches the outlines of the plans and states that were viewed last. Outlines are stored in files too;
 // the cache saves reading the file for each page.
 type outlines struct {
-	mu   sync.Mutex // guards kept, last and size
+	mu   sync.Mutex // guards kept, last, size and superseded
 	kept map[string]*list.Element
 	last list.List // of *keptOutline, the most recently used first
 	size int       // the number of objects in all outlines
+	// superseded has the names that were dropped last, the oldest first. Somebody who read the file of one before that
+	// does not put it back.
+	superseded []string
 
 	// making is held while an outline is made, because that reads a whole document into memory.
 	making sync.Mutex
@@ -55,7 +59,7 @@ func (o *outlines) put(name string, value any, objects int) {
 	if o.kept == nil {
 		o.kept = map[string]*list.Element{}
 	}
-	if o.kept[name] != nil {
+	if o.kept[name] != nil || slices.Contains(o.superseded, name) {
 		return
 	}
 	o.kept[name] = o.last.PushFront(&keptOutline{name, value, objects})
@@ -66,10 +70,16 @@ func (o *outlines) put(name string, value any, objects int) {
 	}
 }
 
-// drop removes an outline from the cache, if it is there.
+// maxSuperseded is more than the outlines that are read at the same time.
+const maxSuperseded = 64
+
+// drop removes an outline from the cache, if it is there, and keeps it out: it is viewed rarely from now on.
 func (o *outlines) drop(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.superseded = append(o.superseded, name); len(o.superseded) > maxSuperseded {
+		o.superseded = slices.Delete(o.superseded, 0, 1)
+	}
 	if e := o.kept[name]; e != nil {
 		o.size -= o.last.Remove(e).(*keptOutline).objects
 		delete(o.kept, name)
@@ -205,7 +215,9 @@ func (s *Service) stateOutline(v *record.StateVersion) (*outline.State, error) {
 			o, err := readOutline(s, stateFile(this.ID), outline.ReadState)
 			if err == nil {
 				o.Follow(this.ID, before, beforeID)
-				s.outlines.drop(stateOutlineFile(beforeID)) // its file remains, for the few who compare versions
+				if before != nil {
+					s.outlines.drop(stateOutlineFile(beforeID)) // its file remains, for the few who compare versions
+				}
 			}
 			return o, err
 		}, func(o *outline.State) int { return len(o.Objects) })
