@@ -245,7 +245,7 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) (diags 
 		return diags
 	}
 	if several {
-		question := fmt.Sprintf("Do you want to copy the states of all workspaces to the backend %q?", now.kind())
+		question := fmt.Sprintf("Do you want to migrate all workspaces to %q?", now.kind())
 		diags = diags.Append(i.agree(question,
 			fmt.Sprintf("The states of these workspaces are copied, and replace those that the new backend has for them: "+
 				"%s. Enter \"yes\" to copy them all, and \"no\" to change nothing.", strings.Join(carried, ", "))))
@@ -393,12 +393,13 @@ func (i *migration) copies(name string, st, there *state.State) (bool, diag.List
 	if i.options.Force {
 		return true, nil
 	}
-	question := fmt.Sprintf("Do you want to copy the state of the workspace %q to the new backend?", name)
-	what := fmt.Sprintf("It has %d resource(s). Enter \"yes\" to copy it, and \"no\" to begin with an empty state.",
-		len(st.Resources))
+	const question = "Do you want to copy existing state to the new backend?" // programs look for these words
+	what := fmt.Sprintf("The state of the workspace %q has %d resource(s). Enter \"yes\" to copy it, and \"no\" to begin "+
+		"with an empty state.", name, len(st.Resources))
 	if there != nil && !there.IsEmpty() {
-		what = fmt.Sprintf("There is already a state with %d resource(s). Enter \"yes\" to replace it with the present "+
-			"one, which has %d, and \"no\" to use the existing one.", len(there.Resources), len(st.Resources))
+		what = fmt.Sprintf("The new backend has a state of the workspace %q already, with %d resource(s). Enter \"yes\" to "+
+			"replace it with the present one, which has %d, and \"no\" to use the one that is there.", name,
+			len(there.Resources), len(st.Resources))
 	}
 	yes, diags := i.options.Confirm(question, what)
 	if diags.HasErrors() {
