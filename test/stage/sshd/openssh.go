@@ -39,7 +39,9 @@ PermitRootLogin yes
 AllowTcpForwarding yes
 AllowAgentForwarding yes
 MaxStartups 100
-`, s.Port, write(t, dir, "host", hostPEM), write(t, dir, "authorized_keys", Public(client)), write(t, dir, "ca.pub", Public(s.CA))))
+SetEnv HOME=%s
+`, s.Port, write(t, dir, "host", hostPEM), write(t, dir, "authorized_keys", Public(client)),
+		write(t, dir, "ca.pub", Public(s.CA)), t.TempDir())) // not the user's, whose .bashrc may take seconds
 	p, err := process.Start("sshd", exec.Command(program, "-D", "-e", "-f", config))
 	if err != nil {
 		t.Fatal(err)
