@@ -77,7 +77,7 @@ func (b *store) below(workspace, name string) string {
 	return strings.TrimRight(b.key(workspace), "/") + "/" + name
 }
 
-// Describe implements snapshot.Backend.
+// Describe implements backend.Backend.
 func (b *store) Describe(workspace string) backend.Description {
 	where := b.client.base.String() + "/v1/kv/" + b.key(workspace)
 	if len(b.client.common) > 0 {
@@ -106,7 +106,7 @@ func hash(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Read implements snapshot.Backend. It reads each form of a value, independent of the argument gzip.
+// Read implements backend.Backend. It reads each form of a value, independent of the argument gzip.
 func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	var failed error
 	var before uint64
@@ -206,7 +206,7 @@ func pack(data []byte) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Write implements snapshot.Backend. It compares the stored value with the last one read or written here. While
+// Write implements backend.Backend. It compares the stored value with the last one read or written here. While
 // this process has the lock, Consul compares the lock in the same transaction, so that nothing is written under a
 // lost lock. The chunks of the former state are deleted last: a crash before that leaves unreferenced keys.
 func (b *store) Write(ctx context.Context, workspace string, data []byte) error {
@@ -343,7 +343,7 @@ func (b *store) dropChunks(ctx context.Context, workspace string, old, kept inde
 	}
 }
 
-// Workspaces implements snapshot.Backend.
+// Workspaces implements backend.Backend.
 func (b *store) Workspaces(ctx context.Context) ([]string, error) {
 	keys, err := b.client.keys(ctx, b.path+between, "/")
 	if err != nil {
@@ -360,7 +360,7 @@ func (b *store) Workspaces(ctx context.Context) ([]string, error) {
 	return append([]string{journal.DefaultWorkspace}, slices.Compact(names)...), nil
 }
 
-// Create implements snapshot.Backend. It writes an empty state, as OpenTofu does, unless there is one.
+// Create implements backend.Backend. It writes an empty state, as OpenTofu does, unless there is one.
 func (b *store) Create(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil
@@ -389,7 +389,7 @@ func (b *store) Create(ctx context.Context, workspace string) error {
 	return err
 }
 
-// Delete implements snapshot.Backend. It also deletes the chunks, which OpenTofu does not.
+// Delete implements backend.Backend. It also deletes the chunks, which OpenTofu does not.
 func (b *store) Delete(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace || workspace == "" {
 		return backend.ErrDefault

@@ -41,7 +41,7 @@ type heldLock struct {
 	done chan struct{} // closed when watch has returned
 }
 
-// Lock implements snapshot.Backend. The lock's ID is that of its session, which is renewed until the lock is
+// Lock implements backend.Backend. The lock's ID is that of its session, which is renewed until the lock is
 // released. If the process is killed, Consul releases the lock after the session's TTL (up to twice that) and the
 // delay.
 func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (backend.Lock, error) {
@@ -180,7 +180,7 @@ func (b *store) watch(ctx context.Context, h *heldLock, key string, renewed time
 	}
 }
 
-// Unlock implements snapshot.Backend. Another process's lock is broken only if it has this ID, which OpenTofu does
+// Unlock implements backend.Backend. Another process's lock is broken only if it has this ID, which OpenTofu does
 // not check. The check and the removal are one transaction, before the end of the session, so that Consul's delay
 // does not affect the next holder.
 func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {

@@ -47,12 +47,12 @@ func (b *store) Close() error {
 	return nil
 }
 
-// Describe implements snapshot.Backend.
+// Describe implements backend.Backend.
 func (b *store) Describe(string) backend.Description {
 	return backend.Description{Where: b.address.Redacted(), Form: tfstate.Compact, Unlockable: b.unlockAddress == nil}
 }
 
-// Read implements snapshot.Backend.
+// Read implements backend.Backend.
 func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	if workspace != journal.DefaultWorkspace {
 		return nil, backend.ErrNoWorkspaces
@@ -81,7 +81,7 @@ func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	return data, nil
 }
 
-// Write implements snapshot.Backend. While this process has a lock, the request contains its ID.
+// Write implements backend.Backend. While this process has a lock, the request contains its ID.
 func (b *store) Write(ctx context.Context, workspace string, data []byte) error {
 	if workspace != journal.DefaultWorkspace {
 		return backend.ErrNoWorkspaces
@@ -109,7 +109,7 @@ func (b *store) Write(ctx context.Context, workspace string, data []byte) error 
 	return refused("writing the state", answer)
 }
 
-// Lock implements snapshot.Backend. Without a lock address it does nothing.
+// Lock implements backend.Backend. Without a lock address it does nothing.
 func (b *store) Lock(ctx context.Context, _ string, info journal.LockInfo) (backend.Lock, error) {
 	if b.lockAddress == nil {
 		b.hold(info.ID, nil)
@@ -143,7 +143,7 @@ func (b *store) Lock(ctx context.Context, _ string, info journal.LockInfo) (back
 	return backend.Lock{}, refused("locking the state", answer)
 }
 
-// Unlock implements snapshot.Backend. The server compares the ID.
+// Unlock implements backend.Backend. The server compares the ID.
 func (b *store) Unlock(ctx context.Context, _, lockID string) error {
 	b.mu.Lock()
 	document, own := b.held[lockID]
@@ -186,10 +186,10 @@ func (b *store) forget(lockID string) {
 	delete(b.held, lockID)
 }
 
-// Workspaces implements snapshot.Backend: there are none.
+// Workspaces implements backend.Backend: there are none.
 func (b *store) Workspaces(context.Context) ([]string, error) { return nil, backend.ErrNoWorkspaces }
 
-// Create implements snapshot.Backend.
+// Create implements backend.Backend.
 func (b *store) Create(_ context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil
@@ -197,7 +197,7 @@ func (b *store) Create(_ context.Context, workspace string) error {
 	return backend.ErrNoWorkspaces
 }
 
-// Delete implements snapshot.Backend.
+// Delete implements backend.Backend.
 func (b *store) Delete(context.Context, string) error { return backend.ErrNoWorkspaces }
 
 // ask sends a request, and retries it while the server is busy or unreachable, as often as configured.

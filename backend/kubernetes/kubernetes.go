@@ -74,7 +74,7 @@ func (b *store) labelsOf(workspace string) map[string]string {
 	return labels
 }
 
-// Describe implements snapshot.Backend.
+// Describe implements backend.Backend.
 func (b *store) Describe(workspace string) backend.Description {
 	return backend.Description{
 		Where: fmt.Sprintf("the secret %s/%s at %s", b.namespace, b.secretName(workspace), b.api.address.Host),
@@ -97,7 +97,7 @@ func (b *store) checkName(workspace string) error {
 	return nil
 }
 
-// Read implements snapshot.Backend. It also reads states that Terraform has split.
+// Read implements backend.Backend. It also reads states that Terraform has split.
 func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	if err := b.checkName(workspace); err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (b *store) parts(ctx context.Context, workspace string) ([]string, error) {
 	return names, nil
 }
 
-// Write implements snapshot.Backend. A concurrent write to the secret is an error.
+// Write implements backend.Backend. A concurrent write to the secret is an error.
 func (b *store) Write(ctx context.Context, workspace string, data []byte) error {
 	return b.store(ctx, workspace, data, true)
 }
@@ -249,7 +249,7 @@ func (b *store) store(ctx context.Context, workspace string, data []byte, replac
 	return nil
 }
 
-// Workspaces implements snapshot.Backend.
+// Workspaces implements backend.Backend.
 func (b *store) Workspaces(ctx context.Context) ([]string, error) {
 	items, err := b.secrets().list(ctx, selector(map[string]string{"tfstate": "true", "tfstateSecretSuffix": b.suffix}))
 	if err != nil {
@@ -265,7 +265,7 @@ func (b *store) Workspaces(ctx context.Context) ([]string, error) {
 	return append([]string{journal.DefaultWorkspace}, slices.Compact(names)...), nil
 }
 
-// Create implements snapshot.Backend. It stores an empty state, as OpenTofu does.
+// Create implements backend.Backend. It stores an empty state, as OpenTofu does.
 func (b *store) Create(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil
@@ -277,7 +277,7 @@ func (b *store) Create(ctx context.Context, workspace string) error {
 	return b.store(ctx, workspace, empty, false)
 }
 
-// Delete implements snapshot.Backend. It also deletes the lease.
+// Delete implements backend.Backend. It also deletes the lease.
 func (b *store) Delete(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace || workspace == "" {
 		return backend.ErrDefault

@@ -15,7 +15,7 @@ const lockInfo = "app.terraform.io/lock-info"
 // tries bounds how often a lease is read again after a concurrent change.
 const tries = 5
 
-// Lock implements snapshot.Backend. After a conflict with a concurrent change of the lease, it reads the holder
+// Lock implements backend.Backend. After a conflict with a concurrent change of the lease, it reads the holder
 // again.
 func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (backend.Lock, error) {
 	if err := b.checkName(workspace); err != nil {
@@ -69,7 +69,7 @@ func (b *store) held(ctx context.Context, workspace, id string) backend.Lock {
 	return lock
 }
 
-// Unlock implements snapshot.Backend. The lease is kept, without a holder.
+// Unlock implements backend.Backend. The lease is kept, without a holder.
 func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
 	if err := b.checkName(workspace); err != nil {
 		return err

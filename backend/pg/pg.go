@@ -54,7 +54,7 @@ func creationKey(schema, table string) int64 {
 	return -int64(h.Sum32())
 }
 
-// Describe implements snapshot.Backend.
+// Describe implements backend.Backend.
 func (b *store) Describe(workspace string) backend.Description {
 	return backend.Description{Where: b.where + " " + workspace, Form: tfstate.Compact}
 }
@@ -76,7 +76,7 @@ func (b *store) Close() error {
 	return errors.Join(append(errs, b.db.Close())...)
 }
 
-// Read implements snapshot.Backend.
+// Read implements backend.Backend.
 func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	var data sql.NullString
 	err := b.db.QueryRowContext(ctx, "SELECT data FROM "+b.table+" WHERE name = $1", workspace).Scan(&data)
@@ -91,7 +91,7 @@ func (b *store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	return []byte(data.String), nil
 }
 
-// Write implements snapshot.Backend. The row is committed, and so durable, when Write returns. While this process
+// Write implements backend.Backend. The row is committed, and so durable, when Write returns. While this process
 // holds the workspace's lock, the session of the lock writes: if it has ended, the lock is lost, and nothing is
 // written.
 func (b *store) Write(ctx context.Context, workspace string, data []byte) error {
@@ -114,7 +114,7 @@ func (b *store) Write(ctx context.Context, workspace string, data []byte) error 
 	return err
 }
 
-// Lock implements snapshot.Backend. A workspace with a row is locked by the row's id, one without by the key under
+// Lock implements backend.Backend. A workspace with a row is locked by the row's id, one without by the key under
 // which rows are created. The database does not store the information about a lock, so the holder in journal.Held is
 // the database session that has the lock: its ID is the number of the server process.
 func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (backend.Lock, error) {
@@ -232,7 +232,7 @@ func (h *heldLock) watch(ctx context.Context, lost chan<- struct{}) {
 	}
 }
 
-// Unlock implements snapshot.Backend. Another session's lock ends with that session: the error names it.
+// Unlock implements backend.Backend. Another session's lock ends with that session: the error names it.
 func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
 	var h *heldLock
 	if lockID != "" {
@@ -314,7 +314,7 @@ func holder(ctx context.Context, db interface {
 	return s, err
 }
 
-// Workspaces implements snapshot.Backend.
+// Workspaces implements backend.Backend.
 func (b *store) Workspaces(ctx context.Context) ([]string, error) {
 	rows, err := b.db.QueryContext(ctx, "SELECT name FROM "+b.table+" WHERE name <> $1 ORDER BY name COLLATE \"C\"",
 		journal.DefaultWorkspace)
@@ -333,7 +333,7 @@ func (b *store) Workspaces(ctx context.Context) ([]string, error) {
 	return names, rows.Err()
 }
 
-// Create implements snapshot.Backend. It writes an empty state, as OpenTofu does.
+// Create implements backend.Backend. It writes an empty state, as OpenTofu does.
 func (b *store) Create(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace {
 		return nil
@@ -347,7 +347,7 @@ func (b *store) Create(ctx context.Context, workspace string) error {
 	return err
 }
 
-// Delete implements snapshot.Backend.
+// Delete implements backend.Backend.
 func (b *store) Delete(ctx context.Context, workspace string) error {
 	if workspace == journal.DefaultWorkspace || workspace == "" {
 		return backend.ErrDefault

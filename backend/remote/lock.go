@@ -30,7 +30,7 @@ func holder(text string) journal.LockInfo {
 	return journal.LockInfo{Operation: operation, Who: who, Version: version}
 }
 
-// Lock implements snapshot.Backend.
+// Lock implements backend.Backend.
 func (s *Store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (backend.Lock, error) {
 	w, err := s.find(ctx, workspace, true)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Store) Lock(ctx context.Context, workspace string, info journal.LockInf
 	return lock, nil
 }
 
-// Unlock implements snapshot.Backend. Another process's lock is broken; that of a run is not.
+// Unlock implements backend.Backend. Another process's lock is broken; that of a run is not.
 func (s *Store) Unlock(ctx context.Context, workspace, lockID string) error {
 	name, err := s.Remote(workspace)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// Store is the workspaces of an organization that a block selects. It implements snapshot.Backend.
+// Store is the workspaces of an organization that a block selects. It implements backend.Backend.
 type Store struct {
 	client             *tfc.Client
 	kind               string
@@ -168,7 +168,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Describe implements snapshot.Backend.
+// Describe implements backend.Backend.
 func (s *Store) Describe(workspace string) backend.Description {
 	name, err := s.Remote(workspace)
 	if err != nil {
@@ -177,7 +177,7 @@ func (s *Store) Describe(workspace string) backend.Description {
 	return backend.Description{Where: s.host + "/" + s.organization + "/" + name, Form: tfstate.Compact}
 }
 
-// Read implements snapshot.Backend.
+// Read implements backend.Backend.
 func (s *Store) Read(ctx context.Context, workspace string) ([]byte, error) {
 	w, err := s.find(ctx, workspace, false)
 	if errors.Is(err, ErrNoSuchWorkspace) {
@@ -233,7 +233,7 @@ func (c content) outputs() []byte {
 	return text
 }
 
-// Write implements snapshot.Backend. The service accepts states only under a lock: if this process has none, it
+// Write implements backend.Backend. The service accepts states only under a lock: if this process has none, it
 // takes it for the write.
 func (s *Store) Write(ctx context.Context, workspace string, data []byte) (err error) {
 	w, err := s.find(ctx, workspace, true)
@@ -298,7 +298,7 @@ func (s *Store) fits(w *tfc.Workspace) error {
 	return nil
 }
 
-// Workspaces implements snapshot.Backend.
+// Workspaces implements backend.Backend.
 func (s *Store) Workspaces(ctx context.Context) ([]string, error) {
 	switch {
 	case s.name != "" && s.integrated():
@@ -337,7 +337,7 @@ func (s *Store) tagged(w *tfc.Workspace) bool {
 	return !slices.ContainsFunc(s.tags, func(tag string) bool { return !slices.Contains(w.TagNames, tag) })
 }
 
-// Create implements snapshot.Backend. An existing workspace gets missing tags.
+// Create implements backend.Backend. An existing workspace gets missing tags.
 func (s *Store) Create(ctx context.Context, workspace string) error {
 	w, err := s.find(ctx, workspace, true)
 	if err != nil || s.tagged(w) {
@@ -346,7 +346,7 @@ func (s *Store) Create(ctx context.Context, workspace string) error {
 	return s.client.AddTags(ctx, w.ID, s.tags)
 }
 
-// Delete implements snapshot.Backend. The service rejects it for a workspace that manages resources.
+// Delete implements backend.Backend. The service rejects it for a workspace that manages resources.
 func (s *Store) Delete(ctx context.Context, workspace string) error {
 	return s.remove(ctx, workspace, false)
 }

@@ -17,25 +17,25 @@ type snapshots struct {
 
 var _ backend.Backend = (*snapshots)(nil)
 
-// Describe implements snapshot.Backend.
+// Describe implements backend.Backend.
 func (b *snapshots) Describe(workspace string) backend.Description {
 	return backend.Description{Where: "the state of the workspace " + workspace}
 }
 
-// Read implements snapshot.Backend.
+// Read implements backend.Backend.
 func (b *snapshots) Read(ctx context.Context, _ string) ([]byte, error) { return b.state.Read(ctx) }
 
-// Write implements snapshot.Backend.
+// Write implements backend.Backend.
 func (b *snapshots) Write(ctx context.Context, _ string, data []byte) error {
 	return b.state.Write(ctx, data)
 }
 
-// Lock implements snapshot.Backend: the lock is the run's.
+// Lock implements backend.Backend: the lock is the run's.
 func (b *snapshots) Lock(context.Context, string, journal.LockInfo) (backend.Lock, error) {
 	return backend.Lock{ID: b.run}, nil
 }
 
-// Unlock implements snapshot.Backend.
+// Unlock implements backend.Backend.
 func (b *snapshots) Unlock(_ context.Context, _, lockID string) error {
 	if lockID != b.run {
 		return backend.ErrNotLocked
@@ -43,11 +43,11 @@ func (b *snapshots) Unlock(_ context.Context, _, lockID string) error {
 	return nil
 }
 
-// Workspaces implements snapshot.Backend.
+// Workspaces implements backend.Backend.
 func (b *snapshots) Workspaces(context.Context) ([]string, error) { return []string{b.workspace}, nil }
 
-// Create implements snapshot.Backend.
+// Create implements backend.Backend.
 func (b *snapshots) Create(context.Context, string) error { return nil }
 
-// Delete implements snapshot.Backend: workspaces are deleted in the service.
+// Delete implements backend.Backend: workspaces are deleted in the service.
 func (b *snapshots) Delete(context.Context, string) error { return backend.ErrNoWorkspaces }
