@@ -71,7 +71,7 @@ func (s *site) asked(beginning string) (n int) {
 	return n
 }
 
-// Find implements snapshot.Hosts.
+// Find implements backend.Hosts.
 func (s *site) Find(_ context.Context, host, service string) (*url.URL, error) {
 	if host != "service.example" || service == "state.v2" {
 		return nil, &services.NoServiceError{Host: host}
@@ -79,10 +79,10 @@ func (s *site) Find(_ context.Context, host, service string) (*url.URL, error) {
 	return url.Parse(s.server.URL + "/api/v2/")
 }
 
-// Token implements snapshot.Hosts.
+// Token implements backend.Hosts.
 func (s *site) Token(context.Context, string) (string, error) { return s.Harness.Token, nil }
 
-// HTTP implements snapshot.Hosts.
+// HTTP implements backend.Hosts.
 func (s *site) HTTP() *http.Client { return s.server.Client() }
 
 func (s *site) place(env map[string]string) backend.Place {

@@ -135,7 +135,7 @@ func (s *Opened) ChangeObjects(ctx, waited context.Context, c backend.ObjectChan
 	}
 }
 
-// refusedChange returns the error of a change that others have made impossible. Its Extra is a *snapshot.Refused.
+// refusedChange returns the error of a change that others have made impossible. Its Extra is a *backend.Refused.
 func refusedChange(reason string) diag.List {
 	list := diag.Errors("The state was not changed", reason+".", nil)
 	list[0].Extra = &backend.Refused{Reason: reason}
