@@ -203,7 +203,7 @@ func TestADamagedPageOfTheStoreIsNoticedOrWasNotUsed(t *testing.T) {
 
 func TestASecondProcessOnTheSameStateIsRefused(t *testing.T) {
 	t.Parallel()
-	s := site.New(t, site.Slow(4, 1500))
+	s := site.New(t, site.Slow(4, 20_000)) // three commands are to end before: they take seconds on a busy machine
 	s.Must("init")
 	first := s.Start("apply", "-auto-approve", "-no-color")
 	site.Eventually(t, "the first apply creates", func() bool { return s.Begun("create") > 0 })
