@@ -91,13 +91,13 @@ backends: ## each backend: the steps of a user's state, 15 faults, wrong configu
 servers: ## the steps over servers of others: azurite, dynalite (by npm), versitygw, fake-gcs-server; TOFU=PATH takes turns
 	npm ci --prefix test/stage/servers --ignore-scripts --no-audit --no-fund
 	$(GO) -C test/stage/servers/programs build -o ../bin/ tool
-	TOFU=$(TOFU) $(GO) test ./test/backends -count=1 -timeout=1h -v -run ServersOfOthers -servers=$(CURDIR)/test/servers
+	TOFU=$(TOFU) $(GO) test ./test/backends -count=1 -timeout=1h -v -run ServersOfOthers -servers=$(CURDIR)/test/stage/servers
 
 servers-kubernetes: ## the steps over a kube-apiserver with etcd, which it builds in six minutes; TOFU=PATH takes turns
 	$(GO) -C test/stage/servers/kubernetes build -o ../bin/etcd go.etcd.io/etcd/server/v3
 	$(GO) -C test/stage/servers/kubernetes build -o ../bin/kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
 	TOFU=$(TOFU) $(GO) test ./test/backends -count=1 -timeout=1h -v -run ServersOfOthers/kubernetes \
-		-servers=$(CURDIR)/test/servers
+		-servers=$(CURDIR)/test/stage/servers
 
 servers-consul: ## all of these tests over a real Consul: that of CONSUL=PATH, or the one on PATH; TOFU=PATH takes turns
 	@consul="$${CONSUL:-$$(command -v consul)}"; \
