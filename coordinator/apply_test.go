@@ -44,8 +44,9 @@ type safeWorker struct {
 	conn    *mem.Conn
 	latency time.Duration
 
-	mu    sync.Mutex // guards began and holds
+	mu    sync.Mutex // guards the fields below
 	began map[string]int
+	times []time.Time // when each attempt began
 	holds []wire.AttemptID
 }
 
@@ -110,6 +111,7 @@ func (w *safeWorker) attempt(t testing.TB, d wire.Delivery, nonce string) {
 	}
 	w.mu.Lock()
 	w.began[task.Function.Name]++
+	w.times = append(w.times, time.Now())
 	w.holds = append(w.holds, task.Attempt)
 	w.mu.Unlock()
 	started := time.Now()

@@ -225,22 +225,21 @@ func (x *executor) probe() {
 	failed := false
 	var loss suspicion
 	x.Hub.Probe(x.ctx, x.used, func(now wire.HighWater, err error) bool {
+		if err == nil && known {
+			lost, suspected := loss.judge(*mark, now, x.Now())
+			switch {
+			case lost:
+				x.inbox.put(loop.LostData{Detail: mark.Difference(now)})
+				return false
+			case suspected:
+				err = fmt.Errorf("%w: %s", wire.ErrUnconfirmed, mark.Difference(now))
+			}
+		}
 		if err != nil || failed {
 			x.inbox.put(loop.Probed{Err: err})
 		}
-		failed = err != nil
-		switch {
-		case err != nil: // it may not be connected
-		case known && mark.Lost(now):
-			lost, _ := loss.judge(*mark, now, x.Now())
-			if lost {
-				x.inbox.put(loop.LostData{Detail: mark.Difference(now)})
-				return false
-			}
-			failed = true
-			x.inbox.put(loop.Probed{Err: fmt.Errorf("%w: %s", wire.ErrUnconfirmed, mark.Difference(now))})
-		case !known || !mark.Equal(now):
-			loss = suspicion{}
+		failed = err != nil // also if it is not connected
+		if err == nil && (!known || !mark.Equal(now)) {
 			mark, known = &now, true
 			if err := saveMark(x.ctx, x.Store, x.RunID, now); err != nil && x.ctx.Err() == nil {
 				x.inbox.put(loop.Failed{Err: fmt.Errorf("recording what the streams hold: %w", err)})
