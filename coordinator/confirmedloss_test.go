@@ -19,8 +19,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/mem"
 )
 
-// behind is a connection to a cluster, one of whose servers answers from the start of a time until its end: it has heard
-// of nothing since the run began.
+// behind is a connection to a cluster. From one moment to another, the server that answers has heard of nothing since
+// the run began.
 type behind struct {
 	*mem.Conn
 	from, until time.Duration
@@ -125,9 +125,11 @@ func TestASuspicionNeedsTimeOnlyWhereServersAreReplicated(t *testing.T) {
 		every      time.Duration
 		lost, ever bool // at the last answer; at any of them
 	}{
-		{"nothing is missing", []wire.HighWater{{Tasks: 5, Incarnation: "i", Replicated: true}}, time.Second, false, false},
+		{"nothing is missing", []wire.HighWater{{Tasks: 5, Incarnation: "i", Replicated: true}}, time.Second, false,
+			false},
 		{"a single server", []wire.HighWater{{Tasks: 4, Incarnation: "i"}}, time.Second, true, true},
-		{"one answer of a cluster", []wire.HighWater{{Tasks: 4, Incarnation: "i", Replicated: true}}, time.Second, false, true},
+		{"one answer of a cluster", []wire.HighWater{{Tasks: 4, Incarnation: "i", Replicated: true}}, time.Second, false,
+			true},
 		{"a second answer too soon", []wire.HighWater{{Tasks: 4, Incarnation: "i", Replicated: true},
 			{Tasks: 4, Incarnation: "i", Replicated: true}}, confirmAfter - 1, false, true},
 		{"a second answer in time", []wire.HighWater{{Tasks: 4, Incarnation: "i", Replicated: true},
