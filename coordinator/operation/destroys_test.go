@@ -113,8 +113,8 @@ func (j *oracle) forbids(c *plan.Change) string {
 	at := c.Previous
 	if j.o.Mode == plan.Destroy {
 		switch {
-		case len(j.o.Targets) > 0 && !j.reaches(at, j.o.Targets, dependsOn):
-			return "no target has it, or something that it was made from"
+		case len(j.o.Targets) > 0 && !j.reaches(at, j.o.Targets, j.follows):
+			return "no target has it, or something that it was made from and that does not depend on it now"
 		case len(j.o.Excludes) > 0 && j.reaches(at, j.o.Excludes, func(st *state.State, x, y addr.Instance) bool {
 			return dependsOn(st, y, x)
 		}):
@@ -136,6 +136,23 @@ func (j *oracle) forbids(c *plan.Change) string {
 		return "a removed block keeps it"
 	}
 	return ""
+}
+
+// follows reports whether an object is destroyed with another one: it was made from that and, where the plan refreshes,
+// the other one's block does not depend on it now.
+func (j *oracle) follows(st *state.State, x, y addr.Instance) bool {
+	return dependsOn(st, x, y) && (j.o.SkipRefresh || !j.world.needs(j.block(y), j.block(x)))
+}
+
+// block returns the resource in the changed configuration whose object an instance is.
+func (j *oracle) block(a addr.Instance) string {
+	r := a.Config()
+	moved := r
+	moved.Resource.Name = "s" + r.Resource.Name
+	if j.world.find(a) == nil && slices.Contains(j.world.resources(), moved.String()) {
+		return moved.String()
+	}
+	return r.String()
 }
 
 // reaches reports whether an object is in a list, or linked to one in it over any number of steps.

@@ -1,6 +1,7 @@
 package operation_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -257,6 +258,56 @@ output "k" { value = 1 }
 			_, diags = e.tryApply(p)
 			e.clean(diags)
 		})
+	}
+}
+
+// A targeted destroy also destroyed what the target itself depends on by now, because the state recorded that the
+// dependency was once the other way round.
+func TestATargetOfADestroyDoesNotTakeAlongWhatItDependsOnNow(t *testing.T) {
+	thing := func(name string, on ...string) string {
+		return fmt.Sprintf("resource \"fake_thing\" %q {\n  name = %[1]q\n  depends_on = [%s]\n}\n", name,
+			strings.Join(on, ", "))
+	}
+	const a, b, c = "fake_thing.a", "fake_thing.b", "fake_thing.c"
+	for sentence, x := range map[string]struct {
+		was, is, want string
+		skipRefresh   bool
+	}{
+		"the dependency is as it was": {
+			was: thing("a") + thing("b", a), is: thing("a") + thing("b", a), want: "delete a, delete b",
+		},
+		"the dependency is gone from the configuration": {
+			was: thing("a") + thing("b", a), is: thing("a") + thing("b"), want: "delete a, delete b",
+		},
+		"the dependency was turned round": {
+			was: thing("a") + thing("b", a), is: thing("a", b) + thing("b"), want: "delete a",
+		},
+		"it was turned round, and nothing is refreshed": {
+			was: thing("a") + thing("b", a), is: thing("a", b) + thing("b"), want: "delete a, delete b",
+			skipRefresh: true,
+		},
+		"a chain was turned round": {
+			was: thing("a") + thing("b", a) + thing("c", b), is: thing("a", b) + thing("b", c) + thing("c"),
+			want: "delete a",
+		},
+		"another object still depends on the target": {
+			was: thing("a") + thing("b", a) + thing("c", b), is: thing("a", b) + thing("b") + thing("c", b),
+			want: "delete a, delete c",
+		},
+	} {
+		e := newEstate(t)
+		e.apply(x.was)
+		e.configure(x.is)
+		target, _ := addr.ParseTarget(a)
+		p, diags := e.tryPlan(plan.Options{Mode: plan.Destroy, Targets: []addr.Target{target},
+			SkipRefresh: x.skipRefresh})
+		e.clean(diags)
+		got := strings.ReplaceAll(strings.Join(changes(p), ", "), "fake_thing.", "")
+		if got != x.want {
+			t.Errorf("%s: %s, want %s", sentence, got, x.want)
+		}
+		_, diags = e.tryApply(p)
+		e.clean(diags)
 	}
 }
 

@@ -137,9 +137,10 @@ func without(s *graph.Static, hit []int, excludes []addr.Target) (excluded, whol
 // are kept.
 //
 // Which managed objects are covered depends on what is stored: a target that no stored object has covers nothing, and
-// what was recorded decides what depends on what. For an object that is kept, its block counts as well, as in OpenTofu,
-// which refreshes the objects that are not excluded and records their dependencies again. Data and ephemeral objects
-// have no records, so the configuration decides.
+// what was recorded decides what depends on what. Where the plan refreshes, the blocks count as well, as in OpenTofu,
+// which then records dependencies again: what an object that is kept depends on by its block is kept, and an object is
+// not destroyed with a target that by its block depends on that object now. Data and ephemeral objects have no records,
+// so the configuration decides.
 func (s *Scope) destroying(g *graph.Static, hit []int, prior *state.State, skipRefresh bool) {
 	s.nodes = make([]bool, len(g.Nodes))
 	for i := range g.Nodes {
@@ -160,7 +161,11 @@ func (s *Scope) destroying(g *graph.Static, hit []int, prior *state.State, skipR
 	}
 	if len(s.targets) > 0 {
 		s.needed = resourcesOf(g, g.Graph.Descendants(done...), hit)
-		s.destroysOf(stored, stored.dependents(stored.contained(s.targets)))
+		var outdated func(user, on addr.ConfigResource) bool
+		if !skipRefresh {
+			outdated = reversed(g)
+		}
+		s.destroysOf(stored, stored.dependents(stored.contained(s.targets), outdated))
 		return
 	}
 	s.dropped = resourcesOf(g, g.Graph.Ancestors(hit...), hit)
@@ -188,6 +193,22 @@ func refreshed(g *graph.Static, but []int) func(addr.Instance) *state.Dependenci
 			return nil
 		}
 		return closure.Resources(v)
+	}
+}
+
+// reversed returns whether by its block a resource depends on one that, as was recorded, depends on it.
+func reversed(g *graph.Static) func(user, on addr.ConfigResource) bool {
+	closure := graph.NewClosure(g)
+	blocks := map[addr.ConfigResource]*state.Dependencies{}
+	return func(user, on addr.ConfigResource) bool {
+		now, known := blocks[on]
+		if !known {
+			if v, ok := g.ResourceVertex(on); ok {
+				now = closure.Resources(v)
+			}
+			blocks[on] = now
+		}
+		return user != on && now.Has(state.DependOn(user))
 	}
 }
 

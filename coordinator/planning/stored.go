@@ -106,8 +106,8 @@ func linksTo(a addr.Instance) [2]link {
 }
 
 // dependents returns for each instance whether it is one of the given ones, or depends on one of them over any number
-// of steps.
-func (g *storedGraph) dependents(of []int) []bool {
+// of steps. Dependencies that outdated reports do not count; nil reports none.
+func (g *storedGraph) dependents(of []int, outdated func(user, on addr.ConfigResource) bool) []bool {
 	users := map[link][]*storedGroup{}
 	for _, group := range g.byKey {
 		for l := range group.links() {
@@ -115,13 +115,16 @@ func (g *storedGraph) dependents(of []int) []bool {
 		}
 	}
 	return g.reach(of, func(i int, visit func(int)) {
+		on := g.list[i].Config()
 		for _, l := range linksTo(g.list[i]) {
 			for _, group := range users[l] {
 				for _, member := range group.members {
-					visit(member)
+					if outdated == nil || !outdated(g.list[member].Config(), on) {
+						visit(member)
+					}
 				}
 			}
-			delete(users, l) // all of these are reached
+			delete(users, l) // the other instances of the resource lead to the same ones
 		}
 	})
 }
