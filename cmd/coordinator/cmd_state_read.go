@@ -10,6 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/edit"
 	"github.com/millipede-iac/millipede/state/tfstate"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/document"
@@ -61,7 +62,7 @@ func runStateList(ctx context.Context, a *app, args []string) int {
 		case malformed.HasErrors():
 			return malformed
 		}
-		found, diags := estate.Matching(st, targets)
+		found, diags := edit.Matching(st, targets)
 		for _, at := range found {
 			if *id == "" || estate.ObjectID(st.Object(at, state.CurrentObject)) == *id {
 				s.Print(at.String() + "\n")

@@ -9,6 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/edit"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
@@ -78,9 +79,9 @@ func AnyManaged(st *state.State) bool {
 }
 
 // Move makes the changes of a move of objects from a state to the same or another one.
-func Move(ctx context.Context, moves []StateMove, source *state.State, at Changeable, target *state.State,
+func Move(ctx context.Context, moves []edit.Move, source *state.State, at Changeable, target *state.State,
 	to Changeable) (diags diag.List) {
-	changes := changesOf(moves, source, target)
+	changes := edit.Changes(moves, source, target)
 	// The target is written before the source: after a crash between the two, the objects are in both states,
 	// but never in none.
 	if len(changes.Arrive) > 0 {

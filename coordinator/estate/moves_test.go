@@ -9,6 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/edit"
 )
 
 // inMemory is a state that moves change.
@@ -76,7 +77,7 @@ func TestAStateMoveRenamesRecordedDependencies(t *testing.T) {
 				if elsewhere {
 					there = target.Clone()
 				}
-				moves, diags := PlannedMoves(read, there, parse(c.from), parse(c.to))
+				moves, diags := edit.PlannedMoves(read, there, parse(c.from), parse(c.to))
 				must(t, diags)
 				must(t, Move(t.Context(), moves, read, inMemory{source}, there, inMemory{target}))
 				if elsewhere && c.from != "module.m" {
