@@ -56,7 +56,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 		switch {
 		case diags.HasErrors():
 			return diags
-		case estate.NeverStored(source):
+		case edit.NeverStored(source):
 			return noStateFile()
 		case malformed.HasErrors():
 			return malformed

@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/edit"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
@@ -45,6 +46,21 @@ type Changeable interface {
 	// Commit makes changes durable.
 	Commit(context.Context, []state.Change) diag.List
 	Close(context.Context) diag.List
+}
+
+// Move makes the changes of a move of objects from a state to the same or another one.
+func Move(ctx context.Context, moves []edit.Move, source *state.State, at Changeable, target *state.State,
+	to Changeable) (diags diag.List) {
+	changes := edit.Changes(moves, source, target)
+	// The target is written before the source: after a crash between the two, the objects are in both states,
+	// but never in none.
+	if len(changes.Arrive) > 0 {
+		diags = diags.Append(to.Commit(ctx, changes.Arrive))
+	}
+	if !diags.HasErrors() {
+		diags = diags.Append(at.Commit(ctx, changes.Away))
+	}
+	return diags
 }
 
 // Finding are the options for finding the state by the configuration.
@@ -191,9 +207,6 @@ func (f *fileState) Close(ctx context.Context) diag.List {
 	}
 	return nil
 }
-
-// NeverStored reports whether the state was never stored. One in an old format has no lineage.
-func NeverStored(st *state.State) bool { return st.Lineage == "" && st.Serial == 0 && st.IsEmpty() }
 
 // backupName returns the name of the backup of a state file before a change.
 func (e *Estate) backupName(path string) string {

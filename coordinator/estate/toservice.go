@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/edit"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
@@ -223,7 +224,7 @@ func (i *migration) holdsState(ctx context.Context, m *backendPair, name string)
 			"whether an operation on an object of the workspace %q has taken effect, and the service would not know of "+
 			"that. Say how it ended first: %s runs resolve", name, diag.Program()), nil))
 	}
-	return !NeverStored(st), diags
+	return !edit.NeverStored(st), diags
 }
 
 // current returns the state of an opened workspace, with others' changes; an empty one if there is none.

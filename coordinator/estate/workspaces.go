@@ -13,10 +13,10 @@ import (
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/backend/remote"
 	"github.com/millipede-iac/millipede/internal/wholefile"
-	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/edit"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
@@ -262,20 +262,10 @@ func (w *Workspaces) deleteOpened(ctx context.Context, at *Opened, name string, 
 // managedInstances lists the managed instances of a state, one per line.
 func managedInstances(st *state.State) []string {
 	var out []string
-	for _, at := range st.Addrs() {
-		if at.Resource.Mode == addr.Managed {
-			out = append(out, "\n  - "+at.String())
-		}
+	for _, at := range edit.Managed(st) {
+		out = append(out, "\n  - "+at.String())
 	}
 	return out
-}
-
-// Replace replaces the whole state of the workspace, and writes the snapshot.
-func (s *Opened) Replace(ctx context.Context, st *state.State, cause string) diag.List {
-	if err := s.sync.Replace(ctx, s.Workspace, s.LockID, st, journal.Because(cause)); err != nil {
-		return diag.Errors("Failed to save state", err.Error()+".", nil)
-	}
-	return s.Push(ctx)
 }
 
 // Unlock releases a lock in the store and in the backend. It succeeds if at least one of them had it.

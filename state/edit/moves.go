@@ -1,5 +1,3 @@
-// Package edit makes the changes of a state that people make by hand: it moves, removes, marks and reassigns objects, and
-// finds out whether one state may replace another. It reads and writes no files, and takes no locks.
 package edit
 
 import (
@@ -135,7 +133,8 @@ func invalidDestination(format string, args ...any) diag.List {
 	return diag.Errors("Invalid target address", fmt.Sprintf(format, args...), nil)
 }
 
-// MoveChanges is the changes of moves: in the source state and, if it is another one, in the target state.
+// MoveChanges are the changes of moves: Away is made in the source state, and Arrive, if the target is another state, in
+// the target. If Arrive is made first, the objects are never in neither of them.
 type MoveChanges struct{ Away, Arrive []state.Change }
 
 // Changes returns the changes of moves. source and target are the same state unless the objects move to another
@@ -187,56 +186,4 @@ func arrival(source *state.State, from, to addr.Instance, renaming *state.Renami
 			Object: renaming.Object(to, i.Deposed[key])})
 	}
 	return out
-}
-
-// Removal returns the changes that remove an instance with all its objects from a state.
-func Removal(st *state.State, at addr.Instance) []state.Change {
-	i := st.Instance(at)
-	var out []state.Change
-	for _, key := range i.DeposedKeys() {
-		out = append(out, state.SetObject{Addr: at, Deposed: key})
-	}
-	if i.Current != nil {
-		out = append(out, state.SetObject{Addr: at})
-	}
-	return out
-}
-
-// Matching returns the instances in any of the targets, sorted, or all instances if there are no targets. A target
-// that matches nothing is an error.
-func Matching(st *state.State, targets []addr.Target) ([]addr.Instance, diag.List) {
-	all := st.Addrs()
-	if len(targets) == 0 {
-		return all, nil
-	}
-	var out []addr.Instance
-	var diags diag.List
-	seen := map[addr.Instance]bool{}
-	for _, t := range targets {
-		known := false
-		for _, at := range all {
-			if !t.Contains(at) {
-				continue
-			}
-			known = true
-			if !seen[at] {
-				seen[at] = true
-				out = append(out, at)
-			}
-		}
-		if known {
-			continue
-		}
-		kind := "resource"
-		switch t.Kind {
-		case addr.TargetModule, addr.TargetModuleInstance:
-			kind = "module"
-		case addr.TargetInstance:
-			kind = "resource instance"
-		}
-		diags = diags.Append(diag.New(diag.Error, "Unknown "+kind,
-			fmt.Sprintf("There is no %s %s in the state. What was added to the configuration gets there when that is "+
-				"applied.", kind, t), nil))
-	}
-	return out, diags
 }
