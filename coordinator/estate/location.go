@@ -6,10 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/zclconf/go-cty/cty"
-
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator/layout"
+	"github.com/millipede-iac/millipede/coordinator/migration"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -23,7 +22,7 @@ type storeAt struct {
 	// service.
 	location layout.Location
 	// record is the backend of the location. backend is that backend, opened; nil if it is opened only when needed.
-	record  backendRecord
+	record  migration.Record
 	backend backend.Backend
 }
 
@@ -31,13 +30,13 @@ type storeAt struct {
 func (a storeAt) located() bool { return a.location != layout.Location{} }
 
 // locate returns the location of the state of a workspace.
-func (e *Estate) locate(r backendRecord, workspace string) (layout.Location, diag.List) {
-	args, diags := r.values()
+func (e *Estate) locate(r migration.Record, workspace string) (layout.Location, diag.List) {
+	args, diags := r.Values()
 	if diags.HasErrors() {
 		return layout.Location{}, diags
 	}
-	address, diags := e.place().Address(r.kind(), args, workspace)
-	return layout.Location{Backend: r.kind(), Address: address, Workspace: workspace}, diags
+	address, diags := e.place().Address(r.Kind(), args, workspace)
+	return layout.Location{Backend: r.Kind(), Address: address, Workspace: workspace}, diags
 }
 
 // served reports whether the directory is that of a workspace of a service: its stores belong to workspaces, and no
@@ -45,7 +44,7 @@ func (e *Estate) locate(r backendRecord, workspace string) (layout.Location, dia
 func (e *Estate) served() bool { return e.Backend != nil || e.Home != nil }
 
 // storeOf returns where the store of a state is. b is its opened backend; it may be nil.
-func (e *Estate) storeOf(r backendRecord, workspace string, b backend.Backend) (storeAt, diag.List) {
+func (e *Estate) storeOf(r migration.Record, workspace string, b backend.Backend) (storeAt, diag.List) {
 	if e.served() {
 		return storeAt{Home: e.Directory().Workspace(workspace)}, nil
 	}
@@ -75,12 +74,12 @@ func (e *Estate) storeFor(f StateOptions, b backend.Backend) (storeAt, diag.List
 const localType = "local"
 
 // recordFor returns the backend that an operation uses: that of the plan that is applied, or the one of init.
-func (e *Estate) recordFor(f StateOptions) (backendRecord, diag.List) {
+func (e *Estate) recordFor(f StateOptions) (migration.Record, diag.List) {
 	switch {
 	case f.planned != nil:
 		return *f.planned, nil
 	case e.served():
-		return backendRecord{}, nil
+		return migration.Record{}, nil
 	}
 	return e.readBackendRecord()
 }
@@ -88,11 +87,11 @@ func (e *Estate) recordFor(f StateOptions) (backendRecord, diag.List) {
 // backendOf returns the backend that a saved plan was made for; nil if the plan does not say that, because an earlier
 // version made it, or if the estate has a backend of its own. If the plan is that of a run that is resumed, and the
 // directory still uses the same location, its present arguments count: they may have newer credentials.
-func (e *Estate) backendOf(p *plan.Plan, resumed bool) (*backendRecord, diag.List) {
+func (e *Estate) backendOf(p *plan.Plan, resumed bool) (*migration.Record, diag.List) {
 	if e.Backend != nil || len(p.BackendConfig) == 0 {
 		return nil, nil
 	}
-	r := backendRecord{Type: p.BackendType, Config: p.BackendConfig}
+	r := migration.Record{Type: p.BackendType, Config: p.BackendConfig}
 	if !resumed {
 		return &r, nil
 	}
@@ -111,33 +110,21 @@ func (e *Estate) backendOf(p *plan.Plan, resumed bool) (*backendRecord, diag.Lis
 	return nil, nil
 }
 
-// describeFor records in a plan which backend it is for.
-func (r backendRecord) describeFor(p *plan.Plan) {
-	p.BackendType, p.BackendConfig = r.kind(), r.Config
+// describeFor records in a plan for which backend it is.
+func describeFor(r migration.Record, p *plan.Plan) {
+	p.BackendType, p.BackendConfig = r.Kind(), r.Config
 	if len(p.BackendConfig) == 0 {
 		p.BackendConfig = []byte("{}")
 	}
 }
 
-// values returns the arguments of the recorded backend.
-func (r backendRecord) values() (cty.Value, diag.List) {
-	if r.Type == "" {
-		return cty.EmptyObjectVal, nil
-	}
-	args, err := r.arguments()
-	if err != nil {
-		return cty.NilVal, diag.Errors("Invalid backend configuration", err.Error()+".", nil)
-	}
-	return args, nil
-}
-
 // openRecorded opens a recorded backend, without encryption.
-func (e *Estate) openRecorded(ctx context.Context, r backendRecord, f StateOptions) (backend.Backend, diag.List) {
-	args, diags := r.values()
+func (e *Estate) openRecorded(ctx context.Context, r migration.Record, f StateOptions) (backend.Backend, diag.List) {
+	args, diags := r.Values()
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return e.openKind(ctx, r.kind(), args, f)
+	return e.openKind(ctx, r.Kind(), args, f)
 }
 
 // claim makes the store of an earlier version, which was that of a workspace whatever the backend was, the store of a
@@ -162,7 +149,7 @@ func (e *Estate) claim(at storeAt, info journal.LockInfo, timeout time.Duration,
 // claimFormer gives the stores of an earlier version that have no mark, because their snapshot was never written, to
 // the backend that the directory has used until now. It is called before the directory gets another backend: later,
 // nothing would say whose they are.
-func (e *Estate) claimFormer(ctx context.Context, was backendRecord) diag.List {
+func (e *Estate) claimFormer(ctx context.Context, was migration.Record) diag.List {
 	if e.Backend != nil {
 		return nil
 	}

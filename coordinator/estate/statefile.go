@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/coordinator/migration"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -35,7 +36,7 @@ type StateOptions struct {
 	// objects, the operation locks these instances instead of the whole state.
 	Objects bool
 	// planned is the backend of the saved plan that is applied; nil for the one that init has recorded.
-	planned *backendRecord
+	planned *migration.Record
 	// Sharing lets several operations of this process work on the state at the same time; nil for exclusive use.
 	Sharing *Sharing
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/backend/remote"
+	"github.com/millipede-iac/millipede/coordinator/migration"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -27,7 +28,7 @@ type Workspaces struct {
 
 	estate  *Estate
 	backend backend.Backend
-	record  backendRecord
+	record  migration.Record
 }
 
 // Workspaces lists the workspaces. It opens no store, so it does not interfere with processes that work on a state.
@@ -82,7 +83,7 @@ func (w *Workspaces) list(ctx context.Context) error {
 }
 
 // ownWorkspaces lists the workspaces of a backend that have a store here, and the default one, which always exists.
-func (e *Estate) ownWorkspaces(ctx context.Context, r backendRecord) ([]string, error) {
+func (e *Estate) ownWorkspaces(ctx context.Context, r migration.Record) ([]string, error) {
 	d := e.Directory()
 	at, diags := e.storeOf(r, journal.DefaultWorkspace, nil)
 	if diags.HasErrors() {
@@ -110,7 +111,7 @@ func (e *Estate) ownWorkspaces(ctx context.Context, r backendRecord) ([]string, 
 }
 
 // openWorkspace opens the store of any workspace of a backend, which need not exist yet, without a lock.
-func (e *Estate) openWorkspace(ctx context.Context, name string, r backendRecord, b backend.Backend,
+func (e *Estate) openWorkspace(ctx context.Context, name string, r migration.Record, b backend.Backend,
 	operation string, timeout time.Duration) (*Opened, diag.List) {
 	at, diags := e.storeOf(r, name, b)
 	if diags.HasErrors() {

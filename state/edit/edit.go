@@ -1,5 +1,5 @@
-// Package edit makes the changes of a state that people make by hand: it moves, removes, marks and reassigns objects, and
-// says whether one state may replace another. It reads and writes no files, and takes no locks.
+// Package edit makes the changes of a state that people make by hand: it moves, removes, marks and reassigns objects,
+// and says whether one state may replace another. It reads and writes no files, and takes no locks.
 package edit
 
 import (

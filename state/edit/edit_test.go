@@ -177,7 +177,7 @@ func TestTargetsSelectInstances(t *testing.T) {
 		"a module instance":       {"module.m[1]", "module.m[1].test_a.a", ""},
 		"each only once":          {"test_a.a test_a.a[0]", "test_a.a[0] test_a.a[1]", ""},
 		"a resource not there":    {"test_b.b test_c.c", "test_b.b", "Unknown resource: There is no resource test_c.c"},
-		"an instance not there":   {"test_a.a[2]", "", "Unknown resource instance: There is no resource instance test_a.a[2]"},
+		"an instance not there":   {"test_a.a[2]", "", "Unknown resource instance: There is no resource instance "},
 		"a module not there":      {"module.n", "", "Unknown module: There is no module module.n"},
 		"a module's other number": {"module.m[2]", "", "Unknown module: There is no module module.m[2]"},
 	} {

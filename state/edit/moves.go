@@ -133,8 +133,8 @@ func invalidDestination(format string, args ...any) diag.List {
 	return diag.Errors("Invalid target address", fmt.Sprintf(format, args...), nil)
 }
 
-// MoveChanges are the changes of moves: Away is made in the source state, and Arrive, if the target is another state, in
-// the target. If Arrive is made first, the objects are never in neither of them.
+// MoveChanges are the changes of moves: Away is made in the source state, and Arrive, if the target is another state,
+// in the target. If Arrive is made first, the objects are never in neither of them.
 type MoveChanges struct{ Away, Arrive []state.Change }
 
 // Changes returns the changes of moves. source and target are the same state unless the objects move to another

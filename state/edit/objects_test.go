@@ -13,10 +13,11 @@ import (
 func TestAChangeOfObjectsIsMadeOnALaterVersionOfTheState(t *testing.T) {
 	prior := stateOf(t, "test_a.a", "test_a.b", "test_a.b 0123abcd", "test_a.c")
 	prior.Lineage, prior.Serial = "l", 4
+	// One instance is removed, one loses one of its two objects, one is added.
 	next := prior.Clone()
-	next.Apply(Removal(next, instance(t, "test_a.a"))...)                                                          // removed
-	next.Apply(state.SetObject{Addr: instance(t, "test_a.b"), Deposed: "0123abcd"})                                // of two objects, one
-	next.Apply(state.SetObject{Addr: instance(t, "test_a.d"), Provider: prior.ProviderOf(instance(t, "test_a.c")), // added
+	next.Apply(Removal(next, instance(t, "test_a.a"))...)
+	next.Apply(state.SetObject{Addr: instance(t, "test_a.b"), Deposed: "0123abcd"})
+	next.Apply(state.SetObject{Addr: instance(t, "test_a.d"), Provider: prior.ProviderOf(instance(t, "test_a.c")),
 		Object: &state.Object{Status: state.Ready}})
 	c, err := ObjectsOf(prior, next)
 	if err != nil {
