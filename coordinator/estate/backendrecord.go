@@ -30,12 +30,12 @@ type backendRecordFile struct {
 }
 
 // recordName is the name of the record for messages, recordFile its path.
-func (e *Estate) recordName() string { return filepath.Join(e.dataName(), "terraform.tfstate") }
+func (e *folder) recordName() string { return filepath.Join(e.dataName(), "terraform.tfstate") }
 
-func (e *Estate) recordFile() string { return e.path(e.recordName()) }
+func (e *folder) recordFile() string { return e.path(e.recordName()) }
 
 // readBackendRecord returns the record that init has written, or the zero record if there is none.
-func (e *Estate) readBackendRecord() (migration.Record, diag.List) {
+func (e *folder) readBackendRecord() (migration.Record, diag.List) {
 	text, err := bounds.ReadFile(e.recordFile(), bounds.Text)
 	if errors.Is(err, fs.ErrNotExist) {
 		return migration.Record{}, nil
@@ -56,7 +56,7 @@ func (e *Estate) readBackendRecord() (migration.Record, diag.List) {
 }
 
 // writeBackendRecord replaces the record. If the new record is the zero value and there is no file, it does nothing.
-func (e *Estate) writeBackendRecord(r migration.Record) error {
+func (e *folder) writeBackendRecord(r migration.Record) error {
 	file := backendRecordFile{Version: 3}
 	if r.Type != "" {
 		file.Backend = &r
@@ -145,7 +145,7 @@ func describeBackend(block *config.Backend, own cty.Value, others map[string]cty
 // preparedBackend returns the arguments of the backend that init has recorded for the block of the root module; block
 // is nil if there is none. If the block has changed since init, it returns an error, because the state must be
 // migrated first.
-func (e *Estate) preparedBackend(block *config.Backend, own cty.Value) (cty.Value, diag.List) {
+func (e *backends) preparedBackend(block *config.Backend, own cty.Value) (cty.Value, diag.List) {
 	recorded, diags := e.readBackendRecord()
 	if diags.HasErrors() {
 		return own, diags

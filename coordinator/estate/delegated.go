@@ -29,7 +29,7 @@ type Delegated struct {
 }
 
 // Service opens the service of the root module's cloud block or backend "remote"; nil if there is none.
-func (e *Estate) Service(ctx context.Context, root *config.Node) (*backendremote.Store, diag.List) {
+func (e *backends) Service(ctx context.Context, root *config.Node) (*backendremote.Store, diag.List) {
 	block := backendBlock(root)
 	if e.Backend != nil || block == nil || !namesService(block) {
 		return nil, nil

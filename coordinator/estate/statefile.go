@@ -164,7 +164,7 @@ func (e *Estate) OpenFile(ctx context.Context, vars Variables, f StateOptions, o
 }
 
 // localOptions returns the files of a local state.
-func (e *Estate) localOptions(f StateOptions) backend.LocalOptions {
+func (e *folder) localOptions(f StateOptions) backend.LocalOptions {
 	return backend.LocalOptions{Dir: e.base(), StateIn: f.File, StateOut: f.StateOut, Backup: f.Backup}
 }
 
@@ -210,6 +210,6 @@ func (f *fileState) Close(ctx context.Context) diag.List {
 }
 
 // backupName returns the name of the backup of a state file before a change.
-func (e *Estate) backupName(path string) string {
+func (e *folder) backupName(path string) string {
 	return fmt.Sprintf("%s.%d.backup", path, e.Now().Unix())
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/backend/remote"
 	"github.com/millipede-iac/millipede/coordinator/migration"
-	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -83,7 +80,7 @@ func (w *Workspaces) list(ctx context.Context) error {
 }
 
 // ownWorkspaces lists the workspaces of a backend that have a store here, and the default one, which always exists.
-func (e *Estate) ownWorkspaces(ctx context.Context, r migration.Record) ([]string, error) {
+func (e *homes) ownWorkspaces(ctx context.Context, r migration.Record) ([]string, error) {
 	d := e.Directory()
 	at, diags := e.storeOf(r, journal.DefaultWorkspace, nil)
 	if diags.HasErrors() {
@@ -189,14 +186,6 @@ func (s *Opened) begin(ctx context.Context, initial *state.State, o StateOptions
 	return s.Replace(ctx, initial, "workspace new")
 }
 
-// SelectWorkspace records the selected workspace.
-func (e *Estate) SelectWorkspace(name string) error {
-	if err := os.MkdirAll(e.dataDir(), 0o755); err != nil {
-		return err
-	}
-	return wholefile.Write(filepath.Join(e.dataDir(), "environment"), wholefile.Public, wholefile.Bytes([]byte(name)))
-}
-
 // Delete deletes a workspace, under its lock; the selected one cannot be deleted. One with objects is deleted only
 // with force; the remaining objects are then a warning.
 func (w *Workspaces) Delete(ctx context.Context, name string, force bool, o StateOptions) diag.List {
@@ -270,7 +259,7 @@ func managedInstances(st *state.State) []string {
 }
 
 // Unlock releases a lock in the store and in the backend. It succeeds if at least one of them had it.
-func (e *Estate) Unlock(ctx context.Context, b backend.Backend, id string) diag.List {
+func (e *homes) Unlock(ctx context.Context, b backend.Backend, id string) diag.List {
 	at, diags := e.storeFor(StateOptions{}, b)
 	if diags.HasErrors() {
 		return diags
