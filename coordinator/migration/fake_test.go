@@ -25,9 +25,10 @@ import (
 type place struct {
 	*directory
 	kind string
-	// all are the snapshots by workspace; nil for a workspace without one. none: it has no workspaces.
-	all  map[string][]byte
-	none bool
+	// all are the snapshots by workspace; nil for a workspace without one. none: it has no workspaces. loses: it keeps
+	// nothing of what is written.
+	all         map[string][]byte
+	none, loses bool
 	// tags, name, cloud are those of a service.
 	tags  []string
 	name  string
@@ -51,7 +52,9 @@ func (p *place) Write(_ context.Context, workspace string, data []byte) error {
 		serial = fmt.Sprintf("serial %d", st.Serial)
 	}
 	p.note("write %s/%s %s", p.kind, workspace, serial)
-	p.all[workspace] = data
+	if !p.loses {
+		p.all[workspace] = data
+	}
 	return nil
 }
 

@@ -103,7 +103,8 @@ func TestTheServiceLacksTheVersionsAfterItsOwn(t *testing.T) {
 	}
 }
 
-// takes returns a directory with the versions 1 to 3 of the default workspace, and with the workspace b.
+// takes returns a directory with the versions 1 (twice, as after a push), 2 (deleted) and 3 of the default workspace,
+// and with the workspace b.
 func takes(t *testing.T) (*directory, *place, TakeOptions) {
 	t.Helper()
 	d := newDirectory(t)
@@ -112,7 +113,7 @@ func takes(t *testing.T) (*directory, *place, TakeOptions) {
 	deleted := state.Empty()
 	deleted.Lineage, deleted.Serial = "default", 2
 	d.versions = map[string][]*state.State{"default": {stateOf("default", 3), deleted, stateOf("default", 1),
-		stateOf("former", 9)}}
+		stateOf("default", 1), stateOf("former", 9)}}
 	to := &place{directory: d, kind: "service", all: map[string][]byte{}}
 	d.places["service"] = service{to}
 	return d, to, TakeOptions{Name: "app", Each: func(w TakenWorkspace) {
@@ -193,6 +194,8 @@ func TestNothingIsTakenThatCouldBeLost(t *testing.T) {
 			"The plan has changes", "A plan for service/app-b", true},
 		"the service has another state": {func(d *directory, to *place) { d.set(to, "app-b", 5) },
 			"The service has a different state under this name", "its lineage is app-b", false},
+		"the service keeps another state than was written": {func(_ *directory, to *place) { to.loses = true },
+			"The service returned a different state than was written", "the serial 1", true},
 	} {
 		d, to, o := takes(t)
 		c.with(d, to)
