@@ -3,6 +3,7 @@
 GO          ?= go
 BIN         := $(CURDIR)/bin
 PKG         ?= ./...
+VERSION     ?=
 BENCH       ?= .
 SEEDS       ?= 1000
 FROM        ?= 1
@@ -18,6 +19,9 @@ GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # What a simulation plays: many seeds, or the one that is named.
 PLAY = $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(SEED)) -without=$(WITHOUT)
 
+# The version of a release. Without it, programs have the one that follows from their revision (cmd/internal/build).
+LINK = $(if $(VERSION),-ldflags '-X github.com/millipede-iac/millipede/cmd/internal/build.released=$(VERSION)')
+
 # Modules of their own: what users do not have to download.
 MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
@@ -31,9 +35,9 @@ help: ## print this
 	@echo
 	@echo "  PKG=./graph/... narrows test, race, vet, lint and bench to some packages; BENCH=NAME narrows bench further."
 
-build: ## build bin/coordinator and bin/worker
-	$(GO) build -trimpath -o $(BIN)/coordinator ./cmd/coordinator
-	$(GO) build -trimpath -o $(BIN)/worker ./cmd/worker
+build: ## build bin/coordinator and bin/worker; VERSION=X.Y.Z is the version of a release
+	$(GO) build -trimpath $(LINK) -o $(BIN)/coordinator ./cmd/coordinator
+	$(GO) build -trimpath $(LINK) -o $(BIN)/worker ./cmd/worker
 
 test: ## run all tests
 	$(GO) test $(PKG)

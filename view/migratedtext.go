@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/migration"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
 // MigratedText says what to do after states were migrated to a service, and how to undo the migration. OpenTofu accepts
 // the commands, too, with one exception, which the text names. Without the others it would migrate again, from the
 // backend that init has recorded, or from files that it finds.
-func MigratedText(taken *estate.TakenToService, o estate.ServiceMigration) string {
+func MigratedText(taken *migration.Taken, o migration.TakeOptions) string {
 	var b strings.Builder
 	selects := fmt.Sprintf("name = %q", o.Name)
 	if taken.Tag != "" {
@@ -61,7 +61,7 @@ place:
 
 // moving returns the commands with which a directory begins to use the service, and those with which it uses its former
 // backend again.
-func moving(taken *estate.TakenToService) (there, back string) {
+func moving(taken *migration.Taken) (there, back string) {
 	forget := "  rm -f " + taken.Record + "\n"
 	there, back = forget, forget
 	if taken.Local {

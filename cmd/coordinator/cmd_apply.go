@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/edit"
 )
 
 const applyUsage = `
@@ -91,7 +92,7 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 			r.UI.Diagnostics(diags)
 			return 1
 		}
-		if !estate.AnyManaged(planned.Plan.Prior) {
+		if !edit.AnyManaged(planned.Plan.Prior) {
 			diags = diags.Append(diag.New(diag.Warning, "Empty or non-existent state", "The state has no objects, so "+
 				"there is nothing to refresh.", nil))
 		}

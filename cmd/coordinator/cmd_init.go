@@ -9,6 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/migration"
 	"github.com/millipede-iac/millipede/install/lock"
 	"github.com/millipede-iac/millipede/install/providers"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -260,7 +261,7 @@ func (s *screen) fetching() estate.Fetching {
 // prepareBackend records the backend of the configuration, and reports what was done with the states.
 func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) diag.List {
 	o := i.options
-	options := estate.BackendOptions{
+	options := migration.Options{
 		Arguments: o.backendConfig, Reconfigure: o.reconfigure, Migrate: o.migrate, Force: o.force,
 		Lock: o.state.Lock, LockTimeout: o.state.LockTimeout, CanAsk: i.App.InputAllowed(o.input) && i.ForPeople(),
 		Confirm: func(question, what string) (bool, diag.List) {
@@ -269,9 +270,10 @@ func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) 
 		Moving: func() { i.Say("Backend configuration changed! The state is being migrated.") },
 		Name:   i.workspaceName, Choose: i.chooseWorkspace,
 	}
-	change, diags := i.wd.PrepareBackend(ctx, root, options)
+	states := i.wd.Storage(root, estate.Variables{})
+	change, diags := migration.Prepare(ctx, states, options)
 	if !diags.HasErrors() {
-		diags = diags.Append(i.wd.SelectExisting(ctx, root, options))
+		diags = diags.Append(migration.SelectExisting(ctx, states, options))
 	}
 	ink := i.App.Ink(i.Flags)
 	switch {

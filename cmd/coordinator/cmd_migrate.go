@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/migration"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/view"
 )
@@ -38,7 +39,7 @@ Options:
 func runMigrate(ctx context.Context, a *app, args []string) int {
 	var sf viewFlags
 	var vars variableFlags
-	var o estate.ServiceMigration
+	var o migration.TakeOptions
 	f := a.NewFlags()
 	sf.RegisterJSON(f)
 	vars.registerValues(f)
@@ -64,8 +65,7 @@ func runMigrate(ctx context.Context, a *app, args []string) int {
 			*to = a.Getenv(name)
 		}
 	}
-	o.Variables = vars.Variables
-	o.Each = func(t estate.TakenWorkspace) {
+	o.Each = func(t migration.TakenWorkspace) {
 		what := fmt.Sprintf("%d version(s) written", t.Written)
 		if t.Written == 0 {
 			what = "everything was there"
@@ -85,7 +85,7 @@ func runMigrate(ctx context.Context, a *app, args []string) int {
 		return s.End(diags)
 	}
 	defer a.Interrupts.Hold()()
-	taken, more := wd.TakeToService(a.Interrupts.Leaving, root, o)
+	taken, more := migration.Take(a.Interrupts.Leaving, wd.Storage(root, vars.Variables), o)
 	if diags = diags.Append(more); diags.HasErrors() {
 		if taken != nil && len(taken.Workspaces) > 0 {
 			diags = diags.Append(diag.New(diag.Warning, "Some workspaces have already been migrated", "Their states "+

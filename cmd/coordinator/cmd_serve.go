@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 
+	"github.com/millipede-iac/millipede/cmd/internal/build"
 	"github.com/millipede-iac/millipede/cmd/internal/command"
 	"github.com/millipede-iac/millipede/cmd/internal/logflags"
 	"github.com/millipede-iac/millipede/cmd/internal/serving"
@@ -58,8 +59,9 @@ Options:
 
 func runServe(ctx context.Context, a *app, args []string) int {
 	o := serving.Options{
-		Environ: a.Environ, Dir: a.Dir, Out: a.Stdout, Watched: command.Terminal(a.Stdout), Tell: a.Tell, Version: version,
-		EngineVersion: engineVersion, Stop: a.Interrupts.Stop, Hold: a.Interrupts.Hold, CLI: a.CLI, Services: a.Services,
+		Environ: a.Environ, Dir: a.Dir, Out: a.Stdout, Watched: command.Terminal(a.Stdout), Tell: a.Tell,
+		Version: build.Version(), EngineVersion: engineVersion, Stop: a.Interrupts.Stop, Hold: a.Interrupts.Hold,
+		CLI: a.CLI, Services: a.Services,
 		Connector: a.Connector, Who: command.Who,
 	}
 	var parallelism parallelismFlag

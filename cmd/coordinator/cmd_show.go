@@ -14,6 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/edit"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/document"
 )
@@ -161,7 +162,7 @@ func (s *shown) atService(ctx context.Context, name string) (done bool, diags di
 
 // state shows a state; nil if there is none.
 func (s *shown) state(ctx context.Context, st *state.State) diag.List {
-	if st == nil || estate.NeverStored(st) {
+	if st == nil || edit.NeverStored(st) {
 		text, err := document.NoStateJSON()
 		s.Print("No state.\n")
 		return s.WriteDocument(text, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/edit"
 )
 
 const stateMvUsage = `
@@ -55,7 +56,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 		switch {
 		case diags.HasErrors():
 			return diags
-		case estate.NeverStored(source):
+		case edit.NeverStored(source):
 			return noStateFile()
 		case malformed.HasErrors():
 			return malformed
@@ -77,7 +78,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 // move moves objects from a state to the same or another one, and reports it.
 func (s *screen) move(ctx context.Context, at estate.Changeable, source *state.State, to estate.Changeable,
 	target *state.State, from, dest addr.Target, dryRun bool) diag.List {
-	moves, diags := estate.PlannedMoves(source, target, from, dest)
+	moves, diags := edit.PlannedMoves(source, target, from, dest)
 	if diags.HasErrors() {
 		return diags
 	}

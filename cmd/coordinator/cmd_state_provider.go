@@ -8,6 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/edit"
 )
 
 const replaceProviderUsage = `
@@ -50,10 +51,10 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 		if diags.HasErrors() {
 			return diags
 		}
-		if estate.NeverStored(st) {
+		if edit.NeverStored(st) {
 			return noStateFile()
 		}
-		resources, changes := estate.Reassigned(st, from, to)
+		resources, changes := edit.Reassigned(st, from, to)
 		if len(resources) == 0 {
 			s.Say("No matching resources found.")
 			return diags

@@ -7,6 +7,7 @@ import (
 	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/edit"
 )
 
 const statePushUsage = `
@@ -55,5 +56,5 @@ func (a *app) readStateFile(name string) (*state.State, diag.List) {
 	if err != nil {
 		return nil, diag.Errors("Failed to open the given state file", err.Error()+".", nil)
 	}
-	return estate.ParseState(name, text)
+	return edit.ParseState(name, text)
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/edit"
 	"github.com/millipede-iac/millipede/state/tfstate"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/document"
@@ -56,14 +56,14 @@ func runStateList(ctx context.Context, a *app, args []string) int {
 	targets, malformed := parseTargets(f.Args())
 	return s.ReadState(ctx, e.vars.Variables, *file, func(st *state.State) diag.List {
 		switch {
-		case estate.NeverStored(st):
+		case edit.NeverStored(st):
 			return noStateFile()
 		case malformed.HasErrors():
 			return malformed
 		}
-		found, diags := estate.Matching(st, targets)
+		found, diags := edit.Matching(st, targets)
 		for _, at := range found {
-			if *id == "" || estate.ObjectID(st.Object(at, state.CurrentObject)) == *id {
+			if *id == "" || edit.ObjectID(st.Object(at, state.CurrentObject)) == *id {
 				s.Print(at.String() + "\n")
 				s.Message("resource_address", at.String(), nil)
 			}
@@ -103,7 +103,7 @@ func runStateShow(ctx context.Context, a *app, args []string) int {
 	}
 	s.WholeConfig = true
 	return s.ReadState(ctx, e.vars.Variables, *file, func(st *state.State) diag.List {
-		if estate.NeverStored(st) {
+		if edit.NeverStored(st) {
 			return noStateFile()
 		}
 		if st.Object(at, state.CurrentObject) == nil {
@@ -159,7 +159,7 @@ func runStatePull(ctx context.Context, a *app, args []string) int {
 	}
 	s.WholeConfig = true
 	return s.ReadState(ctx, vars.Variables, "", func(st *state.State) diag.List {
-		if estate.NeverStored(st) {
+		if edit.NeverStored(st) {
 			return nil
 		}
 		var text bytes.Buffer

@@ -7,6 +7,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/edit"
 )
 
 const stateRmUsage = `
@@ -44,12 +45,12 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 			return diags
 		}
 		switch {
-		case estate.NeverStored(st):
+		case edit.NeverStored(st):
 			return noStateFile()
 		case malformed.HasErrors():
 			return malformed
 		}
-		found, problems := estate.Matching(st, targets)
+		found, problems := edit.Matching(st, targets)
 		if len(found) == 0 && *dryRun {
 			s.Say("Would have removed nothing.")
 			return diags
@@ -66,7 +67,7 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 		}
 		for _, i := range found {
 			s.Say(fmt.Sprintf("%s %s", verb, i))
-			changes = append(changes, estate.Removal(st, i)...)
+			changes = append(changes, edit.Removal(st, i)...)
 		}
 		if *dryRun {
 			return diags

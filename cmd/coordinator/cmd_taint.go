@@ -8,6 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/edit"
 )
 
 const taintUsage = `
@@ -30,12 +31,12 @@ Options:
 ` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runTaint(ctx context.Context, a *app, args []string) int {
-	return a.mark(ctx, args, "taint", taintUsage, "Resource instance %s has been marked as tainted.", estate.Taint)
+	return a.mark(ctx, args, "taint", taintUsage, "Resource instance %s has been marked as tainted.", edit.Taint)
 }
 
 func runUntaint(ctx context.Context, a *app, args []string) int {
 	return a.mark(ctx, args, "untaint", untaintUsage, "Resource instance %s has been successfully untainted.",
-		estate.Untaint)
+		edit.Untaint)
 }
 
 // mark implements taint and untaint: change returns the changed object, and done is the message about it.

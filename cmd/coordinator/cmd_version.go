@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/millipede-iac/millipede/cmd/internal/build"
 	"github.com/millipede-iac/millipede/cmd/internal/hosting"
 	"github.com/millipede-iac/millipede/install/lock"
 )
@@ -40,13 +41,13 @@ func runVersion(_ context.Context, a *app, args []string) int {
 	// An invalid lock file is reported by the commands that need it.
 	locks, _ := lock.Read(a.Estate.LockFile())
 	form := versionForm{Version: engineVersion, Platform: hosting.Platform, Selections: map[string]string{},
-		Millipede: version}
+		Millipede: build.Version()}
 	for p, l := range locks.Providers {
 		form.Selections[p.String()] = l.Version.String()
 	}
 	text, err := json.MarshalIndent(form, "", "  ")
 	diags = diags.Append(s.WriteDocument(append(text, '\n'), err))
-	s.Print(fmt.Sprintf("OpenTofu v%s\nMillipede v%s\non %s\n", engineVersion, version, hosting.Platform))
+	s.Print(fmt.Sprintf("OpenTofu v%s\nMillipede v%s\non %s\n", engineVersion, build.Version(), hosting.Platform))
 	for _, p := range locks.Sorted() {
 		s.Print(fmt.Sprintf("+ provider %s v%s\n", p, locks.Providers[p].Version))
 	}

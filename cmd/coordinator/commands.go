@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/millipede-iac/millipede/cmd/internal/build"
 	"github.com/millipede-iac/millipede/cmd/internal/command"
 	"github.com/millipede-iac/millipede/cmd/internal/serving"
 	"github.com/millipede-iac/millipede/coordinator/estate"
@@ -139,17 +140,14 @@ func own(run func(context.Context, *app, []string) int) func(context.Context, *c
 	return func(ctx context.Context, a *command.App, args []string) int { return run(ctx, &app{a}, args) }
 }
 
-// version is the version of the command; engineVersion is the version of OpenTofu with the same behaviour and
-// formats, which drivers ask for.
-const (
-	version       = "0.1.0"
-	engineVersion = "1.12.6"
-)
+// engineVersion is the version of OpenTofu with the same behaviour and formats, which drivers ask for. States have it,
+// and the configuration may require it. The version of Millipede is build.Version.
+const engineVersion = "1.12.6"
 
 // program returns the description of the program for the framework.
 func program() *command.Program {
 	return &command.Program{
-		Version: version, EngineVersion: engineVersion, Commands: commands, Absent: absent,
+		Version: build.Version(), EngineVersion: engineVersion, Commands: commands, Absent: absent,
 		FileFlags: []string{
 			"backup", "chdir", "exclude-file", "from-module", "fs-mirror", "generate-config-out", "json-into", "module",
 			"out", "plan", "plugin-dir", "state", "state-out", "target-file", "test-directory", "var-file",

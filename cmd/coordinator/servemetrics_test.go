@@ -9,6 +9,8 @@ import (
 	"time"
 
 	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/cmd/internal/build"
 )
 
 func TestAServiceIsScrapedWhereItWasToldAndNowhereElse(t *testing.T) {
@@ -52,7 +54,7 @@ func TestAServiceIsScrapedWhereItWasToldAndNowhereElse(t *testing.T) {
 		`millipede_run_changes_total{status="applied"} 1`, `millipede_runs{status="applying"} 0`,
 		`millipede_nats_up 1`, `millipede_workers{pool="default"} 1`, `millipede_store_commit_seconds_count `,
 		`millipede_worker_tasks_total{operation="apply",outcome="succeeded"} 3`,
-		`millipede_build_info{program="service",version="` + version + `"} 1`,
+		`millipede_build_info{program="service",version="` + build.Version() + `"} 1`,
 	} {
 		if status != http.StatusOK || !strings.Contains(text, "\n"+want) {
 			t.Errorf("%d: it does not say %s", status, want)

@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/millipede-iac/millipede/cmd/internal/adapters"
+	"github.com/millipede-iac/millipede/cmd/internal/build"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -294,7 +295,7 @@ func shared(t *testing.T) *adapters.Shared {
 	t.Helper()
 	s, err := adapters.OpenShared(t.Context(), adapters.SharedOptions{
 		Dir: t.TempDir(), Seal: keeps{}, Name: "test", Slots: adapters.Slots,
-		Connector: &adapters.Connector{Version: version, Tell: func(line string) { t.Log(line) },
+		Connector: &adapters.Connector{Version: build.Version(), Tell: func(line string) { t.Log(line) },
 			Log: slog.New(slog.DiscardHandler), PluginLog: hclog.NewNullLogger()},
 	})
 	if err != nil {

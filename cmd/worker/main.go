@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/millipede-iac/millipede/cmd/internal/build"
 	"github.com/millipede-iac/millipede/cmd/internal/handover"
 	"github.com/millipede-iac/millipede/cmd/internal/hosting"
 	"github.com/millipede-iac/millipede/cmd/internal/logflags"
@@ -25,8 +26,6 @@ import (
 	"github.com/millipede-iac/millipede/provider/plugin"
 	"github.com/millipede-iac/millipede/wire/jet"
 )
-
-const version = "0.1.0"
 
 const usage = `Usage: worker -nats URL [options]
 
@@ -87,7 +86,7 @@ func run(args []string, stdout, stderr io.Writer, getenv func(string) string) in
 		fmt.Fprintf(stderr, "Error: %s\n\nFor the options, run: worker -help\n", err)
 		return 1
 	case *showVer:
-		fmt.Fprintf(stdout, "Millipede worker v%s\n", version)
+		fmt.Fprintf(stdout, "Millipede worker v%s\n", build.Version())
 		return 0
 	case f.NArg() > 0:
 		fmt.Fprintf(stderr, "Error: unexpected argument %q\n", f.Arg(0))
@@ -123,7 +122,7 @@ func run(args []string, stdout, stderr io.Writer, getenv func(string) string) in
 	o := server.Options()
 	o.Name, o.Log = "millipede-worker", func(line string) { log.Warn(line) }
 	ctx, sent, err := tracing.Begin(context.Background(), cloud.Environment{Environ: os.Environ()}, "millipede-worker",
-		version, func(line string) { log.Warn(line) })
+		build.Version(), func(line string) { log.Warn(line) })
 	if err != nil {
 		fmt.Fprintf(stderr, "Error: %s\n", err)
 		return 1
@@ -216,9 +215,9 @@ func work(ctx context.Context, o settings) error {
 	if err != nil {
 		return err
 	}
-	numbers := metrics.New("worker", version)
+	numbers := metrics.New("worker", build.Version())
 	hosted, err := hosting.New(hosting.Options{
-		Transport: conn, User: user, Pools: o.pools, Slots: o.slots, Version: version, Dir: o.dir, Log: log,
+		Transport: conn, User: user, Pools: o.pools, Slots: o.slots, Version: build.Version(), Dir: o.dir, Log: log,
 		PluginLog:  plugin.LogFromEnvironment(os.Getenv, os.Stderr),
 		DisableTLS: os.Getenv("TF_DISABLE_PLUGIN_TLS") != "",
 		Environ:    os.Environ(), Connects: true, OwnEnvironment: o.own,

@@ -23,7 +23,7 @@ import (
 
 // OpenBackend opens the backend of the root module's backend block, as init has prepared it; without a block, the
 // local one; for a saved plan that of the plan.
-func (e *Estate) OpenBackend(ctx context.Context, root *config.Node, f StateOptions) (backend.Backend, diag.List) {
+func (e *backends) OpenBackend(ctx context.Context, root *config.Node, f StateOptions) (backend.Backend, diag.List) {
 	block := backendBlock(root)
 	args, kind := cty.EmptyObjectVal, "local"
 	enc, diags := e.encryption(ctx, root)
@@ -64,7 +64,7 @@ func (e *Estate) OpenBackend(ctx context.Context, root *config.Node, f StateOpti
 
 // CloseBackend closes a backend that was opened here, and ends its lock watches. Backends that belong to the estate
 // stay open: the one in its options, and services, which it opens once.
-func (e *Estate) CloseBackend(b backend.Backend) diag.List {
+func (e *backends) CloseBackend(b backend.Backend) diag.List {
 	if b == nil || e.Backend != nil {
 		return nil
 	}
@@ -82,7 +82,7 @@ func closeBackend(b backend.Backend) diag.List {
 }
 
 // Snapshot reads the state of the selected workspace from the backend; nil if there is none.
-func (e *Estate) Snapshot(ctx context.Context, root *config.Node) (*state.State, diag.List) {
+func (e *backends) Snapshot(ctx context.Context, root *config.Node) (*state.State, diag.List) {
 	b, diags := e.OpenBackend(ctx, root, StateOptions{})
 	if diags.HasErrors() {
 		return nil, diags
@@ -92,7 +92,7 @@ func (e *Estate) Snapshot(ctx context.Context, root *config.Node) (*state.State,
 }
 
 // place returns the environment of the backends that this process opens.
-func (e *Estate) place() backend.Place {
+func (e *backends) place() backend.Place {
 	p := backend.Place{
 		Kinds: catalog.All(), Dir: e.Dir, Environ: e.Environ, Files: e.Files, Memory: e.Memory,
 		UserAgent:     "Millipede/" + e.Version,
@@ -105,7 +105,7 @@ func (e *Estate) place() backend.Place {
 }
 
 // openKind opens a backend. The deprecated options of the local one name its files.
-func (e *Estate) openKind(ctx context.Context, kind string, args cty.Value, f StateOptions) (backend.Backend,
+func (e *backends) openKind(ctx context.Context, kind string, args cty.Value, f StateOptions) (backend.Backend,
 	diag.List) {
 	if b := e.services[backendKey(kind, args)]; b != nil {
 		return b, nil
@@ -206,7 +206,7 @@ func staticBody(body hcl.Body, blocks map[string]*schema.NestedBlock,
 
 // checkBackend reports problems with the backend in a terraform_remote_state. For a data source the backend type is
 // part of the configuration, while a backend block has it as its label.
-func (e *Estate) checkBackend(kind string, config cty.Value) diag.List {
+func (e *backends) checkBackend(kind string, config cty.Value) diag.List {
 	diags := e.place().Check(kind, config)
 	for _, d := range diags {
 		if d.Extra == backend.ErrUnsupported { //nolint:errorlint // an Extra is this error itself
@@ -217,7 +217,7 @@ func (e *Estate) checkBackend(kind string, config cty.Value) diag.List {
 }
 
 // readRemoteState reads the outputs of another state for terraform_remote_state.
-func (e *Estate) readRemoteState(ctx context.Context, kind string, config cty.Value, workspace string) (
+func (e *backends) readRemoteState(ctx context.Context, kind string, config cty.Value, workspace string) (
 	_ map[string]cty.Value, diags diag.List) {
 	b, diags := e.place().Open(ctx, kind, config)
 	if diags.HasErrors() {

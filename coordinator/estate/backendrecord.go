@@ -1,7 +1,6 @@
 package estate
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/backend/catalog"
+	"github.com/millipede-iac/millipede/coordinator/migration"
 	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -22,34 +22,23 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
-// backendRecord is the backend that init has prepared. It is stored in the data directory in OpenTofu's format, so
-// that both programs can be used alternately. The zero value is the local backend without a block.
-type backendRecord struct {
-	Type string `json:"type"`
-	// Config has the arguments in JSON, including those of -backend-config. Hash is a hash of the block, without the
-	// arguments of -backend-config.
-	Config json.RawMessage `json:"config"`
-	Hash   uint64          `json:"hash"`
-}
-
-// kind returns the type of the backend; without a block that is the local one.
-func (r backendRecord) kind() string { return cmp.Or(r.Type, "local") }
-
+// backendRecordFile is the file in the data directory in which init records the backend. Its format is OpenTofu's, so
+// that both programs can be used alternately.
 type backendRecordFile struct {
-	Version int            `json:"version"`
-	Backend *backendRecord `json:"backend,omitempty"`
+	Version int               `json:"version"`
+	Backend *migration.Record `json:"backend,omitempty"`
 }
 
 // recordName is the name of the record for messages, recordFile its path.
-func (e *Estate) recordName() string { return filepath.Join(e.dataName(), "terraform.tfstate") }
+func (e *folder) recordName() string { return filepath.Join(e.dataName(), "terraform.tfstate") }
 
-func (e *Estate) recordFile() string { return e.path(e.recordName()) }
+func (e *folder) recordFile() string { return e.path(e.recordName()) }
 
 // readBackendRecord returns the record that init has written, or the zero record if there is none.
-func (e *Estate) readBackendRecord() (backendRecord, diag.List) {
+func (e *folder) readBackendRecord() (migration.Record, diag.List) {
 	text, err := bounds.ReadFile(e.recordFile(), bounds.Text)
 	if errors.Is(err, fs.ErrNotExist) {
-		return backendRecord{}, nil
+		return migration.Record{}, nil
 	}
 	var file backendRecordFile
 	if err == nil {
@@ -57,17 +46,17 @@ func (e *Estate) readBackendRecord() (backendRecord, diag.List) {
 	}
 	switch {
 	case err != nil:
-		return backendRecord{}, diag.Errors("Error loading the backend configuration",
+		return migration.Record{}, diag.Errors("Error loading the backend configuration",
 			fmt.Sprintf("The file %s, in which init has recorded the backend, cannot be read: %s. Remove the file and run "+
 				"init again.", e.recordName(), err), nil)
 	case file.Backend == nil:
-		return backendRecord{}, nil
+		return migration.Record{}, nil
 	}
 	return *file.Backend, nil
 }
 
 // writeBackendRecord replaces the record. If the new record is the zero value and there is no file, it does nothing.
-func (e *Estate) writeBackendRecord(r backendRecord) error {
+func (e *folder) writeBackendRecord(r migration.Record) error {
 	file := backendRecordFile{Version: 3}
 	if r.Type != "" {
 		file.Backend = &r
@@ -83,38 +72,6 @@ func (e *Estate) writeBackendRecord(r backendRecord) error {
 	}
 	// The arguments may contain credentials.
 	return wholefile.Write(e.recordFile(), wholefile.Private, wholefile.Bytes(append(text, '\n')))
-}
-
-// same reports whether two records describe the same backend with the same arguments. A missing argument equals null,
-// because the program that wrote the record may not have had it.
-func (r backendRecord) same(o backendRecord) bool {
-	if r.Type != o.Type || r.Type == "" {
-		return r.Type == o.Type
-	}
-	a, aErr := r.arguments()
-	b, bErr := o.arguments()
-	return aErr == nil && bErr == nil && a.RawEquals(b)
-}
-
-// arguments returns the arguments of the recorded backend, without null arguments and empty collections: a missing
-// block may have been recorded in either form.
-func (r backendRecord) arguments() (cty.Value, error) {
-	ty, err := ctyjson.ImpliedType(r.Config)
-	if err != nil {
-		return cty.NilVal, err
-	}
-	v, err := ctyjson.Unmarshal(r.Config, ty)
-	if err != nil || v.IsNull() {
-		return cty.EmptyObjectVal, err
-	}
-	set := map[string]cty.Value{}
-	for name, arg := range v.AsValueMap() {
-		empty := !arg.IsNull() && arg.CanIterateElements() && !arg.Type().IsObjectType() && arg.LengthInt() == 0
-		if !arg.IsNull() && !empty {
-			set[name] = arg
-		}
-	}
-	return cty.ObjectVal(set), nil
 }
 
 // backendBlock returns the backend block of the root module, or its cloud block; nil if it has neither.
@@ -140,22 +97,22 @@ func findKind(block *config.Backend) (*backend.Kind, diag.List) {
 
 // describeBackend returns the record of a block. own has the arguments in the block; others, from the command line,
 // replace or complete them.
-func describeBackend(block *config.Backend, own cty.Value, others map[string]cty.Value) (backendRecord, diag.List) {
+func describeBackend(block *config.Backend, own cty.Value, others map[string]cty.Value) (migration.Record, diag.List) {
 	if !own.IsWhollyKnown() || marks.Has(own, marks.Sensitive) || marks.Has(own, marks.Ephemeral) {
-		return backendRecord{}, diag.Errors("Invalid backend configuration",
+		return migration.Record{}, diag.Errors("Invalid backend configuration",
 			"The arguments of the backend are recorded in plain text, so they cannot be sensitive, ephemeral or "+
 				"unknown.", &block.Range)
 	}
 	kind, diags := findKind(block)
 	if diags.HasErrors() {
-		return backendRecord{}, diags
+		return migration.Record{}, diags
 	}
 	located := func(diags diag.List) diag.List {
 		return eval.AtSource(diags, block.Body).WithSubject(block.TypeRange.Ptr())
 	}
 	mine, more := kind.Decode(own)
 	if diags = located(more); diags.HasErrors() {
-		return backendRecord{}, diags
+		return migration.Record{}, diags
 	}
 	blockArgs := kind.Recorded(mine)
 	all := own.AsValueMap()
@@ -173,27 +130,27 @@ func describeBackend(block *config.Backend, own cty.Value, others map[string]cty
 	}
 	whole, more := kind.Decode(cty.ObjectVal(all))
 	if diags = diags.Append(located(more)); diags.HasErrors() {
-		return backendRecord{}, diags
+		return migration.Record{}, diags
 	}
 	value := kind.Recorded(whole)
 	text, err := ctyjson.Marshal(value, value.Type())
 	if err != nil {
-		return backendRecord{}, diags.Append(diag.New(diag.Error, "Invalid backend configuration",
+		return migration.Record{}, diags.Append(diag.New(diag.Error, "Invalid backend configuration",
 			err.Error()+".", &block.Range))
 	}
 	hash := cty.TupleVal([]cty.Value{cty.StringVal(block.Type), blockArgs}).Hash()
-	return backendRecord{Type: block.Type, Config: text, Hash: uint64(hash)}, diags
+	return migration.Record{Type: block.Type, Config: text, Hash: uint64(hash)}, diags
 }
 
 // preparedBackend returns the arguments of the backend that init has recorded for the block of the root module; block
 // is nil if there is none. If the block has changed since init, it returns an error, because the state must be
 // migrated first.
-func (e *Estate) preparedBackend(block *config.Backend, own cty.Value) (cty.Value, diag.List) {
+func (e *backends) preparedBackend(block *config.Backend, own cty.Value) (cty.Value, diag.List) {
 	recorded, diags := e.readBackendRecord()
 	if diags.HasErrors() {
 		return own, diags
 	}
-	var now backendRecord
+	var now migration.Record
 	reason, mark := "", "," // OpenTofu's summary has a comma in some cases and a colon in others
 	if block != nil {
 		if _, unknown := findKind(block); unknown.HasErrors() {
@@ -207,7 +164,7 @@ func (e *Estate) preparedBackend(block *config.Backend, own cty.Value) (cty.Valu
 		}
 	}
 	switch {
-	case recorded.Type == now.Type && recorded.Hash == now.Hash, recorded.same(now):
+	case recorded.Type == now.Type && recorded.Hash == now.Hash, recorded.Same(now):
 	case recorded.Type == "":
 		reason = fmt.Sprintf("initial configuration of the requested backend %q", now.Type)
 	case now.Type == "":
@@ -231,7 +188,7 @@ func (e *Estate) preparedBackend(block *config.Backend, own cty.Value) (cty.Valu
 	if block == nil {
 		return own, nil
 	}
-	args, err := recorded.arguments()
+	args, err := recorded.Arguments()
 	if err != nil {
 		return own, diag.Errors("Error loading the backend configuration", fmt.Sprintf("The file %s, in which init has "+
 			"recorded the backend, cannot be read: %s. Run init again.", e.recordName(), err), nil)

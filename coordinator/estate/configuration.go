@@ -59,16 +59,16 @@ func (e *Estate) Configuration(vars Variables) (*Configuration, diag.List) {
 }
 
 // InputAllowed reports whether the environment allows asking the user.
-func (e *Estate) InputAllowed() bool {
+func (e *folder) InputAllowed() bool {
 	return e.Environ.Get("TF_INPUT") != "0" && e.Environ.Get("TF_INPUT") != "false"
 }
 
 // files returns the file system of the estate's directory.
-func (e *Estate) files() config.OS { return config.OS{Base: e.base(), Files: e.Files} }
+func (e *folder) files() config.OS { return config.OS{Base: e.base(), Files: e.Files} }
 
 // filesWith returns the file system of the estate's directory, with the files of values that were given, which may be
 // elsewhere. Expressions cannot read those.
-func (e *Estate) filesWith(vars Variables) config.OS {
+func (e *folder) filesWith(vars Variables) config.OS {
 	files := e.files()
 	for _, name := range vars.Weak {
 		files.Files = files.Files.With(e.path(name))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
+	"github.com/millipede-iac/millipede/backend"
 	backendremote "github.com/millipede-iac/millipede/backend/remote"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/remote"
@@ -25,6 +26,25 @@ type Delegated struct {
 	Dir string
 	// Variables are the given variables, except for those in files that are uploaded.
 	Variables []tfc.RunVariable
+}
+
+// Service opens the service of the root module's cloud block or backend "remote"; nil if there is none.
+func (e *backends) Service(ctx context.Context, root *config.Node) (*backendremote.Store, diag.List) {
+	block := backendBlock(root)
+	if e.Backend != nil || block == nil || !namesService(block) {
+		return nil, nil
+	}
+	b, diags := e.OpenBackend(ctx, root, StateOptions{})
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	s, _ := backend.Plain(b).(*backendremote.Store)
+	return s, diags
+}
+
+// namesService reports whether a block refers to a service.
+func namesService(block *config.Backend) bool {
+	return block.OwnBlock || block.Type == backendremote.Remote().Name
 }
 
 // delegate returns the operation that the service executes; nil if it is executed locally.

@@ -20,7 +20,7 @@ import (
 // encryption returns the encryption of states and plans, as configured by the environment and the root module of
 // the working directory; a nil configuration is allowed. It is set up once: a saved plan, which has its own
 // configuration, and its state are also encrypted as the directory configures.
-func (e *Estate) encryption(ctx context.Context, root *config.Node) (*encryption.Encryption, diag.List) {
+func (e *backends) encryption(ctx context.Context, root *config.Node) (*encryption.Encryption, diag.List) {
 	if e.sealing != nil {
 		return e.sealing, nil
 	}
@@ -61,14 +61,14 @@ func (e *Estate) ownEncryption(ctx context.Context, vars Variables) (*encryption
 }
 
 // SetUpEncryption sets up the encryption of states and plans, as configured by the environment and the root module.
-func (e *Estate) SetUpEncryption(ctx context.Context, root *config.Node) diag.List {
+func (e *backends) SetUpEncryption(ctx context.Context, root *config.Node) diag.List {
 	_, diags := e.encryption(ctx, root)
 	return diags
 }
 
 // unreadable returns the error that the state cannot be read, in the wording of OpenTofu's command if it cannot be
 // decrypted. locked is set if the command has locked it: then reading it is a part of taking the lock.
-func (e *Estate) unreadable(err error, locked bool) diag.List {
+func (e *backends) unreadable(err error, locked bool) diag.List {
 	if errors.Is(err, journal.ErrSealed) {
 		return diag.Errors("Failed to open the state store", err.Error()+".", nil)
 	}
@@ -99,7 +99,7 @@ func (u Unreadable) of(sealed *backend.Sealed) string {
 }
 
 // readSnapshot reads a state from a backend; nil if there is none.
-func (e *Estate) readSnapshot(ctx context.Context, b backend.Backend, workspace string,
+func (e *backends) readSnapshot(ctx context.Context, b backend.Backend, workspace string,
 	locked bool) (*state.State, diag.List) {
 	st, err := backend.State(ctx, b, workspace)
 	if err != nil {
@@ -109,7 +109,7 @@ func (e *Estate) readSnapshot(ctx context.Context, b backend.Backend, workspace 
 }
 
 // remoteTarget returns the decryption of the state that the data source in ctx reads.
-func (e *Estate) remoteTarget(ctx context.Context) *encryption.Target {
+func (e *backends) remoteTarget(ctx context.Context) *encryption.Target {
 	if e.sealing == nil {
 		return nil
 	}

@@ -13,8 +13,6 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nkeys"
@@ -28,7 +26,6 @@ import (
 	"github.com/millipede-iac/millipede/install/cliconfig"
 	"github.com/millipede-iac/millipede/install/providers"
 	"github.com/millipede-iac/millipede/install/services"
-	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/internal/reach"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -217,12 +214,31 @@ type Common struct {
 
 // Estate is one configuration with everything that belongs to it. Its methods are not safe for concurrent use; estates
 // do not affect each other.
+//
+// Its parts are layers, each of which uses only those below it:
+//
+//	Estate               the configuration, the engine, opened states, plans and runs
+//	homes    | packages  the stores of the states | the providers that are installed
+//	backends |           the backends, and the encryption of the states in them
+//	folder               the options, and the files that say where everything else is
 type Estate struct {
-	Options
+	*homes
+	*packages
+}
+
+// backends opens the backends of a directory, and encrypts what is kept in them.
+type backends struct {
+	*folder
 	sealing *encryption.Encryption // the encryption of states and plans, once it is set up
 	// services are the open backends that are services, so that each is discovered only once.
 	services map[string]backend.Backend
 }
+
+// homes opens the stores of a directory: each state has a home of its own.
+type homes struct{ *backends }
+
+// packages installs the providers of a directory.
+type packages struct{ *folder }
 
 // New returns the estate of a directory. It opens nothing.
 func New(o Options) *Estate {
@@ -232,7 +248,8 @@ func New(o Options) *Estate {
 	if o.Tell == nil {
 		o.Tell = func(string) {}
 	}
-	return &Estate{Options: o}
+	f := &folder{o}
+	return &Estate{&homes{&backends{folder: f}}, &packages{f}}
 }
 
 // noProcess implements Process for an estate that does not affect its process.
@@ -242,59 +259,6 @@ func (noProcess) Hold() func()                        { return func() {} }
 func (noProcess) AtEnd(func(context.Context)) func()  { return func() {} }
 func (noProcess) Demand(string)                       {}
 func (noProcess) Say(func(text string)) (back func()) { return func() {} }
-
-// base is the directory to which names refer; empty is the working directory of the process.
-func (e *Estate) base() string {
-	if e.Here {
-		return ""
-	}
-	return e.Dir
-}
-
-// path returns the path of a file of the estate.
-func (e *Estate) path(name string) string {
-	if e.Here || name == "" {
-		return name
-	}
-	return environ.Path(e.Dir, name)
-}
-
-// read reads a file of the estate. Errors contain its name as the user wrote it.
-func (e *Estate) read(name string, limit int64) ([]byte, error) {
-	text, err := bounds.ReadFile(e.path(name), limit)
-	return text, environ.Named(err, name)
-}
-
-// dataName returns the data directory as users know it.
-func (e *Estate) dataName() string {
-	if d := e.Environ.Get("TF_DATA_DIR"); d != "" {
-		return d
-	}
-	return ".terraform"
-}
-
-// dataDir returns the directory of installed modules and providers.
-func (e *Estate) dataDir() string { return e.path(e.dataName()) }
-
-// Directory returns Millipede's own files in this directory.
-func (e *Estate) Directory() layout.Directory {
-	if e.Home != nil {
-		return *e.Home
-	}
-	return layout.At(e.base(), e.Environ.Get("TF_DATA_DIR"))
-}
-
-// Workspace returns the selected workspace.
-func (e *Estate) Workspace() string {
-	if w := e.Environ.Get("TF_WORKSPACE"); w != "" {
-		return w
-	}
-	text, err := bounds.ReadFile(filepath.Join(e.dataDir(), "environment"), bounds.Text)
-	if w := strings.TrimSpace(string(text)); err == nil && w != "" {
-		return w
-	}
-	return journal.DefaultWorkspace
-}
 
 // ValidWorkspace reports whether a name is valid for a workspace: it needs no escaping in URLs and paths.
 func ValidWorkspace(name string) bool {
@@ -308,21 +272,6 @@ func CheckWorkspaceName(name string) diag.List {
 	}
 	return diag.Errors("Invalid workspace name", fmt.Sprintf("The workspace name %q is not allowed. The name must "+
 		"contain only URL safe characters, and no path separators.", name), nil)
-}
-
-// Rules reads millipede.hcl, if there is one. If a loader is given, it gets the text for diagnostics.
-func (e *Estate) Rules(loader *config.Loader) (*placement.Rules, diag.List) {
-	text, err := e.read(placement.FileName, bounds.Text)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, diag.Errors("Failed to read "+placement.FileName, err.Error()+".", nil)
-	}
-	if loader != nil {
-		loader.AddSource(placement.FileName, text)
-	}
-	return placement.Parse(text, placement.FileName)
 }
 
 // exists reports whether a file exists.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator/layout"
+	"github.com/millipede-iac/millipede/coordinator/migration"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/install/cliconfig"
 	"github.com/millipede-iac/millipede/internal/environ"
@@ -162,7 +163,7 @@ func TestTwentyEstatesInTwentyDirectoriesDoNotAffectEachOther(t *testing.T) {
 			ctx, want := t.Context(), fmt.Sprintf("value %d", i)
 			c, diags := e.Configuration(Variables{})
 			root, more := c.LoadRoot(false)
-			_, most := c.PrepareBackend(ctx, root, BackendOptions{})
+			_, most := migration.Prepare(ctx, c.Storage(root, Variables{}), migration.Options{})
 			diags = diags.Append(more, most, put(ctx, e, want))
 			got, more := get(ctx, e)
 			if diags = diags.Append(more); diags.HasErrors() || got != want {
@@ -207,11 +208,11 @@ func TestABackendThatIsNotPreparedIsRefused(t *testing.T) {
 	root, diags := c.LoadRoot(false)
 	must(t, diags)
 	var asked []string
-	o := BackendOptions{CanAsk: true, Confirm: func(question, _ string) (bool, diag.List) {
+	o := migration.Options{CanAsk: true, Confirm: func(question, _ string) (bool, diag.List) {
 		asked = append(asked, question)
 		return true, nil
 	}}
-	change, diags := c.PrepareBackend(ctx, root, o)
+	change, diags := migration.Prepare(ctx, c.Storage(root, Variables{}), o)
 	must(t, diags)
 	if !change.Changed || change.Was != "" || change.Now != "local" || len(asked) != 1 {
 		t.Errorf("the change is %+v, and the questions were %q", change, asked)
@@ -223,7 +224,7 @@ func TestABackendThatIsNotPreparedIsRefused(t *testing.T) {
 	if got, diags := get(ctx, e); got != "kept" || diags.HasErrors() {
 		t.Errorf("the output in the state is %q: %v", got, diags.Err())
 	}
-	if change, diags := c.PrepareBackend(ctx, root, o); change.Changed || diags.HasErrors() {
+	if change, diags := migration.Prepare(ctx, c.Storage(root, Variables{}), o); change.Changed || diags.HasErrors() {
 		t.Errorf("init with an unchanged backend: %+v, %v", change, diags.Err())
 	}
 }

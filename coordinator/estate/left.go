@@ -12,7 +12,7 @@ import (
 
 // Left returns a warning for each state that the directory has worked on, and does not use now, if only its store here
 // has all of it: a run on it was cut off, or its snapshot was not written. The encryption must be set up.
-func (e *Estate) Left(ctx context.Context) diag.List {
+func (e *homes) Left(ctx context.Context) diag.List {
 	if e.Backend != nil {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (e *Estate) Left(ctx context.Context) diag.List {
 
 // others returns the stores of the directory that are not that of the present state. Those of an earlier version have
 // no address: nobody has claimed them yet.
-func (e *Estate) others() ([]storeAt, diag.List) {
+func (e *homes) others() ([]storeAt, diag.List) {
 	present, diags := e.storeFor(StateOptions{}, nil)
 	if diags.HasErrors() {
 		return nil, diags
@@ -60,7 +60,7 @@ func (e *Estate) others() ([]storeAt, diag.List) {
 }
 
 // leftAt returns the warning about one state, if there is anything to say.
-func (e *Estate) leftAt(ctx context.Context, at storeAt) (diags diag.List) {
+func (e *homes) leftAt(ctx context.Context, at storeAt) (diags diag.List) {
 	what, workspace := at.location.String(), at.location.Workspace
 	if at.location.Backend == "" {
 		what, at.location = fmt.Sprintf("the workspace %q, whose store an earlier version of Millipede made", workspace),

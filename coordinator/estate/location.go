@@ -6,10 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/zclconf/go-cty/cty"
-
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator/layout"
+	"github.com/millipede-iac/millipede/coordinator/migration"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -23,7 +22,7 @@ type storeAt struct {
 	// service.
 	location layout.Location
 	// record is the backend of the location. backend is that backend, opened; nil if it is opened only when needed.
-	record  backendRecord
+	record  migration.Record
 	backend backend.Backend
 }
 
@@ -31,21 +30,21 @@ type storeAt struct {
 func (a storeAt) located() bool { return a.location != layout.Location{} }
 
 // locate returns the location of the state of a workspace.
-func (e *Estate) locate(r backendRecord, workspace string) (layout.Location, diag.List) {
-	args, diags := r.values()
+func (e *backends) locate(r migration.Record, workspace string) (layout.Location, diag.List) {
+	args, diags := r.Values()
 	if diags.HasErrors() {
 		return layout.Location{}, diags
 	}
-	address, diags := e.place().Address(r.kind(), args, workspace)
-	return layout.Location{Backend: r.kind(), Address: address, Workspace: workspace}, diags
+	address, diags := e.place().Address(r.Kind(), args, workspace)
+	return layout.Location{Backend: r.Kind(), Address: address, Workspace: workspace}, diags
 }
 
 // served reports whether the directory is that of a workspace of a service: its stores belong to workspaces, and no
 // backend is configured. Without a Backend, the estate only reads what is stored.
-func (e *Estate) served() bool { return e.Backend != nil || e.Home != nil }
+func (e *backends) served() bool { return e.Backend != nil || e.Home != nil }
 
 // storeOf returns where the store of a state is. b is its opened backend; it may be nil.
-func (e *Estate) storeOf(r backendRecord, workspace string, b backend.Backend) (storeAt, diag.List) {
+func (e *homes) storeOf(r migration.Record, workspace string, b backend.Backend) (storeAt, diag.List) {
 	if e.served() {
 		return storeAt{Home: e.Directory().Workspace(workspace)}, nil
 	}
@@ -55,7 +54,7 @@ func (e *Estate) storeOf(r backendRecord, workspace string, b backend.Backend) (
 
 // storeFor returns where the store of the selected workspace, or of the given state files, is: the record of init
 // says where the states are, or the plan that is applied. b is the opened backend; it may be nil.
-func (e *Estate) storeFor(f StateOptions, b backend.Backend) (storeAt, diag.List) {
+func (e *homes) storeFor(f StateOptions, b backend.Backend) (storeAt, diag.List) {
 	r, diags := e.recordFor(f)
 	if diags.HasErrors() {
 		return storeAt{}, diags
@@ -75,12 +74,12 @@ func (e *Estate) storeFor(f StateOptions, b backend.Backend) (storeAt, diag.List
 const localType = "local"
 
 // recordFor returns the backend that an operation uses: that of the plan that is applied, or the one of init.
-func (e *Estate) recordFor(f StateOptions) (backendRecord, diag.List) {
+func (e *backends) recordFor(f StateOptions) (migration.Record, diag.List) {
 	switch {
 	case f.planned != nil:
 		return *f.planned, nil
 	case e.served():
-		return backendRecord{}, nil
+		return migration.Record{}, nil
 	}
 	return e.readBackendRecord()
 }
@@ -88,11 +87,11 @@ func (e *Estate) recordFor(f StateOptions) (backendRecord, diag.List) {
 // backendOf returns the backend that a saved plan was made for; nil if the plan does not say that, because an earlier
 // version made it, or if the estate has a backend of its own. If the plan is that of a run that is resumed, and the
 // directory still uses the same location, its present arguments count: they may have newer credentials.
-func (e *Estate) backendOf(p *plan.Plan, resumed bool) (*backendRecord, diag.List) {
+func (e *backends) backendOf(p *plan.Plan, resumed bool) (*migration.Record, diag.List) {
 	if e.Backend != nil || len(p.BackendConfig) == 0 {
 		return nil, nil
 	}
-	r := backendRecord{Type: p.BackendType, Config: p.BackendConfig}
+	r := migration.Record{Type: p.BackendType, Config: p.BackendConfig}
 	if !resumed {
 		return &r, nil
 	}
@@ -111,38 +110,26 @@ func (e *Estate) backendOf(p *plan.Plan, resumed bool) (*backendRecord, diag.Lis
 	return nil, nil
 }
 
-// describeFor records in a plan which backend it is for.
-func (r backendRecord) describeFor(p *plan.Plan) {
-	p.BackendType, p.BackendConfig = r.kind(), r.Config
+// describeFor records in a plan for which backend it is.
+func describeFor(r migration.Record, p *plan.Plan) {
+	p.BackendType, p.BackendConfig = r.Kind(), r.Config
 	if len(p.BackendConfig) == 0 {
 		p.BackendConfig = []byte("{}")
 	}
 }
 
-// values returns the arguments of the recorded backend.
-func (r backendRecord) values() (cty.Value, diag.List) {
-	if r.Type == "" {
-		return cty.EmptyObjectVal, nil
-	}
-	args, err := r.arguments()
-	if err != nil {
-		return cty.NilVal, diag.Errors("Invalid backend configuration", err.Error()+".", nil)
-	}
-	return args, nil
-}
-
 // openRecorded opens a recorded backend, without encryption.
-func (e *Estate) openRecorded(ctx context.Context, r backendRecord, f StateOptions) (backend.Backend, diag.List) {
-	args, diags := r.values()
+func (e *backends) openRecorded(ctx context.Context, r migration.Record, f StateOptions) (backend.Backend, diag.List) {
+	args, diags := r.Values()
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return e.openKind(ctx, r.kind(), args, f)
+	return e.openKind(ctx, r.Kind(), args, f)
 }
 
 // claim makes the store of an earlier version, which was that of a workspace whatever the backend was, the store of a
 // state, if it is that.
-func (e *Estate) claim(at storeAt, info journal.LockInfo, timeout time.Duration,
+func (e *homes) claim(at storeAt, info journal.LockInfo, timeout time.Duration,
 	owns func(Store) (bool, error)) error {
 	d := e.Directory()
 	err := d.Claim(at.location, func(path string) (bool, error) {
@@ -162,7 +149,7 @@ func (e *Estate) claim(at storeAt, info journal.LockInfo, timeout time.Duration,
 // claimFormer gives the stores of an earlier version that have no mark, because their snapshot was never written, to
 // the backend that the directory has used until now. It is called before the directory gets another backend: later,
 // nothing would say whose they are.
-func (e *Estate) claimFormer(ctx context.Context, was backendRecord) diag.List {
+func (e *homes) claimFormer(ctx context.Context, was migration.Record) diag.List {
 	if e.Backend != nil {
 		return nil
 	}
@@ -199,7 +186,7 @@ func (e *Estate) claimFormer(ctx context.Context, was backendRecord) diag.List {
 // owns reports whether the store of an earlier version is that of a state. Its mark names the snapshot that it was
 // last written to. A store without one, or with changes since the last init -reconfigure, is that of the backend that
 // the directory uses.
-func (e *Estate) owns(ctx context.Context, store Store, at storeAt) (bool, error) {
+func (e *homes) owns(ctx context.Context, store Store, at storeAt) (bool, error) {
 	workspace := at.location.Workspace
 	mark, err := store.Mark(ctx, workspace)
 	if errors.Is(err, journal.ErrNoWorkspace) {
@@ -244,7 +231,7 @@ func (e *Estate) owns(ctx context.Context, store Store, at storeAt) (bool, error
 const reconfigured = "init -reconfigure"
 
 // nameOf returns the name of a location's snapshot in marks.
-func (e *Estate) nameOf(ctx context.Context, at storeAt) (string, error) {
+func (e *homes) nameOf(ctx context.Context, at storeAt) (string, error) {
 	b := at.backend
 	if b == nil {
 		opened, diags := e.openRecorded(ctx, at.record, StateOptions{})
@@ -259,7 +246,7 @@ func (e *Estate) nameOf(ctx context.Context, at storeAt) (string, error) {
 
 // isPresent reports whether a location is the one that the directory uses, and the newest run in the store, if any,
 // was for such a backend.
-func (e *Estate) isPresent(ctx context.Context, store Store, at storeAt) (bool, error) {
+func (e *homes) isPresent(ctx context.Context, store Store, at storeAt) (bool, error) {
 	r, diags := e.readBackendRecord()
 	if diags.HasErrors() {
 		return false, diags.Err()

@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/edit"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/state/tfstate"
@@ -54,40 +55,38 @@ func (s *Opened) changeObjects(ctx context.Context, tx journal.Commit) diag.List
 // objectChange returns the change of instances that makes one state the next one.
 func objectChange(prior, next *state.State, version string) (c backend.ObjectChange, err error) {
 	c.Lineage, c.Serial = prior.Lineage, prior.Serial
-	changed := state.Empty()
-	changed.Lineage, changed.Serial = prior.Lineage, prior.Serial
-	for _, d := range state.Differences(prior, next) {
-		switch {
-		case d.Output != "" || d.Checks:
-			return c, errors.New("runs change the state, so only its resources can be changed, but no outputs or checks")
-		case d.Now == nil:
-			c.Removed = append(c.Removed, d.Instance.String())
-		default:
-			changed.Apply(setInstance(next, d.Instance)...)
-		}
+	objects, err := edit.ObjectsOf(prior, next)
+	if err != nil {
+		return c, err
 	}
-	if len(changed.Resources) > 0 {
+	for _, at := range objects.Removed {
+		c.Removed = append(c.Removed, at.String())
+	}
+	if len(objects.Changed.Resources) > 0 {
 		var text bytes.Buffer
-		err = tfstate.Write(&text, changed, version, tfstate.Compact)
+		err = tfstate.Write(&text, objects.Changed, version, tfstate.Compact)
 		c.State = text.Bytes()
 	}
 	return c, err
 }
 
-// setInstance returns the changes that add an instance of a state to a state without it.
-func setInstance(from *state.State, at addr.Instance) []state.Change {
-	var out []state.Change
-	set := func(key state.DeposedKey, o *state.Object) {
-		out = append(out, state.SetObject{Addr: at, Deposed: key, Provider: from.ProviderOf(at), Object: o})
+// objectsIn returns the instances of a change of objects.
+func objectsIn(c backend.ObjectChange) (edit.Objects, error) {
+	out := edit.Objects{Changed: state.Empty()}
+	if len(c.State) > 0 {
+		var diags diag.List
+		if out.Changed, diags = tfstate.Parse(c.State); diags.HasErrors() {
+			return out, diags.Err()
+		}
 	}
-	i := from.Instance(at)
-	if i.Current != nil {
-		set(state.CurrentObject, i.Current)
+	for _, text := range c.Removed {
+		at, diags := addr.ParseInstance(text)
+		if diags.HasErrors() {
+			return out, diags.Err()
+		}
+		out.Removed = append(out.Removed, at)
 	}
-	for _, key := range i.DeposedKeys() {
-		set(key, i.Deposed[key])
-	}
-	return out
+	return out, nil
 }
 
 // ChangeObjects makes a change of single objects of a shared state: it locks them, and waits until waited ends for the
@@ -100,7 +99,11 @@ func (s *Opened) ChangeObjects(ctx, waited context.Context, c backend.ObjectChan
 		if diags.HasErrors() {
 			return diags
 		}
-		changes, err := onto(prior, c)
+		objects, err := objectsIn(c)
+		if err != nil {
+			return refusedChange(err.Error())
+		}
+		changes, err := objects.Onto(prior)
 		if err != nil {
 			return refusedChange(err.Error())
 		}
@@ -111,7 +114,7 @@ func (s *Opened) ChangeObjects(ctx, waited context.Context, c backend.ObjectChan
 			return s.Push(ctx) // a repeated request: the first one may not have written the snapshot
 		}
 		const most = 3
-		needs := objectLocks(differences)
+		needs := edit.Locks(differences)
 		if try == most { // others change the same resources again and again
 			needs = locks.Set{locks.All: locks.Write}
 		}
@@ -150,71 +153,6 @@ func RefusedIn(list diag.List) *backend.Refused {
 		}
 	}
 	return nil
-}
-
-// onto returns the changes of a state for a change of objects. An instance that remains is never without objects in
-// between: its resource would be removed.
-func onto(prior *state.State, c backend.ObjectChange) (out []state.Change, err error) {
-	changed := state.Empty()
-	if len(c.State) > 0 {
-		var diags diag.List
-		if changed, diags = tfstate.Parse(c.State); diags.HasErrors() {
-			return nil, diags.Err()
-		}
-	}
-	all := changed.Addrs()
-	for _, text := range c.Removed {
-		at, diags := addr.ParseInstance(text)
-		if diags.HasErrors() {
-			return nil, diags.Err()
-		}
-		all = append(all, at)
-	}
-	for _, at := range all {
-		is := changed.Instance(at)
-		if is != nil {
-			out = append(out, setInstance(changed, at)...)
-		}
-		was := prior.Instance(at)
-		if was == nil {
-			continue
-		}
-		for _, key := range append(was.DeposedKeys(), state.CurrentObject) {
-			switch o := prior.Object(at, key); {
-			case o == nil:
-			case o.Status == state.InDoubt:
-				return nil, fmt.Errorf("an operation on %s is in doubt; resolve it first", at)
-			case is == nil || changed.Object(at, key) == nil:
-				out = append(out, state.SetObject{Addr: at, Deposed: key})
-			}
-		}
-	}
-	return out, nil
-}
-
-// objectLocks returns what must be locked to change a state by these differences; see applying.Applier.Locks for the
-// rules.
-func objectLocks(differences []state.Difference) locks.Set {
-	set := locks.Set{}
-	for _, d := range differences {
-		set.Add(locks.Instance(d.Instance.String()), locks.Write)
-		mode := locks.Read
-		if d.Then == nil || d.Now == nil || d.ThenBy.Config() != d.NowBy.Config() {
-			mode = locks.Write
-		}
-		set.Add(locks.Resource(d.Instance.Abs().String()), mode)
-		if d.Now == nil || d.Now.Current == nil || d.Now.Current.Dependencies == nil {
-			continue
-		}
-		for on := range d.Now.Current.Dependencies.All() {
-			had := d.Then != nil && d.Then.Current != nil && d.Then.Current.Dependencies != nil &&
-				d.Then.Current.Dependencies.Has(on)
-			if !had {
-				set.Add(locks.Dependents(on.Value()), locks.Depend)
-			}
-		}
-	}
-	return set
 }
 
 // lockObjects requests locks, and waits for them until waited ends.

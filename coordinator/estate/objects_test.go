@@ -31,8 +31,8 @@ type edited struct {
 	shared SharedStores
 }
 
-// edit opens a state with the objects a and b.
-func edit(t *testing.T) *edited {
+// editing opens a state with the objects a and b.
+func editing(t *testing.T) *edited {
 	t.Helper()
 	x := &edited{T: t, Estate: testEstate(t, t.TempDir())}
 	first := shares(t, x.Estate, &x.shared, "first")
@@ -98,7 +98,7 @@ func over() context.Context {
 }
 
 func TestAPersonChangesOtherObjectsThanARun(t *testing.T) {
-	x, ctx := edit(t), t.Context()
+	x, ctx := editing(t), t.Context()
 	run := shares(t, x.Estate, &x.shared, "run")
 	set := locks.Set{locks.Instance("terraform_data.a"): locks.Write, locks.Resource("terraform_data.a"): locks.Read}
 	if err := run.ask(ctx, set); err != nil {
@@ -149,7 +149,7 @@ func TestAPersonChangesOtherObjectsThanARun(t *testing.T) {
 
 // Without the comparison, a change that has waited for a run would undo what the run has changed.
 func TestAPersonDoesNotUndoWhatARunHasChangedMeanwhile(t *testing.T) {
-	x, ctx := edit(t), t.Context()
+	x, ctx := editing(t), t.Context()
 	run := shares(t, x.Estate, &x.shared, "run")
 	if err := run.ask(ctx, locks.Set{locks.Instance("terraform_data.a"): locks.Write,
 		locks.Resource("terraform_data.a"): locks.Read}); err != nil {
@@ -181,7 +181,7 @@ func TestAPersonDoesNotUndoWhatARunHasChangedMeanwhile(t *testing.T) {
 }
 
 func TestAnObjectInDoubtIsNotChanged(t *testing.T) {
-	x, ctx := edit(t), t.Context()
+	x, ctx := editing(t), t.Context()
 	first := shares(t, x.Estate, &x.shared, "first")
 	doubtful := object(t, "b", 1).(state.SetObject)
 	doubtful.Object.Status, doubtful.Object.Doubt = state.InDoubt, &state.Doubt{Operation: "update"}

@@ -47,7 +47,7 @@ type Opened struct {
 }
 
 // lockInfo returns the description of this command for a lock.
-func (e *Estate) lockInfo(operation string) journal.LockInfo {
+func (e *folder) lockInfo(operation string) journal.LockInfo {
 	return journal.LockInfo{
 		ID: uuid.NewString(), Operation: operation, Who: e.Who(), Version: e.EngineVersion,
 		Created: e.Now().UTC(), PID: e.PID,
@@ -248,7 +248,7 @@ func (s *Opened) lockLost(ctx context.Context) bool {
 const lockCheckTimeout = 10 * time.Second
 
 // lockBackend locks a backend. If somebody else holds the lock, it waits for at most timeout.
-func (e *Estate) lockBackend(ctx context.Context, b backend.Backend, workspace string, info journal.LockInfo,
+func (e *backends) lockBackend(ctx context.Context, b backend.Backend, workspace string, info journal.LockInfo,
 	timeout time.Duration,
 ) (backend.Lock, diag.List) {
 	lock, err := backend.Acquire(ctx, b, workspace, info, timeout, func(h journal.LockInfo) {

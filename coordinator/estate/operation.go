@@ -9,6 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/migration"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/timeline"
@@ -82,7 +83,7 @@ type Operation struct {
 	Mismatch diag.List
 
 	estate  *Estate
-	backend backendRecord // of the state
+	backend migration.Record // of the state
 	inputs  map[string]values.Input
 	watch   Watch
 	request string
@@ -270,7 +271,7 @@ func (r *Operation) Plan(ctx context.Context, o plan.Options) (*operation.Planne
 	switch b := r.Config.Tree.Root.Module.Backend; {
 	case planned == nil:
 	case r.estate.Backend == nil:
-		r.backend.describeFor(planned.Plan)
+		describeFor(r.backend, planned.Plan)
 	default:
 		planned.Plan.BackendType = localType
 		if b != nil {

@@ -31,7 +31,7 @@ type Providers struct {
 }
 
 // LockFile is the file with the selected providers.
-func (e *Estate) LockFile() string { return e.path(lock.FileName) }
+func (e *packages) LockFile() string { return e.path(lock.FileName) }
 
 // ProvidersOf returns the providers of a state's objects; none for nil.
 func ProvidersOf(st *state.State) []addr.Provider {
@@ -40,7 +40,7 @@ func ProvidersOf(st *state.State) []addr.Provider {
 
 // installOptions returns the common options of init and of operations that need providers. used are the providers
 // of the state's objects.
-func (e *Estate) installOptions(tree *config.Tree, used []addr.Provider) (providers.Options,
+func (e *packages) installOptions(tree *config.Tree, used []addr.Provider) (providers.Options,
 	map[addr.Provider]string, diag.List) {
 	reattached, err := e.Reattached()
 	if err != nil {
@@ -72,7 +72,7 @@ func (e *Estate) installOptions(tree *config.Tree, used []addr.Provider) (provid
 
 // ChangingOptions returns the options of operations that write the lock file. Selections of OpenTofu's predecessor
 // are adopted.
-func (e *Estate) ChangingOptions(tree *config.Tree, used []addr.Provider) (providers.Options, diag.List) {
+func (e *packages) ChangingOptions(tree *config.Tree, used []addr.Provider) (providers.Options, diag.List) {
 	o, _, diags := e.installOptions(tree, used)
 	if diags.HasErrors() {
 		return o, diags
@@ -92,7 +92,7 @@ func (e *Estate) ChangingOptions(tree *config.Tree, used []addr.Provider) (provi
 
 // selectProviders finds the installed packages; with anyVersion also those that do not meet the constraints of the
 // configuration.
-func (e *Estate) selectProviders(tree *config.Tree, prior *state.State, anyVersion bool) (*Providers, diag.List) {
+func (e *packages) selectProviders(tree *config.Tree, prior *state.State, anyVersion bool) (*Providers, diag.List) {
 	o, reattached, diags := e.installOptions(tree, ProvidersOf(prior))
 	if diags.HasErrors() {
 		return nil, diags
@@ -146,7 +146,7 @@ func (p *Providers) share(ctx context.Context, blobs wire.Blobs, platform string
 
 // succession returns the changes that adopt a state that Terraform has written; see state.Succession. The
 // environment can disable it.
-func (e *Estate) succession(tree *config.Tree, st *state.State) []state.Change {
+func (e *packages) succession(tree *config.Tree, st *state.State) []state.Change {
 	if st == nil || e.keepsProviders() {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (e *Estate) succession(tree *config.Tree, st *state.State) []state.Change {
 // adopted adopts a state in place that is only shown. Without a tree, a provider of Terraform's registry stays if its
 // successor is not available or if it is available itself: the configuration that requires it by its full name is
 // then in use, although it was not given here.
-func (e *Estate) adopted(tree *config.Tree, st *state.State) diag.List {
+func (e *packages) adopted(tree *config.Tree, st *state.State) diag.List {
 	if tree != nil {
 		e.succeeded(tree, st)
 		return nil
@@ -180,7 +180,7 @@ func (e *Estate) adopted(tree *config.Tree, st *state.State) diag.List {
 }
 
 // keepsProviders reports whether the environment disables succession.
-func (e *Estate) keepsProviders() bool {
+func (e *packages) keepsProviders() bool {
 	return e.Environ.Get("OPENTOFU_STATEFILE_PROVIDER_ADDRESS_TRANSLATION") == "0"
 }
 
@@ -194,7 +194,7 @@ func named(tree *config.Tree) func(addr.Provider) bool {
 }
 
 // succeeded returns a state after these changes; it is changed in place.
-func (e *Estate) succeeded(tree *config.Tree, st *state.State) *state.State {
+func (e *packages) succeeded(tree *config.Tree, st *state.State) *state.State {
 	if changes := e.succession(tree, st); len(changes) > 0 {
 		st.Apply(changes...)
 	}
@@ -237,7 +237,7 @@ type Installed struct {
 
 // InstallProviders installs the providers that the configuration requires, and those of the state's objects, and
 // writes the lock file.
-func (e *Estate) InstallProviders(ctx context.Context, tree *config.Tree, used []addr.Provider, how InstallOptions) (
+func (e *packages) InstallProviders(ctx context.Context, tree *config.Tree, used []addr.Provider, how InstallOptions) (
 	Installed, diag.List) {
 	if !e.keepsProviders() {
 		used = slices.Clone(used)
@@ -279,7 +279,7 @@ func (e *Estate) InstallProviders(ctx context.Context, tree *config.Tree, used [
 }
 
 // writeLocks writes the selections when they changed.
-func (e *Estate) writeLocks(old, now *lock.Locks, readOnly bool) (Installed, diag.List) {
+func (e *packages) writeLocks(old, now *lock.Locks, readOnly bool) (Installed, diag.List) {
 	switch {
 	case string(old.Encode()) == string(now.Encode()) || len(now.Providers) == 0 && !exists(e.LockFile()):
 		return Installed{}, nil
@@ -314,7 +314,7 @@ func incompleteLocks(names []string, platform string) diag.List {
 
 // rememberPluginDirs records the directories of -plugin-dir in OpenTofu's file and format, where other programs
 // find them. A single empty directory removes the file. As in OpenTofu, the next init does not read it.
-func (e *Estate) rememberPluginDirs(dirs []string) error {
+func (e *packages) rememberPluginDirs(dirs []string) error {
 	if len(dirs) == 0 {
 		return nil
 	}

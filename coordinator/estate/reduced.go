@@ -73,7 +73,7 @@ func complete(ctx context.Context, store journal.Versions, saved *planfile.Saved
 }
 
 // Complete completes a plan of Kept with the last commit of the store, even if another process works on the state.
-func (e *Estate) Complete(ctx context.Context, saved *planfile.Saved) (diags diag.List) {
+func (e *homes) Complete(ctx context.Context, saved *planfile.Saved) (diags diag.List) {
 	if !saved.Reduced() {
 		return nil
 	}

@@ -411,7 +411,7 @@ func (s *Opened) await(ctx, waited context.Context, waits func([]locks.Blocker),
 }
 
 // waiting returns the context for waiting: it ends with a request to stop.
-func (e *Estate) waiting(ctx context.Context) context.Context {
+func (e *folder) waiting(ctx context.Context) context.Context {
 	if e.Stop.Stopping != nil {
 		return e.Stop.Stopping
 	}

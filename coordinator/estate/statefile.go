@@ -10,9 +10,11 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/millipede-iac/millipede/backend"
+	"github.com/millipede-iac/millipede/coordinator/migration"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/edit"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
@@ -34,7 +36,7 @@ type StateOptions struct {
 	// objects, the operation locks these instances instead of the whole state.
 	Objects bool
 	// planned is the backend of the saved plan that is applied; nil for the one that init has recorded.
-	planned *backendRecord
+	planned *migration.Record
 	// Sharing lets several operations of this process work on the state at the same time; nil for exclusive use.
 	Sharing *Sharing
 }
@@ -45,6 +47,21 @@ type Changeable interface {
 	// Commit makes changes durable.
 	Commit(context.Context, []state.Change) diag.List
 	Close(context.Context) diag.List
+}
+
+// Move makes the changes of a move of objects from a state to the same or another one.
+func Move(ctx context.Context, moves []edit.Move, source *state.State, at Changeable, target *state.State,
+	to Changeable) (diags diag.List) {
+	changes := edit.Changes(moves, source, target)
+	// The target is written before the source: after a crash between the two, the objects are in both states,
+	// but never in none.
+	if len(changes.Arrive) > 0 {
+		diags = diags.Append(to.Commit(ctx, changes.Arrive))
+	}
+	if !diags.HasErrors() {
+		diags = diags.Append(at.Commit(ctx, changes.Away))
+	}
+	return diags
 }
 
 // Finding are the options for finding the state by the configuration.
@@ -147,7 +164,7 @@ func (e *Estate) OpenFile(ctx context.Context, vars Variables, f StateOptions, o
 }
 
 // localOptions returns the files of a local state.
-func (e *Estate) localOptions(f StateOptions) backend.LocalOptions {
+func (e *folder) localOptions(f StateOptions) backend.LocalOptions {
 	return backend.LocalOptions{Dir: e.base(), StateIn: f.File, StateOut: f.StateOut, Backup: f.Backup}
 }
 
@@ -192,10 +209,7 @@ func (f *fileState) Close(ctx context.Context) diag.List {
 	return nil
 }
 
-// NeverStored reports whether the state was never stored. One in an old format has no lineage.
-func NeverStored(st *state.State) bool { return st.Lineage == "" && st.Serial == 0 && st.IsEmpty() }
-
 // backupName returns the name of the backup of a state file before a change.
-func (e *Estate) backupName(path string) string {
+func (e *folder) backupName(path string) string {
 	return fmt.Sprintf("%s.%d.backup", path, e.Now().Unix())
 }

@@ -48,7 +48,7 @@ type openedStore struct {
 }
 
 // openStore opens a store. The encryption must be set up.
-func (e *Estate) openStore(ctx context.Context, at storeAt, info journal.LockInfo, as access,
+func (e *homes) openStore(ctx context.Context, at storeAt, info journal.LockInfo, as access,
 	timeout time.Duration) (*openedStore, diag.List) {
 	if as == reads {
 		return e.openCopy(ctx, at, info)
@@ -84,10 +84,10 @@ func (e *Estate) openStore(ctx context.Context, at storeAt, info journal.LockInf
 	}
 }
 
-func (e *Estate) storeOptions() StoreOptions { return StoreOptions{Target: e.sealing.State()} }
+func (e *homes) storeOptions() StoreOptions { return StoreOptions{Target: e.sealing.State()} }
 
 // openOwn opens the store itself, in a directory with the current layout.
-func (e *Estate) openOwn(ctx context.Context, at storeAt, info journal.LockInfo, timeout time.Duration) (
+func (e *homes) openOwn(ctx context.Context, at storeAt, info journal.LockInfo, timeout time.Duration) (
 	*openedStore, error) {
 	d, home := e.Directory(), at.Home
 	if err := d.Make(); err != nil {
@@ -119,7 +119,7 @@ func (e *Estate) openOwn(ctx context.Context, at storeAt, info journal.LockInfo,
 }
 
 // layOut divides the single store of all workspaces that earlier versions used.
-func (e *Estate) layOut(d layout.Directory, info journal.LockInfo, timeout time.Duration) error {
+func (e *homes) layOut(d layout.Directory, info journal.LockInfo, timeout time.Duration) error {
 	path, is := d.Former()
 	if !is {
 		return nil
@@ -156,7 +156,7 @@ const (
 
 // openCopy opens a copy of the store. If there is no store, or none that this user may read, the copy is empty, and
 // the snapshot is loaded into it.
-func (e *Estate) openCopy(ctx context.Context, at storeAt, info journal.LockInfo) (*openedStore, diag.List) {
+func (e *homes) openCopy(ctx context.Context, at storeAt, info journal.LockInfo) (*openedStore, diag.List) {
 	deadline := e.Now().Add(readTime)
 	for {
 		s, err := e.copyOnce(ctx, at, info)
@@ -179,7 +179,7 @@ func (e *Estate) openCopy(ctx context.Context, at storeAt, info journal.LockInfo
 }
 
 // copyOnce makes a copy of a store without a writer, or requests one from the process that writes.
-func (e *Estate) copyOnce(ctx context.Context, at storeAt, info journal.LockInfo) (*openedStore, error) {
+func (e *homes) copyOnce(ctx context.Context, at storeAt, info journal.LockInfo) (*openedStore, error) {
 	path, home, isFormer := at.Store(), at.Home, false
 	former, is := e.Directory().Former()
 	unclaimed, older := e.Directory().Unclaimed(at.location)
@@ -236,7 +236,7 @@ func (e *Estate) copyOnce(ctx context.Context, at storeAt, info journal.LockInfo
 }
 
 // openCopied opens a copy, which ends with the process.
-func (e *Estate) openCopied(s *openedStore, copied string, info journal.LockInfo) (err error) {
+func (e *homes) openCopied(s *openedStore, copied string, info journal.LockInfo) (err error) {
 	o := e.storeOptions()
 	o.Volatile = true // it is removed when the command ends
 	if s.Store, err = e.Stores.Open(copied, info, time.Second, o); err != nil {

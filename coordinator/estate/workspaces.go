@@ -4,19 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/backend/remote"
-	"github.com/millipede-iac/millipede/internal/wholefile"
-	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/coordinator/migration"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/edit"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
@@ -27,7 +25,7 @@ type Workspaces struct {
 
 	estate  *Estate
 	backend backend.Backend
-	record  backendRecord
+	record  migration.Record
 }
 
 // Workspaces lists the workspaces. It opens no store, so it does not interfere with processes that work on a state.
@@ -82,7 +80,7 @@ func (w *Workspaces) list(ctx context.Context) error {
 }
 
 // ownWorkspaces lists the workspaces of a backend that have a store here, and the default one, which always exists.
-func (e *Estate) ownWorkspaces(ctx context.Context, r backendRecord) ([]string, error) {
+func (e *homes) ownWorkspaces(ctx context.Context, r migration.Record) ([]string, error) {
 	d := e.Directory()
 	at, diags := e.storeOf(r, journal.DefaultWorkspace, nil)
 	if diags.HasErrors() {
@@ -110,7 +108,7 @@ func (e *Estate) ownWorkspaces(ctx context.Context, r backendRecord) ([]string, 
 }
 
 // openWorkspace opens the store of any workspace of a backend, which need not exist yet, without a lock.
-func (e *Estate) openWorkspace(ctx context.Context, name string, r backendRecord, b backend.Backend,
+func (e *Estate) openWorkspace(ctx context.Context, name string, r migration.Record, b backend.Backend,
 	operation string, timeout time.Duration) (*Opened, diag.List) {
 	at, diags := e.storeOf(r, name, b)
 	if diags.HasErrors() {
@@ -188,14 +186,6 @@ func (s *Opened) begin(ctx context.Context, initial *state.State, o StateOptions
 	return s.Replace(ctx, initial, "workspace new")
 }
 
-// SelectWorkspace records the selected workspace.
-func (e *Estate) SelectWorkspace(name string) error {
-	if err := os.MkdirAll(e.dataDir(), 0o755); err != nil {
-		return err
-	}
-	return wholefile.Write(filepath.Join(e.dataDir(), "environment"), wholefile.Public, wholefile.Bytes([]byte(name)))
-}
-
 // Delete deletes a workspace, under its lock; the selected one cannot be deleted. One with objects is deleted only
 // with force; the remaining objects are then a warning.
 func (w *Workspaces) Delete(ctx context.Context, name string, force bool, o StateOptions) diag.List {
@@ -262,24 +252,14 @@ func (w *Workspaces) deleteOpened(ctx context.Context, at *Opened, name string, 
 // managedInstances lists the managed instances of a state, one per line.
 func managedInstances(st *state.State) []string {
 	var out []string
-	for _, at := range st.Addrs() {
-		if at.Resource.Mode == addr.Managed {
-			out = append(out, "\n  - "+at.String())
-		}
+	for _, at := range edit.Managed(st) {
+		out = append(out, "\n  - "+at.String())
 	}
 	return out
 }
 
-// Replace replaces the whole state of the workspace, and writes the snapshot.
-func (s *Opened) Replace(ctx context.Context, st *state.State, cause string) diag.List {
-	if err := s.sync.Replace(ctx, s.Workspace, s.LockID, st, journal.Because(cause)); err != nil {
-		return diag.Errors("Failed to save state", err.Error()+".", nil)
-	}
-	return s.Push(ctx)
-}
-
 // Unlock releases a lock in the store and in the backend. It succeeds if at least one of them had it.
-func (e *Estate) Unlock(ctx context.Context, b backend.Backend, id string) diag.List {
+func (e *homes) Unlock(ctx context.Context, b backend.Backend, id string) diag.List {
 	at, diags := e.storeFor(StateOptions{}, b)
 	if diags.HasErrors() {
 		return diags

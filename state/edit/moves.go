@@ -1,4 +1,4 @@
-package estate
+package edit
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// StateMove is one move of state mv, with the instances that it covers.
-type StateMove struct {
+// Move is one move of state mv, with the instances that it covers.
+type Move struct {
 	From, To  string
 	instances []instanceMove
 }
@@ -18,7 +18,7 @@ type instanceMove struct{ from, to addr.Instance }
 
 // PlannedMoves returns the moves that bring the objects at one address to another. source and target are the same
 // state unless the objects move to another one.
-func PlannedMoves(source, target *state.State, from, to addr.Target) ([]StateMove, diag.List) {
+func PlannedMoves(source, target *state.State, from, to addr.Target) ([]Move, diag.List) {
 	isModule := func(t addr.Target) bool {
 		return t.Kind == addr.TargetModule || t.Kind == addr.TargetModuleInstance
 	}
@@ -42,7 +42,7 @@ func PlannedMoves(source, target *state.State, from, to addr.Target) ([]StateMov
 			return nil, invalidDestination("Cannot move to %s: there is already a resource instance at that address "+
 				"in the current state.", to)
 		}
-		return []StateMove{{at.String(), dest.String(), []instanceMove{{at, dest}}}}, nil
+		return []Move{{at.String(), dest.String(), []instanceMove{{at, dest}}}}, nil
 	case whole == nil || from.Kind == addr.TargetInstance:
 		return nil, invalidSource(from)
 	case to.Kind == addr.TargetInstance:
@@ -52,18 +52,18 @@ func PlannedMoves(source, target *state.State, from, to addr.Target) ([]StateMov
 		return nil, invalidDestination("Cannot move to %s: there is already a resource at that address in the "+
 			"current state.", to)
 	}
-	m := StateMove{From: at.String(), To: dest.String()}
+	m := Move{From: at.String(), To: dest.String()}
 	for _, i := range source.Addrs() {
 		if i.Abs() == at.Abs() {
 			m.instances = append(m.instances, instanceMove{i, dest.Abs().Instance(i.Key)})
 		}
 	}
-	return []StateMove{m}, nil
+	return []Move{m}, nil
 }
 
 // moduleMoves returns the moves of a module instance and those below it: one for each module instance with
 // resources.
-func moduleMoves(source, target *state.State, from, to addr.Target) ([]StateMove, diag.List) {
+func moduleMoves(source, target *state.State, from, to addr.Target) ([]Move, diag.List) {
 	here, there := moduleOf(from), moduleOf(to)
 	if here.Contains(there) || there.IsRoot() && source == target {
 		return nil, invalidDestination(
@@ -75,7 +75,7 @@ func moduleMoves(source, target *state.State, from, to addr.Target) ([]StateMove
 				"already. Nothing was changed.", to), nil)
 		}
 	}
-	var out []StateMove
+	var out []Move
 	index := map[addr.ModuleInstance]int{}
 	for _, i := range source.Addrs() {
 		if !here.Contains(i.Module) {
@@ -86,7 +86,7 @@ func moduleMoves(source, target *state.State, from, to addr.Target) ([]StateMove
 		if !ok {
 			n = len(out)
 			index[i.Module] = n
-			out = append(out, StateMove{From: i.Module.String(), To: dest.String()})
+			out = append(out, Move{From: i.Module.String(), To: dest.String()})
 		}
 		out[n].instances = append(out[n].instances, instanceMove{i, i.Resource.Absolute(dest).Instance(i.Key)})
 	}
@@ -133,15 +133,16 @@ func invalidDestination(format string, args ...any) diag.List {
 	return diag.Errors("Invalid target address", fmt.Sprintf(format, args...), nil)
 }
 
-// moveChanges is the changes of moves: in the source state and, if it is another one, in the target state.
-type moveChanges struct{ Away, Arrive []state.Change }
+// MoveChanges are the changes of moves: Away is made in the source state, and Arrive, if the target is another state,
+// in the target. If Arrive is made first, the objects are never in neither of them.
+type MoveChanges struct{ Away, Arrive []state.Change }
 
-// changesOf returns the changes of moves. source and target are the same state unless the objects move to another
+// Changes returns the changes of moves. source and target are the same state unless the objects move to another
 // one. Recorded dependencies on what has moved are renamed, so that a later removal still ends the objects in the right
 // order: in one state those of all objects; in another one only those of the objects that arrive, because the names of
 // the other objects there may mean something else.
-func changesOf(moves []StateMove, source, target *state.State) moveChanges {
-	var m moveChanges
+func Changes(moves []Move, source, target *state.State) MoveChanges {
+	var m MoveChanges
 	paths := map[addr.Instance]addr.Instance{}
 	for _, move := range moves {
 		for _, i := range move.instances {
@@ -185,56 +186,4 @@ func arrival(source *state.State, from, to addr.Instance, renaming *state.Renami
 			Object: renaming.Object(to, i.Deposed[key])})
 	}
 	return out
-}
-
-// Removal returns the changes that remove an instance with all its objects from a state.
-func Removal(st *state.State, at addr.Instance) []state.Change {
-	i := st.Instance(at)
-	var out []state.Change
-	for _, key := range i.DeposedKeys() {
-		out = append(out, state.SetObject{Addr: at, Deposed: key})
-	}
-	if i.Current != nil {
-		out = append(out, state.SetObject{Addr: at})
-	}
-	return out
-}
-
-// Matching returns the instances in any of the targets, sorted, or all instances if there are no targets. A target
-// that matches nothing is an error.
-func Matching(st *state.State, targets []addr.Target) ([]addr.Instance, diag.List) {
-	all := st.Addrs()
-	if len(targets) == 0 {
-		return all, nil
-	}
-	var out []addr.Instance
-	var diags diag.List
-	seen := map[addr.Instance]bool{}
-	for _, t := range targets {
-		known := false
-		for _, at := range all {
-			if !t.Contains(at) {
-				continue
-			}
-			known = true
-			if !seen[at] {
-				seen[at] = true
-				out = append(out, at)
-			}
-		}
-		if known {
-			continue
-		}
-		kind := "resource"
-		switch t.Kind {
-		case addr.TargetModule, addr.TargetModuleInstance:
-			kind = "module"
-		case addr.TargetInstance:
-			kind = "resource instance"
-		}
-		diags = diags.Append(diag.New(diag.Error, "Unknown "+kind,
-			fmt.Sprintf("There is no %s %s in the state. What was added to the configuration gets there when that is "+
-				"applied.", kind, t), nil))
-	}
-	return out, diags
 }
