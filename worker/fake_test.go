@@ -63,7 +63,9 @@ type cloud struct {
 	mostAtOnce int
 	stopped    int
 	configured cty.Value
-	released   int
+	// engineVersion is the version that it was told with its configuration.
+	engineVersion string
+	released      int
 
 	onApply func(context.Context, provider.ApplyRequest) (provider.ApplyResponse, diag.List)
 	onPlan  func(context.Context)
@@ -91,8 +93,8 @@ func (c *cloud) Schemas(context.Context) (*provider.Schemas, diag.List) {
 	}, nil
 }
 
-func (c *cloud) Configure(_ context.Context, v cty.Value, _ string) diag.List {
-	c.configured = v
+func (c *cloud) Configure(_ context.Context, v cty.Value, engineVersion string) diag.List {
+	c.configured, c.engineVersion = v, engineVersion
 	return nil
 }
 
@@ -187,7 +189,7 @@ func newBench(t *testing.T, opts ...func(*Options)) *bench {
 	n := 0
 	var mu sync.Mutex
 	b.opts = Options{
-		ID: "w1", Pools: []string{"eu"}, Slots: 4, Version: "1.0.0", Platform: "plan9_mips",
+		ID: "w1", Pools: []string{"eu"}, Slots: 4, Version: "0.3.0", EngineVersion: "1.12.6", Platform: "plan9_mips",
 		Queue: b.bus, Claims: b.bus, Caller: b.bus, Presence: b.bus, Blobs: b.bus, Keys: keys{sealer},
 		Providers: leases{b.cloud}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: time.Now,
 		Rand: rand.Reader,

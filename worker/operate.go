@@ -99,7 +99,7 @@ func (w *Worker) configure(p wire.Provider) Configure {
 			return append(diags, diag.New(diag.Error, "Invalid provider configuration",
 				fmt.Sprintf("The configuration of %s does not fit the provider's schema: %s.", p.Address, err), nil))
 		}
-		return append(diags, target.Configure(ctx, config, w.Version)...)
+		return append(diags, target.Configure(ctx, config, w.EngineVersion)...)
 	}
 }
 

@@ -132,6 +132,9 @@ func TestAProviderIsConfiguredWithTheTasksValue(t *testing.T) {
 		if r := <-b.bus.call("eu", task); r.Plan == nil || !b.cloud.configured.RawEquals(want) {
 			t.Errorf("with a digest: answered %+v, configured with %#v", r, b.cloud.configured)
 		}
+		if got := b.cloud.engineVersion; got != b.opts.EngineVersion {
+			t.Errorf("the provider was told version %q, want that of OpenTofu, %q", got, b.opts.EngineVersion)
+		}
 		task.Provider.Config = []byte{0xc1}
 		if r := <-b.bus.call("eu", task); r.Plan != nil || !strings.Contains(r.Diagnostics[0].Summary,
 			"Invalid provider configuration") {

@@ -37,6 +37,9 @@ type Options struct {
 	Proof    []byte
 	// Version is the version of the program; Platform is os_arch; Host is the machine's name, for people.
 	Version, Platform, Host string
+	// EngineVersion is the version of OpenTofu whose behaviour the worker has. Providers are told it: they compare it
+	// with their requirements, and send it to the services that they manage.
+	EngineVersion string
 
 	Queue    Queue
 	Claims   wire.Claims

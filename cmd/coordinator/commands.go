@@ -140,9 +140,9 @@ func own(run func(context.Context, *app, []string) int) func(context.Context, *c
 	return func(ctx context.Context, a *command.App, args []string) int { return run(ctx, &app{a}, args) }
 }
 
-// engineVersion is the version of OpenTofu with the same behaviour and formats, which drivers ask for. States have it,
-// and the configuration may require it. The version of Millipede is build.Version.
-const engineVersion = "1.12.6"
+// engineVersion is the version of OpenTofu with the same behaviour and formats. The version of Millipede is
+// build.Version.
+const engineVersion = build.EngineVersion
 
 // program returns the description of the program for the framework.
 func program() *command.Program {

@@ -1,6 +1,6 @@
 // Package build says which version of Millipede a program is: the one that the linker was given, or else the one that
-// follows from what the Go toolchain records about the build. It does not know the version of OpenTofu whose behaviour
-// the program has, which is in states.
+// follows from what the Go toolchain records about the build. It also has the version of OpenTofu whose behaviour the
+// program has.
 package build
 
 import (
@@ -9,6 +9,10 @@ import (
 	"strings"
 	"sync"
 )
+
+// EngineVersion is the version of OpenTofu whose behaviour and formats the programs have. States have it, providers are
+// told it, drivers ask for it, and configurations may require it.
+const EngineVersion = "1.12.6"
 
 // released is the version of a release, such as 0.2.0. The linker sets it:
 //

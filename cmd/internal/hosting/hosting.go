@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nkeys"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/cmd/internal/build"
 	"github.com/millipede-iac/millipede/cmd/internal/metrics"
 	"github.com/millipede-iac/millipede/cmd/internal/natsconn"
 	"github.com/millipede-iac/millipede/internal/environ"
@@ -134,7 +135,7 @@ func New(o Options) (*Hosted, error) {
 	hostname, _ := os.Hostname() // for people; a machine without a name is fine
 	w := worker.New(worker.Options{
 		ID: id, Pools: o.Pools, Slots: o.Slots, Version: o.Version, Platform: Platform, Host: hostname,
-		Identity: who, Proof: proof,
+		EngineVersion: build.EngineVersion, Identity: who, Proof: proof,
 		Queue: o.Transport, Claims: o.Transport, Caller: o.Transport, Presence: o.Transport,
 		Blobs: o.Transport, Keys: ring,
 		Journal: j,
