@@ -206,7 +206,7 @@ func (l *Loop) resumeAttempt(v int) {
 	w, p := x.work, l.Past[v]
 	w.listed = l.now
 	switch {
-	case l.frozen && x.status == journal.Dispatched:
+	case l.evidence != complete && x.status == journal.Dispatched:
 		l.move(v, running)
 		l.suspect(v, "the message store lost acknowledged data")
 	case x.status == journal.Doubt:
@@ -223,7 +223,7 @@ func (l *Loop) resumeAttempt(v int) {
 		l.markSent(v)
 		switch {
 		case w.worker != "":
-		case l.stopping:
+		case l.stops():
 			w.asking, w.reason = true, "the run was interrupted"
 			l.do(Revoke{v, l.ref(w), w.reason})
 		default:

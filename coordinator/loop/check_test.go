@@ -117,7 +117,7 @@ func (l *Loop) checkAgainstOthers(v int, report func(string, ...any)) {
 		ok = x.phase == idle || x.phase == queued
 	case sched.Running:
 		// see restoreReady
-		ok = x.phase != idle && x.phase != queued && x.phase != settled || x.phase == idle && l.stopping
+		ok = x.phase != idle && x.phase != queued && x.phase != settled || x.phase == idle && l.stops()
 	default:
 		ok = x.phase == settled
 	}

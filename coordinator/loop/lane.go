@@ -189,7 +189,7 @@ func (l *Loop) onArrived(e Arrived) {
 		return
 	}
 	x := &l.vertices[a.vertex]
-	if l.leaving {
+	if l.leaves() {
 		return // it stays in the stream
 	}
 	if x.phase == settled && e.Result.Doubt != "" { // the doubt is known

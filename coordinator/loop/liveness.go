@@ -100,10 +100,9 @@ func (l *Loop) silent(seen time.Time) bool {
 // freeze stops the run because the transport has lost data that it had acknowledged. A claim may be among it, so
 // nothing that was dispatched may be dispatched again.
 func (l *Loop) freeze(e LostData) {
-	if l.frozen {
+	if !l.lose(e.Older) {
 		return
 	}
-	l.frozen = true
 	if e.Older {
 		l.tell(-1, diag.Errors("The run was begun by an earlier version",
 			"An earlier version of Millipede began this run, and kept its registers in streams that this version "+
@@ -154,18 +153,10 @@ func (l *Loop) onTicked(e Ticked) {
 	l.showProgress()
 }
 
-// goneAfter is how long a run that is asked to stop waits for a transport that is away.
-const goneAfter = 5 * time.Second
-
 // abandonWithoutTransport ends a run that is asked to stop while the transport is away, because it may never learn the
 // outcome of what runs. Workers continue, and the resumed run takes their results.
 func (l *Loop) abandonWithoutTransport() {
-	switch {
-	case !l.stopping || l.leaving || !l.connectedSince.IsZero() && l.silentSince.IsZero():
-		l.goneSince = time.Time{}
-	case l.goneSince.IsZero():
-		l.goneSince = l.now
-	case l.now.Sub(l.goneSince) >= goneAfter:
+	if l.waitedForTransport(l.now, l.connectedSince.IsZero() || !l.store.silentSince.IsZero()) {
 		l.tell(-1, diag.Errors("The message server is gone",
 			fmt.Sprintf("The run was interrupted while its NATS server could not be reached, so nothing is known of "+
 				"the operations that workers still carry out. Their results are kept. To take them, and go on, when "+
@@ -203,7 +194,7 @@ func (l *Loop) watch(v int) {
 	case w.worker == "" && !w.published && l.now.Sub(w.sent) >= time.Second:
 		l.move(v, publishing)
 		l.post(v)
-	case w.worker == "" && l.now.Sub(w.sent) >= claimWait && !l.stopping:
+	case w.worker == "" && l.now.Sub(w.sent) >= claimWait && !l.stops():
 		w.asking = true
 		l.do(ReadClaim{v, l.ref(w)})
 	case w.worker == "":

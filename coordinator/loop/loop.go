@@ -18,7 +18,6 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/graph/sched"
-	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -75,13 +74,13 @@ type Settings struct {
 // Loop is the state of a run. Only Step changes it. It is not safe for concurrent use.
 type Loop struct {
 	Settings
+	common
+	store    store
 	sched    *sched.Scheduler
 	vertices []vertex
 	classes  []*class
 	byClass  map[string]int32
 
-	now        time.Time
-	acts       []Action
 	limits     map[string]*limit
 	limitOrder []*limit
 	pools      map[string]*pool
@@ -110,21 +109,7 @@ type Loop struct {
 	alarms         []string        // that were told
 	left           map[uint64]bool // messages that stay in the stream of results
 	connectedSince time.Time       // zero while the transport is not connected
-	goneSince      time.Time       // from when on a run that is to stop finds the transport gone
 	settledAt      time.Time       // from when on silence of a pool means that it has no worker
-
-	stopping  bool // nothing more is started
-	cancelled bool
-	leaving   bool // what is under way is left alone
-	frozen    bool // the transport lost data
-	broken    error
-	probes    FailureTimer // with the regular look at the message store
-	refusing  bool         // the message store stores nothing, or seems to have lost data
-	// unconfirmed is set while the message store seems to have lost data.
-	unconfirmed bool
-	// silentSince is the time since which NATS has not answered; zero while it does. The user is informed once.
-	silentSince time.Time
-	silenceTold bool
 
 	tally
 }
@@ -140,6 +125,7 @@ func New(s Settings) *Loop {
 		reclaims: map[PermitKey]wire.AttemptID{},
 		workers:  map[member]*worker{}, members: map[string]int{}, left: map[uint64]bool{},
 	}
+	l.store.common = &l.common
 	g := s.Program.Graph()
 	l.join(g.Len())
 	traits := sched.Traits{
@@ -227,7 +213,7 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	case Beat:
 		l.onBeat(e)
 	case Probed:
-		l.onProbed(e)
+		l.store.probed(e)
 	case LostData:
 		l.freeze(e)
 	case Surveyed:
@@ -240,9 +226,7 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	case Abandoned:
 		l.onAbandoned()
 	case Failed:
-		if l.broken == nil {
-			l.broken = e.Err
-		}
+		l.fail(e.Err)
 	default:
 		panic(fmt.Sprintf("loop: unknown input %T", in))
 	}
@@ -252,8 +236,6 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	return l.acts
 }
 
-func (l *Loop) do(a Action) { l.acts = append(l.acts, a) }
-
 // begin adopts the attempts and permits of an earlier process of the run.
 func (l *Loop) begin() {
 	l.settledAt = l.now.Add(l.SettleFor)
@@ -261,17 +243,14 @@ func (l *Loop) begin() {
 	l.adopt()
 }
 
-// halted reports whether the run starts nothing more.
-func (l *Loop) halted() bool { return l.stopping || l.leaving || l.frozen || l.broken != nil }
-
 // advance starts what can be started.
 func (l *Loop) advance() {
 	switch {
-	case !l.halted() && l.refusing: // nothing new until it is over
+	case !l.halted() && l.store.taking != takes: // nothing new until it is over
 	case !l.halted():
 		l.prepareReady()
 		l.launchReady()
-	case l.stopping && !l.leaving && !l.frozen && l.broken == nil:
+	case l.awaits():
 		l.restoreReady()
 	}
 	l.request()
@@ -417,11 +396,11 @@ var errStalled = errors.New("the vertices that are left wait for each other")
 // which shows the final counts.
 func (l *Loop) Over() bool {
 	switch {
-	case l.broken != nil:
+	case l.err != nil:
 		return true
 	case l.saving > 0:
 		return false
-	case l.leaving:
+	case l.leaves():
 		return true
 	case l.under > 0 || len(l.acking) > 0 || l.counts[doubtful] > 0:
 		return false
@@ -429,26 +408,17 @@ func (l *Loop) Over() bool {
 		return true
 	}
 	if l.sched.Stalled() {
-		l.broken = errStalled
+		l.fail(errStalled)
 		return true
 	}
 	return l.sched.Finished()
 }
 
 // Err returns the error that keeps the run from continuing; nil while it goes on, and after it has ended normally.
-func (l *Loop) Err() error { return l.broken }
+func (l *Loop) Err() error { return l.err }
 
 // Break ends the run after Step has panicked. After that only Err and Outcome may be called.
-func (l *Loop) Break(bug error) { l.broken = bug }
-
-// tell shows diagnostics to the observer and keeps them.
-func (l *Loop) tell(v int, list diag.List) {
-	if len(list) == 0 {
-		return
-	}
-	l.problems = append(l.problems, problem{v, list})
-	l.do(Shown{Kind: ShownDiagnostics, Vertex: v, Diagnostics: list})
-}
+func (l *Loop) Break(bug error) { l.err = bug }
 
 // event returns an event of a kind about a vertex; see note.
 func (l *Loop) event(v int, k journal.Kind) journal.Event { return l.note(v, journal.Event{Kind: k}) }

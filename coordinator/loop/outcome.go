@@ -25,7 +25,7 @@ type Outcome struct {
 func (l *Loop) Outcome() Outcome {
 	out := Outcome{
 		Failed: l.failed, Skipped: l.skipped, InDoubt: l.doubted,
-		Interrupted: l.stopping && !l.sched.Finished(), Cancelled: l.cancelled, Counts: l.progress(),
+		Interrupted: l.stops() && !l.sched.Finished(), Cancelled: l.cancels(), Counts: l.progress(),
 	}
 	slices.SortStableFunc(l.problems, func(a, b problem) int { return a.vertex - b.vertex })
 	for _, p := range l.problems {
@@ -35,9 +35,9 @@ func (l *Loop) Outcome() Outcome {
 	slices.SortFunc(out.Skipped, func(a, b Skipped) int { return a.Vertex - b.Vertex })
 	slices.SortFunc(out.InDoubt, func(a, b Doubtful) int { return a.Vertex - b.Vertex })
 	switch {
-	case l.cancelled && len(l.doubted) == 0 && !l.openEnded():
+	case l.cancels() && len(l.doubted) == 0 && !l.openEnded():
 		out.Status = "cancelled"
-	case out.Interrupted, l.frozen, l.broken != nil, len(l.doubted) > 0, l.leaving:
+	case out.Interrupted, l.evidence != complete, l.err != nil, len(l.doubted) > 0, l.leaves():
 		out.Status = "interrupted"
 	case len(l.failed) > 0, out.Diags.HasErrors():
 		out.Status = "failed"

@@ -80,7 +80,7 @@ func TestARunSaysThatAStreamIsFullAndWhatToDo(t *testing.T) {
 	p.Lane, p.Stored = program.Safe, true
 	w := newWorld(t, 1, p)
 	w.boot()
-	w.loop.onProbed(Probed{Err: fmt.Errorf("%w: stream RESULTS-eu is full. Remove those", wire.ErrFull)})
+	w.loop.store.probed(Probed{Err: fmt.Errorf("%w: stream RESULTS-eu is full. Remove those", wire.ErrFull)})
 	text := ""
 	for _, p := range w.loop.problems {
 		for _, d := range p.list {
@@ -113,7 +113,7 @@ func TestARunWhoseWorkersHaveNoRoomSaysSoAndEnds(t *testing.T) {
 	w := troubled(t, time.Hour)
 	began := w.now
 	w.run(1 << 20)
-	if err := w.loop.broken; !errors.Is(err, ErrWorkers) || !strings.Contains(err.Error(), "no room for the journal") {
+	if err := w.loop.err; !errors.Is(err, ErrWorkers) || !strings.Contains(err.Error(), "no room for the journal") {
 		t.Errorf("the run ended with %v", err)
 	}
 	if took := w.now.Sub(began); took > StoreTimeout+10*time.Second {
@@ -147,7 +147,7 @@ func TestARunToldOfASilentServerSaysSoAndEndsInTheEnd(t *testing.T) {
 	}
 	probe()
 	w.run(1 << 22)
-	if err := w.loop.broken; !errors.Is(err, wire.ErrUnanswered) || !strings.Contains(err.Error(), "10m0s") {
+	if err := w.loop.err; !errors.Is(err, wire.ErrUnanswered) || !strings.Contains(err.Error(), "10m0s") {
 		t.Errorf("the run ended with %v", err)
 	}
 	if took := w.now.Sub(began); took > OutageTimeout+time.Minute {

@@ -8,17 +8,17 @@ import (
 // onInterrupted stops the run gracefully: it starts nothing more, asks workers to have their providers stop, and
 // revokes attempts that no worker has claimed. It waits for what runs.
 func (l *Loop) onInterrupted(e Interrupted) {
-	if e.Cancel && !l.cancelled {
-		l.cancelled = true
+	again := l.stops()
+	if e.Cancel && l.toCancel() {
 		l.do(Control{"cancel"})
 	}
-	if l.stopping {
+	if again {
 		if !e.Cancel {
 			l.onAbandoned()
 		}
 		return
 	}
-	l.stopping = true
+	l.toStop()
 	if !e.Settle {
 		l.do(Control{"stop"})
 	}
@@ -56,11 +56,7 @@ func (l *Loop) openEnded() bool {
 // onAbandoned makes the run return at once. Remote workers finish their operations, and a resumed run takes the
 // results; workers in this process end with it, so their operations are in doubt.
 func (l *Loop) onAbandoned() {
-	if l.leaving {
-		return
-	}
-	l.stopping, l.leaving = true, true
-	if !l.Embedded {
+	if !l.toLeave() || !l.Embedded {
 		return
 	}
 	for v := range l.vertices {

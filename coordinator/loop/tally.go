@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
-	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 )
 
@@ -38,18 +37,11 @@ type Doubtful struct {
 	Answer *state.Answer
 }
 
-// problem is a diagnostic about a vertex.
-type problem struct {
-	vertex int
-	list   diag.List
-}
-
 // tally has what the loop keeps for the outcome and for views.
 type tally struct {
-	problems []problem
-	failed   []Failure
-	skipped  []Skipped
-	doubted  []Doubtful
+	failed  []Failure
+	skipped []Skipped
+	doubted []Doubtful
 
 	changed bool // since views were told last
 	told    []Wait

@@ -70,12 +70,7 @@ var follows = [phases]uint16{
 	doubtful:   bits(completing, retracting, settled, publishing),
 }
 
-func bits(ps ...phase) (set uint16) {
-	for _, p := range ps {
-		set |= 1 << p
-	}
-	return set
-}
+func (p phase) next() uint16 { return follows[p] }
 
 // under reports whether an operation or a commit is under way that will end the phase without further action.
 func (p phase) under() bool {
@@ -152,18 +147,16 @@ func (l *Loop) ref(w *work) wire.TaskRef {
 // move is the only place where a phase changes. It keeps the counts in step.
 func (l *Loop) move(v int, to phase) {
 	x := &l.vertices[v]
-	if follows[x.phase]&(1<<to) == 0 {
-		panic(fmt.Sprintf("loop: vertex %d is %s, so it cannot become %s", v, x.phase, to))
-	}
-	if x.phase.under() {
+	from := x.phase
+	become(v, &x.phase, to)
+	if from.under() {
 		l.under--
 	}
 	if to.under() {
 		l.under++
 	}
-	l.counts[x.phase]--
+	l.counts[from]--
 	l.counts[to]++
-	x.phase = to
 }
 
 // note applies an event of the journal to the vertex's status, and returns the event.

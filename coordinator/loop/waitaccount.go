@@ -36,7 +36,7 @@ type waitAccount struct {
 // lacking returns what keeps the ready vertices of a class from starting.
 func (l *Loop) lacking(c *class) int {
 	switch {
-	case l.halted() || l.refusing:
+	case l.halted() || l.store.taking != takes:
 		return lacksOther
 	case !l.served(c):
 		return lacksWorker

@@ -362,8 +362,8 @@ func (w *world) run(steps int) (over bool) {
 func (w *world) finish() {
 	w.t.Helper()
 	w.run(1 << 30)
-	if w.loop.broken != nil {
-		w.t.Fatal(w.loop.broken)
+	if w.loop.err != nil {
+		w.t.Fatal(w.loop.err)
 	}
 	w.send(Ticked{time.Minute})
 	// When the loop has ended, it has released all permits except those of operations in doubt.
