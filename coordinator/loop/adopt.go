@@ -90,10 +90,10 @@ func (l *Loop) adopt() {
 		if p.open == nil || p.over {
 			continue
 		}
-		l.occupySlot(p)
+		l.permits.occupySlot(p)
 		for _, name := range p.open.Permits {
 			if limit, id, ok := journal.ParsePermit(name); ok {
-				l.reacquire(limit, id, wire.AttemptID(p.open.Attempt))
+				l.permits.reacquire(limit, id, wire.AttemptID(p.open.Attempt))
 			}
 		}
 	}
@@ -101,46 +101,47 @@ func (l *Loop) adopt() {
 
 // occupySlot gives an attempt that may still be under way one of the run's own slots. The journal has no permits for
 // those, because nobody outside the run knows them.
-func (l *Loop) occupySlot(p *journalled) {
-	if !l.OwnSlots {
+func (ps *permits) occupySlot(p *journalled) {
+	if !ps.OwnSlots {
 		return
 	}
-	lim := l.limitOf(wire.Limit{Name: wire.DefaultLimit, Slots: l.Slots}, true)
+	lim := ps.limitOf(wire.Limit{Name: wire.DefaultLimit, Slots: ps.Slots}, true)
 	lim.inUse++
-	p.permits = append(p.permits, permit{limit: lim, since: l.now})
+	p.permits = append(p.permits, permit{limit: lim, since: ps.now})
 }
 
 // reacquire requests a permit under the name under which the earlier process held it.
-func (l *Loop) reacquire(name, id string, a wire.AttemptID) {
-	lim := l.limitOf(wire.Limit{Name: name, Slots: l.Slots}, name == wire.DefaultLimit)
+func (ps *permits) reacquire(name, id string, a wire.AttemptID) {
+	lim := ps.limitOf(wire.Limit{Name: name, Slots: ps.Slots}, name == wire.DefaultLimit)
 	if lim.local { // the run shared the limit when it began
 		return
 	}
 	lim.queued = append(lim.queued, id)
-	l.reclaims[PermitKey{name, id}] = a
-	l.do(Acquire{PermitKey{name, id}})
+	ps.reclaims[PermitKey{name, id}] = a
+	ps.do(Acquire{PermitKey{name, id}})
 }
 
 // isReclaim reports whether a request is for a permit that an earlier process of the run held.
-func (l *Loop) isReclaim(key PermitKey) bool {
-	_, is := l.reclaims[key]
+func (ps *permits) isReclaim(key PermitKey) bool {
+	_, is := ps.reclaims[key]
 	return is
 }
 
-// reclaimed gives a permit back to the attempt that it was held for, if that is still under way.
-func (l *Loop) reclaimed(lim *limit, id string, of wire.AttemptID) {
-	delete(l.reclaims, PermitKey{lim.name, id})
-	lim.dequeue(id)
-	pm := permit{lim, id, l.now}
-	if !l.isOpen(of) {
-		l.releasePermit(pm)
+// onGranted takes a permit. One that an earlier process held goes back to the attempt that it was held for, if that is
+// still under way.
+func (l *Loop) onGranted(e Granted) {
+	of, earlier := l.permits.granted(e)
+	if !earlier {
 		return
 	}
-	lim.inUse++
+	pm, held := l.permits.takeOver(e.PermitKey, l.isOpen(of))
+	if !held {
+		return
+	}
 	a := l.attempts[of]
 	switch w := l.vertices[a.vertex].work; {
-	case l.isLeft(of):
-		l.keep(of, pm)
+	case l.permits.isLeft(of):
+		l.permits.keep(of, pm)
 	case w != nil:
 		w.permits = append(w.permits, pm)
 	default:
@@ -152,7 +153,7 @@ func (l *Loop) reclaimed(lim *limit, id string, of wire.AttemptID) {
 func (l *Loop) isOpen(of wire.AttemptID) bool {
 	a := l.attempts[of]
 	x := &l.vertices[a.vertex]
-	if l.isLeft(of) {
+	if l.permits.isLeft(of) {
 		return true
 	}
 	if x.work != nil {

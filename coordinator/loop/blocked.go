@@ -15,7 +15,7 @@ const investigateEvery = 10 * time.Second
 
 // doubtful returns the addresses of this run's operations in doubt that hold permits, by limit, once for each permit.
 func (l *Loop) doubtful() map[*limit][]string {
-	if len(l.suspects)+len(l.kept) == 0 {
+	if len(l.suspects)+len(l.permits.kept) == 0 {
 		return nil
 	}
 	held := map[*limit][]string{}
@@ -29,8 +29,8 @@ func (l *Loop) doubtful() map[*limit][]string {
 			add(v, x.work.permits)
 		}
 	}
-	for _, a := range slices.Sorted(maps.Keys(l.kept)) {
-		add(l.attempts[a].vertex, l.kept[a])
+	for _, a := range slices.Sorted(maps.Keys(l.permits.kept)) {
+		add(l.attempts[a].vertex, l.permits.kept[a])
 	}
 	return held
 }
@@ -45,7 +45,7 @@ func (l *Loop) missing() []Wait {
 		if n == 0 {
 			continue
 		}
-		if !l.served(c) {
+		if !c.served() {
 			waits = addWait(waits, Wait{Pool: c.pool.name, Vertices: n, Address: c.example})
 			continue
 		}
@@ -58,7 +58,7 @@ func (l *Loop) missing() []Wait {
 				waits = addWait(waits, Wait{
 					Limit: lim.name, Slots: lim.slots, Vertices: n, Address: c.example,
 					InDoubt: slices.Concat(own, lim.blockers), Holders: lim.holders})
-				l.investigate(lim)
+				l.permits.investigate(lim)
 				break
 			}
 		}
@@ -77,22 +77,22 @@ func addWait(waits []Wait, w Wait) []Wait {
 }
 
 // investigate asks which operations in doubt of earlier runs hold permits of a limit.
-func (l *Loop) investigate(lim *limit) {
+func (ps *permits) investigate(lim *limit) {
 	if lim.pool != nil { // no doubt holds a place
 		return
 	}
-	if !lim.investigated.IsZero() && l.now.Sub(lim.investigated) < investigateEvery {
+	if !lim.investigated.IsZero() && ps.now.Sub(lim.investigated) < investigateEvery {
 		return
 	}
-	lim.investigated = l.now
-	l.do(FindBlockers{lim.name})
+	lim.investigated = ps.now
+	ps.do(FindBlockers{lim.name})
 }
 
 // blockedLimit returns the limit that keeps the run from finishing: all of its permits belong to operations in doubt,
 // and every vertex that is still ready waits for such a limit. It returns nil while anything else can make progress.
 // Only the user can resolve the doubts, and for that the run must end, because it holds the lock of the state.
 func (l *Loop) blockedLimit() (held *limit) {
-	if l.under+l.saving+len(l.acking)+l.counts[doubtful]+l.counts[parked] > 0 || l.halted() {
+	if l.under+l.saving+len(l.permits.acking)+l.counts[doubtful]+l.counts[parked] > 0 || l.halted() {
 		return nil
 	}
 	for i, c := range l.classes {

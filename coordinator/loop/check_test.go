@@ -64,12 +64,12 @@ func (l *Loop) check() error {
 	if out != len(l.out) || parkedNow != len(l.waits) {
 		report("%d vertices are out, listed %d; %d parked, listed %d", out, len(l.out), parkedNow, len(l.waits))
 	}
-	for _, ps := range l.acking {
+	for _, ps := range l.permits.acking {
 		for _, p := range ps {
 			inUse[p.limit]++
 		}
 	}
-	for _, ps := range l.kept {
+	for _, ps := range l.permits.kept {
 		for _, p := range ps {
 			inUse[p.limit]++
 		}
@@ -81,7 +81,7 @@ func (l *Loop) check() error {
 			}
 		}
 	}
-	for _, lim := range l.limitOrder {
+	for _, lim := range l.permits.limitOrder {
 		if lim.inUse != inUse[lim] {
 			report("limit %s: %d permits in use, but vertices have %d", lim.name, lim.inUse, inUse[lim])
 		}
@@ -90,7 +90,7 @@ func (l *Loop) check() error {
 				len(lim.queued), lim.slots)
 		}
 	}
-	for _, p := range l.poolOrder {
+	for _, p := range l.permits.poolOrder {
 		if p.Queued != queuedIn[p] || p.Running < 0 || p.live < 0 {
 			report("pool %s: %+v, live %d; %d are queued", p.name, p.PoolCounts, p.live, queuedIn[p])
 		}

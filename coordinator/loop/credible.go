@@ -72,7 +72,7 @@ func (l *Loop) refuse(a *attempt, ref wire.TaskRef, delivery int, sequence uint6
 	} else {
 		l.reportViolation(a.vertex, why)
 	}
-	l.acking[delivery] = nil
+	l.permits.acking[delivery] = nil
 	l.do(Ack{delivery})
 }
 
@@ -97,7 +97,7 @@ func (l *Loop) retain(delivery int, sequence uint64) {
 		l.left[sequence] = true
 		return
 	}
-	l.acking[delivery] = nil
+	l.permits.acking[delivery] = nil
 	l.do(Ack{delivery})
 }
 
@@ -129,6 +129,3 @@ func (l *Loop) shouldReport(detail string) bool {
 	}
 	return true
 }
-
-// member identifies a worker within one pool. A name that two pools use means two workers.
-type member struct{ pool, worker string }

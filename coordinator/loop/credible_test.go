@@ -112,7 +112,7 @@ func TestAWorkerSpeaksForItsPoolAlone(t *testing.T) {
 	}
 	w.later(2*time.Second, again)
 	w.later(5*time.Second, func() {
-		if live := w.loop.poolOf("default").live; live != 1 {
+		if live := w.loop.permits.poolOf("default").live; live != 1 {
 			t.Errorf("%d workers of the pool are alive", live)
 		}
 		for v := range w.loop.vertices {
@@ -144,7 +144,7 @@ func TestNeitherNamesNorAlarmsGrowWithoutBound(t *testing.T) {
 	})
 	w.finish()
 	w.stateAgrees()
-	if n := len(w.loop.workers); n > maxMembers+10 {
+	if n := len(w.loop.workers.all); n > maxMembers+10 {
 		t.Errorf("%d workers are remembered", n)
 	}
 	if n := len(w.loop.problems); n > maxAlarms+1 {

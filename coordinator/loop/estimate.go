@@ -71,7 +71,7 @@ func (k *kind) leave(class int32) {
 // bound returns the time that the remaining work takes because of limits. What one operation of each kind takes is
 // known.
 func (l *Loop) bound() (longest float64) {
-	for _, lim := range l.limitOrder {
+	for _, lim := range l.permits.limitOrder {
 		lim.work = 0
 	}
 	for i := range l.kinds {
@@ -84,7 +84,7 @@ func (l *Loop) bound() (longest float64) {
 			}
 		}
 	}
-	for _, lim := range l.limitOrder {
+	for _, lim := range l.permits.limitOrder {
 		permits := lim.slots
 		if lim.want > 0 && lim.inUse > 0 && len(lim.idle) == 0 {
 			permits = lim.inUse // other runs have the rest

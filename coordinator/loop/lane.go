@@ -29,7 +29,7 @@ func (l *Loop) onCallFailed(e CallFailed) {
 	w := x.work
 	l.arrive(e.Vertex)
 	other := (*wire.VersionError)(nil)
-	switch p := l.poolOf(w.pool); {
+	switch p := l.permits.poolOf(w.pool); {
 	case errors.As(e.Err, &other) && p.live > 0 && w.passed < maxPassedOver: // the next worker may be of this version
 		w.passed++
 		l.park(e.Vertex, l.now.Add(TickEvery))
@@ -42,7 +42,7 @@ func (l *Loop) onCallFailed(e CallFailed) {
 		l.do(Control{"announce"})
 		l.enqueue(e.Vertex)
 	case errors.Is(e.Err, wire.ErrPermitLost):
-		l.drop(w)
+		l.permits.drop(w)
 		l.park(e.Vertex, l.now.Add(TickEvery))
 	case errors.Is(e.Err, wire.ErrDisconnected), errors.Is(e.Err, wire.ErrUnanswered):
 		l.park(e.Vertex, l.now.Add(TickEvery))
@@ -50,7 +50,7 @@ func (l *Loop) onCallFailed(e CallFailed) {
 		w.lost++
 		l.park(e.Vertex, l.now.Add(TickEvery<<(w.lost-1)))
 	default:
-		l.leave(w)
+		l.permits.leave(w)
 		detail := fmt.Sprintf("A worker of pool %q could not be asked about %s: %s.", w.pool, w.desc.Address, e.Err)
 		if errors.Is(e.Err, wire.ErrLostCall) {
 			detail = fmt.Sprintf("No worker of pool %q answered about %s, in %d attempts: the worker, or the "+
@@ -184,7 +184,7 @@ func (l *Loop) onArrived(e Arrived) {
 				}
 			}
 		}
-		l.acking[e.Delivery] = nil
+		l.permits.acking[e.Delivery] = nil
 		l.do(Ack{e.Delivery})
 		return
 	}
@@ -228,7 +228,7 @@ func (l *Loop) onArrived(e Arrived) {
 		l.admitDoubt(a.vertex, e.Result.Doubt)
 	default:
 		if w.step.Task == nil || !w.step.Task.More {
-			l.releasePlace(w) // the worker's slot is free
+			l.permits.releasePlace(w) // the worker's slot is free
 		}
 		l.resolveDoubt(a.vertex)
 		l.move(a.vertex, completing)
@@ -307,9 +307,9 @@ func (l *Loop) requeue(v int) {
 	l.attempts[w.attempt].revoked = w.delivery == 0
 	if w.noPermit {
 		w.noPermit = false
-		l.drop(w)
+		l.permits.drop(w)
 	}
-	l.confirm(w)
+	l.permits.confirm(w)
 	w.attempt, w.worker, w.adopted = "", "", false
 	l.enqueue(v)
 }

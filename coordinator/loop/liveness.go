@@ -12,17 +12,6 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// worker is a worker as this run sees it.
-type worker struct {
-	wire.Heartbeat
-	seen  time.Time
-	takes bool // it is counted among the live workers of its pools
-}
-
-// maxMembers is the most workers of one pool that a run keeps track of: a hostile pool can use a new name for each
-// heartbeat.
-const maxMembers = 2048
-
 func (l *Loop) onBeat(e Beat) {
 	for _, pool := range e.Pools { // one, except in tests
 		l.processHeartbeat(pool, e.Heartbeat.For(pool))
@@ -31,27 +20,21 @@ func (l *Loop) onBeat(e Beat) {
 
 // processHeartbeat processes a worker's heartbeat about one of its pools.
 func (l *Loop) processHeartbeat(pool string, h wire.Heartbeat) {
-	w := l.workers[member{pool, h.Worker}]
+	w, isNew := l.workers.find(pool, h.Worker)
 	if w == nil {
-		if l.members[pool] == maxMembers {
-			return
-		}
-		l.members[pool]++
-		w = &worker{}
-		l.workers[member{pool, h.Worker}] = w
-		l.workerOrder = append(l.workerOrder, w)
-		if h.Protocol != wire.ProtocolVersion {
-			detail := fmt.Sprintf("The worker %s speaks version %d of the protocol, this coordinator version %d. It "+
-				"is given no work.", h.Worker, h.Protocol, wire.ProtocolVersion)
-			if l.shouldReport(detail) {
-				l.tell(-1, diag.List{diag.New(diag.Warning, "Worker of another version", detail, nil)})
-			}
+		return
+	}
+	if isNew && h.Protocol != wire.ProtocolVersion {
+		detail := fmt.Sprintf("The worker %s speaks version %d of the protocol, this coordinator version %d. It "+
+			"is given no work.", h.Worker, h.Protocol, wire.ProtocolVersion)
+		if l.shouldReport(detail) {
+			l.tell(-1, diag.List{diag.New(diag.Warning, "Worker of another version", detail, nil)})
 		}
 	}
 	l.count(w, false)
 	w.Heartbeat, w.seen = h, l.now
 	l.count(w, !h.Draining && !h.Leaving && h.Protocol == wire.ProtocolVersion)
-	l.fit(l.poolOf(pool))
+	l.permits.fit(l.permits.poolOf(pool), l.workers.surveyed())
 	for _, id := range h.Attempts {
 		a := l.attempts[id]
 		if a == nil || a.pool != pool {
@@ -66,35 +49,10 @@ func (l *Loop) processHeartbeat(pool string, h wire.Heartbeat) {
 
 // count updates the number of live workers of the worker's pools.
 func (l *Loop) count(w *worker, takes bool) {
-	if w.takes == takes {
-		return
+	if w.takes != takes {
+		w.takes = takes
+		l.permits.staff(w.Pools, w.Slots, takes)
 	}
-	w.takes = takes
-	for _, name := range w.Pools {
-		p := l.poolOf(name)
-		slots := min(max(w.Slots, 1), maxSlots)
-		if takes {
-			p.live++
-			p.slots += slots
-			p.missing = false
-		} else {
-			p.live--
-			p.slots -= slots
-		}
-	}
-}
-
-// connectionStable reports whether the connection has been up long enough for silence to mean that a worker is dead.
-func (l *Loop) connectionStable() bool {
-	return !l.connectedSince.IsZero() && l.now.Sub(l.connectedSince) >= wire.DeadAfter
-}
-
-// silent reports whether a worker counts as dead that was last heard of at a time.
-func (l *Loop) silent(seen time.Time) bool {
-	if seen.Before(l.connectedSince) {
-		seen = l.connectedSince
-	}
-	return l.connectionStable() && l.now.Sub(seen) > wire.DeadAfter
 }
 
 // freeze stops the run because the transport has lost data that it had acknowledged. A claim may be among it, so
@@ -129,14 +87,11 @@ func (l *Loop) freeze(e LostData) {
 
 // onTicked does what depends on the time.
 func (l *Loop) onTicked(e Ticked) {
-	l.connectedSince = time.Time{}
-	if e.Connected > 0 {
-		l.connectedSince = l.now.Add(-e.Connected)
-	}
+	l.workers.connected(e.Connected)
 	l.abandonWithoutTransport()
 	l.unpark()
-	for _, w := range l.workerOrder {
-		if w.takes && l.silent(w.seen) {
+	for _, w := range l.workers.order {
+		if w.takes && l.workers.silent(w.seen) {
 			l.count(w, false)
 			l.recheckClaims(w)
 		}
@@ -144,8 +99,8 @@ func (l *Loop) onTicked(e Ticked) {
 	for _, v := range l.out { // suspecting a vertex does not change the list
 		l.watch(v)
 	}
-	l.checkPlaces()
-	l.checkLimits()
+	l.permits.checkPlaces(l.workers.surveyed())
+	l.permits.checkLimits()
 	l.checkUnavailablePools()
 	if held := l.blockedLimit(); held != nil {
 		l.interruptBlocked(held)
@@ -156,7 +111,7 @@ func (l *Loop) onTicked(e Ticked) {
 // abandonWithoutTransport ends a run that is asked to stop while the transport is away, because it may never learn the
 // outcome of what runs. Workers continue, and the resumed run takes their results.
 func (l *Loop) abandonWithoutTransport() {
-	if l.waitedForTransport(l.now, l.connectedSince.IsZero() || !l.store.silentSince.IsZero()) {
+	if l.waitedForTransport(l.now, l.workers.connectedSince.IsZero() || !l.store.silentSince.IsZero()) {
 		l.tell(-1, diag.Errors("The message server is gone",
 			fmt.Sprintf("The run was interrupted while its NATS server could not be reached, so nothing is known of "+
 				"the operations that workers still carry out. Their results are kept. To take them, and go on, when "+
@@ -189,7 +144,7 @@ func (l *Loop) watch(v int) {
 	if x.phase != running {
 		return
 	}
-	switch holder := l.workers[member{w.pool, w.worker}]; {
+	switch {
 	case w.worker == "" && w.asking:
 	case w.worker == "" && !w.published && l.now.Sub(w.sent) >= time.Second:
 		l.move(v, publishing)
@@ -198,10 +153,10 @@ func (l *Loop) watch(v int) {
 		w.asking = true
 		l.do(ReadClaim{v, l.ref(w)})
 	case w.worker == "":
-	case holder == nil && l.silent(w.listed), holder != nil && l.silent(holder.seen):
-		l.suspect(v, fmt.Sprintf("worker %s has not been heard of for %s", w.worker, wire.DeadAfter))
-	case holder != nil && l.connectionStable() && l.now.Sub(w.listed) > claimWait:
-		l.suspect(v, fmt.Sprintf("worker %s does not hold it any more, and has not reported it", w.worker))
+	default:
+		if why := l.workers.unfinished(w.pool, w.worker, w.listed); why != "" {
+			l.suspect(v, why)
+		}
 	}
 }
 
@@ -324,10 +279,10 @@ func (l *Loop) onSuspected(v int) {
 	if w == nil {
 		return
 	}
-	l.releasePlace(w) // its worker has no slot any more, or an unknown one
+	l.permits.releasePlace(w) // its worker has no slot any more, or an unknown one
 	if w.over {
 		l.arrive(v)
-		l.confirm(w)
+		l.permits.confirm(w)
 	}
 	if !x.hidden && x.phase == doubtful {
 		l.changed = true
@@ -371,15 +326,15 @@ func (l *Loop) giveUp() {
 // endDoubt processes a worker's report that an operation in doubt, for which the run no longer waits, does not run any
 // more. Its permits are released once that is durable.
 func (l *Loop) endDoubt(v int, a Arrived) {
-	l.acking[a.Delivery] = l.kept[a.Ref.Attempt]
-	if !l.isLeft(a.Ref.Attempt) {
+	l.permits.acking[a.Delivery] = l.permits.kept[a.Ref.Attempt]
+	if !l.permits.isLeft(a.Ref.Attempt) {
 		l.do(Ack{a.Delivery})
 		return
 	}
-	for _, p := range l.kept[a.Ref.Attempt] {
+	for _, p := range l.permits.kept[a.Ref.Attempt] {
 		p.limit.kept--
 	}
-	delete(l.kept, a.Ref.Attempt)
+	delete(l.permits.kept, a.Ref.Attempt)
 	d := l.Program.Describe(v)
 	e := l.event(v, journal.Suspect)
 	e.Address, e.Action, e.Attempt, e.Pool, e.Worker = d.Address, d.Action, string(a.Ref.Attempt), a.Ref.Pool,
@@ -397,7 +352,7 @@ func (l *Loop) settleInDoubt(v int) {
 		Reason: w.reason, Started: w.called,
 		Answer: (*state.Answer)(w.answer)})
 	if !w.over && !w.ended {
-		l.keep(w.attempt, w.permits...)
+		l.permits.keep(w.attempt, w.permits...)
 	}
 	l.tally.discount(x)
 	l.move(v, settled)

@@ -18,7 +18,6 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/graph/sched"
-	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -75,41 +74,26 @@ type Settings struct {
 type Loop struct {
 	Settings
 	common
-	store    store
-	sched    *sched.Scheduler
-	vertices []vertex
-	classes  []*class
-	byClass  map[string]int32
+	table
+	store   store
+	sched   *sched.Scheduler
+	classes []*class
+	byClass map[string]int32
+	permits permits
 
-	limits     map[string]*limit
-	limitOrder []*limit
-	pools      map[string]*pool
-	poolOrder  []*pool
-
-	counts [phases]int
-	under  int // vertices whose phase ends by itself
 	saving int // records that are being committed, or gathered
 
 	gathered []Record // of vertices that nothing waits for; see flush
 	hurry    bool     // something waits for one of them
 
-	out      []int // vertices with an operation under way
 	waits    []int // parked vertices
 	fresh    []int // vertices that have joined a queue in this step
 	unheard  int   // vertices of past with an operation under way, or in doubt, that this process has not looked at yet
 	attempts map[wire.AttemptID]*attempt
-	acking   map[int][]permit            // permits that are free once the message of a result is confirmed
-	kept     map[wire.AttemptID][]permit // of operations in doubt that the run does not wait for any more
-	reclaims map[PermitKey]wire.AttemptID
 
-	suspects       []int // vertices in doubt
-	workers        map[member]*worker
-	workerOrder    []*worker
-	members        map[string]int  // how many workers each pool has ever had
-	alarms         []string        // that were told
-	left           map[uint64]bool // messages that stay in the stream of results
-	connectedSince time.Time       // zero while the transport is not connected
-	settledAt      time.Time       // from when on silence of a pool means that it has no worker
+	workers workers
+	alarms  []string        // that were told
+	left    map[uint64]bool // messages that stay in the stream of results
 
 	tally
 }
@@ -120,12 +104,12 @@ type PermitKey struct{ Limit, ID string }
 // New returns a loop at the start of a run.
 func New(s Settings) *Loop {
 	l := &Loop{
-		Settings: s, byClass: map[string]int32{}, limits: map[string]*limit{}, pools: map[string]*pool{},
-		attempts: map[wire.AttemptID]*attempt{}, acking: map[int][]permit{}, kept: map[wire.AttemptID][]permit{},
-		reclaims: map[PermitKey]wire.AttemptID{},
-		workers:  map[member]*worker{}, members: map[string]int{}, left: map[uint64]bool{},
+		Settings: s, byClass: map[string]int32{}, attempts: map[wire.AttemptID]*attempt{},
+		left: map[uint64]bool{},
 	}
-	l.store.common = &l.common
+	l.workers = newWorkers(&l.common)
+	l.permits = newPermits(&l.common, &l.Settings)
+	l.store.common, l.table.common = &l.common, &l.common
 	g := s.Program.Graph()
 	l.join(g.Len())
 	traits := sched.Traits{
@@ -159,16 +143,6 @@ func (l *Loop) join(n int) {
 	l.counts[idle] += n
 }
 
-func (l *Loop) classOf(v int) int {
-	switch x := &l.vertices[v]; {
-	case x.phase == queued:
-		return int(x.class)
-	case x.hidden:
-		return hiddenClass
-	}
-	return visibleClass
-}
-
 // Step processes an input and returns the actions that follow from it, to be taken in this order. The slice is valid
 // until the next call.
 func (l *Loop) Step(now time.Time, in Input) []Action {
@@ -185,17 +159,17 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	case CallFailed:
 		l.onCallFailed(e)
 	case Declared:
-		l.onDeclared(e)
+		l.permits.onDeclared(e)
 	case Granted:
 		l.onGranted(e)
 	case Released:
-		l.forget(l.limits[e.Limit], e.ID)
+		l.permits.forget(l.permits.limits[e.Limit], e.ID)
 	case Refused:
-		l.onRefused(e)
+		l.permits.onRefused(e, l.isOpen)
 	case Contention:
-		l.onContention(e)
+		l.permits.onContention(e)
 	case Blocked:
-		l.limits[e.Limit].blockers, l.limits[e.Limit].holders = e.Addresses, e.Holders
+		l.permits.limits[e.Limit].blockers, l.permits.limits[e.Limit].holders = e.Addresses, e.Holders
 	case Committed:
 		l.onCommitted(e)
 	case Published:
@@ -207,7 +181,7 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	case MisplacedResult:
 		l.onMisplaced(e)
 	case Acked:
-		l.onAcked(e)
+		l.permits.onAcked(e)
 	case Registered:
 		l.onRegistered(e)
 	case Beat:
@@ -217,7 +191,7 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	case LostData:
 		l.freeze(e)
 	case Surveyed:
-		l.settledAt = l.now
+		l.workers.settledAt = l.now
 		l.unpark()
 	case Ticked:
 		l.onTicked(e)
@@ -238,8 +212,7 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 
 // begin adopts the attempts and permits of an earlier process of the run.
 func (l *Loop) begin() {
-	l.settledAt = l.now.Add(l.SettleFor)
-	l.connectedSince = l.now
+	l.workers.begin(l.SettleFor)
 	l.adopt()
 }
 
@@ -278,8 +251,8 @@ func (l *Loop) prepareReady() {
 	ahead, full := l.counts[wanting]+l.counts[preparing], 0
 	for i, c := range l.classes {
 		switch n := l.sched.ReadyIn(i + firstClass); {
-		case n == 0 || !l.startable(c):
-		case c.pool.full() && l.idleElsewhere(c.pool): // those that idle are to find work behind what waits here
+		case n == 0 || !c.startable():
+		case c.pool.full() && l.permits.idleElsewhere(c.pool): // those that idle are to find work behind what waits here
 			full += n
 		default:
 			ahead += n
@@ -339,7 +312,7 @@ func (l *Loop) markSent(v int) {
 		w.out = len(l.out)
 		l.out = append(l.out, v)
 		if !x.hidden {
-			l.poolOf(w.pool).Running++
+			l.permits.poolOf(w.pool).Running++
 		}
 	}
 	if !w.started.IsZero() {
@@ -371,7 +344,7 @@ func (l *Loop) arrive(v int) {
 	l.out = l.out[:len(l.out)-1]
 	w.out = -1
 	if !x.hidden {
-		l.poolOf(w.pool).Running--
+		l.permits.poolOf(w.pool).Running--
 	}
 }
 
@@ -402,7 +375,7 @@ func (l *Loop) Over() bool {
 		return false
 	case l.leaves():
 		return true
-	case l.under > 0 || len(l.acking) > 0 || l.counts[doubtful] > 0:
+	case l.under > 0 || len(l.permits.acking) > 0 || l.counts[doubtful] > 0:
 		return false
 	case l.halted():
 		return true
@@ -419,6 +392,3 @@ func (l *Loop) Err() error { return l.err }
 
 // Break ends the run after Step has panicked. After that only Err and Outcome may be called.
 func (l *Loop) Break(bug error) { l.err = bug }
-
-// event returns an event of a kind about a vertex; see note.
-func (l *Loop) event(v int, k journal.Kind) journal.Event { return l.note(v, journal.Event{Kind: k}) }

@@ -19,13 +19,13 @@ const maxSlots = 1 << 16
 
 // placesOf returns the limit that counts the places of a pool. If no other coordinator uses the pool, the limit is
 // local and needs no messages.
-func (l *Loop) placesOf(p *pool) *limit {
+func (ps *permits) placesOf(p *pool, surveyed bool) *limit {
 	if p.places == nil {
-		p.places = &limit{name: wire.PoolLimit(p.name), pool: p, local: l.Sole, declared: l.Sole,
-			measured: l.now}
-		l.limits[p.places.name] = p.places
-		l.limitOrder = append(l.limitOrder, p.places)
-		l.fit(p)
+		p.places = &limit{name: wire.PoolLimit(p.name), pool: p, local: ps.Sole, declared: ps.Sole,
+			measured: ps.now}
+		ps.limits[p.places.name] = p.places
+		ps.limitOrder = append(ps.limitOrder, p.places)
+		ps.fit(p, surveyed)
 	}
 	return p.places
 }
@@ -54,9 +54,8 @@ func (c *class) passing(n int) int {
 	return n
 }
 
-// fit adapts the places of a pool to its live slots. A run that has not heard from all workers yet does not reduce
-// them.
-func (l *Loop) fit(p *pool) {
+// fit adapts the places of a pool to its live slots. A run that has not surveyed all workers yet does not reduce them.
+func (ps *permits) fit(p *pool, surveyed bool) {
 	lim := p.places
 	if lim == nil || p.slots == 0 || lim.sizing {
 		return
@@ -65,18 +64,17 @@ func (l *Loop) fit(p *pool) {
 		lim.slots = p.slots
 		return
 	}
-	shrink := l.connectionStable() && !l.now.Before(l.settledAt)
-	if !lim.declared || lim.slots < p.slots || shrink && lim.slots > p.slots || l.now.Sub(lim.measured) >= remeasure {
-		lim.sizing, lim.measured = true, l.now
-		l.do(Resize{wire.Limit{Name: lim.name, Slots: p.slots}, shrink})
+	if !lim.declared || lim.slots < p.slots || surveyed && lim.slots > p.slots || ps.now.Sub(lim.measured) >= remeasure {
+		lim.sizing, lim.measured = true, ps.now
+		ps.do(Resize{wire.Limit{Name: lim.name, Slots: p.slots}, surveyed})
 	}
 }
 
 // checkPlaces repeats fit for the pools in use from time to time: another coordinator may have heard other heartbeats.
-func (l *Loop) checkPlaces() {
-	for _, p := range l.poolOrder {
+func (ps *permits) checkPlaces(surveyed bool) {
+	for _, p := range ps.poolOrder {
 		if lim := p.places; lim != nil && lim.want+lim.inUse+len(lim.idle) > 0 {
-			l.fit(p)
+			ps.fit(p, surveyed)
 		}
 	}
 }
@@ -88,8 +86,8 @@ func (p *pool) full() bool {
 }
 
 // idleElsewhere reports whether a pool other than p has idle workers.
-func (l *Loop) idleElsewhere(p *pool) bool {
-	for _, o := range l.poolOrder {
+func (ps *permits) idleElsewhere(p *pool) bool {
+	for _, o := range ps.poolOrder {
 		if o != p && o.live > 0 && o.Queued == 0 && !o.full() {
 			return true
 		}
@@ -123,4 +121,20 @@ func (l *Loop) mostUrgentClass() int {
 		}
 	}
 	return best
+}
+
+// staff counts a worker with a number of slots among the live ones of pools, or not any more.
+func (ps *permits) staff(pools []string, slots int, takes bool) {
+	slots = min(max(slots, 1), maxSlots)
+	for _, name := range pools {
+		p := ps.poolOf(name)
+		if takes {
+			p.live++
+			p.slots += slots
+			p.missing = false
+		} else {
+			p.live--
+			p.slots -= slots
+		}
+	}
 }

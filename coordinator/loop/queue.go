@@ -50,7 +50,7 @@ func (l *Loop) launchReady() {
 		}
 		x := &l.vertices[v]
 		l.dequeue(x)
-		l.take(x.work, l.classes[x.class-firstClass])
+		l.permits.take(x.work, l.classes[x.class-firstClass])
 		l.launch(v)
 	}
 }
@@ -73,7 +73,7 @@ func (l *Loop) admits(i int) bool {
 		return false
 	}
 	c := l.classes[i-firstClass]
-	if !l.served(c) {
+	if !c.served() {
 		return false
 	}
 	for lim := range c.needs() {
@@ -86,13 +86,13 @@ func (l *Loop) admits(i int) bool {
 
 // served reports whether a worker would take the work of the class. A call on the fast lane finds that out by itself. A
 // task of the safe lane would wait in the stream and keep its permits meanwhile, so it is not published before.
-func (l *Loop) served(c *class) bool {
+func (c *class) served() bool {
 	return c.pool.live > 0 || c.lane == program.Fast && !c.pool.missing
 }
 
 // startable reports whether vertices of the class can start as soon as the widest limit allows it.
-func (l *Loop) startable(c *class) bool {
-	if !l.served(c) {
+func (c *class) startable() bool {
+	if !c.served() {
 		return false
 	}
 	for i, lim := range c.limits {
@@ -120,11 +120,11 @@ func (l *Loop) enqueue(v int) {
 	if !x.hidden {
 		l.queuedIn(x, was)
 	}
-	if x.class == was && l.holdsAll(w, c) && l.served(c) && !l.halted() {
+	if x.class == was && c.holdsAll(w) && c.served() && !l.halted() {
 		l.launch(v)
 		return
 	}
-	l.leave(w)
+	l.permits.leave(w)
 	l.move(v, queued)
 	c.pool.Queued++
 	c.pool.load += float64(x.weight)
@@ -137,7 +137,7 @@ func (l *Loop) enqueue(v int) {
 }
 
 // holdsAll reports whether a vertex has all permits of its class.
-func (l *Loop) holdsAll(w *work, c *class) bool {
+func (c *class) holdsAll(w *work) bool {
 	return len(w.permits) > 0 && len(w.permits) == len(c.limits) && (c.places == nil || c.pool.live == 0 ||
 		w.place.limit == c.places)
 }
@@ -145,9 +145,9 @@ func (l *Loop) holdsAll(w *work, c *class) bool {
 // classify finds the class of a vertex from its placement.
 func (l *Loop) classify(x *vertex, w *work) int32 {
 	at := w.placement()
-	name, limits := l.Place(*at, l.isLive)
+	name, limits := l.Place(*at, l.permits.isLive)
 	if len(at.Among) > 0 {
-		name = cmp.Or(l.firstLive(at.Among), at.Among[0])
+		name = cmp.Or(l.permits.firstLive(at.Among), at.Among[0])
 	}
 	if x.hidden {
 		limits = nil
@@ -161,15 +161,15 @@ func (l *Loop) classify(x *vertex, w *work) int32 {
 	if c, ok := l.byClass[string(key)]; ok {
 		return c
 	}
-	c := &class{lane: w.step.Lane, pool: l.poolOf(name)}
+	c := &class{lane: w.step.Lane, pool: l.permits.poolOf(name)}
 	if !x.hidden {
-		c.places = l.placesOf(c.pool)
+		c.places = l.permits.placesOf(c.pool, l.workers.surveyed())
 	}
 	for _, wl := range limits {
-		c.limits = append(c.limits, l.limitOf(wl, true))
+		c.limits = append(c.limits, l.permits.limitOf(wl, true))
 		c.limitNames = append(c.limitNames, wl.Name)
 	}
-	c.lack = l.newLack(c)
+	c.lack = newLack(c, l.now)
 	l.classes = append(l.classes, c)
 	id := int32(len(l.classes) - 1 + firstClass)
 	l.byClass[string(key)] = id
@@ -184,25 +184,25 @@ func (w *work) placement() *program.Placement {
 	return w.step.Place
 }
 
-func (l *Loop) poolOf(name string) *pool {
-	p := l.pools[name]
+func (ps *permits) poolOf(name string) *pool {
+	p := ps.pools[name]
 	if p == nil {
 		p = &pool{name: name}
-		l.pools[name] = p
-		l.poolOrder = append(l.poolOrder, p)
+		ps.pools[name] = p
+		ps.poolOrder = append(ps.poolOrder, p)
 	}
 	return p
 }
 
-func (l *Loop) isLive(name string) bool {
-	p := l.pools[name]
+func (ps *permits) isLive(name string) bool {
+	p := ps.pools[name]
 	return p != nil && p.live > 0
 }
 
 // firstLive returns the first of the pools that has workers; empty if none is known to have any.
-func (l *Loop) firstLive(pools []string) string {
+func (ps *permits) firstLive(pools []string) string {
 	for _, name := range pools {
-		if l.isLive(name) {
+		if ps.isLive(name) {
 			return name
 		}
 	}
@@ -213,15 +213,15 @@ func (l *Loop) firstLive(pools []string) string {
 // the pool of its region or, for a question, of the pools that may be asked.
 func (l *Loop) tooEarly(w *work) bool {
 	p := w.placement()
-	return l.now.Before(l.settledAt) && !l.halted() &&
-		(len(p.Among) > 0 && !l.Embedded && l.firstLive(p.Among) == "" ||
-			p.Region != "" && !l.isLive(p.Region) || p.ProviderRegion != "" && !l.isLive(p.ProviderRegion))
+	return l.now.Before(l.workers.settledAt) && !l.halted() &&
+		(len(p.Among) > 0 && !l.Embedded && l.permits.firstLive(p.Among) == "" ||
+			p.Region != "" && !l.permits.isLive(p.Region) || p.ProviderRegion != "" && !l.permits.isLive(p.ProviderRegion))
 }
 
 // park makes a vertex wait for a moment.
 func (l *Loop) park(v int, until time.Time) {
 	w := l.vertices[v].work
-	l.leave(w)
+	l.permits.leave(w)
 	w.until = until
 	l.move(v, parked)
 	l.waits = append(l.waits, v)
@@ -234,7 +234,7 @@ func (l *Loop) unpark() {
 	for _, v := range l.waits {
 		until := l.vertices[v].work.until
 		if until.IsZero() {
-			until = l.settledAt
+			until = l.workers.settledAt
 		}
 		if l.now.Before(until) && !l.halted() {
 			left = append(left, v)

@@ -28,10 +28,10 @@ func (l *Loop) checkUnavailablePools() {
 			waiting[x.work.pool]++
 		}
 	}
-	for _, p := range l.poolOrder {
+	for _, p := range l.permits.poolOrder {
 		why := ""
 		if waiting[p.name] > 0 {
-			why = l.trouble(p.name)
+			why = l.workers.trouble(p.name)
 		}
 		switch {
 		case why == "":
@@ -47,20 +47,4 @@ func (l *Loop) checkUnavailablePools() {
 			l.fail(fmt.Errorf("%w of pool %q for %s. %s", ErrWorkers, p.name, StoreTimeout, why))
 		}
 	}
-}
-
-// trouble returns why the workers of a pool take no tasks; empty if one of them does, or if there are none.
-func (l *Loop) trouble(pool string) (why string) {
-	for _, w := range l.workerOrder {
-		if !w.takes || w.Pools[0] != pool {
-			continue
-		}
-		if w.Trouble == "" {
-			return ""
-		}
-		if why == "" {
-			why = fmt.Sprintf("Worker %s says: %s.", w.Worker, w.Trouble)
-		}
-	}
-	return why
 }

@@ -30,7 +30,7 @@ func (l *Loop) onCompleted(e Completed) {
 		w.worker = e.Worker
 		l.sample(x, w, e.Took)
 		if w.step.Finished() {
-			l.leave(w) // another task may go on with them
+			l.permits.leave(w) // another task may go on with them
 		}
 	}
 	x.ops++
@@ -161,11 +161,11 @@ func (l *Loop) settle(v int) {
 	w := x.work
 	l.arrive(v)
 	l.move(v, settled)
-	l.confirm(w)
+	l.permits.confirm(w)
 	if !x.hidden {
 		l.changed = true
 		if w.pool != "" {
-			l.poolOf(w.pool).Done++
+			l.permits.poolOf(w.pool).Done++
 		}
 		shown := about(ShownFinished, v, &w.desc)
 		shown.Notes, shown.Took = w.step.Notes, w.took(l.now)
@@ -190,22 +190,22 @@ func (l *Loop) settle(v int) {
 
 // confirm acknowledges the message of the result that the vertex has accepted, if there is one. Its permits are
 // released once that is done, or at once without a message.
-func (l *Loop) confirm(w *work) {
-	l.releasePlace(w)
+func (ps *permits) confirm(w *work) {
+	ps.releasePlace(w)
 	if w.delivery == 0 {
-		l.free(w.permits)
+		ps.free(w.permits)
 		w.permits = nil
 		return
 	}
-	l.acking[w.delivery] = w.permits
+	ps.acking[w.delivery] = w.permits
 	w.permits = nil
-	l.do(Ack{w.delivery})
+	ps.do(Ack{w.delivery})
 	w.delivery = 0
 }
 
-func (l *Loop) onAcked(e Acked) {
-	l.free(l.acking[e.Delivery])
-	delete(l.acking, e.Delivery)
+func (ps *permits) onAcked(e Acked) {
+	ps.free(ps.acking[e.Delivery])
+	delete(ps.acking, e.Delivery)
 }
 
 // skip settles the vertices that the scheduler has skipped.
@@ -265,7 +265,7 @@ func (l *Loop) onCommitted(e Committed) {
 			l.arrive(r.Vertex)
 			ps, seat := w.permits, w.place
 			w.permits, w.place = nil, permit{}
-			l.confirm(w)
+			l.permits.confirm(w)
 			w.permits, w.place = ps, seat // the next operation of the vertex goes on with them
 			l.enqueue(r.Vertex)
 		case Concluded:

@@ -2,7 +2,6 @@ package loop
 
 import (
 	"github.com/millipede-iac/millipede/coordinator/program"
-	"github.com/millipede-iac/millipede/state/journal"
 )
 
 // onInterrupted stops the run gracefully: it starts nothing more, asks workers to have their providers stop, and
@@ -31,26 +30,15 @@ func (l *Loop) onInterrupted(e Interrupted) {
 			l.do(Revoke{v, l.ref(w), w.reason})
 		}
 	}
-	for _, lim := range l.limitOrder {
-		l.trim(lim, 0, 0)
+	for _, lim := range l.permits.limitOrder {
+		l.permits.trim(lim, 0, 0)
 		for _, id := range lim.queued {
 			// What an earlier process left may still run under the permits that are asked for again.
-			if key := (PermitKey{lim.name, id}); !l.isReclaim(key) {
+			if key := (PermitKey{lim.name, id}); !l.permits.isReclaim(key) {
 				l.do(Withdraw{key})
 			}
 		}
 	}
-}
-
-// openEnded reports whether the journal has operations without an outcome. If the run were ended for good now, their
-// outcomes would be lost.
-func (l *Loop) openEnded() bool {
-	for v := range l.vertices {
-		if s := l.vertices[v].status; s == journal.Dispatched || s == journal.Doubt {
-			return true
-		}
-	}
-	return false
 }
 
 // onAbandoned makes the run return at once. Remote workers finish their operations, and a resumed run takes the

@@ -104,9 +104,9 @@ func (l *Loop) Durations() map[string]time.Duration { return l.durations }
 func (l *Loop) progress() Counts {
 	c := Counts{
 		Total: l.total, Done: l.ended, Failed: l.wrong, Skipped: l.omitted,
-		InDoubt: l.counts[doubtful] + len(l.doubted), Pools: make(map[string]PoolCounts, len(l.poolOrder)),
+		InDoubt: l.counts[doubtful] + len(l.doubted), Pools: make(map[string]PoolCounts, len(l.permits.poolOrder)),
 	}
-	for _, p := range l.poolOrder {
+	for _, p := range l.permits.poolOrder {
 		c.Pools[p.name] = p.PoolCounts
 		c.Running += p.Running
 	}

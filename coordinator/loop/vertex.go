@@ -81,6 +81,16 @@ func (p phase) under() bool {
 	return true
 }
 
+// table has the vertices of a run, by number, and the lists of those that something is under way for.
+type table struct {
+	*common
+	vertices []vertex
+	counts   [phases]int
+	under    int   // vertices whose phase ends by itself
+	out      []int // vertices with an operation under way
+	suspects []int // vertices in doubt
+}
+
 // vertex is what the loop keeps about a vertex for the whole run.
 type vertex struct {
 	phase  phase
@@ -145,29 +155,29 @@ func (l *Loop) ref(w *work) wire.TaskRef {
 }
 
 // move is the only place where a phase changes. It keeps the counts in step.
-func (l *Loop) move(v int, to phase) {
-	x := &l.vertices[v]
+func (t *table) move(v int, to phase) {
+	x := &t.vertices[v]
 	from := x.phase
 	become(v, &x.phase, to)
 	if from.under() {
-		l.under--
+		t.under--
 	}
 	if to.under() {
-		l.under++
+		t.under++
 	}
-	l.counts[from]--
-	l.counts[to]++
+	t.counts[from]--
+	t.counts[to]++
 }
 
 // note applies an event of the journal to the vertex's status, and returns the event.
-func (l *Loop) note(v int, e journal.Event) journal.Event {
-	x := &l.vertices[v]
+func (t *table) note(v int, e journal.Event) journal.Event {
+	x := &t.vertices[v]
 	next, err := journal.Next(x.status, e.Kind)
 	if err != nil {
 		panic(fmt.Sprintf("loop: vertex %d: %v", v, err))
 	}
 	x.status = next
-	e.Vertex, e.At = v, l.now
+	e.Vertex, e.At = v, t.now
 	if w := x.work; w != nil {
 		e.Address, e.Action = w.desc.Address, w.desc.Action
 		if x.status != journal.Skipped {
@@ -176,3 +186,27 @@ func (l *Loop) note(v int, e journal.Event) journal.Event {
 	}
 	return e
 }
+
+// openEnded reports whether the journal has operations without an outcome. If the run were ended for good now, their
+// outcomes would be lost.
+func (t *table) openEnded() bool {
+	for v := range t.vertices {
+		if s := t.vertices[v].status; s == journal.Dispatched || s == journal.Doubt {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *table) classOf(v int) int {
+	switch x := &t.vertices[v]; {
+	case x.phase == queued:
+		return int(x.class)
+	case x.hidden:
+		return hiddenClass
+	}
+	return visibleClass
+}
+
+// event returns an event of a kind about a vertex; see note.
+func (t *table) event(v int, k journal.Kind) journal.Event { return t.note(v, journal.Event{Kind: k}) }

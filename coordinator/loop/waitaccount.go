@@ -38,7 +38,7 @@ func (l *Loop) lacking(c *class) int {
 	switch {
 	case l.halted() || l.store.taking != takes:
 		return lacksOther
-	case !l.served(c):
+	case !c.served():
 		return lacksWorker
 	case c.places != nil && c.pool.live > 0 && c.places.available() == 0:
 		return lacksPlace
@@ -87,8 +87,8 @@ func (l *Loop) showWaits() {
 }
 
 // newLack returns the account of a new class.
-func (l *Loop) newLack(c *class) waitAccount {
-	return waitAccount{since: l.now, spent: make([]time.Duration, lacksLimit+len(c.limits))}
+func newLack(c *class, now time.Time) waitAccount {
+	return waitAccount{since: now, spent: make([]time.Duration, lacksLimit+len(c.limits))}
 }
 
 // wait names something that the class lacks. It is a list of one, without a length.
